@@ -1,0 +1,65 @@
+"""What Blu raises when something is wrong on the user's side: what happened, where, and what to do about it."""
+
+from __future__ import annotations
+
+
+class BluError(Exception):
+    """Base of all errors that Blu raises on purpose.
+
+    `location` is the user's `file:line` (or None), `advice` one sentence on what to do (or empty).
+    """
+
+    def __init__(self, message: str, *, location: str | None = None, advice: str = ""):
+        self.message = message
+        self.location = location
+        self.advice = advice
+        super().__init__(self.__str__())
+
+    def __str__(self) -> str:
+        where = f"{self.location}: " if self.location else ""
+        advice = f"\n  {self.advice}" if self.advice else ""
+        return f"{where}{self.message}{advice}"
+
+
+class ShapeError(BluError, ValueError):
+    """Shapes, axes or dtypes of operands do not fit the op."""
+
+
+class DTypeError(BluError, TypeError):
+    """A dtype that the op does not take, or a Python scalar that does not fit one."""
+
+
+class ArgumentError(BluError, TypeError):
+    """A compiled function was called with other arguments than it takes."""
+
+
+class TraceError(BluError):
+    """The traced Python code asks for a value that exists only when the compiled function runs."""
+
+
+class OutOfRangeError(BluError, IndexError):
+    """An index lies outside of the dimension it selects from."""
+
+
+class OutOfMemoryError(BluError, MemoryError):
+    """An allocation that the machine cannot serve."""
+
+
+class PassError(BluError):
+    """A pass failed, or left IR that does not verify; carries the pass, the level and a reproducer."""
+
+
+class ParseError(BluError):
+    """Malformed IR, pipeline or option text."""
+
+
+class UnsupportedError(BluError):
+    """Something that Blu knows of but cannot do on this machine or target."""
+
+
+class WeightsError(BluError):
+    """Weights, configuration or tokenizer files that are missing, damaged or do not fit the model."""
+
+
+class CacheError(BluError):
+    """An artifact or cache entry that is damaged or comes from another version or machine."""

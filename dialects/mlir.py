@@ -1,0 +1,59 @@
+"""The one place that says which package carries MLIR's Python bindings.
+
+A genuine `mlir` package is preferred; the `torch_mlir` wheel, which holds the complete upstream bindings, is the fallback.
+Everybody else writes `from blu.dialects.mlir import ir, arith, ...`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import types
+
+DIALECTS = (
+    "affine", "arith", "bufferization", "builtin", "cf", "func", "gpu", "linalg", "llvm", "math", "memref", "nvvm",
+    "scf", "tensor", "transform", "vector",
+)  # fmt: skip
+
+
+def _find_package() -> str:
+    """The name of the installed package that really carries the bindings (an empty `mlir` placeholder exists)."""
+    for package in ("mlir", "torch_mlir"):
+        try:
+            importlib.import_module(f"{package}.ir")
+        except ImportError:
+            continue
+        return package
+    raise ImportError("Blu needs MLIR's Python bindings: install the package torch-mlir==20261001 (see `blu doctor`)")
+
+
+PACKAGE = _find_package()
+
+# MLIR imports `<package>.dialects.<name>` for every op of a dialect that Python defines, and fails anew each time
+# (13 us an op). An empty module under that name makes the look-up succeed at once.
+for _name in ("blu", "plan"):
+    sys.modules.setdefault(f"{PACKAGE}.dialects.{_name}", types.ModuleType(f"{PACKAGE}.dialects.{_name}"))
+
+ir = importlib.import_module(f"{PACKAGE}.ir")
+ext = importlib.import_module(f"{PACKAGE}.dialects.ext")
+passmanager = importlib.import_module(f"{PACKAGE}.passmanager")
+rewrite = importlib.import_module(f"{PACKAGE}.rewrite")
+PassManager = passmanager.PassManager
+
+
+def __getattr__(name: str) -> types.ModuleType:
+    """Upstream dialects, imported on first use: importing all of them costs a quarter of a second."""
+    if name not in DIALECTS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(f"{PACKAGE}.dialects.{name}")
+    globals()[name] = module
+    return module
+
+
+def translate_module_to_llvmir(operation: ir.Operation) -> str:
+    """LLVM IR text (of MLIR's own LLVM version) for a module that holds only the LLVM dialect.
+
+    MLIR kills the process where another dialect's op is left: callers check that first.
+    """
+    native = importlib.import_module(f"{PACKAGE}._mlir_libs._mlirDialectsLLVM")
+    return native.translate_module_to_llvmir(operation)
