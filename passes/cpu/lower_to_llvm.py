@@ -1,0 +1,57 @@
+"""From emitted kernels (vector, scf, arith, math, memref) to the LLVM dialect with bare-pointer signatures."""
+
+from __future__ import annotations
+
+import importlib.util
+
+from blu.dialects.mlir import PassManager, ir
+
+PASSES = (
+    "func.func(convert-vector-to-scf)",
+    "convert-linalg-to-loops",
+    "canonicalize",
+    "cse",
+    "expand-strided-metadata",
+    "lower-affine",
+    "convert-scf-to-cf",
+    "convert-vector-to-llvm",
+    "arith-expand{include-bf16=true}",
+    "finalize-memref-to-llvm",
+    "convert-math-to-llvm",
+    "convert-math-to-libm",
+    "convert-arith-to-llvm",
+    "convert-index-to-llvm",
+    # Vectorised code may hold ub.poison; translating one that is left kills the process.
+    "convert-ub-to-llvm",
+    "convert-func-to-llvm{use-bare-ptr-memref-call-conv=1}",
+    "convert-cf-to-llvm",
+    "reconcile-unrealized-casts",
+    "canonicalize",
+    "cse",
+)
+PIPELINE = f"builtin.module({','.join(PASSES)})"
+
+
+def lower_to_llvm(module: ir.Module) -> None:
+    """Lower `module` in place until only the LLVM dialect is left; a kernel is `void name(ptr..., i64 begin, i64 end)`."""
+    # The expansion of math functions is a plain rewrite that wants vectors still whole.
+    if importlib.util.find_spec("blu.passes.cpu.expand_math"):
+        from blu.passes.cpu.expand_math import expand_math
+
+        expand_math(module)
+    with module.context:
+        PassManager.parse(PIPELINE).run(module.operation)
+    left = sorted(_foreign_ops(module))
+    assert not left, f"ops left after lowering to LLVM: {', '.join(left)}"
+
+
+def _foreign_ops(module: ir.Module) -> set[str]:
+    """Names of ops outside of the LLVM dialect: translation to LLVM IR kills the process on them."""
+    names: set[str] = set()
+
+    def visit(operation: ir.Operation) -> ir.WalkResult:
+        names.add(operation.name)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return {name for name in names if not name.startswith("llvm.") and name != "builtin.module"}
