@@ -33,7 +33,7 @@ PIPELINE = f"builtin.module({','.join(PASSES)})"
 
 
 def lower_to_llvm(module: ir.Module) -> None:
-    """Lower `module` in place until only the LLVM dialect is left; a kernel is `void name(ptr..., i64 begin, i64 end)`."""
+    """Lower `module` in place to the LLVM dialect; a kernel becomes `void name(ptr..., i64 begin, i64 end)`."""
     # The expansion of math functions is a plain rewrite that wants vectors still whole.
     if importlib.util.find_spec("blu.passes.cpu.expand_math"):
         from blu.passes.cpu.expand_math import expand_math

@@ -1,0 +1,111 @@
+"""Small functions that build vector code: types, constants, loads and stores of a few lanes of a memref.
+
+All take the current insertion point and location. "Lanes" are the elements of one vector value; how many machine
+registers that is is LLVM's business, but emitters choose one register's worth. A `count` below `lanes` means that only
+the first `count` lanes exist in memory (the tail of a row): the others read as zero and are not written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from blu.dialects.mlir import arith, ir, memref, vector
+
+
+def vector_type(lanes: int, element: ir.Type) -> ir.VectorType:
+    return ir.VectorType.get([lanes], element)
+
+
+def is_vector(value: ir.Value) -> bool:
+    return isinstance(value.type, ir.VectorType)
+
+
+def splat(value: ir.Value, lanes: int) -> ir.Value:
+    """A scalar in all lanes; a vector as it is."""
+    return value if is_vector(value) else vector.broadcast(vector_type(lanes, value.type), value)
+
+
+def index(value: int) -> ir.Value:
+    """An index constant."""
+    return arith.constant(ir.IndexType.get(), value)
+
+
+def constant(type_: ir.Type, value: int | float) -> ir.Value:
+    """A constant of a scalar type, or the same one in all lanes of a vector type."""
+    element = type_.element_type if isinstance(type_, ir.VectorType) else type_
+    kind = ir.FloatAttr if isinstance(element, ir.FloatType) else ir.IntegerAttr
+    attribute = kind.get(element, value)
+    if isinstance(type_, ir.VectorType):
+        attribute = ir.DenseElementsAttr.get_splat(type_, attribute)
+    return arith.constant(type_, attribute)
+
+
+def offset(value: ir.Value, distance: int) -> ir.Value:
+    """`value + distance` of indices."""
+    return arith.addi(value, index(distance)) if distance else value
+
+
+def lane_indices(base: ir.Value, lanes: int) -> ir.Value:
+    """`base`, `base + 1`, ...: what linalg.index yields along the vectorised dimension."""
+    type_ = vector_type(lanes, ir.IndexType.get())
+    return arith.addi(splat(base, lanes), vector.step(type_))
+
+
+def tail_mask(lanes: int, count: int) -> ir.Value:
+    """A mask whose first `count` of `lanes` lanes are on."""
+    type_ = vector_type(lanes, ir.IntegerType.get_signless(1))
+    return vector.constant_mask(type_, ir.DenseI64ArrayAttr.get([count]))
+
+
+def inner_stride(buffer: ir.Value) -> int:
+    """The stride of a memref's last dimension (1 for a memref without dimensions)."""
+    strides = strides_of(buffer)
+    return strides[-1] if strides else 1
+
+
+def strides_of(buffer: ir.Value) -> list[int]:
+    return ir.MemRefType(buffer.type).get_strides_and_offset()[0]
+
+
+def load(buffer: ir.Value, indices: Sequence[ir.Value], lanes: int, count: int | None = None) -> ir.Value:
+    """`lanes` elements along the last dimension from `indices` on; any inner stride."""
+    type_ = ir.MemRefType(buffer.type)
+    result = vector_type(lanes, type_.element_type)
+    if inner_stride(buffer) != 1:
+        return gather(buffer, indices, len(type_.shape) - 1, lanes, count)
+    if count is None or count == lanes:
+        return vector.load(result, buffer, indices)
+    return vector.maskedload(result, buffer, indices, tail_mask(lanes, count), constant(result, 0))
+
+
+def gather(buffer: ir.Value, indices: Sequence[ir.Value], dim: int, lanes: int, count: int | None = None) -> ir.Value:
+    """`lanes` elements along dimension `dim`, one scalar load each."""
+    element = ir.MemRefType(buffer.type).element_type
+    present = lanes if count is None else count
+    parts = [memref.load(buffer, moved(indices, dim, lane)) for lane in range(present)]
+    parts += [constant(element, 0)] * (lanes - present)
+    return vector.from_elements(vector_type(lanes, element), parts)
+
+
+def store(value: ir.Value, buffer: ir.Value, indices: Sequence[ir.Value], count: int | None = None) -> None:
+    """Write the lanes of `value` along the last dimension; any inner stride."""
+    type_ = ir.MemRefType(buffer.type)
+    lanes = ir.VectorType(value.type).shape[0]
+    if inner_stride(buffer) != 1:
+        scatter(value, buffer, indices, len(type_.shape) - 1, count)
+    elif count is None or count == lanes:
+        vector.store(value, buffer, indices)
+    else:
+        vector.maskedstore(buffer, indices, tail_mask(lanes, count), value)
+
+
+def scatter(value: ir.Value, buffer: ir.Value, indices: Sequence[ir.Value], dim: int, count: int | None = None) -> None:
+    """Write the lanes of `value` along dimension `dim`, one scalar store each."""
+    lanes = ir.VectorType(value.type).shape[0]
+    for lane in range(lanes if count is None else count):
+        memref.store(vector.extract(value, [], [lane]), buffer, moved(indices, dim, lane))
+
+
+def moved(indices: Sequence[ir.Value], dim: int, distance: int) -> list[ir.Value]:
+    """The same indices, `distance` further along `dim`."""
+    return [offset(value, distance) if place == dim else value for place, value in enumerate(indices)]
