@@ -1,0 +1,170 @@
+"""Element types and tensor types: their names, their NumPy and MLIR spellings, and NumPy's promotion rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+
+from blu.dialects.mlir import ir
+from blu.errors import DTypeError
+
+
+@dataclass(frozen=True)
+class DType:
+    """An element type. `kind` is one of "bool", "signed", "unsigned", "float"; `bits` its width in memory for floats and ints."""
+
+    name: str
+    kind: str
+    bits: int
+    numpy: np.dtype
+    mlir: str
+
+    def __str__(self) -> str:
+        return self.name
+
+    __repr__ = __str__
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def is_integer(self) -> bool:
+        return self.kind in ("signed", "unsigned")
+
+    @property
+    def bytes(self) -> int:
+        """Bytes an element takes in memory (a bool takes one)."""
+        return max(1, self.bits // 8)
+
+    def to_mlir(self) -> ir.Type:
+        """The element type in the `blu` dialect (u8 is `ui8`, other integers are signless)."""
+        return ir.Type.parse(self.mlir)
+
+
+bool_ = DType("bool", "bool", 1, np.dtype(np.bool_), "i1")
+i8 = DType("i8", "signed", 8, np.dtype(np.int8), "i8")
+i16 = DType("i16", "signed", 16, np.dtype(np.int16), "i16")
+i32 = DType("i32", "signed", 32, np.dtype(np.int32), "i32")
+i64 = DType("i64", "signed", 64, np.dtype(np.int64), "i64")
+u8 = DType("u8", "unsigned", 8, np.dtype(np.uint8), "ui8")
+f16 = DType("f16", "float", 16, np.dtype(np.float16), "f16")
+bf16 = DType("bf16", "float", 16, np.dtype(ml_dtypes.bfloat16), "bf16")
+f32 = DType("f32", "float", 32, np.dtype(np.float32), "f32")
+f64 = DType("f64", "float", 64, np.dtype(np.float64), "f64")
+
+DTYPES = (bool_, i8, i16, i32, i64, u8, f16, bf16, f32, f64)
+FLOATS = (f16, bf16, f32, f64)
+INTEGERS = (i8, i16, i32, i64, u8)
+NUMBERS = INTEGERS + FLOATS
+
+_BY_NAME = {dtype.name: dtype for dtype in DTYPES}
+_BY_NUMPY = {dtype.numpy: dtype for dtype in DTYPES}
+_BY_MLIR = {dtype.mlir: dtype for dtype in DTYPES}
+
+
+def as_dtype(value: object) -> DType:
+    """Read a dtype given as Blu's own, a name ("f32", "float32"), a NumPy dtype or type, or Python's bool, int or float.
+
+    Python's int means i64 and its float f64, as in NumPy. Raises DTypeError for everything else.
+    """
+    if isinstance(value, DType):
+        return value
+    if isinstance(value, str) and value in _BY_NAME:
+        return _BY_NAME[value]
+    if isinstance(value, str) and value == "bfloat16":
+        return bf16
+    try:
+        return _BY_NUMPY[np.dtype(value).newbyteorder("=")]  # type: ignore[call-overload]
+    except (TypeError, KeyError):
+        known = ", ".join(_BY_NAME)
+        raise DTypeError(f"{value!r} is not a dtype that Blu computes with", advice=f"Blu has {known}.") from None
+
+
+def dtype_of_mlir(type_: ir.Type) -> DType:
+    """The dtype of an MLIR element type of the `blu` dialect."""
+    text = str(type_)
+    if text not in _BY_MLIR:
+        raise DTypeError(f"element type {text} is not one of Blu's: {', '.join(_BY_MLIR)}")
+    return _BY_MLIR[text]
+
+
+def promote(left: DType, right: DType) -> DType:
+    """NumPy's common type of two arrays; bf16 promotes as f16 does, and f16 with bf16 gives f32."""
+    if left == right:
+        return left
+    if bf16 not in (left, right):
+        return _BY_NUMPY[np.promote_types(left.numpy, right.numpy)]
+    other = right if left == bf16 else left
+    if other == f16:
+        return f32
+    return bf16 if (as_f16 := promote(f16, other)) == f16 else as_f16
+
+
+def promote_scalar(dtype: DType, scalar: bool | int | float) -> DType:
+    """The dtype of an array of `dtype` combined with a Python scalar, which only raises the kind (NumPy 2's weak scalars).
+
+    Raises DTypeError for an integer that does not fit.
+    """
+    if isinstance(scalar, bool):
+        return dtype
+    if isinstance(scalar, float):
+        return dtype if dtype.is_float else f64
+    if dtype.is_float:
+        return dtype
+    target = i64 if dtype == bool_ else dtype
+    limits = np.iinfo(target.numpy)
+    if not limits.min <= scalar <= limits.max:
+        raise DTypeError(
+            f"Python integer {scalar} does not fit {target}, which holds {limits.min}..{limits.max}",
+            advice="Convert the array to a wider dtype first, or pass the value as an array.",
+        )
+    return target
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """The shape and dtype of a tensor: what `infer` takes and gives."""
+
+    shape: tuple[int, ...]
+    dtype: DType
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+    __repr__ = __str__
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return product(self.shape)
+
+    def to_mlir(self) -> ir.RankedTensorType:
+        return ir.RankedTensorType.get(self.shape, self.dtype.to_mlir())
+
+    def with_shape(self, shape: Iterable[int]) -> TensorType:
+        return TensorType(tuple(shape), self.dtype)
+
+    def with_dtype(self, dtype: DType) -> TensorType:
+        return TensorType(self.shape, dtype)
+
+
+def product(sizes: Iterable[int]) -> int:
+    """The product of sizes, as an unbounded Python integer."""
+    result = 1
+    for size in sizes:
+        result *= size
+    return result
+
+
+def tensor_type(type_: ir.Type) -> TensorType:
+    """The TensorType of a ranked, static MLIR tensor type of the `blu` dialect."""
+    ranked = ir.RankedTensorType(type_)
+    return TensorType(tuple(ranked.shape), dtype_of_mlir(ranked.element_type))

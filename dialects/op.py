@@ -1,0 +1,342 @@
+"""How an op is declared: one class says its fields, shapes, gradient, NumPy meaning and samples; the rest is derived.
+
+    class Reverse(Op, name="reverse"):
+        \"\"\"Elements in reverse order along `axes`.\"\"\"
+
+        operand: Operand
+        axes: Ints
+
+        @staticmethod
+        def infer(operand: TensorType, axes: tuple[int, ...]) -> TensorType:
+            return operand
+
+Calling the class, `Reverse(x, axes=(0,))`, emits the op at the current insertion point and returns its result.
+The verifier, the printed op table and the generic tests come from the same declaration.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Optional
+
+import numpy as np
+
+from blu.dialects.dtypes import DType, TensorType, dtype_of_mlir, tensor_type
+from blu.dialects.mlir import ext, ir
+from blu.dialects.tensor import Tensor
+from blu.errors import BluError, ShapeError
+
+
+class BluDialect(ext.Dialect, name="blu"):
+    """Deep learning on tensors: the mathematics of a model, before any decision on how to compute it."""
+
+
+class Operand:
+    """Annotation of a field that holds one tensor."""
+
+
+class OptionalOperand:
+    """Annotation of a field that holds a tensor or nothing."""
+
+
+class VariadicOperand:
+    """Annotation of a field that holds any number of tensors."""
+
+
+class Ints:
+    """Annotation of a field that holds a tuple of integers."""
+
+
+class Array:
+    """Annotation of a field that holds a NumPy array (a constant's value)."""
+
+
+_OPERAND_KINDS = {"Operand": Operand, "OptionalOperand": OptionalOperand, "VariadicOperand": VariadicOperand}
+
+
+@dataclass(frozen=True)
+class AttributeKind:
+    """How a Python value is written as an MLIR attribute and read back."""
+
+    encode: Callable[[Any], ir.Attribute]
+    decode: Callable[[Any], Any]
+
+
+def _encode_array(value: np.ndarray) -> ir.Attribute:
+    from blu.dialects.constants import encode
+
+    return encode(value)
+
+
+def _decode_array(attribute: ir.Attribute) -> np.ndarray:
+    from blu.dialects.constants import decode
+
+    return decode(attribute)
+
+
+def _i64(value: int) -> ir.Attribute:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), int(value))
+
+
+ATTRIBUTE_KINDS = {
+    "int": AttributeKind(_i64, lambda attribute: ir.IntegerAttr(attribute).value),
+    "float": AttributeKind(
+        lambda value: ir.FloatAttr.get(ir.F64Type.get(), float(value)), lambda a: ir.FloatAttr(a).value
+    ),
+    "bool": AttributeKind(lambda value: ir.BoolAttr.get(bool(value)), lambda attribute: ir.BoolAttr(attribute).value),
+    "str": AttributeKind(ir.StringAttr.get, lambda attribute: ir.StringAttr(attribute).value),
+    "Ints": AttributeKind(
+        lambda value: ir.DenseI64ArrayAttr.get([int(item) for item in value]),
+        lambda attribute: tuple(ir.DenseI64ArrayAttr(attribute)),
+    ),
+    "DType": AttributeKind(
+        lambda value: ir.TypeAttr.get(value.to_mlir()), lambda attribute: dtype_of_mlir(ir.TypeAttr(attribute).value)
+    ),
+    "Array": AttributeKind(_encode_array, _decode_array),
+}
+
+
+@dataclass(frozen=True)
+class Field:
+    """One declared operand or attribute of an op."""
+
+    name: str
+    kind: str
+
+    @property
+    def is_operand(self) -> bool:
+        return self.kind in _OPERAND_KINDS
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Operands (NumPy arrays, lists of them, or None) and attributes that an op is tested with."""
+
+    operands: tuple[Any, ...]
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ErrorSample:
+    """Operand types and attributes that the op must refuse, with a part of the sentence it says."""
+
+    operands: tuple[Any, ...]
+    attributes: dict[str, Any]
+    message: str
+
+
+OPS: dict[str, type[Op]] = {}
+
+# The tracer sets this to find the user's file and line for each op; elsewhere MLIR's current location serves.
+location_provider: ContextVar[Callable[[], ir.Location] | None] = ContextVar("location_provider", default=None)
+
+
+class Op:
+    """Base of all `blu` ops. A subclass with a `name` is registered under it."""
+
+    name: ClassVar[str]
+    fields: ClassVar[tuple[Field, ...]]
+    # How much the compiled result may differ from `reference`, relative to the result's magnitude, in units of the dtype's epsilon.
+    tolerance: ClassVar[float] = 4.0
+    # Why an op has no lowering rule or no gradient, where that is deliberate.
+    deliberate: ClassVar[dict[str, str]] = {}
+    decompose: ClassVar[Callable[..., Any] | None] = None
+    vjp: ClassVar[Callable[..., Any] | None] = None
+    samples: ClassVar[Callable[[], Iterator[Sample]]]
+    error_samples: ClassVar[Callable[[], Iterator[ErrorSample]]]
+
+    def __init_subclass__(cls, *, name: str = "", **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if not name:
+            return
+        assert name not in OPS, f"op {name} is declared twice"
+        cls.name = name
+        cls.fields = _collect_fields(cls)
+        OPS[name] = cls
+        cls.ext_class = _make_ext_class(cls)
+
+    def __new__(cls, *operands: Any, **attributes: Any) -> Any:
+        """Emit the op at the current insertion point; give its result (a Tensor, or a tuple of them)."""
+        results = emit(cls, operands, attributes)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    @staticmethod
+    def infer(*operands: Any, **attributes: Any) -> TensorType | tuple[TensorType, ...]:
+        raise AssertionError("every op says what shape and dtype it gives")
+
+    @classmethod
+    def infer_all(cls, operands: Sequence[Any], attributes: dict[str, Any]) -> tuple[TensorType, ...]:
+        """`infer` with its result always as a tuple."""
+        result = cls.infer(*operands, **attributes)
+        return result if isinstance(result, tuple) else (result,)
+
+    @classmethod
+    def operand_fields(cls) -> list[Field]:
+        return [item for item in cls.fields if item.is_operand]
+
+    @classmethod
+    def attribute_fields(cls) -> list[Field]:
+        return [item for item in cls.fields if not item.is_operand]
+
+
+def _collect_fields(cls: type[Op]) -> tuple[Field, ...]:
+    """Annotations of the class and its bases, base classes first."""
+    found: dict[str, Field] = {}
+    for base in reversed(cls.__mro__):
+        for name, kind in inspect.get_annotations(base).items():
+            kind_name = kind if isinstance(kind, str) else kind.__name__
+            if kind_name in _OPERAND_KINDS or kind_name in ATTRIBUTE_KINDS:
+                found[name] = Field(name, kind_name)
+    return tuple(found.values())
+
+
+def _make_ext_class(cls: type[Op]) -> type:
+    """The MLIR side of the op: named operands and attributes, no side effects, and the verifier made from `infer`."""
+    hints = {"Operand": ir.Value[Any], "OptionalOperand": Optional[ir.Value[Any]], "VariadicOperand": Sequence[ir.Value[Any]]}
+    annotations: dict[str, Any] = {item.name: hints.get(item.kind, Any) for item in cls.fields}
+    annotations["results_"] = Sequence[ir.OpResult[Any]]
+    body = {"__annotations__": annotations, "__doc__": cls.__doc__, "verify_invariants": staticmethod(_verify)}
+    return types.new_class(
+        cls.__name__, (BluDialect.Operation,), {"name": cls.name, "traits": [ext.Pure]}, lambda space: space.update(body)
+    )
+
+
+def _verify(operation: Any) -> bool:
+    """Check a built or parsed op with the same `infer` that the builder uses, and say the same sentence."""
+    operation = operation.operation
+    cls = OPS[operation.name.removeprefix("blu.")]
+    try:
+        operands = [_map_operand(value_type, item) for item in operands_of(operation)]
+        expected = cls.infer_all(operands, attributes_of(operation))
+        found = tuple(tensor_type(result.type) for result in operation.results)
+        if expected != found:
+            raise ShapeError(f"gives {_listed(expected)}, but the result is declared as {_listed(found)}")
+    except BluError as error:
+        operation.location.emit_error(f"{operation.name}: {error.message}")
+        return False
+    return True
+
+
+def _listed(types: Sequence[TensorType]) -> str:
+    return ", ".join(map(str, types))
+
+
+def _map_operand(function: Callable[[Any], Any], item: Any) -> Any:
+    """Apply `function` to one operand field's content: a value, a list of values, or None."""
+    if item is None:
+        return None
+    return [function(entry) for entry in item] if isinstance(item, list) else function(item)
+
+
+def value_type(value: ir.Value) -> TensorType:
+    return tensor_type(value.type)
+
+
+def operation_class(operation: ir.Operation) -> type[Op] | None:
+    """The declaration of a `blu` operation, or None for other dialects'."""
+    name = operation.name
+    return OPS.get(name[4:]) if name.startswith("blu.") else None
+
+
+def operands_of(operation: ir.Operation) -> list[Any]:
+    """The operands by declared field: a value, a list for variadic fields, None for an absent optional one."""
+    cls = OPS[operation.name.removeprefix("blu.")]
+    declared = cls.operand_fields()
+    values = list(operation.operands)
+    if all(item.kind == "Operand" for item in declared):
+        return values
+    sizes = _segment_sizes(operation, declared, len(values))
+    result: list[Any] = []
+    for item, size in zip(declared, sizes, strict=True):
+        segment, values = values[:size], values[size:]
+        single = segment[0] if segment else None
+        result.append(segment if item.kind == "VariadicOperand" else single)
+    return result
+
+
+def _segment_sizes(operation: ir.Operation, declared: list[Field], total: int) -> list[int]:
+    if "operandSegmentSizes" in operation.attributes:
+        return list(ir.DenseI32ArrayAttr(operation.attributes["operandSegmentSizes"]))
+    fixed = sum(item.kind == "Operand" for item in declared)
+    return [1 if item.kind == "Operand" else total - fixed for item in declared]
+
+
+def attributes_of(operation: ir.Operation) -> dict[str, Any]:
+    """The attributes by declared field, as Python values."""
+    cls = OPS[operation.name.removeprefix("blu.")]
+    found = operation.attributes
+    return {item.name: ATTRIBUTE_KINDS[item.kind].decode(found[item.name]) for item in cls.attribute_fields()}
+
+
+def emit(cls: type[Op], operands: Sequence[Any], attributes: dict[str, Any]) -> list[Tensor]:
+    """Infer, then create the operation at the current insertion point. Mistakes carry the location of the op."""
+    location = _current_location()
+    _check_fields(cls, operands, attributes)
+    try:
+        results = cls.infer_all([_map_operand(lambda tensor: tensor.type, item) for item in operands], attributes)
+    except BluError as error:
+        if error.location is None:
+            error = type(error)(f"{cls.name}: {error.message}", location=describe_location(location), advice=error.advice)
+        raise error from None
+    encoded = {item.name: ATTRIBUTE_KINDS[item.kind].encode(attributes[item.name]) for item in cls.attribute_fields()}
+    values, segments = _flatten(operands)
+    if any(item.kind != "Operand" for item in cls.operand_fields()):
+        encoded["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get(segments)
+    operation = ir.Operation.create(
+        f"blu.{cls.name}",
+        results=[result.to_mlir() for result in results],
+        operands=values,
+        attributes=encoded,
+        loc=location,
+    )
+    return [Tensor(value) for value in operation.results]
+
+
+def _check_fields(cls: type[Op], operands: Sequence[Any], attributes: dict[str, Any]) -> None:
+    assert len(operands) == len(cls.operand_fields()), f"{cls.name} takes operands {cls.operand_fields()}, got {operands}"
+    wanted = {item.name for item in cls.attribute_fields()}
+    assert set(attributes) == wanted, f"{cls.name} takes attributes {wanted}, got {set(attributes)}"
+
+
+def _flatten(operands: Sequence[Any]) -> tuple[list[ir.Value], list[int]]:
+    values: list[ir.Value] = []
+    segments = []
+    for item in operands:
+        group = [] if item is None else item if isinstance(item, (list, tuple)) else [item]
+        values.extend(tensor.value for tensor in group)
+        segments.append(len(group))
+    return values, segments
+
+
+def _current_location() -> ir.Location:
+    provider = location_provider.get()
+    return provider() if provider else (ir.Location.current or ir.Location.unknown())
+
+
+def describe_location(location: ir.Location) -> str | None:
+    """`file:line` and, where known, the module path of a location: "model.py:12 (h.0.attn)". None where unknown."""
+    from blu.dialects.locations import describe
+
+    return describe(location)
+
+
+@contextmanager
+def emitting_at(location: ir.Location) -> Iterator[None]:
+    """Give all ops emitted inside of the block this location (what a rewrite replaces keeps the user's line)."""
+    token = location_provider.set(lambda: location)
+    try:
+        yield
+    finally:
+        location_provider.reset(token)
+
+
+def load(context: ir.Context) -> None:
+    """Register the `blu` dialect and its verifiers in a context."""
+    with context, ir.Location.unknown():
+        if not context.is_dialect_loaded("blu"):
+            BluDialect.load()
