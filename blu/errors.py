@@ -46,7 +46,27 @@ class OutOfMemoryError(BluError, MemoryError):
 
 
 class PassError(BluError):
-    """A pass failed, or left IR that does not verify; carries the pass, the level and a reproducer."""
+    """A pass failed, or left IR that does not verify.
+
+    `pass_name`, `level` and `operation` say what failed on what; `reproducer` is a file that shows it again.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        location: str | None = None,
+        advice: str = "",
+        pass_name: str = "",
+        level: str = "",
+        operation: str = "",
+        reproducer: str | None = None,
+    ):
+        self.pass_name = pass_name
+        self.level = level
+        self.operation = operation
+        self.reproducer = reproducer
+        super().__init__(message, location=location, advice=advice)
 
 
 class ParseError(BluError):

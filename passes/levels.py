@@ -1,0 +1,84 @@
+"""The levels of IR: which dialects are legal at the end of each, and what to do about an operation that is not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from blu.dialects.mlir import ir
+from blu.errors import ParseError
+from blu.passes import registry
+from blu.passes.base import Pass, find
+
+# Composite ops that have no linalg form: a kernel template takes them as they are.
+TEMPLATE_OPS = frozenset({"blu.attention", "blu.sort", "blu.argsort", "blu.top_k", "blu.scatter_add"})
+
+
+@dataclass(frozen=True)
+class Level:
+    """A level: the dialects legal at its end, single operations of other dialects, and whose job the rest was."""
+
+    name: str
+    dialects: frozenset[str]
+    missing_rule: str
+    operations: frozenset[str] = frozenset()
+
+    def allows(self, operation: str) -> bool:
+        """Whether an operation of that name may be left."""
+        return operation.partition(".")[0] in self.dialects or operation in self.operations
+
+
+def _level(name: str, dialects: str, missing_rule: str, operations: frozenset[str] = frozenset()) -> Level:
+    return Level(name, frozenset(dialects.split()) | {"builtin"}, missing_rule, operations)
+
+
+_LEVELS = (
+    _level("blu", "func blu", "only `blu` ops and functions come out of tracing and of the passes on `blu`"),
+    _level(
+        "linalg",
+        "func linalg tensor arith math",
+        "no rule @lowers({op}) in passes/lower_to_linalg, and no decomposition, covers it",
+        TEMPLATE_OPS,
+    ),
+    _level(
+        "memref",
+        "func linalg tensor arith math memref bufferization",
+        "no rule of passes/bufferize places it in a buffer",
+        TEMPLATE_OPS,
+    ),
+    _level("kernel", "func memref vector scf arith math", "no kernel emitter of passes/cpu takes it"),
+    _level("llvm", "llvm", "no conversion to LLVM covers it: add one to passes/cpu/lower_to_llvm"),
+)
+LEVELS: dict[str, Level] = {level.name: level for level in _LEVELS}
+
+
+def level_named(name: str) -> Level:
+    """The level, or a ParseError that lists the levels."""
+    if name not in LEVELS:
+        guess = registry.nearest(name, list(LEVELS))
+        raise ParseError(f"there is no level '{name}'", advice=f"{guess} levels: {', '.join(LEVELS)}".strip())
+    return LEVELS[name]
+
+
+@dataclass(frozen=True)
+class CheckLevel(Pass, name="blu-check-level"):
+    """Check that only operations of one level are left. The module is not changed.
+
+        blu-check-level{to=llvm}
+        llvm.func @f() { llvm.return }                          passes
+        func.func @f() { return }                               error: 'func.func' is not legal at level 'llvm'
+
+    Pipelines end each of their stages with it.
+    """
+
+    to: str = "linalg"
+
+    def run(self, module: ir.Module) -> None:
+        level = level_named(self.to)
+        for operation in find(module):
+            if not level.allows(operation.operation.name):
+                self.fail(operation, _complaint(level, operation.operation.name))
+
+
+def _complaint(level: Level, operation: str) -> str:
+    op_class = "".join(word.capitalize() for word in operation.partition(".")[2].split("_"))
+    return f"'{operation}' is not legal at level '{level.name}': {level.missing_rule.format(op=op_class)}"
