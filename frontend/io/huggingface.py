@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,10 +32,13 @@ def resolve(name_or_path: str | Path) -> Path:
 
     Raises WeightsError, within a few seconds, when there is no such directory, cache entry or network.
     """
-    path = Path(name_or_path).expanduser()
-    if path.is_dir():
-        return path
-    if path.exists():
+    if not str(name_or_path):
+        raise WeightsError("the name of the model is empty", advice=hub.ADVICE)
+    # os.path answers False where pathlib raises: names too long, null bytes, directories one may not enter.
+    path = Path(os.path.expanduser(name_or_path))
+    if os.path.isdir(path):
+        return _readable(path)
+    if os.path.exists(path):
         refuse_pickle(path)
         raise WeightsError(f"{path}: not a directory", advice=f"give the directory that holds it: {path.parent}")
     name = ALIASES.get(str(name_or_path), str(name_or_path))
@@ -97,6 +101,12 @@ def save_pretrained(
             _copy_tokenizer(Path(tokenizer_from), directory)
     except OSError as error:
         raise write_error(directory, error) from error
+
+
+def _readable(directory: Path) -> Path:
+    if os.access(directory, os.R_OK | os.X_OK):
+        return directory
+    raise WeightsError(f"{directory}: permission denied", advice="you need the right to read and enter it")
 
 
 def _canonical(config: Config, found: Mapping[str, np.ndarray], source: str) -> dict[str, np.ndarray]:
