@@ -141,9 +141,20 @@ def is_array(value: Any) -> bool:
     return hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, type)
 
 
-def holds_arrays(tree: Any) -> bool:
-    """Whether a tree has a leaf that is an array."""
-    return any(map(is_array, flatten(tree)[0]))
+def children(item: Any) -> Mapping[Hashable, Any]:
+    """What a container holds, by key; nothing for a leaf."""
+    handlers = _handlers(type(item))
+    return handlers[0](item)[0] if handlers else {}
+
+
+def walk(tree: Any, stop: type | tuple[type, ...] = ()) -> Iterator[tuple[tuple[Hashable, ...], Any]]:
+    """Every container and leaf of a tree with its path of keys, parents first; nothing inside of a `stop`."""
+    waiting: list[tuple[tuple[Hashable, ...], Any]] = [((), tree)]
+    while waiting:
+        path, item = waiting.pop()
+        yield path, item
+        if not isinstance(item, stop):
+            waiting.extend(((*path, key), child) for key, child in reversed(tuple(children(item).items())))
 
 
 class Static:
@@ -191,8 +202,9 @@ def freeze(value: Any) -> Hashable:
     return kind, value
 
 
-_REGISTRY: dict[type, tuple[Flatten, Callable[[dict[Any, Any], Node], Any]]] = {}
-_FOUND: dict[type, tuple[Flatten, Callable[[dict[Any, Any], Node], Any]] | None] = {}
+Rebuild = Callable[[dict[Any, Any], Node], Any]
+_REGISTRY: dict[type, tuple[Flatten, Rebuild] | None] = {}
+_FOUND: dict[type, tuple[Flatten, Rebuild] | None] = {}
 
 
 def register(type_: type, flatten: Flatten, unflatten: Unflatten) -> None:
@@ -202,11 +214,18 @@ def register(type_: type, flatten: Flatten, unflatten: Unflatten) -> None:
 
         register(Pair, lambda p: ({"left": p.left, "right": p.right}, None), lambda children, _: Pair(**children))
     """
-    _register(type_, flatten, lambda children, node: unflatten(children, node.static))
+    register_family(type_, flatten, lambda children, node: unflatten(children, node.static))
 
 
-def _register(type_: type, flatten: Flatten, rebuild: Callable[[dict[Any, Any], Node], Any]) -> None:
+def register_family(type_: type, flatten: Flatten, rebuild: Rebuild) -> None:
+    """As `register`, for a base class: `rebuild` gets the node, and with it the exact type."""
     _REGISTRY[type_] = flatten, rebuild
+    _FOUND.clear()
+
+
+def register_leaf(type_: type) -> None:
+    """Make a type (and its subclasses) a leaf, although it is a dataclass or has a base that is a container."""
+    _REGISTRY[type_] = None
     _FOUND.clear()
 
 
@@ -223,9 +242,14 @@ def _find_handlers(type_: type) -> Any:
     if issubclass(type_, tuple) and hasattr(type_, "_fields"):
         return (lambda value: (value._asdict(), None)), lambda children, node: node.type(**children)
     found = next((_REGISTRY[base] for base in type_.__mro__ if base in _REGISTRY), None)
-    if found is None and dataclasses.is_dataclass(type_):
+    if found is None and dataclasses.is_dataclass(type_) and not _stands_for_array(type_):
         return _flatten_dataclass, _rebuild_dataclass
     return found
+
+
+def _stands_for_array(type_: type) -> bool:
+    """Whether a dataclass describes an array, such as a TensorType: then it is a leaf."""
+    return {"shape", "dtype"} <= {field.name for field in dataclasses.fields(type_)}
 
 
 def _flatten_dataclass(value: Any) -> tuple[dict[Hashable, Any], Hashable]:
@@ -249,8 +273,8 @@ def _numbered(value: Sequence[Any]) -> tuple[dict[Hashable, Any], Hashable]:
     return dict(enumerate(value)), None
 
 
-_register(dict, lambda value: (value, None), lambda children, _: children)
-_register(OrderedDict, lambda value: (value, None), lambda children, _: OrderedDict(children))
-_register(list, _numbered, lambda children, _: list(children.values()))
-_register(tuple, _numbered, lambda children, _: tuple(children.values()))
-_register(type(None), lambda value: ({}, None), lambda children, _: None)
+register(dict, lambda value: (value, None), lambda children, _: children)
+register(OrderedDict, lambda value: (value, None), lambda children, _: OrderedDict(children))
+register(list, _numbered, lambda children, _: list(children.values()))
+register(tuple, _numbered, lambda children, _: tuple(children.values()))
+register(type(None), lambda value: ({}, None), lambda children, _: None)

@@ -1,0 +1,70 @@
+"""Layers with parameters of their own: Linear, Conv1D, Embedding, LayerNorm, RMSNorm.
+
+Shapes: B batch, T positions, C width. Parameters are named and laid out as in torch, so that its state dicts fit.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from blu.frontend import functional as ops
+from blu.frontend.nn.module import Module
+from blu.frontend.nn.parameter import constant, normal, uniform
+
+
+class Linear(Module):
+    """x @ weight.T + bias, with `weight` [outputs, inputs] as in torch."""
+
+    def __init__(self, inputs: int, outputs: int, bias: bool = True, dtype: object = "f32"):
+        bound = 1 / math.sqrt(inputs)
+        self.weight = uniform((outputs, inputs), bound, dtype)
+        self.bias = uniform((outputs,), bound, dtype) if bias else None
+
+    def forward(self, x: Any) -> Any:
+        y = ops.matmul(x, ops.transpose(self.weight))
+        return y if self.bias is None else y + self.bias
+
+
+class Conv1D(Module):
+    """x @ weight + bias, with `weight` [inputs, outputs] as in Hugging Face's GPT-2."""
+
+    def __init__(self, inputs: int, outputs: int, deviation: float = 0.02, dtype: object = "f32"):
+        self.weight = normal((inputs, outputs), deviation, dtype)
+        self.bias = constant((outputs,), 0.0, dtype)
+
+    def forward(self, x: Any) -> Any:
+        return ops.matmul(x, self.weight) + self.bias
+
+
+class Embedding(Module):
+    """Row `index` of `weight` [rows, C] for every index of an integer tensor."""
+
+    def __init__(self, rows: int, width: int, deviation: float = 0.02, dtype: object = "f32"):
+        self.weight = normal((rows, width), deviation, dtype)
+
+    def forward(self, indices: Any) -> Any:
+        return ops.take(self.weight, indices, axis=0)
+
+
+class LayerNorm(Module):
+    """The last dimension with mean 0 and variance 1, then scaled by `weight` and shifted by `bias`."""
+
+    def __init__(self, width: int, eps: float = 1e-5, bias: bool = True, dtype: object = "f32"):
+        self.eps = eps
+        self.weight = constant((width,), 1.0, dtype)
+        self.bias = constant((width,), 0.0, dtype) if bias else None
+
+    def forward(self, x: Any) -> Any:
+        return ops.layer_norm(x, self.weight, self.bias, eps=self.eps)
+
+
+class RMSNorm(Module):
+    """The last dimension divided by its root mean square, then scaled by `weight`."""
+
+    def __init__(self, width: int, eps: float = 1e-6, dtype: object = "f32"):
+        self.eps = eps
+        self.weight = constant((width,), 1.0, dtype)
+
+    def forward(self, x: Any) -> Any:
+        return ops.rms_norm(x, self.weight, eps=self.eps)

@@ -1,0 +1,175 @@
+"""`Module`: parameters and the code that uses them, as one value that can be passed to a compiled function.
+
+    class Head(nn.Module):
+        def __init__(self, width: int, classes: int):
+            self.norm = nn.LayerNorm(width)
+            self.linear = nn.Linear(width, classes)
+
+        def forward(self, x):
+            return self.linear(self.norm(x))
+
+Attributes that hold arrays or modules, also in lists, tuples and dicts, are the module's tree; every other attribute is
+a constant of the program. New modules hold `Parameter`s, shapes without numbers, until weights are loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from blu.errors import WeightsError
+from blu.frontend import tree
+from blu.frontend.io.state_dict import Differences, check_state_dict, fold_layers
+from blu.frontend.module_path import current_module_path, entered
+from blu.frontend.nn.parameter import Parameter
+
+_PATH = "_path"
+
+
+class Module:
+    """Base of all layers and models. Subclasses write `forward`; calling the module runs it."""
+
+    def forward(self, *arguments: Any, **keywords: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has no forward()")
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        """Run `forward`; ops emitted meanwhile carry this module's path."""
+        if not current_module_path.get():
+            name_modules(self)
+        with entered(self.__dict__.get(_PATH, "")):
+            return self.forward(*arguments, **keywords)
+
+    def named_parameters(self) -> Iterator[tuple[str, Any]]:
+        """Every array of the module by its dotted name ("h.0.attn.c_attn.weight")."""
+        leaves, treedef = tree.flatten(self)
+        return ((name, leaf) for name, leaf in zip(treedef.names, leaves, strict=True) if tree.is_array(leaf))
+
+    def parameters(self) -> Iterator[Any]:
+        """Every array of the module."""
+        return (parameter for _, parameter in self.named_parameters())
+
+    def named_modules(self) -> Iterator[tuple[str, Module]]:
+        """The module itself, as "", and all modules inside of it, by their dotted names."""
+        return ((".".join(map(str, path)), item) for path, item in tree.walk(self) if isinstance(item, Module))
+
+    def state_dict(self) -> dict[str, Any]:
+        """The arrays by name, not copied."""
+        return dict(self.named_parameters())
+
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> Differences:
+        """Take the arrays of `state` as parameters, without a copy.
+
+        With `strict`, any difference in names, shapes or dtypes raises one WeightsError that lists all of them, and
+        nothing is changed. Without, what fits by name and shape is taken, and the differences are returned.
+        """
+        own = self.state_dict()
+        differences = check_state_dict({name: item.shape for name, item in own.items()}, state, strict=strict)
+        _check_dtypes(own, state)
+        unusable = {name for name, *_ in differences.mismatched}
+        for name in own:
+            if name in state and name not in unusable:
+                _assign(self, name.split("."), state[name])
+        return differences
+
+    def initialize(self, seed: int = 0) -> Module:
+        """Give every parameter that has no numbers yet its initial ones; the same for the same `seed`."""
+        for name, parameter in list(self.named_parameters()):
+            if isinstance(parameter, Parameter):
+                _assign(self, name.split("."), parameter.sample(seed, name))
+        return self
+
+    def __repr__(self) -> str:
+        lines = [f"({name}): {_describe(item)}" for name, item in self.__dict__.items() if name != _PATH]
+        body = "".join("\n  " + line.replace("\n", "\n  ") for line in lines)
+        return f"{type(self).__name__}({body}\n)" if lines else f"{type(self).__name__}()"
+
+
+def name_modules(root: Any) -> None:
+    """Tell every module below a module (or below a tree of arguments) the path that it has in the outermost module."""
+    outermost = (item for _, item in tree.walk(root, stop=Module) if isinstance(item, Module))
+    for module in outermost:
+        for path, inner in module.named_modules():
+            inner.__dict__[_PATH] = path
+
+
+def _check_dtypes(own: Mapping[str, Any], state: Mapping[str, Any]) -> None:
+    wrong: dict[str, list[str]] = {}
+    for name in own:
+        if name in state and (found := str(state[name].dtype)) != (expected := dtype_name(own[name])):
+            wrong.setdefault(f"{found}, expected {expected}", []).append(name)
+    if wrong:
+        lines = [f"dtype of {name}: {text}" for text, names in wrong.items() for name in fold_layers(names)]
+        raise WeightsError(
+            "state dict: does not fit the model:\n    " + "\n    ".join(lines),
+            advice='convert it first: blu.io.cast(state, "f32"), or build the model in that dtype',
+        )
+
+
+def dtype_name(array: Any) -> str:
+    """NumPy's name of an array's dtype, also for what only stands for an array."""
+    return str(getattr(array.dtype, "numpy", array.dtype))
+
+
+def _assign(root: Any, path: list[str], value: Any) -> None:
+    """Set the leaf at a dotted path of attributes, keys and positions; tuples on the way are replaced."""
+    *parents, last = path
+    chain = [root]
+    for key in parents:
+        chain.append(_child(chain[-1], key))
+    for owner, key in zip(reversed(chain), reversed([*parents, last]), strict=True):
+        if not isinstance(owner, tuple):
+            _set(owner, key, value)
+            return
+        value = _replaced(owner, key, value)
+
+
+def _child(owner: Any, key: str) -> Any:
+    children = tree.children(owner)
+    return next(child for name, child in children.items() if str(name) == key)
+
+
+def _set(owner: Any, key: str, value: Any) -> None:
+    if isinstance(owner, list):
+        owner[int(key)] = value
+    elif isinstance(owner, dict):
+        owner[next(name for name in owner if str(name) == key)] = value
+    else:
+        object.__setattr__(owner, key, value)
+
+
+def _replaced(owner: tuple, key: str, value: Any) -> tuple:
+    if hasattr(owner, "_fields"):
+        return owner._replace(**{key: value})  # type: ignore[attr-defined]
+    return (*owner[: int(key)], value, *owner[int(key) + 1 :])
+
+
+def _describe(value: Any) -> str:
+    """One attribute in a repr: arrays by dtype and shape, lists of equal modules once."""
+    if tree.is_array(value):
+        state = ", without numbers" if isinstance(value, Parameter) else ""
+        return f"{dtype_name(value)}{list(value.shape)}{state}"
+    if isinstance(value, list) and value and all(isinstance(item, Module) for item in value):
+        return f"{len(value)} x {value[0]!r}" if len({repr(item) for item in value}) == 1 else repr(value)
+    return repr(value)
+
+
+def _flatten(module: Module) -> tuple[dict[Any, Any], tree.Static]:
+    attributes = {name: value for name, value in module.__dict__.items() if name != _PATH}
+    children = {name: value for name, value in attributes.items() if _belongs_to_tree(value)}
+    return children, tree.Static({name: value for name, value in attributes.items() if name not in children})
+
+
+def _belongs_to_tree(value: Any) -> bool:
+    """Whether an attribute is an array or a module, or a container with one inside."""
+    return any(isinstance(item, Module) or tree.is_array(item) for _, item in tree.walk(value, stop=Module))
+
+
+def _rebuild(children: dict[Any, Any], node: tree.Node) -> Module:
+    assert isinstance(node.static, tree.Static)
+    module = object.__new__(node.type)
+    module.__dict__.update(node.static.value)
+    module.__dict__.update(children)
+    return module
+
+
+tree.register_family(Module, _flatten, _rebuild)

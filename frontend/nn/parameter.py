@@ -1,0 +1,46 @@
+"""`Parameter`: the shape, dtype and initial distribution of an array that a module needs but does not have yet."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from blu.dialects.dtypes import TensorType, as_dtype
+
+
+@dataclass(frozen=True)
+class Parameter(TensorType):
+    """Stands for an array while tracing. `kind` is "normal" (of deviation `scale`), "uniform" (in +-`scale`) or
+    "constant" (of value `scale`)."""
+
+    kind: str = "normal"
+    scale: float = 0.02
+
+    def sample(self, seed: int, name: str) -> np.ndarray:
+        """The initial numbers; every name has a generator of its own, so no order of parameters changes them."""
+        if self.kind == "constant":
+            return np.full(self.shape, self.scale, self.dtype.numpy)
+        generator = np.random.Generator(np.random.PCG64([seed, zlib.crc32(name.encode())]))
+        if self.kind == "normal":
+            values = generator.standard_normal(self.shape, np.float32) * np.float32(self.scale)
+        else:
+            values = generator.uniform(-self.scale, self.scale, self.shape)
+        return values.astype(self.dtype.numpy)
+
+
+def normal(shape: Iterable[int], deviation: float, dtype: object = "f32") -> Parameter:
+    """A parameter whose numbers start out normal around zero."""
+    return Parameter(tuple(shape), as_dtype(dtype), "normal", deviation)
+
+
+def uniform(shape: Iterable[int], bound: float, dtype: object = "f32") -> Parameter:
+    """A parameter whose numbers start out uniform between -bound and bound."""
+    return Parameter(tuple(shape), as_dtype(dtype), "uniform", bound)
+
+
+def constant(shape: Iterable[int], value: float, dtype: object = "f32") -> Parameter:
+    """A parameter whose numbers all start out as `value`."""
+    return Parameter(tuple(shape), as_dtype(dtype), "constant", value)
