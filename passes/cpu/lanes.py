@@ -57,22 +57,42 @@ def tail_mask(lanes: int, count: int) -> ir.Value:
     return vector.constant_mask(type_, ir.DenseI64ArrayAttr.get([count]))
 
 
-def inner_stride(buffer: ir.Value) -> int:
-    """The stride of a memref's last dimension (1 for a memref without dimensions)."""
-    strides = strides_of(buffer)
-    return strides[-1] if strides else 1
-
-
 def strides_of(buffer: ir.Value) -> list[int]:
-    return ir.MemRefType(buffer.type).get_strides_and_offset()[0]
+    """The static strides of a memref, in elements; those of an empty one mean nothing."""
+    type_ = ir.MemRefType(buffer.type)
+    return [1] * len(type_.shape) if 0 in type_.shape else type_.get_strides_and_offset()[0]
+
+
+def with_last(buffer: ir.Value, dim: int) -> ir.Value:
+    """The same memory with dimension `dim` moved to the end: vector.load wants a unit stride there."""
+    type_ = ir.MemRefType(buffer.type)
+    if dim == len(type_.shape) - 1:
+        return buffer
+    _, start = type_.get_strides_and_offset()
+    sizes, steps = (moved_last(list(values), dim) for values in (type_.shape, strides_of(buffer)))
+    layout = ir.StridedLayoutAttr.get(start, steps)
+    result = ir.MemRefType.get(sizes, type_.element_type, layout, type_.memory_space)
+    return memref.ReinterpretCastOp(result, buffer, [], [], [], [start], sizes, steps).result
+
+
+def moved_last(values: Sequence, dim: int) -> list:
+    """`values` with the one at `dim` moved to the end."""
+    return [*values[:dim], *values[dim + 1 :], values[dim]]
 
 
 def load(buffer: ir.Value, indices: Sequence[ir.Value], lanes: int, count: int | None = None) -> ir.Value:
     """`lanes` elements along the last dimension from `indices` on; any inner stride."""
-    type_ = ir.MemRefType(buffer.type)
-    result = vector_type(lanes, type_.element_type)
-    if inner_stride(buffer) != 1:
-        return gather(buffer, indices, len(type_.shape) - 1, lanes, count)
+    return load_along(buffer, indices, len(indices) - 1, lanes, count)
+
+
+def load_along(
+    buffer: ir.Value, indices: Sequence[ir.Value], dim: int, lanes: int, count: int | None = None
+) -> ir.Value:
+    """`lanes` elements along dimension `dim`, one vector load where they are neighbours in memory."""
+    element = ir.MemRefType(buffer.type).element_type
+    if strides_of(buffer)[dim] != 1 or _is_bit(element):
+        return gather(buffer, indices, dim, lanes, count)
+    result, buffer, indices = vector_type(lanes, element), with_last(buffer, dim), moved_last(indices, dim)
     if count is None or count == lanes:
         return vector.load(result, buffer, indices)
     return vector.maskedload(result, buffer, indices, tail_mask(lanes, count), constant(result, 0))
@@ -89,11 +109,19 @@ def gather(buffer: ir.Value, indices: Sequence[ir.Value], dim: int, lanes: int, 
 
 def store(value: ir.Value, buffer: ir.Value, indices: Sequence[ir.Value], count: int | None = None) -> None:
     """Write the lanes of `value` along the last dimension; any inner stride."""
-    type_ = ir.MemRefType(buffer.type)
+    store_along(value, buffer, indices, len(indices) - 1, count)
+
+
+def store_along(
+    value: ir.Value, buffer: ir.Value, indices: Sequence[ir.Value], dim: int, count: int | None = None
+) -> None:
+    """Write the lanes of `value` along dimension `dim`, with one vector store where they are neighbours in memory."""
     lanes = ir.VectorType(value.type).shape[0]
-    if inner_stride(buffer) != 1:
-        scatter(value, buffer, indices, len(type_.shape) - 1, count)
-    elif count is None or count == lanes:
+    if strides_of(buffer)[dim] != 1 or _is_bit(ir.MemRefType(buffer.type).element_type):
+        scatter(value, buffer, indices, dim, count)
+        return
+    buffer, indices = with_last(buffer, dim), moved_last(indices, dim)
+    if count is None or count == lanes:
         vector.store(value, buffer, indices)
     else:
         vector.maskedstore(buffer, indices, tail_mask(lanes, count), value)
@@ -109,3 +137,8 @@ def scatter(value: ir.Value, buffer: ir.Value, indices: Sequence[ir.Value], dim:
 def moved(indices: Sequence[ir.Value], dim: int, distance: int) -> list[ir.Value]:
     """The same indices, `distance` further along `dim`."""
     return [offset(value, distance) if place == dim else value for place, value in enumerate(indices)]
+
+
+def _is_bit(element: ir.Type) -> bool:
+    """Booleans take a byte each in memory, but a vector of them would be read as packed bits."""
+    return isinstance(element, ir.IntegerType) and element.width == 1

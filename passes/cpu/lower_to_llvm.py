@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 
-from blu.dialects.mlir import PassManager, ir
+from blu.dialects.mlir import PassManager, func, ir
 
 PASSES = (
     "func.func(convert-vector-to-scf)",
@@ -40,9 +40,23 @@ def lower_to_llvm(module: ir.Module) -> None:
 
         expand_math(module)
     with module.context:
+        for operation in module.body.operations:
+            if operation.operation.name == "func.func":
+                with operation.operation.location:
+                    _give_empty_memrefs_strides(operation)
         PassManager.parse(PIPELINE).run(module.operation)
     left = sorted(_foreign_ops(module))
     assert not left, f"ops left after lowering to LLVM: {', '.join(left)}"
+
+
+def _give_empty_memrefs_strides(function: func.FuncOp) -> None:
+    """MLIR computes dynamic strides for `memref<5x0xf32>`, which then has no bare-pointer form: write strides down."""
+    for argument in function.arguments:
+        if isinstance(argument.type, ir.MemRefType) and 0 in argument.type.shape:
+            layout = ir.StridedLayoutAttr.get(0, [1] * len(argument.type.shape))
+            argument.set_type(ir.MemRefType.get(argument.type.shape, argument.type.element_type, layout))
+    inputs = [argument.type for argument in function.arguments]
+    function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, function.type.results))
 
 
 def _foreign_ops(module: ir.Module) -> set[str]:

@@ -1,0 +1,143 @@
+"""The elementwise operations around a contraction: evaluated at one vector of results, and stored.
+
+Every tensor of the kernel is a function of the point in the contraction's iteration space, so the epilogue is emitted
+by asking for the outputs: each operation asks for its operands, down to the sum itself, buffers and constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from blu.dialects.mlir import arith, ir
+from blu.passes.cpu import lanes as vectors
+from blu.passes.cpu.contraction import Contraction, Operand, Point, maps_of
+from blu.passes.cpu.inline import inline_vector
+
+Dims = tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """What becomes of the sums: `outputs` pairs each output buffer with the tensor that it receives."""
+
+    contraction: Contraction
+    buffers: Mapping[ir.Value, ir.Value]
+    outputs: Sequence[tuple[ir.Value, Operand]]
+
+    def store(self, total: ir.Value, point: Point, lanes: int, count: int) -> None:
+        """Write all outputs at `point` for `count` of `lanes` columns; `total` is the vector of finished sums."""
+        evaluation = _Evaluation(self, total, point, lanes, count)
+        for tensor, target in self.outputs:
+            value = vectors.splat(evaluation.value(tensor, target.dims), lanes)
+            with value.owner.location if isinstance(value.owner, ir.Operation | ir.OpView) else ir.Location.unknown():
+                target.store(value, point, self.contraction.columns, count)
+
+    @property
+    def operation_count(self) -> int:
+        """How many scalar operations the bodies hold: what one more copy of the epilogue costs in code."""
+        seen, stack = set(), [tensor for tensor, _ in self.outputs]
+        while stack:
+            tensor = stack.pop()
+            owner = _definition(tensor)
+            if owner is not None and owner not in seen and owner != self.contraction.operation:
+                seen.add(owner)
+                stack.extend(owner.operands)
+        return sum(len(list(op.regions[0].blocks[0].operations)) - 1 for op in seen if op.name == "linalg.generic")
+
+
+def read_epilogue(
+    contraction: Contraction, buffers: Mapping[ir.Value, ir.Value], outputs: Sequence[tuple[ir.Value, ir.Value]]
+) -> Epilogue:
+    """Find out which iteration dim each output dimension follows."""
+    known: dict[ir.Value, Dims] = {contraction.operation.results[0]: contraction.result_dims}
+    for operation in contraction.operation.parent.regions[0].blocks[0].operations:
+        if operation.operation.name == "linalg.generic":
+            _follow(operation.operation, known)
+    return Epilogue(contraction, buffers, [(tensor, Operand(buffer, known[tensor])) for tensor, buffer in outputs])
+
+
+def _follow(operation: ir.Operation, known: dict[ir.Value, Dims]) -> None:
+    """Record the dims of an operation's results, where one of its operands has known ones."""
+    maps = maps_of(operation)
+    loops: dict[int, int | None] = {}
+    for operand, map_ in zip(operation.operands, maps, strict=True):
+        for loop, dim in zip(map_, known.get(operand, ()), strict=False):
+            if loop is not None and loops.get(loop) is None:
+                loops[loop] = dim
+    if loops:
+        for result, map_ in zip(operation.results, maps[len(maps) - len(operation.results) :], strict=True):
+            known[result] = tuple(None if loop is None else loops.get(loop) for loop in map_)
+
+
+def _definition(value: ir.Value) -> ir.Operation | None:
+    return None if isinstance(value.owner, ir.Block) else value.owner.operation
+
+
+@dataclass
+class _Evaluation:
+    """The values of the kernel's tensors at one point; each is computed once."""
+
+    epilogue: Epilogue
+    total: ir.Value
+    point: Point
+    lanes: int
+    count: int
+    done: dict[tuple[ir.Value, Dims], ir.Value] = field(default_factory=dict)
+
+    def value(self, tensor: ir.Value, dims: Dims) -> ir.Value:
+        """The tensor's element (scalar), or elements along the columns (vector), at the point."""
+        if (tensor, dims) not in self.done:
+            self.compute(tensor, dims)
+        return self.done[tensor, dims]
+
+    def compute(self, tensor: ir.Value, dims: Dims) -> None:
+        contraction, definition = self.epilogue.contraction, _definition(tensor)
+        if tensor in self.epilogue.buffers:
+            operand = Operand(self.epilogue.buffers[tensor], dims)
+            with definition.location:
+                self.done[tensor, dims] = operand.load(self.point, contraction.columns, self.lanes, self.count)
+        elif definition == contraction.operation:
+            self.done[tensor, dims] = self.total
+        elif definition.name == "linalg.fill":
+            self.done[tensor, dims] = _constant(definition.operands[0])
+        else:
+            assert definition.name == "linalg.generic", f"a GEMM epilogue cannot hold {definition.name}"
+            self.inline(definition, tensor, dims)
+
+    def inline(self, operation: ir.Operation, tensor: ir.Value, dims: Dims) -> None:
+        """Emit the body of a linalg.generic; all its results at once."""
+        maps = maps_of(operation)
+        results = maps[len(maps) - len(operation.results) :]
+        own = results[list(operation.results).index(tensor)]
+        loops = {loop: dim for loop, dim in zip(own, dims, strict=True) if loop is not None}
+        arguments = []
+        for operand, map_ in zip(operation.operands, maps, strict=True):
+            unread = _definition(operand) is not None and _definition(operand).name == "tensor.empty"
+            place = tuple(None if loop is None else loops.get(loop) for loop in map_)
+            arguments.append(None if unread else self.value(operand, place))
+        block = operation.regions[0].blocks[0]
+        values = inline_vector(block, arguments, self.lanes, self.loop_indices(loops, _loop_count(operation)))
+        for result, map_, value in zip(operation.results, results, values, strict=True):
+            self.done[result, tuple(None if loop is None else loops.get(loop) for loop in map_)] = value
+
+    def loop_indices(self, loops: Mapping[int, int | None], count: int) -> list[ir.Value]:
+        """What linalg.index yields for each loop."""
+        indices = []
+        for loop in range(count):
+            dim = loops.get(loop)
+            base = vectors.index(0) if dim is None else self.point[dim]
+            on_columns = dim is not None and dim == self.epilogue.contraction.columns
+            indices.append(vectors.lane_indices(base, self.lanes) if on_columns else base)
+        return indices
+
+
+def _loop_count(operation: ir.Operation) -> int:
+    return operation.attributes["indexing_maps"][0].value.n_dims
+
+
+def _constant(value: ir.Value) -> ir.Value:
+    """A scalar constant, emitted again."""
+    owner = value.owner.operation
+    assert owner.name == "arith.constant", f"a GEMM kernel fills with {owner.name}"
+    return arith.constant(value.type, owner.attributes["value"])

@@ -1,0 +1,110 @@
+"""The inner kernel of a GEMM: a tile of rows x columns that lives in registers while k runs.
+
+Every element is one chain of multiply-adds in the order of k, starting from 0 or from what earlier k-blocks left: its
+bits depend neither on the tile nor on the k-blocks nor on the vector width (where there is FMA).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from blu.dialects.mlir import arith, ir, memref, scf, vector
+from blu.passes.cpu import lanes as vectors
+from blu.passes.cpu.kernel import for_range
+
+Fetch = Callable[[int, ir.Value], ir.Value]
+
+
+@dataclass(frozen=True)
+class Tile:
+    """`rows` x `counts` vectors of `lanes` columns; each count tells how many lanes of that vector exist."""
+
+    rows: int
+    counts: tuple[int, ...]
+    lanes: int
+    accumulator: ir.Type
+
+    @property
+    def vector(self) -> ir.VectorType:
+        return vectors.vector_type(self.lanes, self.accumulator)
+
+    def zeros(self) -> list[ir.Value]:
+        return [vectors.constant(self.vector, 0)] * (self.rows * len(self.counts))
+
+    def accumulate(
+        self, sums: Sequence[ir.Value], depth: tuple[ir.Value | int, ir.Value | int], left: Fetch, right: Fetch
+    ) -> list[ir.Value]:
+        """Run k over `depth` = (begin, end): sums[i, j] += left(i, k) * right(j, k). Row-major list of vectors.
+
+        `left(i, k)` gives the scalar of row i, `right(j, k)` the j-th vector of columns.
+        """
+        with for_range(*depth, carried=list(sums)) as loop:
+            k, sums = loop.induction_variable, list(loop.inner_iter_args)
+            panel = [widen(right(j, k), self.accumulator) for j in range(len(self.counts))]
+            for i in range(self.rows):
+                factor = vectors.splat(widen(left(i, k), self.accumulator), self.lanes)
+                for j, column in enumerate(panel):
+                    place = i * len(panel) + j
+                    sums[place] = multiply_add(factor, column, sums[place])
+            scf.yield_(sums)
+        return list(loop.results)
+
+
+def multiply_add(left: ir.Value, right: ir.Value, total: ir.Value) -> ir.Value:
+    """One fused multiply-add for floats (apart only where the machine has no FMA); wrapping arithmetic for integers."""
+    if isinstance(ir.VectorType(left.type).element_type, ir.IntegerType):
+        return arith.addi(arith.muli(left, right), total)
+    return vector.fma(left, right, total)
+
+
+def widen(value: ir.Value, element: ir.Type) -> ir.Value:
+    """A scalar or vector of a narrow float (or narrow integer) in the type that sums have."""
+    type_ = value.type.element_type if vectors.is_vector(value) else value.type
+    if type_ == element:
+        return value
+    wide = vectors.vector_type(value.type.shape[0], element) if vectors.is_vector(value) else element
+    return arith.extf(wide, value) if isinstance(element, ir.FloatType) else arith.extsi(wide, value)
+
+
+def transpose(rows: list[ir.Value]) -> list[ir.Value]:
+    """Transpose a square of n vectors of n lanes (n a power of two) in log2(n) rounds of two-operand shuffles."""
+    size = len(rows)
+    distance = size // 2
+    while distance:
+        rows = _exchange(rows, distance)
+        distance //= 2
+    return rows
+
+
+def _exchange(rows: list[ir.Value], distance: int) -> list[ir.Value]:
+    """Swap the off-diagonal halves of all 2 x 2 squares of blocks that are `distance` wide."""
+    size = len(rows)
+    low = [lane if not lane & distance else size + lane - distance for lane in range(size)]
+    high = [lane + distance if not lane & distance else size + lane for lane in range(size)]
+    result = list(rows)
+    for i in range(size):
+        if not i & distance:
+            result[i] = vector.shuffle(rows[i], rows[i + distance], low)
+            result[i + distance] = vector.shuffle(rows[i], rows[i + distance], high)
+    return result
+
+
+def load_tile(buffer: ir.Value, row: ir.Value, tile: Tile) -> list[ir.Value]:
+    """The sums that an earlier k-block left in a scratch buffer of whole vectors."""
+    return [
+        vector.load(tile.vector, buffer, [vectors.offset(row, i), vectors.index(j * tile.lanes)])
+        for i in range(tile.rows)
+        for j in range(len(tile.counts))
+    ]
+
+
+def store_tile(sums: Sequence[ir.Value], buffer: ir.Value, row: ir.Value, tile: Tile) -> None:
+    for place, total in enumerate(sums):
+        i, j = divmod(place, len(tile.counts))
+        vector.store(total, buffer, [vectors.offset(row, i), vectors.index(j * tile.lanes)])
+
+
+def scratch(shape: Sequence[int], element: ir.Type) -> ir.Value:
+    """An aligned buffer on the stack of the kernel."""
+    return memref.alloca(ir.MemRefType.get(shape, element), [], [], alignment=64)
