@@ -206,3 +206,24 @@ def test_saving_over_the_mapped_file(tmp_path):
     save_file(path, {"w": old["w"] + 1})
     assert old["w"].tolist() == list(range(8))
     assert load_file(path)["w"].tolist() == list(range(1, 9))
+
+
+def test_the_new_file_is_durable_before_it_replaces_the_old_one(tmp_path, monkeypatch):
+    """A power cut leaves the previous or the new file: data first, then the rename, then the directory."""
+    steps = []
+    fsync, replace = os.fsync, os.replace
+
+    def record_fsync(descriptor):
+        steps.append(("fsync", Path(os.readlink(f"/proc/self/fd/{descriptor}")).name))
+        fsync(descriptor)
+
+    def record_replace(source, target):
+        steps.append(("replace", Path(source).name, Path(target).name))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", record_fsync)
+    monkeypatch.setattr(os, "replace", record_replace)
+    save_file(tmp_path / "x.safetensors", {"w": np.ones(4, np.float32)})
+    temporary = steps[0][1]
+    assert temporary != "x.safetensors"
+    assert steps == [("fsync", temporary), ("replace", temporary, "x.safetensors"), ("fsync", tmp_path.name)]
