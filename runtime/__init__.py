@@ -1,1 +1,9 @@
-"""."""
+"""Runs compiled programs. Needs numpy and ml_dtypes, but neither MLIR nor LLVM."""
+
+from blu.runtime.array import Array
+from blu.runtime.artifact import Artifact, write_artifact
+from blu.runtime.plan import TensorSpec
+from blu.runtime.pool import pool_path, pool_text
+from blu.runtime.program import Program
+
+__all__ = ["Array", "Artifact", "Program", "TensorSpec", "pool_path", "pool_text", "write_artifact"]

@@ -1,0 +1,118 @@
+"""Makes what a user passes fit for a kernel: right dtype, shape, byte order, contiguous, aligned, not overlapping."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from blu.errors import ArgumentError
+from blu.runtime.array import Array
+from blu.runtime.memory import address_of, allocate_array
+from blu.runtime.plan import NAMES, TensorSpec
+
+
+def accept(spec: TensorSpec, value: Any, index: int) -> np.ndarray:
+    """The argument as an array that a kernel can read (if donated, write): `value` itself where that will do."""
+    if isinstance(value, Array):
+        value = value.numpy()
+    dtype = spec.numpy_dtype
+    if type(value) is np.ndarray and value.dtype == dtype and value.shape == spec.shape:
+        flags = value.flags
+        if flags.c_contiguous and flags.aligned and (flags.writeable or not spec.donated):
+            return value
+    return _copy(spec, _as_array(spec, value, index), index)
+
+
+def accept_output(spec: TensorSpec, value: Any, index: int) -> np.ndarray:
+    """An array that the caller wants a result in; it must fit exactly, for a copy would not reach the caller."""
+    if isinstance(value, Array):
+        value = value.numpy()
+    if type(value) is not np.ndarray or value.dtype != spec.numpy_dtype or value.shape != spec.shape:
+        raise ArgumentError(f"the array for result {index} is {_describe(value)}, the result is {_type_of(spec)}")
+    if not value.flags.carray:
+        raise ArgumentError(
+            f"the array for result {index} is read-only, misaligned or not contiguous",
+            advice="pass an array made by numpy.empty, or none",
+        )
+    return value
+
+
+def count_error(inputs: Sequence[TensorSpec], given: int) -> ArgumentError:
+    """The error for a wrong number of arguments."""
+    names = ", ".join(spec.name or f"argument {index}" for index, spec in enumerate(inputs))
+    return ArgumentError(f"the program takes {len(inputs)} arguments ({names}), {given} were given")
+
+
+def overlapping(written: Sequence[int], arrays: Sequence[np.ndarray]) -> list[int]:
+    """Those of the indices `written` whose array shares memory with another array."""
+    starts = np.array([address_of(array) for array in arrays], np.int64)
+    ends = starts + np.array([array.nbytes for array in arrays], np.int64)
+    order = np.argsort(starts, kind="stable")
+    if not (np.maximum.accumulate(ends[order])[:-1] > starts[order][1:]).any():
+        return []
+    meets = [(starts < ends[index]) & (ends > starts[index]) & (ends > starts) for index in written]
+    return [index for index, others in zip(written, meets, strict=True) if others.sum() > 1]
+
+
+def copy_of(spec: TensorSpec, array: np.ndarray) -> np.ndarray:
+    """A contiguous, aligned copy in the machine's byte order."""
+    copy = allocate_array(spec.shape, spec.numpy_dtype, f"a copy of the argument {spec.name!r}")
+    copy[...] = array
+    return copy
+
+
+def _as_array(spec: TensorSpec, value: Any, index: int) -> np.ndarray:
+    if isinstance(value, np.ma.MaskedArray):
+        raise ArgumentError(f"{_name(spec, index)} is a masked array", advice="pass value.filled(...) instead")
+    if isinstance(value, np.ndarray | np.generic):
+        return np.asarray(value)
+    if isinstance(value, bool | int | float):
+        return _from_scalar(spec, value, index)
+    if not hasattr(value, "__array__"):
+        raise ArgumentError(f"{_name(spec, index)} is {_describe(value)}, the program takes {_type_of(spec)}")
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ArgumentError(f"{_name(spec, index)} cannot be read as an array: {error}") from error
+
+
+def _from_scalar(spec: TensorSpec, value: bool | int | float, index: int) -> np.ndarray:
+    """A Python number for a 0-d argument of its own kind, if it fits."""
+    kinds = {bool: "b", int: "iufV", float: "fV"}[type(value) if type(value) in (bool, int) else float]
+    if spec.shape or spec.numpy_dtype.kind not in kinds:
+        raise ArgumentError(f"{_name(spec, index)} is {_describe(value)}, the program takes {_type_of(spec)}")
+    try:
+        return np.asarray(value, spec.numpy_dtype)
+    except OverflowError as error:
+        raise ArgumentError(f"{_name(spec, index)} is {value}, which does not fit {spec.dtype}") from error
+
+
+def _copy(spec: TensorSpec, array: np.ndarray, index: int) -> np.ndarray:
+    if array.dtype.newbyteorder("=") != spec.numpy_dtype:
+        raise ArgumentError(
+            f"{_name(spec, index)} is {_describe(array)}, the program takes {_type_of(spec)}",
+            advice=f"convert it with .astype({spec.numpy_dtype.name!r}), or compile the function for this dtype",
+        )
+    if array.shape != spec.shape:
+        raise ArgumentError(
+            f"{_name(spec, index)} is {_describe(array)}, the program takes {_type_of(spec)}",
+            advice="compile the function for this shape",
+        )
+    return copy_of(spec, array)
+
+
+def _name(spec: TensorSpec, index: int) -> str:
+    return f"argument {spec.name!r}" if spec.name else f"argument {index}"
+
+
+def _type_of(spec: TensorSpec) -> str:
+    return f"{spec.dtype}[{', '.join(map(str, spec.shape))}]"
+
+
+def _describe(value: Any) -> str:
+    if not isinstance(value, np.ndarray):
+        return f"a {type(value).__name__}"
+    name = NAMES.get(value.dtype.newbyteorder("="), value.dtype.name)
+    return f"{name}[{', '.join(map(str, value.shape))}]"

@@ -1,0 +1,136 @@
+"""This machine's CPU: loads object code, checks that the machine can run it, owns the process-wide thread pool."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import platform
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+from blu.errors import BluError, CacheError, UnsupportedError
+from blu.runtime.elf import LoadedObject
+from blu.runtime.pool import MAX_THREADS, CodeObject, Pool, default_threads
+
+# What each x86-64 level adds (the psABI's table), by the names of /proc/cpuinfo.
+_LEVEL_2 = frozenset({"cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"})
+_LEVEL_3 = _LEVEL_2 | {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"}
+_LEVEL_4 = _LEVEL_3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
+_LEVELS = {"x86-64-v2": _LEVEL_2, "x86-64-v3": _LEVEL_3, "x86-64-v4": _LEVEL_4}
+_MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+
+_pool: Pool | None = None
+_owner: int | None = None
+_run_lock = threading.Lock()
+
+
+def machine_name() -> str:
+    """The machine's architecture as target triples spell it: x86_64, aarch64."""
+    name = platform.machine().lower()
+    return _MACHINES.get(name, name)
+
+
+@cache
+def cpu_flags() -> frozenset[str]:
+    """The CPU's features by the names of /proc/cpuinfo (empty where there is no such file)."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return frozenset()
+    return next((frozenset(line.split(":", 1)[1].split()) for line in lines if line.startswith("flags")), frozenset())
+
+
+def check_machine(name: str, triple: str) -> None:
+    """UnsupportedError unless this machine can run code for target `name` (x86-64-v3, ...) and `triple`."""
+    if triple.split("-", 1)[0] != machine_name():
+        raise UnsupportedError(
+            f"the program is compiled for {triple}, this machine is {machine_name()}",
+            advice="compile it for this machine",
+        )
+    missing = sorted(_LEVELS.get(name, frozenset()) - cpu_flags()) if cpu_flags() else []
+    if missing:
+        raise UnsupportedError(
+            f"the program is compiled for {name}, this CPU lacks {', '.join(missing)}",
+            advice="compile it with --target=x86-64-v2, which every x86-64 CPU since 2009 runs",
+        )
+
+
+def load_object(data: bytes) -> CodeObject:
+    """Map an object file's code into memory; the result owns it. CacheError where the file is damaged."""
+    if machine_name() == "x86_64" and platform.system() == "Linux":
+        return LoadedObject(data)
+    return McjitObject(data)
+
+
+class McjitObject:
+    """Object code loaded by LLVM's own linker, for machines that `elf.py` does not know. Needs llvmlite."""
+
+    def __init__(self, data: bytes):
+        import llvmlite.binding as llvm
+
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
+        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+        try:
+            self._engine.add_object_file(llvm.ObjectFileRef.from_data(data))
+        except (RuntimeError, ValueError) as error:
+            raise CacheError(f"damaged object file: {error}", advice="compile the program again") from error
+        self._engine.finalize_object()
+
+    def address(self, name: str) -> int:
+        """The address of a function; CacheError where there is none of that name."""
+        address = self._engine.get_function_address(name)
+        if not address:
+            raise CacheError(f"the object file does not define {name!r}", advice="compile the program again")
+        return address
+
+
+@contextmanager
+def exclusive_pool(code: CodeObject) -> Iterator[Pool]:
+    """The process's thread pool, for the `with` block: other Python threads wait, and nothing else is launched.
+
+    It is started on first use with the `pool.o` of the program that asks first. A child of `fork` starts its own:
+    threads do not survive a fork, and neither may a lock that another thread held.
+    """
+    global _pool, _owner
+    me = threading.get_ident()
+    if _owner == me:
+        raise BluError("a compiled function was called while this thread runs another one (by a signal handler)")
+    with _run_lock:
+        if _pool is None:
+            _pool = Pool(code, default_threads())
+        _owner = me
+        try:
+            yield _pool
+        finally:
+            _owner = None
+
+
+def set_threads(threads: int) -> None:
+    """Let programs run on `threads` threads from now on (BLU_NUM_THREADS says how many they start with)."""
+    global _pool
+    if not 1 <= threads <= MAX_THREADS:
+        raise BluError(f"{threads=} must be from 1 to {MAX_THREADS}")
+    os.environ["BLU_NUM_THREADS"] = str(threads)
+    with _run_lock:
+        _close_pool()
+        _pool = None
+
+
+def _forget_pool() -> None:
+    global _pool, _owner, _run_lock
+    _pool, _owner, _run_lock = None, None, threading.Lock()
+
+
+def _close_pool() -> None:
+    if _pool is not None:
+        _pool.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_pool)
+atexit.register(_close_pool)

@@ -1,0 +1,231 @@
+"""What an executable's `plan.json` says: arguments, results, constants, launches, checks. Validated here."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from blu.errors import CacheError
+from blu.runtime.pool import MAX_BLOCKS
+
+DTYPES: dict[str, np.dtype] = {
+    "bool": np.dtype(np.bool_),
+    "i8": np.dtype(np.int8),
+    "i16": np.dtype(np.int16),
+    "i32": np.dtype(np.int32),
+    "i64": np.dtype(np.int64),
+    "u8": np.dtype(np.uint8),
+    "f16": np.dtype(np.float16),
+    "bf16": np.dtype(ml_dtypes.bfloat16),
+    "f32": np.dtype(np.float32),
+    "f64": np.dtype(np.float64),
+}
+"""Blu's names of dtypes in this order of kinds, with numpy's dtypes."""
+NAMES = {dtype: name for name, dtype in DTYPES.items()}
+_MAX_BYTES = 1 << 62
+_SPACES = ("input", "output", "arena", "constant", "status")
+_CHECK_KINDS = ("index", "divide")
+
+
+def _check(condition: bool, message: str) -> None:
+    if not condition:
+        raise CacheError(f"damaged plan: {message}", advice="compile the program again")
+
+
+def _natural(value: Any, what: str, limit: int = _MAX_BYTES) -> int:
+    _check(type(value) is int and 0 <= value <= limit, f"{what} is {value!r}")
+    return value
+
+
+def _text(value: Any, what: str) -> str:
+    _check(isinstance(value, str), f"{what} is {value!r}")
+    return value
+
+
+def _entries(plan: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
+    entries = plan.get(key, [])
+    sound = isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries)
+    _check(sound, f"{key} is no list of objects")
+    return entries
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Shape and dtype of an argument or result.
+
+    `donated`: the program overwrites this argument. `input`: this result is that (donated) argument, updated in place.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    donated: bool = False
+    input: int | None = None
+
+    @classmethod
+    def parse(cls, entry: Mapping[str, Any], what: str) -> TensorSpec:
+        shape, dtype, source = entry.get("shape"), entry.get("dtype"), entry.get("input")
+        _check(isinstance(shape, list), f"{what} has the shape {shape!r}")
+        dims = tuple(_natural(dim, f"a dimension of {what}") for dim in shape)
+        _check(len(dims) <= 64, f"{what} has {len(dims)} dimensions")
+        _check(isinstance(dtype, str) and dtype in DTYPES, f"{what} has the dtype {dtype!r}")
+        _check(math.prod(dims) <= _MAX_BYTES // 8, f"{what} has the shape {dims}")
+        if source is not None:
+            _natural(source, f"the argument of {what}")
+        name = _text(entry.get("name", ""), f"the name of {what}")
+        return cls(name, dims, dtype, entry.get("donated") is True, source)
+
+    @property
+    def numpy_dtype(self) -> np.dtype:
+        """The dtype as numpy knows it."""
+        return DTYPES[self.dtype]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of one such tensor."""
+        return math.prod(self.shape) * self.numpy_dtype.itemsize
+
+    def __repr__(self) -> str:
+        marks = " donated" if self.donated else "" if self.input is None else f" = argument {self.input}"
+        return f"{self.name or '_'}: {self.dtype}[{', '.join(map(str, self.shape))}]{marks}"
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A range of `constants.bin`."""
+
+    offset: int
+    nbytes: int
+
+    @classmethod
+    def parse(cls, entry: Mapping[str, Any]) -> Constant:
+        offset, nbytes = _natural(entry.get("offset"), "a constant's offset"), _natural(entry.get("bytes"), "its size")
+        _check(offset % 64 == 0, f"a constant lies at {offset}, which is no multiple of 64")
+        return cls(offset, nbytes)
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A pointer that a launch passes: `offset` bytes into buffer `index` of `space`."""
+
+    space: str
+    index: int
+    offset: int
+
+    @classmethod
+    def parse(cls, entry: Any) -> Argument:
+        _check(isinstance(entry, list) and bool(entry) and entry[0] in _SPACES, f"a kernel argument is {entry!r}")
+        space, *numbers = entry
+        _check(len(numbers) == {"arena": 1, "status": 0}.get(space, 2), f"a kernel argument is {entry!r}")
+        numbers = [_natural(number, f"a number of the kernel argument {entry!r}") for number in numbers]
+        index, offset = [0, 0, *numbers][-2:]
+        return cls(space, index, offset)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One call of a kernel over `blocks` independent blocks, `chunk` of them claimed at a time."""
+
+    kernel: str
+    blocks: int
+    chunk: int
+    args: tuple[Argument, ...]
+    location: str = ""
+
+    @classmethod
+    def parse(cls, entry: Mapping[str, Any]) -> Launch:
+        kernel = _text(entry.get("kernel"), "a kernel's name")
+        args = entry.get("args")
+        _check(isinstance(args, list), f"{kernel} has the arguments {args!r}")
+        chunk = _natural(entry.get("chunk"), f"the chunk of {kernel}", MAX_BLOCKS)
+        _check(chunk >= 1, f"the chunk of {kernel} is 0")
+        blocks = _natural(entry.get("blocks"), f"the number of blocks of {kernel}", MAX_BLOCKS)
+        location = _text(entry.get("location") or "", f"the location of {kernel}")
+        return cls(kernel, blocks, chunk, tuple(Argument.parse(arg) for arg in args), location)
+
+    def __repr__(self) -> str:
+        where = f", {self.location}" if self.location else ""
+        return f"Launch({self.kernel}, blocks={self.blocks}, chunk={self.chunk}{where})"
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check that kernels make while they run: `kind` is index or divide, `op` and `location` are the user's."""
+
+    kind: str
+    op: str
+    location: str
+
+    @classmethod
+    def parse(cls, entry: Mapping[str, Any]) -> Check:
+        _check(entry.get("kind") in _CHECK_KINDS, f"a check is of the kind {entry.get('kind')!r}")
+        location = _text(entry.get("location") or "", "a check's location")
+        return cls(entry["kind"], _text(entry.get("op", ""), "a check's op"), location)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The host's part of a program: what to allocate and what to launch."""
+
+    entry: str
+    arena_bytes: int
+    status_slots: int
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    constants: tuple[Constant, ...]
+    launches: tuple[Launch, ...]
+    checks: tuple[Check, ...]
+
+    @classmethod
+    def parse(cls, text: bytes) -> Plan:
+        """Read `plan.json`; CacheError where it is damaged or contradicts itself."""
+        try:
+            plan = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise CacheError(f"damaged plan: {error}", advice="compile the program again") from error
+        _check(isinstance(plan, dict), "no object")
+        parsed = cls(
+            entry=_text(plan.get("entry", "main"), "the entry"),
+            arena_bytes=_natural(plan.get("arena_bytes"), "the size of the arena"),
+            status_slots=_natural(plan.get("status_slots", 8), "the number of status slots", 4096),
+            inputs=tuple(TensorSpec.parse(e, f"argument {i}") for i, e in enumerate(_entries(plan, "inputs"))),
+            outputs=tuple(TensorSpec.parse(e, f"result {i}") for i, e in enumerate(_entries(plan, "outputs"))),
+            constants=tuple(Constant.parse(entry) for entry in _entries(plan, "constants")),
+            launches=tuple(Launch.parse(entry) for entry in _entries(plan, "launches")),
+            checks=tuple(Check.parse(entry) for entry in _entries(plan, "checks")),
+        )
+        parsed._check_donations()
+        parsed._check_arguments()
+        return parsed
+
+    def _check_donations(self) -> None:
+        sources = [output.input for output in self.outputs if output.input is not None]
+        _check(len(set(sources)) == len(sources), "two results are the same argument")
+        for output in self.outputs:
+            if output.input is None:
+                continue
+            _check(output.input < len(self.inputs), f"a result is argument {output.input}, which does not exist")
+            source = self.inputs[output.input]
+            same = (source.shape, source.dtype) == (output.shape, output.dtype)
+            _check(source.donated, f"a result is argument {output.input}, which is not donated")
+            _check(same, f"a result is argument {output.input}, which has another type")
+
+    def _check_arguments(self) -> None:
+        sizes = {
+            "input": [spec.nbytes for spec in self.inputs],
+            "output": [spec.nbytes for spec in self.outputs],
+            "constant": [constant.nbytes for constant in self.constants],
+            "arena": [self.arena_bytes],
+            "status": [self.status_slots * 8],
+        }
+        for launch in self.launches:
+            for arg in launch.args:
+                buffers, name = sizes[arg.space], f"{arg.space} {arg.index}"
+                _check(arg.index < len(buffers), f"{launch.kernel} takes {name}, of which there is none")
+                _check(arg.offset <= buffers[arg.index], f"{launch.kernel} reaches beyond {name}")

@@ -1,0 +1,152 @@
+"""The native thread pool: starts its threads, and runs launches and launch tables on them (see `pool.ll`)."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import threading
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from blu.errors import BluError, CacheError
+from blu.runtime.memory import address_of, allocate_array
+
+VERSION = 1
+"""Of the structures shared with `pool.ll` (`blu_pool_version`)."""
+MAX_BLOCKS = (1 << 31) - 2
+"""The largest grid: block numbers are 31 bits of the word that threads claim from."""
+MAX_THREADS = 1024
+_SLICE_NANOSECONDS = 50_000_000
+_SPIN = 10_000
+_FUTEX = {"x86_64": 202, "aarch64": 98}
+_STACK_BYTES = 8 << 20
+_CONTROL_WORDS = 24
+_CANCEL, _WORKERS, _SPIN_WORD, _FUTEX_WORD = 34, 35, 18, 19
+
+_worker = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+_launch = ctypes.CFUNCTYPE(
+    ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
+)
+_run = ctypes.CFUNCTYPE(
+    ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64
+)
+_version = ctypes.CFUNCTYPE(ctypes.c_int32)
+
+
+class CodeObject(Protocol):
+    """Loaded machine code that owns its memory."""
+
+    def address(self, name: str) -> int:
+        """The address of a function; CacheError where there is none of that name."""
+        ...
+
+
+def pool_path() -> Path:
+    """The file of the pool's LLVM IR, as written for x86-64."""
+    return Path(__file__).with_name("pool.ll")
+
+
+def pool_text(triple: str = "x86_64-unknown-linux-gnu") -> str:
+    """The pool's LLVM IR for a target triple, ready to be compiled into an executable's member `pool.o`."""
+    text = pool_path().read_text()
+    if triple.startswith("x86_64"):
+        return text
+    text = text.replace("declare void @llvm.x86.sse2.pause()", "declare void @llvm.aarch64.hint(i32)")
+    return text.replace("@llvm.x86.sse2.pause()", "@llvm.aarch64.hint(i32 1)")  # 1 is `yield`
+
+
+def default_threads() -> int:
+    """`BLU_NUM_THREADS`, or one thread for each CPU that this process may use."""
+    asked = os.environ.get("BLU_NUM_THREADS", "").strip()
+    if not asked:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if not asked.isdecimal() or not 1 <= int(asked) <= MAX_THREADS:
+        raise BluError(
+            f"BLU_NUM_THREADS={asked!r} is not a number of threads",
+            advice=f"set it to an integer from 1 to {MAX_THREADS}, or unset it to use all CPUs",
+        )
+    return int(asked)
+
+
+class Pool:
+    """`threads` threads (the caller is one of them) that run one launch at a time.
+
+    `code` is the loaded `pool.o`. Workers are daemon threads that stay in native code and hold no interpreter lock.
+    `run` and `launch` are for one Python thread at a time: `host.exclusive_pool` sees to that.
+    """
+
+    def __init__(self, code: CodeObject, threads: int):
+        version = _version(code.address("blu_pool_version"))()
+        if version != VERSION:
+            raise CacheError(
+                f"the executable's thread pool has version {version}, this Blu runs version {VERSION}",
+                advice="compile the program again",
+            )
+        self.code = code
+        self.threads = threads if platform.system() == "Linux" and platform.machine() in _FUTEX else 1
+        self._pid = os.getpid()
+        self._control = allocate_array((_CONTROL_WORDS,), np.dtype(np.int64), "the thread pool")
+        self._cursor = np.zeros(2, np.int64)
+        self._control_at, self._cursor_at = address_of(self._control), address_of(self._cursor)
+        self._launch = _launch(code.address("blu_launch"))
+        self._run = _run(code.address("blu_run"))
+        self._start()
+
+    def __repr__(self) -> str:
+        return f"Pool(threads={self.threads})"
+
+    def _start(self) -> None:
+        self._control.fill(0)
+        self._control[_SPIN_WORD] = _SPIN
+        self._control[_FUTEX_WORD] = _FUTEX.get(platform.machine(), -1)
+        self._flags = self._control.view(np.int32)
+        self._flags[_WORKERS] = self.threads - 1
+        enter = _worker(self.code.address("blu_worker"))
+        # Kernels may put 256 KB arrays on the stack, whatever `ulimit -s` says.
+        previous = threading.stack_size(_STACK_BYTES)
+        try:
+            self._workers = [self._start_worker(enter, number) for number in range(1, self.threads)]
+        finally:
+            threading.stack_size(previous)
+
+    def _start_worker(self, enter: object, number: int) -> threading.Thread:
+        worker = threading.Thread(target=enter, args=(self._control_at,), name=f"blu-{number}", daemon=True)
+        worker.start()
+        return worker
+
+    def run(self, table: int, count: int) -> None:
+        """Run the `count` launches of the table at address `table`, in order.
+
+        Native code returns every 50 ms, or after the block that is then running, so that signal handlers run:
+        KeyboardInterrupt leaves no block behind that is still running.
+        """
+        self._cursor.fill(0)
+        self._flags[_CANCEL] = 0
+        while self._run(self._control_at, table, count, self._cursor_at, _SLICE_NANOSECONDS) < count:
+            if self._flags[_CANCEL]:
+                raise BluError(f"the run was cancelled at launch {self._cursor[0]} of {count}")
+
+    def launch(self, function: int, args: int, blocks: int, chunk: int) -> int:
+        """Run one launch. Returns how many blocks were run (fewer after `cancel`)."""
+        if not 0 <= blocks <= MAX_BLOCKS or chunk < 1:
+            raise BluError(f"{blocks=} must be from 0 to {MAX_BLOCKS} and {chunk=} at least 1")
+        self._flags[_CANCEL] = 0
+        return self._launch(self._control_at, function, args, blocks, chunk)
+
+    def cancel(self) -> None:
+        """Make the run in progress stop after the blocks that are running now; its caller gets a BluError."""
+        self._flags[_CANCEL] = 1
+
+    def close(self) -> None:
+        """End the worker threads. The pool cannot be used afterwards."""
+        if self._pid != os.getpid() or not self._workers:
+            return
+        _worker(self.code.address("blu_stop"))(self._control_at)
+        for worker in self._workers:
+            worker.join(timeout=1.0)
+        self._workers = []
+        self._flags[_WORKERS] = 0
+        self.threads = 1
