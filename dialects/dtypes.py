@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from blu.dialects.mlir import ir
-from blu.errors import DTypeError
+from blu.errors import DTypeError, ShapeError
 
 
 @dataclass(frozen=True)
@@ -162,6 +162,14 @@ def product(sizes: Iterable[int]) -> int:
     for size in sizes:
         result *= size
     return result
+
+
+def check_size(type_: TensorType) -> None:
+    """Raise ShapeError where a size is negative, or the tensor is larger than 64-bit addresses reach."""
+    if any(size < 0 for size in type_.shape):
+        raise ShapeError(f"shape {list(type_.shape)} has a negative size")
+    if type_.size * type_.dtype.bytes >= 2**63:
+        raise ShapeError(f"{type_} would take {type_.size * type_.dtype.bytes} bytes, more than can be addressed")
 
 
 def tensor_type(type_: ir.Type) -> TensorType:

@@ -564,5 +564,3 @@ def names(base: type[Op] = Pointwise) -> list[str]:
     from blu.dialects.op import OPS
 
     return [name for name, cls in OPS.items() if issubclass(cls, base)]
-
-
