@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 from blu.dialects.mlir import PassManager, func, ir
+from blu.passes.expand_math import expand_math
 
 PASSES = (
     "func.func(convert-vector-to-scf)",
@@ -34,11 +33,8 @@ PIPELINE = f"builtin.module({','.join(PASSES)})"
 
 def lower_to_llvm(module: ir.Module) -> None:
     """Lower `module` in place to the LLVM dialect; a kernel becomes `void name(ptr..., i64 begin, i64 end)`."""
-    # The expansion of math functions is a plain rewrite that wants vectors still whole.
-    if importlib.util.find_spec("blu.passes.cpu.expand_math"):
-        from blu.passes.cpu.expand_math import expand_math
-
-        expand_math(module)
+    # Before the scf and vector dialects are lowered: expansions use both.
+    expand_math(module)
     with module.context:
         for operation in module.body.operations:
             if operation.operation.name == "func.func":
@@ -51,6 +47,8 @@ def lower_to_llvm(module: ir.Module) -> None:
 
 def _give_empty_memrefs_strides(function: func.FuncOp) -> None:
     """MLIR computes dynamic strides for `memref<5x0xf32>`, which then has no bare-pointer form: write strides down."""
+    if function.is_external:
+        return
     for argument in function.arguments:
         if isinstance(argument.type, ir.MemRefType) and 0 in argument.type.shape:
             layout = ir.StridedLayoutAttr.get(0, [1] * len(argument.type.shape))

@@ -1,0 +1,142 @@
+"""Replaces the operations of the math dialect by arith operations that LLVM vectorises as they stand.
+
+LLVM turns `llvm.exp` of a vector into one call of `expf` per element, and MLIR's own expansions lose digits (tanh 2016
+ULP, log1p 1.7e7 ULP near 0), so f32 functions are Blu's own. f64 functions call the C library.
+
+Before (in a kernel):                      After:
+    %1 = math.rsqrt %0 : vector<16xf32>        %cst = arith.constant dense<1.0> : vector<16xf32>
+                                               %1 = math.sqrt %0 : vector<16xf32>
+                                               %2 = arith.divf %cst, %1 : vector<16xf32>
+
+Operations in INTRINSICS stay: the backends have instructions for them. The expansions may hold `scf.if`,
+`vector.reduction` and `func.call`, so the pass comes before those dialects are lowered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from blu.dialects.mlir import ir
+from blu.dialects.target import ATTRIBUTE, CpuTarget
+from blu.passes.math_functions import (
+    error_function,
+    exponential,
+    inverse_trigonometry,
+    libm,
+    logarithm,
+    power,
+    rounding,
+    trigonometry,
+)
+from blu.passes.math_functions.elements import Elements, element_type
+
+
+@dataclass(frozen=True)
+class Function:
+    """How an operation is expanded.
+
+    `expand` takes and returns Elements (a tuple of them for several results); with `libm`, the names of the C functions
+    for the results, f64 operands go there and `expand` sees only f32. `max_ulp` is the largest error measured in f32
+    (tests/test_expand_math.py), with fused multiply-add and without; None for results that are exact by construction.
+    """
+
+    expand: Callable[..., Elements | tuple[Elements, ...]]
+    libm: tuple[str, ...] = ()
+    max_ulp: tuple[float, float] | None = None
+
+
+FUNCTIONS: dict[str, Function] = {
+    "math.exp": Function(exponential.exp, ("exp",), (1.0, 1.0)),
+    "math.exp2": Function(exponential.exp2, ("exp2",), (1.0, 1.0)),
+    "math.expm1": Function(exponential.expm1, ("expm1",), (1.0, 1.0)),
+    "math.tanh": Function(exponential.tanh, ("tanh",), (1.0, 1.0)),
+    "math.sinh": Function(exponential.sinh, ("sinh",), (1.0, 1.0)),
+    "math.cosh": Function(exponential.cosh, ("cosh",), (1.0, 1.0)),
+    "math.log": Function(logarithm.log, ("log",), (1.0, 1.0)),
+    "math.log2": Function(logarithm.log2, ("log2",), (1.0, 1.0)),
+    "math.log10": Function(logarithm.log10, ("log10",), (1.0, 1.0)),
+    "math.log1p": Function(logarithm.log1p, ("log1p",), (1.0, 1.0)),
+    "math.asinh": Function(logarithm.asinh, ("asinh",), (1.0, 1.0)),
+    "math.acosh": Function(logarithm.acosh, ("acosh",), (1.0, 1.0)),
+    "math.atanh": Function(logarithm.atanh, ("atanh",), (1.0, 1.0)),
+    "math.erf": Function(error_function.erf, ("erf",), (1.0, 1.0)),
+    "math.erfc": Function(error_function.erfc, ("erfc",), (1.0, 1.0)),
+    "math.sin": Function(trigonometry.sin, ("sin",), (1.0, 1.0)),
+    "math.cos": Function(trigonometry.cos, ("cos",), (1.0, 1.0)),
+    "math.sincos": Function(trigonometry.sincos, ("sin", "cos"), (1.0, 1.0)),
+    "math.tan": Function(trigonometry.tan, ("tan",), (1.0, 1.0)),
+    "math.asin": Function(inverse_trigonometry.asin, ("asin",), (1.0, 1.0)),
+    "math.acos": Function(inverse_trigonometry.acos, ("acos",), (1.0, 1.0)),
+    "math.atan": Function(inverse_trigonometry.atan, ("atan",), (1.0, 1.0)),
+    "math.atan2": Function(inverse_trigonometry.atan2, ("atan2",), (1.0, 1.0)),
+    "math.powf": Function(power.powf, ("pow",), (1.0, 1.0)),
+    "math.fpowi": Function(power.fpowi, (), (1.0, 1.0)),
+    "math.cbrt": Function(power.cbrt, ("cbrt",), (1.0, 1.0)),
+    "math.rsqrt": Function(power.rsqrt, (), (1.0, 1.0)),
+    "math.ipowi": Function(power.ipowi),
+    "math.round": Function(rounding.round_half_away),
+    "math.fma": Function(rounding.fused_multiply_add),
+    "math.clampf": Function(rounding.clampf),
+    "math.isnan": Function(rounding.isnan),
+    "math.isinf": Function(rounding.isinf),
+    "math.isfinite": Function(rounding.isfinite),
+    "math.isnormal": Function(rounding.isnormal),
+}
+
+INTRINSICS = frozenset(
+    f"math.{name}"
+    for name in ("absf", "absi", "ceil", "copysign", "ctlz", "ctpop", "cttz", "floor", "roundeven", "sqrt", "trunc")
+)
+
+
+def expand_math(module: ir.Module, fma: bool | None = None) -> None:
+    """Expand every operation of the math dialect in `module`, in place, on scalars and vectors of f32 and f64.
+
+    `fma` says whether the target has a fused multiply-add; None asks the module's `blu.target`, else assumes so.
+    Without it math.fma is rounded twice, and f32 errors grow as `max_ulp` says.
+    """
+    fused = _target_fuses(module) if fma is None else fma
+    with module.context:
+        for operation in _math_operations(module):
+            _expand(operation, fused)
+
+
+def _target_fuses(module: ir.Module) -> bool:
+    attributes = module.operation.attributes
+    if ATTRIBUTE not in attributes:
+        return True
+    target = CpuTarget.from_attribute(attributes[ATTRIBUTE])
+    return target.cpu not in ("x86-64", "x86-64-v2") or "+fma" in target.features
+
+
+def _math_operations(module: ir.Module) -> list[ir.Operation]:
+    """Those to expand; collected first, since expanding moves what a walk stands on."""
+    found: list[ir.Operation] = []
+
+    def visit(operation: ir.Operation) -> ir.WalkResult:
+        if operation.name.startswith("math.") and operation.name not in INTRINSICS:
+            assert operation.name in FUNCTIONS, f"no expansion of {operation.name}"
+            found.append(operation)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    return found
+
+
+def _expand(operation: ir.Operation, fused: bool) -> None:
+    """Put the expansion in place of `operation`, at its location."""
+    function = FUNCTIONS[operation.name]
+    operands = list(operation.operands)
+    element = element_type(operands[0].type)
+    supported = isinstance(element, ir.F32Type | ir.F64Type | ir.IntegerType)
+    assert supported, f"{operation.name} of {operands[0].type}: bodies compute in f32 or f64"
+    with ir.InsertionPoint(operation), operation.location:
+        if function.libm and isinstance(element, ir.F64Type):
+            results = [libm.call(name, operands) for name in function.libm]
+        else:
+            expanded = function.expand(*(Elements(operand, fused) for operand in operands))
+            results = [value.value for value in (expanded if isinstance(expanded, tuple) else (expanded,))]
+    for old, new in zip(operation.results, results, strict=True):
+        old.replace_all_uses_with(new)
+    operation.erase()
