@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import ml_dtypes
 import numpy as np
 
@@ -22,6 +24,11 @@ def encode(value: np.ndarray) -> ir.DenseElementsAttr:
     return ir.DenseElementsAttr.get(bits, type=element, shape=value.shape)
 
 
+def encode_signless(value: np.ndarray) -> ir.DenseElementsAttr:
+    """The same with the signless element type of the linalg level (u8 becomes i8 of the same bits)."""
+    return encode(value.view(np.int8) if value.dtype == np.uint8 else value)
+
+
 def decode(attribute: ir.Attribute) -> np.ndarray:
     """The array of a dense attribute of any of Blu's dtypes."""
     dense = ir.DenseElementsAttr(attribute).maybe_downcast()
@@ -29,6 +36,24 @@ def decode(attribute: ir.Attribute) -> np.ndarray:
     if type_.size == 0:
         return np.empty(type_.shape, type_.dtype.numpy)
     if type_.dtype.numpy == ml_dtypes.bfloat16:
-        flat = [dense[index] for index in range(len(dense))]
-        return np.array(flat, np.float32).astype(ml_dtypes.bfloat16).reshape(type_.shape)
+        return _decode_text(str(dense), type_.size).reshape(type_.shape)
     return np.array(dense).astype(type_.dtype.numpy, copy=False).reshape(type_.shape)
+
+
+def _decode_text(text: str, size: int) -> np.ndarray:
+    """bf16 elements from the attribute's text, since the bindings cannot read them otherwise.
+
+    MLIR prints raw bytes for many elements, else numbers, of which NaN and infinity are 16-bit patterns.
+    """
+    if raw := re.match(r'dense<"0x([0-9A-Fa-f]*)">', text):
+        found = np.frombuffer(bytes.fromhex(raw[1]), ml_dtypes.bfloat16)
+    else:
+        literals = re.findall(r"0x[0-9A-Fa-f]+|[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?", text[: text.rindex(":")])
+        found = np.array([_element(literal) for literal in literals], ml_dtypes.bfloat16)
+    return np.broadcast_to(found, (size,)).copy()
+
+
+def _element(literal: str) -> np.generic:
+    if literal.startswith("0x"):
+        return np.uint16(int(literal, 16)).view(ml_dtypes.bfloat16)
+    return ml_dtypes.bfloat16(float(literal))

@@ -14,9 +14,10 @@ def make_context() -> ir.Context:
     context = ir.Context()
     context.enable_multithreading(False)
     _declare_ops()
-    from blu.dialects.op import load
+    from blu.dialects import op, plan
 
-    load(context)
+    op.load(context)
+    plan.load(context)
     return context
 
 

@@ -26,7 +26,7 @@ from typing import Any, ClassVar, Optional
 
 import numpy as np
 
-from blu.dialects.dtypes import DType, TensorType, dtype_of_mlir, tensor_type
+from blu.dialects.dtypes import DType, TensorType, check_size, dtype_of_mlir, tensor_type
 from blu.dialects.mlir import ext, ir
 from blu.dialects.tensor import Tensor
 from blu.errors import BluError, ShapeError
@@ -46,6 +46,10 @@ class OptionalOperand:
 
 class VariadicOperand:
     """Annotation of a field that holds any number of tensors."""
+
+
+# How many tensors a variadic field holds at most.
+VARIADIC_SLOTS = 16
 
 
 class Ints:
@@ -145,6 +149,7 @@ class Op:
     tolerance: ClassVar[float] = 4.0
     # Why an op has no lowering rule or no gradient, where that is deliberate.
     deliberate: ClassVar[dict[str, str]] = {}
+    num_results: ClassVar[int] = 1
     decompose: ClassVar[Callable[..., Any] | None] = None
     vjp: ClassVar[Callable[..., Any] | None] = None
     samples: ClassVar[Callable[[], Iterator[Sample]]]
@@ -173,7 +178,10 @@ class Op:
     def infer_all(cls, operands: Sequence[Any], attributes: dict[str, Any]) -> tuple[TensorType, ...]:
         """`infer` with its result always as a tuple."""
         result = cls.infer(*operands, **attributes)
-        return result if isinstance(result, tuple) else (result,)
+        results = result if isinstance(result, tuple) else (result,)
+        for type_ in results:
+            check_size(type_)
+        return results
 
     @classmethod
     def operand_fields(cls) -> list[Field]:
@@ -197,13 +205,22 @@ def _collect_fields(cls: type[Op]) -> tuple[Field, ...]:
 
 def _make_ext_class(cls: type[Op]) -> type:
     """The MLIR side of the op: named operands and attributes, no side effects, and the verifier made from `infer`."""
-    hints = {"Operand": ir.Value[Any], "OptionalOperand": Optional[ir.Value[Any]], "VariadicOperand": Sequence[ir.Value[Any]]}
-    annotations: dict[str, Any] = {item.name: hints.get(item.kind, Any) for item in cls.fields}
-    annotations["results_"] = Sequence[ir.OpResult[Any]]
+    annotations: dict[str, Any] = {}
+    for item in cls.fields:
+        annotations |= _irdl_fields(item)
+    for number in range(cls.num_results):
+        annotations[f"result_{number}"] = ir.OpResult[Any]
     body = {"__annotations__": annotations, "__doc__": cls.__doc__, "verify_invariants": staticmethod(_verify)}
     return types.new_class(
         cls.__name__, (BluDialect.Operation,), {"name": cls.name, "traits": [ext.Pure]}, lambda space: space.update(body)
     )
+
+
+def _irdl_fields(item: Field) -> dict[str, Any]:
+    """IRDL gives all operands of a variadic field one type, so such a field is declared as optional slots instead."""
+    if item.kind == "VariadicOperand":
+        return {f"{item.name}_{slot}": Optional[ir.Value[Any]] for slot in range(VARIADIC_SLOTS)}
+    return {item.name: {"Operand": ir.Value[Any], "OptionalOperand": Optional[ir.Value[Any]]}.get(item.kind, Any)}
 
 
 def _verify(operation: Any) -> bool:
@@ -260,10 +277,17 @@ def operands_of(operation: ir.Operation) -> list[Any]:
 
 
 def _segment_sizes(operation: ir.Operation, declared: list[Field], total: int) -> list[int]:
-    if "operandSegmentSizes" in operation.attributes:
-        return list(ir.DenseI32ArrayAttr(operation.attributes["operandSegmentSizes"]))
-    fixed = sum(item.kind == "Operand" for item in declared)
-    return [1 if item.kind == "Operand" else total - fixed for item in declared]
+    """How many operands each declared field has. Where only one field may be absent, IRDL asks for no sizes."""
+    if "operandSegmentSizes" not in operation.attributes:
+        fixed = sum(item.kind == "Operand" for item in declared)
+        return [1 if item.kind == "Operand" else total - fixed for item in declared]
+    slots = list(ir.DenseI32ArrayAttr(operation.attributes["operandSegmentSizes"]))
+    sizes = []
+    for item in declared:
+        width = VARIADIC_SLOTS if item.kind == "VariadicOperand" else 1
+        sizes.append(sum(slots[:width]))
+        slots = slots[width:]
+    return sizes
 
 
 def attributes_of(operation: ir.Operation) -> dict[str, Any]:
@@ -284,7 +308,7 @@ def emit(cls: type[Op], operands: Sequence[Any], attributes: dict[str, Any]) -> 
             error = type(error)(f"{cls.name}: {error.message}", location=describe_location(location), advice=error.advice)
         raise error from None
     encoded = {item.name: ATTRIBUTE_KINDS[item.kind].encode(attributes[item.name]) for item in cls.attribute_fields()}
-    values, segments = _flatten(operands)
+    values, segments = _flatten(cls, operands)
     if any(item.kind != "Operand" for item in cls.operand_fields()):
         encoded["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get(segments)
     operation = ir.Operation.create(
@@ -303,13 +327,17 @@ def _check_fields(cls: type[Op], operands: Sequence[Any], attributes: dict[str, 
     assert set(attributes) == wanted, f"{cls.name} takes attributes {wanted}, got {set(attributes)}"
 
 
-def _flatten(operands: Sequence[Any]) -> tuple[list[ir.Value], list[int]]:
+def _flatten(cls: type[Op], operands: Sequence[Any]) -> tuple[list[ir.Value], list[int]]:
+    """All operands in a row, and for each slot of the op whether it is filled."""
     values: list[ir.Value] = []
-    segments = []
-    for item in operands:
-        group = [] if item is None else item if isinstance(item, (list, tuple)) else [item]
+    segments: list[int] = []
+    for item, content in zip(cls.operand_fields(), operands, strict=True):
+        group = [] if content is None else content if isinstance(content, (list, tuple)) else [content]
+        width = VARIADIC_SLOTS if item.kind == "VariadicOperand" else 1
+        if len(group) > width:
+            raise ShapeError(f"takes at most {width} {item.name}, got {len(group)}")
         values.extend(tensor.value for tensor in group)
-        segments.append(len(group))
+        segments.extend([1] * len(group) + [0] * (width - len(group)))
     return values, segments
 
 

@@ -35,17 +35,17 @@ _LEVELS = (
     _level("blu", "func blu", "only `blu` ops and functions come out of tracing and of the passes on `blu`"),
     _level(
         "linalg",
-        "func linalg tensor arith math",
+        "func linalg tensor arith math plan",
         "no rule @lowers({op}) in passes/lower_to_linalg, and no decomposition, covers it",
         TEMPLATE_OPS,
     ),
     _level(
         "memref",
-        "func linalg tensor arith math memref bufferization",
+        "func linalg tensor arith math memref bufferization plan",
         "no rule of passes/bufferize places it in a buffer",
         TEMPLATE_OPS,
     ),
-    _level("kernel", "func memref vector scf arith math", "no kernel emitter of passes/cpu takes it"),
+    _level("kernel", "func memref vector scf arith math plan", "no kernel emitter of passes/cpu takes it"),
     _level("llvm", "llvm", "no conversion to LLVM covers it: add one to passes/cpu/lower_to_llvm"),
 )
 LEVELS: dict[str, Level] = {level.name: level for level in _LEVELS}

@@ -48,7 +48,7 @@ def generic(
     with ir.InsertionPoint(block):
         result = body(*block.arguments)
         linalg.YieldOp(list(result) if isinstance(result, (list, tuple)) else [result])
-    return list(operation.results_)
+    return list(operation.results)
 
 
 def shape_of(value: ir.Value) -> tuple[int, ...]:
@@ -159,12 +159,21 @@ def _scalar(attribute: ir.Attribute) -> ir.Value:
 def splat_of(value: ir.Value) -> ir.Attribute | None:
     """The element of a constant whose elements are all equal, or None for other values."""
     owner = value.owner
-    if isinstance(owner, ir.Block) or owner.name != "arith.constant":
+    if isinstance(owner, ir.Block):
+        return None
+    if owner.name == "linalg.fill":
+        return _constant_scalar(owner.operands[0])
+    if owner.name != "arith.constant":
         return None
     dense = owner.attributes["value"]
     if not isinstance(dense, ir.DenseElementsAttr) or not dense.is_splat:
         return None
     return dense.get_splat_value()
+
+
+def _constant_scalar(value: ir.Value) -> ir.Attribute | None:
+    owner = value.owner
+    return owner.attributes["value"] if not isinstance(owner, ir.Block) and owner.name == "arith.constant" else None
 
 
 def _aligned(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:

@@ -1,0 +1,76 @@
+"""The `plan` dialect: the host program beside the kernels, with its buffers, launches and run-time checks.
+
+    "plan.check"(%found) {kind = "index", op = "take", size = 10}          -- before buffers are placed, on a tensor
+    %0 = "plan.buffer"() {space = "arena", index = 0, offset = 4096} : () -> memref<4x8xf32>
+    "plan.launch"(%arg0, %0) {kernel = @gemm_0} : (memref<4x4xf32>, memref<4x8xf32>) -> ()
+
+Spaces: "arena" (intermediates; `offset` in bytes, -1 until planned), "output" (`index` counts results), "constant"
+(`index` counts constants), "status" (`index` counts checks, one i64 each).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from blu.dialects.mlir import ext, ir
+
+# What a check's slot holds when no offending value was found: the smallest i64.
+NOTHING_FOUND = -(1 << 63)
+
+
+class PlanDialect(ext.Dialect, name="plan"):
+    """The host program of a compiled module."""
+
+
+class Check(PlanDialect.Operation, name="check"):
+    """Make the host raise if the 0-d i64 tensor holds anything but NOTHING_FOUND."""
+
+    found: ir.Value[Any]
+    kind: Any
+    op: Any
+    size: Any
+
+
+class Buffer(PlanDialect.Operation, name="buffer"):
+    """A piece of memory that the host provides."""
+
+    space: Any
+    index: Any
+    offset: Any
+    result: ir.OpResult[Any]
+
+
+class Launch(PlanDialect.Operation, name="launch"):
+    """Run all blocks of a kernel over buffers, inputs first, then outputs."""
+
+    arguments: Sequence[ir.Value[Any]]
+    kernel: Any
+
+
+def _i64(value: int) -> ir.IntegerAttr:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
+
+
+def check(found: ir.Value, *, kind: str, op: str, size: int) -> None:
+    """Emit a check at the current insertion point and location."""
+    text = ir.StringAttr.get
+    ir.Operation.create("plan.check", operands=[found], attributes={"kind": text(kind), "op": text(op), "size": _i64(size)})
+
+
+def buffer(type_: ir.Type, space: str, index: int, offset: int = -1) -> ir.Value:
+    """Emit a buffer of a memref type."""
+    attributes = {"space": ir.StringAttr.get(space), "index": _i64(index), "offset": _i64(offset)}
+    return ir.Operation.create("plan.buffer", results=[type_], attributes=attributes).result
+
+
+def launch(kernel: str, arguments: Sequence[ir.Value]) -> ir.Operation:
+    """Emit a launch of the kernel of that name."""
+    return ir.Operation.create(
+        "plan.launch", operands=list(arguments), attributes={"kernel": ir.FlatSymbolRefAttr.get(kernel)}
+    )
+
+
+def load(context: ir.Context) -> None:
+    """Register the `plan` dialect in a context."""
+    with context, ir.Location.unknown():
+        if not context.is_dialect_loaded("plan"):
+            PlanDialect.load()
