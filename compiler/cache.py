@@ -1,0 +1,284 @@
+"""The compile cache on disk: executables by the hash of what was asked for. Nothing in it is ever unpickled or trusted.
+
+    <directory>/entries/<key>.blu       an executable, in the artifact format; every member is verified when it is read
+    <directory>/requests/<request>      the entry's key for a request, so that a hit needs no tracing
+    <directory>/locks/<key>.lock        held by the process that compiles it
+
+The directory is `BLU_CACHE_DIR`, else the platform's user cache directory; `BLU_CACHE_LIMIT` is its size in bytes, 0
+turns it off. Whatever goes wrong with it (read-only, full, deleted, damaged, someone else's) costs one warning and a
+compilation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import re
+import shutil
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import filelock
+
+from blu.errors import CacheError
+from blu.runtime.artifact import MANIFEST, Artifact, write_artifact
+
+DEFAULT_LIMIT = 4 << 30
+LOCK_SECONDS = 600.0
+STALE_SECONDS = 24 * 3600.0
+_KEY = re.compile(r"[0-9a-f]{64}")
+
+Members = Mapping[str, bytes]
+
+
+class CacheWarning(UserWarning):
+    """The compile cache cannot be used, or an entry was damaged; the program is compiled instead."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One executable in the cache: its name, target, size and when it was last used (seconds since the epoch)."""
+
+    key: str
+    path: Path
+    name: str
+    target: str
+    nbytes: int
+    used: float
+
+    def __repr__(self) -> str:
+        return f"Entry({self.key[:12]}, {self.name}, {self.nbytes} bytes)"
+
+
+class Cache:
+    """Executables in a directory. A `directory` of None keeps nothing."""
+
+    def __init__(self, directory: Path | None, limit: int = DEFAULT_LIMIT):
+        self.directory = directory if limit > 0 else None
+        self.limit = limit
+        self._warned: set[str] = set()
+
+    def get(self, key: str) -> dict[str, bytes] | None:
+        """The members of an entry, manifest included, all verified; None where there is no sound one."""
+        path = self._entry_path(key)
+        if path is None or not _is_file(path):
+            return None
+        try:
+            members = self._read(key, path)
+        except (CacheError, OSError) as error:
+            if _is_file(path):  # else another process evicted it
+                self._warn(key, f"the compile cache is damaged: {_reason(error)}; compiling again")
+            return None
+        with contextlib.suppress(OSError):  # a read-only cache still serves
+            os.utime(path)
+        return members
+
+    def put(self, key: str, members: Members, details: Mapping[str, Any]) -> None:
+        """Keep an executable, replacing what is there. `details` go into its manifest."""
+        path = self._entry_path(key)
+        if path is None:
+            return
+        parts = {name: data for name, data in members.items() if name != MANIFEST}
+        try:
+            self._prepare(path.parent)
+            write_artifact(path, parts, {**details, "key": key})
+            self._evict(keep=path)
+        except (OSError, CacheError) as error:
+            self._warn("write", f"cannot write the compile cache in {self.directory}: {_reason(error)}")
+
+    def get_or_compile(
+        self, key: str, compile: Callable[[], Members], details: Mapping[str, Any]
+    ) -> tuple[Members, bool]:
+        """The entry's members and True, or what `compile` gives and False; processes that ask at once compile once."""
+        found = self.get(key)
+        if found is not None:
+            return found, True
+        with self._lock(key):
+            found = self.get(key)
+            if found is not None:
+                return found, True
+            members = compile()
+            self.put(key, members, details)
+        return members, False
+
+    def remember(self, request: str, key: str) -> None:
+        """Note which entry answers a request."""
+        if self.directory is None:
+            return
+        path = self.directory / "requests" / request
+        temporary = path.with_name(f".{request}.{os.getpid()}.tmp")
+        try:
+            self._prepare(path.parent)
+            temporary.write_text(key)
+            os.replace(temporary, path)
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            self._warn("write", f"cannot write the compile cache in {self.directory}: {_reason(error)}")
+
+    def recall(self, request: str) -> dict[str, bytes] | None:
+        """The members of the entry that answers a request, or None."""
+        if self.directory is None or not self._is_trusted(self.directory):
+            return None
+        path = self.directory / "requests" / request
+        try:
+            key = path.read_text() if _is_own(path) else ""
+        except (OSError, UnicodeDecodeError):
+            return None
+        return self.get(key) if _KEY.fullmatch(key) else None
+
+    def entries(self) -> list[Entry]:
+        """All entries, the one used last first; damaged ones are listed as such."""
+        paths = [] if self.directory is None else (self.directory / "entries").glob("*.blu")
+        found = [entry for path in paths if (entry := _describe(path)) is not None]
+        return sorted(found, key=lambda entry: entry.used, reverse=True)
+
+    def clear(self) -> int:
+        """Delete everything; gives the number of entries there were. Raises CacheError where that is not possible."""
+        count = len(self.entries())
+        for name in ("entries", "requests", "locks"):
+            try:
+                if self.directory is not None and (self.directory / name).exists():
+                    shutil.rmtree(self.directory / name)
+            except OSError as error:
+                raise CacheError(f"{self.directory}: cannot be cleared: {_reason(error)}") from error
+        return count
+
+    def __repr__(self) -> str:
+        return f"Cache({self.directory or 'off'})"
+
+    def _entry_path(self, key: str) -> Path | None:
+        assert _KEY.fullmatch(key), f"a cache key is a SHA-256, not {key!r}"
+        if self.directory is None or not self._is_trusted(self.directory):
+            return None
+        return self.directory / "entries" / f"{key}.blu"
+
+    def _is_trusted(self, directory: Path) -> bool:
+        """Whether nobody else can put code there that we would run."""
+        try:
+            status = directory.stat()
+        except FileNotFoundError:
+            return True
+        except OSError as error:
+            self._warn("read", f"cannot read the compile cache in {directory}: {_reason(error)}")
+            return False
+        if status.st_uid in (os.getuid(), 0) and not status.st_mode & 0o002:
+            return True
+        self._warn("trust", f"the compile cache in {directory} can be written by others; not used")
+        return False
+
+    def _read(self, key: str, path: Path) -> dict[str, bytes]:
+        if not _is_own(path):
+            raise CacheError(f"{path}: belongs to another user")
+        artifact = Artifact.open(path)
+        if artifact.manifest.get("key") != key:
+            raise CacheError(f"{path}: holds another program than its name says")
+        members = {name: artifact.read(name) for name in artifact.names()}
+        return {MANIFEST: json.dumps(artifact.manifest).encode(), **members}
+
+    def _prepare(self, folder: Path) -> None:
+        assert self.directory is not None
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
+
+    @contextlib.contextmanager
+    def _lock(self, key: str) -> Iterator[None]:
+        """Hold the key's lock; where locks do not work, or its owner takes too long, go on without."""
+        lock = None
+        if self.directory is not None:
+            with contextlib.suppress(OSError, CacheError, NotImplementedError, filelock.Timeout):
+                self._prepare(self.directory / "locks")
+                lock = filelock.FileLock(self.directory / "locks" / f"{key}.lock", timeout=LOCK_SECONDS)
+                lock.acquire()
+        try:
+            yield
+        finally:
+            if lock is not None:
+                lock.release()
+
+    def _evict(self, keep: Path) -> None:
+        """Delete what was used longest ago until nine tenths of the limit are left, and what killed processes left."""
+        files = [(path, status) for path in keep.parent.iterdir() if (status := _status(path)) is not None]
+        now = time.time()
+        for path, status in files:
+            if path.suffix != ".blu" and now - status.st_mtime > STALE_SECONDS:
+                path.unlink(missing_ok=True)
+        total = sum(status.st_size for _, status in files)
+        if total <= self.limit:
+            return
+        for path, status in sorted(files, key=lambda item: item[1].st_mtime):
+            if path == keep or total <= self.limit * 0.9:
+                continue
+            path.unlink(missing_ok=True)
+            total -= status.st_size
+
+    def _warn(self, kind: str, message: str) -> None:
+        if kind not in self._warned:
+            self._warned.add(kind)
+            warnings.warn(message, CacheWarning, stacklevel=3)
+
+
+def default_cache() -> Cache:
+    """The cache that the environment asks for; the same object as long as the environment stays."""
+    return _cache_of(os.environ.get("BLU_CACHE_DIR"), os.environ.get("BLU_CACHE_LIMIT"), os.environ.get("HOME"))
+
+
+@functools.lru_cache(maxsize=8)
+def _cache_of(directory: str | None, limit: str | None, home: str | None) -> Cache:
+    if limit is not None and not limit.isdigit():
+        raise CacheError(f"BLU_CACHE_LIMIT is {limit!r}", advice="It is a number of bytes; 0 turns the cache off.")
+    if directory:
+        return Cache(Path(directory).expanduser().absolute(), int(limit or DEFAULT_LIMIT))
+    path = _user_directory()
+    if path is None:
+        warnings.warn("there is no home directory for the compile cache; set BLU_CACHE_DIR", CacheWarning, stacklevel=3)
+    return Cache(path, int(limit or DEFAULT_LIMIT))
+
+
+def _user_directory() -> Path | None:
+    """The platform's cache directory of this user; None where HOME is unset and the user unknown to the system."""
+    import platformdirs
+
+    try:
+        path = Path(platformdirs.user_cache_dir("blu", appauthor=False))
+    except RuntimeError:
+        return None
+    return path if path.is_absolute() else None
+
+
+def _describe(path: Path) -> Entry | None:
+    status = _status(path)
+    if status is None:
+        return None
+    try:
+        manifest = Artifact.open(path).manifest
+    except CacheError:
+        manifest = {"name": "damaged"}
+    target = manifest.get("target")
+    target = target.get("name", "?") if isinstance(target, dict) else "?"
+    return Entry(path.stem, path, str(manifest.get("name", "?")), str(target), status.st_size, status.st_mtime)
+
+
+def _is_file(path: Path) -> bool:
+    return _status(path) is not None
+
+
+def _status(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except OSError:
+        return None
+
+
+def _is_own(path: Path) -> bool:
+    return path.stat().st_uid == os.getuid()
+
+
+def _reason(error: OSError | CacheError) -> str:
+    return error.message if isinstance(error, CacheError) else error.strerror or str(error)
