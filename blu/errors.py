@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class BluError(Exception):
     """Base of all errors that Blu raises on purpose.
@@ -48,7 +50,8 @@ class OutOfMemoryError(BluError, MemoryError):
 class PassError(BluError):
     """A pass failed, or left IR that does not verify.
 
-    `pass_name`, `level` and `operation` say what failed on what; `reproducer` is a file that shows it again.
+    `pass_name`, `level` and `operation` say what failed on what; `reproducer` is a file that shows it again;
+    `diagnostics` is all that MLIR reported meanwhile.
     """
 
     def __init__(
@@ -61,11 +64,13 @@ class PassError(BluError):
         level: str = "",
         operation: str = "",
         reproducer: str | None = None,
+        diagnostics: Sequence[object] = (),
     ):
         self.pass_name = pass_name
         self.level = level
         self.operation = operation
         self.reproducer = reproducer
+        self.diagnostics = tuple(diagnostics)
         super().__init__(message, location=location, advice=advice)
 
 

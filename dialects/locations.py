@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 from blu.dialects.mlir import ir
 
 
@@ -11,15 +13,35 @@ def user_location(file: str, line: int, path: str = "") -> ir.Location:
     return ir.Location.name(path, place) if path else place
 
 
-def describe(location: ir.Location) -> str | None:
-    """`model.py:12 (h.0.attn)`, or None where the location is unknown. Of fused locations, the first that is known."""
+@dataclass(frozen=True)
+class Place:
+    """A position in a file and the module path ("h.0.attn") that it was traced under; line 0 is unknown."""
+
+    file: str = ""
+    line: int = 0
+    column: int = 0
+    path: str = ""
+
+    def __str__(self) -> str:
+        """`file:line:column (path)`. Python locations have no column; an unknown place is empty."""
+        column = f":{self.column}" if self.column and not self.file.endswith(".py") else ""
+        spot = f"{self.file}:{self.line}{column}" if self.line else self.file
+        return f"{spot} ({self.path})" if self.path and spot else spot or self.path
+
+
+def place_of(location: ir.Location) -> Place:
+    """The place that a location names; of fused ones, the first that is known."""
     if isinstance(location, ir.FileLineColLoc):
-        return f"{location.filename}:{location.start_line}"
+        return Place(location.filename, location.start_line, location.start_col)
     if isinstance(location, ir.NameLoc):
-        inner = describe(location.child_loc)
-        return f"{inner} ({location.name_str})" if inner else location.name_str
+        return replace(place_of(location.child_loc), path=location.name_str)
     if isinstance(location, ir.CallSiteLoc):
-        return describe(location.callee)
+        return place_of(location.callee)
     if isinstance(location, ir.FusedLoc):
-        return next((text for text in map(describe, location.locations) if text), None)
-    return None
+        return next((place for place in map(place_of, location.locations) if str(place)), Place())
+    return Place()
+
+
+def describe(location: ir.Location) -> str | None:
+    """`model.py:12 (h.0.attn)` or `x.mlir:3:7`, or None where the location is unknown."""
+    return str(place_of(location)) or None

@@ -23,4 +23,4 @@ def attribute_names(module: ir.Module) -> list[str]:
 
 def module_text(module: ir.Module, *, locations: bool = True) -> str:
     """Text that parses back to the same module: constants in full, generic form only where IR does not verify."""
-    return module.operation.get_asm(enable_debug_info=locations)
+    return module.operation.get_asm(enable_debug_info=locations).rstrip("\n") + "\n"

@@ -1,1 +1,123 @@
-"""."""
+"""Pipelines as data: stages of passes, each stage leading to a level of IR. The files beside this one list them.
+
+PIPELINE = Pipeline("cpu", (
+    Stage("blu", (Simplify(), Decompose())),
+    Stage("linalg", (LowerToLinalg(), MlirPass("canonicalize"))),
+))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from blu.compiler.position import Position
+from blu.errors import ParseError
+from blu.passes import registry
+from blu.passes.base import Pass
+from blu.passes.levels import CheckLevel, level_named
+
+
+@dataclass(frozen=True)
+class Stage:
+    """Passes that bring IR to `level`. At the end, the operations that are left are checked against the level."""
+
+    level: str
+    passes: tuple[Pass, ...]
+
+    def __post_init__(self) -> None:
+        level_named(self.level)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A pass in its place: `number` counts from 1 through the whole pipeline, `position` is reached when it has run."""
+
+    number: int
+    pass_: Pass
+    position: Position
+
+    @property
+    def name(self) -> str:
+        return self.pass_.name
+
+    @property
+    def level(self) -> str:
+        return self.position.level or self.pass_.level
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """Stages in order. `str` gives pipeline text that `--pass-pipeline` takes."""
+
+    name: str
+    stages: tuple[Stage, ...]
+
+    def __str__(self) -> str:
+        return pipeline_text(self.steps())
+
+    def steps(self, start: str | Position | None = None, stop: str | None = None) -> tuple[Step, ...]:
+        """The passes to run: those after `start`, up to and including `stop`.
+
+        `start` is a level that is reached or a module's position, `stop` a level or a pass (its first occurrence).
+        """
+        steps = tuple(_number(self.with_plugins().stages))
+        if start is not None:
+            steps = self._after(steps, start)
+        return steps if stop is None else self._until(steps, stop)
+
+    def with_plugins(self) -> Pipeline:
+        """The pipeline with the passes that plugins asked to have inserted (`register_pass(after=...)`)."""
+        stages = tuple(Stage(stage.level, tuple(_with_plugins(stage.passes))) for stage in self.stages)
+        return Pipeline(self.name, stages)
+
+    def _after(self, steps: tuple[Step, ...], start: str | Position) -> tuple[Step, ...]:
+        level = start if isinstance(start, str) else start.level
+        levels = [stage.level for stage in self.stages]
+        if level not in levels:
+            raise self._unknown(f"the pipeline '{self.name}' has no level '{level}' to start from", level, [])
+        if isinstance(start, str):
+            return tuple(step for step in steps if levels.index(step.level) > levels.index(level))
+        here = (levels.index(level), start.done)
+        return tuple(step for step in steps if (levels.index(step.level), step.position.done) > here)
+
+    def _until(self, steps: tuple[Step, ...], stop: str) -> tuple[Step, ...]:
+        if stop in {stage.level for stage in self.stages}:
+            ends = [index for index, step in enumerate(steps) if step.level == stop]
+            return steps[: ends[-1] + 1] if ends else ()
+        ends = [index for index, step in enumerate(steps) if step.name == stop]
+        if not ends:
+            names = list(dict.fromkeys(step.name for step in steps))
+            raise self._unknown(f"the pipeline '{self.name}' has no level or pass '{stop}' to stop at", stop, names)
+        return steps[: ends[0] + 1]
+
+    def _unknown(self, message: str, name: str, passes: list[str]) -> ParseError:
+        levels = [stage.level for stage in self.stages]
+        guess = registry.nearest(name, levels + passes)
+        return ParseError(message, advice=f"{guess} levels: {', '.join(levels)}".strip())
+
+
+def _number(stages: Iterable[Stage]) -> Iterator[Step]:
+    number = 0
+    for stage in stages:
+        for done, pass_ in enumerate((*stage.passes, CheckLevel(stage.level)), start=1):
+            number += 1
+            yield Step(number, pass_, Position(stage.level, done))
+
+
+def _with_plugins(passes: Iterable[Pass]) -> Iterator[Pass]:
+    for pass_ in passes:
+        beside = [item for item in registry.placements() if item.anchor == pass_.name]
+        yield from (item.pass_class() for item in beside if not item.is_after)
+        yield pass_
+        yield from (item.pass_class() for item in beside if item.is_after)
+
+
+def loose_steps(passes: Iterable[Pass]) -> tuple[Step, ...]:
+    """Steps of passes that belong to no pipeline (`blu-opt --pass-pipeline`)."""
+    return tuple(Step(number, pass_, Position("", number)) for number, pass_ in enumerate(passes, start=1))
+
+
+def pipeline_text(steps: Iterable[Step]) -> str:
+    """Pipeline text of the steps."""
+    return ",".join(str(step.pass_) for step in steps)

@@ -1,0 +1,130 @@
+"""`blu-opt`: run passes, Blu's and MLIR's, over a file of IR.
+
+The command runs itself as a child process and outlives it, so that a pass that crashes or hangs ends in an error that
+names the pass and leaves a reproducer. The parent imports no MLIR; `opt_run` is what the child does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from blu.compiler.cli.ir_flags import add_ir_flags
+from blu.compiler.cli.messages import UsageError, print_error
+from blu.errors import BluError
+
+EXAMPLES = """examples:
+  blu-opt x.mlir --pass-pipeline='blu-fuse{max-ops=4},lower-to-linalg,canonicalize'
+  blu-opt x.mlir --canonicalize --cse -o y.mlir            passes in this order
+  blu-opt x.mlir --load-pass my_pass.py --my-pass --mlir-print-ir-after-change
+  blu-opt --replay /tmp/blu-reproducer-me-1/003-blu-fuse.mlir
+
+exit codes: 0 done, 1 malformed input or a pass failed, 2 wrong usage"""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The command line. A pass is a flag too: those are left over for `opt_run` to read, in order."""
+    parser = argparse.ArgumentParser(
+        prog="blu-opt",
+        description="Run passes over a file of IR. Every pass is also a flag: --canonicalize, --blu-fuse=max-ops=4.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("input", nargs="?", default="-", metavar="FILE", help="MLIR text or bytecode (default: stdin)")
+    parser.add_argument("-o", dest="output", default="-", metavar="FILE", help="where to write (default: stdout)")
+    parser.add_argument("--pass-pipeline", metavar="TEXT", help="passes to run, separated by commas")
+    parser.add_argument("--replay", metavar="FILE", help="run what is left in the reproducer of a failed pass")
+    parser.add_argument("--verify-diagnostics", action="store_true", help="check '// expected-error {{...}}' comments")
+    parser.add_argument("--split-input-file", action="store_true", help="treat parts between '// -----' as files")
+    parser.add_argument("--allow-unregistered-dialect", action="store_true", help="accept ops that nobody declares")
+    parser.add_argument("--emit-bytecode", action="store_true", help="write MLIR bytecode")
+    add_ir_flags(parser)
+    survival = parser.add_argument_group("surviving passes that crash or hang")
+    survival.add_argument(
+        "--isolate", action=argparse.BooleanOptionalAction, default=True, help="run in a child process (default)"
+    )
+    survival.add_argument(
+        "--pass-timeout", type=float, default=300.0, metavar="SECONDS", help="for one pass (default 300; 0: no limit)"
+    )
+    parser.add_argument("--progress-fd", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--steps", type=Path, help=argparse.SUPPRESS)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; its exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    arguments, rest = make_parser().parse_known_args(words)
+    try:
+        _check_usage(arguments, rest)
+        if arguments.isolate and not (arguments.list_passes or arguments.print_pipeline):
+            return _supervise(words, arguments)
+        from blu.compiler.cli.opt_run import run
+
+        return run(arguments, rest)
+    except UsageError as error:
+        print_error(error, "blu-opt")
+        return 2
+    except BluError as error:
+        print_error(error, "blu-opt")
+        return 1
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 1
+
+
+def _check_usage(arguments: argparse.Namespace, rest: list[str]) -> None:
+    words = [word for word in rest if not word.startswith("-")]
+    if words:
+        raise UsageError(f"unexpected argument '{words[0]}'", advice="one input FILE; every pass is a --flag")
+    ways = {"--pass-pipeline": arguments.pass_pipeline is not None, "passes as flags": bool(rest)}
+    ways |= {"--replay": arguments.replay is not None, "--steps": arguments.steps is not None}
+    chosen = [way for way, is_given in ways.items() if is_given]
+    if len(chosen) > 1:
+        raise UsageError(f"{chosen[0]} and {chosen[1]} both say which passes to run", advice="use one of them")
+    if arguments.replay and arguments.input != "-":
+        raise UsageError("--replay brings its own input", advice=f"leave out '{arguments.input}'")
+
+
+def _supervise(words: list[str], arguments: argparse.Namespace) -> int:
+    """Run the command in a child, and report what killed it, if anything did."""
+    from blu.compiler.supervise import death_error, run_child
+
+    name = arguments.replay or arguments.input
+    limit = arguments.pass_timeout or None
+    with tempfile.TemporaryFile() as copy:
+        if name == "-":
+            copy.write(sys.stdin.buffer.read())
+            copy.seek(0)
+        _flush()
+        outcome = run_child(words, stdin=copy, pass_timeout=limit)
+        if not outcome.death:
+            return outcome.returncode
+        copy.seek(0)
+        raise death_error(outcome, _victim(arguments, name, copy), arguments.reproducer_dir, limit)
+
+
+def _victim(arguments: argparse.Namespace, name: str, copy: io.BufferedRandom) -> object:
+    from blu.compiler.supervise import Victim
+
+    data = copy.read() if name == "-" else Path(name).read_bytes()
+    flags = ("--allow-unregistered-dialect",) if arguments.allow_unregistered_dialect else ()
+    shown = "<stdin>" if name == "-" else name
+    return Victim(shown, data.decode(errors="replace"), flags, tuple(arguments.load_pass))
+
+
+def _flush() -> None:
+    """What this process has to say comes before what the child says."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    sys.exit(main())
