@@ -106,9 +106,10 @@ class Artifact:
 
     @classmethod
     def of(cls, members: Mapping[str, bytes]) -> Artifact:
-        """Members in memory; where a manifest is among them, it is obeyed."""
+        """Members in memory; where a manifest is among them, it is obeyed, and otherwise nothing is hashed."""
         if MANIFEST not in members:
-            return cls("executable", make_manifest(members, {}), {}, members)
+            entries = {name: {"bytes": memoryview(data).nbytes, "sha256": None} for name, data in members.items()}
+            return cls("executable", {"format": FORMAT, "members": entries}, {}, members)
         manifest = _parse_manifest("executable", bytes(members[MANIFEST]))
         _compare("executable", manifest, {name: len(data) for name, data in members.items()})
         return cls("executable", manifest, {}, members)
@@ -153,7 +154,8 @@ class Artifact:
             self._fill(name, memoryview(buffer))
         else:
             buffer[...] = np.frombuffer(self._members[name], np.uint8)
-        if hashlib.sha256(buffer).hexdigest() != self.manifest["members"][name]["sha256"]:
+        stated = self.manifest["members"][name]["sha256"]
+        if stated is not None and hashlib.sha256(buffer).hexdigest() != stated:
             raise _damaged(self.where, f"the member {name!r} does not have the hash that the manifest states")
 
     def verify(self) -> None:

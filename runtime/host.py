@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from blu.errors import BluError, CacheError, UnsupportedError
-from blu.runtime.elf import LoadedObject
+from blu.runtime.loader import LoadedObject
 from blu.runtime.pool import MAX_THREADS, CodeObject, Pool, default_threads
 
 # What each x86-64 level adds (the psABI's table), by the names of /proc/cpuinfo.
@@ -21,6 +21,8 @@ _LEVEL_3 = _LEVEL_2 | {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "mov
 _LEVEL_4 = _LEVEL_3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
 _LEVELS = {"x86-64-v2": _LEVEL_2, "x86-64-v3": _LEVEL_3, "x86-64-v4": _LEVEL_4}
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
+
+_OBJECT_MAGIC = (b"\x7fELF\x02", b"\xcf\xfa\xed\xfe")
 
 _pool: Pool | None = None
 _owner: int | None = None
@@ -66,19 +68,21 @@ def load_object(data: bytes) -> CodeObject:
 
 
 class McjitObject:
-    """Object code loaded by LLVM's own linker, for machines that `elf.py` does not know. Needs llvmlite."""
+    """Object code loaded by LLVM's own linker, for machines that `elf.py` does not know. Needs llvmlite.
+
+    LLVM trusts what it loads: that the file is whole is known from its hash (`artifact.py`).
+    """
 
     def __init__(self, data: bytes):
         import llvmlite.binding as llvm
 
+        if not data.startswith(_OBJECT_MAGIC):
+            raise CacheError("damaged object file: neither ELF nor Mach-O", advice="compile the program again")
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
         machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
         self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
-        try:
-            self._engine.add_object_file(llvm.ObjectFileRef.from_data(data))
-        except (RuntimeError, ValueError) as error:
-            raise CacheError(f"damaged object file: {error}", advice="compile the program again") from error
+        self._engine.add_object_file(llvm.ObjectFileRef.from_data(data))
         self._engine.finalize_object()
 
     def address(self, name: str) -> int:
