@@ -39,10 +39,15 @@ class Sampler:
         self.sampling = sampling
         self._generator = np.random.Generator(np.random.PCG64(sampling.seed))
 
-    def choose(self, logits: np.ndarray) -> int:
-        """The next token for logits [V]."""
+    def choose(self, logits: np.ndarray, likeliest: int | None = None) -> int:
+        """The next token for logits [V], whose argmax is `likeliest`, where it is known already.
+
+        Raises ArgumentError for logits that are not numbers.
+        """
+        if not np.isfinite(np.max(logits)):
+            raise ArgumentError("the model's logits are not finite", advice="Its weights are damaged, or too large.")
         if self.sampling.greedy:
-            return int(np.argmax(logits))
+            return int(np.argmax(logits)) if likeliest is None else likeliest
         tokens, probabilities = candidates(logits, self.sampling)
         threshold = self._generator.random() * probabilities.sum()
         chosen = int(np.searchsorted(np.cumsum(probabilities), threshold, side="right"))
@@ -50,12 +55,7 @@ class Sampler:
 
 
 def candidates(logits: np.ndarray, sampling: Sampling) -> tuple[np.ndarray, np.ndarray]:
-    """The tokens that may be chosen, and their probabilities (float64, not summing to one): temperature, top-k, top-p.
-
-    Raises ArgumentError for logits that are not numbers.
-    """
-    if not np.isfinite(np.max(logits)):
-        raise ArgumentError("the model's logits are not finite", advice="The weights are damaged, or overflow in f16.")
+    """The tokens that may be chosen and their probabilities (float64, unnormalised): by temperature, top-k, top-p."""
     tokens = np.arange(len(logits))
     if 0 < sampling.top_k < len(logits):
         # Everything as likely as the k-th stays, so that ties do not depend on the order of a partial sort.

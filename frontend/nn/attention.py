@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from blu.dialects.dtypes import TensorType, as_dtype
 from blu.errors import ShapeError
 from blu.frontend import functional as ops
 from blu.frontend.nn.layers import Conv1D
 from blu.frontend.nn.module import Module
+from blu.frontend.spec import spec
 
 Cache = dict[str, Any]
 
@@ -29,7 +29,8 @@ class Attention(Module):
     def forward(self, x: Any, cache: Cache | None = None, position: Any = 0) -> Any:
         """y [B, T, C]; with a `cache`, also the cache with the keys and values of x written at `position`.
 
-        Row t attends to the cache's positions 0..position + t, so a prompt and a single token are the same code.
+        Row t attends to the cache's positions 0..position + t, so a prompt and a single token are the same code; only
+        a prompt at the Python integer 0 does not read the cache, which holds nothing yet.
         """
         qkv = self.c_attn(x)
         width = qkv.shape[-1] // 3
@@ -39,7 +40,10 @@ class Attention(Module):
         start = (0, 0, position, 0)
         k_BHSD = ops.dynamic_update_slice(cache["key"], k_BHTD, start)
         v_BHSD = ops.dynamic_update_slice(cache["value"], v_BHTD, start)
-        y_BHTD = ops.attention(q_BHTD, k_BHSD, v_BHSD, offset=position, causal=True)
+        if isinstance(position, int) and position == 0:
+            y_BHTD = ops.attention(q_BHTD, k_BHTD, v_BHTD, causal=True)
+        else:
+            y_BHTD = ops.attention(q_BHTD, k_BHSD, v_BHSD, offset=position, causal=True)
         return self.c_proj(self._merge(y_BHTD)), {"key": k_BHSD, "value": v_BHSD}
 
     def _heads(self, x: Any) -> Any:
@@ -54,5 +58,5 @@ class Attention(Module):
 
 def cache_specs(num_layers: int, batch: int, num_heads: int, length: int, size: int, dtype: object) -> list[Cache]:
     """What a model's cache looks like: one {"key", "value"} of [batch, num_heads, length, size] for each layer."""
-    array = TensorType((batch, num_heads, length, size), as_dtype(dtype))
+    array = spec((batch, num_heads, length, size), dtype)
     return [{"key": array, "value": array} for _ in range(num_layers)]

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blu.dialects.dtypes import TensorType, as_dtype
+from blu.dialects.dtypes import as_dtype
+from blu.frontend.spec import Spec
 
 
 @dataclass(frozen=True)
-class Parameter(TensorType):
-    """Stands for an array while tracing. `kind` is "normal" (of deviation `scale`), "uniform" (in +-`scale`) or
+class Parameter(Spec):
+    """Stands for an array until there is one. `kind` is "normal" (of deviation `scale`), "uniform" (in +-`scale`) or
     "constant" (of value `scale`)."""
 
     kind: str = "normal"
