@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from blu.dialects import scalar_reference
-from blu.dialects.dtypes import FLOATS, TensorType, f32, i32
-from blu.dialects.normalization import check_float, computing_dtype
+from blu.dialects.dtypes import FLOATS, TensorType, computing_dtype, f32, i32
+from blu.dialects.normalization import check_float
 from blu.dialects.op import ErrorSample, Op, Operand, Sample
 from blu.dialects.sampling import draw
 from blu.dialects.tensor import Tensor

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from blu.dialects.dtypes import FLOATS, TensorType, bool_, f32, f64, i32, i64
-from blu.dialects.normalization import check_float, computing_dtype
+from blu.dialects.dtypes import FLOATS, TensorType, bool_, computing_dtype, f32, f64, i32, i64
+from blu.dialects.normalization import check_float
 from blu.dialects.op import ErrorSample, Op, Operand, OptionalOperand, Sample
 from blu.dialects.sampling import draw
 from blu.dialects.tensor import Tensor

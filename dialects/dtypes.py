@@ -14,7 +14,7 @@ from blu.errors import DTypeError, ShapeError
 
 @dataclass(frozen=True)
 class DType:
-    """An element type. `kind` is one of "bool", "signed", "unsigned", "float"; `bits` its width in memory for floats and ints."""
+    """An element type. `kind` is "bool", "signed", "unsigned" or "float"; `bits` the width of the number."""
 
     name: str
     kind: str
@@ -67,7 +67,7 @@ _BY_MLIR = {dtype.mlir: dtype for dtype in DTYPES}
 
 
 def as_dtype(value: object) -> DType:
-    """Read a dtype given as Blu's own, a name ("f32", "float32"), a NumPy dtype or type, or Python's bool, int or float.
+    """Read a dtype: Blu's own, a name ("f32", "float32"), a NumPy dtype or type, or Python's bool, int or float.
 
     Python's int means i64 and its float f64, as in NumPy. Raises DTypeError for everything else.
     """
@@ -92,6 +92,11 @@ def dtype_of_mlir(type_: ir.Type) -> DType:
     return _BY_MLIR[text]
 
 
+def computing_dtype(dtype: DType) -> DType:
+    """The dtype that sums and composites are computed in: f32 for f16 and bf16, else the dtype itself."""
+    return f32 if dtype in (f16, bf16) else dtype
+
+
 def promote(left: DType, right: DType) -> DType:
     """NumPy's common type of two arrays; bf16 promotes as f16 does, and f16 with bf16 gives f32."""
     if left == right:
@@ -105,9 +110,9 @@ def promote(left: DType, right: DType) -> DType:
 
 
 def promote_scalar(dtype: DType, scalar: bool | int | float) -> DType:
-    """The dtype of an array of `dtype` combined with a Python scalar, which only raises the kind (NumPy 2's weak scalars).
+    """The dtype of an array of `dtype` combined with a Python scalar.
 
-    Raises DTypeError for an integer that does not fit.
+    The scalar only raises the kind (bool to integer to float), as in NumPy 2. Raises DTypeError for an integer that does not fit.
     """
     if isinstance(scalar, bool):
         return dtype

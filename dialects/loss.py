@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from blu.dialects.dtypes import FLOATS, TensorType, f32, f64, i32, i64
+from blu.dialects.dtypes import FLOATS, TensorType, computing_dtype, f32, f64, i32, i64
 from blu.dialects.indexing import INDEX_DTYPES
-from blu.dialects.normalization import check_float, computing_dtype
+from blu.dialects.normalization import check_float
 from blu.dialects.op import ErrorSample, Op, Operand, Sample
 from blu.dialects.sampling import draw
 from blu.dialects.tensor import Tensor

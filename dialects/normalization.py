@@ -7,16 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from blu.dialects.axes import check_axis
-from blu.dialects.dtypes import FLOATS, DType, TensorType, bf16, f16, f32, f64, i32
+from blu.dialects.dtypes import FLOATS, DType, TensorType, computing_dtype, f32, f64, i32
 from blu.dialects.op import ErrorSample, Op, Operand, OptionalOperand, Sample
 from blu.dialects.sampling import draw
 from blu.dialects.tensor import Tensor
 from blu.errors import DTypeError, ShapeError
-
-
-def computing_dtype(dtype: DType) -> DType:
-    """The dtype that composites compute in: f32 for f16 and bf16, else the dtype itself."""
-    return f32 if dtype in (f16, bf16) else dtype
 
 
 def check_float(operand: TensorType) -> None:

@@ -11,8 +11,10 @@ from blu.dialects.dtypes import DType, TensorType, tensor_type
 from blu.dialects.mlir import ir
 from blu.errors import TraceError
 
-# Filled by dialects/arithmetic.py, which knows the ops; operators look their function up here.
-OPERATORS: dict[str, Callable[..., Any]] = {}
+# Filled by the modules that know the ops (arithmetic, arrangement, folding ...); operators look their function up here.
+# The tracer sets three hooks: "user_location" gives the user's "file:line", "capture" makes an argument of a large array,
+# "eager" runs a function on arrays.
+OPERATORS: dict[str, Callable[..., Any]] = {"user_location": lambda: None}
 
 
 class Tensor:
@@ -77,10 +79,14 @@ class Tensor:
         )
 
     def __bool__(self) -> bool:
-        self._needs_value("a Python condition", "Use blu.where(condition, a, b), or branch on shapes and Python values.")
+        self._needs_value(
+            "a Python condition", "Use blu.where(condition, a, b), or branch on shapes and Python values."
+        )
 
     def __float__(self) -> float:
-        self._needs_value("float()", "Keep the value as a tensor, or return it from the function and convert it outside.")
+        self._needs_value(
+            "float()", "Keep the value as a tensor, or return it from the function and convert it outside."
+        )
 
     def __int__(self) -> int:
         self._needs_value("int()", "Keep the value as a tensor, or pass the number as a Python value.")
@@ -93,6 +99,13 @@ class Tensor:
 
     def tolist(self) -> NoReturn:
         self._needs_value(".tolist()", "Return the value from the function and call .tolist() outside.")
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        raise TraceError(
+            f"{self.type} cannot be changed in place: tensors are values",
+            location=OPERATORS["user_location"](),
+            advice="Make a new tensor with blu.where, blu.dynamic_update_slice or blu.scatter_add.",
+        )
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         self._needs_value("a NumPy function", "Use the function of the same name in `blu`.")

@@ -1,0 +1,253 @@
+"""Elementwise functions as NumPy has them: promotion of dtypes and Python numbers first, then the op."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from blu.dialects import pointwise as ops
+from blu.dialects.contraction import Matmul
+from blu.dialects.dtypes import DType, as_dtype, bool_, i8, i32, i64
+from blu.dialects.function import method, public
+from blu.dialects.op import Op
+from blu.dialects.promotion import (
+    as_tensor,
+    common_dtype,
+    converted,
+    is_python_scalar,
+    promoted,
+    promoted_floats,
+    strengthened,
+)
+from blu.dialects.tensor import OPERATORS, Tensor
+from blu.errors import DTypeError
+
+Function = Callable[..., Tensor]
+
+
+def _named(function: Function, op: type[Op], note: str = "") -> Function:
+    """Give a function made from an op the op's name and documentation, and make it a tensor method."""
+    function.__name__ = function.__qualname__ = op.name
+    function.__module__ = __name__
+    function.__doc__ = f"{op.__doc__}{note}"
+    return method(function)
+
+
+def _float_unary(op: type[Op]) -> Function:
+    return _named(lambda x: op(*promoted_floats(x)), op, " Integers are computed as floats.")
+
+
+def _number_unary(op: type[Op]) -> Function:
+    return _named(lambda x: op(as_tensor(x)), op)
+
+
+def _rounding(op: type[Op]) -> Function:
+    def function(x: Any) -> Tensor:
+        tensor = as_tensor(x)
+        return op(tensor) if tensor.dtype.is_float else tensor
+
+    return _named(function, op, " Integers stay as they are.")
+
+
+negative = _number_unary(ops.Negative)
+sign = _number_unary(ops.Sign)
+relu = _number_unary(ops.Relu)
+invert = _number_unary(ops.Invert)
+floor, ceil, trunc, round = map(_rounding, (ops.Floor, ops.Ceil, ops.Trunc, ops.Round))  # noqa: A001
+reciprocal, sqrt, rsqrt, cbrt = map(_float_unary, (ops.Reciprocal, ops.Sqrt, ops.Rsqrt, ops.Cbrt))
+exp, exp2, expm1 = map(_float_unary, (ops.Exp, ops.Exp2, ops.Expm1))
+log, log2, log10, log1p = map(_float_unary, (ops.Log, ops.Log2, ops.Log10, ops.Log1p))
+sin, cos, tan = map(_float_unary, (ops.Sin, ops.Cos, ops.Tan))
+arcsin, arccos, arctan = map(_float_unary, (ops.Arcsin, ops.Arccos, ops.Arctan))
+sinh, cosh, tanh = map(_float_unary, (ops.Sinh, ops.Cosh, ops.Tanh))
+arcsinh, arccosh, arctanh = map(_float_unary, (ops.Arcsinh, ops.Arccosh, ops.Arctanh))
+erf, erfc, sigmoid = map(_float_unary, (ops.Erf, ops.Erfc, ops.Sigmoid))
+isnan, isinf, isfinite = map(_float_unary, (ops.IsNan, ops.IsInf, ops.IsFinite))
+
+
+@method
+def absolute(x: Any) -> Tensor:
+    """|x|; a bool stays as it is, and the smallest integer wraps to itself."""
+    tensor = as_tensor(x)
+    return tensor if tensor.dtype == bool_ else ops.Absolute(tensor)
+
+
+@method
+def square(x: Any) -> Tensor:
+    """x * x."""
+    tensor = as_tensor(x)
+    return tensor if tensor.dtype == bool_ else ops.Square(tensor)
+
+
+@method
+def astype(x: Any, dtype: Any) -> Tensor:
+    """x in another dtype, rounded to nearest even; floats become integers by truncation.
+
+    A float outside of the integer's range gives the nearest end of the range and NaN gives 0, on every target.
+    """
+    return as_tensor(x, as_dtype(dtype))
+
+
+def _binary(op: type[Op], for_bool: type[Op] | DType | None = None) -> Function:
+    """A function of two operands of any number dtype. Bools are given to another op, or converted first."""
+
+    def function(x: Any, y: Any) -> Tensor:
+        left, right = promoted(x, y)
+        if left.dtype != bool_ or for_bool is None:
+            return op(left, right)
+        if isinstance(for_bool, DType):
+            return op(converted(left, for_bool), converted(right, for_bool))
+        return for_bool(left, right)
+
+    return _named(function, op)
+
+
+def _float_binary(op: type[Op]) -> Function:
+    return _named(lambda x, y: op(*promoted_floats(x, y)), op, " Integers are computed as floats.")
+
+
+add = _binary(ops.Add, for_bool=ops.BitwiseOr)
+multiply = _binary(ops.Multiply, for_bool=ops.BitwiseAnd)
+floor_divide = _binary(ops.FloorDivide, for_bool=i8)
+remainder = _binary(ops.Remainder, for_bool=i8)
+maximum, minimum = _binary(ops.Maximum), _binary(ops.Minimum)
+bitwise_and, bitwise_or, bitwise_xor = map(_binary, (ops.BitwiseAnd, ops.BitwiseOr, ops.BitwiseXor))
+left_shift, right_shift = _binary(ops.LeftShift, for_bool=i8), _binary(ops.RightShift, for_bool=i8)
+arctan2, copysign = _float_binary(ops.Arctan2), _float_binary(ops.Copysign)
+
+
+@method
+def subtract(x: Any, y: Any) -> Tensor:
+    """x - y (integers wrap)."""
+    left, right = promoted(x, y)
+    if left.dtype == bool_:
+        raise DTypeError(
+            "subtract: does not take bool",
+            advice="Use logical_xor, or convert to an integer dtype first.",
+        )
+    return ops.Subtract(left, right)
+
+
+@method
+def divide(x: Any, y: Any) -> Tensor:
+    """x / y; integers of any width are divided as f64, as in NumPy."""
+    left, right = promoted(x, y)
+    dtype = left.dtype if left.dtype.is_float else as_dtype(float)
+    return ops.Divide(converted(left, dtype), converted(right, dtype))
+
+
+@method
+def power(x: Any, y: Any) -> Tensor:
+    """x to the power y. Small whole exponents given as Python numbers become multiplications, 0.5 a square root."""
+    if is_python_scalar(y) and not is_python_scalar(x) and not isinstance(y, bool):
+        special = _scalar_power(as_tensor(x), y)
+        if special is not None:
+            return special
+    left, right = promoted(x, y)
+    if left.dtype == bool_:
+        left, right = converted(left, i8), converted(right, i8)
+    return ops.Power(left, right)
+
+
+def _scalar_power(x: Tensor, y: float) -> Tensor | None:
+    """x to a Python number's power by cheaper ops; None where there is none. `x` ** -1 of integers is refused."""
+    if x.dtype.is_integer and isinstance(y, int) and y < 0:
+        raise DTypeError(
+            f"power: {x.type} cannot be raised to {y}: integers have no negative powers",
+            advice="Convert to a float dtype first.",
+        )
+    base = as_tensor(x, common_dtype(x, y))
+    if y in (1, 2, 3, 4) and base.dtype != bool_:
+        second = base if y == 1 else base * base
+        return second if y <= 2 else second * base if y == 3 else second * second
+    if y == -1 and base.dtype.is_float:
+        return ops.Reciprocal(base)
+    return ops.Sqrt(base) if y == 0.5 else None
+
+
+def _comparison(op: type[Op]) -> Function:
+    def function(x: Any, y: Any) -> Tensor:
+        return op(*_comparable(x, y))
+
+    return _named(function, op)
+
+
+def _comparable(x: Any, y: Any) -> list[Tensor]:
+    """The operands in one dtype; an integer that does not fit the tensor's dtype is compared as i64."""
+    mixed = strengthened(x, y)
+    try:
+        return promoted(*mixed)
+    except DTypeError:
+        return [as_tensor(value, i64) for value in mixed]
+
+
+equal, not_equal = _comparison(ops.Equal), _comparison(ops.NotEqual)
+less, less_equal = _comparison(ops.Less), _comparison(ops.LessEqual)
+greater, greater_equal = _comparison(ops.Greater), _comparison(ops.GreaterEqual)
+
+
+def as_bool(x: Any) -> Tensor:
+    """Whether each element is nonzero (NaN is)."""
+    return as_tensor(x, bool_)
+
+
+@method
+def logical_not(x: Any) -> Tensor:
+    """Whether x is zero or false."""
+    return ops.LogicalNot(as_bool(x))
+
+
+@method
+def logical_and(x: Any, y: Any) -> Tensor:
+    """Whether both are true (nonzero)."""
+    return ops.BitwiseAnd(as_bool(x), as_bool(y))
+
+
+@method
+def logical_or(x: Any, y: Any) -> Tensor:
+    """Whether at least one is true (nonzero)."""
+    return ops.BitwiseOr(as_bool(x), as_bool(y))
+
+
+@method
+def logical_xor(x: Any, y: Any) -> Tensor:
+    """Whether exactly one is true (nonzero)."""
+    return ops.BitwiseXor(as_bool(x), as_bool(y))
+
+
+@public
+def where(condition: Any, x: Any, y: Any) -> Tensor:
+    """x where the condition is true (nonzero), else y; all three broadcast."""
+    return ops.Where(as_bool(condition), *promoted(x, y))
+
+
+@method
+def clip(x: Any, min: Any = None, max: Any = None) -> Tensor:  # noqa: A002
+    """x with everything below `min` raised to it and everything above `max` lowered to it; NaN stays NaN."""
+    tensor = as_tensor(x)
+    tensor = tensor if min is None else maximum(tensor, min)
+    return tensor if max is None else minimum(tensor, max)
+
+
+@public
+def logaddexp(x: Any, y: Any) -> Tensor:
+    """log(exp(x) + exp(y)) without overflow."""
+    left, right = promoted_floats(x, y)
+    larger = ops.Maximum(left, right)
+    distance = where(left == right, 0.0, absolute(left - right))
+    return larger + log1p(exp(-distance))
+
+
+@method
+def matmul(x: Any, y: Any, precision: str = "highest") -> Tensor:
+    """NumPy's matrix product: the last two dimensions are matrices, the others are broadcast; 1-d operands are vectors.
+
+    `precision` says how products of f32 are formed: "highest", or from operands rounded to "tf32" or "bf16".
+    """
+    left, right = promoted(x, y)
+    if left.dtype == bool_:
+        return as_bool(Matmul(converted(left, i32), converted(right, i32), precision=precision))
+    return Matmul(left, right, precision=precision)
+
+
+OPERATORS |= {"abs": absolute}

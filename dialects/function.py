@@ -1,0 +1,60 @@
+"""What makes a Python function part of Blu's API: in a trace it emits ops; outside, on arrays, it compiles itself and runs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, ParamSpec, TypeVar
+
+from blu.dialects.mlir import ir
+from blu.dialects.tensor import OPERATORS, Tensor
+from blu.errors import BluError, TraceError
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+def is_tracing() -> bool:
+    """Whether ops can be emitted here: inside of a traced function or of a pass."""
+    try:
+        return ir.InsertionPoint.current is not None
+    except ValueError:
+        return False
+
+
+@contextmanager
+def errors_located() -> Iterator[None]:
+    """Say the user's file and line in errors that do not say any."""
+    try:
+        yield
+    except BluError as error:
+        error.location = error.location or OPERATORS["user_location"]()
+        raise
+
+
+def public(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Let a function that emits ops also be called with arrays, outside of any trace."""
+
+    @functools.wraps(function)
+    def call(*arguments: Parameters.args, **keywords: Parameters.kwargs) -> Result:
+        if is_tracing():
+            with errors_located():
+                return function(*arguments, **keywords)
+        for argument in (*arguments, *keywords.values()):
+            if isinstance(argument, Tensor):
+                raise TraceError(
+                    f"{function.__name__} was given {argument!r} of a trace that has ended",
+                    location=OPERATORS["user_location"](),
+                    advice="Return tensors from the traced function; do not keep them elsewhere.",
+                )
+        return OPERATORS["eager"](call, arguments, keywords)
+
+    return call
+
+
+def method(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """A public function that is also a method (or the operator) of tensors, of the same name."""
+    call = public(function)
+    OPERATORS[function.__name__] = call
+    return call

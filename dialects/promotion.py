@@ -1,0 +1,120 @@
+"""Operands as users write them (tensors, arrays, Python numbers) as tensors of the dtype that NumPy would compute in."""
+
+from __future__ import annotations
+
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from blu.dialects.creation import Constant
+from blu.dialects.dtypes import DType, TensorType, as_dtype, bool_, f16, f32, f64, i8, i16, i64, promote, u8
+from blu.dialects.dtypes import promote_scalar as scalar_dtype
+from blu.dialects.tensor import OPERATORS, Tensor
+from blu.errors import ArgumentError, DTypeError
+
+# Larger arrays are not written into the IR: the tracer passes them in as arguments of the program.
+LARGEST_CONSTANT_BYTES = 16 * 1024
+
+PythonScalar = bool | int | float
+
+# NumPy's float dtype for functions of integers such as exp.
+_FLOAT_OF = {bool_: f16, i8: f16, u8: f16, i16: f32}
+
+
+def is_python_scalar(value: Any) -> TypeGuard[PythonScalar]:
+    """Whether the value is a Python number, which only lends its kind to a promotion (NumPy's scalars are arrays)."""
+    return isinstance(value, (bool, int, float)) and not isinstance(value, np.generic)
+
+
+def constant(value: np.ndarray) -> Tensor:
+    """An array as a tensor: written into the program when small, handed to the tracer when large."""
+    native = np.asarray(value, as_dtype(value.dtype).numpy)
+    return OPERATORS["capture"](native) if native.nbytes > LARGEST_CONSTANT_BYTES else Constant(value=native)
+
+
+def scalar_constant(value: PythonScalar, dtype: DType) -> Tensor:
+    """A Python number as a 0-d tensor. Floats too large for the dtype become infinite, as in NumPy."""
+    if dtype.is_integer and not np.iinfo(dtype.numpy).min <= value <= np.iinfo(dtype.numpy).max:
+        scalar_dtype(dtype, int(value))
+    with np.errstate(over="ignore"):
+        return Constant(value=np.asarray(value).astype(dtype.numpy))
+
+
+def as_tensor(value: Any, dtype: DType | None = None) -> Tensor:
+    """A tensor of what the user gave, converted to `dtype` if one is asked for.
+
+    Python numbers alone become bool, i64 and f64; arrays keep their dtype. Raises DTypeError for anything else.
+    """
+    if isinstance(value, Tensor):
+        return converted(value, dtype or value.dtype)
+    if is_python_scalar(value):
+        return scalar_constant(value, dtype or python_dtype(value))
+    if isinstance(value, TensorType):
+        raise ArgumentError(
+            f"{value!r} has no numbers yet",
+            advice="Load or initialise the module's parameters, or pass the module as an argument of the traced function.",
+        )
+    if value is None or isinstance(value, str | bytes):
+        raise DTypeError(f"{value!r} is neither a tensor nor a number")
+    tensor = constant(_as_array(value))
+    return converted(tensor, dtype or tensor.dtype)
+
+
+def _as_array(value: Any) -> np.ndarray:
+    """A NumPy array of anything array-like. A list with tensors in it is refused with advice."""
+    if isinstance(value, list | tuple) and any(isinstance(item, Tensor) for item in value):
+        raise DTypeError("a list of tensors is not a tensor", advice="Join them with blu.stack or blu.concatenate.")
+    try:
+        return np.asarray(value)
+    except ValueError as error:
+        raise DTypeError(f"{type(value).__name__} cannot be read as an array: {error}") from None
+
+
+def python_dtype(value: PythonScalar) -> DType:
+    """The dtype of a Python number on its own."""
+    return bool_ if isinstance(value, bool) else i64 if isinstance(value, int) else f64
+
+
+def converted(tensor: Tensor, dtype: DType) -> Tensor:
+    """The tensor in another dtype; itself where it has that dtype already."""
+    from blu.dialects.pointwise import Convert
+
+    return tensor if tensor.dtype == dtype else Convert(tensor, dtype=dtype)
+
+
+def common_dtype(*values: Any) -> DType:
+    """The dtype of NumPy's result for operands: tensors promote each other, Python numbers only raise the kind."""
+    strong = [value.dtype for value in values if isinstance(value, Tensor)]
+    weak = [value for value in values if not isinstance(value, Tensor)]
+    if not strong:
+        return max(map(python_dtype, weak), key=(bool_, i64, f64).index)
+    dtype = strong[0]
+    for other in strong[1:]:
+        dtype = promote(dtype, other)
+    for scalar in weak:
+        dtype = scalar_dtype(dtype, scalar)
+    return dtype
+
+
+def strengthened(*values: Any) -> list[Any]:
+    """The values with everything but Python numbers made tensors."""
+    return [value if is_python_scalar(value) else as_tensor(value) for value in values]
+
+
+def promoted(*values: Any) -> list[Tensor]:
+    """The values as tensors of their common dtype (shapes are left to the op's broadcasting)."""
+    mixed = strengthened(*values)
+    dtype = common_dtype(*mixed)
+    return [as_tensor(value, dtype) for value in mixed]
+
+
+def float_dtype(dtype: DType) -> DType:
+    """The dtype in which NumPy computes functions such as exp: floats stay, i8 gives f16, i16 f32, wider integers f64."""
+    return dtype if dtype.is_float else _FLOAT_OF.get(dtype, f64)
+
+
+def promoted_floats(*values: Any) -> list[Tensor]:
+    """The values as tensors of the float dtype that NumPy computes in."""
+    mixed = strengthened(*values)
+    dtype = float_dtype(common_dtype(*mixed))
+    return [as_tensor(value, dtype) for value in mixed]

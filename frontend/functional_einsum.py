@@ -1,0 +1,103 @@
+"""einsum for any number of operands, `...` and an implicit result, on the `blu.einsum` op of exactly two."""
+
+from __future__ import annotations
+
+import string
+from collections import Counter
+from typing import Any
+
+from blu.dialects.arithmetic import as_bool
+from blu.dialects.arrangement import squeeze, transpose
+from blu.dialects.contraction import Einsum
+from blu.dialects.dtypes import bool_, i32
+from blu.dialects.function import public
+from blu.dialects.promotion import converted, promoted
+from blu.dialects.tensor import Tensor
+from blu.errors import ShapeError
+
+# A tensor and the letter of each of its dimensions.
+Lettered = tuple[str, Tensor]
+
+
+@public
+def einsum(equation: str, *operands: Any, precision: str = "highest") -> Tensor:
+    """numpy.einsum: products summed over the letters that the result lacks, with `...` for broadcast dimensions.
+
+    Operands are combined from left to right. A letter may not repeat within one operand.
+    """
+    tensors = promoted(*operands) if operands else []
+    is_bool = bool(tensors) and tensors[0].dtype == bool_
+    tensors = [converted(tensor, i32) for tensor in tensors] if is_bool else tensors
+    inputs, result = _explicit(equation, tensors)
+    remaining = _without_ones(list(zip(inputs, tensors, strict=True)))
+    first, *others = remaining
+    while others:
+        other, *others = others
+        first = _combined(first, other, result, others, precision)
+    combined = _arranged(first, result)
+    return as_bool(combined) if is_bool else combined
+
+
+def _combined(first: Lettered, other: Lettered, result: str, later: list[Lettered], precision: str) -> Lettered:
+    """The product of two operands, summed over the letters that nothing needs any more."""
+    needed = result + "".join(letters for letters, _ in later)
+    both = "".join(dict.fromkeys(first[0] + other[0]))
+    kept = "".join(letter for letter in (both if later else result) if letter in needed and letter in both)
+    equation = f"{first[0]},{other[0]}->{kept}"
+    return kept, Einsum(first[1], other[1], equation=equation, precision=precision)
+
+
+def _arranged(operand: Lettered, result: str) -> Tensor:
+    """Sum over the letters that the result lacks and put the others in its order."""
+    letters, tensor = operand
+    gone = tuple(axis for axis, letter in enumerate(letters) if letter not in result)
+    tensor = tensor.sum(axis=gone, dtype=tensor.dtype) if gone else tensor
+    left = [letter for letter in letters if letter in result]
+    return transpose(tensor, tuple(left.index(letter) for letter in result)) if left else tensor
+
+
+def _explicit(equation: str, tensors: list[Tensor]) -> tuple[list[str], str]:
+    """The letters of every operand and of the result, with `...` and a missing result written out."""
+    written, arrow, result = equation.replace(" ", "").partition("->")
+    parts = written.split(",")
+    if len(parts) != len(tensors):
+        raise ShapeError(f"einsum: {equation!r} is for {len(parts)} operands, got {len(tensors)}")
+    counts = Counter(written.replace("...", "").replace(",", ""))
+    hidden = [_hidden_count(part, tensor, equation) for part, tensor in zip(parts, tensors, strict=True)]
+    free = [letter for letter in string.ascii_letters if letter not in equation][: max(hidden)]
+    inputs = [
+        part.replace("...", "".join(free[len(free) - count :])) for part, count in zip(parts, hidden, strict=True)
+    ]
+    if not arrow:
+        result = "..." + "".join(sorted(letter for letter, count in counts.items() if count == 1))
+    result = result.replace("...", "".join(free))
+    known = set("".join(inputs))
+    if len(set(result)) != len(result) or not set(result) <= known:
+        raise ShapeError(f"einsum: the result of {equation!r} must consist of different letters of the operands")
+    return inputs, result
+
+
+def _hidden_count(part: str, tensor: Tensor, equation: str) -> int:
+    """How many dimensions of one operand `...` stands for."""
+    named = part.replace("...", "", 1)
+    count = tensor.ndim - len(named)
+    if not (named.isalpha() or not named) or count < 0 or (count and "..." not in part):
+        raise ShapeError(f"einsum: {part!r} of {equation!r} does not fit {tensor.type}")
+    if len(set(named)) != len(named):
+        raise ShapeError(f"einsum: {part!r} of {equation!r} repeats a letter", advice="Take blu.diagonal first.")
+    return count
+
+
+def _without_ones(operands: list[Lettered]) -> list[Lettered]:
+    """The operands less their dimensions of size 1 whose letter is longer elsewhere: these broadcast."""
+    longest: dict[str, int] = {}
+    for letters, tensor in operands:
+        for letter, size in zip(letters, tensor.shape, strict=True):
+            longest[letter] = size if longest.get(letter, 1) == 1 else longest[letter]
+    return [_squeezed(letters, tensor, longest) for letters, tensor in operands]
+
+
+def _squeezed(letters: str, tensor: Tensor, longest: dict[str, int]) -> Lettered:
+    gone = [axis for axis, size in enumerate(tensor.shape) if size == 1 != longest[letters[axis]]]
+    kept = "".join(letter for axis, letter in enumerate(letters) if axis not in gone)
+    return kept, squeeze(tensor, gone) if gone else tensor

@@ -1,0 +1,118 @@
+"""Reading and writing at positions known only at run time, and sorting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from blu.dialects import indexing as ops
+from blu.dialects import sorting
+from blu.dialects.arrangement import as_shape, broadcast_to, flatten
+from blu.dialects.axes import normalize_axis, without_axis
+from blu.dialects.basic_indexing import as_indices
+from blu.dialects.dtypes import as_dtype, bool_, u8
+from blu.dialects.function import method, public
+from blu.dialects.pointwise import broadcast_shapes
+from blu.dialects.promotion import as_tensor, common_dtype, converted, strengthened
+from blu.dialects.tensor import Tensor
+from blu.errors import ShapeError
+
+
+@method
+def take(x: Any, indices: Any, axis: int | None = None) -> Tensor:
+    """The slices of x at `indices` along an axis (None: of the elements in row-major order).
+
+    Negative indices count from the end. An index outside of the axis is an IndexError: at once where the indices are
+    known, else when the program runs.
+    """
+    tensor = flatten(x) if axis is None else as_tensor(x)
+    place = 0 if axis is None else normalize_axis(axis, tensor.ndim)
+    return ops.Take(tensor, as_indices(indices, tensor.shape[place]), axis=place)
+
+
+@method
+def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Tensor:
+    """Per position the element of x that stands at the index along the axis; all other dimensions broadcast."""
+    tensor = as_tensor(x)
+    place = normalize_axis(axis, tensor.ndim)
+    found = as_indices(indices, tensor.shape[place])
+    if found.ndim != tensor.ndim:
+        raise ShapeError(f"indices must have as many dimensions as {tensor.type}, got {found.type}")
+    common = broadcast_shapes(without_axis(tensor.shape, place), without_axis(found.shape, place))
+    tensor, found = (_with_shape(item, common, place) for item in (tensor, found))
+    return ops.TakeAlongAxis(tensor, found, axis=place)
+
+
+def _with_shape(tensor: Tensor, others: tuple[int, ...], axis: int) -> Tensor:
+    """The tensor broadcast to the shape `others` in all dimensions but the axis."""
+    return broadcast_to(tensor, (*others[:axis], tensor.shape[axis], *others[axis:]))
+
+
+@public
+def scatter_add(x: Any, indices: Any, updates: Any, axis: int = 0) -> Tensor:
+    """x with `updates` (of the shape of take(x, indices, axis), or broadcast to it) added at `indices` along the axis.
+
+    Repeated indices add up. An index outside of the axis is an IndexError.
+    """
+    mixed = strengthened(x, updates)
+    dtype = common_dtype(*mixed)
+    tensor, added = (as_tensor(value, dtype) for value in mixed)
+    place = normalize_axis(axis, tensor.ndim)
+    found = as_indices(indices, tensor.shape[place])
+    shape = (*tensor.shape[:place], *found.shape, *tensor.shape[place + 1 :])
+    return ops.ScatterAdd(tensor, found, broadcast_to(added, shape), axis=place)
+
+
+def _starts(starts: Sequence[Any]) -> list[Tensor]:
+    return [as_indices(start) for start in starts]
+
+
+@public
+def dynamic_slice(x: Any, starts: Sequence[Any], sizes: Any) -> Tensor:
+    """A window of `sizes` whose first element is at `starts` (an integer or 0-d tensor per dimension).
+
+    A window that would reach outside is moved inside, as in XLA; negative starts mean 0.
+    """
+    return ops.DynamicSlice(as_tensor(x), _starts(starts), sizes=as_shape(sizes))
+
+
+@public
+def dynamic_update_slice(x: Any, update: Any, starts: Sequence[Any]) -> Tensor:
+    """x with the window at `starts` replaced by `update`, which is converted to x's dtype; windows move as above."""
+    tensor = as_tensor(x)
+    return ops.DynamicUpdateSlice(tensor, as_tensor(update, tensor.dtype), _starts(starts))
+
+
+def _sortable(x: Any) -> Tensor:
+    tensor = as_tensor(x)
+    return converted(tensor, u8) if tensor.dtype == bool_ else tensor
+
+
+@method
+def sort(x: Any, axis: int = -1, descending: bool = False) -> Tensor:
+    """The elements in order along an axis: stable, NaN last in both directions."""
+    tensor = _sortable(x)
+    place = normalize_axis(axis, tensor.ndim)
+    return converted(sorting.Sort(tensor, axis=place, descending=descending), as_tensor(x).dtype)
+
+
+@method
+def argsort(x: Any, axis: int = -1, descending: bool = False) -> Tensor:
+    """The positions (i64) of the elements in sorted order along an axis: stable, NaN last in both directions."""
+    tensor = _sortable(x)
+    return sorting.Argsort(tensor, axis=normalize_axis(axis, tensor.ndim), descending=descending)
+
+
+@method
+def top_k(x: Any, k: int) -> tuple[Tensor, Tensor]:
+    """The k largest elements along the last axis, the largest first, and their positions (i64).
+
+    Of equal elements the lower position comes first; NaN comes last.
+    """
+    return sorting.TopK(as_tensor(x), k=k)
+
+
+@public
+def one_hot(indices: Any, depth: int, dtype: Any = "f32") -> Tensor:
+    """1 at the index and 0 elsewhere along a new last dimension of size `depth`; an index outside of it gives zeros."""
+    return ops.OneHot(as_indices(indices), depth=depth, dtype=as_dtype(dtype))

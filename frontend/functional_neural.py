@@ -1,0 +1,120 @@
+"""Functions of neural networks: activations, normalisations, attention, losses."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from blu.dialects import activation, loss, normalization
+from blu.dialects.arrangement import flatten, reshape
+from blu.dialects.attention import Attention
+from blu.dialects.axes import normalize_axis
+from blu.dialects.basic_indexing import as_indices
+from blu.dialects.dtypes import computing_dtype
+from blu.dialects.function import method, public
+from blu.dialects.op import Op
+from blu.dialects.promotion import as_tensor, promoted_floats
+from blu.dialects.tensor import Tensor
+from blu.errors import BluError, ShapeError
+
+
+def _along(op: type[Op], x: Any, axis: int) -> Tensor:
+    (tensor,) = promoted_floats(x)
+    return op(tensor, axis=normalize_axis(axis, tensor.ndim))
+
+
+@method
+def softmax(x: Any, axis: int = -1) -> Tensor:
+    """exp(x) / sum(exp(x)) along an axis. A row that is all -inf, or holds NaN or +inf, gives NaN, as in torch."""
+    return _along(normalization.Softmax, x, axis)
+
+
+@method
+def log_softmax(x: Any, axis: int = -1) -> Tensor:
+    """log(softmax(x)) along an axis, without forming softmax; NaN where softmax is NaN."""
+    return _along(normalization.LogSoftmax, x, axis)
+
+
+def _with_parameters(*values: Any) -> list[Tensor | None]:
+    """The values that are there as floats of one dtype, None for the others."""
+    present = iter(promoted_floats(*(value for value in values if value is not None)))
+    return [None if value is None else next(present) for value in values]
+
+
+@public
+def layer_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
+    """(x - mean) / sqrt(variance + eps) * weight + bias over the last dimension; weight and bias [C] may be None."""
+    return normalization.LayerNorm(*_with_parameters(x, weight, bias), epsilon=eps)
+
+
+@public
+def rms_norm(x: Any, weight: Any = None, eps: float = 1e-6) -> Tensor:
+    """x / sqrt(mean(x * x) + eps) * weight over the last dimension; the weight [C] may be None."""
+    return normalization.RmsNorm(*_with_parameters(x, weight), epsilon=eps)
+
+
+@method
+def gelu(x: Any, approximate: str = "erf") -> Tensor:
+    """x times the normal distribution's probability below x: exactly by "erf", or by GPT-2's formula with "tanh"."""
+    return activation.Gelu(*promoted_floats(x), approximate=approximate)
+
+
+@method
+def silu(x: Any) -> Tensor:
+    """x * sigmoid(x)."""
+    return activation.Silu(*promoted_floats(x))
+
+
+@public
+def attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    mask: Any = None,
+    *,
+    causal: bool = False,
+    offset: Any = None,
+    scale: float | None = None,
+) -> Tensor:
+    """softmax(query @ key.T * scale + mask) @ value, per head: [..., Hq, Tq, Dv].
+
+    query [..., Hq, Tq, D], key [..., Hkv, Tk, D], value [..., Hkv, Tk, Dv]; Hq is a multiple of Hkv (grouped heads).
+    `mask` broadcasts to [..., Hq, Tq, Tk]: bool (True lets a key be seen), or a float that is added to the scores.
+    With `causal`, key j is visible to query i where j <= i + offset; `offset` (an integer or 0-d tensor, the position of
+    the first query among the keys) is Tk - Tq where it is not given. `scale` is 1 / sqrt(D) where it is not given.
+    A query that sees no key gives zeros.
+    """
+    tensors = promoted_floats(query, key, value)
+    width = tensors[0].shape[-1] if tensors[0].ndim else 1
+    factor = 1 / math.sqrt(max(width, 1)) if scale is None else scale
+    start = None if offset is None else as_indices(offset)
+    shown = None if mask is None else as_tensor(mask)
+    if shown is not None and shown.dtype.is_float:
+        shown = as_tensor(shown, tensors[0].dtype)
+    return Attention(*tensors, shown, start, causal=causal, scale=factor)
+
+
+REDUCTIONS = ("mean", "sum", "none")
+
+
+@public
+def cross_entropy(logits: Any, targets: Any, ignore_index: int = -100, reduction: str = "mean") -> Tensor:
+    """-log(softmax(logits)[target]): logits [..., V], integer targets [...]; a 0-d mean or sum, or with "none" all [...].
+
+    Positions whose target is `ignore_index` count neither in the sum nor in the mean (which is NaN where none is left).
+    The result is f32 (f64 for f64 logits). Other targets outside of 0..V-1 are an IndexError when the program runs.
+    """
+    if reduction not in REDUCTIONS:
+        raise BluError(f"reduction must be one of {', '.join(REDUCTIONS)}, got {reduction!r}")
+    (scores,) = promoted_floats(logits)
+    classes = as_indices(targets)
+    if not scores.ndim or scores.shape[:-1] != classes.shape:
+        raise ShapeError(f"logits must be [..., V] and targets [...], got {scores.type} and {classes.type}")
+    rows = reshape(scores, (classes.size, scores.shape[-1]))
+    losses = loss.CrossEntropy(rows, flatten(classes), ignore_index=ignore_index)
+    if reduction == "none":
+        return reshape(losses, classes.shape)
+    total = losses.sum()
+    return (
+        total if reduction == "sum" else total / (classes != ignore_index).sum().astype(computing_dtype(scores.dtype))
+    )
