@@ -9,7 +9,7 @@ import numpy as np
 
 from blu.errors import ArgumentError
 from blu.runtime.array import Array
-from blu.runtime.memory import address_of, allocate_array
+from blu.runtime.memory import allocate_array
 from blu.runtime.plan import NAMES, TensorSpec
 
 
@@ -17,8 +17,7 @@ def accept(spec: TensorSpec, value: Any, index: int) -> np.ndarray:
     """The argument as an array that a kernel can read (if donated, write): `value` itself where that will do."""
     if isinstance(value, Array):
         value = value.numpy()
-    dtype = spec.numpy_dtype
-    if type(value) is np.ndarray and value.dtype == dtype and value.shape == spec.shape:
+    if type(value) is np.ndarray and value.dtype == spec.numpy_dtype and value.shape == spec.shape:
         flags = value.flags
         if flags.c_contiguous and flags.aligned and (flags.writeable or not spec.donated):
             return value
@@ -45,10 +44,9 @@ def count_error(inputs: Sequence[TensorSpec], given: int) -> ArgumentError:
     return ArgumentError(f"the program takes {len(inputs)} arguments ({names}), {given} were given")
 
 
-def overlapping(written: Sequence[int], arrays: Sequence[np.ndarray]) -> list[int]:
-    """Those of the indices `written` whose array shares memory with another array."""
-    starts = np.array([address_of(array) for array in arrays], np.int64)
-    ends = starts + np.array([array.nbytes for array in arrays], np.int64)
+def overlapping(written: Sequence[int], starts: np.ndarray, sizes: np.ndarray) -> list[int]:
+    """Those of the indices `written` whose range shares memory with another; int64 addresses and sizes in bytes."""
+    ends = starts + sizes
     order = np.argsort(starts, kind="stable")
     if not (np.maximum.accumulate(ends[order])[:-1] > starts[order][1:]).any():
         return []

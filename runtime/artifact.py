@@ -151,11 +151,11 @@ class Artifact:
         if name not in self.manifest["members"]:
             raise _damaged(self.where, f"the member {name!r} is missing")
         if name in self._ranges:
-            self._fill(name, memoryview(buffer))
+            self._fill(name, buffer.data)
         else:
             buffer[...] = np.frombuffer(self._members[name], np.uint8)
         stated = self.manifest["members"][name]["sha256"]
-        if stated is not None and hashlib.sha256(buffer).hexdigest() != stated:
+        if stated is not None and hashlib.sha256(buffer.data).hexdigest() != stated:
             raise _damaged(self.where, f"the member {name!r} does not have the hash that the manifest states")
 
     def verify(self) -> None:

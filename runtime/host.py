@@ -6,14 +6,16 @@ import atexit
 import os
 import platform
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 from blu.errors import BluError, CacheError, UnsupportedError
 from blu.runtime.loader import LoadedObject
 from blu.runtime.pool import MAX_THREADS, CodeObject, Pool, default_threads
+
+Result = TypeVar("Result")
 
 # What each x86-64 level adds (the psABI's table), by the names of /proc/cpuinfo.
 _LEVEL_2 = frozenset({"cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"})
@@ -25,8 +27,8 @@ _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 _OBJECT_MAGIC = (b"\x7fELF\x02", b"\xcf\xfa\xed\xfe")
 
 _pool: Pool | None = None
-_owner: int | None = None
-_run_lock = threading.Lock()
+_run_lock = threading.RLock()
+_running = threading.Lock()
 
 
 def machine_name() -> str:
@@ -93,25 +95,25 @@ class McjitObject:
         return address
 
 
-@contextmanager
-def exclusive_pool(code: CodeObject) -> Iterator[Pool]:
-    """The process's thread pool, for the `with` block: other Python threads wait, and nothing else is launched.
+def run_exclusively(code: CodeObject, work: Callable[[Pool], Result]) -> Result:
+    """Call `work` with the process's thread pool; other Python threads wait until it is done.
 
-    It is started on first use with the `pool.o` of the program that asks first. A child of `fork` starts its own:
-    threads do not survive a fork, and neither may a lock that another thread held.
+    The pool is started on first use with the `pool.o` of the program that asks first. A child of `fork` starts its own:
+    threads do not survive a fork, and neither may a lock that another thread held. (Both locks are entered by `with`,
+    which no KeyboardInterrupt can split from their release.)
     """
-    global _pool, _owner
-    me = threading.get_ident()
-    if _owner == me:
-        raise BluError("a compiled function was called while this thread runs another one (by a signal handler)")
     with _run_lock:
-        if _pool is None:
-            _pool = Pool(code, default_threads())
-        _owner = me
-        try:
-            yield _pool
-        finally:
-            _owner = None
+        if _running.locked():
+            raise BluError("a compiled function was called while this thread runs another one (by a signal handler)")
+        with _running:
+            return work(_pool_for(code))
+
+
+def _pool_for(code: CodeObject) -> Pool:
+    global _pool
+    if _pool is None:
+        _pool = Pool(code, default_threads())
+    return _pool
 
 
 def set_threads(threads: int) -> None:
@@ -119,15 +121,17 @@ def set_threads(threads: int) -> None:
     global _pool
     if not 1 <= threads <= MAX_THREADS:
         raise BluError(f"{threads=} must be from 1 to {MAX_THREADS}")
-    os.environ["BLU_NUM_THREADS"] = str(threads)
     with _run_lock:
+        if _running.locked():
+            raise BluError("the number of threads cannot change during a run (in a signal handler)")
+        os.environ["BLU_NUM_THREADS"] = str(threads)
         _close_pool()
         _pool = None
 
 
 def _forget_pool() -> None:
-    global _pool, _owner, _run_lock
-    _pool, _owner, _run_lock = None, None, threading.Lock()
+    global _pool, _run_lock, _running
+    _pool, _run_lock, _running = None, threading.RLock(), threading.Lock()
 
 
 def _close_pool() -> None:

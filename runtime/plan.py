@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import ml_dtypes
@@ -48,6 +49,11 @@ def _text(value: Any, what: str) -> str:
     return value
 
 
+def _list(value: Any, what: str) -> list[Any]:
+    _check(isinstance(value, list), f"{what} is {value!r}")
+    return value
+
+
 def _entries(plan: Mapping[str, Any], key: str) -> list[Mapping[str, Any]]:
     entries = plan.get(key, [])
     sound = isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries)
@@ -70,23 +76,23 @@ class TensorSpec:
 
     @classmethod
     def parse(cls, entry: Mapping[str, Any], what: str) -> TensorSpec:
-        shape, dtype, source = entry.get("shape"), entry.get("dtype"), entry.get("input")
-        _check(isinstance(shape, list), f"{what} has the shape {shape!r}")
+        dtype, source = _text(entry.get("dtype"), f"the dtype of {what}"), entry.get("input")
+        shape = _list(entry.get("shape"), f"the shape of {what}")
         dims = tuple(_natural(dim, f"a dimension of {what}") for dim in shape)
         _check(len(dims) <= 64, f"{what} has {len(dims)} dimensions")
-        _check(isinstance(dtype, str) and dtype in DTYPES, f"{what} has the dtype {dtype!r}")
+        _check(dtype in DTYPES, f"{what} has the dtype {dtype!r}")
         _check(math.prod(dims) <= _MAX_BYTES // 8, f"{what} has the shape {dims}")
         if source is not None:
             _natural(source, f"the argument of {what}")
         name = _text(entry.get("name", ""), f"the name of {what}")
         return cls(name, dims, dtype, entry.get("donated") is True, source)
 
-    @property
+    @cached_property
     def numpy_dtype(self) -> np.dtype:
         """The dtype as numpy knows it."""
         return DTYPES[self.dtype]
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         """Bytes of one such tensor."""
         return math.prod(self.shape) * self.numpy_dtype.itemsize
@@ -141,8 +147,7 @@ class Launch:
     @classmethod
     def parse(cls, entry: Mapping[str, Any]) -> Launch:
         kernel = _text(entry.get("kernel"), "a kernel's name")
-        args = entry.get("args")
-        _check(isinstance(args, list), f"{kernel} has the arguments {args!r}")
+        args = _list(entry.get("args"), f"the argument list of {kernel}")
         chunk = _natural(entry.get("chunk"), f"the chunk of {kernel}", MAX_BLOCKS)
         _check(chunk >= 1, f"the chunk of {kernel} is 0")
         blocks = _natural(entry.get("blocks"), f"the number of blocks of {kernel}", MAX_BLOCKS)

@@ -403,6 +403,47 @@ leave:
   ret i64 %index.end
 }
 
+; Reads where the arrays of a run lie and writes that into the kernels' arguments. %objects are numpy's array objects,
+; whose field at %field is the address of their data: %addresses receives it, one for each of %count objects. Then, for
+; each of %moves { slot, source, offset }, args[slot] = addresses[source] + offset. (From Python this takes 1 us an array.)
+define void @blu_place(ptr %objects, i64 %count, i64 %field, ptr %addresses, ptr %moves, i64 %moves.count, ptr %args) {
+entry:
+  br label %read
+read:
+  %i = phi i64 [ 0, %entry ], [ %i.next, %read.one ]
+  %read.more = icmp slt i64 %i, %count
+  br i1 %read.more, label %read.one, label %move
+read.one:
+  %object.at = getelementptr ptr, ptr %objects, i64 %i
+  %object = load ptr, ptr %object.at, align 8
+  %data.at = getelementptr i8, ptr %object, i64 %field
+  %data = load i64, ptr %data.at, align 8
+  %address.at = getelementptr i64, ptr %addresses, i64 %i
+  store i64 %data, ptr %address.at, align 8
+  %i.next = add i64 %i, 1
+  br label %read
+move:
+  %j = phi i64 [ 0, %read ], [ %j.next, %move.one ]
+  %move.more = icmp slt i64 %j, %moves.count
+  br i1 %move.more, label %move.one, label %leave
+move.one:
+  %slot.at = getelementptr [3 x i64], ptr %moves, i64 %j, i64 0
+  %source.at = getelementptr [3 x i64], ptr %moves, i64 %j, i64 1
+  %offset.at = getelementptr [3 x i64], ptr %moves, i64 %j, i64 2
+  %slot = load i64, ptr %slot.at, align 8
+  %source = load i64, ptr %source.at, align 8
+  %offset = load i64, ptr %offset.at, align 8
+  %from.at = getelementptr i64, ptr %addresses, i64 %source
+  %from = load i64, ptr %from.at, align 8
+  %pointer = add i64 %from, %offset
+  %to.at = getelementptr i64, ptr %args, i64 %slot
+  store i64 %pointer, ptr %to.at, align 8
+  %j.next = add i64 %j, 1
+  br label %move
+leave:
+  ret void
+}
+
 declare i64 @llvm.umin.i64(i64, i64)
 declare i32 @llvm.umin.i32(i32, i32)
 declare void @llvm.x86.sse2.pause()

@@ -6,13 +6,14 @@ import ctypes
 import os
 import platform
 import threading
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
 from blu.errors import BluError, CacheError
-from blu.runtime.memory import address_of, allocate_array
+from blu.runtime.memory import DATA_FIELD, address_of, allocate_array
 
 VERSION = 1
 """Of the structures shared with `pool.ll` (`blu_pool_version`)."""
@@ -32,6 +33,9 @@ _launch = ctypes.CFUNCTYPE(
 )
 _run = ctypes.CFUNCTYPE(
     ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64
+)
+_place = ctypes.CFUNCTYPE(
+    None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, *[ctypes.c_void_p] * 2, ctypes.c_int64, ctypes.c_void_p
 )
 _version = ctypes.CFUNCTYPE(ctypes.c_int32)
 
@@ -75,7 +79,7 @@ class Pool:
     """`threads` threads (the caller is one of them) that run one launch at a time.
 
     `code` is the loaded `pool.o`. Workers are daemon threads that stay in native code and hold no interpreter lock.
-    `run` and `launch` are for one Python thread at a time: `host.exclusive_pool` sees to that.
+    `run` and `launch` are for one Python thread at a time: `host.run_exclusively` sees to that.
     """
 
     def __init__(self, code: CodeObject, threads: int):
@@ -93,6 +97,7 @@ class Pool:
         self._control_at, self._cursor_at = address_of(self._control), address_of(self._cursor)
         self._launch = _launch(code.address("blu_launch"))
         self._run = _run(code.address("blu_run"))
+        self._place = _place(code.address("blu_place"))
         self._start()
 
     def __repr__(self) -> str:
@@ -112,10 +117,16 @@ class Pool:
         finally:
             threading.stack_size(previous)
 
-    def _start_worker(self, enter: object, number: int) -> threading.Thread:
+    def _start_worker(self, enter: Callable[[int], None], number: int) -> threading.Thread:
         worker = threading.Thread(target=enter, args=(self._control_at,), name=f"blu-{number}", daemon=True)
         worker.start()
         return worker
+
+    def place(self, arrays: Sequence[np.ndarray], addresses: int, moves: int, count: int, args: int) -> None:
+        """Write the arrays' addresses to `addresses`, and for each of `count` moves (slot, source, offset), three int64
+        each, addresses[source] + offset to args[slot]; the pointers are addresses of int64 arrays."""
+        objects = (ctypes.py_object * len(arrays))(*arrays)
+        self._place(ctypes.addressof(objects), len(arrays), DATA_FIELD, addresses, moves, count, args)
 
     def run(self, table: int, count: int) -> None:
         """Run the `count` launches of the table at address `table`, in order.

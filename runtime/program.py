@@ -12,9 +12,10 @@ import numpy as np
 from blu.errors import ArgumentError, CacheError, OutOfRangeError
 from blu.runtime.arguments import accept, accept_output, copy_of, count_error, overlapping
 from blu.runtime.artifact import Artifact
-from blu.runtime.host import check_machine, exclusive_pool, load_object
+from blu.runtime.host import check_machine, load_object, run_exclusively
 from blu.runtime.memory import address_of, allocate, allocate_array
 from blu.runtime.plan import Argument, Check, Plan, TensorSpec
+from blu.runtime.pool import Pool
 
 _STATUS_GROUP = 4
 
@@ -32,9 +33,9 @@ class Program:
         self._arena = allocate(plan.arena_bytes, "the program's intermediate results")
         slots = max(plan.status_slots, 2 * _STATUS_GROUP)
         self._status = allocate_array((slots,), np.dtype(np.int64), "the status block")
-        self._build_table()
         self._fresh = [index for index, spec in enumerate(plan.outputs) if spec.input is None]
         self._donated = [index for index, spec in enumerate(plan.inputs) if spec.donated]
+        self._build_table()
 
     @classmethod
     def load(cls, source: str | os.PathLike[str] | Mapping[str, bytes]) -> Program:
@@ -94,17 +95,22 @@ class Program:
             raise count_error(self.plan.inputs, len(inputs))
         arrays = list(map(accept, self.plan.inputs, inputs, range(len(inputs))))
         given = self._given(outputs)
-        if self._donated or given:
-            self._separate(arrays, given)
-        results = [self._result(index, arrays, given) for index in range(len(self.plan.outputs))]
-        with exclusive_pool(self._pool_code) as pool:
-            self._place(arrays, results)
-            self._status.fill(0)
-            pool.run(self._table_at, len(self.plan.launches))
-            status = self._status.tolist() if self.plan.checks else ()
+        fresh = [given[index] if index in given else self._fresh_result(index) for index in self._fresh]
+        status = run_exclusively(self._pool_code, lambda pool: self._run_on(pool, arrays, given, fresh))
         if any(status):
             self._report(status)
-        return results
+        return fresh if len(fresh) == len(self.plan.outputs) else self._in_order(arrays, fresh)
+
+    def _run_on(
+        self, pool: Pool, arrays: list[np.ndarray], given: dict[int, np.ndarray], fresh: list[np.ndarray]
+    ) -> Sequence[int]:
+        """Run the launch table; returns the status block (nothing where no kernel checks anything)."""
+        self._place(pool, arrays, fresh)
+        if (self._donated or given) and self._separate(arrays, given):
+            self._place(pool, arrays, fresh)
+        self._status.fill(0)
+        pool.run(self._table_at, len(self.plan.launches))
+        return self._status.tolist() if self.plan.checks else ()
 
     def _given(self, outputs: Sequence[np.ndarray | None] | None) -> dict[int, np.ndarray]:
         """The caller's arrays by the result's index."""
@@ -119,37 +125,53 @@ class Program:
                 raise ArgumentError(f"result {index} is the donated argument {source}: pass None")
         return {index: accept_output(self.plan.outputs[index], array, index) for index, array in given.items()}
 
-    def _separate(self, arrays: list[np.ndarray], given: dict[int, np.ndarray]) -> None:
-        """Let nothing that the program writes share memory with anything else."""
-        for index in overlapping(self._donated, arrays):
+    def _separate(self, arrays: list[np.ndarray], given: dict[int, np.ndarray]) -> bool:
+        """Let nothing that the program writes share memory with anything else; whether an argument had to be copied."""
+        written = [*self._donated, *(len(arrays) + self._fresh.index(index) for index in given)]
+        shared = overlapping(written, self._addresses, self._sizes)
+        if shared and shared[-1] >= len(arrays):
+            raise ArgumentError("an array for a result shares memory with an argument or another result")
+        for index in shared:
             arrays[index] = copy_of(self.plan.inputs[index], arrays[index])
-        if given:
-            everything = [*arrays, *given.values()]
-            if overlapping(range(len(arrays), len(everything)), everything):
-                raise ArgumentError("an array for a result shares memory with an argument or another result")
+        return bool(shared)
 
-    def _result(self, index: int, arrays: list[np.ndarray], given: dict[int, np.ndarray]) -> np.ndarray:
+    def _fresh_result(self, index: int) -> np.ndarray:
         spec = self.plan.outputs[index]
-        if spec.input is not None:
-            return arrays[spec.input]
-        return given[index] if index in given else allocate_array(spec.shape, spec.numpy_dtype, f"result {index}")
+        return allocate_array(spec.shape, spec.numpy_dtype, "a result")
+
+    def _in_order(self, arrays: list[np.ndarray], fresh: list[np.ndarray]) -> list[np.ndarray]:
+        """The results in the plan's order: donated arguments and fresh arrays."""
+        rest = iter(fresh)
+        return [next(rest) if spec.input is None else arrays[spec.input] for spec in self.plan.outputs]
 
     def _build_table(self) -> None:
-        """The launch table and the kernels' argument arrays; pointers that change from run to run are listed."""
+        """The launch table, the kernels' argument arrays, and the pointers in them that change from run to run."""
         launches = self.plan.launches
         arguments = [argument for launch in launches for argument in launch.args]
         self._args = np.array([self._static_address(argument) for argument in arguments] or [0], np.int64)
-        at, rows = address_of(self._args), []
+        self._args_at, rows = address_of(self._args), []
+        at = self._args_at
         for launch in launches:
             rows.append((self._code.address(f"{launch.kernel}.entry"), at, launch.blocks, launch.chunk))
             at += 8 * len(launch.args)
         self._table = np.array(rows or [(0, 0, 0, 1)], np.int64)
         self._table_at = address_of(self._table)
-        first = {"input": 0, "output": len(self.plan.inputs)}
-        moving = [(slot, arg) for slot, arg in enumerate(arguments) if arg.space in first]
-        self._slots = np.array([slot for slot, _ in moving], np.int64)
-        self._sources = np.array([first[arg.space] + arg.index for _, arg in moving], np.int64)
-        self._offsets = np.array([arg.offset for _, arg in moving], np.int64)
+        self._build_moves(arguments)
+
+    def _build_moves(self, arguments: Sequence[Argument]) -> None:
+        """A run's arrays are its arguments, then its fresh results: (slot, array, offset) for each pointer into one."""
+        count = len(self.plan.inputs)
+        places = {("output", index): count + place for place, index in enumerate(self._fresh)}
+        places |= {("output", i): spec.input for i, spec in enumerate(self.plan.outputs) if spec.input is not None}
+        places |= {("input", index): index for index in range(count)}
+        keys = [(argument.space, argument.index) for argument in arguments]
+        rows = [(slot, places[key], arguments[slot].offset) for slot, key in enumerate(keys) if key in places]
+        self._moves = np.array(rows, np.int64).reshape(-1, 3)
+        self._moves_at = address_of(self._moves)
+        specs = [*self.plan.inputs, *(self.plan.outputs[index] for index in self._fresh)]
+        self._sizes = np.array([spec.nbytes for spec in specs], np.int64)
+        self._addresses = np.zeros(len(specs), np.int64)
+        self._addresses_at = address_of(self._addresses)
 
     def _static_address(self, argument: Argument) -> int:
         if argument.space == "constant":
@@ -157,11 +179,9 @@ class Program:
         bases = {"arena": self._arena, "status": self._status}
         return address_of(bases[argument.space]) + argument.offset if argument.space in bases else 0
 
-    def _place(self, arrays: list[np.ndarray], results: list[np.ndarray]) -> None:
+    def _place(self, pool: Pool, arrays: list[np.ndarray], fresh: list[np.ndarray]) -> None:
         """Write this run's addresses into the kernels' arguments."""
-        if len(self._slots):
-            addresses = np.array([address_of(array) for array in (*arrays, *results)], np.int64)
-            self._args[self._slots] = addresses[self._sources] + self._offsets
+        pool.place((*arrays, *fresh), self._addresses_at, self._moves_at, len(self._moves), self._args_at)
 
     def _report(self, status: Sequence[int]) -> None:
         """Say what kernels found: an index out of range raises, a division by zero warns."""

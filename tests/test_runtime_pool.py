@@ -327,12 +327,8 @@ def test_threads_can_be_changed(monkeypatch):
     monkeypatch.setenv("BLU_NUM_THREADS", "2")
     code = load_object(native.pool_object())
     host.set_threads(3)
-    with host.exclusive_pool(code) as pool:
-        assert pool.threads == 3
-        with pytest.raises(BluError, match="while this thread runs"), host.exclusive_pool(code):
-            pass
+    assert host.run_exclusively(code, lambda pool: pool.threads) == 3
     host.set_threads(1)
-    with host.exclusive_pool(code) as pool:
-        assert pool.threads == 1
+    assert host.run_exclusively(code, lambda pool: pool.threads) == 1
     with pytest.raises(BluError, match="threads=0"):
         host.set_threads(0)

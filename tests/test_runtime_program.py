@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blu.errors import ArgumentError, BluError, CacheError, OutOfMemoryError, OutOfRangeError, UnsupportedError
-from blu.runtime import Array, Program
+from blu.runtime import Array, Program, host
 from blu.runtime import memory as runtime_memory
 from blu.runtime.memory import allocate, allocate_array, machine_memory, release_kept
 from blu.runtime.plan import DTYPES, Plan
@@ -214,11 +214,14 @@ def test_overlaps_hidden_by_a_longer_array_are_found(scale):
     """Sorted by address, the array in between does not meet the donated one; the enclosing one does."""
     from blu.runtime.arguments import overlapping
 
-    memory = np.zeros(100, np.int8)
-    assert overlapping([2], [memory[0:100], memory[10:20], memory[50:60]]) == [2]
-    assert overlapping([2], [memory[0:50], memory[10:20], memory[50:60]]) == []
-    assert overlapping([0, 1], [memory[0:10], memory[5:20], memory[30:40]]) == [0, 1]
-    assert overlapping([0], [memory[5:5], memory[0:10]]) == []
+    def check(written, *ranges):
+        starts, ends = np.array(ranges, np.int64).T
+        return overlapping(written, starts, ends - starts)
+
+    assert check([2], (0, 100), (10, 20), (50, 60)) == [2]
+    assert check([2], (0, 50), (10, 20), (50, 60)) == []
+    assert check([0, 1], (0, 10), (5, 20), (30, 40)) == [0, 1]
+    assert check([0], (5, 5), (0, 10)) == []
 
 
 def test_results_can_be_written_into_given_arrays(multiply_add, scale):
@@ -509,9 +512,11 @@ def test_plans_that_are_no_json_objects(text):
         Plan.parse(text)
 
 
-def test_calls_from_signal_handlers_are_refused(multiply_add):
-    from blu.runtime.host import exclusive_pool
-
-    with exclusive_pool(multiply_add._pool_code), pytest.raises(BluError, match="while this thread runs another"):
-        multiply_add.run([numbers(0), numbers(1)])
+def test_calls_during_a_run_of_the_same_thread_are_refused(multiply_add):
+    """A signal handler may run between two slices of a run; it must not overwrite the run's pointers."""
+    code = multiply_add._pool_code
+    with pytest.raises(BluError, match="while this thread runs another"):
+        host.run_exclusively(code, lambda _: multiply_add.run([numbers(0), numbers(1)]))
+    with pytest.raises(BluError, match="during a run"):
+        host.run_exclusively(code, lambda _: host.set_threads(2))
     assert multiply_add.run([numbers(0), numbers(1)])[0].shape == SHAPE
