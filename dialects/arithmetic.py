@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from blu.dialects import pointwise as ops
+from blu.dialects import pointwise_binary as binary
+from blu.dialects import pointwise_unary as unary
 from blu.dialects.contraction import Matmul
 from blu.dialects.dtypes import DType, as_dtype, bool_, i8, i32, i64
 from blu.dialects.function import method, public
 from blu.dialects.op import Op
+from blu.dialects.pointwise import Where
 from blu.dialects.promotion import (
     as_tensor,
     common_dtype,
@@ -49,34 +51,34 @@ def _rounding(op: type[Op]) -> Function:
     return _named(function, op, " Integers stay as they are.")
 
 
-negative = _number_unary(ops.Negative)
-sign = _number_unary(ops.Sign)
-relu = _number_unary(ops.Relu)
-invert = _number_unary(ops.Invert)
-floor, ceil, trunc, round = map(_rounding, (ops.Floor, ops.Ceil, ops.Trunc, ops.Round))  # noqa: A001
-reciprocal, sqrt, rsqrt, cbrt = map(_float_unary, (ops.Reciprocal, ops.Sqrt, ops.Rsqrt, ops.Cbrt))
-exp, exp2, expm1 = map(_float_unary, (ops.Exp, ops.Exp2, ops.Expm1))
-log, log2, log10, log1p = map(_float_unary, (ops.Log, ops.Log2, ops.Log10, ops.Log1p))
-sin, cos, tan = map(_float_unary, (ops.Sin, ops.Cos, ops.Tan))
-arcsin, arccos, arctan = map(_float_unary, (ops.Arcsin, ops.Arccos, ops.Arctan))
-sinh, cosh, tanh = map(_float_unary, (ops.Sinh, ops.Cosh, ops.Tanh))
-arcsinh, arccosh, arctanh = map(_float_unary, (ops.Arcsinh, ops.Arccosh, ops.Arctanh))
-erf, erfc, sigmoid = map(_float_unary, (ops.Erf, ops.Erfc, ops.Sigmoid))
-isnan, isinf, isfinite = map(_float_unary, (ops.IsNan, ops.IsInf, ops.IsFinite))
+negative = _number_unary(unary.Negative)
+sign = _number_unary(unary.Sign)
+relu = _number_unary(unary.Relu)
+invert = _number_unary(unary.Invert)
+floor, ceil, trunc, round = map(_rounding, (unary.Floor, unary.Ceil, unary.Trunc, unary.Round))  # noqa: A001
+reciprocal, sqrt, rsqrt, cbrt = map(_float_unary, (unary.Reciprocal, unary.Sqrt, unary.Rsqrt, unary.Cbrt))
+exp, exp2, expm1 = map(_float_unary, (unary.Exp, unary.Exp2, unary.Expm1))
+log, log2, log10, log1p = map(_float_unary, (unary.Log, unary.Log2, unary.Log10, unary.Log1p))
+sin, cos, tan = map(_float_unary, (unary.Sin, unary.Cos, unary.Tan))
+arcsin, arccos, arctan = map(_float_unary, (unary.Arcsin, unary.Arccos, unary.Arctan))
+sinh, cosh, tanh = map(_float_unary, (unary.Sinh, unary.Cosh, unary.Tanh))
+arcsinh, arccosh, arctanh = map(_float_unary, (unary.Arcsinh, unary.Arccosh, unary.Arctanh))
+erf, erfc, sigmoid = map(_float_unary, (unary.Erf, unary.Erfc, unary.Sigmoid))
+isnan, isinf, isfinite = map(_float_unary, (unary.IsNan, unary.IsInf, unary.IsFinite))
 
 
 @method
 def absolute(x: Any) -> Tensor:
     """|x|; a bool stays as it is, and the smallest integer wraps to itself."""
     tensor = as_tensor(x)
-    return tensor if tensor.dtype == bool_ else ops.Absolute(tensor)
+    return tensor if tensor.dtype == bool_ else unary.Absolute(tensor)
 
 
 @method
 def square(x: Any) -> Tensor:
     """x * x."""
     tensor = as_tensor(x)
-    return tensor if tensor.dtype == bool_ else ops.Square(tensor)
+    return tensor if tensor.dtype == bool_ else unary.Square(tensor)
 
 
 @method
@@ -106,14 +108,14 @@ def _float_binary(op: type[Op]) -> Function:
     return _named(lambda x, y: op(*promoted_floats(x, y)), op, " Integers are computed as floats.")
 
 
-add = _binary(ops.Add, for_bool=ops.BitwiseOr)
-multiply = _binary(ops.Multiply, for_bool=ops.BitwiseAnd)
-floor_divide = _binary(ops.FloorDivide, for_bool=i8)
-remainder = _binary(ops.Remainder, for_bool=i8)
-maximum, minimum = _binary(ops.Maximum), _binary(ops.Minimum)
-bitwise_and, bitwise_or, bitwise_xor = map(_binary, (ops.BitwiseAnd, ops.BitwiseOr, ops.BitwiseXor))
-left_shift, right_shift = _binary(ops.LeftShift, for_bool=i8), _binary(ops.RightShift, for_bool=i8)
-arctan2, copysign = _float_binary(ops.Arctan2), _float_binary(ops.Copysign)
+add = _binary(binary.Add, for_bool=binary.BitwiseOr)
+multiply = _binary(binary.Multiply, for_bool=binary.BitwiseAnd)
+floor_divide = _binary(binary.FloorDivide, for_bool=i8)
+remainder = _binary(binary.Remainder, for_bool=i8)
+maximum, minimum = _binary(binary.Maximum), _binary(binary.Minimum)
+bitwise_and, bitwise_or, bitwise_xor = map(_binary, (binary.BitwiseAnd, binary.BitwiseOr, binary.BitwiseXor))
+left_shift, right_shift = _binary(binary.LeftShift, for_bool=i8), _binary(binary.RightShift, for_bool=i8)
+arctan2, copysign = _float_binary(binary.Arctan2), _float_binary(binary.Copysign)
 
 
 @method
@@ -125,7 +127,7 @@ def subtract(x: Any, y: Any) -> Tensor:
             "subtract: does not take bool",
             advice="Use logical_xor, or convert to an integer dtype first.",
         )
-    return ops.Subtract(left, right)
+    return binary.Subtract(left, right)
 
 
 @method
@@ -133,7 +135,7 @@ def divide(x: Any, y: Any) -> Tensor:
     """x / y; integers of any width are divided as f64, as in NumPy."""
     left, right = promoted(x, y)
     dtype = left.dtype if left.dtype.is_float else as_dtype(float)
-    return ops.Divide(converted(left, dtype), converted(right, dtype))
+    return binary.Divide(converted(left, dtype), converted(right, dtype))
 
 
 @method
@@ -146,7 +148,7 @@ def power(x: Any, y: Any) -> Tensor:
     left, right = promoted(x, y)
     if left.dtype == bool_:
         left, right = converted(left, i8), converted(right, i8)
-    return ops.Power(left, right)
+    return binary.Power(left, right)
 
 
 def _scalar_power(x: Tensor, y: float) -> Tensor | None:
@@ -161,8 +163,8 @@ def _scalar_power(x: Tensor, y: float) -> Tensor | None:
         second = base if y == 1 else base * base
         return second if y <= 2 else second * base if y == 3 else second * second
     if y == -1 and base.dtype.is_float:
-        return ops.Reciprocal(base)
-    return ops.Sqrt(base) if y == 0.5 else None
+        return unary.Reciprocal(base)
+    return unary.Sqrt(base) if y == 0.5 else None
 
 
 def _comparison(op: type[Op]) -> Function:
@@ -181,9 +183,9 @@ def _comparable(x: Any, y: Any) -> list[Tensor]:
         return [as_tensor(value, i64) for value in mixed]
 
 
-equal, not_equal = _comparison(ops.Equal), _comparison(ops.NotEqual)
-less, less_equal = _comparison(ops.Less), _comparison(ops.LessEqual)
-greater, greater_equal = _comparison(ops.Greater), _comparison(ops.GreaterEqual)
+equal, not_equal = _comparison(binary.Equal), _comparison(binary.NotEqual)
+less, less_equal = _comparison(binary.Less), _comparison(binary.LessEqual)
+greater, greater_equal = _comparison(binary.Greater), _comparison(binary.GreaterEqual)
 
 
 def as_bool(x: Any) -> Tensor:
@@ -194,31 +196,31 @@ def as_bool(x: Any) -> Tensor:
 @method
 def logical_not(x: Any) -> Tensor:
     """Whether x is zero or false."""
-    return ops.LogicalNot(as_bool(x))
+    return unary.LogicalNot(as_bool(x))
 
 
 @method
 def logical_and(x: Any, y: Any) -> Tensor:
     """Whether both are true (nonzero)."""
-    return ops.BitwiseAnd(as_bool(x), as_bool(y))
+    return binary.BitwiseAnd(as_bool(x), as_bool(y))
 
 
 @method
 def logical_or(x: Any, y: Any) -> Tensor:
     """Whether at least one is true (nonzero)."""
-    return ops.BitwiseOr(as_bool(x), as_bool(y))
+    return binary.BitwiseOr(as_bool(x), as_bool(y))
 
 
 @method
 def logical_xor(x: Any, y: Any) -> Tensor:
     """Whether exactly one is true (nonzero)."""
-    return ops.BitwiseXor(as_bool(x), as_bool(y))
+    return binary.BitwiseXor(as_bool(x), as_bool(y))
 
 
 @public
 def where(condition: Any, x: Any, y: Any) -> Tensor:
     """x where the condition is true (nonzero), else y; all three broadcast."""
-    return ops.Where(as_bool(condition), *promoted(x, y))
+    return Where(as_bool(condition), *promoted(x, y))
 
 
 @method
@@ -233,7 +235,7 @@ def clip(x: Any, min: Any = None, max: Any = None) -> Tensor:  # noqa: A002
 def logaddexp(x: Any, y: Any) -> Tensor:
     """log(exp(x) + exp(y)) without overflow."""
     left, right = promoted_floats(x, y)
-    larger = ops.Maximum(left, right)
+    larger = binary.Maximum(left, right)
     distance = where(left == right, 0.0, absolute(left - right))
     return larger + log1p(exp(-distance))
 
