@@ -1,1 +1,47 @@
-"""."""
+"""Blu compiles deep-learning programs written in Python, by way of MLIR.
+
+    import blu
+
+    @blu.jit
+    def attend(q, k, v):
+        return blu.softmax(q @ k.T, axis=-1) @ v
+
+Names are loaded when first used: `import blu.runtime` brings in neither MLIR nor the compiler.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_HOMES = {
+    "jit": "blu.compiler.jit",
+    "spec": "blu.frontend.spec",
+    "Tensor": "blu.dialects.tensor",
+    "Array": "blu.runtime.array",
+    "Pass": "blu.passes.base",
+    "register_pass": "blu.passes.registry",
+    "BluError": "blu.errors",
+}
+_MODULES = ("nn", "io", "random")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"blu.frontend.{name}")
+    if name.startswith("_"):
+        raise AttributeError(f"module 'blu' has no attribute {name!r}")
+    importlib.import_module("blu.compiler.jit")  # calls on arrays outside of a trace need it
+    home = importlib.import_module(_HOMES.get(name, "blu.frontend.functional"))
+    try:
+        value = getattr(home, name)
+    except AttributeError:
+        raise AttributeError(f"module 'blu' has no attribute {name!r}") from None
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    from blu.frontend import functional
+
+    return sorted({*_HOMES, *_MODULES, *functional.__all__})

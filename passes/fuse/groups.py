@@ -62,7 +62,7 @@ class Grouping:
         needs = set().union(*(self._makers(value) for value in reads_of(operation)), set())
         group = self._find_group(nest, needs) if nest else None
         if group is None:
-            group = Group(len(self.groups), _anchor(operation, nest), nest.sizes if nest else ())
+            group = Group(len(self.groups), _anchor(operation, nest), nest.result_sizes if nest else ())
             self.groups.append(group)
         self._add(group, operation, nest, needs)
 

@@ -55,7 +55,7 @@ class LoopNest:
 
     @cached_property
     def maps(self) -> list[ir.AffineMap]:
-        return [ir.AffineMap(ir.AffineMapAttr(item).value) for item in self.operation.attributes["indexing_maps"]]
+        return [ir.AffineMapAttr(item).value for item in self.operation.attributes["indexing_maps"]]
 
     @cached_property
     def dims(self) -> list[tuple[int, ...] | None]:
@@ -76,6 +76,13 @@ class LoopNest:
             for size, loop in zip(ir.RankedTensorType(value.type).shape, dims or (), strict=False):
                 sizes[loop] = size
         return tuple(sizes)
+
+    @property
+    def result_sizes(self) -> tuple[int, ...]:
+        """The sizes of all loops; of a contraction's only those that its result keeps."""
+        if not self.is_contraction:
+            return self.sizes
+        return tuple(size for size, reduced in zip(self.sizes, self.reduced, strict=True) if not reduced)
 
     @property
     def is_contraction(self) -> bool:

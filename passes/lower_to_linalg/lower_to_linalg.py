@@ -26,6 +26,8 @@ class LowerToLinalg(Pass, name="lower-to-linalg"):
         %a = tensor.collapse_shape %0 [[0, 1], [2]] : tensor<2x3x4xf32> into tensor<6x4xf32>
         %b = linalg.generic {maps = [(i, j) -> (i, j), (i, j) -> (j), (i, j) -> (i, j)]} ins(%a, %bias) ...
         %1 = tensor.expand_shape %b [[0, 1], [2]] : tensor<6x4xf32> into tensor<2x3x4xf32>
+
+    The function keeps the types that callers know, signedness included, in `blu.inputs` and `blu.results`.
     """
 
     level = "blu"
@@ -34,16 +36,19 @@ class LowerToLinalg(Pass, name="lower-to-linalg"):
     def run(self, module: ir.Module) -> None:
         for operation in list(module.body.operations):
             if isinstance(operation, func.FuncOp):
-                self._lower_function(operation)
+                with operation.operation.location:
+                    self._lower_function(operation)
 
     def _lower_function(self, function: func.FuncOp) -> None:
         """Write a function with signless types beside the old one, then drop the old one."""
         old = function.entry_block
         inputs = [_signless(argument.type) for argument in old.arguments]
         results = [_signless(type_) for type_ in function.type.results]
-        with ir.InsertionPoint(function), function.operation.location:
+        with ir.InsertionPoint(function):
             lowered = func.FuncOp(function.name.value, (inputs, results))
             _copy_attributes(function, lowered)
+            for name, types in (("blu.inputs", function.type.inputs), ("blu.results", function.type.results)):
+                lowered.attributes[name] = ir.ArrayAttr.get([ir.TypeAttr.get(type_) for type_ in types])
             locations = [argument.location for argument in old.arguments]
             block = lowered.add_entry_block(locations)
         values = dict(zip(old.arguments, block.arguments, strict=True))

@@ -1,0 +1,120 @@
+"""Machine code for a CPU: LLVM dialect -> LLVM IR text -> llvmlite -> one object file.
+
+MLIR and LLVM end the process on some mistakes, so this runs in a worker process (see worker.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from blu.compiler import llvm_skew
+from blu.dialects.mlir import ir, translate_module_to_llvmir
+from blu.errors import PassError
+
+# Kernel families whose emitters leave little for LLVM's middle end; the others get all of it.
+_FINISHED = ("gemm", "rows", "attention", "update")
+_FULL, _NONE = 2, 0
+
+
+class Codegen:
+    """LLVM set up for one target. `target` holds the fields triple, cpu and features of CpuTarget."""
+
+    def __init__(self, target: dict[str, Any]):
+        llvm.initialize_all_targets()
+        llvm.initialize_all_asmprinters()
+        self.triple = target["triple"]
+        machine = llvm.Target.from_triple(self.triple)
+        options = {"cpu": target["cpu"], "features": target["features"], "opt": 2, "reloc": "static"}
+        self.machine = machine.create_target_machine(codemodel="large", **options)
+
+    def object_of_kernels(self, text: str) -> bytes:
+        """The object file of a module of `llvm.func` kernels; each gets an entry `<name>.entry(args, begin, end)`."""
+        combined: llvm.ModuleRef | None = None
+        for name, kernel, family, num_pointers in _split(text):
+            module = self._parse(llvm_skew.rewrite(kernel) + _entry(name, num_pointers))
+            self._optimise(module, _NONE if family in _FINISHED else _FULL)
+            if combined is None:
+                combined = module
+            else:
+                combined.link_in(module)
+        return self.machine.emit_object(combined or self._parse(""))
+
+    def object_of_llvm(self, text: str) -> bytes:
+        """The object file of LLVM IR text (the thread pool)."""
+        module = self._parse(text)
+        self._optimise(module, _FULL)
+        return self.machine.emit_object(module)
+
+    def assembly(self, text: str) -> str:
+        """Assembly of a module of kernels, for people to read."""
+        parts = []
+        for name, kernel, family, num_pointers in _split(text):
+            module = self._parse(llvm_skew.rewrite(kernel) + _entry(name, num_pointers))
+            self._optimise(module, _NONE if family in _FINISHED else _FULL)
+            parts.append(self.machine.emit_assembly(module))
+        return "\n".join(parts)
+
+    def _parse(self, text: str) -> llvm.ModuleRef:
+        module = llvm.parse_assembly(text)
+        module.triple = self.triple
+        module.data_layout = str(self.machine.target_data)
+        module.verify()
+        return module
+
+    def _optimise(self, module: llvm.ModuleRef, level: int) -> None:
+        options = llvm.create_pipeline_tuning_options(speed_level=level)
+        builder = llvm.create_pass_builder(self.machine, options)
+        builder.getModulePassManager().run(module, builder)
+
+
+def _split(text: str) -> list[tuple[str, str, str, int]]:
+    """Each kernel on its own: its name, LLVM IR (in MLIR's syntax), family and number of pointers."""
+    with ir.Context() as context:
+        context.enable_multithreading(False)
+        module = ir.Module.parse(text)
+        declarations = [item.operation for item in module.body.operations if _is_declaration(item.operation)]
+        kernels = [item.operation for item in module.body.operations if not _is_declaration(item.operation)]
+        return [_translate(kernel, declarations) for kernel in kernels]
+
+
+def _is_declaration(operation: ir.Operation) -> bool:
+    return operation.name != "llvm.func" or not operation.regions[0].blocks
+
+
+def _translate(kernel: ir.Operation, others: list[ir.Operation]) -> tuple[str, str, str, int]:
+    with ir.Location.unknown():
+        alone = ir.Module.create()
+    for operation in (*others, kernel):
+        operation.clone(ir.InsertionPoint(alone.body))
+    _refuse_other_dialects(alone)
+    text = translate_module_to_llvmir(alone.operation)
+    num_pointers = len(kernel.regions[0].blocks[0].arguments) - 2
+    family = ir.StringAttr(kernel.attributes["blu.kernel"]).value
+    return ir.StringAttr(kernel.attributes["sym_name"]).value, text, family, num_pointers
+
+
+def _refuse_other_dialects(module: ir.Module) -> None:
+    """Translation kills the process on an op that is not of the LLVM dialect."""
+    found: set[str] = set()
+
+    def visit(operation: ir.Operation) -> ir.WalkResult:
+        found.add(operation.name)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    foreign = sorted(name for name in found if not name.startswith("llvm.") and name != "builtin.module")
+    if foreign:
+        raise PassError(f"cannot generate code for {', '.join(foreign)}: only the LLVM dialect may be left")
+
+
+def _entry(name: str, num_pointers: int) -> str:
+    """The function that all kernels are called through: it takes its pointers from an array."""
+    lines = [f'\ndefine void @"{name}.entry"(ptr %args, i64 %begin, i64 %end) {{']
+    for index in range(num_pointers):
+        lines.append(f"  %slot{index} = getelementptr ptr, ptr %args, i64 {index}")
+        lines.append(f"  %p{index} = load ptr, ptr %slot{index}")
+    pointers = "".join(f"ptr %p{index}, " for index in range(num_pointers))
+    lines.append(f'  call void @"{name}"({pointers}i64 %begin, i64 %end)')
+    return "\n".join([*lines, "  ret void", "}", ""])

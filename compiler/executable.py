@@ -1,0 +1,48 @@
+"""From a module at level "llvm" to an executable: machine code, the plan, constants, and the IR it came from."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from importlib import metadata
+from typing import Any
+
+from blu.compiler.worker_pool import worker_pool
+from blu.dialects.mlir import ir
+from blu.dialects.target import ATTRIBUTE, CpuTarget
+from blu.runtime.pool import pool_text
+
+Members = dict[str, bytes]
+
+
+def build_executable(module: ir.Module, source: str) -> Members:
+    """The members of the `.blu` file of a module at level "llvm". `source` is the `blu` IR, kept for reading."""
+    target = asdict(CpuTarget.from_attribute(module.operation.attributes[ATTRIBUTE]))
+    text = module.operation.get_asm(enable_debug_info=True)
+    kernels, pool = worker_pool().ask_all(
+        [("kernels", target, text), ("llvm", target, pool_text(target["triple"]))]
+    )
+    return {
+        "plan.json": _attribute(module, "blu.plan").encode(),
+        "constants.bin": bytes.fromhex(_attribute(module, "blu.constants")),
+        "kernels.o": kernels,
+        "pool.o": pool,
+        "ir.mlir": source.encode(),
+    }
+
+
+def assembly_of(module: ir.Module) -> str:
+    """The kernels' assembly."""
+    target = asdict(CpuTarget.from_attribute(module.operation.attributes[ATTRIBUTE]))
+    return worker_pool().ask("assembly", target, module.operation.get_asm(enable_debug_info=True)).decode()
+
+
+def details_of(module: ir.Module) -> dict[str, Any]:
+    """What the manifest of an executable says beside its members: versions, target, entry."""
+    target = CpuTarget.from_attribute(module.operation.attributes[ATTRIBUTE])
+    versions = {name: metadata.version(name) for name in ("blu", "torch-mlir", "llvmlite")}
+    return {"target": {"name": target.name, "triple": target.triple}, "versions": versions, "entry": json.loads(_attribute(module, "blu.plan"))["entry"]}
+
+
+def _attribute(module: ir.Module, name: str) -> str:
+    return ir.StringAttr(module.operation.attributes[name]).value

@@ -1,0 +1,272 @@
+"""`blu.jit`: from a Python function to a program that runs. The only file that sees every part of the house.
+
+    @blu.jit
+    def f(x, w): return blu.softmax(x @ w, axis=-1)
+
+    f(x, w)                                                  # traces, compiles (or finds it compiled), runs
+    f.trace(x, w).lower(target="cpu").compile()(x, w)        # the same, stage by stage
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from blu.compiler.cache import default_cache
+from blu.compiler.driver import DriverOptions, Report, run_pipeline
+from blu.compiler.executable import Members, build_executable, details_of
+from blu.compiler.fingerprint import key_of
+from blu.compiler.pipelines import Pipeline
+from blu.compiler.target import resolve_target_name
+from blu.compiler.worker_pool import worker_pool
+from blu.dialects.dtypes import TensorType
+from blu.dialects.mlir import ir
+from blu.dialects.modules import copy_module
+from blu.dialects.target import ATTRIBUTE, CPU_TARGETS, CpuTarget
+from blu.dialects.tensor import OPERATORS
+from blu.errors import ArgumentError
+from blu.frontend.spec import Spec
+from blu.frontend.trace import Signature, TracedModule, signature_of, trace
+from blu.frontend.tree import describe_difference
+from blu.runtime.array import Array
+from blu.runtime.program import Program
+
+logger = logging.getLogger("blu")
+
+
+def pipeline_of(target: CpuTarget) -> Pipeline:
+    """The passes that compile for a target."""
+    from blu.compiler.pipelines import cpu
+
+    return cpu.PIPELINE
+
+
+@dataclass(frozen=True)
+class Traced:
+    """A traced function: a `blu` module and what its arguments and results look like."""
+
+    name: str
+    traced: TracedModule
+    target: str = "cpu"
+
+    @property
+    def text(self) -> str:
+        """The module as MLIR text."""
+        return self.traced.text
+
+    def lower(self, target: str | None = None, options: DriverOptions | None = None, stop: str | None = None) -> Lowered:
+        """Run the target's passes, all of them or up to a level or pass."""
+        name = resolve_target_name(target or self.target)
+        return Lowered(self, CPU_TARGETS[name]).run(options, stop)
+
+    def with_target(self, target: CpuTarget) -> ir.Module:
+        """A copy of the module that says what it is compiled for."""
+        module = copy_module(self.traced.module)
+        with module.context:
+            module.operation.attributes[ATTRIBUTE] = target.to_attribute()
+        return module
+
+    def compile(self, target: str | None = None, options: DriverOptions | None = None) -> Compiled:
+        """The program, from the compile cache where it has it."""
+        name = resolve_target_name(target or self.target)
+        key = key_of("module", name, self.text)
+        details = {"name": self.name, "target": {"name": name, "triple": CPU_TARGETS[name].triple}}
+        members, _ = default_cache().get_or_compile(key, lambda: self.lower(name, options).executable(), details)
+        return Compiled(self.traced, dict(members), {**details, "key": key})
+
+
+@dataclass
+class Lowered:
+    """A module on its way down, or at its end: level "llvm"."""
+
+    source: Traced
+    target: CpuTarget
+    report: Report | None = None
+
+    def run(self, options: DriverOptions | None, stop: str | None) -> Lowered:
+        worker_pool().start()
+        steps = pipeline_of(self.target).steps(stop=stop)
+        self.report = run_pipeline(self.source.with_target(self.target), steps, options)
+        return self
+
+    @property
+    def module(self) -> ir.Module:
+        assert self.report is not None
+        return self.report.module
+
+    @property
+    def text(self) -> str:
+        """The module as MLIR text."""
+        return self.module.operation.get_asm(enable_debug_info=True)
+
+    def executable(self) -> Members:
+        """Machine code and plan: the members of a `.blu` file."""
+        return build_executable(self.module, self.source.text)
+
+    def compile(self) -> Compiled:
+        return Compiled(self.source.traced, self.executable(), details_of(self.module))
+
+
+@dataclass
+class Compiled:
+    """A program and the shape of its arguments and results; call it like the function it was traced from."""
+
+    traced: TracedModule
+    executable: Members
+    details: dict[str, Any] = field(default_factory=dict)
+
+    @functools.cached_property
+    def program(self) -> Program:
+        return Program.load(self.executable)
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        names = tuple(self.traced.signature.tree.names)
+        parameters = tuple(dict.fromkeys(name.partition(".")[0] for name in names))
+        signature, leaves = signature_of(arguments, keywords, parameters)
+        if signature != self.traced.signature:
+            raise ArgumentError(f"the program was compiled for other arguments: {_difference(self.traced.signature, signature)}")
+        return self.run(leaves)
+
+    def run(self, leaves: Sequence[Any]) -> Any:
+        """Run on the leaves of the arguments; static ones are part of the program already."""
+        pairs = zip(leaves, self.traced.signature.leaves, strict=True)
+        inputs = [_to_numpy(leaf, type_) for leaf, type_ in pairs if isinstance(type_, TensorType)]
+        results = self.program.run([*inputs, *self.traced.captured])
+        return self.traced.result_tree.unflatten([Array(result) for result in results])
+
+
+def _to_numpy(leaf: Any, type_: TensorType) -> np.ndarray:
+    if isinstance(leaf, Spec):
+        raise ArgumentError(f"a {leaf} has no numbers to run with", advice="Pass an array.")
+    if isinstance(leaf, Array):
+        return leaf.numpy()
+    return np.asarray(leaf, type_.dtype.numpy) if isinstance(leaf, (int, float)) else np.asarray(leaf)
+
+
+class Jitted:
+    """A function that is traced and compiled for each kind of arguments it is called with."""
+
+    def __init__(self, function: Callable[..., Any], donate: Sequence[str], name: str | None, target: str | None):
+        functools.update_wrapper(self, function)
+        self.function = function
+        self.donated = frozenset(donate)
+        self.name = name or getattr(function, "__name__", "function")
+        self.target = target or "cpu"
+        self.parameters = inspect.signature(function)
+        unknown = self.donated - set(self.parameters.parameters)
+        if unknown:
+            raise ArgumentError(f"{self.name} has no parameter {', '.join(sorted(unknown))} to donate")
+        self._programs: dict[Signature, Compiled] = {}
+        self._lock = threading.RLock()
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        signature, leaves = self._signature(arguments, keywords)
+        compiled = self._programs.get(signature)
+        if compiled is None:
+            compiled = self._compile(signature)
+        return compiled.run(leaves)
+
+    def trace(self, *arguments: Any, **keywords: Any) -> Traced:
+        """Trace for arguments like these (arrays, or `blu.spec`s in their place)."""
+        return self._trace(self._signature(arguments, keywords)[0])
+
+    def _signature(self, arguments: tuple, keywords: dict[str, Any]) -> tuple[Signature, list]:
+        try:
+            bound = self.parameters.bind(*arguments, **keywords)
+        except TypeError as error:
+            raise ArgumentError(f"{self.name}{self.parameters}: {error}") from None
+        bound.apply_defaults()
+        return signature_of((), dict(bound.arguments), ())
+
+    def _trace(self, signature: Signature) -> Traced:
+        return Traced(self.name, trace(self._call_by_name, signature, self.donated), self.target)
+
+    def _call_by_name(self, **arguments: Any) -> Any:
+        bound = inspect.BoundArguments(self.parameters, arguments)  # type: ignore[arg-type]
+        return self.function(*bound.args, **bound.kwargs)
+
+    def _compile(self, signature: Signature) -> Compiled:
+        with self._lock:
+            if signature not in self._programs:
+                logger.info("%s", _announcement(self.name, signature, list(self._programs)))
+                self._programs[signature] = self._trace(signature).compile()
+            return self._programs[signature]
+
+
+def _announcement(name: str, signature: Signature, earlier: list[Signature]) -> str:
+    """One line that says why a function is compiled."""
+    if not earlier:
+        return f"compiling {name} for the first time"
+    return f"compiling {name} again: {_difference(earlier[-1], signature)}"
+
+
+def _difference(old: Signature, new: Signature) -> str:
+    if old.tree != new.tree:
+        return describe_difference(old.tree, new.tree)
+    names = new.tree.names
+    changes = [
+        f"{name or 'the argument'} was {before}, is {after}"
+        for name, before, after in zip(names, old.leaves, new.leaves, strict=True)
+        if before != after
+    ]
+    return "; ".join(changes[:3]) + (f" and {len(changes) - 3} more" if len(changes) > 3 else "")
+
+
+def jit(
+    function: Callable[..., Any] | None = None,
+    *,
+    donate: Sequence[str] = (),
+    name: str | None = None,
+    target: str | None = None,
+) -> Any:
+    """Compile a function of arrays. Use it as a decorator, with or without arguments.
+
+    `donate` names parameters whose memory the program may overwrite, `target` is "cpu" or a target's name. Arguments
+    may be nested (dicts, lists, dataclasses, modules). bool, str and None are part of the program: another value means
+    another compilation; int and float are i32 and f32 scalars at run time.
+    """
+    if function is None:
+        return lambda wrapped: Jitted(wrapped, donate, name, target)
+    return Jitted(function, donate, name, target)
+
+
+_eager: dict[Any, Jitted] = {}
+
+
+def _run_eagerly(function: Callable[..., Any], arguments: tuple, keywords: dict[str, Any]) -> Any:
+    """Run a function of the public API on arrays by compiling it; options that are no arrays are fixed."""
+    bound = inspect.signature(function).bind(*arguments, **keywords)
+    arrays = {name: value for name, value in bound.arguments.items() if _has_arrays(value)}
+    options = {name: value for name, value in bound.arguments.items() if name not in arrays}
+    key = (function, tuple(bound.arguments), json.dumps(options, default=repr))
+    if key not in _eager:
+        _eager[key] = Jitted(_with_options(function, options, tuple(bound.arguments)), (), function.__name__, None)
+    return _eager[key](arrays)
+
+
+def _has_arrays(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return any(_has_arrays(item) for item in value)
+    return isinstance(value, (np.ndarray, np.generic, Array))
+
+
+def _with_options(function: Callable[..., Any], options: dict[str, Any], order: tuple[str, ...]) -> Callable[..., Any]:
+    parameters = inspect.signature(function)
+
+    def run(arrays: dict[str, Any]) -> Any:
+        values = {name: arrays[name] if name in arrays else options[name] for name in order}
+        bound = inspect.BoundArguments(parameters, values)  # type: ignore[arg-type]
+        return function(*bound.args, **bound.kwargs)
+
+    return run
+
+
+OPERATORS["eager"] = _run_eagerly

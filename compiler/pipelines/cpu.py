@@ -1,0 +1,32 @@
+"""From a traced module to the LLVM dialect, for processors."""
+
+from __future__ import annotations
+
+from blu.compiler.pipelines import Pipeline, Stage
+from blu.passes.base import MlirPass
+from blu.passes.bufferize import Bufferize, PlanMemory
+from blu.passes.cpu.emit_kernels import EmitKernels
+from blu.passes.cpu.finish import LowerToLlvm
+from blu.passes.decompose import Decompose
+from blu.passes.export_plan import ExportPlan
+from blu.passes.fuse import Fuse
+from blu.passes.lower_to_linalg import LowerToLinalg
+
+PIPELINE = Pipeline(
+    "cpu",
+    (
+        Stage("blu", (Decompose(), MlirPass("canonicalize"), MlirPass("cse"))),
+        Stage(
+            "linalg",
+            (
+                LowerToLinalg(),
+                MlirPass("canonicalize"),  # cancels the reshapes between ops of one canonical form, so that they fuse
+                MlirPass("cse"),
+                Fuse(),
+            ),
+        ),
+        Stage("memref", (Bufferize(), PlanMemory())),
+        Stage("kernel", (EmitKernels(),)),
+        Stage("llvm", (ExportPlan(), LowerToLlvm())),  # the plan first: the LLVM dialect holds kernels only
+    ),
+)

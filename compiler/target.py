@@ -1,0 +1,64 @@
+"""Targets by name, and the one that fits this machine."""
+
+from __future__ import annotations
+
+import platform
+from functools import lru_cache
+from pathlib import Path
+
+from blu.errors import UnsupportedError
+
+X86_LEVELS = {
+    "x86-64-v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
+    "x86-64-v3": ("avx2", "fma", "f16c", "bmi2"),
+    "x86-64-v2": ("sse4_2", "popcnt"),
+}
+NAMES = (*X86_LEVELS, "aarch64")
+
+
+@lru_cache(maxsize=1)
+def _cpu_flags() -> frozenset[str]:
+    """The flags that Linux reports for the first processor."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return frozenset()
+    line = next((line for line in text.splitlines() if line.startswith("flags")), "")
+    return frozenset(line.partition(":")[2].split())
+
+
+def host_target_name() -> str:
+    """The best target whose code this machine runs. UnsupportedError on a processor that has none."""
+    machine = platform.machine().lower()
+    if machine in ("aarch64", "arm64"):
+        return "aarch64"
+    flags = _cpu_flags()
+    for name, needed in X86_LEVELS.items():
+        if machine in ("x86_64", "amd64") and flags.issuperset(needed):
+            return name
+    raise UnsupportedError(
+        f"Blu has no target for this processor ({machine or 'unknown'})",
+        advice=f"It generates code for {', '.join(NAMES)}; give one with --target to compile without running.",
+    )
+
+
+def resolve_target_name(name: str) -> str:
+    """The full name of a target: "cpu" is this machine's. UnsupportedError names what there is."""
+    if name in ("cpu", "host"):
+        return host_target_name()
+    if name in NAMES:
+        return name
+    if name.partition(":")[0] == "cuda":
+        raise UnsupportedError(
+            f"the target {name} is not part of this version of Blu", advice="Use --target=cpu."
+        )
+    raise UnsupportedError(f"there is no target {name!r}", advice=f"Targets: cpu, {', '.join(NAMES)}.")
+
+
+def runs_here(name: str) -> bool:
+    """Whether this machine executes code of a target."""
+    try:
+        host = host_target_name()
+    except UnsupportedError:
+        return False
+    return name in NAMES[NAMES.index(host) : len(X86_LEVELS)] if host != "aarch64" else name == "aarch64"

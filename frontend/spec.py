@@ -1,0 +1,63 @@
+"""`Spec`: the shape and dtype of an array that a function is traced with, without the array."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from blu.dialects.dtypes import DType, TensorType, as_dtype, f32, i32
+from blu.errors import ArgumentError, DTypeError
+
+INT32 = np.iinfo(np.int32)
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Stands for an array of a shape and dtype where only tracing is wanted."""
+
+    shape: tuple[int, ...]
+    dtype: DType
+
+    def to_type(self) -> TensorType:
+        return TensorType(self.shape, self.dtype)
+
+
+def spec(shape: Sequence[int], dtype: object = "f32") -> Spec:
+    """`blu.spec((2, 3), "f32")`: an argument for `trace` that has no numbers."""
+    sizes = tuple(int(size) for size in shape)
+    if any(size < 0 for size in sizes):
+        raise ArgumentError(f"sizes must not be negative, got {list(sizes)}")
+    return Spec(sizes, as_dtype(dtype))
+
+
+def is_static(leaf: object) -> bool:
+    """Whether an argument is part of the program (bool, str, None) rather than a value it is run with."""
+    return leaf is None or isinstance(leaf, (bool, str, DType))
+
+
+def type_of_leaf(leaf: object, name: str) -> TensorType:
+    """The tensor type that an argument is traced as: Python ints are i32 scalars, floats f32 scalars.
+
+    Raises ArgumentError for what is no array and no number, DTypeError for an int that does not fit or a dtype Blu
+    does not have.
+    """
+    if isinstance(leaf, Spec):
+        return leaf.to_type()
+    if isinstance(leaf, int):
+        if not INT32.min <= leaf <= INT32.max:
+            raise DTypeError(
+                f"argument {name} is {leaf}, which does not fit i32",
+                advice="Python integers are traced as i32: pass numpy.int64(...) for a 64-bit one.",
+            )
+        return TensorType((), i32)
+    if isinstance(leaf, float):
+        return TensorType((), f32)
+    shape, dtype = getattr(leaf, "shape", None), getattr(leaf, "dtype", None)
+    if shape is None or dtype is None:
+        raise ArgumentError(
+            f"argument {name} is a {type(leaf).__name__}, which Blu does not know",
+            advice="Pass arrays, numbers, strings, or dicts, lists, dataclasses and modules of them.",
+        )
+    return TensorType(tuple(shape), as_dtype(dtype))

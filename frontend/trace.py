@@ -1,0 +1,167 @@
+"""Tracing: run a Python function on tensors without numbers, and keep what it computes as a `blu` module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from blu.dialects.context import make_context
+from blu.dialects.dtypes import TensorType, as_dtype
+from blu.dialects.mlir import func, ir
+from blu.dialects.modules import module_text
+from blu.dialects.op import location_provider
+from blu.dialects.promotion import as_tensor
+from blu.dialects.tensor import OPERATORS, Tensor
+from blu.errors import TraceError
+from blu.frontend.spec import is_static, type_of_leaf
+from blu.frontend.tree import TreeDef, flatten
+from blu.frontend.user_location import user_line, user_location
+
+MAX_NAME = 200
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a function is specialised for: the nesting of its arguments, and each leaf's type or static value."""
+
+    tree: TreeDef
+    leaves: tuple[Any, ...]
+
+    def __hash__(self) -> int:
+        return hash((self.tree, self.leaves))
+
+
+def signature_of(arguments: tuple, keywords: dict[str, Any], parameter_names: tuple[str, ...]) -> tuple[Signature, list]:
+    """The signature of a call, and its leaves. Leaves are named by parameter: "model.h.0.attn.c_attn.weight"."""
+    named = dict(zip(parameter_names, arguments, strict=False)) | keywords
+    leaves, tree = flatten(named)
+    kinds = tuple(
+        leaf if is_static(leaf) else type_of_leaf(leaf, name) for leaf, name in zip(leaves, tree.names, strict=True)
+    )
+    return Signature(tree, kinds), leaves
+
+
+@dataclass
+class TracedModule:
+    """A traced function: its module, the names of its inputs, captured arrays, and the nesting of its results."""
+
+    module: ir.Module
+    signature: Signature
+    result_tree: TreeDef
+    captured: list[np.ndarray] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """The module as MLIR text, with source locations."""
+        return module_text(self.module)
+
+
+@dataclass
+class _Trace:
+    """The state of a running trace: the function that is written, and arrays that it reads from outside."""
+
+    block: ir.Block
+    captured: list[np.ndarray] = field(default_factory=list)
+    tensors: dict[int, Tensor] = field(default_factory=dict)
+
+    def capture(self, array: np.ndarray) -> Tensor:
+        """A large array becomes an argument, so that its numbers are in neither the IR nor a cache key."""
+        if id(array) not in self.tensors:
+            type_ = TensorType(array.shape, as_dtype(array.dtype))
+            value = self.block.add_argument(type_.to_mlir(), user_location())
+            self.tensors[id(array)] = Tensor(value)
+            self.captured.append(array)
+        return self.tensors[id(array)]
+
+
+_current: ContextVar[_Trace | None] = ContextVar("trace", default=None)
+
+
+def is_tracing() -> bool:
+    return _current.get() is not None
+
+
+def _capture(array: np.ndarray) -> Tensor:
+    trace = _current.get()
+    assert trace is not None, "arrays are captured only while tracing"
+    return trace.capture(array)
+
+
+OPERATORS["capture"] = _capture
+OPERATORS["user_location"] = user_line
+
+
+def trace(function: Callable[..., Any], signature: Signature, donated: frozenset[str] = frozenset()) -> TracedModule:
+    """Write `function` as `func.func @main` of a fresh module; static leaves keep their Python values."""
+    context = make_context()
+    with context, ir.Location.unknown():
+        module = ir.Module.create()
+        types = [leaf for leaf in signature.leaves if isinstance(leaf, TensorType)]
+        with ir.InsertionPoint(module.body):
+            main = func.FuncOp("main", ([type_.to_mlir() for type_ in types], []))
+        block = main.add_entry_block()
+        state = _Trace(block)
+        with ir.InsertionPoint(block):
+            results, result_tree = _run(function, signature, state)
+            func.ReturnOp([tensor.value for tensor in results])
+        _finish(main, block, signature, state, results, donated)
+    return TracedModule(module, signature, result_tree, state.captured)
+
+
+def _run(function: Callable[..., Any], signature: Signature, state: _Trace) -> tuple[list[Tensor], TreeDef]:
+    arguments = iter(list(state.block.arguments))
+    leaves = [Tensor(next(arguments)) if isinstance(leaf, TensorType) else leaf for leaf in signature.leaves]
+    token, location_token = _current.set(state), location_provider.set(user_location)
+    try:
+        result = run_traced_function(function, signature.tree.unflatten(leaves))
+        flat, tree = flatten(result)
+        return [_as_result(leaf, name) for leaf, name in zip(flat, tree.names, strict=True)], tree
+    finally:
+        _current.reset(token)
+        location_provider.reset(location_token)
+
+
+def run_traced_function(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    """Call the user's function (the search for the user's line stops at this frame)."""
+    return function(**arguments)
+
+
+def _as_result(leaf: Any, name: str) -> Tensor:
+    if isinstance(leaf, Tensor):
+        return leaf
+    try:
+        return as_tensor(leaf)
+    except Exception as error:
+        what = f"result {name!r}" if name else "the result"
+        raise TraceError(
+            f"{what} is a {type(leaf).__name__}, which a compiled function cannot return",
+            advice="Return tensors, numbers, or dicts, lists, dataclasses and modules of them.",
+        ) from error
+
+
+def _finish(
+    main: func.FuncOp,
+    block: ir.Block,
+    signature: Signature,
+    state: _Trace,
+    results: list[Tensor],
+    donated: frozenset[str],
+) -> None:
+    """Set the function's type, and on each argument its name and whether its memory may be reused."""
+    type_ = ir.FunctionType.get([argument.type for argument in block.arguments], [tensor.value.type for tensor in results])
+    main.attributes["function_type"] = ir.TypeAttr.get(type_)
+    pairs = zip(signature.leaves, signature.tree.names, strict=True)
+    names = [name for leaf, name in pairs if isinstance(leaf, TensorType)]
+    names += [f"captured.{index}" for index in range(len(state.captured))]
+    main.arg_attrs = ir.ArrayAttr.get([_argument_attributes(name, donated) for name in names])
+
+
+def _argument_attributes(name: str, donated: frozenset[str]) -> ir.DictAttr:
+    attributes: dict[str, ir.Attribute] = {"blu.name": ir.StringAttr.get(name[:MAX_NAME])}
+    if name.partition(".")[0] in donated:
+        attributes["blu.donated"] = ir.UnitAttr.get()
+    return ir.DictAttr.get(attributes)

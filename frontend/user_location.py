@@ -1,0 +1,57 @@
+"""Where in the user's program the op that is being traced was written."""
+
+from __future__ import annotations
+
+import os
+import sys
+from functools import lru_cache
+from types import FrameType
+
+from blu.dialects.locations import user_location as make_location
+from blu.dialects.mlir import ir
+from blu.frontend.module_path import current_module_path
+
+_HOUSE = tuple(
+    os.path.dirname(os.path.abspath(sys.modules[name].__file__ or "")) + os.sep
+    for name in ("blu", "blu.frontend", "blu.dialects")
+)
+_LIBRARY = os.path.join(_HOUSE[1], "nn") + os.sep
+# Frames of this function end the search: what called it is Blu, not the user's model.
+BOUNDARY = "run_traced_function"
+
+
+@lru_cache(maxsize=4096)
+def _kind(file: str) -> str:
+    """ "library" for Blu's own models, "blu" for the rest of Blu, "user" for everything else."""
+    path = os.path.abspath(file)
+    if path.startswith(_LIBRARY):
+        return "library"
+    return "blu" if path.startswith(_HOUSE) else "user"
+
+
+def user_frame() -> FrameType | None:
+    """The innermost frame of the user's model; where there is none, the innermost of a model that Blu ships."""
+    frame: FrameType | None = sys._getframe(1)
+    library = None
+    while frame is not None and frame.f_code.co_name != BOUNDARY:
+        kind = _kind(frame.f_code.co_filename)
+        if kind == "user":
+            return frame
+        if kind == "library" and library is None:
+            library = frame
+        frame = frame.f_back
+    return library
+
+
+def user_location() -> ir.Location:
+    """The MLIR location of the user's line, with the path of the running module."""
+    frame = user_frame()
+    if frame is None:
+        return ir.Location.unknown()
+    return make_location(frame.f_code.co_filename, frame.f_lineno, current_module_path.get())
+
+
+def user_line() -> str | None:
+    """The user's `file:line`, for errors."""
+    frame = user_frame()
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else None

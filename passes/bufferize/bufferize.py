@@ -1,0 +1,298 @@
+"""The pass that gives every tensor of the host program a place in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from blu.dialects import plan
+from blu.dialects.mlir import func, ir, memref
+from blu.passes.base import Pass
+from blu.passes.bufferize import views
+from blu.passes.bufferize.kernels import KernelTable, tensor_kernels
+from blu.passes.bufferize.views import Root, View, whole
+from blu.passes.fuse.fuse import is_kernel
+
+
+@dataclass(frozen=True)
+class Bufferize(Pass):
+    """Tensors of the host program become buffers, views become strides, results become arguments of kernels.
+
+        %1 = linalg.transpose %arg0 permutation = [1, 0]
+        %2 = call @rows_0(%1) : (tensor<4x2xf32>) -> tensor<4x2xf32>
+        return %2
+
+    becomes
+
+        %0 = plan.buffer {space = "output", index = 0} : memref<4x2xf32>
+        %1 = memref.reinterpret_cast %arg0 to offset: [0], sizes: [4, 2], strides: [1, 4]
+        call @rows_0(%1, %0)
+
+    A kernel result that is only transposed gets the transposed layout at once, so that the view that follows is plain.
+    """
+
+    level = "linalg"
+    leads_to = "memref"
+
+    def run(self, module: ir.Module) -> None:
+        kernels = tensor_kernels(module)
+        table = KernelTable(module)
+        for function in list(module.body.operations):
+            if isinstance(function, func.FuncOp) and not is_kernel(function):
+                with function.operation.location:
+                    _Bufferizer(self, function, kernels, table).run()
+        for kernel in kernels.values():
+            kernel.operation.erase()
+
+
+@dataclass
+class _Bufferizer:
+    """The rewriting of one host function into a new one over memrefs."""
+
+    owner: Bufferize
+    function: func.FuncOp
+    kernels: dict[str, func.FuncOp]
+    table: KernelTable
+    views: dict[ir.Value, View] = field(default_factory=dict)
+    position: dict[ir.Operation, int] = field(default_factory=dict)
+    num_constants: int = 0
+    num_checks: int = 0
+    num_buffers: int = 0
+
+    def run(self) -> None:
+        old = self.function.entry_block
+        operations = [operation.operation for operation in old.operations]
+        self.position = {operation: index for index, operation in enumerate(operations)}
+        self.returned = list(operations[-1].operands)
+        self._open()
+        handlers = {
+            "arith.constant": self._constant,
+            "tensor.empty": self._empty,
+            "linalg.fill": self._fill,
+            "tensor.insert_slice": self._insert,
+            "func.call": self._call,
+            "plan.check": self._check,
+            "func.return": self._return,
+        }
+        with ir.InsertionPoint(self.block):
+            for operation in operations:
+                with operation.location:
+                    handlers.get(operation.name, self._view)(operation)
+        self.function.operation.erase()
+
+    def _open(self) -> None:
+        """The new function, with a memref for each input."""
+        old = self.function
+        types = [_memref_of(argument.type) for argument in old.entry_block.arguments]
+        with ir.InsertionPoint(old):
+            function = func.FuncOp(old.name.value, (types, []))
+        for name in ("arg_attrs", "blu.inputs", "blu.results"):
+            if name in old.attributes:
+                function.attributes[name] = old.attributes[name]
+        self.block = function.add_entry_block([argument.location for argument in old.entry_block.arguments])
+        self.donated = _donated(old)
+        for index, (argument, value) in enumerate(zip(old.entry_block.arguments, self.block.arguments, strict=True)):
+            root = Root(value, _shape(argument.type), index in self.donated, input=index)
+            self.views[argument] = whole(root)
+
+    # Memory.
+    def _new_root(self, shape: Sequence[int], element: ir.Type, space: str = "arena", index: int = -1) -> Root:
+        if space == "arena":
+            index = self.num_buffers
+            self.num_buffers += 1
+        value = plan.buffer(ir.MemRefType.get(list(shape), element), space, index)
+        return Root(value, tuple(shape), is_writable=True)
+
+    def _root_for(self, value: ir.Value) -> View:
+        """Memory for a kernel's result: an output or check slot where it goes there as it is, else the arena."""
+        shape, element = _shape(value.type), ir.RankedTensorType(value.type).element_type
+        if (permutation := _only_transposed(value)) is not None:
+            root = self._new_root([shape[dim] for dim in permutation], element)
+            inverse = [permutation.index(dim) for dim in range(len(permutation))]
+            return views.transpose(whole(root), inverse)
+        if any(use.owner.operation.name == "plan.check" for use in value.uses):
+            self.num_checks += 1
+            return whole(self._new_root(shape, element, "status", self.num_checks - 1))
+        final = _followed_to_return(value, self.returned)
+        if final is not None and self.returned.count(final) == 1:
+            root = self._new_root(shape, element, "output", self.returned.index(final))
+            root.output = self.returned.index(final)
+            return whole(root)
+        return whole(self._new_root(shape, element))
+
+    def _memory(self, view: View) -> ir.Value:
+        """The memref value of a view, cast from its root where it is not all of it."""
+        type_ = view.memref_type()
+        if type_ == view.root.memref.type:
+            return view.root.memref
+        layout = (view.offset, list(view.shape), list(view.strides))
+        return memref.ReinterpretCastOp(
+            type_, view.root.memref, [], [], [], static_offsets=[layout[0]], static_sizes=layout[1], static_strides=layout[2]
+        ).result
+
+    def _copy(self, source: View, target: View) -> None:
+        if source.size == 0:
+            return
+        name = self.table.copy(source.memref_type(), target.memref_type(), ir.Location.current)
+        func.CallOp([], name, [self._memory(source), self._memory(target)])
+
+    def _materialized(self, view: View) -> View:
+        """The same elements in fresh contiguous memory."""
+        target = whole(self._new_root(view.shape, view.element_type))
+        self._copy(view, target)
+        return target
+
+    def _is_dead_after(self, root: Root, operation: ir.Operation) -> bool:
+        """Whether no value in this memory is used after `operation`."""
+        now = self.position[operation]
+        for value, view in self.views.items():
+            if view.root is root and any(self._use_position(use) > now for use in value.uses):
+                return False
+        return True
+
+    def _use_position(self, use: ir.OpOperand) -> int:
+        return self.position[use.owner.operation]
+
+    def _writable(self, view: View, operation: ir.Operation) -> View:
+        """The view itself where it may be overwritten from here on, else a copy."""
+        if view.root.is_writable and self._is_dead_after(view.root, operation):
+            return view
+        return self._materialized(view)
+
+    # Operations.
+    def _constant(self, operation: ir.Operation) -> None:
+        value = operation.results[0]
+        if not isinstance(value.type, ir.RankedTensorType):
+            return
+        root = self._new_root(_shape(value.type), ir.RankedTensorType(value.type).element_type, "constant", self.num_constants)
+        root.memref.owner.attributes["blu.value"] = operation.attributes["value"]
+        root.is_writable = False
+        self.num_constants += 1
+        self.views[value] = whole(root)
+
+    def _empty(self, operation: ir.Operation) -> None:
+        value = operation.results[0]
+        if any(use.owner.operation.name != "linalg.transpose" for use in value.uses):
+            self.views[value] = self._root_for(value)
+
+    def _fill(self, operation: ir.Operation) -> None:
+        view = self._root_for(operation.results[0])
+        name = self.table.fill(operation.operands[0].owner.operation, view.memref_type(), operation.location)
+        func.CallOp([], name, [self._memory(view)])
+        self.views[operation.results[0]] = view
+
+    def _view(self, operation: ir.Operation) -> None:
+        rule = views.VIEW_RULES.get(operation.name)
+        if rule is None:
+            self.owner.fail(operation, f"{operation.name} is left in the host program, which only holds views and calls")
+        source = self.views[operation.operands[0]]
+        view = rule(operation, source)
+        if view is None:
+            view = rule(operation, self._materialized(source))
+        assert view is not None, "a contiguous value can be viewed in any shape"
+        self.views[operation.results[0]] = view
+
+    def _insert(self, operation: ir.Operation) -> None:
+        source, destination = (self.views[value] for value in list(operation.operands)[:2])
+        target = self._writable(destination, operation)
+        parts = [views.static(operation, name) for name in ("static_offsets", "static_sizes", "static_strides")]
+        self._copy(source, views.extract_slice(target, *parts))
+        self.views[operation.results[0]] = target
+
+    def _call(self, operation: ir.Operation) -> None:
+        kernel = self.kernels[ir.FlatSymbolRefAttr(operation.attributes["callee"]).value]
+        inputs = [self.views[value] for value in operation.operands]
+        in_place = _updated_input(kernel)
+        if in_place is None:
+            outputs = [self._root_for(value) for value in operation.results]
+        else:
+            outputs = [self._writable(inputs[in_place], operation)]
+        self.views.update(zip(operation.results, outputs, strict=True))
+        name = self.table.specialise(
+            kernel, [view.memref_type() for view in inputs], [view.memref_type() for view in outputs], in_place
+        )
+        read = [view for index, view in enumerate(inputs) if index != in_place]
+        func.CallOp([], name, [self._memory(view) for view in (*read, *outputs)])
+
+    def _check(self, operation: ir.Operation) -> None:
+        found = self.views[operation.operands[0]].root.memref
+        attributes = {name: operation.attributes[name] for name in operation.attributes}
+        ir.Operation.create("plan.check", operands=[found], attributes=attributes)
+
+    def _return(self, operation: ir.Operation) -> None:
+        """Copy what is not in its output yet; a donated input that was updated in place is its own output."""
+        taken: set[Root] = set()
+        for index, value in enumerate(operation.operands):
+            view = self.views[value]
+            if view.root.output == index:
+                continue
+            if view.root.input in self.donated and view.is_whole and view.root not in taken:
+                taken.add(view.root)
+                self._mark_in_place(index, view.root)
+                continue
+            target = self._new_root(view.shape, view.element_type, "output", index)
+            self._copy(view, whole(target))
+        func.ReturnOp([])
+
+    def _mark_in_place(self, output: int, root: Root) -> None:
+        root_type = root.memref.type
+        ir.Operation.create(
+            "plan.buffer",
+            results=[root_type],
+            attributes={
+                "space": ir.StringAttr.get("input"),
+                "index": _i64(output),
+                "offset": _i64(root.input or 0),
+            },
+        )
+
+
+def _i64(value: int) -> ir.IntegerAttr:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
+
+
+def _shape(type_: ir.Type) -> tuple[int, ...]:
+    return tuple(ir.RankedTensorType(type_).shape)
+
+
+def _memref_of(type_: ir.Type) -> ir.Type:
+    ranked = ir.RankedTensorType(type_)
+    return ir.MemRefType.get(list(ranked.shape), ranked.element_type)
+
+
+def _donated(function: func.FuncOp) -> set[int]:
+    if "arg_attrs" not in function.attributes:
+        return set()
+    return {index for index, attributes in enumerate(function.arg_attrs) if "blu.donated" in ir.DictAttr(attributes)}
+
+
+def _updated_input(kernel: func.FuncOp) -> int | None:
+    """Which argument an update kernel writes into, or None for other kernels."""
+    if ir.StringAttr(kernel.attributes["blu.kernel"]).value != "update":
+        return None
+    insertion = next(item.operation for item in kernel.entry_block.operations if item.operation.name == "tensor.insert_slice")
+    return list(kernel.arguments).index(insertion.operands[1])
+
+
+def _single_use(value: ir.Value) -> ir.Operation | None:
+    uses = list(value.uses)
+    return uses[0].owner.operation if len(uses) == 1 else None
+
+
+def _only_transposed(value: ir.Value) -> list[int] | None:
+    """The permutation, where a transpose is the only use of a value (directly or after splitting dimensions)."""
+    use = _single_use(value)
+    if use is None or use.name != "linalg.transpose":
+        return None
+    return list(ir.DenseI64ArrayAttr(use.attributes["permutation"]))
+
+
+def _followed_to_return(value: ir.Value, returned: list[ir.Value]) -> ir.Value | None:
+    """The returned value that is this one, reshaped or not, where it has no other use."""
+    while True:
+        use = _single_use(value)
+        if value in returned:
+            return value if use is not None else None
+        if use is None or use.name not in ("tensor.collapse_shape", "tensor.expand_shape"):
+            return None
+        value = use.results[0]

@@ -1,0 +1,170 @@
+"""The pass that writes the host program down as the plan that the runtime reads, and leaves only kernels."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from blu.dialects.constants import decode
+from blu.dialects.dtypes import TensorType, tensor_type
+from blu.dialects.locations import describe
+from blu.dialects.mlir import func, ir
+from blu.passes.base import Pass, find
+
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True)
+class ExportPlan(Pass):
+    """The host program becomes JSON in the module attribute `blu.plan`; its constants' bytes go to `blu.constants`.
+
+        func.func @main(%arg0) { %0 = plan.buffer ...  call @gemm_0(%arg0, %0, %c0, %c12) }
+
+    becomes
+
+        module attributes {blu.plan = "{\\"launches\\": [{\\"kernel\\": \\"gemm_0\\", \\"blocks\\": 12, ...}]}"}
+    """
+
+    level = "kernel"
+
+    def run(self, module: ir.Module) -> None:
+        kernels = {item.name.value: item for item in find(module, func.FuncOp) if "blu.kernel" in item.attributes}
+        for function in list(find(module, func.FuncOp)):
+            if function.name.value not in kernels:
+                _write(module, _Export(function, kernels))
+                function.operation.erase()
+        called = {launch["kernel"] for launch in json.loads(_text(module, "blu.plan"))["launches"]}
+        for name, kernel in kernels.items():
+            if name not in called:
+                kernel.operation.erase()
+
+
+def _text(module: ir.Module, name: str) -> str:
+    return ir.StringAttr(module.operation.attributes[name]).value
+
+
+def _write(module: ir.Module, export: _Export) -> None:
+    plan = export.plan()
+    arena = module.operation.attributes["blu.arena_bytes"]
+    plan["arena_bytes"] = ir.IntegerAttr(arena).value
+    module.operation.attributes["blu.plan"] = ir.StringAttr.get(json.dumps(plan))
+    module.operation.attributes["blu.constants"] = ir.StringAttr.get(export.constants.hex())
+
+
+@dataclass
+class _Export:
+    """One host function on its way to a plan."""
+
+    function: func.FuncOp
+    kernels: dict[str, func.FuncOp]
+    constants: bytearray = field(default_factory=bytearray)
+    constant_entries: list[dict[str, int]] = field(default_factory=list)
+    # For each result the donated input that it is, or None.
+    sources: dict[int, int | None] = field(default_factory=dict)
+    launches: list[dict[str, Any]] = field(default_factory=list)
+    checks: list[dict[str, Any]] = field(default_factory=list)
+
+    def plan(self) -> dict[str, Any]:
+        """The plan without the arena's size."""
+        handlers = {"plan.buffer": self._buffer, "func.call": self._call, "plan.check": self._check}
+        for operation in self.function.entry_block.operations:
+            handler = handlers.get(operation.operation.name)
+            if handler:
+                handler(operation.operation)
+        return {
+            "entry": self.function.name.value,
+            "inputs": self._inputs(),
+            "outputs": self._outputs(),
+            "constants": self.constant_entries,
+            "launches": self.launches,
+            "checks": self.checks,
+            "status_slots": len(self.checks),
+        }
+
+    def _inputs(self) -> list[dict[str, Any]]:
+        attributes = [ir.DictAttr(item) for item in self.function.arg_attrs] if self.function.arguments else []
+        entries = []
+        for type_, item in zip(_types(self.function, "blu.inputs"), attributes, strict=True):
+            entry = _tensor(type_)
+            entry["name"] = ir.StringAttr(item["blu.name"]).value if "blu.name" in item else ""
+            entry["donated"] = "blu.donated" in item
+            entries.append(entry)
+        return entries
+
+    def _outputs(self) -> list[dict[str, Any]]:
+        types = _types(self.function, "blu.results")
+        return [{**_tensor(type_), "input": self.sources[index]} for index, type_ in enumerate(types)]
+
+    def _buffer(self, operation: ir.Operation) -> None:
+        space, index = _space(operation), _integer(operation, "index")
+        if space == "constant":
+            self._constant(operation, index)
+        if space in ("output", "input"):
+            self.sources[index] = _integer(operation, "offset") if space == "input" else None
+
+    def _constant(self, operation: ir.Operation, index: int) -> None:
+        assert index == len(self.constant_entries), "constants are numbered in order"
+        data = decode(operation.attributes["blu.value"]).tobytes()
+        self.constants.extend(bytes(-len(self.constants) % ALIGNMENT))
+        self.constant_entries.append({"offset": len(self.constants), "bytes": len(data)})
+        self.constants.extend(data)
+
+    def _call(self, operation: ir.Operation) -> None:
+        name = ir.FlatSymbolRefAttr(operation.attributes["callee"]).value
+        kernel = self.kernels[name].attributes
+        blocks = ir.IntegerAttr(kernel["blu.blocks"]).value
+        if not blocks:
+            return
+        memory = [value for value in operation.operands if isinstance(value.type, ir.MemRefType)]
+        self.launches.append(
+            {
+                "kernel": name,
+                "blocks": blocks,
+                "chunk": ir.IntegerAttr(kernel["blu.chunk"]).value,
+                "args": [self._argument(value) for value in memory],
+                "location": describe(operation.location) or "",
+            }
+        )
+
+    def _argument(self, value: ir.Value) -> list[Any]:
+        """Where a pointer points: the root's start, since a kernel adds the offset of its layout itself."""
+        if isinstance(value.owner, ir.Block):
+            return ["input", ir.BlockArgument(value).arg_number, 0]
+        operation = value.owner.operation
+        if operation.name == "memref.reinterpret_cast":
+            return self._argument(operation.operands[0])
+        space, index = _space(operation), _integer(operation, "index")
+        if space == "arena":
+            return ["arena", _integer(operation, "offset")]
+        if space == "status":
+            return ["status", 8 * index]
+        return [space, index, 0]
+
+    def _check(self, operation: ir.Operation) -> None:
+        slot = self._argument(operation.operands[0])[1] // 8
+        assert slot == len(self.checks), "checks are numbered in order"
+        self.checks.append(
+            {
+                "kind": ir.StringAttr(operation.attributes["kind"]).value,
+                "op": ir.StringAttr(operation.attributes["op"]).value,
+                "size": _integer(operation, "size"),
+                "location": describe(operation.location) or "",
+            }
+        )
+
+
+def _space(operation: ir.Operation) -> str:
+    return ir.StringAttr(operation.attributes["space"]).value
+
+
+def _integer(operation: ir.Operation, name: str) -> int:
+    return ir.IntegerAttr(operation.attributes[name]).value
+
+
+def _types(function: func.FuncOp, name: str) -> list[TensorType]:
+    return [tensor_type(ir.TypeAttr(item).value) for item in ir.ArrayAttr(function.attributes[name])]
+
+
+def _tensor(type_: TensorType) -> dict[str, Any]:
+    return {"shape": list(type_.shape), "dtype": type_.dtype.name}
