@@ -45,8 +45,11 @@ def capture_diagnostics(context: ir.Context) -> Iterator[list[Diagnostic]]:
 
 def _convert(diagnostic: ir.Diagnostic) -> Diagnostic:
     severity = str(diagnostic.severity).rpartition(".")[2].lower()
-    notes = tuple(map(_convert, diagnostic.notes))
-    return Diagnostic(severity, diagnostic.message, place_of(diagnostic.location), notes)
+    try:
+        notes = tuple(map(_convert, diagnostic.notes))
+        return Diagnostic(severity, diagnostic.message, place_of(diagnostic.location), notes)
+    except UnicodeDecodeError:  # names from damaged bytecode; raising here would end in a warning of the bindings
+        return Diagnostic(severity, "a name that is no UTF-8 text", Place())
 
 
 def rename_file(diagnostic: Diagnostic, old: str, new: str) -> Diagnostic:

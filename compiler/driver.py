@@ -98,6 +98,7 @@ class _Run:
             self.observers.append(DumpWriter(options.dump_dir))
         self.runs: list[PassRun] = []
         self.diagnostics: list[Diagnostic] = []
+        self.is_after_run = False
 
     def run(self) -> Report:
         with self.module.context, ir.Location.unknown():
@@ -122,17 +123,17 @@ class _Run:
             try:
                 seconds, verify_seconds = self._execute(step, after)
             except (Exception, SystemExit) as error:
-                raise self._failure(Failure(step, error, diagnostics, watch), index) from error
+                raise self._failure(Failure(step, error, diagnostics, watch, self.is_after_run), index) from error
         self.diagnostics += diagnostics
         self.module = after
         self._observe(PassRun(step.number, step.name, step.level, seconds, verify_seconds, dict(watch.counts)), step)
 
     def _execute(self, step: Step, module: ir.Module) -> tuple[float, float]:
         """Run and verify one pass; seconds of each."""
-        start = time.perf_counter()
+        start, self.is_after_run = time.perf_counter(), False
         with _guarding_handles(step, module):
             step.pass_.run(module)
-        middle = time.perf_counter()
+        middle, self.is_after_run = time.perf_counter(), True
         if self.options.verify_each:
             module.operation.verify()
         if self.options.compare:

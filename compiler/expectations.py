@@ -15,7 +15,7 @@ from blu.errors import ParseError
 
 _EXPECTED = re.compile(
     r"//.*?expected-(?P<severity>error|warning|remark|note)(?P<pattern>-re)?"
-    r"(?:@(?P<where>[+-]\d+|above|below|unknown))?\s*\{\{(?P<text>.*?)\}\}(?=\s|$)"
+    r"(?:@(?P<where>[+-]\d+|above|below|unknown))?\s*\{\{(?P<text>(?:\{\{.*?\}\}|.)*?)\}\}"
 )
 _LOOKALIKE = re.compile(r"expected-(error|warning|remark|note)")
 
@@ -41,8 +41,8 @@ class Expectation:
         """With -re, only the parts in double braces are patterns, as upstream has it."""
         if not self.is_pattern:
             return re.compile(re.escape(self.text))
-        parts = re.split(r"\{\{(.*?)\}\}", self.text)
-        return re.compile("".join(part if odd else re.escape(part) for odd, part in zip([0, 1] * len(parts), parts)))
+        parts = enumerate(re.split(r"\{\{(.*?)\}\}", self.text))
+        return re.compile("".join(part if index % 2 else re.escape(part) for index, part in parts))
 
 
 def read_expectations(text: str, name: str) -> list[Expectation]:

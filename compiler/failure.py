@@ -19,12 +19,16 @@ _OPERATION = re.compile(r"'([a-z_]\w*\.[\w.]+)' op\b")
 
 @dataclass(frozen=True)
 class Failure:
-    """A pass that raised, with what MLIR reported meanwhile and the operation that the pass was at."""
+    """A pass that raised, with what MLIR reported meanwhile and the operation that the pass was at.
+
+    `is_after_run` says that the pass itself came to its end, and the IR it left was found wrong.
+    """
 
     step: Step
     error: BaseException
     diagnostics: list[Diagnostic]
     watch: Watch
+    is_after_run: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,8 +47,9 @@ def explain(failure: Failure) -> PassError:
     step = failure.step
     level = f" at level '{step.level}'" if step.level else ""
     operation = f" on '{cause.operation}'" if cause.operation and f"'{cause.operation}'" not in cause.message else ""
+    verdict = "left IR that is wrong" if failure.is_after_run else "failed"
     return PassError(
-        f"pass '{step.name}' failed{level}{operation}: {cause.message}",
+        f"pass '{step.name}' {verdict}{level}{operation}: {cause.message}",
         location=cause.location,
         advice=cause.advice,
         pass_name=step.name,

@@ -33,10 +33,10 @@ def run_isolated(module: ir.Module, steps: Sequence[Step], options: DriverOption
         raise UnsupportedError("compare= cannot be used with isolate=True: the modules exist in the child process only")
     for step in steps:
         _check_known(step)
-    victim = Victim("the module", module_text(module), load_pass=tuple(map(str, registry.loaded_files())))
+    victim = Victim("the module", module_text(module).encode(), load_pass=tuple(map(str, registry.loaded_files())))
     with tempfile.TemporaryDirectory(prefix="blu-") as folder:
         source, result, listed = (Path(folder, name) for name in ("input.mlir", "result.mlir", "steps.json"))
-        source.write_text(victim.text)
+        source.write_bytes(victim.data)
         listed.write_text(json.dumps([step_record(step) for step in steps]))
         plugins = [f"--load-pass={path}" for path in victim.load_pass]
         flags = [f"--steps={listed}", "--mlir-print-debuginfo", "-o", str(result), *_flags(options), *plugins]

@@ -1,4 +1,4 @@
-"""Reading IR files: checked before MLIR sees them, because MLIR's parser recurses, and ends the process on deep nesting."""
+"""Reading IR files: checked before MLIR sees them, whose parser recurses and ends the process on deep nesting."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ from blu.errors import ParseError
 
 MAX_DEPTH = 500
 MAX_BYTES = 1 << 31
+MAX_DIGITS = 5_000
 MAX_EXPANSION = 10_000_000
 _BYTECODE = b"ML\xefR"
 _TOKEN = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|->|>=|[(\[{<]|[)\]}>]')
 _SKIPPED = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*')
 _ALIAS = re.compile(r"^[ \t]*([#!][A-Za-z_][\w$.-]*)[ \t]*=", re.MULTILINE)
 _LINE_TOKEN = re.compile(r"->|[(\[{<]|[)\]}>]|\n")
+_LONG_RUN = re.compile(rf"(?:-\s*){{{MAX_DEPTH}}}|[0-9a-fA-F]{{{MAX_DIGITS}}}")
 _REFERENCE = re.compile(r"[#!][A-Za-z_][\w$.-]*")
 
 
@@ -95,6 +97,22 @@ def check_limits(text: str, name: str) -> None:
             depth = max(depth - 1, 0)
     if _ALIAS.search(text):
         _check_aliases(text, name)
+    if _LONG_RUN.search(text):
+        _check_runs(text, name)
+
+
+def _check_runs(text: str, name: str) -> None:
+    """Signs in a row nest like brackets, and reading a number takes time quadratic in its digits."""
+    match = _LONG_RUN.search(_blanked(text))
+    if match and match[0][0].isdigit():
+        raise _at(text, match.start(), name, f"a number of more than {MAX_DIGITS} digits")
+    if match:
+        raise _too_deep(text, match.start(), name)
+
+
+def _blanked(text: str) -> str:
+    """The text with strings and comments replaced by spaces."""
+    return _SKIPPED.sub(lambda match: " " * len(match[0]), text)
 
 
 def _check_aliases(text: str, name: str) -> None:
@@ -127,7 +145,7 @@ def _extent(parts: list[tuple[int, int]]) -> tuple[int, int]:
 
 def _aliases(text: str) -> Iterator[tuple[str, list[str], int]]:
     """Each alias, the aliases that its definition mentions, and where it stands."""
-    blank = _SKIPPED.sub(lambda match: " " * len(match[0]), text)
+    blank = _blanked(text)
     for match in _ALIAS.finditer(blank):
         definition = blank[match.end() : _definition_end(blank, match.end())]
         yield match[1], _REFERENCE.findall(definition), match.start(1)

@@ -34,6 +34,7 @@ class Outcome:
     runs: list[dict[str, Any]] = field(default_factory=list)
     error: dict[str, Any] | None = None
     death: str = ""
+    is_finished: bool = False
 
     @property
     def current(self) -> dict[str, Any] | None:
@@ -43,7 +44,8 @@ class Outcome:
     def take(self, event: dict[str, Any]) -> None:
         """Follow one event of the child."""
         if "steps" in event:
-            self.steps, self.started = event["steps"], 0
+            self.steps, self.started, self.is_finished = event["steps"], 0, False
+        self.is_finished = event.get("finished", self.is_finished)
         self.started += event.get("start", 0)
         if "run" in event:
             self.runs.append(event["run"])
@@ -69,7 +71,7 @@ class Progress:
 def run_child(
     arguments: Sequence[str], *, stdin: IO[bytes] | None = None, pass_timeout: float | None = None
 ) -> Outcome:
-    """Run `blu-opt` with these arguments in a child, which is killed when one pass takes over `pass_timeout` seconds."""
+    """Run `blu-opt` with these arguments in a child, killed when one pass takes longer than `pass_timeout` seconds."""
     reading, writing = os.pipe()
     command = [sys.executable, "-m", "blu.compiler.cli.opt", f"--progress-fd={writing}", *arguments, "--no-isolate"]
     with os.fdopen(reading, "rb", buffering=0) as pipe:
@@ -114,10 +116,10 @@ def _end(child: subprocess.Popen[bytes], outcome: Outcome) -> None:
 
 @dataclass(frozen=True)
 class Victim:
-    """What a child that died was given: the text it read, flags that its replacement needs, plugin files."""
+    """What a child that died was given: the IR it read, flags that its replacement needs, plugin files."""
 
     name: str
-    text: str
+    data: bytes
     flags: tuple[str, ...] = ()
     load_pass: tuple[str, ...] = ()
 
@@ -125,25 +127,33 @@ class Victim:
 def death_error(outcome: Outcome, victim: Victim, directory: Path | None, pass_timeout: float | None) -> PassError:
     """The error for a child that died, with a reproducer: the IR just before the fatal pass where that can be had."""
     current = outcome.current
-    if current is None:
-        return PassError(f"MLIR {outcome.death} while reading {victim.name}")
+    if current is None or outcome.is_finished:
+        doing = "writing the result of" if outcome.is_finished else "reading"
+        return PassError(f"MLIR {outcome.death} while {doing} {victim.name}")
     level = f" at level '{current['level']}'" if current["level"] else ""
     message = f"pass '{current['name']}'{level} {outcome.death}"
     error = PassError(message, pass_name=current["name"], level=current["level"])
-    before = outcome.steps[: outcome.started - 1]
-    text = _text_after(before, victim, pass_timeout) if before else victim.text
-    left = outcome.steps[outcome.started - 1 :] if text is not None else outcome.steps
+    text, left = _cut(outcome, victim, pass_timeout)
     pipeline = ",".join(step["text"] for step in left)
     header = Reproducer(pipeline, message, victim.load_pass).header()
-    stem = f"{current['number']:03d}-{current['name']}"
-    return attach_reproducer(error, header + (victim.text if text is None else text), stem, directory)
+    return attach_reproducer(error, header + text, f"{current['number']:03d}-{current['name']}", directory)
+
+
+def _cut(outcome: Outcome, victim: Victim, pass_timeout: float | None) -> tuple[str, list[dict[str, Any]]]:
+    """The IR before the fatal pass and the passes from there on; the input and all passes where that fails."""
+    done = outcome.steps[: outcome.started - 1]
+    text = victim.data.decode(errors="replace")
+    if not done and not victim.data.startswith(b"ML\xefR"):
+        return text, outcome.steps
+    after = _text_after(done, victim, pass_timeout)
+    return (text, outcome.steps) if after is None else (after, outcome.steps[outcome.started - 1 :])
 
 
 def _text_after(steps: list[dict[str, Any]], victim: Victim, pass_timeout: float | None) -> str | None:
     """The IR after those passes, from one more child; None where that one fails as well."""
     with tempfile.TemporaryDirectory(prefix="blu-") as folder:
         source, result = Path(folder, "input.mlir"), Path(folder, "result.mlir")
-        source.write_text(victim.text)
+        source.write_bytes(victim.data)
         pipeline = ",".join(step["text"] for step in steps)
         plugins = [f"--load-pass={path}" for path in victim.load_pass]
         flags = [f"--pass-pipeline={pipeline}", "--mlir-print-debuginfo", *victim.flags, *plugins, "-o", str(result)]

@@ -72,6 +72,9 @@ class CheckLevel(Pass, name="blu-check-level"):
 
     to: str = "linalg"
 
+    def __post_init__(self) -> None:
+        level_named(self.to)
+
     def run(self, module: ir.Module) -> None:
         level = level_named(self.to)
         for operation in find(module):

@@ -112,7 +112,8 @@ def _to_pass(element: Element, text: str, context: ir.Context) -> Pass:
 
 def make_pass(element: Element, context: ir.Context) -> Pass:
     """The pass of one element: ours by the registry, else MLIR's, which is asked whether it accepts the element."""
-    cls = registry.lookup(element.name)
+    # Asking the registry imports all passes of ours: not for a name that is known to be MLIR's.
+    cls = None if element.name in UPSTREAM_PASSES else registry.lookup(element.name)
     if cls is not None and element.nested is not None:
         raise ParseError(f"'{element.name}' is a pass and nests no others")
     if cls is not None:

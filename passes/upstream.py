@@ -46,4 +46,4 @@ _NAMES = """
     transform-preload-library trivial-dce view-op-graph
 """
 
-UPSTREAM_PASSES = tuple(_NAMES.split())
+UPSTREAM_PASSES = dict.fromkeys(_NAMES.split())

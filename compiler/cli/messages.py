@@ -10,6 +10,10 @@ from pathlib import Path
 
 from blu.errors import BluError, ParseError
 
+# The files of ours that call code of the user's: a traceback is shown from there on.
+_ROOT = Path(__file__).parents[2]
+_CALLERS = (_ROOT / "compiler" / "driver.py", _ROOT / "passes" / "registry.py")
+
 
 class UsageError(BluError):
     """The command line asks for something that does not exist or does not go together: exit code 2."""
@@ -56,8 +60,8 @@ def _user_traceback(cause: BaseException | None) -> str:
     if cause is None or isinstance(cause, BluError) or type(cause).__name__ == "MLIRError":
         return ""
     frames = traceback.extract_tb(cause.__traceback__)
-    driver = [index for index, frame in enumerate(frames) if Path(frame.filename).name == "driver.py"]
-    shown = frames[driver[-1] + 1 :] if driver else frames
+    ours = [index for index, frame in enumerate(frames) if Path(frame.filename) in _CALLERS]
+    shown = [frame for frame in frames[ours[-1] + 1 if ours else 0 :] if not frame.filename.startswith("<frozen")]
     lines = ["Traceback (most recent call last):\n", *traceback.format_list(shown)]
     return "".join(lines + traceback.format_exception_only(cause))
 

@@ -7,15 +7,16 @@ names the pass and leaves a reproducer. The parent imports no MLIR; `opt_run` is
 from __future__ import annotations
 
 import argparse
-import io
 import signal
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import IO
 
 from blu.compiler.cli.ir_flags import add_ir_flags
 from blu.compiler.cli.messages import UsageError, print_error
+from blu.compiler.supervise import Victim, death_error, run_child
 from blu.errors import BluError
 
 EXAMPLES = """examples:
@@ -94,8 +95,6 @@ def _check_usage(arguments: argparse.Namespace, rest: list[str]) -> None:
 
 def _supervise(words: list[str], arguments: argparse.Namespace) -> int:
     """Run the command in a child, and report what killed it, if anything did."""
-    from blu.compiler.supervise import death_error, run_child
-
     name = arguments.replay or arguments.input
     limit = arguments.pass_timeout or None
     with tempfile.TemporaryFile() as copy:
@@ -110,13 +109,11 @@ def _supervise(words: list[str], arguments: argparse.Namespace) -> int:
         raise death_error(outcome, _victim(arguments, name, copy), arguments.reproducer_dir, limit)
 
 
-def _victim(arguments: argparse.Namespace, name: str, copy: io.BufferedRandom) -> object:
-    from blu.compiler.supervise import Victim
-
+def _victim(arguments: argparse.Namespace, name: str, copy: IO[bytes]) -> Victim:
     data = copy.read() if name == "-" else Path(name).read_bytes()
     flags = ("--allow-unregistered-dialect",) if arguments.allow_unregistered_dialect else ()
     shown = "<stdin>" if name == "-" else name
-    return Victim(shown, data.decode(errors="replace"), flags, tuple(arguments.load_pass))
+    return Victim(shown, data, flags, tuple(arguments.load_pass))
 
 
 def _flush() -> None:

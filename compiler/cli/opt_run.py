@@ -162,6 +162,7 @@ def _process(job: Job, source: Source) -> Report:
     report = run_pipeline(parse_source(source, context), job.steps, job.options)
     for run in report.runs:
         job.progress.tell(run=asdict(run))
+    job.progress.tell(finished=True)
     if job.arguments.mlir_timing:
         sys.stderr.write(report.timing() + "\n")
     if job.arguments.mlir_pass_statistics:
