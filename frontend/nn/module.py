@@ -20,7 +20,7 @@ from typing import Any
 from blu.errors import WeightsError
 from blu.frontend import tree
 from blu.frontend.io.state_dict import Differences, check_state_dict, fold_layers
-from blu.frontend.module_path import current_module_path, entered
+from blu.frontend.module_path import entered, is_inside_module
 from blu.frontend.nn.parameter import Parameter
 
 _PATH = "_path"
@@ -34,7 +34,7 @@ class Module:
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Run `forward`; ops emitted meanwhile carry this module's path."""
-        if not current_module_path.get():
+        if not is_inside_module.get() and not self.__dict__.get(_PATH):
             name_modules(self)
         with entered(self.__dict__.get(_PATH, "")):
             return self.forward(*arguments, **keywords)
@@ -85,7 +85,7 @@ class Module:
 
 
 def name_modules(root: Any) -> None:
-    """Tell every module below a module (or below a tree of arguments) the path that it has in the outermost module."""
+    """Tell every module in a module, or in a tree of arguments, the path that it has in its outermost module."""
     outermost = (item for _, item in tree.walk(root, stop=Module) if isinstance(item, Module))
     for module in outermost:
         for path, inner in module.named_modules():

@@ -1,0 +1,32 @@
+"""Runs a traced `blu` module with NumPy, op by op, through the ops' references: what the program means."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from blu.dialects.evaluation import evaluate, on_operand
+from blu.dialects.mlir import ir
+from blu.dialects.op import OPS, attributes_of, operands_of, value_type
+
+
+def interpret(module: ir.Module, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The results of `@main` for these inputs."""
+    [main] = [item.operation for item in module.body.operations]
+    block = main.regions[0].blocks[0]
+    values: dict[ir.Value, np.ndarray] = dict(zip(block.arguments, map(np.asarray, inputs), strict=True))
+    for operation in block.operations:
+        if operation.operation.name == "func.return":
+            return [values[operand] for operand in operation.operands]
+        results = _evaluate(operation.operation, values)
+        for result, array in zip(operation.results, results, strict=True):
+            kind = value_type(result)
+            assert array.shape == kind.shape, f"{operation.operation.name} gives {array.shape}, declared {kind}"
+            values[result] = array.astype(kind.dtype.numpy, copy=False)
+    raise AssertionError("main has no return")
+
+
+def _evaluate(operation: ir.Operation, values: dict[ir.Value, np.ndarray]) -> list[np.ndarray]:
+    operands = tuple(on_operand(values.__getitem__, item) for item in operands_of(operation))
+    return evaluate(OPS[operation.name.removeprefix("blu.")], operands, attributes_of(operation))

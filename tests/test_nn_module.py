@@ -1,0 +1,173 @@
+"""Tests of modules as values: their tree, names, state dicts, and how they print."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from blu import nn
+from blu.errors import ShapeError, WeightsError
+from blu.frontend import tree
+from blu.frontend.module_path import current_module_path
+
+
+class Tower(nn.Module):
+    def __init__(self, width: int = 4, depth: int = 2):
+        self.layers = [nn.Linear(width, width) for _ in range(depth)]
+        self.heads = {"mean": nn.LayerNorm(width), "scale": (nn.Embedding(3, width), np.ones(width, np.float32))}
+        self.sizes = [width, depth]
+        self.bias = None
+
+    def forward(self, x: Any) -> Any:
+        return [current_module_path.get(), *(layer(x) for layer in self.layers)]
+
+
+class Probe(nn.Module):
+    def forward(self, x: Any) -> str:
+        return current_module_path.get()
+
+
+NAMES = (
+    "layers.0.weight",
+    "layers.0.bias",
+    "layers.1.weight",
+    "layers.1.bias",
+    "heads.mean.weight",
+    "heads.mean.bias",
+    "heads.scale.0.weight",
+    "heads.scale.1",
+)
+
+
+def loaded(seed: int = 0) -> Tower:
+    module = Tower()
+    module.initialize(seed)
+    return module
+
+
+def test_parameters_have_dotted_names() -> None:
+    assert tuple(name for name, _ in Tower().named_parameters()) == NAMES
+    assert [name for name, _ in Tower().named_modules()] == [
+        "",
+        "layers.0",
+        "layers.1",
+        "heads.mean",
+        "heads.scale.0",
+    ]
+
+
+def test_a_module_is_a_tree() -> None:
+    module = loaded()
+    leaves, treedef = tree.flatten({"model": module})
+    assert treedef.names == tuple(f"model.{name}" for name in NAMES)
+    rebuilt = treedef.unflatten([leaf * 2 for leaf in leaves])["model"]
+    assert type(rebuilt) is Tower
+    assert rebuilt.sizes == [4, 2]
+    assert rebuilt.bias is None
+    np.testing.assert_array_equal(rebuilt.layers[1].weight, module.layers[1].weight * 2)
+    assert tree.flatten({"model": rebuilt})[1] == treedef
+
+
+def test_constants_are_part_of_the_tree_description() -> None:
+    module, other = loaded(), loaded()
+    other.sizes.append(7)
+    before, after = tree.flatten({"model": module})[1], tree.flatten({"model": other})[1]
+    assert tree.describe_difference(before, after) == "model: sizes = [4, 2] -> [4, 2, 7]"
+
+
+def test_a_state_dict_comes_back() -> None:
+    module, other = loaded(1), Tower()
+    other.load_state_dict(module.state_dict())
+    for (name, left), (_, right) in zip(module.named_parameters(), other.named_parameters(), strict=True):
+        assert left is right, name
+
+
+def test_initial_numbers_depend_on_the_seed_alone() -> None:
+    left, right, other = loaded(3).state_dict(), loaded(3).state_dict(), loaded(4).state_dict()
+    for name in NAMES[:-1]:
+        np.testing.assert_array_equal(left[name], right[name])
+    assert (left["layers.0.weight"] != other["layers.0.weight"]).any()
+    assert (left["layers.0.weight"] != left["layers.1.weight"]).any()
+    assert np.abs(left["layers.0.weight"]).max() <= 0.5
+    assert (left["heads.mean.weight"] == 1).all()
+    assert (left["heads.mean.bias"] == 0).all()
+
+
+def test_all_differences_of_a_state_dict_are_listed() -> None:
+    state = loaded().state_dict()
+    del state["heads.mean.bias"]
+    state["layers.0.weight"] = np.zeros((4, 5), np.float32)
+    state["extra"] = np.zeros(1, np.float32)
+    module = Tower()
+    with pytest.raises(WeightsError) as caught:
+        module.load_state_dict(state)
+    text = str(caught.value)
+    assert "missing: heads.mean.bias" in text
+    assert "unexpected: extra" in text
+    assert "shape of layers.0.weight: (4, 5), expected (4, 4)" in text
+    assert isinstance(module.layers[1].weight, nn.Parameter), "nothing was loaded"
+
+
+def test_without_strict_what_fits_is_loaded_and_differences_are_returned() -> None:
+    state = loaded().state_dict()
+    del state["heads.mean.bias"]
+    state["layers.0.weight"] = np.zeros((4, 5), np.float32)
+    module = Tower()
+    differences = module.load_state_dict(state, strict=False)
+    assert differences.missing == ("heads.mean.bias",)
+    assert [item[0] for item in differences.mismatched] == ["layers.0.weight"]
+    assert isinstance(module.layers[0].weight, nn.Parameter)
+    assert module.heads["scale"][1] is state["heads.scale.1"]
+
+
+def test_another_dtype_is_refused() -> None:
+    state = {name: array.astype(np.float16) for name, array in loaded().state_dict().items()}
+    with pytest.raises(WeightsError, match=r"dtype of layers.\{0,1\}.weight: float16, expected float32"):
+        Tower().load_state_dict(state)
+
+
+def test_calling_a_module_sets_its_path() -> None:
+    tower = Tower()
+    tower.layers = [Probe(), Probe()]
+    tower.heads = {"a": Probe(), "b": (Probe(),)}
+    assert tower(0) == ["", "layers.0", "layers.1"]
+    assert current_module_path.get() == ""
+    assert tower.layers[1](0) == "layers.1"
+    assert tower.heads["b"][0](0) == "heads.b.0"
+    assert Probe()(0) == ""
+
+
+def test_a_module_prints_its_layers() -> None:
+    text = repr(Tower())
+    assert "(layers): 2 x Linear(" in text
+    assert "(weight): float32[4, 4], without numbers" in text
+    assert "(sizes): [4, 2]" in text
+    assert "without numbers" not in repr(loaded().layers[0])
+
+
+def test_a_module_without_forward_says_so() -> None:
+    with pytest.raises(NotImplementedError, match=r"Module has no forward\(\)"):
+        nn.Module()(1)
+
+
+def test_many_layers_flatten_in_linear_time() -> None:
+    class Nested(nn.Module):
+        def __init__(self, inner: list):
+            self.inner = inner
+            self.weight = np.zeros(1, np.float32)
+
+    module = Nested([])
+    for _ in range(2000):
+        module = Nested([module])
+    leaves, treedef = tree.flatten(module)
+    assert len(leaves) == 2001
+    assert tree.flatten(treedef.unflatten(leaves))[1] == treedef
+    wide = Tower(depth=1000)
+    assert len(list(wide.named_parameters())) == 2004
+
+
+def test_heads_must_divide_the_width() -> None:
+    with pytest.raises(ShapeError, match="width=10 of the attention is not a multiple of num_heads=4"):
+        nn.Attention(10, 4)
