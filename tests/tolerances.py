@@ -1,0 +1,85 @@
+"""How far a result may be from the reference: one table for all ops, in units of the dtype's epsilon.
+
+Floats are compared with a reference that is computed in f64 and rounded once. A result of an elementwise op may differ by
+`units` times epsilon relative to the element (and by as many of the smallest numbers near zero). Ops that add many terms
+have errors relative to the terms, not to the sum: theirs are relative to the largest element of the result or 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """`units` of epsilon, relative to each element, or where `of_terms` to the largest element or 1."""
+
+    units: float
+    of_terms: bool = False
+
+
+EXACT = Tolerance(0)
+CORRECTLY_ROUNDED = Tolerance(0.5)
+ELEMENTARY = Tolerance(4)
+COMPOSED = Tolerance(16, of_terms=True)
+
+_EXACT = """
+    negative absolute sign floor ceil trunc round relu isnan isinf isfinite logical_not invert maximum minimum equal
+    not_equal less less_equal greater greater_equal bitwise_and bitwise_or bitwise_xor left_shift right_shift copysign
+    where convert constant iota max min any all argmax argmin reshape transpose broadcast_to slice pad concatenate reverse
+    take take_along_axis dynamic_slice dynamic_update_slice one_hot sort argsort top_k random_bits
+"""
+_ROUNDED = "add subtract multiply divide square sqrt reciprocal"
+_COMPOSED = """
+    sum prod cumsum matmul einsum scatter_add softmax log_softmax layer_norm rms_norm attention cross_entropy gelu silu
+"""
+TOLERANCES = (
+    dict.fromkeys(_EXACT.split(), EXACT)
+    | dict.fromkeys(_ROUNDED.split(), CORRECTLY_ROUNDED)
+    | dict.fromkeys(_COMPOSED.split(), COMPOSED)
+)
+
+# Where NumPy itself leaves the sign of a zero open, it is not compared.
+ANY_ZERO = frozenset("maximum minimum max min sum prod matmul einsum scatter_add".split())
+
+
+def assert_close(name: str, found: np.ndarray, expected: np.ndarray) -> None:
+    """Compare a result of the op `name` with its reference; the message holds the worst element."""
+    assert found.shape == expected.shape, f"{name}: shape {found.shape} instead of {expected.shape}"
+    assert found.dtype == expected.dtype, f"{name}: dtype {found.dtype} instead of {expected.dtype}"
+    if not _is_float(expected.dtype):
+        np.testing.assert_array_equal(found, expected, err_msg=name)
+        return
+    _compare_floats(name, found.astype(np.float64), expected.astype(np.float64), expected.dtype)
+
+
+def _is_float(dtype: np.dtype) -> bool:
+    return dtype.kind == "f" or dtype == ml_dtypes.bfloat16
+
+
+def _compare_floats(name: str, found: np.ndarray, expected: np.ndarray, dtype: np.dtype) -> None:
+    info = ml_dtypes.finfo(dtype)
+    tolerance = TOLERANCES.get(name, ELEMENTARY)
+    finite = np.isfinite(expected)
+    size = np.abs(np.where(finite, expected, 0))
+    size = np.maximum(size.max(initial=0.0), 1.0) if tolerance.of_terms else size
+    limit = tolerance.units * (float(info.eps) * size + float(info.smallest_subnormal))
+    with np.errstate(invalid="ignore"):
+        wrong = np.where(finite, np.abs(found - expected) > limit, ~_same_special(found, expected))
+    wrong |= finite & ~np.isfinite(found)
+    if name not in ANY_ZERO and not tolerance.of_terms:
+        wrong |= (expected == 0) & (found == 0) & (np.signbit(found) != np.signbit(expected))
+    if wrong.any():
+        place = tuple(int(item) for item in np.argwhere(wrong)[0])
+        raise AssertionError(
+            f"{name} ({dtype}): {int(wrong.sum())} of {wrong.size} elements are wrong; at {place} "
+            f"{found[place]!r} instead of {expected[place]!r}, tolerance {tolerance}"
+        )
+
+
+def _same_special(found: np.ndarray, expected: np.ndarray) -> np.ndarray:
+    """Whether both are NaN, or the same infinity."""
+    return (np.isnan(found) & np.isnan(expected)) | (found == expected)
