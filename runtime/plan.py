@@ -31,6 +31,8 @@ DTYPES: dict[str, np.dtype] = {
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _MAX_BYTES = 1 << 62
 _SPACES = ("input", "output", "arena", "constant", "status")
+NOTHING_FOUND = -(1 << 63)
+"""What a check's status slot holds when nothing was wrong: the smallest i64."""
 _CHECK_KINDS = ("index", "divide")
 
 
@@ -128,7 +130,7 @@ class Argument:
     def parse(cls, entry: Any) -> Argument:
         _check(isinstance(entry, list) and bool(entry) and entry[0] in _SPACES, f"a kernel argument is {entry!r}")
         space, *numbers = entry
-        _check(len(numbers) == {"arena": 1, "status": 0}.get(space, 2), f"a kernel argument is {entry!r}")
+        _check(len(numbers) == (1 if space in ("arena", "status") else 2), f"a kernel argument is {entry!r}")
         numbers = [_natural(number, f"a number of the kernel argument {entry!r}") for number in numbers]
         index, offset = [0, 0, *numbers][-2:]
         return cls(space, index, offset)
@@ -161,17 +163,23 @@ class Launch:
 
 @dataclass(frozen=True)
 class Check:
-    """A check that kernels make while they run: `kind` is index or divide, `op` and `location` are the user's."""
+    """A check that kernels make while they run: `kind` is index or divide, `op` and `location` are the user's.
+
+    A kernel writes the offending value, or NOTHING_FOUND, to the status slot of the check's number. `size` is the
+    extent of the dimension that an index selects from.
+    """
 
     kind: str
     op: str
+    size: int
     location: str
 
     @classmethod
     def parse(cls, entry: Mapping[str, Any]) -> Check:
         _check(entry.get("kind") in _CHECK_KINDS, f"a check is of the kind {entry.get('kind')!r}")
         location = _text(entry.get("location") or "", "a check's location")
-        return cls(entry["kind"], _text(entry.get("op", ""), "a check's op"), location)
+        op, size = _text(entry.get("op", ""), "a check's op"), _natural(entry.get("size", 0), "a check's size")
+        return cls(entry["kind"], op, size, location)
 
 
 @dataclass(frozen=True)
@@ -198,13 +206,14 @@ class Plan:
         parsed = cls(
             entry=_text(plan.get("entry", "main"), "the entry"),
             arena_bytes=_natural(plan.get("arena_bytes"), "the size of the arena"),
-            status_slots=_natural(plan.get("status_slots", 8), "the number of status slots", 4096),
+            status_slots=_natural(plan.get("status_slots", 0), "the number of status slots", 4096),
             inputs=tuple(TensorSpec.parse(e, f"argument {i}") for i, e in enumerate(_entries(plan, "inputs"))),
             outputs=tuple(TensorSpec.parse(e, f"result {i}") for i, e in enumerate(_entries(plan, "outputs"))),
             constants=tuple(Constant.parse(entry) for entry in _entries(plan, "constants")),
             launches=tuple(Launch.parse(entry) for entry in _entries(plan, "launches")),
             checks=tuple(Check.parse(entry) for entry in _entries(plan, "checks")),
         )
+        _check(len(parsed.checks) <= parsed.status_slots, "fewer status slots than checks")
         parsed._check_donations()
         parsed._check_arguments()
         return parsed

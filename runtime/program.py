@@ -14,10 +14,8 @@ from blu.runtime.arguments import accept, accept_output, copy_of, count_error, o
 from blu.runtime.artifact import Artifact
 from blu.runtime.host import check_machine, load_object, run_exclusively
 from blu.runtime.memory import address_of, allocate, allocate_array
-from blu.runtime.plan import Argument, Check, Plan, TensorSpec
+from blu.runtime.plan import NOTHING_FOUND, Argument, Check, Plan, TensorSpec
 from blu.runtime.pool import Pool
-
-_STATUS_GROUP = 4
 
 
 class Program:
@@ -31,8 +29,7 @@ class Program:
         self._code, self._pool_code = load_object(kernels), load_object(pool)
         self._constants = constants
         self._arena = allocate(plan.arena_bytes, "the program's intermediate results")
-        slots = max(plan.status_slots, 2 * _STATUS_GROUP)
-        self._status = allocate_array((slots,), np.dtype(np.int64), "the status block")
+        self._status = allocate_array((plan.status_slots,), np.dtype(np.int64), "the status block")
         self._fresh = [index for index, spec in enumerate(plan.outputs) if spec.input is None]
         self._donated = [index for index, spec in enumerate(plan.inputs) if spec.donated]
         self._build_table()
@@ -96,21 +93,22 @@ class Program:
         arrays = list(map(accept, self.plan.inputs, inputs, range(len(inputs))))
         given = self._given(outputs)
         fresh = [given[index] if index in given else self._fresh_result(index) for index in self._fresh]
-        status = run_exclusively(self._pool_code, lambda pool: self._run_on(pool, arrays, given, fresh))
-        if any(status):
-            self._report(status)
+        found = run_exclusively(self._pool_code, lambda pool: self._run_on(pool, arrays, given, fresh))
+        for check, value in zip(self.plan.checks, found, strict=False):
+            if value != NOTHING_FOUND:
+                _report(check, value)
         return fresh if len(fresh) == len(self.plan.outputs) else self._in_order(arrays, fresh)
 
     def _run_on(
         self, pool: Pool, arrays: list[np.ndarray], given: dict[int, np.ndarray], fresh: list[np.ndarray]
     ) -> Sequence[int]:
-        """Run the launch table; returns the status block (nothing where no kernel checks anything)."""
+        """Run the launch table; returns the status slots."""
         self._place(pool, arrays, fresh)
         if (self._donated or given) and self._separate(arrays, given):
             self._place(pool, arrays, fresh)
-        self._status.fill(0)
+        self._status.fill(NOTHING_FOUND)
         pool.run(self._table_at, len(self.plan.launches))
-        return self._status.tolist() if self.plan.checks else ()
+        return self._status.tolist()
 
     def _given(self, outputs: Sequence[np.ndarray | None] | None) -> dict[int, np.ndarray]:
         """The caller's arrays by the result's index."""
@@ -183,21 +181,16 @@ class Program:
         """Write this run's addresses into the kernels' arguments."""
         pool.place((*arrays, *fresh), self._addresses_at, self._moves_at, len(self._moves), self._args_at)
 
-    def _report(self, status: Sequence[int]) -> None:
-        """Say what kernels found: an index out of range raises, a division by zero warns."""
-        for group in (status[:_STATUS_GROUP], status[_STATUS_GROUP : 2 * _STATUS_GROUP]):
-            if not 1 <= group[0] <= len(self.plan.checks):
-                continue
-            check = self.plan.checks[group[0] - 1]
-            if check.kind == "index":
-                raise _out_of_range(check, *group[1:])
-            where = f" ({check.location})" if check.location else ""
-            warnings.warn(f"integer division by zero in {check.op}{where}", RuntimeWarning, stacklevel=3)
 
-
-def _out_of_range(check: Check, index: int, size: int, position: int) -> OutOfRangeError:
-    return OutOfRangeError(
-        f"{check.op}: index {index} (number {position} of the indices) is out of range for a dimension of size {size}",
-        location=check.location or None,
-        advice=f"valid indices are from {-size} to {size - 1}" if size else "the dimension is empty",
-    )
+def _report(check: Check, value: int) -> None:
+    """Say what a kernel found: an index out of range raises, a division by zero warns."""
+    if check.kind == "index":
+        raise OutOfRangeError(
+            f"{check.op}: index {value} is out of range for a dimension of size {check.size}",
+            location=check.location or None,
+            advice=f"valid indices are from {-check.size} to {check.size - 1}"
+            if check.size
+            else "the dimension is empty",
+        )
+    where = f" ({check.location})" if check.location else ""
+    warnings.warn(f"integer division by zero in {check.op}{where}", RuntimeWarning, stacklevel=3)

@@ -77,7 +77,7 @@ def call(at: int, result: Any, *args: tuple[Any, Any]) -> Any:
 
 def members(kernels: str, plan: dict[str, Any], constants: bytes = b"") -> dict[str, bytes]:
     """An executable's members; `plan` needs to state only what differs from an empty one."""
-    empty = {"entry": "main", "arena_bytes": 0, "status_slots": 8}
+    empty = {"entry": "main", "arena_bytes": 0, "status_slots": 0}
     empty |= {"inputs": [], "outputs": [], "constants": [], "launches": [], "checks": []}
     return {
         "plan.json": json.dumps(empty | plan).encode(),

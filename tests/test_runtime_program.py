@@ -43,24 +43,19 @@ SHIFT = native.loop_kernel(
   store float %sum, ptr %out.at""",
     3,
 )
-# status[0] = 1 + check 0, status[1] = index[i], ... where index[i] is not in [0, 10)
+# found = index[i] where index[i] is not in [-10, 10)
 GATHER = native.loop_kernel(
     "gather",
     """  %at = getelementptr i64, ptr %p0, i64 %i
   %index = load i64, ptr %at
-  %bad = icmp uge i64 %index, 10
+  %shifted = add i64 %index, 10
+  %bad = icmp uge i64 %shifted, 20
   br i1 %bad, label %fail, label %step
 fail:
-  %value.at = getelementptr i64, ptr %p1, i64 1
-  %size.at = getelementptr i64, ptr %p1, i64 2
-  %where.at = getelementptr i64, ptr %p1, i64 3
-  store i64 %index, ptr %value.at
-  store i64 10, ptr %size.at
-  store i64 %i, ptr %where.at
-  store i64 1, ptr %p1""",
+  store i64 %index, ptr %p1""",
     2,
 )
-# status[4] = 1 + check 1 where the divisor is 0
+# found = 0 where the divisor is 0
 DIVIDE = native.loop_kernel(
     "divide",
     """  %at = getelementptr i64, ptr %p0, i64 %i
@@ -68,8 +63,7 @@ DIVIDE = native.loop_kernel(
   %bad = icmp eq i64 %divisor, 0
   br i1 %bad, label %fail, label %step
 fail:
-  %failed.at = getelementptr i64, ptr %p1, i64 4
-  store i64 2, ptr %failed.at""",
+  store i64 0, ptr %p1""",
     2,
 )
 # out[i] = in[i], bytes
@@ -301,23 +295,24 @@ def test_every_dtype_and_empty_tensors(dtype):
 @pytest.fixture(scope="module")
 def checked():
     return load(
+        status_slots=2,
         inputs=[tensor("index", (50,), "i64"), tensor("divisor", (50,), "i64")],
         launches=[
-            launch("gather", 50, ["input", 0, 0], ["status"]),
-            launch("divide", 50, ["input", 1, 0], ["status"]),
+            launch("gather", 50, ["input", 0, 0], ["status", 0]),
+            launch("divide", 50, ["input", 1, 0], ["status", 8]),
         ],
         checks=[
-            {"kind": "index", "op": "take", "location": "model.py:7"},
-            {"kind": "divide", "op": "floor_divide", "location": "model.py:9"},
+            {"kind": "index", "op": "take", "size": 10, "location": "model.py:7"},
+            {"kind": "divide", "op": "floor_divide", "size": 0, "location": "model.py:9"},
         ],
     )
 
 
 def test_an_index_out_of_range_raises(checked):
     good, bad = np.arange(50) % 10, np.arange(50) % 10
-    bad[33] = -4
+    good[7], bad[33] = -10, -11
     for _ in range(2):
-        with pytest.raises(OutOfRangeError, match=r"model.py:7: take: index -4 \(number 33.*of size 10") as caught:
+        with pytest.raises(OutOfRangeError, match=r"model.py:7: take: index -11 is out of range.*of size 10") as caught:
             checked.run([bad, np.ones(50, np.int64)])
         assert isinstance(caught.value, IndexError) and caught.value.location == "model.py:7"
         assert checked.run([good, np.ones(50, np.int64)]) == []
@@ -467,6 +462,8 @@ def test_programs_for_other_machines_are_refused():
         ({"constants": [{"offset": 64, "bytes": 4}]}, "beyond constants.bin"),
         ({"constants": [{"offset": 3, "bytes": 4}]}, "no multiple of 64"),
         ({"checks": [{"kind": "odd"}]}, "kind 'odd'"),
+        ({"checks": [{"kind": "index"}]}, "fewer status slots"),
+        ({"launches": [launch("gather", 1, ["status", 8])]}, "beyond status 0"),
     ],
 )
 def test_damaged_plans_are_refused(plan, message):
@@ -484,8 +481,9 @@ WHOLE = {
     "inputs": [tensor("x", (2,), donated=True)],
     "outputs": [tensor("", (2,), input=0)],
     "constants": [{"offset": 0, "bytes": 0}],
-    "launches": [launch("multiply", 2, ["input", 0, 0], ["arena", 0], ["status"])],
-    "checks": [{"kind": "index", "op": "take", "location": "a.py:1"}],
+    "launches": [launch("multiply", 2, ["input", 0, 0], ["arena", 0], ["status", 0])],
+    "status_slots": 1,
+    "checks": [{"kind": "index", "op": "take", "size": 3, "location": "a.py:1"}],
 }
 
 
