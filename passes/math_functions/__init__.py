@@ -1,1 +1,1 @@
-"""Decompositions of math functions into arith operations, one file per family; `passes/expand_math.py` has the table."""
+"""Math functions as arith operations, one file per family; the table of all is in `passes/expand_math.py`."""

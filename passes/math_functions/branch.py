@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from blu.dialects.mlir import ir, vector
 from blu.passes.math_functions.elements import Elements, select
-
-ENUM_OR = "#vector.kind<or>"
 
 
 def any_element(mask: Elements) -> ir.Value:
@@ -17,11 +16,8 @@ def any_element(mask: Elements) -> ir.Value:
     i1 = ir.IntegerType.get_signless(1)
     flat = mask.value
     if len(mask.type.shape) != 1:
-        count = 1
-        for extent in mask.type.shape:
-            count *= extent
-        flat = vector.shape_cast(ir.VectorType.get([count], i1), flat)
-    return vector.reduction(i1, ir.Attribute.parse(ENUM_OR), flat)
+        flat = vector.shape_cast(ir.VectorType.get([math.prod(mask.type.shape)], i1), flat)
+    return vector.reduction(i1, vector.CombiningKind.OR, flat)
 
 
 def where_needed(

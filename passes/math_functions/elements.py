@@ -33,11 +33,16 @@ def constant(type_: ir.Type, number: float) -> ir.Value:
     if isinstance(element, ir.FloatType):
         attribute = ir.FloatAttr.get(element, number)
     else:
-        half = 1 << (element.width - 1)
-        attribute = ir.IntegerAttr.get(element, number if element.width == 1 else (int(number) + half) % (2 * half) - half)
+        attribute = ir.IntegerAttr.get(element, _signed(int(number), element.width))
     if isinstance(type_, ir.VectorType):
         attribute = ir.DenseElementsAttr.get_splat(type_, attribute)
     return ir.Operation.create("arith.constant", results=[type_], attributes={"value": attribute}).result
+
+
+def _signed(number: int, width: int) -> int:
+    """The number that the low `width` bits mean in two's complement."""
+    half = 1 << (width - 1)
+    return (number + half) % (2 * half) - half
 
 
 class Elements:
@@ -72,7 +77,7 @@ class Elements:
         """`other` itself, or the constant that a Python number stands for beside `self`."""
         return other if isinstance(other, Elements) else self.constant(other)
 
-    def emit(self, name: str, *operands: Elements, type_: ir.Type | None = None, **attributes: ir.Attribute) -> Elements:
+    def emit(self, name: str, *operands: Elements, type_: ir.Type | None = None, **attributes: object) -> Elements:
         """One operation on `self` and `operands`; its type is that of `self` unless given."""
         values = [self.value, *(operand.value for operand in operands)]
         operation = ir.Operation.create(name, results=[type_ or self.type], operands=values, attributes=attributes)

@@ -19,7 +19,7 @@ ROUNDER = float(3 << 22)
 BIAS = 127
 SUBNORMAL = 2.0**-126
 
-EXP = (0.49999988079071045, 0.166665181517601, 0.04166964814066887, 0.008368945680558681, 0.0013745317701250315)
+EXP = (0.4999998211860657, 0.16666516661643982, 0.041670944541692734, 0.008369090035557747, 0.0013678036630153656)
 EXPM1 = (0.5, 0.1666666567325592, 0.04166647791862488, 0.008333567529916763, 0.001393368816934526, 0.00019742421864066273)  # fmt: skip # noqa: E501
 EXP2 = (0.6931471824645996, 0.24022650718688965, 0.05550405755639076, 0.009618078358471394, 0.0013337277341634035, 0.0001545594714116305, 1.4475782336376142e-05)  # fmt: skip # noqa: E501
 TANH = (-0.3333328068256378, 0.1333141177892685, -0.05373740196228027, 0.020632116124033928, -0.0056977225467562675)
@@ -47,7 +47,7 @@ def scale(y: Elements, bits: Elements) -> Elements:
 
 def exp_reduced(r: Elements) -> Elements:
     """exp(r) for |r| <= ln2 / 2."""
-    return fma(r * r, polynomial(r, EXP), r) + 1.0
+    return polynomial(r, (1.0, 1.0, *EXP))
 
 
 def exp_of_moderate(x: Elements) -> Elements:
@@ -75,7 +75,7 @@ def expm1(x: Elements) -> Elements:
 
     Below 2^-25 the result is x: this keeps -0.0 and the last bit of subnormal numbers.
     """
-    _, r, bits = reduce_natural(clamp(x, -20.0, 89.5), BIAS - 1)
+    _, r, bits = reduce_natural(clamp(x, -20.0, 89.0), BIAS - 1)
     half_power = power_of_two(bits)
     reduced = fma(r * r, polynomial(r, EXPM1), r)
     result = fma(reduced, half_power, half_power - 0.5) * 2.0
@@ -88,7 +88,7 @@ def tanh(x: Elements) -> Elements:
     z = x * x
     near = fma(x * z, polynomial(z, TANH), x)
     far = 1.0 - 2.0 / (exp_of_moderate(clamp(a, high=9.5) * 2.0) + 1.0)
-    return select(a < 0.625, near, far.copysign(x))
+    return select(a < 0.625, near, far).copysign(x)
 
 
 def _half_exp(x: Elements) -> Elements:

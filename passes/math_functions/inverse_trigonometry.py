@@ -26,9 +26,9 @@ def _asin_folded(a: Elements) -> tuple[Elements, Elements, Elements]:
 
 
 def asin(x: Elements) -> Elements:
-    """asin(a) = pi/2 - 2 asin(sqrt((1 - a) / 2)) above 1/2."""
+    """asin(a) = pi/2 - 2 asin(sqrt((1 - a) / 2)) above 1/2; pi/2 comes in two steps, of which the first is exact."""
     far, s, tail = _asin_folded(abs(x))
-    folded = fma(s, -2.0, HALF_PI) - (tail * 2.0 - HALF_PI_LOW)
+    folded = fma(s, -2.0, HALF_PI / 2) - (tail * 2.0 - HALF_PI_LOW) + HALF_PI / 2
     return select(far, folded, s + tail).copysign(x)
 
 

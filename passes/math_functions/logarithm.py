@@ -53,13 +53,6 @@ def log(x: Elements) -> Elements:
     return at_poles(x, fma(exponent, LN2_HIGH, f + tail))
 
 
-def _log_in_base(x: Elements, unit: tuple[float, float], two: tuple[float, float]) -> Elements:
-    """`unit` is log_b(e), `two` is log_b(2), each a sum of two numbers."""
-    exponent, f = split(x)
-    small = fma(exponent, two[1], fma(log_tail(f), unit[0], f * unit[1]))
-    return at_poles(x, fma(exponent, two[0], fma(f, unit[0], small)))
-
-
 def log2(x: Elements) -> Elements:
     """Exact for powers of two."""
     exponent, f = split(x)
@@ -67,8 +60,10 @@ def log2(x: Elements) -> Elements:
 
 
 def log10(x: Elements) -> Elements:
-    """As log, with both constants in two parts."""
-    return _log_in_base(x, (LOG10_E_HIGH, LOG10_E_LOW), (LOG10_2_HIGH, LOG10_2_LOW))
+    """As log, with both log10(2) and log10(e) in two parts."""
+    exponent, f = split(x)
+    small = fma(exponent, LOG10_2_LOW, fma(log_tail(f), LOG10_E_HIGH, f * LOG10_E_LOW))
+    return at_poles(x, fma(exponent, LOG10_2_HIGH, fma(f, LOG10_E_HIGH, small)))
 
 
 def log1p(x: Elements) -> Elements:

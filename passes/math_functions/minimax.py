@@ -81,7 +81,8 @@ HALF_LN2 = 0.34658
 HALF_OCTAVE = (0.70710 - 1, 1.41422 - 1)
 
 FITS: dict[str, Fit] = {
-    "EXP": Fit(lambda r: (mp.exp(r) - 1 - r) / r**2, lambda r: r**2 / mp.exp(r), -HALF_LN2, HALF_LN2, 4),
+    # The weight counts in ULP: exp(r) has a twice coarser one above 1.
+    "EXP": Fit(lambda r: (mp.exp(r) - 1 - r) / r**2, lambda r: r**2 / (1 if r < 0 else 2), -HALF_LN2, HALF_LN2, 4),
     "EXPM1": Fit(lambda r: (mp.expm1(r) - r) / r**2, lambda r: r**2 / mp.expm1(r), -HALF_LN2, HALF_LN2, 5),
     "EXP2": Fit(lambda r: (mp.mpf(2) ** r - 1) / r, lambda r: r / mp.mpf(2) ** r, -0.5, 0.5, 6),
     "EXP2_F64": Fit(lambda r: mp.mpf(2) ** r, lambda r: 1 / mp.mpf(2) ** r, -0.5, 0.5, 8, np.float64),

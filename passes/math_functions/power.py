@@ -7,6 +7,7 @@ to f32, which also makes overflow and subnormal results right.
 
 from __future__ import annotations
 
+import math
 from functools import reduce
 
 from blu.dialects.mlir import ir
@@ -18,7 +19,6 @@ EXP2_F64 = (0.9999999999997498, 0.6931471805465781, 0.24022650699046236, 0.05550
 # Stands for an infinite exponent, or for the logarithm of 0 or inf: times any nonzero f32 number or logarithm it
 # exceeds the range, and times zero it is zero instead of NaN.
 VAST = 1.0e60
-SIGN = 1 << 31
 
 
 def exp2_f64(x: Elements) -> Elements:
@@ -42,16 +42,11 @@ def powf(x: Elements, y: Elements) -> Elements:
     """C's pow: a negative base takes the sign from an odd exponent and gives NaN for a fraction; x^0 = 1^y = 1."""
     magnitude = power_of_magnitude(x, y.to_f64())
     half = y * 0.5
-    is_whole = _floor(y).equals(y)
-    is_odd = is_whole & _floor(half).differs(half)
-    signed = (magnitude.bits() ^ select(is_odd, x.bits() & SIGN, 0)).as_float()
-    fraction_of_negative = (x < 0.0) & (x > -INFINITY) & _floor(y).differs(y)
-    signed = select(fraction_of_negative, float("nan"), signed)
+    is_fraction = y.emit("math.floor").differs(y)
+    is_odd = half.emit("math.floor").differs(half)
+    signed = select(is_odd, magnitude.copysign(x), magnitude)
+    signed = select(is_fraction, select((x < 0.0) & (x > -INFINITY), math.nan, magnitude), signed)
     return select(y.equals(0.0) | x.equals(1.0), 1.0, signed)
-
-
-def _floor(x: Elements) -> Elements:
-    return x.emit("math.floor")
 
 
 def cbrt(x: Elements) -> Elements:

@@ -2,12 +2,14 @@
 
 |x| = n pi/2 + r with |r| <= pi/4. Up to LARGE by Cody and Waite (three fused steps in f32; two steps in f64 where the
 target cannot fuse), beyond it by Payne and Hanek, in integers, in a branch that is taken only if some element needs it.
-The polynomials in r are minimax.py's. tan divides by r's polynomial where n is odd and is rare: it is done in f64.
+The polynomials in r are minimax.py's. tan amplifies the error of r and is rare: it is done in f64.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import pairwise
 
 from blu.passes.math_functions.branch import where_needed
 from blu.passes.math_functions.elements import Elements, fma, polynomial, select
@@ -27,9 +29,10 @@ COS = (0.04166664555668831, -0.0013887310633435845, 2.4432563805021346e-05)
 TAN_F64 = (0.3333333332226506, 0.13333334195535806, 0.053968021365348645, 0.0218725842829792, 0.008839709425004477, 0.0037016737968153376, 0.001134464710245033, 0.0011792709306385324, -0.00039898099850246144, 0.0004413478965883711)  # fmt: skip # noqa: E501
 
 
-def _window(a: Elements) -> tuple[list[Elements], Elements]:
-    """96 bits of 2/pi, as three words, of which the first weighs so that (2/pi) |x| is taken modulo 4; and the word's
-    index is found from the exponent by comparing, since there are only five.
+def _window(a: Elements) -> list[Elements]:
+    """Three words of 2/pi, from the bit on that, times the lowest bit of `a`, weighs 2: bits above give multiples of 4.
+
+    Which words these are depends on the exponent of `a`: there are five cases, told apart by comparing.
     """
     place = a.bits().shift_right_unsigned(23) - 120
     offset = place & 31
@@ -43,8 +46,12 @@ def _window(a: Elements) -> tuple[list[Elements], Elements]:
         return chosen
 
     words = [word(number) for number in range(4)]
-    shift = Elements.shift_right_unsigned
-    return [(high << offset) | shift(shift(low, 1), back) for high, low in zip(words, words[1:], strict=False)], place
+    return [_joined(high, low, offset, back) for high, low in pairwise(words)]
+
+
+def _joined(high: Elements, low: Elements, offset: Elements, back: Elements) -> Elements:
+    """The 32 bits from bit `offset` on of two words; `back` is 31 - offset, since a shift by 32 has no meaning."""
+    return (high << offset) | low.shift_right_unsigned(1).shift_right_unsigned(back)
 
 
 def payne_hanek(a: Elements) -> tuple[Elements, Elements]:
@@ -53,9 +60,8 @@ def payne_hanek(a: Elements) -> tuple[Elements, Elements]:
     24 bits of `a` times 96 bits of 2/pi, of which the 64 below the weight 4 are kept: r has 32 good bits even for the
     f32 number that is nearest to a multiple of pi/2.
     """
-    words, _ = _window(a)
     mantissa = ((a.bits() & 0x7FFFFF) | 0x800000).unsigned_to_i64()
-    high, middle, low = (mantissa * word.unsigned_to_i64() for word in words)
+    high, middle, low = (mantissa * word.unsigned_to_i64() for word in _window(a))
     product = (high << 32) + middle + low.shift_right_unsigned(32)
     quarter = (product + (1 << 61)).shift_right_unsigned(62)
     rest = product - (quarter << 62)
@@ -78,7 +84,7 @@ def _reduce_f64(a: Elements, n: Elements) -> Elements:
     return fma(wide, -HALF_PI_F64[1], fma(wide, -HALF_PI_F64[0], a.to_f64()))
 
 
-def _reduce(a: Elements) -> tuple[Elements, Elements]:
+def _reduce(a: Elements) -> Sequence[Elements]:
     """(n modulo 4 in the two low bits of an i32, r in f32) for any a >= 0."""
     n, bits = _nearest_quarter(a)
     if a.fused:
@@ -92,8 +98,7 @@ def _reduce(a: Elements) -> tuple[Elements, Elements]:
         quarter, angle = payne_hanek(a)
         return quarter, angle.to_f32()
 
-    bits, r = where_needed(a > LARGE, large, (bits, r))
-    return bits, r
+    return where_needed(a > LARGE, large, (bits, r))
 
 
 def _on_circle(quarter: Elements, sine: Elements, cosine: Elements) -> Elements:
