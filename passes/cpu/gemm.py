@@ -1,7 +1,7 @@
 """Matrix multiplication with an elementwise epilogue, on the CPU.
 
-A block of the grid is one panel of columns for one chunk of rows. Inside, k runs in blocks; the panel of the right
-operand is packed if that pays, and tiles of rows keep their sums in registers while k runs. The sums of each element
+A block of the grid is a group of panels of columns for one chunk of rows. Inside, k runs in blocks; panels of the right
+operand are packed if that pays, and tiles of rows keep their sums in registers while k runs. The sums of each element
 are one chain of multiply-adds in the order of k, so the bits do not depend on tiles, threads or the vector width.
 """
 
@@ -16,8 +16,9 @@ from blu.dialects.target import CpuTarget
 from blu.passes.cpu import lanes as vectors
 from blu.passes.cpu.contraction import Contraction, Point, read_contraction
 from blu.passes.cpu.epilogue import Epilogue, read_epilogue
+from blu.passes.cpu.gemm_pack import Depth, RightPanels, choose_prefetch
 from blu.passes.cpu.gemm_schedule import Schedule, choose_schedule
-from blu.passes.cpu.gemm_tile import Tile, load_tile, scratch, store_tile, transpose, widen
+from blu.passes.cpu.gemm_tile import Tile, load_tile, scratch, store_tile
 from blu.passes.cpu.kernel import KernelBody, for_range, open_kernel, scratch_scope
 
 INLINE_EPILOGUE = 4
@@ -36,15 +37,33 @@ def emit(kernel: func.FuncOp, target: CpuTarget) -> None:
 
 def emit_with(body: KernelBody, epilogue: Epilogue, schedule: Schedule) -> None:
     """The same with a given schedule."""
-    contraction = epilogue.contraction
-    gemm = _Gemm(contraction, epilogue, schedule, body.replacement)
+    gemm = _Gemm(epilogue.contraction, epilogue, schedule, body.replacement)
     with body.grid(gemm.blocks, schedule.claim) as block:
         gemm.emit_block(block)
 
 
+@dataclass(frozen=True)
+class _Rows:
+    """The chunk of rows of a block: its first row, and which chunk it is."""
+
+    first: ir.Value
+    chunk: ir.Value
+
+
+@dataclass(frozen=True)
+class _TileAt:
+    """Where a tile is: the point of its panel, that panel's slot in the packed set and in the group, and its row."""
+
+    point: Point
+    slot: ir.Value
+    rows: _Rows
+    row: ir.Value
+    group_slot: ir.Value
+
+
 @dataclass
 class _Gemm:
-    """One kernel while it is emitted. Points hold the outer dims, `rows` and `columns` hold begins of tiles."""
+    """One kernel while it is emitted."""
 
     contraction: Contraction
     epilogue: Epilogue
@@ -57,41 +76,113 @@ class _Gemm:
         self.depth = contraction.size(contraction.depth)
         self.chunks = -(-self.rows // schedule.chunk_rows)
         self.panels = -(-self.columns // schedule.columns)
+        self.groups = -(-self.panels // schedule.group_panels)
         outer_steps = prod(contraction.size(dim) for dim in contraction.outer_depth)
         self.one_pass = outer_steps == 1 and self.depth <= schedule.depth_block
-        self.blocks = prod(contraction.size(dim) for dim in contraction.outer) * self.chunks * self.panels
-        tile_rows = schedule.rows if self.one_pass else schedule.chunk_rows
-        inline = self.one_pass and self.epilogue.operation_count <= INLINE_EPILOGUE
+        self.blocks = prod(contraction.size(dim) for dim in contraction.outer) * self.chunks * self.groups
         with scratch_scope(self.function):
-            accumulator = contraction.accumulator
-            packed = (min(schedule.depth_block, max(self.depth, 1)), schedule.columns)
-            self.panel = scratch(packed, accumulator) if schedule.pack else None
-            self.totals = None if inline else scratch((tile_rows, schedule.columns), accumulator)
+            self.right = self.make_panels()
+            self.totals = self.make_totals()
+        self.prefetch = choose_prefetch(self.right, min(schedule.chunk_rows, self.rows) // schedule.rows)
+
+    def make_panels(self) -> RightPanels:
+        """The right operand, with the buffer that its panels are packed in."""
+        schedule = self.schedule
+        rows = min(schedule.depth_block, max(self.depth, 1))
+        shape = (schedule.packed_panels * rows, schedule.columns)
+        buffer = scratch(shape, self.contraction.accumulator) if schedule.packed_panels else None
+        return RightPanels(self.contraction, schedule, buffer, rows)
+
+    def make_totals(self) -> ir.Value | None:
+        """Where sums wait between blocks of k, or for a long epilogue; None if they stay in registers."""
+        schedule = self.schedule
+        if not self.one_pass:
+            return scratch(
+                (schedule.group_panels * schedule.chunk_rows, schedule.columns), self.contraction.accumulator
+            )
+        if self.epilogue.operation_count <= INLINE_EPILOGUE:
+            return None
+        return scratch((schedule.rows, schedule.columns), self.contraction.accumulator)
 
     def emit_block(self, block: ir.Value) -> None:
-        """Find out which part of the result the block is, and emit it for each width of panel."""
-        point, chunk, panel = self.locate(block)
-        first = arith.muli(chunk, vectors.index(self.schedule.chunk_rows))
-        point = point | {self.contraction.columns: arith.muli(panel, vectors.index(self.schedule.columns))}
-        widths = self.panel_widths()
-        if len(widths) == 1:
-            self.emit_panel(point, first, chunk, widths[0])
+        """Find out which part of the result the block is, and emit it."""
+        point, rows, group = self.locate(block)
+        begin = arith.muli(group, vectors.index(self.schedule.group_panels))
+        end = arith.minsi(vectors.offset(begin, self.schedule.group_panels), vectors.index(self.panels))
+        if self.one_pass:
+            depth = (vectors.index(0), vectors.index(self.depth))
+            inner = point | {dim: vectors.index(0) for dim in self.contraction.outer_depth}
+            self.emit_sets(inner, rows, (begin, end), depth)
             return
-        last = arith.cmpi(arith.CmpIPredicate.eq, panel, vectors.index(self.panels - 1))
-        branch = scf.IfOp(last, has_else=True)
-        for region, width in ((branch.else_block, widths[0]), (branch.then_block, widths[1])):
-            with ir.InsertionPoint(region):
-                self.emit_panel(point, first, chunk, width)
-                scf.yield_([])
 
-    def locate(self, block: ir.Value) -> tuple[dict[int | None, ir.Value], ir.Value, ir.Value]:
-        """The outer indices, chunk of rows and panel of columns of a block: panels change fastest."""
-        block, panel = _split(block, self.panels)
+        def each(emit_rows: Callable) -> None:
+            def panel(place: Point, slot: ir.Value, counts: tuple[int, ...]) -> None:
+                self.each_tile(
+                    rows, counts, lambda row, tile: emit_rows(place, row, self.waiting(slot, row, rows), tile)
+                )
+
+            self.each_panel(point, begin, end, panel)
+
+        each(lambda place, row, local, tile: store_tile(tile.zeros(), self.totals, local, tile))
+        self.each_depth(point, 0, lambda inner, depth: self.emit_sets(inner, rows, (begin, end), depth))
+        each(self.finish)
+
+    def locate(self, block: ir.Value) -> tuple[Point, _Rows, ir.Value]:
+        """The outer indices, chunk of rows and group of panels of a block: groups change fastest."""
+        block, group = _split(block, self.groups)
         block, chunk = _split(block, self.chunks)
         point: dict[int | None, ir.Value] = {}
         for dim in reversed(self.contraction.outer):
             block, point[dim] = _split(block, self.contraction.size(dim))
-        return point, chunk, panel
+        return point, _Rows(arith.muli(chunk, vectors.index(self.schedule.chunk_rows)), chunk), group
+
+    def each_depth(self, point: Point, level: int, emit_part: Callable) -> None:
+        """Loops over the outer reduction dims and blocks of k; `emit_part(point, (begin, end))` in the innermost."""
+        if level < len(self.contraction.outer_depth):
+            dim = self.contraction.outer_depth[level]
+            with for_range(0, self.contraction.size(dim)) as loop:
+                self.each_depth({**point, dim: loop.induction_variable}, level + 1, emit_part)
+            return
+        with for_range(0, self.depth, self.schedule.depth_block) as loop:
+            begin = loop.induction_variable
+            end = arith.minsi(vectors.offset(begin, self.schedule.depth_block), vectors.index(self.depth))
+            emit_part(point, (begin, end))
+
+    def emit_sets(self, point: Point, rows: _Rows, panels: tuple[ir.Value, ir.Value], depth: Depth) -> None:
+        """One block of k of all panels of the group, in sets that are packed together."""
+        begin, end = panels
+        size = max(1, self.schedule.packed_panels)
+        with for_range(begin, end, size) as loop:
+            first = loop.induction_variable
+            last = arith.minsi(vectors.offset(first, size), end)
+            self.each_panel(point, first, last, lambda place, slot, counts: self.right.pack(place, slot, depth, counts))
+
+            def emit_rows(row: ir.Value, tile_rows: int) -> None:
+                def emit_tile(place: Point, slot: ir.Value, counts: tuple[int, ...]) -> None:
+                    tile = Tile(tile_rows, counts, self.schedule.lanes, self.contraction.accumulator)
+                    at = _TileAt(place, slot, rows, row, arith.addi(arith.subi(first, begin), slot))
+                    self.emit_tile(at, tile, depth)
+
+                self.each_panel(point, first, last, emit_tile)
+
+            self.each_row(rows, emit_rows)
+
+    def each_panel(self, point: Point, begin: ir.Value, end: ir.Value, emit_panel: Callable) -> None:
+        """`emit_panel(point, slot, counts)` for each panel, counted from `begin`; `counts` are its vectors' lanes."""
+        with for_range(begin, end) as loop:
+            panel = loop.induction_variable
+            slot = arith.subi(panel, begin)
+            place = {**point, self.contraction.columns: arith.muli(panel, vectors.index(self.schedule.columns))}
+            widths = self.panel_widths()
+            if len(widths) == 1:
+                emit_panel(place, slot, widths[0])
+                return
+            last = arith.cmpi(arith.CmpIPredicate.eq, panel, vectors.index(self.panels - 1))
+            branch = scf.IfOp(last, has_else=True)
+            for region, width in ((branch.else_block, widths[0]), (branch.then_block, widths[1])):
+                with ir.InsertionPoint(region):
+                    emit_panel(place, slot, width)
+                    scf.yield_([])
 
     def panel_widths(self) -> list[tuple[int, ...]]:
         """The lanes of each vector of a full panel, and of the last panel where that one is narrower."""
@@ -102,134 +193,65 @@ class _Gemm:
             widths.append((lanes,) * (rest // lanes) + ((rest % lanes,) if rest % lanes else ()))
         return widths or [(lanes,)]
 
-    def emit_panel(self, point: Point, first: ir.Value, chunk: ir.Value, counts: tuple[int, ...]) -> None:
-        """One panel of columns (`counts` gives the lanes of its vectors) for the rows from `first` on."""
-        if self.one_pass:
-            depth = (vectors.index(0), vectors.index(self.depth))
-            point = point | {dim: vectors.index(0) for dim in self.contraction.outer_depth}
-            self.pack(point, depth, counts)
-            self.each_tile(first, chunk, counts, lambda row, tile: self.emit_tile(point, row, tile, depth))
-            return
-        self.each_tile(first, chunk, counts, lambda row, tile: self.clear_tile(arith.subi(row, first), tile))
-        self.each_depth(point, 0, lambda inner, depth: self.emit_depth(inner, first, chunk, counts, depth))
-        self.each_tile(first, chunk, counts, lambda row, tile: self.finish(point, row, arith.subi(row, first), tile))
-
-    def each_depth(self, point: Point, level: int, emit_part: Callable) -> None:
-        """Loops over the outer reduction dims and blocks of k; `emit_part(point, (begin, end))` in the innermost."""
-        if level < len(self.contraction.outer_depth):
-            dim = self.contraction.outer_depth[level]
-            with for_range(0, self.contraction.size(dim)) as loop:
-                self.each_depth(point | {dim: loop.induction_variable}, level + 1, emit_part)
-            return
-        with for_range(0, self.depth, self.schedule.depth_block) as loop:
-            begin = loop.induction_variable
-            end = arith.minsi(vectors.offset(begin, self.schedule.depth_block), vectors.index(self.depth))
-            emit_part(point, (begin, end))
-
-    def emit_depth(self, point: Point, first: ir.Value, chunk: ir.Value, counts: tuple[int, ...], depth: tuple) -> None:
-        """Add one block of k to the sums of all rows of the chunk."""
-        self.pack(point, depth, counts)
-
-        def add(row: ir.Value, tile: Tile) -> None:
-            local = arith.subi(row, first)
-            sums = self.run(point, row, tile, depth, load_tile(self.totals, local, tile))
-            store_tile(sums, self.totals, local, tile)
-
-        self.each_tile(first, chunk, counts, add)
-
-    def each_tile(self, first: ir.Value, chunk: ir.Value, counts: tuple[int, ...], emit_rows: Callable) -> None:
-        """`emit_rows(row, tile)` for the full tiles of a chunk, in a loop, and for the rows left at the very end."""
-        schedule, accumulator = self.schedule, self.contraction.accumulator
+    def each_row(self, rows: _Rows, emit_rows: Callable[[ir.Value, int], None]) -> None:
+        """`emit_rows(row, count)` for the full tiles of a chunk, in a loop, and for the rows left at the very end."""
+        schedule = self.schedule
         whole = self.rows // schedule.rows * schedule.rows
         if whole:
-            end = arith.minsi(arith.addi(first, vectors.index(schedule.chunk_rows)), vectors.index(whole))
-            with for_range(first, end, schedule.rows) as loop:
-                emit_rows(loop.induction_variable, Tile(schedule.rows, counts, schedule.lanes, accumulator))
+            end = arith.minsi(vectors.offset(rows.first, schedule.chunk_rows), vectors.index(whole))
+            with for_range(rows.first, end, schedule.rows) as loop:
+                emit_rows(loop.induction_variable, schedule.rows)
         if whole == self.rows:
             return
-        tail = Tile(self.rows - whole, counts, schedule.lanes, accumulator)
         if self.chunks == 1:
-            emit_rows(vectors.index(whole), tail)
+            emit_rows(vectors.index(whole), self.rows - whole)
             return
-        branch = scf.IfOp(arith.cmpi(arith.CmpIPredicate.eq, chunk, vectors.index(self.chunks - 1)))
+        branch = scf.IfOp(arith.cmpi(arith.CmpIPredicate.eq, rows.chunk, vectors.index(self.chunks - 1)))
         with ir.InsertionPoint(branch.then_block):
-            emit_rows(vectors.index(whole), tail)
+            emit_rows(vectors.index(whole), self.rows - whole)
             scf.yield_([])
 
-    def emit_tile(self, point: Point, row: ir.Value, tile: Tile, depth: tuple) -> None:
-        """One tile from zero to its outputs."""
-        sums = self.run(point, row, tile, depth, tile.zeros())
-        if self.totals is None:
-            for place, total in enumerate(sums):
-                i, j = divmod(place, len(tile.counts))
-                self.store(point, vectors.offset(row, i), j, total, tile)
-            return
-        zero = vectors.index(0)
-        store_tile(sums, self.totals, zero, tile)
-        self.finish(point, row, zero, tile)
+    def each_tile(self, rows: _Rows, counts: tuple[int, ...], emit_rows: Callable) -> None:
+        """`emit_rows(row, tile)` for the tiles of a panel."""
+        lanes, accumulator = self.schedule.lanes, self.contraction.accumulator
+        self.each_row(rows, lambda row, count: emit_rows(row, Tile(count, counts, lanes, accumulator)))
 
-    def run(self, point: Point, row: ir.Value, tile: Tile, depth: tuple, sums: list[ir.Value]) -> list[ir.Value]:
+    def waiting(self, slot: ir.Value, row: ir.Value, rows: _Rows) -> ir.Value:
+        """The row of the totals where the sums of a tile wait between blocks of k; `slot` is the panel in its group."""
+        start = arith.muli(slot, vectors.index(self.schedule.chunk_rows))
+        return arith.addi(start, arith.subi(row, rows.first))
+
+    def emit_tile(self, at: _TileAt, tile: Tile, depth: Depth) -> None:
+        """One tile for one block of k: from zero to its outputs if that is all of k."""
+        if not self.one_pass:
+            local = self.waiting(at.group_slot, at.row, at.rows)
+            store_tile(self.run(at, tile, depth, load_tile(self.totals, local, tile)), self.totals, local, tile)
+            return
+        sums = self.run(at, tile, depth, tile.zeros())
+        if self.totals is not None:
+            store_tile(sums, self.totals, vectors.index(0), tile)
+            self.finish(at.point, at.row, vectors.index(0), tile)
+            return
+        for place, total in enumerate(sums):
+            i, j = divmod(place, len(tile.counts))
+            self.store(at.point, vectors.offset(at.row, i), j, total, tile)
+
+    def run(self, at: _TileAt, tile: Tile, depth: Depth, sums: list[ir.Value]) -> list[ir.Value]:
         """The k loop of a tile."""
         contraction = self.contraction
 
         def left(i: int, k: ir.Value) -> ir.Value:
-            place = point | {contraction.rows: vectors.offset(row, i), contraction.depth: k}
+            place = {**at.point, contraction.rows: vectors.offset(at.row, i), contraction.depth: k}
             return contraction.left.load(place, None, 1, 1)
 
         def right(j: int, k: ir.Value) -> ir.Value:
-            if self.panel is not None:
-                return vector.load(tile.vector, self.panel, [arith.subi(k, depth[0]), vectors.index(j * tile.lanes)])
-            return self.load_right(point, k, j, tile.counts[j])
+            return self.right.load(at.point, at.slot, depth, k, j, tile.counts[j])
 
-        return tile.accumulate(sums, depth, left, right)
-
-    def load_right(self, point: Point, k: ir.Value, j: int, count: int) -> ir.Value:
-        """The j-th vector of the panel at depth k, from the right operand itself."""
-        contraction, lanes = self.contraction, self.schedule.lanes
-        place = point | {contraction.depth: k}
-        if contraction.columns is not None:
-            place[contraction.columns] = vectors.offset(point[contraction.columns], j * lanes)
-        return vectors.splat(contraction.right.load(place, contraction.columns, lanes, count), lanes)
-
-    def pack(self, point: Point, depth: tuple[ir.Value, ir.Value], counts: tuple[int, ...]) -> None:
-        """Copy the panel for k in `depth` into the packed buffer, in the type of the sums."""
-        if self.panel is None:
-            return
-        begin, end = depth
-        if self.contraction.right.stride(self.contraction.depth) == 1 and self.contraction.columns is not None:
-            squares = arith.divui(arith.subi(end, begin), vectors.index(self.schedule.lanes))
-            middle = arith.addi(begin, arith.muli(squares, vectors.index(self.schedule.lanes)))
-            with for_range(begin, middle, self.schedule.lanes) as loop:
-                self.pack_squares(point, loop.induction_variable, begin, counts)
-            begin_rest = middle
-        else:
-            begin_rest = begin
-        with for_range(begin_rest, end) as loop:
-            k = loop.induction_variable
-            for j, count in enumerate(counts):
-                value = widen(self.load_right(point, k, j, count), self.contraction.accumulator)
-                self.store_panel(value, arith.subi(k, begin), j)
-
-    def pack_squares(self, point: Point, k: ir.Value, begin: ir.Value, counts: tuple[int, ...]) -> None:
-        """A few k of a right operand that is contiguous along k: load along k, transpose in registers."""
-        contraction, lanes = self.contraction, self.schedule.lanes
-        local = arith.subi(k, begin)
-        for j, count in enumerate(counts):
-            column = vectors.offset(point[contraction.columns], j * lanes)
-            rows = []
-            for lane in range(count):
-                place = point | {contraction.columns: vectors.offset(column, lane), contraction.depth: k}
-                value = contraction.right.load(place, contraction.depth, lanes, lanes)
-                rows.append(widen(value, contraction.accumulator))
-            rows += [vectors.constant(rows[0].type, 0)] * (lanes - count)
-            for lane, value in enumerate(transpose(rows)):
-                self.store_panel(value, vectors.offset(local, lane), j)
-
-    def store_panel(self, value: ir.Value, k: ir.Value, j: int) -> None:
-        vector.store(value, self.panel, [k, vectors.index(j * self.schedule.lanes)])
-
-    def clear_tile(self, local: ir.Value, tile: Tile) -> None:
-        store_tile(tile.zeros(), self.totals, local, tile)
+        if not self.prefetch:
+            return tile.accumulate(sums, depth, left, right)
+        number = arith.divui(arith.subi(at.row, at.rows.first), vectors.index(self.schedule.rows))
+        fetch, steps = self.prefetch.emit, self.prefetch.steps
+        return tile.accumulate_ahead(sums, depth, left, right, steps, lambda k: fetch(at.point, number, depth, k))
 
     def finish(self, point: Point, row: ir.Value, local: ir.Value, tile: Tile) -> None:
         """Run the epilogue over a tile of finished sums in the scratch buffer, row by row."""
@@ -243,7 +265,8 @@ class _Gemm:
     def store(self, point: Point, row: ir.Value, j: int, total: ir.Value, tile: Tile) -> None:
         """Hand one vector of finished sums to the epilogue."""
         contraction = self.contraction
-        place = point | {contraction.rows: row}
+        place = {**point, contraction.rows: row}
+        place.update({dim: vectors.index(0) for dim in contraction.outer_depth})
         if contraction.columns is not None:
             place[contraction.columns] = vectors.offset(point[contraction.columns], j * tile.lanes)
         self.epilogue.store(total, place, tile.lanes, tile.counts[j])

@@ -1,4 +1,4 @@
-"""How a GEMM is cut: the register tile, the blocks of k and of rows, and whether the right operand is packed."""
+"""How a GEMM is cut: the register tile, the blocks of k, rows and columns, and whether the right operand is packed."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from blu.passes.cpu.contraction import Contraction
 class Schedule:
     """A tile of `rows` x (`vectors` x `lanes`) sums in registers; k in blocks of `depth_block`.
 
-    A block of the grid has `chunk_rows` rows (a multiple of `rows`, or all) and one panel of columns; `pack` copies the
-    panel of the right operand first; `claim` is how many blocks a thread takes at a time.
+    A block of the grid has `chunk_rows` rows (a multiple of `rows`, or all) and `group_panels` panels of columns.
+    Panels of the right operand are packed `packed_panels` at a time and used by all rows of the chunk (0: read in
+    place). `claim` is how many blocks a thread takes at a time.
     """
 
     rows: int
@@ -21,7 +22,8 @@ class Schedule:
     lanes: int
     depth_block: int
     chunk_rows: int
-    pack: bool
+    group_panels: int = 1
+    packed_panels: int = 1
     claim: int = 1
 
     @property
@@ -36,5 +38,4 @@ def choose_schedule(contraction: Contraction, target: CpuTarget) -> Schedule:
     size = contraction.size
     vectors = max(1, min(target.gemm_vectors, -(-size(contraction.columns) // lanes)))
     rows = max(1, min(target.gemm_rows, size(contraction.rows)))
-    pack = contraction.right.stride(contraction.columns) not in (1, None) or contraction.right.element != accumulator
-    return Schedule(rows, vectors, lanes, 512, rows * max(1, 128 // rows), pack or size(contraction.rows) >= 128)
+    return Schedule(rows, vectors, lanes, 512, rows * max(1, 128 // rows), 1, 1)

@@ -50,6 +50,19 @@ class Tile:
             scf.yield_(sums)
         return list(loop.results)
 
+    def accumulate_ahead(
+        self, sums: Sequence[ir.Value], depth: tuple[ir.Value, ir.Value], left: Fetch, right: Fetch,
+        steps: int, ahead: Callable[[ir.Value], None],
+    ) -> list[ir.Value]:  # fmt: skip
+        """The same, with `ahead(k)` emitted before every `steps` steps of k."""
+        begin, end = depth
+        with for_range(begin, end, steps, carried=list(sums)) as loop:
+            k = loop.induction_variable
+            ahead(k)
+            part = (k, arith.minsi(vectors.offset(k, steps), end))
+            scf.yield_(self.accumulate(loop.inner_iter_args, part, left, right))
+        return list(loop.results)
+
 
 def multiply_add(left: ir.Value, right: ir.Value, total: ir.Value) -> ir.Value:
     """One fused multiply-add for floats (apart only where the machine has no FMA); wrapping arithmetic for integers."""
@@ -65,29 +78,6 @@ def widen(value: ir.Value, element: ir.Type) -> ir.Value:
         return value
     wide = vectors.vector_type(value.type.shape[0], element) if vectors.is_vector(value) else element
     return arith.extf(wide, value) if isinstance(element, ir.FloatType) else arith.extsi(wide, value)
-
-
-def transpose(rows: list[ir.Value]) -> list[ir.Value]:
-    """Transpose a square of n vectors of n lanes (n a power of two) in log2(n) rounds of two-operand shuffles."""
-    size = len(rows)
-    distance = size // 2
-    while distance:
-        rows = _exchange(rows, distance)
-        distance //= 2
-    return rows
-
-
-def _exchange(rows: list[ir.Value], distance: int) -> list[ir.Value]:
-    """Swap the off-diagonal halves of all 2 x 2 squares of blocks that are `distance` wide."""
-    size = len(rows)
-    low = [lane if not lane & distance else size + lane - distance for lane in range(size)]
-    high = [lane + distance if not lane & distance else size + lane for lane in range(size)]
-    result = list(rows)
-    for i in range(size):
-        if not i & distance:
-            result[i] = vector.shuffle(rows[i], rows[i + distance], low)
-            result[i + distance] = vector.shuffle(rows[i], rows[i + distance], high)
-    return result
 
 
 def load_tile(buffer: ir.Value, row: ir.Value, tile: Tile) -> list[ir.Value]:

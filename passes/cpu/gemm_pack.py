@@ -1,0 +1,127 @@
+"""Panels of a GEMM's right operand: read in place, or copied (widened, transposed) into a buffer for k to run through."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from blu.dialects.mlir import arith, ir, memref, vector
+from blu.passes.cpu import lanes as vectors
+from blu.passes.cpu.contraction import Contraction, Point
+from blu.passes.cpu.gemm_schedule import Schedule
+from blu.passes.cpu.gemm_tile import widen
+from blu.passes.cpu.kernel import for_range
+from blu.passes.cpu.transpose import transpose
+
+Depth = tuple[ir.Value, ir.Value]
+"""A block of k: begin and end."""
+
+PREFETCH_TO_L2 = 2
+
+
+@dataclass(frozen=True)
+class RightPanels:
+    """Access to panels of columns. A point's `columns` entry is the first column of a panel.
+
+    `buffer` holds `schedule.packed_panels` panels, `rows` values of k each, one after another; None: read in place.
+    """
+
+    contraction: Contraction
+    schedule: Schedule
+    buffer: ir.Value | None
+    rows: int
+
+    def load(self, point: Point, slot: ir.Value, depth: Depth, k: ir.Value, j: int, count: int) -> ir.Value:
+        """The j-th vector of the panel (packed in `slot`) at depth k."""
+        if self.buffer is None:
+            return self.load_in_place(point, k, j, count)
+        type_ = vectors.vector_type(self.schedule.lanes, self.contraction.accumulator)
+        return vector.load(type_, self.buffer, self.place(slot, arith.subi(k, depth[0]), j))
+
+    def load_in_place(self, point: Point, k: ir.Value, j: int, count: int) -> ir.Value:
+        contraction, lanes = self.contraction, self.schedule.lanes
+        place = {**point, contraction.depth: k}
+        if contraction.columns is not None:
+            place[contraction.columns] = vectors.offset(point[contraction.columns], j * lanes)
+        return vectors.splat(contraction.right.load(place, contraction.columns, lanes, count), lanes)
+
+    def place(self, slot: ir.Value, k: ir.Value, j: int) -> list[ir.Value]:
+        """Where the j-th vector of a packed panel lies, for k counted from the begin of the block of k."""
+        return [arith.addi(arith.muli(slot, vectors.index(self.rows)), k), vectors.index(j * self.schedule.lanes)]
+
+    def pack(self, point: Point, slot: ir.Value, depth: Depth, counts: tuple[int, ...]) -> None:
+        """Copy one panel for k in `depth`, in the type of the sums."""
+        if self.buffer is None:
+            return
+        begin, end = depth
+        lanes = self.schedule.lanes
+        if self.contraction.columns is not None and self.contraction.right.stride(self.contraction.depth) == 1:
+            squares = arith.divui(arith.subi(end, begin), vectors.index(lanes))
+            middle = arith.addi(begin, arith.muli(squares, vectors.index(lanes)))
+            with for_range(begin, middle, lanes) as loop:
+                self.pack_square(point, slot, loop.induction_variable, depth[0], counts)
+            begin = middle
+        with for_range(begin, end) as loop:
+            k = loop.induction_variable
+            for j, count in enumerate(counts):
+                value = widen(self.load_in_place(point, k, j, count), self.contraction.accumulator)
+                vector.store(value, self.buffer, self.place(slot, arith.subi(k, depth[0]), j))
+
+    def pack_square(self, point: Point, slot: ir.Value, k: ir.Value, start: ir.Value, counts: tuple[int, ...]) -> None:
+        """`lanes` values of k of an operand that is contiguous along k: load along k, transpose in registers."""
+        contraction, lanes = self.contraction, self.schedule.lanes
+        for j, count in enumerate(counts):
+            column = vectors.offset(point[contraction.columns], j * lanes)
+            rows = []
+            for lane in range(count):
+                place = {**point, contraction.columns: vectors.offset(column, lane), contraction.depth: k}
+                value = contraction.right.load(place, contraction.depth, lanes, lanes)
+                rows.append(widen(value, contraction.accumulator))
+            rows += [vectors.constant(rows[0].type, 0)] * (lanes - count)
+            local = arith.subi(k, start)
+            for lane, value in enumerate(transpose(rows)):
+                vector.store(value, self.buffer, self.place(slot, vectors.offset(local, lane), j))
+
+
+@dataclass(frozen=True)
+class Prefetch:
+    """Brings the panel that will be packed next from memory into L2, spread evenly over the tiles of the current one.
+
+    Tile number t touches the t-th `share` of the next panel's rows, one row every `steps` steps of k. Hardware does not
+    guess this pattern: a panel row is a few lines only, and the next one lies a whole row of the matrix further.
+    """
+
+    contraction: Contraction
+    schedule: Schedule
+    steps: int
+    share: int
+
+    def emit(self, point: Point, tile: ir.Value, depth: Depth, k: ir.Value) -> None:
+        """The prefetches of one row; `point` stands at the current panel."""
+        contraction, lanes = self.contraction, self.schedule.lanes
+        turn = arith.divui(arith.subi(k, depth[0]), vectors.index(self.steps))
+        row = arith.addi(depth[0], arith.addi(arith.muli(tile, vectors.index(self.share)), turn))
+        row = arith.minsi(row, vectors.index(contraction.size(contraction.depth) - 1))
+        column = vectors.offset(point[contraction.columns], self.schedule.columns)
+        if contraction.right.stride(contraction.columns) != 1:
+            # Contiguous along k: a line holds as many k of one column, so a row's turn stands for one line per vector.
+            lane = arith.remui(row, vectors.index(lanes))
+            column, row = arith.addi(column, lane), arith.subi(row, lane)
+        last = vectors.index(contraction.size(contraction.columns) - 1)
+        for j in range(self.schedule.vectors):
+            place = arith.minsi(vectors.offset(column, j * lanes), last)
+            indices = contraction.right.indices({**point, contraction.depth: row, contraction.columns: place})
+            memref.prefetch(contraction.right.buffer, indices, False, PREFETCH_TO_L2, True)
+
+
+def choose_prefetch(right: RightPanels, tiles: int) -> Prefetch | None:
+    """For panels that are packed one at a time, where `tiles` full tiles of rows use each."""
+    contraction, schedule = right.contraction, right.schedule
+    if (
+        schedule.packed_panels != 1
+        or tiles < 2
+        or contraction.columns is None
+        or not contraction.size(contraction.depth)
+    ):
+        return None
+    share = -(-right.rows // tiles)
+    return Prefetch(contraction, schedule, max(1, right.rows // share), share)
