@@ -5,6 +5,8 @@ MLIR and LLVM end the process on some mistakes, so this runs in a worker process
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -32,9 +34,7 @@ class Codegen:
     def object_of_kernels(self, text: str) -> bytes:
         """The object file of a module of `llvm.func` kernels; each gets an entry `<name>.entry(args, begin, end)`."""
         combined: llvm.ModuleRef | None = None
-        for name, kernel, family, num_pointers in _split(text):
-            module = self._parse(llvm_skew.rewrite(kernel) + _entry(name, num_pointers))
-            self._optimise(module, _NONE if family in _FINISHED else _FULL)
+        for module in self._optimised(text):
             if combined is None:
                 combined = module
             else:
@@ -49,12 +49,19 @@ class Codegen:
 
     def assembly(self, text: str) -> str:
         """Assembly of a module of kernels, for people to read."""
-        parts = []
-        for name, kernel, family, num_pointers in _split(text):
-            module = self._parse(llvm_skew.rewrite(kernel) + _entry(name, num_pointers))
-            self._optimise(module, _NONE if family in _FINISHED else _FULL)
-            parts.append(self.machine.emit_assembly(module))
-        return "\n".join(parts)
+        return "\n".join(self.machine.emit_assembly(module) for module in self._optimised(text))
+
+    def llvm_ir(self, text: str) -> str:
+        """LLVM IR of a module of kernels as the machine code is made from it, for people to read."""
+        return "\n".join(map(str, self._optimised(text)))
+
+    def _optimised(self, text: str) -> Iterator[llvm.ModuleRef]:
+        return (self._kernel(*parts) for parts in _split(text))
+
+    def _kernel(self, name: str, kernel: str, family: str, num_pointers: int) -> llvm.ModuleRef:
+        module = self._parse(bfloat_as_bits(llvm_skew.rewrite(kernel)) + _entry(name, num_pointers))
+        self._optimise(module, _NONE if family in _FINISHED else _FULL)
+        return module
 
     def _parse(self, text: str) -> llvm.ModuleRef:
         module = llvm.parse_assembly(text)
@@ -67,6 +74,16 @@ class Codegen:
         options = llvm.create_pipeline_tuning_options(speed_level=level)
         builder = llvm.create_pass_builder(self.machine, options)
         builder.getModulePassManager().run(module, builder)
+
+
+def bfloat_as_bits(text: str) -> str:
+    """LLVM IR text in which bf16 values are i16.
+
+    Kernels only store bf16 and convert it by integer operations; LLVM would call library functions to move it about.
+    """
+    text = re.sub(r"\b0xR([0-9A-Fa-f]{4})\b", lambda match: str(int(match[1], 16)), text)
+    text = re.sub(r"\bbfloat\b", "i16", text)
+    return re.sub(r"(@llvm\.[\w.]*v\d+)bf16", r"\1i16", text)
 
 
 def _split(text: str) -> list[tuple[str, str, str, int]]:

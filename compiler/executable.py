@@ -33,8 +33,17 @@ def build_executable(module: ir.Module, source: str) -> Members:
 
 def assembly_of(module: ir.Module) -> str:
     """The kernels' assembly."""
+    return _text_of("assembly", module)
+
+
+def llvm_ir_of(module: ir.Module) -> str:
+    """The kernels' LLVM IR, with the user's lines."""
+    return _text_of("llvm_ir", module)
+
+
+def _text_of(kind: str, module: ir.Module) -> str:
     target = asdict(CpuTarget.from_attribute(module.operation.attributes[ATTRIBUTE]))
-    return worker_pool().ask("assembly", target, module.operation.get_asm(enable_debug_info=True)).decode()
+    return worker_pool().ask(kind, target, module.operation.get_asm(enable_debug_info=True)).decode()
 
 
 def details_of(module: ir.Module) -> dict[str, Any]:

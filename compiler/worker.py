@@ -28,7 +28,7 @@ def read_message(stream: BinaryIO) -> tuple[dict[str, Any], bytes] | None:
 
 
 def answer(header: dict[str, Any], payload: bytes) -> bytes:
-    """Do what a request asks for: "kernels" or "llvm" to an object, "assembly" to text."""
+    """Do what a request asks for: "kernels" or "llvm" to an object, "assembly" or "llvm_ir" to text."""
     from blu.compiler.codegen import Codegen
 
     codegen = Codegen(header["target"])
@@ -37,6 +37,7 @@ def answer(header: dict[str, Any], payload: bytes) -> bytes:
         "kernels": codegen.object_of_kernels,
         "llvm": codegen.object_of_llvm,
         "assembly": lambda text: codegen.assembly(text).encode(),
+        "llvm_ir": lambda text: codegen.llvm_ir(text).encode(),
     }
     return kinds[header["kind"]](text)
 

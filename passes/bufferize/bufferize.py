@@ -266,12 +266,17 @@ def _donated(function: func.FuncOp) -> set[int]:
     return {index for index, attributes in enumerate(function.arg_attrs) if "blu.donated" in ir.DictAttr(attributes)}
 
 
+# Ops that write into one of their operands, and which.
+_UPDATES = {"update": ("tensor.insert_slice", 1), "scatter_add": ("blu.scatter_add", 0)}
+
+
 def _updated_input(kernel: func.FuncOp) -> int | None:
-    """Which argument an update kernel writes into, or None for other kernels."""
-    if ir.StringAttr(kernel.attributes["blu.kernel"]).value != "update":
-        return None
-    insertion = next(item.operation for item in kernel.entry_block.operations if item.operation.name == "tensor.insert_slice")
-    return list(kernel.arguments).index(insertion.operands[1])
+    """Which argument the kernel writes into, or None for kernels that only make new values."""
+    name, operand = _UPDATES.get(ir.StringAttr(kernel.attributes["blu.kernel"]).value, ("", 0))
+    for item in kernel.entry_block.operations:
+        if item.operation.name == name:
+            return list(kernel.arguments).index(item.operation.operands[operand])
+    return None
 
 
 def _single_use(value: ir.Value) -> ir.Operation | None:

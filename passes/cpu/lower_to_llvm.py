@@ -33,6 +33,7 @@ PIPELINE = f"builtin.module({','.join(PASSES)})"
 
 def lower_to_llvm(module: ir.Module) -> None:
     """Lower `module` in place to the LLVM dialect; a kernel becomes `void name(ptr..., i64 begin, i64 end)`."""
+    widen_bf16_conversions(module)
     # Before the scf and vector dialects are lowered: expansions use both.
     expand_math(module)
     with module.context:
@@ -43,6 +44,48 @@ def lower_to_llvm(module: ir.Module) -> None:
         PassManager.parse(PIPELINE).run(module.operation)
     left = sorted(_foreign_ops(module))
     assert not left, f"ops left after lowering to LLVM: {', '.join(left)}"
+
+
+_CONVERSIONS = ("arith.sitofp", "arith.uitofp", "arith.fptosi", "arith.fptoui")
+
+
+def widen_bf16_conversions(module: ir.Module) -> None:
+    """Between integers and bf16 go through f32: canonicalization merges the two steps, and processors have only one.
+
+    %1 = arith.sitofp %0 : i32 to bf16   ->   %a = arith.sitofp %0 : i32 to f32
+                                              %1 = arith.truncf %a : f32 to bf16
+    """
+    found: list[ir.Operation] = []
+
+    def visit(operation: ir.Operation) -> ir.WalkResult:
+        if operation.name in _CONVERSIONS and any(map(_is_bf16, (operation.operands[0], operation.results[0]))):
+            found.append(operation)
+        return ir.WalkResult.ADVANCE
+
+    module.operation.walk(visit)
+    for operation in found:
+        with ir.InsertionPoint(operation), operation.location:
+            operation.results[0].replace_all_uses_with(_converted_by_way_of_f32(operation))
+        operation.erase()
+
+
+def _is_bf16(value: ir.Value) -> bool:
+    return isinstance(_element(value.type), ir.BF16Type)
+
+
+def _element(type_: ir.Type) -> ir.Type:
+    return type_.element_type if isinstance(type_, ir.VectorType) else type_
+
+
+def _converted_by_way_of_f32(operation: ir.Operation) -> ir.Value:
+    source, target = operation.operands[0], operation.results[0].type
+    shaped = source.type if isinstance(source.type, ir.VectorType) else None
+    f32 = ir.VectorType.get(shaped.shape, ir.F32Type.get()) if shaped else ir.F32Type.get()
+    if _is_bf16(source):
+        wide = ir.Operation.create("arith.extf", results=[f32], operands=[source]).result
+        return ir.Operation.create(operation.name, results=[target], operands=[wide]).result
+    wide = ir.Operation.create(operation.name, results=[f32], operands=[source]).result
+    return ir.Operation.create("arith.truncf", results=[target], operands=[wide]).result
 
 
 def _give_empty_memrefs_strides(function: func.FuncOp) -> None:

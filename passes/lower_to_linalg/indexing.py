@@ -115,3 +115,14 @@ def lower_dynamic_update_slice(op: Lowering) -> ir.Value:
     return tensor.InsertSliceOp(
         update, operand, starts, [], [], [dynamic] * rank, list(sizes), [1] * rank
     ).result
+
+
+@lowers("scatter_add")
+def lower_scatter_add(op: Lowering) -> ir.Value:
+    """The op stays whole, for a kernel that adds in place; its indices are checked."""
+    operand, indices, updates = op.operands
+    check_index(op, indices, op.types[1].dtype, op.types[0].shape[op.attributes["axis"]])
+    attributes = {"axis": op.operation.attributes["axis"]}
+    return ir.Operation.create(
+        "blu.scatter_add", results=[operand.type], operands=[operand, indices, updates], attributes=attributes
+    ).result

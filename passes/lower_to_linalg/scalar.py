@@ -125,7 +125,7 @@ def _convert(scalar: Scalar, dtype: DType) -> Scalar:
 
 def _resize_float(scalar: Scalar, dtype: DType) -> Scalar:
     target = dtype.to_mlir()
-    if {scalar.dtype, dtype} == {f16, bf16}:
+    if bf16 in (scalar.dtype, dtype) and f32 not in (scalar.dtype, dtype):  # only f32 converts to and from bf16
         return _resize_float(_resize_float(scalar, f32), dtype)
     resize = arith.extf if dtype.bits > scalar.dtype.bits else arith.truncf
     return Scalar(resize(target, scalar.value), dtype)
