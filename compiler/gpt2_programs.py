@@ -7,7 +7,7 @@ bound without tracing.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -72,20 +72,15 @@ def trace_request(request: Gpt2Request) -> Any:
     return step.trace(model, tokens, model.cache_specs(request.batch), spec((), "i32"))
 
 
-def compile_request(
-    request: Gpt2Request, cache: Cache, compile: Callable[[Any], Members] | None = None
-) -> tuple[Members, bool]:
-    """The program's members, and whether the cache had them. `compile` turns a trace into members."""
+def compile_request(request: Gpt2Request, cache: Cache) -> Members:
+    """The program's members: from the cache, where it knows the request, else traced and compiled."""
     key = request.key()
     found = cache.recall(key)
     if found is not None:
-        return found, True
-    members = (compile or _compile)(trace_request(request))
-    return members, False
-
-
-def _compile(traced: Any) -> Members:
-    return traced.lower().compile().executable
+        return found
+    compiled = trace_request(request).compile()
+    cache.remember(key, compiled.details["key"])
+    return compiled.executable
 
 
 def bucket(length: int, limit: int, smallest: int = 16) -> int:

@@ -1,0 +1,181 @@
+"""`blu-compile`: compile a model, a function or a file of IR; look at the IR on the way; run a model.
+
+Nothing here imports MLIR before it is known that something has to be compiled: a warm start does without.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from blu.compiler.cache import Cache, default_cache
+from blu.compiler.cli.compile_flags import EMITS, make_parser
+from blu.compiler.cli.generate_text import Session, prepare_session, run_session, sampling_of
+from blu.compiler.cli.messages import UsageError, print_error, suggestion
+from blu.compiler.cli.progress import Progress
+from blu.compiler.cli.subject import Gpt2Subject, Subject, find_subject
+from blu.compiler.gpt2_programs import Gpt2Request, compile_request, trace_request
+from blu.compiler.target import NAMES, resolve_target_name
+from blu.errors import BluError, UnsupportedError
+from blu.runtime.host import set_threads
+from blu.runtime.program import Program
+
+PROGRAM = "blu-compile"
+INTERRUPTED = 130
+# Flags that ask to see the compilation itself, so that the cache cannot answer.
+_LOOKING = (
+    "dump_ir",
+    "load_pass",
+    "mlir_timing",
+    "mlir_pass_statistics",
+    "mlir_print_ir_before",
+    "mlir_print_ir_after",
+    "mlir_print_ir_before_all",
+    "mlir_print_ir_after_all",
+    "mlir_print_ir_after_change",
+    "mlir_print_ir_after_failure",
+)
+_WRITING = ("emit", "output", "compile_to", "compile_from", "pass_pipeline")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; its exit code."""
+    arguments = None
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        try:
+            arguments = _parse(list(sys.argv[1:] if argv is None else argv))
+            return _run(arguments)
+        except BluError as error:
+            print_error(error, PROGRAM)
+            if arguments is not None and arguments.verbose:
+                traceback.print_exception(error)
+            return 2 if isinstance(error, UsageError) else 1
+        except KeyboardInterrupt:
+            sys.stderr.write(f"{PROGRAM}: interrupted\n")
+            return INTERRUPTED
+        except BrokenPipeError:
+            sys.stderr.close()
+            return 1
+
+
+def _show_warning(message: Warning | str, *place: Any) -> None:
+    sys.stderr.write(f"{PROGRAM}: warning: {message}\n")
+
+
+def _parse(words: list[str]) -> argparse.Namespace:
+    parser = make_parser()
+    arguments, rest = parser.parse_known_args(words)
+    if rest:
+        known = [flag for action in parser._actions for flag in action.option_strings]
+        guess = suggestion(rest[0].partition("=")[0], known)
+        raise UsageError(f"unexpected argument '{rest[0]}'", advice=guess or f"`{PROGRAM} --help` lists all flags")
+    if arguments.emit is not None and arguments.emit not in EMITS:
+        guess = suggestion(arguments.emit, EMITS) or f"one of {', '.join(EMITS)}"
+        raise UsageError(f"--emit={arguments.emit} is nothing that Blu writes", advice=guess)
+    sampling_of(arguments)
+    return arguments
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    if arguments.list_passes:
+        from blu.compiler.cli.ir_flags import load_passes, pass_list
+
+        load_passes(arguments)
+        print(pass_list())
+        return 0
+    if arguments.replay is not None:
+        from blu.compiler.cli import opt
+
+        return opt.main(["--replay", arguments.replay, *(f"--load-pass={path}" for path in arguments.load_pass)])
+    if arguments.threads is not None:
+        set_threads(arguments.threads)
+    job = Job(arguments, _target(arguments.target))
+    if arguments.print_pipeline:
+        from blu.compiler.cli.emit import print_pipeline
+
+        return print_pipeline(arguments, job.target)
+    if arguments.model is None:
+        raise UsageError("which model?", advice=f"for example `{PROGRAM} gpt2`; `{PROGRAM} --help` says more")
+    return job.run(find_subject(arguments.model))
+
+
+def _target(name: str) -> str:
+    try:
+        return resolve_target_name(name)
+    except UnsupportedError as error:
+        if name.partition(":")[0] == "cuda":
+            raise
+        guess = suggestion(name, ["cpu", *NAMES])
+        raise UsageError(error.message, advice=f"{guess} {error.advice}".strip()) from None
+
+
+@dataclass
+class Job:
+    """One run of the command: what was asked, for which target, and how long compiling took."""
+
+    arguments: argparse.Namespace
+    target: str
+    progress: Progress = field(init=False)
+    compile_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.progress = Progress(PROGRAM, self.arguments.verbose - self.arguments.quiet)
+
+    def run(self, subject: Subject) -> int:
+        """Do what the flags ask for; the exit code."""
+        arguments = self.arguments
+        runs = arguments.run or arguments.logits is not None
+        writes = [name for name in _WRITING if getattr(arguments, name) is not None]
+        if runs and writes:
+            flag = "-o" if writes[0] == "output" else f"--{writes[0].replace('_', '-')}"
+            raise UsageError(f"--run (or --logits) and {flag} do not go together", advice="use two commands")
+        if not isinstance(subject, Gpt2Subject) and runs:
+            advice = f"write it with --emit=artifact -o FILE.blu, then `blu run FILE.blu`, not {arguments.model} --run"
+            raise UsageError("only language models generate text", advice=advice)
+        if isinstance(subject, Gpt2Subject) and (runs or not (writes or self._looks())):
+            session = Session(subject, arguments, self.progress, self.target, self.load, lambda: self.compile_seconds)
+            return run_session(session) if runs else prepare_session(session)
+        from blu.compiler.cli.emit import emit
+
+        return emit(subject, arguments, self.target, self.progress)
+
+    def load(self, request: Gpt2Request) -> Program:
+        """The program of a request, from the cache or compiled now."""
+        start = time.perf_counter()
+        with self.progress.step(f"compiling {request.name} for {request.target}"):
+            looks = self._looks() or self.arguments.no_cache
+            members = self._compile(request) if looks else compile_request(request, self._cache())
+            program = Program.load(members)
+        self.compile_seconds += time.perf_counter() - start
+        return program
+
+    def _looks(self) -> bool:
+        return any(getattr(self.arguments, name) for name in _LOOKING)
+
+    def _cache(self) -> Cache:
+        return Cache(None) if self.arguments.no_cache else default_cache()
+
+    def _compile(self, request: Gpt2Request) -> dict[str, bytes]:
+        """Compile without the cache, with passes and printing as the flags say; dumps go into a folder per program."""
+        from blu.compiler.cli.ir_flags import driver_options, load_passes
+
+        load_passes(self.arguments)
+        options = driver_options(self.arguments)
+        if options.dump_dir is not None:
+            options = replace(options, dump_dir=options.dump_dir / f"{request.entry}-{request.length}")
+        options = replace(options, on_pass=lambda step: self.progress.detail(step.name))
+        lowered = trace_request(request).lower(options=options)
+        if self.arguments.mlir_timing and lowered.report is not None:
+            sys.stderr.write(lowered.report.timing() + "\n")
+        return lowered.executable()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

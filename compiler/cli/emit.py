@@ -1,0 +1,161 @@
+"""`blu-compile` where something is written: the IR at a level, LLVM IR, assembly, an object file, or an artifact."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from blu.compiler.cli.example_function import trace_function
+from blu.compiler.cli.ir_flags import driver_options, load_passes, print_options
+from blu.compiler.cli.messages import UsageError, as_usage
+from blu.compiler.cli.progress import Progress
+from blu.compiler.cli.subject import FunctionSubject, Gpt2Subject, IrSubject, Subject
+from blu.compiler.driver import Report, run_pipeline
+from blu.compiler.executable import assembly_of, build_executable, details_of, llvm_ir_of
+from blu.compiler.gpt2_programs import Gpt2Request, trace_request
+from blu.compiler.jit import pipeline_of
+from blu.compiler.pipelines import Step, loose_steps, pipeline_text
+from blu.compiler.position import Position, read_position
+from blu.compiler.source import parse_source, read_source
+from blu.compiler.worker_pool import worker_pool
+from blu.dialects.context import make_context
+from blu.dialects.mlir import ir
+from blu.dialects.modules import attribute_names
+from blu.dialects.target import ATTRIBUTE, CPU_TARGETS
+from blu.errors import BluError, ParseError
+from blu.passes.levels import LEVELS
+from blu.passes.pipeline_text import parse_pipeline
+from blu.runtime.artifact import write_artifact
+
+DEFAULT_LENGTH = 128
+# What the suffix of -o FILE asks for, where --emit does not say.
+SUFFIXES = {".blu": "artifact", ".mlir": "mlir", ".ll": "llvm", ".s": "asm", ".asm": "asm", ".o": "object"}
+# Of these the whole pipeline runs.
+MACHINE = ("artifact", "llvm", "asm", "object")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A module to compile, its name, and its text at the start, which artifacts keep for reading."""
+
+    name: str
+    module: ir.Module
+    text: str
+
+
+def print_pipeline(arguments: argparse.Namespace, target: str) -> int:
+    """--print-pipeline: the passes that would run, as text that --pass-pipeline takes."""
+    load_passes(arguments)
+    print(pipeline_text(_steps(arguments, target, arguments.compile_from)))
+    return 0
+
+
+def emit(subject: Subject, arguments: argparse.Namespace, target: str, progress: Progress) -> int:
+    """Compile as far as was asked for, and write it; the exit code."""
+    load_passes(arguments)
+    what = _what(arguments)
+    with progress.step(f"tracing {arguments.model}"):
+        source = read_subject(subject, arguments, target)
+    steps = _steps(arguments, target, arguments.compile_from or read_position(source.module))
+    if what in MACHINE:
+        worker_pool().start()
+    options = replace(driver_options(arguments), on_pass=lambda step: progress.detail(step.name))
+    with progress.step(f"compiling {source.name} for {target}"):
+        report = run_pipeline(source.module, steps, options)
+        data = _product(what, report, source, arguments) if what is not None else None
+    _print_reports(arguments, report)
+    if isinstance(data, dict):
+        write_artifact(arguments.output, data, {**details_of(report.module), "name": source.name})
+    elif data is not None:
+        _write(arguments.output, data)
+    return 0
+
+
+def _what(arguments: argparse.Namespace) -> str | None:
+    """What is to be written; None where only looking on was asked for."""
+    what = arguments.emit
+    if what is None and arguments.output is not None and arguments.output != "-":
+        what = "mlir" if arguments.compile_to else SUFFIXES.get(Path(arguments.output).suffix)
+        if what is None:
+            raise UsageError(
+                f"-o {arguments.output}: written as what?", advice=f"--emit, or one of {', '.join(SUFFIXES)}"
+            )
+    if what is None and (arguments.compile_to or arguments.pass_pipeline or arguments.output):
+        what = "mlir"
+    if what in ("artifact", "object") and arguments.output in (None, "-"):
+        raise UsageError(f"--emit={what} needs a file", advice="say -o FILE")
+    if what in (*MACHINE, *LEVELS) and arguments.compile_to is not None:
+        raise UsageError(f"--emit={what} and --compile-to do not go together", advice="--emit=mlir goes with it")
+    if what in MACHINE and arguments.pass_pipeline:
+        raise UsageError(f"--emit={what} and --pass-pipeline do not go together", advice="use --emit=mlir")
+    return what
+
+
+def read_subject(subject: Subject, arguments: argparse.Namespace, target: str) -> Source:
+    """The module that MODEL stands for, with the target written on it."""
+    if isinstance(subject, IrSubject):
+        module = parse_source(read_source(subject.name), make_context())
+        return _with_target(Source(Path(subject.name).stem, module, ""), target)
+    if isinstance(subject, FunctionSubject):
+        traced = trace_function(subject)
+        return _with_target(Source(traced.name, traced.traced.module, traced.text), target)
+    assert isinstance(subject, Gpt2Subject)
+    length = arguments.seq_len or min(DEFAULT_LENGTH, subject.config["n_positions"])
+    if length > subject.config["n_positions"]:
+        raise UsageError(f"--seq-len {length} is more than the model's {subject.config['n_positions']} positions")
+    request = Gpt2Request.of("forward", subject.config, target, batch=arguments.batch_size, length=length)
+    traced = trace_request(request)
+    return _with_target(Source(request.name, traced.traced.module, traced.text), target)
+
+
+def _with_target(source: Source, target: str) -> Source:
+    with source.module.context:
+        if ATTRIBUTE not in attribute_names(source.module):
+            source.module.operation.attributes[ATTRIBUTE] = CPU_TARGETS[target].to_attribute()
+    return source
+
+
+def _steps(arguments: argparse.Namespace, target: str, start: str | Position | None) -> Sequence[Step]:
+    """The passes to run. What the user got wrong in asking for them is a UsageError."""
+    stop = arguments.compile_to or (arguments.emit if arguments.emit in LEVELS and arguments.emit != "llvm" else None)
+    try:
+        if arguments.pass_pipeline is not None:
+            return loose_steps(parse_pipeline(arguments.pass_pipeline))
+        return pipeline_of(CPU_TARGETS[target]).steps(start, stop)
+    except ParseError as error:
+        raise as_usage(error) from None
+
+
+def _product(
+    what: str, report: Report, source: Source, arguments: argparse.Namespace
+) -> str | bytes | dict[str, bytes]:
+    if what in ("asm", "llvm"):
+        return assembly_of(report.module) if what == "asm" else llvm_ir_of(report.module)
+    if what in ("artifact", "object"):
+        members = build_executable(report.module, source.text)
+        return members["kernels.o"] if what == "object" else members
+    return print_options(arguments).text(report.module)
+
+
+def _print_reports(arguments: argparse.Namespace, report: Report) -> None:
+    for diagnostic in report.diagnostics:
+        sys.stderr.write(f"{diagnostic}\n")
+    if arguments.mlir_timing:
+        sys.stderr.write(report.timing() + "\n")
+    if arguments.mlir_pass_statistics:
+        sys.stderr.write(report.statistics() + "\n")
+
+
+def _write(output: str | None, data: str | bytes) -> None:
+    encoded = data.encode() if isinstance(data, str) else data
+    if output in (None, "-"):
+        sys.stdout.buffer.write(encoded)
+        sys.stdout.flush()
+        return
+    try:
+        Path(output).write_bytes(encoded)
+    except OSError as error:
+        raise BluError(f"cannot write {output}: {error.strerror}") from error
