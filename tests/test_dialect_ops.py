@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from op_programs import arrays_of, flat, program_of, regrouped
 from tolerances import assert_close
 from traced import FILE, LINE, evaluated, shared_context, traced
 
@@ -19,17 +20,6 @@ from blu.errors import BluError
 make_context()
 ALL = sorted(OPS)
 COMPOSITES = [name for name in ALL if OPS[name].decompose]
-
-
-def flat(operands: tuple) -> list:
-    """All operands in a row, absent ones left out."""
-    return [item for group in operands if group is not None for item in (group if isinstance(group, list) else [group])]
-
-
-def regrouped(operands: tuple, values: list) -> list:
-    """`values` in the grouping of `operands`."""
-    remaining = iter(values)
-    return [on_operand(lambda _: next(remaining), group) for group in operands]
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -48,18 +38,7 @@ def test_samples_build_ops_that_verify_and_read_back(name: str) -> None:
     """All samples of an op in one module: built, verified, printed, parsed, and printed the same again."""
     cls = OPS[name]
     samples = list(cls.samples())
-    types = [array_type(array) for sample in samples for array in flat(sample.operands)]
-
-    def build(*tensors: Tensor) -> list[Tensor]:
-        remaining, results = list(tensors), []
-        for sample in samples:
-            count = len(flat(sample.operands))
-            own, remaining = remaining[:count], remaining[count:]
-            found = cls(*regrouped(sample.operands, own), **sample.attributes)
-            results.extend(found if isinstance(found, tuple) else (found,))
-        return results
-
-    module = traced(build, types)
+    module = traced(lambda *tensors: program_of(cls, samples)(list(tensors)), list(map(array_type, arrays_of(samples))))
     text = str(module)
     with shared_context():
         parsed = ir.Module.parse(text)

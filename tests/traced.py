@@ -1,4 +1,4 @@
-"""Writes a function as a `blu` module in one shared context, and runs it by the ops' references (nothing is compiled)."""
+"""Writes a function as a `blu` module in one shared context, and runs it by the references: nothing is compiled."""
 
 from __future__ import annotations
 
