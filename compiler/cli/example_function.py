@@ -30,7 +30,12 @@ def trace_function(subject: FunctionSubject) -> Traced:
         raise UsageError(f"{subject.path} has no function {subject.function!r}", advice=advice)
     jitted = function if isinstance(function, Jitted) else jit(function)
     arguments, keywords = _example(module, subject, jitted.function)
-    return jitted.trace(*arguments, **keywords)
+    try:
+        return jitted.trace(*arguments, **keywords)
+    except BluError:
+        raise
+    except Exception as error:
+        raise BluError(f"{subject.path}::{subject.function} fails: {type(error).__name__}: {error}") from error
 
 
 def load_file(path: Path) -> ModuleType:

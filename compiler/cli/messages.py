@@ -12,7 +12,9 @@ from blu.errors import BluError, ParseError
 
 # The files of ours that call code of the user's: a traceback is shown from there on.
 _ROOT = Path(__file__).parents[2]
-_CALLERS = (_ROOT / "compiler" / "driver.py", _ROOT / "passes" / "registry.py")
+_CALLERS = tuple(
+    _ROOT / path for path in ("compiler/driver.py", "passes/registry.py", "compiler/cli/example_function.py")
+)
 
 
 class UsageError(BluError):
@@ -56,12 +58,14 @@ def _shortened(text: str, limit: int = 12) -> str:
 
 
 def _user_traceback(cause: BaseException | None) -> str:
-    """The traceback of a Python exception in a pass, from the pass on."""
+    """The traceback of a Python exception in code of the user's (a pass, a model), from there on."""
     if cause is None or isinstance(cause, BluError) or type(cause).__name__ == "MLIRError":
         return ""
     frames = traceback.extract_tb(cause.__traceback__)
     ours = [index for index, frame in enumerate(frames) if Path(frame.filename) in _CALLERS]
-    shown = [frame for frame in frames[ours[-1] + 1 if ours else 0 :] if not frame.filename.startswith("<frozen")]
+    if not ours:
+        return ""
+    shown = [frame for frame in frames[ours[-1] + 1 :] if not frame.filename.startswith("<frozen")]
     lines = ["Traceback (most recent call last):\n", *traceback.format_list(shown)]
     return "".join(lines + traceback.format_exception_only(cause))
 

@@ -1,0 +1,211 @@
+"""`blu run FILE.blu`: run a compiled program on arrays from .npy files. Needs neither MLIR nor the compiler."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from blu.compiler.cli.messages import UsageError, print_error, suggestion
+from blu.errors import BluError, WeightsError
+from blu.runtime.host import set_threads
+from blu.runtime.plan import TensorSpec
+from blu.runtime.program import Program
+
+MODEL = "model."
+RANDOM = "random:"
+EXAMPLES = """examples:
+  blu run f.blu                                              what it takes and gives
+  blu run f.blu --input x=x.npy --input y=y.npy              results are printed in short
+  blu run gpt2.blu --weights DIR --input tokens=t.npy --output-dir out/
+
+Inputs called model.* are a model's parameters: --weights brings them all. exit codes: 0 done, 1 error, 2 wrong usage"""
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="blu run",
+        description="Run a compiled program on arrays.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("program", metavar="FILE.blu", help="what `blu-compile --emit=artifact` has written")
+    parser.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy", help="an array (repeatable)")
+    parser.add_argument("--weights", metavar="DIR|random:SEED", help="a model's parameters")
+    parser.add_argument("--output-dir", type=Path, metavar="DIR", help="save each result there as .npy")
+    parser.add_argument("--repeat", type=int, default=1, metavar="N", help="run N times, and say how long it takes")
+    parser.add_argument("--threads", type=int, metavar="N", help="run on N threads (default: all cores)")
+    parser.add_argument("--json", action="store_true", help="end with one line of JSON")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; its exit code."""
+    arguments = make_parser().parse_args(argv)
+    try:
+        return _run(arguments)
+    except BluError as error:
+        print_error(error, "blu run")
+        return 2 if isinstance(error, UsageError) else 1
+    except KeyboardInterrupt:
+        sys.stderr.write("blu run: interrupted\n")
+        return 130
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    if arguments.threads is not None:
+        set_threads(arguments.threads)
+    program = Program.load(arguments.program)
+    if program.inputs and not arguments.input and arguments.weights is None:
+        print(_signature(program))
+        return 0
+    values = _values(program, arguments)
+    seconds = []
+    for _ in range(max(1, arguments.repeat)):
+        # Donated arguments are overwritten: every run gets the numbers it was given.
+        inputs = [array.copy() if spec.donated else array for spec, array in zip(program.inputs, values, strict=True)]
+        start = time.perf_counter()
+        results = program.run(inputs)
+        seconds.append(time.perf_counter() - start)
+    names = [_result_name(spec, index) for index, spec in enumerate(program.outputs)]
+    if arguments.output_dir is not None:
+        _save(arguments.output_dir, dict(zip(names, results, strict=True)))
+    _report(arguments, dict(zip(names, results, strict=True)), seconds)
+    return 0
+
+
+def _signature(program: Program) -> str:
+    """What a program takes and gives; a model's many parameters in one line."""
+    given = [spec for spec in program.inputs if not spec.name.startswith(MODEL)]
+    parameters = len(program.inputs) - len(given)
+    lines = [program.summary(), "takes"]
+    lines += [f"  {spec.name or index}: {_type_of(spec)}" for index, spec in enumerate(given)]
+    lines += [f"  {MODEL}*: {parameters} parameters (--weights)"] if parameters else []
+    lines += ["gives", *(f"  {_result_name(spec, i)}: {_type_of(spec)}" for i, spec in enumerate(program.outputs))]
+    return "\n".join(lines)
+
+
+def _type_of(spec: TensorSpec) -> str:
+    donated = " (donated)" if spec.donated else ""
+    return f"{spec.dtype}[{', '.join(map(str, spec.shape))}]{donated}"
+
+
+def _result_name(spec: TensorSpec, index: int) -> str:
+    return spec.name or f"result_{index}"
+
+
+def _values(program: Program, arguments: argparse.Namespace) -> list[np.ndarray]:
+    """One array for each of the program's inputs. UsageError names those that are missing."""
+    known = {spec.name: spec for spec in program.inputs}
+    values: dict[str, np.ndarray] = dict(_weights(program, arguments.weights)) if arguments.weights else {}
+    for item in arguments.input:
+        name, separator, path = item.partition("=")
+        if not separator:
+            raise UsageError(f"--input {item} is not of the form NAME=FILE.npy")
+        if name not in known:
+            guess = suggestion(name, list(known)) or f"inputs: {', '.join(_without_parameters(known))}"
+            raise UsageError(f"the program has no input {name!r}", advice=guess)
+        values[name] = load_array(path, known[name])
+    missing = [f"{name} ({_type_of(spec)})" for name, spec in known.items() if name not in values]
+    if missing:
+        shown = ", ".join(missing[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else "")
+        advice = "--weights brings the parameters" if any(name.startswith(MODEL) for name in missing) else ""
+        raise UsageError(f"inputs are missing: {shown}", advice=advice or "give each with --input NAME=FILE.npy")
+    return [values[name] for name in known]
+
+
+def _without_parameters(names: Mapping[str, Any]) -> list[str]:
+    return [name for name in names if not name.startswith(MODEL)]
+
+
+def load_array(path: str, spec: TensorSpec) -> np.ndarray:
+    """An array from a .npy file; of bf16, whose dtype the format does not know, the bytes decide."""
+    try:
+        array = np.load(path, allow_pickle=False)
+    except OSError as error:
+        raise BluError(f"cannot read {path}: {error.strerror or error}") from error
+    except (ValueError, EOFError) as error:
+        raise BluError(f"{path} is no .npy file of numbers: {error}") from error
+    if not isinstance(array, np.ndarray):
+        raise BluError(f"{path} holds several arrays", advice="Save one array to a file with numpy.save.")
+    return array.view(spec.numpy_dtype) if array.dtype == np.dtype("V2") and spec.dtype == "bf16" else array
+
+
+def _weights(program: Program, source: str) -> Iterator[tuple[str, np.ndarray]]:
+    """The parameters by input name, from a directory, or at random."""
+    shapes = {spec.name.removeprefix(MODEL): spec for spec in program.inputs if spec.name.startswith(MODEL)}
+    if not shapes:
+        raise UsageError("the program takes no parameters of a model, so --weights has no meaning")
+    state = _random(shapes, source) if source.startswith(RANDOM) else _stored(shapes, source)
+    for name, array in state.items():
+        yield MODEL + name, array
+
+
+def _stored(specs: Mapping[str, TensorSpec], source: str) -> Mapping[str, np.ndarray]:
+    from blu.frontend.io import cast, check_state_dict, gpt2_state_dict, resolve
+
+    state = gpt2_state_dict(resolve(source))
+    check_state_dict({name: spec.shape for name, spec in specs.items()}, state, source=source)
+    return cast(state, next(iter(specs.values())).dtype)
+
+
+def _random(specs: Mapping[str, TensorSpec], source: str) -> Mapping[str, np.ndarray]:
+    """Weights of a GPT-2 whose sizes are read off the parameters' shapes."""
+    from blu.frontend.io import cast, random_state_dict
+
+    seed = source.removeprefix(RANDOM)
+    if not seed.isdecimal():
+        raise UsageError(f"--weights {source}: {seed!r} is no seed", advice="for example --weights random:0")
+    try:
+        config = _config(specs)
+    except (KeyError, ValueError) as error:
+        raise WeightsError("these are no parameters of a GPT-2", advice="Give a directory with weights.") from error
+    return cast(random_state_dict(config, int(seed)), specs["wte.weight"].dtype)
+
+
+def _config(specs: Mapping[str, TensorSpec]) -> dict[str, Any]:
+    """A configuration with these parameters (the number of heads shows in none of them)."""
+    (vocabulary, width), (positions, _) = specs["wte.weight"].shape, specs["wpe.weight"].shape
+    return {
+        "model_type": "gpt2",
+        "vocab_size": vocabulary,
+        "n_positions": positions,
+        "n_embd": width,
+        "n_head": 1,
+        "n_layer": len({name.split(".")[1] for name in specs if name.startswith("h.")}),
+        "n_inner": specs["h.0.mlp.c_fc.weight"].shape[1],
+        "tie_word_embeddings": "lm_head.weight" not in specs,
+    }
+
+
+def _save(directory: Path, results: Mapping[str, np.ndarray]) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        for name, array in results.items():
+            np.save(directory / f"{name.replace('/', '_')}.npy", array, allow_pickle=False)
+    except OSError as error:
+        raise BluError(f"cannot write to {directory}: {error.strerror or error}") from error
+
+
+def _report(arguments: argparse.Namespace, results: Mapping[str, np.ndarray], seconds: list[float]) -> None:
+    best = min(seconds)
+    if not arguments.json:
+        with np.printoptions(threshold=20, edgeitems=3, precision=5):
+            for name, array in results.items():
+                print(f"{name}: {array.dtype}{list(array.shape)}\n{array}")
+    sys.stderr.write(f"blu run: {best * 1e3:.3f} ms\n")
+    if arguments.json:
+        shapes = {name: {"shape": list(array.shape), "dtype": str(array.dtype)} for name, array in results.items()}
+        print(json.dumps({"seconds": best, "runs": len(seconds), "results": shapes}))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
