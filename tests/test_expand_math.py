@@ -16,7 +16,6 @@ from math_kernel import NUMPY_TYPES, apply, kernel_text, operation_names
 from blu.dialects.mlir import ir
 from blu.dialects.target import X86_64_V2, X86_64_V4
 from blu.passes.expand_math import FUNCTIONS, expand_math
-from blu.passes.math_functions import minimax
 
 REFERENCES = {
     "exp": np.exp,
@@ -317,7 +316,7 @@ def test_narrow_floats_are_refused():
 
 def test_coefficients_are_those_that_minimax_computes():
     mpmath = pytest.importorskip("mpmath")
-    from blu.passes.math_functions import error_function, exponential, inverse_trigonometry, logarithm, power
+    from blu.passes.math_functions import error_function, exponential, inverse_trigonometry, logarithm, minimax, power
     from blu.passes.math_functions import trigonometry as circular
 
     files = (error_function, exponential, inverse_trigonometry, logarithm, power, circular)
