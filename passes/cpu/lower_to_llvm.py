@@ -6,6 +6,7 @@ from blu.dialects.mlir import PassManager, func, ir
 from blu.passes.expand_math import expand_math
 
 PASSES = (
+    "arith-expand{include-bf16=true}",  # before canonicalize, which would merge conversions into ones to bf16 again
     "func.func(convert-vector-to-scf)",
     "convert-linalg-to-loops",
     "canonicalize",
@@ -14,7 +15,6 @@ PASSES = (
     "lower-affine",
     "convert-scf-to-cf",
     "convert-vector-to-llvm",
-    "arith-expand{include-bf16=true}",
     "finalize-memref-to-llvm",
     "convert-math-to-llvm",
     "convert-math-to-libm",

@@ -113,7 +113,7 @@ def _convert(scalar: Scalar, dtype: DType) -> Scalar:
     if source == dtype:
         return scalar
     if dtype == bool_:
-        return scalar.compare("ne", 0)
+        return scalar.to(compute_dtype(scalar.dtype)).compare("ne", 0)
     if source.is_float and dtype.is_float:
         return _resize_float(scalar, dtype)
     if source.is_float:
