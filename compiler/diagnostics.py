@@ -48,7 +48,7 @@ def _convert(diagnostic: ir.Diagnostic) -> Diagnostic:
     try:
         notes = tuple(map(_convert, diagnostic.notes))
         return Diagnostic(severity, diagnostic.message, place_of(diagnostic.location), notes)
-    except UnicodeDecodeError:  # names from damaged bytecode; raising here would end in a warning of the bindings
+    except (UnicodeDecodeError, RuntimeError):  # names from damaged bytecode; bindings cannot pass an exception on
         return Diagnostic(severity, "a name that is no UTF-8 text", Place())
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from blu.errors import ParseError
 
 _ITEM = re.compile(r"""\s*([\w-]+)(?:=("(?:[^"\\]|\\.)*"|'[^']*'|[^\s"'{}]*))?(?=\s|$)""", re.DOTALL)
-_PLAIN = re.compile(r"[^\s\"'{}=]+")
+_PLAIN = re.compile(r"[^\s\"'{}()=]+")
 
 
 @dataclass(frozen=True)

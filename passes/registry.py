@@ -120,7 +120,7 @@ def load_pass_file(path: str | Path) -> tuple[type[Pass], ...]:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        _forget(module_name)
+        _unload(module_name)
         raise ParseError(f"{type(error).__name__}: {error}", location=_line_in(path, error)) from error
     found = tuple(cls for cls in _passes.values() if cls.__module__ == module_name)
     if not found:
@@ -129,9 +129,15 @@ def load_pass_file(path: str | Path) -> tuple[type[Pass], ...]:
     return found
 
 
-def _forget(module_name: str) -> None:
-    """Drop what a plugin file registered before it failed."""
-    del sys.modules[module_name]
+def unload_pass_files() -> None:
+    """Drop all passes that `load_pass_file` has brought."""
+    for module_name in list(_files):
+        _unload(module_name)
+
+
+def _unload(module_name: str) -> None:
+    sys.modules.pop(module_name, None)
+    _files.pop(module_name, None)
     for name in [name for name, cls in _passes.items() if cls.__module__ == module_name]:
         del _passes[name]
         _placements.pop(name, None)
