@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import sys
 from functools import lru_cache
@@ -11,11 +12,17 @@ from blu.dialects.locations import user_location as make_location
 from blu.dialects.mlir import ir
 from blu.frontend.module_path import current_module_path
 
-_HOUSE = tuple(
-    os.path.dirname(os.path.abspath(sys.modules[name].__file__ or "")) + os.sep
-    for name in ("blu", "blu.frontend", "blu.dialects")
-)
-_LIBRARY = os.path.join(_HOUSE[1], "nn") + os.sep
+
+
+def _folder(package: str) -> str:
+    """Where a package lies, found without importing it."""
+    spec = importlib.util.find_spec(package)
+    assert spec is not None and spec.submodule_search_locations
+    return os.path.abspath(spec.submodule_search_locations[0]) + os.sep
+
+
+_HOUSE = tuple(map(_folder, ("blu", "blu.frontend", "blu.dialects", "blu.compiler")))
+_LIBRARY = _folder("blu.frontend.nn")
 # Frames of this function end the search: what called it is Blu, not the user's model.
 BOUNDARY = "run_traced_function"
 

@@ -9,8 +9,8 @@ from blu.dialects import plan
 from blu.dialects.mlir import func, ir, memref
 from blu.passes.base import Pass
 from blu.passes.bufferize import views
-from blu.passes.bufferize.kernels import KernelTable, tensor_kernels
-from blu.passes.bufferize.views import Root, View, whole
+from blu.passes.bufferize.kernels import KernelTable, scratch_types, tensor_kernels
+from blu.passes.bufferize.views import Root, View, ViewTable, whole
 from blu.passes.fuse.fuse import is_kernel
 
 
@@ -53,7 +53,7 @@ class _Bufferizer:
     function: func.FuncOp
     kernels: dict[str, func.FuncOp]
     table: KernelTable
-    views: dict[ir.Value, View] = field(default_factory=dict)
+    views: ViewTable = field(default_factory=ViewTable)
     position: dict[ir.Operation, int] = field(default_factory=dict)
     num_constants: int = 0
     num_checks: int = 0
@@ -125,9 +125,16 @@ class _Bufferizer:
         type_ = view.memref_type()
         if type_ == view.root.memref.type:
             return view.root.memref
-        layout = (view.offset, list(view.shape), list(view.strides))
+        strides, offset = type_.get_strides_and_offset() if 0 not in view.shape else ([1] * len(view.shape), 0)
         return memref.ReinterpretCastOp(
-            type_, view.root.memref, [], [], [], static_offsets=[layout[0]], static_sizes=layout[1], static_strides=layout[2]
+            type_,
+            view.root.memref,
+            [],
+            [],
+            [],
+            static_offsets=[offset],
+            static_sizes=list(view.shape),
+            static_strides=list(strides),
         ).result
 
     def _copy(self, source: View, target: View) -> None:
@@ -145,10 +152,7 @@ class _Bufferizer:
     def _is_dead_after(self, root: Root, operation: ir.Operation) -> bool:
         """Whether no value in this memory is used after `operation`."""
         now = self.position[operation]
-        for value, view in self.views.items():
-            if view.root is root and any(self._use_position(use) > now for use in value.uses):
-                return False
-        return True
+        return not any(self._use_position(use) > now for value in self.views.values_in(root) for use in value.uses)
 
     def _use_position(self, use: ir.OpOperand) -> int:
         return self.position[use.owner.operation]
@@ -207,12 +211,14 @@ class _Bufferizer:
             outputs = [self._root_for(value) for value in operation.results]
         else:
             outputs = [self._writable(inputs[in_place], operation)]
-        self.views.update(zip(operation.results, outputs, strict=True))
+        for value, view in zip(operation.results, outputs, strict=True):
+            self.views[value] = view
         name = self.table.specialise(
             kernel, [view.memref_type() for view in inputs], [view.memref_type() for view in outputs], in_place
         )
         read = [view for index, view in enumerate(inputs) if index != in_place]
-        func.CallOp([], name, [self._memory(view) for view in (*read, *outputs)])
+        scratch = [whole(self._new_root(type_.shape, type_.element_type)) for type_ in scratch_types(kernel)]
+        func.CallOp([], name, [self._memory(view) for view in (*read, *outputs, *scratch)])
 
     def _check(self, operation: ir.Operation) -> None:
         found = self.views[operation.operands[0]].root.memref
@@ -266,6 +272,7 @@ def _donated(function: func.FuncOp) -> set[int]:
     return {index for index, attributes in enumerate(function.arg_attrs) if "blu.donated" in ir.DictAttr(attributes)}
 
 
+_RESHAPES = ("tensor.collapse_shape", "tensor.expand_shape")
 # Ops that write into one of their operands, and which.
 _UPDATES = {"update": ("tensor.insert_slice", 1), "scatter_add": ("blu.scatter_add", 0)}
 
@@ -293,11 +300,12 @@ def _only_transposed(value: ir.Value) -> list[int] | None:
 
 
 def _followed_to_return(value: ir.Value, returned: list[ir.Value]) -> ir.Value | None:
-    """The returned value that is this one, reshaped or not, where it has no other use."""
-    while True:
-        use = _single_use(value)
+    """The returned value that is this one, as it is or reshaped; None where it is not returned."""
+    waiting = [value]
+    while waiting:
+        value = waiting.pop()
         if value in returned:
-            return value if use is not None else None
-        if use is None or use.name not in ("tensor.collapse_shape", "tensor.expand_shape"):
-            return None
-        value = use.results[0]
+            return value
+        users = [use.owner.operation for use in value.uses]
+        waiting.extend(user.results[0] for user in users if user.name in _RESHAPES)
+    return None

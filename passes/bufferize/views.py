@@ -59,6 +59,22 @@ class View:
         return ir.MemRefType.get(self.shape, self.element_type, layout=layout)
 
 
+class ViewTable(dict[ir.Value, View]):
+    """The view of each value, and the values of each root."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._values: dict[Root, list[ir.Value]] = {}
+
+    def __setitem__(self, value: ir.Value, view: View) -> None:
+        super().__setitem__(value, view)
+        self._values.setdefault(view.root, []).append(value)
+
+    def values_in(self, root: Root) -> list[ir.Value]:
+        """The values that live in a root."""
+        return self._values.get(root, [])
+
+
 def whole(root: Root) -> View:
     return View(root, 0, root.shape, contiguous_strides(root.shape))
 

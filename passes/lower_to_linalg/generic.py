@@ -191,8 +191,8 @@ def _canonical(shape: tuple[int, ...], operands: list[tuple[int, ...]]) -> tuple
 
     groups: list[list[int]] = []
     for dim in range(len(shape)):
-        last = dim == len(shape) - 1
-        if groups and not last and all(consistent([*groups[-1], dim], operand) for operand in operands):
+        stays_alone = dim == len(shape) - 1 and shape[dim] != 1  # a kept dimension of a row reduction joins the rows
+        if groups and not stays_alone and all(consistent([*groups[-1], dim], operand) for operand in operands):
             groups[-1].append(dim)
         else:
             groups.append([dim])
