@@ -83,13 +83,14 @@ def _what(arguments: argparse.Namespace) -> str | None:
             raise UsageError(
                 f"-o {arguments.output}: written as what?", advice=f"--emit, or one of {', '.join(SUFFIXES)}"
             )
-    if what is None and (arguments.compile_to or arguments.pass_pipeline or arguments.output):
+    asked = (arguments.compile_to, arguments.pass_pipeline, arguments.output)
+    if what is None and any(item is not None for item in asked):
         what = "mlir"
     if what in ("artifact", "object") and arguments.output in (None, "-"):
         raise UsageError(f"--emit={what} needs a file", advice="say -o FILE")
     if what in (*MACHINE, *LEVELS) and arguments.compile_to is not None:
         raise UsageError(f"--emit={what} and --compile-to do not go together", advice="--emit=mlir goes with it")
-    if what in MACHINE and arguments.pass_pipeline:
+    if what in MACHINE and arguments.pass_pipeline is not None:
         raise UsageError(f"--emit={what} and --pass-pipeline do not go together", advice="use --emit=mlir")
     return what
 

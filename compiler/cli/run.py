@@ -63,6 +63,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     if arguments.threads is not None:
         set_threads(arguments.threads)
+    if not Path(arguments.program).is_file():
+        raise UsageError(
+            f"there is no file {arguments.program}", advice="blu-compile MODEL --emit=artifact -o FILE.blu"
+        )
     program = Program.load(arguments.program)
     if program.inputs and not arguments.input and arguments.weights is None:
         print(_signature(program))
