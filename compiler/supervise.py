@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -85,11 +84,10 @@ def run_child(
 def _follow(child: subprocess.Popen[bytes], pipe: IO[bytes], pass_timeout: float | None) -> Outcome:
     outcome, pending = Outcome(), b""
     try:
-        deadline = time.monotonic() + max(pass_timeout or 0, START_TIMEOUT)
         while True:
-            wait = max(deadline - time.monotonic(), 0) if pass_timeout else None
-            if not select.select([pipe], [], [], wait)[0]:
-                outcome.death = f"did not end within {pass_timeout:g} s"
+            limit = _limit(outcome, pass_timeout)
+            if not select.select([pipe], [], [], limit)[0]:
+                outcome.death = f"did not end within {limit:g} s"
                 break
             data = pipe.read(1 << 16)
             if not data:
@@ -97,12 +95,19 @@ def _follow(child: subprocess.Popen[bytes], pipe: IO[bytes], pass_timeout: float
             *lines, pending = (pending + data).split(b"\n")
             for line in lines:
                 outcome.take(json.loads(line))
-            deadline = time.monotonic() + (pass_timeout or 0)
     except KeyboardInterrupt:
         outcome.death = "was interrupted"
     finally:
         _end(child, outcome)
     return outcome
+
+
+def _limit(outcome: Outcome, pass_timeout: float | None) -> float | None:
+    """Seconds to wait for the next event: a pass has its own limit, reading and writing at least START_TIMEOUT."""
+    if not pass_timeout:
+        return None
+    is_in_pass = outcome.current is not None and not outcome.is_finished
+    return pass_timeout if is_in_pass else max(pass_timeout, START_TIMEOUT)
 
 
 def _end(child: subprocess.Popen[bytes], outcome: Outcome) -> None:

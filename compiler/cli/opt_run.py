@@ -27,6 +27,7 @@ from blu.dialects.mlir import ir
 from blu.errors import BluError, ParseError, PassError
 from blu.passes.pipeline_text import make_pass, parse_pipeline, split_elements, unknown_pass
 from blu.passes.registry import all_passes
+from blu.passes.upstream import UPSTREAM_PASSES
 
 SEPARATOR = "// -----"
 
@@ -108,7 +109,7 @@ def _flag_pass(flag: str):
         from blu.compiler.cli.opt import make_parser
 
         known = [word for action in make_parser()._actions for word in action.option_strings]
-        guess = suggestion(f"--{name}", [*known, *(f"--{item}" for item in all_passes())])
+        guess = suggestion(f"--{name}", [*known, *(f"--{item}" for item in [*all_passes(), *UPSTREAM_PASSES])])
         raise UsageError(f"there is no flag or pass '--{name}'", advice=guess or error.advice) from None
 
 
