@@ -19,9 +19,7 @@ def build_executable(module: ir.Module, source: str) -> Members:
     """The members of the `.blu` file of a module at level "llvm". `source` is the `blu` IR, kept for reading."""
     target = asdict(CpuTarget.from_attribute(module.operation.attributes[ATTRIBUTE]))
     text = module.operation.get_asm(enable_debug_info=True)
-    kernels, pool = worker_pool().ask_all(
-        [("kernels", target, text), ("llvm", target, pool_text(target["triple"]))]
-    )
+    kernels, pool = worker_pool().ask_all([("kernels", target, text), ("llvm", target, pool_text(target["triple"]))])
     return {
         "plan.json": _attribute(module, "blu.plan").encode(),
         "constants.bin": bytes.fromhex(_attribute(module, "blu.constants")),
@@ -50,7 +48,11 @@ def details_of(module: ir.Module) -> dict[str, Any]:
     """What the manifest of an executable says beside its members: versions, target, entry."""
     target = CpuTarget.from_attribute(module.operation.attributes[ATTRIBUTE])
     versions = {name: metadata.version(name) for name in ("blu", "torch-mlir", "llvmlite")}
-    return {"target": {"name": target.name, "triple": target.triple}, "versions": versions, "entry": json.loads(_attribute(module, "blu.plan"))["entry"]}
+    return {
+        "target": {"name": target.name, "triple": target.triple},
+        "versions": versions,
+        "entry": json.loads(_attribute(module, "blu.plan"))["entry"],
+    }
 
 
 def _attribute(module: ir.Module, name: str) -> str:

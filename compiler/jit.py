@@ -1,10 +1,10 @@
 """`blu.jit`: from a Python function to a program that runs. The only file that sees every part of the house.
 
-    @blu.jit
-    def f(x, w): return blu.softmax(x @ w, axis=-1)
+@blu.jit
+def f(x, w): return blu.softmax(x @ w, axis=-1)
 
-    f(x, w)                                                  # traces, compiles (or finds it compiled), runs
-    f.trace(x, w).lower(target="cpu").compile()(x, w)        # the same, stage by stage
+f(x, w)                                                  # traces, compiles (or finds it compiled), runs
+f.trace(x, w).lower(target="cpu").compile()(x, w)        # the same, stage by stage
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ class Traced:
         """The module as MLIR text."""
         return self.traced.text
 
-    def lower(self, target: str | None = None, options: DriverOptions | None = None, stop: str | None = None) -> Lowered:
+    def lower(
+        self, target: str | None = None, options: DriverOptions | None = None, stop: str | None = None
+    ) -> Lowered:
         """Run the target's passes, all of them or up to a level or pass."""
         name = resolve_target_name(target or self.target)
         return Lowered(self, CPU_TARGETS[name]).run(options, stop)
@@ -132,7 +134,9 @@ class Compiled:
         parameters = tuple(dict.fromkeys(name.partition(".")[0] for name in names))
         signature, leaves = signature_of(arguments, keywords, parameters)
         if signature != self.traced.signature:
-            raise ArgumentError(f"the program was compiled for other arguments: {_difference(self.traced.signature, signature)}")
+            raise ArgumentError(
+                f"the program was compiled for other arguments: {_difference(self.traced.signature, signature)}"
+            )
         return self.run(leaves)
 
     def run(self, leaves: Sequence[Any]) -> Any:

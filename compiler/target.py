@@ -49,9 +49,7 @@ def resolve_target_name(name: str) -> str:
     if name in NAMES:
         return name
     if name.partition(":")[0] == "cuda":
-        raise UnsupportedError(
-            f"the target {name} is not part of this version of Blu", advice="Use --target=cpu."
-        )
+        raise UnsupportedError(f"the target {name} is not part of this version of Blu", advice="Use --target=cpu.")
     raise UnsupportedError(f"there is no target {name!r}", advice=f"Targets: cpu, {', '.join(NAMES)}.")
 
 

@@ -63,7 +63,8 @@ NUMBERS = INTEGERS + FLOATS
 
 _BY_NAME = {dtype.name: dtype for dtype in DTYPES}
 _BY_NUMPY = {dtype.numpy: dtype for dtype in DTYPES}
-_BY_MLIR = {dtype.mlir: dtype for dtype in DTYPES}
+_BY_MLIR: dict[object, DType] = {ir.F16Type: f16, ir.BF16Type: bf16, ir.F32Type: f32, ir.F64Type: f64}
+_BY_MLIR |= {(dtype.bits, dtype.kind == "unsigned", False): dtype for dtype in DTYPES if not dtype.is_float}
 
 
 def as_dtype(value: object) -> DType:
@@ -86,10 +87,10 @@ def as_dtype(value: object) -> DType:
 
 def dtype_of_mlir(type_: ir.Type) -> DType:
     """The dtype of an MLIR element type of the `blu` dialect."""
-    text = str(type_)
-    if text not in _BY_MLIR:
-        raise DTypeError(f"element type {text} is not one of Blu's: {', '.join(_BY_MLIR)}")
-    return _BY_MLIR[text]
+    key = (type_.width, type_.is_unsigned, type_.is_signed) if isinstance(type_, ir.IntegerType) else type(type_)
+    if key not in _BY_MLIR:
+        raise DTypeError(f"element type {type_} is not one of Blu's: {', '.join(_BY_NAME)}")
+    return _BY_MLIR[key]
 
 
 def computing_dtype(dtype: DType) -> DType:
@@ -112,7 +113,7 @@ def promote(left: DType, right: DType) -> DType:
 def promote_scalar(dtype: DType, scalar: bool | int | float) -> DType:
     """The dtype of an array of `dtype` combined with a Python scalar.
 
-    The scalar only raises the kind (bool to integer to float), as in NumPy 2. Raises DTypeError for an integer that does not fit.
+    """The dtype of an array of `dtype` with a Python scalar, which only raises the kind (NumPy 2's weak scalars).
     """
     if isinstance(scalar, bool):
         return dtype

@@ -1,6 +1,6 @@
 """The one place that says which package carries MLIR's Python bindings.
 
-A genuine `mlir` package is preferred; the `torch_mlir` wheel, which holds the complete upstream bindings, is the fallback.
+A genuine `mlir` package is preferred; the `torch_mlir` wheel, which holds the complete upstream bindings, is next.
 Everybody else writes `from blu.dialects.mlir import ir, arith, ...`.
 """
 

@@ -22,11 +22,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Optional
+from typing import Any, ClassVar
 
 import numpy as np
 
-from blu.dialects.dtypes import DType, TensorType, check_size, dtype_of_mlir, tensor_type
+from blu.dialects.dtypes import TensorType, check_size, dtype_of_mlir, tensor_type
 from blu.dialects.mlir import ext, ir
 from blu.dialects.tensor import Tensor
 from blu.errors import BluError, ShapeError
@@ -145,7 +145,7 @@ class Op:
 
     name: ClassVar[str]
     fields: ClassVar[tuple[Field, ...]]
-    # How much the compiled result may differ from `reference`, relative to the result's magnitude, in units of the dtype's epsilon.
+    # How much the compiled result may differ from `reference`, in units of the dtype's epsilon at the result's size.
     tolerance: ClassVar[float] = 4.0
     # Why an op has no lowering rule or no gradient, where that is deliberate.
     deliberate: ClassVar[dict[str, str]] = {}
@@ -212,15 +212,18 @@ def _make_ext_class(cls: type[Op]) -> type:
         annotations[f"result_{number}"] = ir.OpResult[Any]
     body = {"__annotations__": annotations, "__doc__": cls.__doc__, "verify_invariants": staticmethod(_verify)}
     return types.new_class(
-        cls.__name__, (BluDialect.Operation,), {"name": cls.name, "traits": [ext.Pure]}, lambda space: space.update(body)
+        cls.__name__,
+        (BluDialect.Operation,),
+        {"name": cls.name, "traits": [ext.Pure]},
+        lambda space: space.update(body),
     )
 
 
 def _irdl_fields(item: Field) -> dict[str, Any]:
     """IRDL gives all operands of a variadic field one type, so such a field is declared as optional slots instead."""
     if item.kind == "VariadicOperand":
-        return {f"{item.name}_{slot}": Optional[ir.Value[Any]] for slot in range(VARIADIC_SLOTS)}
-    return {item.name: {"Operand": ir.Value[Any], "OptionalOperand": Optional[ir.Value[Any]]}.get(item.kind, Any)}
+        return {f"{item.name}_{slot}": ir.Value[Any] | None for slot in range(VARIADIC_SLOTS)}
+    return {item.name: {"Operand": ir.Value[Any], "OptionalOperand": ir.Value[Any] | None}.get(item.kind, Any)}
 
 
 def _verify(operation: Any) -> bool:
@@ -305,7 +308,9 @@ def emit(cls: type[Op], operands: Sequence[Any], attributes: dict[str, Any]) -> 
         results = cls.infer_all([_map_operand(lambda tensor: tensor.type, item) for item in operands], attributes)
     except BluError as error:
         if error.location is None:
-            error = type(error)(f"{cls.name}: {error.message}", location=describe_location(location), advice=error.advice)
+            error = type(error)(
+                f"{cls.name}: {error.message}", location=describe_location(location), advice=error.advice
+            )
         raise error from None
     encoded = {item.name: ATTRIBUTE_KINDS[item.kind].encode(attributes[item.name]) for item in cls.attribute_fields()}
     values, segments = _flatten(cls, operands)
@@ -322,7 +327,9 @@ def emit(cls: type[Op], operands: Sequence[Any], attributes: dict[str, Any]) -> 
 
 
 def _check_fields(cls: type[Op], operands: Sequence[Any], attributes: dict[str, Any]) -> None:
-    assert len(operands) == len(cls.operand_fields()), f"{cls.name} takes operands {cls.operand_fields()}, got {operands}"
+    assert len(operands) == len(cls.operand_fields()), (
+        f"{cls.name} takes operands {cls.operand_fields()}, got {operands}"
+    )
     wanted = {item.name for item in cls.attribute_fields()}
     assert set(attributes) == wanted, f"{cls.name} takes attributes {wanted}, got {set(attributes)}"
 

@@ -53,7 +53,9 @@ def _i64(value: int) -> ir.IntegerAttr:
 def check(found: ir.Value, *, kind: str, op: str, size: int) -> None:
     """Emit a check at the current insertion point and location."""
     text = ir.StringAttr.get
-    ir.Operation.create("plan.check", operands=[found], attributes={"kind": text(kind), "op": text(op), "size": _i64(size)})
+    ir.Operation.create(
+        "plan.check", operands=[found], attributes={"kind": text(kind), "op": text(op), "size": _i64(size)}
+    )
 
 
 def buffer(type_: ir.Type, space: str, index: int, offset: int = -1) -> ir.Value:

@@ -12,13 +12,13 @@ from blu.dialects.mlir import ir
 from blu.errors import TraceError
 
 # Filled by the modules that know the ops (arithmetic, arrangement, folding ...); operators look their function up here.
-# The tracer sets three hooks: "user_location" gives the user's "file:line", "capture" makes an argument of a large array,
+# The tracer sets three hooks: "user_location" gives the user's "file:line", "capture" makes a large array an argument,
 # "eager" runs a function on arrays.
 OPERATORS: dict[str, Callable[..., Any]] = {"user_location": lambda: None}
 
 
 class Tensor:
-    """One SSA value of the `blu` dialect with a static shape and a dtype; its numbers exist only at run time."""
+    """A value of the `blu` dialect with a static shape and a dtype; its numbers exist only at run time."""
 
     __slots__ = ("value",)
     __array_priority__ = 1000

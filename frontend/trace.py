@@ -35,7 +35,9 @@ class Signature:
         return hash((self.tree, self.leaves))
 
 
-def signature_of(arguments: tuple, keywords: dict[str, Any], parameter_names: tuple[str, ...]) -> tuple[Signature, list]:
+def signature_of(
+    arguments: tuple, keywords: dict[str, Any], parameter_names: tuple[str, ...]
+) -> tuple[Signature, list]:
     """The signature of a call, and its leaves. Leaves are named by parameter: "model.h.0.attn.c_attn.weight"."""
     named = dict(zip(parameter_names, arguments, strict=False)) | keywords
     leaves, tree = flatten(named)
@@ -152,7 +154,9 @@ def _finish(
     donated: frozenset[str],
 ) -> None:
     """Set the function's type, and on each argument its name and whether its memory may be reused."""
-    type_ = ir.FunctionType.get([argument.type for argument in block.arguments], [tensor.value.type for tensor in results])
+    type_ = ir.FunctionType.get(
+        [argument.type for argument in block.arguments], [tensor.value.type for tensor in results]
+    )
     main.attributes["function_type"] = ir.TypeAttr.get(type_)
     pairs = zip(signature.leaves, signature.tree.names, strict=True)
     names = [name for leaf, name in pairs if isinstance(leaf, TensorType)]

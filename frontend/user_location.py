@@ -13,7 +13,6 @@ from blu.dialects.mlir import ir
 from blu.frontend.module_path import current_module_path
 
 
-
 def _folder(package: str) -> str:
     """Where a package lies, found without importing it."""
     spec = importlib.util.find_spec(package)

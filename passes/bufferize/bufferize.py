@@ -168,7 +168,9 @@ class _Bufferizer:
         value = operation.results[0]
         if not isinstance(value.type, ir.RankedTensorType):
             return
-        root = self._new_root(_shape(value.type), ir.RankedTensorType(value.type).element_type, "constant", self.num_constants)
+        root = self._new_root(
+            _shape(value.type), ir.RankedTensorType(value.type).element_type, "constant", self.num_constants
+        )
         root.memref.owner.attributes["blu.value"] = operation.attributes["value"]
         root.is_writable = False
         self.num_constants += 1
@@ -188,7 +190,9 @@ class _Bufferizer:
     def _view(self, operation: ir.Operation) -> None:
         rule = views.VIEW_RULES.get(operation.name)
         if rule is None:
-            self.owner.fail(operation, f"{operation.name} is left in the host program, which only holds views and calls")
+            self.owner.fail(
+                operation, f"{operation.name} is left in the host program, which only holds views and calls"
+            )
         source = self.views[operation.operands[0]]
         view = rule(operation, source)
         if view is None:

@@ -10,6 +10,9 @@ from blu.passes.base import find
 from blu.passes.fuse.fuse import clone_into
 from blu.passes.lower_to_linalg.generic import PARALLEL, generic, projection
 
+# The attribute with the types of the memory that a kernel works in (see passes/cpu/scratch.py).
+SCRATCH = "blu.scratch"
+
 
 @dataclass
 class KernelTable:
@@ -22,13 +25,15 @@ class KernelTable:
     def specialise(
         self, kernel: func.FuncOp, inputs: Sequence[ir.Type], outputs: Sequence[ir.Type], in_place: int | None
     ) -> str:
-        """The name of the kernel with these memref types. `in_place` is the input that is the (only) output's memory."""
+        """The name of the kernel with these memref types. `in_place` is the input whose memory is the output."""
         read = [type_ for index, type_ in enumerate(inputs) if index != in_place]
         anchor = ir.StringAttr(kernel.attributes["blu.kernel"]).value
-        function, block = self._open(anchor, [*read, *outputs], kernel.operation.location)
+        function, block = self._open(anchor, [*read, *outputs, *scratch_types(kernel)], kernel.operation.location)
+        if SCRATCH in kernel.attributes:
+            function.attributes[SCRATCH] = kernel.attributes[SCRATCH]
         with ir.InsertionPoint(block), kernel.operation.location:
             arguments = iter(block.arguments)
-            results = list(block.arguments)[len(read) :]
+            results = list(block.arguments)[len(read) : len(read) + len(outputs)]
             values = {}
             for index, argument in enumerate(kernel.arguments):
                 memory = results[0] if index == in_place else next(arguments)
@@ -75,7 +80,7 @@ class KernelTable:
             return function, function.add_entry_block([location] * len(types))
 
     def _keep_if_unseen(self, function: func.FuncOp, prefix: str) -> str:
-        text = function.operation.get_asm(enable_debug_info=False)
+        text = function.operation.get_asm(enable_debug_info=False, use_local_scope=True, assume_verified=True)
         if text in self.by_text:
             function.operation.erase()
             return self.by_text[text]
@@ -98,8 +103,13 @@ def materialize(value: ir.Value, memory: ir.Value) -> None:
     bufferization.MaterializeInDestinationOp(None, value, memory, restrict=True, writable=True)
 
 
+def scratch_types(kernel: func.FuncOp) -> list[ir.Type]:
+    """The memrefs that a kernel takes beside inputs and outputs."""
+    if SCRATCH not in kernel.attributes:
+        return []
+    return [ir.TypeAttr(item).value for item in ir.ArrayAttr(kernel.attributes[SCRATCH])]
+
+
 def tensor_kernels(module: ir.Module) -> dict[str, func.FuncOp]:
     """The kernels that the fuser outlined, by name."""
     return {item.name.value: item for item in find(module, func.FuncOp) if "blu.kernel" in item.attributes}
-
-

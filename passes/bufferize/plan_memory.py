@@ -21,7 +21,7 @@ class PlanMemory(Pass):
 
         %0 = plan.buffer {space = "arena", index = 0, offset = 4096} : memref<4x8xf32>
 
-    and the module gets `blu.arena_bytes`. Larger buffers are placed first, each at the lowest offset that is free during
+    and the module gets `blu.arena_bytes`. Larger buffers come first, each at the lowest offset that is free during
     its whole life (Pisarchyk and Lee, "Efficient memory management for deep neural net inference", greedy by size).
     """
 

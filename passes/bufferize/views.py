@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from blu.dialects.dtypes import product
 from blu.dialects.mlir import ir
@@ -121,7 +122,7 @@ def collapse(view: View, groups: Sequence[Sequence[int]]) -> View | None:
         real = [dim for dim in group if view.shape[dim] != 1]
         even = all(
             view.strides[left] == view.strides[right] * view.shape[right]
-            for left, right in zip(real, real[1:], strict=False)
+            for left, right in pairwise(real)
         )
         if not even and 0 not in view.shape:
             return None
@@ -132,7 +133,9 @@ def collapse(view: View, groups: Sequence[Sequence[int]]) -> View | None:
 
 def reassociation(operation: ir.Operation) -> list[list[int]]:
     """The groups of a collapse_shape or expand_shape."""
-    return [[ir.IntegerAttr(dim).value for dim in ir.ArrayAttr(group)] for group in operation.attributes["reassociation"]]
+    return [
+        [ir.IntegerAttr(dim).value for dim in ir.ArrayAttr(group)] for group in operation.attributes["reassociation"]
+    ]
 
 
 def static(operation: ir.Operation, name: str) -> list[int]:

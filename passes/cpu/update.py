@@ -103,7 +103,7 @@ def move_row(
     lanes: int,
     combine: Callable[[ir.Value, ir.Value], ir.Value],
 ) -> None:
-    """Combine one row of `source` with the row of `destination` that begins at `column`. 0-d buffers are one element."""
+    """Combine one row of `source` with the row of `destination` that begins at `column` (0-d: one element)."""
     if column is None:
         memref.store(combine(memref.load(source, []), memref.load(destination, [])), destination, [])
         return
@@ -149,11 +149,13 @@ def _add_rows(destination: ir.Value, indices: ir.Value, updates: ir.Value, axis:
             total = add_scalars(memref.load(updates, place), memref.load(destination, where))
             memref.store(total, destination, where)
         else:
-            move_row(updates, destination, place, where, vectors.index(0), shape[-1], target.lanes(_bytes(element)), add)
+            move_row(
+                updates, destination, place, where, vectors.index(0), shape[-1], target.lanes(_bytes(element)), add
+            )
 
 
 def _wrapped(index: ir.Value, size: int) -> ir.Value:
-    """An index in [0, size): negative ones count from the end, those out of range are clamped (a check reports them)."""
+    """An index in [0, size): negative ones count from the end, the rest are clamped (a check reports them)"""
     position = arith.index_cast(ir.IndexType.get(), index)
     wrapped = arith.select(
         arith.cmpi(arith.CmpIPredicate.slt, position, vectors.index(0)),

@@ -1,15 +1,15 @@
 """Which ops run together as one kernel: a greedy choice in program order, by loop bounds and indexing maps.
 
-A group has one anchor. An elementwise op joins the group that makes its operand if it walks the same loops and reads the
-value where it was made; a reduction over the last loop joins elementwise and row groups; an elementwise op joins the
-contraction that makes its operand. Groups never wait for each other in a circle: a group that reads what a second one
-makes from the first stays apart.
+An elementwise op joins the group that makes its operand if it walks the same loops and reads the value where it was
+made: elementwise and row groups, and contractions. A reduction over the last loop joins elementwise and row groups.
+Groups never wait for each other in a circle: a group that reads what a second one makes from the first stays apart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from blu.dialects.mlir import ir
 from blu.passes.fuse.loops import VIEWS, LoopNest, captured, is_inner_insertion, is_repeated, loop_nest
@@ -49,7 +49,9 @@ class Grouping:
         if operation.name in ("func.return", "plan.check") or is_repeated(operation):
             return
         if operation.name in VIEWS or is_inner_insertion(operation) or operation.name == "arith.constant":
-            sources = set().union(*(self._makers(value) for value in operation.operands)) if operation.operands else set()
+            sources = (
+                set().union(*(self._makers(value) for value in operation.operands)) if operation.operands else set()
+            )
             self.made_by.update((result, sources) for result in operation.results)
             return
         self._place(operation, loop_nest(operation, index))
@@ -67,7 +69,7 @@ class Grouping:
         self._add(group, operation, nest, needs)
 
     def _find_group(self, nest: LoopNest, needs: set[Group]) -> Group | None:
-        """The group to join: the latest of those that make an operand, with the others merged into it where possible."""
+        """The group to join: the latest of those that make an operand, the others merged into it where possible."""
         candidates = [group for group in sorted(needs, key=lambda group: -group.index) if self._can_join(nest, group)]
         for group in candidates:
             if not any(self._reaches(other, group) for other in needs if other is not group):
@@ -118,7 +120,9 @@ class Grouping:
             return False
         if group.domain != other.domain and not _row_domains(group.domain, other.domain):
             return False
-        between = [item for item in group.needs if item is not other] + [item for item in other.needs if item is not group]
+        between = [item for item in group.needs if item is not other] + [
+            item for item in other.needs if item is not group
+        ]
         if any(self._reaches(item, group) or self._reaches(item, other) for item in between):
             return False
         return self._reads_each_other_in_place(group, other)
@@ -173,7 +177,7 @@ class Grouping:
             self._merge_all([group for group in siblings if group in self.groups])
 
     def _merge_all(self, siblings: list[Group]) -> None:
-        for first, second in zip(siblings, siblings[1:], strict=False):
+        for first, second in pairwise(siblings):
             alive = first in self.groups and second in self.groups
             independent = alive and not self._reaches(first, second) and not self._reaches(second, first)
             if independent and first.domain == second.domain and self._can_merge(first, second):
@@ -216,5 +220,3 @@ def _common_domain(nest: LoopNest, group: Group) -> tuple[int, ...] | None:
 
 def _row_domains(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
     return first == second[:-1] or second == first[:-1]
-
-

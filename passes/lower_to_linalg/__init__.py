@@ -7,6 +7,7 @@ from blu.passes.lower_to_linalg import (  # noqa: F401  (importing a file regist
     random,
     reduction,
     shape,
+    sorting,
 )
 from blu.passes.lower_to_linalg.lower_to_linalg import LowerToLinalg
 from blu.passes.lower_to_linalg.rules import RULES, lowers

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from blu.dialects.dtypes import product
+from blu.dialects.dtypes import computing_dtype, product
 from blu.dialects.mlir import ir, linalg
 from blu.passes.lower_to_linalg.generic import constant, fill, maps_attribute, pointwise, projection, reshape, shape_of
 from blu.passes.lower_to_linalg.rules import Lowering, element_type, lowers
-from blu.passes.lower_to_linalg.scalar import Scalar, compute_dtype, store
+from blu.passes.lower_to_linalg.scalar import Scalar, store
 
 
 @lowers("matmul")
@@ -52,7 +52,7 @@ def _contract(lhs: ir.Value, rhs: ir.Value, op: Lowering) -> ir.Value:
     lead = list(range(len(batch)))
     row, column, depth = rank - 3, rank - 2, rank - 1
     maps = [projection(rank, dims) for dims in ([*lead, row, depth], [*lead, depth, column], [*lead, row, column])]
-    accumulator = element_type(compute_dtype(op.result.dtype))
+    accumulator = element_type(computing_dtype(op.result.dtype))
     start = fill(constant(accumulator, 0), (*batch, m, n))
     contract = linalg.ContractOp([start.type], [lhs, rhs], [start], maps_attribute(maps))
     linalg.fill_builtin_region(contract.operation)
@@ -63,8 +63,8 @@ def _contract(lhs: ir.Value, rhs: ir.Value, op: Lowering) -> ir.Value:
 def _rounded(value: ir.Value, op: Lowering) -> ir.Value:
     """Round the accumulator to the result's dtype."""
     dtype = op.result.dtype
-    if compute_dtype(dtype) == dtype:
+    if computing_dtype(dtype) == dtype:
         return value
     return pointwise(
-        shape_of(value), [value], element_type(dtype), lambda x: store(Scalar(x, compute_dtype(dtype)), dtype)
+        shape_of(value), [value], element_type(dtype), lambda x: store(Scalar(x, computing_dtype(dtype)), dtype)
     )

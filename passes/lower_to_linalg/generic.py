@@ -1,7 +1,7 @@
 """Builders of linalg.generic that all rules share: broadcasting pointwise loops and reductions in canonical form.
 
 Canonical form: leading dimensions that all operands treat alike are collapsed into one, the last dimension stays alone.
-`[B, T, C] + [C]` becomes a loop over `[B*T, C]`, so that ops which walk the same data get the same loop bounds, which is
+`[B, T, C] + [C]` becomes a loop over `[B*T, C]`, so that ops which walk the same data get the same loop bounds:
 what the fuser looks for.
 """
 
@@ -41,8 +41,10 @@ def generic(
     kinds: Sequence[str],
     body: Body,
 ) -> list[ir.Value]:
-    """A linalg.generic whose region `body` writes: it gets the scalars of inputs and outputs and returns what to yield."""
-    operation = linalg.GenericOp([value.type for value in outputs], list(inputs), list(outputs), maps_attribute(maps), iterators(kinds))
+    """A linalg.generic whose region `body` writes: given all scalars, it returns what to yield."""
+    operation = linalg.GenericOp(
+        [value.type for value in outputs], list(inputs), list(outputs), maps_attribute(maps), iterators(kinds)
+    )
     elements = [ir.ShapedType(value.type).element_type for value in (*inputs, *outputs)]
     block = operation.regions[0].blocks.append(*elements)
     with ir.InsertionPoint(block):
@@ -101,7 +103,9 @@ def common_factors(source: Sequence[int], target: Sequence[int]) -> list[tuple[l
     left = right = 0
     while left < len(source) or right < len(target):
         first, second = [left], [right]
-        if left >= len(source) or right >= len(target):  # only unit dimensions are left on one side: the last run takes them
+        if left >= len(source) or right >= len(
+            target
+        ):  # only unit dimensions are left on one side: the last run takes them
             groups[-1][0].extend(range(left, len(source)))
             groups[-1][1].extend(range(right, len(target)))
             break

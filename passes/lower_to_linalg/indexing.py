@@ -15,7 +15,7 @@ def index_constant(value: int) -> ir.Value:
 
 
 def safe_index(value: ir.Value, dtype: DType, size: int) -> ir.Value:
-    """An index in [0, size): negative ones count from the end, those out of range are clamped (a check reports them)."""
+    """An index in [0, size): negative ones count from the end, the rest are clamped (a check reports them)."""
     wide = Scalar(value, dtype).to(i64)
     wrapped = wide.compare("lt", 0).where(wide + size, wide)
     return arith.index_cast(ir.IndexType.get(), wrapped.maximum(0).minimum(max(size - 1, 0)).value)
@@ -95,7 +95,9 @@ def lower_dynamic_slice(op: Lowering) -> ir.Value:
 
     def body(_: ir.Value) -> ir.Value:
         starts = _clamped_starts(op, sizes)
-        return tensor.extract(operand, [arith.addi(start, linalg.IndexOp(dim).result) for dim, start in enumerate(starts)])
+        return tensor.extract(
+            operand, [arith.addi(start, linalg.IndexOp(dim).result) for dim, start in enumerate(starts)]
+        )
 
     target = empty(sizes, element_type(op.result.dtype))
     (result,) = generic([], [target], [projection(rank, range(rank))], [PARALLEL] * rank, body)
@@ -112,9 +114,7 @@ def lower_dynamic_update_slice(op: Lowering) -> ir.Value:
     starts = _clamped_starts(op, sizes)
     dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
     rank = len(sizes)
-    return tensor.InsertSliceOp(
-        update, operand, starts, [], [], [dynamic] * rank, list(sizes), [1] * rank
-    ).result
+    return tensor.InsertSliceOp(update, operand, starts, [], [], [dynamic] * rank, list(sizes), [1] * rank).result
 
 
 @lowers("scatter_add")

@@ -136,7 +136,11 @@ def _right_shift(x: Scalar, y: Scalar) -> Scalar:
 
 def _safe_shift(x: Scalar, y: Scalar) -> tuple[Scalar, Scalar]:
     """A shift below the number of bits, and whether the real one is (a negative shift is not)."""
-    within = y.compare("lt", x.dtype.bits) & y.compare("ge", 0) if y.dtype.kind == "signed" else y.compare("lt", x.dtype.bits)
+    within = (
+        y.compare("lt", x.dtype.bits) & y.compare("ge", 0)
+        if y.dtype.kind == "signed"
+        else y.compare("lt", x.dtype.bits)
+    )
     return within.where(y, y.like(0)), within
 
 

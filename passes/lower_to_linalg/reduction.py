@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from blu.dialects.dtypes import DType, bool_
+from blu.dialects.dtypes import DType, bool_, computing_dtype
 from blu.dialects.mlir import arith, ir, linalg
 from blu.passes.lower_to_linalg.generic import (
     PARALLEL,
@@ -21,7 +21,7 @@ from blu.passes.lower_to_linalg.generic import (
     shape_of,
 )
 from blu.passes.lower_to_linalg.rules import Lowering, element_type, lowers
-from blu.passes.lower_to_linalg.scalar import Scalar, compute_dtype, load, store
+from blu.passes.lower_to_linalg.scalar import Scalar, load, store
 
 
 def _lowest(dtype: DType) -> float | int:
@@ -50,16 +50,14 @@ def lower_reduction(op: Lowering) -> ir.Value:
     """Fill with the start value, reduce, round, and put kept dimensions of size 1 back."""
     start, join = REDUCTIONS[op.operation.name.removeprefix("blu.")]
     source, axes = op.types[0].dtype, op.attributes["axes"]
-    dtype = compute_dtype(source)
+    dtype = computing_dtype(source)
 
     def body(element: ir.Value, total: ir.Value) -> ir.Value:
         return join(Scalar(total, dtype), load(element, source)).value
 
     (result,) = reduce(op.operands[0], axes, [constant(element_type(dtype), start(dtype))], body)
     if dtype != source:
-        result = pointwise(
-            shape_of(result), [result], element_type(source), lambda x: store(Scalar(x, dtype), source)
-        )
+        result = pointwise(shape_of(result), [result], element_type(source), lambda x: store(Scalar(x, dtype), source))
     return reshape(result, op.result.shape)
 
 
@@ -76,7 +74,7 @@ def lower_argmin(op: Lowering) -> ir.Value:
 def _arg_reduction(op: Lowering, relation: str, start: Callable[[DType], float | int]) -> ir.Value:
     """Carry the best value and its position; the first of equals wins, and the first NaN wins over all."""
     source, axis = op.types[0].dtype, op.attributes["axis"]
-    dtype = compute_dtype(source)
+    dtype = computing_dtype(source)
     shape = shape_of(op.operands[0])
     kept = [size for dim, size in enumerate(shape) if dim != axis]
     i64 = ir.IntegerType.get_signless(64)
@@ -108,7 +106,7 @@ def _first(position: ir.Value) -> Scalar:
 def lower_cumsum(op: Lowering) -> ir.Value:
     """Each position sums the elements up to it, in order: quadratic in the axis, but independent for every position."""
     source, axis = op.types[0].dtype, op.attributes["axis"]
-    dtype, shape = compute_dtype(source), op.result.shape
+    dtype, shape = computing_dtype(source), op.result.shape
     element = element_type(dtype)
     rank = len(shape) + 1
     inner = rank - 1

@@ -5,17 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from blu.dialects.dtypes import DType, bf16, bool_, f16, f32, u8
+from blu.dialects.dtypes import DType, bf16, bool_, computing_dtype, f32, u8
 from blu.dialects.mlir import arith, ir, math
 from blu.passes.lower_to_linalg.generic import constant
 from blu.passes.lower_to_linalg.rules import element_type
 
 _FLOAT_ORDER = {"eq": "OEQ", "ne": "UNE", "lt": "OLT", "le": "OLE", "gt": "OGT", "ge": "OGE"}
-
-
-def compute_dtype(dtype: DType) -> DType:
-    """The dtype that a body computes in: half precision is storage only."""
-    return f32 if dtype in (f16, bf16) else dtype
 
 
 @dataclass(frozen=True)
@@ -100,7 +95,7 @@ class Scalar:
 
 def load(value: ir.Value, dtype: DType) -> Scalar:
     """A body's argument, widened to the dtype that bodies compute in."""
-    return Scalar(value, dtype).to(compute_dtype(dtype))
+    return Scalar(value, dtype).to(computing_dtype(dtype))
 
 
 def store(scalar: Scalar, dtype: DType) -> ir.Value:
@@ -113,7 +108,7 @@ def _convert(scalar: Scalar, dtype: DType) -> Scalar:
     if source == dtype:
         return scalar
     if dtype == bool_:
-        return scalar.to(compute_dtype(scalar.dtype)).compare("ne", 0)
+        return scalar.to(computing_dtype(scalar.dtype)).compare("ne", 0)
     if source.is_float and dtype.is_float:
         return _resize_float(scalar, dtype)
     if source.is_float:
@@ -132,7 +127,7 @@ def _resize_float(scalar: Scalar, dtype: DType) -> Scalar:
 
 
 def _integer_to_float(scalar: Scalar, dtype: DType) -> Scalar:
-    wide = compute_dtype(dtype)
+    wide = computing_dtype(dtype)
     convert = arith.sitofp if scalar.dtype.kind == "signed" else arith.uitofp
     return Scalar(convert(wide.to_mlir(), scalar.value), wide).to(dtype)
 
@@ -141,14 +136,16 @@ def _float_to_integer(scalar: Scalar, dtype: DType) -> Scalar:
     """Saturate before converting, since the machine's conversion of a float that does not fit is undefined."""
     import numpy as np
 
-    scalar = scalar.to(compute_dtype(scalar.dtype))
+    scalar = scalar.to(computing_dtype(scalar.dtype))
     limits = np.iinfo(dtype.numpy)
     low, high = scalar.compare("le", float(limits.min)), scalar.compare("ge", float(limits.max))
     not_a_number = scalar.compare("ne", scalar)
     inside = (low | high | not_a_number).where(scalar.like(0.0), scalar)
     convert = arith.fptosi if dtype.kind == "signed" else arith.fptoui
     result = Scalar(convert(element_type(dtype), inside.value), dtype)
-    return low.where(result.like(_signless(limits.min, dtype)), high.where(result.like(_signless(limits.max, dtype)), result))
+    return low.where(
+        result.like(_signless(limits.min, dtype)), high.where(result.like(_signless(limits.max, dtype)), result)
+    )
 
 
 def _signless(value: int, dtype: DType) -> int:
