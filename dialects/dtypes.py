@@ -113,7 +113,8 @@ def promote(left: DType, right: DType) -> DType:
 def promote_scalar(dtype: DType, scalar: bool | int | float) -> DType:
     """The dtype of an array of `dtype` combined with a Python scalar.
 
-    """The dtype of an array of `dtype` with a Python scalar, which only raises the kind (NumPy 2's weak scalars).
+    The scalar only raises the kind (bool to integer to float), as in NumPy 2. Raises DTypeError for an integer that does
+    not fit.
     """
     if isinstance(scalar, bool):
         return dtype

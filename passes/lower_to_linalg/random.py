@@ -44,7 +44,7 @@ def _shift(value: Scalar, bits: int) -> Scalar:
 
 
 def _philox(counter: list[Scalar], key: list[Scalar]) -> list[Scalar]:
-    """The rounds of the reference in dialects/random.py (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3")."""
+    """The rounds as in dialects/random.py (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3")."""
     for _ in range(PHILOX_ROUNDS):
         first, second = counter[0] * PHILOX_MULTIPLIERS[0], counter[2] * PHILOX_MULTIPLIERS[1]
         counter = [
