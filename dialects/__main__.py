@@ -1,0 +1,51 @@
+"""`python -m blu.dialects` prints the table of all ops and what each of them has."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Collection
+
+from rich.console import Console
+from rich.table import Table
+
+from blu.dialects.context import make_context
+from blu.dialects.op_table import OpRow, op_rows
+
+COLUMNS = ("op", "family", "operands", "attributes", "dtypes", "reference", "lowering", "gradient")
+
+
+def lowered_names() -> Collection[str]:
+    """The ops with a lowering rule. Passes stand above dialects, so they are looked up by name, if they are there."""
+    try:
+        return importlib.import_module("blu.passes.lower_to_linalg").RULES
+    except ImportError:
+        return ()
+
+
+def op_table(rows: list[OpRow]) -> Table:
+    table = Table(*COLUMNS, title=f"{len(rows)} ops of the blu dialect")
+    for row in rows:
+        table.add_row(
+            row.name,
+            row.family,
+            row.operands,
+            row.attributes,
+            row.dtypes,
+            "yes" if row.has_reference else "no",
+            row.lowering or "no",
+            "yes" if row.has_vjp else "no",
+        )
+    return table
+
+
+def main() -> None:
+    make_context()
+    rows = op_rows(lowered_names())
+    Console().print(op_table(rows))
+    for row in rows:
+        for hole in row.holes:
+            print(f"{row.name} has no {hole}")
+
+
+if __name__ == "__main__":
+    main()

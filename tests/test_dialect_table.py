@@ -1,0 +1,41 @@
+"""The op table: `python -m blu.dialects`, and no op without its parts."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from blu.dialects.__main__ import lowered_names, main
+from blu.dialects.context import make_context
+from blu.dialects.op import OPS
+from blu.dialects.op_table import OpRow, op_rows
+
+make_context()
+
+
+def test_no_op_lacks_a_part_without_a_reason() -> None:
+    holes = {row.name: row.holes for row in op_rows(lowered_names()) if row.holes}
+    assert not holes
+
+
+def test_a_hole_is_seen() -> None:
+    row = OpRow("new", "pointwise", "x", "", "all", has_reference=False, lowering="", has_vjp=False, reasons=())
+    assert row.holes == ["reference", "lowering"]
+    without_rules = {row.name for row in op_rows(()) if row.holes}
+    assert "exp" in without_rules and "softmax" not in without_rules
+
+
+def test_every_op_is_documented_and_named_as_in_python() -> None:
+    for name, cls in OPS.items():
+        assert cls.__doc__ and cls.__doc__[0] not in " \n", name
+        assert re.fullmatch(r"[a-z][a-z0-9_]*", name)
+        assert name.replace("_", "") == cls.__name__.lower()
+
+
+def test_the_table_prints(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    main()
+    printed = capsys.readouterr().out
+    assert f"{len(OPS)} ops" in printed
+    assert re.search(r"softmax\s*│ normalization\s*│ operand\s*│ axis: int\s*│ floats\s*│ yes\s*│ decompose", printed)
+    assert "has no" not in printed
