@@ -113,8 +113,8 @@ def promote(left: DType, right: DType) -> DType:
 def promote_scalar(dtype: DType, scalar: bool | int | float) -> DType:
     """The dtype of an array of `dtype` combined with a Python scalar.
 
-    The scalar only raises the kind (bool to integer to float), as in NumPy 2. Raises DTypeError for an integer that does
-    not fit.
+    The scalar only raises the kind (bool to integer to float), as in NumPy 2. Raises DTypeError for an integer that
+    does not fit.
     """
     if isinstance(scalar, bool):
         return dtype

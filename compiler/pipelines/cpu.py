@@ -7,6 +7,7 @@ from blu.passes.base import MlirPass
 from blu.passes.bufferize import Bufferize, PlanMemory
 from blu.passes.cpu.emit_kernels import EmitKernels
 from blu.passes.cpu.finish import LowerToLlvm
+from blu.passes.cpu.scratch import ReserveScratch
 from blu.passes.decompose import Decompose
 from blu.passes.export_plan import ExportPlan
 from blu.passes.fuse import Fuse
@@ -25,8 +26,15 @@ PIPELINE = Pipeline(
                 Fuse(),
             ),
         ),
-        Stage("memref", (Bufferize(), PlanMemory())),
+        Stage("memref", (ReserveScratch(), Bufferize(), PlanMemory())),
         Stage("kernel", (EmitKernels(),)),
-        Stage("llvm", (ExportPlan(), LowerToLlvm())),  # the plan first: the LLVM dialect holds kernels only
+        Stage(
+            "llvm",
+            (
+                ExportPlan(),  # first, since the LLVM dialect holds kernels only
+                LowerToLlvm(),
+                MlirPass("ensure-debug-info-scope-on-llvm-func"),  # lets translation write the user's lines
+            ),
+        ),
     ),
 )
