@@ -28,6 +28,14 @@ class KernelBody:
         edges = ("bufferization.", "func.return", "arith.constant", "tensor.empty")
         return [op.operation for op in self.function.body.blocks[0] if not op.operation.name.startswith(edges)]
 
+    @property
+    def scratch(self) -> list[ir.Value]:
+        """The buffers that ReserveScratch asked for: the last arguments before the range of blocks."""
+        attributes = self.replacement.operation.attributes
+        count = len(ir.ArrayAttr(attributes["blu.scratch"])) if "blu.scratch" in attributes else 0
+        arguments = list(self.replacement.arguments)[:-2]
+        return arguments[len(arguments) - count :]
+
     @contextmanager
     def grid(self, blocks: int, chunk: int = 1) -> Iterator[ir.Value]:
         """Fill the replacement: inside, operations are emitted for the yielded block index. Erases the old func."""
