@@ -55,7 +55,7 @@ negative = _number_unary(unary.Negative)
 sign = _number_unary(unary.Sign)
 relu = _number_unary(unary.Relu)
 invert = _number_unary(unary.Invert)
-floor, ceil, trunc, round = map(_rounding, (unary.Floor, unary.Ceil, unary.Trunc, unary.Round))  # noqa: A001
+floor, ceil, trunc, round = map(_rounding, (unary.Floor, unary.Ceil, unary.Trunc, unary.Round))
 reciprocal, sqrt, rsqrt, cbrt = map(_float_unary, (unary.Reciprocal, unary.Sqrt, unary.Rsqrt, unary.Cbrt))
 exp, exp2, expm1 = map(_float_unary, (unary.Exp, unary.Exp2, unary.Expm1))
 log, log2, log10, log1p = map(_float_unary, (unary.Log, unary.Log2, unary.Log10, unary.Log1p))
@@ -224,7 +224,7 @@ def where(condition: Any, x: Any, y: Any) -> Tensor:
 
 
 @method
-def clip(x: Any, min: Any = None, max: Any = None) -> Tensor:  # noqa: A002
+def clip(x: Any, min: Any = None, max: Any = None) -> Tensor:
     """x with everything below `min` raised to it and everything above `max` lowered to it; NaN stays NaN."""
     tensor = as_tensor(x)
     tensor = tensor if min is None else maximum(tensor, min)

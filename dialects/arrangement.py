@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 from blu.dialects import shape as ops
@@ -165,7 +166,7 @@ def split(x: Any, sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
             raise ShapeError(f"axis {place} of {tensor.type} cannot be cut into {sections} equal parts")
         sections = range(size // sections, size, size // sections) if size else [0] * (sections - 1)
     bounds = [0, *(slice(position).indices(size)[1] for position in sections), size]
-    return [_part(tensor, place, start, limit) for start, limit in zip(bounds, bounds[1:], strict=False)]
+    return [_part(tensor, place, start, limit) for start, limit in pairwise(bounds)]
 
 
 def _part(tensor: Tensor, axis: int, start: int, limit: int) -> Tensor:

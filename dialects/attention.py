@@ -20,8 +20,8 @@ class Attention(Op, name="attention"):
     Shapes: query [..., Hq, Tq, D], key [..., Hkv, Tk, D], value [..., Hkv, Tk, Dv]; the result is [..., Hq, Tq, Dv].
     Hq is a multiple of Hkv: query head h attends to key head h // (Hq // Hkv).
     `mask` broadcasts to [..., Hq, Tq, Tk]: bool (True lets a key be seen), or a float that is added to the scores.
-    With `causal`, key j is visible to query i where j <= i + offset. `offset` (0-d i32 or i64) is the position of the first
-    query among the keys; absent, it is Tk - Tq, so that the last query sees all keys.
+    With `causal`, key j is visible to query i where j <= i + offset. `offset` (0-d i32 or i64) is the position of the
+    first query among the keys; absent, it is Tk - Tq, so that the last query sees all keys.
     A query that sees no key at all gives zeros. f16 and bf16 are computed in f32 and rounded once.
     """
 

@@ -82,7 +82,7 @@ def getitem(x: Tensor, key: Any) -> Tensor:
 
 
 def _spread(key: tuple[Any, ...], x: Tensor) -> list[Any]:
-    """The key with one entry per dimension of x (besides the Nones): Ellipsis replaced, missing ends filled, masks read."""
+    """The key with one entry per dimension of x (besides the Nones): Ellipsis and missing ends become slices."""
     entries: list[Any] = []
     for entry in key:
         entries.extend(_read(entry))
@@ -150,8 +150,8 @@ Place = tuple[int, Tensor | None]
 def _taken(x: Tensor, places: list[Place]) -> Tensor:
     """x with the axes of the index tensors replaced by the dimensions of these.
 
-    `places` holds in order the axis of each index tensor, and None for a plain integer, whose dimension is gone already:
-    as in NumPy, it still counts where it is asked whether all indices stand side by side.
+    `places` holds in order the axis of each index tensor, and None for a plain integer, whose dimension is gone
+    already: as in NumPy, it still counts where it is asked whether all indices stand side by side.
     """
     tensors = [(axis, indices) for axis, indices in places if indices is not None]
     if not tensors:
@@ -184,7 +184,7 @@ def _moved(x: Tensor, source: int, target: int, count: int) -> Tensor:
 
 
 def _row_major(indices: list[Tensor], sizes: tuple[int, ...]) -> Tensor:
-    """Positions in the merged dimension. One that is out of range in its own dimension is sent out of the merged one."""
+    """Positions in the merged dimension. One out of range in its own dimension is sent out of the merged one."""
     broadcast_shapes(*(entry.shape for entry in indices))
     total: Any = 0
     wrong: Any = False

@@ -14,8 +14,8 @@ from blu.dialects.sampling import draw
 from blu.dialects.tensor import Tensor
 from blu.errors import BluError, DTypeError, ShapeError
 
-# How precisely products of f32 are formed: in full, from operands rounded to tf32 (10 bits of fraction), or to bf16 (7 bits).
-# Sums are always f32 or better. Other dtypes are not affected.
+# How precisely products of f32 are formed: in full, from operands rounded to tf32 (10 bits of fraction), or to bf16
+# (7 bits). Sums are always f32 or better. Other dtypes are not affected.
 PRECISIONS = ("highest", "tf32", "bf16")
 
 
@@ -174,7 +174,7 @@ class Einsum(Op, name="einsum"):
 
     @staticmethod
     def decompose(lhs: Tensor, rhs: Tensor, equation: str, precision: str) -> Tensor:
-        """Sum away what only one operand has, then one matmul of [batch..., rows, contracted] by [batch..., contracted, columns].
+        """Sum away what only one operand has, then one matmul of [batch..., rows, inner] by [batch..., inner, columns].
 
         With nothing to contract it is a product with broadcasting.
         """
@@ -216,7 +216,7 @@ class Einsum(Op, name="einsum"):
 
 
 def _arranged(tensor: Tensor, letters: str, summed: str, order: tuple[str, str, str], sizes: dict[str, int]) -> Tensor:
-    """The operand as [batch..., first, second]: letters in `summed` added up, each of the last two groups one dimension."""
+    """The operand as [batch..., first, second]: letters in `summed` added up, the last two groups one dimension each."""
     if summed:
         tensor = tensor.sum(axis=tuple(letters.index(letter) for letter in summed), dtype=tensor.dtype)
         letters = "".join(letter for letter in letters if letter not in summed)

@@ -30,7 +30,7 @@ def _summing_dtype(tensor: Tensor, dtype: Any) -> DType:
 
 
 @method
-def sum(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Tensor:  # noqa: A001
+def sum(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
     """The sum over the axes named (None: all). Bools and integers are summed as i64 unless a `dtype` is given."""
     tensor = as_tensor(x)
     return _folded(ops.Sum, converted(tensor, _summing_dtype(tensor, dtype)), axis, keepdims)
@@ -44,25 +44,25 @@ def prod(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) ->
 
 
 @method
-def max(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:  # noqa: A001
+def max(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
     """The largest element over the axes named (None: all); NaN if any is NaN. Raises ShapeError where there is none."""
     return _folded(ops.Max, as_tensor(x), axis, keepdims)
 
 
 @method
-def min(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:  # noqa: A001
-    """The smallest element over the axes named (None: all); NaN if any is NaN. Raises ShapeError where there is none."""
+def min(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The smallest element over the axes named (None: all), as `max`."""
     return _folded(ops.Min, as_tensor(x), axis, keepdims)
 
 
 @method
-def any(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:  # noqa: A001
+def any(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
     """Whether at least one element over the axes named (None: all) is true (nonzero)."""
     return _folded(ops.Any, as_bool(x), axis, keepdims)
 
 
 @method
-def all(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:  # noqa: A001
+def all(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
     """Whether every element over the axes named (None: all) is true (nonzero)."""
     return _folded(ops.All, as_bool(x), axis, keepdims)
 
@@ -96,7 +96,7 @@ def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
 
 @method
 def cumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Tensor:
-    """Running sums along an axis (None: in row-major order). Bools and integers sum as i64 unless a `dtype` is given."""
+    """Running sums along an axis (None: in row-major order). Integers are summed as i64 unless a `dtype` is given."""
     tensor = as_tensor(x)
     tensor = flatten(tensor) if axis is None else tensor
     place = 0 if axis is None else normalize_axis(axis, tensor.ndim)

@@ -1,11 +1,11 @@
-"""What makes a Python function part of Blu's API: in a trace it emits ops; outside, on arrays, it compiles itself and runs."""
+"""What makes a function part of the API: in a trace it emits ops; outside, on arrays, it compiles itself and runs."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from blu.dialects.mlir import ir
 from blu.dialects.tensor import OPERATORS, Tensor

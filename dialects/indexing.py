@@ -80,8 +80,8 @@ class Take(Op, name="take"):
 class TakeAlongAxis(Op, name="take_along_axis"):
     """Each element of the result is the operand's at the same position, but at `indices` along `axis`.
 
-    Indices have the operand's shape but for the axis. Negative ones count from the end; one outside of the axis stops the
-    run with an IndexError.
+    Indices have the operand's shape but for the axis. Negative ones count from the end; one outside of the axis stops
+    the run with an IndexError.
     """
 
     operand: Operand
@@ -128,10 +128,10 @@ class TakeAlongAxis(Op, name="take_along_axis"):
 
 
 class ScatterAdd(Op, name="scatter_add"):
-    """The operand with `updates` added at `indices` along `axis`: the inverse of take. Repeated indices add up, in order.
+    """The operand with `updates` added at `indices` along `axis`. Repeated indices add up, in order.
 
-    `updates` has the shape of take(operand, indices, axis). Negative indices count from the end; one outside of the axis
-    stops the run with an IndexError. f16 and bf16 round after each addition.
+    `updates` has the shape of take(operand, indices, axis). Negative indices count from the end; one outside of the
+    axis stops the run with an IndexError. f16 and bf16 round after each addition.
     """
 
     operand: Operand

@@ -79,7 +79,7 @@ class Softmax(Op, name="softmax"):
 
 
 class LogSoftmax(Op, name="log_softmax"):
-    """log(softmax(x)) along `axis`, without forming softmax. A row that is all -inf, or holds NaN or +inf, gives NaN."""
+    """log(softmax(x)) along `axis`, without forming softmax; NaN where softmax is NaN."""
 
     operand: Operand
     axis: int

@@ -1,4 +1,4 @@
-"""Operands as users write them (tensors, arrays, Python numbers) as tensors of the dtype that NumPy would compute in."""
+"""From operands as users write them (tensors, arrays, numbers) to tensors of the dtype that NumPy would compute in."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def as_tensor(value: Any, dtype: DType | None = None) -> Tensor:
     if isinstance(value, TensorType):
         raise ArgumentError(
             f"{value!r} has no numbers yet",
-            advice="Load or initialise the module's parameters, or pass the module as an argument of the traced function.",
+            advice="Load or initialise the module's parameters, or pass the module as an argument.",
         )
     if value is None or isinstance(value, str | bytes):
         raise DTypeError(f"{value!r} is neither a tensor nor a number")
@@ -109,7 +109,7 @@ def promoted(*values: Any) -> list[Tensor]:
 
 
 def float_dtype(dtype: DType) -> DType:
-    """The dtype in which NumPy computes functions such as exp: floats stay, i8 gives f16, i16 f32, wider integers f64."""
+    """The dtype in which NumPy computes functions such as exp: floats stay, i8 gives f16, i16 f32, others f64."""
     return dtype if dtype.is_float else _FLOAT_OF.get(dtype, f64)
 
 

@@ -18,7 +18,7 @@ def stable_order(operand: np.ndarray, axis: int, descending: bool) -> np.ndarray
     """Positions in sorted order along `axis`: stable, NaN last."""
     if not descending:
         return np.argsort(operand, axis, kind="stable")
-    # The order of the reversed array, read backwards, is descending and stable, but has NaN first: they are moved behind.
+    # The order of the reversed array, read backwards, is descending and stable, but has NaN first: move them behind.
     last = operand.shape[axis] - 1
     backwards = last - np.flip(np.argsort(np.flip(operand, axis), axis, kind="stable"), axis)
     is_nan = np.isnan(np.take_along_axis(operand, backwards, axis)) if operand.dtype.kind == "f" else np.zeros(1, bool)

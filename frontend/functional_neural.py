@@ -80,8 +80,8 @@ def attention(
 
     query [..., Hq, Tq, D], key [..., Hkv, Tk, D], value [..., Hkv, Tk, Dv]; Hq is a multiple of Hkv (grouped heads).
     `mask` broadcasts to [..., Hq, Tq, Tk]: bool (True lets a key be seen), or a float that is added to the scores.
-    With `causal`, key j is visible to query i where j <= i + offset; `offset` (an integer or 0-d tensor, the position of
-    the first query among the keys) is Tk - Tq where it is not given. `scale` is 1 / sqrt(D) where it is not given.
+    With `causal`, key j is visible to query i where j <= i + offset; `offset` (an integer or 0-d tensor, the position
+    of the first query among the keys) is Tk - Tq where it is not given. `scale` is 1 / sqrt(D) where it is not given.
     A query that sees no key gives zeros.
     """
     tensors = promoted_floats(query, key, value)
@@ -99,7 +99,7 @@ REDUCTIONS = ("mean", "sum", "none")
 
 @public
 def cross_entropy(logits: Any, targets: Any, ignore_index: int = -100, reduction: str = "mean") -> Tensor:
-    """-log(softmax(logits)[target]): logits [..., V], integer targets [...]; a 0-d mean or sum, or with "none" all [...].
+    """-log(softmax(logits)[target]): logits [..., V], integer targets [...]; the mean, the "sum", or all ("none").
 
     Positions whose target is `ignore_index` count neither in the sum nor in the mean (which is NaN where none is left).
     The result is f32 (f64 for f64 logits). Other targets outside of 0..V-1 are an IndexError when the program runs.

@@ -100,7 +100,7 @@ def bernoulli(key: Any, probability: Any = 0.5, shape: Any = None) -> Tensor:
 
 @public
 def integers(key: Any, low: int, high: int, shape: Any = (), dtype: Any = "i32") -> Tensor:
-    """Integers from `low` up to `high` (excluded), each as likely as the others up to one part in 2**63 / (high - low)."""
+    """Integers from `low` up to `high` (excluded), equally likely up to one part in 2**63 / (high - low)."""
     if not low < high:
         raise ShapeError(f"integers from {low} up to {high} (excluded): there are none")
     return converted((_words(key, as_shape(shape)) & (2**63 - 1)) % (high - low) + low, as_dtype(dtype))

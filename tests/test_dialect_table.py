@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+
 from blu.dialects.__main__ import lowered_names, main
 from blu.dialects.context import make_context
 from blu.dialects.op import OPS

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 from op_programs import arrays_of, expected_of, program_of
 from tolerances import assert_close
-
-from contextlib import nullcontext
 
 import blu
 from blu.dialects.context import make_context

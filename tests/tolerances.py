@@ -68,7 +68,7 @@ def _is_float(dtype: np.dtype) -> bool:
 
 
 def _wrong(name: str, found: np.ndarray, expected: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Which elements are too far from the expected ones. Both are given in f64; `dtype` is what they were computed in."""
+    """Which elements are too far from the expected ones, both given in f64; they were computed in `dtype`."""
     info = ml_dtypes.finfo(dtype)
     tolerance = TOLERANCES.get(name, ELEMENTARY)
     finite = np.isfinite(expected)
