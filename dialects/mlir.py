@@ -45,9 +45,42 @@ def __getattr__(name: str) -> types.ModuleType:
     """Upstream dialects, imported on first use: importing all of them costs a quarter of a second."""
     if name not in DIALECTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(f"{PACKAGE}.dialects.{name}")
+    module = _linalg() if name == "linalg" else importlib.import_module(f"{PACKAGE}.dialects.{name}")
     globals()[name] = module
     return module
+
+
+def _linalg() -> types.ModuleType:
+    """The linalg dialect's op classes without its Python DSL, which takes a quarter of a second to import.
+
+    MLIR looks the module up when it meets a linalg op, so the light one takes the real one's place. Names that only the
+    real one has (`linalg.matmul` and other functions of the DSL) load it.
+    """
+    name = f"{PACKAGE}.dialects.linalg"
+    if name in sys.modules:
+        return sys.modules[name]
+    light = types.ModuleType(name)
+    folders = importlib.import_module(f"{PACKAGE}.dialects").__path__
+    light.__path__ = [f"{folder}/linalg" for folder in folders]  # submodules are still found
+    for source in ("dialects._linalg_ops_gen", "dialects._linalg_enum_gen", "_mlir_libs._mlirDialectsLinalg"):
+        vars(light).update(_public(importlib.import_module(f"{PACKAGE}.{source}")))
+
+    def complete(missing: str) -> object:
+        if missing.startswith("__"):
+            raise AttributeError(missing)
+        del sys.modules[name]
+        full = importlib.import_module(name)
+        sys.modules[name] = light
+        vars(light).update({key: value for key, value in vars(full).items() if key not in vars(light)})
+        return getattr(full, missing)
+
+    light.__getattr__ = complete  # type: ignore[method-assign]
+    sys.modules[name] = light
+    return light
+
+
+def _public(module: types.ModuleType) -> dict[str, object]:
+    return {name: value for name, value in vars(module).items() if not name.startswith("__")}
 
 
 def translate_module_to_llvmir(operation: ir.Operation) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from blu.dialects.mlir import bufferization, func, ir, linalg, tensor
+from blu.dialects.mlir import bufferization, func, ir, tensor
 from blu.passes.base import find
 from blu.passes.fuse.fuse import clone_into
-from blu.passes.lower_to_linalg.generic import PARALLEL, generic, projection
+from blu.passes.lower_to_linalg.generic import PARALLEL, fill, generic, projection
 
 # The attribute with the types of the memory that a kernel works in (see passes/cpu/scratch.py).
 SCRATCH = "blu.scratch"
@@ -68,8 +68,7 @@ class KernelTable:
         shape, element = ir.MemRefType(target).shape, ir.MemRefType(target).element_type
         with ir.InsertionPoint(block), location:
             scalar = constant.clone().results[0]
-            empty = tensor.EmptyOp(list(shape), element).result
-            materialize(linalg.fill(scalar, outs=[empty]), block.arguments[0])
+            materialize(fill(scalar, shape), block.arguments[0])
             func.ReturnOp([])
         return self._keep_if_unseen(function, "fill")
 

@@ -231,7 +231,20 @@ def reduce(value: ir.Value, axes: Sequence[int], initial: Sequence[ir.Value], bo
 
 def fill(scalar: ir.Value, shape: Sequence[int]) -> ir.Value:
     """A tensor with one scalar everywhere."""
-    return linalg.fill(scalar, outs=[empty(shape, scalar.type)])
+    target = empty(shape, scalar.type)
+    operation = linalg.FillOp([target.type], [scalar], [target])
+    linalg.fill_builtin_region(operation.operation)
+    return operation.results[0]
+
+
+def transpose(value: ir.Value, permutation: Sequence[int]) -> ir.Value:
+    """linalg.transpose, which bufferization turns into a strided view."""
+    shape = shape_of(value)
+    target = empty([shape[dim] for dim in permutation], ir.RankedTensorType(value.type).element_type)
+    order = ir.DenseI64ArrayAttr.get(list(permutation))
+    operation = linalg.TransposeOp([target.type], value, target, order)
+    linalg.fill_builtin_region(operation.operation)
+    return operation.results[0]
 
 
 def constant(element: ir.Type, value: float | int | bool) -> ir.Value:

@@ -15,6 +15,7 @@ from blu.passes.lower_to_linalg.generic import (
     projection,
     reshape,
     shape_of,
+    transpose,
 )
 from blu.passes.lower_to_linalg.rules import Lowering, element_type, lowers
 
@@ -26,12 +27,10 @@ def lower_reshape(op: Lowering) -> ir.Value:
 
 @lowers("transpose")
 def lower_transpose(op: Lowering) -> ir.Value:
-    """linalg.transpose, which bufferization turns into a strided view."""
     permutation = op.attributes["permutation"]
     if tuple(permutation) == tuple(range(len(permutation))):
         return op.operands[0]
-    target = empty(op.result.shape, element_type(op.result.dtype))
-    return linalg.transpose(op.operands[0], outs=[target], permutation=list(permutation)).results[0]
+    return transpose(op.operands[0], permutation)
 
 
 @lowers("broadcast_to")

@@ -29,6 +29,7 @@ from blu.passes.lower_to_linalg.generic import (
     projection,
     reshape,
     shape_of,
+    transpose,
 )
 from blu.passes.lower_to_linalg.rules import Lowering, element_type, lowers
 
@@ -81,9 +82,7 @@ def _argsort(keys: ir.Value) -> ir.Value:
 def _transpose(value: ir.Value, permutation: Sequence[int]) -> ir.Value:
     if list(permutation) == list(range(len(permutation))):
         return value
-    shape = [shape_of(value)[dim] for dim in permutation]
-    target = empty(shape, ir.RankedTensorType(value.type).element_type)
-    return linalg.transpose(value, outs=[target], permutation=list(permutation)).results[0]
+    return transpose(value, permutation)
 
 
 def _key(value: ir.Value, dtype: DType, descending: bool) -> ir.Value:
