@@ -65,7 +65,7 @@ class KernelTable:
     def fill(self, constant: ir.Operation, target: ir.Type, location: ir.Location) -> str:
         """The name of a kernel that writes one scalar constant everywhere."""
         function, block = self._open("rows", [target], location)
-        shape, element = ir.MemRefType(target).shape, ir.MemRefType(target).element_type
+        shape = ir.MemRefType(target).shape
         with ir.InsertionPoint(block), location:
             scalar = constant.clone().results[0]
             materialize(fill(scalar, shape), block.arguments[0])
