@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from blu.errors import ParseError
+from blu.passes.options import options_of
 
 if TYPE_CHECKING:
     from blu.passes.base import Pass
@@ -119,10 +120,12 @@ def load_pass_file(path: str | Path) -> tuple[type[Pass], ...]:
     sys.modules[module_name] = module
     try:
         spec.loader.exec_module(module)
+        found = tuple(cls for cls in _passes.values() if cls.__module__ == module_name)
+        for cls in found:
+            options_of(cls)
     except Exception as error:
         _unload(module_name)
         raise ParseError(f"{type(error).__name__}: {error}", location=_line_in(path, error)) from error
-    found = tuple(cls for cls in _passes.values() if cls.__module__ == module_name)
     if not found:
         raise ParseError(f"{path} defines no pass", advice="derive a class from blu.passes.base.Pass")
     _files[module_name] = path

@@ -20,6 +20,7 @@ from toy_passes import (
 
 from blu.compiler.driver import DriverOptions, run_pipeline
 from blu.compiler.pipelines import Pipeline, Stage, loose_steps
+from blu.compiler.pipelines.cpu import PIPELINE
 from blu.compiler.position import Position, read_position
 from blu.compiler.printing import PrintOptions
 from blu.compiler.reproducer import read_reproducer
@@ -27,6 +28,7 @@ from blu.compiler.source import parse_source, read_source
 from blu.dialects.context import make_context
 from blu.dialects.mlir import ir
 from blu.dialects.modules import module_text
+from blu.dialects.target import X86_64_V3
 from blu.errors import ParseError, PassError, UnsupportedError
 from blu.passes import registry
 from blu.passes.base import MlirPass, Pass, find
@@ -189,6 +191,19 @@ def test_dumps_are_complete_and_continue(module, tmp_path):
         again = parse_source(read_source(str(path)), make_context())
         rest = run_pipeline(again, DROPPING.steps(start=read_position(again) or None)).module
         assert module_text(rest) == module_text(whole)
+
+
+def test_every_dump_of_the_cpu_pipeline_continues_to_the_same_result(module, tmp_path):
+    with module.context:
+        module.operation.attributes["blu.target"] = X86_64_V3.to_attribute()
+    whole = run_pipeline(module, PIPELINE, DriverOptions(dump_dir=tmp_path)).module
+    dumps = sorted(tmp_path.glob("0*.mlir"))
+    assert len(dumps) > 5
+    for dump in dumps:
+        again = parse_source(read_source(str(dump)), make_context())
+        rest = run_pipeline(again, PIPELINE.steps(start=read_position(again))).module
+        # Text has no place for the locations of loop variables: everything else is the same.
+        assert module_text(rest, locations=False) == module_text(whole, locations=False)
 
 
 def test_a_second_dump_removes_the_first_only(module, tmp_path):

@@ -20,6 +20,13 @@ from blu.passes.pipeline_text import format_pipeline, parse_pipeline
 from blu.passes.upstream import UPSTREAM_PASSES
 
 
+@pytest.fixture(autouse=True)
+def forget_new_passes(monkeypatch):
+    """Passes that a test defines, some of them wrong on purpose, do not reach the next test."""
+    registry.all_passes()
+    monkeypatch.setattr(registry, "_passes", dict(registry._passes))
+
+
 def parse_module() -> ir.Module:
     return ir.Module.parse(MODULE, make_context())
 
@@ -236,6 +243,14 @@ def test_plugin_files_that_are_wrong(tmp_path):
     (tmp_path / "broken.py").write_text("x = 1\ny = (\n")
     with pytest.raises(ParseError, match=r"broken.py:2: SyntaxError"):
         registry.load_pass_file(tmp_path / "broken.py")
+
+
+def test_a_plugin_with_wrong_options_is_refused(tmp_path):
+    path = write_plugin(tmp_path / "undecorated.py", "ToyUndecorated")
+    path.write_text(path.read_text().replace("@dataclass(frozen=True)\n", ""))
+    with pytest.raises(ParseError, match=r"ToyUndecorated has the field 'size': decorate it"):
+        registry.load_pass_file(path)
+    assert registry.lookup("blu-toy-undecorated") is None
 
 
 def test_a_plugin_that_raises_leaves_nothing_behind(tmp_path):

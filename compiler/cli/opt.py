@@ -78,6 +78,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 1
+    except KeyboardInterrupt:
+        return 130
 
 
 def _check_usage(arguments: argparse.Namespace, rest: list[str]) -> None:
