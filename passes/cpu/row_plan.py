@@ -32,14 +32,24 @@ class Planner:
     """Plans the walks of a program.
 
     `budget` is the number of bytes that kept values may take, `width` their elements; `late` outputs are stored in the
-    last walk, because they overwrite an input.
+    last walk, because they overwrite an input. `hosts` are outputs of the last walk in whose memory a value of the same
+    type can be kept until then; `hosted` tells which value is in which.
     """
 
-    def __init__(self, program: RowProgram, width: int, budget: int, late: Collection[ir.Value] = ()):
+    def __init__(
+        self,
+        program: RowProgram,
+        width: int,
+        budget: int,
+        late: Collection[ir.Value] = (),
+        hosts: Collection[ir.Value] = (),
+    ):
         self.program = program
         self.width = width
         self.budget = budget
         self.late = late
+        self.hosts = list(hosts)
+        self.hosted: dict[ir.Value, ir.Value] = {}
         self.first: dict[ir.Value, int] = {}
         self.stored: set[ir.Value] = set()
         self.kept: set[ir.Value] = set()
@@ -91,12 +101,24 @@ class Planner:
             return True
         if not self.program.across or not self._varies(value) or self.first.get(value, level) == level:
             return False
-        size = self.width * _bytes(value)
-        if size > self.budget or self._cost(value, set()) < CHEAP:
+        if self._cost(value, set()) < CHEAP or not self._find_room(value):
             return False
-        self.budget -= size
         self.kept.add(value)
         self.walks[self.first[value]].keep.append(value)
+        return True
+
+    def _find_room(self, value: ir.Value) -> bool:
+        """Room for a kept value: the memory of an output that is written later anyway, or scratch."""
+        for host in self.hosts:
+            alike = host.type.element_type == value.type.element_type
+            if alike and self.program.access_of(host) == self.program.access_of(value):
+                self.hosts.remove(host)
+                self.hosted[value] = host
+                return True
+        size = self.width * _bytes(value)
+        if size > self.budget:
+            return False
+        self.budget -= size
         return True
 
     def _varies(self, value: ir.Value) -> bool:

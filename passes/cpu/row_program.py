@@ -19,7 +19,7 @@ from blu.passes.cpu.row_space import PLAIN, Access, Node, Refused, read_node, sh
 MAX_OPS = 128
 SLOW_OPS = {"arith.divf": 5, "arith.remf": 20, "arith.divsi": 20, "arith.divui": 20, "arith.remsi": 20,
             "arith.remui": 20, "tensor.extract": 6, "linalg.yield": 0, "arith.constant": 0}  # fmt: skip
-MATH_COST = 12
+MATH_COST = 25
 CHEAP_MATH = ("math.absf", "math.absi", "math.copysign", "math.fma", "math.floor", "math.ceil", "math.sqrt")
 Strides = Callable[[ir.Value], "tuple[int, ...] | None"]
 
@@ -112,9 +112,7 @@ def _analyse(operations: Sequence[ir.Operation], strides: Strides) -> RowProgram
     columns = _columns(nodes, len(sizes))
     outputs = _outputs(operations, nodes, fills)
     _check_outputs(nodes, makers, outputs, columns, len(sizes))
-    reductions = {
-        number: read_reduction(node.body, node.num_inputs) for number, node in enumerate(nodes) if node.is_reduction
-    }
+    reductions = {number: _read_reduction(node, fills) for number, node in enumerate(nodes) if node.is_reduction}
     vector_dim = _vector_dim(nodes, sizes, columns, makers, set(outputs), fills, reductions, strides)
     dependence = _dependence(nodes, makers, fills)
     levels = _levels(nodes, makers)
@@ -122,6 +120,13 @@ def _analyse(operations: Sequence[ir.Operation], strides: Strides) -> RowProgram
     return RowProgram(
         tuple(nodes), tuple(sizes), columns, vector_dim, across, makers, fills, outputs, levels, reductions, dependence
     )
+
+
+def _read_reduction(node: Node, fills: dict[ir.Value, ir.Attribute]) -> list[Fold] | Search | None:
+    """How a reduction can have lanes. The lanes of a search all start from the same constants."""
+    reduction = read_reduction(node.body, node.num_inputs)
+    constant = all(operand in fills for operand in list(node.operation.operands)[node.num_inputs :])
+    return None if isinstance(reduction, Search) and not constant else reduction
 
 
 def _read_fills(operations: Sequence[ir.Operation]) -> dict[ir.Value, ir.Attribute]:

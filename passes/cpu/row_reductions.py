@@ -20,6 +20,7 @@ IDENTITIES = {"arith.maximumf": -math.inf, "arith.maxnumf": -math.inf, "arith.mi
               "arith.andi": -1, "arith.ori": 0, "arith.xori": 0, "arith.maxui": 0, "arith.minui": -1}  # fmt: skip
 IDEMPOTENT = ("arith.maximumf", "arith.maxnumf", "arith.minimumf", "arith.minnumf", "arith.andi", "arith.ori",
               "arith.maxsi", "arith.minsi", "arith.maxui", "arith.minui")  # fmt: skip
+EXTREMA = {"arith.maximumf": arith.CmpFPredicate.OGT, "arith.minimumf": arith.CmpFPredicate.OLT}
 FOLDS = (*IDENTITIES, "arith.maxsi", "arith.minsi")
 
 
@@ -43,21 +44,57 @@ class Fold:
     def idempotent(self) -> bool:
         return self.combiner.name in IDEMPOTENT
 
-    def identity(self) -> int | float:
+    def identity(self) -> ir.Attribute:
         """The value that changes nothing (for a sum +0.0, so that a sum of nothing is +0.0)."""
+        kind = ir.FloatAttr if isinstance(self.element, ir.FloatType) else ir.IntegerAttr
         if self.combiner.name in IDENTITIES:
-            return IDENTITIES[self.combiner.name]
+            return kind.get(self.element, IDENTITIES[self.combiner.name])
         highest = (1 << (self.element.width - 1)) - 1
-        return -highest - 1 if self.combiner.name == "arith.maxsi" else highest
+        return kind.get(self.element, -highest - 1 if self.combiner.name == "arith.maxsi" else highest)
 
     def combine(self, accumulator: ir.Value, term: ir.Value) -> ir.Value:
         """Emit the combiner, on scalars or vectors."""
         operands = [accumulator, term] if self.place == 0 else [term, accumulator]
-        attributes = {name: self.combiner.attributes[name] for name in self.combiner.attributes}
-        return ir.Operation.create(
-            self.combiner.name, results=[accumulator.type], operands=operands, attributes=attributes,
-            loc=self.combiner.location,
-        ).results[0]  # fmt: skip
+        return clone_operation(self.combiner, operands).results[0]
+
+    # A float extremum in lanes has two parts: the comparison that costs one instruction, which loses NaN, and a NaN
+    # that was seen. arith.maximumf costs five instructions each time, and its chain of dependences is three times as
+    # long. (Which of +0.0 and -0.0 is the extremum is left open.)
+
+    @property
+    def width(self) -> int:
+        """How many vectors an accumulator has."""
+        return 1 if self.predicate is None else 2
+
+    @property
+    def predicate(self) -> arith.CmpFPredicate | None:
+        return EXTREMA.get(self.combiner.name)
+
+    def starts(self, attribute: ir.Attribute) -> list[ir.Attribute]:
+        """What lanes start with, for an accumulator that starts with `attribute`."""
+        return [attribute] if self.predicate is None else [attribute, ir.FloatAttr.get(attribute.type, 0.0)]
+
+    def merge(self, left: list[ir.Value], right: list[ir.Value]) -> list[ir.Value]:
+        """Put two accumulators together."""
+        if self.predicate is None:
+            return [self.combine(left[0], right[0])]
+        return [self._better(left[0], right[0]), _keep_nan(left[1], right[1])]
+
+    def step(self, accumulator: list[ir.Value], term: ir.Value) -> list[ir.Value]:
+        """Put one more term into an accumulator."""
+        return self.merge(accumulator, [term] if self.predicate is None else [term, term])
+
+    def total(self, accumulator: list[ir.Value]) -> ir.Value:
+        """The value of an accumulator."""
+        return accumulator[0] if self.predicate is None else _keep_nan(accumulator[0], accumulator[1])
+
+    def _better(self, left: ir.Value, right: ir.Value) -> ir.Value:
+        return arith.select(arith.cmpf(self.predicate, right, left), right, left)
+
+
+def _keep_nan(value: ir.Value, other: ir.Value) -> ir.Value:
+    """`other` where it is NaN, else `value`."""
+    return arith.select(arith.cmpf(arith.CmpFPredicate.UNO, other, other), other, value)
 
 
 @dataclass(frozen=True)
@@ -74,13 +111,17 @@ class Search:
     accumulators: tuple[ir.Value, ir.Value]
     cone: tuple[ir.Operation, ...]
 
+    @property
+    def width(self) -> int:
+        """How many vectors an accumulator has."""
+        return 2
+
     def replaces(self, new: list[ir.Value], old: list[ir.Value]) -> ir.Value:
         """Emit the condition under which the pair `new` would replace the pair `old`."""
         values = dict(zip((*self.accumulators, self.candidate, self.index), (*old, *new), strict=True))
         for operation in self.cone:
-            clone = clone_operation(operation, [values[operand] for operand in operation.operands if operand in values]
-                                    if operation.name != "arith.constant" else [])  # fmt: skip
-            values.update(zip(operation.results, clone.results, strict=True))
+            operands = [values[operand] if operand in values else _again(operand) for operand in operation.operands]
+            values.update(zip(operation.results, clone_operation(operation, operands).results, strict=True))
         return values[self.condition]
 
     def merge(self, left: list[ir.Value], right: list[ir.Value]) -> list[ir.Value]:
@@ -90,6 +131,11 @@ class Search:
         earlier = arith.cmpi(arith.CmpIPredicate.slt, right[1], left[1])
         take = arith.ori(forward, arith.andi(arith.xori(backward, one), earlier))
         return [arith.select(take, new, old) for new, old in zip(right, left, strict=True)]
+
+
+def _again(value: ir.Value) -> ir.Value:
+    """A constant from outside of the body, emitted here."""
+    return clone_operation(value.owner.operation, []).results[0]
 
 
 def clone_operation(operation: ir.Operation, operands: Sequence[ir.Value]) -> ir.Operation:
@@ -165,6 +211,11 @@ def _is_index(value: ir.Value) -> bool:
     return owner.operation.name == "arith.constant" or (
         owner.operation.name in arithmetic and all(_is_index(operand) for operand in operands)
     )
+
+
+def parts_of(reduction: list[Fold] | Search) -> Sequence[Fold | Search]:
+    """What is accumulated separately: each fold, or the pair of a search."""
+    return [reduction] if isinstance(reduction, Search) else reduction
 
 
 def merge_accumulators(accumulators: list[list[ir.Value]], merge: Merge) -> list[ir.Value]:

@@ -11,7 +11,7 @@ from blu.passes.cpu.row_bodies import BodyEmitter
 from blu.passes.cpu.row_layout import Buffer, Layout, is_bool
 from blu.passes.cpu.row_plan import Planner, Walk
 from blu.passes.cpu.row_program import RowProgram, cost_of
-from blu.passes.cpu.row_reductions import Fold, Search, merge_accumulators, merge_lanes
+from blu.passes.cpu.row_reductions import Fold, Search, merge_accumulators, merge_lanes, parts_of
 from blu.passes.cpu.row_scope import Cursor, Position, Scope
 from blu.passes.cpu.row_space import Node
 from blu.passes.cpu.row_sweep import Lists, Visit, join, split, sweep, sweep_piece
@@ -24,13 +24,14 @@ SCRATCH_BYTES = 128 * 1024
 class Kernel:
     """What all rows of a kernel share: the program, its plan, the emitter of bodies and the buffers."""
 
-    def __init__(self, program: RowProgram, layout: Layout, target: CpuTarget, late: set[ir.Value]):
+    def __init__(self, program: RowProgram, layout: Layout, target: CpuTarget, late: set[ir.Value], hosts: list):
         self.program = program
         self.layout = layout
         self.target = target
         self.width = prod(layout.sizes[dim] for dim in layout.columns)
         budget = SCRATCH_BYTES if program.across else 0
-        self.walks = Planner(program, self.width + LANES, budget, late).plan()
+        self.planner = Planner(program, self.width + LANES, budget, late, hosts)
+        self.walks = self.planner.plan()
         self.outputs: list[tuple[ir.Value, Buffer]] = []
         self.scratch: dict[ir.Value, Buffer] = {}
 
@@ -38,10 +39,20 @@ class Kernel:
         """Start emitting: `entry` is the function's top."""
         self.entry = entry
         self.bodies = BodyEmitter(self.program, self.layout, entry)
+
+    def place_kept(self) -> None:
+        """Find memory for the values that are kept between walks, after all outputs are known."""
+        entry = self.entry
         with entry.cursor.point:
             for walk in self.walks:
                 for value in walk.keep:
-                    self.scratch[value] = self._scratch(value.type.element_type)
+                    self.scratch[value] = self._room_for(value)
+
+    def _room_for(self, value: ir.Value) -> Buffer:
+        host = self.planner.hosted.get(value)
+        if host is None:
+            return self._scratch(value.type.element_type)
+        return next(buffer for output, buffer in self.outputs if output == host)
 
     def _scratch(self, element: ir.Type) -> Buffer:
         storage = ir.IntegerType.get_signless(8) if is_bool(element) else element
@@ -106,51 +117,46 @@ class Across:
 
     def _starts(self, number: int) -> list[ir.Value]:
         """The vectors that accumulators of a reduction start with."""
+        node, reduction = self.kernel.program.nodes[number], self.kernel.program.reductions[number]
+        fills = [self.kernel.program.fills.get(operand) for operand in list(node.operation.operands)[node.num_inputs :]]
+        if isinstance(reduction, Search):
+            return [self._constant(fill) for fill in fills]
         starts = []
-        for place, result in enumerate(self.kernel.program.nodes[number].operation.results):
-            attribute = self._start(number, place, result.type.element_type)
-            type_ = vectors.vector_type(LANES, attribute.type)
-            splat = ir.DenseElementsAttr.get_splat(type_, attribute)
-            entry = self.kernel.entry
-            starts.append(entry.find(("constant", type_, splat), lambda t=type_, s=splat: arith.constant(t, s)))
+        for fold, fill in zip(reduction, fills, strict=True):
+            first = fill if fold.idempotent and fill is not None else fold.identity()
+            starts += [self._constant(attribute) for attribute in fold.starts(first)]
         return starts
 
-    def _start(self, number: int, place: int, element: ir.Type) -> ir.Attribute:
-        node, reduction = self.kernel.program.nodes[number], self.kernel.program.reductions[number]
-        fill = self.kernel.program.fills.get(node.operation.operands[node.num_inputs + place])
-        if isinstance(reduction, Search) or (reduction[place].idempotent and fill is not None):
-            return fill
-        kind = ir.FloatAttr if isinstance(element, ir.FloatType) else ir.IntegerAttr
-        return kind.get(element, reduction[place].identity())
+    def _constant(self, attribute: ir.Attribute) -> ir.Value:
+        type_ = vectors.vector_type(LANES, attribute.type)
+        splat = ir.DenseElementsAttr.get_splat(type_, attribute)
+        return self.kernel.entry.find(("constant", type_, splat), lambda: arith.constant(type_, splat))
 
     def _finish(self, walk: Walk, accumulators: Lists) -> None:
         """Merge accumulators and lanes to the scalar results of the walk's reductions."""
         start = 0
         for number in walk.reductions:
             node, reduction = self.kernel.program.nodes[number], self.kernel.program.reductions[number]
-            end = start + len(node.operation.results)
-            mine = [values[start:end] for values in accumulators]
-            start = end
+            results: list[ir.Value] = []
             with node.operation.location, self.row.cursor.point:
-                if isinstance(reduction, Search):
-                    results = merge_lanes(merge_accumulators(mine, reduction.merge), reduction.merge)
-                else:
-                    results = [self._fold(node, fold, [values[fold.number] for values in mine]) for fold in reduction]
+                for part in parts_of(reduction):
+                    end = start + part.width
+                    mine = merge_accumulators([values[start:end] for values in accumulators], part.merge)
+                    start = end
+                    scalars = merge_lanes(mine, part.merge)
+                    results += scalars if isinstance(part, Search) else [self._total(node, part, scalars)]
             for result, value in zip(node.operation.results, results, strict=True):
                 self.bodies.remember(result, value, self.scopes)
                 self.bodies.homes[value] = self.row
 
-    def _fold(self, node: Node, fold: Fold, accumulators: list[ir.Value]) -> ir.Value:
-        def merge(left: list[ir.Value], right: list[ir.Value]) -> list[ir.Value]:
-            return [fold.combine(left[0], right[0])]
-
-        (total,) = merge_lanes(merge_accumulators([[value] for value in accumulators], merge), merge)
+    def _total(self, node: Node, fold: Fold, scalars: list[ir.Value]) -> ir.Value:
+        """The merged lanes combined with what the reduction starts from, where lanes did not start from that."""
         place = node.num_inputs + fold.number
         initial = node.operation.operands[place]
         fill = self.kernel.program.fills.get(initial)
-        if fill is not None and (fold.idempotent or fill.value == fold.identity()):
-            return total
-        return fold.combine(self.bodies.read(initial, node.accesses[place], self.scopes), total)
+        if fill is not None and (fold.idempotent or fill == fold.identity()):
+            return fold.total(scalars)
+        return fold.combine(self.bodies.read(initial, node.accesses[place], self.scopes), fold.total(scalars))
 
     # Columns
 
@@ -193,7 +199,7 @@ class Across:
             self.bodies.inline(self.kernel.program.nodes[number], scopes)
         results: list[ir.Value] = []
         for number in walk.reductions:
-            count = len(self.kernel.program.nodes[number].operation.results)
+            count = sum(part.width for part in parts_of(self.kernel.program.reductions[number]))
             results += self._accumulate(number, scopes, accumulators[len(results) : len(results) + count])
         for value, buffer in self.kernel.buffers(walk.store):
             self.bodies.store(value, buffer, scopes)
@@ -211,9 +217,11 @@ class Across:
             new = [self.bodies.as_vector(self.bodies.lookup(operand, scopes), scopes) for operand in operands]
         else:
             self.bodies.inline(node, scopes, skip=[fold.combiner for fold in reduction])
-            with scope.cursor.point:
-                terms = [self.bodies.as_vector(self.bodies.lookup(fold.term, scopes), scopes) for fold in reduction]
-                new = [fold.combine(value, term) for fold, value, term in zip(reduction, old, terms, strict=True)]
+            new, left = [], list(old)
+            for fold in reduction:
+                mine = [left.pop(0) for _ in range(fold.width)]
+                with fold.combiner.location, scope.cursor.point:
+                    new += fold.step(mine, self.bodies.as_vector(self.bodies.lookup(fold.term, scopes), scopes))
         if scope.position.full:
             return new
         with node.operation.location, scope.cursor.point:

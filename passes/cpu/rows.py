@@ -27,10 +27,10 @@ from blu.passes.lower_to_linalg.generic import PARALLEL, empty, generic, project
 
 __all__ = ["accepts", "analyse", "emit"]
 
-NANOSECONDS_PER_COST = 0.012
+NANOSECONDS_PER_COST = 0.02
 NANOSECONDS_PER_ACCESS = 0.05
 BLOCK_NANOSECONDS = 20_000
-PIECE = 4 * LANES
+PIECE = 8 * LANES
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,10 @@ def emit(kernel: func.FuncOp, target: CpuTarget) -> None:
         return
     layout = collapse(program, frame)
     grid = choose_grid(program, layout)
+    late = _in_place(frame)
+    hosts = [value for value in _outputs_of_last_walk(frame, program) if value not in late]
     with kernel.location, frame.grid(grid.blocks) as block:
-        _emit_block(Kernel(program, layout, target, _in_place(frame)), frame, block, grid)
+        _emit_block(Kernel(program, layout, target, late, hosts), frame, block, grid)
 
 
 def _spell_out_fills(kernel: func.FuncOp) -> None:
@@ -78,6 +80,15 @@ def _in_place(frame: KernelBody) -> set[ir.Value]:
     """Outputs in a memref that is also read: they are written in the last walk over the columns."""
     read = set(frame.buffers.values())
     return {value for value, memref in frame.outputs if memref in read}
+
+
+def _outputs_of_last_walk(frame: KernelBody, program: RowProgram) -> list[ir.Value]:
+    """Outputs with columns, contiguous along the lanes, that are not complete before the last walk."""
+    last = [
+        value for value, _ in frame.outputs if program.is_wide(value) and program.level_of(value) == max(program.levels)
+    ]
+    steps = {value: dict(zip(program.access_of(value), strides(frame, value), strict=True)) for value in last}
+    return [value for value in dict.fromkeys(last) if steps[value].get(program.vector_dim) == 1]
 
 
 def choose_grid(program: RowProgram, layout: Layout) -> Grid:
@@ -104,6 +115,7 @@ def _emit_block(kernel: Kernel, frame: KernelBody, block: ir.Value, grid: Grid) 
     entry.stand_before(block.owner.owner)
     kernel.open(Scope(frozenset(), entry))
     _bind_memrefs(kernel, frame, entry)
+    kernel.place_kept()
     with cursor.point:
         size, items = kernel.bodies.index(grid.items_per_block), kernel.bodies.index(grid.items)
         lower = arith.muli(block, size)
