@@ -75,7 +75,7 @@ def _delinearize(position: ir.Value, sizes: Sequence[int]) -> list[ir.Value]:
 
 
 def _starts(frame: KernelBody, insertion: ir.Operation) -> list[ir.Value]:
-    """The run-time positions: the scalar ops before the insertion, over memory."""
+    """Where the slice goes: constants, and run-time positions that the scalar ops before the insertion compute."""
     values: dict[ir.Value, ir.Value] = {}
     for item in frame.function.entry_block.operations:
         operation = item.operation
@@ -90,7 +90,10 @@ def _starts(frame: KernelBody, insertion: ir.Operation) -> list[ir.Value]:
             for index, operand in enumerate(operation.operands):
                 clone.operands[index] = values[operand]
             values[operation.results[0]] = clone.results[0]
-    return [values[start] for start in list(insertion.operands)[2:]]
+    dynamic = iter(list(insertion.operands)[2:])
+    is_dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
+    offsets = ir.DenseI64ArrayAttr(insertion.attributes["static_offsets"])
+    return [values[next(dynamic)] if offset == is_dynamic else vectors.index(offset) for offset in offsets]
 
 
 def move_row(
