@@ -24,8 +24,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import filelock
-
 from blu.errors import CacheError
 from blu.runtime.artifact import MANIFEST, Artifact, write_artifact
 
@@ -190,6 +188,8 @@ class Cache:
     @contextlib.contextmanager
     def _lock(self, key: str) -> Iterator[None]:
         """Hold the key's lock; where locks do not work, or its owner takes too long, go on without."""
+        import filelock  # a hit does not need it
+
         lock = None
         if self.directory is not None:
             with contextlib.suppress(OSError, CacheError, NotImplementedError, filelock.Timeout):

@@ -204,7 +204,7 @@ def test_without_locks_compilation_goes_on(cache: Cache, monkeypatch: pytest.Mon
     def refuse(*arguments: object, **keywords: object) -> None:
         raise NotImplementedError("no locks on this file system")
 
-    monkeypatch.setattr(cache_module.filelock.FileLock, "acquire", refuse)
+    monkeypatch.setattr("filelock.FileLock.acquire", refuse)
     assert cache.get_or_compile(KEY, lambda: MEMBERS, DETAILS) == (MEMBERS, False)
     assert contents(cache.get(KEY)) == MEMBERS
 
