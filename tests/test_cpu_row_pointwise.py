@@ -178,3 +178,12 @@ def test_a_fill_can_be_a_result(number: str, element: str):
         number.title()
     )
     np.testing.assert_array_equal(result, storage)
+
+
+def test_an_empty_tensor_can_be_read():
+    """Of shape [0, 2] it has no elements; its producer was folded away."""
+    kernel = KernelText()
+    nothing = kernel.empty((0, 2), "i64")
+    body = "%z = arith.trunci %a0 : i64 to i8\nlinalg.yield %z : i8"
+    kernel.output(kernel.pointwise([nothing], ["d0, d1"], (0, 2), body, "i8"))
+    run_everywhere(kernel.text(), [], [np.empty((0, 2), np.int8)], BEST)

@@ -106,6 +106,7 @@ def _analyse(operations: Sequence[ir.Operation], strides: Strides) -> RowProgram
     if not work:
         raise Refused("there is no linalg.generic")
     nodes, sizes = share_space([read_node(operation) for operation in work])
+    fills |= _read_empties(nodes)
     makers = {result: Made(number, place) for number, node in enumerate(nodes)
               for place, result in enumerate(node.operation.results)}  # fmt: skip
     _check_captures(nodes, makers, fills)
@@ -141,6 +142,17 @@ def _read_fills(operations: Sequence[ir.Operation]) -> dict[ir.Value, ir.Attribu
         elif operation.name not in (*PLAIN, "linalg.generic"):
             raise Refused(f"{operation.name} is no pointwise op and no reduction")
     return fills
+
+
+def _read_empties(nodes: Sequence[Node]) -> dict[ir.Value, ir.Attribute]:
+    """A zero for each tensor.empty that is read: it has no elements, or nobody may care which."""
+    read = {operand for node in nodes for operand in list(node.operation.operands)[: node.num_inputs]}
+    empties = [value for value in read if not isinstance(value.owner, ir.Block) and value.owner.name == "tensor.empty"]
+    types = {value: value.type.element_type for value in empties}
+    kinds = {
+        value: ir.FloatAttr if isinstance(type_, ir.FloatType) else ir.IntegerAttr for value, type_ in types.items()
+    }
+    return {value: kinds[value].get(types[value], 0) for value in empties}
 
 
 def constant_of(value: ir.Value) -> ir.Attribute | None:
