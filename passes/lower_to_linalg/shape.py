@@ -45,7 +45,7 @@ def lower_slice(op: Lowering) -> ir.Value:
     if op.types[0].shape == op.result.shape:
         return op.operands[0]
     if op.result.size == 0:
-        return empty(op.result.shape, element_type(op.result.dtype))
+        return fill(constant(element_type(op.result.dtype), 0), op.result.shape)  # a value, which tensor.empty is not
     return extract_slice(op.operands[0], op.attributes["starts"], op.result.shape, op.attributes["strides"])
 
 

@@ -24,6 +24,7 @@ from blu.passes.lower_to_linalg.generic import (
     PARALLEL,
     constant,
     empty,
+    fill,
     generic,
     pointwise,
     projection,
@@ -40,9 +41,8 @@ _FRACTION_BITS = {f16: 10, bf16: 7, f32: 23, f64: 52}
 @lowers("argsort")
 def lower_argsort(op: Lowering) -> ir.Value:
     """The order of the keys."""
-    i64 = ir.IntegerType.get_signless(64)
     if op.result.size == 0:
-        return empty(op.result.shape, i64)
+        return fill(constant(ir.IntegerType.get_signless(64), 0), op.result.shape)
     axis, shape, source = op.attributes["axis"], op.result.shape, op.types[0].dtype
     integer = ir.IntegerType.get_signless(source.bits)
     keys = pointwise(shape, op.operands, integer, lambda x: _key(x, source, op.attributes["descending"]))
