@@ -76,9 +76,9 @@ def absolute(x: Any) -> Tensor:
 
 @method
 def square(x: Any) -> Tensor:
-    """x * x."""
+    """x * x; bools are squared as i8."""
     tensor = as_tensor(x)
-    return tensor if tensor.dtype == bool_ else unary.Square(tensor)
+    return unary.Square(converted(tensor, i8) if tensor.dtype == bool_ else tensor)
 
 
 @method

@@ -216,7 +216,7 @@ class Einsum(Op, name="einsum"):
 
 
 def _arranged(tensor: Tensor, letters: str, summed: str, order: tuple[str, str, str], sizes: dict[str, int]) -> Tensor:
-    """The operand as [batch..., first, second]: letters in `summed` added up, the last two groups one dimension each."""
+    """The operand as [batch..., first, second]: letters in `summed` added up, the last groups one dimension each."""
     if summed:
         tensor = tensor.sum(axis=tuple(letters.index(letter) for letter in summed), dtype=tensor.dtype)
         letters = "".join(letter for letter in letters if letter not in summed)

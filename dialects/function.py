@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 
 from blu.dialects.mlir import ir
 from blu.dialects.tensor import OPERATORS, Tensor
-from blu.errors import BluError, TraceError
+from blu.errors import BluError
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -43,11 +43,7 @@ def public(function: Callable[Parameters, Result]) -> Callable[Parameters, Resul
                 return function(*arguments, **keywords)
         for argument in (*arguments, *keywords.values()):
             if isinstance(argument, Tensor):
-                raise TraceError(
-                    f"{function.__name__} was given {argument!r} of a trace that has ended",
-                    location=OPERATORS["user_location"](),
-                    advice="Return tensors from the traced function; do not keep them elsewhere.",
-                )
+                _ = argument.value  # says that its trace has ended
         return OPERATORS["eager"](call, arguments, keywords)
 
     return call

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -114,7 +115,14 @@ def float_dtype(dtype: DType) -> DType:
 
 
 def promoted_floats(*values: Any) -> list[Tensor]:
-    """The values as tensors of the float dtype that NumPy computes in."""
+    """The values as tensors of the float dtype that NumPy computes in.
+
+    Where no value is a float, the dtype is the one that each integer dtype alone would be computed in.
+    """
     mixed = strengthened(*values)
-    dtype = float_dtype(common_dtype(*mixed))
+    dtype = common_dtype(*mixed)
+    if not dtype.is_float:
+        dtypes = [value.dtype for value in mixed if isinstance(value, Tensor)] or [dtype]
+        weak = [scalar_dtype(dtypes[0], value) for value in mixed if not isinstance(value, Tensor)]
+        dtype = reduce(promote, map(float_dtype, (*dtypes, *weak)))
     return [as_tensor(value, dtype) for value in mixed]

@@ -20,16 +20,25 @@ OPERATORS: dict[str, Callable[..., Any]] = {"user_location": lambda: None}
 class Tensor:
     """A value of the `blu` dialect with a static shape and a dtype; its numbers exist only at run time."""
 
-    __slots__ = ("value",)
+    __slots__ = ("_context", "_value", "type")
     __array_priority__ = 1000
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, value: ir.Value):
-        self.value = value
+        self._value = value
+        self._context = value.context
+        self.type: TensorType = tensor_type(value.type)
 
     @property
-    def type(self) -> TensorType:
-        return tensor_type(self.value.type)
+    def value(self) -> ir.Value:
+        """The SSA value. Raises TraceError after the trace, whose end takes the value with it."""
+        if ir.Context.current is not self._context:
+            raise TraceError(
+                f"{self!r} belongs to a trace that has ended",
+                location=OPERATORS["user_location"](),
+                advice="Return tensors from the traced function; do not keep them elsewhere.",
+            )
+        return self._value
 
     @property
     def shape(self) -> tuple[int, ...]:
