@@ -8,6 +8,7 @@ from blu.dialects.mlir import func, ir
 from blu.passes.base import Pass
 from blu.passes.fuse.groups import Group, Grouping, reads_of
 from blu.passes.fuse.loops import captured, is_repeated, is_tensor
+from blu.passes.fuse.splats import write_splats
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ def is_kernel(function: func.FuncOp) -> bool:
 
 def _fuse_function(module: ir.Module, function: func.FuncOp, counts: dict[str, int]) -> None:
     block = function.entry_block
+    write_splats(block)
     grouping = Grouping(block)
     for group in grouping.groups:
         name = f"{group.anchor}_{counts.get(group.anchor, 0)}"
