@@ -13,6 +13,7 @@ from math import prod
 
 from blu.dialects.mlir import arith, func, ir, scf, vector
 from blu.dialects.target import CpuTarget
+from blu.passes.cpu import gemv
 from blu.passes.cpu import lanes as vectors
 from blu.passes.cpu.contraction import Contraction, Point, read_contraction
 from blu.passes.cpu.epilogue import Epilogue, read_epilogue
@@ -32,7 +33,10 @@ def emit(kernel: func.FuncOp, target: CpuTarget) -> None:
     with operation.location:
         contraction = read_contraction(operation, body.buffers)
         epilogue = read_epilogue(contraction, body.buffers, body.outputs)
-        emit_with(body, epilogue, choose_schedule(contraction, target))
+        if gemv.accepts(contraction):
+            gemv.emit(body, epilogue, target)
+        else:
+            emit_with(body, epilogue, choose_schedule(contraction, target))
 
 
 def emit_with(body: KernelBody, epilogue: Epilogue, schedule: Schedule) -> None:
@@ -129,11 +133,11 @@ class _Gemm:
 
     def locate(self, block: ir.Value) -> tuple[Point, _Rows, ir.Value]:
         """The outer indices, chunk of rows and group of panels of a block: groups change fastest."""
-        block, group = _split(block, self.groups)
-        block, chunk = _split(block, self.chunks)
+        block, group = vectors.split(block, self.groups)
+        block, chunk = vectors.split(block, self.chunks)
         point: dict[int | None, ir.Value] = {}
         for dim in reversed(self.contraction.outer):
-            block, point[dim] = _split(block, self.contraction.size(dim))
+            block, point[dim] = vectors.split(block, self.contraction.size(dim))
         return point, _Rows(arith.muli(chunk, vectors.index(self.schedule.chunk_rows)), chunk), group
 
     def each_depth(self, point: Point, level: int, emit_part: Callable) -> None:
@@ -270,10 +274,3 @@ class _Gemm:
         if contraction.columns is not None:
             place[contraction.columns] = vectors.offset(point[contraction.columns], j * tile.lanes)
         self.epilogue.store(total, place, tile.lanes, tile.counts[j])
-
-
-def _split(value: ir.Value, size: int) -> tuple[ir.Value, ir.Value]:
-    """Quotient and remainder by a size that is known."""
-    if size <= 1:
-        return value, vectors.index(0)
-    return arith.divui(value, vectors.index(size)), arith.remui(value, vectors.index(size))

@@ -1,4 +1,4 @@
-"""Panels of a GEMM's right operand: read in place, or copied (widened, transposed) into a buffer for k to run through."""
+"""Panels of a GEMM's right operand: read in place, or copied (widened, transposed) to a buffer."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ Depth = tuple[ir.Value, ir.Value]
 """A block of k: begin and end."""
 
 PREFETCH_TO_L2 = 2
+PACKED_AT_ONCE = 4
+"""Rows of a panel that are loaded before the first of them is stored."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class RightPanels:
     def load(self, point: Point, slot: ir.Value, depth: Depth, k: ir.Value, j: int, count: int) -> ir.Value:
         """The j-th vector of the panel (packed in `slot`) at depth k."""
         if self.buffer is None:
-            return self.load_in_place(point, k, j, count)
+            return self.load_first(point, k, j, count)
         type_ = vectors.vector_type(self.schedule.lanes, self.contraction.accumulator)
         return vector.load(type_, self.buffer, self.place(slot, arith.subi(k, depth[0]), j))
 
@@ -43,6 +45,19 @@ class RightPanels:
         if contraction.columns is not None:
             place[contraction.columns] = vectors.offset(point[contraction.columns], j * lanes)
         return vectors.splat(contraction.right.load(place, contraction.columns, lanes, count), lanes)
+
+    def load_first(self, point: Point, k: ir.Value, j: int, count: int) -> ir.Value:
+        """The same where this is the first touch of memory: fetches what will be loaded a few k later."""
+        contraction = self.contraction
+        if self.schedule.fetch_ahead and contraction.right.stride(contraction.columns) == 1:
+            column = vectors.offset(point[contraction.columns], j * self.schedule.lanes)
+            place = {
+                **point,
+                contraction.depth: vectors.offset(k, self.schedule.fetch_ahead),
+                contraction.columns: column,
+            }
+            memref.prefetch(contraction.right.buffer, contraction.right.indices(place), False, PREFETCH_TO_L2, True)
+        return self.load_in_place(point, k, j, count)
 
     def place(self, slot: ir.Value, k: ir.Value, j: int) -> list[ir.Value]:
         """Where the j-th vector of a packed panel lies, for k counted from the begin of the block of k."""
@@ -60,11 +75,26 @@ class RightPanels:
             with for_range(begin, middle, lanes) as loop:
                 self.pack_square(point, slot, loop.induction_variable, depth[0], counts)
             begin = middle
-        with for_range(begin, end) as loop:
-            k = loop.induction_variable
+        batches = arith.divui(arith.subi(end, begin), vectors.index(PACKED_AT_ONCE))
+        middle = arith.addi(begin, arith.muli(batches, vectors.index(PACKED_AT_ONCE)))
+        with for_range(begin, middle, PACKED_AT_ONCE) as loop:
+            self.pack_rows(point, slot, loop.induction_variable, depth[0], counts, PACKED_AT_ONCE)
+        with for_range(middle, end) as loop:
+            self.pack_rows(point, slot, loop.induction_variable, depth[0], counts, 1)
+
+    def pack_rows(
+        self, point: Point, slot: ir.Value, k: ir.Value, start: ir.Value, counts: tuple[int, ...], rows: int
+    ) -> None:
+        """A few k, all loads first: a load near a store to the same place in another page would wait for it."""
+        values = []
+        for i in range(rows):
             for j, count in enumerate(counts):
-                value = widen(self.load_in_place(point, k, j, count), self.contraction.accumulator)
-                vector.store(value, self.buffer, self.place(slot, arith.subi(k, depth[0]), j))
+                values.append(
+                    widen(self.load_in_place(point, vectors.offset(k, i), j, count), self.contraction.accumulator)
+                )
+        for place, value in enumerate(values):
+            i, j = divmod(place, len(counts))
+            vector.store(value, self.buffer, self.place(slot, vectors.offset(arith.subi(k, start), i), j))
 
     def pack_square(self, point: Point, slot: ir.Value, k: ir.Value, start: ir.Value, counts: tuple[int, ...]) -> None:
         """`lanes` values of k of an operand that is contiguous along k: load along k, transpose in registers."""
@@ -114,11 +144,11 @@ class Prefetch:
 
 
 def choose_prefetch(right: RightPanels, tiles: int) -> Prefetch | None:
-    """For panels that are packed one at a time, where `tiles` full tiles of rows use each."""
+    """For panels that are packed one at a time, where `tiles` tiles of rows can fetch the next one."""
     contraction, schedule = right.contraction, right.schedule
     if (
         schedule.packed_panels != 1
-        or tiles < 2
+        or tiles < 1
         or contraction.columns is None
         or not contraction.size(contraction.depth)
     ):

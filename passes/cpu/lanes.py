@@ -45,6 +45,13 @@ def offset(value: ir.Value, distance: int) -> ir.Value:
     return arith.addi(value, index(distance)) if distance else value
 
 
+def split(value: ir.Value, size: int) -> tuple[ir.Value, ir.Value]:
+    """Quotient and remainder of an index that is not negative by a known size."""
+    if size <= 1:
+        return value, index(0)
+    return arith.divui(value, index(size)), arith.remui(value, index(size))
+
+
 def lane_indices(base: ir.Value, lanes: int) -> ir.Value:
     """`base`, `base + 1`, ...: what linalg.index yields along the vectorised dimension."""
     type_ = vector_type(lanes, ir.IndexType.get())
