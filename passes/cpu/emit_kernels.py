@@ -8,13 +8,15 @@ from dataclasses import dataclass
 from blu.dialects.mlir import arith, func, ir
 from blu.dialects.target import ATTRIBUTE, CpuTarget
 from blu.passes.base import Pass, find
-from blu.passes.cpu import gemm, loops, ordering, rows, update
+from blu.passes.cpu import attention, gemm, ordering, rows, update
 
 Emitter = Callable[[func.FuncOp, CpuTarget], None]
 EMITTERS: dict[str, Emitter] = {
     "gemm": gemm.emit,
     "rows": rows.emit,
-    "loops": loops.emit,
+    # Vectorised where the row emitter can (sums over rows, for one); it hands the rest to loops.emit.
+    "loops": rows.emit,
+    "attention": attention.emit,
     "argsort": ordering.emit,
     "update": update.emit_slice,
     "scatter_add": update.emit_scatter_add,

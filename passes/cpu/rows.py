@@ -53,6 +53,7 @@ def emit(kernel: func.FuncOp, target: CpuTarget) -> None:
         kernel.attributes["blu.kernel"] = ir.StringAttr.get("loops")
         loops.emit(kernel, target)
         return
+    frame.replacement.attributes["blu.kernel"] = ir.StringAttr.get("rows")
     layout = collapse(program, frame)
     grid = choose_grid(program, layout)
     late = _in_place(frame)
