@@ -75,7 +75,7 @@ class Softmax(Op, name="softmax"):
             return operand
         wide = operand.astype(computing_dtype(operand.dtype))
         weights = (wide - wide.max(axis=axis, keepdims=True)).exp()
-        return (weights / weights.sum(axis=axis, keepdims=True)).astype(operand.dtype)
+        return (weights * (1 / weights.sum(axis=axis, keepdims=True))).astype(operand.dtype)
 
 
 class LogSoftmax(Op, name="log_softmax"):
