@@ -13,7 +13,7 @@ from math import prod
 
 from blu.dialects.mlir import arith, func, ir, scf, vector
 from blu.dialects.target import CpuTarget
-from blu.passes.cpu import gemv
+from blu.passes.cpu import gemv, gemv_rows
 from blu.passes.cpu import lanes as vectors
 from blu.passes.cpu.contraction import Contraction, Point, read_contraction
 from blu.passes.cpu.epilogue import Epilogue, read_epilogue
@@ -33,7 +33,9 @@ def emit(kernel: func.FuncOp, target: CpuTarget) -> None:
     with operation.location:
         contraction = read_contraction(operation, body.buffers)
         epilogue = read_epilogue(contraction, body.buffers, body.outputs)
-        if gemv.accepts(contraction):
+        if gemv_rows.accepts(contraction):
+            gemv_rows.emit(body, epilogue, target)
+        elif gemv.accepts(contraction):
             gemv.emit(body, epilogue, target)
         else:
             emit_with(body, epilogue, choose_schedule(contraction, target))
