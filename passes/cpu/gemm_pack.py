@@ -67,49 +67,67 @@ class RightPanels:
         """Copy one panel for k in `depth`, in the type of the sums."""
         if self.buffer is None:
             return
-        begin, end = depth
-        lanes = self.schedule.lanes
         if self.contraction.columns is not None and self.contraction.right.stride(self.contraction.depth) == 1:
-            squares = arith.divui(arith.subi(end, begin), vectors.index(lanes))
-            middle = arith.addi(begin, arith.muli(squares, vectors.index(lanes)))
-            with for_range(begin, middle, lanes) as loop:
-                self.pack_square(point, slot, loop.induction_variable, depth[0], counts)
-            begin = middle
+            self.pack_columns(point, slot, depth, counts)
+            return
+        begin, end = depth
         batches = arith.divui(arith.subi(end, begin), vectors.index(PACKED_AT_ONCE))
         middle = arith.addi(begin, arith.muli(batches, vectors.index(PACKED_AT_ONCE)))
         with for_range(begin, middle, PACKED_AT_ONCE) as loop:
-            self.pack_rows(point, slot, loop.induction_variable, depth[0], counts, PACKED_AT_ONCE)
+            self.pack_rows(_Spot(point, slot, begin, loop.induction_variable), counts, PACKED_AT_ONCE)
         with for_range(middle, end) as loop:
-            self.pack_rows(point, slot, loop.induction_variable, depth[0], counts, 1)
+            self.pack_rows(_Spot(point, slot, begin, loop.induction_variable), counts, 1)
 
-    def pack_rows(
-        self, point: Point, slot: ir.Value, k: ir.Value, start: ir.Value, counts: tuple[int, ...], rows: int
-    ) -> None:
+    def pack_rows(self, spot: _Spot, counts: tuple[int, ...], rows: int) -> None:
         """A few k, all loads first: a load near a store to the same place in another page would wait for it."""
         values = []
         for i in range(rows):
             for j, count in enumerate(counts):
-                values.append(
-                    widen(self.load_in_place(point, vectors.offset(k, i), j, count), self.contraction.accumulator)
-                )
+                value = self.load_in_place(spot.point, vectors.offset(spot.k, i), j, count)
+                values.append(widen(value, self.contraction.accumulator))
+        local = arith.subi(spot.k, spot.start)
         for place, value in enumerate(values):
             i, j = divmod(place, len(counts))
-            vector.store(value, self.buffer, self.place(slot, vectors.offset(arith.subi(k, start), i), j))
+            vector.store(value, self.buffer, self.place(spot.slot, vectors.offset(local, i), j))
 
-    def pack_square(self, point: Point, slot: ir.Value, k: ir.Value, start: ir.Value, counts: tuple[int, ...]) -> None:
-        """`lanes` values of k of an operand that is contiguous along k: load along k, transpose in registers."""
+    def pack_columns(self, point: Point, slot: ir.Value, depth: Depth, counts: tuple[int, ...]) -> None:
+        """A panel of an operand that is contiguous along k: squares of lanes x lanes, and the k that are left."""
+        begin, end = depth
+        lanes = self.schedule.lanes
+        squares = arith.divui(arith.subi(end, begin), vectors.index(lanes))
+        middle = arith.addi(begin, arith.muli(squares, vectors.index(lanes)))
+        full = sum(count == lanes for count in counts)
+        with for_range(begin, middle, lanes) as loop:
+            spot = _Spot(point, slot, begin, loop.induction_variable)
+            with for_range(0, full * lanes, lanes) as columns:
+                self.pack_square(spot, columns.induction_variable, lanes)
+            if full < len(counts):
+                self.pack_square(spot, vectors.index(full * lanes), counts[full])
+        with for_range(middle, end) as loop:
+            self.pack_rows(_Spot(point, slot, begin, loop.induction_variable), counts, 1)
+
+    def pack_square(self, spot: _Spot, column: ir.Value, count: int) -> None:
+        """`lanes` values of k of `count` columns from `column` of the panel on: loaded along k and transposed."""
         contraction, lanes = self.contraction, self.schedule.lanes
-        for j, count in enumerate(counts):
-            column = vectors.offset(point[contraction.columns], j * lanes)
-            rows = []
-            for lane in range(count):
-                place = {**point, contraction.columns: vectors.offset(column, lane), contraction.depth: k}
-                value = contraction.right.load(place, contraction.depth, lanes, lanes)
-                rows.append(widen(value, contraction.accumulator))
-            rows += [vectors.constant(rows[0].type, 0)] * (lanes - count)
-            local = arith.subi(k, start)
-            for lane, value in enumerate(transpose(rows)):
-                vector.store(value, self.buffer, self.place(slot, vectors.offset(local, lane), j))
+        first, rows = arith.addi(spot.point[contraction.columns], column), []
+        for lane in range(count):
+            place = {**spot.point, contraction.columns: vectors.offset(first, lane), contraction.depth: spot.k}
+            value = contraction.right.load(place, contraction.depth, lanes, lanes)
+            rows.append(widen(value, contraction.accumulator))
+        rows += [vectors.constant(rows[0].type, 0)] * (lanes - count)
+        row, _ = self.place(spot.slot, arith.subi(spot.k, spot.start), 0)
+        for lane, value in enumerate(transpose(rows)):
+            vector.store(value, self.buffer, [vectors.offset(row, lane), column])
+
+
+@dataclass(frozen=True)
+class _Spot:
+    """Where packing is: the panel's point and slot, the k that the buffer starts with, and the k to pack."""
+
+    point: Point
+    slot: ir.Value
+    start: ir.Value
+    k: ir.Value
 
 
 @dataclass(frozen=True)

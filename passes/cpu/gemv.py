@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from blu.dialects.mlir import arith, ir, scf
+from blu.dialects.mlir import arith, ir, memref, scf
 from blu.dialects.target import CpuTarget
 from blu.passes.cpu import lanes as vectors
 from blu.passes.cpu.contraction import Contraction, Point
@@ -21,8 +21,10 @@ from blu.passes.cpu.kernel import KernelBody, for_range
 from blu.passes.cpu.transpose import transpose
 
 MOST_ROWS = 4
-MOST_VECTORS = 4
 COLUMNS_PER_BLOCK = 512
+VECTORS_AHEAD = 2
+"""How many vectors of columns ahead to fetch: hardware does not follow as many rows as there are lanes."""
+TO_L2 = 2
 
 
 def accepts(contraction: Contraction) -> bool:
@@ -38,37 +40,35 @@ def emit(body: KernelBody, epilogue: Epilogue, target: CpuTarget) -> None:
     """Emit the kernel: a block of the grid is a number of columns, for all rows."""
     contraction = epilogue.contraction
     lanes = target.lanes(contraction.accumulator.width // 8)
-    width = max(1, min(MOST_VECTORS, -(-contraction.size(contraction.columns) // lanes)))
-    gemv = _Gemv(contraction, epilogue, lanes, width)
+    gemv = _Gemv(contraction, epilogue, lanes)
     with body.grid(gemv.blocks) as block:
         gemv.emit_block(block)
 
 
 @dataclass(frozen=True)
 class _Gemv:
-    """One kernel while it is emitted: panels of `width` vectors of `lanes` columns."""
+    """One kernel while it is emitted: one vector of `lanes` columns at a time, for all rows."""
 
     contraction: Contraction
     epilogue: Epilogue
     lanes: int
-    width: int
 
     @property
     def columns(self) -> int:
         return self.contraction.size(self.contraction.columns)
 
     @property
-    def panels(self) -> int:
-        return -(-self.columns // (self.width * self.lanes))
+    def vectors(self) -> int:
+        return -(-self.columns // self.lanes)
 
     @property
     def group(self) -> int:
-        """Panels per block of the grid."""
-        return max(1, min(COLUMNS_PER_BLOCK // (self.width * self.lanes), self.panels // 8))
+        """Vectors of columns per block of the grid."""
+        return max(1, min(COLUMNS_PER_BLOCK // self.lanes, self.vectors // 8))
 
     @property
     def groups(self) -> int:
-        return -(-self.panels // self.group)
+        return -(-self.vectors // self.group)
 
     @property
     def blocks(self) -> int:
@@ -81,81 +81,70 @@ class _Gemv:
         for dim in reversed(contraction.outer):
             block, point[dim] = vectors.split(block, contraction.size(dim))
         begin = arith.muli(group, vectors.index(self.group))
-        end = arith.minsi(vectors.offset(begin, self.group), vectors.index(self.panels))
+        end = arith.minsi(vectors.offset(begin, self.group), vectors.index(self.vectors))
         with for_range(begin, end) as loop:
-            self.emit_panel(point, loop.induction_variable)
+            self.emit_vector(point, loop.induction_variable)
 
-    def emit_panel(self, point: Point, panel: ir.Value) -> None:
-        """A panel, with code of its own for the last one where that is narrower."""
-        size = self.width * self.lanes
-        place = {**point, self.contraction.columns: arith.muli(panel, vectors.index(size))}
-        rest = self.columns % size
+    def emit_vector(self, point: Point, number: ir.Value) -> None:
+        """A vector of columns, with code of its own for the last one where that is narrower."""
+        place = {**point, self.contraction.columns: arith.muli(number, vectors.index(self.lanes))}
+        rest = self.columns % self.lanes
         if not rest:
-            self.emit_columns(place, (self.lanes,) * self.width)
+            self.emit_columns(place, self.lanes)
             return
-        tail = (self.lanes,) * (rest // self.lanes) + ((rest % self.lanes,) if rest % self.lanes else ())
-        last = arith.cmpi(arith.CmpIPredicate.eq, panel, vectors.index(self.panels - 1))
+        last = arith.cmpi(arith.CmpIPredicate.eq, number, vectors.index(self.vectors - 1))
         branch = scf.IfOp(last, has_else=True)
-        for region, counts in ((branch.then_block, tail), (branch.else_block, (self.lanes,) * self.width)):
+        for region, count in ((branch.then_block, rest), (branch.else_block, self.lanes)):
             with ir.InsertionPoint(region):
-                self.emit_columns(place, counts)
+                self.emit_columns(place, count)
                 scf.yield_([])
 
-    def emit_columns(self, point: Point, counts: tuple[int, ...]) -> None:
-        """All of k for some columns and all rows, and the epilogue. `counts` are the lanes of each vector."""
+    def emit_columns(self, point: Point, count: int) -> None:
+        """All of k for `count` columns and all rows, and the epilogue."""
         contraction = self.contraction
         depth, rows = contraction.size(contraction.depth), contraction.size(contraction.rows)
         squares = depth // self.lanes * self.lanes
-        zero = vectors.constant(vectors.vector_type(self.lanes, contraction.accumulator), 0)
-        sums = [zero] * (rows * len(counts))
-        sums = self.run(point, counts, sums, (0, squares), self.lanes)
-        sums = self.run(point, counts, sums, (squares, depth), 1)
-        for place, total in enumerate(sums):
-            i, j = divmod(place, len(counts))
-            at = self.at(point, j, 0) | {contraction.rows: vectors.index(i)}
-            self.epilogue.store(total, at, self.lanes, counts[j])
+        sums = [vectors.constant(vectors.vector_type(self.lanes, contraction.accumulator), 0)] * rows
+        sums = self.run(point, count, sums, (0, squares), self.lanes)
+        sums = self.run(point, count, sums, (squares, depth), 1)
+        for row, total in enumerate(sums):
+            self.epilogue.store(total, {**point, contraction.rows: vectors.index(row)}, self.lanes, count)
 
-    def run(
-        self, point: Point, counts: tuple[int, ...], sums: list[ir.Value], depth: tuple, step: int
-    ) -> list[ir.Value]:
+    def run(self, point: Point, count: int, sums: list[ir.Value], depth: tuple[int, int], step: int) -> list[ir.Value]:
         """Add the k of `depth` to the sums, `step` of them (a square, or one) at a time."""
         if depth[0] == depth[1]:
             return sums
         with for_range(*depth, step, carried=sums) as loop:
             k, sums = loop.induction_variable, list(loop.inner_iter_args)
-            for j, count in enumerate(counts):
-                square = self.square(point, k, j, count) if step > 1 else [self.column(point, k, j, count)]
-                for distance, column in enumerate(square):
-                    self.add(sums, point, vectors.offset(k, distance), j, len(counts), column)
+            columns = self.square(point, k, count) if step > 1 else [self.column(point, k, count)]
+            for distance, column in enumerate(columns):
+                sums = self.add(sums, point, vectors.offset(k, distance), column)
             scf.yield_(sums)
         return list(loop.results)
 
-    def add(self, sums: list[ir.Value], point: Point, k: ir.Value, j: int, width: int, column: ir.Value) -> None:
-        """sums[i, j] += left[i, k] * column, for all rows i."""
-        contraction = self.contraction
-        for i in range(len(sums) // width):
-            place = {**point, contraction.rows: vectors.index(i), contraction.depth: k}
+    def add(self, sums: list[ir.Value], point: Point, k: ir.Value, column: ir.Value) -> list[ir.Value]:
+        """sums[i] + left[i, k] * column, for all rows i."""
+        contraction, results = self.contraction, []
+        for row, total in enumerate(sums):
+            place = {**point, contraction.rows: vectors.index(row), contraction.depth: k}
             factor = widen(contraction.left.load(place, None, 1, 1), contraction.accumulator)
-            sums[i * width + j] = multiply_add(vectors.splat(factor, self.lanes), column, sums[i * width + j])
+            results.append(multiply_add(vectors.splat(factor, self.lanes), column, total))
+        return results
 
-    def square(self, point: Point, k: ir.Value, j: int, count: int) -> list[ir.Value]:
+    def square(self, point: Point, k: ir.Value, count: int) -> list[ir.Value]:
         """`lanes` vectors of columns, for as many k, of the right operand."""
         contraction, rows = self.contraction, []
+        column = point[contraction.columns]
         for lane in range(count):
-            place = self.at(point, j, lane) | {contraction.depth: k}
+            place = {**point, contraction.depth: k, contraction.columns: vectors.offset(column, lane)}
             value = contraction.right.load(place, contraction.depth, self.lanes, self.lanes)
+            place[contraction.columns] = vectors.offset(column, lane + VECTORS_AHEAD * self.lanes)
+            memref.prefetch(contraction.right.buffer, contraction.right.indices(place), False, TO_L2, True)
             rows.append(widen(value, contraction.accumulator))
         return transpose(rows + [vectors.constant(rows[0].type, 0)] * (self.lanes - count))
 
-    def column(self, point: Point, k: ir.Value, j: int, count: int) -> ir.Value:
+    def column(self, point: Point, k: ir.Value, count: int) -> ir.Value:
         """One vector of columns for one k."""
-        place = self.at(point, j, 0) | {self.contraction.depth: k}
+        place = {**point, self.contraction.depth: k}
         value = self.contraction.right.load(place, self.contraction.columns, self.lanes, count)
         return widen(value, self.contraction.accumulator)
-
-    def at(self, point: Point, j: int, lane: int) -> dict[int | None, ir.Value]:
-        """The point, moved to a lane of the j-th vector of columns."""
-        return {
-            **point,
-            self.contraction.columns: vectors.offset(point[self.contraction.columns], j * self.lanes + lane),
-        }
