@@ -69,7 +69,7 @@ def run_session(session: Session) -> int:
     stream.start(arguments.prompt if arguments.prompt is not None else "")
     generation = runner.generate(prompt, arguments.max_tokens, sampling, _end_of_text(session), on_token=stream.push)
     stream.finish()
-    _report(session, generation, tokenizer)
+    _report(session, generation, None if tokenizer is None else stream.text)
     return 130 if generation.ended_by == "interrupted" else 0
 
 
@@ -121,16 +121,29 @@ class _Stream:
 
     def __init__(self, tokenizer: Tokenizer | None, silent: bool):
         self.decoder = StreamDecoder(tokenizer) if tokenizer is not None else None
+        self.vocab_size = tokenizer.vocab_size if tokenizer is not None else 0
         self.silent = silent
+        self.text = ""
 
     def start(self, prompt: str) -> None:
         self._write(prompt)
 
     def push(self, token: int) -> None:
-        self._write(f"{token} " if self.decoder is None else self.decoder.push(token))
+        if self.decoder is None:
+            self._write(f"{token} ")
+        elif token < self.vocab_size:
+            self._add(self.decoder.push(token))
+        else:  # the vocabulary of a model may be larger than its tokenizer's
+            self._add(f"{self.decoder.finish()}<{token}>")
 
     def finish(self) -> None:
-        self._write("\n" if self.decoder is None else self.decoder.finish() + "\n")
+        if self.decoder is not None:
+            self._add(self.decoder.finish())
+        self._write("\n")
+
+    def _add(self, text: str) -> None:
+        self.text += text
+        self._write(text)
 
     def _write(self, text: str) -> None:
         if not self.silent:
@@ -139,7 +152,7 @@ class _Stream:
             sys.stdout.flush()
 
 
-def _report(session: Session, generation: Generation, tokenizer: Tokenizer | None) -> None:
+def _report(session: Session, generation: Generation, text: str | None) -> None:
     """What was generated and how fast: a line on stderr, and with --json one on stdout."""
     session.progress.say(
         f"{len(generation.prompt)} tokens of prompt at {generation.prefill_tokens_per_second:.1f} tokens/s, "
@@ -147,13 +160,13 @@ def _report(session: Session, generation: Generation, tokenizer: Tokenizer | Non
         f"({generation.ended_by.replace('_', ' ')})"
     )
     if session.arguments.json:
-        print(json.dumps(_summary(session, generation, tokenizer)))
+        print(json.dumps(_summary(session, generation, text)))
 
 
-def _summary(session: Session, generation: Generation, tokenizer: Tokenizer | None) -> dict[str, Any]:
+def _summary(session: Session, generation: Generation, text: str | None) -> dict[str, Any]:
     return {
         "tokens": list(generation.tokens),
-        "text": tokenizer.decode(generation.tokens) if tokenizer is not None else None,
+        "text": text,
         "prompt_tokens": list(generation.prompt),
         "ended_by": generation.ended_by,
         "tokens_per_second": generation.tokens_per_second,
