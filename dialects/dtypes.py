@@ -180,6 +180,13 @@ def check_size(type_: TensorType) -> None:
 
 
 def tensor_type(type_: ir.Type) -> TensorType:
-    """The TensorType of a ranked, static MLIR tensor type of the `blu` dialect."""
-    ranked = ir.RankedTensorType(type_)
+    """The TensorType of an MLIR tensor type. ShapeError where it has no fixed shape, DTypeError for other elements."""
+    try:
+        ranked = ir.RankedTensorType(type_)
+    except ValueError:
+        raise ShapeError(f"{type_} is no tensor with a fixed number of dimensions") from None
+    if not ranked.has_static_shape:
+        raise ShapeError(f"{type_} has a size that is not known, and Blu's tensors have fixed shapes")
+    if ranked.encoding is not None:
+        raise ShapeError(f"{type_} has an encoding, and Blu's tensors are dense")
     return TensorType(tuple(ranked.shape), dtype_of_mlir(ranked.element_type))

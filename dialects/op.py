@@ -29,7 +29,7 @@ import numpy as np
 from blu.dialects.dtypes import TensorType, check_size, dtype_of_mlir, tensor_type
 from blu.dialects.mlir import ext, ir
 from blu.dialects.tensor import Tensor
-from blu.errors import BluError, ShapeError
+from blu.errors import BluError, ParseError, ShapeError
 
 
 class BluDialect(ext.Dialect, name="blu"):
@@ -65,10 +65,11 @@ _OPERAND_KINDS = {"Operand": Operand, "OptionalOperand": OptionalOperand, "Varia
 
 @dataclass(frozen=True)
 class AttributeKind:
-    """How a Python value is written as an MLIR attribute and read back."""
+    """How a Python value is written as an MLIR attribute and read back, and what that looks like in text."""
 
     encode: Callable[[Any], ir.Attribute]
     decode: Callable[[Any], Any]
+    example: str
 
 
 def _encode_array(value: np.ndarray) -> ir.Attribute:
@@ -88,20 +89,23 @@ def _i64(value: int) -> ir.Attribute:
 
 
 ATTRIBUTE_KINDS = {
-    "int": AttributeKind(_i64, lambda attribute: ir.IntegerAttr(attribute).value),
+    "int": AttributeKind(_i64, lambda attribute: ir.IntegerAttr(attribute).value, "1 : i64"),
     "float": AttributeKind(
-        lambda value: ir.FloatAttr.get(ir.F64Type.get(), float(value)), lambda a: ir.FloatAttr(a).value
+        lambda value: ir.FloatAttr.get(ir.F64Type.get(), float(value)), lambda a: ir.FloatAttr(a).value, "0.5 : f64"
     ),
-    "bool": AttributeKind(lambda value: ir.BoolAttr.get(bool(value)), lambda attribute: ir.BoolAttr(attribute).value),
-    "str": AttributeKind(ir.StringAttr.get, lambda attribute: ir.StringAttr(attribute).value),
+    "bool": AttributeKind(lambda value: ir.BoolAttr.get(bool(value)), lambda a: ir.BoolAttr(a).value, "true"),
+    "str": AttributeKind(ir.StringAttr.get, lambda attribute: ir.StringAttr(attribute).value, '"text"'),
     "Ints": AttributeKind(
         lambda value: ir.DenseI64ArrayAttr.get([int(item) for item in value]),
         lambda attribute: tuple(ir.DenseI64ArrayAttr(attribute)),
+        "array<i64: 0, 1>",
     ),
     "DType": AttributeKind(
-        lambda value: ir.TypeAttr.get(value.to_mlir()), lambda attribute: dtype_of_mlir(ir.TypeAttr(attribute).value)
+        lambda value: ir.TypeAttr.get(value.to_mlir()),
+        lambda attribute: dtype_of_mlir(ir.TypeAttr(attribute).value),
+        "f32",
     ),
-    "Array": AttributeKind(_encode_array, _decode_array),
+    "Array": AttributeKind(_encode_array, _decode_array, "dense<0.5> : tensor<2xf32>"),
 }
 
 
@@ -231,7 +235,7 @@ def _verify(operation: Any) -> bool:
     operation = operation.operation
     cls = OPS[operation.name.removeprefix("blu.")]
     try:
-        operands = [_map_operand(value_type, item) for item in operands_of(operation)]
+        operands = [_map_operand(_checked_type, item) for item in operands_of(operation)]
         expected = cls.infer_all(operands, attributes_of(operation))
         found = tuple(tensor_type(result.type) for result in operation.results)
         if expected != found:
@@ -255,6 +259,12 @@ def _map_operand(function: Callable[[Any], Any], item: Any) -> Any:
 
 def value_type(value: ir.Value) -> TensorType:
     return tensor_type(value.type)
+
+
+def _checked_type(value: ir.Value) -> TensorType:
+    type_ = value_type(value)
+    check_size(type_)
+    return type_
 
 
 def operation_class(operation: ir.Operation) -> type[Op] | None:
@@ -294,10 +304,22 @@ def _segment_sizes(operation: ir.Operation, declared: list[Field], total: int) -
 
 
 def attributes_of(operation: ir.Operation) -> dict[str, Any]:
-    """The attributes by declared field, as Python values."""
+    """The attributes by declared field, as Python values. ParseError for what hand-written IR lacks or gets wrong."""
     cls = OPS[operation.name.removeprefix("blu.")]
     found = operation.attributes
-    return {item.name: ATTRIBUTE_KINDS[item.kind].decode(found[item.name]) for item in cls.attribute_fields()}
+    return {item.name: _decoded(item, found) for item in cls.attribute_fields()}
+
+
+def _decoded(item: Field, found: ir.OpAttributeMap) -> Any:
+    kind = ATTRIBUTE_KINDS[item.kind]
+    try:
+        return kind.decode(found[item.name])
+    except KeyError:
+        raise ParseError(f"needs the attribute {item.name}, as in {item.name} = {kind.example}") from None
+    except ValueError:
+        raise ParseError(
+            f"{item.name} = {found[item.name]} is no attribute of the form {item.name} = {kind.example}"
+        ) from None
 
 
 def emit(cls: type[Op], operands: Sequence[Any], attributes: dict[str, Any]) -> list[Tensor]:
