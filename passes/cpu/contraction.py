@@ -70,6 +70,11 @@ class Contraction:
         return 1 if dim is None else self.sizes[dim]
 
     @property
+    def is_empty(self) -> bool:
+        """Whether the result has no elements (with none in `depth`, it has elements that are zero)."""
+        return any(dim is not None and not self.sizes[dim] for dim in self.result_dims)
+
+    @property
     def accumulator(self) -> ir.Type:
         """The element type that sums are kept in: narrow floats accumulate in f32."""
         element = ir.ShapedType(self.operation.results[0].type).element_type

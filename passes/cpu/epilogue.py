@@ -98,12 +98,19 @@ class _Evaluation:
             with definition.location:
                 self.done[tensor, dims] = operand.load(self.point, contraction.columns, self.lanes, self.count)
         elif definition == contraction.operation:
-            self.done[tensor, dims] = self.total
+            self.done[tensor, dims] = self.rounded(tensor)
         elif definition.name == "linalg.fill":
             self.done[tensor, dims] = _constant(definition.operands[0])
         else:
             assert definition.name == "linalg.generic", f"a GEMM epilogue cannot hold {definition.name}"
             self.inline(definition, tensor, dims)
+
+    def rounded(self, tensor: ir.Value) -> ir.Value:
+        """The sums, in the element type that the contraction promises."""
+        element = ir.ShapedType(tensor.type).element_type
+        if element == self.epilogue.contraction.accumulator:
+            return self.total
+        return arith.truncf(vectors.vector_type(self.lanes, element), self.total)
 
     def inline(self, operation: ir.Operation, tensor: ir.Value, dims: Dims) -> None:
         """Emit the body of a linalg.generic; all its results at once."""

@@ -13,7 +13,7 @@ from math import prod
 
 from blu.dialects.mlir import arith, func, ir, scf, vector
 from blu.dialects.target import CpuTarget
-from blu.passes.cpu import gemv, gemv_rows
+from blu.passes.cpu import gemv
 from blu.passes.cpu import lanes as vectors
 from blu.passes.cpu.contraction import Contraction, Point, read_contraction
 from blu.passes.cpu.epilogue import Epilogue, read_epilogue
@@ -28,17 +28,23 @@ INLINE_EPILOGUE = 4
 
 def emit(kernel: func.FuncOp, target: CpuTarget) -> None:
     """Replace `kernel`, whose body is one linalg.contract with an elementwise epilogue, by machine-near loops."""
-    body = open_kernel(kernel)
-    operation = next(op for op in body.operations if op.name == "linalg.contract")
-    with operation.location:
-        contraction = read_contraction(operation, body.buffers)
-        epilogue = read_epilogue(contraction, body.buffers, body.outputs)
-        if gemv_rows.accepts(contraction):
-            gemv_rows.emit(body, epilogue, target)
-        elif gemv.accepts(contraction):
+    body, epilogue = read(kernel)
+    with epilogue.contraction.operation.location:
+        if epilogue.contraction.is_empty:
+            with body.grid(0):
+                pass
+        elif gemv.accepts(epilogue.contraction):
             gemv.emit(body, epilogue, target)
         else:
-            emit_with(body, epilogue, choose_schedule(contraction, target))
+            emit_with(body, epilogue, choose_schedule(epilogue.contraction, target))
+
+
+def read(kernel: func.FuncOp) -> tuple[KernelBody, Epilogue]:
+    """Open a kernel and find out what it multiplies and what follows."""
+    body = open_kernel(kernel)
+    operation = next(op for op in body.operations if op.name == "linalg.contract")
+    contraction = read_contraction(operation, body.buffers)
+    return body, read_epilogue(contraction, body.buffers, body.outputs)
 
 
 def emit_with(body: KernelBody, epilogue: Epilogue, schedule: Schedule) -> None:

@@ -91,5 +91,5 @@ def for_range(
     loop = scf.ForOp(*bounds, carried or [])
     with ir.InsertionPoint(loop.body):
         yield loop
-        if not carried:
+        if carried is None:
             scf.yield_([])
