@@ -13,7 +13,7 @@ from math import prod
 
 from blu.dialects.mlir import arith, func, ir, scf, vector
 from blu.dialects.target import CpuTarget
-from blu.passes.cpu import gemv
+from blu.passes.cpu import gemv, gemv_rows
 from blu.passes.cpu import lanes as vectors
 from blu.passes.cpu.contraction import Contraction, Point, read_contraction
 from blu.passes.cpu.epilogue import Epilogue, read_epilogue
@@ -33,6 +33,8 @@ def emit(kernel: func.FuncOp, target: CpuTarget) -> None:
         if epilogue.contraction.is_empty:
             with body.grid(0):
                 pass
+        elif gemv_rows.accepts(epilogue.contraction):
+            gemv_rows.emit(body, epilogue, target)
         elif gemv.accepts(epilogue.contraction):
             gemv.emit(body, epilogue, target)
         else:
