@@ -46,14 +46,15 @@ class PrintOptions:
         return flags
 
     def text(self, module: ir.Module) -> str:
-        """The module as these options print it."""
-        return module.operation.get_asm(
+        """The module as these options print it, with an end of line (MLIR leaves it out where it prints no aliases)."""
+        text = module.operation.get_asm(
             enable_debug_info=self.debuginfo,
             print_generic_op_form=self.generic,
             use_local_scope=self.local_scope,
             large_elements_limit=self.elide_elements,
             large_resource_limit=self.elide_resources,
         )
+        return text.rstrip("\n") + "\n"
 
 
 class IrPrinter(Observer):

@@ -1,0 +1,144 @@
+// Composite ops are written in simpler ones before they are lowered.
+// RUN: %blu-opt %s --split-input-file --blu-decompose | %filecheck %s
+
+// CHECK-LABEL: func.func @softmax(
+// CHECK-SAME: %[[X:.+]]: tensor<3x4xf32>)
+// CHECK: %[[MAX:.+]] = "blu.max"(%[[X]]) {axes = array<i64: 1>, keepdims = true}
+// CHECK: %[[SUBTRACT:.+]] = "blu.subtract"(%[[X]], %[[MAX]])
+// CHECK: %[[EXP:.+]] = "blu.exp"(%[[SUBTRACT]])
+// CHECK: %[[SUM:.+]] = "blu.sum"(%[[EXP]]) {axes = array<i64: 1>, keepdims = true}
+// CHECK: %[[CONST:.+]] = "blu.constant"() {value = dense<1.000000e+00> : tensor<f32>}
+// CHECK: %[[DIVIDE:.+]] = "blu.divide"(%[[CONST]], %[[SUM]])
+// CHECK: %[[MULTIPLY:.+]] = "blu.multiply"(%[[EXP]], %[[DIVIDE]])
+// CHECK: return %[[MULTIPLY]] : tensor<3x4xf32>
+func.func @softmax(%x: tensor<3x4xf32>) -> tensor<3x4xf32> {
+  %0 = "blu.softmax"(%x) {axis = 1 : i64} : (tensor<3x4xf32>) -> tensor<3x4xf32>
+  return %0 : tensor<3x4xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @log_softmax(
+// CHECK-SAME: %[[X:.+]]: tensor<3x4xf32>)
+// CHECK: %[[MAX:.+]] = "blu.max"(%[[X]]) {axes = array<i64: 1>, keepdims = true}
+// CHECK: %[[SUBTRACT:.+]] = "blu.subtract"(%[[X]], %[[MAX]])
+// CHECK: %[[EXP:.+]] = "blu.exp"(%[[SUBTRACT]])
+// CHECK: %[[SUM:.+]] = "blu.sum"(%[[EXP]]) {axes = array<i64: 1>, keepdims = true}
+// CHECK: %[[LOG:.+]] = "blu.log"(%[[SUM]])
+// CHECK: %[[SUBTRACT_1:.+]] = "blu.subtract"(%[[SUBTRACT]], %[[LOG]])
+// CHECK: return %[[SUBTRACT_1]] : tensor<3x4xf32>
+func.func @log_softmax(%x: tensor<3x4xf32>) -> tensor<3x4xf32> {
+  %0 = "blu.log_softmax"(%x) {axis = 1 : i64} : (tensor<3x4xf32>) -> tensor<3x4xf32>
+  return %0 : tensor<3x4xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @layer_norm(
+// CHECK-SAME: %[[X:.+]]: tensor<3x4xf32>, %[[W:.+]]: tensor<4xf32>, %[[B:.+]]: tensor<4xf32>)
+// CHECK: %[[SUM:.+]] = "blu.sum"(%[[X]]) {axes = array<i64: 1>, keepdims = true}
+// CHECK: %[[CONST:.+]] = "blu.constant"() {value = dense<2.500000e-01> : tensor<f32>}
+// CHECK: %[[MULTIPLY:.+]] = "blu.multiply"(%[[SUM]], %[[CONST]])
+// CHECK: %[[SUBTRACT:.+]] = "blu.subtract"(%[[X]], %[[MULTIPLY]])
+// CHECK: %[[SQUARE:.+]] = "blu.square"(%[[SUBTRACT]])
+// CHECK: %[[SUM_1:.+]] = "blu.sum"(%[[SQUARE]]) {axes = array<i64: 1>, keepdims = true}
+// CHECK: %[[CONST_1:.+]] = "blu.constant"() {value = dense<2.500000e-01> : tensor<f32>}
+// CHECK: %[[MULTIPLY_1:.+]] = "blu.multiply"(%[[SUM_1]], %[[CONST_1]])
+// CHECK: %[[CONST_2:.+]] = "blu.constant"() {value = dense<9.99999974E-6> : tensor<f32>}
+// CHECK: %[[ADD:.+]] = "blu.add"(%[[MULTIPLY_1]], %[[CONST_2]])
+// CHECK: %[[RSQRT:.+]] = "blu.rsqrt"(%[[ADD]])
+// CHECK: %[[MULTIPLY_2:.+]] = "blu.multiply"(%[[SUBTRACT]], %[[RSQRT]])
+// CHECK: %[[MULTIPLY_3:.+]] = "blu.multiply"(%[[MULTIPLY_2]], %[[W]])
+// CHECK: %[[ADD_1:.+]] = "blu.add"(%[[MULTIPLY_3]], %[[B]])
+// CHECK: return %[[ADD_1]] : tensor<3x4xf32>
+func.func @layer_norm(%x: tensor<3x4xf32>, %w: tensor<4xf32>, %b: tensor<4xf32>) -> tensor<3x4xf32> {
+  %0 = "blu.layer_norm"(%x, %w, %b) {epsilon = 1.0e-05 : f64, operandSegmentSizes = array<i32: 1, 1, 1>} : (tensor<3x4xf32>, tensor<4xf32>, tensor<4xf32>) -> tensor<3x4xf32>
+  return %0 : tensor<3x4xf32>
+}
+
+// -----
+
+// Without weight; halves are normalised in f32.
+// CHECK-LABEL: func.func @rms_norm(
+// CHECK-SAME: %[[X:.+]]: tensor<3x4xf16>)
+// CHECK: %[[CONVERT:.+]] = "blu.convert"(%[[X]]) {dtype = f32}
+// CHECK: %[[SQUARE:.+]] = "blu.square"(%[[CONVERT]])
+// CHECK: %[[SUM:.+]] = "blu.sum"(%[[SQUARE]]) {axes = array<i64: 1>, keepdims = true}
+// CHECK: %[[CONST:.+]] = "blu.constant"() {value = dense<2.500000e-01> : tensor<f32>}
+// CHECK: %[[MULTIPLY:.+]] = "blu.multiply"(%[[SUM]], %[[CONST]])
+// CHECK: %[[CONST_1:.+]] = "blu.constant"() {value = dense<9.99999974E-6> : tensor<f32>}
+// CHECK: %[[ADD:.+]] = "blu.add"(%[[MULTIPLY]], %[[CONST_1]])
+// CHECK: %[[RSQRT:.+]] = "blu.rsqrt"(%[[ADD]])
+// CHECK: %[[MULTIPLY_1:.+]] = "blu.multiply"(%[[CONVERT]], %[[RSQRT]])
+// CHECK: %[[CONVERT_1:.+]] = "blu.convert"(%[[MULTIPLY_1]]) {dtype = f16}
+// CHECK: return %[[CONVERT_1]] : tensor<3x4xf16>
+func.func @rms_norm(%x: tensor<3x4xf16>) -> tensor<3x4xf16> {
+  %0 = "blu.rms_norm"(%x) {epsilon = 1.0e-05 : f64, operandSegmentSizes = array<i32: 1, 0>} : (tensor<3x4xf16>) -> tensor<3x4xf16>
+  return %0 : tensor<3x4xf16>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @gelu(
+// CHECK-SAME: %[[X:.+]]: tensor<4xf32>)
+// CHECK: %[[MULTIPLY:.+]] = "blu.multiply"(%[[X]], %[[X]])
+// CHECK: %[[CONST:.+]] = "blu.constant"() {value = dense<0.0713548139> : tensor<f32>}
+// CHECK: %[[MULTIPLY_1:.+]] = "blu.multiply"(%[[MULTIPLY]], %[[CONST]])
+// CHECK: %[[CONST_1:.+]] = "blu.constant"() {value = dense<1.59576917> : tensor<f32>}
+// CHECK: %[[ADD:.+]] = "blu.add"(%[[MULTIPLY_1]], %[[CONST_1]])
+// CHECK: %[[MULTIPLY_2:.+]] = "blu.multiply"(%[[ADD]], %[[X]])
+// CHECK: %[[SIGMOID:.+]] = "blu.sigmoid"(%[[MULTIPLY_2]])
+// CHECK: %[[MULTIPLY_3:.+]] = "blu.multiply"(%[[X]], %[[SIGMOID]])
+// CHECK: %[[CONST_2:.+]] = "blu.constant"() {value = dense<5.000000e-01> : tensor<f32>}
+// CHECK: %[[MULTIPLY_4:.+]] = "blu.multiply"(%[[X]], %[[CONST_2]])
+// CHECK: %[[CONST_3:.+]] = "blu.constant"() {value = dense<-0.707106769> : tensor<f32>}
+// CHECK: %[[MULTIPLY_5:.+]] = "blu.multiply"(%[[X]], %[[CONST_3]])
+// CHECK: %[[ERFC:.+]] = "blu.erfc"(%[[MULTIPLY_5]])
+// CHECK: %[[MULTIPLY_6:.+]] = "blu.multiply"(%[[MULTIPLY_4]], %[[ERFC]])
+// CHECK: return %[[MULTIPLY_3]], %[[MULTIPLY_6]] : tensor<4xf32>, tensor<4xf32>
+func.func @gelu(%x: tensor<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %0 = "blu.gelu"(%x) {approximate = "tanh"} : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = "blu.gelu"(%x) {approximate = "erf"} : (tensor<4xf32>) -> tensor<4xf32>
+  return %0, %1 : tensor<4xf32>, tensor<4xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @silu(
+// CHECK-SAME: %[[X:.+]]: tensor<4xf32>)
+// CHECK: %[[SIGMOID:.+]] = "blu.sigmoid"(%[[X]])
+// CHECK: %[[MULTIPLY:.+]] = "blu.multiply"(%[[X]], %[[SIGMOID]])
+// CHECK: return %[[MULTIPLY]] : tensor<4xf32>
+func.func @silu(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = "blu.silu"(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @cross_entropy(
+// CHECK-SAME: %[[X:.+]]: tensor<3x8xf32>, %[[T:.+]]: tensor<3xi32>)
+// CHECK: %[[CONST:.+]] = "blu.constant"() {value = dense<-100> : tensor<i32>}
+// CHECK: %[[NOT_EQUAL:.+]] = "blu.not_equal"(%[[T]], %[[CONST]])
+// CHECK: %[[CONST_1:.+]] = "blu.constant"() {value = dense<0> : tensor<i32>}
+// CHECK: %[[LESS:.+]] = "blu.less"(%[[T]], %[[CONST_1]])
+// CHECK: %[[CONST_2:.+]] = "blu.constant"() {value = dense<8> : tensor<i32>}
+// CHECK: %[[WHERE:.+]] = "blu.where"(%[[LESS]], %[[CONST_2]], %[[T]])
+// CHECK: %[[CONST_3:.+]] = "blu.constant"() {value = dense<0> : tensor<i32>}
+// CHECK: %[[WHERE_1:.+]] = "blu.where"(%[[NOT_EQUAL]], %[[WHERE]], %[[CONST_3]])
+// CHECK: %[[MAX:.+]] = "blu.max"(%[[X]]) {axes = array<i64: 1>, keepdims = true}
+// CHECK: %[[SUBTRACT:.+]] = "blu.subtract"(%[[X]], %[[MAX]])
+// CHECK: %[[RESHAPE:.+]] = "blu.reshape"(%[[WHERE_1]]) {shape = array<i64: 3, 1>}
+// CHECK: %[[TAKE_ALONG_AXIS:.+]] = "blu.take_along_axis"(%[[SUBTRACT]], %[[RESHAPE]]) {axis = 1 : i64}
+// CHECK: %[[RESHAPE_1:.+]] = "blu.reshape"(%[[TAKE_ALONG_AXIS]]) {shape = array<i64: 3>}
+// CHECK: %[[EXP:.+]] = "blu.exp"(%[[SUBTRACT]])
+// CHECK: %[[SUM:.+]] = "blu.sum"(%[[EXP]]) {axes = array<i64: 1>, keepdims = false}
+// CHECK: %[[LOG:.+]] = "blu.log"(%[[SUM]])
+// CHECK: %[[SUBTRACT_1:.+]] = "blu.subtract"(%[[LOG]], %[[RESHAPE_1]])
+// CHECK: %[[CONST_4:.+]] = "blu.constant"() {value = dense<0.000000e+00> : tensor<f32>}
+// CHECK: %[[WHERE_2:.+]] = "blu.where"(%[[NOT_EQUAL]], %[[SUBTRACT_1]], %[[CONST_4]])
+// CHECK: return %[[WHERE_2]] : tensor<3xf32>
+func.func @cross_entropy(%x: tensor<3x8xf32>, %t: tensor<3xi32>) -> tensor<3xf32> {
+  %0 = "blu.cross_entropy"(%x, %t) {ignore_index = -100 : i64} : (tensor<3x8xf32>, tensor<3xi32>) -> tensor<3xf32>
+  return %0 : tensor<3xf32>
+}

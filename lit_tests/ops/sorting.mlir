@@ -1,0 +1,54 @@
+// A sort is a key for each element, the order of the keys, and a gather; only the order is a kernel of its own family.
+// RUN: %blu-opt %s --split-input-file --pass-pipeline='blu-decompose,lower-to-linalg' --mlir-print-local-scope | %filecheck %s
+
+// Keys are unsigned integers in the order of the floats, NaN last.
+// CHECK-LABEL: func.func @argsort(
+// CHECK-SAME: %[[X:.+]]: tensor<3x4xf32>)
+// CHECK: %[[LOOP:.+]] = linalg.generic
+// CHECK-SAME: affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0, d1)>
+// CHECK-SAME: ["parallel", "parallel"]} ins(%[[X]] : tensor<3x4xf32>)
+// CHECK-NEXT: ^bb0(%[[IN:.+]]: f32, %{{.+}}: i32):
+// CHECK-NEXT: %[[BITCAST:.+]] = arith.bitcast %[[IN]] : f32 to i32
+// CHECK-NEXT: %[[CMAX:.+]] = arith.constant 2147483647 : i32
+// CHECK-NEXT: %[[ANDI:.+]] = arith.andi %[[BITCAST]], %[[CMAX]] : i32
+// CHECK-NEXT: %[[C0:.+]] = arith.constant 0 : i32
+// CHECK-NEXT: %[[CMPI:.+]] = arith.cmpi slt, %[[BITCAST]], %[[C0]] : i32
+// CHECK-NEXT: %[[CMAX_1:.+]] = arith.constant 2147483647 : i32
+// CHECK-NEXT: %[[XORI:.+]] = arith.xori %[[BITCAST]], %[[CMAX_1]] : i32
+// CHECK-NEXT: %[[SELECT:.+]] = arith.select %[[CMPI]], %[[XORI]], %[[BITCAST]] : i32
+// CHECK-NEXT: %[[C0_1:.+]] = arith.constant 0 : i32
+// CHECK-NEXT: %[[CMPI_1:.+]] = arith.cmpi eq, %[[ANDI]], %[[C0_1]] : i32
+// CHECK-NEXT: %[[C0_2:.+]] = arith.constant 0 : i32
+// CHECK-NEXT: %[[SELECT_1:.+]] = arith.select %[[CMPI_1]], %[[C0_2]], %[[SELECT]] : i32
+// CHECK-NEXT: %[[CINFINITY:.+]] = arith.constant 2139095040 : i32
+// CHECK-NEXT: %[[CMPI_2:.+]] = arith.cmpi sgt, %[[ANDI]], %[[CINFINITY]] : i32
+// CHECK-NEXT: %[[CMAX_2:.+]] = arith.constant 2147483647 : i32
+// CHECK-NEXT: %[[SELECT_2:.+]] = arith.select %[[CMPI_2]], %[[CMAX_2]], %[[SELECT_1]] : i32
+// CHECK-NEXT: linalg.yield %[[SELECT_2]] : i32
+// CHECK: %[[ARGSORT:.+]] = "blu.argsort"(%[[LOOP]]) {axis = 1 : i64, descending = false}
+// CHECK: return %[[ARGSORT]] : tensor<3x4xi64>
+func.func @argsort(%x: tensor<3x4xf32>) -> tensor<3x4xi64> {
+  %0 = "blu.argsort"(%x) {axis = 1 : i64, descending = false} : (tensor<3x4xf32>) -> tensor<3x4xi64>
+  return %0 : tensor<3x4xi64>
+}
+
+// -----
+
+// The k largest: the start of a descending sort.
+// CHECK-LABEL: func.func @top_k(
+// CHECK-SAME: %[[X:.+]]: tensor<3x4xf32>)
+// CHECK: arith.bitcast
+// CHECK: %[[CM1:.+]] = arith.constant -1 : i32
+// CHECK: arith.xori %{{.+}}, %[[CM1]] : i32
+// CHECK: %[[ORDER:.+]] = "blu.argsort"(%{{.+}}) {axis = 1 : i64, descending = false}
+// CHECK: %[[FIRST:.+]] = tensor.extract_slice %[[ORDER]][0, 0] [3, 2] [1, 1] : tensor<3x4xi64> to tensor<3x2xi64>
+// CHECK: "plan.check"(%{{.+}}) {kind = "index", op = "take_along_axis", size = 4 : i64}
+// CHECK: %[[VALUES:.+]] = linalg.generic
+// CHECK-SAME: ["parallel", "parallel"]} ins(%[[FIRST]] : tensor<3x2xi64>)
+// CHECK: %[[ROW:.+]] = linalg.index 0 : index
+// CHECK: tensor.extract %[[X]][%[[ROW]], %{{.+}}] : tensor<3x4xf32>
+// CHECK: return %[[VALUES]], %[[FIRST]] : tensor<3x2xf32>, tensor<3x2xi64>
+func.func @top_k(%x: tensor<3x4xf32>) -> (tensor<3x2xf32>, tensor<3x2xi64>) {
+  %0, %1 = "blu.top_k"(%x) {k = 2 : i64} : (tensor<3x4xf32>) -> (tensor<3x2xf32>, tensor<3x2xi64>)
+  return %0, %1 : tensor<3x2xf32>, tensor<3x2xi64>
+}
