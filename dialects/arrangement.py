@@ -230,7 +230,8 @@ def pad(x: Any, widths: Any, value: Any = 0) -> Tensor:
 
 def _pad_widths(widths: Any, ndim: int) -> list[tuple[int, int]]:
     if not isinstance(widths, Iterable):
-        return [(operator.index(widths),) * 2] * ndim
+        width = operator.index(widths)
+        return [(width, width)] * ndim
     entries = list(widths)
     if entries and not isinstance(entries[0], Iterable):
         entries = [entries] * ndim

@@ -179,9 +179,9 @@ def _masked(scores: Tensor, mask: Tensor | None, offset: Tensor | None, causal: 
     from blu.dialects.arithmetic import where
 
     if mask is not None:
-        mask = mask.reshape((1,) * (3 - mask.ndim) + mask.shape) if mask.ndim < 3 else mask
-        mask = _split_heads(mask, groups)
-        scores = where(mask, scores, -np.inf) if mask.dtype == bool_ else scores + mask.astype(scores.dtype)
+        full: Tensor = mask.reshape((1,) * (3 - mask.ndim) + mask.shape)
+        full = _split_heads(full, groups)
+        scores = where(full, scores, -np.inf) if full.dtype == bool_ else scores + full.astype(scores.dtype)
     if not causal:
         return scores
     return where(_causal_mask(scores.shape[-2], scores.shape[-1], offset), scores, -np.inf)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -142,7 +143,8 @@ class ScatterAdd(Op, name="scatter_add"):
     @staticmethod
     def reference(operand: np.ndarray, indices: np.ndarray, updates: np.ndarray, axis: int) -> np.ndarray:
         result = operand.copy()
-        np.add.at(result, (slice(None),) * axis + (indices,), updates)
+        place: Any = (*[slice(None)] * axis, indices)
+        np.add.at(result, place, updates)
         return result
 
     @staticmethod

@@ -112,8 +112,8 @@ def _check_norm(operand: TensorType, parameters: dict[str, TensorType | None]) -
             raise DTypeError(f"{name} must be {operand.dtype} as the operand is, got {parameter}")
 
 
-def _widened(tensors: tuple[Tensor | None, ...], dtype: DType) -> list[Tensor | None]:
-    return [None if tensor is None else tensor.astype(dtype) for tensor in tensors]
+def _widened(tensor: Tensor | None, dtype: DType) -> Tensor | None:
+    return None if tensor is None else tensor.astype(dtype)
 
 
 _NORM_SHAPES = [(1,), (37,), (3, 19), (2, 3, 8), (0, 4)]
@@ -145,7 +145,8 @@ class LayerNorm(Op, name="layer_norm"):
     def decompose(operand: Tensor, weight: Tensor | None, bias: Tensor | None, epsilon: float) -> Tensor:
         if not operand.size:
             return operand
-        wide, weight, bias = _widened((operand, weight, bias), computing_dtype(operand.dtype))
+        dtype = computing_dtype(operand.dtype)
+        wide, weight, bias = operand.astype(dtype), _widened(weight, dtype), _widened(bias, dtype)
         share = 1.0 / operand.shape[-1]
         centered = wide - wide.sum(axis=-1, keepdims=True) * share
         variance = centered.square().sum(axis=-1, keepdims=True) * share
@@ -193,7 +194,8 @@ class RmsNorm(Op, name="rms_norm"):
     def decompose(operand: Tensor, weight: Tensor | None, epsilon: float) -> Tensor:
         if not operand.size:
             return operand
-        wide, weight = _widened((operand, weight), computing_dtype(operand.dtype))
+        dtype = computing_dtype(operand.dtype)
+        wide, weight = operand.astype(dtype), _widened(weight, dtype)
         mean_square = wide.square().sum(axis=-1, keepdims=True) * (1.0 / operand.shape[-1])
         result = wide * (mean_square + epsilon).rsqrt()
         return (result if weight is None else result * weight).astype(operand.dtype)

@@ -149,15 +149,14 @@ class Op:
 
     name: ClassVar[str]
     fields: ClassVar[tuple[Field, ...]]
-    # How much the compiled result may differ from `reference`, in units of the dtype's epsilon at the result's size.
-    tolerance: ClassVar[float] = 4.0
     # Why an op has no lowering rule or no gradient, where that is deliberate.
     deliberate: ClassVar[dict[str, str]] = {}
     num_results: ClassVar[int] = 1
-    decompose: ClassVar[Callable[..., Any] | None] = None
-    vjp: ClassVar[Callable[..., Any] | None] = None
-    samples: ClassVar[Callable[[], Iterator[Sample]]]
-    error_samples: ClassVar[Callable[[], Iterator[ErrorSample]]]
+    decompose: Callable[..., Any] | None = None
+    vjp: Callable[..., Any] | None = None
+    reference: ClassVar[Callable[..., Any]]
+    samples: ClassVar[Callable[..., Iterator[Sample]]]
+    error_samples: ClassVar[Callable[..., Iterator[ErrorSample]]]
 
     def __init_subclass__(cls, *, name: str = "", **keywords: Any) -> None:
         super().__init_subclass__(**keywords)

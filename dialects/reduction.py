@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import typing
 from collections.abc import Callable, Iterator
 from typing import ClassVar
 
@@ -102,7 +103,7 @@ class Sum(Reduction, name="sum"):
     """The sum, in the operand's dtype (integers wrap; f16 and bf16 are accumulated in f32 and rounded once)."""
 
     @staticmethod
-    def numpy(operand: np.ndarray, **keywords: object) -> np.ndarray:
+    def numpy(operand: np.ndarray, **keywords: typing.Any) -> np.ndarray:
         return np.sum(operand, dtype=operand.dtype, **keywords)
 
 
@@ -110,7 +111,7 @@ class Prod(Reduction, name="prod"):
     """The product, in the operand's dtype (integers wrap; f16 and bf16 are accumulated in f32 and rounded once)."""
 
     @staticmethod
-    def numpy(operand: np.ndarray, **keywords: object) -> np.ndarray:
+    def numpy(operand: np.ndarray, **keywords: typing.Any) -> np.ndarray:
         return np.prod(operand, dtype=operand.dtype, **keywords)
 
 

@@ -17,6 +17,21 @@ from blu.errors import TraceError
 OPERATORS: dict[str, Callable[..., Any]] = {"user_location": lambda: None}
 
 
+Operator = Callable[["Tensor", Any], "Tensor"]
+
+
+def _unary(name: str) -> Callable[["Tensor"], "Tensor"]:
+    return lambda self: OPERATORS[name](self)
+
+
+def _binary(name: str) -> Operator:
+    return lambda self, other: OPERATORS[name](self, other)
+
+
+def _reflected(name: str) -> Operator:
+    return lambda self, other: OPERATORS[name](other, self)
+
+
 class Tensor:
     """A value of the `blu` dialect with a static shape and a dtype; its numbers exist only at run time."""
 
@@ -80,6 +95,27 @@ class Tensor:
             raise AttributeError(f"a tensor has no attribute {name!r}")
         return lambda *arguments, **keywords: function(self, *arguments, **keywords)
 
+    __neg__ = _unary("negative")
+    __abs__ = _unary("absolute")
+    __invert__ = _unary("invert")
+    __getitem__ = _binary("getitem")
+    __add__, __radd__ = _binary("add"), _reflected("add")
+    __sub__, __rsub__ = _binary("subtract"), _reflected("subtract")
+    __mul__, __rmul__ = _binary("multiply"), _reflected("multiply")
+    __truediv__, __rtruediv__ = _binary("divide"), _reflected("divide")
+    __floordiv__, __rfloordiv__ = _binary("floor_divide"), _reflected("floor_divide")
+    __mod__, __rmod__ = _binary("remainder"), _reflected("remainder")
+    __pow__, __rpow__ = _binary("power"), _reflected("power")
+    __matmul__, __rmatmul__ = _binary("matmul"), _reflected("matmul")
+    __and__, __rand__ = _binary("bitwise_and"), _reflected("bitwise_and")
+    __or__, __ror__ = _binary("bitwise_or"), _reflected("bitwise_or")
+    __xor__, __rxor__ = _binary("bitwise_xor"), _reflected("bitwise_xor")
+    __lshift__, __rlshift__ = _binary("left_shift"), _reflected("left_shift")
+    __rshift__, __rrshift__ = _binary("right_shift"), _reflected("right_shift")
+    __lt__, __le__ = _binary("less"), _binary("less_equal")
+    __gt__, __ge__ = _binary("greater"), _binary("greater_equal")
+    __eq__, __ne__ = _binary("equal"), _binary("not_equal")  # type: ignore[assignment]
+
     def _needs_value(self, what: str, advice: str) -> NoReturn:
         raise TraceError(
             f"{what} needs the numbers of {self.type}, which exist only when the compiled function runs",
@@ -118,28 +154,3 @@ class Tensor:
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         self._needs_value("a NumPy function", "Use the function of the same name in `blu`.")
-
-
-def _binary(name: str, reflected: bool = False) -> Callable[[Any, Any], Any]:
-    def operator(self: Tensor, other: Any) -> Any:
-        return OPERATORS[name](other, self) if reflected else OPERATORS[name](self, other)
-
-    return operator
-
-
-_BINARY = {
-    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide",
-    "mod": "remainder", "pow": "power", "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or",
-    "xor": "bitwise_xor", "lshift": "left_shift", "rshift": "right_shift",
-}  # fmt: skip
-_COMPARE = {
-    "eq": "equal", "ne": "not_equal", "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal",
-}  # fmt: skip
-_UNARY = {"neg": "negative", "abs": "absolute", "invert": "invert", "getitem": "getitem"}
-
-for _short, _name in (_BINARY | _COMPARE).items():
-    setattr(Tensor, f"__{_short}__", _binary(_name))
-for _short, _name in _BINARY.items():
-    setattr(Tensor, f"__r{_short}__", _binary(_name, reflected=True))
-for _short, _name in _UNARY.items():
-    setattr(Tensor, f"__{_short}__", lambda self, *arguments, _name=_name: OPERATORS[_name](self, *arguments))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from blu.dialects.arithmetic import where
+from blu.dialects.arithmetic import equal, where
 from blu.dialects.arrangement import as_shape, broadcast_to
 from blu.dialects.creation import Iota
 from blu.dialects.dtypes import DType, as_dtype, bool_, f64, i64
@@ -107,7 +107,7 @@ def linspace(start: float, stop: float, count: int, dtype: Any = "f32") -> Tenso
 def eye(rows: int, columns: int | None = None, offset: int = 0, dtype: Any = "f32") -> Tensor:
     """[rows, columns] with ones where column - row is `offset`, zeros elsewhere."""
     shape = (rows, rows if columns is None else columns)
-    return converted(_column_less_row(shape) == offset, as_dtype(dtype))
+    return converted(equal(_column_less_row(shape), offset), as_dtype(dtype))
 
 
 @public
@@ -117,7 +117,7 @@ def tri(rows: int, columns: int | None = None, offset: int = 0, dtype: Any = "f3
     return converted(_column_less_row(shape) <= offset, as_dtype(dtype))
 
 
-def _column_less_row(shape: tuple[int, int]) -> Tensor:
+def _column_less_row(shape: tuple[int, ...]) -> Tensor:
     return Iota(shape=(1, shape[1]), axis=1, dtype=i64) - Iota(shape=(shape[0], 1), axis=0, dtype=i64)
 
 

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from blu.dialects import activation, loss, normalization
+from blu.dialects.arithmetic import not_equal
 from blu.dialects.arrangement import flatten, reshape
 from blu.dialects.attention import Attention
 from blu.dialects.axes import normalize_axis
@@ -116,5 +117,7 @@ def cross_entropy(logits: Any, targets: Any, ignore_index: int = -100, reduction
         return reshape(losses, classes.shape)
     total = losses.sum()
     return (
-        total if reduction == "sum" else total / (classes != ignore_index).sum().astype(computing_dtype(scores.dtype))
+        total
+        if reduction == "sum"
+        else total / not_equal(classes, ignore_index).sum().astype(computing_dtype(scores.dtype))
     )
