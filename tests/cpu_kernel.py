@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import llvmlite.binding as llvm
 import numpy as np
+
 from blu.compiler import llvm_skew
 from blu.dialects.mlir import ir, translate_module_to_llvmir
 from blu.dialects.target import AARCH64, ATTRIBUTE, X86_64_V2, X86_64_V3, X86_64_V4, CpuTarget
@@ -67,6 +68,8 @@ def compile_kernel(
     kernel = next(op for op in module.body.operations if op.attributes["sym_name"].value == name)
     blocks = kernel.attributes["blu.blocks"].value
     arguments = len(kernel.regions[0].blocks[0].arguments) - 2
+    with module.context:
+        module.operation.attributes[ATTRIBUTE] = target.to_attribute()
     lower_to_llvm(module)
     text = llvm_skew.rewrite(translate_module_to_llvmir(module.operation))
     engine, listing = _load(text, target, optimize, assembly)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from blu.dialects.mlir import PassManager, func, ir
+from blu.dialects.target import ATTRIBUTE, CpuTarget
+from blu.passes.cpu.expand_half import expand_half
 from blu.passes.expand_math import expand_math
 
 PASSES = (
@@ -36,7 +38,9 @@ def lower_to_llvm(module: ir.Module) -> None:
     widen_bf16_conversions(module)
     # Before the scf and vector dialects are lowered: expansions use both.
     expand_math(module)
-    with module.context:
+    with module.context, ir.Location.unknown():
+        described = ATTRIBUTE in module.operation.attributes
+        expand_half(module, CpuTarget.from_attribute(module.operation.attributes[ATTRIBUTE]) if described else None)
         for operation in module.body.operations:
             if operation.operation.name == "func.func":
                 with operation.operation.location:
