@@ -7,6 +7,7 @@ Groups never wait for each other in a circle: a group that reads what a second o
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -26,8 +27,13 @@ class Group:
     domain: tuple[int, ...] = ()
     members: list[ir.Operation] = field(default_factory=list)
     nests: dict[ir.Operation, LoopNest] = field(default_factory=dict)
-    # Groups whose results this one reads, directly.
+    made: set[ir.Value] = field(default_factory=set)
+    # Groups whose results this one reads, directly, and groups that read its results.
     needs: set[Group] = field(default_factory=set)
+    users: set[Group] = field(default_factory=set)
+    # Larger than the rank of every group in `needs`, so that a search for a group ends at its rank.
+    rank: int = 0
+    is_merged: bool = False
 
     @property
     def is_rows(self) -> bool:
@@ -35,15 +41,20 @@ class Group:
 
 
 class Grouping:
-    """The groups of one function, built op by op."""
+    """The groups of one function, built op by op, in a time that grows with the number of ops."""
 
     def __init__(self, block: ir.Block):
-        self.groups: list[Group] = []
-        self.owner: dict[ir.Operation, Group] = {}
+        self._all: list[Group] = []
         self.made_by: dict[ir.Value, set[Group]] = {}
+        self._behind: dict[Group, list[ir.Value]] = {}
         for index, operation in enumerate(block.operations):
             self._visit(operation.operation, index)
         self._merge_siblings()
+
+    @property
+    def groups(self) -> list[Group]:
+        """The groups in the order in which they were begun."""
+        return [group for group in self._all if not group.is_merged]
 
     def _visit(self, operation: ir.Operation, index: int) -> None:
         if operation.name in ("func.return", "plan.check") or is_repeated(operation):
@@ -52,9 +63,15 @@ class Grouping:
             sources = (
                 set().union(*(self._makers(value) for value in operation.operands)) if operation.operands else set()
             )
-            self.made_by.update((result, sources) for result in operation.results)
+            self._set_makers(operation, sources)
             return
         self._place(operation, loop_nest(operation, index))
+
+    def _set_makers(self, operation: ir.Operation, makers: set[Group]) -> None:
+        for result in operation.results:
+            self.made_by[result] = makers
+            for group in makers:
+                self._behind.setdefault(group, []).append(result)
 
     def _makers(self, value: ir.Value) -> set[Group]:
         """The groups that must have run before a value is there, seen through views."""
@@ -64,8 +81,8 @@ class Grouping:
         needs = set().union(*(self._makers(value) for value in reads_of(operation)), set())
         group = self._find_group(nest, needs) if nest else None
         if group is None:
-            group = Group(len(self.groups), _anchor(operation, nest), nest.result_sizes if nest else ())
-            self.groups.append(group)
+            group = Group(len(self._all), _anchor(operation, nest), nest.result_sizes if nest else ())
+            self._all.append(group)
         self._add(group, operation, nest, needs)
 
     def _find_group(self, nest: LoopNest, needs: set[Group]) -> Group | None:
@@ -92,27 +109,41 @@ class Grouping:
 
     def _reads_in_place(self, nest: LoopNest, group: Group) -> bool:
         """Whether every value of the group is read at the loops' own position, whole or by row."""
-        for member in group.members:
-            for value in member.results:
-                for dims in nest.reads(value):
-                    if dims is None or dims != tuple(range(len(dims))):
-                        return False
-                    if len(dims) < len(nest.sizes) - 1:
-                        return False
+        for value, dims in nest.reads:
+            if value not in group.made:
+                continue
+            if dims is None or dims != tuple(range(len(dims))) or len(dims) < len(nest.sizes) - 1:
+                return False
         return not self._reads_through_views(nest, group)
 
     def _reads_through_views(self, nest: LoopNest, group: Group) -> bool:
-        made = {value for member in group.members for value in member.results}
-        return any(group in self._makers(value) and value not in made for value in reads_of(nest.operation))
+        return any(group in self._makers(value) and value not in group.made for value in reads_of(nest.operation))
 
     def _add(self, group: Group, operation: ir.Operation, nest: LoopNest | None, needs: Iterable[Group]) -> None:
         group.members.append(operation)
         if nest:
             group.nests[operation] = nest
             group.domain = (_common_domain(nest, group) or group.domain) if group.is_rows else group.domain
-        group.needs.update(other for other in needs if other is not group)
-        self.owner[operation] = group
-        self.made_by.update((result, {group}) for result in operation.results)
+        group.made.update(operation.results)
+        self._set_makers(operation, {group})
+        self._let_need(group, needs)
+
+    def _let_need(self, group: Group, others: Iterable[Group]) -> None:
+        """Let `group` wait for others."""
+        for other in others:
+            if other is not group and not other.is_merged:
+                group.needs.add(other)
+                other.users.add(group)
+                self._raise(group, other.rank + 1)
+
+    def _raise(self, group: Group, rank: int) -> None:
+        """Give a group at least this rank, and those that wait for it higher ones."""
+        waiting = deque([(group, rank)])
+        while waiting:
+            current, rank = waiting.popleft()
+            if current.rank < rank:
+                current.rank = rank
+                waiting.extend((user, rank + 1) for user in current.users)
 
     def _can_merge(self, group: Group, other: Group) -> bool:
         """Two row groups of one domain, neither of which waits for the other through a third."""
@@ -132,25 +163,25 @@ class Grouping:
         return all(self._reads_in_place(nest, source) for user, source in pairs for nest in user.nests.values())
 
     def _merge(self, group: Group, other: Group) -> None:
+        """Put the ops of `other` into `group`, which takes its place everywhere."""
         group.members = sorted(group.members + other.members, key=lambda item: self._position(group, other, item))
         group.nests |= other.nests
         group.domain = max(group.domain, other.domain, key=len)
-        group.needs = (group.needs | other.needs) - {group, other}
-        for member in other.members:
-            self.owner[member] = group
-        self._replace(other, group)
+        group.made |= other.made
+        other.is_merged = True
+        for item in other.needs | other.users:
+            item.needs.discard(other)
+            item.users.discard(other)
+        self._raise(group, other.rank)
+        self._let_need(group, other.needs)
+        for user in other.users:
+            self._let_need(user, [group])
+        for value in self._behind.pop(other, ()):
+            self.made_by[value] = (self.made_by[value] - {other}) | {group}
+            self._behind.setdefault(group, []).append(value)
 
     def _position(self, group: Group, other: Group, operation: ir.Operation) -> int:
         return (group.nests.get(operation) or other.nests[operation]).index
-
-    def _replace(self, other: Group, group: Group) -> None:
-        self.groups.remove(other)
-        for item in self.groups:
-            if other in item.needs:
-                item.needs = (item.needs - {other}) | ({group} if item is not group else set())
-        for value, makers in self.made_by.items():
-            if other in makers:
-                self.made_by[value] = (makers - {other}) | {group}
 
     def _reaches(self, start: Group, goal: Group) -> bool:
         """Whether `start` waits for `goal`, directly or through others."""
@@ -159,28 +190,27 @@ class Grouping:
             group = waiting.pop()
             if group is goal:
                 return True
-            fresh = group.needs - seen
+            fresh = {item for item in group.needs if item.rank > goal.rank or item is goal} - seen
             seen |= fresh
             waiting.extend(fresh)
         return False
 
     def _merge_siblings(self) -> None:
         """Horizontally: row groups of one domain that read the same tensor and do not wait for each other."""
-        readers: dict[ir.Value, list[Group]] = {}
+        readers: dict[ir.Value, dict[Group, None]] = {}
         for group in self.groups:
             for member in group.members:
                 for value in reads_of(member):
-                    siblings = readers.setdefault(value, [])
-                    if group not in siblings:
-                        siblings.append(group)
+                    readers.setdefault(value, {})[group] = None
         for siblings in readers.values():
-            self._merge_all([group for group in siblings if group in self.groups])
+            self._merge_all([group for group in siblings if not group.is_merged])
 
     def _merge_all(self, siblings: list[Group]) -> None:
         for first, second in pairwise(siblings):
-            alive = first in self.groups and second in self.groups
-            independent = alive and not self._reaches(first, second) and not self._reaches(second, first)
-            if independent and first.domain == second.domain and self._can_merge(first, second):
+            if first.is_merged or second.is_merged or first.domain != second.domain:
+                continue
+            independent = not self._reaches(first, second) and not self._reaches(second, first)
+            if independent and self._can_merge(first, second):
                 self._merge(second, first)
 
 
@@ -212,8 +242,7 @@ def _common_domain(nest: LoopNest, group: Group) -> tuple[int, ...] | None:
         return nest.sizes
     if nest.is_pointwise and nest.sizes == group.domain[:-1]:
         return group.domain
-    only_rows = all(member.is_pointwise for member in group.nests.values())
-    if only_rows and nest.sizes[:-1] == group.domain:
+    if nest.sizes[:-1] == group.domain and all(member.is_pointwise for member in group.nests.values()):
         return nest.sizes
     return None
 

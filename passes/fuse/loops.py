@@ -88,7 +88,7 @@ class LoopNest:
     def is_contraction(self) -> bool:
         return self.operation.name == "linalg.contract"
 
-    @property
+    @cached_property
     def is_pointwise(self) -> bool:
         """All loops parallel, and every result in loop order."""
         identity = tuple(range(len(self.sizes)))
@@ -108,10 +108,11 @@ class LoopNest:
             and all(dims == rows for dims in results)
         )
 
-    def reads(self, value: ir.Value) -> list[tuple[int, ...] | None]:
-        """How the op reads a value: loops of its dimensions, once per operand that it is; None from inside the body."""
-        direct = [dims for item, dims in zip(self.inputs, self.dims, strict=False) if item == value]
-        return direct + [None for item in captured(self.operation) if item == value]
+    @cached_property
+    def reads(self) -> list[tuple[ir.Value, tuple[int, ...] | None]]:
+        """What the op reads, and how: the loops of the value's dimensions; None for values read inside of the body."""
+        direct = list(zip(self.inputs, self.dims, strict=False))
+        return [*direct, *((value, None) for value in captured(self.operation))]
 
 
 def _projected(map_: ir.AffineMap) -> tuple[int, ...] | None:
