@@ -1,4 +1,9 @@
-"""The attention kernel on the CPU: chooses between many queries (prefill) and few (decode), and cuts the grid."""
+"""The attention kernel on the CPU: chooses between many queries (prefill) and few (decode), and cuts the grid.
+
+Neither ever holds a matrix of all scores. Keys that no query of a block sees for `causal` are not read, but for the
+last few that share a register tile with visible ones; they never matter. Of a key that only a mask hides, or that other
+queries of the block see, the weight is 0, so a NaN or infinity among its values still makes the result NaN.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +13,22 @@ from blu.dialects.mlir import arith, func, ir
 from blu.dialects.target import CpuTarget
 from blu.passes.cpu import lanes as vectors
 from blu.passes.cpu.attention_decode import Decode
+from blu.passes.cpu.attention_frame import PrefillSchedule
 from blu.passes.cpu.attention_operands import Problem, read_problem
-from blu.passes.cpu.attention_prefill import Prefill, PrefillSchedule
+from blu.passes.cpu.attention_prefill import Prefill
 from blu.passes.cpu.kernel import KernelBody, open_kernel, scratch_scope
 
-FEW_QUERIES = 3
+FEW_QUERIES = 4
 """Up to so many queries are done one by one: a register would be mostly empty."""
 
 SCRATCH_BYTES = 96 * 1024
 """The most that queries and results of one block, and that copies of its keys and values, may take on the stack."""
 
-
 KEYS = 64
 """Keys per block. The same for all targets, so that sums round alike."""
 
-TILE_ROWS = 8
-"""Keys, or columns of values, of a register tile. More would fit in AVX-512, but run no faster."""
+TILE_VECTORS = 16
+"""Vectors of scores, or of results, in a register tile. More would fit in AVX-512, but run no faster."""
 
 SHORT = 256
 """Up to so many queries, blocks of the grid are smaller, so that threads find enough of them."""
@@ -64,7 +69,7 @@ def choose_schedule(problem: Problem, target: CpuTarget) -> PrefillSchedule | No
     if problem.queries <= FEW_QUERIES or row_bytes * lanes * group_vectors > SCRATCH_BYTES:
         return None
     registers = target.registers - group_vectors - 2
-    rows = min(registers // group_vectors, TILE_ROWS)
+    rows = min(registers, TILE_VECTORS) // group_vectors
     groups = 2 if problem.queries <= SHORT else 4
     groups = max(1, min(groups, SCRATCH_BYTES // (row_bytes * lanes * group_vectors)))
     copies = not _are_dense(problem) and row_bytes * KEYS <= SCRATCH_BYTES

@@ -52,12 +52,12 @@ class QueryMask:
         self.problem, self.matrix, self.plane, self.lanes = problem, matrix, plane, lanes
         self.by_query: list[ir.Value] = []
 
-    def prepare(self, queries: Queries, vectors_: int, key: ir.Value, count: ir.Value) -> None:
-        """Make `count` keys from `key` on ready, for all `vectors_` vectors of `queries`."""
+    def prepare(self, queries: Queries, registers: int, key: ir.Value, count: ir.Value) -> None:
+        """Make `count` keys from `key` on ready, for all `registers` vectors of `queries`."""
         if self.matrix.row_stride and not self.matrix.column_stride:
-            self.by_query = [self.matrix.load_rows(queries(j)) for j in range(vectors_)]
+            self.by_query = [self.matrix.load_rows(queries(j)) for j in range(registers)]
         elif self.plane is not None:
-            with for_range(0, vectors_) as loop:
+            with for_range(0, registers) as loop:
                 self._copy(queries(loop.induction_variable), scaled(loop.induction_variable, self.lanes), key, count)
 
     def _copy(self, queries: list[tuple[ir.Value, int]], column: ir.Value, key: ir.Value, count: ir.Value) -> None:
