@@ -157,11 +157,18 @@ class _Bufferizer:
     def _use_position(self, use: ir.OpOperand) -> int:
         return self.position[use.owner.operation]
 
-    def _writable(self, view: View, operation: ir.Operation) -> View:
-        """The view itself where it may be overwritten from here on, else a copy."""
-        if view.root.is_writable and self._is_dead_after(view.root, operation):
+    def _updated(self, operation: ir.Operation, index: int) -> View:
+        """Memory for the result of an update of operand `index`: the operand's own, where that is free, else a copy."""
+        operands = list(operation.operands)
+        if _is_empty(operands[index]):
+            return self._root_for(operation.results[0])
+        view = self.views[operands.pop(index)]
+        is_read = any(self.views[other].root is view.root for other in operands)
+        if view.root.is_writable and not is_read and self._is_dead_after(view.root, operation):
             return view
-        return self._materialized(view)
+        target = self._root_for(operation.results[0])
+        self._copy(view, target)
+        return target
 
     # Operations.
     def _constant(self, operation: ir.Operation) -> None:
@@ -178,7 +185,7 @@ class _Bufferizer:
 
     def _empty(self, operation: ir.Operation) -> None:
         value = operation.results[0]
-        if any(use.owner.operation.name != "linalg.transpose" for use in value.uses):
+        if not all(_only_gives_a_shape(value, use.owner.operation) for use in value.uses):
             self.views[value] = self._root_for(value)
 
     def _fill(self, operation: ir.Operation) -> None:
@@ -201,8 +208,7 @@ class _Bufferizer:
         self.views[operation.results[0]] = view
 
     def _insert(self, operation: ir.Operation) -> None:
-        source, destination = (self.views[value] for value in list(operation.operands)[:2])
-        target = self._writable(destination, operation)
+        source, target = self.views[operation.operands[0]], self._updated(operation, 1)
         parts = [views.static(operation, name) for name in ("static_offsets", "static_sizes", "static_strides")]
         self._copy(source, views.extract_slice(target, *parts))
         self.views[operation.results[0]] = target
@@ -214,7 +220,7 @@ class _Bufferizer:
         if in_place is None:
             outputs = [self._root_for(value) for value in operation.results]
         else:
-            outputs = [self._writable(inputs[in_place], operation)]
+            outputs = [self._updated(operation, in_place)]
         for value, view in zip(operation.results, outputs, strict=True):
             self.views[value] = view
         name = self.table.specialise(
@@ -303,8 +309,21 @@ def _only_transposed(value: ir.Value) -> list[int] | None:
     return list(ir.DenseI64ArrayAttr(use.attributes["permutation"]))
 
 
+def _is_empty(value: ir.Value) -> bool:
+    return not isinstance(value.owner, ir.Block) and value.owner.name == "tensor.empty"
+
+
+def _is_destination(value: ir.Value, operation: ir.Operation) -> bool:
+    """Whether an insertion writes into a copy of `value` rather than reading it."""
+    return operation.name == "tensor.insert_slice" and list(operation.operands).index(value) == 1
+
+
+def _only_gives_a_shape(empty: ir.Value, user: ir.Operation) -> bool:
+    return user.name == "linalg.transpose" or _is_destination(empty, user)
+
+
 def _followed_to_return(value: ir.Value, returned: list[ir.Value]) -> ir.Value | None:
-    """The returned value that is this one, as it is or reshaped; None where it is not returned."""
+    """The returned value that is this one, as it is, reshaped, or filled further; None where it is not returned."""
     waiting = [value]
     while waiting:
         value = waiting.pop()
@@ -312,4 +331,6 @@ def _followed_to_return(value: ir.Value, returned: list[ir.Value]) -> ir.Value |
             return value
         users = [use.owner.operation for use in value.uses]
         waiting.extend(user.results[0] for user in users if user.name in _RESHAPES)
+        if len(users) == 1 and _is_destination(value, users[0]):
+            waiting.append(users[0].results[0])
     return None

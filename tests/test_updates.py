@@ -1,0 +1,54 @@
+"""Updates in place: they give what NumPy gives, however memory is shared."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import blu
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("BLU_CACHE_DIR", str(tmp_path))
+
+
+@pytest.fixture
+def x() -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(200).astype(np.float32)
+
+
+def test_an_update_may_read_what_it_overwrites(x):
+    @blu.jit
+    def shift(x, start):
+        y = x * 2
+        return blu.dynamic_update_slice(y, y[:-1], [start]), blu.dynamic_update_slice(y, y[:-1], [1])
+
+    expected = np.concatenate([x[:1], x[:-1]]) * 2
+    for found in shift(x, np.int32(1)):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_what_is_read_later_is_not_overwritten(x):
+    @blu.jit
+    def update(x):
+        both = blu.concatenate([x, x + 1])
+        changed = blu.dynamic_update_slice(both, x * 2, [5])
+        return changed, both[4:9], both.reshape(2, -1), blu.pad(changed[:3], [(1, 2)])
+
+    both = np.concatenate([x, x + 1])
+    changed = both.copy()
+    changed[5 : 5 + len(x)] = x * 2
+    expected = [changed, both[4:9], both.reshape(2, -1), np.pad(changed[:3], (1, 2))]
+    for found, wanted in zip(update(x), expected, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_concatenations_of_one_shape_do_not_share_memory(x):
+    @blu.jit
+    def join(x):
+        return blu.concatenate([x, x + 1]), blu.concatenate([x + 2, x])
+
+    first, second = join(x)
+    np.testing.assert_array_equal(first, np.concatenate([x, x + 1]))
+    np.testing.assert_array_equal(second, np.concatenate([x + 2, x]))
