@@ -7,7 +7,7 @@ bound without tracing.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -72,13 +72,19 @@ def trace_request(request: Gpt2Request) -> Any:
     return step.trace(model, tokens, model.cache_specs(request.batch), spec((), "i32"))
 
 
-def compile_request(request: Gpt2Request, cache: Cache) -> Members:
-    """The program's members: from the cache, where it knows the request, else traced and compiled."""
+def compile_request(request: Gpt2Request, cache: Cache, on_pass: Callable[[str], None] | None = None) -> Members:
+    """The program's members: from the cache, where it knows the request, else traced and compiled.
+
+    `on_pass` is told the name of each pass before it runs.
+    """
     key = request.key()
     found = cache.recall(key)
     if found is not None:
         return found
-    compiled = trace_request(request).compile()
+    from blu.compiler.driver import DriverOptions
+
+    options = DriverOptions(on_pass=lambda step: on_pass(step.name)) if on_pass else None
+    compiled = trace_request(request).compile(options=options)
     cache.remember(key, compiled.details["key"])
     return compiled.executable
 

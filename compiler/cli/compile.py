@@ -6,22 +6,23 @@ Nothing here imports MLIR before it is known that something has to be compiled: 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import time
 import traceback
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
-from blu.compiler.cache import Cache, default_cache
+from blu.compiler.cache import default_cache
 from blu.compiler.cli.compile_flags import EMITS, make_parser
 from blu.compiler.cli.generate_text import Session, prepare_session, run_session, sampling_of
 from blu.compiler.cli.messages import UsageError, print_error, suggestion
 from blu.compiler.cli.progress import Progress
 from blu.compiler.cli.subject import Gpt2Subject, Subject, find_subject
 from blu.compiler.gpt2_programs import Gpt2Request, compile_request, trace_request
-from blu.compiler.target import NAMES, resolve_target_name
+from blu.compiler.target import NAMES, resolve_target_name, runs_here
 from blu.errors import BluError, UnsupportedError
 from blu.runtime.host import set_threads
 from blu.runtime.program import Program
@@ -60,8 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt:
             sys.stderr.write(f"{PROGRAM}: interrupted\n")
             return INTERRUPTED
-        except BrokenPipeError:
-            sys.stderr.close()
+        except BrokenPipeError:  # `blu-compile ... | head`: Python must not complain about it at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 1
 
 
@@ -149,9 +150,14 @@ class Job:
     def load(self, request: Gpt2Request) -> Program:
         """The program of a request, from the cache or compiled now."""
         start = time.perf_counter()
+        if not runs_here(request.target):
+            advice = "leave out --target to run here; --emit=artifact -o FILE.blu compiles for elsewhere"
+            raise UnsupportedError(f"this machine cannot run programs for {request.target}", advice=advice)
         with self.progress.step(f"compiling {request.name} for {request.target}"):
             looks = self._looks() or self.arguments.no_cache
-            members = self._compile(request) if looks else compile_request(request, self._cache())
+            members = (
+                self._compile(request) if looks else compile_request(request, default_cache(), self.progress.detail)
+            )
             program = Program.load(members)
         self.compile_seconds += time.perf_counter() - start
         return program
@@ -159,21 +165,16 @@ class Job:
     def _looks(self) -> bool:
         return any(getattr(self.arguments, name) for name in _LOOKING)
 
-    def _cache(self) -> Cache:
-        return Cache(None) if self.arguments.no_cache else default_cache()
-
     def _compile(self, request: Gpt2Request) -> dict[str, bytes]:
         """Compile without the cache, with passes and printing as the flags say; dumps go into a folder per program."""
-        from blu.compiler.cli.ir_flags import driver_options, load_passes
+        from blu.compiler.cli.compile_options import compile_options, print_report
+        from blu.compiler.cli.ir_flags import load_passes
 
         load_passes(self.arguments)
-        options = driver_options(self.arguments)
-        if options.dump_dir is not None:
-            options = replace(options, dump_dir=options.dump_dir / f"{request.entry}-{request.length}")
-        options = replace(options, on_pass=lambda step: self.progress.detail(step.name))
+        options = compile_options(self.arguments, self.progress, f"{request.entry}-{request.length}")
         lowered = trace_request(request).lower(options=options)
-        if self.arguments.mlir_timing and lowered.report is not None:
-            sys.stderr.write(lowered.report.timing() + "\n")
+        if lowered.report is not None:
+            print_report(self.arguments, lowered.report)
         return lowered.executable()
 
 

@@ -89,6 +89,14 @@ def _add_compile_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--compile-to", metavar="LEVEL|PASS", help="stop there and write the IR")
     group.add_argument("--pass-pipeline", metavar="TEXT", help="run these passes in place of the target's")
     group.add_argument("--replay", metavar="FILE", help="run what is left in the reproducer of a failed pass")
+    group.add_argument(
+        "--isolate",
+        action=argparse.BooleanOptionalAction,
+        help="run passes in a child process, whose crash is an error here (default with --load-pass)",
+    )
+    group.add_argument(
+        "--pass-timeout", type=float, default=300.0, metavar="SECONDS", help="for one pass in the child (0: no limit)"
+    )
     group.add_argument("--no-cache", action="store_true", help="compile, whatever the cache has")
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
+from blu.compiler.cli.compile_options import compile_options, print_report
 from blu.compiler.cli.example_function import trace_function
-from blu.compiler.cli.ir_flags import driver_options, load_passes, print_options
+from blu.compiler.cli.ir_flags import load_passes, print_options
 from blu.compiler.cli.messages import UsageError, as_usage
 from blu.compiler.cli.progress import Progress
 from blu.compiler.cli.subject import FunctionSubject, Gpt2Subject, IrSubject, Subject
@@ -62,15 +65,18 @@ def emit(subject: Subject, arguments: argparse.Namespace, target: str, progress:
     steps = _steps(arguments, target, arguments.compile_from or read_position(source.module))
     if what in MACHINE:
         worker_pool().start()
-    options = replace(driver_options(arguments), on_pass=lambda step: progress.detail(step.name))
+    start = time.perf_counter()
     with progress.step(f"compiling {source.name} for {target}"):
-        report = run_pipeline(source.module, steps, options)
+        report = run_pipeline(source.module, steps, compile_options(arguments, progress))
         data = _product(what, report, source, arguments) if what is not None else None
-    _print_reports(arguments, report)
+    print_report(arguments, report)
     if isinstance(data, dict):
         write_artifact(arguments.output, data, {**details_of(report.module), "name": source.name})
     elif data is not None:
         _write(arguments.output, data)
+    if arguments.json:
+        summary = {"name": source.name, "target": target, "compile_seconds": time.perf_counter() - start}
+        print(json.dumps({**summary, "output": arguments.output}))
     return 0
 
 
@@ -139,15 +145,6 @@ def _product(
         members = build_executable(report.module, source.text)
         return members["kernels.o"] if what == "object" else members
     return print_options(arguments).text(report.module)
-
-
-def _print_reports(arguments: argparse.Namespace, report: Report) -> None:
-    for diagnostic in report.diagnostics:
-        sys.stderr.write(f"{diagnostic}\n")
-    if arguments.mlir_timing:
-        sys.stderr.write(report.timing() + "\n")
-    if arguments.mlir_pass_statistics:
-        sys.stderr.write(report.statistics() + "\n")
 
 
 def _write(output: str | None, data: str | bytes) -> None:
