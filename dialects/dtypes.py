@@ -79,7 +79,11 @@ def as_dtype(value: object) -> DType:
     if isinstance(value, str) and value == "bfloat16":
         return bf16
     try:
-        return _BY_NUMPY[np.dtype(value).newbyteorder("=")]  # type: ignore[call-overload]
+        found = np.dtype(value) if value is not None else None  # type: ignore[call-overload]
+        # NumPy's short codes count bytes ("i8" is its int64), Blu's count bits: only the long names are understood.
+        if found is None or (isinstance(value, str) and found.name != value):
+            raise KeyError(value)
+        return _BY_NUMPY[found.newbyteorder("=")]
     except (TypeError, KeyError):
         known = ", ".join(_BY_NAME)
         raise DTypeError(f"{value!r} is not a dtype that Blu computes with", advice=f"Blu has {known}.") from None

@@ -20,7 +20,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {"user_location": lambda: None}
 Operator = Callable[["Tensor", Any], "Tensor"]
 
 
-def _unary(name: str) -> Callable[["Tensor"], "Tensor"]:
+def _unary(name: str) -> Callable[[Tensor], Tensor]:
     return lambda self: OPERATORS[name](self)
 
 

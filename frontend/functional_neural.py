@@ -116,8 +116,6 @@ def cross_entropy(logits: Any, targets: Any, ignore_index: int = -100, reduction
     if reduction == "none":
         return reshape(losses, classes.shape)
     total = losses.sum()
-    return (
-        total
-        if reduction == "sum"
-        else total / not_equal(classes, ignore_index).sum().astype(computing_dtype(scores.dtype))
-    )
+    if reduction == "sum":
+        return total
+    return total / not_equal(classes, ignore_index).sum().astype(computing_dtype(scores.dtype))

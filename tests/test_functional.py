@@ -103,6 +103,9 @@ def test_python_scalars_are_weak(name: str, scalar: float) -> None:
 def test_numpy_scalars_are_strong() -> None:
     check(lambda x: x + np.float64(1), X + np.float64(1), X)
     check(lambda x: x * np.int64(2), COUNTS * np.int64(2), COUNTS)
+    check(lambda x: (np.float64(2) * x, Y - x, COUNTS // x), [np.float64(2) * X, Y - X, COUNTS // X], X)
+    one = np.float32(1)
+    check(lambda x: (one < x, Y == x), [one < X, X == Y], X)  # noqa: SIM300 (the array on the left)
 
 
 def test_bf16_promotes_as_f16_does() -> None:
