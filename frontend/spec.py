@@ -9,8 +9,11 @@ import numpy as np
 
 from blu.dialects.dtypes import DType, TensorType, as_dtype, f32, i32
 from blu.errors import ArgumentError, DTypeError
+from blu.frontend.tree import register_leaf
 
 INT32 = np.iinfo(np.int32)
+
+register_leaf(DType)  # a dataclass, but a value: see is_static
 
 
 @dataclass(frozen=True)

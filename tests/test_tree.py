@@ -143,3 +143,11 @@ def test_types_can_be_registered() -> None:
     rebuilt = treedef.unflatten([5, 6, option])[0]
     assert (rebuilt.low, rebuilt.high, rebuilt.unit) == (5, 6, "m")
     assert treedef != tree.flatten([Interval(1, 2, "km"), option])[1]
+
+
+def test_a_dtype_is_a_static_leaf() -> None:
+    from blu.dialects.dtypes import f32
+    from blu.frontend.spec import is_static
+
+    assert tree.flatten({"dtype": f32})[0] == [f32]
+    assert is_static(f32)

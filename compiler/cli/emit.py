@@ -60,9 +60,12 @@ def emit(subject: Subject, arguments: argparse.Namespace, target: str, progress:
     """Compile as far as was asked for, and write it; the exit code."""
     load_passes(arguments)
     what = _what(arguments)
+    # What is wrong with a pipeline is said before anything is traced; only IR from a file says itself where it is.
+    steps = () if isinstance(subject, IrSubject) else _steps(arguments, target, arguments.compile_from)
     with progress.step(f"tracing {arguments.model}"):
         source = read_subject(subject, arguments, target)
-    steps = _steps(arguments, target, arguments.compile_from or read_position(source.module))
+    if isinstance(subject, IrSubject):
+        steps = _steps(arguments, target, arguments.compile_from or read_position(source.module))
     if what in MACHINE:
         worker_pool().start()
     start = time.perf_counter()
