@@ -1,0 +1,65 @@
+// Buffers that are never alive together share memory; the larger come first, each as low as there is room.
+// RUN: %blu-opt %s --split-input-file --blu-plan-memory | %filecheck %s
+
+// A chain: the first buffer is free when the third is written.
+// CHECK: module attributes {blu.arena_bytes = 512 : i64}
+// CHECK: "plan.buffer"() {index = 0 : i64, offset = 0 : i64, space = "arena"}
+// CHECK: "plan.buffer"() {index = 1 : i64, offset = 256 : i64, space = "arena"}
+// CHECK: "plan.buffer"() {index = 2 : i64, offset = 0 : i64, space = "arena"}
+module {
+  func.func @main(%x: memref<64xf32>, %y: memref<64xf32>) {
+    %0 = "plan.buffer"() {space = "arena", index = 0 : i64, offset = -1 : i64} : () -> memref<64xf32>
+    func.call @step(%x, %0) : (memref<64xf32>, memref<64xf32>) -> ()
+    %1 = "plan.buffer"() {space = "arena", index = 1 : i64, offset = -1 : i64} : () -> memref<64xf32>
+    func.call @step(%0, %1) : (memref<64xf32>, memref<64xf32>) -> ()
+    %2 = "plan.buffer"() {space = "arena", index = 2 : i64, offset = -1 : i64} : () -> memref<64xf32>
+    func.call @step(%1, %2) : (memref<64xf32>, memref<64xf32>) -> ()
+    func.call @step(%2, %y) : (memref<64xf32>, memref<64xf32>) -> ()
+    return
+  }
+  func.func private @step(memref<64xf32>, memref<64xf32>) attributes {blu.kernel = "rows"}
+}
+
+// -----
+
+// All alive until the end: side by side, the largest first, on boundaries of 64 bytes.
+// CHECK: module attributes {blu.arena_bytes = 320 : i64}
+// CHECK: offset = 192 : i64, space = "arena"} : () -> memref<3xf32>
+// CHECK: offset = 256 : i64, space = "arena"} : () -> memref<3xi1>
+// CHECK: offset = 0 : i64, space = "arena"} : () -> memref<20xf64>
+module {
+  func.func @main(%x: memref<3xf32>) {
+    %0 = "plan.buffer"() {space = "arena", index = 0 : i64, offset = -1 : i64} : () -> memref<3xf32>
+    %1 = "plan.buffer"() {space = "arena", index = 1 : i64, offset = -1 : i64} : () -> memref<3xi1>
+    %2 = "plan.buffer"() {space = "arena", index = 2 : i64, offset = -1 : i64} : () -> memref<20xf64>
+    func.call @three(%x, %0, %1, %2) : (memref<3xf32>, memref<3xf32>, memref<3xi1>, memref<20xf64>) -> ()
+    func.call @three(%x, %0, %1, %2) : (memref<3xf32>, memref<3xf32>, memref<3xi1>, memref<20xf64>) -> ()
+    return
+  }
+  func.func private @three(memref<3xf32>, memref<3xf32>, memref<3xi1>, memref<20xf64>) attributes {blu.kernel = "rows"}
+}
+
+// -----
+
+// A view keeps its buffer alive. Outputs are no part of the arena, and nobody needs an unused buffer.
+// CHECK: module attributes {blu.arena_bytes = 128 : i64}
+// CHECK: "plan.buffer"() {index = 0 : i64, offset = 0 : i64, space = "arena"}
+// CHECK: "plan.buffer"() {index = 1 : i64, offset = 64 : i64, space = "arena"}
+// CHECK: "plan.buffer"() {index = 0 : i64, offset = -1 : i64, space = "output"}
+// CHECK: memref<1000xf32>
+module {
+  func.func @main(%x: memref<16xf32>) {
+    %0 = "plan.buffer"() {space = "arena", index = 0 : i64, offset = -1 : i64} : () -> memref<16xf32>
+    %view = memref.reinterpret_cast %0 to offset: [4], sizes: [4], strides: [1] : memref<16xf32> to memref<4xf32, strided<[1], offset: 4>>
+    func.call @fill(%0) : (memref<16xf32>) -> ()
+    %1 = "plan.buffer"() {space = "arena", index = 1 : i64, offset = -1 : i64} : () -> memref<16xf32>
+    func.call @fill(%1) : (memref<16xf32>) -> ()
+    func.call @part(%view) : (memref<4xf32, strided<[1], offset: 4>>) -> ()
+    %2 = "plan.buffer"() {space = "output", index = 0 : i64, offset = -1 : i64} : () -> memref<16xf32>
+    func.call @fill(%2) : (memref<16xf32>) -> ()
+    %3 = "plan.buffer"() {space = "arena", index = 2 : i64, offset = -1 : i64} : () -> memref<1000xf32>
+    return
+  }
+  func.func private @fill(memref<16xf32>) attributes {blu.kernel = "rows"}
+  func.func private @part(memref<4xf32, strided<[1], offset: 4>>) attributes {blu.kernel = "rows"}
+}
