@@ -15,7 +15,7 @@ import numpy as np
 from blu.compiler.gpt2_programs import Gpt2Request, bucket
 from blu.compiler.sampling import Sampler, Sampling
 from blu.errors import ArgumentError
-from blu.runtime.memory import allocate_array
+from blu.runtime.memory import ALIGNMENT, address_of
 from blu.runtime.program import Program
 
 MODEL = "model."
@@ -158,12 +158,12 @@ class _Loop:
     def _prefill(self) -> tuple[np.ndarray, np.ndarray]:
         tokens = self.runner._padded(self.prompt)
         program = self.runner.program("prefill", tokens.shape[1])
-        return self._advance(program, {"tokens": tokens, "length": np.int32(len(self.prompt))})
+        return self._advance(program, {"tokens": tokens, "length": _scalar(len(self.prompt))})
 
     def _decode(self) -> tuple[np.ndarray, np.ndarray]:
         position = len(self.prompt) + len(self.tokens) - 1
         tokens = np.array([[self.tokens[-1]]], np.int32)
-        return self._advance(self.runner.program("decode", 1), {"tokens": tokens, "position": np.int32(position)})
+        return self._advance(self.runner.program("decode", 1), {"tokens": tokens, "position": _scalar(position)})
 
     def _advance(self, program: Program, values: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
         """Run a program that takes the cache and gives logits, the likeliest token, and the cache."""
@@ -172,13 +172,25 @@ class _Loop:
         return logits, likeliest
 
 
+def _scalar(value: int) -> np.ndarray:
+    """An i32 as programs take it without converting it first."""
+    return np.array(value, np.int32)
+
+
 def _empty_cache(decode: Program) -> dict[str, np.ndarray]:
-    """The cache's arrays by input name, in the order in which programs return them."""
+    """The cache's arrays by input name, in the order in which programs return them.
+
+    They are zero, because what is masked is multiplied by 0, and 0 * NaN is NaN. Zeros that the system hands out take
+    no memory before they are written, so a short text does not pay for the model's longest.
+    """
     specs = [spec for spec in decode.inputs if spec.name.startswith(CACHE)]
-    arrays = {spec.name: allocate_array(spec.shape, spec.numpy_dtype, "the key-value cache") for spec in specs}
-    for array in arrays.values():
-        array.fill(0)  # masked, but 0 * NaN is NaN
-    return arrays
+    return {spec.name: _aligned_zeros(spec.nbytes).view(spec.numpy_dtype).reshape(spec.shape) for spec in specs}
+
+
+def _aligned_zeros(nbytes: int) -> np.ndarray:
+    raw = np.zeros(nbytes + ALIGNMENT, np.uint8)
+    start = -address_of(raw) % ALIGNMENT
+    return raw[start : start + nbytes]
 
 
 def check_prompt(prompt: Sequence[int], config: Mapping[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -37,7 +38,10 @@ class Sampler:
 
     def __init__(self, sampling: Sampling):
         self.sampling = sampling
-        self._generator = np.random.Generator(np.random.PCG64(sampling.seed))
+
+    @cached_property
+    def _generator(self) -> np.random.Generator:
+        return np.random.Generator(np.random.PCG64(self.sampling.seed))
 
     def choose(self, logits: np.ndarray, likeliest: int | None = None) -> int:
         """The next token for logits [V], whose argmax is `likeliest`, where it is known already.
