@@ -10,11 +10,15 @@ from blu.compiler.file_names import file_name
 from blu.compiler.observer import Observer, PassRun
 from blu.compiler.pipelines import Step
 from blu.dialects.mlir import ir
+from blu.dialects.modules import is_mathematics
 
 
 @dataclass(frozen=True)
 class PrintOptions:
-    """Which IR is printed and how. `before` and `after` are pass names; `tree_dir` gets files in place of stderr."""
+    """Which IR is printed and how. `before` and `after` are pass names; `tree_dir` gets files in place of stderr.
+
+    `names` calls values after named locations at every level (see `is_mathematics` for where that happens anyhow).
+    """
 
     before: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
@@ -25,6 +29,7 @@ class PrintOptions:
     debuginfo: bool = False
     generic: bool = False
     local_scope: bool = False
+    names: bool = False
     elide_elements: int | None = None
     elide_resources: int | None = None
     tree_dir: Path | None = None
@@ -51,6 +56,7 @@ class PrintOptions:
             enable_debug_info=self.debuginfo,
             print_generic_op_form=self.generic,
             use_local_scope=self.local_scope,
+            use_name_loc_as_prefix=self.names or is_mathematics(module),
             large_elements_limit=self.elide_elements,
             large_resource_limit=self.elide_resources,
         )

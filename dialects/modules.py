@@ -23,4 +23,17 @@ def attribute_names(module: ir.Module) -> list[str]:
 
 def module_text(module: ir.Module, *, locations: bool = True) -> str:
     """Text that parses back to the same module: constants in full, generic form only where IR does not verify."""
-    return module.operation.get_asm(enable_debug_info=locations).rstrip("\n") + "\n"
+    named = is_mathematics(module)
+    text = module.operation.get_asm(enable_debug_info=locations, use_name_loc_as_prefix=named)
+    return text.rstrip("\n") + "\n"
+
+
+def is_mathematics(module: ir.Module) -> bool:
+    """Whether functions hold `blu` ops only. Their values print under the names of arguments and modules then:
+
+    %h.0.mlp_1 = "blu.add"(%h.0.mlp, %model.h.0.mlp.bias)
+
+    Further down each of them is many values, which read better with MLIR's own names.
+    """
+    blocks = [block for function in module.body.operations for region in function.regions for block in region]
+    return all(item.operation.name.startswith(("blu.", "func.")) for block in blocks for item in block.operations)
