@@ -256,10 +256,11 @@ def test_dumps_of_a_run_are_apart_for_each_program(checkpoint: tuple[Path, Any],
         assert (tmp_path / "ir" / name / "manifest.json").exists()
 
 
-def test_an_artifact_of_the_forward_pass_runs(checkpoint: tuple[Path, Any], tmp_path: Path) -> None:
+def test_an_artifact_of_the_forward_pass_runs_from_any_dump(checkpoint: tuple[Path, Any], tmp_path: Path) -> None:
     directory, model = checkpoint
     program = str(tmp_path / "forward.blu")
-    assert blu_compile([str(directory), "--batch-size=2", "--seq-len=9", "-o", program, "-q"]) == 0
+    sizes = ["--batch-size=2", "--seq-len=9"]
+    assert blu_compile([str(directory), *sizes, "-o", program, "-q", f"--dump-ir={tmp_path}/ir"]) == 0
     tokens = np.random.default_rng(3).integers(0, 1009, (2, 9)).astype(np.int32)
     np.save(tmp_path / "tokens.npy", tokens)
     words = [f"--input=tokens={tmp_path}/tokens.npy", f"--weights={directory}", f"--output-dir={tmp_path}/out"]
@@ -267,6 +268,11 @@ def test_an_artifact_of_the_forward_pass_runs(checkpoint: tuple[Path, Any], tmp_
     found = np.load(tmp_path / "out" / "result_0.npy")
     for row in range(2):
         np.testing.assert_allclose(found[row], reference_logits(model, tokens[row].tolist()), rtol=0, atol=1e-4)
+    dumps = sorted((tmp_path / "ir").glob("*.mlir"))
+    for dump in (dumps[1], dumps[len(dumps) // 2], dumps[-2]):
+        assert blu_compile([str(directory), f"--compile-from={dump}", "-o", program, "-q"]) == 0
+        assert blu_run([program, *words]) == 0
+        np.testing.assert_array_equal(np.load(tmp_path / "out" / "result_0.npy"), found, err_msg=dump.name)
     assert blu_run([program, words[0], "--weights=random:1"]) == 0
 
 

@@ -13,6 +13,7 @@ import traceback
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from blu.compiler.cache import default_cache
@@ -102,6 +103,9 @@ def _run(arguments: argparse.Namespace) -> int:
         from blu.compiler.cli.emit import print_pipeline
 
         return print_pipeline(arguments, job.target)
+    if arguments.compile_from is not None and Path(arguments.compile_from).is_file():
+        # The dump of a model stands for the model: `gpt2 --compile-from ir/008-blu-fuse.mlir`.
+        arguments.model, arguments.compile_from = arguments.compile_from, None
     if arguments.model is None:
         raise UsageError("which model?", advice=f"for example `{PROGRAM} gpt2`; `{PROGRAM} --help` says more")
     return job.run(find_subject(arguments.model))

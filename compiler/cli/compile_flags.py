@@ -85,7 +85,9 @@ def _add_compile_flags(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--emit", metavar="WHAT", help=f"write one of {', '.join(EMITS)}")
     group.add_argument("-o", dest="output", metavar="FILE", help="where to write (text: default stdout)")
-    group.add_argument("--compile-from", metavar="LEVEL", help="the level that FILE.mlir is at, if it does not say so")
+    group.add_argument(
+        "--compile-from", metavar="LEVEL|FILE.mlir", help="go on from a dump; the level it is at, if it does not say so"
+    )
     group.add_argument("--compile-to", metavar="LEVEL|PASS", help="stop there and write the IR")
     group.add_argument("--pass-pipeline", metavar="TEXT", help="run these passes in place of the target's")
     group.add_argument("--replay", metavar="FILE", help="run what is left in the reproducer of a failed pass")
