@@ -17,6 +17,8 @@ from typing import Any
 _HOMES = {
     "jit": "blu.compiler.jit",
     "spec": "blu.frontend.spec",
+    "grad": "blu.frontend.transform",
+    "value_and_grad": "blu.frontend.transform",
     "Tensor": "blu.dialects.tensor",
     "Array": "blu.runtime.array",
     "Pass": "blu.passes.base",

@@ -191,7 +191,7 @@ class Jitted:
         return signature_of((), dict(bound.arguments), ())
 
     def _trace(self, signature: Signature) -> Traced:
-        return Traced(self.name, trace(self._call_by_name, signature, self.donated), self.target)
+        return Traced(self.name, trace(self._call_by_name, signature, self.donated, self.function), self.target)
 
     def _call_by_name(self, **arguments: Any) -> Any:
         bound = inspect.BoundArguments(self.parameters, arguments)  # type: ignore[arg-type]
@@ -274,3 +274,4 @@ def _with_options(function: Callable[..., Any], options: dict[str, Any], order: 
 
 
 OPERATORS["eager"] = _run_eagerly
+OPERATORS["eager_transform"] = lambda function, arguments, keywords: jit(function)(*arguments, **keywords)

@@ -217,7 +217,7 @@ def logical_xor(x: Any, y: Any) -> Tensor:
     return binary.BitwiseXor(as_bool(x), as_bool(y))
 
 
-@public
+@method
 def where(condition: Any, x: Any, y: Any) -> Tensor:
     """x where the condition is true (nonzero), else y; all three broadcast."""
     return Where(as_bool(condition), *promoted(x, y))

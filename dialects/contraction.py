@@ -28,6 +28,15 @@ def _check_operands(lhs: TensorType, rhs: TensorType, precision: str) -> None:
         raise BluError(f"precision {precision!r} is not one of {', '.join(PRECISIONS)}")
 
 
+def _summed_to(gradient: Tensor, operand: Tensor) -> Tensor:
+    """Sum over the batch dimensions that the operand was broadcast along."""
+    extra = gradient.ndim - operand.ndim
+    axes = [
+        dim for dim, size in enumerate(gradient.shape) if dim < extra or (operand.shape[dim - extra] == 1 and size != 1)
+    ]
+    return gradient.sum(axis=tuple(axes)) if axes else gradient
+
+
 class Matmul(Op, name="matmul"):
     """NumPy's matrix product: the last two dimensions are matrices, the others are broadcast; 1-d operands are vectors.
 
@@ -41,6 +50,23 @@ class Matmul(Op, name="matmul"):
     @staticmethod
     def reference(lhs: np.ndarray, rhs: np.ndarray, precision: str) -> np.ndarray:
         return np.matmul(lhs, rhs)
+
+    @staticmethod
+    def vjp(g: Tensor, lhs: Tensor, rhs: Tensor, result: Tensor, precision: str) -> tuple[Tensor, Tensor]:
+        """Matrices throughout: vectors get a dimension, and lose it in their gradient."""
+        left = lhs.reshape((1, *lhs.shape)) if lhs.ndim == 1 else lhs
+        right = rhs.reshape((*rhs.shape, 1)) if rhs.ndim == 1 else rhs
+        shape = [*result.shape]
+        if lhs.ndim == 1:
+            shape.insert(len(shape) - (rhs.ndim > 1), 1)
+        if rhs.ndim == 1:
+            shape.append(1)
+        g = g.reshape(shape)
+        if right.ndim == 2 and left.ndim > 2:  # all leading dimensions are rows of one matrix
+            left, g = left.reshape((-1, left.shape[-1])), g.reshape((-1, g.shape[-1]))
+        of_left = Matmul(g, right.swapaxes(-1, -2), precision=precision)
+        of_right = Matmul(left.swapaxes(-1, -2), g, precision=precision)
+        return _summed_to(of_left, left).reshape(lhs.shape), _summed_to(of_right, right).reshape(rhs.shape)
 
     @staticmethod
     def infer(lhs: TensorType, rhs: TensorType, precision: str) -> TensorType:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from blu.dialects.axes import check_axis, without_axis
+from blu.dialects.creation import Constant, Iota
 from blu.dialects.dtypes import DTYPES, NUMBERS, DType, TensorType, bool_, f32, f64, i8, i32, i64
 from blu.dialects.op import ErrorSample, Ints, Op, Operand, Sample, VariadicOperand
 from blu.dialects.sampling import draw
@@ -43,6 +44,11 @@ _TAKE_CASES = [
 ]
 
 
+def _zeros_like(tensor: Tensor) -> Tensor:
+    zero = Constant(value=np.zeros((), tensor.dtype.numpy))
+    return zero.broadcast_to(tensor.shape)
+
+
 class Take(Op, name="take"):
     """The slices of the operand at `indices` along `axis`; negative indices count from the end.
 
@@ -56,6 +62,10 @@ class Take(Op, name="take"):
     @staticmethod
     def reference(operand: np.ndarray, indices: np.ndarray, axis: int) -> np.ndarray:
         return np.take(operand, indices, axis)
+
+    @staticmethod
+    def vjp(g: Tensor, operand: Tensor, indices: Tensor, result: Tensor, axis: int) -> tuple[Tensor, None]:
+        return ScatterAdd(_zeros_like(operand), indices, g, axis=axis), None
 
     @staticmethod
     def infer(operand: TensorType, indices: TensorType, axis: int) -> TensorType:
@@ -92,6 +102,18 @@ class TakeAlongAxis(Op, name="take_along_axis"):
     @staticmethod
     def reference(operand: np.ndarray, indices: np.ndarray, axis: int) -> np.ndarray:
         return np.take_along_axis(operand, indices, axis)
+
+    @staticmethod
+    def vjp(g: Tensor, operand: Tensor, indices: Tensor, result: Tensor, axis: int) -> tuple[Tensor, None]:
+        """Each position of the operand sums the gradients of the indices that name it."""
+        size, rank = operand.shape[axis], g.ndim
+        wrapped = (indices < 0).where(indices + size, indices)
+        position = Iota(shape=(size,), axis=0, dtype=indices.dtype)
+        column = position.reshape([size if dim == axis + 1 else 1 for dim in range(rank + 1)])
+        named = wrapped.reshape([*wrapped.shape[: axis + 1], 1, *wrapped.shape[axis + 1 :]]).swapaxes(axis, axis + 1)
+        spread = g.reshape([*g.shape[: axis + 1], 1, *g.shape[axis + 1 :]]).swapaxes(axis, axis + 1)
+        column = column.swapaxes(axis, axis + 1)
+        return (named == column).where(spread, 0).sum(axis=axis + 1), None
 
     @staticmethod
     def infer(operand: TensorType, indices: TensorType, axis: int) -> TensorType:
@@ -146,6 +168,12 @@ class ScatterAdd(Op, name="scatter_add"):
         place: Any = (*[slice(None)] * axis, indices)
         np.add.at(result, place, updates)
         return result
+
+    @staticmethod
+    def vjp(
+        g: Tensor, operand: Tensor, indices: Tensor, updates: Tensor, result: Tensor, axis: int
+    ) -> tuple[Tensor, None, Tensor]:
+        return g, None, Take(g, indices, axis=axis)
 
     @staticmethod
     def infer(operand: TensorType, indices: TensorType, updates: TensorType, axis: int) -> TensorType:
@@ -224,6 +252,12 @@ class DynamicSlice(Op, name="dynamic_slice"):
         return operand[_clamped(starts, sizes, operand.shape)]
 
     @staticmethod
+    def vjp(
+        g: Tensor, operand: Tensor, starts: list[Tensor], result: Tensor, sizes: tuple[int, ...]
+    ) -> tuple[Tensor, list[None]]:
+        return DynamicUpdateSlice(_zeros_like(operand), g, starts), [None] * len(starts)
+
+    @staticmethod
     def infer(operand: TensorType, starts: list[TensorType], sizes: tuple[int, ...]) -> TensorType:
         _check_starts(starts, operand)
         _check_fits(sizes, operand)
@@ -259,6 +293,13 @@ class DynamicUpdateSlice(Op, name="dynamic_update_slice"):
         result = operand.copy()
         result[_clamped(starts, update.shape, operand.shape)] = update
         return result
+
+    @staticmethod
+    def vjp(
+        g: Tensor, operand: Tensor, update: Tensor, starts: list[Tensor], result: Tensor
+    ) -> tuple[Tensor, Tensor, list[None]]:
+        hidden = DynamicUpdateSlice(g, _zeros_like(update), starts)
+        return hidden, DynamicSlice(g, starts, sizes=update.shape), [None] * len(starts)
 
     @staticmethod
     def infer(operand: TensorType, update: TensorType, starts: list[TensorType]) -> TensorType:

@@ -135,6 +135,7 @@ class Where(Op, name="where"):
     y: Operand
 
     reference = np.where
+    vjp = staticmethod(lambda g, condition, x, y, z: (None, condition.where(g, 0), condition.where(0, g)))
 
     @staticmethod
     def infer(condition: TensorType, x: TensorType, y: TensorType) -> TensorType:
@@ -172,6 +173,7 @@ class Convert(Op, name="convert"):
     dtype: DType
 
     reference = scalar_reference.convert
+    vjp = staticmethod(lambda g, operand, result, dtype: g.astype(operand.dtype))
 
     @staticmethod
     def infer(operand: TensorType, dtype: DType) -> TensorType:

@@ -7,6 +7,7 @@ import numpy as np
 from blu.dialects import scalar_reference
 from blu.dialects.dtypes import DTYPES, FLOATS, INTEGERS, DType, bool_
 from blu.dialects.pointwise import BITS, Binary
+from blu.dialects.tensor import Tensor
 
 
 class Compare(Binary, gives=bool_, dtypes=DTYPES):
@@ -23,29 +24,38 @@ class Exponent(Binary):
         return np.array([0, 1, 2, 7, dtype.bits - 1, dtype.bits, dtype.bits + 3], dtype.numpy)
 
 
+def _share(one: Tensor, other: Tensor, chosen: Tensor) -> Tensor:
+    """How much of a maximum or minimum is `one`: all, half where both are equal, nothing."""
+    return (one == chosen).where((one == other).where(one * 0 + 0.5, 1), 0)
+
+
 # Arithmetic of two operands.
 class Add(Binary, name="add"):
     """x + y (integers wrap)."""
 
     reference = np.add
+    vjp = staticmethod(lambda g, x, y, z: (g, g))
 
 
 class Subtract(Binary, name="subtract"):
     """x - y (integers wrap)."""
 
     reference = np.subtract
+    vjp = staticmethod(lambda g, x, y, z: (g, -g))
 
 
 class Multiply(Binary, name="multiply"):
     """x * y (integers wrap)."""
 
     reference = np.multiply
+    vjp = staticmethod(lambda g, x, y, z: (g * y, g * x))
 
 
 class Divide(Binary, name="divide", dtypes=FLOATS, domain=(0.25, 4.0)):
     """x / y."""
 
     reference = np.divide
+    vjp = staticmethod(lambda g, x, y, z: (g / y, -g * z / y))
 
 
 class FloorDivide(Binary, name="floor_divide"):
@@ -58,6 +68,7 @@ class Remainder(Binary, name="remainder"):
     """x - floor_divide(x, y) * y, with the sign of y; an integer modulo zero gives 0 and a warning."""
 
     reference = scalar_reference.remainder
+    vjp = staticmethod(lambda g, x, y, z: (g, -g * (x / y).floor()))
 
 
 class Power(Exponent, name="power", domain=(0.0, 4.0)):
@@ -65,29 +76,39 @@ class Power(Exponent, name="power", domain=(0.0, 4.0)):
 
     reference = scalar_reference.power
 
+    @staticmethod
+    def vjp(g: Tensor, x: Tensor, y: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Constant where the exponent is 0; 0 for the exponent where the base is 0, as in torch."""
+        base = (y == 0).where(0, g * y * x ** (y - 1))
+        return base, (x == 0).where(0, g * z * x.log())
+
 
 class Arctan2(Binary, name="arctan2", dtypes=FLOATS):
     """The angle in radians of the point (y, x) given as (x, y) in NumPy's argument order."""
 
     reference = np.arctan2
+    vjp = staticmethod(lambda g, x, y, z: (g * y / (x * x + y * y), -g * x / (x * x + y * y)))
 
 
 class Copysign(Binary, name="copysign", dtypes=FLOATS):
     """|x| with the sign of y."""
 
     reference = np.copysign
+    vjp = staticmethod(lambda g, x, y, z: (g * x.sign() * z.sign(), None))
 
 
 class Maximum(Binary, name="maximum", dtypes=DTYPES):
     """The larger of x and y; NaN if either is NaN."""
 
     reference = np.maximum
+    vjp = staticmethod(lambda g, x, y, z: (g * _share(x, y, z), g * _share(y, x, z)))
 
 
 class Minimum(Binary, name="minimum", dtypes=DTYPES):
     """The smaller of x and y; NaN if either is NaN."""
 
     reference = np.minimum
+    vjp = staticmethod(lambda g, x, y, z: (g * _share(x, y, z), g * _share(y, x, z)))
 
 
 # Comparisons.

@@ -12,6 +12,7 @@ from blu.dialects.axes import check_axes, check_axis
 from blu.dialects.dtypes import DTYPES, NUMBERS, DType, TensorType, bool_, f32, i64
 from blu.dialects.op import ErrorSample, Ints, Op, Operand, Sample
 from blu.dialects.sampling import draw
+from blu.dialects.tensor import Tensor
 from blu.errors import DTypeError, ShapeError
 
 
@@ -99,12 +100,21 @@ class Reduction(Op):
             yield ErrorSample((operand,), {"axes": (1,), "keepdims": False}, "no elements along axes [1]")
 
 
+def _spread(tensor: Tensor, operand: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """A reduction's result (or its gradient) as it stands beside the operand: reduced dimensions have size 1."""
+    return tensor.reshape([1 if dim in axes else size for dim, size in enumerate(operand.shape)])
+
+
 class Sum(Reduction, name="sum"):
     """The sum, in the operand's dtype (integers wrap; f16 and bf16 are accumulated in f32 and rounded once)."""
 
     @staticmethod
     def numpy(operand: np.ndarray, **keywords: typing.Any) -> np.ndarray:
         return np.sum(operand, dtype=operand.dtype, **keywords)
+
+    @staticmethod
+    def vjp(g: Tensor, operand: Tensor, result: Tensor, axes: tuple[int, ...], keepdims: bool) -> Tensor:
+        return _spread(g, operand, axes).broadcast_to(operand.shape)
 
 
 class Prod(Reduction, name="prod"):
@@ -114,6 +124,26 @@ class Prod(Reduction, name="prod"):
     def numpy(operand: np.ndarray, **keywords: typing.Any) -> np.ndarray:
         return np.prod(operand, dtype=operand.dtype, **keywords)
 
+    @staticmethod
+    def vjp(g: Tensor, operand: Tensor, result: Tensor, axes: tuple[int, ...], keepdims: bool) -> Tensor:
+        """The product of the other elements; where one element is 0, only its own gradient is not."""
+        is_zero = operand == 0
+        zeros = is_zero.astype("i32").sum(axis=axes, keepdims=True)
+        others = is_zero.where(1, operand)
+        product = others.prod(axis=axes, keepdims=True)
+        of_zero = (zeros == 1).where(product, 0)
+        of_rest = (zeros == 0).where(product, 0) / others
+        return _spread(g, operand, axes) * is_zero.where(of_zero, of_rest)
+
+
+def _extreme_gradient(
+    g: Tensor, operand: Tensor, result: Tensor, axes: tuple[int, ...], keepdims: bool
+) -> Tensor:
+    """The gradient goes to the elements that are the extreme, in equal shares."""
+    is_extreme = operand == _spread(result, operand, axes)
+    count = is_extreme.astype(operand.dtype).sum(axis=axes, keepdims=True)
+    return is_extreme.where(_spread(g, operand, axes) / count, 0)
+
 
 class Max(Reduction, name="max"):
     """The largest element; NaN if any is NaN."""
@@ -121,6 +151,7 @@ class Max(Reduction, name="max"):
     dtypes = DTYPES
     numpy = np.max
     needs_elements = True
+    vjp = staticmethod(_extreme_gradient)
 
 
 class Min(Reduction, name="min"):
@@ -129,6 +160,7 @@ class Min(Reduction, name="min"):
     dtypes = DTYPES
     numpy = np.min
     needs_elements = True
+    vjp = staticmethod(_extreme_gradient)
 
 
 class Any(Reduction, name="any"):
@@ -215,6 +247,10 @@ class Cumsum(Op, name="cumsum"):
     @staticmethod
     def reference(operand: np.ndarray, axis: int) -> np.ndarray:
         return np.cumsum(operand, axis=axis, dtype=operand.dtype)
+
+    @staticmethod
+    def vjp(g: Tensor, operand: Tensor, result: Tensor, axis: int) -> Tensor:
+        return g.flip(axis).cumsum(axis).flip(axis)
 
     @staticmethod
     def infer(operand: TensorType, axis: int) -> TensorType:

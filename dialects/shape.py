@@ -7,9 +7,11 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from blu.dialects.axes import check_axes, check_axis, without_axis
+from blu.dialects.creation import Constant
 from blu.dialects.dtypes import DTYPES, TensorType, f32, i32, product
 from blu.dialects.op import ErrorSample, Ints, Op, Operand, Sample, VariadicOperand
 from blu.dialects.sampling import draw
+from blu.dialects.tensor import Tensor
 from blu.errors import DTypeError, ShapeError
 
 
@@ -35,6 +37,10 @@ class Reshape(Op, name="reshape"):
     @staticmethod
     def reference(operand: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
         return operand.reshape(shape)
+
+    @staticmethod
+    def vjp(g: Tensor, operand: Tensor, result: Tensor, shape: tuple[int, ...]) -> Tensor:
+        return g.reshape(operand.shape)
 
     @staticmethod
     def infer(operand: TensorType, shape: tuple[int, ...]) -> TensorType:
@@ -64,6 +70,10 @@ class Transpose(Op, name="transpose"):
     @staticmethod
     def reference(operand: np.ndarray, permutation: tuple[int, ...]) -> np.ndarray:
         return operand.transpose(permutation)
+
+    @staticmethod
+    def vjp(g: Tensor, operand: Tensor, result: Tensor, permutation: tuple[int, ...]) -> Tensor:
+        return g.transpose([permutation.index(dim) for dim in range(g.ndim)])
 
     @staticmethod
     def infer(operand: TensorType, permutation: tuple[int, ...]) -> TensorType:
@@ -100,6 +110,11 @@ class BroadcastTo(Op, name="broadcast_to"):
         return np.broadcast_to(operand, shape)
 
     @staticmethod
+    def vjp(g: Tensor, operand: Tensor, result: Tensor, shape: tuple[int, ...]) -> Tensor:
+        """The walk back sums a gradient over what its operand was broadcast along."""
+        return g
+
+    @staticmethod
     def infer(operand: TensorType, shape: tuple[int, ...]) -> TensorType:
         tail = shape[len(shape) - operand.ndim :] if operand.ndim <= len(shape) else None
         if tail is None or any(old not in (1, size) for old, size in zip(operand.shape, tail, strict=True)):
@@ -130,6 +145,26 @@ class BroadcastTo(Op, name="broadcast_to"):
         yield ErrorSample((TensorType((1,), f32),), {"shape": (1 << 62,)}, "bytes")
 
 
+def _with_zeros(tensor: Tensor, low: Sequence[int], high: Sequence[int]) -> Tensor:
+    zero = Constant(value=np.zeros((), tensor.dtype.numpy))
+    return Pad(tensor, zero, low=tuple(low), high=tuple(high))
+
+
+def _dilate(tensor: Tensor, strides: tuple[int, ...]) -> Tensor:
+    """Zeros between the elements, so that neighbours are `strides` apart."""
+    for dim, stride in enumerate(strides):
+        if stride == 1 or tensor.shape[dim] <= 1:
+            continue
+        shape = tensor.shape
+        apart = tensor.reshape([*shape[: dim + 1], 1, *shape[dim + 1 :]])
+        after = [stride - 1 if place == dim + 1 else 0 for place in range(apart.ndim)]
+        apart = _with_zeros(apart, [0] * apart.ndim, after)
+        joined = apart.reshape([*shape[:dim], shape[dim] * stride, *shape[dim + 1 :]])
+        limits = tuple(size - (stride - 1 if place == dim else 0) for place, size in enumerate(joined.shape))
+        tensor = Slice(joined, starts=(0,) * joined.ndim, limits=limits, strides=(1,) * joined.ndim)
+    return tensor
+
+
 class Slice(Op, name="slice"):
     """Per dimension the elements starts, starts + strides, ... before limits."""
 
@@ -143,6 +178,21 @@ class Slice(Op, name="slice"):
         operand: np.ndarray, starts: tuple[int, ...], limits: tuple[int, ...], strides: tuple[int, ...]
     ) -> np.ndarray:
         return operand[tuple(map(slice, starts, limits, strides))]
+
+    @staticmethod
+    def vjp(
+        g: Tensor,
+        operand: Tensor,
+        result: Tensor,
+        starts: tuple[int, ...],
+        limits: tuple[int, ...],
+        strides: tuple[int, ...],
+    ) -> Tensor:
+        """Zeros around the slice, and between its elements where it has strides."""
+        spread = _dilate(g, strides)
+        sizes = zip(operand.shape, starts, spread.shape, strict=True)
+        high = [size - start - extent for size, start, extent in sizes]
+        return _with_zeros(spread, starts, high)
 
     @staticmethod
     def infer(
@@ -199,6 +249,14 @@ class Pad(Op, name="pad"):
         return result
 
     @staticmethod
+    def vjp(
+        g: Tensor, operand: Tensor, value: Tensor, result: Tensor, low: tuple[int, ...], high: tuple[int, ...]
+    ) -> tuple[Tensor, Tensor]:
+        limits = tuple(start + size for start, size in zip(low, operand.shape, strict=True))
+        inside = Slice(g, starts=low, limits=limits, strides=(1,) * g.ndim)
+        return inside, g.sum() - inside.sum()
+
+    @staticmethod
     def infer(operand: TensorType, value: TensorType, low: tuple[int, ...], high: tuple[int, ...]) -> TensorType:
         if value.ndim or value.dtype != operand.dtype:
             raise DTypeError(f"the value must be {operand.with_shape(())}, got {value}")
@@ -242,6 +300,16 @@ class Concatenate(Op, name="concatenate"):
         return np.concatenate(operands, axis)
 
     @staticmethod
+    def vjp(g: Tensor, operands: list[Tensor], result: Tensor, axis: int) -> tuple[list[Tensor]]:
+        parts, position = [], 0
+        for operand in operands:
+            starts = tuple(position if dim == axis else 0 for dim in range(g.ndim))
+            limits = tuple(start + size for start, size in zip(starts, operand.shape, strict=True))
+            parts.append(Slice(g, starts=starts, limits=limits, strides=(1,) * g.ndim))
+            position += operand.shape[axis]
+        return (parts,)
+
+    @staticmethod
     def infer(operands: list[TensorType], axis: int) -> TensorType:
         if not operands:
             raise ShapeError("needs at least one operand")
@@ -281,6 +349,10 @@ class Reverse(Op, name="reverse"):
     @staticmethod
     def reference(operand: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
         return np.flip(operand, axes)
+
+    @staticmethod
+    def vjp(g: Tensor, operand: Tensor, result: Tensor, axes: tuple[int, ...]) -> Tensor:
+        return Reverse(g, axes=axes)
 
     @staticmethod
     def infer(operand: TensorType, axes: tuple[int, ...]) -> TensorType:

@@ -8,6 +8,7 @@ import numpy as np
 
 from blu.dialects.axes import check_axis
 from blu.dialects.dtypes import NUMBERS, TensorType, bool_, f32, i64
+from blu.dialects.indexing import TakeAlongAxis
 from blu.dialects.op import ErrorSample, Op, Operand, Sample
 from blu.dialects.sampling import draw
 from blu.dialects.tensor import Tensor
@@ -71,6 +72,13 @@ class Sort(_Ordering, name="sort"):
     @staticmethod
     def reference(operand: np.ndarray, axis: int, descending: bool) -> np.ndarray:
         return np.take_along_axis(operand, stable_order(operand, axis, descending), axis)
+
+    @staticmethod
+    def vjp(g: Tensor, operand: Tensor, result: Tensor, axis: int, descending: bool) -> Tensor:
+        """Each element's gradient stands where the element went."""
+        order = Argsort(operand, axis=axis, descending=descending)
+        went = Argsort(order, axis=axis, descending=False)
+        return TakeAlongAxis(g, went, axis=axis)
 
     @staticmethod
     def infer(operand: TensorType, axis: int, descending: bool) -> TensorType:

@@ -19,7 +19,7 @@ from blu.dialects.tensor import OPERATORS, Tensor
 from blu.errors import TraceError
 from blu.frontend.spec import is_static, type_of_leaf
 from blu.frontend.tree import TreeDef, flatten
-from blu.frontend.user_location import user_line, user_location
+from blu.frontend.user_location import definition_location, user_line, user_location
 
 MAX_NAME = 200
 
@@ -97,21 +97,36 @@ OPERATORS["capture"] = _capture
 OPERATORS["user_location"] = user_line
 
 
-def trace(function: Callable[..., Any], signature: Signature, donated: frozenset[str] = frozenset()) -> TracedModule:
-    """Write `function` as `func.func @main` of a fresh module; static leaves keep their Python values."""
+def trace(
+    function: Callable[..., Any],
+    signature: Signature,
+    donated: frozenset[str] = frozenset(),
+    original: Callable[..., Any] | None = None,
+) -> TracedModule:
+    """Write `function` as `func.func @main` of a fresh module; static leaves keep their Python values.
+
+    `original` is the user's function, where `function` only calls it: @main is placed at its definition.
+    """
     context = make_context()
-    with context, ir.Location.unknown():
+    with context, definition_location(original or function) as here:
         module = ir.Module.create()
-        types = [leaf for leaf in signature.leaves if isinstance(leaf, TensorType)]
+        types, names = _tensor_leaves(signature)
         with ir.InsertionPoint(module.body):
             main = func.FuncOp("main", ([type_.to_mlir() for type_ in types], []))
-        block = main.add_entry_block()
+        block = main.add_entry_block([ir.Location.name(name[:MAX_NAME], here) for name in names])
         state = _Trace(block)
         with ir.InsertionPoint(block):
             results, result_tree = _run(function, signature, state)
             func.ReturnOp([tensor.value for tensor in results])
-        _finish(main, block, signature, state, results, donated)
+        _finish(main, block, names, state, results, donated)
     return TracedModule(module, signature, result_tree, state.captured)
+
+
+def _tensor_leaves(signature: Signature) -> tuple[list[TensorType], list[str]]:
+    """Types and names of the leaves that are tensors."""
+    pairs = zip(signature.leaves, signature.tree.names, strict=True)
+    tensors = [(leaf, name) for leaf, name in pairs if isinstance(leaf, TensorType)]
+    return [leaf for leaf, _ in tensors], [name for _, name in tensors]
 
 
 def _run(function: Callable[..., Any], signature: Signature, state: _Trace) -> tuple[list[Tensor], TreeDef]:
@@ -120,11 +135,16 @@ def _run(function: Callable[..., Any], signature: Signature, state: _Trace) -> t
     token, location_token = _current.set(state), location_provider.set(user_location)
     try:
         result = run_traced_function(function, signature.tree.unflatten(leaves))
-        flat, tree = flatten(result)
-        return [_as_result(leaf, name) for leaf, name in zip(flat, tree.names, strict=True)], tree
+        return as_results(result)
     finally:
         _current.reset(token)
         location_provider.reset(location_token)
+
+
+def as_results(result: Any) -> tuple[list[Tensor], TreeDef]:
+    """What a traced function returned as tensors, and its nesting."""
+    flat, tree = flatten(result)
+    return [_as_result(leaf, name) for leaf, name in zip(flat, tree.names, strict=True)], tree
 
 
 def run_traced_function(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
@@ -148,7 +168,7 @@ def _as_result(leaf: Any, name: str) -> Tensor:
 def _finish(
     main: func.FuncOp,
     block: ir.Block,
-    signature: Signature,
+    names: list[str],
     state: _Trace,
     results: list[Tensor],
     donated: frozenset[str],
@@ -158,9 +178,7 @@ def _finish(
         [argument.type for argument in block.arguments], [tensor.value.type for tensor in results]
     )
     main.attributes["function_type"] = ir.TypeAttr.get(type_)
-    pairs = zip(signature.leaves, signature.tree.names, strict=True)
-    names = [name for leaf, name in pairs if isinstance(leaf, TensorType)]
-    names += [f"captured.{index}" for index in range(len(state.captured))]
+    names = names + [f"captured.{index}" for index in range(len(state.captured))]
     main.arg_attrs = ir.ArrayAttr.get([_argument_attributes(name, donated) for name in names])
 
 

@@ -32,7 +32,7 @@ class Decompose(Pass):
         kept = {f"blu.{name}" for name in self.keep.split("+")}
         while found := [item.operation for item in find(module, "blu.*") if _is_composite(item.operation, kept)]:
             for operation in found:
-                _replace(operation)
+                decompose_operation(operation)
                 self.count("ops decomposed")
 
 
@@ -41,7 +41,7 @@ def _is_composite(operation: ir.Operation, kept: set[str]) -> bool:
     return cls is not None and cls.decompose is not None and operation.name not in kept
 
 
-def _replace(operation: ir.Operation) -> None:
+def decompose_operation(operation: ir.Operation) -> None:
     """Write the decomposition before the op, with the op's location, and use it instead."""
     cls = operation_class(operation)
     assert cls is not None and cls.decompose is not None

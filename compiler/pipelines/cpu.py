@@ -9,14 +9,27 @@ from blu.passes.cpu.emit_kernels import EmitKernels
 from blu.passes.cpu.finish import LowerToLlvm
 from blu.passes.cpu.scratch import ReserveScratch
 from blu.passes.decompose import Decompose
+from blu.passes.differentiate import Differentiate
 from blu.passes.export_plan import ExportPlan
 from blu.passes.fuse import Fuse
+from blu.passes.inline import Inline
 from blu.passes.lower_to_linalg import LowerToLinalg
+from blu.passes.simplify import Simplify
 
 PIPELINE = Pipeline(
     "cpu",
     (
-        Stage("blu", (Decompose(), MlirPass("canonicalize"), MlirPass("cse"))),
+        Stage(
+            "blu",
+            (
+                Differentiate(),
+                Inline(),
+                Simplify(),  # what was written, before decompositions multiply it
+                Decompose(),
+                Simplify(),  # decompositions convert and reshape without looking at what they are given
+                MlirPass("cse"),
+            ),
+        ),
         Stage(
             "linalg",
             (

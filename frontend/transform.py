@@ -1,0 +1,168 @@
+"""Transformations of functions: gradients. The frontend only declares them; the pass `differentiate` writes them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from blu.dialects.function import is_tracing
+from blu.dialects.mlir import func, ir
+from blu.dialects.tensor import OPERATORS, Tensor
+from blu.errors import ArgumentError, TraceError
+from blu.frontend.trace import as_results
+from blu.frontend.tree import TreeDef, flatten
+from blu.frontend.user_location import user_line, user_location
+
+
+def value_and_grad(
+    function: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[..., Any]:
+    """A function that returns (value, gradients) of a function whose (first) result is a float scalar.
+
+    `argnums` are the positions of the arguments to differentiate with respect to; gradients have the nesting of those
+    arguments (a tuple of them where several are given), with None in the place of what is no float tensor. With
+    `has_aux`, the function returns (scalar, anything else), and so does the value.
+    """
+
+    @functools.wraps(function)
+    def differentiated(*arguments: Any, **keywords: Any) -> Any:
+        if not is_tracing():
+            return OPERATORS["eager_transform"](differentiated, arguments, keywords)
+        return _differentiate(function, arguments, keywords, argnums, has_aux)
+
+    return differentiated
+
+
+def grad(
+    function: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
+) -> Callable[..., Any]:
+    """A function that returns the gradients of a function whose result is a float scalar; see `value_and_grad`.
+
+    With `has_aux` it returns (gradients, anything else).
+    """
+    both = value_and_grad(function, argnums, has_aux)
+
+    @functools.wraps(function)
+    def differentiated(*arguments: Any, **keywords: Any) -> Any:
+        value, gradients = both(*arguments, **keywords)
+        return (gradients, value[1]) if has_aux else gradients
+
+    return differentiated
+
+
+def _differentiate(
+    function: Callable[..., Any], arguments: tuple, keywords: dict, argnums: int | Sequence[int], has_aux: bool
+) -> Any:
+    positions = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    for position in positions:
+        if not -len(arguments) <= position < len(arguments):
+            raise ArgumentError(
+                f"cannot differentiate with respect to argument {position} of {len(arguments)}", location=user_line()
+            )
+    leaves, tree = flatten((arguments, keywords))
+    traced = _trace_function(function, leaves, tree)
+    wanted = _wanted(tree, leaves, [position % len(arguments) for position in positions])
+    outputs = traced.call_gradient(wanted)
+    results, gradients = outputs[: traced.num_results], outputs[traced.num_results :]
+    value = traced.result_tree.unflatten(results)
+    if has_aux and not (isinstance(value, tuple) and len(value) == 2):
+        raise TraceError("with has_aux the function must return (scalar, anything else)", location=user_line())
+    by_leaf = dict(zip(wanted, gradients, strict=True))
+    full = tree.unflatten([by_leaf.get(index) for index in range(len(leaves))])[0]
+    selected = tuple(full[position % len(arguments)] for position in positions)
+    return value, selected[0] if isinstance(argnums, int) else selected
+
+
+def _wanted(tree: TreeDef, leaves: list[Any], positions: list[int]) -> list[int]:
+    """The leaves to differentiate with respect to: the float tensors of some arguments."""
+    prefixes = tuple(f"0.{position}" for position in positions)
+    found = []
+    for index, (name, leaf) in enumerate(zip(tree.names, leaves, strict=True)):
+        inside = any(name == prefix or name.startswith(prefix + ".") for prefix in prefixes)
+        if inside and isinstance(leaf, Tensor) and leaf.dtype.is_float:
+            found.append(index)
+    return found
+
+
+class _TracedFunction:
+    """A function traced into one of its own in the module that is being written."""
+
+    def __init__(self, function: func.FuncOp, operands: list[ir.Value], places: dict[int, int], result_tree: TreeDef):
+        self.function = function
+        self.operands = operands
+        # For each tensor leaf of the arguments its position among the function's arguments.
+        self.places = places
+        self.result_tree = result_tree
+
+    @property
+    def num_results(self) -> int:
+        return len(self.function.type.results)
+
+    def call_gradient(self, leaves: Sequence[int]) -> list[Tensor]:
+        """Declare the function's gradient and call it: all results, then the gradient for each leaf."""
+        wanted = [self.places[leaf] for leaf in leaves]
+        inputs = [value.type for value in self.operands]
+        outputs = [*self.function.type.results, *(inputs[index] for index in wanted)]
+        with ir.InsertionPoint(self.function):
+            name = f"{self.function.name.value}_gradient"
+            declaration = func.FuncOp(name, (inputs, outputs), visibility="private", loc=user_location())
+        declaration.attributes["blu.gradient_of"] = ir.FlatSymbolRefAttr.get(self.function.name.value)
+        declaration.attributes["blu.with_respect_to"] = ir.DenseI64ArrayAttr.get(wanted)
+        call = func.CallOp(outputs, name, self.operands, loc=user_location())
+        return [Tensor(value) for value in call.operation.results]
+
+
+def _trace_function(function: Callable[..., Any], leaves: list[Any], tree: TreeDef) -> _TracedFunction:
+    tensors = [index for index, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
+    operands = [leaves[index].value for index in tensors]
+    module = _module_of(ir.InsertionPoint.current.block)
+    with ir.InsertionPoint(module.regions[0].blocks[0]):
+        name = _fresh_name(module, getattr(function, "__name__", "function"))
+        traced = func.FuncOp(
+            name, ([value.type for value in operands], []), visibility="private", loc=user_location()
+        )
+    block = traced.add_entry_block([user_location()] * len(operands))
+    inner = list(leaves)
+    for index, argument in zip(tensors, block.arguments, strict=True):
+        inner[index] = Tensor(argument)
+    with ir.InsertionPoint(block):
+        arguments, keywords = tree.unflatten(inner)
+        results, result_tree = as_results(function(*arguments, **keywords))
+        func.ReturnOp([tensor.value for tensor in results], loc=user_location())
+    operands += _close_over(block)
+    type_ = ir.FunctionType.get([item.type for item in block.arguments], [tensor.value.type for tensor in results])
+    traced.attributes["function_type"] = ir.TypeAttr.get(type_)
+    places = {leaf: place for place, leaf in enumerate(tensors)}
+    return _TracedFunction(traced, operands, places, result_tree)
+
+
+def _close_over(block: ir.Block) -> list[ir.Value]:
+    """Make arguments of the values that a traced body uses from outside (what its Python closure holds)."""
+    known = set(block.arguments)
+    outside: dict[ir.Value, ir.Value] = {}
+    for operation in block.operations:
+        for index, operand in enumerate(operation.operation.operands):
+            if operand in known:
+                continue
+            if operand not in outside:
+                outside[operand] = block.add_argument(operand.type, operation.operation.location)
+            operation.operation.operands[index] = outside[operand]
+        known.update(operation.operation.results)
+    return list(outside)
+
+
+def _module_of(block: ir.Block) -> ir.Operation:
+    operation = block.owner.operation
+    while operation.name != "builtin.module":
+        operation = operation.parent.operation
+    return operation
+
+
+def _fresh_name(module: ir.Operation, wish: str) -> str:
+    taken = {
+        ir.StringAttr(item.operation.attributes["sym_name"]).value for item in module.regions[0].blocks[0].operations
+    }
+    base = wish if wish.isidentifier() and wish != "main" else "function"
+    names = [base, *(f"{base}_{number}" for number in range(1, len(taken) + 2))]
+    return next(name for name in names if name not in taken and f"{name}_gradient" not in taken)

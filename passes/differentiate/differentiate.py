@@ -1,0 +1,78 @@
+"""The pass that writes gradients: the bodies of functions that are declared as the gradient of others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from blu.dialects.mlir import func, ir
+from blu.passes.base import Pass, find
+from blu.passes.differentiate.backward import Backward
+from blu.passes.inline import copy_body, inline_call
+
+GRADIENT_OF = "blu.gradient_of"
+WITH_RESPECT_TO = "blu.with_respect_to"
+
+
+@dataclass(frozen=True)
+class Differentiate(Pass):
+    """A declared gradient gets its body: the function's own operations, then their gradients in reverse order.
+
+        func.func private @f(%x: tensor<f32>) -> tensor<f32> { %y = "blu.exp"(%x)  return %y }
+        func.func private @f_gradient(tensor<f32>) -> (tensor<f32>, tensor<f32>)
+            attributes {blu.gradient_of = @f, blu.with_respect_to = array<i64: 0>}
+
+    becomes
+
+        func.func private @f_gradient(%x: tensor<f32>) -> (tensor<f32>, tensor<f32>) {
+          %y = "blu.exp"(%x)
+          %one = "blu.constant"() {value = dense<1.0>}
+          %g = "blu.multiply"(%one, %y)
+          return %y, %g
+        }
+
+    Only the first result is differentiated; it must be a float scalar. Gradients come after all results, one for each
+    argument listed. What the gradient does not need is not written. A gradient of a gradient is written from the inside
+    out.
+    """
+
+    level = "blu"
+
+    def run(self, module: ir.Module) -> None:
+        functions = {function.name.value: function for function in find(module, func.FuncOp)}
+        while declared := [item for item in find(module, func.FuncOp) if item.is_external]:
+            ready = [item for item in declared if self._is_ready(item, functions)]
+            if not ready:
+                self.fail(declared[0], f"'{declared[0].name.value}' is declared but is the gradient of nothing")
+            for declaration in ready:
+                self._write(declaration, functions)
+
+    def _is_ready(self, declaration: func.FuncOp, functions: dict[str, func.FuncOp]) -> bool:
+        """Whether the function that it is the gradient of, and all that it calls, have bodies."""
+        if GRADIENT_OF not in declaration.attributes:
+            return False
+        primal = functions.get(_symbol(declaration))
+        return primal is not None and not primal.is_external and not _calls_declared(primal, functions)
+
+    def _write(self, declaration: func.FuncOp, functions: dict[str, func.FuncOp]) -> None:
+        primal = functions[_symbol(declaration)]
+        for call in [item for item in find(primal, func.CallOp)]:
+            inline_call(call, functions[ir.FlatSymbolRefAttr(call.operation.attributes["callee"]).value])
+        wanted = list(ir.DenseI64ArrayAttr(declaration.attributes[WITH_RESPECT_TO]))
+        block = declaration.add_entry_block([argument.location for argument in primal.arguments])
+        with ir.InsertionPoint(block), primal.operation.location:
+            values = dict(zip(primal.arguments, block.arguments, strict=True))
+            results = copy_body(primal, values)
+            backward = Backward(self, block, [block.arguments[index] for index in wanted])
+            gradients = backward.run(results[0])
+            func.ReturnOp([*results, *gradients])
+        del declaration.attributes[GRADIENT_OF], declaration.attributes[WITH_RESPECT_TO]
+        self.count("gradients")
+
+
+def _symbol(declaration: func.FuncOp) -> str:
+    return ir.FlatSymbolRefAttr(declaration.attributes[GRADIENT_OF]).value
+
+
+def _calls_declared(function: func.FuncOp, functions: dict[str, func.FuncOp]) -> bool:
+    names = [ir.FlatSymbolRefAttr(item.operation.attributes["callee"]).value for item in find(function, func.CallOp)]
+    return any(functions[name].is_external or _calls_declared(functions[name], functions) for name in names)
