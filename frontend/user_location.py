@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import os
 import sys
+from collections.abc import Callable
 from functools import lru_cache
 from types import FrameType
+from typing import Any
 
 from blu.dialects.locations import user_location as make_location
 from blu.dialects.mlir import ir
@@ -55,6 +58,14 @@ def user_location() -> ir.Location:
     if frame is None:
         return ir.Location.unknown()
     return make_location(frame.f_code.co_filename, frame.f_lineno, current_module_path.get())
+
+
+def definition_location(function: Callable[..., Any]) -> ir.Location:
+    """Where a function of the user's is defined; unknown for Blu's own."""
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None or _kind(code.co_filename) == "blu":
+        return ir.Location.unknown()
+    return make_location(code.co_filename, code.co_firstlineno)
 
 
 def user_line() -> str | None:
