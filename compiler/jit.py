@@ -152,7 +152,7 @@ def _to_numpy(leaf: Any, type_: TensorType) -> np.ndarray:
         raise ArgumentError(f"a {leaf} has no numbers to run with", advice="Pass an array.")
     if isinstance(leaf, Array):
         return leaf.numpy()
-    return np.asarray(leaf, type_.dtype.numpy) if isinstance(leaf, (int, float)) else np.asarray(leaf)
+    return np.asarray(leaf, type_.dtype.numpy)
 
 
 class Jitted:

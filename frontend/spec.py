@@ -48,14 +48,15 @@ def type_of_leaf(leaf: object, name: str) -> TensorType:
     """
     if isinstance(leaf, Spec):
         return leaf.to_type()
-    if isinstance(leaf, int):
+    is_python_number = isinstance(leaf, (int, float)) and not isinstance(leaf, np.generic)
+    if is_python_number and isinstance(leaf, int):
         if not INT32.min <= leaf <= INT32.max:
             raise DTypeError(
                 f"argument {name} is {leaf}, which does not fit i32",
                 advice="Python integers are traced as i32: pass numpy.int64(...) for a 64-bit one.",
             )
         return TensorType((), i32)
-    if isinstance(leaf, float):
+    if is_python_number:
         return TensorType((), f32)
     shape, dtype = getattr(leaf, "shape", None), getattr(leaf, "dtype", None)
     if shape is None or dtype is None:
