@@ -201,6 +201,15 @@ def test_a_model_without_tokenizer_writes_token_ids(
     assert "comes without a tokenizer" in capsys.readouterr().err
 
 
+def test_random_weights_read_and_write_bytes(checkpoint: tuple[Path, Any], capsys: pytest.CaptureFixture[str]) -> None:
+    words = [str(checkpoint[0]), "--weights=random:3", "--run", "--prompt=Hé", "--max-tokens=9", "--json", "-q"]
+    assert blu_compile(words) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["prompt_tokens"] == list("Hé".encode())
+    beyond = [token for token in summary["tokens"] if token > 256]
+    assert all(f"<{token}>" in summary["text"] for token in beyond)
+
+
 @pytest.mark.parametrize(
     ("words", "part"),
     [

@@ -14,7 +14,7 @@ from blu.errors import WeightsError
 from blu.frontend.io.gpt2 import PRESETS, expected_shapes, random_state_dict
 from blu.frontend.io.huggingface import gpt2_state_dict, load_config, resolve
 from blu.frontend.io.state_dict import cast, check_state_dict
-from blu.frontend.io.tokenizer import ByteTokenizer, Tokenizer, has_tokenizer, load_tokenizer
+from blu.frontend.io.tokenizer import BYTES_VOCABULARY, ByteTokenizer, Tokenizer, has_tokenizer, load_tokenizer
 
 RANDOM = "random:"
 
@@ -96,15 +96,23 @@ def _seed(source: str) -> int:
 
 
 def find_tokenizer(subject: Gpt2Subject, weights: str | None, tokenizer: str | None) -> Tokenizer | None:
-    """The tokenizer that --tokenizer names, else that of MODEL or --weights; None where they have none."""
+    """The tokenizer that --tokenizer names, else that of MODEL or --weights; None where they have none.
+
+    Random weights mean nothing in any vocabulary: without a tokenizer, their text is bytes.
+    """
+    is_random = weights is not None and weights.startswith(RANDOM)
     if tokenizer == "bytes":
-        return ByteTokenizer(subject.config["vocab_size"])
+        return _bytes(subject)
     if tokenizer is not None:
         return load_tokenizer(resolve(tokenizer))
-    places = [subject.directory, None if weights is None or weights.startswith(RANDOM) else resolve(weights)]
+    places = [subject.directory, None if weights is None or is_random else resolve(weights)]
     if places == [None, None] and weights is None:
         places = [resolve(subject.name)]
     found = [place for place in places if place is not None and has_tokenizer(place)]
-    if not found and subject.config["vocab_size"] <= 257:
-        return ByteTokenizer(subject.config["vocab_size"])
+    if not found and (is_random or subject.config["vocab_size"] <= BYTES_VOCABULARY):
+        return _bytes(subject)
     return load_tokenizer(found[0]) if found else None
+
+
+def _bytes(subject: Gpt2Subject) -> ByteTokenizer:
+    return ByteTokenizer(min(BYTES_VOCABULARY, subject.config["vocab_size"]))
