@@ -6,6 +6,17 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from golden_text import Golden
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="write tests/golden anew from what the code gives")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Golden:
+    """Golden files, to compare text with."""
+    return Golden(request.config.getoption("--update-golden"))
 
 
 @pytest.fixture(autouse=True)
