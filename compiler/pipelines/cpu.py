@@ -14,6 +14,7 @@ from blu.passes.export_plan import ExportPlan
 from blu.passes.fuse import Fuse
 from blu.passes.inline import Inline
 from blu.passes.lower_to_linalg import LowerToLinalg
+from blu.passes.merge_duplicates import MergeDuplicates
 from blu.passes.simplify import Simplify
 
 PIPELINE = Pipeline(
@@ -35,7 +36,7 @@ PIPELINE = Pipeline(
             (
                 LowerToLinalg(),
                 MlirPass("canonicalize"),  # cancels the reshapes between ops of one canonical form, so that they fuse
-                MlirPass("cse"),
+                MergeDuplicates(),
                 Fuse(),
             ),
         ),
