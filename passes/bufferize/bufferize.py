@@ -9,8 +9,9 @@ from blu.dialects import plan
 from blu.dialects.mlir import func, ir, memref
 from blu.passes.base import Pass
 from blu.passes.bufferize import views
+from blu.passes.bufferize.in_place import pair_results, reads_where_it_writes
 from blu.passes.bufferize.kernels import KernelTable, scratch_types, tensor_kernels
-from blu.passes.bufferize.views import Root, View, ViewTable, whole
+from blu.passes.bufferize.views import Root, View, ViewTable, contiguous_strides, whole
 from blu.passes.fuse.fuse import is_kernel
 
 
@@ -91,6 +92,7 @@ class _Bufferizer:
                 function.attributes[name] = old.attributes[name]
         self.block = function.add_entry_block([argument.location for argument in old.entry_block.arguments])
         self.donated = _donated(old)
+        self.pairs = pair_results(old.entry_block.arguments, self.donated, self.returned)
         for index, (argument, value) in enumerate(zip(old.entry_block.arguments, self.block.arguments, strict=True)):
             root = Root(value, _shape(argument.type), index in self.donated, input=index)
             self.views[argument] = whole(root)
@@ -119,6 +121,25 @@ class _Bufferizer:
             root.output = self.returned.index(final)
             return whole(root)
         return whole(self._new_root(shape, element))
+
+    def _donated_to(self, value: ir.Value, operation: ir.Operation, kernel: func.FuncOp) -> View | None:
+        """The donated argument that a result may be written over: dead, or read here for the last time, in place."""
+        final = _followed_to_return(value, self.returned)
+        if final is None or self.returned.count(final) != 1:
+            return None
+        index = self.pairs.get(self.returned.index(final))
+        if index is None:
+            return None
+        root = self.views[self.function.entry_block.arguments[index]].root
+        read = zip(operation.operands, kernel.arguments, strict=True)
+        readers = [argument for operand, argument in read if self.views[operand].root is root]
+        if root.is_taken or not self._is_dead_after(root, operation):
+            return None
+        if not all(reads_where_it_writes(kernel, argument) for argument in readers):
+            return None
+        root.is_taken = True
+        shape = _shape(value.type)
+        return View(root, 0, shape, contiguous_strides(shape))
 
     def _memory(self, view: View) -> ir.Value:
         """The memref value of a view, cast from its root where it is not all of it."""
@@ -218,7 +239,8 @@ class _Bufferizer:
         inputs = [self.views[value] for value in operation.operands]
         in_place = _updated_input(kernel)
         if in_place is None:
-            outputs = [self._root_for(value) for value in operation.results]
+            results = list(operation.results)
+            outputs = [self._donated_to(value, operation, kernel) or self._root_for(value) for value in results]
         else:
             outputs = [self._updated(operation, in_place)]
         for value, view in zip(operation.results, outputs, strict=True):

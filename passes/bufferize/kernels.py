@@ -92,6 +92,7 @@ class KernelTable:
 
 
 def to_tensor(memory: ir.Value, type_: ir.Type, *, writable: bool = False) -> ir.Value:
+    """The tensor that is in a buffer."""
     operation = bufferization.ToTensorOp(type_, memory, restrict=True)
     if writable:
         operation.operation.attributes["writable"] = ir.UnitAttr.get()
@@ -99,6 +100,7 @@ def to_tensor(memory: ir.Value, type_: ir.Type, *, writable: bool = False) -> ir
 
 
 def materialize(value: ir.Value, memory: ir.Value) -> None:
+    """Write a tensor into a buffer."""
     bufferization.MaterializeInDestinationOp(None, value, memory, restrict=True, writable=True)
 
 

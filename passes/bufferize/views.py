@@ -23,6 +23,8 @@ class Root:
     # For an input or output its position; None for the arena.
     input: int | None = None
     output: int | None = None
+    # Whether a donated argument already holds a result.
+    is_taken: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ class ViewTable(dict[ir.Value, View]):
 
 
 def whole(root: Root) -> View:
+    """All elements of a root in their own order."""
     return View(root, 0, root.shape, contiguous_strides(root.shape))
 
 
@@ -89,6 +92,7 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def transpose(view: View, permutation: Sequence[int]) -> View:
+    """The view with its dimensions in another order."""
     return replace(
         view,
         shape=tuple(view.shape[dim] for dim in permutation),
@@ -97,6 +101,7 @@ def transpose(view: View, permutation: Sequence[int]) -> View:
 
 
 def extract_slice(view: View, offsets: Sequence[int], sizes: Sequence[int], strides: Sequence[int]) -> View:
+    """The elements at offsets + index * strides of a view."""
     start = sum(offset * stride for offset, stride in zip(offsets, view.strides, strict=True))
     steps = tuple(step * stride for step, stride in zip(strides, view.strides, strict=True))
     return View(view.root, view.offset + start, tuple(sizes), steps)

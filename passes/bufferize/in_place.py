@@ -1,0 +1,43 @@
+"""Results that may be written over donated arguments: which belong together, and which kernels may do it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from blu.dialects.mlir import func, ir
+from blu.passes.fuse.loops import captured, loop_nest
+
+
+def pair_results(arguments: Sequence[ir.Value], donated: set[int], returned: Sequence[ir.Value]) -> dict[int, int]:
+    """For results the donated argument whose memory suits: of the same type, in the same order."""
+    waiting: dict[str, list[int]] = {}
+    for index in sorted(donated, reverse=True):
+        waiting.setdefault(str(arguments[index].type), []).append(index)
+    pairs = {}
+    for index, value in enumerate(returned):
+        if candidates := waiting.get(str(value.type)):
+            pairs[index] = candidates.pop()
+    return pairs
+
+
+def reads_where_it_writes(kernel: func.FuncOp, argument: ir.Value) -> bool:
+    """Whether a row kernel reads an argument only element by element, at the place where it writes its results.
+
+    Such a kernel may write a result over the argument; the row emitter promises to read each element first.
+    """
+    if ir.StringAttr(kernel.attributes["blu.kernel"]).value != "rows":
+        return False
+    shape = tuple(ir.RankedTensorType(argument.type).shape)
+    results = {tuple(ir.RankedTensorType(type_).shape) for type_ in kernel.type.results}
+    if results != {shape}:
+        return False
+    return all(_is_elementwise(use.owner.operation, argument) for use in argument.uses)
+
+
+def _is_elementwise(operation: ir.Operation, argument: ir.Value) -> bool:
+    nest = loop_nest(operation, 0)
+    if nest is None or not nest.is_pointwise:
+        return False
+    identity = tuple(range(len(nest.sizes)))
+    direct = [dims for value, dims in zip(nest.inputs, nest.dims, strict=False) if value == argument]
+    return argument not in captured(operation) and all(dims == identity for dims in direct)
