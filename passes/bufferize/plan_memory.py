@@ -45,18 +45,51 @@ class Interval:
     last: int
     offset: int = 0
 
-    def overlaps(self, other: Interval) -> bool:
-        return self.first <= other.last and other.first <= self.last
+
+class Timeline:
+    """Intervals by when they are alive, so that asking for those alive together looks at few others.
+
+    A tree over the positions keeps each interval at the few nodes that make up its range; those that are alive at a
+    position are on the path from there to the root.
+    """
+
+    def __init__(self, length: int):
+        self.length = length
+        self.starting: list[list[Interval]] = [[] for _ in range(length)]
+        self.nodes: list[list[Interval]] = [[] for _ in range(2 * length)]
+
+    def add(self, interval: Interval) -> None:
+        self.starting[interval.first].append(interval)
+        left, right = interval.first + self.length, interval.last + 1 + self.length
+        while left < right:
+            if left % 2:
+                self.nodes[left].append(interval)
+                left += 1
+            if right % 2:
+                right -= 1
+                self.nodes[right].append(interval)
+            left, right = left // 2, right // 2
+
+    def alive_during(self, interval: Interval) -> list[Interval]:
+        """Intervals that are alive at its start, and those that start later while it is."""
+        found: list[Interval] = []
+        node = interval.first + self.length
+        while node:
+            found.extend(self.nodes[node])
+            node //= 2
+        for position in range(interval.first + 1, interval.last + 1):
+            found.extend(self.starting[position])
+        return found
 
 
 def _plan(function: func.FuncOp) -> int:
     intervals = _intervals(function)
-    placed: list[Interval] = []
+    placed = Timeline(max((item.last for item in intervals), default=0) + 1)
     for interval in sorted(intervals, key=lambda item: (-item.bytes, item.first)):
-        interval.offset = _lowest_gap(interval, [item for item in placed if item.overlaps(interval)])
-        placed.append(interval)
+        interval.offset = _lowest_gap(interval, placed.alive_during(interval))
+        placed.add(interval)
         interval.operation.attributes["offset"] = _i64(interval.offset)
-    return max((item.offset + item.bytes for item in placed), default=0)
+    return max((item.offset + item.bytes for item in intervals), default=0)
 
 
 def _intervals(function: func.FuncOp) -> list[Interval]:
