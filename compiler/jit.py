@@ -16,20 +16,21 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from blu.compiler.cache import default_cache
 from blu.compiler.driver import DriverOptions, Report, run_pipeline
-from blu.compiler.executable import Members, build_executable, details_of
+from blu.compiler.executable import Members, assembly_of, build_executable, details_of, llvm_ir_of
 from blu.compiler.fingerprint import key_of
 from blu.compiler.pipelines import Pipeline
 from blu.compiler.target import resolve_target_name
 from blu.compiler.worker_pool import worker_pool
 from blu.dialects.dtypes import TensorType
 from blu.dialects.mlir import ir
-from blu.dialects.modules import copy_module
+from blu.dialects.modules import copy_module, module_text
 from blu.dialects.target import ATTRIBUTE, CPU_TARGETS, CpuTarget
 from blu.dialects.tensor import OPERATORS
 from blu.errors import ArgumentError
@@ -37,6 +38,7 @@ from blu.frontend.spec import Spec
 from blu.frontend.trace import Signature, TracedModule, signature_of, trace
 from blu.frontend.tree import describe_difference
 from blu.runtime.array import Array
+from blu.runtime.artifact import write_artifact
 from blu.runtime.program import Program
 
 logger = logging.getLogger("blu")
@@ -54,13 +56,17 @@ class Traced:
     """A traced function: a `blu` module and what its arguments and results look like."""
 
     name: str
-    traced: TracedModule
+    traced: TracedModule = field(repr=False)
     target: str = "cpu"
 
     @property
     def text(self) -> str:
         """The module as MLIR text."""
         return self.traced.text
+
+    def save(self, path: str | Path) -> None:
+        """Write the module's text to a file, which `blu-compile` and `blu-opt` read."""
+        Path(path).write_text(self.text)
 
     def lower(
         self, target: str | None = None, options: DriverOptions | None = None, stop: str | None = None
@@ -90,8 +96,8 @@ class Lowered:
     """A module on its way down, or at its end: level "llvm"."""
 
     source: Traced
-    target: CpuTarget
-    report: Report | None = None
+    target: CpuTarget = field(repr=False)
+    report: Report | None = field(default=None, repr=False)
 
     def run(self, options: DriverOptions | None, stop: str | None) -> Lowered:
         worker_pool().start()
@@ -106,28 +112,46 @@ class Lowered:
 
     @property
     def text(self) -> str:
-        """The module as MLIR text."""
-        return self.module.operation.get_asm(enable_debug_info=True)
+        """The module as MLIR text, with source locations."""
+        return module_text(self.module)
+
+    @property
+    def llvm_ir(self) -> str:
+        """LLVM IR of the kernels, once they are at level "llvm"."""
+        return llvm_ir_of(self.module)
+
+    @property
+    def assembly(self) -> str:
+        """Assembly of the kernels, once they are at level "llvm"."""
+        return assembly_of(self.module)
+
+    def save(self, path: str | Path) -> None:
+        """Write the module's text to a file, from which `blu-compile` goes on."""
+        Path(path).write_text(self.text)
 
     def executable(self) -> Members:
         """Machine code and plan: the members of a `.blu` file."""
         return build_executable(self.module, self.source.text)
 
     def compile(self) -> Compiled:
-        return Compiled(self.source.traced, self.executable(), details_of(self.module))
+        return Compiled(self.source.traced, self.executable(), {**details_of(self.module), "name": self.source.name})
 
 
 @dataclass
 class Compiled:
     """A program and the shape of its arguments and results; call it like the function it was traced from."""
 
-    traced: TracedModule
-    executable: Members
+    traced: TracedModule = field(repr=False)
+    executable: Members = field(repr=False)
     details: dict[str, Any] = field(default_factory=dict)
 
     @functools.cached_property
     def program(self) -> Program:
         return Program.load(self.executable)
+
+    def save(self, path: str | Path) -> None:
+        """Write a `.blu` file, which `blu run` and `blu.runtime` run without a compiler."""
+        write_artifact(path, self.executable, self.details)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         names = tuple(self.traced.signature.tree.names)

@@ -1,0 +1,51 @@
+"""The stages of `jit`: each prints in a line, is saved, and goes on from the command line."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import blu
+from blu.compiler.cli import compile as compile_command
+from blu.runtime.program import Program
+
+X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
+
+
+@blu.jit
+def double(x):
+    return blu.exp(x) * 2
+
+
+@pytest.fixture(scope="module")
+def traced():
+    return double.trace(blu.spec((3, 4)))
+
+
+def test_stages_print_in_a_line(traced):
+    lowered = traced.lower(stop="linalg")
+    assert str(traced) == "Traced(name='double', target='cpu')"
+    assert str(lowered) == f"Lowered(source={traced})"
+    assert len(str(traced.lower().compile())) < 300
+
+
+@pytest.mark.parametrize("stop", [None, "blu", "memref"])
+def test_saved_ir_goes_on_in_the_command(traced, tmp_path, stop):
+    stage = traced if stop is None else traced.lower(stop=stop)
+    stage.save(tmp_path / "double.mlir")
+    words = [tmp_path / "double.mlir", "-o", tmp_path / "double.blu", "-q"]
+    assert compile_command.main([str(word) for word in words]) == 0
+    [found] = Program.load(tmp_path / "double.blu").run([X])
+    np.testing.assert_allclose(found, np.exp(X) * 2, rtol=1e-6)
+
+
+def test_a_saved_program_runs(traced, tmp_path):
+    compiled = traced.lower().compile()
+    compiled.save(tmp_path / "double.blu")
+    np.testing.assert_array_equal(Program.load(tmp_path / "double.blu").run([X])[0], np.asarray(compiled(X)))
+
+
+def test_machine_code_can_be_read(traced):
+    lowered = traced.lower(target="x86-64-v3")
+    assert "define void @rows_0(" in lowered.llvm_ir
+    assert "rows_0.entry:" in lowered.assembly and "ymm" in lowered.assembly
