@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 
 
 def write_message(stream: BinaryIO, header: dict[str, Any], payload: bytes = b"") -> None:
+    """Send a line of JSON that says how many bytes follow, and those bytes."""
     stream.write(json.dumps({**header, "bytes": len(payload)}).encode() + b"\n")
     stream.write(payload)
     stream.flush()

@@ -23,6 +23,7 @@ def lowered_names() -> Collection[str]:
 
 
 def op_table(rows: list[OpRow]) -> Table:
+    """The rows as a table for a terminal."""
     table = Table(*COLUMNS, title=f"{len(rows)} ops of the blu dialect")
     for row in rows:
         table.add_row(
@@ -39,6 +40,7 @@ def op_table(rows: list[OpRow]) -> Table:
 
 
 def main() -> None:
+    """Print the table of ops and what is missing of each."""
     make_context()
     rows = op_rows(lowered_names())
     Console().print(op_table(rows))

@@ -257,6 +257,7 @@ def _map_operand(function: Callable[[Any], Any], item: Any) -> Any:
 
 
 def value_type(value: ir.Value) -> TensorType:
+    """The shape and dtype of a value of the `blu` dialect."""
     return tensor_type(value.type)
 
 

@@ -10,22 +10,27 @@ from blu.dialects.dtypes import DType, bool_
 
 
 def rsqrt(x: np.ndarray) -> np.ndarray:
+    """1 / sqrt(x)."""
     return 1 / np.sqrt(x)
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
+    """1 / (1 + exp(-x))."""
     return 1 / (1 + np.exp(-x))
 
 
 def relu(x: np.ndarray) -> np.ndarray:
+    """max(x, 0)."""
     return np.maximum(x, np.zeros((), x.dtype))
 
 
 def erf(x: np.ndarray) -> np.ndarray:
+    """The error function, by the C library."""
     return _by_element(math.erf, x)
 
 
 def erfc(x: np.ndarray) -> np.ndarray:
+    """1 - erf(x) without cancellation, by the C library."""
     return _by_element(math.erfc, x)
 
 
@@ -35,16 +40,19 @@ def _by_element(function, x: np.ndarray) -> np.ndarray:
 
 
 def floor_divide(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """NumPy's floor_divide; its warnings are left to the run-time check."""
     with np.errstate(all="ignore"):
         return np.floor_divide(x, y)
 
 
 def remainder(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """NumPy's remainder; its warnings are left to the run-time check."""
     with np.errstate(all="ignore"):
         return np.remainder(x, y)
 
 
 def power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """x to the power y."""
     return np.power(x, y)
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 
+import minimax
+import mpmath
 import numpy as np
 import pytest
 from cpu_kernel import compile_kernel, host_targets
@@ -180,7 +182,6 @@ def test_f64_is_the_c_library(name: str, shape: tuple[int, ...]):
 
 def test_trigonometry_of_huge_numbers():
     """Against 200 digits; the first is the f32 number that comes nearest to a multiple of pi/2."""
-    mpmath = pytest.importorskip("mpmath")
     huge = np.array([16367173 * 2.0**72, 3.4028235e38, 1e10, 12345678.0, 1.2e5, 2.0**60, 5e22, -7e30], np.float32)
     x = np.concatenate([huge, np.nextafter(huge, np.float32(0)), spread_floats(512, 5)[120:136]])
     x = x[np.isfinite(x)]
@@ -315,8 +316,7 @@ def test_narrow_floats_are_refused():
 
 
 def test_coefficients_are_those_that_minimax_computes():
-    mpmath = pytest.importorskip("mpmath")
-    from blu.passes.math_functions import error_function, exponential, inverse_trigonometry, logarithm, minimax, power
+    from blu.passes.math_functions import error_function, exponential, inverse_trigonometry, logarithm, power
     from blu.passes.math_functions import trigonometry as circular
 
     files = (error_function, exponential, inverse_trigonometry, logarithm, power, circular)

@@ -1,94 +1,21 @@
 """Programs: arguments are checked and never misread, results are right, failures are named, threads may share one."""
 
 import gc
-import json
 import threading
 import time
 import tracemalloc
 import weakref
 
 import ml_dtypes
-import native_code as native
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from runtime_programs import SHAPE, launch, load, numbers, tensor
 
-from blu.errors import ArgumentError, BluError, CacheError, OutOfMemoryError, OutOfRangeError, UnsupportedError
-from blu.runtime import Array, Program, host
+from blu.errors import ArgumentError, BluError, OutOfMemoryError, OutOfRangeError
+from blu.runtime import Array, host
 from blu.runtime import memory as runtime_memory
 from blu.runtime.memory import allocate, allocate_array, machine_memory, release_kept
-from blu.runtime.plan import DTYPES, Plan
-
-# out[i] = x[i] * y[i], f32
-MULTIPLY = native.loop_kernel(
-    "multiply",
-    """  %x.at = getelementptr float, ptr %p0, i64 %i
-  %y.at = getelementptr float, ptr %p1, i64 %i
-  %out.at = getelementptr float, ptr %p2, i64 %i
-  %x = load float, ptr %x.at
-  %y = load float, ptr %y.at
-  %xy = fmul float %x, %y
-  store float %xy, ptr %out.at""",
-    3,
-)
-# out[i] = x[i] + c[0], f32
-SHIFT = native.loop_kernel(
-    "shift",
-    """  %x.at = getelementptr float, ptr %p0, i64 %i
-  %out.at = getelementptr float, ptr %p2, i64 %i
-  %x = load float, ptr %x.at
-  %c = load float, ptr %p1
-  %sum = fadd float %x, %c
-  store float %sum, ptr %out.at""",
-    3,
-)
-# found = index[i] where index[i] is not in [-10, 10)
-GATHER = native.loop_kernel(
-    "gather",
-    """  %at = getelementptr i64, ptr %p0, i64 %i
-  %index = load i64, ptr %at
-  %shifted = add i64 %index, 10
-  %bad = icmp uge i64 %shifted, 20
-  br i1 %bad, label %fail, label %step
-fail:
-  store i64 %index, ptr %p1""",
-    2,
-)
-# found = 0 where the divisor is 0
-DIVIDE = native.loop_kernel(
-    "divide",
-    """  %at = getelementptr i64, ptr %p0, i64 %i
-  %divisor = load i64, ptr %at
-  %bad = icmp eq i64 %divisor, 0
-  br i1 %bad, label %fail, label %step
-fail:
-  store i64 0, ptr %p1""",
-    2,
-)
-# out[i] = in[i], bytes
-COPY = native.loop_kernel(
-    "copy",
-    """  %in.at = getelementptr i8, ptr %p0, i64 %i
-  %out.at = getelementptr i8, ptr %p1, i64 %i
-  %byte = load i8, ptr %in.at
-  store i8 %byte, ptr %out.at""",
-    2,
-)
-KERNELS = MULTIPLY + SHIFT + GATHER + DIVIDE + COPY
-SHAPE = (6, 10)
-
-
-def tensor(name, shape, dtype="f32", **more):
-    return {"name": name, "shape": list(shape), "dtype": dtype, **more}
-
-
-def launch(kernel, blocks, *args, chunk=16):
-    return {"kernel": kernel, "blocks": blocks, "chunk": chunk, "args": list(args), "location": "model.py:3"}
-
-
-def load(constant_bytes=b"", **plan):
-    return Program.load(native.members(KERNELS, plan, constant_bytes))
+from blu.runtime.plan import DTYPES
 
 
 @pytest.fixture(scope="module")
@@ -115,10 +42,6 @@ def scale():
         outputs=[tensor("", SHAPE, input=0)],
         launches=[launch("multiply", 60, ["input", 0, 0], ["input", 1, 0], ["output", 0, 0])],
     )
-
-
-def numbers(seed, shape=SHAPE):
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
 def test_results_are_right_and_fresh(multiply_add):
@@ -428,86 +351,6 @@ def test_too_large_allocations_are_refused_at_once(monkeypatch):
         allocate(66 << 20)
     with pytest.raises(OutOfMemoryError, match="intermediate results"):
         load(arena_bytes=1 << 60)
-
-
-def test_programs_for_other_machines_are_refused():
-    other = {"name": "aarch64", "triple": "aarch64-unknown-linux-gnu"}
-    from blu.runtime.artifact import MANIFEST, make_manifest
-
-    members = native.members(KERNELS, {})
-    members[MANIFEST] = json.dumps(make_manifest(members, {"target": other})).encode()
-    with pytest.raises(UnsupportedError, match="compiled for aarch64"):
-        Program.load(members)
-
-
-@pytest.mark.parametrize(
-    ("plan", "message"),
-    [
-        ({"arena_bytes": -1}, "the size of the arena is -1"),
-        ({"arena_bytes": True}, "the size of the arena is True"),
-        ({"arena_bytes": "8"}, "the size of the arena is '8'"),
-        ({"inputs": 3}, "inputs is no list"),
-        ({"inputs": [tensor("x", (2, -1))]}, "a dimension of argument 0 is -1"),
-        ({"inputs": [tensor("x", (1 << 40, 1 << 40))]}, "argument 0 has the shape"),
-        ({"inputs": [tensor("x", (2,), "f7")]}, "dtype 'f7'"),
-        ({"outputs": [tensor("", (2,), input=0)]}, "argument 0, which does not exist"),
-        ({"inputs": [tensor("x", (2,))], "outputs": [tensor("", (2,), input=0)]}, "not donated"),
-        ({"launches": [launch("multiply", 1 << 31)]}, "number of blocks"),
-        ({"launches": [launch("multiply", 1, chunk=0)]}, "chunk of multiply is 0"),
-        ({"launches": [launch("multiply", 1, ["input", 0, 0])]}, "input 0, of which there is none"),
-        ({"launches": [launch("multiply", 1, ["arena", 64])]}, "beyond arena 0"),
-        ({"launches": [launch("multiply", 1, ["heap", 0])]}, "a kernel argument is"),
-        ({"launches": [launch("multiply", 1, ["arena", 0, 0])]}, "a kernel argument is"),
-        ({"launches": [launch("missing", 1)]}, "does not define 'missing.entry'"),
-        ({"constants": [{"offset": 64, "bytes": 4}]}, "beyond constants.bin"),
-        ({"constants": [{"offset": 3, "bytes": 4}]}, "no multiple of 64"),
-        ({"checks": [{"kind": "odd"}]}, "kind 'odd'"),
-        ({"checks": [{"kind": "index"}]}, "fewer status slots"),
-        ({"launches": [launch("gather", 1, ["status", 8])]}, "beyond status 0"),
-    ],
-)
-def test_damaged_plans_are_refused(plan, message):
-    with pytest.raises(CacheError, match=message):
-        load(**plan)
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=10,
-)
-WHOLE = {
-    "arena_bytes": 64,
-    "inputs": [tensor("x", (2,), donated=True)],
-    "outputs": [tensor("", (2,), input=0)],
-    "constants": [{"offset": 0, "bytes": 0}],
-    "launches": [launch("multiply", 2, ["input", 0, 0], ["arena", 0], ["status", 0])],
-    "status_slots": 1,
-    "checks": [{"kind": "index", "op": "take", "size": 3, "location": "a.py:1"}],
-}
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.data(), JSON)
-def test_any_value_in_a_plan_is_judged(data, value):
-    plan = json.loads(json.dumps(WHOLE))
-    place = plan
-    while True:
-        key = data.draw(st.sampled_from(list(place) if isinstance(place, dict) else range(len(place))))
-        if not isinstance(place[key], dict | list) or not place[key] or data.draw(st.booleans()):
-            break
-        place = place[key]
-    place[key] = value
-    try:
-        Plan.parse(json.dumps(plan).encode())
-    except CacheError as error:
-        assert "damaged plan" in str(error)
-
-
-@pytest.mark.parametrize("text", [b"", b"{", b"[]", b"[" * 100_000, b"\xff", b"null"])
-def test_plans_that_are_no_json_objects(text):
-    with pytest.raises(CacheError, match="damaged plan"):
-        Plan.parse(text)
 
 
 def test_calls_during_a_run_of_the_same_thread_are_refused(multiply_add):

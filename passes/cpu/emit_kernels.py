@@ -12,7 +12,6 @@ from blu.passes.cpu import attention, gemm, ordering, rows, update
 
 Emitter = Callable[[func.FuncOp, CpuTarget], None]
 EMITTERS: dict[str, Emitter] = {
-    "attention": attention.emit,
     "gemm": gemm.emit,
     "rows": rows.emit,
     # Vectorised where the row emitter can (sums over rows, for one); it hands the rest to loops.emit.

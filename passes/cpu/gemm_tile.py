@@ -90,6 +90,7 @@ def load_tile(buffer: ir.Value, row: ir.Value, tile: Tile) -> list[ir.Value]:
 
 
 def store_tile(sums: Sequence[ir.Value], buffer: ir.Value, row: ir.Value, tile: Tile) -> None:
+    """Write the sums of a tile, in rows of vectors, from `row` on."""
     for place, total in enumerate(sums):
         i, j = divmod(place, len(tile.counts))
         vector.store(total, buffer, [vectors.offset(row, i), vectors.index(j * tile.lanes)])

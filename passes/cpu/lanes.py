@@ -13,10 +13,12 @@ from blu.dialects.mlir import arith, ir, memref, vector
 
 
 def vector_type(lanes: int, element: ir.Type) -> ir.VectorType:
+    """A vector of `lanes` elements."""
     return ir.VectorType.get([lanes], element)
 
 
 def is_vector(value: ir.Value) -> bool:
+    """Whether a value is a vector."""
     return isinstance(value.type, ir.VectorType)
 
 

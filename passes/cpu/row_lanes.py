@@ -31,6 +31,7 @@ def widen(consecutive: Consecutive, position: Position) -> ir.Value:
 
 
 def load_scalar(buffer: Buffer, index: ir.Value) -> ir.Value:
+    """One element of a buffer."""
     return _to_value(memref.load(buffer.flat, [index]), buffer.element)
 
 
@@ -55,6 +56,7 @@ def load_each(buffer: Buffer, indices: list[ir.Value], position: Position) -> ir
 
 
 def store_scalar(value: ir.Value, buffer: Buffer, index: ir.Value) -> None:
+    """Write one element of a buffer."""
     memref.store(_to_storage(value, buffer.element), buffer.flat, [index])
 
 

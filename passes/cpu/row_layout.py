@@ -123,6 +123,7 @@ def flatten(value: ir.Value) -> ir.Value:
 
 
 def is_bool(type_: ir.Type) -> bool:
+    """Whether an element type is i1."""
     return isinstance(type_, ir.IntegerType) and type_.width == 1
 
 

@@ -14,10 +14,12 @@ Number = Callable[[int], ir.Value]
 
 
 def join(lists: Lists) -> list[ir.Value]:
+    """All values of the lists in a row."""
     return [value for values in lists for value in values]
 
 
 def split(values: list[ir.Value], like: Lists) -> Lists:
+    """The inverse of `join`: lists of the lengths of those in `like`."""
     left = list(values)
     return [[left.pop(0) for _ in part] for part in like]
 

@@ -37,6 +37,7 @@ class Fuse(Pass):
 
 
 def is_kernel(function: func.FuncOp) -> bool:
+    """Whether a function is a kernel, not a host program."""
     return "blu.kernel" in function.attributes
 
 

@@ -15,6 +15,7 @@ TEMPLATES = ("blu.attention", "blu.scatter_add", "blu.sort", "blu.argsort", "blu
 
 
 def is_tensor(value: ir.Value) -> bool:
+    """Whether a value is a tensor."""
     return isinstance(value.type, ir.RankedTensorType)
 
 

@@ -18,6 +18,7 @@ PARALLEL, REDUCTION = "parallel", "reduction"
 
 
 def iterators(kinds: Sequence[str]) -> ir.ArrayAttr:
+    """The attribute iterator_types, of PARALLEL and REDUCTION."""
     return ir.ArrayAttr.get([ir.Attribute.parse(f"#linalg.iterator_type<{kind}>") for kind in kinds])
 
 
@@ -27,10 +28,12 @@ def projection(rank: int, dims: Sequence[int]) -> ir.AffineMap:
 
 
 def maps_attribute(maps: Sequence[ir.AffineMap]) -> ir.ArrayAttr:
+    """The attribute indexing_maps."""
     return ir.ArrayAttr.get([ir.AffineMapAttr.get(item) for item in maps])
 
 
 def empty(shape: Sequence[int], element: ir.Type) -> ir.Value:
+    """A tensor without values, to write into."""
     return tensor.EmptyOp(list(shape), element).result
 
 
@@ -54,6 +57,7 @@ def generic(
 
 
 def shape_of(value: ir.Value) -> tuple[int, ...]:
+    """The static shape of a tensor."""
     return tuple(ir.RankedTensorType(value.type).shape)
 
 

@@ -11,6 +11,7 @@ from blu.passes.lower_to_linalg.scalar import Scalar
 
 
 def index_constant(value: int) -> ir.Value:
+    """A constant of type index."""
     return constant(ir.IndexType.get(), value)
 
 

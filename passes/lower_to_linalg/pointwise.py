@@ -234,5 +234,6 @@ def lower_pointwise(op: Lowering) -> ir.Value:
 
 @lowers("convert")
 def lower_convert(op: Lowering) -> ir.Value:
+    """A loop of scalar conversions."""
     source, target = op.types[0].dtype, op.result.dtype
     return pointwise(op.result.shape, op.operands, element_type(target), lambda x: Scalar(x, source).to(target).value)

@@ -63,11 +63,13 @@ def lower_reduction(op: Lowering) -> ir.Value:
 
 @lowers("argmax")
 def lower_argmax(op: Lowering) -> ir.Value:
+    """A reduction that carries the largest value and its position."""
     return _arg_reduction(op, "gt", _lowest)
 
 
 @lowers("argmin")
 def lower_argmin(op: Lowering) -> ir.Value:
+    """A reduction that carries the smallest value and its position."""
     return _arg_reduction(op, "lt", _highest)
 
 

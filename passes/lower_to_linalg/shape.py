@@ -22,11 +22,13 @@ from blu.passes.lower_to_linalg.rules import Lowering, element_type, lowers
 
 @lowers("reshape")
 def lower_reshape(op: Lowering) -> ir.Value:
+    """tensor.collapse_shape and expand_shape, which bufferization turns into views."""
     return reshape(op.operands[0], op.result.shape)
 
 
 @lowers("transpose")
 def lower_transpose(op: Lowering) -> ir.Value:
+    """linalg.transpose, which bufferization turns into a view."""
     permutation = op.attributes["permutation"]
     if tuple(permutation) == tuple(range(len(permutation))):
         return op.operands[0]
@@ -35,6 +37,7 @@ def lower_transpose(op: Lowering) -> ir.Value:
 
 @lowers("broadcast_to")
 def lower_broadcast_to(op: Lowering) -> ir.Value:
+    """A loop that copies."""
     if op.types[0].shape == op.result.shape:
         return op.operands[0]
     return pointwise(op.result.shape, op.operands, element_type(op.result.dtype), lambda x: x)
@@ -42,6 +45,7 @@ def lower_broadcast_to(op: Lowering) -> ir.Value:
 
 @lowers("slice")
 def lower_slice(op: Lowering) -> ir.Value:
+    """tensor.extract_slice, which bufferization turns into a view."""
     if op.types[0].shape == op.result.shape:
         return op.operands[0]
     if op.result.size == 0:

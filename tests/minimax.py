@@ -1,4 +1,4 @@
-"""Where the polynomial coefficients come from: `python -m blu.passes.math_functions.minimax` computes and prints them.
+"""Where the polynomial coefficients come from: `python tests/minimax.py` computes and prints them.
 
 Each fit is a weighted least-squares fit at Chebyshev nodes in 60-digit arithmetic (mpmath), which is within a few per
 cent of the minimax polynomial for these smooth functions. Coefficients are rounded to the working precision one after
