@@ -21,7 +21,7 @@ from blu.errors import ArgumentError
 
 MAX_DEPTH = 20_000
 
-Flatten = Callable[[Any], tuple[Mapping[Hashable, Any], Hashable]]
+Flatten = Callable[[Any], tuple[Mapping[Any, Any], Hashable]]
 Unflatten = Callable[[dict[Any, Any], Any], Any]
 
 
@@ -252,7 +252,7 @@ def _stands_for_array(type_: type) -> bool:
     return {"shape", "dtype"} <= {field.name for field in dataclasses.fields(type_)}
 
 
-def _flatten_dataclass(value: Any) -> tuple[dict[Hashable, Any], Hashable]:
+def _flatten_dataclass(value: Any) -> tuple[Mapping[Any, Any], Hashable]:
     """Fields are children; those declared with `field(metadata={"static": True})` are part of the TreeDef."""
     fields = dataclasses.fields(value)
     children = {field.name: getattr(value, field.name) for field in fields if not field.metadata.get("static")}
@@ -269,7 +269,7 @@ def _rebuild_dataclass(children: dict[Any, Any], node: Node) -> Any:
     return value
 
 
-def _numbered(value: Sequence[Any]) -> tuple[dict[Hashable, Any], Hashable]:
+def _numbered(value: Sequence[Any]) -> tuple[Mapping[Any, Any], Hashable]:
     return dict(enumerate(value)), None
 
 

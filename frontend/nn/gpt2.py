@@ -137,12 +137,13 @@ class GPT2(Module):
 
     def _positions(self, length: int, position: Any) -> Any:
         """The embeddings [T, C] of the positions from `position` (from the first one, where there is no cache)."""
-        limit, width = self.wpe.weight.shape
+        table: Any = self.wpe.weight
+        limit, width = table.shape
         if length > limit:
             raise ShapeError(f"GPT2: {length} tokens are more than the model's {limit} positions (n_positions)")
         if position is None:
-            return self.wpe.weight[:length]
-        return ops.dynamic_slice(self.wpe.weight, (position, 0), (length, width))
+            return table[:length]
+        return ops.dynamic_slice(table, (position, 0), (length, width))
 
     def _head(self, x: Any) -> Any:
         if self.lm_head is not None:
