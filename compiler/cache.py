@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from blu.compiler.fingerprint import is_extended
 from blu.errors import CacheError
 from blu.runtime.artifact import MANIFEST, Artifact, write_artifact
 
@@ -225,7 +226,12 @@ class Cache:
 
 
 def default_cache() -> Cache:
-    """The cache that the environment asks for; the same object as long as the environment stays."""
+    """The cache that the environment asks for; the same object as long as the environment stays.
+
+    A cache that keeps nothing where passes or ops of the user's take part, since no key covers what they do.
+    """
+    if is_extended():
+        return Cache(None)
     return _cache_of(os.environ.get("BLU_CACHE_DIR"), os.environ.get("BLU_CACHE_LIMIT"), os.environ.get("HOME"))
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.util
+import sys
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
 PACKAGES = ("blu", "blu.frontend", "blu.dialects", "blu.passes", "blu.compiler", "blu.runtime")
 # What the generated code depends on besides Blu itself.
 TOOLCHAIN = ("torch-mlir", "llvmlite", "numpy")
+# The group of entry points by which installed packages bring passes.
+PLUGINS = "blu.passes"
 
 
 def key_of(*parts: str) -> str:
@@ -36,7 +40,25 @@ def source_fingerprint() -> str:
             digest.update(hashlib.sha256(path.read_bytes()).digest())
     for name in TOOLCHAIN:
         digest.update(f"{name}=={_version(name)}\0".encode())
+    for plugin in sorted(metadata.entry_points(group=PLUGINS)):
+        version = plugin.dist.version if plugin.dist else ""
+        digest.update(f"{plugin.name}={plugin.value}=={version}\0".encode())
     return digest.hexdigest()
+
+
+def is_extended() -> bool:
+    """Whether passes, ops or lowering rules of the user's take part in this process: no key says what they do."""
+    return any(not module.startswith("blu.") for module in _contributors())
+
+
+def _contributors() -> Iterator[str]:
+    """The modules that passes in pipelines, ops and lowering rules come from, as far as they are imported."""
+    if (registry := sys.modules.get("blu.passes.registry")) is not None:
+        yield from (item.pass_class.__module__ for item in registry.placements())
+    if (declared := sys.modules.get("blu.dialects.op")) is not None:
+        yield from (cls.__module__ for cls in declared.OPS.values())
+    if (rules := sys.modules.get("blu.passes.lower_to_linalg.rules")) is not None:
+        yield from (rule.__module__ for rule in rules.RULES.values())
 
 
 def _version(name: str) -> str:

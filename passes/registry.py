@@ -64,7 +64,8 @@ def register_pass(*, after: str = "", before: str = "") -> Callable[[PassClass],
 
 
 def placements() -> tuple[Placement, ...]:
-    """What plugins want to have inserted, in the order they were loaded."""
+    """What plugins want to have inserted, in the order they were loaded, installed ones first."""
+    _import_entry_points()
     return tuple(_placements.values())
 
 
