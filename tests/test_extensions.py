@@ -1,0 +1,57 @@
+"""Passes and ops of the user's in Python programs: they take part at once, and the compile cache keeps out of it."""
+
+from __future__ import annotations
+
+from importlib import metadata
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import blu
+from blu.compiler import fingerprint
+from blu.compiler.cache import default_cache
+from blu.dialects.op import OPS
+from blu.dialects.pointwise import Unary
+from blu.passes import registry
+
+USER_PASS = Path(__file__).parent / "data" / "double_constants.py"
+X = np.array([1, 2], np.float32)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("BLU_CACHE_DIR", str(tmp_path))
+
+
+def threefold():
+    return blu.jit(lambda x: x * 3.0)(X).tolist()
+
+
+def test_a_pass_changes_programs_that_the_cache_knows():
+    assert threefold() == [3, 6]
+    assert len(default_cache().entries()) == 1
+    registry.load_pass_file(USER_PASS)
+    assert threefold() == [6, 12]
+    registry.unload_pass_files()
+    assert threefold() == [3, 6]
+    assert len(default_cache().entries()) == 1
+
+
+def test_an_op_turns_the_cache_off(monkeypatch):
+    assert not fingerprint.is_extended()
+    monkeypatch.setattr("blu.dialects.op.OPS", dict(OPS))
+    type("Foreign", (Unary,), {"__module__": "somewhere"}, name="foreign_op")
+    assert fingerprint.is_extended() and default_cache().entries() == []
+
+
+def test_installed_plugins_are_in_the_key_and_in_pipelines(monkeypatch):
+    before = fingerprint.source_fingerprint.__wrapped__()
+    entry = metadata.EntryPoint("doubling", "some_package.passes", "blu.passes")
+    monkeypatch.setattr(metadata, "entry_points", lambda group: (entry,) if group == "blu.passes" else ())
+    assert fingerprint.source_fingerprint.__wrapped__() != before
+    loaded = []
+    monkeypatch.setattr(metadata.EntryPoint, "load", lambda self: loaded.append(self.name))
+    monkeypatch.setattr(registry, "_imported", set())
+    registry.placements()
+    assert loaded == ["doubling"]
