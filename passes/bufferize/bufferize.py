@@ -146,7 +146,9 @@ class _Bufferizer:
         type_ = view.memref_type()
         if type_ == view.root.memref.type:
             return view.root.memref
-        strides, offset = type_.get_strides_and_offset() if 0 not in view.shape else ([1] * len(view.shape), 0)
+        if view.size == 0:  # MLIR's strides of an empty memref fit no cast, and there is nothing to read
+            return self._new_root(view.shape, view.element_type).memref
+        strides, offset = type_.get_strides_and_offset()
         return memref.ReinterpretCastOp(
             type_,
             view.root.memref,

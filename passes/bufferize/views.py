@@ -56,7 +56,7 @@ class View:
 
     def memref_type(self) -> ir.MemRefType:
         """The memref type with the layout written out only where it is not the plain one."""
-        if self.is_contiguous and self.offset == 0:
+        if self.size == 0 or (self.is_contiguous and self.offset == 0):
             return ir.MemRefType.get(self.shape, self.element_type)
         layout = ir.StridedLayoutAttr.get(self.offset, list(self.strides))
         return ir.MemRefType.get(self.shape, self.element_type, layout=layout)
