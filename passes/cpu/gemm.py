@@ -17,7 +17,8 @@ from blu.passes.cpu import gemv, gemv_rows
 from blu.passes.cpu import lanes as vectors
 from blu.passes.cpu.contraction import Contraction, Point, read_contraction
 from blu.passes.cpu.epilogue import Epilogue, read_epilogue
-from blu.passes.cpu.gemm_pack import Depth, RightPanels, choose_prefetch
+from blu.passes.cpu.gemm_ahead import Turn, choose_ahead
+from blu.passes.cpu.gemm_pack import Depth, RightPanels
 from blu.passes.cpu.gemm_schedule import Schedule, choose_schedule
 from blu.passes.cpu.gemm_tile import Tile, load_tile, scratch, store_tile
 from blu.passes.cpu.kernel import KernelBody, for_range, open_kernel, scratch_scope
@@ -65,14 +66,35 @@ class _Rows:
 
 
 @dataclass(frozen=True)
+class _Set:
+    """Panels that are packed together: which ones, for which rows, and the how manieth set this is (`number`).
+
+    `group_slot` is the first panel's place in its group. `fresh` (i1) tells that nobody has packed the set ahead,
+    `more` (i1) that another one follows.
+    """
+
+    point: Point
+    rows: _Rows
+    panels: tuple[ir.Value, ir.Value]
+    number: ir.Value
+    group_slot: ir.Value
+    fresh: ir.Value
+    more: ir.Value
+
+
+@dataclass(frozen=True)
 class _TileAt:
-    """Where a tile is: the point of its panel, that panel's slot in the packed set and in the group, and its row."""
+    """Where a tile is: the point of its panel, that panel's slot in the packed set and in the group, and its row.
+
+    `more` (i1) tells whether another panel follows in the group.
+    """
 
     point: Point
     slot: ir.Value
     rows: _Rows
     row: ir.Value
     group_slot: ir.Value
+    more: ir.Value
 
 
 @dataclass
@@ -97,13 +119,15 @@ class _Gemm:
         with scratch_scope(self.function):
             self.right = self.make_panels()
             self.totals = self.make_totals()
-        self.prefetch = choose_prefetch(self.right, min(schedule.chunk_rows, self.rows) // schedule.rows)
+        self.ahead = choose_ahead(self.right, self.rows)
 
     def make_panels(self) -> RightPanels:
         """The right operand, with the buffer that its panels are packed in."""
         schedule = self.schedule
         rows = min(schedule.depth_block, max(self.depth, 1))
-        shape = (schedule.packed_panels * rows, schedule.columns)
+        # One panel is packed while the one before it is used.
+        slots = 2 if schedule.packed_panels == 1 else schedule.packed_panels
+        shape = (slots * rows, schedule.columns)
         buffer = scratch(shape, self.contraction.accumulator) if schedule.packed_panels else None
         return RightPanels(self.contraction, schedule, buffer, rows)
 
@@ -125,7 +149,10 @@ class _Gemm:
         end = arith.minsi(vectors.offset(begin, self.schedule.group_panels), vectors.index(self.panels))
         if self.one_pass:
             depth = (vectors.index(0), vectors.index(self.depth))
-            inner = point | {dim: vectors.index(0) for dim in self.contraction.outer_depth}
+            inner = {**point, **{dim: vectors.index(0) for dim in self.contraction.outer_depth}}
+            if self.schedule.group_panels == self.schedule.packed_panels == 1:
+                self.emit_single(inner, rows, block, group)
+                return
             self.emit_sets(inner, rows, (begin, end), depth)
             return
 
@@ -169,17 +196,58 @@ class _Gemm:
         with for_range(begin, end, size) as loop:
             first = loop.induction_variable
             last = arith.minsi(vectors.offset(first, size), end)
-            self.each_panel(point, first, last, lambda place, slot, counts: self.right.pack(place, slot, depth, counts))
+            number = arith.subi(first, begin)
+            fresh = arith.cmpi(arith.CmpIPredicate.eq, number, vectors.index(0))
+            more = arith.cmpi(arith.CmpIPredicate.slt, vectors.offset(first, 1), end)
+            self.emit_set(_Set(point, rows, (first, last), number, number, fresh, more), depth)
 
-            def emit_rows(row: ir.Value, tile_rows: int) -> None:
-                def emit_tile(place: Point, slot: ir.Value, counts: tuple[int, ...]) -> None:
-                    tile = Tile(tile_rows, counts, self.schedule.lanes, self.contraction.accumulator)
-                    at = _TileAt(place, slot, rows, row, arith.addi(arith.subi(first, begin), slot))
-                    self.emit_tile(at, tile, depth)
+    def emit_single(self, point: Point, rows: _Rows, block: ir.Value, panel: ir.Value) -> None:
+        """A block that is one panel, for all of k; consecutive blocks of one call prepare each other's panels."""
+        *_, begin, end = self.function.arguments
+        zero, one = vectors.index(0), vectors.index(1)
+        number = arith.subi(block, begin)
+        starts = [arith.cmpi(arith.CmpIPredicate.eq, value, zero) for value in (number, panel)]
+        goes_on = [
+            arith.cmpi(arith.CmpIPredicate.slt, vectors.offset(value, 1), limit)
+            for value, limit in ((block, end), (panel, vectors.index(self.panels)))
+        ]
+        span = (panel, arith.addi(panel, one))
+        single = _Set(point, rows, span, number, zero, arith.ori(*starts), arith.andi(*goes_on))
+        self.emit_set(single, (zero, vectors.index(self.depth)))
 
-                self.each_panel(point, first, last, emit_tile)
+    def emit_set(self, set_: _Set, depth: Depth) -> None:
+        """Pack the panels of a set, and run all tiles of rows over them."""
+        self.pack_set(set_, depth)
 
-            self.each_row(rows, emit_rows)
+        def emit_rows(row: ir.Value, tile_rows: int) -> None:
+            def emit_tile(place: Point, index: ir.Value, counts: tuple[int, ...]) -> None:
+                tile = Tile(tile_rows, counts, self.schedule.lanes, self.contraction.accumulator)
+                slot, group_slot = self.slot(set_, index), arith.addi(set_.group_slot, index)
+                self.emit_tile(_TileAt(place, slot, set_.rows, row, group_slot, set_.more), tile, depth)
+
+            self.each_panel(set_.point, *set_.panels, emit_tile)
+
+        self.each_row(set_.rows, emit_rows)
+
+    def pack_set(self, set_: _Set, depth: Depth) -> None:
+        """Pack a set of panels, unless that has happened while the panel before was used."""
+
+        def pack_panel(place: Point, index: ir.Value, counts: tuple[int, ...]) -> None:
+            self.right.pack(place, self.slot(set_, index), depth, counts)
+
+        if self.right.buffer is None:
+            return
+        if not (self.ahead and self.ahead.packs):
+            self.each_panel(set_.point, *set_.panels, pack_panel)
+            return
+        branch = scf.IfOp(set_.fresh)
+        with ir.InsertionPoint(branch.then_block):
+            self.each_panel(set_.point, *set_.panels, pack_panel)
+            scf.yield_([])
+
+    def slot(self, set_: _Set, index: ir.Value) -> ir.Value:
+        """Where the panel `index` of a set is packed; single panels alternate between two slots."""
+        return arith.andi(set_.number, vectors.index(1)) if self.schedule.packed_panels == 1 else index
 
     def each_panel(self, point: Point, begin: ir.Value, end: ir.Value, emit_panel: Callable) -> None:
         """`emit_panel(point, slot, counts)` for each panel, counted from `begin`; `counts` are its vectors' lanes."""
@@ -261,11 +329,21 @@ class _Gemm:
         def right(j: int, k: ir.Value) -> ir.Value:
             return self.right.load(at.point, at.slot, depth, k, j, tile.counts[j])
 
-        if not self.prefetch:
+        if not self.ahead or tile.rows < self.schedule.rows:
             return tile.accumulate(sums, depth, left, right)
+        turn, ahead = self.turn(at, depth), self.ahead
+        return tile.accumulate_ahead(sums, depth, left, right, ahead.steps, lambda k: ahead.emit(turn, k))
+
+    def turn(self, at: _TileAt, depth: Depth) -> Turn:
+        """What the tile needs to know in order to prepare the next panel."""
         number = arith.divui(arith.subi(at.row, at.rows.first), vectors.index(self.schedule.rows))
-        fetch, steps = self.prefetch.emit, self.prefetch.steps
-        return tile.accumulate_ahead(sums, depth, left, right, steps, lambda k: fetch(at.point, number, depth, k))
+        *_, counts = self.panel_widths()
+        narrow = None
+        if self.columns % self.schedule.columns:
+            before_last = vectors.index((self.panels - 2) * self.schedule.columns)
+            narrow = arith.cmpi(arith.CmpIPredicate.eq, at.point[self.contraction.columns], before_last)
+        next_slot = arith.xori(at.slot, vectors.index(1))
+        return Turn(at.point, number, depth, next_slot, at.more, narrow, counts)
 
     def finish(self, point: Point, row: ir.Value, local: ir.Value, tile: Tile) -> None:
         """Run the epilogue over a tile of finished sums in the scratch buffer, row by row."""

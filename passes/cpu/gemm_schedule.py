@@ -2,7 +2,7 @@
 
 The rules come from measurements on an Intel Xeon with AVX-512 (bench/ has the numbers):
 * up to 8 rows, the weights are read once and memory is the limit: wide tiles read them in place, fetching ahead;
-* from there on, a panel is packed once for a chunk of about 128 rows, while the next panel is fetched into L2;
+* from there on, a panel is packed once for a chunk of about 128 rows, while the panel before it is used;
 * with many rows, a few panels stay packed in L2 together and the rows stream by.
 """
 
@@ -17,8 +17,9 @@ from blu.passes.cpu.contraction import Contraction
 FEW_ROWS = 8
 MANY_ROWS = 384
 CHUNK_ROWS = 128
-DEPTH_BLOCK = 768
-"""k in one piece up to 4/3 of this; else in equal blocks of at most this."""
+WHOLE_DEPTH = 768
+"""k in one piece up to this; else in equal blocks of at most `DEPTH_BLOCK`."""
+DEPTH_BLOCK = 512
 BLOCKS = 8
 """Blocks of the grid to aim at: enough to keep a few threads evenly busy."""
 GROUP_PANELS = 12
@@ -78,8 +79,10 @@ def choose_schedule(contraction: Contraction, target: CpuTarget) -> Schedule:
     group = _group(contraction, panels, chunks)
     if depth < contraction.size(contraction.depth) or contraction.outer_depth:
         panel_bytes = chunk_rows * tile_vectors * lanes * contraction.accumulator.width // 8
-        group = max(1, min(group, TOTALS_BYTES // panel_bytes))
-    return Schedule(tile_rows, tile_vectors, lanes, depth, chunk_rows, group)
+        # The rows are read again for every group: half as many groups, as far as the scratch memory goes.
+        group = max(1, min(2 * group, TOTALS_BYTES // panel_bytes))
+        return Schedule(tile_rows, tile_vectors, lanes, depth, chunk_rows, group)
+    return Schedule(tile_rows, tile_vectors, lanes, depth, chunk_rows, claim=group)
 
 
 def _in_rows(contraction: Contraction) -> bool:
@@ -100,9 +103,9 @@ def _whole_depth(contraction: Contraction) -> int:
 
 
 def _depth_block(contraction: Contraction) -> int:
-    """Equal blocks of k, or all of k where one block of a bit more than usual does it."""
+    """Equal blocks of k, or all of k."""
     depth = _whole_depth(contraction)
-    if depth <= DEPTH_BLOCK * 4 // 3:
+    if depth <= WHOLE_DEPTH:
         return depth
     blocks = -(-depth // DEPTH_BLOCK)
     return -(-depth // blocks // 16) * 16
