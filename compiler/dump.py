@@ -102,8 +102,8 @@ class _Dumped:
     def difference(self, other: _Dumped) -> str:
         """A unified diff to another, of locations only where nothing else differs."""
         pairs = (self.text, other.text) if self.plain == other.plain else (self.plain, other.plain)
-        lines = [text.splitlines() for text in pairs]
-        return "\n".join([*difflib.unified_diff(*lines, self.name, other.name, lineterm=""), ""])
+        old, new = (text.splitlines() for text in pairs)
+        return "\n".join([*difflib.unified_diff(old, new, self.name, other.name, lineterm=""), ""])
 
 
 def _lines(plan: dict[str, Any]) -> str:

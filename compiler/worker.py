@@ -8,17 +8,17 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import Any, BinaryIO
+from typing import IO, Any
 
 
-def write_message(stream: BinaryIO, header: dict[str, Any], payload: bytes = b"") -> None:
+def write_message(stream: IO[bytes], header: dict[str, Any], payload: bytes = b"") -> None:
     """Send a line of JSON that says how many bytes follow, and those bytes."""
     stream.write(json.dumps({**header, "bytes": len(payload)}).encode() + b"\n")
     stream.write(payload)
     stream.flush()
 
 
-def read_message(stream: BinaryIO) -> tuple[dict[str, Any], bytes] | None:
+def read_message(stream: IO[bytes]) -> tuple[dict[str, Any], bytes] | None:
     """The next message, or None where the other side has ended."""
     line = stream.readline()
     if not line.endswith(b"\n"):

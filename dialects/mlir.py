@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import sys
 import types
+from typing import Any
 
 DIALECTS = (
     "affine", "arith", "bufferization", "builtin", "cf", "func", "gpu", "linalg", "llvm", "math", "memref", "nvvm",
@@ -83,7 +84,7 @@ def _public(module: types.ModuleType) -> dict[str, object]:
     return {name: value for name, value in vars(module).items() if not name.startswith("__")}
 
 
-def translate_module_to_llvmir(operation: ir.Operation) -> str:
+def translate_module_to_llvmir(operation: Any) -> str:
     """LLVM IR text (of MLIR's own LLVM version) for a module that holds only the LLVM dialect.
 
     MLIR kills the process where another dialect's op is left: callers check that first.

@@ -14,6 +14,7 @@ Calling the class, `Reverse(x, axes=(0,))`, emits the op at the current insertio
 The verifier, the printed op table and the generic tests come from the same declaration.
 """
 
+# pyright: reportGeneralTypeIssues=false, reportCallIssue=false
 from __future__ import annotations
 
 import inspect

@@ -8,6 +8,8 @@ Spaces: "arena" (intermediates; `offset` in bytes, -1 until planned), "output" (
 (`index` counts constants), "status" (`index` counts checks, one i64 each).
 """
 
+# pyright: reportGeneralTypeIssues=false, reportCallIssue=false
+# (MLIR's classes take keyword arguments when they are derived from, which an untyped module does not say.)
 from collections.abc import Sequence
 from typing import Any
 

@@ -138,7 +138,7 @@ class AdamW:
         step = _step_of(state)
         corrections = [_bias_correction(beta, step) for beta in (self.beta1, self.beta2)]
         results = [
-            self._update_one(self.decays(name, tuple(row[0].shape)), *row, *corrections, learning_rate)
+            self._update_one(self.decays(name, tuple(row[0].shape)), *[*row, *corrections, learning_rate])
             for name, row in zip(tree.names, rows, strict=True)
         ]
         new_parameters, m, v = (tree.unflatten(list(column)) for column in zip(*results, strict=True))

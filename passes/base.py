@@ -97,7 +97,7 @@ class MlirPass(Pass, abstract=True):
     def run(self, module: ir.Module) -> None:
         self.parse(module.context).run(module.operation)
 
-    def parse(self, context: ir.Context) -> PassManager:
+    def parse(self, context: ir.Context) -> Any:
         """MLIR's pass manager for it. ParseError says what MLIR does not accept."""
         try:
             return PassManager.parse(f"builtin.module({self.text})", context=context)

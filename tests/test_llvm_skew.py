@@ -8,9 +8,10 @@ import llvmlite.binding as llvm
 import ml_dtypes
 import numpy as np
 import pytest
-from blu.compiler.llvm_skew import rewrite
 from hypothesis import given
 from hypothesis import strategies as st
+
+from blu.compiler.llvm_skew import rewrite
 
 NUMPY = {"half": np.float16, "bfloat": ml_dtypes.bfloat16, "float": np.float32, "double": np.float64}
 

@@ -210,7 +210,7 @@ def _verify_chunk(job: Job, source: Source) -> int:
 
 def _as_diagnostics(error: BluError) -> list[Diagnostic]:
     """What MLIR reported during a pass; for an error of the pass's own, that one as well."""
-    reported = list(getattr(error, "diagnostics", ()))
+    reported: list[Diagnostic] = list(getattr(error, "diagnostics", ()))
     if any(item.severity == "error" for item in reported):
         return reported
     match = re.match(r"(.*?):(\d+)(?::(\d+))?", error.location or "")

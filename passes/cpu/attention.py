@@ -51,7 +51,7 @@ def emit_with(body: KernelBody, problem: Problem, schedule: PrefillSchedule | No
             return
     with ir.InsertionPoint(body.replacement.body.blocks[0]):
         emitter = Decode(problem) if schedule is None else Prefill(problem, schedule)
-    parts = problem.queries if schedule is None else emitter.blocks_per_head
+    parts = emitter.blocks_per_head if isinstance(emitter, Prefill) else problem.queries
     with body.grid(prod(problem.leading) * parts) as block:
         block, number = _split(block, parts)
         leading = []

@@ -230,7 +230,7 @@ def reads_of(operation: ir.Operation) -> list[ir.Value]:
 
 def _anchor(operation: ir.Operation, nest: LoopNest | None) -> str:
     if nest is None:
-        return {"tensor.insert_slice": "update"}.get(operation.name, operation.name.partition(".")[2])
+        return "update" if operation.name == "tensor.insert_slice" else str(operation.name).partition(".")[2]
     if nest.is_contraction:
         return "gemm"
     return "rows" if nest.is_pointwise or nest.is_row_reduction else "loops"

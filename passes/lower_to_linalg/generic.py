@@ -206,8 +206,7 @@ def _canonical(shape: tuple[int, ...], operands: list[tuple[int, ...]]) -> tuple
             groups.append([dim])
 
     def has(operand: tuple[int, ...], group: list[int]) -> bool:
-        known = [present(operand, dim) for dim in group if present(operand, dim) is not None]
-        return known[0] if known else True
+        return next((known for dim in group if (known := present(operand, dim)) is not None), True)
 
     return groups, [[index for index, group in enumerate(groups) if has(operand, group)] for operand in operands]
 

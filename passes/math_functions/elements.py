@@ -224,7 +224,9 @@ def polynomial(x: Elements, coefficients: Sequence[float]) -> Elements:
 
 def select(mask: Elements, when_true: Elements | float, when_false: Elements | float) -> Elements:
     """One of two values per element; at least one of them is no Python number."""
-    when_true = when_true if isinstance(when_true, Elements) else when_false.like(when_true)
+    if not isinstance(when_true, Elements):
+        assert isinstance(when_false, Elements), "at least one of both choices has elements"
+        when_true = when_false.like(when_true)
     return mask.emit("arith.select", when_true, when_true.like(when_false), type_=when_true.type)
 
 

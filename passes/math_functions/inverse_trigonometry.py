@@ -1,4 +1,4 @@
-"""asin, acos, atan and atan2 in f32: an odd polynomial each (tests/minimax.py), with the halves of the range folded onto it.
+"""asin, acos, atan and atan2 in f32: an odd polynomial each (tests/minimax.py), the range folded in halves onto it.
 
 pi and pi/2 are sums of two f32 numbers; the second is added to the small term.
 """

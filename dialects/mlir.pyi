@@ -1,0 +1,57 @@
+"""For type checkers: the names that mlir.py offers, all of them untyped."""
+
+from typing import Any
+
+from blu.dialects import untyped as affine
+from blu.dialects import untyped as arith
+from blu.dialects import untyped as bufferization
+from blu.dialects import untyped as builtin
+from blu.dialects import untyped as cf
+from blu.dialects import untyped as ext
+from blu.dialects import untyped as func
+from blu.dialects import untyped as gpu
+from blu.dialects import untyped as ir
+from blu.dialects import untyped as linalg
+from blu.dialects import untyped as llvm
+from blu.dialects import untyped as math
+from blu.dialects import untyped as memref
+from blu.dialects import untyped as nvvm
+from blu.dialects import untyped as passmanager
+from blu.dialects import untyped as rewrite
+from blu.dialects import untyped as scf
+from blu.dialects import untyped as tensor
+from blu.dialects import untyped as transform
+from blu.dialects import untyped as vector
+
+__all__ = [
+    "DIALECTS",
+    "PACKAGE",
+    "PassManager",
+    "affine",
+    "arith",
+    "bufferization",
+    "builtin",
+    "cf",
+    "ext",
+    "func",
+    "gpu",
+    "ir",
+    "linalg",
+    "llvm",
+    "math",
+    "memref",
+    "nvvm",
+    "passmanager",
+    "rewrite",
+    "scf",
+    "tensor",
+    "transform",
+    "translate_module_to_llvmir",
+    "vector",
+]
+
+PACKAGE: str
+DIALECTS: tuple[str, ...]
+PassManager: Any
+
+def translate_module_to_llvmir(operation: Any) -> str: ...
