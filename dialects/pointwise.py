@@ -19,6 +19,7 @@ from blu.dialects.sampling import draw
 from blu.errors import DTypeError, ShapeError
 
 BITS = (bool_, *INTEGERS)
+STEP_FUNCTION = {"vjp": "a step function, whose gradient is zero wherever it exists"}
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from blu.dialects import scalar_reference
 from blu.dialects.dtypes import DTYPES, FLOATS, INTEGERS, DType, bool_
-from blu.dialects.pointwise import BITS, Binary
+from blu.dialects.pointwise import BITS, STEP_FUNCTION, Binary
 from blu.dialects.tensor import Tensor
 
 
@@ -62,6 +62,7 @@ class FloorDivide(Binary, name="floor_divide"):
     """The largest whole number not above x / y; an integer divided by zero gives 0 and a warning."""
 
     reference = scalar_reference.floor_divide
+    deliberate = STEP_FUNCTION
 
 
 class Remainder(Binary, name="remainder"):

@@ -8,7 +8,7 @@ import numpy as np
 
 from blu.dialects import scalar_reference
 from blu.dialects.dtypes import FLOATS, bool_
-from blu.dialects.pointwise import BITS, Unary
+from blu.dialects.pointwise import BITS, STEP_FUNCTION, Unary
 
 
 # Sign and rounding.
@@ -30,30 +30,35 @@ class Sign(Unary, name="sign"):
     """-1, 0 or 1 by the sign of x; NaN stays NaN."""
 
     reference = np.sign
+    deliberate = STEP_FUNCTION
 
 
 class Floor(Unary, name="floor", dtypes=FLOATS):
     """The largest whole number not above x."""
 
     reference = np.floor
+    deliberate = STEP_FUNCTION
 
 
 class Ceil(Unary, name="ceil", dtypes=FLOATS):
     """The smallest whole number not below x."""
 
     reference = np.ceil
+    deliberate = STEP_FUNCTION
 
 
 class Trunc(Unary, name="trunc", dtypes=FLOATS):
     """x without its fraction."""
 
     reference = np.trunc
+    deliberate = STEP_FUNCTION
 
 
 class Round(Unary, name="round", dtypes=FLOATS):
     """The nearest whole number, halves to even."""
 
     reference = np.rint
+    deliberate = STEP_FUNCTION
 
 
 # Powers, exponentials and logarithms.
