@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Sequence
+
+_INSIDE = ("blu", "contextlib", "functools")
 
 
 class BluError(Exception):
@@ -21,6 +25,14 @@ class BluError(Exception):
         where = f"{self.location}: " if self.location else ""
         advice = f"\n  {self.advice}" if self.advice else ""
         return f"{where}{self.message}{advice}"
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn at the user's line: that of the innermost function that is neither Blu's nor a decorator of Python's."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _INSIDE:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
 
 
 class ShapeError(BluError, ValueError):
@@ -84,6 +96,14 @@ class UnsupportedError(BluError):
 
 class WeightsError(BluError):
     """Weights, configuration or tokenizer files that are missing, damaged or do not fit the model."""
+
+
+class CheckpointError(WeightsError):
+    """A checkpoint that is missing, damaged, does not fit the program, or cannot be saved."""
+
+
+class DataError(BluError):
+    """Training data that is missing, damaged, too short, or outside of the model's vocabulary."""
 
 
 class CacheError(BluError):
