@@ -42,9 +42,15 @@ class Placement:
 def register(cls: type[Pass]) -> None:
     """Called for each subclass of Pass. Two classes of one name are an error; reloading a file replaces its classes."""
     other = _passes.get(cls.name)
-    if other is not None and (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
+    if other is not None and _origin(other) != _origin(cls):
         raise TypeError(f"two passes are named '{cls.name}': {_place(other)} and {_place(cls)}")
     _passes[cls.name] = cls
+
+
+def _origin(cls: type) -> tuple[str, str]:
+    """The file and name of a class; a file may be loaded as a plugin and imported as well."""
+    module = sys.modules.get(cls.__module__)
+    return getattr(module, "__file__", None) or cls.__module__, cls.__qualname__
 
 
 def _place(cls: type) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -55,3 +57,14 @@ def test_installed_plugins_are_in_the_key_and_in_pipelines(monkeypatch):
     monkeypatch.setattr(registry, "_imported", set())
     registry.placements()
     assert loaded == ["doubling"]
+
+
+def test_a_plugin_file_can_be_imported_too(monkeypatch):
+    registry.load_pass_file(USER_PASS)
+    monkeypatch.syspath_prepend(USER_PASS.parent)
+    module = importlib.import_module("double_constants")
+    assert registry.lookup("blu-double-constants") is module.DoubleConstants
+    registry.load_pass_file(USER_PASS)
+    assert registry.lookup("blu-double-constants") is not module.DoubleConstants
+    assert threefold() == [6, 12]
+    del sys.modules["double_constants"]

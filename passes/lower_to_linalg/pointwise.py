@@ -232,6 +232,17 @@ def lower_pointwise(op: Lowering) -> ir.Value:
     return pointwise(result.shape, op.operands, element_type(result.dtype), scalar_body)
 
 
+def scalar_rule(name: str) -> Callable[[Body], Body]:
+    """Decorator for ops that are declared elsewhere: lower the elementwise op `name` by this scalar body."""
+
+    def register(body: Body) -> Body:
+        lowers(name)(lower_pointwise)
+        BODIES[name] = body
+        return body
+
+    return register
+
+
 @lowers("convert")
 def lower_convert(op: Lowering) -> ir.Value:
     """A loop of scalar conversions."""

@@ -1,0 +1,76 @@
+"""The documents in docs/ run as they are written, and say of the code what is so."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from documents import Reader, blocks_of
+
+from blu.dialects.context import make_context
+from blu.dialects.op import OPS, BluDialect
+from blu.passes import registry
+from blu.passes.cpu.emit_kernels import EMITTERS
+from blu.passes.expand_math import FUNCTIONS
+from blu.passes.levels import LEVELS
+from blu.passes.lower_to_linalg import RULES
+from blu.passes.lower_to_linalg.pointwise import BODIES
+
+make_context()  # declares Blu's own ops, before documents declare others
+
+FOLDER = Path(__file__).parents[1] / "docs"
+DOCUMENTS = sorted(FOLDER.glob("*.md"))
+# Tables that a document may add to.
+TABLES = (OPS, RULES, BODIES, registry._passes, registry._placements)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty folder, with a cache of its own. What a document adds to Blu is forgotten afterwards."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BLU_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setattr(BluDialect, "operations", list(BluDialect.operations))
+    before = [dict(table) for table in TABLES]
+    yield tmp_path
+    for table, kept in zip(TABLES, before, strict=True):
+        for name in [name for name in table if name not in kept]:
+            del table[name]
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None) or "").startswith(str(tmp_path)):
+            del sys.modules[name]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.stem)
+def test_what_a_document_says_runs(document: Path, here: Path):
+    expected = [block for block in blocks_of(document) if "output" in block.words]
+    reader = Reader(document)
+    reader.read()
+    assert reader.compared >= len(expected)
+
+
+def test_the_tour_is_short():
+    assert len((FOLDER / "tour.md").read_text().splitlines()) < 300
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.stem)
+def test_links_lead_somewhere(document: Path):
+    for target in re.findall(r"\]\(([^)#]+)\)", document.read_text()):
+        assert (FOLDER / target).exists(), target
+
+
+def test_the_levels_are_those_of_the_code():
+    text = (FOLDER / "ir.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \| ([a-z, ]+) \|", text.partition("## `blu`")[0], re.MULTILINE))
+    assert rows == {level.name: ", ".join(sorted(level.dialects - {"builtin"})) for level in LEVELS.values()}
+    families = text.partition("| family |")[2].partition("\n\n")[0]
+    assert set(re.findall(r"`(\w+)`", families)) == set(EMITTERS)
+
+
+def test_the_errors_of_functions_are_those_of_the_code():
+    rows = re.findall(r"^\| (\w+) \| ([\d.]+) \| ([\d.]+) \|", (FOLDER / "numerics.md").read_text(), re.MULTILINE)
+    found = {f"math.{name}": (float(fused), float(other)) for name, fused, other in rows}
+    assert found == {name: function.max_ulp for name, function in FUNCTIONS.items() if function.max_ulp}
