@@ -10,7 +10,7 @@ from blu.passes import registry
 from blu.passes.base import Pass, find
 
 # Composite ops that have no linalg form: a kernel template takes them as they are.
-TEMPLATE_OPS = frozenset({"blu.attention", "blu.sort", "blu.argsort", "blu.top_k", "blu.scatter_add"})
+TEMPLATE_OPS = frozenset({"blu.attention", "blu.argsort", "blu.scatter_add"})
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from blu.dialects.mlir import ir
 VIEWS = ("tensor.collapse_shape", "tensor.expand_shape", "tensor.extract_slice", "linalg.transpose")
 # Ops that a kernel repeats for itself rather than reading their result.
 REPEATED = ("arith.constant", "tensor.empty", "linalg.fill")
-TEMPLATES = ("blu.attention", "blu.scatter_add", "blu.sort", "blu.argsort", "blu.top_k")
 
 
 def is_tensor(value: ir.Value) -> bool:
