@@ -25,6 +25,8 @@ BLOCKS = 8
 GROUP_PANELS = 12
 TOTALS_BYTES = 128 * 1024
 """Limit of the scratch memory in which sums wait between blocks of k."""
+SET_BYTES = 432 * 1024
+"""Limit of the panels that are packed together: they share L2 with the rows."""
 IN_PLACE_BYTES = 32 * 1024
 """A right operand up to this size stays in L1, where packing gains nothing."""
 
@@ -122,10 +124,13 @@ def _many_rows(contraction: Contraction, rows: int, vectors: int, lanes: int, pa
     count = contraction.size(contraction.rows)
     chunks = max(1, -(-count // 1024))
     chunk_rows = -(-count // chunks // rows) * rows
-    depth = _depth_block(contraction)
-    if depth < contraction.size(contraction.depth) or contraction.outer_depth:
-        return Schedule(rows, vectors, lanes, depth, CHUNK_ROWS // rows * rows, min(5, panels))
-    return Schedule(rows, vectors, lanes, depth, chunk_rows, min(3, panels), min(3, panels))
+    depth = _whole_depth(contraction)
+    panel_bytes = depth * vectors * lanes * contraction.accumulator.width // 8
+    together = min(3, panels, SET_BYTES // panel_bytes)
+    if together < 2 or contraction.outer_depth:
+        depth, group = _depth_block(contraction), min(5, panels)
+        return Schedule(rows, vectors, lanes, depth, CHUNK_ROWS // rows * rows, group)
+    return Schedule(rows, vectors, lanes, depth, chunk_rows, together, together)
 
 
 def _choose_tile(rows: int, whole_vectors: int, target: CpuTarget) -> tuple[int, int]:
