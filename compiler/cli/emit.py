@@ -73,6 +73,9 @@ def emit(subject: Subject, arguments: argparse.Namespace, target: str, progress:
         report = run_pipeline(source.module, steps, compile_options(arguments, progress))
         data = _product(what, report, source, arguments) if what is not None else None
     print_report(arguments, report)
+    if arguments.dump_ir is not None:
+        changes = sum(run.changed is True for run in report.runs)
+        progress.say(f"the IR after each of {changes} passes that changed it is in {arguments.dump_ir}")
     if isinstance(data, dict):
         write_artifact(arguments.output, data, {**details_of(report.module), "name": source.name})
     elif data is not None:

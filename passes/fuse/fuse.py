@@ -60,7 +60,7 @@ def _outline(module: ir.Module, group: Group, name: str) -> None:
     inputs = _inputs(group, made)
     outputs = [value for member in group.members for value in member.results if _is_used_outside(value, members)]
     types = [value.type for value in outputs]
-    location = group.members[-1].location
+    location = _location(group)
     with ir.InsertionPoint(module.body), location:
         kernel = func.FuncOp(name, ([value.type for value in inputs], types), visibility="private")
         kernel.attributes["blu.kernel"] = ir.StringAttr.get(group.anchor)
@@ -76,6 +76,12 @@ def _outline(module: ir.Module, group: Group, name: str) -> None:
         value.replace_all_uses_with(result)
     for member in reversed(group.members):
         member.erase()
+
+
+def _location(group: Group) -> ir.Location:
+    """Where a kernel is said to come from: its contraction, or else the op that gives its result."""
+    contractions = [member for member in group.members if member.name == "linalg.contract"]
+    return (contractions or group.members)[-1].location
 
 
 def _inputs(group: Group, made: set[ir.Value]) -> list[ir.Value]:
