@@ -15,9 +15,9 @@ from blu.compiler import llvm_skew
 from blu.dialects.mlir import ir, translate_module_to_llvmir
 from blu.errors import PassError
 
-# Kernel families whose emitters leave little for LLVM's middle end; the others get all of it.
-_FINISHED = ("gemm", "rows", "attention", "update")
-_FULL, _NONE = 2, 0
+# How much of LLVM's middle end a kernel family gets: emitted kernels are near their final form, scalar loops are not.
+_EFFORT = {"gemm": 1, "rows": 0, "attention": 0, "update": 0}
+_FULL = 2
 
 
 class Codegen:
@@ -60,7 +60,7 @@ class Codegen:
 
     def _kernel(self, name: str, kernel: str, family: str, num_pointers: int) -> llvm.ModuleRef:
         module = self._parse(bfloat_as_bits(llvm_skew.rewrite(kernel)) + _entry(name, num_pointers))
-        self._optimise(module, _NONE if family in _FINISHED else _FULL)
+        self._optimise(module, _EFFORT.get(family, _FULL))
         return module
 
     def _parse(self, text: str) -> llvm.ModuleRef:

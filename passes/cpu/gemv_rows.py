@@ -19,7 +19,7 @@ from blu.passes.cpu.epilogue import Epilogue
 from blu.passes.cpu.gemm_tile import multiply_add, scratch, widen
 from blu.passes.cpu.kernel import KernelBody, for_range, scratch_scope
 
-MOST_ROWS = 4
+MOST_ROWS = 16
 ROWS_AT_ONCE = 4
 """Rows of W that are read side by side: as many streams as a core follows well."""
 COLUMNS_PER_BLOCK = 384
