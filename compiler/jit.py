@@ -14,6 +14,7 @@ import inspect
 import json
 import logging
 import threading
+import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,9 +35,11 @@ from blu.dialects.modules import copy_module, module_text
 from blu.dialects.target import ATTRIBUTE, CPU_TARGETS, CpuTarget
 from blu.dialects.tensor import OPERATORS
 from blu.errors import ArgumentError
+from blu.frontend.binding import bind, parameters_of
 from blu.frontend.spec import Spec
-from blu.frontend.trace import Signature, TracedModule, signature_of, trace
+from blu.frontend.trace import Signature, TracedModule, is_tracing, signature_of, trace
 from blu.frontend.tree import describe_difference
+from blu.frontend.user_errors import shown_to_the_user
 from blu.runtime.array import Array
 from blu.runtime.artifact import write_artifact
 from blu.runtime.program import Program
@@ -154,14 +157,18 @@ class Compiled:
         write_artifact(path, self.executable, self.details)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        names = tuple(self.traced.signature.tree.names)
-        parameters = tuple(dict.fromkeys(name.partition(".")[0] for name in names))
-        signature, leaves = signature_of(arguments, keywords, parameters)
-        if signature != self.traced.signature:
-            raise ArgumentError(
-                f"the program was compiled for other arguments: {_difference(self.traced.signature, signature)}"
-            )
-        return self.run(leaves)
+        with shown_to_the_user():
+            return self.run(self._leaves(arguments, keywords))
+
+    def _leaves(self, arguments: tuple, keywords: dict[str, Any]) -> list[Any]:
+        """The leaves of the arguments, which must be like those that the program was compiled for."""
+        traced = self.traced
+        named = bind(self.details.get("name", "the program"), traced.parameters, arguments, keywords)
+        signature, leaves = signature_of((), named, ())
+        if signature != traced.signature:
+            difference = _difference(traced.signature, signature)
+            raise ArgumentError(f"the program was compiled for other arguments: {difference}")
+        return leaves
 
     def run(self, leaves: Sequence[Any]) -> Any:
         """Run on the leaves of the arguments; static ones are part of the program already."""
@@ -176,7 +183,7 @@ def _to_numpy(leaf: Any, type_: TensorType) -> np.ndarray:
         raise ArgumentError(f"a {leaf} has no numbers to run with", advice="Pass an array.")
     if isinstance(leaf, Array):
         return leaf.numpy()
-    return np.asarray(leaf, type_.dtype.numpy)
+    return leaf if isinstance(leaf, np.ndarray) else np.asarray(leaf, type_.dtype.numpy)
 
 
 class Jitted:
@@ -188,7 +195,7 @@ class Jitted:
         self.donated = frozenset(donate)
         self.name = name or getattr(function, "__name__", "function")
         self.target = target or "cpu"
-        self.parameters = inspect.signature(function)
+        self.parameters = parameters_of(function)
         unknown = self.donated - set(self.parameters.parameters)
         if unknown:
             raise ArgumentError(f"{self.name} has no parameter {', '.join(sorted(unknown))} to donate")
@@ -196,23 +203,26 @@ class Jitted:
         self._lock = threading.RLock()
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        signature, leaves = self._signature(arguments, keywords)
-        compiled = self._programs.get(signature)
-        if compiled is None:
-            compiled = self._compile(signature)
-        return compiled.run(leaves)
+        """Run on these arguments. Inside of another traced function, the function becomes a part of that one."""
+        if is_tracing():
+            return self.function(*arguments, **keywords)
+        with shown_to_the_user():
+            signature, leaves = self._signature(arguments, keywords)
+            compiled = self._programs.get(signature)
+            if compiled is None:
+                compiled = self._compile(signature)
+            return compiled.run(leaves)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
 
     def trace(self, *arguments: Any, **keywords: Any) -> Traced:
         """Trace for arguments like these (arrays, or `blu.spec`s in their place)."""
-        return self._trace(self._signature(arguments, keywords)[0])
+        with shown_to_the_user():
+            return self._trace(self._signature(arguments, keywords)[0])
 
     def _signature(self, arguments: tuple, keywords: dict[str, Any]) -> tuple[Signature, list]:
-        try:
-            bound = self.parameters.bind(*arguments, **keywords)
-        except TypeError as error:
-            raise ArgumentError(f"{self.name}{self.parameters}: {error}") from None
-        bound.apply_defaults()
-        return signature_of((), dict(bound.arguments), ())
+        return signature_of((), bind(self.name, self.parameters, arguments, keywords), ())
 
     def _trace(self, signature: Signature) -> Traced:
         return Traced(self.name, trace(self._call_by_name, signature, self.donated, self.function), self.target)
@@ -262,8 +272,9 @@ def jit(
     another compilation; int and float are i32 and f32 scalars at run time.
     """
     if function is None:
-        return lambda wrapped: Jitted(wrapped, donate, name, target)
-    return Jitted(function, donate, name, target)
+        return functools.partial(jit, donate=donate, name=name, target=target)
+    with shown_to_the_user():
+        return Jitted(function, donate, name, target)
 
 
 _eager: dict[Any, Jitted] = {}

@@ -52,7 +52,8 @@ def check_known_indices(indices: np.ndarray, size: int) -> None:
     """Raise OutOfRangeError where an index, which may count from the end, lies outside of an axis of `size`."""
     wrong = indices[(indices < -size) | (indices >= size)]
     if wrong.size:
-        raise OutOfRangeError(f"index {wrong.flat[0]} is out of range for an axis of size {size}")
+        advice = f"valid indices are from {-size} to {size - 1}" if size else "the axis is empty"
+        raise OutOfRangeError(f"index {wrong.flat[0]} is out of range for an axis of size {size}", advice=advice)
 
 
 @method

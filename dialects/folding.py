@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from blu.dialects.function import method
 from blu.dialects.op import Op
 from blu.dialects.promotion import as_tensor, converted, promoted_floats
 from blu.dialects.tensor import Tensor
+from blu.errors import warn
 
 
 def _folded(op: type[Op], tensor: Tensor, axis: Any, keepdims: bool) -> Tensor:
@@ -113,7 +113,7 @@ def mean(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) ->
     target = as_dtype(dtype) if dtype is not None else tensor.dtype if tensor.dtype.is_float else f64
     count = product(tensor.shape[place] for place in normalize_axes(axis, tensor.ndim))
     if not count:
-        warnings.warn(f"mean of no elements of {tensor.type} is NaN", RuntimeWarning, stacklevel=3)
+        warn(f"mean of no elements of {tensor.type} is NaN", RuntimeWarning)
     total = sum(converted(tensor, computing_dtype(target)), axis, keepdims=keepdims)
     return converted(total / float(count), target)
 
@@ -128,7 +128,7 @@ def var(x: Any, axis: Any = None, correction: float = 0, keepdims: bool = False)
     wide = converted(tensor, computing_dtype(tensor.dtype))
     count = product(tensor.shape[place] for place in normalize_axes(axis, tensor.ndim))
     if count <= correction:
-        warnings.warn(f"variance of {count} elements with {correction=} is not finite", RuntimeWarning, stacklevel=3)
+        warn(f"variance of {count} elements with {correction=} is not finite", RuntimeWarning)
     distances = square(wide - mean(wide, axis, keepdims=True)) if count else wide
     total = sum(distances, axis, keepdims=keepdims)
     return converted(total / float(np.maximum(count - correction, 0)), tensor.dtype)

@@ -24,12 +24,14 @@ def is_tracing() -> bool:
 
 
 @contextmanager
-def errors_located() -> Iterator[None]:
-    """Say the user's file and line in errors that do not say any."""
+def errors_located(name: str) -> Iterator[None]:
+    """Say the user's file and line, and the function's name, in errors that do not say any."""
     try:
         yield
     except BluError as error:
-        error.location = error.location or OPERATORS["user_location"]()
+        if error.location is None:
+            error.location = OPERATORS["user_location"]()
+            error.message = error.message if error.message.startswith(f"{name}:") else f"{name}: {error.message}"
         raise
 
 
@@ -39,7 +41,7 @@ def public(function: Callable[Parameters, Result]) -> Callable[Parameters, Resul
     @functools.wraps(function)
     def call(*arguments: Parameters.args, **keywords: Parameters.kwargs) -> Result:
         if is_tracing():
-            with errors_located():
+            with errors_located(function.__name__):
                 return function(*arguments, **keywords)
         for argument in (*arguments, *keywords.values()):
             if isinstance(argument, Tensor):

@@ -65,6 +65,8 @@ def _as_array(value: Any) -> np.ndarray:
     """A NumPy array of anything array-like. A list with tensors in it is refused with advice."""
     if isinstance(value, list | tuple) and any(isinstance(item, Tensor) for item in value):
         raise DTypeError("a list of tensors is not a tensor", advice="Join them with blu.stack or blu.concatenate.")
+    if isinstance(value, np.ndarray) and isinstance(value, np.ma.MaskedArray):
+        raise DTypeError("a masked array is not a tensor", advice="Pass value.filled(...) instead.")
     try:
         return np.asarray(value)
     except ValueError as error:

@@ -136,6 +136,21 @@ class Tensor:
     def __int__(self) -> int:
         self._needs_value("int()", "Keep the value as a tensor, or pass the number as a Python value.")
 
+    def __complex__(self) -> complex:
+        self._needs_value("complex()", "Keep the value as a tensor, or pass the number as a Python value.")
+
+    def __format__(self, specification: str) -> str:
+        if not specification:
+            return repr(self)
+        self._needs_value(
+            "formatting", "Printing a tensor shows its type; return the value from the function and print it outside."
+        )
+
+    def __round__(self, digits: int | None = None) -> Any:
+        if digits:
+            self._needs_value("round() to digits", "Scale the value, and use blu.round.")
+        return OPERATORS["round"](self)
+
     def __index__(self) -> int:
         self._needs_value("a Python index", "Use blu.take or blu.dynamic_slice for positions known only at run time.")
 
@@ -154,3 +169,8 @@ class Tensor:
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         self._needs_value("a NumPy function", "Use the function of the same name in `blu`.")
+
+    def __array_function__(self, function: Callable[..., Any], types: Any, arguments: Any, keywords: Any) -> Any:
+        if function in (np.shape, np.ndim, np.size) and len(arguments) == 1 and isinstance(arguments[0], Tensor):
+            return getattr(arguments[0], function.__name__)
+        self._needs_value(f"numpy.{function.__name__}", "Use the function of the same name in `blu`.")

@@ -64,4 +64,9 @@ def type_of_leaf(leaf: object, name: str) -> TensorType:
             f"argument {name} is a {type(leaf).__name__}, which Blu does not know",
             advice="Pass arrays, numbers, strings, or dicts, lists, dataclasses and modules of them.",
         )
-    return TensorType(tuple(shape), as_dtype(dtype))
+    try:
+        return TensorType(tuple(shape), as_dtype(dtype))
+    except DTypeError as error:
+        kind = type(leaf).__module__.partition(".")[0]
+        advice = error.advice if kind == "numpy" else f"Pass a NumPy array in place of a {kind} {type(leaf).__name__}."
+        raise DTypeError(f"argument {name}: {error.message}", advice=advice) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -11,12 +12,14 @@ import numpy as np
 
 from blu.dialects.context import make_context
 from blu.dialects.dtypes import TensorType, as_dtype
+from blu.dialects.locations import describe
 from blu.dialects.mlir import func, ir
 from blu.dialects.modules import module_text
 from blu.dialects.op import location_provider
 from blu.dialects.promotion import as_tensor
 from blu.dialects.tensor import OPERATORS, Tensor
-from blu.errors import TraceError
+from blu.errors import BluError, TraceError
+from blu.frontend.recursion import room_to_recurse
 from blu.frontend.spec import is_static, type_of_leaf
 from blu.frontend.tree import TreeDef, flatten
 from blu.frontend.user_location import definition_location, user_line, user_location
@@ -54,6 +57,7 @@ class TracedModule:
     module: ir.Module
     signature: Signature
     result_tree: TreeDef
+    parameters: inspect.Signature
     captured: list[np.ndarray] = field(default_factory=list)
 
     @property
@@ -108,7 +112,7 @@ def trace(
     `original` is the user's function, where `function` only calls it: @main is placed at its definition.
     """
     context = make_context()
-    with context, definition_location(original or function) as here:
+    with room_to_recurse(), context, definition_location(original or function) as here:
         module = ir.Module.create()
         types, names = _tensor_leaves(signature)
         with ir.InsertionPoint(module.body):
@@ -116,10 +120,10 @@ def trace(
         block = main.add_entry_block([ir.Location.name(name[:MAX_NAME], here) for name in names])
         state = _Trace(block)
         with ir.InsertionPoint(block):
-            results, result_tree = _run(function, signature, state)
+            results, result_tree = _run(function, signature, state, here)
             func.ReturnOp([tensor.value for tensor in results])
         _finish(main, block, names, state, results, donated)
-    return TracedModule(module, signature, result_tree, state.captured)
+    return TracedModule(module, signature, result_tree, inspect.signature(original or function), state.captured)
 
 
 def _tensor_leaves(signature: Signature) -> tuple[list[TensorType], list[str]]:
@@ -129,16 +133,38 @@ def _tensor_leaves(signature: Signature) -> tuple[list[TensorType], list[str]]:
     return [leaf for leaf, _ in tensors], [name for _, name in tensors]
 
 
-def _run(function: Callable[..., Any], signature: Signature, state: _Trace) -> tuple[list[Tensor], TreeDef]:
+def _run(
+    function: Callable[..., Any], signature: Signature, state: _Trace, here: ir.Location
+) -> tuple[list[Tensor], TreeDef]:
     arguments = iter(list(state.block.arguments))
     leaves = [Tensor(next(arguments)) if isinstance(leaf, TensorType) else leaf for leaf in signature.leaves]
     token, location_token = _current.set(state), location_provider.set(user_location)
     try:
-        result = run_traced_function(function, signature.tree.unflatten(leaves))
+        named = signature.tree.unflatten(leaves)
+        result = run_traced_function(function, named)
+        _check_unchanged(named, leaves, result)
         return as_results(result)
+    except BluError as error:
+        error.location = error.location or describe(here)
+        raise
     finally:
         _current.reset(token)
         location_provider.reset(location_token)
+
+
+def _check_unchanged(arguments: Any, leaves: list[Any], result: Any) -> None:
+    """A traced function gets copies of what holds its arguments: tensors put into them would be lost."""
+    kept = {id(leaf) for leaf in (*leaves, *flatten(result)[0])}
+    found, tree = flatten(arguments)
+    lost = [
+        name for name, leaf in zip(tree.names, found, strict=True) if isinstance(leaf, Tensor) and id(leaf) not in kept
+    ]
+    if lost:
+        names = ", ".join(lost[:3]) + (", ..." if len(lost) > 3 else "")
+        raise TraceError(
+            f"the traced function changes its arguments ({names}), which its caller would not see",
+            advice="Return the new values, or what holds them.",
+        )
 
 
 def as_results(result: Any) -> tuple[list[Tensor], TreeDef]:

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable
 from functools import lru_cache
-from types import FrameType
+from types import FrameType, TracebackType
 from typing import Any
 
 from blu.dialects.locations import user_location as make_location
@@ -23,18 +23,21 @@ def _folder(package: str) -> str:
     return os.path.abspath(spec.submodule_search_locations[0]) + os.sep
 
 
-_HOUSE = tuple(map(_folder, ("blu", "blu.frontend", "blu.dialects", "blu.compiler")))
+_HOUSE = tuple(map(_folder, ("blu", "blu.frontend", "blu.dialects", "blu.passes", "blu.compiler", "blu.runtime")))
 _LIBRARY = _folder("blu.frontend.nn")
+_STANDARD = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 # Frames of this function end the search: what called it is Blu, not the user's model.
 BOUNDARY = "run_traced_function"
 
 
 @lru_cache(maxsize=4096)
 def _kind(file: str) -> str:
-    """ "library" for Blu's own models, "blu" for the rest of Blu, "user" for everything else."""
+    """ "library" for Blu's own models, "blu" for the rest of Blu, "python" for its library, "user" for all else."""
     path = os.path.abspath(file)
     if path.startswith(_LIBRARY):
         return "library"
+    if path.startswith(_STANDARD) and "-packages" not in path:
+        return "python"
     return "blu" if path.startswith(_HOUSE) else "user"
 
 
@@ -72,3 +75,16 @@ def user_line() -> str | None:
     """The user's `file:line`, for errors."""
     frame = user_frame()
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else None
+
+
+def user_traceback(traceback: TracebackType | None) -> TracebackType | None:
+    """A traceback without Blu's own frames, which say nothing about a user's mistake."""
+    entries = []
+    while traceback is not None:
+        if _kind(traceback.tb_frame.f_code.co_filename) in ("user", "library"):
+            entries.append(traceback)
+        traceback = traceback.tb_next
+    shown = None
+    for entry in reversed(entries):
+        shown = TracebackType(shown, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return shown

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -94,8 +94,11 @@ class Array:
     __hash__ = object.__hash__
 
 
-def _refuse(name: str) -> Callable[..., NoReturn]:
-    def method(self: Array, *_: Any) -> NoReturn:
+def _refuse(name: str) -> Callable[..., Any]:
+    def method(self: Array, *operands: Any) -> Any:
+        # As in NumPy, an operand of higher priority (a traced tensor) has its own operator tried.
+        if operands and getattr(operands[0], "__array_priority__", 0) > 0:
+            return NotImplemented
         raise TypeError(f"Array has no {name}: compute in a function under blu.jit, or on .numpy()")
 
     return method

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from blu.errors import ArgumentError, CacheError, OutOfRangeError
+from blu.errors import ArgumentError, CacheError, OutOfRangeError, warn
 from blu.runtime.arguments import accept, accept_output, copy_of, count_error, overlapping
 from blu.runtime.artifact import Artifact
 from blu.runtime.host import check_machine, load_object, run_exclusively
@@ -193,4 +192,4 @@ def _report(check: Check, value: int) -> None:
             else "the dimension is empty",
         )
     where = f" ({check.location})" if check.location else ""
-    warnings.warn(f"integer division by zero in {check.op}{where}", RuntimeWarning, stacklevel=3)
+    warn(f"integer division by zero in {check.op}{where} gives 0", RuntimeWarning)
