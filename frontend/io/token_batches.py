@@ -66,7 +66,7 @@ class Batches(Iterator[tuple[np.ndarray, np.ndarray]]):
         wrong = [
             f"{key}: {state.get(key)!r}, now {value!r}" for key, value in identity.items() if state.get(key) != value
         ]
-        position = state.get("position")
+        position: Any = state.get("position")
         if type(position) is not int or not 0 <= position < 1 << 60:
             wrong.append(f"position: {position!r}, expected a count of windows")
         if wrong:
