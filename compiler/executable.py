@@ -7,9 +7,13 @@ from dataclasses import asdict
 from importlib import metadata
 from typing import Any
 
+from blu.compiler.reproducer import attach_reproducer, versions
 from blu.compiler.worker_pool import worker_pool
+from blu.dialects.locations import describe
 from blu.dialects.mlir import ir
-from blu.dialects.target import ATTRIBUTE, CpuTarget
+from blu.dialects.modules import attribute_names
+from blu.dialects.target import CpuTarget
+from blu.errors import ParseError, PassError
 from blu.runtime.pool import pool_text
 
 Members = dict[str, bytes]
@@ -17,9 +21,13 @@ Members = dict[str, bytes]
 
 def build_executable(module: ir.Module, source: str) -> Members:
     """The members of the `.blu` file of a module at level "llvm". `source` is the `blu` IR, kept for reading."""
-    target = asdict(CpuTarget.from_attribute(module.operation.attributes[ATTRIBUTE]))
+    target = asdict(CpuTarget.of(module))
     text = module.operation.get_asm(enable_debug_info=True)
-    kernels, pool = worker_pool().ask_all([("kernels", target, text), ("llvm", target, pool_text(target["triple"]))])
+    requests = [("kernels", target, text), ("llvm", target, pool_text(target["triple"]))]
+    try:
+        kernels, pool = worker_pool().ask_all(requests)
+    except PassError as error:
+        raise _explained(error, module, text) from None
     return {
         "plan.json": _attribute(module, "blu.plan").encode(),
         "constants.bin": bytes.fromhex(_attribute(module, "blu.constants")),
@@ -40,13 +48,27 @@ def llvm_ir_of(module: ir.Module) -> str:
 
 
 def _text_of(kind: str, module: ir.Module) -> str:
-    target = asdict(CpuTarget.from_attribute(module.operation.attributes[ATTRIBUTE]))
-    return worker_pool().ask(kind, target, module.operation.get_asm(enable_debug_info=True)).decode()
+    target = asdict(CpuTarget.of(module))
+    text = module.operation.get_asm(enable_debug_info=True)
+    try:
+        return worker_pool().ask(kind, target, text).decode()
+    except PassError as error:
+        raise _explained(error, module, text) from None
+
+
+def _explained(error: PassError, module: ir.Module, text: str) -> PassError:
+    """The error of a code generator that failed, with the user's line of its kernel and a reproducer."""
+    for operation in module.body.operations:
+        name = operation.operation.attributes.get("sym_name")
+        if error.operation and name is not None and ir.StringAttr(name).value == error.operation:
+            error.location = describe(operation.operation.location)
+    header = f"// Blu reproducer: blu-compile THIS_FILE --emit=object\n// versions: {versions()}\n"
+    return attach_reproducer(error, header + text, error.pass_name, None, "blu-compile --emit=object")
 
 
 def details_of(module: ir.Module) -> dict[str, Any]:
     """What the manifest of an executable says beside its members: versions, target, entry."""
-    target = CpuTarget.from_attribute(module.operation.attributes[ATTRIBUTE])
+    target = CpuTarget.of(module)
     versions = {name: metadata.version(name) for name in ("blu", "torch-mlir", "llvmlite")}
     return {
         "target": {"name": target.name, "triple": target.triple},
@@ -56,4 +78,9 @@ def details_of(module: ir.Module) -> dict[str, Any]:
 
 
 def _attribute(module: ir.Module, name: str) -> str:
+    if name not in attribute_names(module):
+        raise ParseError(
+            f"the module has no {name}: it is not what the passes up to level 'llvm' give",
+            advice="Compile from an earlier level (--compile-from).",
+        )
     return ir.StringAttr(module.operation.attributes[name]).value

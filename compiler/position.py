@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from blu.dialects.mlir import ir
 from blu.dialects.modules import attribute_names
+from blu.errors import ParseError
 
 _LEVEL = "blu.level"
 _DONE = "blu.passes_done"
@@ -31,8 +32,12 @@ def read_position(module: ir.Module) -> Position | None:
     if _LEVEL not in names:
         return None
     attributes = module.operation.attributes
-    done = ir.IntegerAttr(attributes[_DONE]).value if _DONE in names else 0
-    return Position(ir.StringAttr(attributes[_LEVEL]).value, done)
+    try:
+        done = ir.IntegerAttr(attributes[_DONE]).value if _DONE in names else 0
+        return Position(ir.StringAttr(attributes[_LEVEL]).value, done)
+    except ValueError:
+        advice = f'As in {_LEVEL} = "linalg", {_DONE} = 1 : i64; hand-written IR needs neither.'
+        raise ParseError(f"{_LEVEL} and {_DONE} do not say where the module is", advice=advice) from None
 
 
 def write_position(module: ir.Module, position: Position | None) -> None:

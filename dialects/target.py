@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 
 from blu.dialects.mlir import ir
+from blu.errors import ParseError
 
 ATTRIBUTE = "blu.target"
 
@@ -39,9 +40,26 @@ class CpuTarget:
         return ir.DictAttr.get({name: encode[type(value)](value) for name, value in asdict(self).items()})
 
     @classmethod
+    def of(cls, module: ir.Module) -> CpuTarget:
+        """The target that a module says it is compiled for. ParseError where it says none."""
+        if ATTRIBUTE not in module.operation.attributes:
+            raise ParseError(
+                f"the module has no {ATTRIBUTE}, and this depends on the machine",
+                advice="blu-compile --target=NAME --emit=blu prints IR with the attribute.",
+            )
+        return cls.from_attribute(module.operation.attributes[ATTRIBUTE])
+
+    @classmethod
     def from_attribute(cls, attribute: ir.DictAttr) -> CpuTarget:
-        """Read a target back from a module's `blu.target`."""
-        return cls(**{field.name: attribute[field.name].value for field in fields(cls)})
+        """Read a target back from a module's `blu.target`. ParseError for what is none."""
+        try:
+            values = {field.name: attribute[field.name].value for field in fields(cls)}
+        except (KeyError, TypeError, AttributeError):
+            raise ParseError(
+                f"{ATTRIBUTE} = {attribute} does not describe a target",
+                advice="Leave the attribute out of hand-written IR: --target sets it.",
+            ) from None
+        return cls(**values)
 
 
 X86_64_V4 = CpuTarget("x86-64-v4", "x86_64-unknown-linux-gnu", "x86-64-v4", "-prefer-256-bit", 64, 32, 8, 3)

@@ -23,12 +23,28 @@ class Inline(Pass):
 
     def run(self, module: ir.Module) -> None:
         functions = {function.name.value: function for function in find(module, func.FuncOp)}
+        self._refuse_recursion(functions)
         while calls := [call for call in find(module, func.CallOp) if _callee(call) in functions]:
             for call in calls:
                 inline_call(call, functions[_callee(call)])
         for function in functions.values():
             if "sym_visibility" in function.attributes:  # private: nobody else can call it
                 function.operation.erase()
+
+    def _refuse_recursion(self, functions: dict[str, func.FuncOp]) -> None:
+        """Find a function that calls itself, directly or through others: inlining it would not end."""
+        calls = {name: [call for call in find(item, func.CallOp)] for name, item in functions.items()}
+        callees = {name: {_callee(call) for call in found} for name, found in calls.items()}
+        for name, found in calls.items():
+            reached: set[str] = set()
+            waiting = list(callees[name])
+            while waiting:
+                callee = waiting.pop()
+                if callee not in reached:
+                    reached.add(callee)
+                    waiting.extend(callees.get(callee, ()))
+            if name in reached:
+                self.fail(found[0], f"@{name} calls itself, and a program's length is fixed when it is compiled")
 
 
 def _callee(call: func.CallOp) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from blu.dialects.mlir import ir
-from blu.errors import ParseError
+from blu.dialects.dtypes import tensor_type
+from blu.dialects.mlir import func, ir
+from blu.errors import BluError, ParseError
 from blu.passes import registry
 from blu.passes.base import Pass, find
 
@@ -80,6 +81,21 @@ class CheckLevel(Pass, name="blu-check-level"):
         for operation in find(module):
             if not level.allows(operation.operation.name):
                 self.fail(operation, _complaint(level, operation.operation.name))
+        if level.name == "blu":
+            self._check_program(module)
+
+    def _check_program(self, module: ir.Module) -> None:
+        """A program is one function of tensors; what it called is inlined by now."""
+        functions = [item for item in module.body.operations if isinstance(item, func.FuncOp)]
+        if len(functions) != 1 or len(list(module.body.operations)) != 1:
+            names = ", ".join(f"@{function.name.value}" for function in functions) or "none"
+            advice = "Compile one at a time, or make the others private: calls of them are inlined."
+            self.fail(module.operation, f"a program is one function; the functions here: {names}", advice=advice)
+        for type_ in (*functions[0].type.inputs, *functions[0].type.results):
+            try:
+                tensor_type(type_)
+            except BluError as error:
+                self.fail(functions[0], f"arguments and results of a program are tensors: {error.message}")
 
 
 def _complaint(level: Level, operation: str) -> str:

@@ -49,3 +49,18 @@ def test_machine_code_can_be_read(traced):
     lowered = traced.lower(target="x86-64-v3")
     assert "define void @rows_0(" in lowered.llvm_ir
     assert "rows_0.entry:" in lowered.assembly and "ymm" in lowered.assembly
+
+
+@pytest.mark.parametrize(
+    ("attributes", "sentence"),
+    [
+        ('blu.level = "linalg", blu.passes_done = "x"', "do not say where the module is"),
+        ('blu.level = "llvm", blu.passes_done = 99 : i64', "the module has no blu.plan"),
+        ('blu.target = "fast"', 'blu.target = "fast" does not describe a target'),
+    ],
+)
+def test_attributes_of_ours_that_are_wrong_are_said(tmp_path, capsys, attributes, sentence):
+    body = "func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> { return %x : tensor<4xf32> }"
+    (tmp_path / "x.mlir").write_text(f"module attributes {{{attributes}}} {{ {body} }}")
+    assert compile_command.main([str(tmp_path / "x.mlir"), "-o", str(tmp_path / "x.blu"), "-q"]) == 1
+    assert sentence in capsys.readouterr().err

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from blu.dialects.mlir import arith, func, ir
-from blu.dialects.target import ATTRIBUTE, CpuTarget
+from blu.dialects.target import CpuTarget
 from blu.passes.base import Pass, find
 from blu.passes.cpu import attention, gemm, ordering, rows, update
 
@@ -40,7 +40,7 @@ class EmitKernels(Pass):
     leads_to = "kernel"
 
     def run(self, module: ir.Module) -> None:
-        target = CpuTarget.from_attribute(module.operation.attributes[ATTRIBUTE])
+        target = CpuTarget.of(module)
         for kernel in [item for item in find(module, func.FuncOp) if "blu.kernel" in item.attributes]:
             family = ir.StringAttr(kernel.attributes["blu.kernel"]).value
             if family not in EMITTERS:
