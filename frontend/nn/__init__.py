@@ -2,6 +2,7 @@
 
 from blu.frontend.nn.attention import Attention
 from blu.frontend.nn.gpt2 import GPT2, MLP, Block, GPT2Config
+from blu.frontend.nn.gpt2_steps import loss as gpt2_loss
 from blu.frontend.nn.layers import Conv1D, Embedding, LayerNorm, Linear, RMSNorm
 from blu.frontend.nn.module import Module
 from blu.frontend.nn.parameter import Parameter
@@ -19,4 +20,5 @@ __all__ = [
     "Module",
     "Parameter",
     "RMSNorm",
+    "gpt2_loss",
 ]

@@ -34,3 +34,8 @@ def _next(logits: Any) -> tuple[Any, Any]:
     batch, _, vocabulary = logits.shape
     logits = ops.reshape(logits, (batch, vocabulary))
     return logits, ops.astype(ops.argmax(logits, axis=-1), "i32")
+
+
+def loss(model: GPT2, tokens: Any, targets: Any) -> Any:
+    """The mean cross-entropy of targets [B, T] under the logits for tokens [B, T]; targets of -100 do not count."""
+    return ops.cross_entropy(model(tokens), targets)
