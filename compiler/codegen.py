@@ -6,7 +6,7 @@ MLIR and LLVM end the process on some mistakes, so this runs in a worker process
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -21,9 +21,13 @@ _FULL = 2
 
 
 class Codegen:
-    """LLVM set up for one target. `target` holds the fields triple, cpu and features of CpuTarget."""
+    """LLVM set up for one target. `target` holds the fields triple, cpu and features of CpuTarget.
 
-    def __init__(self, target: dict[str, Any]):
+    `announce` is told the name of each kernel before it is worked on.
+    """
+
+    def __init__(self, target: dict[str, Any], announce: Callable[[str], None] = lambda kernel: None):
+        self.announce = announce
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
         self.triple = target["triple"]
@@ -56,9 +60,10 @@ class Codegen:
         return "\n".join(map(str, self._optimised(text)))
 
     def _optimised(self, text: str) -> Iterator[llvm.ModuleRef]:
-        return (self._kernel(*parts) for parts in _split(text))
+        return (self._kernel(*parts) for parts in _split(text, self.announce))
 
     def _kernel(self, name: str, kernel: str, family: str, num_pointers: int) -> llvm.ModuleRef:
+        self.announce(name)
         module = self._parse(bfloat_as_bits(llvm_skew.rewrite(kernel)) + _entry(name, num_pointers))
         self._optimise(module, _EFFORT.get(family, _FULL))
         return module
@@ -86,21 +91,25 @@ def bfloat_as_bits(text: str) -> str:
     return re.sub(r"(@llvm\.[\w.]*v\d+)bf16", r"\1i16", text)
 
 
-def _split(text: str) -> list[tuple[str, str, str, int]]:
+def _split(text: str, announce: Callable[[str], None]) -> list[tuple[str, str, str, int]]:
     """Each kernel on its own: its name, LLVM IR (in MLIR's syntax), family and number of pointers."""
     with ir.Context() as context:
         context.enable_multithreading(False)
         module = ir.Module.parse(text)
         declarations = [item.operation for item in module.body.operations if _is_declaration(item.operation)]
         kernels = [item.operation for item in module.body.operations if not _is_declaration(item.operation)]
-        return [_translate(kernel, declarations) for kernel in kernels]
+        return [_translate(kernel, declarations, announce) for kernel in kernels]
 
 
 def _is_declaration(operation: ir.Operation) -> bool:
     return operation.name != "llvm.func" or not operation.regions[0].blocks
 
 
-def _translate(kernel: ir.Operation, others: list[ir.Operation]) -> tuple[str, str, str, int]:
+def _translate(
+    kernel: ir.Operation, others: list[ir.Operation], announce: Callable[[str], None]
+) -> tuple[str, str, str, int]:
+    name = ir.StringAttr(kernel.attributes["sym_name"]).value
+    announce(name)
     with ir.Location.unknown():
         alone = ir.Module.create()
     for operation in (*others, kernel):
@@ -109,7 +118,7 @@ def _translate(kernel: ir.Operation, others: list[ir.Operation]) -> tuple[str, s
     text = translate_module_to_llvmir(alone.operation)
     num_pointers = len(kernel.regions[0].blocks[0].arguments) - 2
     family = ir.StringAttr(kernel.attributes["blu.kernel"]).value
-    return ir.StringAttr(kernel.attributes["sym_name"]).value, text, family, num_pointers
+    return name, text, family, num_pointers
 
 
 def _refuse_other_dialects(module: ir.Module) -> None:

@@ -7,11 +7,13 @@ from dataclasses import asdict
 from importlib import metadata
 from typing import Any
 
+from blu.compiler.reproducer import attach_reproducer, versions
 from blu.compiler.worker_pool import worker_pool
+from blu.dialects.locations import describe
 from blu.dialects.mlir import ir
 from blu.dialects.modules import attribute_names
 from blu.dialects.target import CpuTarget
-from blu.errors import ParseError
+from blu.errors import ParseError, PassError
 from blu.runtime.pool import pool_text
 
 Members = dict[str, bytes]
@@ -21,7 +23,11 @@ def build_executable(module: ir.Module, source: str) -> Members:
     """The members of the `.blu` file of a module at level "llvm". `source` is the `blu` IR, kept for reading."""
     target = asdict(CpuTarget.of(module))
     text = module.operation.get_asm(enable_debug_info=True)
-    kernels, pool = worker_pool().ask_all([("kernels", target, text), ("llvm", target, pool_text(target["triple"]))])
+    requests = [("kernels", target, text), ("llvm", target, pool_text(target["triple"]))]
+    try:
+        kernels, pool = worker_pool().ask_all(requests)
+    except PassError as error:
+        raise _explained(error, module, text) from None
     return {
         "plan.json": _attribute(module, "blu.plan").encode(),
         "constants.bin": bytes.fromhex(_attribute(module, "blu.constants")),
@@ -43,7 +49,21 @@ def llvm_ir_of(module: ir.Module) -> str:
 
 def _text_of(kind: str, module: ir.Module) -> str:
     target = asdict(CpuTarget.of(module))
-    return worker_pool().ask(kind, target, module.operation.get_asm(enable_debug_info=True)).decode()
+    text = module.operation.get_asm(enable_debug_info=True)
+    try:
+        return worker_pool().ask(kind, target, text).decode()
+    except PassError as error:
+        raise _explained(error, module, text) from None
+
+
+def _explained(error: PassError, module: ir.Module, text: str) -> PassError:
+    """The error of a code generator that failed, with the user's line of its kernel and a reproducer."""
+    for operation in module.body.operations:
+        name = operation.operation.attributes.get("sym_name")
+        if error.operation and name is not None and ir.StringAttr(name).value == error.operation:
+            error.location = describe(operation.operation.location)
+    header = f"// Blu reproducer: blu-compile THIS_FILE --emit=object\n// versions: {versions()}\n"
+    return attach_reproducer(error, header + text, error.pass_name, None, "blu-compile --emit=object")
 
 
 def details_of(module: ir.Module) -> dict[str, Any]:

@@ -70,14 +70,16 @@ def read_reproducer(text: str, name: str) -> Reproducer:
     return Reproducer(values["pipeline"], values.get("error", ""), plugins, values.get("versions", ""))
 
 
-def attach_reproducer(error: PassError, text: str, stem: str, directory: Path | None) -> PassError:
-    """Save a reproducer's text; the same error with the file named in its advice."""
+def attach_reproducer(
+    error: PassError, text: str, stem: str, directory: Path | None, command: str = "blu-opt --replay"
+) -> PassError:
+    """Save a reproducer's text; the same error with the file, and the command that runs it, in its advice."""
     try:
         path = _folder(directory) / f"{file_name(stem)}.mlir"
         path.write_text(text)
     except OSError as problem:
         return _with_advice(error, None, f"no reproducer could be written: {problem}")
-    return _with_advice(error, str(path), f"reproducer: {path} (blu-opt --replay runs it)")
+    return _with_advice(error, str(path), f"reproducer: {path} ({command} runs it)")
 
 
 def _folder(directory: Path | None) -> Path:

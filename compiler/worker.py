@@ -7,8 +7,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
+import threading
+import time
 from typing import IO, Any
+
+from blu.errors import BluError
+
+KERNEL = "kernel: "
+_kernel = ""
 
 
 def write_message(stream: IO[bytes], header: dict[str, Any], payload: bytes = b"") -> None:
@@ -32,7 +40,7 @@ def answer(header: dict[str, Any], payload: bytes) -> bytes:
     """Do what a request asks for: "kernels" or "llvm" to an object, "assembly" or "llvm_ir" to text."""
     from blu.compiler.codegen import Codegen
 
-    codegen = Codegen(header["target"])
+    codegen = Codegen(header["target"], announce)
     text = payload.decode()
     kinds = {
         "kernels": codegen.object_of_kernels,
@@ -43,17 +51,36 @@ def answer(header: dict[str, Any], payload: bytes) -> bytes:
     return kinds[header["kind"]](text)
 
 
+def announce(kernel: str) -> None:
+    """Write to the log which kernel is next, so that the parent can say at which one this process died."""
+    global _kernel
+    _kernel = kernel
+    os.write(2, f"{KERNEL}{kernel}\n".encode())
+
+
+def _end_with(parent: int) -> None:
+    """End this process when its parent has died, whatever it is computing."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
+
+
 def main() -> None:
     """Serve until standard input ends. Standard output carries messages only: prints of libraries go to the log."""
+    global _kernel
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Control-C is for the parent, which kills a worker it gives up
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     import blu.compiler.codegen  # noqa: F401  (so that the first request does not wait for it)
 
     while message := read_message(requests):
+        _kernel = ""
         try:
             write_message(answers, {"ok": True}, answer(*message))
         except Exception as error:
-            write_message(answers, {"ok": False, "error": f"{type(error).__name__}: {error}"})
+            said = error.message if isinstance(error, BluError) else f"{type(error).__name__}: {error}"
+            write_message(answers, {"ok": False, "error": said, "kernel": _kernel})
 
 
 if __name__ == "__main__":

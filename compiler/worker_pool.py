@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import queue
 import signal
@@ -14,13 +15,32 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from blu.compiler.worker import read_message, write_message
-from blu.errors import PassError
+from blu.compiler.worker import KERNEL, read_message, write_message
+from blu.errors import PassError, UnsupportedError
 
 TIMEOUT_SECONDS = 300.0
+PASS_NAME = "generate-code"
+# -P: a file in the current directory must not take the place of a module.
+COMMAND = (sys.executable, "-P", "-m", "blu.compiler.worker")
+
+Message = tuple[dict[str, Any], bytes]
 
 
-@dataclass
+def timeout_seconds() -> float:
+    """How long one request may take: `BLU_CODEGEN_TIMEOUT` seconds, or TIMEOUT_SECONDS."""
+    asked = os.environ.get("BLU_CODEGEN_TIMEOUT", "").strip()
+    try:
+        seconds = float(asked) if asked else TIMEOUT_SECONDS
+    except ValueError:
+        seconds = 0.0
+    if not seconds > 0:
+        raise UnsupportedError(
+            f"BLU_CODEGEN_TIMEOUT={asked!r} is not a number of seconds", advice="Unset it, or set it to 300."
+        )
+    return min(seconds, threading.TIMEOUT_MAX)
+
+
+@dataclass(eq=False)
 class Worker:
     """One worker process and what it has written to its log."""
 
@@ -29,54 +49,73 @@ class Worker:
 
     def __post_init__(self) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "blu.compiler.worker"],
+            COMMAND,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.log,
             env={**os.environ, "PYTHONUNBUFFERED": "1"},
         )
 
-    def ask(self, header: dict[str, Any], payload: bytes) -> bytes:
-        """The answer's payload. PassError where the worker refuses, dies or takes too long."""
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process can be asked."""
+        return self.process.poll() is None
+
+    def ask(self, header: dict[str, Any], payload: bytes) -> Message | None:
+        """The answer, or None where the process died or was stopped after `timeout_seconds`."""
         assert self.process.stdin and self.process.stdout
-        timer = threading.Timer(TIMEOUT_SECONDS, self.process.kill)
+        self.seconds = timeout_seconds()
+        self.log.seek(0)
+        self.log.truncate()
+        timer = threading.Timer(self.seconds, self.process.kill)
         timer.start()
         try:
             write_message(self.process.stdin, header, payload)
-            message = read_message(self.process.stdout)
+            return read_message(self.process.stdout)
         except (OSError, ValueError):
-            message = None
+            return None
         finally:
-            is_late = not timer.is_alive()
+            self.is_late = not timer.is_alive()
             timer.cancel()
-        if message is None:
-            raise PassError(self._obituary(is_late))
-        if not message[0]["ok"]:
-            raise PassError(f"generating machine code failed: {message[0]['error']}")
-        return message[1]
 
-    def _obituary(self, is_late: bool) -> str:
-        if is_late:
-            return f"generating machine code took longer than {TIMEOUT_SECONDS:.0f} s and was stopped"
+    def obituary(self) -> PassError:
+        """Why there was no answer, and at which kernel."""
+        self.process.kill()  # one that closed its output and lives is of no use either
         code = self.process.wait()
-        cause = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         self.log.seek(0)
-        lines = self.log.read()[-2000:].decode(errors="replace").strip().splitlines()
-        said = f"; it said: {lines[-1]}" if lines else ""
-        return f"the code generator died ({cause}){said}"
+        lines = self.log.read().decode(errors="replace").strip().splitlines()
+        kernels = [line.removeprefix(KERNEL) for line in lines if line.startswith(KERNEL)]
+        said = [line for line in lines if line.strip() and not line.startswith(KERNEL)]
+        at = f" at kernel '{kernels[-1]}'" if kernels else ""
+        kernel = kernels[-1] if kernels else ""
+        if self.is_late:
+            message = f"generating machine code took longer than {self.seconds:g} s and was stopped{at}"
+            advice = "If the program is only large, set BLU_CODEGEN_TIMEOUT to more seconds."
+            return PassError(message, advice=advice, pass_name=PASS_NAME, level="llvm", operation=kernel)
+        cause = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        last = f"; it said: {said[-1][-500:]}" if said else ""
+        return PassError(
+            f"the code generator died ({cause}){at}{last}", pass_name=PASS_NAME, level="llvm", operation=kernel
+        )
 
     def close(self) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
+        """End the process and close what it was spoken to by."""
+        self.process.kill()
         self.process.wait()
-        self.log.close()
+        for stream in (self.process.stdin, self.process.stdout, self.log):
+            assert stream is not None
+            with contextlib.suppress(OSError):  # what is still buffered for a dead process
+                stream.close()
 
 
 class WorkerPool:
-    """Workers that are started when first needed and kept for the next compilation."""
+    """Workers that are started when first needed and kept for the next compilation. Threads may share a pool."""
 
     def __init__(self, size: int):
         self.size = size
+        self._pid = os.getpid()
+        self._all: set[Worker] = set()
+        self._busy: set[Worker] = set()
         self._idle: queue.SimpleQueue[Worker | None] = queue.SimpleQueue()
         for _ in range(size):
             self._idle.put(None)
@@ -84,32 +123,82 @@ class WorkerPool:
     def start(self) -> None:
         """Start all workers now, so that they are ready when the first request comes."""
         for _ in range(self.size):
-            self._idle.put(self._idle.get() or Worker())
+            try:
+                worker = self._idle.get_nowait()
+            except queue.Empty:
+                return
+            self._idle.put(self._alive(worker))
 
     def ask(self, kind: str, target: dict[str, Any], text: str) -> bytes:
-        worker = self._idle.get()
+        """What a worker makes of a text. PassError where it refuses, dies or takes too long."""
+        worker = self._alive(self._idle.get())
+        self._busy.add(worker)
+        message = None
         try:
-            worker = worker or Worker()
-            return worker.ask({"kind": kind, "target": target}, text.encode())
-        except PassError:
-            if worker and worker.process.poll() is not None:
-                worker.close()
-                worker = None
-            raise
+            message = worker.ask({"kind": kind, "target": target}, text.encode())
+            if message is None:
+                raise worker.obituary()
         finally:
-            self._idle.put(worker)
+            self._busy.discard(worker)
+            self._put_back(worker, has_answered=message is not None)
+        header, payload = message
+        if not header["ok"]:
+            kernel = header.get("kernel", "")
+            at = f" at kernel '{kernel}'" if kernel else ""
+            raise PassError(
+                f"generating machine code failed{at}: {header['error']}",
+                pass_name=PASS_NAME,
+                level="llvm",
+                operation=kernel,
+            )
+        return payload
 
     def ask_all(self, requests: list[tuple[str, dict[str, Any], str]]) -> list[bytes]:
         """Answers to several requests, computed side by side."""
         with ThreadPoolExecutor(self.size) as executor:
-            return list(executor.map(lambda request: self.ask(*request), requests))
+            futures = [executor.submit(self.ask, *request) for request in requests]
+            try:
+                return [future.result() for future in futures]
+            except PassError:
+                raise
+            except BaseException:  # interrupted: nobody waits for the answers
+                for worker in list(self._busy):
+                    worker.process.kill()
+                raise
 
     def close(self) -> None:
-        for _ in range(self.size):
-            worker = self._idle.get()
-            if worker:
-                worker.close()
+        """End all workers. A fork's copy of the pool leaves them to their owner."""
+        if os.getpid() != self._pid:
+            return
+        for worker in list(self._all):
+            worker.close()
+        self._all.clear()
+
+    def _alive(self, worker: Worker | None) -> Worker:
+        """The worker taken from the queue, or a new one where there was none, or it has died in the meantime."""
+        if worker is not None and worker.is_alive:
+            return worker
+        if worker is not None:
+            self._forget(worker)
+        try:
+            worker = Worker()
+        except BaseException as error:
             self._idle.put(None)
+            if isinstance(error, OSError):
+                raise PassError(f"the code generator cannot be started: {error}", pass_name=PASS_NAME) from error
+            raise
+        self._all.add(worker)
+        return worker
+
+    def _put_back(self, worker: Worker, *, has_answered: bool) -> None:
+        """A worker that owes an answer is ended: the next request would be given that one."""
+        if not has_answered:
+            self._forget(worker)
+        self._idle.put(worker if has_answered else None)
+
+    def _forget(self, worker: Worker) -> None:
+        self._all.discard(worker)
+        worker.close()
 
 
 _pools: dict[int, WorkerPool] = {}
