@@ -1,0 +1,29 @@
+// A declared gradient gets its body, and then everything is inlined into the program.
+// RUN: %blu-opt %s --blu-differentiate | %filecheck %s
+// RUN: %blu-opt %s --pass-pipeline='blu-differentiate,blu-inline' | %filecheck %s --check-prefix=INLINED
+
+// Forward, then backward from the sum to the exponential, whose gradient is its result.
+// CHECK-LABEL: func.func private @f_gradient(
+// CHECK-SAME: %[[X:.+]]: tensor<3xf32>) -> (tensor<f32>, tensor<3xf32>) {
+// CHECK-NEXT: %[[E:.+]] = "blu.exp"(%[[X]])
+// CHECK-NEXT: %[[S:.+]] = "blu.sum"(%[[E]])
+// CHECK: %[[ONE:.+]] = "blu.constant"() {value = dense<1.000000e+00> : tensor<f32>}
+// CHECK: %[[G:.+]] = "blu.broadcast_to"(%{{.+}}) {shape = array<i64: 3>}
+// CHECK: %[[D:.+]] = "blu.multiply"(%[[G]], %[[E]])
+// CHECK-NEXT: return %[[S]], %[[D]]
+
+// INLINED-NOT: private
+// INLINED-LABEL: func.func @main(
+// INLINED-NEXT: "blu.exp"
+// INLINED-NOT: call
+// INLINED: return
+func.func private @f(%x: tensor<3xf32>) -> tensor<f32> {
+  %0 = "blu.exp"(%x) : (tensor<3xf32>) -> tensor<3xf32>
+  %1 = "blu.sum"(%0) {axes = array<i64: 0>, keepdims = false} : (tensor<3xf32>) -> tensor<f32>
+  return %1 : tensor<f32>
+}
+func.func private @f_gradient(tensor<3xf32>) -> (tensor<f32>, tensor<3xf32>) attributes {blu.gradient_of = @f, blu.with_respect_to = array<i64: 0>}
+func.func @main(%x: tensor<3xf32>) -> (tensor<f32>, tensor<3xf32>) {
+  %0:2 = call @f_gradient(%x) : (tensor<3xf32>) -> (tensor<f32>, tensor<3xf32>)
+  return %0#0, %0#1 : tensor<f32>, tensor<3xf32>
+}
