@@ -64,3 +64,11 @@ def test_attributes_of_ours_that_are_wrong_are_said(tmp_path, capsys, attributes
     (tmp_path / "x.mlir").write_text(f"module attributes {{{attributes}}} {{ {body} }}")
     assert compile_command.main([str(tmp_path / "x.mlir"), "-o", str(tmp_path / "x.blu"), "-q"]) == 1
     assert sentence in capsys.readouterr().err
+
+
+def test_ir_for_one_target_is_not_compiled_for_another(traced, tmp_path, capsys):
+    traced.lower(target="x86-64-v3", stop="linalg").save(tmp_path / "x.mlir")
+    words = [str(tmp_path / "x.mlir"), "--emit=asm", "-q"]
+    assert compile_command.main([*words, "--target=x86-64-v2"]) == 2
+    assert "x.mlir is IR for x86-64-v3, not for x86-64-v2" in capsys.readouterr().err
+    assert compile_command.main([*words, "--target=x86-64-v3"]) == 0

@@ -27,7 +27,7 @@ from blu.compiler.worker_pool import worker_pool
 from blu.dialects.context import make_context
 from blu.dialects.mlir import ir
 from blu.dialects.modules import attribute_names
-from blu.dialects.target import ATTRIBUTE, CPU_TARGETS
+from blu.dialects.target import ATTRIBUTE, CPU_TARGETS, CpuTarget
 from blu.errors import BluError, ParseError
 from blu.passes.levels import LEVELS
 from blu.passes.pipeline_text import parse_pipeline
@@ -111,6 +111,7 @@ def read_subject(subject: Subject, arguments: argparse.Namespace, target: str) -
     """The module that MODEL stands for, with the target written on it."""
     if isinstance(subject, IrSubject):
         module = parse_source(read_source(subject.name), make_context())
+        _check_target(subject.name, module, arguments, target)
         return _with_target(Source(Path(subject.name).stem, module, ""), target)
     if isinstance(subject, FunctionSubject):
         traced = trace_function(subject)
@@ -122,6 +123,16 @@ def read_subject(subject: Subject, arguments: argparse.Namespace, target: str) -
     request = Gpt2Request.of("forward", subject.config, target, batch=arguments.batch_size, length=length)
     traced = trace_request(request)
     return _with_target(Source(request.name, traced.traced.module, traced.text), target)
+
+
+def _check_target(name: str, module: ir.Module, arguments: argparse.Namespace, target: str) -> None:
+    """IR that is on its way to one target does not change its course: what passes have chosen is in it."""
+    if arguments.target == "cpu" or ATTRIBUTE not in attribute_names(module):
+        return
+    found = CpuTarget.of(module).name
+    if found != target:
+        advice = f"Leave out --target, or remove {ATTRIBUTE} from IR at level 'blu'."
+        raise UsageError(f"{name} is IR for {found}, not for {target}", advice=advice)
 
 
 def _with_target(source: Source, target: str) -> Source:
