@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import threading
 
 import blu.dialects
 from blu.dialects.mlir import ir
+
+# Loading a dialect that Python defines goes through state of its class, which threads would tear.
+_loading = threading.RLock()
 
 
 def make_context() -> ir.Context:
     """A context with the Blu dialects and without threads: MLIR's own deadlock with verifiers written in Python."""
     context = ir.Context()
     context.enable_multithreading(False)
-    _declare_ops()
-    from blu.dialects import op, plan
+    with _loading:
+        _declare_ops()
+        from blu.dialects import op, plan
 
-    op.load(context)
-    plan.load(context)
+        op.load(context)
+        plan.load(context)
     return context
 
 
