@@ -17,6 +17,8 @@ from blu.dialects.mlir import ext, ir
 
 # What a check's slot holds when no offending value was found: the smallest i64.
 NOTHING_FOUND = -(1 << 63)
+# The largest grid of a launch: block numbers are 31 bits of the word that threads claim from.
+MAX_BLOCKS = (1 << 31) - 2
 
 
 class PlanDialect(ext.Dialect, name="plan"):

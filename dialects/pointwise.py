@@ -23,15 +23,17 @@ STEP_FUNCTION = {"vjp": "a step function, whose gradient is zero wherever it exi
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """The common shape of operands under NumPy's rule. Raises ShapeError naming all of them."""
-    try:
-        return np.broadcast_shapes(*shapes)
-    except ValueError:
+    """The common shape of operands under NumPy's rule, however large. Raises ShapeError naming all of them."""
+    ndim = max(map(len, shapes), default=0)
+    by_dimension = list(zip(*((1,) * (ndim - len(shape)) + shape for shape in shapes), strict=True))
+    common = tuple(next((size for size in sizes if size != 1), 1) for sizes in by_dimension)
+    if any(size not in (1, wanted) for sizes, wanted in zip(by_dimension, common, strict=True) for size in sizes):
         listed = " and ".join(str(list(shape)) for shape in shapes)
         raise ShapeError(
             f"shapes {listed} do not broadcast",
             advice="Sizes must be equal or 1, compared from the last dimension backwards.",
-        ) from None
+        )
+    return common
 
 
 class Pointwise(Op):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from blu.dialects.dtypes import DType, TensorType, as_dtype, f32, i32
+from blu.dialects.dtypes import DType, TensorType, as_dtype, check_size, f32, i32
 from blu.errors import ArgumentError, DTypeError
 from blu.frontend.tree import register_leaf
 
@@ -29,10 +30,15 @@ class Spec:
 
 def spec(shape: Sequence[int], dtype: object = "f32") -> Spec:
     """`blu.spec((2, 3), "f32")`: an argument for `trace` that has no numbers."""
-    sizes = tuple(int(size) for size in shape)
+    try:
+        sizes = tuple(operator.index(size) for size in shape)
+    except TypeError:
+        raise ArgumentError(f"a shape consists of integers, got {shape!r}") from None
     if any(size < 0 for size in sizes):
         raise ArgumentError(f"sizes must not be negative, got {list(sizes)}")
-    return Spec(sizes, as_dtype(dtype))
+    found = Spec(sizes, as_dtype(dtype))
+    check_size(found.to_type())
+    return found
 
 
 def is_static(leaf: object) -> bool:

@@ -10,6 +10,8 @@ from blu.dialects.constants import decode
 from blu.dialects.dtypes import TensorType, tensor_type
 from blu.dialects.locations import describe
 from blu.dialects.mlir import func, ir
+from blu.dialects.plan import MAX_BLOCKS
+from blu.errors import PassError
 from blu.passes.base import Pass, find
 
 ALIGNMENT = 64
@@ -117,6 +119,12 @@ class _Export:
         blocks = ir.IntegerAttr(kernel["blu.blocks"]).value
         if not blocks:
             return
+        if blocks > MAX_BLOCKS:
+            raise PassError(
+                f"kernel '{name}' has {blocks} blocks, and one launch can have {MAX_BLOCKS}",
+                location=describe(operation.location),
+                advice="Use smaller shapes.",
+            )
         memory = [value for value in operation.operands if isinstance(value.type, ir.MemRefType)]
         self.launches.append(
             {

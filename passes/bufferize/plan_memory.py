@@ -30,7 +30,16 @@ class PlanMemory(Pass):
     def run(self, module: ir.Module) -> None:
         for function in find(module, func.FuncOp):
             if "blu.kernel" not in function.attributes and function.entry_block.operations:
-                total = _plan(function)
+                intervals = _intervals(function)
+                total = _plan(intervals)
+                if total >= 1 << 63:
+                    self.fail(
+                        function,
+                        f"the intermediate results take {total} bytes, more than can be addressed",
+                        advice="Use smaller shapes.",
+                    )
+                for interval in intervals:
+                    interval.operation.attributes["offset"] = _i64(interval.offset)
                 module.operation.attributes["blu.arena_bytes"] = _i64(total)
                 self.count("arena bytes", total)
 
@@ -82,13 +91,12 @@ class Timeline:
         return found
 
 
-def _plan(function: func.FuncOp) -> int:
-    intervals = _intervals(function)
+def _plan(intervals: list[Interval]) -> int:
+    """Give each interval its offset; the bytes of all."""
     placed = Timeline(max((item.last for item in intervals), default=0) + 1)
     for interval in sorted(intervals, key=lambda item: (-item.bytes, item.first)):
         interval.offset = _lowest_gap(interval, placed.alive_during(interval))
         placed.add(interval)
-        interval.operation.attributes["offset"] = _i64(interval.offset)
     return max((item.offset + item.bytes for item in intervals), default=0)
 
 
