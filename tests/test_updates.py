@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -52,3 +54,12 @@ def test_concatenations_of_one_shape_do_not_share_memory(x):
     first, second = join(x)
     np.testing.assert_array_equal(first, np.concatenate([x, x + 1]))
     np.testing.assert_array_equal(second, np.concatenate([x + 2, x]))
+
+
+def test_a_donated_argument_comes_back_in_another_shape(x):
+    @functools.partial(blu.jit, donate=("x",))
+    def reshape(x):
+        return x.reshape(2, -1), x
+
+    for found, wanted in zip(reshape(x.copy()), (x.reshape(2, -1), x), strict=True):
+        np.testing.assert_array_equal(found, wanted)

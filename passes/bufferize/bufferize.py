@@ -266,7 +266,8 @@ class _Bufferizer:
             view = self.views[value]
             if view.root.output == index:
                 continue
-            if view.root.input in self.donated and view.is_whole and view.root not in taken:
+            is_same = view.is_whole and view.shape == view.root.shape
+            if view.root.input in self.donated and is_same and view.root not in taken:
                 taken.add(view.root)
                 self._mark_in_place(index, view.root)
                 continue
