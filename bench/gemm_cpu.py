@@ -47,7 +47,8 @@ def peak_kernel(lanes: int) -> tuple[Callable[[int], None], Any]:
     vector = f"<{lanes} x float>"
     loop = [f"  %a{i} = phi {vector} [ zeroinitializer, %entry ], [ %n{i}, %loop ]" for i in range(CHAINS)]
     steps = [
-        f"  %n{i} = call {vector} @llvm.fma.v{lanes}f32({vector} %x, {vector} %x, {vector} %a{i})" for i in range(CHAINS)
+        f"  %n{i} = call {vector} @llvm.fma.v{lanes}f32({vector} %x, {vector} %x, {vector} %a{i})"
+        for i in range(CHAINS)
     ]
     sums = [f"  %s0 = fadd {vector} %n0, %n1"]
     sums += [f"  %s{i} = fadd {vector} %s{i - 1}, %n{i + 1}" for i in range(1, CHAINS - 1)]
@@ -109,8 +110,9 @@ def measure_peak(threads: int) -> float:
 
 
 def measure_shape(shape: tuple[int, int, int, bool], rounds: int, threads: int) -> dict[str, Any]:
-    import blu
     import torch
+
+    import blu
     from blu.runtime.host import set_threads
 
     torch.set_num_threads(threads)
@@ -138,7 +140,8 @@ def measure_shape(shape: tuple[int, int, int, bool], rounds: int, threads: int) 
                 times[name].append((time.perf_counter() - start) / inner)
     error = float(np.abs(result - out.numpy()).max())
     rates = {name: 2 * m * k * n / statistics.median(values) / 1e9 for name, values in times.items()}
-    return {"shape": [m, k, n], "transposed": transposed, **rates, "ratio": rates["blu"] / rates["torch"], "error": error}
+    ratio = rates["blu"] / rates["torch"]
+    return {"shape": [m, k, n], "transposed": transposed, **rates, "ratio": ratio, "error": error}
 
 
 def main() -> None:

@@ -138,10 +138,10 @@ class WorkerPool:
             message = worker.ask({"kind": kind, "target": target}, text.encode())
             if message is None:
                 raise worker.obituary()
+            header, payload = message
         finally:
             self._busy.discard(worker)
             self._put_back(worker, has_answered=message is not None)
-        header, payload = message
         if not header["ok"]:
             kernel = header.get("kernel", "")
             at = f" at kernel '{kernel}'" if kernel else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -88,6 +88,12 @@ class Tensor:
     def __repr__(self) -> str:
         return f"Tensor({self.type})"
 
+    if TYPE_CHECKING:  # comparisons give tensors; the table at the end sets them
+
+        def __eq__(self, other: object) -> Any: ...
+
+        def __ne__(self, other: object) -> Any: ...
+
     def __getattr__(self, name: str) -> Any:
         """Methods such as `x.sum(axis=0)` are the functions of the same name with `x` as first argument."""
         function = OPERATORS.get(name)
@@ -152,7 +158,11 @@ class Tensor:
         return OPERATORS["round"](self)
 
     def __index__(self) -> int:
-        self._needs_value("a Python index", "Use blu.take or blu.dynamic_slice for positions known only at run time.")
+        self._needs_value(
+            "a Python index",
+            "Use blu.take or blu.dynamic_slice for positions known only at run time. A number that decides on axes or "
+            "shapes must be part of the program: fix it with functools.partial, or by a default.",
+        )
 
     def item(self) -> NoReturn:
         self._needs_value(".item()", "Return the value from the function and call .item() on what it returns.")

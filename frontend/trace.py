@@ -88,6 +88,7 @@ _current: ContextVar[_Trace | None] = ContextVar("trace", default=None)
 
 
 def is_tracing() -> bool:
+    """Whether a function is being traced in this thread."""
     return _current.get() is not None
 
 

@@ -23,7 +23,7 @@ def test_ruff_has_no_complaints() -> None:
 @pytest.mark.timeout(900)
 def test_pyright_finds_no_mistakes() -> None:
     _link_package()
-    command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable]
+    command = [sys.executable, "-m", "pyright", "--project", ".", "--outputjson", "--pythonpath", sys.executable]
     finished = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert finished.stdout.startswith("{"), finished.stdout + finished.stderr
     report = json.loads(finished.stdout)
