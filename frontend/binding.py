@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from blu.errors import ArgumentError
+from blu.frontend.tree import flatten, is_array
 
 
 def parameters_of(function: Callable[..., Any]) -> inspect.Signature:
@@ -29,13 +30,22 @@ def parameters_of(function: Callable[..., Any]) -> inspect.Signature:
 
 
 def bind(name: str, parameters: inspect.Signature, arguments: tuple, keywords: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a call by parameter, with defaults. ArgumentError names the parameters that are wrong."""
+    """The arguments of a call by parameter. ArgumentError names the parameters that are wrong.
+
+    Parameters that are left to their defaults are not among them: the function sees those as it is traced, as the
+    Python values that they are (`axis=-1` is then no tensor). Only defaults that hold arrays count as given.
+    """
     try:
         bound = parameters.bind(*arguments, **keywords)
     except TypeError as error:
         raise ArgumentError(f"{name}{parameters}: {error}", advice=_advice(parameters, keywords)) from None
+    given = set(bound.arguments)
     bound.apply_defaults()
-    return dict(bound.arguments)
+    return {key: value for key, value in bound.arguments.items() if key in given or _holds_arrays(value)}
+
+
+def _holds_arrays(value: Any) -> bool:
+    return any(is_array(leaf) for leaf in flatten(value)[0])
 
 
 def _advice(parameters: inspect.Signature, keywords: dict[str, Any]) -> str:
