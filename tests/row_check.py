@@ -9,7 +9,7 @@ import numpy as np
 from cpu_kernel import compile_kernel, host_targets
 
 from blu.dialects.mlir import func, ir
-from blu.dialects.target import CpuTarget
+from blu.dialects.target import X86_64_V2, CpuTarget
 from blu.passes.cpu import rows
 
 DTYPES = {
@@ -40,9 +40,10 @@ def run_everywhere(
 ) -> list[np.ndarray]:
     """Run on all targets; asserts that results have the same bits on each, and block by block from the last.
 
+    Math functions round twice where there is no fused multiply-add, so x86-64-v2 is compared with itself only.
     `outputs` give the initial content of the output allocations, gaps of strided ones included; returns the results.
     """
-    results: list[np.ndarray] | None = None
+    results: dict[bool, list[np.ndarray]] = {}
     for target in targets or host_targets():
         kernel = compile_kernel(emit_text(text, target, emit), "kernel", target)
         whole, pieces = ([output.copy() for output in outputs] for _ in range(2))
@@ -50,12 +51,11 @@ def run_everywhere(
         run = kernel.bind(*inputs, *pieces)
         for block in reversed(range(kernel.blocks)):
             run(block, block + 1)
-        results = results or whole
-        for first, second, third in zip(results, whole, pieces, strict=True):
+        expected = results.setdefault(target is not X86_64_V2, whole)
+        for first, second, third in zip(expected, whole, pieces, strict=True):
             assert first.tobytes() == second.tobytes(), f"{target.name} gives other bits"
             assert first.tobytes() == third.tobytes(), f"{target.name} gives other bits block by block"
-    assert results is not None
-    return results
+    return next(iter(results.values()))
 
 
 def random(shape: Sequence[int], element: str = "f32", seed: int = 0) -> np.ndarray:
