@@ -12,7 +12,10 @@ from blu.dialects.mlir import ir
 
 
 def encode(value: np.ndarray) -> ir.DenseElementsAttr:
-    """A dense attribute with the array's shape and the `blu` element type of its dtype."""
+    """A dense attribute with the array's shape and the `blu` element type of its dtype; a splat for strides of 0."""
+    if value.size > 1 and not any(value.strides):
+        type_ = ir.RankedTensorType.get(value.shape, as_dtype(value.dtype).to_mlir())
+        return ir.DenseElementsAttr.get_splat(type_, encode(np.asarray(value.flat[0])).get_splat_value())
     value = np.ascontiguousarray(value) if value.ndim else value
     element = as_dtype(value.dtype).to_mlir()
     type_ = ir.RankedTensorType.get(value.shape, element)
@@ -30,11 +33,15 @@ def encode_signless(value: np.ndarray) -> ir.DenseElementsAttr:
 
 
 def decode(attribute: ir.Attribute) -> np.ndarray:
-    """The array of a dense attribute of any of Blu's dtypes."""
+    """The array of a dense attribute of any of Blu's dtypes. A splat's takes no memory: all its strides are 0."""
     dense = ir.DenseElementsAttr(attribute).maybe_downcast()
     type_ = tensor_type(dense.type)
     if type_.size == 0:
         return np.empty(type_.shape, type_.dtype.numpy)
+    if dense.is_splat and type_.size > 1:
+        element = ir.RankedTensorType(dense.type).element_type
+        single = ir.RankedTensorType.get([], element, loc=ir.Location.unknown(element.context))
+        return np.broadcast_to(decode(ir.DenseElementsAttr.get_splat(single, dense.get_splat_value())), type_.shape)
     if type_.dtype.numpy == ml_dtypes.bfloat16:
         return _decode_text(str(dense), type_.size).reshape(type_.shape)
     return np.array(dense).astype(type_.dtype.numpy, copy=False).reshape(type_.shape)
