@@ -8,6 +8,7 @@ from blu.dialects.mlir import ir
 from blu.errors import ParseError
 
 ATTRIBUTE = "blu.target"
+MAX_GEMM_ROWS = 32
 
 
 @dataclass(frozen=True)
@@ -53,13 +54,23 @@ class CpuTarget:
     def from_attribute(cls, attribute: ir.DictAttr) -> CpuTarget:
         """Read a target back from a module's `blu.target`. ParseError for what is none."""
         try:
-            values = {field.name: attribute[field.name].value for field in fields(cls)}
+            found = cls(**{field.name: attribute[field.name].value for field in fields(cls)})
+            is_possible = found._is_possible()
         except (KeyError, TypeError, AttributeError):
+            is_possible = False
+        if not is_possible:
             raise ParseError(
                 f"{ATTRIBUTE} = {attribute} does not describe a target",
                 advice="Leave the attribute out of hand-written IR: --target sets it.",
-            ) from None
-        return cls(**values)
+            )
+        return found
+
+    def _is_possible(self) -> bool:
+        """Whether there is such a processor: with others, emitters and LLVM take forever, or end the process."""
+        are_texts = all(isinstance(text, str) for text in (self.name, self.triple, self.cpu, self.features))
+        fits = 0 < self.gemm_rows * self.gemm_vectors < self.registers and 0 < self.gemm_rows <= MAX_GEMM_ROWS
+        has_caches = all(0 < size < 1 << 40 for size in (self.l1_bytes, self.l2_bytes))
+        return are_texts and self.vector_bytes in (16, 32, 64) and self.registers in (16, 32) and fits and has_caches
 
 
 X86_64_V4 = CpuTarget("x86-64-v4", "x86_64-unknown-linux-gnu", "x86-64-v4", "-prefer-256-bit", 64, 32, 8, 3)
