@@ -25,7 +25,7 @@ _HOMES = {
     "register_pass": "blu.passes.registry",
     "BluError": "blu.errors",
 }
-_MODULES = ("nn", "io", "random")
+_MODULES = ("nn", "io", "optim", "random")
 
 
 def __getattr__(name: str) -> Any:

@@ -12,6 +12,9 @@
 
 Parameters, gradients and state are trees of the same nesting; the step number and the learning rate are values at run
 time. Moments are f32 for narrower parameters.
+
+A step that must not count is skipped in the program: with `apply`, a bool scalar such as `optim.is_finite(norm)`,
+parameters and state stay what they are where it is false, bit for bit.
 """
 
 from __future__ import annotations
@@ -23,35 +26,10 @@ from typing import Any
 
 import numpy as np
 
-from blu.dialects.dtypes import as_dtype, computing_dtype
-from blu.errors import ArgumentError, ShapeError
+from blu.dialects.dtypes import computing_dtype
+from blu.errors import ArgumentError
 from blu.frontend import functional as ops
-from blu.frontend.tree import flatten
-
-Tree = Any
-
-
-def _zeros(leaf: Any) -> np.ndarray:
-    return np.zeros(tuple(leaf.shape), computing_dtype(as_dtype(leaf.dtype)).numpy)
-
-
-def _moments(parameters: Tree) -> Tree:
-    """Zeros beside each parameter."""
-    leaves, tree = flatten(parameters)
-    return tree.unflatten([_zeros(leaf) for leaf in leaves])
-
-
-def _aligned(parameters: Tree, *others: Tree) -> tuple[list[tuple[Any, ...]], Any]:
-    """Each parameter with its partners from the other trees, which must have the same leaves."""
-    leaves, tree = flatten(parameters)
-    columns = [leaves]
-    for other in others:
-        partners, other_tree = flatten(other)
-        if other_tree.names != tree.names:
-            missing = sorted(set(tree.names) ^ set(other_tree.names))
-            raise ShapeError(f"parameters and gradients or state differ in {', '.join(missing[:5])}")
-        columns.append(partners)
-    return list(zip(*columns, strict=True)), tree
+from blu.frontend.optim.trees import Tree, aligned, choose, zeros_beside
 
 
 def _check_rate(name: str, value: float, *, below: float = math.inf) -> None:
@@ -82,15 +60,21 @@ class SGD:
     def init(self, parameters: Tree) -> dict[str, Any]:
         """The state before the first step."""
         state: dict[str, Any] = {"step": np.int32(0)}
-        return {**state, "momentum": _moments(parameters)} if self.momentum else state
+        return {**state, "momentum": zeros_beside(parameters)} if self.momentum else state
 
-    def update(self, parameters: Tree, gradients: Tree, state: dict[str, Any], learning_rate: Any) -> tuple[Tree, Any]:
-        """Parameters and state after one step."""
+    def update(
+        self, parameters: Tree, gradients: Tree, state: dict[str, Any], learning_rate: Any, apply: Any = None
+    ) -> tuple[Tree, Any]:
+        """Parameters and state after one step; both as they are where `apply` is given and false."""
+        updated = self._update(parameters, gradients, state, learning_rate)
+        return updated if apply is None else choose(apply, updated, (parameters, state))
+
+    def _update(self, parameters: Tree, gradients: Tree, state: dict[str, Any], learning_rate: Any) -> tuple[Tree, Any]:
         if not self.momentum:
-            pairs, tree = _aligned(parameters, gradients)
+            pairs, tree = aligned(parameters, gradients)
             moved = [_moved(p, learning_rate * self._decayed(p, g)) for p, g in pairs]
             return tree.unflatten(moved), {"step": _step_of(state)}
-        triples, tree = _aligned(parameters, gradients, state["momentum"])
+        triples, tree = aligned(parameters, gradients, state["momentum"])
         results = [self._with_momentum(p, g, v, learning_rate) for p, g, v in triples]
         velocity = tree.unflatten([v for _, v in results])
         return tree.unflatten([p for p, _ in results]), {"step": _step_of(state), "momentum": velocity}
@@ -130,11 +114,17 @@ class AdamW:
 
     def init(self, parameters: Tree) -> dict[str, Any]:
         """The state before the first step."""
-        return {"step": np.int32(0), "m": _moments(parameters), "v": _moments(parameters)}
+        return {"step": np.int32(0), "m": zeros_beside(parameters), "v": zeros_beside(parameters)}
 
-    def update(self, parameters: Tree, gradients: Tree, state: dict[str, Any], learning_rate: Any) -> tuple[Tree, Any]:
-        """Parameters and state after one step."""
-        rows, tree = _aligned(parameters, gradients, state["m"], state["v"])
+    def update(
+        self, parameters: Tree, gradients: Tree, state: dict[str, Any], learning_rate: Any, apply: Any = None
+    ) -> tuple[Tree, Any]:
+        """Parameters and state after one step; both as they are where `apply` is given and false."""
+        updated = self._update(parameters, gradients, state, learning_rate)
+        return updated if apply is None else choose(apply, updated, (parameters, state))
+
+    def _update(self, parameters: Tree, gradients: Tree, state: dict[str, Any], learning_rate: Any) -> tuple[Tree, Any]:
+        rows, tree = aligned(parameters, gradients, state["m"], state["v"])
         step = _step_of(state)
         corrections = [_bias_correction(beta, step) for beta in (self.beta1, self.beta2)]
         results = [
@@ -169,41 +159,3 @@ def _moved(parameter: Any, distance: Any) -> Any:
     """The parameter less a distance that was computed in a wider dtype."""
     wide = computing_dtype(parameter.dtype)
     return (parameter.astype(wide) - distance.astype(wide)).astype(parameter.dtype)
-
-
-def global_norm(gradients: Tree) -> Any:
-    """The Euclidean norm of all gradients together, as an f32 scalar (f64 for f64 gradients)."""
-    leaves, _ = flatten(gradients)
-    squares = [ops.sum(ops.square(leaf.astype(computing_dtype(leaf.dtype)))) for leaf in leaves]
-    total = squares[0]
-    for square in squares[1:]:
-        total = total + square
-    return ops.sqrt(total)
-
-
-def clip_by_global_norm(gradients: Tree, limit: float) -> tuple[Tree, Any]:
-    """Gradients scaled so that their global norm is at most `limit`, and the norm they had."""
-    if not limit > 0:
-        raise ArgumentError(f"the limit of the gradients' norm must be positive, got {limit}")
-    norm = global_norm(gradients)
-    scale = ops.minimum(limit / (norm + 1e-6), 1.0)
-    leaves, tree = flatten(gradients)
-    return tree.unflatten([(leaf * scale.astype(leaf.dtype)) for leaf in leaves]), norm
-
-
-def cosine_schedule(step: int, peak: float, final: float, warmup: int, total: int) -> float:
-    """The learning rate at a step (from 0): linear warmup to `peak`, then a half cosine down to `final` at `total`."""
-    if step < warmup:
-        return peak * (step + 1) / warmup
-    if step >= total:
-        return final
-    progress = (step - warmup) / max(1, total - warmup)
-    return final + 0.5 * (peak - final) * (1 + math.cos(math.pi * progress))
-
-
-def linear_schedule(step: int, peak: float, final: float, warmup: int, total: int) -> float:
-    """The learning rate at a step (from 0): linear warmup to `peak`, then linearly down to `final` at `total`."""
-    if step < warmup:
-        return peak * (step + 1) / warmup
-    progress = min(1.0, (step - warmup) / max(1, total - warmup))
-    return peak + (final - peak) * progress
