@@ -67,26 +67,22 @@ class _Rows:
 
 @dataclass(frozen=True)
 class _Set:
-    """Panels that are packed together: which ones, for which rows, and the how manieth set this is (`number`).
+    """Panels that are packed together: which ones, and for which rows.
 
-    `group_slot` is the first panel's place in its group. `fresh` (i1) tells that nobody has packed the set ahead,
-    `more` (i1) that another one follows.
+    `group_slot` is the first panel's place in its group.
     """
 
     point: Point
     rows: _Rows
     panels: tuple[ir.Value, ir.Value]
-    number: ir.Value
     group_slot: ir.Value
-    fresh: ir.Value
-    more: ir.Value
 
 
 @dataclass(frozen=True)
 class _TileAt:
     """Where a tile is: the point of its panel, that panel's slot in the packed set and in the group, and its row.
 
-    `more` (i1) tells whether another panel follows in the group.
+    `packs`: the tile is the first to use its panel, and packs it for the others.
     """
 
     point: Point
@@ -94,7 +90,7 @@ class _TileAt:
     rows: _Rows
     row: ir.Value
     group_slot: ir.Value
-    more: ir.Value
+    packs: bool = False
 
 
 @dataclass
@@ -125,9 +121,7 @@ class _Gemm:
         """The right operand, with the buffer that its panels are packed in."""
         schedule = self.schedule
         rows = min(schedule.depth_block, max(self.depth, 1))
-        # One panel is packed while the one before it is used.
-        slots = 2 if schedule.packed_panels == 1 else schedule.packed_panels
-        shape = (slots * rows, schedule.columns)
+        shape = (schedule.packed_panels * rows, schedule.columns)
         buffer = scratch(shape, self.contraction.accumulator) if schedule.packed_panels else None
         return RightPanels(self.contraction, schedule, buffer, rows)
 
@@ -150,9 +144,6 @@ class _Gemm:
         if self.one_pass:
             depth = (vectors.index(0), vectors.index(self.depth))
             inner = {**point, **{dim: vectors.index(0) for dim in self.contraction.outer_depth}}
-            if self.schedule.group_panels == self.schedule.packed_panels == 1:
-                self.emit_single(inner, rows, block, group)
-                return
             self.emit_sets(inner, rows, (begin, end), depth)
             return
 
@@ -196,58 +187,28 @@ class _Gemm:
         with for_range(begin, end, size) as loop:
             first = loop.induction_variable
             last = arith.minsi(vectors.offset(first, size), end)
-            number = arith.subi(first, begin)
-            fresh = arith.cmpi(arith.CmpIPredicate.eq, number, vectors.index(0))
-            more = arith.cmpi(arith.CmpIPredicate.slt, vectors.offset(first, 1), end)
-            self.emit_set(_Set(point, rows, (first, last), number, number, fresh, more), depth)
-
-    def emit_single(self, point: Point, rows: _Rows, block: ir.Value, panel: ir.Value) -> None:
-        """A block that is one panel, for all of k; consecutive blocks of one call prepare each other's panels."""
-        *_, begin, end = self.function.arguments
-        zero, one = vectors.index(0), vectors.index(1)
-        number = arith.subi(block, begin)
-        starts = [arith.cmpi(arith.CmpIPredicate.eq, value, zero) for value in (number, panel)]
-        goes_on = [
-            arith.cmpi(arith.CmpIPredicate.slt, vectors.offset(value, 1), limit)
-            for value, limit in ((block, end), (panel, vectors.index(self.panels)))
-        ]
-        span = (panel, arith.addi(panel, one))
-        single = _Set(point, rows, span, number, zero, arith.ori(*starts), arith.andi(*goes_on))
-        self.emit_set(single, (zero, vectors.index(self.depth)))
+            self.emit_set(_Set(point, rows, (first, last), arith.subi(first, begin)), depth)
 
     def emit_set(self, set_: _Set, depth: Depth) -> None:
-        """Pack the panels of a set, and run all tiles of rows over them."""
-        self.pack_set(set_, depth)
+        """Run all tiles of rows over the panels of a set, which are packed before or by the first tile."""
 
-        def emit_rows(row: ir.Value, tile_rows: int) -> None:
-            def emit_tile(place: Point, index: ir.Value, counts: tuple[int, ...]) -> None:
+        def pack_panel(place: Point, slot: ir.Value, counts: tuple[int, ...]) -> None:
+            self.right.pack(place, slot, depth, counts)
+
+        def emit_rows(row: ir.Value, tile_rows: int, packs: bool = False) -> None:
+            def emit_tile(place: Point, slot: ir.Value, counts: tuple[int, ...]) -> None:
                 tile = Tile(tile_rows, counts, self.schedule.lanes, self.contraction.accumulator)
-                slot, group_slot = self.slot(set_, index), arith.addi(set_.group_slot, index)
-                self.emit_tile(_TileAt(place, slot, set_.rows, row, group_slot, set_.more), tile, depth)
+                group_slot = arith.addi(set_.group_slot, slot)
+                self.emit_tile(_TileAt(place, slot, set_.rows, row, group_slot, packs), tile, depth)
 
             self.each_panel(set_.point, *set_.panels, emit_tile)
 
-        self.each_row(set_.rows, emit_rows)
-
-    def pack_set(self, set_: _Set, depth: Depth) -> None:
-        """Pack a set of panels, unless that has happened while the panel before was used."""
-
-        def pack_panel(place: Point, index: ir.Value, counts: tuple[int, ...]) -> None:
-            self.right.pack(place, self.slot(set_, index), depth, counts)
-
-        if self.right.buffer is None:
-            return
-        if not (self.ahead and self.ahead.packs):
+        first_packs = self.ahead is not None and self.ahead.first_packs
+        if first_packs:
+            emit_rows(set_.rows.first, self.schedule.rows, packs=True)
+        elif self.right.buffer is not None:
             self.each_panel(set_.point, *set_.panels, pack_panel)
-            return
-        branch = scf.IfOp(set_.fresh)
-        with ir.InsertionPoint(branch.then_block):
-            self.each_panel(set_.point, *set_.panels, pack_panel)
-            scf.yield_([])
-
-    def slot(self, set_: _Set, index: ir.Value) -> ir.Value:
-        """Where the panel `index` of a set is packed; single panels alternate between two slots."""
-        return arith.andi(set_.number, vectors.index(1)) if self.schedule.packed_panels == 1 else index
+        self.each_row(set_.rows, emit_rows, 1 if first_packs else 0)
 
     def each_panel(self, point: Point, begin: ir.Value, end: ir.Value, emit_panel: Callable) -> None:
         """`emit_panel(point, slot, counts)` for each panel, counted from `begin`; `counts` are its vectors' lanes."""
@@ -275,13 +236,16 @@ class _Gemm:
             widths.append((lanes,) * (rest // lanes) + ((rest % lanes,) if rest % lanes else ()))
         return widths or [(lanes,)]
 
-    def each_row(self, rows: _Rows, emit_rows: Callable[[ir.Value, int], None]) -> None:
-        """`emit_rows(row, count)` for the full tiles of a chunk, in a loop, and for the rows left at the very end."""
+    def each_row(self, rows: _Rows, emit_rows: Callable[[ir.Value, int], None], skip: int = 0) -> None:
+        """`emit_rows(row, count)` for the full tiles of a chunk, in a loop, and for the rows left at the very end.
+
+        The first `skip` tiles are left out.
+        """
         schedule = self.schedule
         whole = self.rows // schedule.rows * schedule.rows
         if whole:
             end = arith.minsi(vectors.offset(rows.first, schedule.chunk_rows), vectors.index(whole))
-            with for_range(rows.first, end, schedule.rows) as loop:
+            with for_range(vectors.offset(rows.first, skip * schedule.rows), end, schedule.rows) as loop:
                 emit_rows(loop.induction_variable, schedule.rows)
         if whole == self.rows:
             return
@@ -327,6 +291,8 @@ class _Gemm:
             return contraction.left.load(place, None, 1, 1)
 
         def right(j: int, k: ir.Value) -> ir.Value:
+            if at.packs:
+                return self.right.load_packing(at.point, at.slot, depth, k, j, tile.counts[j])
             return self.right.load(at.point, at.slot, depth, k, j, tile.counts[j])
 
         if not self.ahead or tile.rows < self.schedule.rows:
@@ -335,15 +301,9 @@ class _Gemm:
         return tile.accumulate_ahead(sums, depth, left, right, ahead.steps, lambda k: ahead.emit(turn, k))
 
     def turn(self, at: _TileAt, depth: Depth) -> Turn:
-        """What the tile needs to know in order to prepare the next panel."""
+        """What the tile needs to know in order to fetch its share of the next panel."""
         number = arith.divui(arith.subi(at.row, at.rows.first), vectors.index(self.schedule.rows))
-        *_, counts = self.panel_widths()
-        narrow = None
-        if self.columns % self.schedule.columns:
-            before_last = vectors.index((self.panels - 2) * self.schedule.columns)
-            narrow = arith.cmpi(arith.CmpIPredicate.eq, at.point[self.contraction.columns], before_last)
-        next_slot = arith.xori(at.slot, vectors.index(1))
-        return Turn(at.point, number, depth, next_slot, at.more, narrow, counts)
+        return Turn(at.point, number, depth)
 
     def finish(self, point: Point, row: ir.Value, local: ir.Value, tile: Tile) -> None:
         """Run the epilogue over a tile of finished sums in the scratch buffer, row by row."""

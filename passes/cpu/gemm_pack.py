@@ -15,7 +15,9 @@ from blu.passes.cpu.transpose import transpose
 Depth = tuple[ir.Value, ir.Value]
 """A block of k: begin and end."""
 
-PREFETCH_TO_L2 = 2
+PREFETCH_TO_L2, PREFETCH_TO_L1 = 2, 3
+ROWS_AHEAD = 4
+"""Rows that a tile that packs brings into L1 before they are its turn: what an access to L2 takes."""
 PACKED_AT_ONCE = 4
 """Rows of a panel that are loaded before the first of them is stored."""
 
@@ -39,6 +41,21 @@ class RightPanels:
         type_ = vectors.vector_type(self.schedule.lanes, self.contraction.accumulator)
         return vector.load(type_, self.buffer, self.place(slot, arith.subi(k, depth[0]), j))
 
+    def load_packing(self, point: Point, slot: ir.Value, depth: Depth, k: ir.Value, j: int, count: int) -> ir.Value:
+        """The same on the first use of a panel: read in place, and packed for the uses to come."""
+        contraction = self.contraction
+        self.prefetch(point, vectors.offset(k, ROWS_AHEAD), j, PREFETCH_TO_L1)
+        value = widen(self.load_in_place(point, k, j, count), contraction.accumulator)
+        vector.store(value, self.buffer, self.place(slot, arith.subi(k, depth[0]), j))
+        return value
+
+    def prefetch(self, point: Point, k: ir.Value, j: int, level: int) -> None:
+        """Bring the line where the j-th vector of the panel begins nearer; outside of the matrix that does no harm."""
+        contraction = self.contraction
+        column = vectors.offset(point[contraction.columns], j * self.schedule.lanes)
+        indices = contraction.right.indices({**point, contraction.depth: k, contraction.columns: column})
+        memref.prefetch(contraction.right.buffer, indices, False, level, True)
+
     def load_in_place(self, point: Point, k: ir.Value, j: int, count: int) -> ir.Value:
         contraction, lanes = self.contraction, self.schedule.lanes
         place = {**point, contraction.depth: k}
@@ -50,13 +67,7 @@ class RightPanels:
         """The same where this is the first touch of memory: fetches what will be loaded a few k later."""
         contraction = self.contraction
         if self.schedule.fetch_ahead and contraction.right.stride(contraction.columns) == 1:
-            column = vectors.offset(point[contraction.columns], j * self.schedule.lanes)
-            place = {
-                **point,
-                contraction.depth: vectors.offset(k, self.schedule.fetch_ahead),
-                contraction.columns: column,
-            }
-            memref.prefetch(contraction.right.buffer, contraction.right.indices(place), False, PREFETCH_TO_L2, True)
+            self.prefetch(point, vectors.offset(k, self.schedule.fetch_ahead), j, PREFETCH_TO_L2)
         return self.load_in_place(point, k, j, count)
 
     def place(self, slot: ir.Value, k: ir.Value, j: int) -> list[ir.Value]:

@@ -2,7 +2,7 @@
 
 The rules come from measurements on an Intel Xeon with AVX-512 (bench/ has the numbers):
 * up to 8 rows, the weights are read once and memory is the limit: wide tiles read them in place, fetching ahead;
-* from there on, a panel is packed once for a chunk of about 128 rows, while the panel before it is used;
+* from there on, the first tile of rows packs a panel for a chunk of about 128 rows, while the next panel is fetched;
 * with many rows, a few panels stay packed in L2 together and the rows stream by.
 """
 
