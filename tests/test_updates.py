@@ -63,3 +63,16 @@ def test_a_donated_argument_comes_back_in_another_shape(x):
 
     for found, wanted in zip(reshape(x.copy()), (x.reshape(2, -1), x), strict=True):
         np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("shape", [(3, 5, 7), (65, 700, 33), (1, 40, 50), (40, 50, 1), (0, 3, 4), (4, 0, 3)])
+def test_a_product_is_added_to_a_donated_argument_in_place(shape):
+    """Also where the depth is summed in blocks, and where rows and columns do not fill the last tile."""
+    rows, depth, columns = shape
+    rng = np.random.default_rng(0)
+    left, right, total = (
+        rng.integers(-3, 4, sizes).astype(np.float32) for sizes in ((rows, depth), (depth, columns), (rows, columns))
+    )
+    add = blu.jit(lambda total, left, right: total * 2 + left @ right, donate=("total",))
+    assert add.trace(total, left, right).compile().program.outputs[0].input == 0
+    np.testing.assert_array_equal(add(total.copy(), left, right), total * 2 + left @ right)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from blu.dialects.dtypes import computing_dtype
 from blu.frontend import functional as ops
 from blu.frontend.optim.trees import Tree, aligned, zeros_beside
 from blu.frontend.tree import flatten
@@ -41,27 +40,27 @@ class Accumulation:
 
     def add(self, sums: dict[str, Any], loss: Any, gradients: Tree, weight: Any = 1.0) -> dict[str, Any]:
         """The sums with one micro-batch more."""
+        is_first = sums["weight"] == 0
         pairs, tree = aligned(sums["gradients"], gradients)
         return {
-            "loss": sums["loss"] + _weighted(loss, weight, sums["loss"].dtype),
+            "loss": _sum(is_first, sums["loss"], loss, weight),
             "weight": sums["weight"] + weight,
-            "gradients": tree.unflatten([total + _weighted(item, weight, total.dtype) for total, item in pairs]),
+            "gradients": tree.unflatten([_sum(is_first, total, item, weight) for total, item in pairs]),
         }
 
     def mean(self, sums: dict[str, Any]) -> tuple[Any, Tree, dict[str, Any]]:
-        """The mean loss, the mean gradients, and the sums of no micro-batch, to begin again."""
+        """The mean loss, the mean gradients, and the sums of no micro-batch, to begin again.
+
+        Only their weight is set to 0, which says that there is nothing in them.
+        """
         leaves, tree = flatten(sums["gradients"])
         share = 1.0 / sums["weight"]
         means = tree.unflatten([leaf * share.astype(leaf.dtype) for leaf in leaves])
-        empty = {
-            "loss": ops.zeros((), sums["loss"].dtype),
-            "weight": ops.zeros((), sums["weight"].dtype),
-            "gradients": tree.unflatten([ops.zeros(leaf.shape, leaf.dtype) for leaf in leaves]),
-        }
-        return sums["loss"] * share.astype(sums["loss"].dtype), means, empty
+        return sums["loss"] * share, means, {**sums, "weight": ops.zeros((), sums["weight"].dtype)}
 
 
-def _weighted(value: Any, weight: Any, dtype: Any) -> Any:
-    """The value times its weight in the dtype of its sum; a weight of the Python number 1 costs nothing."""
-    wide = value.astype(computing_dtype(dtype))
-    return wide if isinstance(weight, float) and weight == 1.0 else wide * weight
+def _sum(is_first: Any, total: Any, value: Any, weight: Any) -> Any:
+    """The total and a value times its weight in the total's dtype; a weight of the Python number 1 costs nothing."""
+    wide = value.astype(total.dtype)
+    wide = wide if isinstance(weight, float) and weight == 1.0 else wide * ops.astype(weight, total.dtype)
+    return ops.where(is_first, 0.0, total) + wide

@@ -21,11 +21,13 @@ def pair_results(arguments: Sequence[ir.Value], donated: set[int], returned: Seq
 
 
 def reads_where_it_writes(kernel: func.FuncOp, argument: ir.Value) -> bool:
-    """Whether a row kernel reads an argument only element by element, at the place where it writes its results.
+    """Whether a kernel reads an argument only element by element, at the place where it writes its results.
 
-    Such a kernel may write a result over the argument; the row emitter promises to read each element first.
+    Such a kernel may write a result over the argument. The row emitter promises to read each element first; the
+    epilogue of a contraction reads and writes each element once, but may write a result before it reads for the next.
     """
-    if ir.StringAttr(kernel.attributes["blu.kernel"]).value != "rows":
+    kind = ir.StringAttr(kernel.attributes["blu.kernel"]).value
+    if kind != "rows" and (kind != "gemm" or len(kernel.type.results) != 1):
         return False
     shape = tuple(ir.RankedTensorType(argument.type).shape)
     results = {tuple(ir.RankedTensorType(type_).shape) for type_ in kernel.type.results}
