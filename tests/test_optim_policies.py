@@ -84,7 +84,7 @@ def scaled_sgd(parameters: Any, scale: Any, x: Any) -> Any:
 def test_an_overflow_in_f16_skips_the_step_and_halves_the_scale() -> None:
     parameters, scale = {"w": np.zeros(2, np.float32)}, SCALING.init()
     step = blu.jit(scaled_sgd, donate=("parameters", "scale"))
-    seen = []
+    seen, signature = [], [array.dtype for array in arrays_of(scale)]
     for x in (3.0, 3.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, np.nan):
         before = bits_of(parameters)
         parameters, scale, _, gradients = step(parameters, scale, np.full(2, x, np.float32))
@@ -93,6 +93,7 @@ def test_an_overflow_in_f16_skips_the_step_and_halves_the_scale() -> None:
         if not overflows:
             assert np.array_equal(np.asarray(gradients["w"]), [x, x])
         seen.append((float(scale["scale"]), int(scale["good_steps"]), int(scale["skipped_steps"])))
+        assert signature == [array.dtype for array in arrays_of(scale)], "the next step would be compiled again"
     # 3 * 2^15 and 3 * 2^14 differ: only the first is above 65504.
     assert seen == [
         (2.0**14, 0, 1),
@@ -149,6 +150,14 @@ def plain_step(model: Any, state: Any, tokens: Any, targets: Any, rate: Any) -> 
     return *ADAMW.update(model, gradients, state, rate), loss, norm
 
 
+@blu.jit(donate=("model", "state", "scale"))
+def scaled_step(model: Any, state: Any, scale: Any, tokens: Any, targets: Any, rate: Any) -> Any:
+    loss, gradients = SCALING.value_and_grad(nn.gpt2_loss, scale)(model, tokens, targets)
+    gradients, norm = optim.clip_by_global_norm(gradients, 1.0)
+    finite = optim.is_finite(norm)
+    return *ADAMW.update(model, gradients, state, rate, apply=finite), SCALING.update(scale, finite), loss, norm
+
+
 def start() -> tuple[nn.GPT2, Any]:
     model = nn.GPT2(CONFIG).initialize(0)
     return model, ADAMW.init(model)
@@ -191,11 +200,10 @@ def test_micro_batches_of_unequal_size_count_by_weight() -> None:
 def test_sums_and_scales_are_updated_in_place() -> None:
     model, state = start()
     sums = ACCUMULATION.init(model)
-    large, x = {"w": np.zeros(4096, np.float32)}, np.ones(1, np.float32)
     traced = [
         micro_step.trace(model, sums, *tokens_of(2), 1.0),
         update_step.trace(model, state, sums, 1e-3),
-        blu.jit(scaled_sgd, donate=("parameters", "scale")).trace(large, SCALING.init(), x),
+        scaled_step.trace(model, state, SCALING.init(), *tokens_of(2), 1e-3),
     ]
     for item in traced:
         outputs = item.compile().program.outputs

@@ -98,5 +98,5 @@ class LossScale:
         return {
             "scale": ops.where(finite, ops.where(grows, larger, state["scale"]), smaller),
             "good_steps": ops.where(grows, 0, good),
-            "skipped_steps": state["skipped_steps"] + ops.where(finite, 0, 1),
+            "skipped_steps": state["skipped_steps"] + ops.astype(ops.logical_not(finite), "i32"),
         }
