@@ -2,8 +2,9 @@
 
     python bench/gemm_cpu.py [--threads N] [--rounds N] [--save NAME]
 
-The peak is measured here: independent chains of fused multiply-adds in registers, on every thread. Random data, f32;
-medians over rounds.
+The peak is measured in every round too: independent chains of fused multiply-adds in registers, on every thread.
+Random data, f32. Each figure is the best of the rounds, for all three alike: what else runs on a shared machine only
+ever takes time. The medians stand beside them.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ SHAPES = (
     (1024, 1024, 1024, False),
 )
 CHAINS = 16
-REPEATS = 2_000_000
+REPEATS = 500_000
 
 
 def peak_kernel(lanes: int) -> tuple[Callable[[int], None], Any]:
@@ -88,35 +89,35 @@ def peak_kernel(lanes: int) -> tuple[Callable[[int], None], Any]:
     return run, engine
 
 
-def measure_peak(threads: int) -> float:
-    """GFLOP/s of multiply-adds in registers, best of a few tries."""
-    from blu.compiler.target import host_target_name
-    from blu.dialects.target import CPU_TARGETS
+class Peak:
+    """GFLOP/s of multiply-adds in registers, on `threads` threads."""
 
-    lanes = CPU_TARGETS[host_target_name()].lanes(4)
-    run, engine = peak_kernel(lanes)
-    best = 0.0
-    for _ in range(5):
-        workers = [threading.Thread(target=run, args=(REPEATS,)) for _ in range(threads)]
+    def __init__(self, threads: int):
+        from blu.compiler.target import host_target_name
+        from blu.dialects.target import CPU_TARGETS
+
+        self.lanes = CPU_TARGETS[host_target_name()].lanes(4)
+        self.threads = threads
+        self.run, self.engine = peak_kernel(self.lanes)
+
+    def measure(self) -> float:
+        workers = [threading.Thread(target=self.run, args=(REPEATS,)) for _ in range(self.threads)]
         start = time.perf_counter()
         for worker in workers:
             worker.start()
         for worker in workers:
             worker.join()
-        seconds = time.perf_counter() - start
-        best = max(best, 2 * lanes * CHAINS * REPEATS * threads / seconds / 1e9)
-    del engine
-    return best
+        return 2 * self.lanes * CHAINS * REPEATS * self.threads / (time.perf_counter() - start) / 1e9
 
 
-def measure_shape(shape: tuple[int, int, int, bool], rounds: int, threads: int) -> dict[str, Any]:
+def measure_shape(shape: tuple[int, int, int, bool], rounds: int, peak: Peak) -> dict[str, Any]:
     import torch
 
     import blu
     from blu.runtime.host import set_threads
 
-    torch.set_num_threads(threads)
-    set_threads(threads)
+    torch.set_num_threads(peak.threads)
+    set_threads(peak.threads)
     m, k, n, transposed = shape
     rng = np.random.default_rng(0)
     a = rng.standard_normal((m, k), np.float32)
@@ -128,33 +129,42 @@ def measure_shape(shape: tuple[int, int, int, bool], rounds: int, threads: int) 
     result = np.empty((m, n), np.float32)
     sides = {"torch": lambda: torch.mm(left, right, out=out), "blu": lambda: product.run([a, b], outputs=[result])}
     times: dict[str, list[float]] = {name: [] for name in sides}
-    inner = max(1, int(2e9 / (2 * m * k * n)))
+    peaks = []
     for number in range(rounds + 1):
+        peaks.append(peak.measure())
         for name, side in sides.items():
-            time.sleep(0.02)  # PyTorch's threads spin for a while after a call
+            time.sleep(0.01)  # PyTorch's threads spin for a while after a call
             side()
             start = time.perf_counter()
-            for _ in range(inner):
-                side()
+            side()
             if number:
-                times[name].append((time.perf_counter() - start) / inner)
+                times[name].append(time.perf_counter() - start)
     error = float(np.abs(result - out.numpy()).max())
-    rates = {name: 2 * m * k * n / statistics.median(values) / 1e9 for name, values in times.items()}
-    ratio = rates["blu"] / rates["torch"]
-    return {"shape": [m, k, n], "transposed": transposed, **rates, "ratio": ratio, "error": error}
+    work = 2 * m * k * n / 1e9
+    best = {name: work / min(values) for name, values in times.items()}
+    medians = {name: work / statistics.median(values) for name, values in times.items()}
+    return {
+        "shape": [m, k, n],
+        "transposed": transposed,
+        **best,
+        "ratio": best["blu"] / best["torch"],
+        "peak": max(peaks),
+        "medians": medians | {"peak": statistics.median(peaks)},
+        "error": error,
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--save", metavar="NAME")
     arguments = parser.parse_args()
-    peak = measure_peak(arguments.threads)
-    rows = [measure_shape(shape, arguments.rounds, arguments.threads) for shape in SHAPES]
-    peak = max(peak, measure_peak(arguments.threads))
+    measure = Peak(arguments.threads)
+    rows = [measure_shape(shape, arguments.rounds, measure) for shape in SHAPES]
+    peak = max(row["peak"] for row in rows)
     for row in rows:
-        row["fraction of peak"] = row["blu"] / peak
+        row["fraction of peak"] = {side: row[side] / peak for side in ("torch", "blu")}
     result = {
         "command": " ".join(["python", *sys.argv]),
         "threads": arguments.threads,
