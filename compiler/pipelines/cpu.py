@@ -15,6 +15,7 @@ from blu.passes.fuse import Fuse
 from blu.passes.inline import Inline
 from blu.passes.lower_to_linalg import LowerToLinalg
 from blu.passes.merge_duplicates import MergeDuplicates
+from blu.passes.reassociate import Reassociate
 from blu.passes.simplify import Simplify
 
 PIPELINE = Pipeline(
@@ -28,6 +29,7 @@ PIPELINE = Pipeline(
                 Simplify(),  # what was written, before decompositions multiply it
                 Decompose(),
                 Simplify(),  # decompositions convert and reshape without looking at what they are given
+                Reassociate(),
                 MlirPass("cse"),
             ),
         ),

@@ -23,11 +23,10 @@ def pair_results(arguments: Sequence[ir.Value], donated: set[int], returned: Seq
 def reads_where_it_writes(kernel: func.FuncOp, argument: ir.Value) -> bool:
     """Whether a kernel reads an argument only element by element, at the place where it writes its results.
 
-    Such a kernel may write a result over the argument. The row emitter promises to read each element first; the
-    epilogue of a contraction reads and writes each element once, but may write a result before it reads for the next.
+    Such a kernel may write a result over the argument: the emitters of rows and of what follows a contraction promise
+    to read all that an element needs first.
     """
-    kind = ir.StringAttr(kernel.attributes["blu.kernel"]).value
-    if kind != "rows" and (kind != "gemm" or len(kernel.type.results) != 1):
+    if ir.StringAttr(kernel.attributes["blu.kernel"]).value not in ("rows", "gemm"):
         return False
     shape = tuple(ir.RankedTensorType(argument.type).shape)
     results = {tuple(ir.RankedTensorType(type_).shape) for type_ in kernel.type.results}

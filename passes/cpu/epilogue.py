@@ -26,10 +26,14 @@ class Epilogue:
     outputs: Sequence[tuple[ir.Value, Operand]]
 
     def store(self, total: ir.Value, point: Point, lanes: int, count: int) -> None:
-        """Write all outputs at `point` for `count` of `lanes` columns; `total` is the vector of finished sums."""
+        """Write all outputs at `point` for `count` of `lanes` columns; `total` is the vector of finished sums.
+
+        All are evaluated before the first is written: an output may lie over what another one reads.
+        """
         evaluation = _Evaluation(self, total, point, lanes, count)
-        for tensor, target in self.outputs:
-            value = vectors.splat(evaluation.value(tensor, target.dims), lanes)
+        values = [evaluation.value(tensor, target.dims) for tensor, target in self.outputs]
+        for value, (_, target) in zip(values, self.outputs, strict=True):
+            value = vectors.splat(value, lanes)
             with value.owner.location if isinstance(value.owner, ir.Operation | ir.OpView) else ir.Location.unknown():
                 target.store(value, point, self.contraction.columns, count)
 

@@ -88,6 +88,8 @@ class Grouping:
     def _find_group(self, nest: LoopNest, needs: set[Group]) -> Group | None:
         """The group to join: the latest of those that make an operand, the others merged into it where possible."""
         candidates = [group for group in sorted(needs, key=lambda group: -group.index) if self._can_join(nest, group)]
+        if (product := self._product_to_follow(nest, candidates)) is not None:
+            candidates = [product, *(group for group in candidates if group is not product)]
         for group in candidates:
             if not any(self._reaches(other, group) for other in needs if other is not group):
                 break
@@ -97,6 +99,24 @@ class Grouping:
             if other is not group and self._can_merge(group, other):
                 self._merge(group, other)
         return group
+
+    def _product_to_follow(self, nest: LoopNest, candidates: list[Group]) -> Group | None:
+        """A contraction whose result the op reads beside what only this op reads of elementwise groups.
+
+        These groups can move to the contraction, so that an update of a parameter happens where its gradient is made.
+        """
+        products = [group for group in candidates if group.anchor == "gemm"]
+        others = [group for group in candidates if group not in products]
+        if len(products) != 1 or not all(self._can_follow(nest, group, products[0]) for group in others):
+            return None
+        return products[0]
+
+    def _can_follow(self, nest: LoopNest, group: Group, product: Group) -> bool:
+        """Whether an elementwise group can become a part of what follows a contraction."""
+        users = {*group.members, nest.operation}
+        alike = all(item.is_pointwise and item.sizes == product.domain for item in group.nests.values())
+        own = all(use.owner.operation in users for value in group.made for use in value.uses)
+        return alike and own and len(group.nests) == len(group.members)
 
     def _can_join(self, nest: LoopNest, group: Group) -> bool:
         if len(group.members) >= MAX_OPS or nest.is_contraction:
@@ -146,8 +166,13 @@ class Grouping:
                 waiting.extend((user, rank + 1) for user in current.users)
 
     def _can_merge(self, group: Group, other: Group) -> bool:
-        """Two row groups of one domain, neither of which waits for the other through a third."""
-        if not (group.is_rows and other.is_rows) or len(group.members) + len(other.members) > MAX_OPS:
+        """Two row groups of one domain (or a contraction and an elementwise group), with no third between them."""
+        if not other.is_rows or len(group.members) + len(other.members) > MAX_OPS:
+            return False
+        if group.anchor == "gemm":
+            if not all(item.is_pointwise and item.sizes == group.domain for item in other.nests.values()):
+                return False
+        elif not group.is_rows:
             return False
         if group.domain != other.domain and not _row_domains(group.domain, other.domain):
             return False

@@ -1,0 +1,62 @@
+// Sums in another order, and what must keep its order.
+// RUN: %blu-opt %s --blu-reassociate | %filecheck %s
+
+// CHECK-LABEL: func.func @table
+// CHECK-NEXT: %[[MADE:.*]] = "blu.exp"
+// CHECK-NEXT: %[[SUM:.*]] = "blu.scatter_add"(%[[MADE]], %{{.*}}, %{{.*}}) {axis = 0 : i64}
+// CHECK-NEXT: return %[[SUM]]
+func.func @table(%x: tensor<9x4xf32>, %i: tensor<3xi32>, %u: tensor<3x4xf32>) -> tensor<9x4xf32> {
+  %made = "blu.exp"(%x) : (tensor<9x4xf32>) -> tensor<9x4xf32>
+  %zero = "blu.constant"() {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
+  %zeros = "blu.broadcast_to"(%zero) {shape = array<i64: 9, 4>} : (tensor<f32>) -> tensor<9x4xf32>
+  %0 = "blu.scatter_add"(%zeros, %i, %u) {axis = 0 : i64} : (tensor<9x4xf32>, tensor<3xi32>, tensor<3x4xf32>) -> tensor<9x4xf32>
+  %1 = "blu.add"(%made, %0) : (tensor<9x4xf32>, tensor<9x4xf32>) -> tensor<9x4xf32>
+  return %1 : tensor<9x4xf32>
+}
+
+// The sum of rows of other numbers than zero stays, and so does a value that somebody else reads.
+// CHECK-LABEL: func.func @not_zeros
+// CHECK: "blu.add"
+// CHECK-LABEL: func.func @read_elsewhere
+// CHECK: "blu.add"
+func.func @not_zeros(%x: tensor<9x4xf32>, %z: tensor<9x4xf32>, %i: tensor<3xi32>, %u: tensor<3x4xf32>) -> tensor<9x4xf32> {
+  %0 = "blu.scatter_add"(%z, %i, %u) {axis = 0 : i64} : (tensor<9x4xf32>, tensor<3xi32>, tensor<3x4xf32>) -> tensor<9x4xf32>
+  %1 = "blu.add"(%x, %0) : (tensor<9x4xf32>, tensor<9x4xf32>) -> tensor<9x4xf32>
+  return %1 : tensor<9x4xf32>
+}
+func.func @read_elsewhere(%x: tensor<9x4xf32>, %i: tensor<3xi32>, %u: tensor<3x4xf32>) -> (tensor<9x4xf32>, tensor<9x4xf32>) {
+  %zero = "blu.constant"() {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
+  %zeros = "blu.broadcast_to"(%zero) {shape = array<i64: 9, 4>} : (tensor<f32>) -> tensor<9x4xf32>
+  %0 = "blu.scatter_add"(%zeros, %i, %u) {axis = 0 : i64} : (tensor<9x4xf32>, tensor<3xi32>, tensor<3x4xf32>) -> tensor<9x4xf32>
+  %1 = "blu.add"(%x, %0) : (tensor<9x4xf32>, tensor<9x4xf32>) -> tensor<9x4xf32>
+  return %0, %1 : tensor<9x4xf32>, tensor<9x4xf32>
+}
+
+// CHECK-LABEL: func.func @norm
+// CHECK-NOT: tensor<256x128xf32>
+// CHECK: "blu.matmul"({{.*}} : (tensor<8x256xf64>, tensor<256x8xf64>) -> tensor<8x8xf64>
+// CHECK: "blu.matmul"({{.*}} : (tensor<8x128xf64>, tensor<128x8xf64>) -> tensor<8x8xf64>
+// CHECK: "blu.maximum"
+func.func @norm(%a: tensor<256x8xf32>, %b: tensor<8x128xf32>) -> tensor<f32> {
+  %0 = "blu.matmul"(%a, %b) {precision = "highest"} : (tensor<256x8xf32>, tensor<8x128xf32>) -> tensor<256x128xf32>
+  %1 = "blu.square"(%0) : (tensor<256x128xf32>) -> tensor<256x128xf32>
+  %2 = "blu.sum"(%1) {axes = array<i64: 0, 1>, keepdims = false} : (tensor<256x128xf32>) -> tensor<f32>
+  return %2 : tensor<f32>
+}
+
+// A product over many terms is squared as it is, row by row; a small sum stays whole.
+// CHECK-LABEL: func.func @long_norm
+// CHECK: "blu.sum"({{.*}}) {axes = array<i64: 1>, keepdims = false}
+// CHECK: "blu.sum"({{.*}}) {axes = array<i64: 0>, keepdims = false}
+// CHECK-LABEL: func.func @small
+// CHECK: "blu.sum"({{.*}}) {axes = array<i64: 0, 1>, keepdims = false}
+func.func @long_norm(%a: tensor<256x64xf32>, %b: tensor<64x128xf32>) -> tensor<f32> {
+  %0 = "blu.matmul"(%a, %b) {precision = "highest"} : (tensor<256x64xf32>, tensor<64x128xf32>) -> tensor<256x128xf32>
+  %1 = "blu.square"(%0) : (tensor<256x128xf32>) -> tensor<256x128xf32>
+  %2 = "blu.sum"(%1) {axes = array<i64: 0, 1>, keepdims = false} : (tensor<256x128xf32>) -> tensor<f32>
+  return %2 : tensor<f32>
+}
+func.func @small(%a: tensor<16x8xf32>) -> tensor<f32> {
+  %0 = "blu.sum"(%a) {axes = array<i64: 0, 1>, keepdims = false} : (tensor<16x8xf32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}

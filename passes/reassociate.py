@@ -1,0 +1,104 @@
+"""Sums put in another order, where that takes less memory or time: results change by rounding only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from blu.dialects.dtypes import f32, f64, product
+from blu.dialects.mlir import func, ir
+from blu.dialects.op import attributes_of, emitting_at, operands_of, value_type
+from blu.dialects.tensor import Tensor
+from blu.passes.base import Pass, find
+from blu.passes.simplify.rules import emit, made_by, splat_of
+
+# Sums of all elements of tensors from this size on are formed in two steps, the first of which has many rows.
+LARGE_SUM = 1 << 14
+# A product is large compared to the sum that it runs over from this ratio of its sizes to that one.
+LARGE_PRODUCT = 4
+Rule = Callable[[ir.Operation], ir.Value | None]
+
+
+@dataclass(frozen=True)
+class Reassociate(Pass):
+    """The gradient of a shared table is added to in place, and norms of products do without the product.
+
+        %1 = "blu.scatter_add"(%zeros, %indices, %updates)
+        %2 = "blu.add"(%0, %1)
+
+    becomes
+
+        %2 = "blu.scatter_add"(%0, %indices, %updates)
+
+    The squares of a product over few terms, |A B|^2 with A [m, k] and B [k, n], are those of its Gram matrices,
+    sum(A^T A * B B^T), formed in f64, so that more digits are right than in a sum of f32 squares. A weight's gradient
+    is such a product: where only the optimizer is left to read it, it can be formed inside of the update, and gradients
+    need never be in memory together. Sums of all elements of a large tensor are sums of the sums of rows.
+    """
+
+    level = "blu"
+
+    def run(self, module: ir.Module) -> None:
+        rules: dict[str, Rule] = {"blu.add": _add_into, "blu.sum": _sum_of_all}
+        for function in find(module, func.FuncOp):
+            for operation in [item.operation for item in function.entry_block.operations if item.name in rules]:
+                with ir.InsertionPoint(operation), emitting_at(operation.location):
+                    value = rules[operation.name](operation)
+                if value is not None:
+                    operation.results[0].replace_all_uses_with(value)
+                    operation.erase()
+                    self.count("sums")
+            _erase_unused(function.entry_block)
+
+
+def _erase_unused(block: ir.Block) -> None:
+    for operation in reversed([item.operation for item in block.operations]):
+        if operation.name.startswith("blu.") and not any(list(result.uses) for result in operation.results):
+            operation.erase()
+
+
+def _add_into(operation: ir.Operation) -> ir.Value | None:
+    """Add to rows of a value rather than to zeros which are then added to it."""
+    for base, share in (operation.operands, reversed(list(operation.operands))):
+        scattered = made_by(share, "scatter_add")
+        if scattered is None or value_type(base) != value_type(share) or not _is_used_once(share):
+            continue
+        zeros, indices, updates = scattered.operands
+        if splat_of(zeros) == 0 and _is_used_once(base):
+            return emit("scatter_add", base, indices, updates, **scattered.attributes)
+    return None
+
+
+def _is_used_once(value: ir.Value) -> bool:
+    return len(list(value.uses)) == 1
+
+
+def _sum_of_all(operation: ir.Operation) -> ir.Value | None:
+    (operand,) = operands_of(operation)
+    type_, attributes = value_type(operand), attributes_of(operation)
+    is_full = len(attributes["axes"]) == type_.ndim and not attributes["keepdims"]
+    if not is_full or type_.ndim < 2 or type_.size < LARGE_SUM or not type_.dtype.is_float:
+        return None
+    if (norm := _norm_of_product(operand)) is not None:
+        return norm
+    rows = emit("sum", operand, axes=(type_.ndim - 1,), keepdims=False)
+    return emit("sum", rows, axes=tuple(range(type_.ndim - 1)), keepdims=False)
+
+
+def _norm_of_product(squares: ir.Value) -> ir.Value | None:
+    """The sum of the squares of a product over few terms, without the product."""
+    square = made_by(squares, "square")
+    product_ = square and made_by(square.operands[0], "matmul")
+    if not product_ or product_.type.ndim != 2 or product_.type.dtype != f32:
+        return None
+    left, right = (Tensor(value) for value in product_.operands)
+    terms = left.shape[-1]
+    if left.ndim != 2 or right.ndim != 2 or not 0 < LARGE_PRODUCT * terms <= min(product_.type.shape):
+        return None
+    left, right = left.astype(f64), right.astype(f64)
+    grams = (left.swapaxes(0, 1) @ left) * (right @ right.swapaxes(0, 1))
+    assert product(grams.shape) == terms * terms
+    # Rounding may leave a sum that should be 0 below it.
+    return emit("maximum", grams.sum().astype(f32).value, emit("constant", value=np.zeros((), np.float32)))
