@@ -19,8 +19,8 @@ from blu.passes.cpu.contraction import Contraction, Point, read_contraction
 from blu.passes.cpu.epilogue import Epilogue, read_epilogue
 from blu.passes.cpu.gemm_ahead import Turn, choose_ahead
 from blu.passes.cpu.gemm_pack import Depth, RightPanels
-from blu.passes.cpu.gemm_schedule import Schedule, choose_schedule
-from blu.passes.cpu.gemm_tile import Tile, load_tile, scratch, store_tile
+from blu.passes.cpu.gemm_schedule import Schedule, choose_schedule, is_long
+from blu.passes.cpu.gemm_tile import Tile, add, load_tile, scratch, store_tile
 from blu.passes.cpu.kernel import KernelBody, for_range, open_kernel, scratch_scope
 
 INLINE_EPILOGUE = 4
@@ -271,7 +271,7 @@ class _Gemm:
         """One tile for one block of k: from zero to its outputs if that is all of k."""
         if not self.one_pass:
             local = self.waiting(at.group_slot, at.row, at.rows)
-            store_tile(self.run(at, tile, depth, load_tile(self.totals, local, tile)), self.totals, local, tile)
+            store_tile(self.resume(at, tile, depth, load_tile(self.totals, local, tile)), self.totals, local, tile)
             return
         sums = self.run(at, tile, depth, tile.zeros())
         if self.totals is not None:
@@ -281,6 +281,12 @@ class _Gemm:
         for place, total in enumerate(sums):
             i, j = divmod(place, len(tile.counts))
             self.store(at.point, vectors.offset(at.row, i), j, total, tile)
+
+    def resume(self, at: _TileAt, tile: Tile, depth: Depth, before: list[ir.Value]) -> list[ir.Value]:
+        """The sums after one more block of k: the chain goes on, or a chain of its own is added."""
+        if not is_long(self.contraction):
+            return self.run(at, tile, depth, before)
+        return [add(*pair) for pair in zip(before, self.run(at, tile, depth, tile.zeros()), strict=True)]
 
     def run(self, at: _TileAt, tile: Tile, depth: Depth, sums: list[ir.Value]) -> list[ir.Value]:
         """The k loop of a tile."""

@@ -8,7 +8,7 @@ The rules come from measurements on an Intel Xeon with AVX-512 (bench/ has the n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 from blu.dialects.target import CpuTarget
@@ -20,6 +20,12 @@ CHUNK_ROWS = 128
 WHOLE_DEPTH = 768
 """k in one piece up to this; else in equal blocks of at most `DEPTH_BLOCK`."""
 DEPTH_BLOCK = 512
+LONG_DEPTH = 4096
+"""Beyond this many products, an element is no longer one chain of additions but the sum of chains of `CHAIN`.
+
+The rounding error of a chain grows with its length: GPT-2's gradients pass through sums over 50257 words.
+"""
+CHAIN = 512
 BLOCKS = 8
 """Blocks of the grid to aim at: enough to keep a few threads evenly busy."""
 GROUP_PANELS = 12
@@ -55,8 +61,25 @@ class Schedule:
         return self.vectors * self.lanes
 
 
+def is_long(contraction: Contraction) -> bool:
+    """Whether the elements are sums of chains. Sizes alone decide, so that bits do not depend on schedules."""
+    return (
+        prod(contraction.size(dim) for dim in contraction.outer_depth) * contraction.size(contraction.depth)
+        > LONG_DEPTH
+    )
+
+
 def choose_schedule(contraction: Contraction, target: CpuTarget) -> Schedule:
     """The schedule for a contraction on a target."""
+    schedule = _choose(contraction, target)
+    if not is_long(contraction):
+        return schedule
+    panel_bytes = schedule.chunk_rows * schedule.columns * contraction.accumulator.width // 8
+    group = max(1, min(schedule.group_panels, TOTALS_BYTES // panel_bytes))
+    return replace(schedule, depth_block=CHAIN, group_panels=group, packed_panels=min(schedule.packed_panels, group))
+
+
+def _choose(contraction: Contraction, target: CpuTarget) -> Schedule:
     rows, columns = contraction.size(contraction.rows), contraction.size(contraction.columns)
     lanes = target.lanes(contraction.accumulator.width // 8)
     whole_vectors = max(1, -(-columns // lanes))

@@ -1,7 +1,8 @@
 """The inner kernel of a GEMM: a tile of rows x columns that lives in registers while k runs.
 
-Every element is one chain of multiply-adds in the order of k, starting from 0 or from what earlier k-blocks left: its
-bits depend neither on the tile nor on the k-blocks nor on the vector width (where there is FMA).
+Every element is one chain of multiply-adds in the order of k, starting from 0 or from what earlier k-blocks left (or,
+where k is long, a sum of chains of a fixed length): its bits depend neither on the tile nor on the k-blocks nor on the
+vector width (where there is FMA).
 """
 
 from __future__ import annotations
@@ -69,6 +70,12 @@ def multiply_add(left: ir.Value, right: ir.Value, total: ir.Value) -> ir.Value:
     if isinstance(ir.VectorType(left.type).element_type, ir.IntegerType):
         return arith.addi(arith.muli(left, right), total)
     return vector.fma(left, right, total)
+
+
+def add(left: ir.Value, right: ir.Value) -> ir.Value:
+    """The sum of two vectors of sums."""
+    is_integer = isinstance(ir.VectorType(left.type).element_type, ir.IntegerType)
+    return arith.addi(left, right) if is_integer else arith.addf(left, right)
 
 
 def widen(value: ir.Value, element: ir.Type) -> ir.Value:

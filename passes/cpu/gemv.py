@@ -16,6 +16,7 @@ from blu.dialects.target import CpuTarget
 from blu.passes.cpu import lanes as vectors
 from blu.passes.cpu.contraction import Contraction, Point
 from blu.passes.cpu.epilogue import Epilogue
+from blu.passes.cpu.gemm_schedule import is_long
 from blu.passes.cpu.gemm_tile import multiply_add, widen
 from blu.passes.cpu.kernel import KernelBody, for_range
 from blu.passes.cpu.transpose import transpose
@@ -33,7 +34,13 @@ def accepts(contraction: Contraction) -> bool:
     along_depth = (
         contraction.right.stride(contraction.depth) == 1 and contraction.right.stride(contraction.columns) != 1
     )
-    return few and along_depth and contraction.columns is not None and not contraction.outer_depth
+    return (
+        few
+        and along_depth
+        and contraction.columns is not None
+        and not contraction.outer_depth
+        and not is_long(contraction)
+    )
 
 
 def emit(body: KernelBody, epilogue: Epilogue, target: CpuTarget) -> None:

@@ -2,7 +2,7 @@
 
 W is read in the order of memory, a few of its rows at a time over all columns of the block, while the sums wait in L1;
 the rows that come next are fetched ahead. (A narrow panel over all of k, as the GEMM walks, would jump through memory.)
-The sums stay one chain of multiply-adds per element in the order of k: the same bits as the GEMM gives.
+The sums stay chains of multiply-adds per element in the order of k, as long as the GEMM's: the same bits.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from blu.dialects.target import CpuTarget
 from blu.passes.cpu import lanes as vectors
 from blu.passes.cpu.contraction import Contraction, Point
 from blu.passes.cpu.epilogue import Epilogue
-from blu.passes.cpu.gemm_tile import multiply_add, scratch, widen
+from blu.passes.cpu.gemm_schedule import CHAIN, is_long
+from blu.passes.cpu.gemm_tile import add, multiply_add, scratch, widen
 from blu.passes.cpu.kernel import KernelBody, for_range, scratch_scope
 
 MOST_ROWS = 16
@@ -42,8 +43,9 @@ def emit(body: KernelBody, epilogue: Epilogue, target: CpuTarget) -> None:
     gemv = _Gemv(contraction, epilogue, lanes)
     with scratch_scope(body.replacement):
         sums = scratch([gemv.rows, gemv.width], contraction.accumulator)
+        totals = scratch([gemv.rows, gemv.width], contraction.accumulator) if is_long(contraction) else sums
     with body.grid(gemv.blocks) as block:
-        gemv.emit_block(block, sums)
+        gemv.emit_block(block, sums, totals)
 
 
 @dataclass(frozen=True)
@@ -81,31 +83,39 @@ class _Gemv:
         shares = -(-self.columns // self.width)
         return prod(self.contraction.size(dim) for dim in self.contraction.outer) * shares
 
-    def emit_block(self, block: ir.Value, sums: ir.Value) -> None:
+    def emit_block(self, block: ir.Value, sums: ir.Value, totals: ir.Value) -> None:
         contraction = self.contraction
         block, share = vectors.split(block, -(-self.columns // self.width))
         point: dict[int | None, ir.Value] = {}
         for dim in reversed(contraction.outer):
             block, point[dim] = vectors.split(block, contraction.size(dim))
         first = arith.muli(share, vectors.index(self.width))
-        walk = _Walk(self, {**point, contraction.columns: first}, sums)
-        walk.each_vector(walk.clear)
+        walk = _Walk(self, {**point, contraction.columns: first}, sums, totals)
         depth = contraction.size(contraction.depth)
-        whole = depth - depth % ROWS_AT_ONCE
-        for begin, end, step in ((0, whole, ROWS_AT_ONCE), (whole, depth, 1)):
-            if begin < end:
-                with for_range(begin, end, step) as loop:
-                    walk.add_rows(loop.induction_variable, step)
+        walk.each_vector(walk.clear)
+        if is_long(contraction):
+            walk.each_vector(walk.keep)
+            with for_range(0, depth, CHAIN) as loop:
+                begin = loop.induction_variable
+                walk.each_vector(walk.clear)
+                walk.add_part(begin, arith.minui(vectors.offset(begin, CHAIN), vectors.index(depth)))
+                walk.each_vector(walk.add_chain)
+        else:
+            walk.add_part(vectors.index(0), vectors.index(depth))
         walk.each_vector(walk.finish)
 
 
 @dataclass(frozen=True)
 class _Walk:
-    """The columns of one block, vector by vector: `point` stands at the first one, `sums` are the block's."""
+    """The columns of one block, vector by vector: `point` stands at the first one.
+
+    `sums` are the block's chains, `totals` their sums (the same where there is one chain).
+    """
 
     gemv: _Gemv
     point: Point
     sums: ir.Value
+    totals: ir.Value
 
     def each_vector(self, act: Callable[[ir.Value, int], None]) -> None:
         """`act(distance, count)` for every vector: its distance from the first column, and how many lanes exist."""
@@ -130,6 +140,27 @@ class _Walk:
         zero = vectors.constant(vectors.vector_type(self.gemv.lanes, self.gemv.contraction.accumulator), 0)
         for row in range(self.gemv.rows):
             vectors.store(zero, self.sums, [vectors.index(row), distance])
+
+    def keep(self, distance: ir.Value, count: int) -> None:
+        """The sums, which are zero, as totals."""
+        for row in range(self.gemv.rows):
+            where = [vectors.index(row), distance]
+            vectors.store(vectors.load(self.sums, where, self.gemv.lanes), self.totals, where)
+
+    def add_chain(self, distance: ir.Value, count: int) -> None:
+        """Add the chains to the totals."""
+        for row in range(self.gemv.rows):
+            where = [vectors.index(row), distance]
+            before, chain = (vectors.load(buffer, where, self.gemv.lanes) for buffer in (self.totals, self.sums))
+            vectors.store(add(before, chain), self.totals, where)
+
+    def add_part(self, begin: ir.Value, end: ir.Value) -> None:
+        """The rows of the right operand from `begin` to `end`, a few at a time, and the rest one by one."""
+        length = arith.subi(end, begin)
+        middle = arith.subi(end, arith.remui(length, vectors.index(ROWS_AT_ONCE)))
+        for first, last, step in ((begin, middle, ROWS_AT_ONCE), (middle, end, 1)):
+            with for_range(first, last, step) as loop:
+                self.add_rows(loop.induction_variable, step)
 
     def add_rows(self, k: ir.Value, count_k: int) -> None:
         """Add `count_k` rows of the right operand, times their factors, to the sums of all columns."""
@@ -169,5 +200,5 @@ class _Walk:
         contraction, gemv = self.gemv.contraction, self.gemv
         for row in range(gemv.rows):
             number = vectors.index(row)
-            total = vectors.load(self.sums, [number, distance], gemv.lanes)
+            total = vectors.load(self.totals, [number, distance], gemv.lanes)
             gemv.epilogue.store(total, {**self.at(distance), contraction.rows: number}, gemv.lanes, count)
