@@ -19,6 +19,7 @@ _HOMES = {
     "spec": "blu.frontend.spec",
     "grad": "blu.frontend.transform",
     "value_and_grad": "blu.frontend.transform",
+    "autocast": "blu.frontend.autocast",
     "Tensor": "blu.dialects.tensor",
     "Array": "blu.runtime.array",
     "Pass": "blu.passes.base",

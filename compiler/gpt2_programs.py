@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -31,7 +32,10 @@ ENTRIES = ("forward", "prefill", "decode")
 
 @dataclass(frozen=True)
 class Gpt2Request:
-    """One program of a GPT-2: `entry` is "forward", "prefill" or "decode", for tokens [batch, length]."""
+    """One program of a GPT-2: `entry` is "forward", "prefill" or "decode", for tokens [batch, length].
+
+    `autocast` is a policy of `blu.autocast`, or empty.
+    """
 
     entry: str
     config: tuple[tuple[str, Any], ...]
@@ -39,6 +43,7 @@ class Gpt2Request:
     batch: int = 1
     length: int = 1
     dtype: str = "f32"
+    autocast: str = ""
 
     @classmethod
     def of(cls, entry: str, config: Mapping[str, Any], target: str, **sizes: Any) -> Gpt2Request:
@@ -57,6 +62,13 @@ class Gpt2Request:
 
 def trace_request(request: Gpt2Request) -> Any:
     """Trace the program that a request asks for."""
+    from blu.frontend.autocast import autocast
+
+    with autocast(request.autocast) if request.autocast else nullcontext():
+        return _trace(request)
+
+
+def _trace(request: Gpt2Request) -> Any:
     from blu.compiler.jit import jit
     from blu.frontend.nn import gpt2_steps
     from blu.frontend.nn.gpt2 import GPT2

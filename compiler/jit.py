@@ -35,6 +35,7 @@ from blu.dialects.modules import copy_module, module_text
 from blu.dialects.target import ATTRIBUTE, CPU_TARGETS, CpuTarget
 from blu.dialects.tensor import OPERATORS
 from blu.errors import ArgumentError
+from blu.frontend.autocast import current_policy
 from blu.frontend.binding import bind, parameters_of
 from blu.frontend.spec import Spec
 from blu.frontend.trace import Signature, TracedModule, is_tracing, signature_of, trace
@@ -199,7 +200,8 @@ class Jitted:
         unknown = self.donated - set(self.parameters.parameters)
         if unknown:
             raise ArgumentError(f"{self.name} has no parameter {', '.join(sorted(unknown))} to donate")
-        self._programs: dict[Signature, Compiled] = {}
+        # A program is traced under the policy of `blu.autocast` that its call is under.
+        self._programs: dict[tuple[Signature, str], Compiled] = {}
         self._lock = threading.RLock()
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
@@ -208,7 +210,7 @@ class Jitted:
             return self.function(*arguments, **keywords)
         with shown_to_the_user():
             signature, leaves = self._signature(arguments, keywords)
-            compiled = self._programs.get(signature)
+            compiled = self._programs.get((signature, current_policy()))
             if compiled is None:
                 compiled = self._compile(signature)
             return compiled.run(leaves)
@@ -232,18 +234,22 @@ class Jitted:
         return self.function(*bound.args, **bound.kwargs)
 
     def _compile(self, signature: Signature) -> Compiled:
+        key = (signature, current_policy())
         with self._lock:
-            if signature not in self._programs:
-                logger.info("%s", _announcement(self.name, signature, list(self._programs)))
-                self._programs[signature] = self._trace(signature).compile()
-            return self._programs[signature]
+            if key not in self._programs:
+                logger.info("%s", _announcement(self.name, key, list(self._programs)))
+                self._programs[key] = self._trace(signature).compile()
+            return self._programs[key]
 
 
-def _announcement(name: str, signature: Signature, earlier: list[Signature]) -> str:
+def _announcement(name: str, key: tuple[Signature, str], earlier: list[tuple[Signature, str]]) -> str:
     """One line that says why a function is compiled."""
     if not earlier:
         return f"compiling {name} for the first time"
-    return f"compiling {name} again: {_difference(earlier[-1], signature)}"
+    (before, old), (signature, policy) = earlier[-1], key
+    if before == signature:
+        return f"compiling {name} again: autocast was {old or 'none'}, is {policy or 'none'}"
+    return f"compiling {name} again: {_difference(before, signature)}"
 
 
 def _difference(old: Signature, new: Signature) -> str:

@@ -244,7 +244,8 @@ def logaddexp(x: Any, y: Any) -> Tensor:
 def matmul(x: Any, y: Any, precision: str = "highest") -> Tensor:
     """NumPy's matrix product: the last two dimensions are matrices, the others are broadcast; 1-d operands are vectors.
 
-    `precision` says how products of f32 are formed: "highest", or from operands rounded to "tf32" or "bf16".
+    `precision` says how products of f32 are formed: "highest", or from operands rounded to "tf32", "bf16" or
+    "f16".
     """
     left, right = promoted(x, y)
     if left.dtype == bool_:

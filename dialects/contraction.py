@@ -7,16 +7,27 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blu.dialects.dtypes import NUMBERS, TensorType, bool_, f32, f64
+from blu.dialects.dtypes import NUMBERS, TensorType, as_dtype, bool_, f32, f64
 from blu.dialects.op import ErrorSample, Op, Operand, Sample
 from blu.dialects.pointwise import broadcast_shapes
 from blu.dialects.sampling import draw
 from blu.dialects.tensor import Tensor
 from blu.errors import BluError, DTypeError, ShapeError
 
-# How precisely products of f32 are formed: in full, from operands rounded to tf32 (10 bits of fraction), or to bf16
-# (7 bits). Sums are always f32 or better. Other dtypes are not affected.
-PRECISIONS = ("highest", "tf32", "bf16")
+# How precisely products of f32 are formed: in full, from operands rounded to tf32 (10 bits of fraction), or to bf16 (7
+# bits) or f16. Sums and results are always f32 or better. Other dtypes are not affected.
+PRECISIONS = ("highest", "tf32", "bf16", "f16")
+# The pass `autocast` makes this rounding of operands explicit.
+ROUNDING = ("bf16", "f16")
+
+
+def rounded(operand: Tensor, precision: str) -> Tensor:
+    """The operand of a contraction as its precision reads it; tf32 is left to kernels."""
+    if precision not in ROUNDING or operand.dtype != f32:
+        return operand
+    from blu.dialects.precision import ReducePrecision
+
+    return ReducePrecision(operand, dtype=as_dtype(precision))
 
 
 def _check_operands(lhs: TensorType, rhs: TensorType, precision: str) -> None:
@@ -64,6 +75,7 @@ class Matmul(Op, name="matmul"):
         g = g.reshape(shape)
         if right.ndim == 2 and left.ndim > 2:  # all leading dimensions are rows of one matrix
             left, g = left.reshape((-1, left.shape[-1])), g.reshape((-1, g.shape[-1]))
+        g = rounded(g, precision)  # the operands already are
         of_left = Matmul(g, right.swapaxes(-1, -2), precision=precision)
         of_right = Matmul(left.swapaxes(-1, -2), g, precision=precision)
         return _summed_to(of_left, left).reshape(lhs.shape), _summed_to(of_right, right).reshape(rhs.shape)

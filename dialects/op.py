@@ -28,6 +28,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from blu.dialects.dtypes import TensorType, check_size, dtype_of_mlir, tensor_type
+from blu.dialects.locations import describe
 from blu.dialects.mlir import ext, ir
 from blu.dialects.tensor import Tensor
 from blu.errors import BluError, ParseError, ShapeError
@@ -143,6 +144,8 @@ OPS: dict[str, type[Op]] = {}
 
 # The tracer sets this to find the user's file and line for each op; elsewhere MLIR's current location serves.
 location_provider: ContextVar[Callable[[], ir.Location] | None] = ContextVar("location_provider", default=None)
+# While tracing: attributes that an op of this name gets besides its own, such as the policy of `blu.autocast`.
+marks_provider: ContextVar[Callable[[str], dict[str, ir.Attribute]]] = ContextVar("marks", default=lambda name: {})
 
 
 class Op:
@@ -331,9 +334,7 @@ def emit(cls: type[Op], operands: Sequence[Any], attributes: dict[str, Any]) -> 
         results = cls.infer_all([_map_operand(lambda tensor: tensor.type, item) for item in operands], attributes)
     except BluError as error:
         if error.location is None:
-            error = type(error)(
-                f"{cls.name}: {error.message}", location=describe_location(location), advice=error.advice
-            )
+            error = type(error)(f"{cls.name}: {error.message}", location=describe(location), advice=error.advice)
         raise error from None
     encoded = {item.name: ATTRIBUTE_KINDS[item.kind].encode(attributes[item.name]) for item in cls.attribute_fields()}
     values, segments = _flatten(cls, operands)
@@ -343,7 +344,7 @@ def emit(cls: type[Op], operands: Sequence[Any], attributes: dict[str, Any]) -> 
         f"blu.{cls.name}",
         results=[result.to_mlir() for result in results],
         operands=values,
-        attributes=encoded,
+        attributes=encoded | marks_provider.get()(cls.name),
         loc=location,
     )
     return [Tensor(value) for value in operation.results]
@@ -374,13 +375,6 @@ def _flatten(cls: type[Op], operands: Sequence[Any]) -> tuple[list[ir.Value], li
 def _current_location() -> ir.Location:
     provider = location_provider.get()
     return provider() if provider else (ir.Location.current or ir.Location.unknown())
-
-
-def describe_location(location: ir.Location) -> str | None:
-    """`file:line` and, where known, the module path of a location: "model.py:12 (h.0.attn)". None where unknown."""
-    from blu.dialects.locations import describe
-
-    return describe(location)
 
 
 @contextmanager

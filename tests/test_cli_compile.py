@@ -118,6 +118,8 @@ def check_error(found: Found, code: int, *parts: str) -> None:
         (["gpt2", "--seq-len=2000", "--emit=blu"], ["--seq-len 2000 is more than the model's 1024 positions"]),
         (["gpt2", "--compile-to=linag"], ["no level or pass 'linag'", "'linalg'"]),
         (["gpt2", "--pass-pipeline=blu-fuze"], ["blu-fuze", "blu-fuse"]),
+        (["gpt2", "--autocast=bf61"], ["--autocast=bf61 is no policy", "did you mean 'bf16'?"]),
+        (["gpt2", "--autocast=bf16", "--pass-pipeline=blu-fuse"], ["no effect on these passes", "blu-autocast"]),
         (["gpt2", "--emit=object"], ["--emit=object needs a file", "-o FILE"]),
         (["gpt2", "-o", "x.y"], ["-o x.y: written as what?"]),
         (["model.py"], ["model.py: which function?", "model.py::FUNCTION"]),
@@ -163,6 +165,13 @@ def test_lists_and_pipelines_are_printed(run: Run) -> None:
     assert pipeline.returncode == 0
     assert "blu-decompose," in pipeline.stdout
     assert "blu-bufferize" not in pipeline.stdout
+
+
+def test_autocast_is_an_option_of_the_pipeline(run: Run) -> None:
+    pipeline = run("compile", "--print-pipeline", "--autocast=bf16")
+    assert pipeline.stdout.startswith("blu-autocast{policy=bf16},")
+    text = run("compile", "model.py::scores", "--autocast=bf16", "--compile-to=linalg").stdout
+    assert 'blu.precision = "bf16"' in text and "xbf16>" in text
 
 
 def test_ir_assembly_and_llvm_ir_are_written(run: Run, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from blu.compiler.cli.progress import Progress
 from blu.compiler.cli.subject import Gpt2Subject, Subject, find_subject
 from blu.compiler.gpt2_programs import Gpt2Request, compile_request, trace_request
 from blu.compiler.target import NAMES, resolve_target_name, runs_here
+from blu.dialects.autocast import POLICIES
 from blu.errors import BluError, UnsupportedError
 from blu.runtime.host import set_threads
 from blu.runtime.program import Program
@@ -81,6 +82,9 @@ def _parse(words: list[str]) -> argparse.Namespace:
     if arguments.emit is not None and arguments.emit not in EMITS:
         guess = suggestion(arguments.emit, EMITS) or f"one of {', '.join(EMITS)}"
         raise UsageError(f"--emit={arguments.emit} is nothing that Blu writes", advice=guess)
+    if arguments.autocast is not None and arguments.autocast not in POLICIES:
+        guess = suggestion(arguments.autocast, list(POLICIES)) or f"one of {', '.join(POLICIES)}"
+        raise UsageError(f"--autocast={arguments.autocast} is no policy", advice=guess)
     sampling_of(arguments)
     return arguments
 
@@ -154,6 +158,7 @@ class Job:
     def load(self, request: Gpt2Request) -> Program:
         """The program of a request, from the cache or compiled now."""
         start = time.perf_counter()
+        request = replace(request, autocast=self.arguments.autocast or "")
         if not runs_here(request.target):
             advice = "leave out --target to run here; --emit=artifact -o FILE.blu compiles for elsewhere"
             raise UnsupportedError(f"this machine cannot run programs for {request.target}", advice=advice)

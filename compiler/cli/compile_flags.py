@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from blu.compiler.cli.ir_flags import add_ir_flags
+from blu.dialects.autocast import POLICIES
 
 EXAMPLES = """MODEL is one of
   gpt2, gpt2-medium, gpt2-large, gpt2-xl, OWNER/NAME     a model of the Hugging Face hub, or of its cache
@@ -82,6 +83,9 @@ def _add_run_flags(group: argparse._ArgumentGroup) -> None:
 def _add_compile_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--target", default="cpu", metavar="NAME", help="cpu (this one; default), x86-64-v2, -v3, -v4, aarch64"
+    )
+    group.add_argument(
+        "--autocast", metavar="POLICY", help=f"precision of products and attention of f32: {', '.join(POLICIES)}"
     )
     group.add_argument("--emit", metavar="WHAT", help=f"write one of {', '.join(EMITS)}")
     group.add_argument("-o", dest="output", metavar="FILE", help="where to write (text: default stdout)")

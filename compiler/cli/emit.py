@@ -29,6 +29,7 @@ from blu.dialects.mlir import ir
 from blu.dialects.modules import attribute_names
 from blu.dialects.target import ATTRIBUTE, CPU_TARGETS, CpuTarget
 from blu.errors import BluError, ParseError
+from blu.passes.autocast import Autocast
 from blu.passes.levels import LEVELS
 from blu.passes.pipeline_text import parse_pipeline
 from blu.runtime.artifact import write_artifact
@@ -147,10 +148,16 @@ def _steps(arguments: argparse.Namespace, target: str, start: str | Position | N
     stop = arguments.compile_to or (arguments.emit if arguments.emit in LEVELS and arguments.emit != "llvm" else None)
     try:
         if arguments.pass_pipeline is not None:
-            return loose_steps(parse_pipeline(arguments.pass_pipeline))
-        return pipeline_of(CPU_TARGETS[target]).steps(start, stop)
+            steps = loose_steps(parse_pipeline(arguments.pass_pipeline))
+        else:
+            autocast = Autocast(arguments.autocast or "")
+            steps = pipeline_of(CPU_TARGETS[target]).replacing(autocast).steps(start, stop)
     except ParseError as error:
         raise as_usage(error) from None
+    if arguments.autocast is not None and not any(step.pass_ == Autocast(arguments.autocast) for step in steps):
+        advice = f"it says how {Autocast.name} runs, at the start of a target's pipeline"
+        raise UsageError(f"--autocast={arguments.autocast} has no effect on these passes", advice=advice)
+    return steps
 
 
 def _product(

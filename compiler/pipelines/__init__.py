@@ -71,6 +71,14 @@ class Pipeline:
         stages = tuple(Stage(stage.level, tuple(_with_plugins(stage.passes))) for stage in self.stages)
         return Pipeline(self.name, stages)
 
+    def replacing(self, *passes: Pass) -> Pipeline:
+        """The pipeline with these passes, and their options, in the place of those of the same name."""
+        named = {pass_.name: pass_ for pass_ in passes}
+        stages = [
+            Stage(item.level, tuple(named.get(pass_.name, pass_) for pass_ in item.passes)) for item in self.stages
+        ]
+        return Pipeline(self.name, tuple(stages))
+
     def _after(self, steps: tuple[Step, ...], start: str | Position) -> tuple[Step, ...]:
         level = start if isinstance(start, str) else start.level
         levels = [stage.level for stage in self.stages]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from blu.compiler.pipelines import Pipeline, Stage
+from blu.passes.autocast import Autocast
 from blu.passes.base import MlirPass
 from blu.passes.bufferize import Bufferize, PlanMemory
 from blu.passes.cpu.emit_kernels import EmitKernels
@@ -17,6 +18,7 @@ from blu.passes.lower_to_linalg import LowerToLinalg
 from blu.passes.merge_duplicates import MergeDuplicates
 from blu.passes.reassociate import Reassociate
 from blu.passes.simplify import Simplify
+from blu.passes.sink_widening import SinkWidening
 
 PIPELINE = Pipeline(
     "cpu",
@@ -24,6 +26,7 @@ PIPELINE = Pipeline(
         Stage(
             "blu",
             (
+                Autocast(),  # first: gradients are products of the same precision, and attention is whole
                 Differentiate(),
                 Inline(),
                 Simplify(),  # what was written, before decompositions multiply it
@@ -38,6 +41,7 @@ PIPELINE = Pipeline(
             (
                 LowerToLinalg(),
                 MlirPass("canonicalize"),  # cancels the reshapes between ops of one canonical form, so that they fuse
+                SinkWidening(),  # after the reshapes are gone, before loops are compared
                 MergeDuplicates(),
                 Fuse(),
             ),

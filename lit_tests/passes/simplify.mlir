@@ -143,3 +143,19 @@ func.func @constants() -> (tensor<2xi1>, tensor<f32>, tensor<i32>) {
   %8 = "blu.floor_divide"(%1, %nothing) : (tensor<i32>, tensor<i32>) -> tensor<i32>
   return %6, %7, %8 : tensor<2xi1>, tensor<f32>, tensor<i32>
 }
+
+// A view of what was widened is a view of the narrow numbers; what is rounded to them again is the view itself.
+// CHECK-LABEL: func.func @views_of_widened
+// CHECK-SAME: (%[[X:.*]]: tensor<2x3xbf16>, %[[N:.*]]: tensor<2x3xi32>)
+// CHECK-NEXT: %[[VIEW:.*]] = "blu.transpose"(%[[X]])
+// CHECK-NEXT: %[[WIDE:.*]] = "blu.convert"(%[[N]]) {dtype = f32}
+// CHECK-NEXT: %[[LAST:.*]] = "blu.transpose"(%[[WIDE]])
+// CHECK-NEXT: return %[[VIEW]], %[[LAST]]
+func.func @views_of_widened(%x: tensor<2x3xbf16>, %n: tensor<2x3xi32>) -> (tensor<3x2xbf16>, tensor<3x2xf32>) {
+  %0 = "blu.convert"(%x) {dtype = f32} : (tensor<2x3xbf16>) -> tensor<2x3xf32>
+  %1 = "blu.transpose"(%0) {permutation = array<i64: 1, 0>} : (tensor<2x3xf32>) -> tensor<3x2xf32>
+  %2 = "blu.convert"(%1) {dtype = bf16} : (tensor<3x2xf32>) -> tensor<3x2xbf16>
+  %3 = "blu.convert"(%n) {dtype = f32} : (tensor<2x3xi32>) -> tensor<2x3xf32>
+  %4 = "blu.transpose"(%3) {permutation = array<i64: 1, 0>} : (tensor<2x3xf32>) -> tensor<3x2xf32>
+  return %2, %4 : tensor<3x2xbf16>, tensor<3x2xf32>
+}

@@ -102,6 +102,22 @@ def convert_of_convert(site: Site) -> ir.Value | None:
     return emit("convert", inner.operands[0], dtype=site.type.dtype)
 
 
+@simplifies("reshape", "transpose", "slice")
+def move_before_widening(site: Site) -> ir.Value | None:
+    """What only looks at elements looks at the narrow ones, which a later conversion may want back.
+
+    %1 = "blu.convert"(%0) {dtype = f32}, %2 = "blu.reshape"(%1)      ->      first "blu.reshape", of a bf16 %0
+    """
+    inner = made_by(site.operands[0], "convert")
+    if inner is None:
+        return None
+    narrow, wide = inner.source_type.dtype, inner.type.dtype
+    if not (narrow.is_float and _holds_all(wide, narrow)):
+        return None
+    moved = emit(site.name, inner.operands[0], **site.attributes)
+    return emit("convert", moved, dtype=wide)
+
+
 def _is_detour(source: DType, middle: DType, target: DType) -> bool:
     """Whether conversion through `middle` always gives what a direct one gives.
 
