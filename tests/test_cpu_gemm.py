@@ -260,7 +260,7 @@ def _rest(schedule: Schedule) -> tuple:
     return depth, chunk, schedule.group_panels, schedule.packed_panels, schedule.fetch_ahead
 
 
-@pytest.mark.parametrize("depth", [96, LONG_DEPTH + 700])
+@pytest.mark.parametrize("depth", [96, LONG_DEPTH + 701])
 @pytest.mark.parametrize("orientation", ["nn", "nt"])
 def test_a_row_has_the_same_bits_alone_and_in_a_batch(orientation: str, depth: int):
     """Decoding one token and prefilling many run different kernels on the same sums."""

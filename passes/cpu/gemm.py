@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 from math import prod
 
 from blu.dialects.mlir import arith, func, ir, scf, vector
@@ -147,17 +148,7 @@ class _Gemm:
             self.emit_sets(inner, rows, (begin, end), depth)
             return
 
-        def each(emit_rows: Callable) -> None:
-            def panel(place: Point, slot: ir.Value, counts: tuple[int, ...]) -> None:
-                self.each_tile(
-                    rows, counts, lambda row, tile: emit_rows(place, row, self.waiting(slot, row, rows), tile)
-                )
-
-            self.each_panel(point, begin, end, panel)
-
-        each(lambda place, row, local, tile: store_tile(tile.zeros(), self.totals, local, tile))
         self.each_depth(point, 0, lambda inner, depth: self.emit_sets(inner, rows, (begin, end), depth))
-        each(self.finish)
 
     def locate(self, block: ir.Value) -> tuple[Point, _Rows, ir.Value]:
         """The outer indices, chunk of rows and group of panels of a block: groups change fastest."""
@@ -257,11 +248,6 @@ class _Gemm:
             emit_rows(vectors.index(whole), self.rows - whole)
             scf.yield_([])
 
-    def each_tile(self, rows: _Rows, counts: tuple[int, ...], emit_rows: Callable) -> None:
-        """`emit_rows(row, tile)` for the tiles of a panel."""
-        lanes, accumulator = self.schedule.lanes, self.contraction.accumulator
-        self.each_row(rows, lambda row, count: emit_rows(row, Tile(count, counts, lanes, accumulator)))
-
     def waiting(self, slot: ir.Value, row: ir.Value, rows: _Rows) -> ir.Value:
         """The row of the totals where the sums of a tile wait between blocks of k; `slot` is the panel in its group."""
         start = arith.muli(slot, vectors.index(self.schedule.chunk_rows))
@@ -269,24 +255,60 @@ class _Gemm:
 
     def emit_tile(self, at: _TileAt, tile: Tile, depth: Depth) -> None:
         """One tile for one block of k: from zero to its outputs if that is all of k."""
-        if not self.one_pass:
-            local = self.waiting(at.group_slot, at.row, at.rows)
-            store_tile(self.resume(at, tile, depth, load_tile(self.totals, local, tile)), self.totals, local, tile)
+        if self.one_pass:
+            self.output(at, tile, self.run(at, tile, depth, tile.zeros()), vectors.index(0))
             return
-        sums = self.run(at, tile, depth, tile.zeros())
-        if self.totals is not None:
-            store_tile(sums, self.totals, vectors.index(0), tile)
-            self.finish(at.point, at.row, vectors.index(0), tile)
+        local = self.waiting(at.group_slot, at.row, at.rows)
+        sums = self.resume(at, tile, depth, local)
+        branch = scf.IfOp(self.is_at(at.point, depth[1], last=True), has_else=True)
+        with ir.InsertionPoint(branch.then_block):
+            self.output(at, tile, sums, local)
+            scf.yield_([])
+        with ir.InsertionPoint(branch.else_block):
+            store_tile(sums, self.totals, local, tile)
+            scf.yield_([])
+
+    def is_at(self, point: Point, depth: ir.Value, last: bool) -> ir.Value:
+        """Whether a block of k that begins (or ends, for `last`) at `depth` is the first (the last) one of all."""
+        places = [(depth, self.depth if last else 0)]
+        for dim in self.contraction.outer_depth:
+            places.append((point[dim], self.contraction.size(dim) - 1 if last else 0))
+        found = [arith.cmpi(arith.CmpIPredicate.eq, place, vectors.index(limit)) for place, limit in places]
+        return reduce(arith.andi, found)
+
+    def resume(self, at: _TileAt, tile: Tile, depth: Depth, local: ir.Value) -> list[ir.Value]:
+        """The sums after one more block of k: the chain goes on, or a chain of its own is added."""
+        first = self.is_at(at.point, depth[0], last=False)
+        if not is_long(self.contraction):
+            before = self.unless(first, tile, tile.zeros(), lambda: load_tile(self.totals, local, tile))
+            return self.run(at, tile, depth, before)
+        chain = self.run(at, tile, depth, tile.zeros())
+        return self.unless(
+            first,
+            tile,
+            chain,
+            lambda: [add(*pair) for pair in zip(load_tile(self.totals, local, tile), chain, strict=True)],
+        )
+
+    def unless(
+        self, condition: ir.Value, tile: Tile, sums: list[ir.Value], otherwise: Callable[[], list[ir.Value]]
+    ) -> list[ir.Value]:
+        """The sums where the condition holds, else those that `otherwise` emits."""
+        branch = scf.IfOp(condition, [tile.vector] * len(sums), has_else=True)
+        for block, emit in ((branch.then_block, lambda: sums), (branch.else_block, otherwise)):
+            with ir.InsertionPoint(block):
+                scf.yield_(emit())
+        return list(branch.results)
+
+    def output(self, at: _TileAt, tile: Tile, sums: list[ir.Value], local: ir.Value) -> None:
+        """Hand the finished sums of a tile to the epilogue; a long one takes them from scratch memory, at `local`."""
+        if self.epilogue.operation_count > INLINE_EPILOGUE:
+            store_tile(sums, self.totals, local, tile)
+            self.finish(at.point, at.row, local, tile)
             return
         for place, total in enumerate(sums):
             i, j = divmod(place, len(tile.counts))
             self.store(at.point, vectors.offset(at.row, i), j, total, tile)
-
-    def resume(self, at: _TileAt, tile: Tile, depth: Depth, before: list[ir.Value]) -> list[ir.Value]:
-        """The sums after one more block of k: the chain goes on, or a chain of its own is added."""
-        if not is_long(self.contraction):
-            return self.run(at, tile, depth, before)
-        return [add(*pair) for pair in zip(before, self.run(at, tile, depth, tile.zeros()), strict=True)]
 
     def run(self, at: _TileAt, tile: Tile, depth: Depth, sums: list[ir.Value]) -> list[ir.Value]:
         """The k loop of a tile."""

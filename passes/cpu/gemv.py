@@ -16,8 +16,8 @@ from blu.dialects.target import CpuTarget
 from blu.passes.cpu import lanes as vectors
 from blu.passes.cpu.contraction import Contraction, Point
 from blu.passes.cpu.epilogue import Epilogue
-from blu.passes.cpu.gemm_schedule import is_long
-from blu.passes.cpu.gemm_tile import multiply_add, widen
+from blu.passes.cpu.gemm_schedule import CHAIN, is_long
+from blu.passes.cpu.gemm_tile import add, multiply_add, widen
 from blu.passes.cpu.kernel import KernelBody, for_range
 from blu.passes.cpu.transpose import transpose
 
@@ -34,13 +34,7 @@ def accepts(contraction: Contraction) -> bool:
     along_depth = (
         contraction.right.stride(contraction.depth) == 1 and contraction.right.stride(contraction.columns) != 1
     )
-    return (
-        few
-        and along_depth
-        and contraction.columns is not None
-        and not contraction.outer_depth
-        and not is_long(contraction)
-    )
+    return few and along_depth and contraction.columns is not None and not contraction.outer_depth
 
 
 def emit(body: KernelBody, epilogue: Epilogue, target: CpuTarget) -> None:
@@ -109,15 +103,40 @@ class _Gemv:
     def emit_columns(self, point: Point, count: int) -> None:
         """All of k for `count` columns and all rows, and the epilogue."""
         contraction = self.contraction
-        depth, rows = contraction.size(contraction.depth), contraction.size(contraction.rows)
-        squares = depth // self.lanes * self.lanes
-        sums = [vectors.constant(vectors.vector_type(self.lanes, contraction.accumulator), 0)] * rows
-        sums = self.run(point, count, sums, (0, squares), self.lanes)
-        sums = self.run(point, count, sums, (squares, depth), 1)
+        depth = contraction.size(contraction.depth)
+        sums = [vectors.constant(vectors.vector_type(self.lanes, contraction.accumulator), 0)] * contraction.size(
+            contraction.rows
+        )
+        sums = (
+            self.chains(point, count, sums, depth)
+            if is_long(contraction)
+            else self.chain(point, count, sums, (0, depth))
+        )
         for row, total in enumerate(sums):
             self.epilogue.store(total, {**point, contraction.rows: vectors.index(row)}, self.lanes, count)
 
-    def run(self, point: Point, count: int, sums: list[ir.Value], depth: tuple[int, int], step: int) -> list[ir.Value]:
+    def chains(self, point: Point, count: int, zeros: list[ir.Value], depth: int) -> list[ir.Value]:
+        """The sums of chains of `CHAIN` k, the last one of what is left."""
+        whole = depth // CHAIN * CHAIN
+        with for_range(0, whole, CHAIN, carried=zeros) as loop:
+            begin = loop.induction_variable
+            part = self.run(point, count, zeros, (begin, vectors.offset(begin, CHAIN)), self.lanes)
+            scf.yield_([add(*pair) for pair in zip(loop.inner_iter_args, part, strict=True)])
+        if whole == depth:
+            return list(loop.results)
+        rest = self.chain(point, count, zeros, (whole, depth))
+        return [add(*pair) for pair in zip(loop.results, rest, strict=True)]
+
+    def chain(self, point: Point, count: int, sums: list[ir.Value], depth: tuple[int, int]) -> list[ir.Value]:
+        """One chain over the k of `depth`: squares, and what is left one by one."""
+        begin, end = depth
+        middle = end - (end - begin) % self.lanes
+        sums = self.run(point, count, sums, (begin, middle), self.lanes)
+        return self.run(point, count, sums, (middle, end), 1)
+
+    def run(
+        self, point: Point, count: int, sums: list[ir.Value], depth: tuple[ir.Value | int, ir.Value | int], step: int
+    ) -> list[ir.Value]:
         """Add the k of `depth` to the sums, `step` of them (a square, or one) at a time."""
         if depth[0] == depth[1]:
             return sums
