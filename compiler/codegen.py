@@ -85,10 +85,23 @@ def bfloat_as_bits(text: str) -> str:
     """LLVM IR text in which bf16 values are i16.
 
     Kernels only store bf16 and convert it by integer operations; LLVM would call library functions to move it about.
+    A kernel that moves both bf16 and i16 (a bf16 sort with its keys) then declares some functions of LLVM's twice.
     """
     text = re.sub(r"\b0xR([0-9A-Fa-f]{4})\b", lambda match: str(int(match[1], 16)), text)
     text = re.sub(r"\bbfloat\b", "i16", text)
-    return re.sub(r"(@llvm\.[\w.]*v\d+)bf16", r"\1i16", text)
+    text = re.sub(r"(@llvm\.[\w.]*v\d+)bf16", r"\1i16", text)
+    declared: set[str] = set()
+    return _DECLARATION.sub(lambda match: _once(match, declared), text)
+
+
+_DECLARATION = re.compile(r"^declare [^@\n]*(@[\w.]+)\(.*\n", re.MULTILINE)
+
+
+def _once(declaration: re.Match[str], declared: set[str]) -> str:
+    """A declaration, or nothing where its function is declared already."""
+    is_first = declaration[1] not in declared
+    declared.add(declaration[1])
+    return declaration[0] if is_first else ""
 
 
 def _split(text: str, announce: Callable[[str], None]) -> list[tuple[str, str, str, int]]:
