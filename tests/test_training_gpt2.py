@@ -9,13 +9,14 @@ from transformers import GPT2Config, GPT2LMHeadModel
 import blu
 from blu import nn
 
+CONFIG = {"n_layer": 12, "n_head": 12, "n_embd": 768, "vocab_size": 50257, "n_positions": 1024}
 BATCH, POSITIONS = 2, 64
 TOLERANCE = 2e-6
 """Of the difference's norm, relative to the gradient's."""
 
 
 def test_every_gradient_of_gpt2_124m_equals_torch_in_float64() -> None:
-    model = nn.GPT2({"n_layer": 12, "n_head": 12, "n_embd": 768, "vocab_size": 50257, "n_positions": 1024}).initialize(0)
+    model = nn.GPT2(CONFIG).initialize(0)
     rng = np.random.default_rng(0)
     tokens, targets = (rng.integers(0, 50257, (BATCH, POSITIONS)).astype(np.int32) for _ in range(2))
     value, gradients = blu.value_and_grad(nn.gpt2_loss)(model, tokens, targets)
