@@ -35,7 +35,7 @@ def squares(parameters: dict[str, Any], x: Any) -> Any:
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS, ids=["adamw", "sgd", "momentum"])
 @pytest.mark.parametrize("poison", [np.nan, np.inf, -np.inf, 1e30])
-def test_a_step_whose_gradients_are_not_finite_changes_no_bit(optimizer: Any, poison: float) -> None:
+def test_row_46_a_step_whose_gradients_are_not_finite_changes_no_bit(optimizer: Any, poison: float) -> None:
     @blu.jit(donate=("parameters", "state"))
     def step(parameters: Any, state: Any, x: Any) -> Any:
         loss, gradients = blu.value_and_grad(squares)(parameters, x)
@@ -81,7 +81,7 @@ def scaled_sgd(parameters: Any, scale: Any, x: Any) -> Any:
     return parameters, SCALING.update(scale, finite), value, gradients
 
 
-def test_an_overflow_in_f16_skips_the_step_and_halves_the_scale() -> None:
+def test_row_08_an_overflow_in_f16_skips_the_step_and_halves_the_scale() -> None:
     parameters, scale = {"w": np.zeros(2, np.float32)}, SCALING.init()
     step = blu.jit(scaled_sgd, donate=("parameters", "scale"))
     seen, signature = [], [array.dtype for array in arrays_of(scale)]
