@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from blu.compiler.cli.progress import Progress
 from blu.compiler.cli.subject import Gpt2Subject, find_tokenizer, load_weights
 from blu.compiler.generate import Generation, Gpt2Runner, check_prompt, float32_state
 from blu.compiler.gpt2_programs import Gpt2Request
+from blu.compiler.process_memory import peak_memory_bytes
 from blu.compiler.sampling import Sampling
 from blu.errors import ArgumentError, BluError
 from blu.frontend.io.tokenizer import StreamDecoder, Tokenizer
@@ -177,9 +177,3 @@ def _summary(session: Session, generation: Generation, text: str | None) -> dict
         "peak_memory_bytes": peak_memory_bytes(),
         "target": session.target,
     }
-
-
-def peak_memory_bytes() -> int:
-    """The most memory that this process has had so far."""
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

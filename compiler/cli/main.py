@@ -13,6 +13,7 @@ from blu.compiler.cli.messages import UsageError, print_error, suggestion
 COMMANDS = {
     "compile": "compile a model, and run it",
     "run": "run a compiled model",
+    "train": "train a model",
     "opt": "run passes over a file of IR",
     "doctor": "say what is installed, what works, and what to do",
     "cache": "look at the compile cache, or clear it",

@@ -1,0 +1,299 @@
+"""What `blu train`'s flags ask for, put together: model, recipe, data, weights, programs, checkpoints."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from blu.compiler.cache import default_cache
+from blu.compiler.cli.messages import UsageError
+from blu.compiler.cli.progress import Progress
+from blu.compiler.generate import Gpt2Runner
+from blu.compiler.gpt2_programs import compile_request
+from blu.compiler.target import resolve_target_name
+from blu.compiler.train.arithmetic_peak import peak_flops
+from blu.compiler.train.engine import MODEL, Engine
+from blu.compiler.train.events import Note, Observer
+from blu.compiler.train.presets import training_config
+from blu.compiler.train.programs import TrainingRequest, compile_training
+from blu.compiler.train.recipe import Cadence, Recipe
+from blu.compiler.train.trainer import Trainer, TrainingResult
+from blu.compiler.train.writer import Writer
+from blu.errors import ArgumentError, WeightsError
+from blu.frontend.io.atomic import replacing
+from blu.frontend.io.checkpoint_directory import has_any
+from blu.frontend.io.checkpoints import Checkpoints
+from blu.frontend.io.gpt2 import HEAD, random_state_dict
+from blu.frontend.io.huggingface import gpt2_state_dict, load_config, resolve
+from blu.frontend.io.json_files import read_json
+from blu.frontend.io.state_dict import cast
+from blu.frontend.io.tokenizer import ByteTokenizer, Tokenizer, has_tokenizer, load_tokenizer
+from blu.frontend.io.training_data import TrainingData, has_texts, open_training_data
+from blu.runtime.host import set_threads
+from blu.runtime.pool import default_threads
+from blu.runtime.program import Program
+
+RUNS = Path("runs")
+FLAGS_FILE = "run.json"
+# Flags of one start of a run, which the next start does not take over.
+OF_ONE_START = ("resume", "json", "plot", "dump_grads", "threads", "out", "max_minutes")
+SIZES = {
+    "layers": "n_layer",
+    "heads": "n_head",
+    "width": "n_embd",
+    "positions": "n_positions",
+    "vocab_size": "vocab_size",
+}
+
+
+@dataclass
+class Run:
+    """One start of a run. `flags` are those given, and on resuming those of the run's first start."""
+
+    flags: Mapping[str, Any]
+    directory: Path
+    config: Mapping[str, Any]
+    source: Path | None
+    cadence: Cadence
+    tokenizer: Tokenizer | None = None
+    compile_progress: Progress = field(default_factory=lambda: Progress("blu train"))
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Run:
+        """Read the flags. Raises UsageError or WeightsError for what they get wrong."""
+        directory = _directory(given)
+        flags = dict(given)
+        if given.get("resume") and (directory / FLAGS_FILE).is_file():
+            flags = _flags_of(directory, given) | flags
+        source = resolve(flags["init_from"]) if "init_from" in flags else None
+        cadence = _as_usage(partial(Cadence, **_fields_of(Cadence, flags)))
+        return cls(flags, directory, _config(flags, source), source, cadence)
+
+    def prepare(self, observer: Observer) -> Trainer:
+        """Everything up to the first step; `observer` hears what there is to say."""
+        if "threads" in self.flags:
+            set_threads(self.flags["threads"])
+        if not self.flags.get("data"):
+            raise UsageError("there is no data", advice="give --data FILES: shards, texts or directories")
+        self.tokenizer = self._tokenizer()
+        data = self._data()
+        recipe = self._recipe(data)
+        trainer = self._trainer(recipe, data)
+        trainer.observers = (observer,)
+        observer(Note(f"{self._description(trainer)}; run in {self.directory}"))
+        trainer.prepare()
+        resumed = trainer.resume() if self.flags.get("resume") else None
+        if resumed is not None:
+            observer(Note(f"goes on after step {resumed}"))
+        _write_flags(self.directory, self.flags)
+        return trainer
+
+    def last_words(self, result: TrainingResult) -> str:
+        """How a run ended, in a line or two."""
+        ended = {"steps": "done", "time": "out of time"}.get(result.ended_by, f"stopped by {result.ended_by}")
+        text = f"{ended} after step {result.step}; {result.tokens_per_second:,.0f} tokens/s; see {self.directory}"
+        more = "" if result.ended_by == "steps" else f"\ngo on with: blu train --resume --out {self.directory}"
+        return text + more
+
+    @staticmethod
+    def full_name(name: str) -> str:
+        """A parameter's name in transformers' GPT2LMHeadModel."""
+        return name if name == HEAD else f"transformer.{name}"
+
+    def _trainer(self, recipe: Recipe, data: TrainingData) -> Trainer:
+        target = resolve_target_name("cpu")
+        options = {name: getattr(recipe, name) for name in _PROGRAM_FIELDS} | {
+            "batch": recipe.batch_size,
+            "guarded": recipe.on_nonfinite == "skip",
+        }
+        engine = Engine(lambda entry: TrainingRequest.of(entry, self.config, target, **options), self._load)
+        _check_length(recipe, self.config)
+        checkpoints = Checkpoints(
+            self.directory,
+            keep_last=self.cadence.keep_last,
+            config=self.config,
+            tokenizer_from=self._tokenizer_directory(),
+        )
+        runner = Gpt2Runner(self.config, {}, target, self._load_writer)
+        trainer = Trainer(
+            engine,
+            self.config,
+            recipe,
+            data,
+            cadence=self.cadence,
+            checkpoints=checkpoints,
+            writer=Writer(runner, self.tokenizer, self.config, recipe.seed),
+            peak=peak_flops(target, self.flags.get("threads") or default_threads()),
+            max_seconds=60 * self.flags.get("max_minutes", math.inf),
+        )
+        engine.set_part(MODEL, self._weights(recipe.seed))
+        return trainer
+
+    def _weights(self, seed: int) -> Mapping[str, Any]:
+        if self.source is None:
+            return random_state_dict(self.config, seed)
+        return cast(gpt2_state_dict(self.source), "f32")
+
+    def _load(self, request: TrainingRequest) -> Program:
+        with self.compile_progress.step(f"compiling {request.name} for {request.target}"):
+            return Program.load(compile_training(request, default_cache(), self.compile_progress.detail))
+
+    def _load_writer(self, request: Any) -> Program:
+        with self.compile_progress.step(f"compiling {request.name} for {request.target}"):
+            return Program.load(compile_request(request, default_cache(), self.compile_progress.detail))
+
+    def _recipe(self, data: TrainingData) -> Recipe:
+        """The recipe that the flags and defaults make; UsageError for what contradicts itself."""
+        flags = dict(self.flags)
+        values = {"length": min(self.config["n_positions"], 1024)} | _fields_of(Recipe, flags)
+        if flags.get("no_shuffle"):
+            values["shuffle"] = False
+        sizes = _as_usage(partial(Recipe, **{key: values[key] for key in _SIZES if key in values}))
+        if "total_batch_size" in flags:
+            values["accumulate"] = _accumulation(flags["total_batch_size"], sizes.batch_size * sizes.length)
+        if "epochs" in flags:
+            sequences = sizes.batch_size * values.get("accumulate", 1)
+            windows = int(data.train.windows_per_file(sizes.length).sum())
+            values["steps"] = max(1, int(flags["epochs"] * windows / sequences))
+        steps = values.setdefault("steps", Recipe.steps)
+        values.setdefault("warmup", max(steps, 0) // 20)
+        values.setdefault("decay_steps", max(steps, 1))
+        rate = values.get("learning_rate", Recipe.learning_rate)
+        values.setdefault("final_learning_rate", abs(rate) * flags.get("final_fraction", 0.1))
+        return _as_usage(partial(Recipe, **values))
+
+    def _data(self) -> TrainingData:
+        flags = self.flags
+        vocabulary = self.config["vocab_size"]
+        if self.tokenizer is not None and self.tokenizer.vocab_size > vocabulary:
+            message = f"the tokenizer has {self.tokenizer.vocab_size} tokens, the model a vocabulary of {vocabulary}"
+            raise UsageError(message, advice=f"give --vocab-size {self.tokenizer.vocab_size}, or another tokenizer")
+        return open_training_data(
+            flags["data"],
+            vocab_size=vocabulary,
+            tokenizer=self.tokenizer,
+            validation=flags.get("val_data", ()),
+            split=flags.get("val_split"),
+        )
+
+    def _tokenizer(self) -> Tokenizer | None:
+        if self.flags.get("tokenizer") == "bytes":
+            return self._bytes()
+        directory = self._tokenizer_directory()
+        if directory is not None:
+            return load_tokenizer(directory)
+        return self._bytes() if has_texts(self.flags["data"]) else None
+
+    def _bytes(self) -> ByteTokenizer:
+        return ByteTokenizer(min(257, self.config["vocab_size"]))
+
+    def _tokenizer_directory(self) -> Path | None:
+        name = self.flags.get("tokenizer")
+        if name == "bytes":
+            return None
+        if name is not None:
+            path = Path(name).expanduser()
+            return path.parent if path.name == "tokenizer.json" else resolve(name)
+        return self.source if self.source is not None and has_tokenizer(self.source) else None
+
+    def _description(self, trainer: Trainer) -> str:
+        parameters = sum(array.size for array in trainer.engine.part(MODEL).values())
+        recipe, data = trainer.recipe, trainer.data
+        held_out = f", {data.validation.num_tokens:,} for validation" if data.validation is not None else ""
+        return (
+            f"{parameters:,} parameters, {data.train.num_tokens:,} tokens{held_out}, {recipe.steps} steps of "
+            f"{recipe.tokens_per_step:,} tokens"
+        )
+
+
+_PROGRAM_FIELDS = ("length", "dtype", "clip", "beta1", "beta2", "epsilon", "weight_decay")
+_SIZES = ("batch_size", "length", "accumulate")
+
+
+def _fields_of(cls: type, flags: Mapping[str, Any]) -> dict[str, Any]:
+    return {item.name: flags[item.name] for item in fields(cls) if item.name in flags}
+
+
+def _as_usage(make: Any) -> Any:
+    try:
+        return make()
+    except ArgumentError as error:
+        raise UsageError(error.message, advice=error.advice) from None
+
+
+def _config(flags: Mapping[str, Any], source: Path | None) -> Mapping[str, Any]:
+    changes = {key: flags[name] for name, key in SIZES.items() if name in flags}
+    if source is not None:
+        if changes:
+            raise UsageError(
+                f"the sizes of the model in {source} are what they are", advice=f"leave out {list(changes)}"
+            )
+        return load_config(source)
+    if "model" not in flags:
+        raise UsageError("which model?", advice="for example `blu train gpt2-demo-config --data FILE`")
+    return training_config(flags["model"], changes)
+
+
+def _check_length(recipe: Recipe, config: Mapping[str, Any]) -> None:
+    if recipe.length > config["n_positions"]:
+        message = f"--length {recipe.length} is more than the model's {config['n_positions']} positions"
+        raise UsageError(message, advice="give a smaller --length, or more --positions")
+
+
+def _accumulation(tokens: int, tokens_per_batch: int) -> int:
+    if tokens < 1 or tokens % tokens_per_batch:
+        below = max(1, tokens // tokens_per_batch) * tokens_per_batch
+        message = f"--total-batch-size {tokens} is not a multiple of a batch's {tokens_per_batch} tokens"
+        raise UsageError(message, advice=f"for example {below} or {below + tokens_per_batch}")
+    return tokens // tokens_per_batch
+
+
+def _directory(given: Mapping[str, Any]) -> Path:
+    """The run's directory. A new run must not have one with checkpoints."""
+    if "out" in given:
+        directory = Path(given["out"]).expanduser()
+        if has_any(directory) and not given.get("resume"):
+            raise UsageError(f"{directory} has checkpoints of another run", advice="give --resume, or another --out")
+        return directory
+    name = re.sub(r"[^\w.-]", "_", given.get("model") or Path(given.get("init_from", "model")).name)
+    if given.get("resume"):
+        return _last_run(name if "model" in given or "init_from" in given else None)
+    number = 1
+    while (RUNS / f"{name}-{number}").exists():
+        number += 1
+    return RUNS / f"{name}-{number}"
+
+
+def _last_run(name: str | None) -> Path:
+    """The run in runs/ that was last written to, of this name if there is one."""
+    found = [path.parent for path in RUNS.glob(f"*/{FLAGS_FILE}")]
+    if name is not None:
+        found = [path for path in found if path.name.rpartition("-")[0] == name]
+    if not found:
+        raise UsageError(f"there is no run to resume in {RUNS}/", advice="name its directory with --out")
+    return max(found, key=lambda path: path.stat().st_mtime)
+
+
+def _flags_of(directory: Path, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The flags of the run's first start, without those that flags given now stand for."""
+    saved = read_json(directory / FLAGS_FILE)
+    for group in (("steps", "epochs"), ("total_batch_size", "accumulate"), ("final_learning_rate", "final_fraction")):
+        if any(name in given for name in group):
+            for name in group:
+                saved.pop(name, None)
+    return saved
+
+
+def _write_flags(directory: Path, flags: Mapping[str, Any]) -> None:
+    kept = {name: value for name, value in flags.items() if name not in OF_ONE_START}
+    try:
+        with replacing(directory / FLAGS_FILE) as temporary:
+            temporary.write_text(json.dumps(kept, indent=2) + "\n")
+    except OSError as error:
+        raise WeightsError(f"{directory}: cannot be written: {error.strerror or error}") from error

@@ -1,0 +1,108 @@
+"""The arrays of a training run and the programs that change them. Knows neither data nor files, and no MLIR."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from blu.compiler.train.programs import TrainingRequest
+from blu.runtime.memory import allocate_array
+from blu.runtime.plan import TensorSpec
+from blu.runtime.program import Program
+
+MODEL, STATE, SUMS, SCALE = "model.", "state.", "sums.", "scale."
+GRADIENTS = f"{SUMS}gradients."
+FIRST_SCALE = 2.0**16
+KEPT = (MODEL, STATE, SUMS, SCALE)
+
+Batch = tuple[np.ndarray, np.ndarray]
+
+
+@dataclass
+class Engine:
+    """Parameters, optimizer state and programs of a run. Batches are tokens and targets, int32 [B, T].
+
+    `request` gives the request for an entry; `load` the program for a request; each is loaded once.
+    """
+
+    request: Callable[[str], TrainingRequest]
+    load: Callable[[TrainingRequest], Program]
+    arrays: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
+    _programs: dict[str, Program] = field(default_factory=dict, repr=False)
+
+    def prepare(self, *entries: str) -> None:
+        """Load programs, and give every array of theirs that has no numbers yet those before the first step."""
+        for entry in entries:
+            for spec in self.program(entry).inputs:
+                if spec.name.startswith(KEPT) and spec.name not in self.arrays:
+                    self.arrays[spec.name] = _first(spec)
+
+    def program(self, entry: str) -> Program:
+        """The program of an entry."""
+        if entry not in self._programs:
+            self._programs[entry] = self.load(self.request(entry))
+        return self._programs[entry]
+
+    def step(self, batches: Sequence[Batch], learning_rate: float) -> tuple[float, float]:
+        """One step on micro-batches: the mean loss and the norm of the gradients before clipping."""
+        rate = np.array(learning_rate, np.float32)
+        if len(batches) == 1:
+            [(tokens, targets)] = batches
+            loss, norm = self._run("step", {"tokens": tokens, "targets": targets, "learning_rate": rate})
+        else:
+            self._accumulate(batches)
+            loss, norm = self._run("update", {"learning_rate": rate})
+        return float(loss), float(norm)
+
+    def gradients(self, batches: Sequence[Batch]) -> dict[str, np.ndarray]:
+        """The mean gradients of micro-batches, not clipped, by the names of the parameters; nothing is updated."""
+        self.prepare("micro")
+        self._accumulate(batches)
+        weight = self.arrays[f"{SUMS}weight"]
+        found = {name: array / weight for name, array in self.part(GRADIENTS).items()}
+        weight[...] = 0  # which says that there is nothing in the sums
+        return found
+
+    def evaluate(self, batch: Batch) -> float:
+        """The loss of one batch."""
+        [loss] = self._run("evaluate", dict(zip(("tokens", "targets"), batch, strict=True)))
+        return float(loss)
+
+    def part(self, prefix: str) -> dict[str, np.ndarray]:
+        """The arrays whose names begin with `prefix`, by the rest of their names; not copied."""
+        return {name[len(prefix) :]: array for name, array in self.arrays.items() if name.startswith(prefix)}
+
+    def set_part(self, prefix: str, values: Mapping[str, np.ndarray]) -> None:
+        """Give arrays new numbers; copied."""
+        for name, value in values.items():
+            array = np.asarray(value)
+            self.arrays[prefix + name] = target = allocate_array(array.shape, array.dtype, "the parameters")
+            target[...] = array
+
+    @property
+    def peak_bytes(self) -> int:
+        """Bytes of all arrays, and of the largest program's intermediate results."""
+        arenas = [program.plan.arena_bytes for program in self._programs.values()]
+        return sum(array.nbytes for array in self.arrays.values()) + max(arenas, default=0)
+
+    def _accumulate(self, batches: Sequence[Batch]) -> None:
+        for tokens, targets in batches:
+            self._run("micro", {"tokens": tokens, "targets": targets})
+
+    def _run(self, entry: str, values: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        """Run a program; keep its new arrays, and return its other results."""
+        program = self.program(entry)
+        inputs = [values[spec.name] if spec.name in values else self.arrays[spec.name] for spec in program.inputs]
+        results = program.run(inputs)
+        # A program returns what it is given to keep first, and in the same order.
+        names = [spec.name for spec in program.inputs if spec.donated]
+        self.arrays.update(zip(names, results, strict=False))
+        return results[len(names) :]
+
+
+def _first(spec: TensorSpec) -> np.ndarray:
+    array = allocate_array(spec.shape, spec.numpy_dtype, "the training state")
+    array[...] = FIRST_SCALE if spec.name == f"{SCALE}scale" else 0
+    return array

@@ -1,0 +1,251 @@
+"""The loop of a training run: data, steps, validation, samples, checkpoints. Shows nothing itself."""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from blu.compiler.process_memory import peak_memory_bytes
+from blu.compiler.train.arithmetic_peak import flops_per_token
+from blu.compiler.train.engine import MODEL, Batch, Engine
+from blu.compiler.train.events import Event, Note, Observer, Sampled, Saved, StepDone, Validated
+from blu.compiler.train.recipe import Cadence, Recipe
+from blu.compiler.train.resume import saved_content, take_over
+from blu.compiler.train.stop_signals import StopSignals
+from blu.compiler.train.writer import Writer
+from blu.errors import BluError
+from blu.frontend.io.checkpoints import Checkpoints
+from blu.frontend.io.training_data import TrainingData
+
+MAX_SKIPPED = 100
+
+
+class NonFiniteError(BluError, ArithmeticError):
+    """The loss or the gradients of a step are NaN or infinite."""
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """A finished run: the loss of each of its steps (not of those before it resumed), and why it ended.
+
+    `ended_by` is "steps", "time" or a signal's name. `peak_memory` is the process's, in bytes.
+    """
+
+    step: int
+    losses: tuple[float, ...] = field(repr=False)
+    validation_losses: tuple[tuple[int, float], ...] = field(repr=False)
+    tokens_per_second: float
+    peak_memory: int
+    ended_by: str
+    skipped: int = 0
+
+
+@dataclass
+class Trainer:
+    """Trains the engine's GPT-2 of a configuration on data, as the recipe says.
+
+        trainer = Trainer(engine, config, recipe, data, checkpoints=Checkpoints("runs/first", config=config))
+        trainer.resume()                    # where there is a checkpoint
+        result = trainer.run()
+
+    The engine's parameters must have numbers; its programs fit the recipe. `peak` is the machine's arithmetic in
+    operations per second, `writer` writes samples, `observers` are told of every event. Without `checkpoints`, nothing
+    is saved. `max_seconds` ends the run as a signal would.
+    """
+
+    engine: Engine
+    config: Mapping[str, Any]
+    recipe: Recipe
+    data: TrainingData
+    cadence: Cadence = field(default_factory=Cadence)
+    checkpoints: Checkpoints | None = None
+    writer: Writer | None = None
+    observers: Sequence[Observer] = ()
+    peak: float | None = None
+    max_seconds: float = math.inf
+    step: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        recipe = self.recipe
+        self.batches = self.data.train.batches(
+            recipe.batch_size, recipe.length, seed=recipe.seed, shuffle=recipe.shuffle
+        )
+        self.evaluation = self._evaluation()
+        self._losses: list[float] = []
+        self._validation_losses: list[tuple[int, float]] = []
+        self._seconds: list[float] = []
+        self._skipped = self._skipped_in_a_row = 0
+
+    def prepare(self) -> None:
+        """Load or compile all programs that the run will need."""
+        self.engine.prepare(*(("step",) if self.recipe.accumulate == 1 else ("micro", "update")))
+        if self.evaluation:
+            self.engine.prepare("evaluate")
+        if self.cadence.sample_every and self.writer is not None:
+            self.writer.prepare(self.cadence.sample_prompt)
+
+    def resume(self) -> int | None:
+        """Go on where the last checkpoint was saved; its step, None where there is none.
+
+        Raises CheckpointError with all that does not fit the run.
+        """
+        found = None if self.checkpoints is None else self.checkpoints.resume()
+        if found is None:
+            return None
+        for text in take_over(found, self.engine, self.config, self.recipe, self.batches):
+            self._tell(Note(text))
+        self.step = found.step
+        return self.step
+
+    def first_gradients(self) -> dict[str, Any]:
+        """The gradients of the next step, f32 and not clipped, by the parameters' names; nothing moves on."""
+        place = self.batches.state()
+        gradients = self.engine.gradients(self._next_batches())
+        self.batches.restore(place)
+        return gradients
+
+    def run(self) -> TrainingResult:
+        """Train up to the recipe's last step, or until a signal; then save. Raises NonFiniteError, DataError."""
+        start, ended_by = time.monotonic(), "steps"
+        with StopSignals() as signals:
+            while self.step < self.recipe.steps:
+                self._one_step()
+                self._in_between()
+                if ended := _ended(signals.received, time.monotonic() - start > self.max_seconds):
+                    ended_by = ended
+                    break
+            self._finish(ended_by)
+        total = sum(self._seconds)
+        rate = self.recipe.tokens_per_step * len(self._seconds) / total if total else 0.0
+        losses, validation = tuple(self._losses), tuple(self._validation_losses)
+        return TrainingResult(self.step, losses, validation, rate, peak_memory_bytes(), ended_by, self._skipped)
+
+    def validate(self) -> float:
+        """The mean loss on the validation data; always on the same batches."""
+        start = time.perf_counter()
+        losses = [self.engine.evaluate(batch) for batch in self.evaluation]
+        loss = math.fsum(losses) / len(losses)
+        self._validation_losses.append((self.step, loss))
+        self._tell(Validated(self.step, loss, time.perf_counter() - start))
+        return loss
+
+    def save(self, wait: bool = False) -> None:
+        """Save a checkpoint: in the background, or now."""
+        if self.checkpoints is None:
+            return
+        content = saved_content(self.engine, self.config, self.recipe, self.batches)
+        save = self.checkpoints.save if wait else self.checkpoints.save_async
+        try:
+            save(self.step, *content)
+        except BluError as error:
+            if wait:
+                raise
+            self._tell(Note(str(error)))  # the one before could not be saved: training goes on
+        self._tell(Saved(self.step, self.checkpoints.directory))
+
+    def _one_step(self) -> None:
+        start = time.perf_counter()
+        rate = self.recipe.rate(self.step)
+        loss, norm = self.engine.step(self._next_batches(), rate)
+        seconds = time.perf_counter() - start
+        self.step += 1
+        skipped = self._check_finite(loss, norm)
+        self._losses.append(loss)
+        self._seconds.append(seconds)
+        self._tell(self._report(loss, norm, rate, seconds, skipped))
+
+    def _check_finite(self, loss: float, norm: float) -> bool:
+        """Whether the step was skipped. Raises NonFiniteError where the policy is to stop."""
+        overflowed = not math.isfinite(norm)
+        if math.isfinite(loss) and not overflowed:
+            self._skipped_in_a_row = 0
+            return False
+        self._skipped += 1
+        self._skipped_in_a_row += 1
+        # In f16, gradients that overflow are how the loss scale finds its size.
+        expected = self.recipe.dtype == "f16" and math.isfinite(loss)
+        if self.recipe.on_nonfinite == "stop" and not expected:
+            what = f"the loss is {loss}" if not math.isfinite(loss) else f"the norm of the gradients is {norm}"
+            raise NonFiniteError(f"{what} at step {self.step}", advice=self._advice())
+        if self._skipped_in_a_row >= MAX_SKIPPED:
+            message = f"{MAX_SKIPPED} steps in a row were not finite, the last one step {self.step}"
+            raise NonFiniteError(message, advice=self._advice())
+        return True
+
+    def _advice(self) -> str:
+        advice = "use a lower learning rate or a longer warmup, or skip such steps with --on-nonfinite skip"
+        found = None if self.checkpoints is None else self.checkpoints.latest()
+        return advice if found is None else f"{found} was saved before; go on from it with --resume: {advice}"
+
+    def _in_between(self) -> None:
+        """What is due after a step."""
+        if self.evaluation and _is_due(self.step, self.cadence.validate_every):
+            self.validate()
+        if self.writer is not None and _is_due(self.step, self.cadence.sample_every):
+            self._sample(self.writer)
+        if _is_due(self.step, self.cadence.checkpoint_every) and self.step < self.recipe.steps:
+            self.save()
+
+    def _finish(self, ended_by: str) -> None:
+        validated = self._validation_losses and self._validation_losses[-1][0] == self.step
+        if ended_by == "steps" and self._losses and self.evaluation and not validated:
+            self.validate()
+        if self._losses:
+            self.save(wait=True)
+
+    def _sample(self, writer: Writer) -> None:
+        text = writer.write(self.engine.part(MODEL), self.cadence.sample_prompt, self.cadence.sample_tokens, self.step)
+        self._tell(Sampled(self.step, text))
+
+    def _next_batches(self) -> list[Batch]:
+        return [next(self.batches) for _ in range(self.recipe.accumulate)]
+
+    def _evaluation(self) -> list[Batch]:
+        """The batches of every validation; none where the validation data does not fill one."""
+        validation, recipe = self.data.validation, self.recipe
+        if validation is None or int(validation.windows_per_file(recipe.length).sum()) < recipe.batch_size:
+            return []
+        batches = validation.batches(recipe.batch_size, recipe.length, shuffle=False, epochs=1)
+        return [batch for batch, _ in zip(batches, range(self.cadence.validate_batches), strict=False)]
+
+    def _report(self, loss: float, norm: float, rate: float, seconds: float, skipped: bool) -> StepDone:
+        recipe = self.recipe
+        tokens_per_second = recipe.tokens_per_step / seconds
+        recent = self._seconds[-20:]
+        return StepDone(
+            step=self.step,
+            steps=recipe.steps,
+            loss=loss,
+            norm=norm,
+            learning_rate=rate,
+            tokens=self.step * recipe.tokens_per_step,
+            seconds=seconds,
+            tokens_per_second=tokens_per_second,
+            utilization=self._flops_per_token * tokens_per_second / self.peak if self.peak else None,
+            memory=peak_memory_bytes(),
+            epoch=self.batches.epoch,
+            remaining_seconds=(recipe.steps - self.step) * sum(recent) / len(recent),
+            skipped=skipped,
+        )
+
+    @property
+    def _flops_per_token(self) -> int:
+        parameters = sum(array.size for array in self.engine.part(MODEL).values())
+        return flops_per_token(self.config, parameters, self.recipe.length)
+
+    def _tell(self, event: Event) -> None:
+        for observer in self.observers:
+            observer(event)
+
+
+def _is_due(step: int, every: int) -> bool:
+    return bool(every) and step % every == 0
+
+
+def _ended(received: signal.Signals | None, out_of_time: bool) -> str:
+    """Why to stop now, if at all."""
+    return received.name if received is not None else "time" if out_of_time else ""

@@ -1,0 +1,164 @@
+"""The data of a training run: shards as they are, text through a tokenizer once, and a part of it for validation.
+
+Text files, directories of them and patterns become one shard in llm.c's format in a cache; it is named after the
+texts' contents and the tokenizer, so that the same texts are never tokenized twice, wherever they are.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import platformdirs
+
+from blu.errors import DataError
+from blu.frontend.io.atomic import replacing
+from blu.frontend.io.token_files import HEADER_WORDS, MAGIC, VERSION, open_tokens
+from blu.frontend.io.token_shards import TokenShards, find_files
+from blu.frontend.io.tokenizer import ByteTokenizer, Tokenizer
+
+TEXT_SUFFIXES = (".txt", ".md", ".rst", ".py", ".c", ".h", ".html", ".json", ".jsonl", ".csv", ".toml", ".yaml")
+MAX_TOKEN = 1 << 16
+DEFAULT_SPLIT = 0.05
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Tokens to learn from, and tokens to validate with, where there are any."""
+
+    train: TokenShards
+    validation: TokenShards | None = None
+
+
+def open_training_data(
+    patterns: Sequence[str],
+    *,
+    vocab_size: int,
+    tokenizer: Tokenizer | None = None,
+    validation: Sequence[str] = (),
+    split: float | None = None,
+    cache: Path | None = None,
+) -> TrainingData:
+    """Open the data that `patterns` name: files, directories (the texts or shards below them), glob patterns.
+
+    Shards that match `validation` are not trained on. Without `validation`, the last `split` of the tokens is for
+    validation (of text, whose files are in a random order, the last twentieth; of shards nothing). Raises DataError
+    for anything that cannot be trained on, before anything else happens.
+    """
+    found = _expand(patterns)
+    held_out = _expand(validation) if validation else []
+    aside = {os.path.realpath(path) for path in held_out}
+    kept = [path for path in found if os.path.realpath(path) not in aside]
+    if not kept:
+        raise DataError(f"no data: all files of {', '.join(patterns)} are for validation")
+    train = _open(kept, vocab_size, tokenizer, cache)
+    if held_out:
+        return TrainingData(train, _open(held_out, vocab_size, tokenizer, cache))
+    if split is None:
+        split = DEFAULT_SPLIT if any(not _is_shard(path) for path in kept) else 0
+    return TrainingData(*train.split(split)) if split else TrainingData(train)
+
+
+def has_texts(patterns: Sequence[str]) -> bool:
+    """Whether any of the files that `patterns` name is text."""
+    return any(not _is_shard(path) for path in _expand(patterns))
+
+
+def _expand(patterns: Sequence[str]) -> list[Path]:
+    """The files that patterns name, each once; of a directory all texts and shards below it."""
+    found: list[Path] = []
+    for pattern in patterns:
+        path = Path(os.path.expanduser(pattern))
+        found += _below(path) if path.is_dir() else find_files([pattern])
+    return list(dict.fromkeys(found))
+
+
+def _below(directory: Path) -> list[Path]:
+    names = glob.glob("**/*", root_dir=directory, recursive=True)
+    suffixes = (*TEXT_SUFFIXES, ".bin")
+    found = [directory / name for name in sorted(names) if name.endswith(suffixes)]
+    found = [path for path in found if path.is_file() and path.stat().st_size]
+    if not found:
+        raise DataError(f"{directory}: no texts and no shards here", advice=f"looked for {', '.join(suffixes)}")
+    return found
+
+
+def _is_shard(path: Path) -> bool:
+    """Whether a file holds tokens: named *.bin, or beginning like a shard of llm.c."""
+    if path.suffix == ".bin":
+        return True
+    try:
+        with path.open("rb") as file:
+            return file.read(4) == MAGIC.to_bytes(4, "little")
+    except OSError:
+        return False  # opening it will say why
+
+
+def _open(paths: Sequence[Path], vocab_size: int, tokenizer: Tokenizer | None, cache: Path | None) -> TokenShards:
+    shards = [path for path in paths if _is_shard(path)]
+    texts = [path for path in paths if not _is_shard(path)]
+    if texts:
+        shards.append(tokenized(texts, tokenizer or ByteTokenizer(min(257, vocab_size)), cache))
+    return TokenShards([glob.escape(str(path)) for path in shards], vocab_size=vocab_size)
+
+
+def tokenized(paths: Sequence[Path], tokenizer: Tokenizer, cache: Path | None = None) -> Path:
+    """A shard of all texts, in an order that has nothing to do with their names, each followed by the end of text.
+
+    It is made once, and kept in `cache` (by default the user's cache directory).
+    """
+    if tokenizer.vocab_size > MAX_TOKEN:
+        advice = f"shards hold numbers below {MAX_TOKEN}: use a tokenizer of at most that many tokens"
+        raise DataError(f"the tokenizer has {tokenizer.vocab_size} tokens", advice=advice)
+    ordered = sorted((_digest(path), path) for path in paths)
+    key = hashlib.sha256(f"{_identity(tokenizer)} {[digest for digest, _ in ordered]}".encode()).hexdigest()[:32]
+    folder = cache or Path(platformdirs.user_cache_dir("blu", appauthor=False)) / "tokens"
+    target = folder / f"{key}.bin"
+    if not target.is_file():
+        _write_shard(target, [path for _, path in ordered], tokenizer)
+    return target
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _identity(tokenizer: Tokenizer) -> str:
+    """A text that differs between tokenizers that differ."""
+    backend = getattr(tokenizer, "_backend", None)
+    text = backend.to_str() if backend is not None else f"bytes {tokenizer.vocab_size}"
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _write_shard(target: Path, paths: Sequence[Path], tokenizer: Tokenizer) -> None:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with replacing(target) as temporary, temporary.open("wb") as file:
+            file.write(bytes(4 * HEADER_WORDS))
+            count = 0
+            for part in _token_parts(paths, tokenizer):
+                file.write(part.astype("<u2").tobytes())
+                count += len(part)
+            header = np.zeros(HEADER_WORDS, "<i4")
+            header[:3] = MAGIC, VERSION, count
+            file.seek(0)
+            file.write(header.tobytes())
+    except OSError as error:
+        advice = "set XDG_CACHE_HOME to a directory that you may write to"
+        raise DataError(f"{target}: the tokens cannot be kept: {error.strerror or error}", advice=advice) from error
+
+
+def _token_parts(paths: Sequence[Path], tokenizer: Tokenizer) -> Iterator[np.ndarray]:
+    for path in paths:
+        yield open_tokens(path, tokenizer).tokens
+        if tokenizer.end_of_text is not None:
+            yield np.array([tokenizer.end_of_text], np.uint16)
