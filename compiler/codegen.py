@@ -16,7 +16,7 @@ from blu.dialects.mlir import ir, translate_module_to_llvmir
 from blu.errors import PassError
 
 # How much of LLVM's middle end a kernel family gets: emitted kernels are near their final form, scalar loops are not.
-_EFFORT = {"gemm": 1, "rows": 0, "attention": 0, "update": 0}
+_EFFORT = {"gemm": 1, "rows": 0, "attention": 0, "attention_gradient": 0, "update": 0}
 _FULL = 2
 
 

@@ -17,6 +17,12 @@ from blu.errors import BluError
 
 APPROXIMATIONS = ("tanh", "erf")
 _CUBIC = 0.044715
+_TWICE = 2 * math.sqrt(2 / math.pi)
+
+
+def _doubled(x: Tensor) -> Tensor:
+    """Twice the argument of GPT-2's tanh."""
+    return (x * x * (_TWICE * _CUBIC) + _TWICE) * x
 
 
 def _samples(attributes: dict[str, str]) -> Iterator[Sample]:
@@ -52,9 +58,18 @@ class Gelu(Op, name="gelu"):
         """0.5 * (1 + tanh(u)) is sigmoid(2 * u), which is cheaper and keeps its digits where tanh(u) is near -1."""
         x = operand.astype(computing_dtype(operand.dtype))
         if approximate == "tanh":
-            twice = (x * x * (2 * math.sqrt(2 / math.pi) * _CUBIC) + 2 * math.sqrt(2 / math.pi)) * x
-            return (x * twice.sigmoid()).astype(operand.dtype)
+            return (x * _doubled(x).sigmoid()).astype(operand.dtype)
         return (x * 0.5 * (x * -math.sqrt(0.5)).erfc()).astype(operand.dtype)
+
+    @staticmethod
+    def vjp(g: Tensor, operand: Tensor, result: Tensor, approximate: str) -> Tensor:
+        x = operand.astype(computing_dtype(operand.dtype))
+        if approximate == "tanh":
+            share = _doubled(x).sigmoid()
+            slope = share + x * share * (1.0 - share) * (x * x * (3 * _TWICE * _CUBIC) + _TWICE)
+        else:
+            slope = (x * -math.sqrt(0.5)).erfc() * 0.5 + x * (x * x * -0.5).exp() * (1 / math.sqrt(2 * math.pi))
+        return (g.astype(slope.dtype) * slope).astype(operand.dtype)
 
     @staticmethod
     def samples() -> Iterator[Sample]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -43,23 +43,9 @@ class Attention(Op, name="attention"):
         causal: bool,
         scale: float,
     ) -> np.ndarray:
-        groups = query.shape[-3] // key.shape[-3] if key.shape[-3] else 1
+        groups = groups_of(query.shape, key.shape)
         key, value = (np.repeat(heads, groups, axis=-3) for heads in (key, value))
-        scores = query @ np.swapaxes(key, -1, -2) * scale
-        visible = np.ones(scores.shape, np.bool_)
-        if causal:
-            rows, columns = np.arange(scores.shape[-2])[:, None], np.arange(scores.shape[-1])
-            first = scores.shape[-1] - scores.shape[-2] if offset is None else int(offset)
-            visible &= columns <= rows + first
-        if mask is not None and mask.dtype == np.bool_:
-            visible &= mask
-        elif mask is not None:
-            scores = scores + mask
-        scores = np.where(visible, scores, -np.inf)
-        largest = scores.max(axis=-1, keepdims=True, initial=-np.inf)
-        weights = np.exp(scores - np.where(largest == -np.inf, 0, largest))
-        total = weights.sum(axis=-1, keepdims=True)
-        return (weights / np.where(total == 0, 1, total)) @ value
+        return reference_weights(query, key, mask, offset, causal, scale) @ value
 
     @staticmethod
     def infer(
@@ -91,21 +77,39 @@ class Attention(Op, name="attention"):
         scale: float,
     ) -> Tensor:
         """The plain formula with a Tq x Tk matrix of scores, for targets without an attention kernel."""
-        from blu.dialects.arithmetic import where
-
         wide_dtype = computing_dtype(query.dtype)
-        groups = query.shape[-3] // key.shape[-3] if key.shape[-3] else 1
-        wide_query = _split_heads(query.astype(wide_dtype), groups)
+        groups = groups_of(query.shape, key.shape)
+        wide_query = split_heads(query.astype(wide_dtype), groups)
         wide_key, wide_value = (heads.astype(wide_dtype).expand_dims(-3) for heads in (key, value))
         scores = wide_query @ wide_key.swapaxes(-1, -2) * scale
-        if not scores.size:
-            return (scores @ wide_value).reshape((*query.shape[:-1], value.shape[-1])).astype(query.dtype)
-        scores = _masked(scores, mask, offset, causal, groups)
-        largest = scores.max(axis=-1, keepdims=True)
-        weights = (scores - where(largest == -np.inf, 0.0, largest)).exp()
-        total = weights.sum(axis=-1, keepdims=True)
-        result = (weights / where(total == 0, 1.0, total)) @ wide_value
+        if scores.size:
+            scores = softmax_of_visible(masked(scores, mask, offset, causal, groups))
+        result = scores @ wide_value
         return result.reshape((*query.shape[:-1], value.shape[-1])).astype(query.dtype)
+
+    @staticmethod
+    def vjp(
+        g: Tensor,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None,
+        offset: Tensor | None,
+        result: Tensor,
+        causal: bool,
+        scale: float,
+    ) -> tuple[Tensor | None, ...]:
+        """Three gradients by a kernel of their own; that of an added mask, where it is asked for, by all scores."""
+        from blu.dialects.attention_gradient import LARGEST_ROW, AttentionGradient, mask_gradient
+
+        operands = (g, query, key, value, result, mask, offset)
+        is_small = query.shape[-1] + value.shape[-1] <= LARGEST_ROW
+        shares = (AttentionGradient if is_small else AttentionGradient.decompose)(*operands, causal=causal, scale=scale)
+        of_mask = None
+        if mask is not None and mask.dtype.is_float:
+            of_mask = mask_gradient(*operands, causal=causal, scale=scale)
+        narrow = (share.astype(item.dtype) for share, item in zip(shares, (query, key, value), strict=True))
+        return *narrow, of_mask, None
 
     @staticmethod
     def samples() -> Iterator[Sample]:
@@ -140,6 +144,37 @@ class Attention(Op, name="attention"):
         yield ErrorSample((query, key, key, None, offset), {"causal": False, "scale": 1.0}, "causal is false")
 
 
+def groups_of(query: Sequence[int], key: Sequence[int]) -> int:
+    """Query heads per key head, from the shapes of queries and keys."""
+    return query[-3] // key[-3] if key[-3] else 1
+
+
+def reference_weights(
+    query: np.ndarray,
+    key: np.ndarray,
+    mask: np.ndarray | None,
+    offset: np.ndarray | None,
+    causal: bool,
+    scale: float,
+) -> np.ndarray:
+    """The softmax of the scores [..., Hq, Tq, Tk]; `key` has as many heads as `query`."""
+    scores = query @ np.swapaxes(key, -1, -2) * scale
+    visible = np.ones(scores.shape, np.bool_)
+    if causal:
+        rows, columns = np.arange(scores.shape[-2])[:, None], np.arange(scores.shape[-1])
+        first = scores.shape[-1] - scores.shape[-2] if offset is None else int(offset)
+        visible &= columns <= rows + first
+    if mask is not None and mask.dtype == np.bool_:
+        visible &= mask
+    elif mask is not None:
+        scores = scores + mask
+    scores = np.where(visible, scores, -np.inf)
+    largest = scores.max(axis=-1, keepdims=True, initial=-np.inf)
+    weights = np.exp(scores - np.where(largest == -np.inf, 0, largest))
+    total = weights.sum(axis=-1, keepdims=True)
+    return weights / np.where(total == 0, 1, total)
+
+
 def _check_heads(query: TensorType, key: TensorType, value: TensorType) -> None:
     check_float(query)
     if not query.dtype == key.dtype == value.dtype:
@@ -167,20 +202,30 @@ def _check_mask(mask: TensorType, query: TensorType, key: TensorType) -> None:
         raise DTypeError(f"the mask must be bool or f32 or of the query's dtype {query.dtype}, got {mask}")
 
 
-def _split_heads(tensor: Tensor, groups: int) -> Tensor:
+def split_heads(tensor: Tensor, groups: int) -> Tensor:
     """[..., Hq, T, X] as [..., Hkv, groups, T, X]; a head dimension of size 1 (a mask's) stays two of size 1."""
     heads = tensor.shape[-3]
     parts = (heads // groups, groups) if heads != 1 else (1, 1)
     return tensor.reshape((*tensor.shape[:-3], *parts, *tensor.shape[-2:]))
 
 
-def _masked(scores: Tensor, mask: Tensor | None, offset: Tensor | None, causal: bool, groups: int) -> Tensor:
+def softmax_of_visible(scores: Tensor) -> Tensor:
+    """The softmax along the last dimension; zeros where all scores are -inf."""
+    from blu.dialects.arithmetic import where
+
+    largest = scores.max(axis=-1, keepdims=True)
+    weights = (scores - where(largest == -np.inf, 0.0, largest)).exp()
+    total = weights.sum(axis=-1, keepdims=True)
+    return weights / where(total == 0, 1.0, total)
+
+
+def masked(scores: Tensor, mask: Tensor | None, offset: Tensor | None, causal: bool, groups: int) -> Tensor:
     """The scores [..., Hkv, groups, Tq, Tk] with both masks applied."""
     from blu.dialects.arithmetic import where
 
     if mask is not None:
         full: Tensor = mask.reshape((1,) * (3 - mask.ndim) + mask.shape)
-        full = _split_heads(full, groups)
+        full = split_heads(full, groups)
         scores = where(full, scores, -np.inf) if full.dtype == bool_ else scores + full.astype(scores.dtype)
     if not causal:
         return scores

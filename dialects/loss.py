@@ -56,9 +56,26 @@ class CrossEntropy(Op, name="cross_entropy"):
         kept = targets != ignore_index
         # A negative target must not count from the end: it is sent out of range, where the index check finds it.
         checked = where(kept, where(targets < 0, classes, targets), 0)
-        shifted = wide - wide.max(axis=1, keepdims=True)
-        picked = TakeAlongAxis(shifted, checked.expand_dims(1), axis=1).reshape(targets.shape)
-        return where(kept, shifted.exp().sum(axis=1).log() - picked, 0.0)
+        largest = wide.max(axis=1, keepdims=True)
+        picked = (TakeAlongAxis(wide, checked.expand_dims(1), axis=1) - largest).reshape(targets.shape)
+        total = (wide - largest).exp().sum(axis=1, keepdims=True)
+        return where(kept, total.reshape(targets.shape).log() - picked, 0.0)
+
+    @staticmethod
+    def vjp(g: Tensor, logits: Tensor, targets: Tensor, result: Tensor, ignore_index: int) -> tuple[Tensor | None, ...]:
+        """softmax(logits), less 1 at the target."""
+        from blu.dialects.arithmetic import where
+        from blu.dialects.creation import Iota
+
+        wide = logits.astype(computing_dtype(logits.dtype))
+        if not logits.size:
+            return logits * 0.0, None
+        weights = (wide - wide.max(axis=1, keepdims=True)).exp()
+        total = weights.sum(axis=1, keepdims=True)
+        share = where(targets != ignore_index, g, 0.0).expand_dims(1)
+        classes = Iota(shape=(1, logits.shape[1]), axis=1, dtype=targets.dtype)
+        is_target = classes == targets.expand_dims(1)
+        return (weights * (share / total) - where(is_target, share, 0.0)).astype(logits.dtype), None
 
     @staticmethod
     def samples() -> Iterator[Sample]:

@@ -116,6 +116,14 @@ def _widened(tensor: Tensor | None, dtype: DType) -> Tensor | None:
     return None if tensor is None else tensor.astype(dtype)
 
 
+def _standardized(wide: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
+    """Less its mean and divided by its deviation along the last dimension; and one over the deviation."""
+    share = 1.0 / wide.shape[-1]
+    centered = wide - wide.sum(axis=-1, keepdims=True) * share
+    factor = (centered.square().sum(axis=-1, keepdims=True) * share + epsilon).rsqrt()
+    return centered * factor, factor
+
+
 _NORM_SHAPES = [(1,), (37,), (3, 19), (2, 3, 8), (0, 4)]
 
 
@@ -146,13 +154,27 @@ class LayerNorm(Op, name="layer_norm"):
         if not operand.size:
             return operand
         dtype = computing_dtype(operand.dtype)
-        wide, weight, bias = operand.astype(dtype), _widened(weight, dtype), _widened(bias, dtype)
-        share = 1.0 / operand.shape[-1]
-        centered = wide - wide.sum(axis=-1, keepdims=True) * share
-        variance = centered.square().sum(axis=-1, keepdims=True) * share
-        result = centered * (variance + epsilon).rsqrt()
+        weight, bias = _widened(weight, dtype), _widened(bias, dtype)
+        result, _ = _standardized(operand.astype(dtype), epsilon)
         result = result if weight is None else result * weight
         return (result if bias is None else result + bias).astype(operand.dtype)
+
+    @staticmethod
+    def vjp(
+        g: Tensor, operand: Tensor, weight: Tensor | None, bias: Tensor | None, result: Tensor, epsilon: float
+    ) -> tuple[Tensor | None, ...]:
+        """With y the standardized operand: (h - mean(h) - y * mean(h * y)) / deviation for h = g * weight."""
+        if not operand.size:
+            return tuple(None if item is None else item * 0.0 for item in (operand, weight, bias))
+        dtype = computing_dtype(operand.dtype)
+        share, wide, weight = 1.0 / operand.shape[-1], g.astype(dtype), _widened(weight, dtype)
+        standard, factor = _standardized(operand.astype(dtype), epsilon)
+        leading = tuple(range(operand.ndim - 1))
+        of_weight = None if weight is None else (wide * standard).sum(axis=leading).astype(operand.dtype)
+        of_bias = None if bias is None else wide.sum(axis=leading).astype(operand.dtype)
+        inner = wide if weight is None else wide * weight
+        mean, slope = (item.sum(axis=-1, keepdims=True) * share for item in (inner, inner * standard))
+        return ((inner - mean - standard * slope) * factor).astype(operand.dtype), of_weight, of_bias
 
     @staticmethod
     def samples() -> Iterator[Sample]:

@@ -26,7 +26,7 @@ class Decompose(Pass):
     """
 
     level = "blu"
-    keep: str = "attention"
+    keep: str = "attention+attention_gradient"
 
     def run(self, module: ir.Module) -> None:
         kept = {f"blu.{name}" for name in self.keep.split("+")}

@@ -11,7 +11,7 @@ from blu.passes import registry
 from blu.passes.base import Pass, find
 
 # Composite ops that have no linalg form: a kernel template takes them as they are.
-TEMPLATE_OPS = frozenset({"blu.attention", "blu.argsort", "blu.scatter_add"})
+TEMPLATE_OPS = frozenset({"blu.attention", "blu.attention_gradient", "blu.argsort", "blu.scatter_add"})
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ _EXACT = """
 _ROUNDED = "add subtract multiply divide square sqrt reciprocal"
 _COMPOSED = """
     sum prod cumsum matmul einsum scatter_add softmax log_softmax layer_norm rms_norm attention cross_entropy gelu silu
+    attention_gradient
 """
 TOLERANCES = (
     dict.fromkeys(_EXACT.split(), EXACT)

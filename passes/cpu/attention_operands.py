@@ -188,18 +188,27 @@ class Problem:
 
 def read_problem(operation: ir.Operation, body: KernelBody) -> Problem:
     """Read the op; emits what is the same for all blocks at the current insertion point."""
-    query, key, value, mask, offset = operands_of(operation)
+    return problem_of(operation, body, operands_of(operation))
+
+
+def accumulator_of(operand: ir.Value) -> ir.Type:
+    """What a kernel computes in for an operand: f64 for f64, else f32."""
+    element = ir.RankedTensorType(operand.type).element_type
+    return element if isinstance(element, ir.F64Type) else ir.F32Type.get()
+
+
+def problem_of(operation: ir.Operation, body: KernelBody, operands: Sequence[ir.Value | None]) -> Problem:
+    """The problem of (query, key, value, mask, offset); its output is the op's first result."""
+    query, key, value, mask, offset = operands
     attributes = attributes_of(operation)
-    element = ir.RankedTensorType(query.type).element_type
-    accumulator = element if isinstance(element, ir.F64Type) else ir.F32Type.get()
-    (_, result), *_ = body.outputs
+    accumulator = accumulator_of(query)
     buffer = {
-        name: _stack(item, body, accumulator) for name, item in (("query", query), ("key", key), ("value", value))
+        name: stack(item, body, accumulator) for name, item in (("query", query), ("key", key), ("value", value))
     }
     problem = Problem(
         **buffer,
-        output=_stack_of(result, ir.RankedTensorType(operation.results[0].type).shape, accumulator),
-        mask=None if mask is None else _stack(mask, body, accumulator),
+        output=result_stack(operation.results[0], body, accumulator),
+        mask=None if mask is None else stack(mask, body, accumulator),
         offset=None,
         causal=attributes["causal"],
         scale=attributes["scale"],
@@ -210,7 +219,13 @@ def read_problem(operation: ir.Operation, body: KernelBody) -> Problem:
     return Problem(**{**vars(problem), "offset": _read_offset(offset, body, problem)})
 
 
-def _stack(tensor: ir.Value, body: KernelBody, accumulator: ir.Type) -> Stack:
+def result_stack(result: ir.Value, body: KernelBody, accumulator: ir.Type) -> Stack:
+    """The memory that a result goes to."""
+    return _stack_of(dict(body.outputs)[result], ir.RankedTensorType(result.type).shape, accumulator)
+
+
+def stack(tensor: ir.Value, body: KernelBody, accumulator: ir.Type) -> Stack:
+    """An operand of the op, in a buffer or the same everywhere."""
     if tensor in body.buffers:
         return _stack_of(body.buffers[tensor], ir.RankedTensorType(tensor.type).shape, accumulator)
     return _splat_of(tensor, accumulator)
@@ -243,8 +258,7 @@ def _read_offset(offset: ir.Value | None, body: KernelBody, problem: Problem) ->
     """The position of the first query among the keys, cut to where it still makes a difference."""
     if offset is None:
         return vectors.index(problem.keys - problem.queries)
-    stack = _stack(offset, body, problem.accumulator)
-    wide = memref.load(stack.flat, [vectors.index(0)])
+    wide = memref.load(stack(offset, body, problem.accumulator).flat, [vectors.index(0)])
     i64 = ir.IntegerType.get_signless(64)
     wide = wide if wide.type == i64 else arith.extsi(i64, wide)
     low, high = (vectors.constant(i64, bound) for bound in (-problem.queries, problem.keys))

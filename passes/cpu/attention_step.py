@@ -22,12 +22,12 @@ class Step:
 
     def emit(self, block: Block, group: ir.Value, keys: Keys) -> None:
         """Let the queries of a group see all of `keys`, but for masks."""
-        self._emit_scores(block, group, keys)
-        largest = self._find_largest(block, group, keys)
-        decays = self._emit_weights(group, keys, largest)
+        self.emit_scores(block, group, keys)
+        largest = self.find_largest(block, group, keys)
+        decays = self.emit_weights(group, keys, largest)
         self._accumulate(block, group, keys, decays)
 
-    def _emit_scores(self, block: Block, group: ir.Value, keys: Keys) -> None:
+    def emit_scores(self, block: Block, group: ir.Value, keys: Keys) -> None:
         """S = K Q for all keys of the block, by tiles of `key_rows` keys (the last one may write rows nobody reads)."""
         schedule, problem = self.frame.schedule, self.frame.problem
         rows = schedule.key_rows if schedule.copies else min(schedule.key_rows, problem.keys)
@@ -84,7 +84,7 @@ class Step:
                 result.append(multiply_add(factor, column, sums[i * len(columns) + j]))
         return result
 
-    def _find_largest(self, block: Block, group: ir.Value, keys: Keys) -> list[ir.Value]:
+    def find_largest(self, block: Block, group: ir.Value, keys: Keys) -> list[ir.Value]:
         """Apply masks to the scores, and return the largest of each query."""
         lanes, problem = self.frame.schedule.lanes, self.frame.problem
         largest = [self.frame.constant(HIDDEN)] * self.frame.schedule.vectors
@@ -133,7 +133,7 @@ class Step:
             scf.yield_(result)
         return list(loop.results)
 
-    def _emit_weights(self, group: ir.Value, keys: Keys, largest: list[ir.Value]) -> list[ir.Value]:
+    def emit_weights(self, group: ir.Value, keys: Keys, largest: list[ir.Value]) -> list[ir.Value]:
         """Turn scores into weights, update maxima and sums; returns the factors for what was summed before."""
         subtracted, decays = [], []
         for j, value in enumerate(largest):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from blu.dialects.mlir import arith, func, ir
 from blu.dialects.target import CpuTarget
 from blu.passes.base import Pass, find
-from blu.passes.cpu import attention, gemm, ordering, rows, update
+from blu.passes.cpu import attention, attention_backward, gemm, ordering, rows, update
 
 Emitter = Callable[[func.FuncOp, CpuTarget], None]
 EMITTERS: dict[str, Emitter] = {
@@ -17,6 +17,7 @@ EMITTERS: dict[str, Emitter] = {
     # Vectorised where the row emitter can (sums over rows, for one); it hands the rest to loops.emit.
     "loops": rows.emit,
     "attention": attention.emit,
+    "attention_gradient": attention_backward.emit,
     "argsort": ordering.emit,
     "update": update.emit_slice,
     "scatter_add": update.emit_scatter_add,

@@ -58,7 +58,7 @@ def _outline(module: ir.Module, group: Group, name: str) -> None:
     members = set(group.members)
     made = {value for member in group.members for value in member.results}
     inputs = _inputs(group, made)
-    outputs = [value for member in group.members for value in member.results if _is_used_outside(value, members)]
+    outputs = [value for member in group.members for value in member.results if _is_output(value, members)]
     types = [value.type for value in outputs]
     location = _location(group)
     with ir.InsertionPoint(module.body), location:
@@ -89,6 +89,11 @@ def _inputs(group: Group, made: set[ir.Value]) -> list[ir.Value]:
     for member in group.members:
         found.update((value, None) for value in reads_of(member) if value not in made and is_tensor(value))
     return list(found)
+
+
+def _is_output(value: ir.Value, members: set[ir.Operation]) -> bool:
+    """What a kernel writes to memory: what others read, and all results of an op that a template takes whole."""
+    return value.owner.name.startswith("blu.") or _is_used_outside(value, members)
 
 
 def _is_used_outside(value: ir.Value, members: set[ir.Operation]) -> bool:

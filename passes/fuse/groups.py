@@ -174,7 +174,7 @@ class Grouping:
                 return False
         elif not group.is_rows:
             return False
-        if group.domain != other.domain and not _row_domains(group.domain, other.domain):
+        if group.domain != other.domain and not _walks_rows_of(group, other) and not _walks_rows_of(other, group):
             return False
         between = [item for item in group.needs if item is not other] + [
             item for item in other.needs if item is not group
@@ -272,5 +272,8 @@ def _common_domain(nest: LoopNest, group: Group) -> tuple[int, ...] | None:
     return None
 
 
-def _row_domains(first: tuple[int, ...], second: tuple[int, ...]) -> bool:
-    return first == second[:-1] or second == first[:-1]
+def _walks_rows_of(group: Group, other: Group) -> bool:
+    """Whether a group does something for each row of another one, and nothing across them."""
+    if group.domain != other.domain[:-1]:
+        return False
+    return all(nest.is_pointwise and nest.sizes == group.domain for nest in group.nests.values())

@@ -12,7 +12,7 @@ from blu.passes.base import Pass
 from blu.passes.lower_to_linalg.rules import RULES, describe, storage
 
 # Ops that keep their `blu` form at this level, because a kernel of their own takes them whole.
-KEPT = ("blu.attention",)
+KEPT = ("blu.attention", "blu.attention_gradient")
 
 
 @dataclass(frozen=True)
