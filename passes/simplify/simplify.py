@@ -40,7 +40,7 @@ class Simplify(Pass):
             self._erase_unused(block)
 
     def _simplify(self, operation: ir.Operation) -> None:
-        """Replace an op by what the rules say, and look at that again."""
+        """Replace an op by what the rules say, and look at that again, and at what the rule made for it to use."""
         while (value := _simpler(operation)) is not None:
             self.count("ops replaced")
             operation.results[0].replace_all_uses_with(value)
@@ -48,6 +48,9 @@ class Simplify(Pass):
             if isinstance(value.owner, ir.Block):
                 return
             operation = value.owner
+            for operand in operation.operands:
+                if not isinstance(operand.owner, ir.Block):
+                    self._simplify(operand.owner)
 
     def _erase_unused(self, block: ir.Block) -> None:
         for operation in reversed(list(block.operations)):
