@@ -25,6 +25,7 @@ from blu.compiler.printing import IrPrinter, PrintOptions
 from blu.compiler.reproducer import Reproducer, attach_reproducer
 from blu.dialects.mlir import ir
 from blu.dialects.modules import copy_module, module_text
+from blu.dialects.verification import remembering
 from blu.errors import PassError
 from blu.passes import registry
 from blu.passes.base import watching
@@ -101,7 +102,7 @@ class _Run:
         self.is_after_run = False
 
     def run(self) -> Report:
-        with self.module.context, ir.Location.unknown():
+        with self.module.context, ir.Location.unknown(), remembering():
             self.fingerprint = self._fingerprint(self.module)
             for observer in self.observers:
                 observer.start(self.module)

@@ -31,6 +31,7 @@ from blu.dialects.dtypes import TensorType, check_size, dtype_of_mlir, tensor_ty
 from blu.dialects.locations import describe
 from blu.dialects.mlir import ext, ir
 from blu.dialects.tensor import Tensor
+from blu.dialects.verification import remembered
 from blu.errors import BluError, ParseError, ShapeError
 
 
@@ -217,7 +218,8 @@ def _make_ext_class(cls: type[Op]) -> type:
         annotations |= _irdl_fields(item)
     for number in range(cls.num_results):
         annotations[f"result_{number}"] = ir.OpResult[Any]
-    body = {"__annotations__": annotations, "__doc__": cls.__doc__, "verify_invariants": staticmethod(_verify)}
+    body = {"__annotations__": annotations, "__doc__": cls.__doc__}
+    body["verify_invariants"] = staticmethod(remembered(_verify))
     return types.new_class(
         cls.__name__,
         (BluDialect.Operation,),

@@ -95,7 +95,9 @@ class MlirPass(Pass, abstract=True):
         return self.text if "(" in self.text else self.text.partition("{")[0].strip()
 
     def run(self, module: ir.Module) -> None:
-        self.parse(module.context).run(module.operation)
+        manager = self.parse(module.context)
+        manager.enable_verifier(False)  # the driver verifies after each pass
+        manager.run(module.operation)
 
     def parse(self, context: ir.Context) -> Any:
         """MLIR's pass manager for it. ParseError says what MLIR does not accept."""

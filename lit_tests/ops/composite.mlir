@@ -127,13 +127,15 @@ func.func @silu(%x: tensor<4xf32>) -> tensor<4xf32> {
 // CHECK: %[[CONST_3:.+]] = "blu.constant"() {value = dense<0> : tensor<i32>}
 // CHECK: %[[WHERE_1:.+]] = "blu.where"(%[[NOT_EQUAL]], %[[WHERE]], %[[CONST_3]])
 // CHECK: %[[MAX:.+]] = "blu.max"(%[[X]]) {axes = array<i64: 1>, keepdims = true}
-// CHECK: %[[SUBTRACT:.+]] = "blu.subtract"(%[[X]], %[[MAX]])
 // CHECK: %[[RESHAPE:.+]] = "blu.reshape"(%[[WHERE_1]]) {shape = array<i64: 3, 1>}
-// CHECK: %[[TAKE_ALONG_AXIS:.+]] = "blu.take_along_axis"(%[[SUBTRACT]], %[[RESHAPE]]) {axis = 1 : i64}
-// CHECK: %[[RESHAPE_1:.+]] = "blu.reshape"(%[[TAKE_ALONG_AXIS]]) {shape = array<i64: 3>}
+// CHECK: %[[TAKE_ALONG_AXIS:.+]] = "blu.take_along_axis"(%[[X]], %[[RESHAPE]]) {axis = 1 : i64}
+// CHECK: %[[PICKED:.+]] = "blu.subtract"(%[[TAKE_ALONG_AXIS]], %[[MAX]])
+// CHECK: %[[RESHAPE_1:.+]] = "blu.reshape"(%[[PICKED]]) {shape = array<i64: 3>}
+// CHECK: %[[SUBTRACT:.+]] = "blu.subtract"(%[[X]], %[[MAX]])
 // CHECK: %[[EXP:.+]] = "blu.exp"(%[[SUBTRACT]])
-// CHECK: %[[SUM:.+]] = "blu.sum"(%[[EXP]]) {axes = array<i64: 1>, keepdims = false}
-// CHECK: %[[LOG:.+]] = "blu.log"(%[[SUM]])
+// CHECK: %[[SUM:.+]] = "blu.sum"(%[[EXP]]) {axes = array<i64: 1>, keepdims = true}
+// CHECK: %[[RESHAPE_2:.+]] = "blu.reshape"(%[[SUM]]) {shape = array<i64: 3>}
+// CHECK: %[[LOG:.+]] = "blu.log"(%[[RESHAPE_2]])
 // CHECK: %[[SUBTRACT_1:.+]] = "blu.subtract"(%[[LOG]], %[[RESHAPE_1]])
 // CHECK: %[[CONST_4:.+]] = "blu.constant"() {value = dense<0.000000e+00> : tensor<f32>}
 // CHECK: %[[WHERE_2:.+]] = "blu.where"(%[[NOT_EQUAL]], %[[SUBTRACT_1]], %[[CONST_4]])

@@ -45,7 +45,9 @@ def lower_to_llvm(module: ir.Module) -> None:
             if operation.operation.name == "func.func":
                 with operation.operation.location:
                     _give_empty_memrefs_strides(operation)
-        PassManager.parse(PIPELINE).run(module.operation)
+        manager = PassManager.parse(PIPELINE)
+        manager.enable_verifier(False)  # once at the end is enough
+        manager.run(module.operation)
     left = sorted(_foreign_ops(module))
     assert not left, f"ops left after lowering to LLVM: {', '.join(left)}"
 

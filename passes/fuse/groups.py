@@ -210,14 +210,17 @@ class Grouping:
 
     def _reaches(self, start: Group, goal: Group) -> bool:
         """Whether `start` waits for `goal`, directly or through others."""
-        waiting, seen = [start], {start}
+        if start is goal:
+            return True
+        waiting, seen, rank = [start], {start}, goal.rank
         while waiting:
-            group = waiting.pop()
-            if group is goal:
+            needs = waiting.pop().needs
+            if goal in needs:
                 return True
-            fresh = {item for item in group.needs if item.rank > goal.rank or item is goal} - seen
-            seen |= fresh
-            waiting.extend(fresh)
+            for item in needs:
+                if item.rank > rank and item not in seen:
+                    seen.add(item)
+                    waiting.append(item)
         return False
 
     def _merge_siblings(self) -> None:
