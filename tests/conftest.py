@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from golden_text import Golden
+from training_runs import trial  # noqa: F401 (a fixture)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -6,11 +6,12 @@ import csv
 import importlib.util
 import io
 import json
-from collections.abc import Iterator, Mapping
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TextIO
 
 from blu.compiler.train.events import Event, Sampled, StepDone, Validated
 from blu.errors import UnsupportedError, WeightsError
@@ -38,15 +39,13 @@ class MetricsLog:
 
     def __init__(self, directory: Path, resumed_at: int):
         self.directory = directory
+        kept = [line for line in read_metrics(directory) if line["step"] <= resumed_at]
+        rows = [_row(dict(zip(COLUMNS, COLUMNS, strict=True))), *(_row(x) for x in kept if x["event"] != "sample")]
         try:
-            kept = [line for line in read_metrics(directory) if line["step"] <= resumed_at]
-            self._lines = (directory / JSON_LINES).open("w")
-            self._rows = (directory / CSV).open("w", newline="")
+            self._lines = _continued(directory / JSON_LINES, [json.dumps(line) + "\n" for line in kept])
+            self._rows = _continued(directory / CSV, rows)
         except OSError as error:
             raise WeightsError(f"{directory}: metrics cannot be written: {error.strerror or error}") from error
-        self._lines.writelines(json.dumps(line) + "\n" for line in kept)
-        self._rows.write(_row(dict(zip(COLUMNS, COLUMNS, strict=True))))
-        self._rows.writelines(_row(line) for line in kept if line["event"] != "sample")
 
     def __call__(self, event: Event) -> None:
         if type(event) not in NAMES:
@@ -79,6 +78,14 @@ def read_metrics(directory: Path) -> Iterator[dict[str, Any]]:
             continue
         if isinstance(line, dict) and isinstance(line.get("step"), int) and "event" in line:
             yield line
+
+
+def _continued(path: Path, lines: Sequence[str]) -> TextIO:
+    """The file, open for more, with these lines; whoever is killed meanwhile leaves the old or the new ones."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    temporary.write_text("".join(lines), newline="")
+    os.replace(temporary, path)
+    return path.open("a", newline="")
 
 
 def _row(line: Mapping[str, Any]) -> str:
