@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import sys
 from collections.abc import Sequence
 
@@ -20,15 +19,9 @@ COMMANDS = {
 }
 
 
-def available_commands() -> dict[str, str]:
-    """The commands of this installation, with a line each."""
-    package = __name__.rpartition(".")[0]
-    return {name: line for name, line in COMMANDS.items() if importlib.util.find_spec(f"{package}.{name}")}
-
-
 def usage() -> str:
     """The text of `blu --help`."""
-    lines = [f"  {name:<10} {line}" for name, line in available_commands().items()]
+    lines = [f"  {name:<10} {line}" for name, line in COMMANDS.items()]
     return "\n".join(["usage: blu COMMAND ...", "", "commands:", *lines, "", "`blu COMMAND --help` says more."])
 
 
@@ -43,12 +36,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         print(f"blu {version('blu')}")
         return 0
-    commands = available_commands()
-    if words[0] not in commands:
-        advice = suggestion(words[0], list(commands)) or f"commands: {', '.join(commands)}"
+    if words[0] not in COMMANDS:
+        advice = suggestion(words[0], list(COMMANDS)) or f"commands: {', '.join(COMMANDS)}"
         print_error(UsageError(f"there is no command '{words[0]}'", advice=advice), "blu")
         return 2
-    return importlib.import_module(f"{__name__.rpartition('.')[0]}.{words[0]}").main(words[1:])
+    return importlib.import_module(f".{words[0]}", __package__).main(words[1:])
 
 
 if __name__ == "__main__":
