@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from blu.compiler.cli.messages import UsageError, print_error
 from blu.errors import BluError
+
+if TYPE_CHECKING:
+    from blu.compiler.cli.train_run import Run
+    from blu.compiler.train.events import Observer
+    from blu.compiler.train.trainer import TrainingResult
 
 SIGNAL_CODES = {"SIGINT": 130, "SIGTERM": 143}
 
@@ -28,27 +36,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _train(given: dict, notes: list[str]) -> int:
+def _train(given: dict[str, Any], notes: list[str]) -> int:
     from blu.compiler.cli.train_run import Run
     from blu.compiler.cli.training_display import make_display
     from blu.compiler.train.events import Note
-    from blu.compiler.train.metrics import MetricsLog, check_plotting, plot_losses
-    from blu.frontend.io.safetensors import save_file
+    from blu.compiler.train.metrics import check_plotting, plot_losses
 
     if given.get("plot"):
         check_plotting()
     run = Run.of(given)
     stream = sys.stderr if given.get("json") else sys.stdout
-    with make_display(stream, run.cadence.log_every) as display:
+    with make_display(stream, run.cadence.log_every) as display, _warnings_as_notes(display):
         for text in notes:
             display(Note(text))
-        trainer = run.prepare(display)
-        if "dump_grads" in given:
-            gradients = trainer.first_gradients()
-            save_file(Path(given["dump_grads"]), {run.full_name(name): array for name, array in gradients.items()})
-        with MetricsLog(run.directory, trainer.step) as metrics:
-            trainer.observers = (display, metrics)
-            result = trainer.run()
+        result = _run(run, display)
         display(Note(run.last_words(result)))
         if given.get("plot"):
             display(Note(f"losses: {plot_losses(run.directory)}"))
@@ -57,7 +58,32 @@ def _train(given: dict, notes: list[str]) -> int:
     return SIGNAL_CODES.get(result.ended_by, 0)
 
 
-def _summary(result, directory: str) -> dict:
+def _run(run: Run, display: Observer) -> TrainingResult:
+    from blu.compiler.train.metrics import MetricsLog
+    from blu.frontend.io.safetensors import save_file
+
+    trainer = run.prepare(display)
+    assert trainer.checkpoints is not None
+    with trainer.checkpoints:
+        if "dump_grads" in run.flags:
+            gradients = trainer.first_gradients()
+            save_file(Path(run.flags["dump_grads"]), {run.full_name(name): array for name, array in gradients.items()})
+        with MetricsLog(run.directory, trainer.step) as metrics:
+            trainer.observers = (display, metrics)
+            return trainer.run()
+
+
+@contextlib.contextmanager
+def _warnings_as_notes(display: Observer) -> Iterator[None]:
+    """Show warnings as what else there is to say."""
+    from blu.compiler.train.events import Note
+
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *rest, **options: display(Note(f"warning: {message}"))
+        yield
+
+
+def _summary(result: TrainingResult, directory: str) -> dict[str, Any]:
     """The line of --json. JSON has no NaN: null stands for it."""
     return {
         "step": result.step,

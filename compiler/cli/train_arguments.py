@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -30,7 +31,11 @@ CONTRADICTIONS = (
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser that raises."""
+    """A parser that raises, and that reads -1e-3 as a number (as Python's own does from 3.14 on)."""
+
+    def __init__(self, **options: Any):
+        super().__init__(**options)
+        self._negative_number_matcher = re.compile(r"-(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|-inf", re.IGNORECASE)
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(message, advice="`blu train --help` lists all flags")

@@ -114,12 +114,6 @@ class Run:
         }
         engine = Engine(lambda entry: TrainingRequest.of(entry, self.config, target, **options), self._load)
         _check_length(recipe, self.config)
-        checkpoints = Checkpoints(
-            self.directory,
-            keep_last=self.cadence.keep_last,
-            config=self.config,
-            tokenizer_from=self._tokenizer_directory(),
-        )
         runner = Gpt2Runner(self.config, {}, target, self._load_writer)
         trainer = Trainer(
             engine,
@@ -127,12 +121,16 @@ class Run:
             recipe,
             data,
             cadence=self.cadence,
-            checkpoints=checkpoints,
             writer=Writer(runner, self.tokenizer, self.config, recipe.seed),
             peak=peak_flops(target, self.flags.get("threads") or default_threads()),
             max_seconds=60 * self.flags.get("max_minutes", math.inf),
         )
         engine.set_part(MODEL, self._weights(recipe.seed))
+        tokenizer_from, keep_last = self._tokenizer_directory(), self.cadence.keep_last
+        # Last, because it makes the directory.
+        trainer.checkpoints = Checkpoints(
+            self.directory, keep_last=keep_last, config=self.config, tokenizer_from=tokenizer_from
+        )
         return trainer
 
     def _weights(self, seed: int) -> Mapping[str, Any]:

@@ -17,7 +17,7 @@ from blu.compiler.train.recipe import Cadence, Recipe
 from blu.compiler.train.resume import saved_content, take_over
 from blu.compiler.train.stop_signals import StopSignals
 from blu.compiler.train.writer import Writer
-from blu.errors import BluError
+from blu.errors import BluError, DataError
 from blu.frontend.io.checkpoints import Checkpoints
 from blu.frontend.io.training_data import TrainingData
 
@@ -202,7 +202,15 @@ class Trainer:
         self._tell(Sampled(self.step, text))
 
     def _next_batches(self) -> list[Batch]:
-        return [next(self.batches) for _ in range(self.recipe.accumulate)]
+        """The micro-batches of the next step. Where the data turns out to be damaged, the run is saved as it is."""
+        place = self.batches.state()
+        try:
+            return [next(self.batches) for _ in range(self.recipe.accumulate)]
+        except DataError:
+            self.batches.restore(place)
+            if self._losses:
+                self.save(wait=True)
+            raise
 
     def _evaluation(self) -> list[Batch]:
         """The batches of every validation; none where the validation data does not fill one."""
