@@ -12,12 +12,14 @@ from blu.dialects.mlir import func, ir
 from blu.dialects.op import attributes_of, emitting_at, operands_of, value_type
 from blu.dialects.tensor import Tensor
 from blu.passes.base import Pass, find
-from blu.passes.simplify.rules import emit, made_by, splat_of
+from blu.passes.simplify.rules import Site, emit, made_by, splat_of
 
 # Sums of all elements of tensors from this size on are formed in two steps, the first of which has many rows.
 LARGE_SUM = 1 << 14
 # A product is large compared to the sum that it runs over from this ratio of its sizes to that one.
 LARGE_PRODUCT = 4
+# Parts that are looked for in a tree of sums.
+MOST_PARTS = 8
 Rule = Callable[[ir.Operation], ir.Value | None]
 
 
@@ -35,13 +37,14 @@ class Reassociate(Pass):
     The squares of a product over few terms, |A B|^2 with A [m, k] and B [k, n], are those of its Gram matrices,
     sum(A^T A * B B^T), formed in f64, so that more digits are right than in a sum of f32 squares. A weight's gradient
     is such a product: where only the optimizer is left to read it, it can be formed inside of the update, and gradients
-    need never be in memory together. Sums of all elements of a large tensor are sums of the sums of rows.
+    need never be in memory together. Sums of all elements of a large tensor are sums of the sums of rows. Parts
+    that are padded with zeros and added are put side by side.
     """
 
     level = "blu"
 
     def run(self, module: ir.Module) -> None:
-        rules: dict[str, Rule] = {"blu.add": _add_into, "blu.sum": _sum_of_all}
+        rules: dict[str, Rule] = {"blu.add": _add, "blu.sum": _sum_of_all}
         for function in find(module, func.FuncOp):
             for operation in [item.operation for item in function.entry_block.operations if item.name in rules]:
                 with ir.InsertionPoint(operation), emitting_at(operation.location):
@@ -57,6 +60,48 @@ def _erase_unused(block: ir.Block) -> None:
     for operation in reversed([item.operation for item in block.operations]):
         if operation.name.startswith("blu.") and not any(list(result.uses) for result in operation.results):
             operation.erase()
+
+
+def _add(operation: ir.Operation) -> ir.Value | None:
+    added = _add_into(operation)
+    return _side_by_side(operation) if added is None else added
+
+
+def _side_by_side(operation: ir.Operation) -> ir.Value | None:
+    """Parts that are padded with zeros and added, as gradients of slices are: concatenated where they fill the sum."""
+    parts = _padded_parts(operation)
+    if not parts:
+        return None
+    target = value_type(operation.results[0]).shape
+    cut = {axis for part in parts for axis, size in enumerate(part.source_type.shape) if size != target[axis]}
+    if len(cut) != 1:
+        return None
+    (axis,) = cut
+    parts.sort(key=lambda part: part.attributes["low"][axis])
+    end = 0
+    for part in parts:
+        if part.attributes["low"][axis] != end:
+            return None
+        end += part.source_type.shape[axis]
+    return emit("concatenate", [part.operands[0] for part in parts], axis=axis) if end == target[axis] else None
+
+
+def _padded_parts(operation: ir.Operation) -> list[Site]:
+    """The pads by zeros that a tree of sums adds; none where it adds anything else."""
+    parts: list[Site] = []
+    waiting = list(operation.operands)
+    while waiting:
+        value = waiting.pop()
+        pad, inner = made_by(value, "pad"), made_by(value, "add")
+        if not _is_used_once(value) or value_type(value) != value_type(operation.results[0]):
+            return []
+        if pad is not None and splat_of(pad.operands[1]) == 0:
+            parts.append(pad)
+        elif inner is not None and len(parts) < MOST_PARTS:
+            waiting.extend(inner.operands)
+        else:
+            return []
+    return parts
 
 
 def _add_into(operation: ir.Operation) -> ir.Value | None:

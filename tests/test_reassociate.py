@@ -85,3 +85,14 @@ def test_a_large_sum_of_everything_uses_all_threads() -> None:
     program = blu.jit(lambda x: blu.sum(x)).trace(x).compile().program
     assert max(launch.blocks for launch in program.plan.launches) > 1
     assert float(blu.jit(lambda x: blu.sum(x))(x)) == pytest.approx(x.astype(np.float64).sum(), abs=1e-2)
+
+
+def test_gradients_of_slices_are_put_side_by_side() -> None:
+    x = np.random.default_rng(7).standard_normal((4, 6)).astype(np.float32)
+
+    def loss(x: Any) -> Any:
+        return blu.sum(x[:, 4:] * 3) + blu.sum(blu.exp(x[:, :1])) + blu.sum(x[:, 1:4] * x[:, 1:4])
+
+    found = np.asarray(blu.grad(loss)(x))
+    expected = np.concatenate([np.exp(x[:, :1]), 2 * x[:, 1:4], np.full((4, 2), 3)], axis=1)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)

@@ -60,3 +60,46 @@ func.func @small(%a: tensor<16x8xf32>) -> tensor<f32> {
   %0 = "blu.sum"(%a) {axes = array<i64: 0, 1>, keepdims = false} : (tensor<16x8xf32>) -> tensor<f32>
   return %0 : tensor<f32>
 }
+
+// Gradients of slices fill what was sliced; where they leave a gap or overlap, they are added.
+// CHECK-LABEL: func.func @slices
+// CHECK-SAME: (%[[A:.*]]: tensor<2x3xf32>, %[[B:.*]]: tensor<2x1xf32>)
+// CHECK-NEXT: %[[ALL:.*]] = "blu.concatenate"(%[[A]], %[[B]], %[[A]]) {axis = 1 : i64
+// CHECK-NEXT: return %[[ALL]]
+func.func @slices(%a: tensor<2x3xf32>, %b: tensor<2x1xf32>) -> tensor<2x7xf32> {
+  %zero = "blu.constant"() {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
+  %0 = "blu.pad"(%a, %zero) {low = array<i64: 0, 4>, high = array<i64: 0, 0>} : (tensor<2x3xf32>, tensor<f32>) -> tensor<2x7xf32>
+  %1 = "blu.pad"(%b, %zero) {low = array<i64: 0, 3>, high = array<i64: 0, 3>} : (tensor<2x1xf32>, tensor<f32>) -> tensor<2x7xf32>
+  %2 = "blu.add"(%0, %1) : (tensor<2x7xf32>, tensor<2x7xf32>) -> tensor<2x7xf32>
+  %3 = "blu.pad"(%a, %zero) {low = array<i64: 0, 0>, high = array<i64: 0, 4>} : (tensor<2x3xf32>, tensor<f32>) -> tensor<2x7xf32>
+  %4 = "blu.add"(%2, %3) : (tensor<2x7xf32>, tensor<2x7xf32>) -> tensor<2x7xf32>
+  return %4 : tensor<2x7xf32>
+}
+
+// CHECK-LABEL: func.func @gap
+// CHECK: "blu.add"
+// CHECK-LABEL: func.func @overlap
+// CHECK: "blu.add"
+// CHECK-LABEL: func.func @not_padded_with_zeros
+// CHECK: "blu.add"
+func.func @gap(%a: tensor<3xf32>) -> tensor<7xf32> {
+  %zero = "blu.constant"() {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
+  %0 = "blu.pad"(%a, %zero) {low = array<i64: 4>, high = array<i64: 0>} : (tensor<3xf32>, tensor<f32>) -> tensor<7xf32>
+  %1 = "blu.pad"(%a, %zero) {low = array<i64: 0>, high = array<i64: 4>} : (tensor<3xf32>, tensor<f32>) -> tensor<7xf32>
+  %2 = "blu.add"(%0, %1) : (tensor<7xf32>, tensor<7xf32>) -> tensor<7xf32>
+  return %2 : tensor<7xf32>
+}
+func.func @overlap(%a: tensor<4xf32>) -> tensor<7xf32> {
+  %zero = "blu.constant"() {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
+  %0 = "blu.pad"(%a, %zero) {low = array<i64: 3>, high = array<i64: 0>} : (tensor<4xf32>, tensor<f32>) -> tensor<7xf32>
+  %1 = "blu.pad"(%a, %zero) {low = array<i64: 0>, high = array<i64: 3>} : (tensor<4xf32>, tensor<f32>) -> tensor<7xf32>
+  %2 = "blu.add"(%0, %1) : (tensor<7xf32>, tensor<7xf32>) -> tensor<7xf32>
+  return %2 : tensor<7xf32>
+}
+func.func @not_padded_with_zeros(%a: tensor<3xf32>, %b: tensor<4xf32>) -> tensor<7xf32> {
+  %one = "blu.constant"() {value = dense<1.0> : tensor<f32>} : () -> tensor<f32>
+  %0 = "blu.pad"(%a, %one) {low = array<i64: 4>, high = array<i64: 0>} : (tensor<3xf32>, tensor<f32>) -> tensor<7xf32>
+  %1 = "blu.pad"(%b, %one) {low = array<i64: 0>, high = array<i64: 3>} : (tensor<4xf32>, tensor<f32>) -> tensor<7xf32>
+  %2 = "blu.add"(%0, %1) : (tensor<7xf32>, tensor<7xf32>) -> tensor<7xf32>
+  return %2 : tensor<7xf32>
+}
