@@ -33,8 +33,8 @@ from blu.frontend.io.gpt2 import HEAD, random_state_dict
 from blu.frontend.io.huggingface import gpt2_state_dict, load_config, resolve
 from blu.frontend.io.json_files import read_json
 from blu.frontend.io.state_dict import cast
-from blu.frontend.io.tokenizer import ByteTokenizer, Tokenizer, has_tokenizer, load_tokenizer
-from blu.frontend.io.training_data import TrainingData, has_texts, open_training_data
+from blu.frontend.io.tokenizer import BYTES_VOCABULARY, ByteTokenizer, Tokenizer, has_tokenizer, load_tokenizer
+from blu.frontend.io.training_data import TrainingData, open_training_data
 from blu.runtime.host import set_threads
 from blu.runtime.pool import default_threads
 from blu.runtime.program import Program
@@ -83,6 +83,7 @@ class Run:
             raise UsageError("there is no data", advice="give --data FILES: shards, texts or directories")
         self.tokenizer = self._tokenizer()
         data = self._data()
+        self.tokenizer = data.tokenizer
         recipe = self._recipe(data)
         trainer = self._trainer(recipe, data)
         trainer.observers = (observer,)
@@ -182,14 +183,9 @@ class Run:
 
     def _tokenizer(self) -> Tokenizer | None:
         if self.flags.get("tokenizer") == "bytes":
-            return self._bytes()
+            return ByteTokenizer(min(BYTES_VOCABULARY, self.config["vocab_size"]))
         directory = self._tokenizer_directory()
-        if directory is not None:
-            return load_tokenizer(directory)
-        return self._bytes() if has_texts(self.flags["data"]) else None
-
-    def _bytes(self) -> ByteTokenizer:
-        return ByteTokenizer(min(257, self.config["vocab_size"]))
+        return None if directory is None else load_tokenizer(directory)
 
     def _tokenizer_directory(self) -> Path | None:
         name = self.flags.get("tokenizer")

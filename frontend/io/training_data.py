@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 import platformdirs
 
-from blu.errors import DataError
+from blu.errors import DataError, warn
 from blu.frontend.io.atomic import replacing
 from blu.frontend.io.token_files import HEADER_WORDS, MAGIC, VERSION, open_tokens
 from blu.frontend.io.token_shards import TokenShards, find_files
-from blu.frontend.io.tokenizer import ByteTokenizer, Tokenizer
+from blu.frontend.io.tokenizer import BYTES_VOCABULARY, ByteTokenizer, Tokenizer
 
 TEXT_SUFFIXES = (".txt", ".md", ".rst", ".py", ".c", ".h", ".html", ".json", ".jsonl", ".csv", ".toml", ".yaml")
 MAX_TOKEN = 1 << 16
@@ -29,10 +29,14 @@ DEFAULT_SPLIT = 0.05
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Tokens to learn from, and tokens to validate with, where there are any."""
+    """Tokens to learn from, tokens to validate with, where there are any, and what has made tokens of the texts.
+
+    `tokenizer` is the one that was given; without one, plain bytes where there are texts.
+    """
 
     train: TokenShards
     validation: TokenShards | None = None
+    tokenizer: Tokenizer | None = None
 
 
 def open_training_data(
@@ -56,17 +60,16 @@ def open_training_data(
     kept = [path for path in found if os.path.realpath(path) not in aside]
     if not kept:
         raise DataError(f"no data: all files of {', '.join(patterns)} are for validation")
+    has_texts = not all(map(_is_shard, kept))
+    if tokenizer is None and not all(map(_is_shard, [*kept, *held_out])):
+        tokenizer = ByteTokenizer(min(BYTES_VOCABULARY, vocab_size))
     train = _open(kept, vocab_size, tokenizer, cache)
     if held_out:
-        return TrainingData(train, _open(held_out, vocab_size, tokenizer, cache))
+        return TrainingData(train, _open(held_out, vocab_size, tokenizer, cache), tokenizer)
     if split is None:
-        split = DEFAULT_SPLIT if any(not _is_shard(path) for path in kept) else 0
-    return TrainingData(*train.split(split)) if split else TrainingData(train)
-
-
-def has_texts(patterns: Sequence[str]) -> bool:
-    """Whether any of the files that `patterns` name is text."""
-    return any(not _is_shard(path) for path in _expand(patterns))
+        split = DEFAULT_SPLIT if has_texts else 0
+    parts = train.split(split) if split else (train, None)
+    return TrainingData(*parts, tokenizer)
 
 
 def _expand(patterns: Sequence[str]) -> list[Path]:
@@ -79,13 +82,29 @@ def _expand(patterns: Sequence[str]) -> list[Path]:
 
 
 def _below(directory: Path) -> list[Path]:
+    """The texts and shards below a directory; files that only look like texts are left out with a warning."""
     names = glob.glob("**/*", root_dir=directory, recursive=True)
     suffixes = (*TEXT_SUFFIXES, ".bin")
     found = [directory / name for name in sorted(names) if name.endswith(suffixes)]
     found = [path for path in found if path.is_file() and path.stat().st_size]
-    if not found:
+    kept = [path for path in found if path.suffix == ".bin" or _is_utf8(path)]
+    if not kept:
         raise DataError(f"{directory}: no texts and no shards here", advice=f"looked for {', '.join(suffixes)}")
-    return found
+    if left_out := [path for path in found if path not in set(kept)]:
+        more = f" and {len(left_out) - 1} more" if len(left_out) > 1 else ""
+        warn(f"not UTF-8, left out: {left_out[0]}{more}", UserWarning)
+    return kept
+
+
+def _is_utf8(path: Path) -> bool:
+    try:
+        content = path.read_bytes()
+        content.decode("utf-8")
+    except OSError:
+        return True  # opening it will say why
+    except UnicodeDecodeError:
+        return False
+    return b"\0" not in content
 
 
 def _is_shard(path: Path) -> bool:
@@ -103,7 +122,8 @@ def _open(paths: Sequence[Path], vocab_size: int, tokenizer: Tokenizer | None, c
     shards = [path for path in paths if _is_shard(path)]
     texts = [path for path in paths if not _is_shard(path)]
     if texts:
-        shards.append(tokenized(texts, tokenizer or ByteTokenizer(min(257, vocab_size)), cache))
+        assert tokenizer is not None
+        shards.append(tokenized(texts, tokenizer, cache))
     return TokenShards([glob.escape(str(path)) for path in shards], vocab_size=vocab_size)
 
 
