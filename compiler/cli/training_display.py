@@ -13,6 +13,10 @@ REDRAW_SECONDS = 0.1
 
 def step_text(event: StepDone) -> str:
     """The numbers of a step in one line."""
+    return " | ".join(_step_parts(event))
+
+
+def _step_parts(event: StepDone) -> list[str]:
     parts = [
         f"step {event.step}/{event.steps}",
         f"loss {event.loss:.4f}",
@@ -23,7 +27,7 @@ def step_text(event: StepDone) -> str:
         f"{event.memory / 2**20:,.0f} MiB",
         f"ETA {duration(event.remaining_seconds)}",
     ]
-    return " | ".join([*parts, *(["skipped"] if event.skipped else [])])
+    return [*parts, *(["skipped"] if event.skipped else [])]
 
 
 def other_text(event: Event) -> str:
@@ -71,35 +75,41 @@ class PlainDisplay:
 
 
 class LiveDisplay:
-    """On a terminal: a bar and the last step's numbers at the bottom, everything else above."""
+    """On a terminal: a bar and the last step's numbers at the bottom, from the first step on, everything else above."""
 
     def __init__(self, stream: TextIO):
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn
 
         self._console = Console(file=stream, highlight=False)
-        columns = (BarColumn(20), TextColumn("{task.description}"))
+        columns = (BarColumn(16), TextColumn("{task.description}"))
         self._progress: Any = Progress(*columns, console=self._console, auto_refresh=False)
-        self._task = self._progress.add_task("", total=None)
+        self._task: Any = None
         self._drawn = 0.0
 
     def __call__(self, event: Event) -> None:
         if not isinstance(event, StepDone):
             self._console.print(other_text(event), markup=False)
             return
-        self._progress.update(self._task, total=event.steps, completed=event.step, description=step_text(event))
+        if self._task is None:
+            self._task = self._progress.add_task("", total=event.steps)
+            self._progress.start()
+        # Two lines, for a terminal of 80 columns.
+        parts = _step_parts(event)
+        text = "\n".join((" | ".join(parts[:4]), " | ".join(parts[4:])))
+        self._progress.update(self._task, total=event.steps, completed=event.step, description=text)
         now = time.monotonic()
         if now - self._drawn > REDRAW_SECONDS or event.step == event.steps:
             self._drawn = now
             self._progress.refresh()
 
     def __enter__(self) -> LiveDisplay:
-        self._progress.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._progress.refresh()
-        self._progress.stop()
+        if self._task is not None:
+            self._progress.refresh()
+            self._progress.stop()
 
 
 def make_display(stream: TextIO, every: int) -> PlainDisplay | LiveDisplay:
