@@ -26,12 +26,12 @@ _HOMES = {
     "register_pass": "blu.passes.registry",
     "BluError": "blu.errors",
 }
-_MODULES = ("nn", "io", "optim", "random")
+_MODULES = {name: f"blu.frontend.{name}" for name in ("nn", "io", "optim", "random")} | {"train": "blu.compiler.train"}
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
-        return importlib.import_module(f"blu.frontend.{name}")
+        return importlib.import_module(_MODULES[name])
     if name.startswith("_"):
         raise AttributeError(f"module 'blu' has no attribute {name!r}")
     importlib.import_module("blu.compiler.jit")  # calls on arrays outside of a trace need it

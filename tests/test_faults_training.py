@@ -229,7 +229,7 @@ def test_configs_that_do_not_divide(trial: Trial, flags: list[str], words: str) 
         (["--schedule", "cosinus"], "schedule is 'cosinus', expected one of cosine"),
         (["--dtype", "int8"], "dtype is 'int8'"),
         (["--on-nonfinite", "panic"], "on_nonfinite is 'panic'"),
-        (["--length", "64"], "--length 64 is more than the model's 32 positions"),
+        (["--length", "64"], "length 64 is more than the model's 32 positions"),
         (["--total-batch-size", "100"], "not a multiple of a batch's 32 tokens"),
         (["--validate-every", "-1"], "validate_every is -1"),
         (["--keep-last", "0"], "keep_last is 0"),

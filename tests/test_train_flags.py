@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -125,3 +127,23 @@ def test_every_flag_is_in_the_help() -> None:
 
 def test_lists_of_data() -> None:
     assert read_arguments(["gpt2", "--data", "a", "b", "--data", "c"])[0] == {"model": "gpt2", "data": ["a", "b", "c"]}
+
+
+def test_the_table_of_the_documentation_is_that_of_the_code() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "training.md").read_text().partition("## Names from")[2]
+    rows = [row.split("|")[1:-1] for row in re.findall(r"^\| (?:`|MODEL).*$", text, re.MULTILINE)][1:]
+    flags = {name: flag.name for flag in FLAGS.values() for name in flag.spellings}
+    flags |= {
+        "MODEL": "model",
+        "--dataset": "data",
+        "--decay_lr": "schedule",
+        "-y": "resume",
+        "--init_from=resume": "resume",
+    }
+    checked = 0
+    for own, *others in rows:
+        meant = {flags[name] for name in re.findall(r"`([^`]+)`", own)} | ({"data"} if "--val-data" in own else set())
+        names = re.findall(r"`([^`]+)`", " ".join(others))
+        assert {flags[name] for name in names} <= meant, own
+        checked += len(names)
+    assert checked > 45

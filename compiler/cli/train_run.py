@@ -18,7 +18,7 @@ from blu.compiler.generate import Gpt2Runner
 from blu.compiler.gpt2_programs import compile_request
 from blu.compiler.target import resolve_target_name
 from blu.compiler.train.arithmetic_peak import peak_flops
-from blu.compiler.train.engine import MODEL, Engine
+from blu.compiler.train.engine import Engine
 from blu.compiler.train.events import Note, Observer
 from blu.compiler.train.presets import training_config
 from blu.compiler.train.programs import TrainingRequest, compile_training
@@ -109,14 +109,10 @@ class Run:
 
     def _trainer(self, recipe: Recipe, data: TrainingData) -> Trainer:
         target = resolve_target_name("cpu")
-        options = {name: getattr(recipe, name) for name in _PROGRAM_FIELDS} | {
-            "batch": recipe.batch_size,
-            "guarded": recipe.on_nonfinite == "skip",
-        }
-        engine = Engine(lambda entry: TrainingRequest.of(entry, self.config, target, **options), self._load)
-        _check_length(recipe, self.config)
+        engine = Engine.of(self.config, recipe, target=target, load=self._load)
         runner = Gpt2Runner(self.config, {}, target, self._load_writer)
-        trainer = Trainer(
+        make = partial(
+            Trainer,
             engine,
             self.config,
             recipe,
@@ -126,7 +122,8 @@ class Run:
             peak=peak_flops(target, self.flags.get("threads") or default_threads()),
             max_seconds=60 * self.flags.get("max_minutes", math.inf),
         )
-        engine.set_part(MODEL, self._weights(recipe.seed))
+        trainer = _as_usage(make)
+        engine.set_parameters(self._weights(recipe.seed))
         tokenizer_from, keep_last = self._tokenizer_directory(), self.cadence.keep_last
         # Last, because it makes the directory.
         trainer.checkpoints = Checkpoints(
@@ -197,7 +194,7 @@ class Run:
         return self.source if self.source is not None and has_tokenizer(self.source) else None
 
     def _description(self, trainer: Trainer) -> str:
-        parameters = sum(array.size for array in trainer.engine.part(MODEL).values())
+        parameters = sum(array.size for array in trainer.engine.parameters.values())
         recipe, data = trainer.recipe, trainer.data
         held_out = f", {data.validation.num_tokens:,} for validation" if data.validation is not None else ""
         return (
@@ -206,7 +203,6 @@ class Run:
         )
 
 
-_PROGRAM_FIELDS = ("length", "dtype", "clip", "beta1", "beta2", "epsilon", "weight_decay")
 _SIZES = ("batch_size", "length", "accumulate")
 
 
@@ -232,12 +228,6 @@ def _config(flags: Mapping[str, Any], source: Path | None) -> Mapping[str, Any]:
     if "model" not in flags:
         raise UsageError("which model?", advice="for example `blu train gpt2-demo-config --data FILE`")
     return training_config(flags["model"], changes)
-
-
-def _check_length(recipe: Recipe, config: Mapping[str, Any]) -> None:
-    if recipe.length > config["n_positions"]:
-        message = f"--length {recipe.length} is more than the model's {config['n_positions']} positions"
-        raise UsageError(message, advice="give a smaller --length, or more --positions")
 
 
 def _accumulation(tokens: int, tokens_per_batch: int) -> int:

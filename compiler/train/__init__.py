@@ -4,6 +4,7 @@ Importing this brings in no MLIR; neither does a run whose programs are in the c
 """
 
 from blu.compiler.train.engine import Engine
+from blu.compiler.train.events import Note, Sampled, Saved, StepDone, Validated
 from blu.compiler.train.presets import TRAINING_PRESETS, training_config
 from blu.compiler.train.recipe import Cadence, Recipe
 from blu.compiler.train.trainer import NonFiniteError, Trainer, TrainingResult
@@ -13,8 +14,13 @@ __all__ = [
     "Cadence",
     "Engine",
     "NonFiniteError",
+    "Note",
     "Recipe",
+    "Sampled",
+    "Saved",
+    "StepDone",
     "Trainer",
     "TrainingResult",
+    "Validated",
     "training_config",
 ]

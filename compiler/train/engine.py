@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
-from blu.compiler.train.programs import TrainingRequest
+from blu.compiler.cache import default_cache
+from blu.compiler.target import resolve_target_name
+from blu.compiler.train.programs import TrainingRequest, compile_training
+from blu.compiler.train.recipe import Recipe
 from blu.runtime.memory import allocate_array
 from blu.runtime.plan import TensorSpec
 from blu.runtime.program import Program
@@ -16,6 +20,8 @@ MODEL, STATE, SUMS, SCALE = "model.", "state.", "sums.", "scale."
 GRADIENTS = f"{SUMS}gradients."
 FIRST_SCALE = 2.0**16
 KEPT = (MODEL, STATE, SUMS, SCALE)
+# What of a recipe is part of its programs.
+PROGRAM_FIELDS = ("length", "dtype", "clip", "beta1", "beta2", "epsilon", "weight_decay")
 
 Batch = tuple[np.ndarray, np.ndarray]
 
@@ -24,6 +30,10 @@ Batch = tuple[np.ndarray, np.ndarray]
 class Engine:
     """Parameters, optimizer state and programs of a run. Batches are tokens and targets, int32 [B, T].
 
+        engine = Engine.of(config, recipe)
+        engine.set_parameters(random_state_dict(config, seed=0))
+        loss, norm = engine.step([batch], learning_rate=1e-3)
+
     `request` gives the request for an entry; `load` the program for a request; each is loaded once.
     """
 
@@ -31,6 +41,30 @@ class Engine:
     load: Callable[[TrainingRequest], Program]
     arrays: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
     _programs: dict[str, Program] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        config: Mapping[str, Any],
+        recipe: Recipe,
+        *,
+        target: str = "cpu",
+        load: Callable[[TrainingRequest], Program] | None = None,
+    ) -> Engine:
+        """The engine for a configuration (a config.json) and a recipe, compiling what is not in the cache."""
+        name = resolve_target_name(target)
+        options = {name: getattr(recipe, name) for name in PROGRAM_FIELDS}
+        options |= {"batch": recipe.batch_size, "guarded": recipe.on_nonfinite == "skip"}
+        return cls(lambda entry: TrainingRequest.of(entry, config, name, **options), load or load_training)
+
+    @property
+    def parameters(self) -> dict[str, np.ndarray]:
+        """The parameters by their names (h.0.attn.c_attn.weight); not copied, so that a step changes them."""
+        return self.part(MODEL)
+
+    def set_parameters(self, state: Mapping[str, np.ndarray]) -> None:
+        """Give the parameters new numbers, in f32; copied."""
+        self.set_part(MODEL, state)
 
     def prepare(self, *entries: str) -> None:
         """Load programs, and give every array of theirs that has no numbers yet those before the first step."""
@@ -100,6 +134,11 @@ class Engine:
         names = [spec.name for spec in program.inputs if spec.donated]
         self.arrays.update(zip(names, results, strict=False))
         return results[len(names) :]
+
+
+def load_training(request: TrainingRequest) -> Program:
+    """The program of a request, from the compile cache or compiled now."""
+    return Program.load(compile_training(request, default_cache()))
 
 
 def _first(spec: TensorSpec) -> np.ndarray:

@@ -7,19 +7,23 @@ import signal
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from blu.compiler.process_memory import peak_memory_bytes
 from blu.compiler.train.arithmetic_peak import flops_per_token
-from blu.compiler.train.engine import MODEL, Batch, Engine
+from blu.compiler.train.engine import Batch, Engine
 from blu.compiler.train.events import Event, Note, Observer, Sampled, Saved, StepDone, Validated
+from blu.compiler.train.presets import training_config
 from blu.compiler.train.recipe import Cadence, Recipe
 from blu.compiler.train.resume import saved_content, take_over
 from blu.compiler.train.stop_signals import StopSignals
 from blu.compiler.train.writer import Writer
-from blu.errors import BluError, DataError
+from blu.errors import ArgumentError, BluError, DataError
 from blu.frontend.io.checkpoints import Checkpoints
-from blu.frontend.io.training_data import TrainingData
+from blu.frontend.io.gpt2 import complete_config, random_state_dict
+from blu.frontend.io.tokenizer import Tokenizer
+from blu.frontend.io.training_data import TrainingData, open_training_data
 
 MAX_SKIPPED = 100
 
@@ -48,7 +52,7 @@ class TrainingResult:
 class Trainer:
     """Trains the engine's GPT-2 of a configuration on data, as the recipe says.
 
-        trainer = Trainer(engine, config, recipe, data, checkpoints=Checkpoints("runs/first", config=config))
+        trainer = Trainer.of("gpt2-demo-config", ["texts/"], Recipe(length=256, steps=500), directory="runs/first")
         trainer.resume()                    # where there is a checkpoint
         result = trainer.run()
 
@@ -70,7 +74,10 @@ class Trainer:
     step: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
-        recipe = self.recipe
+        recipe, positions = self.recipe, self.config["n_positions"]
+        if recipe.length > positions:
+            message = f"length {recipe.length} is more than the model's {positions} positions (n_positions)"
+            raise ArgumentError(message, advice="take shorter sequences, or a model with more positions")
         self.batches = self.data.train.batches(
             recipe.batch_size, recipe.length, seed=recipe.seed, shuffle=recipe.shuffle
         )
@@ -79,6 +86,30 @@ class Trainer:
         self._validation_losses: list[tuple[int, float]] = []
         self._seconds: list[float] = []
         self._skipped = self._skipped_in_a_row = 0
+
+    @classmethod
+    def of(
+        cls,
+        model: str | Mapping[str, Any],
+        patterns: Sequence[str],
+        recipe: Recipe,
+        *,
+        directory: str | Path | None = None,
+        tokenizer: Tokenizer | None = None,
+        **options: Any,
+    ) -> Trainer:
+        """Fresh weights for a preset or a configuration, data by patterns, checkpoints in a directory.
+
+        `options` are the trainer's other fields. Raises WeightsError and DataError for what cannot be trained.
+        """
+        config = training_config(model) if isinstance(model, str) else complete_config(model)
+        data = open_training_data(patterns, vocab_size=config["vocab_size"], tokenizer=tokenizer)
+        engine = Engine.of(config, recipe)
+        engine.set_parameters(random_state_dict(config, recipe.seed))
+        trainer = cls(engine, config, recipe, data, **options)
+        if directory is not None:
+            trainer.checkpoints = Checkpoints(directory, keep_last=trainer.cadence.keep_last, config=config)
+        return trainer
 
     def prepare(self) -> None:
         """Load or compile all programs that the run will need."""
@@ -96,6 +127,7 @@ class Trainer:
         found = None if self.checkpoints is None else self.checkpoints.resume()
         if found is None:
             return None
+        self.prepare()
         for text in take_over(found, self.engine, self.config, self.recipe, self.batches):
             self._tell(Note(text))
         self.step = found.step
@@ -110,6 +142,7 @@ class Trainer:
 
     def run(self) -> TrainingResult:
         """Train up to the recipe's last step, or until a signal; then save. Raises NonFiniteError, DataError."""
+        self.prepare()
         start, ended_by = time.monotonic(), "steps"
         with StopSignals() as signals:
             while self.step < self.recipe.steps:
@@ -198,7 +231,7 @@ class Trainer:
             self.save(wait=True)
 
     def _sample(self, writer: Writer) -> None:
-        text = writer.write(self.engine.part(MODEL), self.cadence.sample_prompt, self.cadence.sample_tokens, self.step)
+        text = writer.write(self.engine.parameters, self.cadence.sample_prompt, self.cadence.sample_tokens, self.step)
         self._tell(Sampled(self.step, text))
 
     def _next_batches(self) -> list[Batch]:
@@ -242,7 +275,7 @@ class Trainer:
 
     @property
     def _flops_per_token(self) -> int:
-        parameters = sum(array.size for array in self.engine.part(MODEL).values())
+        parameters = sum(array.size for array in self.engine.parameters.values())
         return flops_per_token(self.config, parameters, self.recipe.length)
 
     def _tell(self, event: Event) -> None:
