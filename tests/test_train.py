@@ -19,7 +19,7 @@ import torch
 from training_runs import MODEL, TINY, Trial, same_arrays
 from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
-from blu.frontend.io import load_file
+from blu.frontend.io import load_file, load_tokenizer
 from blu.frontend.schedules import cosine_schedule
 
 DATA = ["--data", "tokens.bin"]
@@ -206,6 +206,16 @@ def test_the_tokenizer_travels_with_the_checkpoint(trial: Trial) -> None:
     assert trial.train(*words, "--out", "run").code == 0
     loaded = AutoTokenizer.from_pretrained("run/step-00000002")
     assert loaded.decode(loaded.encode("99 bottles")) == "99 bottles"
+
+
+def test_bytes_travel_as_a_tokenizer_too(trial: Trial) -> None:
+    words = ["--data", "text.txt", "--steps", "2", "--val-split", "0", "--out", "run"]
+    assert trial.train(*words).code == 0
+    text = "99 bottles, \u00e9 \x00\n  \U0001f37a"
+    for tokenizer in (AutoTokenizer.from_pretrained("run/step-00000002"), load_tokenizer("run/step-00000002")):
+        assert tokenizer.encode(text) == list(text.encode()) and tokenizer.decode(list(text.encode())) == text
+    assert load_tokenizer("run/step-00000002").end_of_text == 256
+    assert json.loads(Path("run/step-00000002/config.json").read_text())["eos_token_id"] == 256
 
 
 def test_model_names_are_llm_cs() -> None:

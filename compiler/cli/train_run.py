@@ -27,6 +27,7 @@ from blu.compiler.train.trainer import Trainer, TrainingResult
 from blu.compiler.train.writer import Writer
 from blu.errors import ArgumentError, WeightsError
 from blu.frontend.io.atomic import replacing
+from blu.frontend.io.byte_tokenizer_file import write_byte_tokenizer
 from blu.frontend.io.checkpoint_directory import has_any
 from blu.frontend.io.checkpoints import Checkpoints
 from blu.frontend.io.gpt2 import HEAD, random_state_dict
@@ -83,7 +84,7 @@ class Run:
             raise UsageError("there is no data", advice="give --data FILES: shards, texts or directories")
         self.tokenizer = self._tokenizer()
         data = self._data()
-        self.tokenizer = data.tokenizer
+        self._take_tokenizer(data.tokenizer)
         recipe = self._recipe(data)
         trainer = self._trainer(recipe, data)
         trainer.observers = (observer,)
@@ -124,12 +125,21 @@ class Run:
         )
         trainer = _as_usage(make)
         engine.set_parameters(self._weights(recipe.seed))
-        tokenizer_from, keep_last = self._tokenizer_directory(), self.cadence.keep_last
+        by_bytes = isinstance(self.tokenizer, ByteTokenizer)
+        tokenizer_from = self.directory if by_bytes else self._tokenizer_directory()
         # Last, because it makes the directory.
         trainer.checkpoints = Checkpoints(
-            self.directory, keep_last=keep_last, config=self.config, tokenizer_from=tokenizer_from
+            self.directory, keep_last=self.cadence.keep_last, config=self.config, tokenizer_from=tokenizer_from
         )
+        if by_bytes:
+            write_byte_tokenizer(self.directory, self.config["vocab_size"])
         return trainer
+
+    def _take_tokenizer(self, tokenizer: Tokenizer | None) -> None:
+        """Remember what made tokens of the texts; in a fresh model, its end of text begins and ends them."""
+        self.tokenizer = tokenizer
+        if tokenizer is not None and self.source is None:
+            self.config = {**self.config, "bos_token_id": tokenizer.end_of_text, "eos_token_id": tokenizer.end_of_text}
 
     def _weights(self, seed: int) -> Mapping[str, Any]:
         if self.source is None:

@@ -97,10 +97,7 @@ class FileTokenizer:
 
     @cached_property
     def _byte_of(self) -> dict[str, int]:
-        """GPT-2's spelling of bytes: the printable Latin-1 characters stand for themselves, the others for 256 + n."""
-        printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-        others = [byte for byte in range(256) if byte not in printable]
-        return {chr(byte): byte for byte in printable} | {chr(256 + n): byte for n, byte in enumerate(others)}
+        return byte_characters()
 
 
 class StreamDecoder:
@@ -139,6 +136,13 @@ class StreamDecoder:
     def _fresh(self) -> str:
         context = self._tokenizer.decode(self._window[: self._shown])
         return self._tokenizer.decode(self._window)[len(context) :]
+
+
+def byte_characters() -> dict[str, int]:
+    """GPT-2's spelling of bytes: the printable Latin-1 characters stand for themselves, the others for 256 + n."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(256 + n): byte for n, byte in enumerate(others)}
 
 
 def has_tokenizer(directory: Path) -> bool:
