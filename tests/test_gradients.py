@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,32 @@ def samples_of(cls: type[Op]) -> list[Sample]:
     return found[:: max(1, len(found) // MOST_SAMPLES)][: MOST_SAMPLES + 4]
 
 
+@dataclass(frozen=True)
+class Case:
+    """A sample; `is_view`: matrices reach the op as transposed views of what the function is given."""
+
+    sample: Sample
+    is_view: bool = False
+
+    def points(self) -> list[np.ndarray]:
+        """What the function is given."""
+        arrays = flat(self.sample.operands)
+        return [array.swapaxes(-1, -2).copy() if self._turns(array) else array for array in arrays]
+
+    def operands(self, values: Sequence[Any]) -> list[Any]:
+        """What the op is given."""
+        return [blu.swapaxes(value, -1, -2) if self._turns(value) else value for value in values]
+
+    def _turns(self, value: Any) -> bool:
+        return self.is_view and len(value.shape) >= 2
+
+
+def cases_of(cls: type[Op]) -> list[Case]:
+    samples = samples_of(cls)
+    matrices = [sample for sample in samples if any(a.ndim >= 2 and a.size > 1 for a in flat(sample.operands))]
+    return [*map(Case, samples), *(Case(sample, is_view=True) for sample in matrices[:2])]
+
+
 def gives_floats(cls: type[Op], sample: Sample) -> bool:
     types = regrouped(sample.operands, [TensorType(a.shape, as_dtype(a.dtype)) for a in flat(sample.operands)])
     return any(result.dtype.is_float for result in cls.infer_all(types, sample.attributes))
@@ -51,11 +78,12 @@ def is_differentiable(cls: type[Op]) -> bool:
     return "vjp" not in cls.deliberate and bool(samples_of(cls))
 
 
-def scalar_of(cls: type[Op], sample: Sample) -> Callable[..., Any]:
-    """The op on a sample's operands, as a weighted sum of all its float results."""
+def scalar_of(cls: type[Op], case: Case) -> Callable[..., Any]:
+    """The op on a case's operands, as a weighted sum of all its float results."""
+    sample = case.sample
 
     def apply(*values: Any) -> Any:
-        results = cls(*regrouped(sample.operands, values), **sample.attributes)
+        results = cls(*regrouped(sample.operands, case.operands(values)), **sample.attributes)
         results = results if isinstance(results, tuple) else (results,)
         parts = []
         for number, result in enumerate(item for item in results if item.dtype.is_float):
@@ -71,10 +99,10 @@ def scalar_of(cls: type[Op], sample: Sample) -> Callable[..., Any]:
 
 def check_gradients(cls: type[Op]) -> None:
     """Compare directional derivatives with central differences, all samples in one program each."""
-    samples = samples_of(cls)
-    scalars = [scalar_of(cls, sample) for sample in samples]
-    points = [flat(sample.operands) for sample in samples]
-    wanted = [floats_of(sample) for sample in samples]
+    cases = cases_of(cls)
+    scalars = [scalar_of(cls, case) for case in cases]
+    points = [case.points() for case in cases]
+    wanted = [floats_of(case.sample) for case in cases]
     pairs = list(zip(scalars, wanted, strict=True))
     gradients = blu.jit(lambda rows: [blu.grad(f, argnums=w)(*row) for (f, w), row in zip(pairs, rows, strict=True)])
     values = blu.jit(lambda rows: [f(*row) for f, row in zip(scalars, rows, strict=True)])
@@ -115,7 +143,8 @@ def test_every_op_has_a_gradient_or_a_reason(name: str) -> None:
     cls = OPS[name]
     if is_differentiable(cls):
         assert cls.vjp is not None or cls.decompose is not None, f"{name} has float results but no gradient"
-        assert len(samples_of(cls)) >= 4, f"{name} has too few samples to check its gradient on"
+        shapes = {(case.is_view, *(array.shape for array in case.points())) for case in cases_of(cls)}
+        assert len(shapes) >= 5, f"{name} has too few samples to check its gradient on"
 
 
 FAULTS: dict[str, Callable[[Any], Any]] = {
@@ -181,4 +210,4 @@ def test_gradient_carries_the_line_of_the_operation() -> None:
 
     text = blu.jit(blu.grad(loss)).trace(np.ones(3)).lower(stop="blu-inline").text
     line = loss.__code__.co_firstlineno + 1
-    assert text.count("blu.multiply") >= 1 and f"test_gradients.py\":{line}" in text
+    assert text.count("blu.multiply") >= 1 and f'test_gradients.py":{line}' in text
