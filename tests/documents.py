@@ -22,7 +22,12 @@ from typing import Any
 
 _FENCE = re.compile(r"^```(?P<info>[^\n`]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 # The file of each command, and what it needs to run in this process.
-COMMANDS = {"blu-compile": ("compile", []), "blu-opt": ("opt", ["--no-isolate"]), "blu run": ("run", []), "blu train": ("train", [])}
+COMMANDS = {
+    "blu-compile": ("compile", []),
+    "blu-opt": ("opt", ["--no-isolate"]),
+    "blu run": ("run", []),
+    "blu train": ("train", []),
+}
 
 
 @dataclass(frozen=True)

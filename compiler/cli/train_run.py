@@ -89,10 +89,10 @@ class Run:
         trainer = self._trainer(recipe, data)
         trainer.observers = (observer,)
         observer(Note(f"{self._description(trainer)}; run in {self.directory}"))
-        trainer.prepare()
         resumed = trainer.resume() if self.flags.get("resume") else None
         if resumed is not None:
             observer(Note(f"goes on after step {resumed}"))
+        trainer.prepare()
         _write_flags(self.directory, self.flags)
         return trainer
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from blu.compiler.gpt2_programs import CONFIG_KEYS
-from blu.compiler.train.engine import MODEL, SCALE, STATE, Engine
+from blu.compiler.train.engine import SCALE, STATE, Engine
 from blu.compiler.train.recipe import Recipe
 from blu.errors import CheckpointError, DataError
 from blu.frontend.io.checkpoint import Checkpoint
@@ -31,11 +31,22 @@ def saved_content(engine: Engine, config: Mapping[str, Any], recipe: Recipe, bat
         "data": batches.state(),
         "random": {"seed": recipe.seed},
     }
-    return engine.part(MODEL), _optimizer(engine), metadata
+    return engine.parameters, _optimizer(engine), metadata
 
 
 def _optimizer(engine: Engine) -> dict[str, np.ndarray]:
     return engine.part(STATE) | {SCALE + name: array for name, array in engine.part(SCALE).items()}
+
+
+def _expected_optimizer(engine: Engine, recipe: Recipe) -> dict[str, np.ndarray]:
+    """The form of the optimizer's arrays, known before any program is compiled: only shapes and dtypes count."""
+    expected: dict[str, np.ndarray] = {"step": np.zeros((), np.int32)}
+    for name, array in engine.parameters.items():
+        expected |= {f"m.{name}": array, f"v.{name}": array}
+    if recipe.dtype == "f16":
+        expected |= {f"{SCALE}scale": np.zeros((), np.float32)}
+        expected |= {f"{SCALE}{name}": np.zeros((), np.int32) for name in ("good_steps", "skipped_steps")}
+    return expected
 
 
 def take_over(
@@ -47,8 +58,8 @@ def take_over(
     """
     saved = found.metadata
     wrong = [*_config_differences(saved, config)]
-    wrong += differences("model", engine.part(MODEL), found.model)[0]
-    wrong += differences("optimizer", _optimizer(engine), found.optimizer)[0]
+    wrong += differences("model", engine.parameters, found.model)[0]
+    wrong += differences("optimizer", _expected_optimizer(engine, recipe), found.optimizer)[0]
     place = batches.state()
     try:
         batches.restore(saved.get("data") or {})
@@ -58,7 +69,7 @@ def take_over(
         batches.restore(place)
         message = "\n    ".join((f"{found.path}: does not fit this run:", *wrong))
         raise CheckpointError(message, advice=ADVICE)
-    engine.set_part(MODEL, found.model)
+    engine.set_parameters(found.model)
     engine.set_part(STATE, {name: array for name, array in found.optimizer.items() if not name.startswith(SCALE)})
     engine.set_part("", {name: array for name, array in found.optimizer.items() if name.startswith(SCALE)})
     return _notes(saved.get("recipe") or {}, recipe)

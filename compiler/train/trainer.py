@@ -127,7 +127,6 @@ class Trainer:
         found = None if self.checkpoints is None else self.checkpoints.resume()
         if found is None:
             return None
-        self.prepare()
         for text in take_over(found, self.engine, self.config, self.recipe, self.batches):
             self._tell(Note(text))
         self.step = found.step
