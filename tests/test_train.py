@@ -19,6 +19,7 @@ import torch
 from training_runs import MODEL, TINY, Trial, same_arrays
 from transformers import AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
+from blu.errors import ArgumentError
 from blu.frontend.io import load_file, load_tokenizer
 from blu.frontend.schedules import cosine_schedule
 
@@ -243,3 +244,23 @@ def test_the_demo_models_weights_take_less_than_four_megabytes() -> None:
     from blu.frontend.io import expected_shapes
 
     assert 4 * sum(math.prod(shape) for shape in expected_shapes(training_config("gpt2-demo-config")).values()) < 4e6
+
+
+def test_an_engine_alone_takes_steps() -> None:
+    from blu import train
+    from blu.frontend.io import random_state_dict
+
+    sizes = {"n_layer": 1, "n_embd": 16, "n_head": 2, "n_positions": 32, "vocab_size": 257}
+    config = train.training_config("gpt2-demo-config", sizes)
+    engine = train.Engine.of(config, train.Recipe(batch_size=2, length=16))
+    batch = tuple(np.arange(32, dtype=np.int32).reshape(2, 16) + shift for shift in range(2))
+    with pytest.raises(ArgumentError, match="no parameters yet"):
+        engine.step([batch], 1e-2)
+    engine.set_parameters(random_state_dict(config, 0))
+    before, place = engine.parameters["wte.weight"].copy(), engine.parameters["wte.weight"]
+    losses = [engine.step([batch], 1e-2)[0] for _ in range(5)]
+    assert losses[4] < losses[0] and losses == sorted(losses, reverse=True)
+    assert engine.parameters["wte.weight"] is place and (place != before).any()
+    assert engine.evaluate(batch) < losses[4] and engine.peak_bytes > 3 * sum(
+        x.nbytes for x in engine.parameters.values()
+    )

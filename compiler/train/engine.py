@@ -12,6 +12,7 @@ from blu.compiler.cache import default_cache
 from blu.compiler.target import resolve_target_name
 from blu.compiler.train.programs import TrainingRequest, compile_training
 from blu.compiler.train.recipe import Recipe
+from blu.errors import ArgumentError
 from blu.runtime.memory import allocate_array
 from blu.runtime.plan import TensorSpec
 from blu.runtime.program import Program
@@ -19,7 +20,7 @@ from blu.runtime.program import Program
 MODEL, STATE, SUMS, SCALE = "model.", "state.", "sums.", "scale."
 GRADIENTS = f"{SUMS}gradients."
 FIRST_SCALE = 2.0**16
-KEPT = (MODEL, STATE, SUMS, SCALE)
+KEPT = (STATE, SUMS, SCALE)
 # What of a recipe is part of its programs.
 PROGRAM_FIELDS = ("length", "dtype", "clip", "beta1", "beta2", "epsilon", "weight_decay")
 
@@ -67,16 +68,17 @@ class Engine:
         self.set_part(MODEL, state)
 
     def prepare(self, *entries: str) -> None:
-        """Load programs, and give every array of theirs that has no numbers yet those before the first step."""
+        """Load programs."""
         for entry in entries:
-            for spec in self.program(entry).inputs:
-                if spec.name.startswith(KEPT) and spec.name not in self.arrays:
-                    self.arrays[spec.name] = _first(spec)
+            self.program(entry)
 
     def program(self, entry: str) -> Program:
-        """The program of an entry."""
+        """The program of an entry. What it keeps and has no numbers yet gets those before the first step."""
         if entry not in self._programs:
-            self._programs[entry] = self.load(self.request(entry))
+            self._programs[entry] = program = self.load(self.request(entry))
+            for spec in program.inputs:
+                if spec.name.startswith(KEPT) and spec.name not in self.arrays:
+                    self.arrays[spec.name] = _first(spec)
         return self._programs[entry]
 
     def step(self, batches: Sequence[Batch], learning_rate: float) -> tuple[float, float]:
@@ -92,7 +94,6 @@ class Engine:
 
     def gradients(self, batches: Sequence[Batch]) -> dict[str, np.ndarray]:
         """The mean gradients of micro-batches, not clipped, by the names of the parameters; nothing is updated."""
-        self.prepare("micro")
         self._accumulate(batches)
         weight = self.arrays[f"{SUMS}weight"]
         found = {name: array / weight for name, array in self.part(GRADIENTS).items()}
@@ -109,11 +110,13 @@ class Engine:
         return {name[len(prefix) :]: array for name, array in self.arrays.items() if name.startswith(prefix)}
 
     def set_part(self, prefix: str, values: Mapping[str, np.ndarray]) -> None:
-        """Give arrays new numbers; copied."""
+        """Give arrays new numbers; copied, into the memory of those before where they fit."""
         for name, value in values.items():
-            array = np.asarray(value)
-            self.arrays[prefix + name] = target = allocate_array(array.shape, array.dtype, "the parameters")
+            array, target = np.asarray(value), self.arrays.get(prefix + name)
+            if target is None or target.shape != array.shape or target.dtype != array.dtype:
+                target = allocate_array(array.shape, array.dtype, "the training state")
             target[...] = array
+            self.arrays[prefix + name] = target
 
     @property
     def peak_bytes(self) -> int:
@@ -128,6 +131,8 @@ class Engine:
     def _run(self, entry: str, values: Mapping[str, np.ndarray]) -> list[np.ndarray]:
         """Run a program; keep its new arrays, and return its other results."""
         program = self.program(entry)
+        if not any(name.startswith(MODEL) for name in self.arrays):
+            raise ArgumentError("the model has no parameters yet", advice="give it some with engine.set_parameters")
         inputs = [values[spec.name] if spec.name in values else self.arrays[spec.name] for spec in program.inputs]
         results = program.run(inputs)
         # A program returns what it is given to keep first, and in the same order.
