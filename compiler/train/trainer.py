@@ -245,9 +245,11 @@ class Trainer:
             raise
 
     def _evaluation(self) -> list[Batch]:
-        """The batches of every validation; none where the validation data does not fill one."""
+        """The batches of every validation; none where the data does not fill one."""
         validation, recipe = self.data.validation, self.recipe
-        if validation is None or int(validation.windows_per_file(recipe.length).sum()) < recipe.batch_size:
+        if not self.cadence.validate_every or validation is None:
+            return []
+        if int(validation.windows_per_file(recipe.length).sum()) < recipe.batch_size:
             return []
         batches = validation.batches(recipe.batch_size, recipe.length, shuffle=False, epochs=1)
         return [batch for batch, _ in zip(batches, range(self.cadence.validate_batches), strict=False)]
