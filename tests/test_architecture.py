@@ -152,7 +152,7 @@ def test_only_jit_and_the_commands_see_both_ends() -> None:
 
 
 def test_other_packages_are_declared() -> None:
-    """Everything imported is among pyproject's dependencies; programs run with NumPy alone. Extras are imported late."""
+    """What is imported is among pyproject's dependencies; programs run with NumPy alone. Extras are imported late."""
     declared = _packages(PROJECT["project"]["dependencies"])
     extras = PROJECT["project"]["optional-dependencies"]
     optional = _packages(item for name, items in extras.items() if name != "test" for item in items)
@@ -265,11 +265,19 @@ def test_the_wheel_has_every_data_file() -> None:
     wrong = []
     for folder, package in FOLDERS.items():
         for path in (ROOT / folder).rglob("*"):
-            if path.is_file() and path.suffix not in (".py", ".pyc") and not SKIPPED.search(_where(path)):
-                owner = ".".join((package, *path.relative_to(ROOT / folder).parts[:-1]))
-                if not any(path.match(pattern) for pattern in data.get(owner, [])):
-                    wrong.append(_where(path))
+            is_data = path.is_file() and path.suffix not in (".py", ".pyc") and not SKIPPED.search(_where(path))
+            if is_data and not _is_declared(path.relative_to(ROOT / folder), package, data):
+                wrong.append(_where(path))
     _none(wrong, "list the file in pyproject's package-data")
+
+
+def _is_declared(path: Path, package: str, data: dict[str, list[str]]) -> bool:
+    """Whether a pattern of one of the packages around a file (a path from `package` on) is that of the file."""
+    for depth in range(len(path.parts)):
+        owner, rest = ".".join((package, *path.parts[:depth])), Path(*path.parts[depth:])
+        if any(rest.match(pattern) and len(Path(pattern).parts) == len(rest.parts) for pattern in data.get(owner, [])):
+            return True
+    return False
 
 
 def _folder(package: str) -> Path:

@@ -46,7 +46,7 @@ def test_named_commands_exist(document: str) -> None:
 def test_the_commands_of_the_readme_install_what_they_need() -> None:
     text = (ROOT / "README.md").read_text()
     run, test = re.findall(r"^python3 -m venv .*$", text, re.MULTILINE)
-    assert "pip install -e . &&" in run and "blu-compile gpt2 --weights random:0 --run" in run
+    assert "pip install -e . &&" in run and "blu-compile gpt2-demo --run --prompt" in run
     assert "pip install -e '.[test]' && python -m pytest" in test
     ci = (ROOT / ".ci" / "run").read_text()
     assert "-e '.[test]'" in ci and test.rpartition("&& ")[2] in ci

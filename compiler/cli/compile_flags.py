@@ -9,6 +9,7 @@ from blu.compiler.cli.ir_flags import add_ir_flags
 from blu.dialects.autocast import POLICIES
 
 EXAMPLES = """MODEL is one of
+  gpt2-demo                                              a small model of Python code that comes with Blu
   gpt2, gpt2-medium, gpt2-large, gpt2-xl, OWNER/NAME     a model of the Hugging Face hub, or of its cache
   DIR                                                    a directory with config.json, model.safetensors, tokenizer.json
   FILE.py::FUNCTION                                      a function of yours (see below)

@@ -12,7 +12,7 @@ import numpy as np
 from blu.compiler.cli.messages import UsageError, suggestion
 from blu.errors import WeightsError
 from blu.frontend.io.gpt2 import PRESETS, expected_shapes, random_state_dict
-from blu.frontend.io.huggingface import gpt2_state_dict, load_config, resolve
+from blu.frontend.io.huggingface import EMBEDDED, gpt2_state_dict, load_config, resolve
 from blu.frontend.io.state_dict import cast, check_state_dict
 from blu.frontend.io.tokenizer import BYTES_VOCABULARY, ByteTokenizer, Tokenizer, has_tokenizer, load_tokenizer
 
@@ -71,7 +71,7 @@ def _function(path: str, function: str) -> FunctionSubject:
 
 def _resolve(model: str) -> Path:
     """The directory of a model; what looks like a slip of the pen is said."""
-    guess = suggestion(model, list(PRESETS))
+    guess = suggestion(model, [*PRESETS, *EMBEDDED])
     try:
         return resolve(model)
     except WeightsError as error:

@@ -22,13 +22,17 @@ from blu.frontend.io.tokenizer import TOKENIZER_FILES
 from blu.frontend.io.weights import SINGLE, load_weights, refuse_pickle
 
 ALIASES = {name: f"openai-community/{name}" for name in PRESETS}
+# Models that come with Blu.
+EMBEDDED_DIRECTORY = Path(__file__).parent / "embedded"
+EMBEDDED = ("gpt2-demo",)
 PREFIX = "transformer."
 # Causal masks that old checkpoints carry along.
 BUFFERS = (".attn.bias", ".attn.masked_bias")
 
 
 def resolve(name_or_path: str | Path) -> Path:
-    """The local directory of a model: a directory as it is, else a hub id (or gpt2, gpt2-medium, -large, -xl).
+    """The local directory of a model: a directory as it is, else one that comes with Blu (gpt2-demo), else a hub id (or
+    gpt2, gpt2-medium, -large, -xl).
 
     Raises WeightsError, within a few seconds, when there is no such directory, cache entry or network.
     """
@@ -41,6 +45,8 @@ def resolve(name_or_path: str | Path) -> Path:
     if os.path.exists(path):
         refuse_pickle(path)
         raise WeightsError(f"{path}: not a directory", advice=f"give the directory that holds it: {path.parent}")
+    if str(name_or_path) in EMBEDDED:
+        return EMBEDDED_DIRECTORY / str(name_or_path)
     name = ALIASES.get(str(name_or_path), str(name_or_path))
     if not hub.is_repository_id(name):
         raise WeightsError(f"{name!r}: no such directory, and not a Hugging Face id", advice=hub.ADVICE)
