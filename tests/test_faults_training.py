@@ -147,6 +147,18 @@ def test_row_46_a_loss_that_is_not_finite_stops_the_run(trial: Trial) -> None:
     assert resume(trial, 4, "--learning-rate", "1e-3", "--clip", "1")[0] == 0
 
 
+def test_row_46_the_first_bad_op_is_named_on_request(trial: Trial) -> None:
+    [path] = saved(trial, 2)
+    model = dict(load("run").model)
+    model["h.0.mlp.c_fc.weight"] = model["h.0.mlp.c_fc.weight"] * np.float32(1e38) * np.float32(30)
+    config = json.loads((path / "config.json").read_text())
+    checkpoint_write.save_pretrained(Path("large"), config, model)
+    words = ["--init-from", "large", "--find-nonfinite", "--steps", "4", *CONSTANT, *BATCH]
+    ran = trial.train(*words, flags=[])
+    assert ran.code == 1 and "at step 1" in ran.errors
+    assert "first infinite: blu.matmul at " in ran.errors and "(h.0.mlp.c_fc)" in ran.errors, ran.errors
+
+
 def test_row_46_steps_that_are_not_finite_are_skipped_by_policy(trial: Trial) -> None:
     [path] = saved(trial, 2)
     model = dict(load("run").model)

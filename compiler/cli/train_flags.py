@@ -88,6 +88,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag(
             "on-nonfinite", str, "stop at a loss or gradients that are NaN or infinite, or skip the step", "stop|skip"
         ),
+        Flag("find-nonfinite", None, "name the op that made the loss NaN or infinite, before the run stops"),
     ),
     "optimizer": (
         Flag("learning-rate", float, "the highest (6e-4)", "X", ("-l", "--lr")),

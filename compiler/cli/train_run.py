@@ -43,7 +43,7 @@ from blu.runtime.program import Program
 RUNS = Path("runs")
 FLAGS_FILE = "run.json"
 # Flags of one start of a run, which the next start does not take over.
-OF_ONE_START = ("resume", "json", "plot", "dump_grads", "threads", "out", "max_minutes")
+OF_ONE_START = ("resume", "find_nonfinite", "json", "plot", "dump_grads", "threads", "out", "max_minutes")
 SIZES = {
     "layers": "n_layer",
     "heads": "n_head",
@@ -110,7 +110,8 @@ class Run:
 
     def _trainer(self, recipe: Recipe, data: TrainingData) -> Trainer:
         target = resolve_target_name("cpu")
-        engine = Engine.of(self.config, recipe, target=target, load=self._load)
+        find = self.flags.get("find_nonfinite", False)
+        engine = Engine.of(self.config, recipe, target=target, guarded=find, load=self._load)
         runner = Gpt2Runner(self.config, {}, target, self._load_writer)
         make = partial(
             Trainer,
@@ -121,6 +122,7 @@ class Run:
             cadence=self.cadence,
             writer=Writer(runner, self.tokenizer, self.config, recipe.seed),
             peak=peak_flops(target, self.flags.get("threads") or default_threads()),
+            find_nonfinite=find,
             max_seconds=60 * self.flags.get("max_minutes", math.inf),
         )
         trainer = _as_usage(make)

@@ -10,6 +10,7 @@ import numpy as np
 
 from blu.compiler.cache import default_cache
 from blu.compiler.target import resolve_target_name
+from blu.compiler.train.first_nonfinite import first_nonfinite
 from blu.compiler.train.programs import TrainingRequest, compile_training
 from blu.compiler.train.recipe import Recipe
 from blu.errors import ArgumentError
@@ -50,12 +51,16 @@ class Engine:
         recipe: Recipe,
         *,
         target: str = "cpu",
+        guarded: bool = False,
         load: Callable[[TrainingRequest], Program] | None = None,
     ) -> Engine:
-        """The engine for a configuration (a config.json) and a recipe, compiling what is not in the cache."""
+        """The engine for a configuration (a config.json) and a recipe, compiling what is not in the cache.
+
+        When `guarded`, or the recipe skips such steps, a step that is not finite changes nothing.
+        """
         name = resolve_target_name(target)
         options = {name: getattr(recipe, name) for name in PROGRAM_FIELDS}
-        options |= {"batch": recipe.batch_size, "guarded": recipe.on_nonfinite == "skip"}
+        options |= {"batch": recipe.batch_size, "guarded": guarded or recipe.on_nonfinite == "skip"}
         return cls(lambda entry: TrainingRequest.of(entry, config, name, **options), load or load_training)
 
     @property
@@ -104,6 +109,16 @@ class Engine:
         """The loss of one batch."""
         [loss] = self._run("evaluate", dict(zip(("tokens", "targets"), batch, strict=True)))
         return float(loss)
+
+    def first_nonfinite(self, batches: Sequence[Batch], learning_rate: float) -> str:
+        """Which op made a step not finite, in a sentence; only in guarded engines the arrays are still those before."""
+        entry = "step" if len(batches) == 1 else "micro"
+        names = [spec.name for spec in self.program(entry).inputs]
+        for tokens, targets in batches:
+            values = {"tokens": tokens, "targets": targets, "learning_rate": np.array(learning_rate, np.float32)}
+            if found := first_nonfinite(self.request(entry), names, self.arrays | values):
+                return found
+        return ""
 
     def part(self, prefix: str) -> dict[str, np.ndarray]:
         """The arrays whose names begin with `prefix`, by the rest of their names; not copied."""

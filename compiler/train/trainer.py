@@ -58,7 +58,8 @@ class Trainer:
 
     The engine's parameters must have numbers; its programs fit the recipe. `peak` is the machine's arithmetic in
     operations per second, `writer` writes samples, `observers` are told of every event. Without `checkpoints`, nothing
-    is saved. `max_seconds` ends the run as a signal would.
+    is saved. `max_seconds` ends the run as a signal would. With `find_nonfinite`, the error for a step that is not
+    finite names the op that made it so; the engine must be guarded.
     """
 
     engine: Engine
@@ -71,6 +72,7 @@ class Trainer:
     observers: Sequence[Observer] = ()
     peak: float | None = None
     max_seconds: float = math.inf
+    find_nonfinite: bool = False
     step: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -182,10 +184,17 @@ class Trainer:
     def _one_step(self) -> None:
         start = time.perf_counter()
         rate = self.recipe.rate(self.step)
-        loss, norm = self.engine.step(self._next_batches(), rate)
+        batches = self._next_batches()
+        loss, norm = self.engine.step(batches, rate)
         seconds = time.perf_counter() - start
         self.step += 1
-        skipped = self._check_finite(loss, norm)
+        try:
+            skipped = self._check_finite(loss, norm)
+        except NonFiniteError as error:
+            if not self.find_nonfinite:
+                raise
+            found = self.engine.first_nonfinite(batches, rate) or "NumPy's step is finite"
+            raise NonFiniteError(f"{error.message}; {found}", advice=error.advice) from None
         self._losses.append(loss)
         self._seconds.append(seconds)
         self._tell(self._report(loss, norm, rate, seconds, skipped))
