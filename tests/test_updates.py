@@ -76,3 +76,19 @@ def test_a_product_is_added_to_a_donated_argument_in_place(shape):
     add = blu.jit(lambda total, left, right: total * 2 + left @ right, donate=("total",))
     assert add.trace(total, left, right).compile().program.outputs[0].input == 0
     np.testing.assert_array_equal(add(total.copy(), left, right), total * 2 + left @ right)
+
+
+def test_what_moves_to_a_product_may_be_a_result_too():
+    """The sigmoid runs where the product is formed, but does not depend on it."""
+    rng = np.random.default_rng(1)
+    a, b, x = (rng.standard_normal((64, 64)).astype(np.float32) for _ in range(3))
+
+    @blu.jit
+    def gated(a, b, x):
+        gate = blu.sigmoid(x)
+        return (a @ b) * gate + blu.tanh(x), gate * 2
+
+    product, twice = gated(a, b, x)
+    gate = 1 / (1 + np.exp(-x.astype(np.float64)))
+    np.testing.assert_allclose(product, a.astype(np.float64) @ b * gate + np.tanh(x), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(twice, 2 * gate, rtol=1e-6)

@@ -58,7 +58,9 @@ def read_epilogue(
     for operation in contraction.operation.parent.regions[0].blocks[0].operations:
         if operation.operation.name == "linalg.generic":
             _follow(operation.operation, known)
-    return Epilogue(contraction, buffers, [(tensor, Operand(buffer, known[tensor])) for tensor, buffer in outputs])
+    # What does not depend on the product is here because it walks the same elements.
+    dims = {tensor: known.get(tensor, contraction.result_dims) for tensor, _ in outputs}
+    return Epilogue(contraction, buffers, [(tensor, Operand(buffer, dims[tensor])) for tensor, buffer in outputs])
 
 
 def _follow(operation: ir.Operation, known: dict[ir.Value, Dims]) -> None:
