@@ -20,6 +20,7 @@ _HOMES = {
     "grad": "blu.frontend.transform",
     "value_and_grad": "blu.frontend.transform",
     "autocast": "blu.frontend.autocast",
+    "checkpoint": "blu.frontend.checkpoint",
     "Tensor": "blu.dialects.tensor",
     "Array": "blu.runtime.array",
     "Pass": "blu.passes.base",

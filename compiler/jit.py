@@ -29,6 +29,7 @@ from blu.compiler.fingerprint import key_of
 from blu.compiler.pipelines import Pipeline
 from blu.compiler.target import resolve_target_name
 from blu.compiler.worker_pool import worker_pool
+from blu.dialects.checkpoint import check_budget, set_budget
 from blu.dialects.dtypes import TensorType
 from blu.dialects.mlir import ir
 from blu.dialects.modules import copy_module, module_text
@@ -190,12 +191,20 @@ def _to_numpy(leaf: Any, type_: TensorType) -> np.ndarray:
 class Jitted:
     """A function that is traced and compiled for each kind of arguments it is called with."""
 
-    def __init__(self, function: Callable[..., Any], donate: Sequence[str], name: str | None, target: str | None):
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        donate: Sequence[str] = (),
+        name: str | None = None,
+        target: str | None = None,
+        remat_budget: int = 0,
+    ):
         functools.update_wrapper(self, function)
         self.function = function
         self.donated = frozenset(donate)
         self.name = name or getattr(function, "__name__", "function")
         self.target = target or "cpu"
+        self.remat_budget = check_budget(remat_budget)
         self.parameters = parameters_of(function)
         unknown = self.donated - set(self.parameters.parameters)
         if unknown:
@@ -227,7 +236,9 @@ class Jitted:
         return signature_of((), bind(self.name, self.parameters, arguments, keywords), ())
 
     def _trace(self, signature: Signature) -> Traced:
-        return Traced(self.name, trace(self._call_by_name, signature, self.donated, self.function), self.target)
+        traced = trace(self._call_by_name, signature, self.donated, self.function)
+        set_budget(traced.module, self.remat_budget)
+        return Traced(self.name, traced, self.target)
 
     def _call_by_name(self, **arguments: Any) -> Any:
         bound = inspect.BoundArguments(self.parameters, arguments)  # type: ignore[arg-type]
@@ -270,17 +281,21 @@ def jit(
     donate: Sequence[str] = (),
     name: str | None = None,
     target: str | None = None,
+    remat_budget: int = 0,
 ) -> Any:
     """Compile a function of arrays. Use it as a decorator, with or without arguments.
 
     `donate` names parameters whose memory the program may overwrite, `target` is "cpu" or a target's name. Arguments
     may be nested (dicts, lists, dataclasses, modules). bool, str and None are part of the program: another value means
     another compilation; int and float are i32 and f32 scalars at run time.
+
+    `remat_budget` is how many bytes of the values that gradients need are kept in memory for them, where that can be;
+    the others are computed again, those that are the least work first. 0 keeps all.
     """
     if function is None:
-        return functools.partial(jit, donate=donate, name=name, target=target)
+        return functools.partial(jit, donate=donate, name=name, target=target, remat_budget=remat_budget)
     with shown_to_the_user():
-        return Jitted(function, donate, name, target)
+        return Jitted(function, donate, name, target, remat_budget)
 
 
 _eager: dict[Any, Jitted] = {}
@@ -293,7 +308,7 @@ def _run_eagerly(function: Callable[..., Any], arguments: tuple, keywords: dict[
     options = {name: value for name, value in bound.arguments.items() if name not in arrays}
     key = (function, tuple(bound.arguments), json.dumps(options, default=repr))
     if key not in _eager:
-        _eager[key] = Jitted(_with_options(function, options, tuple(bound.arguments)), (), function.__name__, None)
+        _eager[key] = Jitted(_with_options(function, options, tuple(bound.arguments)), name=function.__name__)
     return _eager[key](arrays)
 
 

@@ -29,6 +29,7 @@ import numpy as np
 
 from blu.dialects.dtypes import TensorType, check_size, dtype_of_mlir, tensor_type
 from blu.dialects.locations import describe
+from blu.dialects.marks import marks_of
 from blu.dialects.mlir import ext, ir
 from blu.dialects.tensor import Tensor
 from blu.dialects.verification import remembered
@@ -145,8 +146,6 @@ OPS: dict[str, type[Op]] = {}
 
 # The tracer sets this to find the user's file and line for each op; elsewhere MLIR's current location serves.
 location_provider: ContextVar[Callable[[], ir.Location] | None] = ContextVar("location_provider", default=None)
-# While tracing: attributes that an op of this name gets besides its own, such as the policy of `blu.autocast`.
-marks_provider: ContextVar[Callable[[str], dict[str, ir.Attribute]]] = ContextVar("marks", default=lambda name: {})
 
 
 class Op:
@@ -346,7 +345,7 @@ def emit(cls: type[Op], operands: Sequence[Any], attributes: dict[str, Any]) -> 
         f"blu.{cls.name}",
         results=[result.to_mlir() for result in results],
         operands=values,
-        attributes=encoded | marks_provider.get()(cls.name),
+        attributes=encoded | marks_of(cls.name),
         loc=location,
     )
     return [Tensor(value) for value in operation.results]

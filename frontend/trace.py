@@ -13,13 +13,14 @@ import numpy as np
 from blu.dialects.context import make_context
 from blu.dialects.dtypes import TensorType, as_dtype
 from blu.dialects.locations import describe
+from blu.dialects.marks import marking
 from blu.dialects.mlir import func, ir
 from blu.dialects.modules import module_text
-from blu.dialects.op import location_provider, marks_provider
+from blu.dialects.op import location_provider
 from blu.dialects.promotion import as_tensor
 from blu.dialects.tensor import OPERATORS, Tensor
 from blu.errors import BluError, TraceError
-from blu.frontend.autocast import marks_of
+from blu.frontend import autocast, checkpoint
 from blu.frontend.recursion import room_to_recurse
 from blu.frontend.spec import is_static, type_of_leaf
 from blu.frontend.tree import TreeDef, flatten
@@ -141,10 +142,10 @@ def _run(
     arguments = iter(list(state.block.arguments))
     leaves = [Tensor(next(arguments)) if isinstance(leaf, TensorType) else leaf for leaf in signature.leaves]
     token, location_token = _current.set(state), location_provider.set(user_location)
-    marks_token = marks_provider.set(marks_of)
     try:
         named = signature.tree.unflatten(leaves)
-        result = run_traced_function(function, named)
+        with marking(lambda name: autocast.marks_of(name) | checkpoint.marks_of(name)):
+            result = run_traced_function(function, named)
         _check_unchanged(named, leaves, result)
         return as_results(result)
     except BluError as error:
@@ -153,7 +154,6 @@ def _run(
     finally:
         _current.reset(token)
         location_provider.reset(location_token)
-        marks_provider.reset(marks_token)
 
 
 def _check_unchanged(arguments: Any, leaves: list[Any], result: Any) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from blu.dialects.autocast import ATTRIBUTE, GOVERNED, HALVES, POLICIES, check_policy
+from blu.dialects.checkpoint import emitting_in_place_of
 from blu.dialects.contraction import ROUNDING, rounded
 from blu.dialects.dtypes import DType, as_dtype, f32
 from blu.dialects.mlir import ir
-from blu.dialects.op import emitting_at
 from blu.dialects.precision import ReducePrecision
 from blu.dialects.tensor import Tensor
 from blu.passes.base import Pass, find
@@ -53,7 +53,7 @@ class Autocast(Pass):
         for op in list(find(module, *(f"blu.{name}" for name in GOVERNED))):
             operation = op.operation
             policy = self._policy_of(operation)
-            with ir.InsertionPoint(operation), emitting_at(operation.location):
+            with ir.InsertionPoint(operation), emitting_in_place_of(operation):
                 if operation.name == "blu.attention":
                     self._cast_attention(operation, policy)
                 else:
@@ -115,7 +115,7 @@ def _adds_bias(operation: ir.Operation, result: ir.Value) -> bool:
 def _replace_after(value: ir.Value, emit_replacement: Callable[[], Tensor]) -> None:
     """Let all uses of a value use what is emitted right after it instead."""
     owner = value.owner.operation
-    with ir.InsertionPoint.after(owner), emitting_at(owner.location):
+    with ir.InsertionPoint.after(owner), emitting_in_place_of(owner):
         replacement = emit_replacement().value
     value.replace_all_uses_except(replacement, [replacement.owner.operation])
 
@@ -126,5 +126,5 @@ def _round_operand(operation: ir.Operation, index: int, precision: str) -> None:
     while not isinstance(value.owner, ir.Block) and value.owner.name in VIEWS and len(list(value.uses)) == 1:
         operation, index = value.owner.operation, 0
         value = operation.operands[0]
-    with ir.InsertionPoint(operation), emitting_at(operation.location):
+    with ir.InsertionPoint(operation), emitting_in_place_of(operation):
         operation.operands[index] = rounded(Tensor(value), precision).value

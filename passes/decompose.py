@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from blu.dialects.checkpoint import emitting_in_place_of
 from blu.dialects.mlir import ir
-from blu.dialects.op import attributes_of, emitting_at, operands_of, operation_class
+from blu.dialects.op import attributes_of, operands_of, operation_class
 from blu.dialects.tensor import Tensor
 from blu.passes.base import Pass, find
 from blu.passes.lower_to_linalg.rules import apply
@@ -46,7 +47,7 @@ def decompose_operation(operation: ir.Operation) -> None:
     cls = operation_class(operation)
     assert cls is not None and cls.decompose is not None
     operands = [apply(Tensor, item) for item in operands_of(operation)]
-    with ir.InsertionPoint(operation), emitting_at(operation.location):
+    with ir.InsertionPoint(operation), emitting_in_place_of(operation):
         results = cls.decompose(*operands, **attributes_of(operation))
     for old, tensor in zip(operation.results, results if isinstance(results, tuple) else (results,), strict=True):
         old.replace_all_uses_with(tensor.value)

@@ -10,8 +10,8 @@ from blu.errors import BluError, ParseError
 from blu.passes import registry
 from blu.passes.base import Pass, find
 
-# Composite ops that have no linalg form: a kernel template takes them as they are.
-TEMPLATE_OPS = frozenset({"blu.attention", "blu.attention_gradient", "blu.argsort", "blu.scatter_add"})
+# Composite ops that have no linalg form: a kernel template takes them as they are. A barrier is a view.
+TEMPLATE_OPS = frozenset({"blu.attention", "blu.attention_gradient", "blu.argsort", "blu.scatter_add", "blu.barrier"})
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,18 @@ def as_dtype(text: str) -> str:
     return {"float32": "f32", "bfloat16": "bf16", "float16": "f16"}.get(text, text)
 
 
+def as_bytes(text: str) -> int:
+    """A number of bytes: 800000000, 800M or 0.8G."""
+    number, unit = (text[:-1], text[-1].upper()) if text[-1:].upper() in _UNITS else (text, "")
+    try:
+        return int(float(number) * _UNITS[unit])
+    except (ValueError, OverflowError):
+        raise ValueError(f"{text!r} is no number of bytes, such as 800M or 2G") from None
+
+
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+
+
 def as_model(text: str) -> str:
     """A model's name, also as llm.c's "gpt2:d12"."""
     return text.removeprefix("gpt2:")
@@ -85,6 +97,12 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("epochs", float, "end after so many passes over the data", "E"),
         Flag("max-minutes", float, "end after this time, with a checkpoint", "M"),
         Flag("dtype", as_dtype, "of products and attention: f32, tf32, bf16, f16 (f32)", "DTYPE"),
+        Flag(
+            "remat-budget",
+            as_bytes,
+            "keep so many bytes of activations for the gradients, compute the rest again (0: keep all)",
+            "BYTES",
+        ),
         Flag(
             "on-nonfinite", str, "stop at a loss or gradients that are NaN or infinite, or skip the step", "stop|skip"
         ),

@@ -17,6 +17,7 @@ from blu.passes.inline import Inline
 from blu.passes.lower_to_linalg import LowerToLinalg
 from blu.passes.merge_duplicates import MergeDuplicates
 from blu.passes.reassociate import Reassociate
+from blu.passes.remat import Remat
 from blu.passes.simplify import Simplify
 from blu.passes.sink_widening import SinkWidening
 
@@ -28,6 +29,7 @@ PIPELINE = Pipeline(
             (
                 Autocast(),  # first: gradients are products of the same precision, and attention is whole
                 Differentiate(),
+                Remat(),  # where the backward begins is known now
                 Inline(),
                 Simplify(),  # what was written, before decompositions multiply it
                 Decompose(),

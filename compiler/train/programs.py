@@ -37,6 +37,7 @@ class TrainingRequest:
     epsilon: float = 1e-8
     weight_decay: float = 0.1
     guarded: bool = False
+    remat_budget: int = 0
 
     @classmethod
     def of(cls, entry: str, config: Mapping[str, Any], target: str, **options: Any) -> TrainingRequest:
@@ -75,7 +76,8 @@ def trace_training(request: TrainingRequest) -> Any:
         "evaluate": ((), (model, tokens, tokens)),
     }[request.entry]
     name = f"gpt2_training_{request.entry}"
-    return jit(getattr(steps, request.entry), donate=donated, name=name, target=request.target).trace(*arguments)
+    options = {"target": request.target, "remat_budget": request.remat_budget}
+    return jit(getattr(steps, request.entry), donate=donated, name=name, **options).trace(*arguments)
 
 
 def compile_training(request: TrainingRequest, cache: Cache, on_pass: Callable[[str], None] | None = None) -> Members:

@@ -20,7 +20,8 @@ class Recipe:
 
     A step takes `accumulate` micro-batches of `batch_size` sequences of `length` tokens. `warmup` and `decay_steps` are
     steps, `clip` the largest norm of the gradients (0: any). `on_nonfinite` says what to do about a loss or gradients
-    that are NaN or infinite.
+    that are NaN or infinite. `remat_budget` is how many bytes of a micro-batch's activations are kept for its gradients
+    (0: all); the rest is computed again.
     """
 
     batch_size: int = 8
@@ -41,6 +42,7 @@ class Recipe:
     seed: int = 0
     shuffle: bool = True
     on_nonfinite: str = "stop"
+    remat_budget: int = 0
 
     def __post_init__(self) -> None:
         if problems := list(_problems(self)):
@@ -96,7 +98,7 @@ def _problems(recipe: Recipe) -> Iterator[str]:
     for name in ("batch_size", "length", "accumulate", "decay_steps"):
         if getattr(recipe, name) < 1:
             yield f"{name} is {getattr(recipe, name)}, expected at least 1"
-    for name in ("steps", "warmup", "seed"):
+    for name in ("steps", "warmup", "seed", "remat_budget"):
         if getattr(recipe, name) < 0:
             yield f"{name} is {getattr(recipe, name)}, expected 0 or more"
     if not 0 < recipe.learning_rate < math.inf:

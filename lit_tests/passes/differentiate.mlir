@@ -4,7 +4,7 @@
 
 // Forward, then backward from the sum to the exponential, whose gradient is its result.
 // CHECK-LABEL: func.func private @f_gradient(
-// CHECK-SAME: %[[X:.+]]: tensor<3xf32>) -> (tensor<f32>, tensor<3xf32>) {
+// CHECK-SAME: %[[X:.+]]: tensor<3xf32>) -> (tensor<f32>, tensor<3xf32>) attributes {blu.forward_ops = 2 : i64} {
 // CHECK-NEXT: %[[E:.+]] = "blu.exp"(%[[X]])
 // CHECK-NEXT: %[[S:.+]] = "blu.sum"(%[[E]])
 // CHECK: %[[ONE:.+]] = "blu.constant"() {value = dense<1.000000e+00> : tensor<f32>}

@@ -172,4 +172,5 @@ VIEW_RULES: dict[str, Callable[[ir.Operation, View], View | None]] = {
     "tensor.expand_shape": _view_expand,
     "tensor.extract_slice": _view_slice,
     "linalg.transpose": _view_transpose,
+    "blu.barrier": lambda operation, view: view,
 }

@@ -24,12 +24,15 @@ class Backward:
         self.block = block
         self.wanted = wanted
         self.gradients: dict[ir.Value, Tensor] = {}
+        # How many ops of the block are those that gradients are taken of.
+        self.num_forward = 0
 
     def run(self, scalar: ir.Value) -> list[ir.Value]:
         """The gradients of `scalar` with respect to the wanted values; zeros where it does not depend on one."""
         self._check_scalar(scalar)
         self._decompose_what_has_no_gradient()
         operations = [operation.operation for operation in self.block.operations]
+        self.num_forward = len(operations)
         active = self._active(operations)
         if scalar in active:
             self.gradients[scalar] = _full(Tensor(scalar), 1)

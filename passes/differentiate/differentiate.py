@@ -11,6 +11,8 @@ from blu.passes.inline import copy_body, inline_call
 
 GRADIENT_OF = "blu.gradient_of"
 WITH_RESPECT_TO = "blu.with_respect_to"
+# On a gradient's function: how many of its ops, the first ones, are those of the function itself.
+FORWARD = "blu.forward_ops"
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Differentiate(Pass):
 
     Only the first result is differentiated; it must be a float scalar. Gradients come after all results, one for each
     argument listed. What the gradient does not need is not written. A gradient of a gradient is written from the inside
-    out.
+    out. `blu.forward_ops` on a gradient's function says for `blu-remat` how many of its ops are those of the function.
     """
 
     level = "blu"
@@ -65,6 +67,8 @@ class Differentiate(Pass):
             backward = Backward(self, block, [block.arguments[index] for index in wanted])
             gradients = backward.run(results[0])
             func.ReturnOp([*results, *gradients])
+        count = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), backward.num_forward)
+        declaration.attributes[FORWARD] = count
         del declaration.attributes[GRADIENT_OF], declaration.attributes[WITH_RESPECT_TO]
         self.count("gradients")
 

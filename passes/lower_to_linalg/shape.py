@@ -138,3 +138,10 @@ def lower_constant(op: Lowering) -> ir.Value:
         scalar = attribute.get_splat_value()
         return fill(arith.ConstantOp(scalar.type, scalar).result, op.result.shape)
     return arith.ConstantOp(attribute.type, attribute).result
+
+
+@lowers("barrier")
+def lower_barrier(op: Lowering) -> ir.Value:
+    """The barrier stays; bufferization gives it its operand's memory."""
+    (operand,) = op.operands
+    return ir.Operation.create("blu.barrier", results=[operand.type], operands=[operand]).results[0]
