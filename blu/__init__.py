@@ -19,6 +19,7 @@ _HOMES = {
     "spec": "blu.frontend.spec",
     "grad": "blu.frontend.transform",
     "value_and_grad": "blu.frontend.transform",
+    "vjp": "blu.frontend.vjp",
     "autocast": "blu.frontend.autocast",
     "checkpoint": "blu.frontend.checkpoint",
     "Tensor": "blu.dialects.tensor",

@@ -110,6 +110,7 @@ from blu.dialects.folding import (
     sum,
     var,
 )
+from blu.dialects.stop_gradient import stop_gradient
 from blu.frontend.functional_creation import (
     arange,
     asarray,
@@ -269,6 +270,7 @@ __all__ = [
     "squeeze",
     "stack",
     "std",
+    "stop_gradient",
     "subtract",
     "sum",
     "swapaxes",

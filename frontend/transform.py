@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from blu.dialects.function import is_tracing
@@ -13,6 +15,10 @@ from blu.errors import ArgumentError, TraceError
 from blu.frontend.trace import as_results
 from blu.frontend.tree import TreeDef, flatten
 from blu.frontend.user_location import user_line, user_location
+
+# How many gradients of gradients there may be.
+MAX_DEPTH = 24
+_depth: ContextVar[int] = ContextVar("gradients", default=0)
 
 
 def value_and_grad(
@@ -126,7 +132,7 @@ def _trace_function(function: Callable[..., Any], leaves: list[Any], tree: TreeD
     inner = list(leaves)
     for index, argument in zip(tensors, block.arguments, strict=True):
         inner[index] = Tensor(argument)
-    with ir.InsertionPoint(block):
+    with ir.InsertionPoint(block), _one_gradient_deeper(name):
         arguments, keywords = tree.unflatten(inner)
         results, result_tree = as_results(function(*arguments, **keywords))
         func.ReturnOp([tensor.value for tensor in results], loc=user_location())
@@ -135,6 +141,20 @@ def _trace_function(function: Callable[..., Any], leaves: list[Any], tree: TreeD
     traced.attributes["function_type"] = ir.TypeAttr.get(type_)
     places = {leaf: place for place, leaf in enumerate(tensors)}
     return _TracedFunction(traced, operands, places, result_tree)
+
+
+@contextmanager
+def _one_gradient_deeper(name: str) -> Iterator[None]:
+    """Count the gradients that are being traced one inside of another: a function may ask for its own without end."""
+    depth = _depth.get() + 1
+    if depth > MAX_DEPTH:
+        message = f"{name} is {MAX_DEPTH} gradients deep: its gradient asks for itself, or gradients are nested too far"
+        raise TraceError(message, location=user_line())
+    token = _depth.set(depth)
+    try:
+        yield
+    finally:
+        _depth.reset(token)
 
 
 def _close_over(block: ir.Block) -> list[ir.Value]:

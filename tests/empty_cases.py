@@ -60,6 +60,7 @@ OTHER_UNARY: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "relu": lambda x: np.maximum(x, 0), "sigmoid": _sigmoid, "silu": lambda x: x * _sigmoid(x),
     "gelu": lambda x: x * 0.5 * (1 + _erf(x / math.sqrt(2))), "zeros_like": np.zeros_like, "ones_like": np.ones_like,
     "flatten": np.ravel, "transpose": np.transpose, "flip": np.flip, "asarray": np.asarray, "squeeze": np.squeeze,
+    "stop_gradient": np.copy,
 }
 FLOAT_BINARY = """
     add subtract multiply divide maximum minimum power arctan2 copysign logaddexp equal not_equal less less_equal

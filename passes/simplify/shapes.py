@@ -21,6 +21,15 @@ def drop_without_change(site: Site) -> ir.Value | None:
     return site.operands[0] if site.source_type == site.type else None
 
 
+@simplifies("stop_gradient")
+def nothing_to_stop(site: Site) -> ir.Value | None:
+    """Gradients are there already.
+
+    %1 = "blu.stop_gradient"(%0)      ->      %0
+    """
+    return site.operands[0]
+
+
 @simplifies("transpose")
 def transpose_without_move(site: Site) -> ir.Value | None:
     """Moving dimensions of size 1 moves no element.

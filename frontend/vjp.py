@@ -1,0 +1,115 @@
+"""`blu.vjp`: gradients of functions with any number of results, given what each result's own gradient is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from blu.dialects.dtypes import DType, f32, f64
+from blu.dialects.folding import sum as sum_of
+from blu.dialects.function import is_tracing
+from blu.dialects.promotion import as_tensor
+from blu.dialects.tensor import OPERATORS, Tensor
+from blu.errors import ArgumentError, DTypeError, ShapeError, TraceError
+from blu.frontend.spec import type_of_leaf
+from blu.frontend.transform import grad
+from blu.frontend.tree import TreeDef, flatten
+from blu.frontend.user_location import user_line
+
+
+def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
+    """The function's result, and the function that takes gradients back through it.
+
+        y, pull_back = blu.vjp(function, x, w)
+        dx, dw = pull_back(dy)
+
+    `pull_back` takes gradients with respect to the results, in the nesting of the result, with None in the place of
+    what is no float. It gives a tuple of gradients with respect to the primals, each in its nesting, with None in the
+    place of what is no float tensor. With `has_aux` the function returns (result, anything else), and
+    (result, pull_back, anything else) is returned.
+
+    In a compiled function, the forward pass that the gradients need is that of the result. Called on arrays, the result
+    and `pull_back` are programs of their own, and `pull_back` runs the forward pass again.
+    """
+    outputs = _call(function, *primals)
+    if has_aux and not (isinstance(outputs, tuple) and len(outputs) == 2):
+        raise TraceError("with has_aux the function must return (result, anything else)", location=user_line())
+    result = outputs[0] if has_aux else outputs
+    _check_some_float(flatten(primals), "argument")
+    _check_some_float(flatten(result), "result")
+
+    def weighted(cotangents: Any, *values: Any) -> Any:
+        outputs = function(*values)
+        return _weighted(outputs[0] if has_aux else outputs, cotangents)
+
+    def pull_back(cotangents: Any) -> tuple[Any, ...]:
+        _check_cotangents(flatten(result), flatten(cotangents))
+        return grad(weighted, argnums=tuple(range(1, 1 + len(primals))))(cotangents, *primals)
+
+    return (result, pull_back, outputs[1]) if has_aux else (result, pull_back)
+
+
+def _call(function: Callable[..., Any], *primals: Any) -> Any:
+    if is_tracing():
+        return function(*primals)
+    return OPERATORS["eager_transform"](function, primals, {})
+
+
+def _weighted(result: Any, cotangents: Any) -> Tensor:
+    """The scalar whose gradient is wanted: the sum of all float results times their gradients."""
+    by_name = _leaves_by_name(flatten(cotangents))
+    total: Tensor | None = None
+    for name, leaf in _leaves_by_name(flatten(result)).items():
+        tensor = as_tensor(leaf)
+        if tensor.dtype.is_float:
+            part = sum_of(tensor * as_tensor(by_name[name])).astype(f64 if tensor.dtype == f64 else f32)
+            total = part if total is None else total + part
+    assert total is not None, "some result is a float"
+    return total
+
+
+def _leaves_by_name(flat: tuple[list[Any], TreeDef]) -> dict[str, Any]:
+    leaves, tree = flat
+    return dict(zip(tree.names, leaves, strict=True))
+
+
+def _is_float(leaf: Any) -> bool:
+    return _dtype_of(leaf).is_float
+
+
+def _dtype_of(leaf: Any) -> DType:
+    return leaf.dtype if isinstance(leaf, Tensor) else type_of_leaf(leaf, "").dtype
+
+
+def _shape_of(leaf: Any) -> tuple[int, ...]:
+    return leaf.shape if isinstance(leaf, Tensor) else type_of_leaf(leaf, "").shape
+
+
+def _check_some_float(flat: tuple[list[Any], TreeDef], what: str) -> None:
+    if not any(_is_tensor(leaf) and _is_float(leaf) for leaf in flat[0]):
+        raise ArgumentError(f"vjp: no {what} is a float tensor, so there is no gradient", location=user_line())
+
+
+def _is_tensor(leaf: Any) -> bool:
+    return isinstance(leaf, Tensor) or hasattr(leaf, "__array__") or isinstance(leaf, float)
+
+
+def _check_cotangents(result: tuple[list[Any], TreeDef], cotangents: tuple[list[Any], TreeDef]) -> None:
+    """One gradient for each float result, of its shape and dtype, and None for the others."""
+    wanted = {name: leaf for name, leaf in _leaves_by_name(result).items() if _is_float(leaf)}
+    found = _leaves_by_name(cotangents)
+    for name in [*wanted, *found]:
+        what = f"result {name}" if name else "the result"
+        if name not in found:
+            advice = "Give a gradient for each float result, in the nesting of the result."
+            raise ArgumentError(f"vjp: there is no gradient for {what}", location=user_line(), advice=advice)
+        if name not in wanted:
+            advice = "Put None in the place of what is no float."
+            raise ArgumentError(f"vjp: a gradient for {what}, which has none", location=user_line(), advice=advice)
+        leaf, given = wanted[name], found[name]
+        if _shape_of(leaf) != _shape_of(given):
+            message = f"vjp: the gradient for {what} has the shape {_shape_of(given)}, expected {_shape_of(leaf)}"
+            raise ShapeError(message, location=user_line())
+        if _dtype_of(leaf) != _dtype_of(given):
+            message = f"vjp: the gradient for {what} is {_dtype_of(given)}, expected {_dtype_of(leaf)}"
+            raise DTypeError(message, location=user_line(), advice="Convert it: gradient.astype(...)")
