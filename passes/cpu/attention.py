@@ -11,12 +11,12 @@ from math import prod
 
 from blu.dialects.mlir import arith, func, ir
 from blu.dialects.target import CpuTarget
-from blu.passes.cpu import lanes as vectors
 from blu.passes.cpu.attention_decode import Decode
 from blu.passes.cpu.attention_frame import PrefillSchedule
 from blu.passes.cpu.attention_operands import Problem, read_problem
 from blu.passes.cpu.attention_prefill import Prefill
 from blu.passes.cpu.kernel import KernelBody, open_kernel, scratch_scope
+from blu.passes.kernels import lanes as vectors
 
 FEW_QUERIES = 4
 """Up to so many queries are done one by one: a register would be mostly empty."""

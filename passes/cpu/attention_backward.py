@@ -20,7 +20,6 @@ from math import prod
 from blu.dialects.mlir import arith, func, ir, memref, scf, vector
 from blu.dialects.op import operands_of
 from blu.dialects.target import CpuTarget
-from blu.passes.cpu import lanes as vectors
 from blu.passes.cpu.attention import KEYS, TILE_VECTORS
 from blu.passes.cpu.attention_frame import Block, Frame, Keys, PrefillSchedule
 from blu.passes.cpu.attention_operands import Matrix, Problem, Stack, problem_of, result_stack, scaled, stack
@@ -29,6 +28,7 @@ from blu.passes.cpu.attention_weights import HIDDEN, divisor, weights, without_h
 from blu.passes.cpu.gemm_tile import multiply_add, scratch
 from blu.passes.cpu.kernel import for_range, open_kernel, scratch_scope
 from blu.passes.cpu.transpose import transpose
+from blu.passes.kernels import lanes as vectors
 
 TILE_ROWS = 4
 """Rows of a gradient that are added to together."""

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from blu.dialects.mlir import arith, ir, memref, scf, vector
-from blu.passes.cpu import lanes as vectors
 from blu.passes.cpu.attention_mask import apply_mask, hide_from, index_lanes
 from blu.passes.cpu.attention_operands import Matrix, Problem
 from blu.passes.cpu.attention_weights import HIDDEN, divisor, larger, unit_of, weights, without_hidden
 from blu.passes.cpu.gemm_tile import multiply_add, scratch
 from blu.passes.cpu.kernel import for_range
+from blu.passes.kernels import lanes as vectors
 
 CHUNK = 1024
 """Keys whose scores are kept at a time."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from blu.dialects.mlir import arith, ir, vector
-from blu.passes.cpu import lanes as vectors
 from blu.passes.cpu.attention_operands import Index, Matrix, Problem, scaled
 from blu.passes.cpu.attention_weights import unit_of
 from blu.passes.cpu.gemm_tile import scratch
+from blu.passes.kernels import lanes as vectors
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from blu.dialects.mlir import arith, ir, vector
-from blu.passes.cpu import lanes as vectors
 from blu.passes.cpu.attention_operands import Index, Matrix, Problem, scaled
 from blu.passes.cpu.attention_weights import HIDDEN
 from blu.passes.cpu.kernel import for_range
 from blu.passes.cpu.transpose import transpose
+from blu.passes.kernels import lanes as vectors
 
 
 def apply_mask(problem: Problem, scores: ir.Value, mask: ir.Value) -> ir.Value:

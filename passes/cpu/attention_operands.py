@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from blu.dialects.mlir import arith, ir, memref, vector
 from blu.dialects.op import attributes_of, operands_of
-from blu.passes.cpu import lanes as vectors
 from blu.passes.cpu.gemm_tile import scratch, widen
 from blu.passes.cpu.kernel import KernelBody
 from blu.passes.cpu.row_layout import flatten, is_bool
+from blu.passes.kernels import lanes as vectors
 
 Index = ir.Value | int
 

@@ -14,13 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from blu.dialects.mlir import arith, ir, scf, vector
-from blu.passes.cpu import lanes as vectors
 from blu.passes.cpu.attention_frame import Block, Frame, Keys, PrefillSchedule
 from blu.passes.cpu.attention_operands import Matrix, Problem, clamped, scaled
 from blu.passes.cpu.attention_step import Step
 from blu.passes.cpu.attention_weights import HIDDEN, divisor
 from blu.passes.cpu.kernel import for_range
 from blu.passes.cpu.transpose import transpose
+from blu.passes.kernels import lanes as vectors
 
 
 class Prefill:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import partial
 
 from blu.dialects.mlir import arith, ir, memref, scf
-from blu.passes.cpu import lanes as vectors
 from blu.passes.cpu.attention_frame import Block, Frame, Keys
 from blu.passes.cpu.attention_mask import QueryMask, apply_mask, hide_from, index_lanes
 from blu.passes.cpu.attention_operands import Matrix, clamped, scaled
 from blu.passes.cpu.attention_weights import HIDDEN, larger, weights, without_hidden
 from blu.passes.cpu.gemm_tile import multiply_add
 from blu.passes.cpu.kernel import for_range
+from blu.passes.kernels import lanes as vectors
 
 
 class Step:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from blu.dialects.mlir import arith, ir
 from blu.dialects.mlir import math as math_ops
-from blu.passes.cpu import lanes as vectors
 from blu.passes.cpu.attention_operands import Problem
+from blu.passes.kernels import lanes as vectors
 from blu.passes.math_functions import exponential
 from blu.passes.math_functions.elements import Elements, clamp, fma, polynomial, select
 

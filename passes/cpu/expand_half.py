@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from blu.dialects.mlir import arith, ir
 from blu.dialects.target import CpuTarget
-from blu.passes.cpu import lanes as vectors
+from blu.passes.kernels import lanes as vectors
 
 _I32 = 32
 ROUND_TO_EVEN = 0xFFF

@@ -15,14 +15,14 @@ from math import prod
 from blu.dialects.mlir import arith, func, ir, scf, vector
 from blu.dialects.target import CpuTarget
 from blu.passes.cpu import gemv, gemv_rows
-from blu.passes.cpu import lanes as vectors
-from blu.passes.cpu.contraction import Contraction, Point, read_contraction
-from blu.passes.cpu.epilogue import Epilogue, read_epilogue
 from blu.passes.cpu.gemm_ahead import Turn, choose_ahead
 from blu.passes.cpu.gemm_pack import Depth, RightPanels
 from blu.passes.cpu.gemm_schedule import Schedule, choose_schedule, is_long
 from blu.passes.cpu.gemm_tile import Tile, add, load_tile, scratch, store_tile
 from blu.passes.cpu.kernel import KernelBody, for_range, open_kernel, scratch_scope
+from blu.passes.kernels import lanes as vectors
+from blu.passes.kernels.contraction import Contraction, Point, read_contraction
+from blu.passes.kernels.epilogue import Epilogue, read_epilogue
 
 INLINE_EPILOGUE = 4
 """Epilogues of up to so many scalar operations run on the sums in registers; longer ones as a loop over the tile."""

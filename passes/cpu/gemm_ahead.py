@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from blu.dialects.mlir import arith, ir
-from blu.passes.cpu import lanes as vectors
-from blu.passes.cpu.contraction import Point
 from blu.passes.cpu.gemm_pack import PREFETCH_TO_L2, Depth, RightPanels
+from blu.passes.kernels import lanes as vectors
+from blu.passes.kernels.contraction import Point
 
 
 @dataclass(frozen=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from blu.dialects.mlir import arith, ir, memref, vector
-from blu.passes.cpu import lanes as vectors
-from blu.passes.cpu.contraction import Contraction, Point
 from blu.passes.cpu.gemm_schedule import Schedule
 from blu.passes.cpu.gemm_tile import widen
 from blu.passes.cpu.kernel import for_range
 from blu.passes.cpu.transpose import transpose
+from blu.passes.kernels import lanes as vectors
+from blu.passes.kernels.contraction import Contraction, Point
 
 Depth = tuple[ir.Value, ir.Value]
 """A block of k: begin and end."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from blu.dialects.target import CpuTarget
-from blu.passes.cpu.contraction import Contraction
+from blu.passes.kernels.contraction import Contraction
 
 FEW_ROWS = 8
 MANY_ROWS = 384

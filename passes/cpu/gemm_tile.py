@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from blu.dialects.mlir import arith, ir, memref, scf, vector
-from blu.passes.cpu import lanes as vectors
 from blu.passes.cpu.kernel import for_range
+from blu.passes.kernels import lanes as vectors
 
 Fetch = Callable[[int, ir.Value], ir.Value]
 

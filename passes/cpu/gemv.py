@@ -13,13 +13,13 @@ from math import prod
 
 from blu.dialects.mlir import arith, ir, memref, scf
 from blu.dialects.target import CpuTarget
-from blu.passes.cpu import lanes as vectors
-from blu.passes.cpu.contraction import Contraction, Point
-from blu.passes.cpu.epilogue import Epilogue
 from blu.passes.cpu.gemm_schedule import CHAIN, is_long
 from blu.passes.cpu.gemm_tile import add, multiply_add, widen
 from blu.passes.cpu.kernel import KernelBody, for_range
 from blu.passes.cpu.transpose import transpose
+from blu.passes.kernels import lanes as vectors
+from blu.passes.kernels.contraction import Contraction, Point
+from blu.passes.kernels.epilogue import Epilogue
 
 MOST_ROWS = 4
 COLUMNS_PER_BLOCK = 512

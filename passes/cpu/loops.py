@@ -14,10 +14,10 @@ from math import ceil, prod
 
 from blu.dialects.mlir import arith, func, ir, memref
 from blu.dialects.target import CpuTarget
-from blu.passes.cpu import lanes as vectors
 from blu.passes.cpu.kernel import KernelBody, open_kernel
-from blu.passes.cpu.loop_values import VALUES, Evaluator, layout_of, loop_sizes
-from blu.passes.cpu.row_scope import Cursor, split_index
+from blu.passes.kernels import lanes as vectors
+from blu.passes.kernels.cursor import Cursor, split_index
+from blu.passes.kernels.loop_values import VALUES, Evaluator, layout_of, loop_sizes
 
 NANOSECONDS_PER_STEP = 3
 BLOCK_NANOSECONDS = 30_000

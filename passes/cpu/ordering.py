@@ -14,7 +14,7 @@ from blu.dialects.mlir import arith, func, ir, memref, scf
 from blu.dialects.op import attributes_of, operands_of
 from blu.dialects.target import CpuTarget
 from blu.passes.cpu.kernel import for_range, open_kernel, scratch_scope
-from blu.passes.cpu.lanes import index
+from blu.passes.kernels.lanes import index
 
 # Rows up to this length are sorted by insertion.
 SHORT = 32

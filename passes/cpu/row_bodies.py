@@ -6,13 +6,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from blu.dialects.mlir import arith, ir, vector
-from blu.passes.cpu import lanes as vectors
 from blu.passes.cpu.row_lanes import Consecutive, load_each, load_lanes, load_scalar, store_lanes, store_scalar, widen
 from blu.passes.cpu.row_layout import Buffer, Layout
 from blu.passes.cpu.row_program import RowProgram, constant_of
-from blu.passes.cpu.row_reductions import clone_operation
 from blu.passes.cpu.row_scope import Position, Scope
 from blu.passes.cpu.row_space import Access, Node
+from blu.passes.kernels import lanes as vectors
+from blu.passes.kernels.inline import clone_operation
 
 Lane = ir.Value | Consecutive
 Scopes = Sequence[Scope]

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from blu.dialects.mlir import arith, ir, memref, vector
-from blu.passes.cpu import lanes as vectors
 from blu.passes.cpu.row_layout import Buffer, is_bool
 from blu.passes.cpu.row_scope import Position
+from blu.passes.kernels import lanes as vectors
 
 
 @dataclass(frozen=True)

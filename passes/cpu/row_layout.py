@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from blu.dialects.mlir import builtin, ir, memref
-from blu.passes.cpu import lanes as vectors
 from blu.passes.cpu.kernel import KernelBody
 from blu.passes.cpu.row_program import RowProgram, captured
 from blu.passes.cpu.row_space import Access
+from blu.passes.kernels import lanes as vectors
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from blu.dialects.mlir import arith, ir, vector
-from blu.passes.cpu import lanes as vectors
+from blu.passes.kernels import lanes as vectors
+from blu.passes.kernels.inline import clone_operation
 
 Merge = Callable[[list[ir.Value], list[ir.Value]], list[ir.Value]]
 
@@ -136,19 +137,6 @@ class Search:
 def _again(value: ir.Value) -> ir.Value:
     """A constant from outside of the body, emitted here."""
     return clone_operation(value.owner.operation, []).results[0]
-
-
-def clone_operation(operation: ir.Operation, operands: Sequence[ir.Value]) -> ir.Operation:
-    """The same operation on other operands; on vectors as soon as one of them is a vector."""
-    types = [result.type for result in operation.results]
-    lanes = next((ir.VectorType(value.type).shape[0] for value in operands if vectors.is_vector(value)), None)
-    if lanes is not None:
-        operands = [vectors.splat(value, lanes) for value in operands]
-        types = [vectors.vector_type(lanes, type_) for type_ in types]
-    attributes = {name: operation.attributes[name] for name in operation.attributes}
-    return ir.Operation.create(
-        operation.name, results=types, operands=operands, attributes=attributes, loc=operation.location
-    )
 
 
 def read_reduction(body: ir.Block, num_inputs: int) -> list[Fold] | Search | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from blu.dialects.mlir import arith, ir
-from blu.passes.cpu.row_scope import Cursor, Position
+from blu.passes.cpu.row_scope import Position
+from blu.passes.kernels.cursor import Cursor
 
 # For each position of a group, what it carries from one group to the next.
 Lists = list[list[ir.Value]]

@@ -6,15 +6,16 @@ from math import prod
 
 from blu.dialects.mlir import arith, ir, memref
 from blu.dialects.target import CpuTarget
-from blu.passes.cpu import lanes as vectors
 from blu.passes.cpu.row_bodies import BodyEmitter
 from blu.passes.cpu.row_layout import Buffer, Layout, is_bool
 from blu.passes.cpu.row_plan import Planner, Walk
 from blu.passes.cpu.row_program import RowProgram, cost_of
 from blu.passes.cpu.row_reductions import Fold, Search, merge_accumulators, merge_lanes, parts_of
-from blu.passes.cpu.row_scope import Cursor, Position, Scope
+from blu.passes.cpu.row_scope import Position, Scope
 from blu.passes.cpu.row_space import Node
 from blu.passes.cpu.row_sweep import Lists, Visit, join, split, sweep, sweep_piece
+from blu.passes.kernels import lanes as vectors
+from blu.passes.kernels.cursor import Cursor
 
 LANES = 16
 ACCUMULATORS = 4

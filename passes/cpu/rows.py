@@ -16,13 +16,14 @@ from math import ceil, prod
 
 from blu.dialects.mlir import arith, func, ir
 from blu.dialects.target import CpuTarget
-from blu.passes.cpu import lanes as vectors
 from blu.passes.cpu import loops
 from blu.passes.cpu.kernel import KernelBody, open_kernel
 from blu.passes.cpu.row_layout import Buffer, Layout, collapse, flatten, strides, tables
 from blu.passes.cpu.row_program import RowProgram, accepts, analyse, cost_of
-from blu.passes.cpu.row_scope import ROW, Cursor, Scope, split_index
+from blu.passes.cpu.row_scope import ROW, Scope
 from blu.passes.cpu.row_walks import LANES, Across, Along, Kernel
+from blu.passes.kernels import lanes as vectors
+from blu.passes.kernels.cursor import Cursor, split_index
 from blu.passes.lower_to_linalg.generic import PARALLEL, empty, generic, projection
 
 __all__ = ["accepts", "analyse", "emit"]

@@ -11,8 +11,8 @@ from math import ceil, prod
 from blu.dialects.mlir import arith, func, ir, memref
 from blu.dialects.op import attributes_of, operands_of
 from blu.dialects.target import CpuTarget
-from blu.passes.cpu import lanes as vectors
 from blu.passes.cpu.kernel import KernelBody, for_range, open_kernel
+from blu.passes.kernels import lanes as vectors
 
 BYTES_PER_BLOCK = 64 * 1024
 MAX_BLOCKS = 64

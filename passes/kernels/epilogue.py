@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from blu.dialects.mlir import arith, ir
-from blu.passes.cpu import lanes as vectors
-from blu.passes.cpu.contraction import Contraction, Operand, Point, maps_of
-from blu.passes.cpu.inline import inline_vector
+from blu.passes.kernels import lanes as vectors
+from blu.passes.kernels.contraction import Contraction, Operand, Point, maps_of
+from blu.passes.kernels.inline import inline_vector
 
 Dims = tuple[int | None, ...]
 

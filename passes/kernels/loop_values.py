@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from blu.dialects.mlir import arith, ir, memref, scf
-from blu.passes.cpu import lanes as vectors
-from blu.passes.cpu.kernel import KernelBody
-from blu.passes.cpu.row_reductions import clone_operation
-from blu.passes.cpu.row_scope import Cursor, split_index
+from blu.passes.kernels import lanes as vectors
+from blu.passes.kernels.body import Kernel
+from blu.passes.kernels.cursor import Cursor, split_index
+from blu.passes.kernels.inline import clone_operation
 
 Indices = Sequence[ir.Value]
 
@@ -16,7 +16,7 @@ Indices = Sequence[ir.Value]
 class Evaluator:
     """Emits elements of tensor values at a cursor; `known` are those that the code around it has emitted."""
 
-    def __init__(self, frame: KernelBody, cursor: Cursor, known: dict[object, list[ir.Value]] | None = None):
+    def __init__(self, frame: Kernel, cursor: Cursor, known: dict[object, list[ir.Value]] | None = None):
         self.frame = frame
         self.cursor = cursor
         self.known = dict(known or {})

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from blu.dialects.mlir import ir
-from blu.passes.cpu import lanes as vectors
+from blu.passes.kernels import lanes as vectors
 
 Gather = Callable[[ir.Operation, list[ir.Value]], ir.Value]
 
@@ -82,20 +82,22 @@ class _Inliner:
             assert self.gather, "a linalg body gathers, but the kernel emitter gave no way to do it"
             self.values[operation.results[0]] = self.gather(operation, operands)
             return
-        emitted = self.clone(operation, operands)
+        emitted = clone_operation(operation, operands)
         self.values.update(zip(operation.results, emitted.results, strict=True))
-
-    def clone(self, operation: ir.Operation, operands: list[ir.Value]) -> ir.Operation:
-        """The same operation on the emitted operands: on vectors as soon as one of them is a vector."""
-        types = [result.type for result in operation.results]
-        if any(vectors.is_vector(operand) for operand in operands):
-            operands = [vectors.splat(operand, self.lanes) for operand in operands]
-            types = [vectors.vector_type(self.lanes, type_) for type_ in types]
-        attributes = {name: operation.attributes[name] for name in operation.attributes}
-        return ir.Operation.create(
-            operation.name, results=types, operands=operands, attributes=attributes, loc=operation.location
-        )
 
 
 def _is_tensor(value: ir.Value) -> bool:
     return isinstance(value.type, ir.RankedTensorType)
+
+
+def clone_operation(operation: ir.Operation, operands: Sequence[ir.Value]) -> ir.Operation:
+    """The same operation on other operands; on vectors as soon as one of them is a vector."""
+    types = [result.type for result in operation.results]
+    lanes = next((ir.VectorType(value.type).shape[0] for value in operands if vectors.is_vector(value)), None)
+    if lanes is not None:
+        operands = [vectors.splat(value, lanes) for value in operands]
+        types = [vectors.vector_type(lanes, type_) for type_ in types]
+    attributes = {name: operation.attributes[name] for name in operation.attributes}
+    return ir.Operation.create(
+        operation.name, results=types, operands=operands, attributes=attributes, loc=operation.location
+    )

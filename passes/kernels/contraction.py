@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from blu.dialects.mlir import ir, memref, vector
-from blu.passes.cpu import lanes as vectors
+from blu.passes.kernels import lanes as vectors
 
 Point = Mapping[int, ir.Value]
 """Where the emitted code is: an index value per iteration dim (the first lane's, along the vectorised dim)."""

@@ -1,0 +1,1 @@
+"""Kernels for GPUs: emitters for each family, and the way to the LLVM dialect."""
