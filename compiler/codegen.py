@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import llvmlite.binding as llvm
@@ -60,12 +61,12 @@ class Codegen:
         return "\n".join(map(str, self._optimised(text)))
 
     def _optimised(self, text: str) -> Iterator[llvm.ModuleRef]:
-        return (self._kernel(*parts) for parts in _split(text, self.announce))
+        return (self._kernel(*parts) for parts in split_kernels(text, self.announce))
 
-    def _kernel(self, name: str, kernel: str, family: str, num_pointers: int) -> llvm.ModuleRef:
+    def _kernel(self, name: str, kernel: str, operation: KernelFacts) -> llvm.ModuleRef:
         self.announce(name)
-        module = self._parse(bfloat_as_bits(llvm_skew.rewrite(kernel)) + _entry(name, num_pointers))
-        self._optimise(module, _EFFORT.get(family, _FULL))
+        module = self._parse(bfloat_as_bits(llvm_skew.rewrite(kernel)) + _entry(name, operation.arguments - 2))
+        self._optimise(module, _EFFORT.get(operation.family, _FULL))
         return module
 
     def _parse(self, text: str) -> llvm.ModuleRef:
@@ -104,14 +105,24 @@ def _once(declaration: re.Match[str], declared: set[str]) -> str:
     return declaration[0] if is_first else ""
 
 
-def _split(text: str, announce: Callable[[str], None]) -> list[tuple[str, str, str, int]]:
-    """Each kernel on its own: its name, LLVM IR (in MLIR's syntax), family and number of pointers."""
+@dataclass(frozen=True)
+class KernelFacts:
+    """What code generation needs to know of a kernel beside its code: its family, and how many arguments it takes."""
+
+    family: str
+    arguments: int
+
+
+def split_kernels(
+    text: str, announce: Callable[[str], None], dialects: tuple[str, ...] = ("llvm",)
+) -> list[tuple[str, str, KernelFacts]]:
+    """Each kernel on its own: its name and its LLVM IR (in MLIR's syntax). Only ops of `dialects` may be left."""
     with ir.Context() as context:
         context.enable_multithreading(False)
         module = ir.Module.parse(text)
         declarations = [item.operation for item in module.body.operations if _is_declaration(item.operation)]
         kernels = [item.operation for item in module.body.operations if not _is_declaration(item.operation)]
-        return [_translate(kernel, declarations, announce) for kernel in kernels]
+        return [_translate(kernel, declarations, announce, dialects) for kernel in kernels]
 
 
 def _is_declaration(operation: ir.Operation) -> bool:
@@ -119,23 +130,22 @@ def _is_declaration(operation: ir.Operation) -> bool:
 
 
 def _translate(
-    kernel: ir.Operation, others: list[ir.Operation], announce: Callable[[str], None]
-) -> tuple[str, str, str, int]:
+    kernel: ir.Operation, others: list[ir.Operation], announce: Callable[[str], None], dialects: tuple[str, ...]
+) -> tuple[str, str, KernelFacts]:
     name = ir.StringAttr(kernel.attributes["sym_name"]).value
     announce(name)
     with ir.Location.unknown():
         alone = ir.Module.create()
     for operation in (*others, kernel):
         operation.clone(ir.InsertionPoint(alone.body))
-    _refuse_other_dialects(alone)
+    _refuse_other_dialects(alone, dialects)
     text = translate_module_to_llvmir(alone.operation)
-    num_pointers = len(kernel.regions[0].blocks[0].arguments) - 2
     family = ir.StringAttr(kernel.attributes["blu.kernel"]).value
-    return name, text, family, num_pointers
+    return name, text, KernelFacts(family, len(kernel.regions[0].blocks[0].arguments))
 
 
-def _refuse_other_dialects(module: ir.Module) -> None:
-    """Translation kills the process on an op that is not of the LLVM dialect."""
+def _refuse_other_dialects(module: ir.Module, dialects: tuple[str, ...]) -> None:
+    """Translation kills the process on an op that is not of a dialect which it knows."""
     found: set[str] = set()
 
     def visit(operation: ir.Operation) -> ir.WalkResult:
@@ -143,9 +153,10 @@ def _refuse_other_dialects(module: ir.Module) -> None:
         return ir.WalkResult.ADVANCE
 
     module.operation.walk(visit)
-    foreign = sorted(name for name in found if not name.startswith("llvm.") and name != "builtin.module")
+    known = {*dialects, "builtin"}
+    foreign = sorted(name for name in found if name.partition(".")[0] not in known)
     if foreign:
-        raise PassError(f"cannot generate code for {', '.join(foreign)}: only the LLVM dialect may be left")
+        raise PassError(f"cannot generate code for {', '.join(foreign)}: only {' and '.join(dialects)} may be left")
 
 
 def _entry(name: str, num_pointers: int) -> str:

@@ -7,12 +7,13 @@ from dataclasses import asdict
 from importlib import metadata
 from typing import Any
 
+from blu.compiler.cubins import assemble, find_ptxas
 from blu.compiler.reproducer import attach_reproducer, versions
 from blu.compiler.worker_pool import worker_pool
+from blu.dialects.gpu_target import GpuTarget, Target, target_of
 from blu.dialects.locations import describe
 from blu.dialects.mlir import ir
 from blu.dialects.modules import attribute_names
-from blu.dialects.target import CpuTarget
 from blu.errors import ParseError, PassError
 from blu.runtime.pool import pool_text
 
@@ -21,8 +22,14 @@ Members = dict[str, bytes]
 
 def build_executable(module: ir.Module, source: str) -> Members:
     """The members of the `.blu` file of a module at level "llvm". `source` is the `blu` IR, kept for reading."""
-    target = asdict(CpuTarget.of(module))
+    target = target_of(module)
     text = module.operation.get_asm(enable_debug_info=True)
+    if isinstance(target, GpuTarget):
+        return _gpu_executable(module, target, text, source)
+    return _cpu_executable(module, asdict(target), text, source)
+
+
+def _cpu_executable(module: ir.Module, target: dict[str, Any], text: str, source: str) -> Members:
     requests = [("kernels", target, text), ("llvm", target, pool_text(target["triple"]))]
     try:
         kernels, pool = worker_pool().ask_all(requests)
@@ -37,6 +44,33 @@ def build_executable(module: ir.Module, source: str) -> Members:
     }
 
 
+def _gpu_executable(module: ir.Module, target: GpuTarget, text: str, source: str) -> Members:
+    """PTX for every kernel, and machine code where this machine has ptxas."""
+    try:
+        ptx = json.loads(worker_pool().ask("ptx", _described(target), text))
+        cubins = assemble(ptx, target.name) if find_ptxas() else {}
+    except PassError as error:
+        raise _explained(error, module, text) from None
+    return {
+        "plan.json": _attribute(module, "blu.plan").encode(),
+        "constants.bin": bytes.fromhex(_attribute(module, "blu.constants")),
+        **{f"{name}.ptx": code.encode() for name, code in ptx.items()},
+        **{f"{name}.{target.name}.cubin": cubin.code for name, cubin in cubins.items()},
+        "ir.mlir": source.encode(),
+    }
+
+
+def ptx_of(module: ir.Module) -> dict[str, str]:
+    """The PTX of each kernel of a module for a GPU, at level "llvm"."""
+    text = module.operation.get_asm(enable_debug_info=True)
+    return json.loads(worker_pool().ask("ptx", _described(GpuTarget.of(module)), text))
+
+
+def _described(target: Target) -> dict[str, Any]:
+    """What a worker is told of a target."""
+    return {**asdict(target), "triple": target.triple}
+
+
 def assembly_of(module: ir.Module) -> str:
     """The kernels' assembly."""
     return _text_of("assembly", module)
@@ -48,10 +82,12 @@ def llvm_ir_of(module: ir.Module) -> str:
 
 
 def _text_of(kind: str, module: ir.Module) -> str:
-    target = asdict(CpuTarget.of(module))
+    target = target_of(module)
     text = module.operation.get_asm(enable_debug_info=True)
     try:
-        return worker_pool().ask(kind, target, text).decode()
+        if isinstance(target, GpuTarget) and kind == "assembly":
+            return "\n".join(json.loads(worker_pool().ask("ptx", _described(target), text)).values())
+        return worker_pool().ask(kind, _described(target), text).decode()
     except PassError as error:
         raise _explained(error, module, text) from None
 
@@ -68,7 +104,7 @@ def _explained(error: PassError, module: ir.Module, text: str) -> PassError:
 
 def details_of(module: ir.Module) -> dict[str, Any]:
     """What the manifest of an executable says beside its members: versions, target, entry."""
-    target = CpuTarget.of(module)
+    target = target_of(module)
     versions = {name: metadata.version(name) for name in ("blu", "torch-mlir", "llvmlite")}
     return {
         "target": {"name": target.name, "triple": target.triple},

@@ -31,9 +31,10 @@ from blu.compiler.target import resolve_target_name
 from blu.compiler.worker_pool import worker_pool
 from blu.dialects.checkpoint import check_budget, set_budget
 from blu.dialects.dtypes import TensorType
+from blu.dialects.gpu_target import TARGETS, Target
 from blu.dialects.mlir import ir
 from blu.dialects.modules import copy_module, module_text
-from blu.dialects.target import ATTRIBUTE, CPU_TARGETS, CpuTarget
+from blu.dialects.target import ATTRIBUTE, CpuTarget
 from blu.dialects.tensor import OPERATORS
 from blu.errors import ArgumentError
 from blu.frontend.autocast import current_policy
@@ -49,11 +50,11 @@ from blu.runtime.program import Program
 logger = logging.getLogger("blu")
 
 
-def pipeline_of(target: CpuTarget) -> Pipeline:
+def pipeline_of(target: Target) -> Pipeline:
     """The passes that compile for a target."""
-    from blu.compiler.pipelines import cpu
+    from blu.compiler.pipelines import cpu, gpu
 
-    return cpu.PIPELINE
+    return cpu.PIPELINE if isinstance(target, CpuTarget) else gpu.PIPELINE
 
 
 @dataclass(frozen=True)
@@ -78,9 +79,9 @@ class Traced:
     ) -> Lowered:
         """Run the target's passes, all of them or up to a level or pass."""
         name = resolve_target_name(target or self.target)
-        return Lowered(self, CPU_TARGETS[name]).run(options, stop)
+        return Lowered(self, TARGETS[name]).run(options, stop)
 
-    def with_target(self, target: CpuTarget) -> ir.Module:
+    def with_target(self, target: Target) -> ir.Module:
         """A copy of the module that says what it is compiled for."""
         module = copy_module(self.traced.module)
         with module.context:
@@ -91,7 +92,7 @@ class Traced:
         """The program, from the compile cache where it has it."""
         name = resolve_target_name(target or self.target)
         key = key_of("module", name, self.text)
-        details = {"name": self.name, "target": {"name": name, "triple": CPU_TARGETS[name].triple}}
+        details = {"name": self.name, "target": {"name": name, "triple": TARGETS[name].triple}}
         members, _ = default_cache().get_or_compile(key, lambda: self.lower(name, options).executable(), details)
         return Compiled(self.traced, dict(members), {**details, "key": key})
 
@@ -101,7 +102,7 @@ class Lowered:
     """A module on its way down, or at its end: level "llvm"."""
 
     source: Traced
-    target: CpuTarget = field(repr=False)
+    target: Target = field(repr=False)
     report: Report | None = field(default=None, repr=False)
 
     def run(self, options: DriverOptions | None, stop: str | None) -> Lowered:

@@ -14,6 +14,7 @@ X86_LEVELS = {
     "x86-64-v2": ("sse4_2", "popcnt"),
 }
 NAMES = (*X86_LEVELS, "aarch64")
+GPU_NAMES = ("sm_80", "sm_86", "sm_89", "sm_90a")
 
 
 @lru_cache(maxsize=1)
@@ -48,9 +49,26 @@ def resolve_target_name(name: str) -> str:
         return host_target_name()
     if name in NAMES:
         return name
-    if name.partition(":")[0] == "cuda":
-        raise UnsupportedError(f"the target {name} is not part of this version of Blu", advice="Use --target=cpu.")
-    raise UnsupportedError(f"there is no target {name!r}", advice=f"Targets: cpu, {', '.join(NAMES)}.")
+    if name == "cuda":
+        return gpu_target_name()
+    if name in GPU_NAMES:
+        return name
+    known = ", ".join(("cpu", "cuda", *NAMES, *GPU_NAMES))
+    raise UnsupportedError(f"there is no target {name!r}", advice=f"Targets: {known}.")
+
+
+def gpu_target_name() -> str:
+    """The target for the first GPU of this machine. UnsupportedError where there is none, or none that Blu knows."""
+    from blu.runtime.cuda.device import compute_capability
+
+    major, minor = compute_capability()
+    for name in reversed(GPU_NAMES):
+        if name in (f"sm_{major}{minor}", f"sm_{major}{minor}a") or (major == 8 and name == "sm_80"):
+            return name
+    raise UnsupportedError(
+        f"Blu has no target for a GPU of compute capability {major}.{minor}",
+        advice=f"It generates code for {', '.join(GPU_NAMES)}.",
+    )
 
 
 def runs_here(name: str) -> bool:

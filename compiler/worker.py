@@ -37,11 +37,15 @@ def read_message(stream: IO[bytes]) -> tuple[dict[str, Any], bytes] | None:
 
 
 def answer(header: dict[str, Any], payload: bytes) -> bytes:
-    """Do what a request asks for: "kernels" or "llvm" to an object, "assembly" or "llvm_ir" to text."""
+    """Do what a request asks for: "kernels" or "llvm" to an object, "assembly", "ptx" or "llvm_ir" to text."""
     from blu.compiler.codegen import Codegen
+    from blu.compiler.ptx import PtxCodegen
 
-    codegen = Codegen(header["target"], announce)
     text = payload.decode()
+    if header["target"]["triple"].startswith("nvptx"):
+        ptx = PtxCodegen(header["target"], announce)
+        return ptx.ptx_of_kernels(text) if header["kind"] == "ptx" else ptx.llvm_ir(text).encode()
+    codegen = Codegen(header["target"], announce)
     kinds = {
         "kernels": codegen.object_of_kernels,
         "llvm": codegen.object_of_llvm,

@@ -115,26 +115,13 @@ class _Export:
 
     def _call(self, operation: ir.Operation) -> None:
         name = ir.FlatSymbolRefAttr(operation.attributes["callee"]).value
-        kernel = self.kernels[name].attributes
-        blocks = ir.IntegerAttr(kernel["blu.blocks"]).value
-        if not blocks:
+        size = _launch_size(self.kernels[name], operation)
+        if size is None:
             return
-        if blocks > MAX_BLOCKS:
-            raise PassError(
-                f"kernel '{name}' has {blocks} blocks, and one launch can have {MAX_BLOCKS}",
-                location=describe(operation.location),
-                advice="Use smaller shapes.",
-            )
         memory = [value for value in operation.operands if isinstance(value.type, ir.MemRefType)]
-        self.launches.append(
-            {
-                "kernel": name,
-                "blocks": blocks,
-                "chunk": ir.IntegerAttr(kernel["blu.chunk"]).value,
-                "args": [self._argument(value) for value in memory],
-                "location": describe(operation.location) or "",
-            }
-        )
+        arguments = [self._argument(value) for value in memory]
+        location = describe(operation.location) or ""
+        self.launches.append({"kernel": name, **size, "args": arguments, "location": location})
 
     def _argument(self, value: ir.Value) -> list[Any]:
         """Where a pointer points: the root's start, since a kernel adds the offset of its layout itself."""
@@ -159,6 +146,23 @@ class _Export:
             "location": describe(operation.location) or "",
         }
         self.checks.setdefault(slot, check)  # equal checks share a slot, the first one's line is reported
+
+
+def _launch_size(kernel: func.FuncOp, call: ir.Operation) -> dict[str, Any] | None:
+    """How much of a kernel a launch is: a range of blocks on a CPU, a grid of threads on a GPU; None for nothing."""
+    attributes = kernel.attributes
+    if "blu.grid" in attributes:
+        grid = list(ir.DenseI64ArrayAttr(attributes["blu.grid"]))
+        threads, shared = (ir.IntegerAttr(attributes[name]).value for name in ("blu.threads", "blu.shared_bytes"))
+        return {"grid": grid, "threads": threads, "shared_bytes": shared}
+    blocks = ir.IntegerAttr(attributes["blu.blocks"]).value
+    if blocks > MAX_BLOCKS:
+        raise PassError(
+            f"kernel '{kernel.name.value}' has {blocks} blocks, and one launch can have {MAX_BLOCKS}",
+            location=describe(call.location),
+            advice="Use smaller shapes.",
+        )
+    return {"blocks": blocks, "chunk": ir.IntegerAttr(attributes["blu.chunk"]).value} if blocks else None
 
 
 def _space(operation: ir.Operation) -> str:

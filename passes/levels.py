@@ -46,8 +46,8 @@ _LEVELS = (
         "no rule of passes/bufferize places it in a buffer",
         TEMPLATE_OPS,
     ),
-    _level("kernel", "func memref vector scf arith math plan", "no kernel emitter of passes/cpu takes it"),
-    _level("llvm", "llvm", "no conversion to LLVM covers it: add one to passes/cpu/lower_to_llvm"),
+    _level("kernel", "func memref vector scf arith math plan nvvm llvm", "no kernel emitter of the target takes it"),
+    _level("llvm", "llvm nvvm", "no conversion to LLVM covers it: add one to the target's lowering"),
 )
 LEVELS: dict[str, Level] = {level.name: level for level in _LEVELS}
 

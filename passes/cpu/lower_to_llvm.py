@@ -44,7 +44,7 @@ def lower_to_llvm(module: ir.Module) -> None:
         for operation in module.body.operations:
             if operation.operation.name == "func.func":
                 with operation.operation.location:
-                    _give_empty_memrefs_strides(operation)
+                    give_empty_memrefs_strides(operation)
         manager = PassManager.parse(PIPELINE)
         manager.enable_verifier(False)  # once at the end is enough
         manager.run(module.operation)
@@ -94,7 +94,7 @@ def _converted_by_way_of_f32(operation: ir.Operation) -> ir.Value:
     return ir.Operation.create("arith.truncf", results=[target], operands=[wide]).result
 
 
-def _give_empty_memrefs_strides(function: func.FuncOp) -> None:
+def give_empty_memrefs_strides(function: func.FuncOp) -> None:
     """MLIR computes dynamic strides for `memref<5x0xf32>`, which then has no bare-pointer form: write strides down."""
     if function.is_external:
         return

@@ -11,8 +11,9 @@ from math import ceil, prod
 from blu.dialects.mlir import arith, func, ir, memref
 from blu.dialects.op import attributes_of, operands_of
 from blu.dialects.target import CpuTarget
-from blu.passes.cpu.kernel import KernelBody, for_range, open_kernel
+from blu.passes.cpu.kernel import for_range, open_kernel
 from blu.passes.kernels import lanes as vectors
+from blu.passes.kernels.updates import add_scalars, delinearize, find_operation, run_time_starts, wrapped
 
 BYTES_PER_BLOCK = 64 * 1024
 MAX_BLOCKS = 64
@@ -20,7 +21,7 @@ MAX_BLOCKS = 64
 
 def emit_slice(kernel: func.FuncOp, target: CpuTarget) -> None:
     """Write the update of a tensor.insert_slice into the buffer; blocks are runs of its rows."""
-    insertion = _find(kernel, "tensor.insert_slice")
+    insertion = find_operation(kernel, "tensor.insert_slice")
     frame = open_kernel(kernel)
     source = frame.buffers[insertion.operands[0]]
     shape, element = _shape(source), ir.MemRefType(source.type).element_type
@@ -29,15 +30,11 @@ def emit_slice(kernel: func.FuncOp, target: CpuTarget) -> None:
     destination = frame.outputs[0][1]
     lanes = target.lanes(_bytes(element))
     with kernel.location, frame.grid(blocks) as block:
-        starts = _starts(frame, insertion)
+        starts = run_time_starts(frame, insertion)
         with _rows_of_block(block, rows, blocks) as row:
-            place = _delinearize(row.induction_variable, shape[:-1])
+            place = delinearize(row.induction_variable, shape[:-1])
             move_row(source, destination, place, [arith.addi(a, b) for a, b in zip(starts, place, strict=False)],
                      starts[-1] if starts else None, width, lanes, lambda new, _: new)  # fmt: skip
-
-
-def _find(kernel: func.FuncOp, name: str) -> ir.Operation:
-    return next(item.operation for item in kernel.entry_block.operations if item.operation.name == name)
 
 
 def _shape(buffer: ir.Value) -> list[int]:
@@ -59,41 +56,6 @@ def _rows_of_block(block: ir.Value, rows: int, blocks: int):
     begin = arith.minui(arith.muli(block, share), vectors.index(rows))
     end = arith.minui(arith.addi(begin, share), vectors.index(rows))
     return for_range(begin, end)
-
-
-def _delinearize(position: ir.Value, sizes: Sequence[int]) -> list[ir.Value]:
-    """The indices of a row from its number."""
-    indices: list[ir.Value] = []
-    for dim in reversed(range(len(sizes))):
-        if dim == 0:
-            indices.insert(0, position)
-        else:
-            size = vectors.index(sizes[dim])
-            indices.insert(0, arith.remui(position, size))
-            position = arith.divui(position, size)
-    return indices
-
-
-def _starts(frame: KernelBody, insertion: ir.Operation) -> list[ir.Value]:
-    """Where the slice goes: constants, and run-time positions that the scalar ops before the insertion compute."""
-    values: dict[ir.Value, ir.Value] = {}
-    for item in frame.function.entry_block.operations:
-        operation = item.operation
-        if operation == insertion:
-            break
-        if operation.name == "tensor.extract":
-            buffer = frame.buffers[operation.operands[0]]
-            indices = [values[index] for index in list(operation.operands)[1:]]
-            values[operation.results[0]] = memref.load(buffer, indices)
-        elif operation.name.startswith("arith."):
-            clone = operation.clone()
-            for index, operand in enumerate(operation.operands):
-                clone.operands[index] = values[operand]
-            values[operation.results[0]] = clone.results[0]
-    dynamic = iter(list(insertion.operands)[2:])
-    is_dynamic = ir.ShapedType.get_dynamic_stride_or_offset()
-    offsets = ir.DenseI64ArrayAttr(insertion.attributes["static_offsets"])
-    return [values[next(dynamic)] if offset == is_dynamic else vectors.index(offset) for offset in offsets]
 
 
 def move_row(
@@ -126,7 +88,7 @@ def move_row(
 
 def emit_scatter_add(kernel: func.FuncOp, target: CpuTarget) -> None:
     """Add each update to its row, in order; blocks are ranges of columns, so that no two blocks touch one element."""
-    operation = _find(kernel, "blu.scatter_add")
+    operation = find_operation(kernel, "blu.scatter_add")
     frame = open_kernel(kernel)
     _, indices, updates = (frame.buffers[value] for value in operands_of(operation))
     axis = attributes_of(operation)["axis"]
@@ -145,8 +107,8 @@ def _add_rows(destination: ir.Value, indices: ir.Value, updates: ir.Value, axis:
     is_last = axis == len(_shape(destination)) - 1
     rows = shape if is_last else shape[:-1]
     with for_range(0, prod(rows)) as row:
-        place = _delinearize(row.induction_variable, rows)
-        chosen = _wrapped(memref.load(indices, place[axis : axis + rank]), _shape(destination)[axis])
+        place = delinearize(row.induction_variable, rows)
+        chosen = wrapped(memref.load(indices, place[axis : axis + rank]), _shape(destination)[axis])
         where = [*place[:axis], chosen, *place[axis + rank :]]
         if is_last:
             total = add_scalars(memref.load(updates, place), memref.load(destination, where))
@@ -155,17 +117,6 @@ def _add_rows(destination: ir.Value, indices: ir.Value, updates: ir.Value, axis:
             move_row(
                 updates, destination, place, where, vectors.index(0), shape[-1], target.lanes(_bytes(element)), add
             )
-
-
-def _wrapped(index: ir.Value, size: int) -> ir.Value:
-    """An index in [0, size): negative ones count from the end, the rest are clamped (a check reports them)"""
-    position = arith.index_cast(ir.IndexType.get(), index)
-    wrapped = arith.select(
-        arith.cmpi(arith.CmpIPredicate.slt, position, vectors.index(0)),
-        arith.addi(position, vectors.index(size)),
-        position,
-    )
-    return arith.minsi(arith.maxsi(wrapped, vectors.index(0)), vectors.index(max(size - 1, 0)))
 
 
 def add(new: ir.Value, old: ir.Value) -> ir.Value:
@@ -177,13 +128,3 @@ def add(new: ir.Value, old: ir.Value) -> ir.Value:
         return arith.addf(old, new)
     wide = vectors.vector_type(ir.VectorType(new.type).shape[0], ir.F32Type.get())
     return arith.truncf(new.type, arith.addf(arith.extf(wide, old), arith.extf(wide, new)))
-
-
-def add_scalars(new: ir.Value, old: ir.Value) -> ir.Value:
-    """The same for scalars."""
-    if isinstance(new.type, ir.IntegerType):
-        return arith.addi(old, new)
-    if new.type.width >= 32:
-        return arith.addf(old, new)
-    f32 = ir.F32Type.get()
-    return arith.truncf(new.type, arith.addf(arith.extf(f32, old), arith.extf(f32, new)))

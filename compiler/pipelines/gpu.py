@@ -1,0 +1,29 @@
+"""From a traced module to the LLVM dialect, for GPUs."""
+
+from __future__ import annotations
+
+from blu.compiler.pipelines import Pipeline, Stage
+from blu.compiler.pipelines.cpu import PIPELINE as CPU
+from blu.passes.base import MlirPass
+from blu.passes.bufferize import Bufferize, PlanMemory
+from blu.passes.decompose import Decompose
+from blu.passes.export_plan import ExportPlan
+from blu.passes.gpu.emit_kernels import EmitGpuKernels
+from blu.passes.gpu.lower_to_nvvm import LowerToNvvm
+
+PIPELINE = Pipeline(
+    "gpu",
+    (
+        *CPU.replacing(Decompose(keep="")).stages[:2],  # mathematics and fusion are the same for all targets
+        Stage("memref", (Bufferize(), PlanMemory())),
+        Stage("kernel", (EmitGpuKernels(),)),
+        Stage(
+            "llvm",
+            (
+                ExportPlan(),  # first, since the LLVM dialect holds kernels only
+                LowerToNvvm(),
+                MlirPass("ensure-debug-info-scope-on-llvm-func{emission-kind=DebugDirectivesOnly}"),  # the user's lines
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,64 @@
+"""The pass that writes every kernel's GPU code, by the emitter of its family."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from blu.dialects.gpu_target import GpuTarget
+from blu.dialects.mlir import func, ir
+from blu.passes.base import Pass, find
+from blu.passes.gpu import loops, ordering, update
+
+# An emitter replaces a kernel by one or more, which are launched in order with the same arguments.
+Emitter = Callable[[func.FuncOp, GpuTarget], list[func.FuncOp]]
+EMITTERS: dict[str, Emitter] = {
+    "gemm": loops.emit,
+    "rows": loops.emit,
+    "loops": loops.emit,
+    "argsort": ordering.emit,
+    "update": update.emit_slice,
+    "scatter_add": update.emit_scatter_add,
+}
+
+
+@dataclass(frozen=True)
+class EmitGpuKernels(Pass):
+    """Each kernel becomes the code of one thread, and says how many blocks of how many threads run it.
+
+        func.func private @rows_0(%x, %out) attributes {blu.kernel = "rows"} { linalg.generic .. }
+
+    becomes
+
+        func.func @rows_0(%x, %out) attributes {blu.grid = array<i64: 12, 1, 1>, blu.threads = 256, ..} {
+          %block = nvvm.read.ptx.sreg.ctaid.x ...
+        }
+
+    A kernel that takes several launches becomes several, and so does each call of it.
+    """
+
+    level = "memref"
+    leads_to = "kernel"
+
+    def run(self, module: ir.Module) -> None:
+        target = GpuTarget.of(module)
+        launches: dict[str, list[str]] = {}
+        for kernel in [item for item in find(module, func.FuncOp) if "blu.kernel" in item.attributes]:
+            family, name = ir.StringAttr(kernel.attributes["blu.kernel"]).value, kernel.name.value
+            if family not in EMITTERS:
+                self.fail(kernel, f"no emitter writes kernels of the family '{family}' for {target.name}")
+            launches[name] = [item.name.value for item in EMITTERS[family](kernel, target)]
+            self.count(f"{family} kernels", len(launches[name]))
+        for call in list(find(module, func.CallOp)):
+            _call_each(call, launches)
+
+
+def _call_each(call: func.CallOp, launches: dict[str, list[str]]) -> None:
+    """Replace a call by calls of all that its kernel has become."""
+    name = ir.FlatSymbolRefAttr(call.operation.attributes["callee"]).value
+    if launches[name] == [name]:
+        return
+    with ir.InsertionPoint(call), call.operation.location:
+        for launched in launches[name]:
+            func.CallOp([], launched, list(call.operation.operands))
+    call.operation.erase()

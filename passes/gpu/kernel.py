@@ -1,0 +1,77 @@
+"""The funcs that GPU emitters put in the place of a kernel: what one thread of a grid of blocks does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from blu.dialects.mlir import arith, func, ir, nvvm, scf
+from blu.passes.kernels import lanes as vectors
+from blu.passes.kernels.body import Kernel
+
+# Launch attributes of an emitted kernel: blocks in three dimensions, threads of a block, bytes of shared memory.
+GRID, THREADS, SHARED = "blu.grid", "blu.threads", "blu.shared_bytes"
+# The most blocks of a grid in its first dimension, and in its second and third.
+MAX_GRID = (2**31 - 1, 65535, 65535)
+
+
+@dataclass(frozen=True)
+class Thread:
+    """Where the code of a kernel runs: indices of its block and thread, and the shared memory of the block."""
+
+    block: tuple[ir.Value, ...]
+    thread: ir.Value
+
+
+class GpuKernel(Kernel):
+    """A kernel whose replacement is run by every thread of a grid.
+
+        frame = GpuKernel.open(function)
+        with frame.launch((blocks,), threads=256) as here:
+            ... emit what one thread does; `here.block[0]` and `here.thread` are of type index
+
+    An emitter that needs several launches one after the other opens the function several times, under other names, and
+    returns the replacements in order.
+    """
+
+    @contextmanager
+    def launch(self, grid: Sequence[int], threads: int, shared_bytes: int = 0) -> Iterator[Thread]:
+        """Fill the replacement with the code of one thread."""
+        blocks = [*grid, 1, 1][:3]
+        assert all(1 <= size <= limit for size, limit in zip(blocks, MAX_GRID, strict=True)), f"a grid of {grid}"
+        assert 1 <= threads <= 1024, f"{threads} threads in a block"
+        attributes = self.replacement.operation.attributes
+        attributes[GRID] = ir.DenseI64ArrayAttr.get(blocks)
+        attributes[THREADS] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), threads)
+        attributes[SHARED] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), shared_bytes)
+        with ir.InsertionPoint(self.replacement.body.blocks[0]), self.function.operation.location:
+            block = tuple(_as_index(read()) for read in _BLOCK_INDICES[: len(grid)])
+            yield Thread(block, _as_index(nvvm.read_ptx_sreg_tid_x()))
+            func.return_([])
+
+    def finish(self) -> list[func.FuncOp]:
+        """Erase what was read; the one replacement."""
+        self.function.operation.erase()
+        return [self.replacement]
+
+
+def _as_index(register: ir.Value) -> ir.Value:
+    return arith.index_castui(ir.IndexType.get(), register)
+
+
+_BLOCK_INDICES = (nvvm.read_ptx_sreg_ctaid_x, nvvm.read_ptx_sreg_ctaid_y, nvvm.read_ptx_sreg_ctaid_z)
+
+
+@contextmanager
+def when(condition: ir.Value) -> Iterator[None]:
+    """Emit inside of an scf.if without results."""
+    branch = scf.IfOp(condition)
+    with ir.InsertionPoint(branch.then_block):
+        yield
+        scf.yield_([])
+
+
+def below(index: ir.Value, limit: int) -> ir.Value:
+    """index < limit, for indices that are not negative."""
+    return arith.cmpi(arith.CmpIPredicate.ult, index, vectors.index(limit))
