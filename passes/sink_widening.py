@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from blu.dialects.mlir import arith, func, ir, linalg
+from blu.dialects.mlir import arith, func, ir, linalg, tensor
 from blu.passes.base import Pass, find
 from blu.passes.fuse.loops import VIEWS, loop_nest
 from blu.passes.lower_to_linalg.generic import pointwise, transpose
@@ -41,6 +41,8 @@ class SinkWidening(Pass):
 
     def _visit(self, operation: ir.Operation, known: dict[ir.Value, ir.Value]) -> None:
         """Let one op read what its operands were widened from."""
+        if operation.name == "linalg.generic":
+            _extract_halves(operation, known)
         halves = [known.get(value) or _half_of(value) for value in operation.operands]
         if not any(half is not None for half in halves):
             return
@@ -116,6 +118,20 @@ def _multiply_halves(operation: ir.Operation, halves: list[ir.Value | None]) -> 
     operation.results[0].replace_all_uses_with(contract.results[0])
 
 
+def _extract_halves(operation: ir.Operation, known: dict[ir.Value, ir.Value]) -> None:
+    """Let a body that reads elements by index read them from halves, and widen them."""
+    for item in [inner.operation for inner in operation.regions[0].blocks[0].operations]:
+        if item.name != "tensor.extract":
+            continue
+        half = known.get(item.operands[0]) or _half_of(item.operands[0])
+        if half is None:
+            continue
+        with ir.InsertionPoint(item), item.location:
+            element = tensor.ExtractOp(half, list(item.operands)[1:]).result
+            item.results[0].replace_all_uses_with(arith.extf(item.results[0].type, element))
+        item.erase()
+
+
 def _read_halves(operation: ir.Operation, halves: list[ir.Value | None]) -> None:
     """Widen in the body; where the body only rounds to the half again, use that."""
     source = _source_of(operation.results[0], "arith.truncf", (ir.F32Type, ir.F64Type))
@@ -137,5 +153,6 @@ def _read_halves(operation: ir.Operation, halves: list[ir.Value | None]) -> None
 
 def _erase_unused(block: ir.Block) -> None:
     for operation in reversed([item.operation for item in block.operations]):
-        if operation.name.startswith(("linalg.", "tensor.")) and not any(list(item.uses) for item in operation.results):
+        is_pure = operation.name.startswith(("linalg.", "tensor.", "blu."))
+        if is_pure and not any(list(item.uses) for item in operation.results):
             operation.erase()

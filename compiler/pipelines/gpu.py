@@ -10,11 +10,13 @@ from blu.passes.decompose import Decompose
 from blu.passes.export_plan import ExportPlan
 from blu.passes.gpu.emit_kernels import EmitGpuKernels
 from blu.passes.gpu.lower_to_nvvm import LowerToNvvm
+from blu.passes.remat import Remat
 
 PIPELINE = Pipeline(
     "gpu",
     (
-        *CPU.replacing(Decompose(keep="")).stages[:2],  # mathematics and fusion are the same for all targets
+        # Mathematics and fusion are the same for all targets.
+        *CPU.replacing(Remat(isolate=True), Decompose(keep="")).stages[:2],
         Stage("memref", (Bufferize(), PlanMemory())),
         Stage("kernel", (EmitGpuKernels(),)),
         Stage(

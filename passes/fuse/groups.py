@@ -122,7 +122,9 @@ class Grouping:
         if len(group.members) >= MAX_OPS or nest.is_contraction:
             return False
         if group.anchor == "gemm":
-            return nest.is_pointwise and nest.sizes == group.domain and self._reads_in_place(nest, group)
+            is_alike = nest.is_pointwise and nest.sizes == group.domain and self._reads_in_place(nest, group)
+            is_stored = any(value in group.made and len(list(value.uses)) > 1 for value, _ in nest.reads)
+            return is_alike and not nest.is_widening and not (is_stored and _stays_inside_of_rows(nest))
         if not group.is_rows or not (nest.is_pointwise or nest.is_row_reduction):
             return False
         return _common_domain(nest, group) is not None and self._reads_in_place(nest, group)
@@ -242,6 +244,18 @@ class Grouping:
                 self._merge(second, first)
 
 
+def _stays_inside_of_rows(nest: LoopNest) -> bool:
+    """Whether a result is only read by loops over the same rows, some of which reduce them.
+
+    Those become a kernel that computes it as well as any other, from what is stored for others too.
+    """
+    users = [loop_nest(use.owner.operation, 0) for result in nest.operation.results for use in result.uses]
+    alike = all(
+        user is not None and user.sizes == nest.sizes and (user.is_pointwise or user.is_row_reduction) for user in users
+    )
+    return alike and any(user is not None and user.is_row_reduction for user in users)
+
+
 def reads_of(operation: ir.Operation) -> list[ir.Value]:
     """Every value that an op reads, its regions' captured ones and those of its repeated producers included."""
     values = [*operation.operands, *captured(operation)]
@@ -270,7 +284,8 @@ def _common_domain(nest: LoopNest, group: Group) -> tuple[int, ...] | None:
         return nest.sizes
     if nest.is_pointwise and nest.sizes == group.domain[:-1]:
         return group.domain
-    if nest.sizes[:-1] == group.domain and all(member.is_pointwise for member in group.nests.values()):
+    grows = group.domain and nest.sizes[:-1] == group.domain  # a scalar is no row of anything
+    if grows and all(member.is_pointwise for member in group.nests.values()):
         return nest.sizes
     return None
 

@@ -95,6 +95,13 @@ class LoopNest:
         results = self.dims[len(self.inputs) :]
         return not self.is_contraction and not any(self.reduced) and all(dims == identity for dims in results)
 
+    @cached_property
+    def is_widening(self) -> bool:
+        """Whether all that is done is to widen halves: every reader does that better for itself."""
+        if not self.is_pointwise or not self.operation.regions:
+            return False
+        return [item.operation.name for item in self.operation.regions[0].blocks[0].operations][:-1] == ["arith.extf"]
+
     @property
     def is_row_reduction(self) -> bool:
         """Only the last loop is reduced, and results are in loop order."""

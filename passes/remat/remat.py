@@ -33,10 +33,14 @@ class Remat(Pass):
     The barrier keeps later passes from finding that %c is %y. What `blu.checkpoint` marks is computed again; where
     `budget` (or the module's `blu.remat_budget`) is not 0, so is more of what has been kept, that which takes the least
     work for its bytes first, until what is kept is within the budget.
+
+    With `isolate`, gradients share nothing with the forward pass but the values that they are written in: statistics
+    and exponentials are computed again from those, rather than kept beside them.
     """
 
     level = "blu"
     budget: int = 0
+    isolate: bool = False
 
     def __post_init__(self) -> None:
         check_budget(self.budget)
@@ -54,7 +58,7 @@ class Remat(Pass):
                 del operation.operation.attributes[ATTRIBUTE]
 
     def _rewrite(self, function: func.FuncOp, num_forward: int, budget: int) -> None:
-        saved = Saved(function.entry_block, num_forward, sees_through_views=budget > 0)
+        saved = Saved(function.entry_block, num_forward, is_frugal=self.isolate or budget > 0)
         if budget:
             saved.shrink(budget)
         recompute = Recompute(saved)

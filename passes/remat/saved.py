@@ -19,14 +19,14 @@ class Saved:
     """The values that ops after the first `num_forward` ones of a block may read of what those have computed.
 
     To begin with they are what is read, except what `blu.checkpoint` has marked; for that, what it is computed from.
-    With `sees_through_views`, what views look at is kept rather than the views.
+    Where it `is_frugal`, what views look at is kept rather than the views, and nothing that is computed of it.
     """
 
-    def __init__(self, block: ir.Block, num_forward: int, sees_through_views: bool):
+    def __init__(self, block: ir.Block, num_forward: int, is_frugal: bool):
         operations = [operation.operation for operation in block.operations]
         self.late = operations[num_forward:-1]
         self.position = {operation: index for index, operation in enumerate(operations[:num_forward])}
-        self.sees_through_views = sees_through_views
+        self.is_frugal = is_frugal
         self.values: dict[ir.Value, None] = {}
         # The ops to compute again for lack of what they have computed.
         self.again: set[ir.Operation] = set()
@@ -55,7 +55,7 @@ class Saved:
         if value not in self.values:
             return False
         marks = [Mark.of(use.owner.operation) for use in value.uses if use.owner.operation in self.position]
-        return self.sees_through_views or any(mark is not None and mark.policy != "everything" for mark in marks)
+        return self.is_frugal or any(mark is not None and mark.policy != "everything" for mark in marks)
 
     def shrink(self, budget: int) -> None:
         """Give up values, those that take the least work for their bytes first, until the rest is within `budget`.
@@ -86,7 +86,7 @@ class Saved:
             if not self.is_early(value) or value in seen:
                 continue
             seen.add(value)
-            if self._is_marked(value) or (self.sees_through_views and value.owner.name in VIEWS):
+            if self._is_marked(value) or (self.is_frugal and value.owner.name in VIEWS):
                 self.again.add(value.owner)
                 waiting.extend(value.owner.operands)
             else:
