@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from blu.dialects.mlir import func, ir
@@ -23,7 +24,7 @@ class Inline(Pass):
 
     def run(self, module: ir.Module) -> None:
         functions = {function.name.value: function for function in find(module, func.FuncOp)}
-        self._refuse_recursion(functions)
+        refuse_recursion(self, functions)
         while calls := [call for call in find(module, func.CallOp) if _callee(call) in functions]:
             for call in calls:
                 inline_call(call, functions[_callee(call)])
@@ -31,24 +32,43 @@ class Inline(Pass):
             if "sym_visibility" in function.attributes:  # private: nobody else can call it
                 function.operation.erase()
 
-    def _refuse_recursion(self, functions: dict[str, func.FuncOp]) -> None:
-        """Find a function that calls itself, directly or through others: inlining it would not end."""
-        calls = {name: [call for call in find(item, func.CallOp)] for name, item in functions.items()}
-        callees = {name: {_callee(call) for call in found} for name, found in calls.items()}
-        for name, found in calls.items():
-            reached: set[str] = set()
-            waiting = list(callees[name])
-            while waiting:
-                callee = waiting.pop()
-                if callee not in reached:
-                    reached.add(callee)
-                    waiting.extend(callees.get(callee, ()))
-            if name in reached:
-                self.fail(found[0], f"@{name} calls itself, and a program's length is fixed when it is compiled")
-
 
 def _callee(call: func.CallOp) -> str:
     return ir.FlatSymbolRefAttr(call.operation.attributes["callee"]).value
+
+
+def callees(function: func.FuncOp) -> set[str]:
+    """The names of the functions that one calls."""
+    return {_callee(call) for call in find(function, func.CallOp)}
+
+
+def reached(name: str, steps: Callable[[str], Iterable[str]]) -> set[str]:
+    """All that some steps lead to from a name; the name itself where they lead back to it."""
+    found: set[str] = set()
+    waiting = list(steps(name))
+    while waiting:
+        step = waiting.pop()
+        if step not in found:
+            found.add(step)
+            waiting.extend(steps(step))
+    return found
+
+
+def refuse_recursion(
+    owner: Pass, functions: dict[str, func.FuncOp], gradient_of: Mapping[str, str] | None = None
+) -> None:
+    """Find a function that calls itself, directly or through others: inlining it would not end.
+
+    `gradient_of` names for each declared gradient the function that it is the gradient of, whose body it will hold.
+    """
+    calls = {name: callees(function) for name, function in functions.items()}
+    needs = calls | {name: {source} for name, source in (gradient_of or {}).items()}
+    for name, function in functions.items():
+        if name in reached(name, lambda step: needs.get(step, ())):
+            without_gradients = name in reached(name, lambda step: calls.get(step, ()))
+            does = "calls itself" if without_gradients else "asks for its own gradient"
+            where = next(iter(find(function, func.CallOp)), function)
+            owner.fail(where, f"@{name} {does}, and a program's length is fixed when it is compiled")
 
 
 def inline_call(call: func.CallOp, function: func.FuncOp) -> None:

@@ -63,3 +63,38 @@ func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {
   %0 = call @again(%x) : (tensor<4xf32>) -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }
+
+// -----
+
+func.func private @own(%x: tensor<f32>) -> tensor<f32> {
+  // expected-error@below {{@own asks for its own gradient, and a program's length is fixed when it is compiled}}
+  %0:2 = call @own_gradient(%x) : (tensor<f32>) -> (tensor<f32>, tensor<f32>)
+  return %0#1 : tensor<f32>
+}
+func.func private @own_gradient(tensor<f32>) -> (tensor<f32>, tensor<f32>) attributes {blu.gradient_of = @own, blu.with_respect_to = array<i64: 0>}
+func.func @main(%x: tensor<f32>) -> tensor<f32> {
+  %0:2 = call @own_gradient(%x) : (tensor<f32>) -> (tensor<f32>, tensor<f32>)
+  return %0#1 : tensor<f32>
+}
+
+// -----
+
+func.func private @same(%x: tensor<f32>) -> tensor<f32> {
+  // expected-error@below {{@same calls itself, and a program's length is fixed when it is compiled}}
+  %0 = call @same(%x) : (tensor<f32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
+func.func private @same_gradient(tensor<f32>) -> (tensor<f32>, tensor<f32>) attributes {blu.gradient_of = @same, blu.with_respect_to = array<i64: 0>}
+func.func @main(%x: tensor<f32>) -> tensor<f32> {
+  %0:2 = call @same_gradient(%x) : (tensor<f32>) -> (tensor<f32>, tensor<f32>)
+  return %0#1 : tensor<f32>
+}
+
+// -----
+
+// expected-error@+1 {{@left asks for its own gradient}}
+func.func private @left(tensor<f32>) -> (tensor<f32>, tensor<f32>) attributes {blu.gradient_of = @right, blu.with_respect_to = array<i64: 0>}
+func.func private @right(tensor<f32>) -> (tensor<f32>, tensor<f32>) attributes {blu.gradient_of = @left, blu.with_respect_to = array<i64: 0>}
+func.func @main(%x: tensor<f32>) -> tensor<f32> {
+  return %x : tensor<f32>
+}

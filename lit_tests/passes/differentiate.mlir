@@ -27,3 +27,24 @@ func.func @main(%x: tensor<3xf32>) -> (tensor<f32>, tensor<3xf32>) {
   %0:2 = call @f_gradient(%x) : (tensor<3xf32>) -> (tensor<f32>, tensor<3xf32>)
   return %0#0, %0#1 : tensor<f32>, tensor<3xf32>
 }
+
+// What a function calls may call others: all of it is differentiated.
+// CHECK-LABEL: func.func private @nested_gradient(
+// CHECK-SAME: %[[X:.+]]: tensor<f32>)
+// CHECK-NEXT: %[[SIN:.+]] = "blu.sin"(%[[X]])
+// CHECK: %[[COS:.+]] = "blu.cos"(%[[X]])
+// CHECK: %[[D:.+]] = "blu.multiply"(%{{.+}}, %[[COS]])
+// CHECK-NEXT: return %[[SIN]], %[[D]]
+func.func private @inner(%x: tensor<f32>) -> tensor<f32> {
+  %0 = "blu.sin"(%x) : (tensor<f32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
+func.func private @middle(%x: tensor<f32>) -> tensor<f32> {
+  %0 = call @inner(%x) : (tensor<f32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
+func.func private @nested(%x: tensor<f32>) -> tensor<f32> {
+  %0 = call @middle(%x) : (tensor<f32>) -> tensor<f32>
+  return %0 : tensor<f32>
+}
+func.func private @nested_gradient(tensor<f32>) -> (tensor<f32>, tensor<f32>) attributes {blu.gradient_of = @nested, blu.with_respect_to = array<i64: 0>}

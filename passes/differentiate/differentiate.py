@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from blu.dialects.mlir import func, ir
 from blu.passes.base import Pass, find
 from blu.passes.differentiate.backward import Backward
-from blu.passes.inline import copy_body, inline_call
+from blu.passes.inline import callees, copy_body, inline_call, reached, refuse_recursion
 
 GRADIENT_OF = "blu.gradient_of"
 WITH_RESPECT_TO = "blu.with_respect_to"
@@ -41,6 +41,8 @@ class Differentiate(Pass):
 
     def run(self, module: ir.Module) -> None:
         functions = {function.name.value: function for function in find(module, func.FuncOp)}
+        sources = {name: _symbol(item) for name, item in functions.items() if GRADIENT_OF in item.attributes}
+        refuse_recursion(self, functions, sources)
         while declared := [item for item in find(module, func.FuncOp) if item.is_external]:
             ready = [item for item in declared if self._is_ready(item, functions)]
             if not ready:
@@ -52,13 +54,17 @@ class Differentiate(Pass):
         """Whether the function that it is the gradient of, and all that it calls, have bodies."""
         if GRADIENT_OF not in declaration.attributes:
             return False
-        primal = functions.get(_symbol(declaration))
-        return primal is not None and not primal.is_external and not _calls_declared(primal, functions)
+        primal = _symbol(declaration)
+        if primal not in functions or functions[primal].is_external:
+            return False
+        called = reached(primal, lambda name: callees(functions[name]))
+        return not any(functions[name].is_external for name in called)
 
     def _write(self, declaration: func.FuncOp, functions: dict[str, func.FuncOp]) -> None:
         primal = functions[_symbol(declaration)]
-        for call in [item for item in find(primal, func.CallOp)]:
-            inline_call(call, functions[ir.FlatSymbolRefAttr(call.operation.attributes["callee"]).value])
+        while calls := list(find(primal, func.CallOp)):  # what is called may call others
+            for call in calls:
+                inline_call(call, functions[ir.FlatSymbolRefAttr(call.operation.attributes["callee"]).value])
         wanted = list(ir.DenseI64ArrayAttr(declaration.attributes[WITH_RESPECT_TO]))
         block = declaration.add_entry_block([argument.location for argument in primal.arguments])
         with ir.InsertionPoint(block), primal.operation.location:
@@ -75,8 +81,3 @@ class Differentiate(Pass):
 
 def _symbol(declaration: func.FuncOp) -> str:
     return ir.FlatSymbolRefAttr(declaration.attributes[GRADIENT_OF]).value
-
-
-def _calls_declared(function: func.FuncOp, functions: dict[str, func.FuncOp]) -> bool:
-    names = [ir.FlatSymbolRefAttr(item.operation.attributes["callee"]).value for item in find(function, func.CallOp)]
-    return any(functions[name].is_external or _calls_declared(functions[name], functions) for name in names)
