@@ -79,6 +79,17 @@ class Pipeline:
         ]
         return Pipeline(self.name, tuple(stages))
 
+    def inserting(self, pass_: Pass, before: type[Pass]) -> Pipeline:
+        """The pipeline with a pass more, before each of a class."""
+        stages = [
+            Stage(
+                item.level,
+                tuple(each for found in item.passes for each in ([pass_] * isinstance(found, before) + [found])),
+            )
+            for item in self.stages
+        ]
+        return Pipeline(self.name, tuple(stages))
+
     def _after(self, steps: tuple[Step, ...], start: str | Position) -> tuple[Step, ...]:
         level = start if isinstance(start, str) else start.level
         levels = [stage.level for stage in self.stages]

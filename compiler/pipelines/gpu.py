@@ -8,6 +8,7 @@ from blu.passes.base import MlirPass
 from blu.passes.bufferize import Bufferize, PlanMemory
 from blu.passes.decompose import Decompose
 from blu.passes.export_plan import ExportPlan
+from blu.passes.gpu.decompose_attention import DecomposeAttention
 from blu.passes.gpu.emit_kernels import EmitGpuKernels
 from blu.passes.gpu.lower_to_nvvm import LowerToNvvm
 from blu.passes.remat import Remat
@@ -16,7 +17,7 @@ PIPELINE = Pipeline(
     "gpu",
     (
         # Mathematics and fusion are the same for all targets.
-        *CPU.replacing(Remat(isolate=True), Decompose(keep="")).stages[:2],
+        *CPU.replacing(Remat(isolate=True)).inserting(DecomposeAttention(), before=Decompose).stages[:2],
         Stage("memref", (Bufferize(), PlanMemory())),
         Stage("kernel", (EmitGpuKernels(),)),
         Stage(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from blu.dialects.gpu_target import GpuTarget
 from blu.dialects.mlir import func, ir
 from blu.passes.base import Pass, find
-from blu.passes.gpu import loops, ordering, update
+from blu.passes.gpu import attention, loops, ordering, update
 
 # An emitter replaces a kernel by one or more, which are launched in order with the same arguments.
 Emitter = Callable[[func.FuncOp, GpuTarget], list[func.FuncOp]]
@@ -16,6 +16,7 @@ EMITTERS: dict[str, Emitter] = {
     "gemm": loops.emit,
     "rows": loops.emit,
     "loops": loops.emit,
+    "attention": attention.emit,
     "argsort": ordering.emit,
     "update": update.emit_slice,
     "scatter_add": update.emit_scatter_add,
