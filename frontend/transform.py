@@ -40,9 +40,7 @@ def value_and_grad(
     return differentiated
 
 
-def grad(
-    function: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
-) -> Callable[..., Any]:
+def grad(function: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Callable[..., Any]:
     """A function that returns the gradients of a function whose result is a float scalar; see `value_and_grad`.
 
     With `has_aux` it returns (gradients, anything else).
@@ -125,14 +123,12 @@ def _trace_function(function: Callable[..., Any], leaves: list[Any], tree: TreeD
     module = _module_of(ir.InsertionPoint.current.block)
     with ir.InsertionPoint(module.regions[0].blocks[0]):
         name = _fresh_name(module, getattr(function, "__name__", "function"))
-        traced = func.FuncOp(
-            name, ([value.type for value in operands], []), visibility="private", loc=user_location()
-        )
+        traced = func.FuncOp(name, ([value.type for value in operands], []), visibility="private", loc=user_location())
     block = traced.add_entry_block([user_location()] * len(operands))
     inner = list(leaves)
     for index, argument in zip(tensors, block.arguments, strict=True):
         inner[index] = Tensor(argument)
-    with ir.InsertionPoint(block), _one_gradient_deeper(name):
+    with ir.InsertionPoint(block), one_gradient_deeper(name):
         arguments, keywords = tree.unflatten(inner)
         results, result_tree = as_results(function(*arguments, **keywords))
         func.ReturnOp([tensor.value for tensor in results], loc=user_location())
@@ -144,7 +140,7 @@ def _trace_function(function: Callable[..., Any], leaves: list[Any], tree: TreeD
 
 
 @contextmanager
-def _one_gradient_deeper(name: str) -> Iterator[None]:
+def one_gradient_deeper(name: str) -> Iterator[None]:
     """Count the gradients that are being traced one inside of another: a function may ask for its own without end."""
     depth = _depth.get() + 1
     if depth > MAX_DEPTH:

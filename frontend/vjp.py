@@ -11,9 +11,10 @@ from blu.dialects.function import is_tracing
 from blu.dialects.promotion import as_tensor
 from blu.dialects.tensor import OPERATORS, Tensor
 from blu.errors import ArgumentError, DTypeError, ShapeError, TraceError
-from blu.frontend.spec import type_of_leaf
-from blu.frontend.transform import grad
-from blu.frontend.tree import TreeDef, flatten
+from blu.frontend.spec import is_static, type_of_leaf
+from blu.frontend.trace import as_results
+from blu.frontend.transform import grad, one_gradient_deeper
+from blu.frontend.tree import TreeDef, describe_difference, flatten, is_array
 from blu.frontend.user_location import user_line
 
 
@@ -23,36 +24,70 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> t
         y, pull_back = blu.vjp(function, x, w)
         dx, dw = pull_back(dy)
 
-    `pull_back` takes gradients with respect to the results, in the nesting of the result, with None in the place of
-    what is no float. It gives a tuple of gradients with respect to the primals, each in its nesting, with None in the
-    place of what is no float tensor. With `has_aux` the function returns (result, anything else), and
-    (result, pull_back, anything else) is returned.
+    `pull_back` takes gradients with respect to the results, each of its result's shape and dtype, in the nesting of the
+    result, with None in the place of what is no float. It gives a tuple of gradients with respect to the primals, each
+    in its nesting, with None in the place of what is no float tensor. With `has_aux` the function returns (result,
+    anything else), and (result, pull_back, anything else) is returned.
 
     In a compiled function, the forward pass that the gradients need is that of the result. Called on arrays, the result
-    and `pull_back` are programs of their own, and `pull_back` runs the forward pass again.
+    and `pull_back` are programs of their own, and `pull_back` runs the forward pass again, on the primals as they are
+    then.
+
+    Raises ArgumentError where no primal or no result is a float tensor; `pull_back` raises ArgumentError, ShapeError or
+    DTypeError for gradients that do not fit the results.
     """
-    outputs = _call(function, *primals)
+    is_traced = is_tracing()
+    if not any(_is_float_tensor(leaf) for leaf in flatten(primals)[0]):
+        raise ArgumentError("vjp: no argument is a float tensor, so there is no gradient", location=user_line())
+    outputs = _call(function, primals)
     if has_aux and not (isinstance(outputs, tuple) and len(outputs) == 2):
         raise TraceError("with has_aux the function must return (result, anything else)", location=user_line())
-    result = outputs[0] if has_aux else outputs
-    _check_some_float(flatten(primals), "argument")
-    _check_some_float(flatten(result), "result")
+    result = _with_tensors_only(outputs[0] if has_aux else outputs)
+    if not any(_dtype_of(leaf).is_float for leaf in flatten(result)[0]):
+        raise ArgumentError("vjp: no result is a float tensor, so there is no gradient", location=user_line())
 
     def weighted(cotangents: Any, *values: Any) -> Any:
         outputs = function(*values)
         return _weighted(outputs[0] if has_aux else outputs, cotangents)
 
     def pull_back(cotangents: Any) -> tuple[Any, ...]:
+        if is_traced and not is_tracing():
+            advice = "Call pull_back in the compiled function, and return what it gives."
+            message = "vjp: gradients of a traced function can be taken only while it is traced"
+            raise TraceError(message, location=user_line(), advice=advice)
         _check_cotangents(flatten(result), flatten(cotangents))
-        return grad(weighted, argnums=tuple(range(1, 1 + len(primals))))(cotangents, *primals)
+        values = _traced(primals, numbers_too=not is_traced) if is_tracing() else primals
+        return grad(weighted, argnums=tuple(range(1, 1 + len(primals))))(cotangents, *values)
 
     return (result, pull_back, outputs[1]) if has_aux else (result, pull_back)
 
 
-def _call(function: Callable[..., Any], *primals: Any) -> Any:
-    if is_tracing():
-        return function(*primals)
-    return OPERATORS["eager_transform"](function, primals, {})
+def _call(function: Callable[..., Any], primals: tuple[Any, ...]) -> Any:
+    with one_gradient_deeper(getattr(function, "__name__", "function")):
+        if is_tracing():
+            return function(*primals)
+        return OPERATORS["eager_transform"](function, primals, {})
+
+
+def _with_tensors_only(result: Any) -> Any:
+    """While tracing, the numbers in a result as tensors, which is what results of a compiled function are."""
+    if not is_tracing():
+        return result
+    tensors, tree = as_results(result)
+    return tree.unflatten(tensors)
+
+
+def _traced(primals: tuple[Any, ...], numbers_too: bool) -> tuple[Any, ...]:
+    """While tracing, tensors in the place of arrays, and of numbers where a compiled function would take them so."""
+    leaves, tree = flatten(primals)
+    return tree.unflatten(
+        [
+            as_tensor(leaf, type_of_leaf(leaf, name).dtype)
+            if is_array(leaf) or (numbers_too and not is_static(leaf))
+            else leaf
+            for leaf, name in zip(leaves, tree.names, strict=True)
+        ]
+    )
 
 
 def _weighted(result: Any, cotangents: Any) -> Tensor:
@@ -73,8 +108,11 @@ def _leaves_by_name(flat: tuple[list[Any], TreeDef]) -> dict[str, Any]:
     return dict(zip(tree.names, leaves, strict=True))
 
 
-def _is_float(leaf: Any) -> bool:
-    return _dtype_of(leaf).is_float
+def _is_float_tensor(leaf: Any) -> bool:
+    """Whether there is a gradient with respect to an argument. Python's floats are tensors outside of a trace only."""
+    if isinstance(leaf, Tensor) or is_array(leaf):
+        return _dtype_of(leaf).is_float
+    return isinstance(leaf, float) and not is_tracing()
 
 
 def _dtype_of(leaf: Any) -> DType:
@@ -85,18 +123,9 @@ def _shape_of(leaf: Any) -> tuple[int, ...]:
     return leaf.shape if isinstance(leaf, Tensor) else type_of_leaf(leaf, "").shape
 
 
-def _check_some_float(flat: tuple[list[Any], TreeDef], what: str) -> None:
-    if not any(_is_tensor(leaf) and _is_float(leaf) for leaf in flat[0]):
-        raise ArgumentError(f"vjp: no {what} is a float tensor, so there is no gradient", location=user_line())
-
-
-def _is_tensor(leaf: Any) -> bool:
-    return isinstance(leaf, Tensor) or hasattr(leaf, "__array__") or isinstance(leaf, float)
-
-
 def _check_cotangents(result: tuple[list[Any], TreeDef], cotangents: tuple[list[Any], TreeDef]) -> None:
-    """One gradient for each float result, of its shape and dtype, and None for the others."""
-    wanted = {name: leaf for name, leaf in _leaves_by_name(result).items() if _is_float(leaf)}
+    """One gradient for each float result, of its shape and dtype, and None for the others, nested as the results."""
+    wanted = {name: leaf for name, leaf in _leaves_by_name(result).items() if _dtype_of(leaf).is_float}
     found = _leaves_by_name(cotangents)
     for name in [*wanted, *found]:
         what = f"result {name}" if name else "the result"
@@ -106,10 +135,22 @@ def _check_cotangents(result: tuple[list[Any], TreeDef], cotangents: tuple[list[
         if name not in wanted:
             advice = "Put None in the place of what is no float."
             raise ArgumentError(f"vjp: a gradient for {what}, which has none", location=user_line(), advice=advice)
-        leaf, given = wanted[name], found[name]
-        if _shape_of(leaf) != _shape_of(given):
-            message = f"vjp: the gradient for {what} has the shape {_shape_of(given)}, expected {_shape_of(leaf)}"
-            raise ShapeError(message, location=user_line())
-        if _dtype_of(leaf) != _dtype_of(given):
-            message = f"vjp: the gradient for {what} is {_dtype_of(given)}, expected {_dtype_of(leaf)}"
-            raise DTypeError(message, location=user_line(), advice="Convert it: gradient.astype(...)")
+        _check_type(what, wanted[name], found[name])
+    leaves, tree = result
+    expected = tree.unflatten([leaf if _dtype_of(leaf).is_float else None for leaf in leaves])
+    difference = describe_difference(flatten(expected)[1], cotangents[1])
+    if difference:
+        message = f"vjp: the gradients are not nested as the result is ({difference})"
+        raise ArgumentError(message, location=user_line(), advice="Put None in the place of what is no float.")
+
+
+def _check_type(what: str, leaf: Any, given: Any) -> None:
+    if not (isinstance(given, Tensor | int | float) or is_array(given)):
+        message = f"vjp: the gradient for {what} is a {type(given).__name__}, which is no tensor"
+        raise ArgumentError(message, location=user_line())
+    if _shape_of(leaf) != _shape_of(given):
+        message = f"vjp: the gradient for {what} has the shape {_shape_of(given)}, expected {_shape_of(leaf)}"
+        raise ShapeError(message, location=user_line())
+    if _dtype_of(leaf) != _dtype_of(given):
+        message = f"vjp: the gradient for {what} is {_dtype_of(given)}, expected {_dtype_of(leaf)}"
+        raise DTypeError(message, location=user_line(), advice="Convert it: gradient.astype(...)")

@@ -91,6 +91,17 @@ def test_gradients_go_through_vjp() -> None:
         ({"y": np.zeros((4, 2), np.float32), "rest": [X, None]}, ShapeError, r"result y has the shape \(4, 2\)"),
         ({"y": np.zeros((2, 4)), "rest": [X, None]}, DTypeError, "result y is f64, expected f32"),
         (X, ArgumentError, "there is no gradient for result y"),
+        (
+            {"y": np.zeros((2, 4), np.float32), "rest": [X]},
+            ArgumentError,
+            r"not nested as the result is \(rest: list\(0, 1\) -> list\(0\)\)",
+        ),
+        (
+            {"y": np.zeros((2, 4), np.float32), "rest": (X, None)},
+            ArgumentError,
+            r"not nested as the result is \(rest: list\(0, 1\) -> tuple\(0, 1\)\)",
+        ),
+        ({"y": "zeros", "rest": [X, None]}, ArgumentError, "the gradient for result y is a str"),
     ],
 )
 def test_gradients_that_do_not_fit_the_results(given: Any, error: type[BluError], message: str) -> None:
@@ -105,8 +116,65 @@ def test_functions_without_gradients() -> None:
         blu.vjp(lambda x: x * 1.5, np.arange(3))
     with pytest.raises(ArgumentError, match="no result is a float tensor"):
         blu.vjp(lambda x: x > 0, X)
+    with pytest.raises(ArgumentError, match="no argument is a float tensor"):
+        blu.jit(lambda x: blu.vjp(lambda y: x * y, 2.0)[0])(X)
     with pytest.raises(TraceError, match="with has_aux"):
         blu.vjp(lambda x: x, X, has_aux=True)
+    with pytest.raises(TraceError, match="result '1' is a str"):
+        blu.jit(lambda x: blu.vjp(lambda y: (y, "text"), x)[0])(X)
+
+
+def test_vjp_of_arrays_in_a_compiled_function() -> None:
+    """Arrays that a compiled function holds, small and large, have gradients as its arguments have; numbers do not."""
+    large = np.full((100, 100), 2.0, np.float32)
+
+    @blu.jit
+    def pulled(x: Any) -> Any:
+        result, pull_back = blu.vjp(lambda a, b, factor: (a * x * factor, b * x[0, 0]), X, large, 3.0)
+        return result, pull_back((X, large))
+
+    (first, second), (da, db, dfactor) = pulled(X)
+    np.testing.assert_allclose(first, 3 * X * X, rtol=1e-6)
+    np.testing.assert_array_equal(second, -large)
+    np.testing.assert_allclose(da, 3 * X * X, rtol=1e-6)
+    np.testing.assert_array_equal(db, -large)
+    assert dfactor is None
+
+
+def test_pull_back_of_arrays_may_be_called_in_a_compiled_function() -> None:
+    result, pull_back = blu.vjp(lambda x, factor, count: x * factor * count, X, 2.0, np.array(3, np.int8))
+    eager, traced = pull_back(X), blu.jit(lambda dy: pull_back(dy))(X)
+    np.testing.assert_allclose(result, 6 * X, rtol=1e-6)
+    for dx, dfactor, dcount in (eager, traced):
+        np.testing.assert_allclose(dx, 6 * X, rtol=1e-6)
+        np.testing.assert_allclose(dfactor, 3 * np.sum(X * X), rtol=1e-6)
+        assert dcount is None
+
+
+def test_pull_back_does_not_outlive_its_trace() -> None:
+    kept: list[Any] = []
+
+    def traced(x: Any) -> Any:
+        result, pull_back = blu.vjp(blu.sin, x)
+        kept.append(pull_back)
+        return result
+
+    blu.jit(traced)(X)
+    with pytest.raises(TraceError, match="only while it is traced"):
+        kept[0](X)
+    with pytest.raises(TraceError, match="belongs to a trace that has ended"):
+        blu.jit(lambda x: kept[0](x))(X)
+
+
+def test_vjp_of_several_dtypes_and_of_nothing() -> None:
+    """Results are added up in one scalar, of which no number is looked at: f16 may overflow in it."""
+    x = np.full(300, 200, np.float16)
+    for given in (np.ones(300, np.float16), np.full(300, 2, np.float16)):
+        (dx,) = blu.vjp(lambda x: (x * x, x.astype("f64")), x)[1]((given, np.ones(300)))
+        np.testing.assert_array_equal(dx, 400 * given + 1)
+        assert dx.dtype == np.float16
+    (empty,) = blu.vjp(lambda x: x * x, np.zeros((0, 2), np.float32))[1](np.zeros((0, 2), np.float32))
+    assert empty.shape == (0, 2)
 
 
 def test_stop_gradient_is_a_constant_for_gradients() -> None:
@@ -128,9 +196,46 @@ def test_stop_gradient_in_gradients_of_gradients() -> None:
     assert "stop_gradient" not in second.trace(x).lower(stop="blu").text
 
 
-def test_a_gradient_that_asks_for_itself_ends_in_an_error() -> None:
-    def loss(x: Any) -> Any:
-        return blu.sum(blu.grad(loss)(x))
+def test_stop_gradient_in_value_and_grad_of_a_nested_function() -> None:
+    """The inner gradient x stop(x) + y has the derivative stop(x) + 0 with respect to x, which gives x."""
 
-    with pytest.raises(BluError, match="asks for itself"):
-        blu.jit(loss)(X)
+    def outer(x: Any) -> Any:
+        value, gradient = blu.value_and_grad(lambda y: blu.sum(y * blu.stop_gradient(x) * x + y))(x)
+        return blu.sum(gradient) + blu.stop_gradient(value)
+
+    x = np.array([1.5, -2.0, 3.0], np.float32)
+    for function in (blu.value_and_grad(outer), blu.jit(blu.value_and_grad(outer))):
+        value, gradient = function(x)
+        np.testing.assert_allclose(value, np.sum(x * x + 1) + np.sum(x * x * x + x), rtol=1e-6)
+        np.testing.assert_array_equal(gradient, x)
+
+
+def loss_of_its_gradient(x: Any) -> Any:
+    return blu.sum(blu.grad(loss_of_its_gradient)(x))
+
+
+def loss_of_two_gradients(x: Any) -> Any:
+    return blu.sum(blu.grad(loss_of_two_gradients)(x) + blu.value_and_grad(loss_of_two_gradients)(x)[1])
+
+
+def one_of_two(x: Any) -> Any:
+    return blu.sum(blu.grad(other_of_two)(x))
+
+
+def other_of_two(x: Any) -> Any:
+    return blu.sum(blu.value_and_grad(one_of_two)(x)[1])
+
+
+def result_of_its_vjp(x: Any) -> Any:
+    return blu.vjp(result_of_its_vjp, x)[0]
+
+
+RECURSIVE = (loss_of_its_gradient, loss_of_two_gradients, one_of_two, result_of_its_vjp)
+
+
+@pytest.mark.parametrize("function", RECURSIVE, ids=lambda function: function.__name__)
+def test_a_gradient_that_asks_for_itself_ends_in_an_error(function: Any) -> None:
+    for call in (blu.jit(function), blu.grad(function), blu.jit(blu.grad(function)), lambda x: blu.vjp(function, x)):
+        with pytest.raises(BluError, match="asks for itself") as caught:
+            call(X)
+        assert "test_vjp.py" in str(caught.value)
