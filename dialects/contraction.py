@@ -27,7 +27,7 @@ def rounded(operand: Tensor, precision: str) -> Tensor:
         return operand
     from blu.dialects.precision import ReducePrecision
 
-    return ReducePrecision(operand, dtype=as_dtype(precision))
+    return ReducePrecision(operand, dtype=as_dtype(precision), rounds_gradient=False)
 
 
 def _check_operands(lhs: TensorType, rhs: TensorType, precision: str) -> None:

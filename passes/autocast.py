@@ -28,14 +28,14 @@ class Autocast(Pass):
 
     becomes
 
-        %a = "blu.reduce_precision"(%x) {dtype = bf16}
-        %b = "blu.reduce_precision"(%w) {dtype = bf16}
+        %a = "blu.reduce_precision"(%x) {dtype = bf16, rounds_gradient = false}
+        %b = "blu.reduce_precision"(%w) {dtype = bf16, rounds_gradient = false}
         %1 = "blu.matmul"(%a, %b) {precision = "bf16"}
         %2 = "blu.add"(%1, %bias)
-        %3 = "blu.reduce_precision"(%2) {dtype = bf16}             (uses of %2 become uses of %3)
+        %3 = "blu.reduce_precision"(%2) {dtype = bf16, rounds_gradient = true}      (uses of %2 become uses of %3)
 
-    All types stay f32, so gradients arrive in f32 without a rounding of their own. Results are rounded, after a bias,
-    to be stored in half of the bytes, unless they are only added to something (a residual stream) or returned.
+    All types stay f32, so parameters get f32 gradients. Results are rounded, after a bias, to be stored in half of the
+    bytes, unless they are only added to something (a residual stream) or returned; so are the gradients of those.
     Attention takes its operands in the half dtype itself. `policy` is that of ops which `blu.autocast` has not marked.
 
     It runs before `differentiate`: that gradients are products of the same precision follows from the ops, and
@@ -103,7 +103,7 @@ def _store_as(result: ir.Value, half: DType) -> None:
         users = [use.owner.operation for use in result.uses]
     if all(user.name in ("blu.add", "blu.subtract", "func.return") for user in users):
         return
-    _replace_after(result, lambda: ReducePrecision(Tensor(result), dtype=half))
+    _replace_after(result, lambda: ReducePrecision(Tensor(result), dtype=half, rounds_gradient=True))
 
 
 def _adds_bias(operation: ir.Operation, result: ir.Value) -> bool:

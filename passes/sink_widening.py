@@ -9,6 +9,9 @@ from blu.passes.base import Pass, find
 from blu.passes.fuse.loops import VIEWS, loop_nest
 from blu.passes.lower_to_linalg.generic import pointwise, transpose
 
+# Views that do not show all of what they look at.
+PARTIAL_VIEWS = ("tensor.extract_slice",)
+
 
 @dataclass(frozen=True)
 class SinkWidening(Pass):
@@ -24,7 +27,8 @@ class SinkWidening(Pass):
         %3 = linalg.generic ins(%2 : bf16) { extf, exp }
 
     Widening loses nothing, so no bit changes: it decides that what lies in memory between kernels is the half. A
-    rounding of what was widened becomes the half itself. Reductions go on reading the wide value, if any do.
+    rounding of what was widened becomes the half itself, and a rounding of a view of something a view of its rounding.
+    Reductions along rows go on reading the wide value, if any do.
     """
 
     level = "linalg"
@@ -43,21 +47,30 @@ class SinkWidening(Pass):
         """Let one op read what its operands were widened from."""
         if operation.name == "linalg.generic":
             _extract_halves(operation, known)
+            _narrow_before_views(operation)
         halves = [known.get(value) or _half_of(value) for value in operation.operands]
         if not any(half is not None for half in halves):
             return
         with operation.location, ir.InsertionPoint(operation):
-            if operation.name in VIEWS:
+            if operation.name == "tensor.insert_slice":
+                _insert_half(operation, halves, known)
+            elif operation.name in VIEWS:
                 _view_half(operation, halves[0], known)
             elif operation.name == "linalg.contract":
                 _multiply_halves(operation, halves)
-            elif operation.name == "linalg.generic" and _is_pointwise(operation):
+            elif operation.name == "linalg.generic" and (_is_pointwise(operation) or _is_column_reduction(operation)):
                 _read_halves(operation, halves)
 
 
 def _is_pointwise(operation: ir.Operation) -> bool:
     nest = loop_nest(operation, 0)
     return nest is not None and nest.is_pointwise
+
+
+def _is_column_reduction(operation: ir.Operation) -> bool:
+    """A reduction that is a kernel of its own: one along rows joins the loops that widen."""
+    nest = loop_nest(operation, 0)
+    return nest is not None and any(nest.reduced) and not nest.is_row_reduction
 
 
 def _half_of(value: ir.Value) -> ir.Value | None:
@@ -90,17 +103,41 @@ def _view_half(operation: ir.Operation, half: ir.Value | None, known: dict[ir.Va
     if half is None:  # a view is of its first operand
         return
     result = operation.results[0]
-    if operation.name == "linalg.transpose":
-        permutation = list(ir.DenseI64ArrayAttr(operation.attributes["permutation"]))
-        seen = transpose(half, permutation)
-    else:
-        type_ = ir.RankedTensorType.get(_shape(result), _element(half))
-        operands = [half, *list(operation.operands)[1:]]
-        attributes = {name: operation.attributes[name] for name in operation.attributes}
-        seen = ir.Operation.create(operation.name, results=[type_], operands=operands, attributes=attributes).results[0]
+    seen = _view_again(operation, half)
     wide = _element(result)
     widened = pointwise(_shape(seen), [seen], wide, lambda x: arith.extf(wide, x))
     known[widened] = seen
+    result.replace_all_uses_with(widened)
+
+
+def _view_again(operation: ir.Operation, value: ir.Value) -> ir.Value:
+    """The same view of another value."""
+    if operation.name == "linalg.transpose":
+        return transpose(value, list(ir.DenseI64ArrayAttr(operation.attributes["permutation"])))
+    type_ = ir.RankedTensorType.get(_shape(operation.results[0]), _element(value))
+    operands = [value, *list(operation.operands)[1:]]
+    attributes = {name: operation.attributes[name] for name in operation.attributes}
+    return ir.Operation.create(operation.name, results=[type_], operands=operands, attributes=attributes).results[0]
+
+
+def _insert_half(operation: ir.Operation, halves: list[ir.Value | None], known: dict[ir.Value, ir.Value]) -> None:
+    """Put a half into what is made of halves only, and widen the whole."""
+    source, target = halves[0], halves[1]
+    if source is None or len(operation.operands) != 2:
+        return
+    result, into = operation.results[0], operation.operands[1]
+    if target is None:
+        if isinstance(into.owner, ir.Block) or into.owner.name != "tensor.empty":
+            return
+        target = tensor.empty(_shape(into), _element(source))
+    if _element(target) != _element(source):
+        return
+    attributes = {name: operation.attributes[name] for name in operation.attributes}
+    type_ = ir.RankedTensorType.get(_shape(result), _element(source))
+    half = ir.Operation.create(operation.name, results=[type_], operands=[source, target], attributes=attributes)
+    wide = _element(result)
+    widened = pointwise(_shape(result), [half.results[0]], wide, lambda x: arith.extf(wide, x))
+    known[widened] = half.results[0]
     result.replace_all_uses_with(widened)
 
 
@@ -116,6 +153,28 @@ def _multiply_halves(operation: ir.Operation, halves: list[ir.Value | None]) -> 
         if name.startswith("blu."):
             contract.operation.attributes[name] = operation.attributes[name]
     operation.results[0].replace_all_uses_with(contract.results[0])
+
+
+def _narrow_before_views(operation: ir.Operation) -> None:
+    """Round what a view looks at rather than what is seen: the loops that make it do that on the way to memory."""
+    source = _source_of(operation.results[0], "arith.truncf", (ir.F32Type, ir.F64Type))
+    seen_through: list[ir.Operation] = []
+    while source is not None and _is_whole_view(source):
+        seen_through.append(source.owner.operation)
+        source = source.owner.operands[0]
+    if source is None or not seen_through or isinstance(source.owner, ir.Block):
+        return
+    narrow = _element(operation.results[0])
+    with ir.InsertionPoint(operation), operation.location:
+        value = pointwise(_shape(source), [source], narrow, lambda x: arith.truncf(narrow, x))
+        for view in reversed(seen_through):
+            value = _view_again(view, value)
+    operation.results[0].replace_all_uses_with(value)
+
+
+def _is_whole_view(value: ir.Value) -> bool:
+    """Whether a value is all of another one in another shape or order."""
+    return not isinstance(value.owner, ir.Block) and value.owner.name in VIEWS and value.owner.name not in PARTIAL_VIEWS
 
 
 def _extract_halves(operation: ir.Operation, known: dict[ir.Value, ir.Value]) -> None:

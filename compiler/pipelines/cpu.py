@@ -44,6 +44,7 @@ PIPELINE = Pipeline(
                 LowerToLinalg(),
                 MlirPass("canonicalize"),  # cancels the reshapes between ops of one canonical form, so that they fuse
                 SinkWidening(),  # after the reshapes are gone, before loops are compared
+                MlirPass("canonicalize"),  # views that it has moved meet others
                 MergeDuplicates(),
                 Fuse(),
             ),

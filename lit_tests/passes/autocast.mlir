@@ -5,12 +5,12 @@
 // A bias is added before the result is rounded; the weight is rounded before it is transposed.
 // CHECK-LABEL: func.func @linear
 // CHECK-SAME: (%[[X:.*]]: tensor<4x8xf32>, %[[W:.*]]: tensor<2x8xf32>, %[[B:.*]]: tensor<2xf32>)
-// CHECK-NEXT: %[[NARROW_W:.*]] = "blu.reduce_precision"(%[[W]]) {dtype = bf16}
+// CHECK-NEXT: %[[NARROW_W:.*]] = "blu.reduce_precision"(%[[W]]) {dtype = bf16, rounds_gradient = false}
 // CHECK-NEXT: %[[T:.*]] = "blu.transpose"(%[[NARROW_W]])
-// CHECK-NEXT: %[[NARROW_X:.*]] = "blu.reduce_precision"(%[[X]]) {dtype = bf16}
+// CHECK-NEXT: %[[NARROW_X:.*]] = "blu.reduce_precision"(%[[X]]) {dtype = bf16, rounds_gradient = false}
 // CHECK-NEXT: %[[PRODUCT:.*]] = "blu.matmul"(%[[NARROW_X]], %[[T]]) {precision = "bf16"}
 // CHECK-NEXT: %[[SUM:.*]] = "blu.add"(%[[PRODUCT]], %[[B]])
-// CHECK-NEXT: %[[STORED:.*]] = "blu.reduce_precision"(%[[SUM]]) {dtype = bf16}
+// CHECK-NEXT: %[[STORED:.*]] = "blu.reduce_precision"(%[[SUM]]) {dtype = bf16, rounds_gradient = true}
 // CHECK-NEXT: %[[Y:.*]] = "blu.exp"(%[[STORED]])
 // CHECK-NEXT: return %[[Y]]
 func.func @linear(%x: tensor<4x8xf32>, %w: tensor<2x8xf32>, %b: tensor<2xf32>) -> tensor<4x2xf32> {

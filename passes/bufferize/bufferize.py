@@ -108,7 +108,7 @@ class _Bufferizer:
     def _root_for(self, value: ir.Value) -> View:
         """Memory for a kernel's result: an output or check slot where it goes there as it is, else the arena."""
         shape, element = _shape(value.type), ir.RankedTensorType(value.type).element_type
-        if (permutation := _only_transposed(value)) is not None:
+        if (permutation := _transposed_layout(value)) is not None:
             root = self._new_root([shape[dim] for dim in permutation], element)
             inverse = [permutation.index(dim) for dim in range(len(permutation))]
             return views.transpose(whole(root), inverse)
@@ -321,17 +321,28 @@ def _updated_input(kernel: func.FuncOp) -> int | None:
     return None
 
 
-def _single_use(value: ir.Value) -> ir.Operation | None:
-    uses = list(value.uses)
-    return uses[0].owner.operation if len(uses) == 1 else None
+def _transposed_layout(value: ir.Value) -> list[int] | None:
+    """The permutation of the transposes that use a value, where all are alike.
 
-
-def _only_transposed(value: ir.Value) -> list[int] | None:
-    """The permutation, where a transpose is the only use of a value (directly or after splitting dimensions)."""
-    use = _single_use(value)
-    if use is None or use.name != "linalg.transpose":
+    What is used otherwise too gets their layout only where its last dimension stays the last, so that rows stay whole.
+    """
+    users = _users_behind_barriers(value)
+    transposes = [user for user in users if user.name == "linalg.transpose"]
+    orders = {tuple(ir.DenseI64ArrayAttr(user.attributes["permutation"])) for user in transposes}
+    if len(orders) != 1:
         return None
-    return list(ir.DenseI64ArrayAttr(use.attributes["permutation"]))
+    order = list(orders.pop())
+    are_kernels = all(user.name in ("linalg.transpose", "func.call") for user in users)
+    return order if len(transposes) == len(users) or (are_kernels and order[-1] == len(order) - 1) else None
+
+
+def _users_behind_barriers(value: ir.Value) -> list[ir.Operation]:
+    users = [use.owner.operation for use in value.uses]
+    found = [user for user in users if user.name != "blu.barrier"]
+    for user in users:
+        if user.name == "blu.barrier":
+            found += _users_behind_barriers(user.results[0])
+    return found
 
 
 def _is_empty(value: ir.Value) -> bool:
