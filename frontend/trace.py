@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -151,6 +152,12 @@ def _run(
     except BluError as error:
         error.location = error.location or describe(here)
         raise
+    except RecursionError:
+        raise TraceError(
+            f"functions call each other more than {sys.getrecursionlimit()} deep while they are traced",
+            location=describe(here),
+            advice="Does one call itself without end? What a tensor holds cannot end it: a trace knows no numbers.",
+        ) from None
     finally:
         _current.reset(token)
         location_provider.reset(location_token)

@@ -239,3 +239,13 @@ def test_a_gradient_that_asks_for_itself_ends_in_an_error(function: Any) -> None
         with pytest.raises(BluError, match="asks for itself") as caught:
             call(X)
         assert "test_vjp.py" in str(caught.value)
+
+
+def test_a_function_that_calls_itself_without_end_ends_in_an_error() -> None:
+    def again(x: Any) -> Any:
+        return again(x) * 2
+
+    for call in (blu.jit(again), blu.grad(again), lambda x: blu.vjp(again, x)):
+        with pytest.raises(TraceError, match=r"functions call each other more than \d+ deep") as caught:
+            call(X)
+        assert "test_vjp.py" in str(caught.value)
