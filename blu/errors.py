@@ -94,6 +94,10 @@ class UnsupportedError(BluError):
     """Something that Blu knows of but cannot do on this machine or target."""
 
 
+class DeviceError(BluError):
+    """A GPU, or a kernel on it, that failed during a run. What the process had in the GPU's memory may be lost."""
+
+
 class WeightsError(BluError):
     """Weights, configuration or tokenizer files that are missing, damaged or do not fit the model."""
 

@@ -87,17 +87,23 @@ def _from_scalar(spec: TensorSpec, value: bool | int | float, index: int) -> np.
         raise ArgumentError(f"{_name(spec, index)} is {value}, which does not fit {spec.dtype}") from error
 
 
-def _copy(spec: TensorSpec, array: np.ndarray, index: int) -> np.ndarray:
+def check_type(spec: TensorSpec, array: np.ndarray | Array, index: int, what: str = "") -> None:
+    """ArgumentError unless an array is of the dtype (in any byte order) and shape that the program takes."""
+    what = what or _name(spec, index)
     if array.dtype.newbyteorder("=") != spec.numpy_dtype:
         raise ArgumentError(
-            f"{_name(spec, index)} is {_describe(array)}, the program takes {_type_of(spec)}",
+            f"{what} is {_describe(array)}, the program takes {_type_of(spec)}",
             advice=f"convert it with .astype({spec.numpy_dtype.name!r}), or compile the function for this dtype",
         )
     if array.shape != spec.shape:
         raise ArgumentError(
-            f"{_name(spec, index)} is {_describe(array)}, the program takes {_type_of(spec)}",
+            f"{what} is {_describe(array)}, the program takes {_type_of(spec)}",
             advice="compile the function for this shape",
         )
+
+
+def _copy(spec: TensorSpec, array: np.ndarray, index: int) -> np.ndarray:
+    check_type(spec, array, index)
     return copy_of(spec, array)
 
 
@@ -110,7 +116,7 @@ def _type_of(spec: TensorSpec) -> str:
 
 
 def _describe(value: Any) -> str:
-    if not isinstance(value, np.ndarray):
+    if not isinstance(value, np.ndarray | Array):
         return f"a {type(value).__name__}"
     name = NAMES.get(value.dtype.newbyteorder("="), value.dtype.name)
     return f"{name}[{', '.join(map(str, value.shape))}]"

@@ -16,7 +16,9 @@ class ExchangeError(UnsupportedError, BufferError):
 
 
 class Array:
-    """An array in host memory, as a compiled function returns it. It cannot be changed, only read and passed on.
+    """An array as a compiled function returns it, in host memory. It cannot be changed, only read and passed on.
+
+    (In a GPU's memory it is a `blu.runtime.cuda.DeviceArray`.)
 
     `shape`, `dtype`, `ndim`, `size` and `nbytes` are numpy's. numpy, torch and others read it without a copy, by
     `__array__` and DLPack; `numpy()` is the array itself. Computing is for compiled functions (or numpy): arithmetic
@@ -56,12 +58,13 @@ class Array:
 
     def item(self) -> bool | int | float:
         """The only element as a Python number; ValueError where there are more or none."""
-        value = self._value.item()
+        value = self.numpy().item()
         return value if isinstance(value, bool | int | float) else float(value)
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers (a number where there are no dimensions)."""
-        return self._value.tolist() if self._value.dtype.kind in "biuf" else self._value.astype(np.float64).tolist()
+        value = self.numpy()
+        return value.tolist() if value.dtype.kind in "biuf" else value.astype(np.float64).tolist()
 
     def __float__(self) -> float:
         return float(self.item())
@@ -70,25 +73,28 @@ class Array:
         return int(self.item())
 
     def __bool__(self) -> bool:
-        return bool(self._value)
+        return bool(self.numpy())
 
     def __index__(self) -> int:
-        return operator.index(self._value)
+        return operator.index(self.numpy())
 
     def __len__(self) -> int:
-        return len(self._value)
+        if not self.shape:
+            raise TypeError("len() of an Array without dimensions")
+        return self.shape[0]
 
     def __getitem__(self, key: Any) -> Array:
-        return Array(np.asarray(self._value[key.numpy() if isinstance(key, Array) else key]))
+        return Array(np.asarray(self.numpy()[key.numpy() if isinstance(key, Array) else key]))
 
     def __iter__(self) -> Iterator[Array]:
-        if not self._value.ndim:
+        if not self.shape:
             raise TypeError("cannot iterate over an Array without dimensions")
-        return (self[index] for index in range(len(self._value)))
+        value = self.numpy()
+        return (Array(np.asarray(value[index])) for index in range(len(value)))
 
     def __repr__(self) -> str:
         with np.printoptions(threshold=20, edgeitems=2, precision=5):
-            text = np.array2string(self._value, prefix="Array(", separator=", ")
+            text = np.array2string(self.numpy(), prefix="Array(", separator=", ")
         return f"Array({text}, shape={self.shape}, dtype={self.dtype.name})"
 
     __hash__ = object.__hash__

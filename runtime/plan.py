@@ -34,6 +34,10 @@ _SPACES = ("input", "output", "arena", "constant", "status")
 NOTHING_FOUND = -(1 << 63)
 """What a check's status slot holds when nothing was wrong: the smallest i64."""
 _CHECK_KINDS = ("index", "divide")
+# What CUDA allows of one launch, on any GPU.
+_MAX_GRID = ((1 << 31) - 1, 65535, 65535)
+_MAX_BLOCK_THREADS = 1024
+_MAX_SHARED_BYTES = 256 << 10
 
 
 def _check(condition: bool, message: str) -> None:
@@ -162,6 +166,42 @@ class Launch:
 
 
 @dataclass(frozen=True)
+class GpuLaunch:
+    """One call of a kernel over a grid of blocks (x, y, z), each of `threads` threads and `shared_bytes` of memory."""
+
+    kernel: str
+    grid: tuple[int, int, int]
+    threads: int
+    shared_bytes: int
+    args: tuple[Argument, ...]
+    location: str = ""
+
+    @classmethod
+    def parse(cls, entry: Mapping[str, Any]) -> GpuLaunch:
+        kernel = _text(entry.get("kernel"), "a kernel's name")
+        args = _list(entry.get("args"), f"the argument list of {kernel}")
+        grid = _list(entry.get("grid"), f"the grid of {kernel}")
+        _check(len(grid) == 3, f"the grid of {kernel} is {grid}")
+        x, y, z = (_natural(size, f"the grid of {kernel}", limit) for size, limit in zip(grid, _MAX_GRID, strict=True))
+        threads = _natural(entry.get("threads"), f"the number of threads of {kernel}", _MAX_BLOCK_THREADS)
+        _check(threads >= 1, f"{kernel} has blocks without threads")
+        shared = _natural(entry.get("shared_bytes", 0), f"the shared memory of {kernel}", _MAX_SHARED_BYTES)
+        location = _text(entry.get("location") or "", f"the location of {kernel}")
+        return cls(kernel, (x, y, z), threads, shared, tuple(Argument.parse(arg) for arg in args), location)
+
+    def __repr__(self) -> str:
+        where = f", {self.location}" if self.location else ""
+        return f"GpuLaunch({self.kernel}, grid={self.grid}, threads={self.threads}{where})"
+
+
+def _launches(entries: list[Mapping[str, Any]]) -> tuple[Launch, ...] | tuple[GpuLaunch, ...]:
+    """All launches, which are all for a CPU or all for a GPU."""
+    on_gpu = sum("grid" in entry for entry in entries)
+    _check(on_gpu in (0, len(entries)), "launches for a CPU and for a GPU")
+    return tuple(map(GpuLaunch.parse, entries)) if on_gpu else tuple(map(Launch.parse, entries))
+
+
+@dataclass(frozen=True)
 class Check:
     """A check that kernels make while they run: `kind` is index or divide, `op` and `location` are the user's.
 
@@ -192,7 +232,7 @@ class Plan:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     constants: tuple[Constant, ...]
-    launches: tuple[Launch, ...]
+    launches: tuple[Launch, ...] | tuple[GpuLaunch, ...]
     checks: tuple[Check, ...]
 
     @classmethod
@@ -210,7 +250,7 @@ class Plan:
             inputs=tuple(TensorSpec.parse(e, f"argument {i}") for i, e in enumerate(_entries(plan, "inputs"))),
             outputs=tuple(TensorSpec.parse(e, f"result {i}") for i, e in enumerate(_entries(plan, "outputs"))),
             constants=tuple(Constant.parse(entry) for entry in _entries(plan, "constants")),
-            launches=tuple(Launch.parse(entry) for entry in _entries(plan, "launches")),
+            launches=_launches(_entries(plan, "launches")),
             checks=tuple(Check.parse(entry) for entry in _entries(plan, "checks")),
         )
         _check(len(parsed.checks) <= parsed.status_slots, "fewer status slots than checks")

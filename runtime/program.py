@@ -8,73 +8,46 @@ from typing import Any
 
 import numpy as np
 
-from blu.errors import ArgumentError, CacheError, OutOfRangeError, warn
+from blu.errors import ArgumentError, CacheError, UnsupportedError
 from blu.runtime.arguments import accept, accept_output, copy_of, count_error, overlapping
 from blu.runtime.artifact import Artifact
 from blu.runtime.host import check_machine, load_object, run_exclusively
 from blu.runtime.memory import address_of, allocate, allocate_array
-from blu.runtime.plan import NOTHING_FOUND, Argument, Check, Plan, TensorSpec
+from blu.runtime.plan import NOTHING_FOUND, Argument, GpuLaunch, Launch, Plan
 from blu.runtime.pool import Pool
+from blu.runtime.runnable import Runnable
 
 
-class Program:
+class Program(Runnable):
     """An executable in memory. It owns all that a run needs: code, constants, arena, status and launch table.
 
     `run` may be called from several Python threads; programs run one after the other, each on all threads of the pool.
     """
 
     def __init__(self, plan: Plan, kernels: bytes, pool: bytes, constants: np.ndarray):
-        self.plan = plan
+        super().__init__(plan, constants.nbytes)
         self._code, self._pool_code = load_object(kernels), load_object(pool)
         self._constants = constants
         self._arena = allocate(plan.arena_bytes, "the program's intermediate results")
         self._status = allocate_array((plan.status_slots,), np.dtype(np.int64), "the status block")
-        self._fresh = [index for index, spec in enumerate(plan.outputs) if spec.input is None]
-        self._donated = [index for index, spec in enumerate(plan.inputs) if spec.donated]
         self._build_table()
 
     @classmethod
     def load(cls, source: str | os.PathLike[str] | Mapping[str, bytes]) -> Program:
         """Load a `.blu` file, or its members by name. Damaged: CacheError. For another CPU: UnsupportedError."""
-        artifact = Artifact.of(source) if isinstance(source, Mapping) else Artifact.open(source)
+        return cls.of(Artifact.of(source) if isinstance(source, Mapping) else Artifact.open(source))
+
+    @classmethod
+    def of(cls, artifact: Artifact) -> Program:
+        """Load an artifact that is open."""
         target = artifact.manifest.get("target")
         if isinstance(target, dict) and "triple" in target:
             check_machine(str(target.get("name", "")), str(target["triple"]))
         plan = Plan.parse(artifact.read("plan.json"))
-        constants = allocate(artifact.size("constants.bin"), "the program's constants")
-        if constants.nbytes:
-            artifact.read_into("constants.bin", constants)
-        for constant in plan.constants:
-            if constant.offset + constant.nbytes > constants.nbytes:
-                raise CacheError(f"damaged plan: a constant at {constant.offset} lies beyond constants.bin")
+        if any(isinstance(launch, GpuLaunch) for launch in plan.launches):
+            raise UnsupportedError("the program is compiled for a GPU", advice="load it with blu.runtime.load_program")
+        constants = read_constants(artifact, plan)
         return cls(plan, artifact.read("kernels.o"), artifact.read("pool.o"), constants)
-
-    @property
-    def inputs(self) -> tuple[TensorSpec, ...]:
-        """What `run` takes."""
-        return self.plan.inputs
-
-    @property
-    def outputs(self) -> tuple[TensorSpec, ...]:
-        """What `run` returns."""
-        return self.plan.outputs
-
-    @property
-    def peak_bytes(self) -> int:
-        """Bytes in use during a run: arena, constants, arguments and results."""
-        results = sum(self.outputs[index].nbytes for index in self._fresh)
-        return self.plan.arena_bytes + self._constants.nbytes + sum(spec.nbytes for spec in self.inputs) + results
-
-    def summary(self) -> str:
-        """One line: arguments, results, launches, memory."""
-        kernels = len({launch.kernel for launch in self.plan.launches})
-        return (
-            f"Program({self.plan.entry}: {len(self.inputs)} arguments, {len(self.outputs)} results, "
-            f"{len(self.plan.launches)} launches of {kernels} kernels, arena {self.plan.arena_bytes} bytes, "
-            f"peak {self.peak_bytes} bytes)"
-        )
-
-    __repr__ = summary
 
     def run(self, inputs: Sequence[Any], *, outputs: Sequence[np.ndarray | None] | None = None) -> list[np.ndarray]:
         """Run the program; returns one array for each result.
@@ -93,10 +66,8 @@ class Program:
         given = self._given(outputs)
         fresh = [given[index] if index in given else self._fresh_result(index) for index in self._fresh]
         found = run_exclusively(self._pool_code, lambda pool: self._run_on(pool, arrays, given, fresh))
-        for check, value in zip(self.plan.checks, found, strict=False):
-            if value != NOTHING_FOUND:
-                _report(check, value)
-        return fresh if len(fresh) == len(self.plan.outputs) else self._in_order(arrays, fresh)
+        self._report(found)
+        return self._in_order(arrays, fresh)
 
     def _run_on(
         self, pool: Pool, arrays: list[np.ndarray], given: dict[int, np.ndarray], fresh: list[np.ndarray]
@@ -111,15 +82,7 @@ class Program:
 
     def _given(self, outputs: Sequence[np.ndarray | None] | None) -> dict[int, np.ndarray]:
         """The caller's arrays by the result's index."""
-        if outputs is None:
-            return {}
-        if len(outputs) != len(self.plan.outputs):
-            raise ArgumentError(f"the program has {len(self.plan.outputs)} results, {len(outputs)} arrays were given")
-        given = {index: array for index, array in enumerate(outputs) if array is not None}
-        for index in given:
-            source = self.plan.outputs[index].input
-            if source is not None:
-                raise ArgumentError(f"result {index} is the donated argument {source}: pass None")
+        given = self._results_given(outputs)
         return {index: accept_output(self.plan.outputs[index], array, index) for index, array in given.items()}
 
     def _separate(self, arrays: list[np.ndarray], given: dict[int, np.ndarray]) -> bool:
@@ -136,14 +99,9 @@ class Program:
         spec = self.plan.outputs[index]
         return allocate_array(spec.shape, spec.numpy_dtype, "a result")
 
-    def _in_order(self, arrays: list[np.ndarray], fresh: list[np.ndarray]) -> list[np.ndarray]:
-        """The results in the plan's order: donated arguments and fresh arrays."""
-        rest = iter(fresh)
-        return [next(rest) if spec.input is None else arrays[spec.input] for spec in self.plan.outputs]
-
     def _build_table(self) -> None:
         """The launch table, the kernels' argument arrays, and the pointers in them that change from run to run."""
-        launches = self.plan.launches
+        launches = [launch for launch in self.plan.launches if isinstance(launch, Launch)]
         arguments = [argument for launch in launches for argument in launch.args]
         self._args = np.array([self._static_address(argument) for argument in arguments] or [0], np.int64)
         self._args_at, rows = address_of(self._args), []
@@ -181,15 +139,12 @@ class Program:
         pool.place((*arrays, *fresh), self._addresses_at, self._moves_at, len(self._moves), self._args_at)
 
 
-def _report(check: Check, value: int) -> None:
-    """Say what a kernel found: an index out of range raises, a division by zero warns."""
-    if check.kind == "index":
-        raise OutOfRangeError(
-            f"{check.op}: index {value} is out of range for a dimension of size {check.size}",
-            location=check.location or None,
-            advice=f"valid indices are from {-check.size} to {check.size - 1}"
-            if check.size
-            else "the dimension is empty",
-        )
-    where = f" ({check.location})" if check.location else ""
-    warn(f"integer division by zero in {check.op}{where} gives 0", RuntimeWarning)
+def read_constants(artifact: Artifact, plan: Plan) -> np.ndarray:
+    """The bytes of all constants. CacheError where they are not what the plan says."""
+    constants = allocate(artifact.size("constants.bin"), "the program's constants")
+    if constants.nbytes:
+        artifact.read_into("constants.bin", constants)
+    for constant in plan.constants:
+        if constant.offset + constant.nbytes > constants.nbytes:
+            raise CacheError(f"damaged plan: a constant at {constant.offset} lies beyond constants.bin")
+    return constants

@@ -1,0 +1,150 @@
+"""`DeviceArray`: an `Array` in a GPU's memory. torch, CuPy and others read it without a copy; `numpy()` copies."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from blu.errors import ArgumentError
+from blu.runtime.array import Array
+from blu.runtime.cuda import exchange
+from blu.runtime.cuda.driver import Driver, default_driver
+from blu.runtime.memory import address_of, allocate_array
+from blu.runtime.plan import NAMES
+
+
+class Block:
+    """Device memory of Blu's own; it goes back to the driver's pool when nothing refers to it any more."""
+
+    __slots__ = ("_driver", "address", "nbytes")
+
+    def __init__(self, driver: Driver, nbytes: int, purpose: str):
+        self._driver = driver
+        self.nbytes = nbytes
+        self.address = driver.allocate(nbytes, purpose)
+
+    def __del__(self) -> None:
+        # An allocation that failed has no address.
+        if hasattr(self, "address"):
+            self._driver.free(self.address, self.nbytes)
+
+    def __repr__(self) -> str:
+        return f"Block({self.nbytes} bytes at {self.address:#x})"
+
+
+class DeviceArray(Array):
+    """An array in the memory of the first GPU, contiguous. As an argument of a program for the GPU it is not copied.
+
+    `address` is where it lies, `owner` what keeps that memory. Work on Blu's stream may still be writing it: reading
+    it by `numpy()` waits, and the legacy default stream (torch's) waits for Blu's by itself. A donated argument
+    holds the result afterwards.
+    """
+
+    __slots__ = ("address", "dtype", "owner", "shape")
+
+    def __init__(self, address: int, shape: tuple[int, ...], dtype: np.dtype, owner: Any):
+        self.address = address
+        self.shape = shape
+        self.dtype = dtype
+        self.owner = owner
+
+    @classmethod
+    def empty(cls, driver: Driver, shape: tuple[int, ...], dtype: np.dtype, purpose: str = "an array") -> DeviceArray:
+        """Memory of undefined contents."""
+        block = Block(driver, math.prod(shape) * dtype.itemsize, purpose)
+        return cls(block.address, shape, dtype, block)
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of all elements."""
+        return self.size * self.dtype.itemsize
+
+    def numpy(self) -> np.ndarray:
+        """A copy in host memory. Waits for the GPU; raises DeviceError where a kernel before has failed."""
+        driver = default_driver()
+        copy = allocate_array(self.shape, self.dtype, "a copy of an array on the GPU")
+        with driver.exclusively():
+            if copy.nbytes:
+                with driver.explained("copy an array from the GPU"):
+                    driver.copy_out(address_of(copy), self.address, copy.nbytes)
+            driver.synchronize()
+        return copy
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if copy is False:
+            raise ValueError("an array on the GPU cannot be read without a copy")
+        return self.numpy().astype(dtype or self.dtype, copy=False)
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return exchange.interface_of(self.address if self.size else 0, self.shape, self.dtype)
+
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: Any = None
+    ) -> Any:
+        """A DLPack capsule that shares the memory; `stream` is the reader's, which waits for Blu's."""
+        if copy or (dl_device is not None and tuple(dl_device) != self.__dlpack_device__()):
+            raise exchange.ExchangeError("an array on the GPU is handed over without a copy", advice="use .numpy()")
+        # The legacy default stream (none or 1) waits for ours by itself; -1 means that nothing is to wait.
+        if stream not in (None, -1, 0, 1):
+            driver = default_driver()
+            with driver.exclusively(), driver.explained("order two streams"):
+                event = driver.event()
+                driver.record(event)
+                driver.let_wait(stream, event)
+        return exchange.capsule_of(self)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return exchange.CUDA, 0
+
+    def __getitem__(self, key: Any) -> Array:
+        return Array(self.numpy())[key]
+
+    def __repr__(self) -> str:
+        return super().__repr__()[:-1] + ", device=cuda:0)"
+
+    __hash__ = object.__hash__
+
+
+def to_device(value: Any) -> DeviceArray:
+    """An array (numpy's or any that numpy reads) in the GPU's memory; one that is there already is itself."""
+    if isinstance(value, DeviceArray):
+        return value
+    if exchange.is_on_device(value):
+        return from_device(value)
+    array = np.require(value, requirements="C")
+    dtype = array.dtype.newbyteorder("=")
+    if dtype not in NAMES:
+        raise ArgumentError(f"Blu has no arrays of {array.dtype.name}", advice=f"it has {', '.join(NAMES.values())}")
+    driver = default_driver()
+    with driver.exclusively():
+        found = DeviceArray.empty(driver, array.shape, dtype)
+        if array.nbytes:
+            array = array.astype(dtype, copy=False)
+            with driver.explained("copy an array to the GPU"):
+                driver.copy_in(found.address, address_of(array), array.nbytes)
+            driver.synchronize()
+    return found
+
+
+def from_device(value: Any) -> DeviceArray:
+    """Another library's array in the GPU's memory, without a copy. ArgumentError where it is not contiguous."""
+    address, shape, dtype = exchange.read(value, default_driver().stream)
+    return DeviceArray(address, shape, dtype, value)
+
+
+def from_dlpack(value: Any) -> Array:
+    """Any library's array, by DLPack and without a copy, where it is: in host memory or on the first GPU."""
+    return from_device(value) if exchange.is_on_device(value) else Array(np.from_dlpack(value))

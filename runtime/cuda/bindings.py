@@ -1,0 +1,191 @@
+"""The CUDA driver by NVIDIA's cuda-bindings alone."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from blu.runtime.cuda.driver import Driver, Graph, Kernel
+from blu.runtime.cuda.failures import DriverError
+
+
+class BindingsDriver(Driver):
+    """Device 0 and its primary context, through `cuda.bindings.driver`."""
+
+    has_graphs = True
+    _is_capturing = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cuda = load_bindings()
+        self._call(self.cuda.cuInit, 0)
+        device = self._call(self.cuda.cuDeviceGet, 0)
+        self._context = self._call(self.cuda.cuDevicePrimaryCtxRetain, device)
+        self._call(self.cuda.cuCtxSetCurrent, self._context)
+        self.name = self._call(self.cuda.cuDeviceGetName, 128, device).split(b"\0")[0].decode()
+        attribute = self.cuda.CUdevice_attribute
+        self.capability = (
+            self._call(self.cuda.cuDeviceGetAttribute, attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device),
+            self._call(self.cuda.cuDeviceGetAttribute, attribute.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device),
+        )
+        self._open_streams()
+
+    def _open_streams(self) -> None:
+        """The stream; and another one to capture on, since capturing on a blocking one fails the default stream's."""
+        self._stream = self._call(self.cuda.cuStreamCreate, 0)
+        self.stream = int(self._stream)
+        self._capture_stream = self._call(self.cuda.cuStreamCreate, 1)
+
+    def _call(self, function: Any, *arguments: Any) -> Any:
+        """What a function of the driver returns beside its status."""
+        status, *results = function(*arguments)
+        if status:
+            raise self._failure(status)
+        return results[0] if len(results) == 1 else results
+
+    def _failure(self, status: Any) -> DriverError:
+        known, text = self.cuda.cuGetErrorString(status)
+        name = getattr(status, "name", str(status))
+        return DriverError(name, "" if known or text is None else text.decode(errors="replace"))
+
+    @contextmanager
+    def _current(self) -> Iterator[None]:
+        with self.explained("use the GPU"):
+            self._call(self.cuda.cuCtxSetCurrent, self._context)
+        yield
+
+    def load_module(self, image: bytes) -> Any:
+        # PTX is text that ends with a zero byte.
+        return self._call(self.cuda.cuModuleLoadData, image if image.startswith(b"\x7fELF") else image + b"\0")
+
+    def function(self, module: Any, name: str, shared_bytes: int) -> Any:
+        function = self._call(self.cuda.cuModuleGetFunction, module, name.encode())
+        if shared_bytes > 48 << 10:
+            attribute = self.cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            self._call(self.cuda.cuFuncSetAttribute, function, attribute, shared_bytes)
+        return function
+
+    def pinned(self, nbytes: int) -> np.ndarray:
+        address = int(self._call(self.cuda.cuMemHostAlloc, nbytes, 0))
+        return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address))
+
+    def copy_in(self, address: int, source: int, nbytes: int) -> None:
+        self._call(self.cuda.cuMemcpyHtoDAsync, address, source, nbytes, self._stream)
+
+    def copy_out(self, target: int, address: int, nbytes: int) -> None:
+        self._call(self.cuda.cuMemcpyDtoHAsync, target, address, nbytes, self._stream)
+
+    def copy(self, target: int, address: int, nbytes: int) -> None:
+        self._call(self.cuda.cuMemcpyDtoDAsync, target, address, nbytes, self._stream)
+
+    def event(self) -> Any:
+        return self._call(self.cuda.cuEventCreate, 0)
+
+    def record(self, event: Any) -> None:
+        # 1 is CU_EVENT_RECORD_EXTERNAL: a node of the graph.
+        self._call(self.cuda.cuEventRecordWithFlags, event, self._stream, int(self._is_capturing))
+
+    def wait(self, event: Any) -> None:
+        self._call(self.cuda.cuEventSynchronize, event)
+
+    def let_wait(self, stream: int, event: Any) -> None:
+        self._call(self.cuda.cuStreamWaitEvent, stream, event, 0)
+
+    def microseconds(self, start: Any, end: Any) -> float:
+        return 1e3 * self._call(self.cuda.cuEventElapsedTime, start, end)
+
+    @contextmanager
+    def capturing(self) -> Iterator[list[Graph]]:
+        """Let the capture stream be the stream for a while."""
+        stream, self._stream, self._is_capturing = self._stream, self._capture_stream, True
+        relaxed = self.cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+        graphs: list[Graph] = []
+        try:
+            self._call(self.cuda.cuStreamBeginCapture, self._capture_stream, relaxed)
+            try:
+                yield graphs
+            finally:
+                captured = self._call(self.cuda.cuStreamEndCapture, self._capture_stream)
+        finally:
+            self._stream, self._is_capturing = stream, False
+        graphs.append(_CapturedGraph(self, captured))
+
+    def _raw_allocate(self, nbytes: int) -> int:
+        return int(self._call(self.cuda.cuMemAlloc, nbytes))
+
+    def _raw_free(self, address: int) -> None:
+        self.cuda.cuCtxSetCurrent(self._context)
+        self.cuda.cuMemFree(address)  # after a lost context this fails, and there is nothing left to free
+
+    def _memory(self) -> tuple[int, int]:
+        free, total = self._call(self.cuda.cuMemGetInfo)
+        return free, total
+
+    def _launch(self, kernel: Kernel) -> None:
+        (x, y, z), stream = kernel.grid, self._stream
+        (status,) = self.cuda.cuLaunchKernel(
+            kernel.function, x, y, z, kernel.threads, 1, 1, kernel.shared_bytes, stream, kernel.pointers, 0
+        )
+        if status:
+            raise self._failure(status)
+
+    def _synchronize(self) -> None:
+        self._call(self.cuda.cuStreamSynchronize, self._stream)
+
+
+class _CapturedGraph(Graph):
+    """A graph that is one chain, as a capture of one stream gives it."""
+
+    def __init__(self, driver: BindingsDriver, graph: Any):
+        self._driver = driver
+        self._graph = graph
+        cuda = driver.cuda
+        is_kernel = cuda.CUgraphNodeType.CU_GRAPH_NODE_TYPE_KERNEL
+        self._nodes = [node for node in self._chain() if driver._call(cuda.cuGraphNodeGetType, node) == is_kernel]
+        self._parameters = [driver._call(cuda.cuGraphKernelNodeGetParams, node) for node in self._nodes]
+        self._ready = driver._call(cuda.cuGraphInstantiate, graph, 0)
+
+    def _chain(self) -> list[Any]:
+        """The nodes in order."""
+        driver, cuda = self._driver, self._driver.cuda
+        nodes = driver._call(cuda.cuGraphGetNodes, self._graph, driver._call(cuda.cuGraphGetNodes, self._graph)[1])[0]
+        if len(nodes) < 2:
+            return list(nodes)
+        edges = driver._call(cuda.cuGraphGetEdges, self._graph, len(nodes) - 1)
+        following = {int(start): end for start, end in zip(edges[0], edges[1], strict=True)}
+        assert len(following) == len(nodes) - 1, "a capture of one stream is a chain"
+        ends = {int(node) for node in following.values()}
+        [node] = [node for node in nodes if int(node) not in ends]
+        order = [node]
+        while int(node) in following:
+            node = following[int(node)]
+            order.append(node)
+        return order
+
+    def update(self, index: int, kernel: Kernel) -> None:
+        cuda, parameters = self._driver.cuda, self._parameters[index]
+        parameters.kernelParams = kernel.pointers
+        with self._driver.explained("update a graph", kernel):
+            self._driver._call(cuda.cuGraphExecKernelNodeSetParams, self._ready, self._nodes[index], parameters)
+
+    def launch(self) -> None:
+        (status,) = self._driver.cuda.cuGraphLaunch(self._ready, self._driver._stream)
+        if status:
+            raise self._driver._failure(status)
+
+    def __del__(self) -> None:
+        # Only what a finished __init__ has made is there to be given back.
+        if hasattr(self, "_ready"):
+            self._driver.cuda.cuGraphExecDestroy(self._ready)
+            self._driver.cuda.cuGraphDestroy(self._graph)
+
+
+def load_bindings() -> Any:
+    """The module `cuda.bindings.driver`; ImportError or RuntimeError where it, or the driver's library, is missing."""
+    from cuda.bindings import driver
+
+    return driver

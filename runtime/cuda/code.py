@@ -1,0 +1,62 @@
+"""Chooses, among a program's members, the code of each kernel that this GPU runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from blu.errors import CacheError, UnsupportedError
+from blu.runtime.artifact import Artifact
+
+_ARCHITECTURE = re.compile(r"sm_(\d+)(\d)(a?)")
+_PTX_TARGET = re.compile(rb"^\s*\.target\s+(sm_\w+)", re.MULTILINE)
+
+
+def code_of(artifact: Artifact, kernel: str, capability: tuple[int, int]) -> bytes:
+    """Machine code for this compute capability, or PTX for the driver to compile. UnsupportedError without either."""
+    names = artifact.names()
+    prefix = f"{kernel}."
+    cubins = {name[len(prefix) : -len(".cubin")]: name for name in names if _is_cubin(name, prefix)}
+    fitting = [architecture for architecture in cubins if _runs_cubin(architecture, capability)]
+    if fitting:
+        return artifact.read(cubins[max(fitting, key=_version)])
+    if f"{kernel}.ptx" not in names:
+        raise _missing(kernel, sorted(cubins), capability)
+    ptx = artifact.read(f"{kernel}.ptx")
+    stated = _PTX_TARGET.search(ptx)
+    if stated is None:
+        raise CacheError(f"{artifact.where}: {kernel}.ptx names no .target", advice="compile the program again")
+    if not _runs_ptx(stated[1].decode(), capability):
+        raise _missing(kernel, [stated[1].decode()], capability)
+    return ptx
+
+
+def _is_cubin(name: str, prefix: str) -> bool:
+    return name.startswith(prefix) and name.endswith(".cubin") and "." not in name[len(prefix) : -len(".cubin")]
+
+
+def _missing(kernel: str, found: Sequence[str], capability: tuple[int, int]) -> Exception:
+    major, minor = capability
+    if not found:
+        return CacheError(f"the program has no code of the kernel {kernel!r}", advice="compile the program again")
+    return UnsupportedError(
+        f"the program is compiled for {', '.join(found)}, this GPU has compute capability {major}.{minor}",
+        advice="compile it on this machine with --target=cuda, or with this GPU's architecture as --target",
+    )
+
+
+def _version(architecture: str) -> tuple[int, int, bool]:
+    """(9, 0, True) of sm_90a; (0, 0, False) of what is no architecture."""
+    found = _ARCHITECTURE.fullmatch(architecture)
+    return (int(found[1]), int(found[2]), bool(found[3])) if found else (0, 0, False)
+
+
+def _runs_cubin(architecture: str, capability: tuple[int, int]) -> bool:
+    """Machine code runs on its own minor version and later ones; that of sm_90a on 9.0 only."""
+    major, minor, is_special = _version(architecture)
+    return (major, minor) == capability or (not is_special and major == capability[0] and minor <= capability[1])
+
+
+def _runs_ptx(architecture: str, capability: tuple[int, int]) -> bool:
+    major, minor, is_special = _version(architecture)
+    return (major, minor) == capability or (not is_special and major > 0 and (major, minor) <= capability)

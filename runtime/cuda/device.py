@@ -1,0 +1,10 @@
+"""The GPU of this machine."""
+
+from __future__ import annotations
+
+from blu.runtime.cuda.driver import default_driver
+
+
+def compute_capability() -> tuple[int, int]:
+    """The first GPU's compute capability, such as (9, 0). UnsupportedError where there is no driver or GPU."""
+    return default_driver().capability

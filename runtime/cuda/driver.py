@@ -1,0 +1,305 @@
+"""What Blu needs of the CUDA driver, whichever library reaches it: `bindings.py`, `pycuda_driver.py`, or a test's own.
+
+One device (the first that is visible), its primary context (which torch and others in the process share), one stream
+on which all of Blu's work runs in order. The stream waits for the legacy default stream and it for ours, so arrays can
+be handed to and from torch's default stream as they are.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from blu.errors import BluError, UnsupportedError
+from blu.runtime.cuda.failures import DriverError, Named, explain, no_library, out_of_memory
+from blu.runtime.cuda.pool import Pool
+from blu.runtime.cuda.staging import Staging
+
+ALIGNMENT = 256
+"""Bytes: what every address that the driver allocates is a multiple of."""
+_REMEMBERED_RUNS = 64
+
+
+@dataclass(eq=False)
+class Kernel:
+    """A launch that is ready to go. `values` (uint64) are its arguments, `pointers` is the address of their addresses.
+
+    Both stay where they are, so that a change of `values` is all that other arguments take.
+    """
+
+    name: str
+    location: str
+    function: Any
+    grid: tuple[int, int, int]
+    threads: int
+    shared_bytes: int
+    values: np.ndarray
+    pointers: int
+
+
+class Graph:
+    """A captured sequence of calls that the GPU runs at one request."""
+
+    def update(self, index: int, kernel: Kernel) -> None:
+        """Let the kernel of this number (in the order of capture) have its arguments of now, in later launches."""
+        raise NotImplementedError
+
+    def launch(self) -> None:
+        """Enqueue all of it on the stream."""
+        raise NotImplementedError
+
+
+class Driver:
+    """The device, its memory, its one stream. The methods above `# primitives` are for Blu, those below are each
+    library's; they raise DriverError, which Blu's turn into errors for the user. Addresses are ints.
+    """
+
+    name = "GPU"
+    capability = (0, 0)
+    has_graphs = False
+    stream = 0
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self._process = os.getpid()
+        self._lost: BluError | None = None
+        self._recent: deque[Sequence[Named]] = deque(maxlen=_REMEMBERED_RUNS)
+        self.pool = Pool(self._raw_allocate, self._raw_free)
+        self.staging = Staging(self)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name}, compute capability {self.capability[0]}.{self.capability[1]})"
+
+    @contextmanager
+    def exclusively(self) -> Iterator[None]:
+        """Let the calling thread, and no other, use the device. Raises what lost the context, if it is lost."""
+        if self._process != os.getpid():
+            raise UnsupportedError(
+                "a process that used a GPU was forked, and CUDA does not work in the child",
+                advice="start processes with multiprocessing's method 'spawn'",
+            )
+        with self.lock:
+            if self._lost is not None:
+                raise self._lost
+            with self._current():
+                yield
+
+    @contextmanager
+    def explained(self, doing: str, launch: Named | None = None) -> Iterator[None]:
+        """Turn a failure inside into an error that says what was being done."""
+        try:
+            yield
+        except DriverError as failure:
+            raise self._explanation(failure, doing, launch) from None
+
+    def allocate(self, nbytes: int, purpose: str) -> int:
+        """The address of `nbytes` bytes; OutOfMemoryError where there is no room."""
+        try:
+            return self.pool.allocate(nbytes)
+        except DriverError as failure:
+            if failure.name != "CUDA_ERROR_OUT_OF_MEMORY":
+                raise self._explanation(failure, f"allocate {purpose}", None) from None
+            raise out_of_memory(nbytes, purpose, *self._memory()) from None
+
+    def free(self, address: int, nbytes: int) -> None:
+        """Give memory back. Work that was enqueued before may still use it: what uses it next is enqueued later."""
+        self.pool.free(address, nbytes)
+
+    def memory(self) -> tuple[int, int]:
+        """Free and total bytes of the device's memory."""
+        with self.explained("ask for the free memory"):
+            return self._memory()
+
+    def run(self, kernels: Sequence[Kernel]) -> None:
+        """Enqueue kernels one by one."""
+        for kernel in kernels:
+            self._recent.append((kernel,))
+            try:
+                self._launch(kernel)
+            except DriverError as failure:
+                raise self._explanation(failure, f"launch the kernel {kernel.name!r}", kernel) from None
+
+    def replay(self, graph: Graph, kernels: Sequence[Kernel]) -> None:
+        """Enqueue a graph, which was captured from these kernels."""
+        self._recent.append(kernels)
+        with self.explained("launch a graph"):
+            graph.launch()
+
+    def capture(self, kernels: Sequence[Kernel], before: Callable, after: Callable) -> Graph:
+        """A graph of what `before` enqueues, the kernels, and what `after` enqueues."""
+
+        def enqueue() -> None:
+            before()
+            for kernel in kernels:
+                self._launch(kernel)
+            after()
+
+        with self.explained("capture a graph"):
+            return self._captured(enqueue)
+
+    def timed(self, kernels: Sequence[Kernel], graph: bool) -> Callable[[], list[float]]:
+        """A function that runs kernels and returns the microseconds of each.
+
+        In a graph no kernel waits for the host, whose time would otherwise count where kernels are short.
+        """
+        events = [self.event() for _ in range(len(kernels) + 1)]
+
+        def enqueue() -> None:
+            for kernel, event in zip(kernels, events, strict=False):
+                self.record(event)
+                self._launch(kernel)
+            self.record(events[-1])
+
+        captured = self._captured(enqueue) if graph else None
+
+        def run() -> list[float]:
+            self._recent.append(kernels)
+            captured.launch() if captured else enqueue()
+            self._synchronize()
+            return [self.microseconds(start, end) for start, end in pairwise(events)]
+
+        return run
+
+    def _captured(self, enqueue: Callable[[], None]) -> Graph:
+        with self.capturing() as graphs:
+            enqueue()
+        return graphs[0]
+
+    def synchronize(self) -> None:
+        """Wait until all enqueued work is done."""
+        with self.explained("wait for the GPU"):
+            self._synchronize()
+        self._recent.clear()
+
+    def _explanation(self, failure: DriverError, doing: str, launch: Named | None) -> BluError:
+        since = [item for group in self._recent for item in group] if failure.is_fatal else ()
+        error = explain(failure, doing, launch, since)
+        if failure.is_fatal:
+            self._lost = error
+        return error
+
+    # primitives
+
+    @contextmanager
+    def _current(self) -> Iterator[None]:
+        """Make the context the calling thread's."""
+        yield
+
+    def load_module(self, image: bytes) -> Any:
+        """Load a cubin, or PTX (which the driver compiles)."""
+        raise NotImplementedError
+
+    def function(self, module: Any, name: str, shared_bytes: int) -> Any:
+        """A kernel of a module, allowed this much shared memory."""
+        raise NotImplementedError
+
+    def pinned(self, nbytes: int) -> np.ndarray:
+        """Bytes of page-locked host memory, which copies on the stream read and write while the host goes on."""
+        raise NotImplementedError
+
+    def copy_in(self, address: int, source: int, nbytes: int) -> None:
+        """Enqueue a copy from host address `source`."""
+        raise NotImplementedError
+
+    def copy_out(self, target: int, address: int, nbytes: int) -> None:
+        """Enqueue a copy to host address `target`."""
+        raise NotImplementedError
+
+    def copy(self, target: int, address: int, nbytes: int) -> None:
+        """Enqueue a copy within the device's memory."""
+        raise NotImplementedError
+
+    def event(self) -> Any:
+        """An event that can measure time."""
+        raise NotImplementedError
+
+    def record(self, event: Any) -> None:
+        """Enqueue the event; in a capture, as a part of the graph that measures time."""
+        raise NotImplementedError
+
+    def wait(self, event: Any) -> None:
+        """Wait until the GPU has reached the event (or return at once, if it was never recorded)."""
+        raise NotImplementedError
+
+    def let_wait(self, stream: int, event: Any) -> None:
+        """Make another library's stream wait for an event."""
+        raise NotImplementedError
+
+    def microseconds(self, start: Any, end: Any) -> float:
+        """The time between two events that the GPU has reached."""
+        raise NotImplementedError
+
+    @contextmanager
+    def capturing(self) -> Iterator[list[Graph]]:
+        """Capture what is enqueued inside, instead of running it; the list holds the graph afterwards."""
+        raise NotImplementedError
+        yield
+
+    def _raw_allocate(self, nbytes: int) -> int:
+        raise NotImplementedError
+
+    def _raw_free(self, address: int) -> None:
+        raise NotImplementedError
+
+    def _memory(self) -> tuple[int, int]:
+        raise NotImplementedError
+
+    def _launch(self, kernel: Kernel) -> None:
+        raise NotImplementedError
+
+    def _synchronize(self) -> None:
+        raise NotImplementedError
+
+
+_driver: Driver | None = None
+_opening = threading.Lock()
+
+
+def default_driver() -> Driver:
+    """The process's driver, opened at the first call. UnsupportedError where there is no library, driver or GPU."""
+    global _driver
+    with _opening:
+        if _driver is None:
+            try:
+                _driver = _open()
+            except DriverError as failure:
+                raise explain(failure, "open the GPU") from None
+        return _driver
+
+
+def use_driver(driver: Driver | None) -> None:
+    """Let programs that are loaded from now on use this driver (tests); None opens one when it is needed."""
+    global _driver
+    _driver = driver
+
+
+def _open() -> Driver:
+    """PyCUDA with cuda-bindings for graphs, or cuda-bindings for all; BLU_CUDA_DRIVER=pycuda|bindings chooses."""
+    asked = os.environ.get("BLU_CUDA_DRIVER", "").strip()
+    if asked not in ("", "pycuda", "bindings"):
+        raise BluError(f"BLU_CUDA_DRIVER={asked!r} is neither 'pycuda' nor 'bindings'")
+    reasons = []
+    for library in (asked,) if asked else ("pycuda", "bindings"):
+        try:
+            return _open_library(library)
+        except (ImportError, RuntimeError, OSError) as error:
+            reasons.append(f"{library}: {error}")
+    raise no_library("; ".join(reasons))
+
+
+def _open_library(library: str) -> Driver:
+    if library == "pycuda":
+        from blu.runtime.cuda.pycuda_driver import PycudaDriver
+
+        return PycudaDriver()
+    from blu.runtime.cuda.bindings import BindingsDriver
+
+    return BindingsDriver()

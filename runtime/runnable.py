@@ -1,0 +1,94 @@
+"""What loaded programs have in common, on whatever they run: arguments, results, memory, checks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from blu.errors import ArgumentError, OutOfRangeError, warn
+from blu.runtime.plan import NOTHING_FOUND, Check, Plan, TensorSpec
+
+
+class Runnable:
+    """An executable in memory: `inputs` are what `run` takes, `outputs` what it returns."""
+
+    def __init__(self, plan: Plan, constant_bytes: int):
+        self.plan = plan
+        self._constant_bytes = constant_bytes
+        self._fresh = [index for index, spec in enumerate(plan.outputs) if spec.input is None]
+        self._donated = [index for index, spec in enumerate(plan.inputs) if spec.donated]
+
+    def run(self, inputs: Sequence[Any], *, outputs: Sequence[Any] | None = None) -> list[Any]:
+        """Run the program; one array for each result. `outputs` may hold an array (or None) to write each into."""
+        raise NotImplementedError
+
+    def keep(self, arrays: Sequence[Any]) -> list[Any]:
+        """These arrays where the program reads them without another copy in every run."""
+        return list(arrays)
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """What `run` takes."""
+        return self.plan.inputs
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """What `run` returns."""
+        return self.plan.outputs
+
+    @property
+    def peak_bytes(self) -> int:
+        """Bytes in use during a run: arena, constants, arguments and results."""
+        results = sum(self.outputs[index].nbytes for index in self._fresh)
+        return self.plan.arena_bytes + self._constant_bytes + sum(spec.nbytes for spec in self.inputs) + results
+
+    def summary(self) -> str:
+        """One line: arguments, results, launches, memory."""
+        kernels = len({launch.kernel for launch in self.plan.launches})
+        return (
+            f"{type(self).__name__}({self.plan.entry}: {len(self.inputs)} arguments, {len(self.outputs)} results, "
+            f"{len(self.plan.launches)} launches of {kernels} kernels, arena {self.plan.arena_bytes} bytes, "
+            f"peak {self.peak_bytes} bytes)"
+        )
+
+    __repr__ = summary
+
+    def _results_given(self, outputs: Sequence[Any] | None) -> dict[int, Any]:
+        """The caller's arrays for results, by the result's index."""
+        if outputs is None:
+            return {}
+        if len(outputs) != len(self.plan.outputs):
+            raise ArgumentError(f"the program has {len(self.plan.outputs)} results, {len(outputs)} arrays were given")
+        given = {index: array for index, array in enumerate(outputs) if array is not None}
+        for index in given:
+            source = self.plan.outputs[index].input
+            if source is not None:
+                raise ArgumentError(f"result {index} is the donated argument {source}: pass None")
+        return given
+
+    def _in_order(self, arguments: Sequence[Any], fresh: list[Any]) -> list[Any]:
+        """The results in the plan's order: donated arguments and fresh arrays."""
+        if len(fresh) == len(self.plan.outputs):
+            return fresh
+        rest = iter(fresh)
+        return [next(rest) if spec.input is None else arguments[spec.input] for spec in self.plan.outputs]
+
+    def _report(self, found: Iterable[int]) -> None:
+        """Say what kernels wrote to the status slots: an index out of range raises, a division by zero warns."""
+        for check, value in zip(self.plan.checks, found, strict=False):
+            if value != NOTHING_FOUND:
+                report(check, value)
+
+
+def report(check: Check, value: int) -> None:
+    """Raise or warn about the value that a check has found."""
+    if check.kind == "index":
+        raise OutOfRangeError(
+            f"{check.op}: index {value} is out of range for a dimension of size {check.size}",
+            location=check.location or None,
+            advice=f"valid indices are from {-check.size} to {check.size - 1}"
+            if check.size
+            else "the dimension is empty",
+        )
+    where = f" ({check.location})" if check.location else ""
+    warn(f"integer division by zero in {check.op}{where} gives 0", RuntimeWarning)
