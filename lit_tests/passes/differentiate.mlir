@@ -48,3 +48,18 @@ func.func private @nested(%x: tensor<f32>) -> tensor<f32> {
   return %0 : tensor<f32>
 }
 func.func private @nested_gradient(tensor<f32>) -> (tensor<f32>, tensor<f32>) attributes {blu.gradient_of = @nested, blu.with_respect_to = array<i64: 0>}
+
+// What goes through blu.stop_gradient is a constant: the gradient of x * stop(x) is stop(x), times one.
+// CHECK-LABEL: func.func private @stopped_gradient(
+// CHECK-SAME: %[[X:.+]]: tensor<f32>)
+// CHECK-NEXT: %[[STOPPED:.+]] = "blu.stop_gradient"(%[[X]])
+// CHECK-NEXT: %[[Y:.+]] = "blu.multiply"(%[[X]], %[[STOPPED]])
+// CHECK: %[[ONE:.+]] = "blu.constant"() {value = dense<1.000000e+00> : tensor<f32>}
+// CHECK: %[[D:.+]] = "blu.multiply"(%[[ONE]], %[[STOPPED]])
+// CHECK: return %[[Y]], %[[D]]
+func.func private @stopped(%x: tensor<f32>) -> tensor<f32> {
+  %0 = "blu.stop_gradient"(%x) : (tensor<f32>) -> tensor<f32>
+  %1 = "blu.multiply"(%x, %0) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  return %1 : tensor<f32>
+}
+func.func private @stopped_gradient(tensor<f32>) -> (tensor<f32>, tensor<f32>) attributes {blu.gradient_of = @stopped, blu.with_respect_to = array<i64: 0>}

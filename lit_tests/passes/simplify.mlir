@@ -26,6 +26,14 @@ func.func @empty_operands(%x: tensor<2xf32>, %nothing: tensor<0xf32>) -> tensor<
   return %0 : tensor<2xf32>
 }
 
+// CHECK-LABEL: func.func @nothing_to_stop
+// CHECK-SAME: (%[[X:.*]]: tensor<2xi1>)
+// CHECK-NEXT: return %[[X]]
+func.func @nothing_to_stop(%x: tensor<2xi1>) -> tensor<2xi1> {
+  %0 = "blu.stop_gradient"(%x) : (tensor<2xi1>) -> tensor<2xi1>
+  return %0 : tensor<2xi1>
+}
+
 // CHECK-LABEL: func.func @chains
 // CHECK-SAME: (%[[X:.*]]: tensor<2x3x4xf32>)
 // CHECK-DAG: %[[RESHAPED:.*]] = "blu.reshape"(%[[X]]) {shape = array<i64: 4, 6>}
