@@ -46,7 +46,7 @@ class Grid:
 
 def emit(kernel: func.FuncOp, target: CpuTarget) -> None:
     """Replace a bufferized kernel by vectorised code; one that `accepts` refuses becomes scalar loops."""
-    _spell_out_fills(kernel)
+    spell_out_fills(kernel)
     frame = open_kernel(kernel)
     program = analyse(frame.operations, partial(strides, frame))
     if not program:
@@ -63,7 +63,7 @@ def emit(kernel: func.FuncOp, target: CpuTarget) -> None:
         _emit_block(Kernel(program, layout, target, late, hosts), frame, block, grid)
 
 
-def _spell_out_fills(kernel: func.FuncOp) -> None:
+def spell_out_fills(kernel: func.FuncOp) -> None:
     """A result that is a linalg.fill becomes a loop that yields the constant."""
     for operation in list(kernel.entry_block.operations):
         stored = operation.operation.name == "bufferization.materialize_in_destination"

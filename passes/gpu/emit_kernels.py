@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from blu.dialects.gpu_target import GpuTarget
 from blu.dialects.mlir import func, ir
 from blu.passes.base import Pass, find
-from blu.passes.gpu import attention, loops, ordering, update
+from blu.passes.gpu import attention, loops, ordering, rows, update
 
 # An emitter replaces a kernel by one or more, which are launched in order with the same arguments.
 Emitter = Callable[[func.FuncOp, GpuTarget], list[func.FuncOp]]
 EMITTERS: dict[str, Emitter] = {
     "gemm": loops.emit,
-    "rows": loops.emit,
-    "loops": loops.emit,
+    "rows": rows.emit,
+    "loops": rows.emit,
     "attention": attention.emit,
     "argsort": ordering.emit,
     "update": update.emit_slice,

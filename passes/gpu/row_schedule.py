@@ -1,0 +1,121 @@
+"""How a row kernel is cut into blocks, threads and vectors: a choice by shapes, from which all else follows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, gcd, prod
+
+from blu.dialects.mlir import ir
+from blu.passes.cpu.row_layout import Layout
+from blu.passes.cpu.row_program import RowProgram
+from blu.passes.cpu.row_space import Access
+from blu.passes.gpu.row_bodies import WIDEST, element_bytes
+from blu.passes.kernels import lanes as vectors
+from blu.passes.kernels.body import Kernel
+
+WARP = 32
+BLOCK = 128
+"""Threads of a block whose rows are worked on by a part of it."""
+WORDS_OF_WARP_ROW = 96
+"""Registers that a thread may use for its share of a row's inputs, where one warp has a row."""
+WORDS = {128: 112, 256: 112, 512: 108, 1024: 40}
+"""The same for blocks that have a row, by their threads: what is left of a processor's registers for that many."""
+SWEEP_THREADS = 512
+FLAT_THREADS = 256
+IN_FLIGHT = 64
+"""Bytes that a thread of a pointwise kernel has asked for before it computes."""
+
+
+@dataclass(frozen=True)
+class RowSchedule:
+    """How many threads have a row, the elements of a vector, and the vectors of a thread that are read at once.
+
+    `threads` of a block; `team` of them have a row together, or each element for itself (1, without `columns`).
+    `chunks` vectors of a row are in one thread's registers; None: a loop walks over the row, `unroll` vectors a step.
+    `hides`: what is made from inputs is made again in each walk over the registers, rather than kept.
+    """
+
+    threads: int
+    team: int
+    lanes: int
+    unroll: int
+    chunks: int | None
+    hides: bool = False
+
+    @property
+    def rows_per_block(self) -> int:
+        return self.threads // self.team
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A memref that a kernel reads or writes along the vector dimension: element size in bytes, stride, and the walk in
+    which it is first needed."""
+
+    size: int
+    stride: int
+    level: int
+    is_input: bool
+
+
+def operands_of(program: RowProgram, layout: Layout, frame: Kernel) -> list[Operand]:
+    """All memrefs with an element for each lane."""
+    levels = {
+        value: min(level for node, level in zip(program.nodes, program.levels, strict=True)
+                   if value in list(node.operation.operands))
+        for value in {operand for node in program.nodes for operand in node.operation.operands} & set(frame.buffers)
+    }  # fmt: skip
+    accesses: dict[ir.Value, Access] = {}
+    for node in program.nodes:
+        accesses.update(zip(node.operation.operands, node.accesses, strict=True))
+    pairs = [(value, frame.buffers[value], accesses[value], level, True) for value, level in levels.items()]
+    pairs += [(value, buffer, program.access_of(value), 0, False) for value, buffer in frame.outputs]
+    found = []
+    for _, buffer, access, level, is_input in pairs:
+        stride = layout.strides(access, vectors.strides_of(buffer)).get(layout.vector_dim)
+        if stride is not None:
+            found.append(Operand(element_bytes(ir.MemRefType(buffer.type).element_type), stride, level, is_input))
+    return found
+
+
+def choose_lanes(operands: list[Operand], size: int, widest: int = WIDEST) -> int:
+    """Elements of a vector, so that accesses to the narrowest type have `widest` bytes, of a dimension of `size`."""
+    sizes = [operand.size for operand in operands if operand.stride == 1]
+    return gcd(widest // min(sizes), size) if sizes else 1
+
+
+def choose(program: RowProgram, layout: Layout, frame: Kernel) -> RowSchedule:
+    """The schedule of a kernel whose vectors run along columns, or that has none."""
+    operands = operands_of(program, layout, frame)
+    size = 1 if layout.vector_dim is None else layout.sizes[layout.vector_dim]
+    lanes = choose_lanes(operands, size)
+    if not layout.columns:
+        return _flat(operands, lanes, prod(layout.sizes.values()))
+    width = prod(layout.sizes[dim] for dim in layout.columns)
+    early = sum(operand.size / 4 for operand in operands if operand.is_input and operand.level < max(program.levels))
+    words = max(early, 0.5)
+    made = max(sum(max(operand.size, 4) / 4 for operand in operands if operand.is_input), 1.0)
+    team = _team_of_warp(width, lanes)
+    if width <= WORDS_OF_WARP_ROW * team / made:
+        return RowSchedule(BLOCK, team, lanes, 1, ceil(width / (lanes * team)))
+    for hides, need in ((False, made), (True, words)):
+        for threads, limit in WORDS.items():
+            chunks = ceil(width / (lanes * threads))
+            if chunks * lanes * need <= (limit if hides else limit * 2 / 3):
+                return RowSchedule(threads, threads, lanes, 1, chunks, hides)
+    inputs = sum(operand.size * lanes for operand in operands if operand.is_input)
+    return RowSchedule(SWEEP_THREADS, SWEEP_THREADS, lanes, max(1, min(8, 4 * IN_FLIGHT // max(inputs, 1))), None)
+
+
+def _team_of_warp(width: int, lanes: int) -> int:
+    """As many threads of a warp as have something to do, a power of two."""
+    vectors_of_row = max(1, width // lanes)
+    return min(WARP, 1 << (vectors_of_row - 1).bit_length())
+
+
+def _flat(operands: list[Operand], lanes: int, elements: int) -> RowSchedule:
+    inputs = sum(operand.size * lanes for operand in operands if operand.is_input)
+    unroll = max(1, min(4, IN_FLIGHT // max(inputs, WIDEST)))
+    while unroll > 1 and elements < FLAT_THREADS * lanes * unroll * 512:
+        unroll //= 2
+    return RowSchedule(FLAT_THREADS, 1, lanes, unroll, 1)

@@ -1,0 +1,88 @@
+"""Threads that work on one row together, and how what they have found becomes one result, always in the same order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from blu.dialects.mlir import arith, ir, llvm, nvvm, vector
+from blu.passes.gpu import warp
+from blu.passes.gpu.kernel import when
+from blu.passes.gpu.row_bodies import from_words, to_words
+from blu.passes.kernels import lanes as vectors
+
+Combine = Callable[[ir.Value, ir.Value], ir.Value]
+SLOT_BYTES = 32 * 8
+"""Shared memory for one reduction: a value of up to 8 bytes from each warp."""
+
+
+@dataclass(frozen=True)
+class Team:
+    """`size` threads, a power of two: a part of a warp, or whole warps that are all of the block.
+
+    `number` (i32) is the thread's own place in it, `shared` (an !llvm.ptr<3>) holds a slot for each reduction.
+    """
+
+    size: int
+    number: ir.Value
+    shared: ir.Value | None
+
+    def reduce(self, value: ir.Value, combine: Combine, slot: int) -> ir.Value:
+        """All threads' values combined; every thread of the team has the result."""
+        value = _butterfly(value, combine, min(self.size, warp.WARP))
+        if self.size <= warp.WARP:
+            return value
+        warps = self.size // warp.WARP
+        lane, own_warp = warp.remainder(self.number, warp.WARP), warp.divide(self.number, warp.WARP)
+        words = to_words(value)
+        with when(warp.is_equal(lane, 0)):
+            for place, word in enumerate(words):
+                llvm.store(word, self._slot(slot, own_warp, place), alignment=4)
+        nvvm.barrier()
+        source = warp.remainder(lane, warps)
+        found = [llvm.load(warp.i32(), self._slot(slot, source, place), alignment=4) for place in range(len(words))]
+        return _butterfly(from_words(found, value.type), combine, warps)
+
+    def _slot(self, slot: int, own_warp: ir.Value, place: int) -> ir.Value:
+        index = warp.add(own_warp, slot * (SLOT_BYTES // 4) + place * warp.WARP)
+        return element_pointer(self.shared, index, warp.i32())
+
+
+def element_pointer(base: ir.Value, index: ir.Value, element: ir.Type) -> ir.Value:
+    """The address of an element (a number, i32) of an array in shared memory."""
+    return llvm.getelementptr(base.type, base, [index], [-(2**31)], element, None)
+
+
+def _butterfly(value: ir.Value, combine: Combine, size: int) -> ir.Value:
+    distance = size // 2
+    while distance:
+        other = [_exchange(word, distance) for word in to_words(value)]
+        value = combine(value, from_words(other, value.type))
+        distance //= 2
+    return value
+
+
+def _exchange(word: ir.Value, distance: int) -> ir.Value:
+    return warp.exchange(word, distance)
+
+
+def merge_lanes(value: ir.Value, combine: Combine) -> ir.Value:
+    """The lanes of a vector combined pairwise; a scalar as it is."""
+    if not vectors.is_vector(value):
+        return value
+    parts = [vector.extract(value, [], [lane]) for lane in range(ir.VectorType(value.type).shape[0])]
+    return merge(parts, combine)
+
+
+def merge(parts: list[ir.Value], combine: Combine) -> ir.Value:
+    """Values combined pairwise, neighbours first."""
+    while len(parts) > 1:
+        pairs = [parts[place : place + 2] for place in range(0, len(parts), 2)]
+        parts = [combine(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
+    return parts[0]
+
+
+def all_of(conditions: list[ir.Value | None]) -> ir.Value | None:
+    """Whether all of some conditions hold; None, which is no condition, always does."""
+    present = [condition for condition in conditions if condition is not None]
+    return merge(present, arith.andi) if present else None
