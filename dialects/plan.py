@@ -5,7 +5,8 @@
     "plan.launch"(%arg0, %0) {kernel = @gemm_0} : (memref<4x4xf32>, memref<4x8xf32>) -> ()
 
 Spaces: "arena" (intermediates; `offset` in bytes, -1 until planned), "output" (`index` counts results), "constant"
-(`index` counts constants), "status" (`index` counts checks, one i64 each).
+(`index` counts constants), "status" (`index` counts checks, one i64 each), "map" (a tensor map of a kernel, which says
+in `blu.tensor_maps` what its `index`-th one shows).
 """
 
 # pyright: reportGeneralTypeIssues=false, reportCallIssue=false

@@ -65,6 +65,8 @@ class _Export:
     # For each result the donated input that it is, or None.
     sources: dict[int, int | None] = field(default_factory=dict)
     launches: list[dict[str, Any]] = field(default_factory=list)
+    # What tensor maps show: offsets and strides in elements, the innermost dimension first.
+    maps: list[dict[str, Any]] = field(default_factory=list)
     # By status slot: kernels may run in another order than the checks were written in.
     checks: dict[int, dict[str, Any]] = field(default_factory=dict)
 
@@ -81,6 +83,7 @@ class _Export:
             "outputs": self._outputs(),
             "constants": self.constant_entries,
             "launches": self.launches,
+            **({"tensor_maps": self.maps} if self.maps else {}),
             "checks": [self.checks[slot] for slot in range(len(self.checks))],
             "status_slots": len(self.checks),
         }
@@ -119,7 +122,8 @@ class _Export:
         if size is None:
             return
         memory = [value for value in operation.operands if isinstance(value.type, ir.MemRefType)]
-        arguments = [self._argument(value) for value in memory]
+        arguments = [self._argument(value) for value in memory if not _is_map(value)]
+        arguments += [self._map(item, arguments) for item in _tensor_maps(self.kernels[name])]
         location = describe(operation.location) or ""
         self.launches.append({"kernel": name, **size, "args": arguments, "location": location})
 
@@ -137,6 +141,17 @@ class _Export:
             return ["status", 8 * index]
         return [space, index, 0]
 
+    def _map(self, described: ir.Attribute, arguments: list[Any]) -> list[Any]:
+        """The place of a tensor map of one of a launch's arguments among all maps, each of which is there once."""
+        fields = ir.DictAttr(described)
+        numbers = {name: list(ir.DenseI64ArrayAttr(fields[name])) for name in ("shape", "strides", "box")}
+        buffer = arguments[ir.IntegerAttr(fields["argument"]).value]
+        offset, dtype = ir.IntegerAttr(fields["offset"]).value, ir.StringAttr(fields["dtype"]).value
+        entry = {"buffer": buffer, "offset": offset, "dtype": dtype, **numbers}
+        if entry not in self.maps:
+            self.maps.append(entry)
+        return ["map", self.maps.index(entry)]
+
     def _check(self, operation: ir.Operation) -> None:
         slot = self._argument(operation.operands[0])[1] // 8
         check = {
@@ -146,6 +161,16 @@ class _Export:
             "location": describe(operation.location) or "",
         }
         self.checks.setdefault(slot, check)  # equal checks share a slot, the first one's line is reported
+
+
+def _is_map(value: ir.Value) -> bool:
+    owner = value.owner
+    return not isinstance(owner, ir.Block) and owner.name == "plan.buffer" and _space(owner.operation) == "map"
+
+
+def _tensor_maps(kernel: func.FuncOp) -> list[ir.Attribute]:
+    """Descriptions of the tensor maps that a kernel takes as its last arguments."""
+    return list(ir.ArrayAttr(kernel.attributes["blu.tensor_maps"])) if "blu.tensor_maps" in kernel.attributes else []
 
 
 def _launch_size(kernel: func.FuncOp, call: ir.Operation) -> dict[str, Any] | None:
