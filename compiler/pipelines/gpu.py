@@ -11,6 +11,7 @@ from blu.passes.export_plan import ExportPlan
 from blu.passes.gpu.decompose_attention import DecomposeAttention
 from blu.passes.gpu.emit_kernels import EmitGpuKernels
 from blu.passes.gpu.lower_to_nvvm import LowerToNvvm
+from blu.passes.gpu.scratch import ReserveGpuScratch
 from blu.passes.remat import Remat
 
 PIPELINE = Pipeline(
@@ -18,7 +19,7 @@ PIPELINE = Pipeline(
     (
         # Mathematics and fusion are the same for all targets.
         *CPU.replacing(Remat(isolate=True)).inserting(DecomposeAttention(), before=Decompose).stages[:2],
-        Stage("memref", (Bufferize(), PlanMemory())),
+        Stage("memref", (ReserveGpuScratch(), Bufferize(), PlanMemory())),
         Stage("kernel", (EmitGpuKernels(),)),
         Stage(
             "llvm",

@@ -33,7 +33,7 @@ from blu.passes.gpu.attention_scores import (
     zeros,
 )
 from blu.passes.gpu.attention_tiles import Fragments, Loader, RightFragments, Tile, tile_bytes
-from blu.passes.gpu.attention_walk import Advance, Walk
+from blu.passes.gpu.attention_walk import Advance, Walk, tiles_of
 from blu.passes.gpu.kernel import GpuKernel, Thread
 from blu.passes.gpu.shared import SharedMemory, shared_address
 from blu.passes.gpu.warp import WARP, Number
@@ -58,10 +58,10 @@ class Schedule:
         return WARPS * STRIP * self.strips
 
 
-def choose_schedule(queries: int, columns: int) -> Schedule:
-    """How to cut a problem whose rows have up to `columns` columns."""
+def choose_schedule(queries: int, columns: int, masked: bool) -> Schedule:
+    """How to cut a problem whose rows have up to `columns` columns. A mask takes registers."""
     if columns <= 64:
-        return Schedule(2 if queries > WARPS * STRIP else 1, 64, True)
+        return Schedule(2 if queries > WARPS * STRIP and not masked else 1, 64, True)
     if columns <= 128:
         return Schedule(1, 64, True)
     return Schedule(1, 32, False)
@@ -73,7 +73,7 @@ def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
     operands = operands_of(operation)
     frame = GpuKernel.open(kernel)
     query, value = (ir.RankedTensorType(item.type).shape for item in (operands[0], operands[2]))
-    schedule = choose_schedule(query[-2], max(query[-1], value[-1]))
+    schedule = choose_schedule(query[-2], max(query[-1], value[-1]), operands[3] is not None)
     layout = Layout.of(schedule, query[-1], value[-1])
     leave_registers(frame)
     grid = (max(1, prod(query[:-2]) * layout.blocks(query[-2])),)
@@ -175,9 +175,9 @@ class Forward:
 
         def copy(number: Number, stage: Number) -> None:
             for loader, tile in zip(loaders, self._key_tiles, strict=True):
-                loader.copy(tile.at(stage), _times(number, schedule.keys), limit)
+                loader.copy(tile.at(stage), warp.multiply(number, schedule.keys), limit)
 
-        return Walk(copy, _tiles(limit, schedule.keys), self.layout.stage)
+        return Walk(copy, tiles_of(limit, schedule.keys), self.layout.stage)
 
     def _full_tiles(self, first: ir.Value) -> Number:
         """How many tiles of keys all queries of the block see whole."""
@@ -206,15 +206,6 @@ class Forward:
             return [*softmax.values, *flatten(results)]
 
         return advance
-
-
-def _tiles(limit: Number, rows: int) -> Number:
-    """Tiles of `rows` rows that hold `limit` rows."""
-    return -(-limit // rows) if isinstance(limit, int) else warp.divide(warp.add(limit, rows - 1), rows)
-
-
-def _times(number: Number, rows: int) -> Number:
-    return number * rows if isinstance(number, int) else warp.multiply(number, rows)
 
 
 @dataclass(frozen=True)

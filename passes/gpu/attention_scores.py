@@ -223,7 +223,7 @@ class Softmax:
     def finish(self, factor: float) -> tuple[list[ir.Value], list[ir.Value]]:
         """1 / the sum of weights (0 where there are none), and the logarithm to base 2 of the sum of 2 ** score."""
         zero, scale = warp.real(0), warp.real(factor)
-        totals = [_quad(total, arith.addf) for total in self.total]
+        totals = [sum_quad(total) for total in self.total]
         empty = [arith.cmpf(arith.CmpFPredicate.OEQ, total, zero) for total in totals]
         inverses = [
             arith.select(is_empty, zero, arith.divf(warp.real(1), total))
@@ -265,6 +265,11 @@ def _tree(values: Sequence[ir.Value], combine: Callable[[ir.Value, ir.Value], ir
             combine(*chains[at : at + 2]) if at + 1 < len(chains) else chains[at] for at in range(0, len(chains), 2)
         ]
     return chains[0]
+
+
+def sum_quad(value: ir.Value) -> ir.Value:
+    """The sum over the four threads that hold a row."""
+    return _quad(value, arith.addf)
 
 
 def _quad(value: ir.Value, combine: Callable[[ir.Value, ir.Value], ir.Value]) -> ir.Value:

@@ -46,3 +46,8 @@ class Walk:
 
     def _stage(self, place: ir.Value) -> ir.Value:
         return warp.multiply(warp.remainder(place, 2), self.stage)
+
+
+def tiles_of(limit: Number, rows: int) -> Number:
+    """Tiles of `rows` rows that hold `limit` rows."""
+    return -(-limit // rows) if isinstance(limit, int) else warp.divide(warp.add(limit, rows - 1), rows)

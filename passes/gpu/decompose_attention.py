@@ -37,9 +37,8 @@ class DecomposeAttention(Pass):
 
 def takes(operation: ir.Operation) -> bool:
     """Whether a kernel for GPUs takes an attention or its gradient: 16-bit floats in rows that fit in registers."""
-    if operation.name == "blu.attention_gradient":
-        return False
-    query, _, value = operands_of(operation)[:3]
+    operands = operands_of(operation)
+    query, _, value = operands[1:4] if operation.name == "blu.attention_gradient" else operands[:3]
     types = [ir.RankedTensorType(item.type) for item in (query, value)]
     is_half = isinstance(types[0].element_type, (ir.F16Type, ir.BF16Type))
     return is_half and all(1 <= type_.shape[-1] <= LARGEST_ROW for type_ in types)

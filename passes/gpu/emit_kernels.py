@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from blu.dialects.gpu_target import GpuTarget
 from blu.dialects.mlir import func, ir
 from blu.passes.base import Pass, find
-from blu.passes.gpu import attention, loops, ordering, rows, update
+from blu.passes.gpu import attention, attention_gradient, loops, ordering, rows, update
 
 # An emitter replaces a kernel by one or more, which are launched in order with the same arguments.
 Emitter = Callable[[func.FuncOp, GpuTarget], list[func.FuncOp]]
@@ -17,6 +17,7 @@ EMITTERS: dict[str, Emitter] = {
     "rows": rows.emit,
     "loops": rows.emit,
     "attention": attention.emit,
+    "attention_gradient": attention_gradient.emit,
     "argsort": ordering.emit,
     "update": update.emit_slice,
     "scatter_add": update.emit_scatter_add,

@@ -53,8 +53,10 @@ def subtract(left: Number, right: Number) -> ir.Value:
     return arith.subi(number(left), number(right))
 
 
-def multiply(left: ir.Value, right: Number) -> ir.Value:
+def multiply(left: Number, right: Number) -> Number:
     """left * right."""
+    if isinstance(left, int):
+        return left * right if isinstance(right, int) else multiply(right, left)
     return left if isinstance(right, int) and right == 1 else arith.muli(left, number(right))
 
 
