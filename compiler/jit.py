@@ -45,7 +45,9 @@ from blu.frontend.tree import describe_difference
 from blu.frontend.user_errors import shown_to_the_user
 from blu.runtime.array import Array
 from blu.runtime.artifact import write_artifact
-from blu.runtime.program import Program
+from blu.runtime.cuda.exchange import is_on_device
+from blu.runtime.load import load_program
+from blu.runtime.runnable import Runnable
 
 logger = logging.getLogger("blu")
 
@@ -152,8 +154,8 @@ class Compiled:
     details: dict[str, Any] = field(default_factory=dict)
 
     @functools.cached_property
-    def program(self) -> Program:
-        return Program.load(self.executable)
+    def program(self) -> Runnable:
+        return load_program(self.executable)
 
     def save(self, path: str | Path) -> None:
         """Write a `.blu` file, which `blu run` and `blu.runtime` run without a compiler."""
@@ -176,17 +178,19 @@ class Compiled:
     def run(self, leaves: Sequence[Any]) -> Any:
         """Run on the leaves of the arguments; static ones are part of the program already."""
         pairs = zip(leaves, self.traced.signature.leaves, strict=True)
-        inputs = [_to_numpy(leaf, type_) for leaf, type_ in pairs if isinstance(type_, TensorType)]
+        inputs = [_to_array(leaf, type_) for leaf, type_ in pairs if isinstance(type_, TensorType)]
         results = self.program.run([*inputs, *self.traced.captured])
-        return self.traced.result_tree.unflatten([Array(result) for result in results])
+        arrays = [result if isinstance(result, Array) else Array(result) for result in results]
+        return self.traced.result_tree.unflatten(arrays)
 
 
-def _to_numpy(leaf: Any, type_: TensorType) -> np.ndarray:
+def _to_array(leaf: Any, type_: TensorType) -> Any:
+    """A leaf as an array for a program: in host memory, or where it is if that is a GPU."""
     if isinstance(leaf, Spec):
         raise ArgumentError(f"a {leaf} has no numbers to run with", advice="Pass an array.")
-    if isinstance(leaf, Array):
-        return leaf.numpy()
-    return leaf if isinstance(leaf, np.ndarray) else np.asarray(leaf, type_.dtype.numpy)
+    if isinstance(leaf, (np.ndarray, Array)) or is_on_device(leaf):
+        return leaf
+    return np.asarray(leaf, type_.dtype.numpy)
 
 
 class Jitted:

@@ -13,6 +13,7 @@ from blu.errors import ArgumentError, DTypeError
 from blu.frontend.tree import register_leaf
 
 INT32 = np.iinfo(np.int32)
+_DLPACK_CUDA = 2
 
 register_leaf(DType)  # a dataclass, but a value: see is_static
 
@@ -71,8 +72,15 @@ def type_of_leaf(leaf: object, name: str) -> TensorType:
             advice="Pass arrays, numbers, strings, or dicts, lists, dataclasses and modules of them.",
         )
     try:
-        return TensorType(tuple(shape), as_dtype(dtype))
+        return TensorType(tuple(shape), as_dtype(str(dtype).rpartition(".")[2] if _is_on_gpu(leaf) else dtype))
     except DTypeError as error:
         kind = type(leaf).__module__.partition(".")[0]
         advice = error.advice if kind == "numpy" else f"Pass a NumPy array in place of a {kind} {type(leaf).__name__}."
         raise DTypeError(f"argument {name}: {error.message}", advice=advice) from None
+
+
+def _is_on_gpu(leaf: object) -> bool:
+    """Whether a leaf is an array of another library in a GPU's memory, which programs read where it is. Its dtype may
+    be the library's own, which says its name: torch.float32."""
+    device = None if isinstance(leaf, np.ndarray | np.generic) else getattr(leaf, "__dlpack_device__", None)
+    return device is not None and device()[0] == _DLPACK_CUDA

@@ -30,10 +30,14 @@ DTYPES: dict[str, np.dtype] = {
 """Blu's names of dtypes in this order of kinds, with numpy's dtypes."""
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _MAX_BYTES = 1 << 62
-_SPACES = ("input", "output", "arena", "constant", "status")
+_SPACES = ("input", "output", "arena", "constant", "status", "map")
 NOTHING_FOUND = -(1 << 63)
 """What a check's status slot holds when nothing was wrong: the smallest i64."""
 _CHECK_KINDS = ("index", "divide")
+MAP_BYTES = 128
+"""Of a tensor map on a GPU, which kernels take the address of."""
+MAP_DTYPES = {"bf16": 2, "f16": 2, "f32": 4, "tf32": 4}
+"""Bytes of the elements that tensor maps show."""
 # What CUDA allows of one launch, on any GPU.
 _MAX_GRID = ((1 << 31) - 1, 65535, 65535)
 _MAX_BLOCK_THREADS = 1024
@@ -134,7 +138,7 @@ class Argument:
     def parse(cls, entry: Any) -> Argument:
         _check(isinstance(entry, list) and bool(entry) and entry[0] in _SPACES, f"a kernel argument is {entry!r}")
         space, *numbers = entry
-        _check(len(numbers) == (1 if space in ("arena", "status") else 2), f"a kernel argument is {entry!r}")
+        _check(len(numbers) == (1 if space in ("arena", "status", "map") else 2), f"a kernel argument is {entry!r}")
         numbers = [_natural(number, f"a number of the kernel argument {entry!r}") for number in numbers]
         index, offset = [0, 0, *numbers][-2:]
         return cls(space, index, offset)
@@ -223,6 +227,31 @@ class Check:
 
 
 @dataclass(frozen=True)
+class TensorMap:
+    """What a tensor map shows of a buffer: `shape` elements `strides` apart, in tiles of `box`, innermost first.
+
+    `offset` and `strides` are in elements. "tf32" are f32 elements that are rounded as they are read.
+    """
+
+    buffer: Argument
+    offset: int
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+
+    @classmethod
+    def parse(cls, entry: Mapping[str, Any]) -> TensorMap:
+        lists = [_list(entry.get(name), f"the {name} of a tensor map") for name in ("shape", "strides", "box")]
+        shape, strides, box = (tuple(_natural(item, "a number of a tensor map") for item in each) for each in lists)
+        dtype = _text(entry.get("dtype"), "the dtype of a tensor map")
+        _check(dtype in MAP_DTYPES, f"a tensor map has the dtype {dtype!r}")
+        _check(1 <= len(shape) <= 5 and len(shape) == len(strides) == len(box), "a tensor map's sizes do not match")
+        offset = _natural(entry.get("offset"), "a tensor map's offset")
+        return cls(Argument.parse(entry.get("buffer")), offset, dtype, shape, strides, box)
+
+
+@dataclass(frozen=True)
 class Plan:
     """The host's part of a program: what to allocate and what to launch."""
 
@@ -234,6 +263,7 @@ class Plan:
     constants: tuple[Constant, ...]
     launches: tuple[Launch, ...] | tuple[GpuLaunch, ...]
     checks: tuple[Check, ...]
+    tensor_maps: tuple[TensorMap, ...] = ()
 
     @classmethod
     def parse(cls, text: bytes) -> Plan:
@@ -252,6 +282,7 @@ class Plan:
             constants=tuple(Constant.parse(entry) for entry in _entries(plan, "constants")),
             launches=_launches(_entries(plan, "launches")),
             checks=tuple(Check.parse(entry) for entry in _entries(plan, "checks")),
+            tensor_maps=tuple(TensorMap.parse(entry) for entry in _entries(plan, "tensor_maps")),
         )
         _check(len(parsed.checks) <= parsed.status_slots, "fewer status slots than checks")
         parsed._check_donations()
@@ -277,6 +308,7 @@ class Plan:
             "constant": [constant.nbytes for constant in self.constants],
             "arena": [self.arena_bytes],
             "status": [self.status_slots * 8],
+            "map": [len(self.tensor_maps) * MAP_BYTES],
         }
         for launch in self.launches:
             for arg in launch.args:

@@ -15,8 +15,9 @@ import numpy as np
 from blu.compiler.cli.messages import UsageError, print_error, suggestion
 from blu.errors import BluError, WeightsError
 from blu.runtime.host import set_threads
+from blu.runtime.load import load_program
 from blu.runtime.plan import TensorSpec
-from blu.runtime.program import Program
+from blu.runtime.runnable import Runnable
 
 MODEL = "model."
 RANDOM = "random:"
@@ -67,17 +68,18 @@ def _run(arguments: argparse.Namespace) -> int:
         raise UsageError(
             f"there is no file {arguments.program}", advice="blu-compile MODEL --emit=artifact -o FILE.blu"
         )
-    program = Program.load(arguments.program)
+    program = load_program(arguments.program)
     if program.inputs and not arguments.input and arguments.weights is None:
         print(_signature(program))
         return 0
-    values = _values(program, arguments)
+    pairs = list(zip(program.inputs, _values(program, arguments), strict=True))
+    values = [array if spec.donated else program.keep([array])[0] for spec, array in pairs]
     seconds = []
     for _ in range(max(1, arguments.repeat)):
         # Donated arguments are overwritten: every run gets the numbers it was given.
         inputs = [array.copy() if spec.donated else array for spec, array in zip(program.inputs, values, strict=True)]
         start = time.perf_counter()
-        results = program.run(inputs)
+        results = [np.asarray(result) for result in program.run(inputs)]  # a GPU's are copied, which waits for it
         seconds.append(time.perf_counter() - start)
     names = [_result_name(spec, index) for index, spec in enumerate(program.outputs)]
     if arguments.output_dir is not None:
@@ -86,7 +88,7 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _signature(program: Program) -> str:
+def _signature(program: Runnable) -> str:
     """What a program takes and gives; a model's many parameters in one line."""
     given = [spec for spec in program.inputs if not spec.name.startswith(MODEL)]
     parameters = len(program.inputs) - len(given)
@@ -106,7 +108,7 @@ def _result_name(spec: TensorSpec, index: int) -> str:
     return spec.name or f"result_{index}"
 
 
-def _values(program: Program, arguments: argparse.Namespace) -> list[np.ndarray]:
+def _values(program: Runnable, arguments: argparse.Namespace) -> list[np.ndarray]:
     """One array for each of the program's inputs. UsageError names those that are missing."""
     known = {spec.name: spec for spec in program.inputs}
     values: dict[str, np.ndarray] = dict(_weights(program, arguments.weights)) if arguments.weights else {}
@@ -143,7 +145,7 @@ def load_array(path: str, spec: TensorSpec) -> np.ndarray:
     return array.view(spec.numpy_dtype) if array.dtype == np.dtype("V2") and spec.dtype == "bf16" else array
 
 
-def _weights(program: Program, source: str) -> Iterator[tuple[str, np.ndarray]]:
+def _weights(program: Runnable, source: str) -> Iterator[tuple[str, np.ndarray]]:
     """The parameters by input name, from a directory, or at random."""
     shapes = {spec.name.removeprefix(MODEL): spec for spec in program.inputs if spec.name.startswith(MODEL)}
     if not shapes:

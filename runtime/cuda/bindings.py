@@ -11,6 +11,7 @@ import numpy as np
 
 from blu.runtime.cuda.driver import Driver, Graph, Kernel
 from blu.runtime.cuda.failures import DriverError
+from blu.runtime.plan import MAP_BYTES, MAP_DTYPES, TensorMap
 
 
 class BindingsDriver(Driver):
@@ -189,3 +190,32 @@ def load_bindings() -> Any:
     from cuda.bindings import driver
 
     return driver
+
+
+def encode_map(map_: TensorMap, address: int) -> bytes:
+    """The 128 bytes that the driver makes of a tensor map: rows swizzled by 128 bytes, zeros outside of the tensor."""
+    cuda = load_bindings()
+    kinds = cuda.CUtensorMapDataType
+    kind = {
+        "bf16": kinds.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+        "f16": kinds.CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+        "f32": kinds.CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+        "tf32": kinds.CU_TENSOR_MAP_DATA_TYPE_TFLOAT32,
+    }[map_.dtype]
+    rank, size = len(map_.shape), MAP_DTYPES[map_.dtype]
+    status, encoded = cuda.cuTensorMapEncodeTiled(
+        kind,
+        rank,
+        address,
+        [cuda.cuuint64_t(item) for item in map_.shape],
+        [cuda.cuuint64_t(item * size) for item in map_.strides[1:]],
+        [cuda.cuuint32_t(item) for item in map_.box],
+        [cuda.cuuint32_t(1)] * rank,
+        cuda.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+        cuda.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
+        cuda.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+        cuda.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+    )
+    if status:
+        raise DriverError(getattr(status, "name", str(status)), f"no tensor map of {map_} at {address:#x}")
+    return ctypes.string_at(int(encoded.getPtr()), MAP_BYTES)

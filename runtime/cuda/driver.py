@@ -22,6 +22,7 @@ from blu.errors import BluError, UnsupportedError
 from blu.runtime.cuda.failures import DriverError, Named, explain, no_library, out_of_memory
 from blu.runtime.cuda.pool import Pool
 from blu.runtime.cuda.staging import Staging
+from blu.runtime.plan import TensorMap
 
 ALIGNMENT = 256
 """Bytes: what every address that the driver allocates is a multiple of."""
@@ -112,6 +113,12 @@ class Driver:
     def free(self, address: int, nbytes: int) -> None:
         """Give memory back. Work that was enqueued before may still use it: what uses it next is enqueued later."""
         self.pool.free(address, nbytes)
+
+    def encode_map(self, map_: TensorMap, address: int) -> bytes:
+        """The 128 bytes of a tensor map of elements at `address`, tiles swizzled by 128 bytes."""
+        from blu.runtime.cuda.bindings import encode_map
+
+        return encode_map(map_, address)
 
     def memory(self) -> tuple[int, int]:
         """Free and total bytes of the device's memory."""

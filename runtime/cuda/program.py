@@ -17,6 +17,7 @@ from blu.runtime.cuda.code import code_of
 from blu.runtime.cuda.driver import Driver, Kernel, default_driver
 from blu.runtime.cuda.graphs import Graphs
 from blu.runtime.cuda.inputs import Inputs, accept_result
+from blu.runtime.cuda.maps import TensorMaps
 from blu.runtime.cuda.ranges import are_shown, named_range
 from blu.runtime.memory import address_of
 from blu.runtime.plan import NOTHING_FOUND, Argument, GpuLaunch, Launch, Plan
@@ -44,8 +45,9 @@ class CudaProgram(Runnable):
                 self._open_status()
             driver.synchronize()
             self._inputs = Inputs(driver, plan.inputs)
+            self._maps = TensorMaps(driver, plan.tensor_maps)
             self._prepare([launch for launch in plan.launches if isinstance(launch, GpuLaunch)], artifact)
-        self._use_graphs = driver.has_graphs and os.environ.get("BLU_CUDA_GRAPH", "1") != "0"
+        self.use_graphs = driver.has_graphs and os.environ.get("BLU_CUDA_GRAPH", "1") != "0"
         self._graphs = Graphs(driver, self._kernels, self._before, self._after)
 
     @classmethod
@@ -94,7 +96,7 @@ class CudaProgram(Runnable):
             arrays, fresh = self._place(inputs, None)
             with driver.explained("measure kernels"):
                 self._before()
-                timed = driver.timed(self._kernels, graph=self._use_graphs)
+                timed = driver.timed(self._kernels, graph=self.use_graphs)
                 for _ in range(repeats):
                     for measured, microseconds in zip(times, timed(), strict=True):
                         measured.append(microseconds)
@@ -116,7 +118,15 @@ class CudaProgram(Runnable):
             self._separate(arrays, fresh, given)
         addresses = np.array(self._key, np.uint64)
         self._values[self._slots] = addresses[self._places] + self._offsets
+        if self.plan.tensor_maps:
+            with self._driver.explained("describe tensors to the copy engine"):
+                self._maps.show(self._address)
         return arrays, fresh
+
+    def _address(self, argument: Argument) -> int:
+        """Where an argument's memory is in this run."""
+        place = self._array_of.get((argument.space, argument.index))
+        return self._static_address(argument) if place is None else self._key[place] + argument.offset
 
     def _separate(self, arrays: list[DeviceArray], fresh: list[DeviceArray], given: Mapping[int, Any]) -> None:
         """Let nothing that the program writes share memory with anything else."""
@@ -138,7 +148,7 @@ class CudaProgram(Runnable):
     def _enqueue(self) -> None:
         """Start the program: as a graph, or launch by launch."""
         driver = self._driver
-        if self._use_graphs and self._kernels and not are_shown():
+        if self.use_graphs and self._kernels and not are_shown():
             moved = self._values[self._slots]
             driver.replay(self._graphs.ready(self._key, moved, self._owners), self._kernels)
             return
@@ -212,6 +222,7 @@ class CudaProgram(Runnable):
         places = {("output", index): count + place for place, index in enumerate(self._fresh)}
         places |= {("output", i): spec.input for i, spec in enumerate(self.plan.outputs) if spec.input is not None}
         places |= {("input", index): index for index in range(count)}
+        self._array_of = places
         keys = [(argument.space, argument.index) for argument in arguments]
         slots = [slot for slot, key in enumerate(keys) if key in places]
         self._slots = np.array(slots, np.int64)
@@ -223,5 +234,7 @@ class CudaProgram(Runnable):
     def _static_address(self, argument: Argument) -> int:
         if argument.space == "constant":
             return self._constants.address + self.plan.constants[argument.index].offset + argument.offset
+        if argument.space == "map":
+            return self._maps.address + argument.offset
         bases = {"arena": self._arena, "status": self._status}
         return bases[argument.space].address + argument.offset if argument.space in bases else 0

@@ -1,0 +1,45 @@
+"""Tensor maps: what Hopper's copy engine is told of a tensor in memory. The driver encodes them; kernels take addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from blu.runtime.cuda.array import Block
+from blu.runtime.cuda.driver import Driver
+from blu.runtime.memory import address_of
+from blu.runtime.plan import MAP_BYTES, MAP_DTYPES, Argument, TensorMap
+
+AddressOf = Callable[[Argument], int]
+
+
+class TensorMaps:
+    """The maps of a program in the GPU's memory. They are written again where a buffer that they show has moved."""
+
+    def __init__(self, driver: Driver, maps: Sequence[TensorMap]):
+        self._driver, self._maps = driver, maps
+        self._block = Block(driver, len(maps) * MAP_BYTES, "the program's tensor maps")
+        self._encoded = driver.pinned(max(1, len(maps)) * MAP_BYTES)
+        self._addresses: list[int | None] = [None] * len(maps)
+
+    @property
+    def address(self) -> int:
+        """Of the first map; the others follow it."""
+        return self._block.address
+
+    def show(self, address_of_argument: AddressOf) -> None:
+        """Let the maps show buffers where they are now. Runs that have been enqueued see them as they were."""
+        changed = False
+        for index, map_ in enumerate(self._maps):
+            address = address_of_argument(map_.buffer) + map_.offset * MAP_DTYPES[map_.dtype]
+            if address == self._addresses[index]:
+                continue
+            if not changed:
+                self._driver.synchronize()  # an earlier copy may still be reading what is written here
+                changed = True
+            encoded = self._driver.encode_map(map_, address)
+            self._encoded[index * MAP_BYTES : (index + 1) * MAP_BYTES] = np.frombuffer(encoded, np.uint8)
+            self._addresses[index] = address
+        if changed:
+            self._driver.copy_in(self._block.address, address_of(self._encoded), len(self._maps) * MAP_BYTES)
