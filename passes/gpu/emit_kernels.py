@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from blu.dialects.gpu_target import GpuTarget
 from blu.dialects.mlir import func, ir
 from blu.passes.base import Pass, find
-from blu.passes.gpu import attention, attention_gradient, loops, ordering, rows, update
+from blu.passes.gpu import attention, attention_gradient, gemm, ordering, rows, update
 
 # An emitter replaces a kernel by one or more, which are launched in order with the same arguments.
 Emitter = Callable[[func.FuncOp, GpuTarget], list[func.FuncOp]]
 EMITTERS: dict[str, Emitter] = {
-    "gemm": loops.emit,
+    "gemm": gemm.emit,
     "rows": rows.emit,
     "loops": rows.emit,
     "attention": attention.emit,

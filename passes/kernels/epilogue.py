@@ -30,8 +30,15 @@ class Epilogue:
 
         All are evaluated before the first is written: an output may lie over what another one reads.
         """
+        self.write(self.evaluate(total, point, lanes, count), point, lanes, count)
+
+    def evaluate(self, total: ir.Value, point: Point, lanes: int, count: int) -> list[ir.Value]:
+        """The value of each output at `point`, none of them written yet."""
         evaluation = _Evaluation(self, total, point, lanes, count)
-        values = [evaluation.value(tensor, target.dims) for tensor, target in self.outputs]
+        return [evaluation.value(tensor, target.dims) for tensor, target in self.outputs]
+
+    def write(self, values: Sequence[ir.Value], point: Point, lanes: int, count: int) -> None:
+        """Write what `evaluate` has given."""
         for value, (_, target) in zip(values, self.outputs, strict=True):
             value = vectors.splat(value, lanes)
             with value.owner.location if isinstance(value.owner, ir.Operation | ir.OpView) else ir.Location.unknown():

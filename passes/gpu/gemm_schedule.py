@@ -1,0 +1,161 @@
+"""How a GEMM on a GPU is cut: the instruction, the tile of a block and of a warp, and how k is split.
+
+The tile and the split are chosen by sizes alone, so that the memory for a split can be planned before strides are
+known; how tiles are copied is chosen by strides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil
+
+from blu.dialects.gpu_target import GpuTarget
+from blu.dialects.mlir import ir
+from blu.passes.gpu.gemm_problem import Factor, Product
+
+ROW_BYTES = 128
+"""Of a row of a tile in shared memory: all 32 banks."""
+WARP = 32
+# Clocks that a multiprocessor takes to multiply 128 x 128 x 128 bytes, and to begin and end a tile; bytes of global
+# memory per clock; clocks of one more launch. Rough: they only have to put schedules in the right order.
+_CLOCKS = {"bf16": 1024, "f16": 1024, "tf32": 1024, "3xtf32": 3600, "f32": 6000}
+_TILE_CLOCKS = 5000
+_BYTES_PER_CLOCK = 2400
+_LAUNCH_CLOCKS = 5000
+_SPLITS = (1,)
+_LEAST_STEPS = 8
+"""Steps of k that a split must leave to a block."""
+_SCRATCH_BYTES = 1 << 28
+_TILES = {(128, 128): 1.0, (64, 128): 0.8, (128, 64): 0.8, (64, 64): 0.65}
+"""Tiles of a block, and how near to its best speed a multiprocessor comes with them."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a schedule is chosen by before strides are known: `outer` products of rows x depth by depth x columns."""
+
+    rows: int
+    columns: int
+    depth: int
+    outer: int
+    instruction: str
+
+    @classmethod
+    def of(cls, product: Product, instruction: str) -> Sizes:
+        return cls(product.rows, product.columns, product.depth * product.runs, product.outer, instruction)
+
+
+@dataclass(frozen=True)
+class GemmSchedule:
+    """A block computes `rows` x `columns` results, a warp `warp_rows` x `warp_columns` of them, `depth` k at a time.
+
+    `kind` is how: "mma" (tensor cores, one warp at a time) or "simt" (each thread its own multiply-adds).
+    `instruction` is the type of the products: bf16, f16, tf32, 3xtf32 (f32 as the sum of two tf32) or f32. `stages`
+    tiles are in shared memory at a time. `split` blocks share the k of one tile; a second kernel adds what they found.
+    Blocks go through `group` rows of tiles together, so that what they read is still in the cache.
+    """
+
+    kind: str
+    instruction: str
+    rows: int = 128
+    columns: int = 128
+    warp_rows: int = 64
+    warp_columns: int = 64
+    stages: int = 3
+    split: int = 1
+    group: int = 8
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of an operand's element in shared memory."""
+        return 2 if self.instruction in ("bf16", "f16") else 4
+
+    @property
+    def depth(self) -> int:
+        return ROW_BYTES // self.element_bytes
+
+    @property
+    def threads(self) -> int:
+        return self.rows // self.warp_rows * (self.columns // self.warp_columns) * WARP
+
+    @property
+    def stage_bytes(self) -> int:
+        """Bytes of shared memory of a tile of both operands."""
+        return (self.rows + self.columns) * ROW_BYTES
+
+
+def choose_instruction(product: Product) -> str | None:
+    """The type of the products, or None where only plain loops will do (integers, f64)."""
+    if not isinstance(product.contraction.accumulator, ir.F32Type):
+        return None
+    elements = {str(product.left.element), str(product.right.element)}
+    if not elements <= {"f32", "bf16", "f16"}:
+        return None
+    if len(elements) == 1 and elements != {"f32"}:
+        return elements.pop()
+    if product.precision in ("bf16", "f16") and elements <= {"f32", product.precision}:
+        return product.precision  # what is f32 has been rounded before
+    return "tf32" if product.precision == "tf32" else "f32"
+
+
+def choose_schedule(product: Product, target: GpuTarget) -> GemmSchedule | None:
+    """The schedule for a product on a target, or None where no GEMM of these kinds fits."""
+    instruction = choose_instruction(product)
+    if instruction in (None, "f32") or product.is_degenerate:
+        return None
+    rows, columns, split = cut(Sizes.of(product, instruction), target)
+    in_registers = any(needs_registers(factor, instruction) for factor in (product.left, product.right))
+    warp_rows, warp_columns = _warp_tile(rows, columns, in_registers or instruction == "3xtf32")
+    stages = 2 if in_registers else _stages(rows, columns, target)
+    return GemmSchedule("mma", instruction, rows, columns, warp_rows, warp_columns, stages, split)
+
+
+def needs_registers(factor: Factor, instruction: str) -> bool:
+    """Whether a factor goes through registers to shared memory: to be converted, or since copies need 4 bytes."""
+    size = 2 if instruction in ("bf16", "f16") else 4
+    return factor.bytes != size or not factor.is_dense or factor.copy_bytes < 4
+
+
+def cut(sizes: Sizes, target: GpuTarget) -> tuple[int, int, int]:
+    """Rows and columns of a tile, and how often k is split: what should take the fewest clocks."""
+    choices = [(rows, columns, split) for rows, columns in _TILES for split in _SPLITS]
+    return min((choice for choice in choices if _is_possible(sizes, *choice)), key=lambda c: _clocks(sizes, target, *c))
+
+
+def _is_possible(sizes: Sizes, rows: int, columns: int, split: int) -> bool:
+    if split == 1:
+        return True
+    partial = split * sizes.outer * sizes.rows * sizes.columns * 4
+    return _steps(sizes) // split >= _LEAST_STEPS and partial <= _SCRATCH_BYTES
+
+
+def _steps(sizes: Sizes) -> int:
+    depth = ROW_BYTES // (2 if sizes.instruction in ("bf16", "f16") else 4)
+    return ceil(sizes.depth / depth)
+
+
+def _clocks(sizes: Sizes, target: GpuTarget, rows: int, columns: int, split: int) -> float:
+    tiles = ceil(sizes.rows / rows) * ceil(sizes.columns / columns) * sizes.outer * split
+    share = rows * columns / (128 * 128)
+    step = _CLOCKS[sizes.instruction] * share / _TILES[rows, columns]
+    each = ceil(_steps(sizes) / split) * step + _TILE_CLOCKS * share
+    total = ceil(tiles / target.processors) * each
+    if split > 1:
+        moved = sizes.outer * sizes.rows * sizes.columns * 4 * 2 * split
+        total += moved / _BYTES_PER_CLOCK + _LAUNCH_CLOCKS
+    return total
+
+
+def _warp_tile(rows: int, columns: int, is_crowded: bool) -> tuple[int, int]:
+    """Four warps, or eight with half as many sums where registers are needed for more than sums."""
+    warp_rows, warp_columns = max(32, rows // 2), max(32, columns // 2)
+    if is_crowded and warp_columns > 32:
+        warp_columns = 32
+    return warp_rows, warp_columns
+
+
+def _stages(rows: int, columns: int, target: GpuTarget) -> int:
+    """As many as leave room for a second block, but at least two; four hide what there is to hide."""
+    most = min(target.shared_bytes, target.shared_bytes_per_processor // 2 - 1024)
+    stages = most // ((rows + columns) * ROW_BYTES)
+    return max(3 if rows * columns == 128 * 128 else 2, min(4, stages))
