@@ -15,6 +15,8 @@ from blu.errors import PassError
 from blu.passes.base import Pass, find
 
 ALIGNMENT = 64
+MAP_BYTES = 128
+"""Of a tensor map."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,7 @@ class _Export:
         entry = {"buffer": buffer, "offset": offset, "dtype": dtype, **numbers}
         if entry not in self.maps:
             self.maps.append(entry)
-        return ["map", self.maps.index(entry)]
+        return ["map", MAP_BYTES * self.maps.index(entry)]
 
     def _check(self, operation: ir.Operation) -> None:
         slot = self._argument(operation.operands[0])[1] // 8

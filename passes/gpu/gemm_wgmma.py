@@ -112,9 +112,7 @@ def emit_with(kernel: func.FuncOp, read: Read, schedule: WgmmaSchedule, target: 
             together = choose_together(epilogue, lanes)
             output = Output(product, epilogue_sink(epilogue), lanes, together, own, warpgroup.THREADS)
             outer = product.contraction.outer
-            return lambda staged, number, row, column: output.write(
-                staged, {dim: number for dim in outer}, row, column
-            )
+            return lambda staged, number, row, column: output.write(staged, {dim: number for dim in outer}, row, column)
 
         block.emit(write)
     return frame.finish()
@@ -130,9 +128,7 @@ def _describe_maps(frame: GpuKernel, product: Product, schedule: WgmmaSchedule) 
     frame.replacement.operation.attributes[bulk_copy.MAPS] = ir.ArrayAttr.get(attributes)
 
 
-def _map_of(
-    factor: Factor, argument: int, extent: int, outer: Sequence[int], schedule: WgmmaSchedule
-) -> TensorMap:
+def _map_of(factor: Factor, argument: int, extent: int, outer: Sequence[int], schedule: WgmmaSchedule) -> TensorMap:
     """The map for tiles of a factor: `extent` rows of 128 bytes, or panels of as many elements as are 128 bytes."""
     wide = warpgroup.ROW_BYTES // schedule.element_bytes
     shape, strides, box = (factor.depth, factor.size), (1, factor.stride), (schedule.depth, extent)
@@ -407,7 +403,12 @@ class Block:
                 down = warp.add(own_row, part * warpgroup.ROWS)
                 stage_fragments(staged, down, warp.number(0), lane, fragments, SLAB // 8)
             warpgroup.meet(barrier, warpgroup.THREADS)
-            write(staged, outer, row, warp.add(column, slab * SLAB))
+            first_column = warp.add(column, slab * SLAB)
+            if self.walk.product.columns % self.schedule.columns == 0:
+                write(staged, outer, row, first_column)
+                continue
+            with when(warp.is_below(first_column, self.walk.product.columns)):  # the tile may reach beyond the result
+                write(staged, outer, row, first_column)
 
 
 def _pass_turn(group: ir.Value) -> None:
