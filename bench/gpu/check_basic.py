@@ -1,0 +1,79 @@
+"""Ops of every kind, and GPT-2 small."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+import blu
+from bench.gpu.case import Case
+from blu import nn
+from blu.frontend.nn import gpt2_steps
+
+RANDOM = np.random.default_rng(0)
+SIZES = ((3,), (7, 33), (64, 1024), (4, 5, 6, 7))
+
+
+def _numbers(*shape: int) -> np.ndarray:
+    return RANDOM.standard_normal(shape, dtype=np.float32)
+
+
+def cases() -> Iterator[Case]:
+    """All cases of this file."""
+    yield from _pointwise()
+    yield from _rows()
+    yield from _products()
+    yield from _moves()
+    yield from _gpt2()
+
+
+def _pointwise() -> Iterator[Case]:
+    for shape in SIZES:
+        name = "x".join(map(str, shape))
+        yield Case(f"add_{name}", lambda x, y: x + y * 2.0, (_numbers(*shape), _numbers(*shape)), 0.0)
+        yield Case(f"gelu_{name}", lambda x: blu.gelu(x), (_numbers(*shape),), 2e-6)
+    yield Case("exp_log_large", lambda x: blu.log(blu.exp(x) + 1.0), (blu.spec((1024, 4096)),), 2e-6)
+    yield Case("broadcast", lambda x, y: x * y + 1.0, (_numbers(37, 1, 65), _numbers(5, 1)), 0.0)
+    yield Case("cast", lambda x: x.astype("bf16").astype("f32"), (_numbers(99, 101),), 0.0)
+
+
+def _rows() -> Iterator[Case]:
+    for rows, columns in ((1, 1), (5, 33), (128, 768), (64, 4097), (8, 50257)):
+        x, weight, bias = blu.spec((rows, columns)), blu.spec((columns,)), blu.spec((columns,))
+        name = f"{rows}x{columns}"
+        yield Case(f"softmax_{name}", lambda x: blu.softmax(x, axis=-1), (x,), 2e-6)
+        yield Case(f"layer_norm_{name}", lambda x, w, b: blu.layer_norm(x, w, b), (x, weight, bias), 1e-5)
+        yield Case(f"sum_{name}", lambda x: blu.sum(x, axis=-1), (x,), 1e-5)
+    yield Case("sum_rows", lambda x: blu.sum(x, axis=0), (blu.spec((1000, 768)),), 1e-5)
+    yield Case("max_all", lambda x: blu.max(x), (blu.spec((300, 301)),), 0.0)
+    yield Case("argmax", lambda x: blu.argmax(x, axis=-1), (blu.spec((33, 50257)),), 0.0)
+
+
+def _products() -> Iterator[Case]:
+    for m, k, n in ((1, 1, 1), (17, 33, 65), (128, 768, 2304), (1, 768, 3072), (1024, 1024, 1024)):
+        x, w = blu.spec((m, k)), blu.spec((k, n))
+        yield Case(f"matmul_{m}x{k}x{n}", lambda x, w: x @ w, (x, w), 1e-5)
+        yield Case(f"matmul_transposed_{m}x{k}x{n}", lambda x, w: x @ w.T, (x, blu.spec((n, k))), 1e-5)
+    yield Case("matmul_batched", lambda x, w: x @ w, (blu.spec((12, 65, 64)), blu.spec((12, 64, 65))), 1e-5)
+    yield Case(
+        "matmul_bias_gelu",
+        lambda x, w, b: blu.gelu(x @ w + b),
+        (blu.spec((128, 768)), blu.spec((768, 3072)), blu.spec((3072,))),
+        1e-5,
+    )
+
+
+def _moves() -> Iterator[Case]:
+    indices = RANDOM.integers(0, 1000, (64, 32))
+    yield Case("gather", lambda table, i: blu.take(table, i, axis=0), (blu.spec((1000, 768)), indices), 0.0)
+    yield Case("sort", lambda x: blu.sort(x, axis=-1), (_numbers(9, 1000),), 0.0)
+    yield Case("transpose", lambda x: blu.transpose(x, (0, 2, 1)) + 0.0, (blu.spec((7, 65, 129)),), 0.0)
+    yield Case("concatenate", lambda x, y: blu.concatenate([x, y], axis=1), (_numbers(5, 7), _numbers(5, 9)), 0.0)
+
+
+def _gpt2() -> Iterator[Case]:
+    for layers, batch, length in ((1, 1, 16), (12, 1, 64)):
+        model = nn.GPT2({"n_layer": layers})
+        tokens = RANDOM.integers(0, 50257, (batch, length)).astype(np.int32)
+        yield Case(f"gpt2_{layers}_layers", gpt2_steps.forward, (model, tokens), 1e-4, scale=0.1)

@@ -1,0 +1,97 @@
+"""Cases in a folder, as `pack.py` writes and `gpu_check.py` reads them: a .blu, an .npz of arrays, an entry of JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from blu.runtime.plan import DTYPES, NAMES
+
+INDEX = "cases.json"
+KEPT_ELEMENTS = 1 << 18
+"""Of a longer result only every n-th element is kept to compare with."""
+
+
+@dataclass(frozen=True)
+class StoredCase:
+    """`file` is the stem of its files. `arguments` are either {"array": key} or {"seed", "shape", "dtype", "scale"}; `steps` are which elements of each
+    result are kept; `failure` says why there is no program."""
+
+    name: str
+    file: str = ""
+    relative_error: float = 0.0
+    arguments: list[dict[str, Any]] = field(default_factory=list)
+    steps: list[int] = field(default_factory=list)
+    failure: str = ""
+
+
+def draw(seed: int, shape: list[int], dtype: str, scale: float) -> np.ndarray:
+    """Normally distributed numbers."""
+    numbers = np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
+    return (numbers * np.float32(scale)).astype(DTYPES[dtype])
+
+
+def sample_step(size: int) -> int:
+    """Every how many-th element of a result is kept."""
+    return max(1, math.ceil(size / KEPT_ELEMENTS))
+
+
+def save_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Write an .npz; names tell the dtype, since bf16 is stored as its bits."""
+    plain = {f"{key}:{NAMES[array.dtype]}": _bits(array) for key, array in arrays.items()}
+    np.savez_compressed(path, **plain)
+
+
+def load_arrays(path: Path) -> dict[str, np.ndarray]:
+    """What `save_arrays` wrote."""
+    with np.load(path, allow_pickle=False) as file:
+        names = {name: name.rpartition(":") for name in file.files}
+        return {key: file[name].view(DTYPES[dtype]) for name, (key, _, dtype) in names.items()}
+
+
+def _bits(array: np.ndarray) -> np.ndarray:
+    return array.view(np.uint16) if array.dtype == DTYPES["bf16"] else array
+
+
+def save_index(folder: Path, cases: list[StoredCase]) -> None:
+    """Write the entries of all cases."""
+    (folder / INDEX).write_text(json.dumps([asdict(case) for case in cases], indent=1))
+
+
+def load_index(folder: Path) -> list[StoredCase]:
+    """The entries of all cases."""
+    return [StoredCase(**entry) for entry in json.loads((folder / INDEX).read_text())]
+
+
+def inputs_of(case: StoredCase, arrays: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """The arguments of a case's program."""
+    return [arrays[item["array"]] if "array" in item else draw(**item) for item in case.arguments]
+
+
+def largest_error(case: StoredCase, results: list[np.ndarray], arrays: dict[str, np.ndarray]) -> float:
+    """The largest of the results' relative errors; infinite where a result has another NaN or infinity."""
+    errors = [
+        relative_error(result.reshape(-1)[:: case.steps[index]], arrays[f"result{index}"])
+        for index, result in enumerate(results)
+    ]
+    return max(errors, default=0.0)
+
+
+def relative_error(found: np.ndarray, expected: np.ndarray) -> float:
+    """The largest difference divided by the largest magnitude; in whole numbers and bools all must be equal."""
+    if expected.dtype.kind in "biu":
+        return 0.0 if np.array_equal(found, expected) else math.inf
+    found, expected = found.astype(np.float64), expected.astype(np.float64)
+    is_finite = np.isfinite(expected)
+    if not np.array_equal(found[~is_finite], expected[~is_finite], equal_nan=True):
+        return math.inf
+    difference = np.abs(found - expected)[is_finite]
+    if not np.isfinite(difference).all():
+        return math.inf
+    largest = np.abs(expected[is_finite]).max(initial=0.0)
+    return float(difference.max(initial=0.0) / largest) if largest else float(difference.max(initial=0.0))
