@@ -1,7 +1,8 @@
 """Replaces the operations of the math dialect by arith operations that LLVM vectorises as they stand.
 
 LLVM turns `llvm.exp` of a vector into one call of `expf` per element, and MLIR's own expansions lose digits (tanh 2016
-ULP, log1p 1.7e7 ULP near 0), so f32 functions are Blu's own. f64 functions call the C library.
+ULP, log1p 1.7e7 ULP near 0), so f32 functions are Blu's own. f64 functions call the C library, and are Blu's own too
+for targets without one.
 
 Before (in a kernel):                      After:
     %1 = math.rsqrt %0 : vector<16xf32>        %cst = arith.constant dense<1.0> : vector<16xf32>
@@ -29,7 +30,15 @@ from blu.passes.math_functions import (
     rounding,
     trigonometry,
 )
+from blu.passes.math_functions.double import error_function as double_error_function
+from blu.passes.math_functions.double import exponential as double_exponential
+from blu.passes.math_functions.double import inverse_trigonometry as double_inverse_trigonometry
+from blu.passes.math_functions.double import logarithm as double_logarithm
+from blu.passes.math_functions.double import power as double_power
+from blu.passes.math_functions.double import trigonometry as double_trigonometry
 from blu.passes.math_functions.elements import Elements, element_type
+
+Expansion = Callable[..., Elements | tuple[Elements, ...]]
 
 
 @dataclass(frozen=True)
@@ -41,9 +50,17 @@ class Function:
     (tests/test_expand_math.py), with fused multiply-add and without; None for results that are exact by construction.
     """
 
-    expand: Callable[..., Elements | tuple[Elements, ...]]
+    expand: Expansion
     libm: tuple[str, ...] = ()
     max_ulp: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class DoubleFunction:
+    """How an operation on f64 is expanded where there is no C library, and the largest error measured in ULP."""
+
+    expand: Expansion
+    max_ulp: float
 
 
 FUNCTIONS: dict[str, Function] = {
@@ -84,22 +101,53 @@ FUNCTIONS: dict[str, Function] = {
     "math.isnormal": Function(rounding.isnormal),
 }
 
+DOUBLE_FUNCTIONS: dict[str, DoubleFunction] = {
+    "math.exp": DoubleFunction(double_exponential.exp, 0.58),
+    "math.exp2": DoubleFunction(double_exponential.exp2, 0.7),
+    "math.expm1": DoubleFunction(double_exponential.expm1, 0.84),
+    "math.tanh": DoubleFunction(double_exponential.tanh, 0.74),
+    "math.sinh": DoubleFunction(double_exponential.sinh, 1.65),
+    "math.cosh": DoubleFunction(double_exponential.cosh, 1.05),
+    "math.log": DoubleFunction(double_logarithm.log, 0.51),
+    "math.log2": DoubleFunction(double_logarithm.log2, 0.51),
+    "math.log10": DoubleFunction(double_logarithm.log10, 0.51),
+    "math.log1p": DoubleFunction(double_logarithm.log1p, 0.51),
+    "math.asinh": DoubleFunction(double_logarithm.asinh, 1.0),
+    "math.acosh": DoubleFunction(double_logarithm.acosh, 1.35),
+    "math.atanh": DoubleFunction(double_logarithm.atanh, 0.51),
+    "math.erf": DoubleFunction(double_error_function.erf, 1.05),
+    "math.erfc": DoubleFunction(double_error_function.erfc, 3.3),
+    "math.sin": DoubleFunction(double_trigonometry.sin, 0.76),
+    "math.cos": DoubleFunction(double_trigonometry.cos, 0.76),
+    "math.sincos": DoubleFunction(double_trigonometry.sincos, 0.76),
+    "math.tan": DoubleFunction(double_trigonometry.tan, 0.9),
+    "math.asin": DoubleFunction(double_inverse_trigonometry.asin, 0.62),
+    "math.acos": DoubleFunction(double_inverse_trigonometry.acos, 0.58),
+    "math.atan": DoubleFunction(double_inverse_trigonometry.atan, 1.18),
+    "math.atan2": DoubleFunction(double_inverse_trigonometry.atan2, 1.5),
+    "math.powf": DoubleFunction(double_power.powf, 0.61),
+    "math.fpowi": DoubleFunction(double_power.fpowi, 0.61),
+    "math.cbrt": DoubleFunction(double_power.cbrt, 0.6),
+}
+
 INTRINSICS = frozenset(
     f"math.{name}"
     for name in ("absf", "absi", "ceil", "copysign", "ctlz", "ctpop", "cttz", "floor", "roundeven", "sqrt", "trunc")
 )
 
 
-def expand_math(module: ir.Module, fma: bool | None = None) -> None:
+def expand_math(module: ir.Module, fma: bool | None = None, libm: bool = True) -> None:
     """Expand every operation of the math dialect in `module`, in place, on scalars and vectors of f32 and f64.
 
     `fma` says whether the target has a fused multiply-add; None asks the module's `blu.target`, else assumes so.
-    Without it math.fma is rounded twice, and f32 errors grow as `max_ulp` says.
+    Without it math.fma is rounded twice, and f32 errors grow as `max_ulp` says. `libm` says whether f64 functions may
+    call the C library; without one they are expanded as DOUBLE_FUNCTIONS says, which needs `fma`.
     """
     fused = _target_fuses(module) if fma is None else fma
+    assert fused or libm, "f64 functions are expanded for targets with a fused multiply-add only"
     with module.context:
         for operation in _math_operations(module):
-            _expand(operation, fused)
+            _expand(operation, fused, libm)
 
 
 def _target_fuses(module: ir.Module) -> bool:
@@ -124,15 +172,17 @@ def _math_operations(module: ir.Module) -> list[ir.Operation]:
     return found
 
 
-def _expand(operation: ir.Operation, fused: bool) -> None:
+def _expand(operation: ir.Operation, fused: bool, use_libm: bool) -> None:
     """Put the expansion in place of `operation`, at its location."""
-    function = FUNCTIONS[operation.name]
+    function: Function | DoubleFunction = FUNCTIONS[operation.name]
     operands = list(operation.operands)
     element = element_type(operands[0].type)
     supported = isinstance(element, ir.F32Type | ir.F64Type | ir.IntegerType)
     assert supported, f"{operation.name} of {operands[0].type}: bodies compute in f32 or f64"
+    if isinstance(element, ir.F64Type) and not use_libm:
+        function = DOUBLE_FUNCTIONS.get(operation.name, function)
     with ir.InsertionPoint(operation), operation.location:
-        if function.libm and isinstance(element, ir.F64Type):
+        if isinstance(function, Function) and function.libm and isinstance(element, ir.F64Type):
             results = [libm.call(name, operands) for name in function.libm]
         else:
             expanded = function.expand(*(Elements(operand, fused) for operand in operands))

@@ -68,16 +68,20 @@ def store_text(element: str, count: int, flat: str, shaped: str) -> str:
 
 
 def compiled(
-    name: str, types: list[str], result: str, shape: tuple[int, ...], count: int, fma: bool = True
+    name: str, types: list[str], result: str, shape: tuple[int, ...], count: int, fma: bool = True, libm: bool = True
 ) -> CompiledKernel:
-    """The kernel of `kernel_text` for the best target here, or without fused multiply-add for x86-64-v2."""
+    """The kernel of `kernel_text` for the best target here, or without fused multiply-add for x86-64-v2.
+
+    Without `libm` it does without the C library, as on GPUs.
+    """
     context = ir.Context()
     context.enable_multithreading(False)
     with context:
         module = ir.Module.parse(kernel_text(name, types, result, shape, count))
-    expand_math(module, fma=fma)
+    expand_math(module, fma=fma, libm=libm)
     module.operation.verify()
     assert not [op for op in operation_names(module) if op.startswith("math.") and op not in INTRINSICS | {"math.fma"}]
+    assert libm or "func.call" not in operation_names(module)
     assert fma or "math.fma" not in operation_names(module)
     return compile_kernel(module, "kernel", None if fma else X86_64_V2)
 
@@ -100,12 +104,13 @@ def apply(
     result: str | None = None,
     shape: tuple[int, ...] = (16,),
     fma: bool = True,
+    libm: bool = True,
 ) -> np.ndarray:
     """`name` of the arrays, elementwise, by an expanded kernel; lengths need not be multiples of the vector."""
     types = types or [TYPE_NAMES[array.dtype.type] for array in arrays]
     step, count = math.prod(shape), len(arrays[0])
     padded = [np.resize(array, -(-count // step) * step) for array in arrays]
     out = np.empty(len(padded[0]), NUMPY_TYPES[result or types[0]])
-    kernel = compiled(name, types, result or types[0], shape, len(out), fma)
+    kernel = compiled(name, types, result or types[0], shape, len(out), fma, libm)
     kernel.bind(*padded, out)()
     return out[:count]

@@ -71,9 +71,15 @@ def odd_fit(function: Function, high: float, degree: int, dtype: type = np.float
     return Fit(lambda z: odd_tail(function, z), lambda z: odd_weight(function, z), 0.0, high * high, degree, dtype)
 
 
-def scaled_erfc(t: mp.mpf) -> mp.mpf:
-    """(1 + 2 a) exp(a^2) erfc(a) at t = (a - 4) / (a + 4): smooth on the whole half line."""
-    a = 4 * (1 + t) / (1 - t)
+def atanh_tail(z: mp.mpf) -> mp.mpf:
+    """P in 2 atanh(s) = 2 s + 2/3 s^3 + s^5 P(s^2), at z = s^2."""
+    s = mp.sqrt(z)
+    return (2 * mp.atanh(s) - 2 * s - 2 * s**3 / 3) / s**5
+
+
+def scaled_erfc(t: mp.mpf, middle: int = 4) -> mp.mpf:
+    """(1 + 2 a) exp(a^2) erfc(a) at t = (a - middle) / (a + middle): smooth on the whole half line."""
+    a = middle * (1 + t) / (1 - t)
     return (1 + 2 * a) * mp.exp(a * a) * mp.erfc(a)
 
 
@@ -108,14 +114,34 @@ FITS: dict[str, Fit] = {
     "ATAN": odd_fit(mp.atan, 1.0, 8),
 }  # fmt: skip
 
+# Those of passes/math_functions/double.
+DOUBLE_FITS: dict[str, Fit] = {
+    "EXPM1": Fit(lambda r: (mp.expm1(r) - r) / r**2, lambda r: r**2 / mp.expm1(r), -HALF_LN2, HALF_LN2, 10, np.float64),
+    "LOG": Fit(atanh_tail, lambda z: z**2 / 2, 0.0, 0.02945, 8, np.float64),
+    "ERF": Fit(
+        lambda z: (mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1), lambda z: mp.sqrt(z) / mp.erf(mp.sqrt(z)), 0.0, 0.65, 11,
+        np.float64,
+    ),
+    "ERFC": Fit(lambda t: scaled_erfc(t, 3), lambda t: 1 / scaled_erfc(t, 3), -0.583, 0.804, 21, np.float64),
+    "SIN": odd_fit(mp.sin, 0.7855, 6, np.float64),
+    "COS": Fit(
+        lambda z: (mp.cos(mp.sqrt(z)) - 1 + z / 2) / z**2, lambda z: z**2 / mp.cos(mp.sqrt(z)), 0.0, 0.617, 5,
+        np.float64,
+    ),
+    "ASIN": odd_fit(mp.asin, 0.5, 12, np.float64),
+    "ATAN": odd_fit(mp.atan, 0.1251, 7, np.float64),
+}  # fmt: skip
+
 
 def main() -> None:
-    """Print every table as Python source, with its error in units of 2^-24."""
+    """Print every table as Python source, with its error in units of the last place."""
     mp.mp.dps = 60
-    for name, fit in FITS.items():
-        found = fit.coefficients()
-        print(f"# {name}: max weighted error {fit.error(found) * 2.0**24:.4f} * 2^-24 on [{fit.low}, {fit.high}]")
-        print(f"{name} = ({', '.join(repr(value) for value in found)})")
+    for fits, digits in ((FITS, 24), (DOUBLE_FITS, 53)):
+        for name, fit in fits.items():
+            found = fit.coefficients()
+            error = fit.error(found) * 2.0**digits
+            print(f"# {name}: max weighted error {error:.4f} * 2^-{digits} on [{fit.low}, {fit.high}]")
+            print(f"{name} = ({', '.join(repr(value) for value in found)})")
 
 
 if __name__ == "__main__":

@@ -6,48 +6,18 @@ arguments of sin, cos and tan so large that the reference itself needs checking.
 
 from __future__ import annotations
 
-import math
-
 import minimax
 import mpmath
 import numpy as np
 import pytest
 from cpu_kernel import compile_kernel, host_targets
 from math_kernel import NUMPY_TYPES, apply, kernel_text, operation_names
+from math_reference import BINARY, REFERENCES, ulp_errors
 
 from blu.dialects.mlir import ir
 from blu.dialects.target import X86_64_V2, X86_64_V4
 from blu.passes.expand_math import FUNCTIONS, expand_math
 
-REFERENCES = {
-    "exp": np.exp,
-    "exp2": np.exp2,
-    "expm1": np.expm1,
-    "tanh": np.tanh,
-    "sinh": np.sinh,
-    "cosh": np.cosh,
-    "log": np.log,
-    "log2": np.log2,
-    "log10": np.log10,
-    "log1p": np.log1p,
-    "asinh": np.arcsinh,
-    "acosh": np.arccosh,
-    "atanh": np.arctanh,
-    "erf": np.vectorize(math.erf, otypes=[np.float64]),
-    "erfc": np.vectorize(math.erfc, otypes=[np.float64]),
-    "sin": np.sin,
-    "cos": np.cos,
-    "tan": np.tan,
-    "asin": np.arcsin,
-    "acos": np.arccos,
-    "atan": np.arctan,
-    "atan2": np.arctan2,
-    "powf": np.power,
-    "cbrt": np.cbrt,
-    "rsqrt": lambda x: 1 / np.sqrt(x),
-    "round": lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x),
-}
-BINARY = ("atan2", "powf")
 # These have tests of their own.
 OTHERS = {"sincos", "fpowi", "ipowi", "fma", "clampf", "isnan", "isinf", "isfinite", "isnormal"}
 SLOW_REFERENCES = ("erf", "erfc")
@@ -66,19 +36,6 @@ def reference(name: str, *arrays: np.ndarray) -> np.ndarray:
     """The function in f64, of f32 or f64 numbers."""
     with np.errstate(all="ignore"):
         return REFERENCES[name](*(array.astype(np.float64) for array in arrays))
-
-
-def ulp_errors(found: np.ndarray, exact: np.ndarray) -> np.ndarray:
-    """|found - exact| in units of the last f32 place of `exact`; inf where just one of the two is NaN.
-
-    Beyond the range of f32 an infinity counts as 2^128.
-    """
-    with np.errstate(all="ignore"):
-        exponent = np.frexp(np.maximum(np.abs(exact), 2.0**-126))[1]
-        capped = np.clip(exact, -(2.0**128), 2.0**128)
-        error = np.abs(np.clip(found.astype(np.float64), -(2.0**128), 2.0**128) - capped)
-        error = np.ldexp(error, 24 - np.minimum(exponent, 128))
-    return np.where(np.isnan(found) | np.isnan(exact), np.where(np.isnan(found) & np.isnan(exact), 0, np.inf), error)
 
 
 def spread_floats(count: int, seed: int) -> np.ndarray:
@@ -320,7 +277,18 @@ def test_coefficients_are_those_that_minimax_computes():
     from blu.passes.math_functions import trigonometry as circular
 
     files = (error_function, exponential, inverse_trigonometry, logarithm, power, circular)
+    check_coefficients(files, minimax.FITS)
+
+
+def test_coefficients_in_f64_are_those_that_minimax_computes():
+    from blu.passes.math_functions.double import error_function, exponential, inverse_trigonometry, logarithm
+    from blu.passes.math_functions.double import trigonometry as circular
+
+    check_coefficients((error_function, exponential, inverse_trigonometry, logarithm, circular), minimax.DOUBLE_FITS)
+
+
+def check_coefficients(files: tuple, fits: dict[str, minimax.Fit]) -> None:
     with mpmath.workdps(60):
-        for name, fit in minimax.FITS.items():
+        for name, fit in fits.items():
             tables = [vars(file)[name] for file in files if name in vars(file)]
             assert tables == [tuple(fit.coefficients())], name

@@ -11,7 +11,7 @@ from functools import reduce
 
 from blu.dialects.mlir import ir
 
-COMPARE_FLOATS = {"<": 4, "<=": 5, ">": 2, ">=": 3, "==": 1, "!=": 13, "unordered": 14}
+COMPARE_FLOATS = {"<": 4, "<=": 5, ">": 2, ">=": 3, "==": 1, "!=": 13, "ordered": 7, "unordered": 14}
 COMPARE_INTEGERS = {"<": 2, "<=": 3, ">": 4, ">=": 5, "==": 0, "!=": 1}
 
 

@@ -40,7 +40,11 @@ def power_of_magnitude(x: Elements, exponent: Elements) -> Elements:
 
 def powf(x: Elements, y: Elements) -> Elements:
     """C's pow: a negative base takes the sign from an odd exponent and gives NaN for a fraction; x^0 = 1^y = 1."""
-    magnitude = power_of_magnitude(x, y.to_f64())
+    return with_sign_of_float(x, y, power_of_magnitude(x, y.to_f64()))
+
+
+def with_sign_of_float(x: Elements, y: Elements, magnitude: Elements) -> Elements:
+    """x^y from |x|^y, in f32 and f64."""
     half = y * 0.5
     is_fraction = y.emit("math.floor").differs(y)
     is_odd = half.emit("math.floor").differs(half)
@@ -91,7 +95,7 @@ def fpowi(x: Elements, exponent: Elements) -> Elements:
     if number is not None and abs(number) <= 64:
         power = by_squaring(x.to_f64(), abs(number))
         return (power if number > 0 else 1.0 / power).to_f32()
-    return _with_sign(x, exponent, power_of_magnitude(x, exponent.to_f64()))
+    return with_sign_of_integer(x, exponent, power_of_magnitude(x, exponent.to_f64()))
 
 
 def _fpowi_f64(x: Elements, exponent: Elements, number: int | None) -> Elements:
@@ -99,11 +103,11 @@ def _fpowi_f64(x: Elements, exponent: Elements, number: int | None) -> Elements:
     if number in (1, 2, 3):
         return by_squaring(x, number)
     magnitude = libm.call("pow", [abs(x).value, exponent.to_f64().value])
-    return _with_sign(x, exponent, Elements(magnitude, x.fused))
+    return with_sign_of_integer(x, exponent, Elements(magnitude, x.fused))
 
 
-def _with_sign(x: Elements, exponent: Elements, magnitude: Elements) -> Elements:
-    """x^exponent from |x|^exponent for whole exponents: the sign of x counts where they are odd."""
+def with_sign_of_integer(x: Elements, exponent: Elements, magnitude: Elements) -> Elements:
+    """x^exponent from |x|^exponent for integer exponents: the sign of x counts where they are odd."""
     odd = (exponent & 1).equals(1)
     return select(exponent.equals(0), 1.0, select(odd, magnitude.copysign(x), magnitude))
 
