@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from blu.dialects import plan
 from blu.dialects.gpu_target import GpuTarget
 from blu.dialects.mlir import func, ir
 from blu.passes.base import Pass, find
 from blu.passes.gpu import attention, attention_gradient, gemm, ordering, rows, update
+from blu.passes.gpu.bulk_copy import MAPS, map_type
+from blu.passes.gpu.fast_math import mark, writes_halves
 
 # An emitter replaces a kernel by one or more, which are launched in order with the same arguments.
 Emitter = Callable[[func.FuncOp, GpuTarget], list[func.FuncOp]]
@@ -44,23 +47,26 @@ class EmitGpuKernels(Pass):
 
     def run(self, module: ir.Module) -> None:
         target = GpuTarget.of(module)
-        launches: dict[str, list[str]] = {}
+        launches: dict[str, list[func.FuncOp]] = {}
         for kernel in [item for item in find(module, func.FuncOp) if "blu.kernel" in item.attributes]:
             family, name = ir.StringAttr(kernel.attributes["blu.kernel"]).value, kernel.name.value
             if family not in EMITTERS:
                 self.fail(kernel, f"no emitter writes kernels of the family '{family}' for {target.name}")
-            launches[name] = [item.name.value for item in EMITTERS[family](kernel, target)]
+            rounds = writes_halves(kernel)
+            launches[name] = EMITTERS[family](kernel, target)
+            if rounds:
+                mark(launches[name])
             self.count(f"{family} kernels", len(launches[name]))
         for call in list(find(module, func.CallOp)):
             _call_each(call, launches)
 
 
-def _call_each(call: func.CallOp, launches: dict[str, list[str]]) -> None:
-    """Replace a call by calls of all that its kernel has become."""
+def _call_each(call: func.CallOp, launches: dict[str, list[func.FuncOp]]) -> None:
+    """Replace a call by calls of all that its kernel has become, with the tensor maps that they take."""
     name = ir.FlatSymbolRefAttr(call.operation.attributes["callee"]).value
-    if launches[name] == [name]:
-        return
     with ir.InsertionPoint(call), call.operation.location:
-        for launched in launches[name]:
-            func.CallOp([], launched, list(call.operation.operands))
+        for kernel in launches[name]:
+            maps = ir.ArrayAttr(kernel.attributes[MAPS]) if MAPS in kernel.attributes else ()
+            buffers = [plan.buffer(map_type(), "map", number) for number in range(len(maps))]
+            func.CallOp([], kernel.name.value, [*call.operation.operands, *buffers])
     call.operation.erase()

@@ -1,20 +1,21 @@
 """Matrix multiplication with an elementwise epilogue, on GPUs.
 
 A block computes a tile of the result: operands come to shared memory a step of k at a time, sums stay in registers
-(gemm_mma.py), and go through shared memory to the fused operations (gemm_output.py).
+(gemm_mma.py, gemm_simt.py), and go through shared memory to the fused operations (gemm_output.py). Where k is split
+among blocks, these leave their sums in scratch memory and a second kernel adds them in order (gemm_split.py).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 
 from blu.dialects.gpu_target import GpuTarget
 from blu.dialects.mlir import arith, func, ir
-from blu.passes.gpu import loops, warp
-from blu.passes.gpu.gemm_copy import Loader, Place
+from blu.passes.gpu import gemm_wgmma, loops, warp
+from blu.passes.gpu.gemm_copy import Loader, Place, Tile
 from blu.passes.gpu.gemm_fragments import Reader
-from blu.passes.gpu.gemm_mma import MmaLoop, Range, WarpTile, tiles_of
+from blu.passes.gpu.gemm_mma import MmaLoop, WarpTile
 from blu.passes.gpu.gemm_output import (
     Output,
     Staged,
@@ -24,8 +25,12 @@ from blu.passes.gpu.gemm_output import (
     stage_fragments,
     staged_bytes,
 )
+from blu.passes.gpu.gemm_pipeline import Pipeline, Range
 from blu.passes.gpu.gemm_problem import Product, read_product
-from blu.passes.gpu.gemm_schedule import GemmSchedule, choose_schedule
+from blu.passes.gpu.gemm_schedule import GemmSchedule, choose_instruction, choose_schedule
+from blu.passes.gpu.gemm_wgmma import WgmmaSchedule
+from blu.passes.gpu.gemm_simt import Lane, SimtLoop, SimtTile, readers_of
+from blu.passes.gpu.gemm_split import PART
 from blu.passes.gpu.kernel import GpuKernel, Thread
 from blu.passes.gpu.shared import SharedMemory, shared_address
 from blu.passes.kernels.contraction import Point, read_contraction
@@ -34,12 +39,20 @@ from blu.passes.kernels.epilogue import Epilogue, read_epilogue
 
 def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
     """Replace `kernel`, whose body is one linalg.contract with an elementwise epilogue; what no tile fits: by loops."""
+    if (product := product_of(kernel)) is not None and gemm_wgmma.suits(product, choose_instruction(product), target):
+        return gemm_wgmma.emit_with(kernel, read, WgmmaSchedule(choose_instruction(product) or ""), target)
     schedule = schedule_of(kernel, target)
     return loops.emit(kernel, target) if schedule is None else emit_with(kernel, schedule)
 
 
 def schedule_of(kernel: func.FuncOp, target: GpuTarget) -> GemmSchedule | None:
-    """The schedule that `emit` uses, None for plain loops."""
+    """The schedule of tiles of warps that `emit` uses, None for plain loops."""
+    product = product_of(kernel)
+    return None if product is None else choose_schedule(product, target)
+
+
+def product_of(kernel: func.FuncOp) -> Product | None:
+    """The product of a kernel that is still on tensors; None where it is none of two matrices."""
     operation = _contraction_of(kernel)
     buffers = {value: value.owner.operands[0] for value in operation.operands if _is_input(value)}
     if any(operand not in buffers for operand in list(operation.operands)[:2]):
@@ -47,14 +60,19 @@ def schedule_of(kernel: func.FuncOp, target: GpuTarget) -> GemmSchedule | None:
     contraction = read_contraction(operation, buffers)
     if None in (contraction.rows, contraction.columns, contraction.depth):
         return None
-    return choose_schedule(read_product(contraction), target)
+    return read_product(contraction)
 
 
 def emit_with(kernel: func.FuncOp, schedule: GemmSchedule) -> list[func.FuncOp]:
     """The same with a given schedule."""
     frame = GpuKernel.open(kernel)
-    _Gemm.read(frame, schedule).emit()
-    return frame.finish()
+    gemm = _Gemm(frame, *read(frame), schedule)
+    gemm.emit()
+    if schedule.split == 1:
+        return frame.finish()
+    final = GpuKernel.open(kernel, name=f"{kernel.name.value}_sum")
+    gemm_split.emit_sum(final, *read(final), schedule)
+    return [*frame.finish(), final.replacement]
 
 
 def read(frame: GpuKernel) -> tuple[Product, Epilogue]:
@@ -73,12 +91,12 @@ def _is_input(value: ir.Value) -> bool:
 
 @dataclass(frozen=True)
 class _Block:
-    """What a block computes: `outer` are the indices of its product, (row, column) begins its tile, all i32."""
+    """What a block computes: `point` has the indices of its product, (row, column) begins its tile; `part` of k; i32."""
 
     point: Point
     row: ir.Value
     column: ir.Value
-    split: ir.Value
+    part: ir.Value
 
 
 @dataclass(frozen=True)
@@ -89,10 +107,6 @@ class _Gemm:
     product: Product
     epilogue: Epilogue
     schedule: GemmSchedule
-
-    @classmethod
-    def read(cls, frame: GpuKernel, schedule: GemmSchedule) -> _Gemm:
-        return cls(frame, *read(frame), schedule)
 
     @property
     def tiles(self) -> tuple[int, int]:
@@ -106,27 +120,29 @@ class _Gemm:
 
     def emit(self) -> None:
         schedule, shared = self.schedule, SharedMemory()
-        # Sums are staged where operands were.
-        size = max(schedule.stages * schedule.stage_bytes, staged_bytes(schedule.rows, schedule.columns))
-        base = shared.take(size, alignment=1024)
+        operands, sums = schedule.stages * schedule.stage_bytes, staged_bytes(schedule.rows, schedule.columns)
+        stages = shared.take(operands if schedule.kind == "simt" else max(operands, sums), alignment=1024)
+        # Tensor cores are done with the operands when sums are staged: these lie over them.
+        staging = shared.take(sums, alignment=128) if schedule.kind == "simt" else stages
         down, along = self.tiles
         grid = (down * along * schedule.split * self.product.outer,)
         location = self.product.contraction.operation.location
         with location, self.frame.launch(grid, schedule.threads, shared.bytes) as here:
             thread = warp.as_number(here.thread)
             block = self._locate(here)
-            address = warp.add(shared_address(self.frame), base)
-            staged = Staged(address, schedule.rows, schedule.columns)
-            self._compute(block, thread, staged)
+            base = shared_address(self.frame)
+            staged = Staged(warp.add(base, staging), schedule.rows, schedule.columns)
+            compute = self._compute_simt if schedule.kind == "simt" else self._compute_mma
+            compute(block, thread, warp.add(base, stages), staged)
             warp.wait_for_block()
-            self._output(thread).write(staged, block.point, block.row, block.column)
+            self._output(thread).write(staged, {**block.point, PART: block.part}, block.row, block.column)
 
     def _locate(self, here: Thread) -> _Block:
         """Tiles change fastest, a group of rows of them at a time, then the parts of k, then the products."""
         schedule, (down, along) = self.schedule, self.tiles
         number = warp.as_number(here.block[0])
         rest, tile = warp.divide(number, down * along), warp.remainder(number, down * along)
-        rest, split = warp.divide(rest, schedule.split), warp.remainder(rest, schedule.split)
+        rest, part = warp.divide(rest, schedule.split), warp.remainder(rest, schedule.split)
         point: dict[int, ir.Value] = {}
         for dim in reversed(self.product.contraction.outer):
             size = self.product.contraction.size(dim)
@@ -137,37 +153,60 @@ class _Gemm:
         height: warp.Number = group if down % group == 0 else warp.smaller(group, warp.subtract(down, first))
         row = warp.add(first, arith.remui(inside, warp.number(height)))
         column = arith.divui(inside, warp.number(height))
-        return _Block(point, warp.multiply(row, schedule.rows), warp.multiply(column, schedule.columns), split)
+        return _Block(point, warp.multiply(row, schedule.rows), warp.multiply(column, schedule.columns), part)
 
     def _range(self, block: _Block) -> Range:
         """The steps of k of a block."""
         each = ceil(self.steps / self.schedule.split)
         if self.schedule.split == 1:
             return warp.number(0), warp.number(self.steps)
-        first = warp.multiply(block.split, each)
+        first = warp.multiply(block.part, each)
         return first, warp.smaller(warp.add(first, each), self.steps)
 
-    def _compute(self, block: _Block, thread: ir.Value, staged: Staged) -> None:
-        product, schedule = self.product, self.schedule
-        outer = [block.point[dim] for dim in product.contraction.outer]
-        runs = [product.contraction.size(dim) for dim in product.contraction.outer_depth]
-        tiles = tiles_of(schedule, product.left.is_deep, product.right.is_deep)
-        loaders, bases = [], (0, tiles[0].size)
-        for factor, tile, first, base in zip(
-            (product.left, product.right), tiles, (block.row, block.column), bases, strict=True
-        ):
-            place = Place(outer, first, thread, schedule.threads)
-            loaders.append(Loader(factor, tile, place, base, runs, schedule.instruction))
+    def _pipeline(self, block: _Block, thread: ir.Value, tiles: tuple[Tile, Tile], base: ir.Value) -> Pipeline:
+        """What brings the operands' tiles to shared memory."""
+        contraction, schedule = self.product.contraction, self.schedule
+        outer = [block.point[dim] for dim in contraction.outer]
+        runs = [contraction.size(dim) for dim in contraction.outer_depth]
+        left = Place(outer, block.row, thread, schedule.threads)
+        right = Place(outer, block.column, thread, schedule.threads)
+        loaders = (
+            Loader(self.product.left, tiles[0], left, 0, runs, schedule.instruction),
+            Loader(self.product.right, tiles[1], right, tiles[0].size, runs, schedule.instruction),
+        )
+        return Pipeline(loaders, schedule.stages, schedule.stage_bytes, base)
+
+    def _compute_mma(self, block: _Block, thread: ir.Value, base: ir.Value, staged: Staged) -> None:
+        schedule = self.schedule
+        tiles = self._tiles(Tile)
         own = WarpTile.of(thread, schedule)
         readers = (
-            Reader(tiles[0], True, own.row, schedule.warp_rows, own.lane, bases[0]),
-            Reader(tiles[1], False, own.column, schedule.warp_columns, own.lane, bases[1]),
+            Reader(tiles[0], True, own.row, schedule.warp_rows, own.lane, 0),
+            Reader(tiles[1], False, own.column, schedule.warp_columns, own.lane, tiles[0].size),
         )
-        sums = MmaLoop(schedule, tuple(loaders), readers, staged.address).sums(self._range(block))
+        pipeline = self._pipeline(block, thread, tiles, base)
+        sums = MmaLoop(schedule, readers).sums(pipeline, self._range(block))
         stage_fragments(staged, own.row, own.column, own.lane, sums, schedule.warp_columns // 8)
 
+    def _compute_simt(self, block: _Block, thread: ir.Value, base: ir.Value, staged: Staged) -> None:
+        tiles, lane = self._tiles(SimtTile), Lane.of(thread, self.schedule)
+        loop = SimtLoop(self.schedule, readers_of(self.schedule, tiles, lane), staged, lane)
+        pipeline = self._pipeline(block, thread, tiles, base)
+        loop.sum_up(pipeline, self._range(block), self.product.depth * self.product.runs)
+
+    def _tiles(self, kind: type[Tile]) -> tuple[Tile, Tile]:
+        """The shapes of both operands' tiles."""
+        schedule, size = self.schedule, self.schedule.element_bytes
+        left, right = self.product.left, self.product.right
+        return kind(schedule.rows, size, left.is_deep), kind(schedule.columns, size, right.is_deep)
+
     def _output(self, thread: ir.Value) -> Output:
-        schedule = self.schedule
+        """What becomes of staged sums."""
+        threads = self.schedule.threads
+        if self.schedule.split > 1:
+            buffer = gemm_split.scratch_of(self.frame, self.product, self.schedule.split)
+            sink = gemm_split.partial_sink(self.product, buffer)
+            return Output(self.product, sink, gemm_split.choose_part_lanes(self.product), 4, thread, threads)
         lanes = choose_lanes(self.epilogue, [operand for _, operand in self.epilogue.outputs])
         together = choose_together(self.epilogue, lanes)
-        return Output(self.product, epilogue_sink(self.epilogue), lanes, together, thread, schedule.threads)
+        return Output(self.product, epilogue_sink(self.epilogue), lanes, together, thread, threads)

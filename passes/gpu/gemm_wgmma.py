@@ -40,6 +40,8 @@ from blu.passes.kernels.epilogue import Epilogue
 GROUPS = 3
 THREADS = GROUPS * warpgroup.THREADS
 COPY_REGISTERS, MULTIPLY_REGISTERS = 40, 232
+LEAST_TILES, LEAST_DEPTH = 64, 64
+"""Products with fewer tiles leave most multiprocessors idle."""
 SLAB = 32
 """Columns of the sums that are written at a time."""
 # Writes a slab of staged sums: of which product, from which row and column on.
@@ -87,8 +89,9 @@ def suits(product: Product, instruction: str | None, target: GpuTarget) -> bool:
         return False
     if instruction == "tf32" and not all(factor.is_deep for factor in factors):
         return False
-    is_simple = product.runs == 1 and len(product.contraction.outer) <= 1
-    return is_simple and product.rows >= 128 and product.columns >= 64 and product.depth >= 64
+    if product.runs != 1 or len(product.contraction.outer) > 1 or product.depth < LEAST_DEPTH:
+        return False
+    return Walk(product, WgmmaSchedule(instruction)).tiles >= LEAST_TILES
 
 
 def emit_with(kernel: func.FuncOp, read: Read, schedule: WgmmaSchedule, target: GpuTarget) -> list[func.FuncOp]:
