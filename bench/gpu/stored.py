@@ -19,7 +19,9 @@ KEPT_ELEMENTS = 1 << 18
 
 @dataclass(frozen=True)
 class StoredCase:
-    """`file` is the stem of its files. `arguments` are either {"array": key} or {"seed", "shape", "dtype", "scale"}; `steps` are which elements of each
+    """`file` is the stem of its files.
+
+    `arguments` are either {"array": key} or {"seed", "shape", "dtype", "scale"}; `steps` are which elements of each
     result are kept; `failure` says why there is no program."""
 
     name: str
