@@ -9,7 +9,7 @@ from blu.dialects import plan
 from blu.dialects.gpu_target import GpuTarget
 from blu.dialects.mlir import func, ir
 from blu.passes.base import Pass, find
-from blu.passes.gpu import attention, attention_gradient, gemm, ordering, rows, update
+from blu.passes.gpu import attention, attention_gradient, gemm, ordering, rows, scatter, update
 from blu.passes.gpu.bulk_copy import MAPS, map_type
 from blu.passes.gpu.fast_math import mark, writes_halves
 
@@ -23,7 +23,7 @@ EMITTERS: dict[str, Emitter] = {
     "attention_gradient": attention_gradient.emit,
     "argsort": ordering.emit,
     "update": update.emit_slice,
-    "scatter_add": update.emit_scatter_add,
+    "scatter_add": scatter.emit,
 }
 
 

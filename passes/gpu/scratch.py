@@ -7,10 +7,16 @@ from dataclasses import dataclass
 
 from blu.dialects.mlir import func, ir
 from blu.passes.base import Pass, find
-from blu.passes.gpu import attention_gradient
+from blu.passes.gpu import attention_gradient, gemm_split, row_partials, scatter
 
 # For each family of kernels that needs scratch memory: its types, from the kernel on tensors.
-SCRATCH: dict[str, Callable[[func.FuncOp], list[ir.MemRefType]]] = {"attention_gradient": attention_gradient.reserve}
+SCRATCH: dict[str, Callable[[func.FuncOp], list[ir.MemRefType]]] = {
+    "attention_gradient": attention_gradient.reserve,
+    "gemm": gemm_split.reserve,
+    "rows": row_partials.reserve,
+    "loops": row_partials.reserve,
+    "scatter_add": scatter.reserve,
+}
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Kernels that change a part of a buffer in place: a slice at run-time positions, or rows that are added to."""
+"""Kernels that change a part of a buffer in place: a slice at run-time positions, or a few rows that are added to."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def emit_slice(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
     return frame.finish()
 
 
-def emit_scatter_add(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
-    """Each thread adds all updates of one column, in order: no two threads touch one element."""
+def add_columns(kernel: func.FuncOp) -> list[func.FuncOp]:
+    """Replace a kernel around a blu.scatter_add of few updates: each thread adds those of one column, in order."""
     operation = find_operation(kernel, "blu.scatter_add")
     frame = GpuKernel.open(kernel)
     _, indices, updates = (frame.buffers[value] for value in operands_of(operation))

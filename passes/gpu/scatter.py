@@ -1,0 +1,142 @@
+"""Adding rows to rows that indices choose, where many may choose the same one: in order, without atomics.
+
+Two launches. The first sorts: position p of the indices goes to the place that is the number of smaller indices, and of
+equal ones before it. In the second, a block for each place that begins a run of equal indices adds the updates of that
+run to its row, one after the other, so that sums are those of a loop over all updates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, prod
+
+from blu.dialects.gpu_target import GpuTarget
+from blu.dialects.mlir import arith, func, ir, memref, scf
+from blu.dialects.op import attributes_of, operands_of
+from blu.passes.base import find
+from blu.passes.gpu.kernel import GpuKernel, below, when
+from blu.passes.gpu.update import add_columns
+from blu.passes.kernels import lanes as vectors
+from blu.passes.kernels.updates import add_scalars, delinearize, find_operation, wrapped
+
+SORT_THREADS, ADD_THREADS = 256, 192
+FEW = 64
+"""Up to so many updates, each thread takes a column through all of them."""
+
+
+def reserve(kernel: func.FuncOp) -> list[ir.MemRefType]:
+    """The sorted positions, for a kernel that is still on tensors."""
+    operation = next(item.operation for item in find(kernel, "blu.scatter_add"))
+    count = prod(ir.RankedTensorType(operands_of(operation)[1].type).shape)
+    return [ir.MemRefType.get([count], ir.IntegerType.get_signless(32))] if count > FEW else []
+
+
+def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
+    """Replace a kernel around a blu.scatter_add."""
+    if "blu.scratch" not in kernel.attributes:
+        return add_columns(kernel)
+    sorting = _Scatter.open(kernel, f"{kernel.name.value}_order")
+    adding = _Scatter.open(kernel, kernel.name.value)
+    with kernel.location:
+        sorting.sort()
+        adding.add()
+    kernel.operation.erase()
+    return [sorting.frame.replacement, adding.frame.replacement]
+
+
+@dataclass(frozen=True)
+class _Scatter:
+    """One of the two kernels."""
+
+    frame: GpuKernel
+    destination: ir.Value
+    indices: ir.Value
+    updates: ir.Value
+    order: ir.Value
+    axis: int
+
+    @classmethod
+    def open(cls, kernel: func.FuncOp, name: str) -> _Scatter:
+        operation = find_operation(kernel, "blu.scatter_add")
+        frame = GpuKernel.open(kernel, name=name)
+        _, indices, updates = (frame.buffers[value] for value in operands_of(operation))
+        (order,) = frame.scratch
+        return cls(frame, frame.outputs[0][1], indices, updates, order, attributes_of(operation)["axis"])
+
+    @property
+    def chosen(self) -> list[int]:
+        """The shape of the indices."""
+        return list(ir.MemRefType(self.indices.type).shape)
+
+    @property
+    def count(self) -> int:
+        return prod(self.chosen)
+
+    @property
+    def columns(self) -> list[int]:
+        """The dims of the updates that are not the indices'."""
+        shape = list(ir.MemRefType(self.updates.type).shape)
+        return [*shape[: self.axis], *shape[self.axis + len(self.chosen) :]]
+
+    def row(self, position: ir.Value) -> ir.Value:
+        """The row that the index at a position chooses."""
+        index = memref.load(self.indices, delinearize(position, self.chosen))
+        return wrapped(index, ir.MemRefType(self.destination.type).shape[self.axis])
+
+    def sort(self) -> None:
+        """The first launch: each thread finds the place of one position."""
+        with self.frame.launch((ceil(self.count / SORT_THREADS),), SORT_THREADS) as here:
+            position = arith.addi(arith.muli(here.block[0], vectors.index(SORT_THREADS)), here.thread)
+            with when(below(position, self.count)):
+                own = self.row(position)
+                loop = scf.ForOp(vectors.index(0), vectors.index(self.count), vectors.index(1), [vectors.index(0)])
+                with ir.InsertionPoint(loop.body):
+                    other, place = loop.induction_variable, loop.inner_iter_args[0]
+                    row = self.row(other)
+                    is_less = arith.cmpi(arith.CmpIPredicate.ult, row, own)
+                    is_equal = arith.cmpi(arith.CmpIPredicate.eq, row, own)
+                    is_before = arith.andi(is_equal, arith.cmpi(arith.CmpIPredicate.ult, other, position))
+                    step = arith.index_castui(ir.IndexType.get(), arith.ori(is_less, is_before))
+                    scf.yield_([arith.addi(place, step)])
+                number = arith.index_cast(ir.IntegerType.get_signless(32), position)
+                memref.store(number, self.order, [loop.results[0]])
+
+    def add(self) -> None:
+        """The second launch: a block for each place, of which those work that begin a run."""
+        with self.frame.launch((self.count,), ADD_THREADS) as here:
+            place = here.block[0]
+            row = self._row_at(place)
+            is_first = arith.cmpi(arith.CmpIPredicate.eq, place, vectors.index(0))
+            before = self._row_at(arith.select(is_first, place, arith.subi(place, vectors.index(1))))
+            begins = arith.ori(is_first, arith.cmpi(arith.CmpIPredicate.ne, before, row))
+            with when(begins):
+                loop = scf.ForOp(here.thread, vectors.index(prod(self.columns)), vectors.index(ADD_THREADS))
+                with ir.InsertionPoint(loop.body):
+                    self._add_run(place, row, delinearize(loop.induction_variable, self.columns))
+                    scf.yield_([])
+
+    def _row_at(self, place: ir.Value) -> ir.Value:
+        return self.row(self._position(place))
+
+    def _position(self, place: ir.Value) -> ir.Value:
+        return arith.index_castui(ir.IndexType.get(), memref.load(self.order, [place]))
+
+    def _add_run(self, start: ir.Value, row: ir.Value, column: list[ir.Value]) -> None:
+        """Add a column of all updates of a run to the row's element."""
+        where = [*column[: self.axis], row, *column[self.axis :]]
+        index, element = ir.IndexType.get(), ir.MemRefType(self.destination.type).element_type
+        loop = scf.WhileOp([index, element], [start, memref.load(self.destination, where)])
+        before = loop.before.blocks.append(index, element)
+        after = loop.after.blocks.append(index, element)
+        with ir.InsertionPoint(before):
+            place, total = before.arguments
+            exists = below(place, self.count)
+            last = vectors.index(self.count - 1)
+            is_same = arith.cmpi(arith.CmpIPredicate.eq, self._row_at(arith.minui(place, last)), row)
+            scf.condition(arith.andi(exists, is_same), [place, total])
+        with ir.InsertionPoint(after):
+            place, total = after.arguments
+            chosen = delinearize(self._position(place), self.chosen)
+            new = memref.load(self.updates, [*column[: self.axis], *chosen, *column[self.axis :]])
+            scf.yield_([arith.addi(place, vectors.index(1)), add_scalars(new, total)])
+        memref.store(loop.results[1], self.destination, where)
