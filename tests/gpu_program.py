@@ -1,0 +1,63 @@
+"""Programs for GPUs in tests: compiled and assembled without one, and interpreted where results matter."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+import ptx_machine
+
+import blu
+from blu.compiler.cubins import Cubin, assemble
+from blu.compiler.executable import ptx_of
+
+DTYPES = {
+    "bool": np.bool_, "i32": np.int32, "i64": np.int64, "u8": np.uint8,
+    "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64,
+}  # fmt: skip
+_NAMES = {np.dtype(dtype): name for name, dtype in DTYPES.items()}
+
+
+@dataclass(frozen=True)
+class GpuProgram:
+    """The PTX of each kernel, and the plan of launches."""
+
+    target: str
+    ptx: dict[str, str]
+    plan: dict
+
+    def assembled(self, family: str) -> dict[str, Cubin]:
+        """Machine code of the kernels whose names begin so."""
+        return assemble({name: text for name, text in self.ptx.items() if name.startswith(family)}, self.target)
+
+    def interpret(self, *inputs: np.ndarray) -> list[np.ndarray]:
+        """The program's outputs, by running every launch in the interpreter."""
+        outputs = [np.zeros(item["shape"], DTYPES[item["dtype"]]) for item in self.plan["outputs"]]
+        arena = np.full(max(1, self.plan["arena_bytes"]), 0xFF, np.uint8)
+        spaces = {"input": inputs, "output": outputs, "arena": [arena]}
+        for launch in self.plan["launches"]:
+            # Arguments may overlap in the arena, so that each kernel gets copies, of which what has changed goes back.
+            buffers = [_bytes_of(spaces, argument) for argument in launch["args"]]
+            before, after = ([buffer.copy() for buffer in buffers] for _ in range(2))
+            ptx_machine.run(self.ptx[launch["kernel"]], launch["grid"], after, launch["shared_bytes"])
+            for buffer, old, written in zip(buffers, before, after, strict=True):
+                buffer[old != written] = written[old != written]
+        return outputs
+
+
+def compile_program(function: Callable, *arguments: np.ndarray, target: str = "sm_90a") -> GpuProgram:
+    """Compile a function of arrays of such shapes and dtypes."""
+    specs = [blu.spec(item.shape, _NAMES[item.dtype]) for item in arguments]
+    lowered = blu.jit(function).trace(*specs).lower(target)
+    plan = json.loads(lowered.report.module.operation.attributes["blu.plan"].value)
+    return GpuProgram(target, ptx_of(lowered.module), plan)
+
+
+def _bytes_of(spaces: dict, argument: list) -> np.ndarray:
+    """The memory that an argument of a launch points to, to the end of its buffer."""
+    space, *place, offset = argument
+    buffer = spaces[space][place[0] if place else 0]
+    return buffer.reshape(-1).view(np.uint8)[offset:]

@@ -1,0 +1,191 @@
+"""Registers of all threads of a block, and the instructions of PTX that compute with them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import ml_dtypes
+import numpy as np
+from ptx_program import FLOAT, SIGNED, UNSIGNED, constant, dtype_of, type_named
+
+_BITS = {"%p": 1, "%rs": 16, "%r": 32, "%rd": 64, "%f": 32, "%fd": 64}
+
+
+@dataclass
+class Arithmetic:
+    """Each register is an array with an element for each thread; `_do_x` runs an instruction x for active threads."""
+
+    threads: int
+    registers: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def _read(self, operand: str, bits: int, kind: str = "b") -> np.ndarray:
+        """An operand's value in every thread, as a type of so many bits."""
+        threads = self.threads
+        if operand in self.registers:
+            value = self.registers[operand]
+            if value.dtype.itemsize * 8 > bits and bits > 1:
+                value = value.astype(UNSIGNED[bits])
+        elif operand == "blu_shared":
+            value = np.zeros(threads, UNSIGNED[bits])
+        elif operand.startswith("%"):
+            raise AssertionError(f"{operand} is read before it is written")
+        else:
+            value = np.full(threads, constant(operand, bits))
+        if kind == "f":
+            return value.view(FLOAT[bits])
+        return value.view(SIGNED[bits]) if kind == "s" else value
+
+    def _write(self, name: str, value: np.ndarray, active: np.ndarray) -> None:
+        bits = _BITS.get(re.match(r"%?[a-z]*", name)[0], 16)
+        value = np.ascontiguousarray(value)
+        if bits > 1:
+            value = value.view(UNSIGNED[value.dtype.itemsize * 8]).astype(UNSIGNED[bits])
+        if not active.all():
+            before = self.registers.get(name)
+            value = np.where(active, value, np.zeros_like(value) if before is None else before)
+        self.registers[name] = value
+
+    def _do_mov(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        bits = 1 if parts[-1] == "pred" else type_named(parts[-1])[1]
+        target, source = operands
+        if isinstance(target, tuple):
+            value = self._read(source, bits)
+            for place, name in enumerate(target):
+                half = (value >> UNSIGNED[bits](place * bits // len(target))).astype(UNSIGNED[bits // len(target)])
+                self._write(name, half, active)
+        elif isinstance(source, tuple):
+            narrow = [self._read(name, bits // len(source)) for name in source]
+            self._write(target, np.stack(narrow, -1).view(UNSIGNED[bits])[:, 0], active)
+        else:
+            self._write(target, self._read(source, bits), active)
+
+    def _binary(self, parts: list[str], operands: tuple, active: np.ndarray, compute: Callable) -> None:
+        kind, bits = ("b", 1) if parts[-1] == "pred" else type_named(parts[-1])
+        values = [self._read(name, bits, kind) for name in operands[1:]]
+        self._write(operands[0], compute(*values), active)
+
+    def _do_add(self, *rest) -> None:
+        self._binary(*rest, np.add)
+
+    def _do_sub(self, *rest) -> None:
+        self._binary(*rest, np.subtract)
+
+    def _do_min(self, *rest) -> None:
+        self._binary(*rest, np.fmin)
+
+    def _do_max(self, *rest) -> None:
+        self._binary(*rest, np.fmax)
+
+    def _do_and(self, *rest) -> None:
+        self._binary(*rest, np.bitwise_and)
+
+    def _do_or(self, *rest) -> None:
+        self._binary(*rest, np.bitwise_or)
+
+    def _do_xor(self, *rest) -> None:
+        self._binary(*rest, np.bitwise_xor)
+
+    def _do_not(self, *rest) -> None:
+        self._binary(*rest, np.invert)
+
+    def _do_neg(self, *rest) -> None:
+        self._binary(*rest, np.negative)
+
+    def _do_abs(self, *rest) -> None:
+        self._binary(*rest, np.abs)
+
+    def _do_div(self, *rest) -> None:
+        self._binary(*rest, lambda a, b: a / b if a.dtype.kind == "f" else a // np.where(b == 0, 1, b))
+
+    def _do_rem(self, *rest) -> None:
+        self._binary(*rest, lambda a, b: a % np.where(b == 0, 1, b))
+
+    def _do_rcp(self, *rest) -> None:
+        self._binary(*rest, lambda a: np.float32(1) / a)
+
+    def _do_sqrt(self, *rest) -> None:
+        self._binary(*rest, np.sqrt)
+
+    def _do_ex2(self, *rest) -> None:
+        self._binary(*rest, np.exp2)
+
+    def _do_lg2(self, *rest) -> None:
+        self._binary(*rest, np.log2)
+
+    def _do_fma(self, *rest) -> None:
+        self._binary(*rest, lambda a, b, c: (a.astype(np.float64) * b + c).astype(a.dtype))
+
+    def _do_mul(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        if parts[1] != "wide":
+            self._binary(parts, operands, active, np.multiply)
+            return
+        kind, bits = type_named(parts[-1])
+        wide = (SIGNED if kind == "s" else UNSIGNED)[2 * bits]
+        left, right = (self._read(name, bits, kind).astype(wide) for name in operands[1:])
+        self._write(operands[0], left * right, active)
+
+    def _do_mad(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        if parts[1] != "wide":
+            self._binary(parts, operands, active, lambda a, b, c: a * b + c)
+            return
+        kind, bits = type_named(parts[-1])
+        wide = (SIGNED if kind == "s" else UNSIGNED)[2 * bits]
+        left, right = (self._read(name, bits, kind).astype(wide) for name in operands[1:3])
+        self._write(operands[0], left * right + self._read(operands[3], 2 * bits, kind), active)
+
+    def _do_shl(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        bits = type_named(parts[-1])[1]
+        value, count = self._read(operands[1], bits), self._read(operands[2], 32)
+        self._write(
+            operands[0], np.where(count < bits, value << count.astype(value.dtype), 0).astype(value.dtype), active
+        )
+
+    def _do_shr(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        kind, bits = type_named(parts[-1])
+        value, count = self._read(operands[1], bits, kind), self._read(operands[2], 32)
+        self._write(operands[0], value >> np.minimum(count, bits - 1).astype(value.dtype), active)
+
+    def _do_bfe(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        value, first, length = (self._read(name, 32) for name in operands[1:])
+        assert parts[-1] == "u32"
+        self._write(operands[0], (value >> first) & ((np.uint32(1) << length) - np.uint32(1)), active)
+
+    def _do_setp(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        kind, bits = type_named(parts[-1])
+        left, right = (self._read(name, bits, kind) for name in operands[1:])
+        name = parts[1]
+        unordered = (np.isnan(left) | np.isnan(right)) if kind == "f" else False
+        if kind == "f" and len(name) == 3 and name.endswith("u"):
+            self._write(operands[0], _COMPARE[name[:2]](left, right) | unordered, active)
+        else:
+            self._write(operands[0], _COMPARE[name](left, right) & ~np.asarray(unordered), active)
+
+    def _do_selp(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        bits = type_named(parts[-1])[1]
+        yes, no = (self._read(name, bits) for name in operands[1:3])
+        self._write(operands[0], np.where(self._read(operands[3], 1), yes, no), active)
+
+    def _do_cvt(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        target, source = parts[-2:]
+        if target.endswith("x2"):
+            dtype = ml_dtypes.bfloat16 if target.startswith("bf16") else np.float16
+            high, low = (self._read(name, 32, "f").astype(dtype).view(np.uint16) for name in operands[1:])
+            self._write(operands[0], low.astype(np.uint32) | (high.astype(np.uint32) << np.uint32(16)), active)
+            return
+        value = self._numbers(operands[1], *type_named(source))
+        dtype = dtype_of(*type_named(target))
+        self._write(operands[0], value.astype(dtype), active)
+
+    def _numbers(self, operand: str, kind: str, bits: int) -> np.ndarray:
+        return np.ascontiguousarray(self._read(operand, bits)).view(dtype_of(kind, bits))
+
+    def _do_cvta(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        self._write(operands[0], self._read(operands[1], 64), active)
+
+
+_COMPARE = {
+    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+    "lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal,
+}  # fmt: skip

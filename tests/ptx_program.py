@@ -1,0 +1,99 @@
+"""PTX read into instructions, for the machine of ptx_machine.py."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+
+UNSIGNED = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+SIGNED = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
+FLOAT = {32: np.float32, 64: np.float64}
+_TYPE = re.compile(r"^(bf|[busf])(8|16|32|64)$")
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction: `@[!]guard name operands`; braces around several registers are a tuple."""
+
+    guard: str
+    negated: bool
+    name: str
+    operands: tuple
+    line: int
+
+
+@dataclass(frozen=True)
+class Program:
+    """A kernel: instructions, where labels stand among them, and how many threads a block has."""
+
+    instructions: list[Instruction]
+    labels: dict[str, int]
+    threads: int
+
+
+def parse(text: str) -> Program:
+    """Read the PTX of a module with one kernel."""
+    instructions: list[Instruction] = []
+    labels: dict[str, int] = {}
+    threads = int(re.search(r"\.reqntid (\d+)", text)[1])
+    body = text[text.index("{", text.index(".entry")) :]
+    for number, line in enumerate(body.splitlines()):
+        line = line.split("//")[0].strip()
+        if ".section" in line:
+            break
+        label = re.match(r"^(\$\w+):$", line)
+        if label:
+            labels[label[1]] = len(instructions)
+            continue
+        if ".reg" in line and line.startswith("{"):
+            line = line[1:].rstrip("} ")
+        for part in line.split(";"):
+            found = _instruction(part.strip(), number)
+            if found:
+                instructions.append(found)
+    return Program(instructions, labels, threads)
+
+
+def _instruction(text: str, line: int) -> Instruction | None:
+    if not text or text[0] in "{}." or text.startswith((".", "pragma")):
+        return None
+    guard, negated = "", False
+    if text.startswith("@"):
+        word, text = text.split(None, 1)
+        negated, guard = word[1] == "!", word.lstrip("@!")
+    name, *rest = text.split(None, 1)
+    return Instruction(guard, negated, name, _operands("".join(rest).strip()), line)
+
+
+def _operands(text: str) -> tuple:
+    parts = re.findall(r"\{[^}]*\}|\[[^\]]*\]|[^,\s][^,]*", text)
+    return tuple(
+        tuple(item.strip() for item in part[1:-1].split(",")) if part.startswith("{") else part.strip()
+        for part in parts
+    )
+
+
+def type_named(text: str) -> tuple[str, int]:
+    """A type's kind (b, u, s, f, bf) and bits."""
+    found = _TYPE.match(text)
+    assert found, f"no type of PTX that the machine knows: {text}"
+    return found[1], int(found[2])
+
+
+def dtype_of(kind: str, bits: int) -> type:
+    """The numpy type of a type."""
+    if kind == "bf":
+        return ml_dtypes.bfloat16
+    if kind == "f":
+        return np.float16 if bits == 16 else FLOAT[bits]
+    return (SIGNED if kind == "s" else UNSIGNED)[bits]
+
+
+def constant(text: str, bits: int) -> np.generic:
+    """A literal operand as a number of so many bits."""
+    if re.match(r"^0[fd][0-9A-Fa-f]+$", text):
+        return UNSIGNED[bits](int(text[2:], 16))
+    return UNSIGNED[bits](int(text, 0) % (1 << bits)) if bits > 1 else np.bool_(int(text, 0))
