@@ -12,7 +12,7 @@ from math import ceil
 
 from blu.dialects.gpu_target import GpuTarget
 from blu.dialects.mlir import arith, func, ir
-from blu.passes.gpu import gemm_wgmma, loops, warp
+from blu.passes.gpu import gemm_split, gemm_wgmma, loops, warp
 from blu.passes.gpu.gemm_copy import Loader, Place, Tile
 from blu.passes.gpu.gemm_fragments import Reader
 from blu.passes.gpu.gemm_mma import MmaLoop, WarpTile
@@ -27,10 +27,10 @@ from blu.passes.gpu.gemm_output import (
 )
 from blu.passes.gpu.gemm_pipeline import Pipeline, Range
 from blu.passes.gpu.gemm_problem import Product, read_product
-from blu.passes.gpu.gemm_schedule import GemmSchedule, choose_instruction, choose_schedule
-from blu.passes.gpu.gemm_wgmma import WgmmaSchedule
+from blu.passes.gpu.gemm_schedule import GemmSchedule, choose_schedule
 from blu.passes.gpu.gemm_simt import Lane, SimtLoop, SimtTile, readers_of
 from blu.passes.gpu.gemm_split import PART
+from blu.passes.gpu.gemm_wgmma import WgmmaSchedule
 from blu.passes.gpu.kernel import GpuKernel, Thread
 from blu.passes.gpu.shared import SharedMemory, shared_address
 from blu.passes.kernels.contraction import Point, read_contraction
@@ -39,16 +39,21 @@ from blu.passes.kernels.epilogue import Epilogue, read_epilogue
 
 def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
     """Replace `kernel`, whose body is one linalg.contract with an elementwise epilogue; what no tile fits: by loops."""
-    if (product := product_of(kernel)) is not None and gemm_wgmma.suits(product, choose_instruction(product), target):
-        return gemm_wgmma.emit_with(kernel, read, WgmmaSchedule(choose_instruction(product) or ""), target)
-    schedule = schedule_of(kernel, target)
-    return loops.emit(kernel, target) if schedule is None else emit_with(kernel, schedule)
-
-
-def schedule_of(kernel: func.FuncOp, target: GpuTarget) -> GemmSchedule | None:
-    """The schedule of tiles of warps that `emit` uses, None for plain loops."""
     product = product_of(kernel)
-    return None if product is None else choose_schedule(product, target)
+    schedule = None if product is None else schedule_of(kernel, product, target)
+    if schedule is None:
+        return loops.emit(kernel, target)
+    if schedule.split == 1 and gemm_wgmma.suits(product, schedule.instruction, target):
+        return gemm_wgmma.emit_with(kernel, read, WgmmaSchedule(schedule.instruction), target)
+    return emit_with(kernel, schedule)
+
+
+def schedule_of(kernel: func.FuncOp, product: Product, target: GpuTarget) -> GemmSchedule | None:
+    """The schedule of tiles of warps that `emit` uses, None for plain loops. Without scratch memory k is not split."""
+    schedule = choose_schedule(product, target)
+    if schedule is None or "blu.scratch" in kernel.attributes:
+        return schedule
+    return replace(schedule, split=1)
 
 
 def product_of(kernel: func.FuncOp) -> Product | None:
@@ -91,7 +96,7 @@ def _is_input(value: ir.Value) -> bool:
 
 @dataclass(frozen=True)
 class _Block:
-    """What a block computes: `point` has the indices of its product, (row, column) begins its tile; `part` of k; i32."""
+    """What a block computes: `point` has the indices of its product, (row, column) begins its tile; i32."""
 
     point: Point
     row: ir.Value

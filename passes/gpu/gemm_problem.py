@@ -90,12 +90,6 @@ class Product:
         return prod(self.contraction.size(dim) for dim in self.contraction.outer_depth)
 
     @property
-    def precision(self) -> str:
-        """The precision asked for: highest, tf32, bf16 or f16."""
-        attributes = self.contraction.operation.attributes
-        return ir.StringAttr(attributes["blu.precision"]).value if "blu.precision" in attributes else "highest"
-
-    @property
     def is_degenerate(self) -> bool:
         """Whether a size is 0."""
         return 0 in (self.rows, self.columns, self.depth, self.outer, self.runs)

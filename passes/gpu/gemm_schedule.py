@@ -7,25 +7,28 @@ known; how tiles are copied is chosen by strides.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, prod
 
 from blu.dialects.gpu_target import GpuTarget
 from blu.dialects.mlir import ir
 from blu.passes.gpu.gemm_problem import Factor, Product
+from blu.passes.kernels.contraction import Contraction
 
 ROW_BYTES = 128
 """Of a row of a tile in shared memory: all 32 banks."""
 WARP = 32
+SIMT_THREADS = 256
 # Clocks that a multiprocessor takes to multiply 128 x 128 x 128 bytes, and to begin and end a tile; bytes of global
 # memory per clock; clocks of one more launch. Rough: they only have to put schedules in the right order.
 _CLOCKS = {"bf16": 1024, "f16": 1024, "tf32": 1024, "3xtf32": 3600, "f32": 6000}
 _TILE_CLOCKS = 5000
 _BYTES_PER_CLOCK = 2400
 _LAUNCH_CLOCKS = 5000
-_SPLITS = (1,)
+_SPLITS = (1, 2, 3, 4, 6, 8, 11, 12, 16, 22, 24, 32)
 _LEAST_STEPS = 8
 """Steps of k that a split must leave to a block."""
 _SCRATCH_BYTES = 1 << 28
+_LARGE_SHARED_BYTES = 200 * 1024
 _TILES = {(128, 128): 1.0, (64, 128): 0.8, (128, 64): 0.8, (64, 64): 0.65}
 """Tiles of a block, and how near to its best speed a multiprocessor comes with them."""
 
@@ -41,15 +44,24 @@ class Sizes:
     instruction: str
 
     @classmethod
-    def of(cls, product: Product, instruction: str) -> Sizes:
-        return cls(product.rows, product.columns, product.depth * product.runs, product.outer, instruction)
+    def of(cls, contraction: Contraction, instruction: str) -> Sizes:
+        size = contraction.size
+        outer, runs = (prod(map(size, dims)) for dims in (contraction.outer, contraction.outer_depth))
+        depth = size(contraction.depth) * runs
+        return cls(size(contraction.rows), size(contraction.columns), depth, outer, instruction)
+
+    @property
+    def is_degenerate(self) -> bool:
+        """Whether a size is 0."""
+        return 0 in (self.rows, self.columns, self.depth, self.outer)
 
 
 @dataclass(frozen=True)
 class GemmSchedule:
     """A block computes `rows` x `columns` results, a warp `warp_rows` x `warp_columns` of them, `depth` k at a time.
 
-    `kind` is how: "mma" (tensor cores, one warp at a time) or "simt" (each thread its own multiply-adds).
+    `kind` is how: "mma" (tensor cores, one warp at a time) or "simt" (each thread its own multiply-adds, always 256
+    threads).
     `instruction` is the type of the products: bf16, f16, tf32, 3xtf32 (f32 as the sum of two tf32) or f32. `stages`
     tiles are in shared memory at a time. `split` blocks share the k of one tile; a second kernel adds what they found.
     Blocks go through `group` rows of tiles together, so that what they read is still in the cache.
@@ -76,6 +88,8 @@ class GemmSchedule:
 
     @property
     def threads(self) -> int:
+        if self.kind == "simt":
+            return SIMT_THREADS
         return self.rows // self.warp_rows * (self.columns // self.warp_columns) * WARP
 
     @property
@@ -84,26 +98,32 @@ class GemmSchedule:
         return (self.rows + self.columns) * ROW_BYTES
 
 
-def choose_instruction(product: Product) -> str | None:
+def choose_instruction(contraction: Contraction) -> str | None:
     """The type of the products, or None where only plain loops will do (integers, f64)."""
-    if not isinstance(product.contraction.accumulator, ir.F32Type):
+    if not isinstance(contraction.accumulator, ir.F32Type):
         return None
-    elements = {str(product.left.element), str(product.right.element)}
+    attributes = contraction.operation.attributes
+    precision = ir.StringAttr(attributes["blu.precision"]).value if "blu.precision" in attributes else "highest"
+    operands = list(contraction.operation.operands)[:2]
+    elements = {str(ir.ShapedType(value.type).element_type) for value in operands}
     if not elements <= {"f32", "bf16", "f16"}:
         return None
     if len(elements) == 1 and elements != {"f32"}:
         return elements.pop()
-    if product.precision in ("bf16", "f16") and elements <= {"f32", product.precision}:
-        return product.precision  # what is f32 has been rounded before
-    return "tf32" if product.precision == "tf32" else "f32"
+    if precision in ("bf16", "f16") and elements <= {"f32", precision}:
+        return precision  # what is f32 has been rounded before
+    return "tf32" if precision == "tf32" else "f32"
 
 
 def choose_schedule(product: Product, target: GpuTarget) -> GemmSchedule | None:
     """The schedule for a product on a target, or None where no GEMM of these kinds fits."""
-    instruction = choose_instruction(product)
-    if instruction in (None, "f32") or product.is_degenerate:
+    instruction = choose_instruction(product.contraction)
+    if instruction is None or product.is_degenerate:
         return None
-    rows, columns, split = cut(Sizes.of(product, instruction), target)
+    rows, columns, split = cut(Sizes.of(product.contraction, instruction), target)
+    if instruction == "f32":
+        stages = 3 if target.shared_bytes > _LARGE_SHARED_BYTES else 2
+        return GemmSchedule("simt", instruction, rows, columns, 0, 0, stages, split)
     in_registers = any(needs_registers(factor, instruction) for factor in (product.left, product.right))
     warp_rows, warp_columns = _warp_tile(rows, columns, in_registers or instruction == "3xtf32")
     stages = 2 if in_registers else _stages(rows, columns, target)
@@ -118,8 +138,14 @@ def needs_registers(factor: Factor, instruction: str) -> bool:
 
 def cut(sizes: Sizes, target: GpuTarget) -> tuple[int, int, int]:
     """Rows and columns of a tile, and how often k is split: what should take the fewest clocks."""
-    choices = [(rows, columns, split) for rows, columns in _TILES for split in _SPLITS]
+    tiles = [tile for tile in _TILES if not _is_too_large(sizes, target, *tile)]
+    choices = [(rows, columns, split) for rows, columns in tiles for split in _SPLITS]
     return min((choice for choice in choices if _is_possible(sizes, *choice)), key=lambda c: _clocks(sizes, target, *c))
+
+
+def _is_too_large(sizes: Sizes, target: GpuTarget, rows: int, columns: int) -> bool:
+    """Sums in f32 wait in shared memory beside the operands."""
+    return sizes.instruction == "f32" and rows * columns == 128 * 128 and target.shared_bytes < 2 * 64 * 1024
 
 
 def _is_possible(sizes: Sizes, rows: int, columns: int, split: int) -> bool:

@@ -1,0 +1,107 @@
+"""Products whose k is split among blocks: partial sums in scratch memory, and the kernel that adds them in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil
+
+from blu.dialects.gpu_target import GpuTarget
+from blu.dialects.mlir import arith, func, ir, vector
+from blu.passes.gpu import warp
+from blu.passes.gpu.gemm_output import align, choose_lanes, epilogue_sink
+from blu.passes.gpu.gemm_problem import Product
+from blu.passes.gpu.gemm_schedule import GemmSchedule, Sizes, choose_instruction, cut
+from blu.passes.gpu.kernel import GpuKernel, when
+from blu.passes.kernels import lanes as vectors
+from blu.passes.kernels.contraction import Contraction, Point, read_contraction
+from blu.passes.kernels.epilogue import Epilogue
+
+PART = -1
+"""The key of a point that holds the number of its part of k."""
+THREADS = 256
+
+
+def reserve(kernel: func.FuncOp) -> list[ir.MemRefType]:
+    """The scratch memory of a kernel on tensors: f32 [parts, *outer, rows, columns], where k is split."""
+    operation = next((op.operation for op in kernel.body.blocks[0] if op.operation.name == "linalg.contract"), None)
+    if operation is None:
+        return []
+    contraction = read_contraction(operation, {value: value for value in operation.operands})
+    instruction = choose_instruction(contraction)
+    sizes = Sizes.of(contraction, instruction or "")
+    if instruction is None or sizes.is_degenerate:
+        return []
+    *_, split = cut(sizes, GpuTarget.of(kernel.operation.parent))
+    return [_type_of(contraction, split)] if split > 1 else []
+
+
+def _type_of(contraction: Contraction, split: int) -> ir.MemRefType:
+    dims = (*contraction.outer, contraction.rows, contraction.columns)
+    return ir.MemRefType.get([split, *(contraction.size(dim) for dim in dims)], ir.F32Type.get())
+
+
+def scratch_of(frame: GpuKernel, product: Product, split: int) -> ir.Value:
+    """The buffer of partial sums."""
+    (buffer,) = frame.scratch
+    assert buffer.type == _type_of(product.contraction, split), f"scratch memory {buffer.type} for {split} parts"
+    return buffer
+
+
+def choose_part_lanes(product: Product) -> int:
+    """Partial sums are written four at a time, where rows begin at multiples of 16 bytes."""
+    return 4 if product.columns % 4 == 0 else 1
+
+
+def partial_sink(product: Product, buffer: ir.Value) -> Callable[[list[ir.Value], list[Point], int], None]:
+    """Writes sums as they are."""
+
+    def sink(totals: list[ir.Value], points: list[Point], lanes: int) -> None:
+        for total, point in zip(totals, points, strict=True):
+            align(vector.store(total, buffer, _place(product, point, point[PART])).operation)
+
+    return sink
+
+
+def _place(product: Product, point: Point, part: ir.Value) -> list[ir.Value]:
+    contraction = product.contraction
+    dims = (*contraction.outer, contraction.rows, contraction.columns)
+    return [part, *(vectors.index(0) if dim is None else point[dim] for dim in dims)]
+
+
+def emit_sum(frame: GpuKernel, product: Product, epilogue: Epilogue, schedule: GemmSchedule) -> None:
+    """Each thread adds the partial sums of a few neighbours, part by part, and runs the fused operations."""
+    buffer = scratch_of(frame, product, schedule.split)
+    lanes = choose_lanes(epilogue, [operand for _, operand in epilogue.outputs])
+    while product.columns % lanes:
+        lanes //= 2
+    wide = product.columns // lanes
+    pieces = product.outer * product.rows * wide
+    location = product.contraction.operation.location
+    with location, frame.launch((ceil(pieces / THREADS),), THREADS) as here:
+        number = warp.add(warp.multiply(warp.as_number(here.block[0]), THREADS), warp.as_number(here.thread))
+        with when(warp.is_below(number, pieces)):
+            point = _point_of(product, number, wide, lanes)
+            type_ = vectors.vector_type(lanes, warp.f32())
+            parts = []
+            for part in range(schedule.split):
+                parts.append(vector.load(type_, buffer, _place(product, point, vectors.index(part))))
+                align(parts[-1].owner)
+            total = parts[0]
+            for part in parts[1:]:
+                total = arith.addf(total, part)
+            epilogue_sink(epilogue)([total], [point], lanes)
+
+
+def _point_of(product: Product, number: ir.Value, wide: int, lanes: int) -> Point:
+    """Where the piece of that number begins: pieces of a row change fastest."""
+    contraction, index = product.contraction, ir.IndexType.get()
+    sizes = {dim: contraction.size(dim) for dim in contraction.outer}
+    rest, piece = warp.divide(number, wide), warp.remainder(number, wide)
+    place: dict[int | None, ir.Value] = {contraction.columns: warp.multiply(piece, lanes)}
+    rest, place[contraction.rows] = warp.divide(rest, product.rows), warp.remainder(rest, product.rows)
+    for dim in reversed(contraction.outer):
+        rest, place[dim] = warp.divide(rest, sizes[dim]), warp.remainder(rest, sizes[dim])
+    point = {dim: arith.index_castui(index, value) for dim, value in place.items() if dim is not None}
+    for dim in (*contraction.outer_depth, contraction.depth):
+        point[dim] = vectors.index(0)
+    return point
