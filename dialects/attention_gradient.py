@@ -27,8 +27,8 @@ LARGEST_ROW = 1024
 class AttentionGradient(Op, name="attention_gradient"):
     """The gradients of attention with respect to query, key and value, for the gradient `g` of its `result`.
 
-    The other operands and attributes are attention's. The gradients have the shapes of query, key and value, in f32 for
-    f16 and bf16: those of keys and values are sums over many queries.
+    The other operands and attributes are attention's. The gradients have the shapes of query, key and value, and are in
+    f32 for f16 and bf16, since those of keys and values are sums over many queries; rounded to those if `narrow`.
     """
 
     g: Operand
@@ -40,6 +40,7 @@ class AttentionGradient(Op, name="attention_gradient"):
     offset: OptionalOperand
     causal: bool
     scale: float
+    narrow: bool
     num_results = 3
 
     @staticmethod
@@ -53,6 +54,7 @@ class AttentionGradient(Op, name="attention_gradient"):
         offset: np.ndarray | None,
         causal: bool,
         scale: float,
+        narrow: bool,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         groups = groups_of(query.shape, key.shape)
         keys, values = (np.repeat(heads, groups, axis=-3) for heads in (key, value))
@@ -77,12 +79,14 @@ class AttentionGradient(Op, name="attention_gradient"):
         offset: TensorType | None,
         causal: bool,
         scale: float,
+        narrow: bool,
     ) -> tuple[TensorType, TensorType, TensorType]:
         expected = Attention.infer(query, key, value, mask, offset, causal, scale)
         for name, type_ in (("g", g), ("result", result)):
             if type_ != expected:
                 raise ShapeError(f"{name} must be {expected} as attention gives, got {type_}")
-        of_query, of_key, of_value = (item.with_dtype(computing_dtype(query.dtype)) for item in (query, key, value))
+        dtype = query.dtype if narrow else computing_dtype(query.dtype)
+        of_query, of_key, of_value = (item.with_dtype(dtype) for item in (query, key, value))
         return of_query, of_key, of_value
 
     @staticmethod
@@ -96,6 +100,7 @@ class AttentionGradient(Op, name="attention_gradient"):
         offset: Tensor | None,
         causal: bool,
         scale: float,
+        narrow: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The plain formula with two Tq x Tk matrices, for targets without a kernel."""
         dtype, groups = computing_dtype(query.dtype), groups_of(query.shape, key.shape)
@@ -104,7 +109,8 @@ class AttentionGradient(Op, name="attention_gradient"):
         of_query = of_scores @ key.astype(dtype).expand_dims(-3) * scale
         of_key = (of_scores.swapaxes(-1, -2) @ wide_query * scale).sum(axis=-3)
         of_value = (weights.swapaxes(-1, -2) @ wide_g).sum(axis=-3)
-        return of_query.reshape(query.shape), of_key, of_value
+        given = query.dtype if narrow else dtype
+        return of_query.reshape(query.shape).astype(given), of_key.astype(given), of_value.astype(given)
 
     @staticmethod
     def samples() -> Iterator[Sample]:
@@ -114,13 +120,13 @@ class AttentionGradient(Op, name="attention_gradient"):
             q, k, v = (item.astype(np.float64) for item in (query, key, value))
             result = Attention.reference(q, k, v, mask, offset, **sample.attributes)
             g = rng.uniform(-2, 2, result.shape)
-            yield Sample((g.astype(query.dtype), query, key, value, result.astype(query.dtype), mask, offset),
-                         sample.attributes)  # fmt: skip
+            operands = (g.astype(query.dtype), query, key, value, result.astype(query.dtype), mask, offset)
+            yield Sample(operands, {**sample.attributes, "narrow": False})
 
     @staticmethod
     def error_samples() -> Iterator[ErrorSample]:
         query, key = TensorType((6, 5, 8), f32), TensorType((3, 7, 8), f32)
-        attributes = {"causal": True, "scale": 1.0}
+        attributes = {"causal": True, "scale": 1.0, "narrow": False}
         yield ErrorSample((query.with_shape((6, 5, 7)), query, key, key, query, None, None), attributes, "g must be")
         yield ErrorSample((query, query, key, key, key, None, None), attributes, "result must be")
         wrong = key.with_shape((4, 7, 8))

@@ -103,14 +103,14 @@ def _view_half(operation: ir.Operation, half: ir.Value | None, known: dict[ir.Va
     if half is None:  # a view is of its first operand
         return
     result = operation.results[0]
-    seen = _view_again(operation, half)
+    seen = view_again(operation, half)
     wide = _element(result)
     widened = pointwise(_shape(seen), [seen], wide, lambda x: arith.extf(wide, x))
     known[widened] = seen
     result.replace_all_uses_with(widened)
 
 
-def _view_again(operation: ir.Operation, value: ir.Value) -> ir.Value:
+def view_again(operation: ir.Operation, value: ir.Value) -> ir.Value:
     """The same view of another value."""
     if operation.name == "linalg.transpose":
         return transpose(value, list(ir.DenseI64ArrayAttr(operation.attributes["permutation"])))
@@ -159,7 +159,7 @@ def _narrow_before_views(operation: ir.Operation) -> None:
     """Round what a view looks at rather than what is seen: the loops that make it do that on the way to memory."""
     source = _source_of(operation.results[0], "arith.truncf", (ir.F32Type, ir.F64Type))
     seen_through: list[ir.Operation] = []
-    while source is not None and _is_whole_view(source):
+    while source is not None and is_whole_view(source):
         seen_through.append(source.owner.operation)
         source = source.owner.operands[0]
     if source is None or not seen_through or isinstance(source.owner, ir.Block):
@@ -168,11 +168,11 @@ def _narrow_before_views(operation: ir.Operation) -> None:
     with ir.InsertionPoint(operation), operation.location:
         value = pointwise(_shape(source), [source], narrow, lambda x: arith.truncf(narrow, x))
         for view in reversed(seen_through):
-            value = _view_again(view, value)
+            value = view_again(view, value)
     operation.results[0].replace_all_uses_with(value)
 
 
-def _is_whole_view(value: ir.Value) -> bool:
+def is_whole_view(value: ir.Value) -> bool:
     """Whether a value is all of another one in another shape or order."""
     return not isinstance(value.owner, ir.Block) and value.owner.name in VIEWS and value.owner.name not in PARTIAL_VIEWS
 

@@ -11,14 +11,19 @@ from blu.passes.export_plan import ExportPlan
 from blu.passes.gpu.decompose_attention import DecomposeAttention
 from blu.passes.gpu.emit_kernels import EmitGpuKernels
 from blu.passes.gpu.lower_to_nvvm import LowerToNvvm
+from blu.passes.gpu.narrow_attention import NarrowAttention
 from blu.passes.gpu.scratch import ReserveGpuScratch
 from blu.passes.remat import Remat
+from blu.passes.sink_widening import SinkWidening
 
 PIPELINE = Pipeline(
     "gpu",
     (
         # Mathematics and fusion are the same for all targets.
-        *CPU.replacing(Remat(isolate=True)).inserting(DecomposeAttention(), before=Decompose).stages[:2],
+        *CPU.replacing(Remat(isolate=True))
+        .inserting(DecomposeAttention(), before=Decompose)
+        .inserting(NarrowAttention(), before=SinkWidening)
+        .stages[:2],
         Stage("memref", (ReserveGpuScratch(), Bufferize(), PlanMemory())),
         Stage("kernel", (EmitGpuKernels(),)),
         Stage(
