@@ -11,8 +11,7 @@ from gpu_program import DTYPES, compile_program
 
 import blu
 from blu.compiler.cubins import find_ptxas
-from blu.dialects.attention import Attention
-from blu.dialects.attention_gradient import AttentionGradient
+from blu.dialects.attention import Attention, reference_weights
 
 # Twice the rounding of one stored result: weights are rounded too, of which many are summed.
 TOLERANCES = {"bf16": 5e-3, "f16": 6e-4}
@@ -72,10 +71,16 @@ class Problem:
         query, key, value, g = (item.astype(np.float64) for item in arrays[:4])
         mask, offset = self.split(arrays[4:])
         mask = mask.astype(np.float64) if mask is not None and mask.dtype != np.bool_ else mask
-        attributes = {"causal": self.causal, "scale": self.scale}
-        result = Attention.reference(query, key, value, mask, offset, **attributes)
-        gradients = AttentionGradient.reference(g, query, key, value, result, mask, offset, **attributes)
-        return [result, *gradients]
+        groups = query.shape[-3] // key.shape[-3]
+        keys, values = (np.repeat(heads, groups, axis=-3) for heads in (key, value))
+        weights = reference_weights(query, keys, mask, offset, self.causal, self.scale)
+        result = weights @ values
+        slopes = weights * (g @ values.swapaxes(-1, -2) - (g * result).sum(axis=-1, keepdims=True)) * self.scale
+        of_key, of_value = (
+            heads.reshape(*key.shape[:-2], groups, *heads.shape[-2:]).sum(axis=-3)
+            for heads in (slopes.swapaxes(-1, -2) @ query, weights.swapaxes(-1, -2) @ g)
+        )
+        return [result, slopes @ keys, of_key, of_value]
 
 
 PROBLEMS = [

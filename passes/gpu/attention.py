@@ -151,8 +151,8 @@ class Forward:
         carried = walk.run(full, walk.count, carried, self._advance(step, hides=True))
         softmax, results = step.unpack(carried)
         inverses, _ = softmax.finish(step.mask.factor)
-        if not schedule.keeps_queries:
-            warp.wait_for_block()
+        if problem.width != problem.depth:
+            warp.wait_for_block()  # rows of other warps are in this warp's rows of results
         stage = self._tile(self.layout.queries, schedule.rows, problem.width)
         write_tile(scaled(results, inverses), span, stage, own_row, self.output.matrix(head))
 
@@ -196,7 +196,7 @@ class Forward:
         mask = Mask(problem, problem.mask and problem.mask.matrix(head), span)
         keys, values = self._key_tiles
         right = [Fragments(tile, span.lane).right() for tile in (keys, values)]
-        return Step(problem, mask, left, *right, queries.steps, values.steps, schedule.keys // 16)
+        return Step(problem, mask, left, right[0], right[1], queries.steps, values.steps, schedule.keys // 16)
 
     def _advance(self, step: Step, hides: bool) -> Advance:
         keys = self.layout.schedule.keys

@@ -12,7 +12,8 @@ warp: results do not depend on the order in which blocks run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 
 from blu.dialects.gpu_target import GpuTarget
@@ -48,11 +49,11 @@ def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
     query, key, value = (ir.RankedTensorType(item.type).shape for item in operands_of(operation)[1:4])
     columns = (query[-1], value[-1])
     masked, limit = operands_of(operation)[5] is not None, target.shared_bytes
-    schedule = QuerySchedule.choose(query[-2], columns, masked, limit)
-    launches = [_launch(kernel, "_query", QueryGradient, schedule, query)]
+    of_query = QuerySchedule.choose(query[-2], columns, masked, limit)
+    launches = [_launch(kernel, "_query", of_query, query, partial(QueryGradient, schedule=of_query))]
     for suffix, of_key, of_value in SPLIT if max(columns) > LARGEST_PAIR else TOGETHER:
         schedule = KeySchedule.choose(of_key, of_value, key[-2], columns, masked, limit)
-        launches.append(_launch(kernel, suffix, KeyGradient, schedule, key))
+        launches.append(_launch(kernel, suffix, schedule, key, partial(KeyGradient, schedule=schedule)))
     kernel.operation.erase()
     return launches
 
@@ -60,9 +61,9 @@ def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
 def _launch(
     kernel: func.FuncOp,
     suffix: str,
-    emitter: type[QueryGradient] | type[KeyGradient],
     schedule: QuerySchedule | KeySchedule,
     rows: Sequence[int],
+    emitter: Callable[..., QueryGradient | KeyGradient],
 ) -> func.FuncOp:
     """One launch, whose blocks have each a part of the rows of a head, of all heads [.., rows, columns]."""
     operation = find_operation(kernel, "blu.attention_gradient")
@@ -73,5 +74,5 @@ def _launch(
     with operation.location, frame.launch(grid, schedule.warps * WARP, schedule.memory.bytes) as here:
         if prod(rows):
             gradient, place = Gradient.read(operation, frame), Place.of(here, parts)
-            emitter(gradient, schedule, place, shared_address(frame)).emit()
+            emitter(gradient=gradient, place=place, shared=shared_address(frame)).emit()
     return frame.replacement

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from blu.dialects.mlir import arith, ir, math
 from blu.passes.gpu import warp
 from blu.passes.gpu.attention_operands import Matrix, split_head
-from blu.passes.gpu.attention_output import write_rows
+from blu.passes.gpu.attention_output import write_tile
 from blu.passes.gpu.attention_scores import (
     STRIP,
     LeftLoads,
@@ -117,12 +117,14 @@ class KeyGradient:
             carried = walk.run(0, queries.hidden, carried, step.advance(hides=True))
             carried = walk.run(queries.hidden, queries.total, carried, step.advance(hides=False))
         of_key, of_value = step.unpack(carried)
-        factor = warp.real(problem.factor)
         if schedule.of_key:
+            factor = warp.real(problem.factor)
             of_key = map_sums(of_key, lambda value, *_: arith.mulf(value, factor))
-            write_rows(of_key, span, self.gradient.of_key.matrix(key_head))
+            stage = self._tile(schedule.keys, schedule.rows, problem.depth)
+            write_tile(of_key, span, stage, own_row, self.gradient.of_key.matrix(key_head))
         if schedule.of_value:
-            write_rows(of_value, span, self.gradient.of_value.matrix(key_head))
+            stage = self._tile(schedule.values, schedule.rows, problem.width)
+            write_tile(of_value, span, stage, own_row, self.gradient.of_value.matrix(key_head))
 
     def _tile(self, offset: int, rows: int, columns: int) -> Tile:
         return Tile(warp.add(self.shared, offset), rows, columns)
@@ -176,8 +178,10 @@ class KeyGradient:
         tiles = self._query_tiles
         right = [Fragments(tile, span.lane).right() for tile in tiles]
         numbers = warp.add(self.shared, warp.add(warp.multiply(span.column, NUMBER_BYTES), self.schedule.numbers))
-        return KeyStep(self.gradient, self.schedule, span, queries, *left, *right, numbers,
-                       tiles[0].steps, tiles[1].steps)  # fmt: skip
+        return KeyStep(
+            self.gradient, self.schedule, span, queries, left[0], left[1], right[0], right[1], numbers,
+            tiles[0].steps, tiles[1].steps,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -31,16 +31,18 @@ def write_rows(sums: Sums, span: Span, output: Matrix) -> None:
 def write_tile(sums: Sums, span: Span, stage: Tile, own_row: ir.Value, output: Matrix) -> None:
     """Write the rows of a warp as 16-bit floats, by way of its own rows of `stage`: 16 bytes a thread.
 
-    Memory that does not take 16 bytes at a time is written as write_rows does.
+    What is in these rows must have been read. Memory that does not take 16 bytes at a time is written as write_rows
+    does.
     """
     if not output.is_aligned or output.size != 2:
         write_rows(sums, span, output)
         return
+    warp.wait_for_warp()
     row = warp.add(own_row, warp.divide(span.lane, 4))
     address = warp.add(stage.address, warp.add(warp.multiply(row, stage.pitch), warp.multiply(span.column, 2)))
     for strip, half in span.rows:
         for number, block in enumerate(sums[strip]):
-            pair = warp.pack(*block[2 * half : 2 * half + 2], str(output.element))
+            pair = warp.pack(block[2 * half], block[2 * half + 1], str(output.element))
             warp.store_shared(address, (strip * STRIP + half * 8) * stage.pitch + number * COPY_BYTES, [pair])
     warp.wait_for_warp()
     _copy_pieces(span, stage, own_row, output)
@@ -69,7 +71,7 @@ def _rounded(values: list[ir.Value], element: ir.Type) -> ir.Value:
     """Two f32 in an element type, as one value to store."""
     if isinstance(element, ir.F32Type):
         return vector.from_elements(ir.VectorType.get([2], element), values)
-    return warp.pack(*values, str(element))
+    return warp.pack(values[0], values[1], str(element))
 
 
 def _write_elements(values: list[ir.Value], row: ir.Value, column: ir.Value, output: Matrix) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from blu.dialects.mlir import arith, ir, math
 from blu.passes.gpu import warp
 from blu.passes.gpu.attention_operands import Matrix, split_head
-from blu.passes.gpu.attention_output import write_rows
+from blu.passes.gpu.attention_output import write_tile
 from blu.passes.gpu.attention_scores import (
     STRIP,
     LeftLoads,
@@ -103,7 +103,8 @@ class QueryGradient:
         inverses, logarithms = softmax.finish(step.mask.factor)
         factor = warp.real(problem.factor)
         factors = [arith.mulf(inverse, factor) for inverse in inverses]
-        write_rows(scaled(sums, factors), span, self.gradient.of_query.matrix(head))
+        stage = self._tile(schedule.queries, schedule.rows, problem.depth)
+        write_tile(scaled(sums, factors), span, stage, own_row, self.gradient.of_query.matrix(head))
         self._write_numbers(span, logarithms, inner)
 
     def _tile(self, offset: int, rows: int, columns: int) -> Tile:
@@ -159,7 +160,9 @@ class QueryGradient:
         mask = Mask(problem, problem.mask and problem.mask.matrix(head), span)
         keys, values = self._key_tiles
         right = [Fragments(tile, span.lane).right() for tile in (keys, values)]
-        return QueryStep(mask, *left, *right, keys.steps, values.steps, self.schedule.keys // 16, inner)
+        return QueryStep(
+            mask, left[0], left[1], right[0], right[1], keys.steps, values.steps, self.schedule.keys // 16, inner
+        )
 
     def _write_numbers(self, span: Span, logarithms: list[ir.Value], inner: list[ir.Value]) -> None:
         """One thread of the four that hold a row writes its numbers."""

@@ -48,8 +48,8 @@ def flatten(sums: Sums) -> list[ir.Value]:
 
 def unflatten(values: Sequence[ir.Value], strips: int, pairs: int) -> Sums:
     """The reverse of flatten."""
-    values = iter(values)
-    return [[[next(values) for _ in range(4)] for _ in range(2 * pairs)] for _ in range(strips)]
+    numbers = iter(values)
+    return [[[next(numbers) for _ in range(4)] for _ in range(2 * pairs)] for _ in range(strips)]
 
 
 def as_left(sums: Sums, element: str) -> LeftLoads:
@@ -57,7 +57,7 @@ def as_left(sums: Sums, element: str) -> LeftLoads:
 
     def load(strip: list[list[ir.Value]], step: int) -> list[ir.Value]:
         near, far = strip[2 * step], strip[2 * step + 1]
-        return [warp.pack(*block[half : half + 2], element) for block in (near, far) for half in (0, 2)]
+        return [warp.pack(block[half], block[half + 1], element) for block in (near, far) for half in (0, 2)]
 
     return [lambda step, strip=strip: load(strip, step) for strip in sums]
 
@@ -121,7 +121,7 @@ class Mask:
             scale = warp.real(self.problem.factor * LOG2_E)
             scores = map_sums(scores, lambda value, *_: arith.mulf(value, scale))
         if self.matrix is not None:
-            scores = self._apply_matrix(scores, first)
+            scores = self._apply_matrix(scores, self.matrix, first)
         return self._hide(scores, first) if hides else scores
 
     def _hide(self, scores: Sums, first: Number) -> Sums:
@@ -149,27 +149,28 @@ class Mask:
             ),
         )
 
-    def _apply_matrix(self, scores: Sums, first: Number) -> Sums:
+    def _apply_matrix(self, scores: Sums, matrix: Matrix, first: Number) -> Sums:
         column = warp.add(self.span.column, first)
         rows = {place: self.span.row(*place) for place in self.span.rows}
 
         def apply(value: ir.Value, strip: int, half: int, at: int) -> ir.Value:
             place = (rows[strip, half], warp.add(column, at))
             query, key = reversed(place) if self.turned else place
-            read = self.matrix.load(*self._inside(query, key))
-            if isinstance(self.matrix.element, ir.IntegerType):
+            read = matrix.load(*self._inside(matrix, query, key))
+            if isinstance(matrix.element, ir.IntegerType):
                 return arith.select(arith.trunci(ir.IntegerType.get_signless(1), read), value, warp.real(-inf))
             return math.fma(_widened(read), warp.real(LOG2_E), value)
 
         return map_sums(scores, apply)
 
-    def _inside(self, query: Number, key: Number) -> list[Number]:
+    def _inside(self, matrix: Matrix, query: Number, key: Number) -> tuple[Number, Number]:
         """Indices into the mask, which may be the same for all queries or keys, for scores that may be past its end."""
         sizes = (self.problem.queries, self.problem.keys)
-        return [
+        at = [
             0 if size == 1 else warp.smaller(place, full - 1)
-            for place, size, full in zip((query, key), self.matrix.shape, sizes, strict=True)
+            for place, size, full in zip((query, key), matrix.shape, sizes, strict=True)
         ]
+        return at[0], at[1]
 
 
 def _widened(value: ir.Value) -> ir.Value:
