@@ -22,6 +22,7 @@ WORDS = {128: 112, 256: 112, 512: 108, 1024: 40}
 """The same for blocks that have a row, by their threads: what is left of a processor's registers for that many."""
 SWEEP_THREADS = 512
 FLAT_THREADS = 256
+COLUMN_BLOCK = 256
 IN_FLIGHT = 64
 """Bytes that a thread of a pointwise kernel has asked for before it computes."""
 
@@ -87,24 +88,45 @@ def choose_lanes(operands: list[Operand], size: int, widest: int = WIDEST) -> in
 def choose(program: RowProgram, layout: Layout, frame: Kernel) -> RowSchedule:
     """The schedule of a kernel whose vectors run along columns, or that has none."""
     operands = operands_of(program, layout, frame)
-    size = 1 if layout.vector_dim is None else layout.sizes[layout.vector_dim]
-    lanes = choose_lanes(operands, size)
+    lanes = _lanes_of(operands, layout)
     if not layout.columns:
         return _flat(operands, lanes, prod(layout.sizes.values()))
     width = prod(layout.sizes[dim] for dim in layout.columns)
-    early = sum(operand.size / 4 for operand in operands if operand.is_input and operand.level < max(program.levels))
-    words = max(early, 0.5)
-    made = max(sum(max(operand.size, 4) / 4 for operand in operands if operand.is_input), 1.0)
+    inputs = [operand for operand in operands if operand.is_input]
+    raw = sum(ceil(operand.size * lanes / 4) / lanes for operand in inputs if operand.level < max(program.levels))
+    made = max(sum(max(operand.size, 4) / 4 for operand in inputs), 1.0)
     team = _team_of_warp(width, lanes)
     if width <= WORDS_OF_WARP_ROW * team / made:
         return RowSchedule(BLOCK, team, lanes, 1, ceil(width / (lanes * team)))
-    for hides, need in ((False, made), (True, words)):
+    for hides, need in ((False, made), (True, max(raw, 0.5))):
         for threads, limit in WORDS.items():
             chunks = ceil(width / (lanes * threads))
             if chunks * lanes * need <= (limit if hides else limit * 2 / 3):
                 return RowSchedule(threads, threads, lanes, 1, chunks, hides)
-    inputs = sum(operand.size * lanes for operand in operands if operand.is_input)
-    return RowSchedule(SWEEP_THREADS, SWEEP_THREADS, lanes, max(1, min(8, 4 * IN_FLIGHT // max(inputs, 1))), None)
+    return choose_sweep(program, layout, frame)
+
+
+def choose_sweep(program: RowProgram, layout: Layout, frame: Kernel) -> RowSchedule:
+    """The schedule of blocks that walk over rows, or slices of them, in loops."""
+    operands = operands_of(program, layout, frame)
+    lanes = _lanes_of(operands, layout)
+    vector = sum(operand.size * lanes for operand in operands if operand.is_input)
+    unroll = max(1, min(8, 2 * IN_FLIGHT // max(vector, 1)))
+    return RowSchedule(SWEEP_THREADS, SWEEP_THREADS, lanes, unroll, None)
+
+
+def choose_columns(program: RowProgram, layout: Layout, frame: Kernel) -> RowSchedule:
+    """The schedule of threads that each have some columns: vectors are as wide as the widest type allows."""
+    operands = operands_of(program, layout, frame)
+    sizes = [operand.size for operand in operands if operand.stride == 1]
+    size = 1 if layout.vector_dim is None else layout.sizes[layout.vector_dim]
+    lanes = gcd(WIDEST // max(sizes, default=WIDEST), size)
+    vector = sum(operand.size * lanes for operand in operands if operand.is_input)
+    return RowSchedule(COLUMN_BLOCK, 1, lanes, max(1, min(8, 2 * IN_FLIGHT // max(vector, 1))), None)
+
+
+def _lanes_of(operands: list[Operand], layout: Layout) -> int:
+    return choose_lanes(operands, 1 if layout.vector_dim is None else layout.sizes[layout.vector_dim])
 
 
 def _team_of_warp(width: int, lanes: int) -> int:

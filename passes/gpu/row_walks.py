@@ -70,6 +70,7 @@ class RowThread:
         for walk in walks:
             if walk.is_empty:
                 continue
+            self.reload(walk)
             folds = self.kernel.folds(walk)
             if self.kernel.schedule.chunks is None:
                 totals = self._sweep(walk)
@@ -81,9 +82,14 @@ class RowThread:
                 slot += 1
         self._store_results(last)
 
+    def reload(self, walk: Walk) -> None:
+        """From here on, values of `walk.reload` are read back from the outputs that have them."""
+        for value in walk.reload:
+            self.bodies.reloads[value] = self.kernel.buffers([value])[0][1]
+
     def _store_results(self, last: Walk) -> None:
         first = self._is_first()
-        scope = Place(self.row.bound, self.row.cursor, self.row.indices, None, self.row.memo, first)
+        scope = Place(self.row.bound, self.row.cursor, self.row.indices, self.row.position, self.row.memo, first)
         for number in last.nodes:
             self.bodies.inline(self.kernel.program.nodes[number], [self.entry, scope])
         for value, buffer in self.kernel.outputs:

@@ -1,12 +1,16 @@
 """Row and pointwise kernels for GPUs: any group of linalg.generic ops over rows and columns.
 
-What the group computes is read as on CPUs (row_program.py). Pointwise groups give each thread a few vectors; a row with
-reductions belongs to a part of a warp, a warp, or a block, and stays in its registers if it fits. Results are the same
-bits in every run: the order of all sums follows from shapes alone.
+What the group computes is read as on CPUs (row_program.py). Pointwise groups give each thread a few vectors; a row
+with reductions belongs to a part of a warp, a warp, or a block, and stays in registers if it fits; few long rows and
+long columns are shared by several blocks, in several launches. Results are the same bits in every run: the order of all
+sums follows from shapes and target alone.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from math import ceil, prod
 
@@ -19,7 +23,10 @@ from blu.passes.cpu.rows import spell_out_fills
 from blu.passes.gpu import loops, warp
 from blu.passes.gpu.kernel import GpuKernel, Thread
 from blu.passes.gpu.row_bodies import GpuBodies, Place
-from blu.passes.gpu.row_schedule import choose
+from blu.passes.gpu.row_columns import THREADS, ColumnThread, column_grid, column_points, shared_bytes
+from blu.passes.gpu.row_partials import has_folds
+from blu.passes.gpu.row_schedule import choose, choose_columns, choose_sweep
+from blu.passes.gpu.row_slices import SliceThread, nonempty_walks, result_values
 from blu.passes.gpu.row_teams import SLOT_BYTES, Team
 from blu.passes.gpu.row_walks import RowKernel, RowThread, as_index, split_number
 from blu.passes.gpu.shared import shared_pointer
@@ -33,48 +40,88 @@ MOST_POINTS = 2**31 - 2**20
 def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
     """Replace a kernel of linalg.generic ops; one that has another form becomes simple loops."""
     spell_out_fills(kernel)
-    frame = GpuKernel.open(kernel)
+    launches = Launches(kernel)
+    frame = launches.open("")
     program = analyse(frame.operations, partial(strides, frame))
     layout = collapse(program, frame) if program else None
     if not program or not _is_covered(program, layout):
         frame.replacement.operation.erase()
         return loops.emit(kernel, target)
-    return _emit_rows(frame, program, layout)
+    late = {value for value, buffer in frame.outputs if buffer in set(frame.buffers.values())}
+    write = _write_points
+    if layout.columns:
+        write = _choose_writer(program, launches)
+    write(launches, program, layout, late)
+    return launches.finish()
+
+
+class Launches:
+    """The launches of one kernel, in order."""
+
+    def __init__(self, kernel: func.FuncOp):
+        self.kernel = kernel
+        self.frames: list[GpuKernel] = []
+
+    def open(self, suffix: str) -> GpuKernel:
+        """One more launch."""
+        self.frames.append(GpuKernel.open(self.kernel, name=self.kernel.name.value + suffix))
+        return self.frames[-1]
+
+    def finish(self) -> list[func.FuncOp]:
+        """Erase what was read; what there is now."""
+        self.kernel.operation.erase()
+        return [frame.replacement for frame in self.frames]
 
 
 def _is_covered(program: RowProgram, layout: Layout) -> bool:
-    """Whether there is a schedule for a group: reductions are folds along the lanes, and nothing is empty."""
-    folds = all(isinstance(reduction, list) for reduction in program.reductions.values())
-    sizes = [layout.sizes[dim] for dim in layout.columns] + [0]
-    fits = all(size > 0 for size in layout.sizes.values()) and prod(layout.sizes.values()) < MOST_POINTS * 4
-    return folds and fits and prod(sizes[:-1]) < MOST_POINTS and (program.across or not layout.columns)
+    """Whether there is a schedule for a group: its reductions are folds, and nothing is empty or too large to count."""
+    sizes = list(layout.sizes.values())
+    if not has_folds(program) or 0 in sizes or prod(sizes) >= 4 * MOST_POINTS:
+        return False
+    if prod(layout.sizes[dim] for dim in layout.columns) >= MOST_POINTS:
+        return False
+    if program.across or not layout.columns:
+        return True
+    first = all(program.levels[number] == 0 for number in program.reductions)
+    return first and not any(program.is_wide(value) for value in program.outputs)
 
 
-def _emit_rows(frame: GpuKernel, program: RowProgram, layout: Layout) -> list[func.FuncOp]:
-    schedule = choose(program, layout, frame)
-    read = set(frame.buffers.values())
-    kernel = RowKernel.plan(program, layout, schedule, {value for value, buffer in frame.outputs if buffer in read})
-    rows = prod(layout.sizes[dim] for dim in layout.rows)
-    per_block = schedule.rows_per_block if layout.columns else schedule.threads * schedule.unroll * schedule.lanes
-    slots = kernel.slots if schedule.team > warp.WARP else 0
-    shared_bytes = slots * SLOT_BYTES
-    with frame.function.location, frame.launch((ceil(rows / per_block),), schedule.threads, shared_bytes) as here:
+def _choose_writer(program: RowProgram, launches: Launches):
+    if not program.across:
+        return _write_columns
+    return _write_slices if launches.frames[0].scratch else _write_rows
+
+
+@contextmanager
+def _launch(
+    frame: GpuKernel, kernel: RowKernel, blocks: int, threads: int, bytes_: int
+) -> Iterator[tuple[Thread, GpuBodies, Scope]]:
+    """The code of one thread, with all memrefs bound."""
+    kernel.outputs.clear()
+    with frame.function.location, frame.launch((blocks,), threads, bytes_) as here:
         cursor = Cursor(frame.replacement.body.blocks[0])
         entry = Scope(frozenset(), cursor)
-        bodies = GpuBodies(program, layout, entry)
-        bind_memrefs(kernel, bodies, frame, cursor)
-        if layout.columns:
-            row, team = _row_of(kernel, frame, cursor, here, rows)
-            RowThread(kernel, bodies, entry, row, team).emit()
-        else:
-            _emit_points(kernel, bodies, entry, here, rows)
-    return frame.finish()
+        bodies = GpuBodies(kernel.program, kernel.layout, entry)
+        _bind_memrefs(kernel, bodies, frame, cursor)
+        yield here, bodies, entry
+
+
+def _write_rows(launches: Launches, program: RowProgram, layout: Layout, late: set[ir.Value]) -> None:
+    """A row for each team of threads."""
+    (frame,) = launches.frames
+    schedule = choose(program, layout, frame)
+    kernel = RowKernel.plan(program, layout, schedule, late)
+    rows = prod(layout.sizes[dim] for dim in layout.rows)
+    bytes_ = kernel.slots * SLOT_BYTES if schedule.team > warp.WARP else 0
+    blocks = ceil(rows / schedule.rows_per_block)
+    with _launch(frame, kernel, blocks, schedule.threads, bytes_) as (here, bodies, entry):
+        row, team = _row_of(kernel, frame, entry.cursor, here, rows)
+        RowThread(kernel, bodies, entry, row, team).emit()
 
 
 def _row_of(kernel: RowKernel, frame: GpuKernel, cursor: Cursor, here: Thread, rows: int) -> tuple[Place, Team]:
     """The row of this thread, and its place in the team that has it."""
     schedule = kernel.schedule
-    sizes = {dim: kernel.layout.sizes[dim] for dim in kernel.layout.rows}
     with cursor.point:
         thread, block = warp.as_number(here.thread), warp.as_number(here.block[0])
         own, count = warp.divide(thread, schedule.team), schedule.rows_per_block
@@ -83,38 +130,127 @@ def _row_of(kernel: RowKernel, frame: GpuKernel, cursor: Cursor, here: Thread, r
         if rows % count:
             present = warp.is_below(row, rows)
             row = arith.select(present, row, warp.number(0))
-        indices = {dim: as_index(value) for dim, value in split_number(row, sizes).items()}
-        shared = shared_pointer(frame) if schedule.team > warp.WARP else None
         number = thread if count == 1 else warp.remainder(thread, schedule.team)
-        team = Team(schedule.team, number, shared)
-    return Place(frozenset({*sizes, ROW}), cursor, indices, None, {}, present), team
+    return _row_place(kernel, cursor, row, present), _team(frame, cursor, schedule.team, number)
 
 
-def _emit_points(kernel: RowKernel, bodies: GpuBodies, entry: Scope, here: Thread, points: int) -> None:
-    """Vectors of a pointwise kernel: those of the threads of a block are neighbours."""
-    schedule, layout = kernel.schedule, kernel.layout
-    total = points // schedule.lanes
-    places = []
-    with entry.cursor.point:
-        block, thread = warp.as_number(here.block[0]), warp.as_number(here.thread)
-        first = warp.add(warp.multiply(block, schedule.threads * schedule.unroll), thread)
-        for number in range(schedule.unroll):
-            point = warp.add(first, number * schedule.threads)
+def _row_place(kernel: RowKernel, cursor: Cursor, row: ir.Value, present: ir.Value | None) -> Place:
+    sizes = {dim: kernel.layout.sizes[dim] for dim in kernel.layout.rows}
+    with cursor.point:
+        indices = {dim: as_index(value) for dim, value in split_number(row, sizes).items()}
+    return Place(frozenset({*sizes, ROW}), cursor, indices, None, {}, present)
+
+
+def _team(frame: GpuKernel, cursor: Cursor, size: int, number: ir.Value) -> Team:
+    with cursor.point:
+        return Team(size, number, shared_pointer(frame) if size > warp.WARP else None)
+
+
+def _write_slices(launches: Launches, program: RowProgram, layout: Layout, late: set[ir.Value]) -> None:
+    """A block for each slice of a row, and a launch for each walk over rows."""
+    (frame,) = launches.frames
+    kernel = RowKernel.plan(program, layout, choose_sweep(program, layout, frame), late)
+    rows = prod(layout.sizes[dim] for dim in layout.rows)
+    parts = ir.MemRefType(frame.scratch[0].type).shape[0] // rows
+    levels = nonempty_walks(kernel)
+    last_reduces = bool(kernel.walks[levels[-1]].reductions)
+    for place, level in enumerate(levels):
+        frame = frame if place == 0 else launches.open(f"_walk{place}")
+        ends = level == levels[-1] and not last_reduces
+        _write_slice_walk(frame, kernel, (rows, parts), level, ends)
+    if last_reduces:
+        team = max(warp.WARP, 1 << (parts - 1).bit_length())
+        kernel = replace(kernel, schedule=replace(kernel.schedule, threads=team, team=team))
+        _write_slice_walk(launches.open("_end"), kernel, (rows, 0), len(kernel.walks) - 1, True, parts)
+
+
+def _write_slice_walk(
+    frame: GpuKernel, kernel: RowKernel, counts: tuple[int, int], level: int, ends: bool, parts: int = 0
+) -> None:
+    """One launch: of slices, or (if there are none) of rows whose slices are put together."""
+    rows, slices = counts
+    schedule = kernel.schedule
+    with _launch(frame, kernel, rows * max(slices, 1), schedule.threads, kernel.slots * SLOT_BYTES) as launched:
+        here, bodies, entry = launched
+        with entry.cursor.point:
+            thread, block = warp.as_number(here.thread), warp.as_number(here.block[0])
+            number = warp.divide(block, slices) if slices else block
+            part = warp.remainder(block, slices) if slices else None
+        row, team = _row_place(kernel, entry.cursor, number, None), _team(frame, entry.cursor, schedule.team, thread)
+        partials = dict(zip(result_values(kernel), frame.scratch, strict=True))
+        share = SliceThread(kernel, bodies, entry, row, team, part, slices or parts, number, partials)
+        share.emit_walk(level, ends)
+
+
+def _write_columns(launches: Launches, program: RowProgram, layout: Layout, late: set[ir.Value]) -> None:
+    """Threads for columns, blocks for ranges of rows."""
+    (frame,) = launches.frames
+    kernel = RowKernel.plan(program, layout, choose_columns(program, layout, frame), late)
+    scratch = frame.scratch
+    parts = ir.MemRefType(scratch[0].type).shape[0] // column_points(kernel) if scratch else 1
+    _write_column_launch(frame, kernel, parts, True)
+    if scratch:
+        _write_column_launch(launches.open("_end"), kernel, parts, False)
+
+
+def _write_column_launch(frame: GpuKernel, kernel: RowKernel, parts: int, is_first: bool) -> None:
+    grid = column_grid(kernel, parts)
+    lanes, points = kernel.schedule.lanes, column_points(kernel) // kernel.schedule.lanes
+    blocks = grid.tiles * (parts if is_first else 1)
+    with _launch(frame, kernel, blocks, THREADS, shared_bytes(kernel)) as (here, bodies, entry):
+        cursor = entry.cursor
+        with cursor.point:
+            thread, block = warp.as_number(here.thread), warp.as_number(here.block[0])
+            tile, part = warp.remainder(block, grid.tiles), warp.divide(block, grid.tiles)
+            point = warp.add(warp.multiply(tile, grid.width), warp.remainder(thread, grid.width))
             present = None
-            if total % (schedule.threads * schedule.unroll):
-                present = warp.is_below(point, total)
+            if points % grid.width:
+                present = warp.is_below(point, points)
                 point = arith.select(present, point, warp.number(0))
-            places.append(_point_place(layout, entry.cursor, point, schedule.lanes, present))
-    last = kernel.walks[-1]
-    stacks = [[entry, place] for place in places]
-    row = RowThread(kernel, bodies, entry, Place(frozenset(), entry.cursor), Team(1, thread, None))
-    row.read(last, stacks)
+            row = _point_place(kernel.layout, cursor, point, lanes, present)
+            team = Team(THREADS, thread, shared_pointer(frame))
+            depth = warp.divide(thread, grid.width)
+        partials = dict(zip(result_values(kernel), frame.scratch, strict=True)) if frame.scratch else {}
+        share = ColumnThread(kernel, bodies, entry, row, team, grid, depth, part, partials, point)
+        if is_first:
+            share.emit_sums()
+        else:
+            share.emit_results()
+
+
+def _write_points(launches: Launches, program: RowProgram, layout: Layout, late: set[ir.Value]) -> None:
+    """Vectors of a pointwise kernel: those of the threads of a block are neighbours."""
+    (frame,) = launches.frames
+    schedule = choose(program, layout, frame)
+    kernel = RowKernel.plan(program, layout, schedule, late)
+    total = prod(layout.sizes.values()) // schedule.lanes
+    per_block = schedule.threads * schedule.unroll
+    with _launch(frame, kernel, ceil(total / per_block), schedule.threads, 0) as (here, bodies, entry):
+        places = []
+        with entry.cursor.point:
+            block, thread = warp.as_number(here.block[0]), warp.as_number(here.thread)
+            first = warp.add(warp.multiply(block, per_block), thread)
+            for number in range(schedule.unroll):
+                point = warp.add(first, number * schedule.threads)
+                present = None
+                if total % per_block:
+                    present = warp.is_below(point, total)
+                    point = arith.select(present, point, warp.number(0))
+                places.append(_point_place(layout, entry.cursor, point, schedule.lanes, present))
+        share = RowThread(kernel, bodies, entry, Place(frozenset(), entry.cursor), Team(1, thread, None))
+        _compute_points(share, [[entry, place] for place in places])
+
+
+def _compute_points(share: RowThread, stacks: Sequence[list[Scope]]) -> None:
+    """Read all, compute all, write all."""
+    last = share.kernel.walks[-1]
+    share.read(last, stacks)
     for scopes in stacks:
         for number in last.nodes:
-            bodies.inline(kernel.program.nodes[number], scopes)
+            share.bodies.inline(share.kernel.program.nodes[number], scopes)
     for scopes in stacks:
-        for value, buffer in kernel.outputs:
-            bodies.store(value, buffer, scopes)
+        for value, buffer in share.kernel.outputs:
+            share.bodies.store(value, buffer, scopes)
 
 
 def _point_place(layout: Layout, cursor: Cursor, point: ir.Value, lanes: int, present: ir.Value | None) -> Place:
@@ -127,7 +263,7 @@ def _point_place(layout: Layout, cursor: Cursor, point: ir.Value, lanes: int, pr
     return Place(frozenset({*sizes, ROW}), cursor, indices, Position(base, 0, lanes, lanes), {}, present)
 
 
-def bind_memrefs(kernel: RowKernel, bodies: GpuBodies, frame: GpuKernel, cursor: Cursor) -> None:
+def _bind_memrefs(kernel: RowKernel, bodies: GpuBodies, frame: GpuKernel, cursor: Cursor) -> None:
     """Flat views of all memrefs, at the kernel's start."""
     used = {operand for node in kernel.program.nodes for operand in node.operation.operands} | tables(kernel.program)
     with cursor.point:
