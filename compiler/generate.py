@@ -16,7 +16,7 @@ from blu.compiler.gpt2_programs import Gpt2Request, bucket
 from blu.compiler.sampling import Sampler, Sampling
 from blu.errors import ArgumentError
 from blu.runtime.memory import ALIGNMENT, address_of
-from blu.runtime.program import Program
+from blu.runtime.runnable import Runnable
 
 MODEL = "model."
 CACHE = "cache."
@@ -57,10 +57,11 @@ class Gpt2Runner:
     config: Mapping[str, Any]
     state: Mapping[str, np.ndarray]
     target: str
-    load: Callable[[Gpt2Request], Program]
-    _programs: dict[tuple[str, int], Program] = field(default_factory=dict)
+    load: Callable[[Gpt2Request], Runnable]
+    _programs: dict[tuple[str, int], Runnable] = field(default_factory=dict)
+    _placed: tuple[Any, dict[str, Any]] = (None, {})
 
-    def program(self, entry: str, length: int) -> Program:
+    def program(self, entry: str, length: int) -> Runnable:
         """The program for `entry` and tokens [1, length]."""
         if (entry, length) not in self._programs:
             request = Gpt2Request.of(entry, self.config, self.target, length=length)
@@ -71,7 +72,7 @@ class Gpt2Runner:
         """Logits [T, V], float32, of the next token at every position of the prompt."""
         tokens = self._padded(prompt)
         [result] = self._run(self.program("forward", tokens.shape[1]), {"tokens": tokens})
-        return result[0, : len(prompt)]
+        return np.asarray(result)[0, : len(prompt)]
 
     def prepare(self, prompt: Sequence[int]) -> None:
         """Load what generating from this prompt takes."""
@@ -113,8 +114,11 @@ class Gpt2Runner:
         tokens[0, : len(prompt)] = prompt
         return tokens
 
-    def _run(self, program: Program, values: Mapping[str, Any]) -> list[np.ndarray]:
-        state = self.state
+    def _run(self, program: Runnable, values: Mapping[str, Any]) -> list[Any]:
+        """Run a program on parameters that are brought where it reads them once for all runs."""
+        if self._placed[0] is not self.state:
+            self._placed = self.state, dict(zip(self.state, program.keep([*self.state.values()]), strict=True))
+        state = self._placed[1]
         return program.run(
             [
                 state[spec.name[len(MODEL) :]] if spec.name.startswith(MODEL) else values[spec.name]
@@ -165,11 +169,11 @@ class _Loop:
         tokens = np.array([[self.tokens[-1]]], np.int32)
         return self._advance(self.runner.program("decode", 1), {"tokens": tokens, "position": _scalar(position)})
 
-    def _advance(self, program: Program, values: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    def _advance(self, program: Runnable, values: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
         """Run a program that takes the cache and gives logits, the likeliest token, and the cache."""
         logits, likeliest, *cache = self.runner._run(program, {**values, **self._cache})
         self._cache = dict(zip(self._cache, cache, strict=True))
-        return logits, likeliest
+        return np.asarray(logits), np.asarray(likeliest)
 
 
 def _scalar(value: int) -> np.ndarray:
@@ -177,7 +181,7 @@ def _scalar(value: int) -> np.ndarray:
     return np.array(value, np.int32)
 
 
-def _empty_cache(decode: Program) -> dict[str, np.ndarray]:
+def _empty_cache(decode: Runnable) -> dict[str, np.ndarray]:
     """The cache's arrays by input name, in the order in which programs return them.
 
     They are zero, because what is masked is multiplied by 0, and 0 * NaN is NaN. Zeros that the system hands out take

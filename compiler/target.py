@@ -73,8 +73,20 @@ def gpu_target_name() -> str:
 
 def runs_here(name: str) -> bool:
     """Whether this machine executes code of a target."""
+    if name in GPU_NAMES:
+        return _gpu_runs(name)
     try:
         host = host_target_name()
     except UnsupportedError:
         return False
     return name in NAMES[NAMES.index(host) : len(X86_LEVELS)] if host != "aarch64" else name == "aarch64"
+
+
+def _gpu_runs(name: str) -> bool:
+    from blu.runtime.cuda.code import runs_code
+    from blu.runtime.cuda.device import compute_capability
+
+    try:
+        return runs_code(name, compute_capability())
+    except UnsupportedError:
+        return False

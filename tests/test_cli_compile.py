@@ -135,7 +135,7 @@ def test_wrong_usage_is_said_in_a_line(run: Run, words: list[str], parts: list[s
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        (["gpt2", "--target=cuda:sm_90a"], ["cuda:sm_90a is not part of this version", "--target=cpu"]),
+        (["gpt2", "--target=cuda:sm_90a"], ["there is no target 'cuda:sm_90a'", "Targets: cpu, cuda"]),
         (["gpt2", "--run"], ["cannot get the weights of 'gpt2'", "--weights random:SEED"]),
         (["gpt2"], ["cannot get the weights of 'gpt2'", "--weights random:SEED"]),
         (["gtp2"], ["did you mean 'gpt2'"]),

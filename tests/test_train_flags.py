@@ -78,13 +78,13 @@ LLM_C = {
     "--val_max_steps 20": {"validate_batches": 20},
     "--sample_every 3": {"sample_every": 3},
     "--dtype float32": {"dtype": "f32"},
+    "--device=cuda:0": {"target": "cuda"},
 }
 IGNORED = (
     "--compile=False",
     "--wandb_log=False",
     "--dropout=0.0",
     "--bias=True",
-    "--device=cpu",
     "-z 1",
     "-r 0",
     "-w 1",

@@ -27,7 +27,8 @@ from blu.compiler.target import NAMES, resolve_target_name, runs_here
 from blu.dialects.autocast import POLICIES
 from blu.errors import BluError, UnsupportedError
 from blu.runtime.host import set_threads
-from blu.runtime.program import Program
+from blu.runtime.load import load_program
+from blu.runtime.runnable import Runnable
 
 PROGRAM = "blu-compile"
 INTERRUPTED = 130
@@ -155,7 +156,7 @@ class Job:
 
         return emit(subject, arguments, self.target, self.progress)
 
-    def load(self, request: Gpt2Request) -> Program:
+    def load(self, request: Gpt2Request) -> Runnable:
         """The program of a request, from the cache or compiled now."""
         start = time.perf_counter()
         request = replace(request, autocast=self.arguments.autocast or "")
@@ -167,7 +168,7 @@ class Job:
             members = (
                 self._compile(request) if looks else compile_request(request, default_cache(), self.progress.detail)
             )
-            program = Program.load(members)
+            program = load_program(members)
         self.compile_seconds += time.perf_counter() - start
         return program
 

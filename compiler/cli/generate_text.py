@@ -21,7 +21,7 @@ from blu.compiler.process_memory import peak_memory_bytes
 from blu.compiler.sampling import Sampling
 from blu.errors import ArgumentError, BluError
 from blu.frontend.io.tokenizer import StreamDecoder, Tokenizer
-from blu.runtime.program import Program
+from blu.runtime.runnable import Runnable
 
 RANDOM_CHOICE = ("temperature", "top_k", "top_p", "seed")
 
@@ -34,7 +34,7 @@ class Session:
     arguments: argparse.Namespace
     progress: Progress
     target: str
-    load: Callable[[Gpt2Request], Program]
+    load: Callable[[Gpt2Request], Runnable]
     compile_seconds: Callable[[], float]
 
 

@@ -37,6 +37,11 @@ def as_model(text: str) -> str:
     return text.removeprefix("gpt2:")
 
 
+def as_target(text: str) -> str:
+    """A target's name, also as PyTorch's "cuda:0"."""
+    return text.removesuffix(":0")
+
+
 @dataclass(frozen=True)
 class Flag:
     """One flag: its name without dashes, what reads its value (None: it takes none), what it means.
@@ -145,6 +150,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("dump-grads", str, "save the gradients of the first step (f32, not clipped)", "FILE.safetensors"),
         Flag("plot", None, "draw the losses as loss.png (needs matplotlib)"),
         Flag("json", None, "end with one line of JSON on stdout"),
+        Flag("target", as_target, "cpu, or cuda for the first GPU (cpu)", "NAME", ("--device",)),
         Flag("threads", int, "run on N threads (all cores)"),
     ),
 }
@@ -168,7 +174,6 @@ WITHOUT_MEANING: dict[str, tuple[str, str]] = {
     "-a": ("0", "give data of one batch"),
     "--dropout": ("0 0.0", "the model has no dropout"),
     "--bias": ("True 1", "GPT-2 has biases"),
-    "--device": ("cpu", "this version of Blu trains on the CPU"),
     "--zero_stage": ("0 1", "there is one process"),
     "-z": ("0 1", "there is one process"),
     "-f": (ANYTHING, "--dtype decides"),

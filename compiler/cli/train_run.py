@@ -37,8 +37,9 @@ from blu.frontend.io.state_dict import cast
 from blu.frontend.io.tokenizer import BYTES_VOCABULARY, ByteTokenizer, Tokenizer, has_tokenizer, load_tokenizer
 from blu.frontend.io.training_data import TrainingData, open_training_data
 from blu.runtime.host import set_threads
+from blu.runtime.load import load_program
 from blu.runtime.pool import default_threads
-from blu.runtime.program import Program
+from blu.runtime.runnable import Runnable
 
 RUNS = Path("runs")
 FLAGS_FILE = "run.json"
@@ -109,7 +110,7 @@ class Run:
         return name if name == HEAD else f"transformer.{name}"
 
     def _trainer(self, recipe: Recipe, data: TrainingData) -> Trainer:
-        target = resolve_target_name("cpu")
+        target = resolve_target_name(self.flags.get("target", "cpu"))
         find = self.flags.get("find_nonfinite", False)
         engine = Engine.of(self.config, recipe, target=target, guarded=find, load=self._load)
         runner = Gpt2Runner(self.config, {}, target, self._load_writer)
@@ -148,13 +149,13 @@ class Run:
             return random_state_dict(self.config, seed)
         return cast(gpt2_state_dict(self.source), "f32")
 
-    def _load(self, request: TrainingRequest) -> Program:
+    def _load(self, request: TrainingRequest) -> Runnable:
         with self.compile_progress.step(f"compiling {request.name} for {request.target}"):
-            return Program.load(compile_training(request, default_cache(), self.compile_progress.detail))
+            return load_program(compile_training(request, default_cache(), self.compile_progress.detail))
 
-    def _load_writer(self, request: Any) -> Program:
+    def _load_writer(self, request: Any) -> Runnable:
         with self.compile_progress.step(f"compiling {request.name} for {request.target}"):
-            return Program.load(compile_request(request, default_cache(), self.compile_progress.detail))
+            return load_program(compile_request(request, default_cache(), self.compile_progress.detail))
 
     def _recipe(self, data: TrainingData) -> Recipe:
         """The recipe that the flags and defaults make; UsageError for what contradicts itself."""

@@ -14,9 +14,10 @@ from blu.compiler.train.first_nonfinite import first_nonfinite
 from blu.compiler.train.programs import TrainingRequest, compile_training
 from blu.compiler.train.recipe import Recipe
 from blu.errors import ArgumentError
+from blu.runtime.load import load_program
 from blu.runtime.memory import allocate_array
 from blu.runtime.plan import TensorSpec
-from blu.runtime.program import Program
+from blu.runtime.runnable import Runnable
 
 MODEL, STATE, SUMS, SCALE = "model.", "state.", "sums.", "scale."
 GRADIENTS = f"{SUMS}gradients."
@@ -36,13 +37,15 @@ class Engine:
         engine.set_parameters(random_state_dict(config, seed=0))
         loss, norm = engine.step([batch], learning_rate=1e-3)
 
+    On a GPU the arrays are there (`blu.Array`s) as soon as a program has run.
+
     `request` gives the request for an entry; `load` the program for a request; each is loaded once.
     """
 
     request: Callable[[str], TrainingRequest]
-    load: Callable[[TrainingRequest], Program]
-    arrays: dict[str, np.ndarray] = field(default_factory=dict, repr=False)
-    _programs: dict[str, Program] = field(default_factory=dict, repr=False)
+    load: Callable[[TrainingRequest], Runnable]
+    arrays: dict[str, Any] = field(default_factory=dict, repr=False)
+    _programs: dict[str, Runnable] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(
@@ -52,7 +55,7 @@ class Engine:
         *,
         target: str = "cpu",
         guarded: bool = False,
-        load: Callable[[TrainingRequest], Program] | None = None,
+        load: Callable[[TrainingRequest], Runnable] | None = None,
     ) -> Engine:
         """The engine for a configuration (a config.json) and a recipe, compiling what is not in the cache.
 
@@ -64,7 +67,7 @@ class Engine:
         return cls(lambda entry: TrainingRequest.of(entry, config, name, **options), load or load_training)
 
     @property
-    def parameters(self) -> dict[str, np.ndarray]:
+    def parameters(self) -> dict[str, Any]:
         """The parameters by their names (h.0.attn.c_attn.weight); not copied, so that a step changes them."""
         return self.part(MODEL)
 
@@ -77,7 +80,7 @@ class Engine:
         for entry in entries:
             self.program(entry)
 
-    def program(self, entry: str) -> Program:
+    def program(self, entry: str) -> Runnable:
         """The program of an entry. What it keeps and has no numbers yet gets those before the first step."""
         if entry not in self._programs:
             self._programs[entry] = program = self.load(self.request(entry))
@@ -100,9 +103,9 @@ class Engine:
     def gradients(self, batches: Sequence[Batch]) -> dict[str, np.ndarray]:
         """The mean gradients of micro-batches, not clipped, by the names of the parameters; nothing is updated."""
         self._accumulate(batches)
-        weight = self.arrays[f"{SUMS}weight"]
-        found = {name: array / weight for name, array in self.part(GRADIENTS).items()}
-        weight[...] = 0  # which says that there is nothing in the sums
+        weight = np.asarray(self.arrays[f"{SUMS}weight"])
+        found = {name: np.asarray(array) / weight for name, array in self.part(GRADIENTS).items()}
+        self.set_part(SUMS, {"weight": np.zeros_like(weight)})  # which says that there is nothing in the sums
         return found
 
     def evaluate(self, batch: Batch) -> float:
@@ -114,13 +117,14 @@ class Engine:
         """Which op made a step not finite, in a sentence; only in guarded engines the arrays are still those before."""
         entry = "step" if len(batches) == 1 else "micro"
         names = [spec.name for spec in self.program(entry).inputs]
+        before = {name: np.asarray(array) for name, array in self.arrays.items()}
         for tokens, targets in batches:
             values = {"tokens": tokens, "targets": targets, "learning_rate": np.array(learning_rate, np.float32)}
-            if found := first_nonfinite(self.request(entry), names, self.arrays | values):
+            if found := first_nonfinite(self.request(entry), names, before | values):
                 return found
         return ""
 
-    def part(self, prefix: str) -> dict[str, np.ndarray]:
+    def part(self, prefix: str) -> dict[str, Any]:
         """The arrays whose names begin with `prefix`, by the rest of their names; not copied."""
         return {name[len(prefix) :]: array for name, array in self.arrays.items() if name.startswith(prefix)}
 
@@ -128,7 +132,7 @@ class Engine:
         """Give arrays new numbers; copied, into the memory of those before where they fit."""
         for name, value in values.items():
             array, target = np.asarray(value), self.arrays.get(prefix + name)
-            if target is None or target.shape != array.shape or target.dtype != array.dtype:
+            if not isinstance(target, np.ndarray) or target.shape != array.shape or target.dtype != array.dtype:
                 target = allocate_array(array.shape, array.dtype, "the training state")
             target[...] = array
             self.arrays[prefix + name] = target
@@ -143,11 +147,13 @@ class Engine:
         for tokens, targets in batches:
             self._run("micro", {"tokens": tokens, "targets": targets})
 
-    def _run(self, entry: str, values: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    def _run(self, entry: str, values: Mapping[str, np.ndarray]) -> list[Any]:
         """Run a program; keep its new arrays, and return its other results."""
         program = self.program(entry)
         if not any(name.startswith(MODEL) for name in self.arrays):
             raise ArgumentError("the model has no parameters yet", advice="give it some with engine.set_parameters")
+        own = [spec.name for spec in program.inputs if spec.name not in values]
+        self.arrays.update(zip(own, program.keep([self.arrays[name] for name in own]), strict=True))
         inputs = [values[spec.name] if spec.name in values else self.arrays[spec.name] for spec in program.inputs]
         results = program.run(inputs)
         # A program returns what it is given to keep first, and in the same order.
@@ -156,9 +162,9 @@ class Engine:
         return results[len(names) :]
 
 
-def load_training(request: TrainingRequest) -> Program:
+def load_training(request: TrainingRequest) -> Runnable:
     """The program of a request, from the compile cache or compiled now."""
-    return Program.load(compile_training(request, default_cache()))
+    return load_program(compile_training(request, default_cache()))
 
 
 def _first(spec: TensorSpec) -> np.ndarray:

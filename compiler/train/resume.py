@@ -31,7 +31,11 @@ def saved_content(engine: Engine, config: Mapping[str, Any], recipe: Recipe, bat
         "data": batches.state(),
         "random": {"seed": recipe.seed},
     }
-    return engine.parameters, _optimizer(engine), metadata
+    return _in_host_memory(engine.parameters), _in_host_memory(_optimizer(engine)), metadata
+
+
+def _in_host_memory(arrays: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    return {name: np.asarray(array) for name, array in arrays.items()}
 
 
 def _optimizer(engine: Engine) -> dict[str, np.ndarray]:

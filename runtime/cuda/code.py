@@ -17,7 +17,7 @@ def code_of(artifact: Artifact, kernel: str, capability: tuple[int, int]) -> byt
     names = artifact.names()
     prefix = f"{kernel}."
     cubins = {name[len(prefix) : -len(".cubin")]: name for name in names if _is_cubin(name, prefix)}
-    fitting = [architecture for architecture in cubins if _runs_cubin(architecture, capability)]
+    fitting = [architecture for architecture in cubins if runs_code(architecture, capability)]
     if fitting:
         return artifact.read(cubins[max(fitting, key=_version)])
     if f"{kernel}.ptx" not in names:
@@ -51,7 +51,7 @@ def _version(architecture: str) -> tuple[int, int, bool]:
     return (int(found[1]), int(found[2]), bool(found[3])) if found else (0, 0, False)
 
 
-def _runs_cubin(architecture: str, capability: tuple[int, int]) -> bool:
+def runs_code(architecture: str, capability: tuple[int, int]) -> bool:
     """Machine code runs on its own minor version and later ones; that of sm_90a on 9.0 only."""
     major, minor, is_special = _version(architecture)
     return (major, minor) == capability or (not is_special and major == capability[0] and minor <= capability[1])

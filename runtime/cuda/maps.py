@@ -1,4 +1,4 @@
-"""Tensor maps: what Hopper's copy engine is told of a tensor in memory. The driver encodes them; kernels take addresses."""
+"""Tensor maps: what Hopper's copy engine is told of a tensor. The driver encodes them; kernels take their addresses."""
 
 from __future__ import annotations
 
