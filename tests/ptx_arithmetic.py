@@ -118,13 +118,15 @@ class Arithmetic:
         self._binary(*rest, lambda a, b, c: (a.astype(np.float64) * b + c).astype(a.dtype))
 
     def _do_mul(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
-        if parts[1] != "wide":
+        if parts[1] not in ("wide", "hi"):
             self._binary(parts, operands, active, np.multiply)
             return
         kind, bits = type_named(parts[-1])
+        assert bits == 32, parts
         wide = (SIGNED if kind == "s" else UNSIGNED)[2 * bits]
         left, right = (self._read(name, bits, kind).astype(wide) for name in operands[1:])
-        self._write(operands[0], left * right, active)
+        product = left * right
+        self._write(operands[0], product >> wide(bits) if parts[1] == "hi" else product, active)
 
     def _do_mad(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         if parts[1] != "wide":

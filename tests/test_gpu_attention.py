@@ -14,7 +14,7 @@ from blu.compiler.cubins import find_ptxas
 from blu.dialects.attention import Attention, reference_weights
 
 # Twice the rounding of one stored result: weights are rounded too, of which many are summed.
-TOLERANCES = {"bf16": 5e-3, "f16": 6e-4}
+TOLERANCES = {"bf16": 5e-3, "f16": 6e-4, "f32": 1e-6}
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,19 @@ PROBLEMS = [
     Problem("key mask", "bf16", (2, 2, 18, 16), (2, 2, 30, 16), 16, mask=(2, 1, 1, 30)),
     Problem("full mask", "f16", (2, 18, 16), (2, 30, 16), 16, mask=(2, 18, 30)),
     Problem("added mask", "f16", (2, 18, 16), (2, 30, 16), 16, causal=True, mask=(18, 30), mask_dtype="f16"),
-    Problem("a cache", "bf16", (4, 3, 32), (2, 150, 32), 32, causal=True, offset=70),
+    Problem("a cache", "bf16", (4, 12, 32), (2, 150, 32), 32, causal=True, offset=70),
     Problem("a first query before all keys", "bf16", (2, 20, 16), (2, 20, 16), 16, causal=True, offset=-5),
+]
+
+
+# Few queries have a kernel of their own.
+DECODING = [
+    Problem("one query", "bf16", (1, 4, 1, 64), (1, 2, 200, 64), 64, causal=True, offset=130),
+    Problem("f32", "f32", (2, 1, 64), (2, 300, 64), 64, causal=True, offset=299),
+    Problem("some queries", "f16", (2, 4, 80), (2, 70, 80), 80, causal=True),
+    Problem("long rows", "f32", (1, 2, 256), (1, 70, 256), 256),
+    Problem("nothing to see", "f32", (1, 2, 32), (1, 70, 32), 32, causal=True, offset=-1),
+    Problem("mask", "f32", (2, 3, 8), (2, 70, 8), 8, mask=(2, 3, 70), scale=-0.3),
 ]
 
 
@@ -113,6 +124,17 @@ def test_results_and_gradients_are_those_of_the_formula(problem: Problem) -> Non
     program = compile_program(problem.backward(), *arrays)
     for name, found, expected in zip("qkv", program.interpret(*arrays), gradients, strict=True):
         assert _error(found, expected) < 2 * TOLERANCES[problem.dtype], name
+
+
+@pytest.mark.parametrize("problem", DECODING, ids=lambda problem: problem.name)
+def test_few_queries_are_done_one_by_one(problem: Problem) -> None:
+    arrays = problem.arrays()
+    program = compile_program(problem.forward(), *arrays)
+    (found,) = program.interpret(*arrays)
+    assert _error(found, problem.references()[0]) < TOLERANCES[problem.dtype]
+    assert "mma" not in program.ptx["attention_0"]
+    if find_ptxas() is not None:
+        assert program.assembled("attention")["attention_0"].spill_bytes == 0
 
 
 def test_packed_operands_are_read_in_place() -> None:

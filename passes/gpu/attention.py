@@ -14,7 +14,7 @@ from math import prod
 from blu.dialects.gpu_target import GpuTarget
 from blu.dialects.mlir import func, ir
 from blu.dialects.op import operands_of
-from blu.passes.gpu import warp
+from blu.passes.gpu import attention_decode, warp
 from blu.passes.gpu.attention_operands import Operand, Problem, operand_of, read_problem, split_head
 from blu.passes.gpu.attention_output import write_tile
 from blu.passes.gpu.attention_scores import (
@@ -68,8 +68,10 @@ def choose_schedule(queries: int, columns: int, masked: bool) -> Schedule:
 
 
 def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
-    """Replace a kernel around a blu.attention of 16-bit floats."""
+    """Replace a kernel around a blu.attention of 16-bit floats, or of few queries."""
     operation = find_operation(kernel, "blu.attention")
+    if attention_decode.suits(operation):
+        return attention_decode.emit(kernel, target)
     operands = operands_of(operation)
     frame = GpuKernel.open(kernel)
     query, value = (ir.RankedTensorType(item.type).shape for item in (operands[0], operands[2]))
@@ -83,6 +85,16 @@ def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
             shared = shared_address(frame)
             Forward(problem, layout, operand_of(frame.outputs[0][1]), here, shared).emit()
     return frame.finish()
+
+
+def takes(operation: ir.Operation) -> bool:
+    """Whether `emit` takes a blu.attention: 16-bit floats in rows that fit in registers, or few queries."""
+    query, _, value = (ir.RankedTensorType(item.type) for item in operands_of(operation)[:3])
+    if not all(1 <= item.shape[-1] <= LARGEST_ROW for item in (query, value)):
+        return False
+    if isinstance(query.element_type, ir.F32Type):
+        return attention_decode.suits(operation)
+    return isinstance(query.element_type, (ir.F16Type, ir.BF16Type))
 
 
 def leave_registers(frame: GpuKernel) -> None:

@@ -19,7 +19,7 @@ from math import prod
 from blu.dialects.gpu_target import GpuTarget
 from blu.dialects.mlir import func, ir
 from blu.dialects.op import operands_of
-from blu.passes.gpu.attention import leave_registers
+from blu.passes.gpu.attention import LARGEST_ROW, leave_registers
 from blu.passes.gpu.attention_key_gradient import KeyGradient, KeySchedule
 from blu.passes.gpu.attention_query_gradient import QueryGradient, QuerySchedule
 from blu.passes.gpu.attention_slopes import Gradient, Place
@@ -41,6 +41,13 @@ def reserve(kernel: func.FuncOp) -> list[ir.MemRefType]:
     """Two numbers for each query: the logarithm of its sum of weights, and inner."""
     query = ir.RankedTensorType(operands_of(find_operation(kernel, "blu.attention_gradient"))[1].type).shape
     return [ir.MemRefType.get([prod(query[:-2]), query[-2]], ir.F32Type.get())] * 2
+
+
+def takes(operation: ir.Operation) -> bool:
+    """Whether `emit` takes a blu.attention_gradient: 16-bit floats in rows that fit in registers."""
+    query, _, value = (ir.RankedTensorType(item.type) for item in operands_of(operation)[1:4])
+    is_half = isinstance(query.element_type, (ir.F16Type, ir.BF16Type))
+    return is_half and all(1 <= item.shape[-1] <= LARGEST_ROW for item in (query, value))
 
 
 def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:

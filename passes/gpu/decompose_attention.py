@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from blu.dialects.mlir import ir
-from blu.dialects.op import operands_of
 from blu.passes.base import Pass, find
 from blu.passes.decompose import decompose_operation
-from blu.passes.gpu.attention import LARGEST_ROW
+from blu.passes.gpu import attention, attention_gradient
 
-KERNELS = ("blu.attention", "blu.attention_gradient")
+# What an emitter takes of each of these ops.
+TAKEN = {"blu.attention": attention.takes, "blu.attention_gradient": attention_gradient.takes}
 
 
 @dataclass(frozen=True)
@@ -29,16 +29,7 @@ class DecomposeAttention(Pass):
     level = "blu"
 
     def run(self, module: ir.Module) -> None:
-        for operation in [item.operation for name in KERNELS for item in find(module, name)]:
-            if not takes(operation):
+        for operation in [item.operation for name in TAKEN for item in find(module, name)]:
+            if not TAKEN[operation.name](operation):
                 decompose_operation(operation)
                 self.count("ops decomposed")
-
-
-def takes(operation: ir.Operation) -> bool:
-    """Whether a kernel for GPUs takes an attention or its gradient: 16-bit floats in rows that fit in registers."""
-    operands = operands_of(operation)
-    query, _, value = operands[1:4] if operation.name == "blu.attention_gradient" else operands[:3]
-    types = [ir.RankedTensorType(item.type) for item in (query, value)]
-    is_half = isinstance(types[0].element_type, (ir.F16Type, ir.BF16Type))
-    return is_half and all(1 <= type_.shape[-1] <= LARGEST_ROW for type_ in types)
