@@ -54,7 +54,7 @@ class AttentionGradient(Op, name="attention_gradient"):
         offset: np.ndarray | None,
         causal: bool,
         scale: float,
-        narrow: bool,
+        narrow: bool = False,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         groups = groups_of(query.shape, key.shape)
         keys, values = (np.repeat(heads, groups, axis=-3) for heads in (key, value))
