@@ -128,6 +128,7 @@ DOUBLE_FUNCTIONS: dict[str, DoubleFunction] = {
     "math.powf": DoubleFunction(double_power.powf, 0.61),
     "math.fpowi": DoubleFunction(double_power.fpowi, 0.61),
     "math.cbrt": DoubleFunction(double_power.cbrt, 0.6),
+    "math.rsqrt": DoubleFunction(power.rsqrt, 1.5),
 }
 
 INTRINSICS = frozenset(
