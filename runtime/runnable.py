@@ -17,6 +17,11 @@ class Runnable:
         self._constant_bytes = constant_bytes
         self._fresh = [index for index, spec in enumerate(plan.outputs) if spec.input is None]
         self._donated = [index for index, spec in enumerate(plan.inputs) if spec.donated]
+        # Where each result is among a run's arguments and fresh arrays, which follow them.
+        fresh = {output: len(plan.inputs) + place for place, output in enumerate(self._fresh)}
+        self._places_of_results = [
+            fresh[index] if spec.input is None else spec.input for index, spec in enumerate(plan.outputs)
+        ]
 
     def run(self, inputs: Sequence[Any], *, outputs: Sequence[Any] | None = None) -> list[Any]:
         """Run the program; one array for each result. `outputs` may hold an array (or None) to write each into."""
@@ -68,10 +73,8 @@ class Runnable:
 
     def _in_order(self, arguments: Sequence[Any], fresh: list[Any]) -> list[Any]:
         """The results in the plan's order: donated arguments and fresh arrays."""
-        if len(fresh) == len(self.plan.outputs):
-            return fresh
-        rest = iter(fresh)
-        return [next(rest) if spec.input is None else arguments[spec.input] for spec in self.plan.outputs]
+        arrays = [*arguments, *fresh]
+        return [arrays[place] for place in self._places_of_results]
 
     def _report(self, found: Iterable[int]) -> None:
         """Say what kernels wrote to the status slots: an index out of range raises, a division by zero warns."""

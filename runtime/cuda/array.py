@@ -14,6 +14,17 @@ from blu.runtime.cuda.driver import Driver, default_driver
 from blu.runtime.memory import address_of, allocate_array
 from blu.runtime.plan import NAMES
 
+ALIGNMENT = 16
+"""Bytes: kernels read and write vectors of this size."""
+
+Kind = tuple[tuple[int, ...], np.dtype]
+_kinds: dict[Kind, Kind] = {}
+
+
+def kind_of(shape: tuple[int, ...], dtype: np.dtype) -> Kind:
+    """The one object that stands for a shape and dtype, so that many arguments are compared in no time."""
+    return _kinds.setdefault((shape, dtype), (shape, dtype))
+
 
 class Block:
     """Device memory of Blu's own; it goes back to the driver's pool when nothing refers to it any more."""
@@ -37,18 +48,19 @@ class Block:
 class DeviceArray(Array):
     """An array in the memory of the first GPU, contiguous. As an argument of a program for the GPU it is not copied.
 
-    `address` is where it lies, `owner` what keeps that memory. Work on Blu's stream may still be writing it: reading
-    it by `numpy()` waits, and the legacy default stream (torch's) waits for Blu's by itself. A donated argument
-    holds the result afterwards.
+    `address` is where it lies, `owner` what keeps that memory, `kind` its shape and dtype if kernels can take it as it
+    lies. Work on Blu's stream may still be writing it: reading it by `numpy()` waits, and the legacy default stream
+    (torch's) waits for Blu's by itself. A donated argument holds the result afterwards.
     """
 
-    __slots__ = ("address", "dtype", "owner", "shape")
+    __slots__ = ("address", "dtype", "kind", "owner", "shape")
 
     def __init__(self, address: int, shape: tuple[int, ...], dtype: np.dtype, owner: Any):
         self.address = address
         self.shape = shape
         self.dtype = dtype
         self.owner = owner
+        self.kind = None if address % ALIGNMENT else kind_of(shape, dtype)
 
     @classmethod
     def empty(cls, driver: Driver, shape: tuple[int, ...], dtype: np.dtype, purpose: str = "an array") -> DeviceArray:

@@ -10,13 +10,11 @@ import numpy as np
 from blu.errors import ArgumentError
 from blu.runtime.arguments import accept, check_type
 from blu.runtime.array import Array
-from blu.runtime.cuda.array import DeviceArray, from_device
+from blu.runtime.cuda.array import ALIGNMENT, DeviceArray, from_device, kind_of
 from blu.runtime.cuda.driver import Driver
 from blu.runtime.cuda.exchange import is_on_device
 from blu.runtime.plan import TensorSpec
 
-ALIGNMENT = 16
-"""Bytes: kernels read and write vectors of this size."""
 _HOST = (np.ndarray, np.generic, bool, int, float)
 
 
@@ -26,13 +24,14 @@ class Inputs:
     def __init__(self, driver: Driver, specs: Sequence[TensorSpec]):
         self._driver = driver
         self._specs = specs
+        self._kinds = [kind_of(spec.shape, spec.numpy_dtype) for spec in specs]
         self._buffers: dict[int, DeviceArray] = {}
 
     def place(self, values: Sequence[Any]) -> list[DeviceArray]:
         """The arguments on the device; enqueues the copies."""
         placed = [
-            value if type(value) is DeviceArray and _fits(spec, value) else self._bring(spec, value, index)
-            for index, (spec, value) in enumerate(zip(self._specs, values, strict=True))
+            value if type(value) is DeviceArray and value.kind is kind else self._bring(value, index)
+            for index, (value, kind) in enumerate(zip(values, self._kinds, strict=True))
         ]
         self._driver.staging.finish()
         return placed
@@ -43,12 +42,12 @@ class Inputs:
         self._driver.copy(copy.address, array.address, array.nbytes)
         return copy
 
-    def _bring(self, spec: TensorSpec, value: Any, index: int) -> DeviceArray:
-        array = on_device(value)
+    def _bring(self, value: Any, index: int) -> DeviceArray:
+        spec, array = self._specs[index], on_device(value)
         if array is None:
             return self._copy_in(spec, accept(spec, value, index), index)
         check_type(spec, array, index)
-        return array if array.address % ALIGNMENT == 0 else self.copy_of(index, array)
+        return self.copy_of(index, array) if array.address % ALIGNMENT else array
 
     def _copy_in(self, spec: TensorSpec, array: np.ndarray, index: int) -> DeviceArray:
         """A donated argument becomes a result, so it gets memory of its own."""
@@ -84,7 +83,3 @@ def accept_result(spec: TensorSpec, value: Any, index: int) -> DeviceArray:
     if array.address % ALIGNMENT:
         raise ArgumentError(f"the array for result {index} does not lie at a multiple of {ALIGNMENT} bytes")
     return array
-
-
-def _fits(spec: TensorSpec, array: DeviceArray) -> bool:
-    return array.shape == spec.shape and array.dtype == spec.numpy_dtype and not array.address % ALIGNMENT

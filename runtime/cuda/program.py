@@ -116,12 +116,18 @@ class CudaProgram(Runnable):
         self._key = tuple([array.address for array in arrays] + [array.address for array in fresh])
         if (self._donated or given) and not self._graphs.knows(self._key):
             self._separate(arrays, fresh, given)
+        if self._key != self._placed_key:
+            self._write_addresses()
+        return arrays, fresh
+
+    def _write_addresses(self) -> None:
+        """Let the kernels' arguments, and tensor maps, show where this run's arrays are."""
         addresses = np.array(self._key, np.uint64)
         self._values[self._slots] = addresses[self._places] + self._offsets
         if self.plan.tensor_maps:
             with self._driver.explained("describe tensors to the copy engine"):
                 self._maps.show(self._address)
-        return arrays, fresh
+        self._placed_key = self._key
 
     def _address(self, argument: Argument) -> int:
         """Where an argument's memory is in this run."""
@@ -230,6 +236,7 @@ class CudaProgram(Runnable):
         self._offsets = np.array([arguments[slot].offset for slot in slots], np.uint64)
         self._owners = owners[self._slots]
         self._key: tuple[int, ...] = ()
+        self._placed_key: tuple[int, ...] | None = None
 
     def _static_address(self, argument: Argument) -> int:
         if argument.space == "constant":
