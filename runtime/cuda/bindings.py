@@ -169,7 +169,7 @@ class _CapturedGraph(Graph):
 
     def update(self, index: int, kernel: Kernel) -> None:
         cuda, parameters = self._driver.cuda, self._parameters[index]
-        parameters.kernelParams = kernel.pointers
+        parameters.kernelParams, parameters.extra = kernel.pointers, 0
         with self._driver.explained("update a graph", kernel):
             self._driver._call(cuda.cuGraphExecKernelNodeSetParams, self._ready, self._nodes[index], parameters)
 

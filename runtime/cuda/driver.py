@@ -165,6 +165,8 @@ class Driver:
                 self._launch(kernel)
             self.record(events[-1])
 
+        enqueue()  # the driver may load code only now
+        self._synchronize()
         captured = self._captured(enqueue) if graph else None
 
         def run() -> list[float]:

@@ -28,6 +28,9 @@ from blu.runtime.runnable import Runnable
 class CudaProgram(Runnable):
     """An executable in a GPU's memory, with all that a run needs there: code, constants, arena, status.
 
+    The first run launches kernel by kernel (the driver may load a kernel's code only then, which a capture cannot
+    wait for), further ones replay a graph.
+
     Arguments may be arrays in host memory, which are copied, or on the GPU (Blu's, torch's, CuPy's), which are not.
     Results are arrays on the GPU. BLU_CUDA_GRAPH=0 launches kernels one by one.
     """
@@ -48,6 +51,7 @@ class CudaProgram(Runnable):
             self._maps = TensorMaps(driver, plan.tensor_maps)
             self._prepare([launch for launch in plan.launches if isinstance(launch, GpuLaunch)], artifact)
         self.use_graphs = driver.has_graphs and os.environ.get("BLU_CUDA_GRAPH", "1") != "0"
+        self._has_run = False
         self._graphs = Graphs(driver, self._kernels, self._before, self._after)
 
     @classmethod
@@ -154,7 +158,7 @@ class CudaProgram(Runnable):
     def _enqueue(self) -> None:
         """Start the program: as a graph, or launch by launch."""
         driver = self._driver
-        if self.use_graphs and self._kernels and not are_shown():
+        if self.use_graphs and self._has_run and self._kernels and not are_shown():
             moved = self._values[self._slots]
             driver.replay(self._graphs.ready(self._key, moved, self._owners), self._kernels)
             return
@@ -165,6 +169,7 @@ class CudaProgram(Runnable):
                 driver.run((kernel,))
         with driver.explained("read the checks back"):
             self._after()
+        self._has_run = True
 
     def _before(self) -> None:
         """Enqueue what comes before the kernels."""
