@@ -8,6 +8,7 @@ from blu.dialects.mlir import PassManager, func, ir
 from blu.passes.base import Pass, find
 from blu.passes.cpu.lower_to_llvm import give_empty_memrefs_strides, widen_bf16_conversions
 from blu.passes.expand_math import expand_math
+from blu.passes.gpu.exponentials import expand_exponentials
 from blu.passes.gpu.fast_math import approximate
 from blu.passes.gpu.kernel import THREADS
 
@@ -52,6 +53,7 @@ class LowerToNvvm(Pass, name="lower-to-nvvm"):
         widen_bf16_conversions(module)
         for kernel in find(module, func.FuncOp):
             approximate(kernel)
+            expand_exponentials(kernel)
         expand_math(module, fma=True, libm=False)
         for kernel in find(module, func.FuncOp):
             if THREADS in kernel.attributes:

@@ -7,6 +7,7 @@ from math import ceil, gcd, prod
 
 from blu.dialects.mlir import ir
 from blu.passes.cpu.row_layout import Layout
+from blu.passes.cpu.row_plan import Planner
 from blu.passes.cpu.row_program import RowProgram
 from blu.passes.cpu.row_space import Access
 from blu.passes.gpu.row_bodies import WIDEST, element_bytes
@@ -18,8 +19,10 @@ BLOCK = 128
 """Threads of a block whose rows are worked on by a part of it."""
 WORDS_OF_WARP_ROW = 96
 """Registers that a thread may use for its share of a row's inputs, where one warp has a row."""
-WORDS = {128: 112, 256: 112, 512: 108, 1024: 40}
-"""The same for blocks that have a row, by their threads: what is left of a processor's registers for that many."""
+WORDS = {128: 72, 256: 72, 512: 64, 1024: 28}
+"""The same for blocks that have a row, by their threads: some blocks should fit on a processor."""
+HIDDEN_WORDS = {128: 64, 256: 64, 512: 104, 1024: 40}
+"""The same for rows of which nothing else is kept: few, but more than fit with all that is made from them."""
 SWEEP_THREADS = 512
 FLAT_THREADS = 256
 COLUMN_BLOCK = 256
@@ -50,32 +53,34 @@ class RowSchedule:
 
 @dataclass(frozen=True)
 class Operand:
-    """A memref that a kernel reads or writes along the vector dimension: element size in bytes, stride, and the walk in
-    which it is first needed."""
+    """A memref that a kernel reads or writes along the vector dimension: element size in bytes, stride, and whether a
+    walk before the last one reads it, so that a row in registers has it there for longer."""
 
     size: int
     stride: int
-    level: int
+    is_kept: bool
     is_input: bool
 
 
 def operands_of(program: RowProgram, layout: Layout, frame: Kernel) -> list[Operand]:
     """All memrefs with an element for each lane."""
-    levels = {
-        value: min(level for node, level in zip(program.nodes, program.levels, strict=True)
-                   if value in list(node.operation.operands))
-        for value in {operand for node in program.nodes for operand in node.operation.operands} & set(frame.buffers)
-    }  # fmt: skip
+    walks = Planner(program, 0, -1, set(program.outputs)).plan()
     accesses: dict[ir.Value, Access] = {}
-    for node in program.nodes:
-        accesses.update(zip(node.operation.operands, node.accesses, strict=True))
-    pairs = [(value, frame.buffers[value], accesses[value], level, True) for value, level in levels.items()]
-    pairs += [(value, buffer, program.access_of(value), 0, False) for value, buffer in frame.outputs]
+    levels: dict[ir.Value, int] = {}
+    for level, walk in enumerate(walks):
+        for node in (program.nodes[number] for number in (*walk.nodes, *walk.reductions)):
+            for operand, access in zip(node.operation.operands, node.accesses, strict=True):
+                accesses[operand] = access
+                levels.setdefault(operand, level)
+    last = max((level for level, walk in enumerate(walks) if not walk.is_empty), default=0)
+    pairs = [(frame.buffers[value], accesses[value], levels[value] < last, True)
+             for value in accesses if value in frame.buffers]  # fmt: skip
+    pairs += [(buffer, program.access_of(value), False, False) for value, buffer in frame.outputs]
     found = []
-    for _, buffer, access, level, is_input in pairs:
+    for buffer, access, is_kept, is_input in pairs:
         stride = layout.strides(access, vectors.strides_of(buffer)).get(layout.vector_dim)
         if stride is not None:
-            found.append(Operand(element_bytes(ir.MemRefType(buffer.type).element_type), stride, level, is_input))
+            found.append(Operand(element_bytes(ir.MemRefType(buffer.type).element_type), stride, is_kept, is_input))
     return found
 
 
@@ -93,15 +98,15 @@ def choose(program: RowProgram, layout: Layout, frame: Kernel) -> RowSchedule:
         return _flat(operands, lanes, prod(layout.sizes.values()))
     width = prod(layout.sizes[dim] for dim in layout.columns)
     inputs = [operand for operand in operands if operand.is_input]
-    raw = sum(ceil(operand.size * lanes / 4) / lanes for operand in inputs if operand.level < max(program.levels))
+    raw = sum(ceil(operand.size * lanes / 4) / lanes for operand in inputs if operand.is_kept)
     made = max(sum(max(operand.size, 4) / 4 for operand in inputs), 1.0)
     team = _team_of_warp(width, lanes)
     if width <= WORDS_OF_WARP_ROW * team / made:
         return RowSchedule(BLOCK, team, lanes, 1, ceil(width / (lanes * team)))
-    for hides, need in ((False, made), (True, max(raw, 0.5))):
-        for threads, limit in WORDS.items():
+    for hides, need, limits in ((False, made, WORDS), (True, max(raw, 0.5), HIDDEN_WORDS)):
+        for threads, limit in limits.items():
             chunks = ceil(width / (lanes * threads))
-            if chunks * lanes * need <= (limit if hides else limit * 2 / 3):
+            if chunks * lanes * need <= limit:
                 return RowSchedule(threads, threads, lanes, 1, chunks, hides)
     return choose_sweep(program, layout, frame)
 

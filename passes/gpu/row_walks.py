@@ -19,6 +19,9 @@ from blu.passes.gpu.row_teams import Team, all_of, merge_lanes
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.cursor import Cursor
 
+BATCH = 8
+"""Elements that a thread reads at once in later walks over a row that hardly fits in its registers."""
+
 
 @dataclass
 class RowKernel:
@@ -200,7 +203,17 @@ class RowThread:
     # Both
 
     def _visit(self, walk: Walk, places: list[Place], totals: list[ir.Value | None]) -> list[ir.Value]:
-        """All work of a walk at some places: everything is read before anything is written."""
+        """All work of a walk at some places: everything is read before anything is written.
+
+        A row that hardly fits in registers is no longer read at once after the first walk, but some places at a time.
+        """
+        hides = self.kernel.schedule.hides and walk is not self.kernel.walks[0]
+        size = max(1, BATCH // self.kernel.schedule.lanes) if hides else len(places)
+        for first in range(0, len(places), size):
+            totals = self._visit_some(walk, places[first : first + size], totals)
+        return list(totals)
+
+    def _visit_some(self, walk: Walk, places: list[Place], totals: list[ir.Value | None]) -> list[ir.Value]:
         program = self.kernel.program
         stacks = [[self.entry, self.row, place] for place in places]
         self.read(walk, stacks)

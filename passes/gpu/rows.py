@@ -8,7 +8,7 @@ sums follows from shapes and target alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -25,9 +25,10 @@ from blu.passes.gpu.kernel import GpuKernel, Thread
 from blu.passes.gpu.row_bodies import GpuBodies, Place
 from blu.passes.gpu.row_columns import THREADS, ColumnThread, column_grid, column_points, shared_bytes
 from blu.passes.gpu.row_partials import has_folds
-from blu.passes.gpu.row_schedule import choose, choose_columns, choose_sweep
+from blu.passes.gpu.row_schedule import RowSchedule, choose, choose_columns, choose_sweep
 from blu.passes.gpu.row_slices import SliceThread, nonempty_walks, result_values
 from blu.passes.gpu.row_teams import SLOT_BYTES, Team
+from blu.passes.gpu.row_transposes import SquareThread, find_square
 from blu.passes.gpu.row_walks import RowKernel, RowThread, as_index, split_number
 from blu.passes.gpu.shared import shared_pointer
 from blu.passes.kernels import lanes as vectors
@@ -48,10 +49,7 @@ def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
         frame.replacement.operation.erase()
         return loops.emit(kernel, target)
     late = {value for value, buffer in frame.outputs if buffer in set(frame.buffers.values())}
-    write = _write_points
-    if layout.columns:
-        write = _choose_writer(program, launches)
-    write(launches, program, layout, late)
+    _choose_writer(program, layout, launches)(launches, program, layout, late)
     return launches.finish()
 
 
@@ -86,7 +84,13 @@ def _is_covered(program: RowProgram, layout: Layout) -> bool:
     return first and not any(program.is_wide(value) for value in program.outputs)
 
 
-def _choose_writer(program: RowProgram, launches: Launches):
+Writer = Callable[[Launches, RowProgram, Layout, set[ir.Value]], None]
+
+
+def _choose_writer(program: RowProgram, layout: Layout, launches: Launches) -> Writer:
+    """What emits the kernel."""
+    if not layout.columns:
+        return _write_squares if find_square(program, layout, launches.frames[0]) else _write_points
     if not program.across:
         return _write_columns
     return _write_slices if launches.frames[0].scratch else _write_rows
@@ -239,6 +243,21 @@ def _write_points(launches: Launches, program: RowProgram, layout: Layout, late:
                 places.append(_point_place(layout, entry.cursor, point, schedule.lanes, present))
         share = RowThread(kernel, bodies, entry, Place(frozenset(), entry.cursor), Team(1, thread, None))
         _compute_points(share, [[entry, place] for place in places])
+
+
+def _write_squares(launches: Launches, program: RowProgram, layout: Layout, late: set[ir.Value]) -> None:
+    """Tiles of a pointwise kernel that transposes."""
+    (frame,) = launches.frames
+    square = find_square(program, layout, frame)
+    schedule = RowSchedule(THREADS, 1, 1, 1, 1)
+    kernel = RowKernel.plan(program, layout, schedule, late)
+    bytes_ = 4 * square.words * len(square.sources)
+    with _launch(frame, kernel, square.blocks(layout), THREADS, bytes_) as (here, bodies, entry):
+        with entry.cursor.point:
+            shared = shared_pointer(frame)
+        stacks = SquareThread(square, layout, bodies, entry, shared).places(here)
+        share = RowThread(kernel, bodies, entry, Place(frozenset(), entry.cursor), Team(1, shared, None))
+        _compute_points(share, stacks)
 
 
 def _compute_points(share: RowThread, stacks: Sequence[list[Scope]]) -> None:
