@@ -62,9 +62,22 @@ class Arithmetic:
             self._write(target, self._read(source, bits), active)
 
     def _binary(self, parts: list[str], operands: tuple, active: np.ndarray, compute: Callable) -> None:
+        if parts[-1] in ("bf16", "f16", "bf16x2", "f16x2"):
+            self._halves(parts[-1], operands, active, compute)
+            return
         kind, bits = ("b", 1) if parts[-1] == "pred" else type_named(parts[-1])
         values = [self._read(name, bits, kind) for name in operands[1:]]
         self._write(operands[0], compute(*values), active)
+
+    def _halves(self, name: str, operands: tuple, active: np.ndarray, compute: Callable) -> None:
+        """One number of 16 bits, or two: computed in f64, rounded once."""
+        dtype = ml_dtypes.bfloat16 if name.startswith("bf") else np.float16
+        values = []
+        for operand in operands[1:]:
+            pairs = np.ascontiguousarray(self._read(operand, 32 if name.endswith("x2") else 16))
+            values.append(pairs.view(dtype).astype(np.float64))
+        result = compute(*values).astype(dtype)
+        self._write(operands[0], result.view(np.uint32 if name.endswith("x2") else np.uint16), active)
 
     def _do_add(self, *rest) -> None:
         self._binary(*rest, np.add)
@@ -108,6 +121,9 @@ class Arithmetic:
     def _do_sqrt(self, *rest) -> None:
         self._binary(*rest, np.sqrt)
 
+    def _do_copysign(self, *rest) -> None:
+        self._binary(*rest, lambda a, b: np.copysign(b, a))
+
     def _do_ex2(self, *rest) -> None:
         self._binary(*rest, np.exp2)
 
@@ -122,11 +138,12 @@ class Arithmetic:
             self._binary(parts, operands, active, np.multiply)
             return
         kind, bits = type_named(parts[-1])
-        assert bits == 32, parts
+        assert bits in (16, 32), parts
         wide = (SIGNED if kind == "s" else UNSIGNED)[2 * bits]
         left, right = (self._read(name, bits, kind).astype(wide) for name in operands[1:])
         product = left * right
-        self._write(operands[0], product >> wide(bits) if parts[1] == "hi" else product, active)
+        high = (product >> wide(bits)).astype((SIGNED if kind == "s" else UNSIGNED)[bits])
+        self._write(operands[0], high if parts[1] == "hi" else product, active)
 
     def _do_mad(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         if parts[1] != "wide":
@@ -175,6 +192,15 @@ class Arithmetic:
             dtype = ml_dtypes.bfloat16 if target.startswith("bf16") else np.float16
             high, low = (self._read(name, 32, "f").astype(dtype).view(np.uint16) for name in operands[1:])
             self._write(operands[0], low.astype(np.uint32) | (high.astype(np.uint32) << np.uint32(16)), active)
+            return
+        if "tf32" in parts:  # to the nearest of 10 bits of fraction, halves away from zero
+            value = self._read(operands[1], 32) + np.uint32(0x1000)
+            self._write(operands[0], value & np.uint32(0xFFFFE000), active)
+            return
+        if target == "tf32":
+            # To nearest, ties away from zero: 13 of the 23 bits after the point go.
+            bits = self._read(operands[1], 32)
+            self._write(operands[0], (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000), active)
             return
         value = self._numbers(operands[1], *type_named(source))
         dtype = dtype_of(*type_named(target))

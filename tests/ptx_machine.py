@@ -70,7 +70,8 @@ class _Block(Arithmetic):
     memory: Memory
     block: tuple[int, int, int]
     shared_bytes: int
-    pending: list[Callable[[], None]] = field(default_factory=list)
+    # Copies under way, in groups; the last group is still open.
+    pending: list[list[Callable[[], None]]] = field(default_factory=lambda: [[]])
 
     def run(self) -> None:
         """Until every thread has returned."""
@@ -138,8 +139,11 @@ class _Block(Arithmetic):
         name, _, offset = operand.strip("[]").replace("+-", "-").replace("-", "+-").partition("+")
         return self._read(name, bits).astype(np.int64) + (int(offset) if offset else 0)
 
-    def _places(self, space: str, address: np.ndarray, size: int, active: np.ndarray) -> np.ndarray:
-        """Indices [threads, size] of bytes in a space; the first byte for threads that are not active."""
+    def _places(self, space: str, address: np.ndarray, size: int, active: np.ndarray, unit: int = 0) -> np.ndarray:
+        """Indices [threads, size] of bytes in a space; the first byte for threads that are not active.
+
+        Addresses must be multiples of `unit` (0: of `size`).
+        """
         places = np.where(active, address, 0)[:, None] + np.arange(size)
         limit = len(self.memory.bytes) if space == "global" else len(self.shared)
         inside = (places >= 0) & (places < limit)
@@ -147,7 +151,7 @@ class _Block(Arithmetic):
             inside &= self.memory.mapped[np.where(inside, places, 0)]
         if not inside[active].all():
             raise MemoryFaultError(f"{space} memory is accessed at {address[active & ~inside.all(axis=1)][:4]}")
-        if (address[active] % size).any():
+        if (address[active] % (unit or size)).any():
             raise MemoryFaultError(f"{space} memory is accessed at {address[active][:4]}, in pieces of {size} bytes")
         return places
 
@@ -182,24 +186,30 @@ class _Block(Arithmetic):
         target[places[active]] = data[active]
 
     def _do_cp(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
-        if parts[2] in ("wait_all", "wait_group"):
-            assert parts[2] == "wait_all", parts
-            for copy in self.pending:
+        if parts[2] == "commit_group":
+            self.pending.append([])
+        elif parts[2] in ("wait_all", "wait_group"):
+            kept = 1 + int(operands[0]) if parts[2] == "wait_group" else 0
+            for copy in [copy for group in self.pending[: len(self.pending) - kept] for copy in group]:
                 copy()
-            self.pending.clear()
+            self.pending = self.pending[max(0, len(self.pending) - kept) :] or [[]]
         elif parts[2] in ("cg", "ca"):
-            size = int(operands[2])
-            present = self._read(operands[3], 32) if len(operands) > 3 else np.full(self.threads, size)
-            data = np.zeros((self.threads, size), np.uint8)
-            full = active & (present == size)
-            assert ((present == size) | (present == 0))[active].all()
-            if full.any():
-                data[full] = self._load("global", operands[1], size, full)[full]
-            places = self._places("shared", self._address(operands[0], 32), size, active)
-            shared = self.shared
-            # Until it is waited for, nothing can be said of what is there.
-            shared[places[active]] = 0xFF
-            self.pending.append(lambda: shared.__setitem__(places[active], data[active]))
+            self._copy(operands, active)
+
+    def _copy(self, operands: tuple, active: np.ndarray) -> None:
+        size = int(operands[2])
+        present = self._read(operands[3], 32) if len(operands) > 3 else np.full(self.threads, size)
+        assert (present <= size)[active].all()
+        data = np.zeros((self.threads, size), np.uint8)
+        address = self._address(operands[1], 64)
+        for count in np.unique(present[active & (present > 0)]):
+            some = active & (present == count)
+            data[some, :count] = self.memory.bytes[self._places("global", address, int(count), some, size)[some]]
+        places = self._places("shared", self._address(operands[0], 32), size, active)
+        shared = self.shared
+        # Until it is waited for, nothing can be said of what is there.
+        shared[places[active]] = 0xFF
+        self.pending[-1].append(lambda: shared.__setitem__(places[active], data[active]))
 
     def _do_ldmatrix(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         rows = self._load("shared", operands[1], 16, active).view(np.uint16)
@@ -212,14 +222,15 @@ class _Block(Arithmetic):
             self._write(name, pairs[:, place].reshape(-1), active)
 
     def _do_mma(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
-        assert parts[3] == "m16n8k16", parts
-        dtype = ml_dtypes.bfloat16 if parts[7] == "bf16" else np.float16
+        depth = {"m16n8k16": 16, "m16n8k8": 8}[parts[3]]
+        dtype = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "tf32": np.float32}[parts[7]]
+        far = depth // 2
         left, right = (
             np.stack([self._read(name, 32) for name in operands[place]], 1).reshape(-1, 32, len(operands[place]))
             for place in (1, 2)
         )
-        a = self._matrix(left, dtype, ((0, 0), (8, 0), (0, 8), (8, 8)), (16, 16))
-        b = self._matrix(right, dtype, ((0, 0), (0, 8)), (8, 16))
+        a = self._matrix(left, dtype, ((0, 0), (8, 0), (0, far), (8, far)), (16, depth))
+        b = self._matrix(right, dtype, ((0, 0), (0, far)), (8, depth))
         product = a @ b.swapaxes(-1, -2)
         lane = np.arange(32)
         row, column = lane // 4, lane % 4 * 2
@@ -231,8 +242,18 @@ class _Block(Arithmetic):
         """Matrices [warps, *shape] of f64 from the fragments [warps, lanes, registers]."""
         lane = np.arange(32)
         result = np.zeros((len(registers), *shape))
-        halves = np.ascontiguousarray(registers).view(dtype).astype(np.float64)
+        numbers = np.ascontiguousarray(registers).view(dtype).astype(np.float64)
+        each = 4 // np.dtype(dtype).itemsize
         for place, (row, column) in enumerate(corners):
-            for half in (0, 1):
-                result[:, row + lane // 4, column + lane % 4 * 2 + half] = halves[:, :, 2 * place + half]
+            for part in range(each):
+                result[:, row + lane // 4, column + lane % 4 * each + part] = numbers[:, :, each * place + part]
+        return result
+
+    def _floats(self, registers: np.ndarray, corners: Sequence, shape: tuple[int, int]) -> np.ndarray:
+        """The same for fragments of tf32, whose last 13 bits nobody reads."""
+        lane = np.arange(32)
+        result = np.zeros((len(registers), *shape))
+        values = (registers & np.uint32(0xFFFFE000)).view(np.float32)
+        for place, (row, column) in enumerate(corners):
+            result[:, row + lane // 4, column + lane % 4] = values[:, :, place]
         return result
