@@ -1,10 +1,12 @@
 """Runs the cases that `bench/gpu/pack.py` has packed on this machine's GPU, and prints one table.
 
-    python bench/gpu_check.py [FOLDER] [--only REGEX] [--repeats N] [--json FILE]
+    python bench/gpu_check.py [FOLDER] [--only REGEX] [--repeats N] [--json FILE] [--sanitizer TOOL]
 
-For each case: the error against the CPU's results and its bound, whether three runs (two as a graph, one launch by
-launch) are bit-identical, the host's and the GPU's median time, and the slowest kernels. Needs NumPy, ml_dtypes, and
-PyCUDA or cuda-bindings; Blu need not be installed. Cases run in processes of their own: one that fails takes its
+For each case: the error against the CPU's results and its bound, whether three runs (launch by launch, as a graph,
+and on arrays elsewhere) are bit-identical, the host's and the GPU's median time, and the slowest kernels. Needs NumPy,
+ml_dtypes, and PyCUDA or cuda-bindings; Blu need not be installed. With --sanitizer, each case runs once under
+compute-sanitizer (memcheck, racecheck, initcheck, synccheck), and its findings are failures; BLU_CUDA_POOL=0 lets
+memcheck see the bounds of each array. Cases run in processes of their own: one that fails takes its
 process along, and the next case gets a fresh one. The exit code is 1 where a case fails.
 """
 
@@ -13,13 +15,15 @@ from __future__ import annotations
 import argparse
 import json
 import re
-import select
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
+from subprocess import PIPE, STDOUT
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "gpu"))
@@ -34,6 +38,8 @@ from blu.runtime.cuda.driver import default_driver
 
 TIME_LIMIT = 120
 """Seconds that one case may take."""
+LOST = 3
+"""The exit code of a process that has lost the GPU with a case that it has reported."""
 
 
 def check(case: StoredCase, folder: Path, repeats: int) -> dict[str, Any]:
@@ -43,15 +49,14 @@ def check(case: StoredCase, folder: Path, repeats: int) -> dict[str, Any]:
     arrays = load_arrays(folder / f"{case.file}.npz")
     values = inputs_of(case, arrays)
     program = CudaProgram.load(folder / f"{case.file}.blu")
-    runs = [[result.numpy() for result in program.run(values)] for _ in range(2)]
-    program.use_graphs = False
-    runs.append([result.numpy() for result in program.run(values)])
-    program.use_graphs = default_driver().has_graphs
-    same = all(a.tobytes() == b.tobytes() for run in runs[1:] for a, b in zip(runs[0], run, strict=True))
-    error = largest_error(case, runs[0], arrays)
     donates = any(spec.donated for spec in program.inputs)
     inputs = values if donates else [to_device(value) for value in values]
-    times = program.time_launches(inputs, repeats)
+    # The first run launches kernel by kernel, the second is a graph.
+    ways = [values] if not repeats else [values, values, inputs]
+    runs = [[result.numpy() for result in program.run(way)] for way in ways]
+    same = all(a.tobytes() == b.tobytes() for run in runs[1:] for a, b in zip(runs[0], run, strict=True))
+    error = largest_error(case, runs[0], arrays)
+    times = program.time_launches(inputs, repeats) if repeats else []
     return {
         "name": case.name,
         "error": error,
@@ -67,7 +72,7 @@ def check(case: StoredCase, folder: Path, repeats: int) -> dict[str, Any]:
 
 def _microseconds(program: CudaProgram, inputs: list[Any], repeats: int) -> float:
     """The median time from the call of a program to its end on the GPU."""
-    driver, seconds = default_driver(), []
+    driver, seconds = default_driver(), [] if repeats else [0.0]
     for _ in range(repeats):
         start = time.perf_counter()
         program.run(inputs)
@@ -87,7 +92,7 @@ def _slowest(times: list[tuple[str, str, float]]) -> list[tuple[str, int, float]
 
 
 def run_cases(names: list[str], folder: Path, repeats: int) -> int:
-    """In a process of its own: check cases one after the other, a line of JSON each; 3 where the GPU is lost."""
+    """In a process of its own: check cases one after the other, a line of JSON each; LOST where the GPU is lost."""
     cases = {case.name: case for case in load_index(folder)}
     for name in names:
         try:
@@ -96,40 +101,63 @@ def run_cases(names: list[str], folder: Path, repeats: int) -> int:
             found = {"name": name, "failure": f"{type(error).__name__}: {error}"}
             if isinstance(error, DeviceError):
                 print(json.dumps(found), flush=True)
-                return 3
+                return LOST
         print(json.dumps(found), flush=True)
     return 0
 
 
-def run_all(names: list[str], options: list[str]) -> list[dict[str, Any]]:
-    """Check cases in as many processes as it takes; prints each line of the table as it comes."""
+def run_all(names: list[str], command: list[str], together: int) -> list[dict[str, Any]]:
+    """Check cases in as many processes as it takes, up to `together` in one; prints the table as it comes."""
     results: list[dict[str, Any]] = []
     while waiting := names[len(results) :]:
-        command = [sys.executable, __file__, *options, "--run", *waiting]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-            before = len(results)
-            while len(results) < len(names) and (line := _next_line(process)):
-                results.append(json.loads(line))
-                print_row(results[-1])
-            if len(results) < len(names) and len(results) - before < len(waiting) and process.wait() != 3:
-                error = process.stderr.read().strip().splitlines()[-1:] if process.stderr else []
-                failure = f"the process ended with {process.returncode}: {' '.join(error)}"
-                results.append({"name": names[len(results)], "failure": failure})
-                print_row(results[-1])
+        for found in run_process(waiting[:together], command):
+            results.append(found)
+            print_row(found)
     return results
 
 
-def _next_line(process: subprocess.Popen[str]) -> str:
-    """The next line of a process; nothing when it has ended. One that says nothing for too long is ended."""
+def run_process(names: list[str], command: list[str]) -> Iterator[dict[str, Any]]:
+    """What one process finds out about the first of these cases, at least one."""
+    done, said, last = 0, [], None
+    with subprocess.Popen([*command, "--run", *names], stdout=PIPE, stderr=STDOUT) as process:
+        for line in _lines(process):
+            if not line.startswith("{"):
+                said.append(line)
+                continue
+            if last:
+                yield last
+            last = {**json.loads(line), **_findings(said)}
+            done, said = done + 1, []
+    if last:  # some findings come at the end
+        yield {**last, **_findings(said)}
+    if not done or (done < len(names) and process.returncode != LOST):
+        failure = f"the process ended with {process.returncode}: {' '.join(said[-3:])}"
+        yield {"name": names[done], "failure": failure}
+
+
+def _lines(process: subprocess.Popen[bytes]) -> Iterator[str]:
+    """The lines of a process, which is ended when it says nothing for too long."""
     assert process.stdout is not None
-    if not select.select([process.stdout], [], [], TIME_LIMIT)[0]:
-        process.kill()
-    return process.stdout.readline()
+    timer = threading.Timer(TIME_LIMIT, process.kill)
+    timer.start()
+    for line in process.stdout:
+        timer.cancel()
+        timer = threading.Timer(TIME_LIMIT, process.kill)
+        timer.start()
+        yield line.decode(errors="replace").rstrip()
+    timer.cancel()
+
+
+def _findings(said: list[str]) -> dict[str, Any]:
+    """The first finding of compute-sanitizer among a process's other lines."""
+    lines = [line.strip("= ") for line in said if line.startswith("=========")]
+    found = [line for line in lines if line and not line.startswith(("COMPUTE-SANITIZER", "ERROR SUMMARY: 0"))]
+    return {"failure": f"{len(found)} lines of findings: {found[0]}"} if found else {}
 
 
 def print_row(found: dict[str, Any]) -> None:
     """One line of the table."""
-    if "error" not in found:
+    if "error" not in found or "findings" in found["failure"]:
         print(f"{found['name']:44s} FAILED {found['failure']}", flush=True)
         return
     kernels = ", ".join(f"{name} x{count} {total:.1f}" for name, count, total in found["kernels"])
@@ -148,13 +176,18 @@ def main() -> int:
     parser.add_argument("--only", default="", metavar="REGEX", help="cases whose names it is found in")
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there")
+    parser.add_argument("--sanitizer", metavar="TOOL", help="run under compute-sanitizer --tool TOOL")
     parser.add_argument("--run", nargs="+", metavar="NAME", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.run:
         return run_cases(arguments.run, arguments.folder, arguments.repeats)
     names = [case.name for case in load_index(arguments.folder) if re.search(arguments.only, case.name)]
     print(f"{'case':44s} {'':6s} {'error':>9s} {'bound':>9s} {'bits':6s} {'host us':>10s} {'GPU us':>10s} launches")
-    results = run_all(names, [str(arguments.folder), "--repeats", str(arguments.repeats)])
+    sanitizer = ["compute-sanitizer", "--tool", arguments.sanitizer] if arguments.sanitizer else []
+    repeats = 0 if sanitizer else arguments.repeats
+    command = [*sanitizer, sys.executable, __file__, str(arguments.folder), "--repeats", str(repeats)]
+    # Findings come when a process ends, so under a sanitizer each case has its own.
+    results = run_all(names, command, 1 if sanitizer else len(names))
     failed = [found["name"] for found in results if found["failure"]]
     print(f"{len(results) - len(failed)} of {len(results)} cases are right; {np.__version__=}")
     if arguments.json:

@@ -44,7 +44,7 @@ from blu.frontend.trace import Signature, TracedModule, is_tracing, signature_of
 from blu.frontend.tree import describe_difference
 from blu.frontend.user_errors import shown_to_the_user
 from blu.runtime.array import Array
-from blu.runtime.artifact import write_artifact
+from blu.runtime.artifact import MANIFEST, write_artifact
 from blu.runtime.cuda.exchange import is_on_device
 from blu.runtime.load import load_program
 from blu.runtime.runnable import Runnable
@@ -159,7 +159,8 @@ class Compiled:
 
     def save(self, path: str | Path) -> None:
         """Write a `.blu` file, which `blu run` and `blu.runtime` run without a compiler."""
-        write_artifact(path, self.executable, self.details)
+        members = {name: data for name, data in self.executable.items() if name != MANIFEST}  # the cache adds its own
+        write_artifact(path, members, self.details)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         with shown_to_the_user():

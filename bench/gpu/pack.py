@@ -26,7 +26,6 @@ from blu.dialects.dtypes import TensorType
 from blu.errors import BluError
 from blu.frontend.spec import Spec
 from blu.frontend.tree import flatten
-from blu.runtime.artifact import write_artifact
 
 HERE = Path(__file__).resolve().parent
 
@@ -50,7 +49,7 @@ def pack(case: Case, file: str, target: str, folder: Path) -> StoredCase:
     except BluError as error:
         entry, arrays = StoredCase(case.name, failure=str(error).splitlines()[0]), {}
     else:
-        write_artifact(folder / f"{file}.blu", compiled.executable, compiled.details)
+        compiled.save(folder / f"{file}.blu")
         save_arrays(folder / f"{file}.npz", arrays)
     print(f"{case.name:40s} {time.perf_counter() - start:6.1f} s {entry.failure}", flush=True)
     return entry

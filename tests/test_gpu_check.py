@@ -1,0 +1,126 @@
+"""The tools that check GPU programs on a machine without a compiler: packing here, checking there (on a fake GPU)."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import ml_dtypes
+import numpy as np
+import pytest
+from fake_cuda import FakeDriver, view
+
+import blu
+from blu.runtime import Artifact
+from blu.runtime.cuda import driver as drivers
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def tools(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, ModuleType]]:
+    """The tools, imported as when they are run."""
+    for folder in (ROOT, ROOT / "bench", ROOT / "bench" / "gpu"):
+        monkeypatch.syspath_prepend(folder)
+    monkeypatch.setattr(blu, "__path__", list(blu.__path__))
+    before = set(sys.modules)
+    yield {name: importlib.import_module(name) for name in ("pack", "gpu_check", "bench.gpu.stored", "bench.gpu.case")}
+    for name in set(sys.modules) - before:
+        if name.partition(".")[0] in ("bench", "pack", "gpu_check", "checkout"):
+            del sys.modules[name]
+
+
+def _double(threads: int, source: int, target: int) -> None:
+    view(target, 12, np.float32)[:] = 2 * view(source, 12, np.float32)
+
+
+def _triple(threads: int, source: int, target: int) -> None:
+    view(target, 12, np.float32)[:] = 3 * view(source, 12, np.float32)
+
+
+@pytest.fixture
+def packed(tools: dict[str, ModuleType], tmp_path: Path) -> Path:
+    """A folder of a case that compiles, and one that does not."""
+    case = tools["bench.gpu.case"].Case
+    cases = [
+        case("double (3, 4)", lambda x: x * 2.0, (blu.spec((3, 4)),), 1e-6, scale=0.5),
+        case("no shape", lambda x: blu.reshape(x, (5,)), (np.ones((3, 4), np.float32),), 0.0),
+    ]
+    entries = [tools["pack"].pack(item, f"{index:04d}", "sm_90a", tmp_path) for index, item in enumerate(cases)]
+    tools["bench.gpu.stored"].save_index(tmp_path, entries)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("kernel", "failure"), [(_double, ""), (_triple, "wrong")])
+def test_a_case_is_packed_and_checked(tools, packed, kernel, failure):
+    plan = json.loads((packed / "cases.json").read_text())
+    assert [entry["name"] for entry in plan] == ["double (3, 4)", "no shape"] and "reshape" in plan[1]["failure"]
+    case, broken = tools["bench.gpu.stored"].load_index(packed)
+    names = [name.removesuffix(".ptx") for name in Artifact.open(packed / "0000.blu").names()]
+    driver = FakeDriver(dict.fromkeys(names, kernel))
+    drivers.use_driver(driver)
+    found = tools["gpu_check"].check(case, packed, repeats=2)
+    drivers.use_driver(None)
+    assert found["failure"] == failure and found["same"] and found["launches"] == 1
+    assert found["error"] == (0.0 if not failure else pytest.approx(0.5))
+    assert found["gpu"] == 1.5 and found["kernels"][0][1:] == (1, 1.5)
+    assert tools["gpu_check"].check(broken, packed, 2)["failure"].startswith("not compiled")
+
+
+def test_arrays_are_stored_with_their_dtypes(tools, tmp_path):
+    stored = tools["bench.gpu.stored"]
+    arrays = {"a": np.ones(3, ml_dtypes.bfloat16), "b:c": np.zeros((2, 2), bool), "d": np.array(7, np.int64)}
+    stored.save_arrays(tmp_path / "x.npz", arrays)
+    for name, array in stored.load_arrays(tmp_path / "x.npz").items():
+        assert array.dtype == arrays[name].dtype and np.array_equal(array, arrays[name])
+    assert stored.draw(3, [2], "bf16", 0.5).tolist() == stored.draw(3, [2], "bf16", 0.5).tolist()
+    assert stored.sample_step(10) == 1 and stored.sample_step((1 << 20) + 1) == 5
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "error"),
+    [
+        ([1.0, 2.0], [1.0, 2.0], 0.0),
+        ([1.0, 2.5], [1.0, 2.0], 0.25),
+        ([1.0, np.nan], [1.0, 2.0], math.inf),
+        ([np.nan, 2.0], [np.nan, 2.0], 0.0),
+        ([np.inf, 2.0], [-np.inf, 2.0], math.inf),
+        ([0.25], [0.0], 0.25),
+        ([], [], 0.0),
+    ],
+)
+def test_relative_errors(tools, found, expected, error):
+    stored = tools["bench.gpu.stored"]
+    assert stored.relative_error(np.array(found), np.array(expected)) == error
+    assert stored.relative_error(np.array([1, 2]), np.array([1, 3])) == math.inf
+
+
+CHILD = """
+import json, os, sys
+names = sys.argv[sys.argv.index("--run") + 1:]
+for name in names:
+    if name == "crash":
+        print("the last words", flush=True)
+        os._exit(7)
+    if name == "found":
+        print("========= Invalid __global__ read of size 4 bytes", flush=True)
+    print(json.dumps({"name": name, "failure": "lost" if name == "lost" else ""}), flush=True)
+    if name == "lost":
+        os._exit(3)
+print("========= ERROR SUMMARY: 0 errors")
+"""
+
+
+def test_a_case_that_ends_its_process_does_not_end_the_others(tools):
+    names = ["a", "crash", "b", "lost", "c", "found", "d"]
+    results = tools["gpu_check"].run_all(names, [sys.executable, "-c", CHILD], len(names))
+    assert [result["name"] for result in results] == names
+    failures = [result["failure"] for result in results]
+    assert failures[0] == failures[2] == failures[4] == failures[6] == ""
+    assert failures[1] == "the process ended with 7: the last words" and failures[3] == "lost"
+    assert "Invalid __global__ read" in failures[5]
