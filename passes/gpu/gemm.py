@@ -43,8 +43,8 @@ def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
     schedule = None if product is None else schedule_of(kernel, product, target)
     if schedule is None:
         return loops.emit(kernel, target)
-    if schedule.split == 1 and gemm_wgmma.suits(product, schedule.instruction, target):
-        return gemm_wgmma.emit_with(kernel, read, WgmmaSchedule(schedule.instruction), target)
+    if gemm_wgmma.suits(product, schedule.instruction, target):
+        return gemm_wgmma.emit_with(kernel, read, WgmmaSchedule(schedule.instruction, split=schedule.split), target)
     return emit_with(kernel, schedule)
 
 
@@ -76,7 +76,7 @@ def emit_with(kernel: func.FuncOp, schedule: GemmSchedule) -> list[func.FuncOp]:
     if schedule.split == 1:
         return frame.finish()
     final = GpuKernel.open(kernel, name=f"{kernel.name.value}_sum")
-    gemm_split.emit_sum(final, *read(final), schedule)
+    gemm_split.emit_sum(final, *read(final), schedule.split)
     return [*frame.finish(), final.replacement]
 
 

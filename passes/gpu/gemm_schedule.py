@@ -139,6 +139,8 @@ def needs_registers(factor: Factor, instruction: str) -> bool:
 def cut(sizes: Sizes, target: GpuTarget) -> tuple[int, int, int]:
     """Rows and columns of a tile, and how often k is split: what should take the fewest clocks."""
     tiles = [tile for tile in _TILES if not _is_too_large(sizes, target, *tile)]
+    if takes_warpgroups(sizes, target):
+        return 128, 128, warpgroup_split(sizes, target)
     choices = [(rows, columns, split) for rows, columns in tiles for split in _SPLITS]
     return min((choice for choice in choices if _is_possible(sizes, *choice)), key=lambda c: _clocks(sizes, target, *c))
 
@@ -146,6 +148,31 @@ def cut(sizes: Sizes, target: GpuTarget) -> tuple[int, int, int]:
 def _is_too_large(sizes: Sizes, target: GpuTarget, rows: int, columns: int) -> bool:
     """Sums in f32 wait in shared memory beside the operands."""
     return sizes.instruction == "f32" and rows * columns == 128 * 128 and target.shared_bytes < 2 * 64 * 1024
+
+
+WARPGROUP_TILE = (128, 192)
+_WARPGROUP_STEP, _WARPGROUP_END = 768, 3000
+"""Clocks of 128 bytes of k of such a tile, and of what the other tile's products do not hide of writing one."""
+
+
+def takes_warpgroups(sizes: Sizes, target: GpuTarget) -> bool:
+    """Whether tiles of warpgroups would be used, if the operands lie for it."""
+    is_large = sizes.rows * sizes.columns >= 1 << 14
+    return target.has_bulk_copies and sizes.instruction in ("bf16", "f16", "tf32") and is_large
+
+
+def warpgroup_split(sizes: Sizes, target: GpuTarget) -> int:
+    """How often to split k so that two tiles at a time on each multiprocessor take the fewest clocks."""
+    rows, columns = WARPGROUP_TILE
+    tiles = ceil(sizes.rows / rows) * ceil(sizes.columns / columns) * sizes.outer
+
+    def clocks(split: int) -> float:
+        rounds = ceil(tiles * split / (2 * target.processors))
+        total = rounds * 2 * ceil(_steps(sizes) / split) * _WARPGROUP_STEP + _WARPGROUP_END
+        moved = sizes.outer * sizes.rows * sizes.columns * 4 * 2 * split
+        return total + (moved / _BYTES_PER_CLOCK + _LAUNCH_CLOCKS if split > 1 else 0)
+
+    return min((split for split in range(1, 33) if _is_possible(sizes, rows, columns, split)), key=clocks)
 
 
 def _is_possible(sizes: Sizes, rows: int, columns: int, split: int) -> bool:

@@ -10,7 +10,7 @@ from blu.dialects.mlir import arith, func, ir, vector
 from blu.passes.gpu import warp
 from blu.passes.gpu.gemm_output import align, choose_lanes, epilogue_sink
 from blu.passes.gpu.gemm_problem import Product
-from blu.passes.gpu.gemm_schedule import GemmSchedule, Sizes, choose_instruction, cut
+from blu.passes.gpu.gemm_schedule import Sizes, choose_instruction, cut
 from blu.passes.gpu.kernel import GpuKernel, when
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.contraction import Contraction, Point, read_contraction
@@ -68,9 +68,9 @@ def _place(product: Product, point: Point, part: ir.Value) -> list[ir.Value]:
     return [part, *(vectors.index(0) if dim is None else point[dim] for dim in dims)]
 
 
-def emit_sum(frame: GpuKernel, product: Product, epilogue: Epilogue, schedule: GemmSchedule) -> None:
+def emit_sum(frame: GpuKernel, product: Product, epilogue: Epilogue, split: int) -> None:
     """Each thread adds the partial sums of a few neighbours, part by part, and runs the fused operations."""
-    buffer = scratch_of(frame, product, schedule.split)
+    buffer = scratch_of(frame, product, split)
     lanes = choose_lanes(epilogue, [operand for _, operand in epilogue.outputs])
     while product.columns % lanes:
         lanes //= 2
@@ -83,7 +83,7 @@ def emit_sum(frame: GpuKernel, product: Product, epilogue: Epilogue, schedule: G
             point = _point_of(product, number, wide, lanes)
             type_ = vectors.vector_type(lanes, warp.f32())
             parts = []
-            for part in range(schedule.split):
+            for part in range(split):
                 parts.append(vector.load(type_, buffer, _place(product, point, vectors.index(part))))
                 align(parts[-1].owner)
             total = parts[0]

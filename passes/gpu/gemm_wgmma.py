@@ -14,13 +14,13 @@ Source of the scheme: CUTLASS documentation, "Efficient GEMM", the "pingpong" ke
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
 
 from blu.dialects.gpu_target import GpuTarget
 from blu.dialects.mlir import arith, func, ir, nvvm, scf
-from blu.passes.gpu import bulk_copy, warp, warpgroup
+from blu.passes.gpu import bulk_copy, gemm_split, warp, warpgroup
 from blu.passes.gpu.bulk_copy import TensorMap
 from blu.passes.gpu.gemm_output import (
     Output,
@@ -32,6 +32,7 @@ from blu.passes.gpu.gemm_output import (
     staged_bytes,
 )
 from blu.passes.gpu.gemm_problem import Factor, Product
+from blu.passes.gpu.gemm_split import PART
 from blu.passes.gpu.kernel import GpuKernel, when
 from blu.passes.gpu.shared import SharedMemory, shared_address
 from blu.passes.gpu.warpgroup import Matrix
@@ -40,12 +41,10 @@ from blu.passes.kernels.epilogue import Epilogue
 GROUPS = 3
 THREADS = GROUPS * warpgroup.THREADS
 COPY_REGISTERS, MULTIPLY_REGISTERS = 40, 232
-LEAST_TILES, LEAST_DEPTH = 64, 64
-"""Products with fewer tiles leave most multiprocessors idle."""
+LEAST_TILES, LEAST_DEPTH, DEEP = 64, 64, 4096
+"""Products with fewer tiles leave most multiprocessors idle, unless k is so deep that it is split."""
 SLAB = 32
 """Columns of the sums that are written at a time."""
-# Writes a slab of staged sums: of which product, from which row and column on.
-WriteSlab = Callable[[Staged, ir.Value, ir.Value, ir.Value], None]
 Read = Callable[[GpuKernel], tuple[Product, Epilogue]]
 _TURN, _WRITTEN = 4, 1
 """Named barriers: whose turn it is (4, 5), and those of each writing group (1, 2)."""
@@ -53,13 +52,17 @@ _TURN, _WRITTEN = 4, 1
 
 @dataclass(frozen=True)
 class WgmmaSchedule:
-    """Tiles of `rows` x `columns` results, `stages` of k in shared memory, `group` rows of tiles walked together."""
+    """Tiles of `rows` x `columns` results, `stages` of k in shared memory, `group` rows of tiles walked together.
+
+    k is split in `split` parts, whose sums go to scratch memory and are added by a second kernel.
+    """
 
     instruction: str
     rows: int = 128
     columns: int = 192
     stages: int = 4
     group: int = 8
+    split: int = 1
 
     @property
     def element_bytes(self) -> int:
@@ -91,7 +94,7 @@ def suits(product: Product, instruction: str | None, target: GpuTarget) -> bool:
         return False
     if product.runs != 1 or len(product.contraction.outer) > 1 or product.depth < LEAST_DEPTH:
         return False
-    return Walk(product, WgmmaSchedule(instruction)).tiles >= LEAST_TILES
+    return product.depth >= DEEP or Walk(product, WgmmaSchedule(instruction)).tiles >= LEAST_TILES
 
 
 def emit_with(kernel: func.FuncOp, read: Read, schedule: WgmmaSchedule, target: GpuTarget) -> list[func.FuncOp]:
@@ -103,22 +106,35 @@ def emit_with(kernel: func.FuncOp, read: Read, schedule: WgmmaSchedule, target: 
     staging = shared.take(2 * staged_bytes(schedule.rows, SLAB), alignment=128)
     _describe_maps(frame, product, schedule)
     blocks = min(target.processors, walk.tiles)
-    lanes = choose_lanes(epilogue, [operand for _, operand in epilogue.outputs])
-    lanes = min(lanes, SLAB)
     with product.contraction.operation.location, frame.launch((blocks,), THREADS, shared.bytes) as here:
         base, thread = shared_address(frame), warp.as_number(here.thread)
         maps = tuple(bulk_copy.map_pointer(argument) for argument in list(frame.replacement.arguments)[-2:])
         ring = Ring(schedule, warp.add(base, tiles), warp.add(base, barriers))
         block = Block(walk, ring, maps, warp.add(base, staging), warp.as_number(here.block[0]), blocks, thread)
 
-        def write(own: ir.Value) -> WriteSlab:
-            together = choose_together(epilogue, lanes)
-            output = Output(product, epilogue_sink(epilogue), lanes, together, own, warpgroup.THREADS)
-            outer = product.contraction.outer
-            return lambda staged, number, row, column: output.write(staged, {dim: number for dim in outer}, row, column)
+        block.emit(partial(_writer, frame, product, epilogue, schedule))
+    if schedule.split == 1:
+        return frame.finish()
+    final = GpuKernel.open(kernel, name=f"{kernel.name.value}_sum")
+    gemm_split.emit_sum(final, *read(final), schedule.split)
+    return [*frame.finish(), final.replacement]
 
-        block.emit(write)
-    return frame.finish()
+
+def _writer(
+    frame: GpuKernel, product: Product, epilogue: Epilogue, schedule: WgmmaSchedule, thread: ir.Value
+) -> WriteSlab:
+    """What writes slabs, for a thread of a warpgroup: the outputs, or the sums of a part of k."""
+    outer = product.contraction.outer
+    if schedule.split == 1:
+        lanes = choose_lanes(epilogue, [operand for _, operand in epilogue.outputs])
+        together = choose_together(epilogue, lanes)
+        output = Output(product, epilogue_sink(epilogue), lanes, together, thread, warpgroup.THREADS)
+        return lambda staged, at: output.write(staged, {dim: at.outer for dim in outer}, at.row, at.column)
+    sink = gemm_split.partial_sink(product, gemm_split.scratch_of(frame, product, schedule.split))
+    output = Output(product, sink, gemm_split.choose_part_lanes(product), 4, thread, warpgroup.THREADS)
+    return lambda staged, at: output.write(
+        staged, {PART: at.part, **{dim: at.outer for dim in outer}}, at.row, at.column
+    )
 
 
 def _describe_maps(frame: GpuKernel, product: Product, schedule: WgmmaSchedule) -> None:
@@ -196,6 +212,20 @@ class Ring:
 
 
 @dataclass(frozen=True)
+class Place:
+    """A tile: its part of k, its product, its first row and column."""
+
+    part: ir.Value
+    outer: ir.Value
+    row: ir.Value
+    column: ir.Value
+
+
+WriteSlab = Callable[[Staged, Place], None]
+"""Writes a slab of staged sums."""
+
+
+@dataclass(frozen=True)
 class Walk:
     """The tiles of all products in the order in which blocks take them: `group` rows of tiles, column by column."""
 
@@ -212,24 +242,24 @@ class Walk:
 
     @property
     def tiles(self) -> int:
-        return self.down * self.across * self.product.outer
+        return self.down * self.across * self.product.outer * self.schedule.split
 
     @property
     def steps(self) -> int:
-        """Stages of k."""
-        return ceil(self.product.depth / self.schedule.depth)
+        """Stages of k of a tile. In the last part some may lie beyond the end, where factors are read as zeros."""
+        return ceil(ceil(self.product.depth / self.schedule.depth) / self.schedule.split)
 
-    def place(self, tile: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
-        """The product, first row and first column of a tile."""
-        each = self.down * self.across
-        outer, tile = (warp.divide(tile, each), warp.remainder(tile, each)) if self.product.outer > 1 else (
-            warp.number(0), tile)  # fmt: skip
+    def place(self, tile: ir.Value) -> Place:
+        """Where a tile is: the parts of k change slowest, then the products."""
+        each, outer = self.down * self.across, self.product.outer
+        rest, tile = warp.divide(tile, each), warp.remainder(tile, each)
+        part, number = warp.divide(rest, outer), warp.remainder(rest, outer) if outer > 1 else warp.number(0)
         wide = min(self.schedule.group, self.down)
         band, inside = warp.divide(tile, wide * self.across), warp.remainder(tile, wide * self.across)
         first = warp.multiply(band, wide)
         height = warp.smaller(warp.subtract(self.down, first), wide)
         row, column = warp.add(first, arith.remui(inside, height)), arith.divui(inside, height)
-        return outer, warp.multiply(row, self.schedule.rows), warp.multiply(column, self.schedule.columns)
+        return Place(part, number, warp.multiply(row, self.schedule.rows), warp.multiply(column, self.schedule.columns))
 
 
 @dataclass(frozen=True)
@@ -273,35 +303,32 @@ class Block:
     # The copying thread.
     def _copy(self) -> None:
         def tile(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-            outer, row, column = self.walk.place(number)
-            fill = partial(self._fill, outer, row, column)
-            return _repeat(0, self.walk.steps, 1, carried, fill)
+            return _repeat(0, self.walk.steps, 1, carried, partial(self._fill, self.walk.place(number)))
 
         _repeat(self.block, self.walk.tiles, self.blocks, [warp.number(0), warp.number(0)], tile)
 
-    def _fill(
-        self, outer: ir.Value, row: ir.Value, column: ir.Value, step: ir.Value, carried: list[ir.Value]
-    ) -> list[ir.Value]:
+    def _fill(self, place: Place, step: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
         """Copy one stage when it is empty."""
         stage, phase = carried
         bulk_copy.wait(self.ring.empty(stage), arith.xori(phase, warp.number(1)))
         full = self.ring.full(stage)
         bulk_copy.announce(full, self.schedule.stage_bytes)
-        depth = warp.multiply(step, self.schedule.depth)
+        before = warp.multiply(place.part, self.walk.steps)
+        depth = warp.multiply(warp.add(before, step), self.schedule.depth)
         product = self.walk.product
         sides = (
-            (product.left, self.maps[0], row, self.schedule.rows, self.ring.left(stage)),
-            (product.right, self.maps[1], column, self.schedule.columns, self.ring.right(stage)),
+            (product.left, self.maps[0], place.row, self.schedule.rows, self.ring.left(stage)),
+            (product.right, self.maps[1], place.column, self.schedule.columns, self.ring.right(stage)),
         )
         for factor, map_, first, extent, target in sides:
-            outer_place = [outer] if factor.outer_strides else []
+            outer = [place.outer] if factor.outer_strides else []
             if factor.is_deep:
-                bulk_copy.copy_tile(map_, [depth, first, *outer_place], target, full)
+                bulk_copy.copy_tile(map_, [depth, first, *outer], target, full)
                 continue
             wide = warpgroup.ROW_BYTES // self.schedule.element_bytes
             for panel in range(extent // wide):
-                place = [warp.add(first, panel * wide), depth, *outer_place]
-                bulk_copy.copy_tile(map_, place, warp.add(target, panel * self._panel_bytes), full)
+                begin = [warp.add(first, panel * wide), depth, *outer]
+                bulk_copy.copy_tile(map_, begin, warp.add(target, panel * self._panel_bytes), full)
         return self.ring.following(stage, phase)
 
     @property
@@ -318,12 +345,12 @@ class Block:
         staged = Staged(address, self.schedule.rows, SLAB)
 
         def tile(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-            outer, row, column = self.walk.place(number)
+            place = self.walk.place(number)
             warpgroup.meet(warp.add(group, _TURN), 2 * warpgroup.THREADS)
             stage, phase, *sums = self._sums(carried)
             _pass_turn(warp.subtract(1, group))
             after = self.ring.after(stage, phase, steps)  # the other group's tile lies between
-            self._write(group, sums, staged, write, outer, row, column)
+            self._write(group, sums, staged, write, place)
             return after
 
         begin = warp.add(self.block, warp.multiply(group, self.blocks))
@@ -382,16 +409,7 @@ class Block:
         with when(warp.is_equal(warp.remainder(self.thread, warpgroup.THREADS), 0)):
             bulk_copy.arrive(self.ring.empty(stage))
 
-    def _write(
-        self,
-        group: ir.Value,
-        sums: list[ir.Value],
-        staged: Staged,
-        write: WriteSlab,
-        outer: ir.Value,
-        row: ir.Value,
-        column: ir.Value,
-    ) -> None:
+    def _write(self, group: ir.Value, sums: list[ir.Value], staged: Staged, write: WriteSlab, place: Place) -> None:
         """Write the sums of a tile, a slab of columns at a time."""
         in_group = warp.remainder(self.thread, warpgroup.THREADS)
         own_row = warp.multiply(warp.divide(in_group, warp.WARP), 16)
@@ -406,12 +424,12 @@ class Block:
                 down = warp.add(own_row, part * warpgroup.ROWS)
                 stage_fragments(staged, down, warp.number(0), lane, fragments, SLAB // 8)
             warpgroup.meet(barrier, warpgroup.THREADS)
-            first_column = warp.add(column, slab * SLAB)
+            here = replace(place, column=warp.add(place.column, slab * SLAB))
             if self.walk.product.columns % self.schedule.columns == 0:
-                write(staged, outer, row, first_column)
+                write(staged, here)
                 continue
-            with when(warp.is_below(first_column, self.walk.product.columns)):  # the tile may reach beyond the result
-                write(staged, outer, row, first_column)
+            with when(warp.is_below(here.column, self.walk.product.columns)):  # the tile may reach beyond the result
+                write(staged, here)
 
 
 def _pass_turn(group: ir.Value) -> None:
