@@ -7,19 +7,24 @@ run to its row, one after the other, so that sums are those of a loop over all u
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, prod
 
 from blu.dialects.gpu_target import GpuTarget
-from blu.dialects.mlir import arith, func, ir, memref, scf
+from blu.dialects.mlir import arith, func, ir, llvm, memref, scf, vector
 from blu.dialects.op import attributes_of, operands_of
 from blu.passes.base import find
+from blu.passes.gpu import warp
 from blu.passes.gpu.kernel import GpuKernel, below, when
+from blu.passes.gpu.shared import SharedMemory, shared_address
 from blu.passes.gpu.update import add_columns
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.updates import add_scalars, delinearize, find_operation, wrapped
 
 SORT_THREADS, ADD_THREADS = 256, 192
+_TOGETHER = 4
+"""Rows that are read from shared memory at a time."""
 FEW = 64
 """Up to so many updates, each thread takes a column through all of them."""
 
@@ -84,22 +89,36 @@ class _Scatter:
         return wrapped(index, ir.MemRefType(self.destination.type).shape[self.axis])
 
     def sort(self) -> None:
-        """The first launch: each thread finds the place of one position."""
-        with self.frame.launch((ceil(self.count / SORT_THREADS),), SORT_THREADS) as here:
-            position = arith.addi(arith.muli(here.block[0], vectors.index(SORT_THREADS)), here.thread)
-            with when(below(position, self.count)):
-                own = self.row(position)
-                loop = scf.ForOp(vectors.index(0), vectors.index(self.count), vectors.index(1), [vectors.index(0)])
-                with ir.InsertionPoint(loop.body):
-                    other, place = loop.induction_variable, loop.inner_iter_args[0]
-                    row = self.row(other)
-                    is_less = arith.cmpi(arith.CmpIPredicate.ult, row, own)
-                    is_equal = arith.cmpi(arith.CmpIPredicate.eq, row, own)
-                    is_before = arith.andi(is_equal, arith.cmpi(arith.CmpIPredicate.ult, other, position))
-                    step = arith.index_castui(ir.IndexType.get(), arith.ori(is_less, is_before))
-                    scf.yield_([arith.addi(place, step)])
-                number = arith.index_cast(ir.IntegerType.get_signless(32), position)
-                memref.store(number, self.order, [loop.results[0]])
+        """The first launch: each thread finds the place of one position, and reads all rows for it, a share at a time."""
+        shared = SharedMemory()
+        keys = shared.take(4 * SORT_THREADS)
+        blocks = ceil(self.count / SORT_THREADS)
+        with self.frame.launch((blocks,), SORT_THREADS, shared.bytes) as here:
+            block, thread = warp.as_number(here.block[0]), warp.as_number(here.thread)
+            share = _Share(warp.add(shared_address(self.frame), keys), thread)
+            own = self._key(block, thread)
+            loop = scf.ForOp(warp.number(0), warp.number(blocks), warp.number(1), [warp.number(0)])
+            with ir.InsertionPoint(loop.body):
+                number, place = loop.induction_variable, loop.inner_iter_args[0]
+                share.publish(self._key(number, thread))
+                # Of equal rows, those of earlier shares come first.
+                limit = warp.add(own, arith.extui(warp.i32(), warp.is_below(number, block)))
+                scf.yield_([share.count(place, lambda key, _: warp.is_below(key, limit))])
+            share.publish(own)
+            place = share.count(
+                loop.results[0],
+                lambda key, other: arith.andi(warp.is_equal(key, own), warp.is_below(other, thread)),
+            )
+            position = warp.add(warp.multiply(block, SORT_THREADS), thread)
+            with when(warp.is_below(position, self.count)):
+                memref.store(position, self.order, [arith.index_castui(ir.IndexType.get(), place)])
+
+    def _key(self, share: ir.Value, thread: ir.Value) -> ir.Value:
+        """The row that a position chooses, as i32; for positions that there are not, one beyond all."""
+        position = warp.add(warp.multiply(share, SORT_THREADS), thread)
+        safe = warp.smaller(position, self.count - 1)
+        row = arith.index_cast(warp.i32(), self.row(arith.index_castui(ir.IndexType.get(), safe)))
+        return arith.select(warp.is_below(position, self.count), row, warp.number(2**31 - 1))
 
     def add(self) -> None:
         """The second launch: a block for each place, of which those work that begin a run."""
@@ -140,3 +159,34 @@ class _Scatter:
             new = memref.load(self.updates, [*column[: self.axis], *chosen, *column[self.axis :]])
             scf.yield_([arith.addi(place, vectors.index(1)), add_scalars(new, total)])
         memref.store(loop.results[1], self.destination, where)
+
+
+@dataclass(frozen=True)
+class _Share:
+    """Rows that a block's threads have published in shared memory, one each."""
+
+    address: ir.Value
+    thread: ir.Value
+
+    def publish(self, key: ir.Value) -> None:
+        """Publish a row, when all have read the ones before, and wait for the others'."""
+        warp.wait_for_block()
+        llvm.store(key, self._at(self.thread), alignment=4)
+        warp.wait_for_block()
+
+    def count(self, start: ir.Value, counts: Callable[[ir.Value, ir.Value], ir.Value]) -> ir.Value:
+        """`start` and the number of rows that count: `counts(row, thread that has published it)`."""
+        loop = scf.ForOp(warp.number(0), warp.number(SORT_THREADS), warp.number(_TOGETHER), [start])
+        with ir.InsertionPoint(loop.body):
+            first, total = loop.induction_variable, loop.inner_iter_args[0]
+            type_ = vectors.vector_type(_TOGETHER, warp.i32())
+            keys = llvm.load(type_, self._at(first), alignment=4 * _TOGETHER)
+            for lane in range(_TOGETHER):
+                key = vector.extract(keys, [], [lane])
+                total = warp.add(total, arith.extui(warp.i32(), counts(key, warp.add(first, lane))))
+            scf.yield_([total])
+        return loop.results[0]
+
+    def _at(self, number: ir.Value) -> ir.Value:
+        address = warp.add(self.address, warp.multiply(number, 4))
+        return llvm.inttoptr(ir.Type.parse("!llvm.ptr<3>"), address)
