@@ -45,6 +45,12 @@ def test_a_saved_program_runs(traced, tmp_path):
     np.testing.assert_array_equal(Program.load(tmp_path / "double.blu").run([X])[0], np.asarray(compiled(X)))
 
 
+def test_a_program_from_the_cache_can_be_saved(traced, tmp_path):
+    for name in ("first", "second"):
+        traced.compile().save(tmp_path / f"{name}.blu")
+    assert (tmp_path / "first.blu").read_bytes() == (tmp_path / "second.blu").read_bytes()
+
+
 def test_machine_code_can_be_read(traced):
     lowered = traced.lower(target="x86-64-v3")
     assert "define void @rows_0(" in lowered.llvm_ir
