@@ -22,10 +22,10 @@ def _window(a: Elements) -> list[Elements]:
     The words are chosen by the bits of their place, one after the other: those that come 8 later, 4 later, ...
     """
     place = a.bits().shift_right_unsigned(52) - FIRST
-    words: list[Elements | int] = list(TWO_OVER_PI_WORDS)
+    words = [place.constant(word) for word in TWO_OVER_PI_WORDS]
     for step in (8, 4, 2, 1):
         later = (place & (64 * step)).differs(0)
-        words = [select(later, place.like(words[i + step]), words[i]) for i in range(len(words) - step)]
+        words = [select(later, words[i + step], words[i]) for i in range(len(words) - step)]
     offset = place & 63
     back = 63 - offset
     # A shift by 64 has no meaning.
