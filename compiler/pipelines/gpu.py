@@ -24,7 +24,7 @@ PIPELINE = Pipeline(
         .inserting(DecomposeAttention(), before=Decompose)
         .inserting(NarrowAttention(), before=SinkWidening)
         .stages[:2],
-        Stage("memref", (ReserveGpuScratch(), Bufferize(), PlanMemory())),
+        Stage("memref", (ReserveGpuScratch(), Bufferize(over_rows=True), PlanMemory())),
         Stage("kernel", (EmitGpuKernels(),)),
         Stage(
             "llvm",

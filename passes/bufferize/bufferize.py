@@ -9,7 +9,7 @@ from blu.dialects import plan
 from blu.dialects.mlir import func, ir, memref
 from blu.passes.base import Pass
 from blu.passes.bufferize import views
-from blu.passes.bufferize.in_place import pair_results, reads_where_it_writes
+from blu.passes.bufferize.in_place import pair_results, reads_rows_in_place, reads_where_it_writes
 from blu.passes.bufferize.kernels import KernelTable, scratch_types, tensor_kernels
 from blu.passes.bufferize.views import Root, View, ViewTable, contiguous_strides, whole
 from blu.passes.fuse.fuse import is_kernel
@@ -30,10 +30,13 @@ class Bufferize(Pass):
         call @rows_0(%1, %0)
 
     A kernel result that is only transposed gets the transposed layout at once, so that the view that follows is plain.
+    With `over_rows`, a kernel of rows writes its one result over an operand of the same type that nobody reads again: the
+    target's emitters promise that a row is read before it is written.
     """
 
     level = "linalg"
     leads_to = "memref"
+    over_rows: bool = False
 
     def run(self, module: ir.Module) -> None:
         kernels = tensor_kernels(module)
@@ -141,6 +144,20 @@ class _Bufferizer:
         shape = _shape(value.type)
         return View(root, 0, shape, contiguous_strides(shape))
 
+    def _over_operand(self, value: ir.Value, operation: ir.Operation, kernel: func.FuncOp) -> View | None:
+        """An intermediate operand that the kernel's one result may be written over."""
+        if not self.owner.over_rows or len(operation.results) != 1 or _transposed_layout(value) is not None:
+            return None
+        if _followed_to_return(value, self.returned) is not None:
+            return None
+        roots = [self.views[operand].root for operand in operation.operands]
+        for operand, argument, root in zip(operation.operands, kernel.arguments, roots, strict=True):
+            is_own = root.is_writable and root.input is None and root.output is None and roots.count(root) == 1
+            is_alike = operand.type == value.type and self.views[operand].is_whole
+            if is_own and is_alike and self._is_dead_after(root, operation) and reads_rows_in_place(kernel, argument):
+                return whole(root) if root.shape == _shape(value.type) else self.views[operand]
+        return None
+
     def _memory(self, view: View) -> ir.Value:
         """The memref value of a view, cast from its root where it is not all of it."""
         type_ = view.memref_type()
@@ -242,7 +259,12 @@ class _Bufferizer:
         in_place = _updated_input(kernel)
         if in_place is None:
             results = list(operation.results)
-            outputs = [self._donated_to(value, operation, kernel) or self._root_for(value) for value in results]
+            outputs = [
+                self._donated_to(value, operation, kernel)
+                or self._over_operand(value, operation, kernel)
+                or self._root_for(value)
+                for value in results
+            ]
         else:
             outputs = [self._updated(operation, in_place)]
         for value, view in zip(operation.results, outputs, strict=True):

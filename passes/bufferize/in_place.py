@@ -42,3 +42,20 @@ def _is_elementwise(operation: ir.Operation, argument: ir.Value) -> bool:
     identity = tuple(range(len(nest.sizes)))
     direct = [dims for value, dims in zip(nest.inputs, nest.dims, strict=False) if value == argument]
     return argument not in captured(operation) and all(dims == identity for dims in direct)
+
+
+def reads_rows_in_place(kernel: func.FuncOp, argument: ir.Value) -> bool:
+    """Whether a kernel of rows reads an argument only row by row, for the elements of its result in the same rows."""
+    if ir.StringAttr(kernel.attributes["blu.kernel"]).value != "rows":
+        return False
+    shape = tuple(ir.RankedTensorType(argument.type).shape)
+    return all(_reads_own_row(use.owner.operation, argument, shape) for use in argument.uses)
+
+
+def _reads_own_row(operation: ir.Operation, argument: ir.Value, shape: tuple[int, ...]) -> bool:
+    nest = loop_nest(operation, 0)
+    if nest is None or nest.sizes != shape or not (nest.is_pointwise or nest.is_row_reduction):
+        return False
+    identity = tuple(range(len(shape)))
+    direct = [dims for value, dims in zip(nest.inputs, nest.dims, strict=False) if value == argument]
+    return argument not in captured(operation) and all(dims == identity for dims in direct)

@@ -89,7 +89,7 @@ class _Scatter:
         return wrapped(index, ir.MemRefType(self.destination.type).shape[self.axis])
 
     def sort(self) -> None:
-        """The first launch: each thread finds the place of one position, and reads all rows for it, a share at a time."""
+        """The first launch: each thread finds the place of one position, and reads all rows for it, share by share."""
         shared = SharedMemory()
         keys = shared.take(4 * SORT_THREADS)
         blocks = ceil(self.count / SORT_THREADS)
