@@ -68,6 +68,13 @@ def test_odd_sizes(dtype: str, layout: str, sizes: tuple[int, int, int]) -> None
     _check(dtype, layout, sizes)
 
 
+@pytest.mark.parametrize(("layout", "sizes"), [("nn", (1, 40, 270)), ("nt", (3, 21, 264)), ("nt", (1, 9, 512))])
+@pytest.mark.parametrize("dtype", ["bf16", "f16", "f32"])
+def test_few_rows_read_the_matrix_once(dtype: str, layout: str, sizes: tuple[int, int, int]) -> None:
+    program = _check(dtype, layout, sizes)
+    assert "ld.global.v4.b32" in program.ptx["gemm_0"] and "mma" not in program.ptx["gemm_0"]
+
+
 @pytest.mark.parametrize("dtype", TOLERANCES)
 def test_long_k_is_split_and_added_in_order(dtype: str) -> None:
     program = _check(dtype, "tn", (24, 40, 2100))

@@ -12,7 +12,7 @@ from math import ceil
 
 from blu.dialects.gpu_target import GpuTarget
 from blu.dialects.mlir import arith, func, ir
-from blu.passes.gpu import gemm_split, gemm_wgmma, loops, warp
+from blu.passes.gpu import gemm_rows, gemm_split, gemm_wgmma, loops, warp
 from blu.passes.gpu.gemm_copy import Loader, Place, Tile
 from blu.passes.gpu.gemm_fragments import Reader
 from blu.passes.gpu.gemm_mma import MmaLoop, WarpTile
@@ -43,6 +43,10 @@ def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
     schedule = None if product is None else schedule_of(kernel, product, target)
     if schedule is None:
         return loops.emit(kernel, target)
+    if gemm_rows.suits(product):
+        frame = GpuKernel.open(kernel)
+        gemm_rows.emit(frame, *read(frame), target)
+        return frame.finish()
     if gemm_wgmma.suits(product, schedule.instruction, target):
         return gemm_wgmma.emit_with(kernel, read, WgmmaSchedule(schedule.instruction, split=schedule.split), target)
     return emit_with(kernel, schedule)

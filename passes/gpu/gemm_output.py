@@ -99,7 +99,7 @@ class Output:
             self._write_whole(staged, point, row, column)
             scf.yield_([])
         with ir.InsertionPoint(branch.else_block):
-            self._write_edge(staged, point, row, column)
+            self.write_edge(staged, point, row, column)
             scf.yield_([])
 
     def _write_whole(self, staged: Staged, point: Point, row: ir.Value, column: ir.Value) -> None:
@@ -117,7 +117,8 @@ class Output:
 
         self._each(staged, wide, step * together, body)
 
-    def _write_edge(self, staged: Staged, point: Point, row: ir.Value, column: ir.Value) -> None:
+    def write_edge(self, staged: Staged, point: Point, row: ir.Value, column: ir.Value) -> None:
+        """The same for a tile of any shape, of which rows and columns may not exist."""
         product, wide = self.product, staged.columns // self.lanes
 
         def store(own: ir.Value, inner: ir.Value, lanes: int) -> None:

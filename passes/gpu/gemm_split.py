@@ -7,7 +7,7 @@ from math import ceil
 
 from blu.dialects.gpu_target import GpuTarget
 from blu.dialects.mlir import arith, func, ir, vector
-from blu.passes.gpu import warp
+from blu.passes.gpu import gemm_rows, warp
 from blu.passes.gpu.gemm_output import align, choose_lanes, epilogue_sink
 from blu.passes.gpu.gemm_problem import Product
 from blu.passes.gpu.gemm_schedule import Sizes, choose_instruction, cut
@@ -29,7 +29,7 @@ def reserve(kernel: func.FuncOp) -> list[ir.MemRefType]:
     contraction = read_contraction(operation, {value: value for value in operation.operands})
     instruction = choose_instruction(contraction)
     sizes = Sizes.of(contraction, instruction or "")
-    if instruction is None or sizes.is_degenerate:
+    if instruction is None or sizes.is_degenerate or sizes.rows <= gemm_rows.MOST_ROWS:
         return []
     *_, split = cut(sizes, GpuTarget.of(kernel.operation.parent))
     return [_type_of(contraction, split)] if split > 1 else []
