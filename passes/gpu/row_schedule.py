@@ -21,7 +21,7 @@ WORDS_OF_WARP_ROW = 96
 """Registers that a thread may use for its share of a row's inputs, where one warp has a row."""
 WORDS = {128: 72, 256: 72, 512: 64, 1024: 28}
 """The same for blocks that have a row, by their threads: some blocks should fit on a processor."""
-HIDDEN_WORDS = {128: 64, 256: 64, 512: 104, 1024: 40}
+HIDDEN_WORDS = {128: 64, 256: 64, 1024: 28, 512: 88, 384: 136}
 """The same for rows of which nothing else is kept: few, but more than fit with all that is made from them."""
 SWEEP_THREADS = 512
 FLAT_THREADS = 256

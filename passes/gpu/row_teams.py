@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from blu.dialects.mlir import arith, ir, llvm, nvvm, vector
 from blu.passes.gpu import warp
 from blu.passes.gpu.kernel import when
-from blu.passes.gpu.row_bodies import from_words, to_words
+from blu.passes.gpu.row_bodies import element_bytes, from_words, to_words
 from blu.passes.kernels import lanes as vectors
 
 Combine = Callable[[ir.Value, ir.Value], ir.Value]
@@ -18,7 +18,7 @@ SLOT_BYTES = 32 * 8
 
 @dataclass(frozen=True)
 class Team:
-    """`size` threads, a power of two: a part of a warp, or whole warps that are all of the block.
+    """`size` threads: a part of a warp (a power of two), or whole warps that are all of the block.
 
     `number` (i32) is the thread's own place in it, `shared` (an !llvm.ptr<3>) holds a slot for each reduction.
     """
@@ -39,9 +39,15 @@ class Team:
             for place, word in enumerate(words):
                 llvm.store(word, self._slot(slot, own_warp, place), alignment=4)
         nvvm.barrier()
-        source = warp.remainder(lane, warps)
-        found = [llvm.load(warp.i32(), self._slot(slot, source, place), alignment=4) for place in range(len(words))]
-        return _butterfly(from_words(found, value.type), combine, warps)
+        if warps & (warps - 1):
+            return merge([self._found(slot, warp.number(source), value.type) for source in range(warps)], combine)
+        return _butterfly(self._found(slot, warp.remainder(lane, warps), value.type), combine, warps)
+
+    def _found(self, slot: int, source: ir.Value, type_: ir.Type) -> ir.Value:
+        """What a warp has left."""
+        count = max(1, element_bytes(type_) // 4)
+        words = [llvm.load(warp.i32(), self._slot(slot, source, place), alignment=4) for place in range(count)]
+        return from_words(words, type_)
 
     def _slot(self, slot: int, own_warp: ir.Value, place: int) -> ir.Value:
         index = warp.add(own_warp, slot * (SLOT_BYTES // 4) + place * warp.WARP)

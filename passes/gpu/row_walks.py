@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import prod
 
@@ -64,6 +65,8 @@ class RowThread:
     entry: Scope
     row: Place
     team: Team
+    fill: Callable[[list[Place]], None] | None = field(default=None, kw_only=True)
+    """Called with the places of a row in registers, before anything is read there."""
 
     def emit(self) -> None:
         """All walks, then the results without columns."""
@@ -111,8 +114,10 @@ class RowThread:
         """The vectors of this thread; what `before` has read, and nothing else, is known there."""
         if before and not self.kernel.schedule.hides:
             return before
-        places = before or [self._place(number) for number in range(self.kernel.schedule.chunks)]
+        places = before or self.new_places()
         if not before:
+            if self.fill:
+                self.fill(places)
             return places
         found = []
         for place in places:
@@ -120,6 +125,10 @@ class RowThread:
                 memo = {key: hide(value) for key, value in place.memo.items() if _is_load(key)}
             found.append(Place(place.bound, place.cursor, place.indices, place.position, memo, place.present))
         return found
+
+    def new_places(self) -> list[Place]:
+        """The vectors of this thread."""
+        return [self._place(number) for number in range(self.kernel.schedule.chunks)]
 
     def _place(self, number: int) -> Place:
         """Vector `number`: vectors of the team's threads are neighbours."""

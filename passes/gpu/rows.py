@@ -25,6 +25,8 @@ from blu.passes.gpu.kernel import GpuKernel, Thread
 from blu.passes.gpu.row_bodies import GpuBodies, Place
 from blu.passes.gpu.row_columns import THREADS, ColumnThread, column_grid, column_points, shared_bytes
 from blu.passes.gpu.row_partials import has_folds
+from blu.passes.gpu.row_prefetch import Prefetch, Source, find_sources
+from blu.passes.gpu.row_prefetch import shared_bytes as shared_bytes_of_rows
 from blu.passes.gpu.row_schedule import RowSchedule, choose, choose_columns, choose_sweep
 from blu.passes.gpu.row_slices import SliceThread, nonempty_walks, result_values
 from blu.passes.gpu.row_teams import SLOT_BYTES, Team
@@ -41,7 +43,7 @@ MOST_POINTS = 2**31 - 2**20
 def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
     """Replace a kernel of linalg.generic ops; one that has another form becomes simple loops."""
     spell_out_fills(kernel)
-    launches = Launches(kernel)
+    launches = Launches(kernel, target)
     frame = launches.open("")
     program = analyse(frame.operations, partial(strides, frame))
     layout = collapse(program, frame) if program else None
@@ -56,8 +58,9 @@ def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
 class Launches:
     """The launches of one kernel, in order."""
 
-    def __init__(self, kernel: func.FuncOp):
+    def __init__(self, kernel: func.FuncOp, target: GpuTarget):
         self.kernel = kernel
+        self.target = target
         self.frames: list[GpuKernel] = []
 
     def open(self, suffix: str) -> GpuKernel:
@@ -116,11 +119,51 @@ def _write_rows(launches: Launches, program: RowProgram, layout: Layout, late: s
     schedule = choose(program, layout, frame)
     kernel = RowKernel.plan(program, layout, schedule, late)
     rows = prod(layout.sizes[dim] for dim in layout.rows)
+    sources = find_sources(kernel, frame, launches.target) if schedule.hides else []
+    if sources and rows > launches.target.processors:
+        _write_prefetched(launches, kernel, sources, rows)
+        return
     bytes_ = kernel.slots * SLOT_BYTES if schedule.team > warp.WARP else 0
     blocks = ceil(rows / schedule.rows_per_block)
     with _launch(frame, kernel, blocks, schedule.threads, bytes_) as (here, bodies, entry):
         row, team = _row_of(kernel, frame, entry.cursor, here, rows)
         RowThread(kernel, bodies, entry, row, team).emit()
+
+
+def _write_prefetched(launches: Launches, kernel: RowKernel, sources: list[Source], rows: int) -> None:
+    """A block for each processor, which copies its next row while it works on one."""
+    (frame,) = launches.frames
+    schedule, grid = kernel.schedule, launches.target.processors
+    with _launch(frame, kernel, grid, schedule.threads, shared_bytes_of_rows(kernel, sources)) as (here, bodies, entry):
+        cursor = entry.cursor
+        with cursor.point:
+            thread, block = warp.as_number(here.thread), warp.as_number(here.block[0])
+        team = _team(frame, cursor, schedule.team, thread)
+        ahead = Prefetch(kernel, sources, bodies, entry, thread, team.shared)
+
+        def copy(where: Cursor, row: ir.Value, present: ir.Value | None) -> None:
+            place = _row_place(kernel, where, row, present)
+            ahead.copy(place, RowThread(kernel, bodies, entry, place, team).new_places())
+
+        def body(inner: Cursor, row: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+            def fill(places: list[Place]) -> None:
+                ahead.fill(places)
+                with inner.point:
+                    following = warp.add(row, grid)
+                    present = warp.is_below(following, rows)
+                    following = arith.select(present, following, warp.number(0))
+                copy(inner, following, present)
+
+            RowThread(kernel, bodies, entry, _row_place(kernel, inner, row, None), team, fill=fill).emit()
+            if kernel.slots == 1:
+                with inner.point:
+                    warp.wait_for_block()  # before the only slot is written again
+            return carried
+
+        copy(cursor, block, None)
+        with cursor.point:
+            bounds = block, warp.number(rows), warp.number(grid)
+        cursor.loop(*bounds, [], body)
 
 
 def _row_of(kernel: RowKernel, frame: GpuKernel, cursor: Cursor, here: Thread, rows: int) -> tuple[Place, Team]:

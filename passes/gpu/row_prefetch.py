@@ -1,0 +1,120 @@
+"""Long rows that fill a processor's registers: while a block works on one row, its next one comes to shared memory.
+
+Each thread copies just what it reads itself, so the block's threads do not wait for each other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from blu.dialects.gpu_target import GpuTarget
+from blu.dialects.mlir import arith, ir, llvm, memref
+from blu.passes.cpu.row_layout import Buffer, is_bool
+from blu.passes.cpu.row_scope import Scope
+from blu.passes.cpu.row_space import Access
+from blu.passes.gpu import warp
+from blu.passes.gpu.row_bodies import GpuBodies, Place, element_bytes
+from blu.passes.gpu.row_teams import SLOT_BYTES, all_of, element_pointer
+from blu.passes.gpu.row_walks import RowKernel
+from blu.passes.kernels import lanes as vectors
+from blu.passes.kernels.body import Kernel
+
+COPIES = (16, 8, 4)
+"""Bytes that cp.async can copy."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """An input that walks before the last one read, in `bytes` of shared memory from `offset` on."""
+
+    value: ir.Value
+    access: Access
+    offset: int
+    size: int
+
+
+def find_sources(kernel: RowKernel, frame: Kernel, target: GpuTarget) -> list[Source]:
+    """What to copy ahead; nothing where it cannot be copied, or does not fit in shared memory."""
+    schedule, layout = kernel.schedule, kernel.layout
+    found: dict[ir.Value, Access] = {}
+    last = max(level for level, walk in enumerate(kernel.walks[:-1]) if not walk.is_empty)
+    for walk in kernel.walks[:last]:
+        for node in (kernel.program.nodes[number] for number in (*walk.nodes, *walk.reductions)):
+            for value, access in zip(node.operation.operands, node.accesses, strict=True):
+                if value in frame.buffers and layout.vector_dim in access:
+                    found[value] = access
+    sources, offset = [], kernel.slots * SLOT_BYTES
+    for value, access in found.items():
+        type_ = ir.MemRefType(frame.buffers[value].type)
+        strides = layout.strides(access, vectors.strides_of(frame.buffers[value]))
+        size = element_bytes(type_.element_type) * schedule.lanes
+        steps = [step for dim, step in strides.items() if dim != layout.vector_dim]
+        aligned = all(step * element_bytes(type_.element_type) % size == 0 for step in steps)
+        start = type_.get_strides_and_offset()[1] * element_bytes(type_.element_type)
+        if is_bool(type_.element_type) or size not in COPIES or not aligned or start % size:
+            return []
+        if strides[layout.vector_dim] != 1:
+            return []
+        sources.append(Source(value, access, offset, size))
+        offset += size * schedule.threads * schedule.chunks
+    return sources if offset <= target.shared_bytes else []
+
+
+def shared_bytes(kernel: RowKernel, sources: list[Source]) -> int:
+    """The slots of reductions, and the rows after them."""
+    schedule = kernel.schedule
+    return kernel.slots * SLOT_BYTES + sum(source.size * schedule.threads * schedule.chunks for source in sources)
+
+
+@dataclass
+class Prefetch:
+    """Emits the copies of one thread (`thread`, an i32) and the loads of what it has copied."""
+
+    kernel: RowKernel
+    sources: list[Source]
+    bodies: GpuBodies
+    entry: Scope
+    thread: ir.Value
+    shared: ir.Value
+
+    def copy(self, row: Place, places: list[Place]) -> None:
+        """Begin to copy a row's vectors at some places; nothing of a row that is not present."""
+        for number, place in enumerate(places):
+            with place.cursor.point:
+                present = all_of([row.present, place.present])
+                for source in self.sources:
+                    buffer = self.bodies.buffer(source.value, source.access)
+                    index = self.bodies.linear(buffer.strides, [self.entry, row, place])
+                    size = warp.number(source.size)
+                    if present is not None:
+                        size = arith.select(present, size, warp.number(0))
+                    address = llvm.ptrtoint(warp.i32(), self._slot(source, 0))
+                    step = number * self.kernel.schedule.threads * source.size
+                    warp.copy_async(address, step, _address(buffer, index), source.size, size)
+
+    def fill(self, places: list[Place]) -> None:
+        """Let places know what has been copied for them."""
+        lanes = self.kernel.schedule.lanes
+        with places[0].cursor.point:
+            warp.wait_for_copies()
+        for number, place in enumerate(places):
+            for source in self.sources:
+                buffer = self.bodies.buffer(source.value, source.access)
+                type_ = buffer.element if lanes == 1 else vectors.vector_type(lanes, buffer.element)
+                with place.cursor.point:
+                    value = llvm.load(type_, self._slot(source, number), alignment=source.size)
+                place.memo[("load", buffer.flat, tuple(buffer.strides.items()))] = value
+
+    def _slot(self, source: Source, number: int) -> ir.Value:
+        place = warp.add(self.thread, number * self.kernel.schedule.threads)
+        index = warp.add(warp.multiply(place, source.size), source.offset)
+        return element_pointer(self.shared, index, ir.IntegerType.get_signless(8))
+
+
+def _address(buffer: Buffer, index: ir.Value) -> ir.Value:
+    """The address of an element in global memory, an i64."""
+    size = element_bytes(buffer.element)
+    _, offset = ir.MemRefType(buffer.flat.type).get_strides_and_offset()
+    base = memref.extract_aligned_pointer_as_index(buffer.flat)
+    place = arith.muli(vectors.offset(index, offset), vectors.index(size))
+    return arith.index_cast(ir.IntegerType.get_signless(64), arith.addi(base, place))
