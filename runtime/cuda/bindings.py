@@ -187,7 +187,7 @@ class _CapturedGraph(Graph):
 
 def load_bindings() -> Any:
     """The module `cuda.bindings.driver`; ImportError or RuntimeError where it, or the driver's library, is missing."""
-    from cuda.bindings import driver
+    from cuda.bindings import driver  # type: ignore[attr-defined]
 
     return driver
 

@@ -50,7 +50,7 @@ class PycudaDriver(BindingsDriver):
 
     def __init__(self) -> None:
         Driver.__init__(self)
-        import pycuda.driver as cuda
+        import pycuda.driver as cuda  # type: ignore[import-not-found]
 
         self._pycuda = cuda
         self._allocations: dict[int, Any] = {}
@@ -62,9 +62,9 @@ class PycudaDriver(BindingsDriver):
         # Context, stream and events live to the end of the process.
         atexit.register(self._close)
         with self._current():
-            self._py_stream = self._try(cuda.Stream)
+            self._py_stream: Any = self._try(cuda.Stream)
             self.stream = self._py_stream.handle
-            self._py_capture_stream = self._try(cuda.Stream, 1)
+            self._py_capture_stream: Any = self._try(cuda.Stream, 1)
         self._open_graphs()
 
     def _open_graphs(self) -> None:

@@ -13,7 +13,7 @@ def _library() -> Any:
     if os.environ.get("BLU_NVTX", "0") in ("", "0"):
         return None
     try:
-        import nvtx
+        import nvtx  # type: ignore[import-not-found]
     except ImportError:
         return None
     return nvtx
