@@ -98,6 +98,13 @@ PROBLEMS = [
 ]
 
 
+# f32 is multiplied as three products of tf32.
+WIDE = [
+    Problem("f32", "f32", (1, 2, 37, 32), (1, 1, 45, 32), 32, causal=True),
+    Problem("f32 in unaligned rows", "f32", (2, 20, 5), (1, 33, 5), 7, scale=-0.5),
+    Problem("f32 in long rows", "f32", (1, 18, 128), (1, 20, 128), 96, scale=0.08),
+]
+
 # Few queries have a kernel of their own.
 DECODING = [
     Problem("one query", "bf16", (1, 4, 1, 64), (1, 2, 200, 64), 64, causal=True, offset=130),
@@ -113,7 +120,7 @@ def _error(found: np.ndarray, expected: np.ndarray) -> float:
     return float(np.linalg.norm(found.astype(np.float64) - expected) / np.linalg.norm(expected))
 
 
-@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.name)
+@pytest.mark.parametrize("problem", PROBLEMS + WIDE, ids=lambda problem: problem.name)
 def test_results_and_gradients_are_those_of_the_formula(problem: Problem) -> None:
     arrays, (result, *gradients) = problem.arrays(), problem.references()
     program = compile_program(problem.forward(), *arrays)
@@ -151,24 +158,26 @@ def test_packed_operands_are_read_in_place() -> None:
 
 
 def test_other_dtypes_have_no_kernel_of_their_own() -> None:
-    operands = [np.zeros((2, 8, 16), np.float32)] * 3
+    operands = [np.zeros((2, 20, 16), np.float64)] * 3
     assert not any(name.startswith("attention") for name in compile_program(blu.attention, *operands).ptx)
 
 
 @pytest.mark.skipif(find_ptxas() is None, reason="assembling GPU code needs ptxas")
 @pytest.mark.parametrize("target", ["sm_80", "sm_89", "sm_90a"])
-@pytest.mark.parametrize("width", [64, 128, 256])
-def test_nothing_is_spilled(target: str, width: int) -> None:
+@pytest.mark.parametrize(("dtype", "width"), [("bf16", 64), ("f16", 128), ("bf16", 256), ("f32", 64)])
+def test_nothing_is_spilled(target: str, dtype: str, width: int) -> None:
     shape = (2, 4, 1024, width)
-    problem = Problem("", "bf16", shape, shape, width, causal=True)
+    problem = Problem("", dtype, shape, shape, width, causal=True)
     program = compile_program(problem.backward(), *problem.arrays(), target=target)
     names = ["attention_0", "attention_gradient_0_query", "attention_gradient_0_key"]
     assert set(names) <= set(program.assembled("attention"))
     for name, cubin in program.assembled("attention").items():
         text = program.ptx[name]
         assert (cubin.spill_bytes, cubin.stack_bytes) == (0, 0), name
-        assert "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32" in text
-        assert "cp.async.cg.shared.global" in text and "ldmatrix.sync.aligned.m8n8.x4.trans" in text
+        product = "m16n8k8.row.col.f32.tf32" if dtype == "f32" else f"m16n8k16.row.col.f32.{dtype}.{dtype}.f32"
+        assert f"mma.sync.aligned.{product}" in text
+        assert "cp.async.cg.shared.global" in text
+        assert ("ldmatrix.sync.aligned.m8n8.x4.trans" in text) == (dtype != "f32")
     for launch in program.plan["launches"]:
         assert launch["shared_bytes"] <= {"sm_80": 163, "sm_89": 99, "sm_90a": 227}[target] * 1024
 

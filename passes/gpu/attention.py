@@ -1,4 +1,4 @@
-"""Attention on a GPU by products of 16-bit matrices: a block has some rows of queries, and walks over tiles of keys.
+"""Attention on a GPU by tensor cores: a block has some rows of queries, and walks over tiles of keys.
 
 Each warp has 16 or 32 rows of queries: scores, weights and results stay in its registers, and weights are the left
 factor of their product with values as they are. Tiles of keys and values come to shared memory while the tile before is
@@ -15,6 +15,7 @@ from blu.dialects.gpu_target import GpuTarget
 from blu.dialects.mlir import func, ir
 from blu.dialects.op import operands_of
 from blu.passes.gpu import attention_decode, warp
+from blu.passes.gpu.attention_fragments import Fragments, RightFragments
 from blu.passes.gpu.attention_operands import Operand, Problem, operand_of, read_problem, split_head
 from blu.passes.gpu.attention_output import write_tile
 from blu.passes.gpu.attention_scores import (
@@ -32,7 +33,7 @@ from blu.passes.gpu.attention_scores import (
     unflatten,
     zeros,
 )
-from blu.passes.gpu.attention_tiles import Fragments, Loader, RightFragments, Tile, tile_bytes
+from blu.passes.gpu.attention_tiles import Loader, Tile, tile_bytes
 from blu.passes.gpu.attention_walk import Advance, Walk, tiles_of
 from blu.passes.gpu.kernel import GpuKernel, Thread
 from blu.passes.gpu.shared import SharedMemory, shared_address
@@ -41,7 +42,10 @@ from blu.passes.kernels.updates import find_operation
 
 WARPS = 4
 LARGEST_ROW = 256
-"""Columns of queries and values, up to which a warp's results fit in registers."""
+"""Columns of queries and values of 16 bits, up to which a warp's results fit in registers."""
+
+LARGEST_WIDE_ROW = 128
+"""The same for f32, whose tiles take twice the shared memory."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +62,10 @@ class Schedule:
         return WARPS * STRIP * self.strips
 
 
-def choose_schedule(queries: int, columns: int, masked: bool) -> Schedule:
-    """How to cut a problem whose rows have up to `columns` columns. A mask takes registers."""
+def choose_schedule(queries: int, columns: int, masked: bool, size: int) -> Schedule:
+    """How to cut a problem whose rows have up to `columns` columns of `size` bytes. A mask takes registers."""
+    if size == 4:
+        return Schedule(1, 32, False)
     if columns <= 64:
         return Schedule(2 if queries > WARPS * STRIP and not masked else 1, 64, True)
     if columns <= 128:
@@ -68,15 +74,16 @@ def choose_schedule(queries: int, columns: int, masked: bool) -> Schedule:
 
 
 def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
-    """Replace a kernel around a blu.attention of 16-bit floats, or of few queries."""
+    """Replace a kernel around a blu.attention."""
     operation = find_operation(kernel, "blu.attention")
     if attention_decode.suits(operation):
         return attention_decode.emit(kernel, target)
     operands = operands_of(operation)
     frame = GpuKernel.open(kernel)
     query, value = (ir.RankedTensorType(item.type).shape for item in (operands[0], operands[2]))
-    schedule = choose_schedule(query[-2], max(query[-1], value[-1]), operands[3] is not None)
-    layout = Layout.of(schedule, query[-1], value[-1])
+    size = ir.RankedTensorType(operands[0].type).element_type.width // 8
+    schedule = choose_schedule(query[-2], max(query[-1], value[-1]), operands[3] is not None, size)
+    layout = Layout.of(schedule, query[-1], value[-1], size)
     leave_registers(frame)
     grid = (max(1, prod(query[:-2]) * layout.blocks(query[-2])),)
     with operation.location, frame.launch(grid, WARPS * WARP, layout.memory.bytes) as here:
@@ -88,13 +95,16 @@ def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
 
 
 def takes(operation: ir.Operation) -> bool:
-    """Whether `emit` takes a blu.attention: 16-bit floats in rows that fit in registers, or few queries."""
-    query, _, value = (ir.RankedTensorType(item.type) for item in operands_of(operation)[:3])
-    if not all(1 <= item.shape[-1] <= LARGEST_ROW for item in (query, value)):
-        return False
-    if isinstance(query.element_type, ir.F32Type):
-        return attention_decode.suits(operation)
-    return isinstance(query.element_type, (ir.F16Type, ir.BF16Type))
+    """Whether `emit` takes a blu.attention: floats of up to 32 bits in rows that fit in registers, or few queries."""
+    types = [ir.RankedTensorType(item.type) for item in operands_of(operation)[:3]]
+    is_few = not isinstance(types[0].element_type, ir.F64Type) and attention_decode.suits(operation)
+    return (is_few and types[0].shape[-1] <= LARGEST_ROW) or rows_fit(types[0], types[2])
+
+
+def rows_fit(query: ir.RankedTensorType, value: ir.RankedTensorType) -> bool:
+    """Whether rows have columns, and no more than registers have room for."""
+    longest = {16: LARGEST_ROW, 32: LARGEST_WIDE_ROW}.get(query.element_type.width, 0)
+    return all(1 <= item.shape[-1] <= longest for item in (query, value))
 
 
 def leave_registers(frame: GpuKernel) -> None:
@@ -113,11 +123,11 @@ class Layout:
     values: int
 
     @classmethod
-    def of(cls, schedule: Schedule, depth: int, width: int) -> Layout:
-        """Tiles of queries and keys with `depth` columns, and of values and results with `width`."""
+    def of(cls, schedule: Schedule, depth: int, width: int, size: int) -> Layout:
+        """Tiles of queries and keys with `depth` columns, and of values and results with `width`, of `size` bytes."""
         memory = SharedMemory()
-        queries = memory.take(tile_bytes(schedule.rows, max(depth, width)))
-        keys, values = (memory.take(tile_bytes(schedule.keys, columns)) for columns in (depth, width))
+        queries = memory.take(tile_bytes(schedule.rows, max(depth, width), size))
+        keys, values = (memory.take(tile_bytes(schedule.keys, columns, size)) for columns in (depth, width))
         memory.take(memory.bytes - keys)
         return cls(schedule, memory, queries, keys, values)
 
@@ -169,7 +179,7 @@ class Forward:
         write_tile(scaled(results, inverses), span, stage, own_row, self.output.matrix(head))
 
     def _tile(self, offset: int, rows: int, columns: int) -> Tile:
-        return Tile(warp.add(self.shared, offset), rows, columns)
+        return Tile(warp.add(self.shared, offset), rows, columns, self.problem.size)
 
     @property
     def _key_tiles(self) -> tuple[Tile, Tile]:

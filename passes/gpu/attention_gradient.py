@@ -19,7 +19,7 @@ from math import prod
 from blu.dialects.gpu_target import GpuTarget
 from blu.dialects.mlir import func, ir
 from blu.dialects.op import operands_of
-from blu.passes.gpu.attention import LARGEST_ROW, leave_registers
+from blu.passes.gpu.attention import leave_registers, rows_fit
 from blu.passes.gpu.attention_key_gradient import KeyGradient, KeySchedule
 from blu.passes.gpu.attention_query_gradient import QueryGradient, QuerySchedule
 from blu.passes.gpu.attention_slopes import Gradient, Place
@@ -44,22 +44,22 @@ def reserve(kernel: func.FuncOp) -> list[ir.MemRefType]:
 
 
 def takes(operation: ir.Operation) -> bool:
-    """Whether `emit` takes a blu.attention_gradient: 16-bit floats in rows that fit in registers."""
-    query, _, value = (ir.RankedTensorType(item.type) for item in operands_of(operation)[1:4])
-    is_half = isinstance(query.element_type, (ir.F16Type, ir.BF16Type))
-    return is_half and all(1 <= item.shape[-1] <= LARGEST_ROW for item in (query, value))
+    """Whether `emit` takes a blu.attention_gradient: floats of up to 32 bits in rows that fit in registers."""
+    _, query, _, value, *_ = operands_of(operation)
+    return rows_fit(ir.RankedTensorType(query.type), ir.RankedTensorType(value.type))
 
 
 def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
-    """Replace a kernel around a blu.attention_gradient of 16-bit floats by two launches, or three for long rows."""
+    """Replace a kernel around a blu.attention_gradient by two launches, or three for long rows."""
     operation = find_operation(kernel, "blu.attention_gradient")
     query, key, value = (ir.RankedTensorType(item.type).shape for item in operands_of(operation)[1:4])
     columns = (query[-1], value[-1])
     masked, limit = operands_of(operation)[5] is not None, target.shared_bytes
-    of_query = QuerySchedule.choose(query[-2], columns, masked, limit)
+    size = ir.RankedTensorType(operands_of(operation)[1].type).element_type.width // 8
+    of_query = QuerySchedule.choose(query[-2], columns, masked, size, limit)
     launches = [_launch(kernel, "_query", of_query, query, partial(QueryGradient, schedule=of_query))]
     for suffix, of_key, of_value in SPLIT if max(columns) > LARGEST_PAIR else TOGETHER:
-        schedule = KeySchedule.choose(of_key, of_value, key[-2], columns, masked, limit)
+        schedule = KeySchedule.choose(of_key, of_value, key[-2], columns, masked, size, limit)
         launches.append(_launch(kernel, suffix, schedule, key, partial(KeyGradient, schedule=schedule)))
     kernel.operation.erase()
     return launches

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from blu.dialects.mlir import arith, ir, math
 from blu.passes.gpu import warp
+from blu.passes.gpu.attention_fragments import Fragments, RightFragments
 from blu.passes.gpu.attention_operands import Matrix, split_head
 from blu.passes.gpu.attention_output import write_tile
 from blu.passes.gpu.attention_scores import (
@@ -27,7 +28,7 @@ from blu.passes.gpu.attention_scores import (
     zeros,
 )
 from blu.passes.gpu.attention_slopes import Gradient, Place, slopes
-from blu.passes.gpu.attention_tiles import Fragments, Loader, RightFragments, Tile, tile_bytes
+from blu.passes.gpu.attention_tiles import Loader, Tile, tile_bytes
 from blu.passes.gpu.attention_walk import Advance, Walk
 from blu.passes.gpu.kernel import when
 from blu.passes.gpu.shared import SharedMemory
@@ -59,23 +60,31 @@ class KeySchedule:
 
     @classmethod
     def choose(
-        cls, of_key: bool, of_value: bool, keys: int, columns: tuple[int, int], masked: bool, limit: int
+        cls, of_key: bool, of_value: bool, keys: int, columns: tuple[int, int], masked: bool, size: int, limit: int
     ) -> KeySchedule:
         """The largest tiles whose sums fit in registers, beside a mask, and in `limit` bytes of shared memory."""
         widest = max(columns)
-        strips = 2 if widest <= 48 and keys > 4 * STRIP and not masked else 1
-        queries, keeps = (64, True) if widest <= 64 and strips == 1 else (32, False)
+        strips = 2 if size == 2 and widest <= 48 and keys > 4 * STRIP and not masked else 1
+        queries, keeps = (64, True) if size == 2 and widest <= 64 and strips == 1 else (32, False)
         choices = [(4, queries), (4, 16), (2, 16)]
-        schedules = (cls._place(of_key, of_value, warps, strips, tile, keeps, columns) for warps, tile in choices)
+        schedules = (cls._place(of_key, of_value, warps, strips, tile, keeps, columns, size) for warps, tile in choices)
         return next(item for item in schedules if item.memory.bytes <= limit)
 
     @classmethod
     def _place(
-        cls, of_key: bool, of_value: bool, warps: int, strips: int, queries: int, keeps: bool, columns: tuple[int, int]
+        cls,
+        of_key: bool,
+        of_value: bool,
+        warps: int,
+        strips: int,
+        queries: int,
+        keeps: bool,
+        columns: tuple[int, int],
+        size: int,
     ) -> KeySchedule:
         memory, rows = SharedMemory(), warps * strips * STRIP
-        of_keys, of_values = (memory.take(tile_bytes(rows, each)) for each in columns)
-        of_queries, of_gradients = (memory.take(tile_bytes(queries, each)) for each in columns)
+        of_keys, of_values = (memory.take(tile_bytes(rows, each, size)) for each in columns)
+        of_queries, of_gradients = (memory.take(tile_bytes(queries, each, size)) for each in columns)
         numbers = memory.take(2 * queries * NUMBER_BYTES)
         stage = memory.bytes - of_queries
         memory.take(stage)
@@ -127,7 +136,7 @@ class KeyGradient:
             write_tile(of_value, span, stage, own_row, self.gradient.of_value.matrix(key_head))
 
     def _tile(self, offset: int, rows: int, columns: int) -> Tile:
-        return Tile(warp.add(self.shared, offset), rows, columns)
+        return Tile(warp.add(self.shared, offset), rows, columns, self.gradient.problem.size)
 
     @property
     def _query_tiles(self) -> tuple[Tile, Tile]:

@@ -134,8 +134,13 @@ class Problem:
 
     @property
     def element(self) -> str:
-        """The PTX name of the operands' type: bf16 or f16."""
+        """The PTX name of the operands' type: bf16, f16 or f32."""
         return str(self.query.element)
+
+    @property
+    def size(self) -> int:
+        """Bytes of an element of the operands."""
+        return self.query.size
 
     @property
     def has_plain_scores(self) -> bool:

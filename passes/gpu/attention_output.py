@@ -6,9 +6,12 @@ from blu.dialects.mlir import arith, ir, llvm, vector
 from blu.passes.gpu import warp
 from blu.passes.gpu.attention_operands import COPY_BYTES, Matrix, further, pointer
 from blu.passes.gpu.attention_scores import STRIP, Span, Sums
-from blu.passes.gpu.attention_tiles import PIECE, Tile
+from blu.passes.gpu.attention_tiles import Tile
 from blu.passes.gpu.kernel import when
 from blu.passes.gpu.warp import WARP
+
+PIECE = 8
+"""Elements of 16 bits in 16 bytes."""
 
 
 def write_rows(sums: Sums, span: Span, output: Matrix) -> None:

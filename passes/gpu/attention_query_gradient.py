@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from blu.dialects.mlir import arith, ir, math
 from blu.passes.gpu import warp
+from blu.passes.gpu.attention_fragments import Fragments, RightFragments
 from blu.passes.gpu.attention_operands import Matrix, split_head
 from blu.passes.gpu.attention_output import write_tile
 from blu.passes.gpu.attention_scores import (
@@ -26,7 +27,7 @@ from blu.passes.gpu.attention_scores import (
     zeros,
 )
 from blu.passes.gpu.attention_slopes import Gradient, Place, slopes
-from blu.passes.gpu.attention_tiles import Fragments, Loader, RightFragments, Tile, tile_bytes
+from blu.passes.gpu.attention_tiles import Loader, Tile, tile_bytes
 from blu.passes.gpu.attention_walk import Advance, Walk, tiles_of
 from blu.passes.gpu.kernel import when
 from blu.passes.gpu.shared import SharedMemory
@@ -52,21 +53,23 @@ class QuerySchedule:
     stage: int
 
     @classmethod
-    def choose(cls, queries: int, columns: tuple[int, int], masked: bool, limit: int) -> QuerySchedule:
+    def choose(cls, queries: int, columns: tuple[int, int], masked: bool, size: int, limit: int) -> QuerySchedule:
         """The largest tiles whose sums fit in registers, beside a mask, and in `limit` bytes of shared memory."""
         widest = max(columns)
-        strips = 2 if widest <= 64 and queries > 4 * STRIP and not masked else 1
-        keys, keeps = (64, True) if widest <= 64 and strips == 1 else (32, False)
-        schedules = (cls._place(warps, strips, keys, keeps, columns) for warps in (4, 2, 1))
+        strips = 2 if size == 2 and widest <= 64 and queries > 4 * STRIP and not masked else 1
+        keys, keeps = (64, True) if size == 2 and widest <= 64 and strips == 1 else (32, False)
+        schedules = (cls._place(warps, strips, keys, keeps, columns, size) for warps in (4, 2, 1))
         return next(item for item in schedules if item.memory.bytes <= limit)
 
     @classmethod
-    def _place(cls, warps: int, strips: int, keys: int, keeps: bool, columns: tuple[int, int]) -> QuerySchedule:
+    def _place(
+        cls, warps: int, strips: int, keys: int, keeps: bool, columns: tuple[int, int], size: int
+    ) -> QuerySchedule:
         memory, rows = SharedMemory(), warps * strips * STRIP
-        of_queries, of_gradients = (memory.take(tile_bytes(rows, each)) for each in columns)
-        of_keys, of_values = (memory.take(tile_bytes(keys, each)) for each in columns)
+        of_queries, of_gradients = (memory.take(tile_bytes(rows, each, size)) for each in columns)
+        of_keys, of_values = (memory.take(tile_bytes(keys, each, size)) for each in columns)
         stage = memory.bytes - of_keys
-        memory.take(max(stage, tile_bytes(rows, columns[1])))
+        memory.take(max(stage, tile_bytes(rows, columns[1], size)))
         return cls(warps, strips, keys, keeps, memory, of_queries, of_gradients, of_keys, of_values, stage)
 
     @property
@@ -108,7 +111,7 @@ class QueryGradient:
         self._write_numbers(span, logarithms, inner)
 
     def _tile(self, offset: int, rows: int, columns: int) -> Tile:
-        return Tile(warp.add(self.shared, offset), rows, columns)
+        return Tile(warp.add(self.shared, offset), rows, columns, self.gradient.problem.size)
 
     @property
     def _key_tiles(self) -> tuple[Tile, Tile]:

@@ -32,13 +32,23 @@ def add_product(sums: Sums, left: LeftLoads, right: RightLoads, steps: int, elem
     """sums + left @ right over 16 * steps terms; each right fragment is read once for all strips."""
     sums = [list(strip) for strip in sums]
     for step in range(steps):
-        factors = [load(step) for load in left]
+        factors = [_prepared(load(step), element) for load in left]
         for pair in range(len(sums[0]) // 2):
-            for side, fragment in enumerate(right(pair, step)):
-                place = 2 * pair + side
+            for side, loaded in enumerate(right(pair, step)):
+                place, fragment = 2 * pair + side, _prepared(loaded, element)
                 for strip, factor in zip(sums, factors, strict=True):
-                    strip[place] = warp.multiply_add(strip[place], factor, fragment, element)
+                    strip[place] = _multiply_add(strip[place], factor, fragment, element)
     return sums
+
+
+def _prepared(fragment: list[ir.Value], element: str) -> list:
+    return [warp.split(value) for value in fragment] if element == "f32" else fragment
+
+
+def _multiply_add(sums: Sequence[ir.Value], left: list, right: list, element: str) -> list[ir.Value]:
+    if element == "f32":
+        return list(warp.multiply_add_wide(sums, left, right))
+    return warp.multiply_add(sums, left, right, element)
 
 
 def flatten(sums: Sums) -> list[ir.Value]:
@@ -53,10 +63,12 @@ def unflatten(values: Sequence[ir.Value], strips: int, pairs: int) -> Sums:
 
 
 def as_left(sums: Sums, element: str) -> LeftLoads:
-    """Sums rounded to 16 bits as left factors of a product over their columns."""
+    """Sums, rounded to the element's type, as left factors of a product over their columns."""
 
     def load(strip: list[list[ir.Value]], step: int) -> list[ir.Value]:
         near, far = strip[2 * step], strip[2 * step + 1]
+        if element == "f32":
+            return [block[place] for block in (near, far) for place in (0, 2, 1, 3)]
         return [warp.pack(block[half], block[half + 1], element) for block in (near, far) for half in (0, 2)]
 
     return [lambda step, strip=strip: load(strip, step) for strip in sums]

@@ -1,7 +1,8 @@
 """Rows of queries, keys or values in shared memory, from where fragments for products are read.
 
-A row is followed by 16 bytes of padding where it would else have an even number of 16-byte pieces: then the eight rows
-that `ldmatrix` reads at a time lie in different banks, and all addresses are one register plus a constant.
+A row is followed by 16 bytes of padding, so that it has an odd number of 16-byte pieces: then the eight rows that
+`ldmatrix` reads at a time lie in different banks, and all addresses are one register plus a constant. The same holds
+for the eight rows of four f32, and the eight columns of four rows, that a warp reads for products of f32.
 """
 
 from __future__ import annotations
@@ -15,104 +16,44 @@ from blu.passes.gpu.attention_operands import COPY_BYTES, Matrix, further
 from blu.passes.gpu.kernel import when
 from blu.passes.gpu.warp import Number
 
-PIECE = 8
-"""Elements of 16 bits in 16 bytes."""
-
 
 @dataclass(frozen=True)
 class Tile:
-    """`rows` rows of `columns` 16-bit elements (padded with zeros to a multiple of 16) at a shared address."""
+    """`rows` rows of `columns` elements of `size` bytes at a shared address, padded with zeros to 16 columns."""
 
-    address: ir.Value
+    address: Number
     rows: int
     columns: int
+    size: int
 
     @property
     def pieces(self) -> int:
         """Pieces of 16 bytes in a row, zeros included."""
-        return -(-self.columns // 16) * 2
+        return self.steps * self.size
 
     @property
     def steps(self) -> int:
         """Multiples of 16 columns."""
-        return self.pieces // 2
+        return -(-self.columns // 16)
 
     @property
     def pitch(self) -> int:
         """Bytes from one row to the next."""
-        return pitch_of(self.columns)
+        return pitch_of(self.columns, self.size)
 
-    def at(self, address: Number) -> Tile:
+    def at(self, offset: Number) -> Tile:
         """The tile, further on by some bytes."""
-        return Tile(warp.add(self.address, address), self.rows, self.columns)
+        return Tile(warp.add(self.address, offset), self.rows, self.columns, self.size)
 
 
-def pitch_of(columns: int) -> int:
-    """Bytes from one row of 16-bit elements to the next: an odd number of 16-byte pieces."""
-    return (-(-columns // 16) * 2 + 1) * COPY_BYTES
+def pitch_of(columns: int, size: int) -> int:
+    """Bytes from one row to the next: an odd number of 16-byte pieces."""
+    return (-(-columns // 16) * size + 1) * COPY_BYTES
 
 
-def tile_bytes(rows: int, columns: int) -> int:
+def tile_bytes(rows: int, columns: int, size: int) -> int:
     """Bytes of shared memory that a tile takes."""
-    return rows * pitch_of(columns)
-
-
-@dataclass(frozen=True)
-class Fragments:
-    """Reads fragments of a tile; `by_rows`, `by_columns` and `turned` are each lane's addresses of its first ones."""
-
-    tile: Tile
-    lane: ir.Value
-
-    def left(self, first_row: Number) -> LeftFragments:
-        """Fragments of left factors whose rows are 16 rows of the tile."""
-        row = warp.add(warp.remainder(self.lane, 16), first_row)
-        place = warp.add(warp.multiply(row, self.tile.pitch), warp.multiply(warp.divide(self.lane, 16), COPY_BYTES))
-        return LeftFragments(warp.add(self.tile.address, place))
-
-    def right(self) -> RightFragments:
-        """Fragments of right factors, whose columns or rows are rows of the tile."""
-        lane, pitch = self.lane, self.tile.pitch
-        row = warp.add(warp.remainder(lane, 8), warp.multiply(warp.divide(lane, 16), 8))
-        half = warp.remainder(warp.divide(lane, 8), 2)
-        by_rows = warp.add(warp.multiply(row, pitch), warp.multiply(half, COPY_BYTES))
-        place = warp.multiply(warp.divide(lane, 16), COPY_BYTES)
-        turned = warp.add(warp.multiply(warp.remainder(lane, 16), pitch), place)
-        return RightFragments(warp.add(self.tile.address, by_rows), warp.add(self.tile.address, turned), pitch)
-
-
-@dataclass(frozen=True)
-class LeftFragments:
-    """16 rows of a tile as left factors."""
-
-    address: ir.Value
-
-    def load(self, step: int) -> list[ir.Value]:
-        """Columns from 16 * step on."""
-        return warp.load_matrices(self.address, step * 32)
-
-
-@dataclass(frozen=True)
-class RightFragments:
-    """A tile as right factors: each load gives two fragments, of 8 columns of the product each."""
-
-    by_rows: ir.Value
-    turned: ir.Value
-    pitch: int
-
-    def at(self, offset: ir.Value) -> RightFragments:
-        """The same tile, further on by some bytes."""
-        return RightFragments(warp.add(self.by_rows, offset), warp.add(self.turned, offset), self.pitch)
-
-    def as_columns(self, pair: int, step: int) -> tuple[list[ir.Value], list[ir.Value]]:
-        """Tile rows 16 * pair.. are columns of the product; tile columns 16 * step.. are summed over."""
-        parts = warp.load_matrices(self.by_rows, pair * 16 * self.pitch + step * 32)
-        return parts[:2], parts[2:]
-
-    def as_rows(self, pair: int, step: int) -> tuple[list[ir.Value], list[ir.Value]]:
-        """Tile columns 16 * pair.. are columns of the product; tile rows 16 * step.. are summed over."""
-        parts = warp.load_matrices(self.turned, step * 16 * self.pitch + pair * 32, transposed=True)
-        return parts[:2], parts[2:]
+    return rows * pitch_of(columns, size)
 
 
 @dataclass(frozen=True)
@@ -122,6 +63,11 @@ class Loader:
     matrix: Matrix
     thread: ir.Value
     threads: int
+
+    @property
+    def _piece(self) -> int:
+        """Elements in 16 bytes."""
+        return COPY_BYTES // self.matrix.size
 
     def copy(self, tile: Tile, first: Number, end: Number) -> None:
         """Begin to copy rows from `first` on; those from `end` on become 0. Ends before wait_for_copies does."""
@@ -137,9 +83,9 @@ class Loader:
         step = self.threads // wide
         target = warp.add(warp.multiply(row, tile.pitch), warp.multiply(piece, COPY_BYTES))
         target = warp.add(tile.address, target)
-        source = self.matrix.address(warp.add(row, first), warp.multiply(piece, PIECE))
+        source = self.matrix.address(warp.add(row, first), warp.multiply(piece, self._piece))
         left = warp.subtract(end, warp.add(row, first))
-        stored = self.matrix.shape[1] // PIECE
+        stored = self.matrix.shape[1] // self._piece
 
         def copy_rows() -> None:
             for number in range(0, tile.rows, step):
@@ -169,22 +115,23 @@ class Loader:
             place = warp.add(row, first)
             is_row = arith.andi(warp.is_below(place, end), warp.is_below(place, rows))
             values = []
-            for element in range(PIECE):
-                column = warp.add(warp.multiply(piece, PIECE), element)
+            for element in range(self._piece):
+                column = warp.add(warp.multiply(piece, self._piece), element)
                 present = arith.andi(is_row, warp.is_below(column, columns))
                 safe = [arith.select(present, at, warp.number(0)) for at in (place, column)]
                 values.append(self._bits(self.matrix.load(*safe), present))
             target = warp.add(warp.multiply(row, tile.pitch), warp.multiply(piece, COPY_BYTES))
-            pairs = [
-                arith.ori(low, arith.shli(high, warp.number(16)))
-                for low, high in zip(values[::2], values[1::2], strict=True)
-            ]
-            warp.store_shared(warp.add(tile.address, target), 0, pairs)
+            if self.matrix.size == 2:
+                pairs = zip(values[::2], values[1::2], strict=True)
+                values = [arith.ori(low, arith.shli(high, warp.number(16))) for low, high in pairs]
+            warp.store_shared(warp.add(tile.address, target), 0, values)
             scf.yield_([])
 
     def _bits(self, value: ir.Value, present: ir.Value) -> ir.Value:
-        bits = arith.bitcast(ir.IntegerType.get_signless(16), value)
-        return arith.select(present, arith.extui(warp.i32(), bits), warp.number(0))
+        """An element's bits, as i32."""
+        bits = arith.bitcast(ir.IntegerType.get_signless(8 * self.matrix.size), value)
+        wide = bits if self.matrix.size == 4 else arith.extui(warp.i32(), bits)
+        return arith.select(present, wide, warp.number(0))
 
 
 def _under(conditions: list[ir.Value], emit: Callable[[], None]) -> None:

@@ -15,9 +15,9 @@ TAKEN = {"blu.attention": attention.takes, "blu.attention_gradient": attention_g
 
 @dataclass(frozen=True)
 class DecomposeAttention(Pass):
-    """Attention that the GPU's kernels do not take becomes products and a softmax: f32 and f64, and very long rows.
+    """Attention that the GPU's kernels do not take becomes products and a softmax: f64, and very long rows.
 
-        %1 = "blu.attention"(%q, %k, %v) {causal = false, scale = 0.125} : (tensor<2x8x64xf32>, ..)
+        %1 = "blu.attention"(%q, %k, %v) {causal = false, scale = 0.125} : (tensor<2x8x64xf64>, ..)
 
     becomes
 

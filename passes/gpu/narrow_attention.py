@@ -56,7 +56,7 @@ class _Rounding:
     def of(cls, value: ir.Value, like: ir.Value) -> _Rounding | None:
         """That of a value, where it rounds to the element type of another one."""
         views: list[ir.Operation] = []
-        while (user := _only_user(value)) is not None and is_whole_view(user.results[0]):
+        while (user := _only_user(value)) is not None and len(user.results) == 1 and is_whole_view(user.results[0]):
             views.append(user)
             value = user.results[0]
         if user is None or user.name != "linalg.generic" or len(user.operands) != 2:

@@ -17,6 +17,7 @@ WARP = 32
 ALL_LANES = -1
 
 Number = ir.Value | int
+Split = tuple[ir.Value, ir.Value]
 
 
 def i32() -> ir.Type:
@@ -127,13 +128,42 @@ def multiply_add(
     return assembly([f32()] * 4, [*left, *right, *sums], text, "=f,=f,=f,=f,r,r,r,r,r,r,0,1,2,3")
 
 
+def multiply_add_wide(sums: Sequence[ir.Value], left: Sequence[Split], right: Sequence[Split]) -> Sequence[ir.Value]:
+    """sums [16, 8] + left [16, 16] @ right [16, 8] of f32, whose halves are products of tf32, with f32's accuracy.
+
+    The product of the two small parts is left out: it is below f32's rounding.
+    """
+    for half in (0, 1):
+        a, b = left[4 * half : 4 * half + 4], right[2 * half : 2 * half + 2]
+        for from_left, from_right in ((1, 0), (0, 1), (0, 0)):
+            factors = [*(item[from_left] for item in a), *(item[from_right] for item in b)]
+            text = (
+                "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+                "{$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};"
+            )
+            sums = assembly([f32()] * 4, [*factors, *sums], text, "=f,=f,=f,=f,r,r,r,r,r,r,0,1,2,3")
+    return sums
+
+
+def split(value: ir.Value) -> Split:
+    """An f32 as the sum of two tf32, exact to 2 ** -22 of it."""
+    large = _as_tf32(value)
+    return large, _as_tf32(arith.subf(value, arith.bitcast(f32(), large)))
+
+
+def _as_tf32(value: ir.Value) -> ir.Value:
+    return pure_assembly(i32(), [value], "cvt.rna.tf32.f32 $0, $1;", "=r,f")
+
+
 def pack(low: ir.Value, high: ir.Value, element: str) -> ir.Value:
     """Two f32 rounded to 16 bits, in one register."""
     return pure_assembly(i32(), [high, low], f"cvt.rn.{element}x2.f32 $0, $1, $2;", "=r,f,f")
 
 
 def unpack(pair: ir.Value, element: str) -> list[ir.Value]:
-    """The two numbers of a register as f32."""
+    """The two numbers of a register as f32; the one of an f32."""
+    if element == "f32":
+        return [pair]
     if element == "bf16":
         low, high = arith.shli(pair, number(16)), arith.andi(pair, number(-65536))
         return [arith.bitcast(f32(), low), arith.bitcast(f32(), high)]
