@@ -11,6 +11,7 @@ from gpu_program import DTYPES, GpuProgram, compile_program
 
 import blu
 from blu.compiler.cubins import find_ptxas
+from blu.passes.gpu import gemm_schedule
 
 # One rounding of the result (bf16, f16), of the operands (tf32), or of sums (f32), in the norm.
 TOLERANCES = {"bf16": 2.5e-3, "f16": 4e-4, "tf32": 5e-4, "f32": 4e-7}
@@ -87,6 +88,13 @@ def test_long_sums_are_sums_of_chains() -> None:
     ones = [np.full((8, 3000), 1.1, np.float32), np.full((3000, 8), 1.1, np.float32)]
     program = compile_program(lambda a, b: a @ b, *ones, target="sm_80")
     assert _error(program.interpret(*ones)[0], ones[0].astype(np.float64) @ ones[1].astype(np.float64)) < 2e-6
+
+
+def test_three_products_of_tf32_are_as_exact_as_f32(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gemm_schedule, "HIGHEST", "3xtf32")
+    monkeypatch.setenv("BLU_CACHE_LIMIT", "0")
+    program = _check("f32", "nt", (40, 70, 500))
+    assert program.ptx["gemm_0"].count("mma.sync.aligned.m16n8k8.row.col.f32.tf32") == 3 * 4 * 4 * 2
 
 
 @pytest.mark.parametrize("precision", ["bf16", "f16"])

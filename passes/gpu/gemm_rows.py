@@ -189,14 +189,15 @@ class _Turned(_Kernel):
     def _walk(self, block: _Block, start: ir.Value, own: ir.Value) -> Sums:
         """A thread's rows of the matrix: several at a time, then those that are left."""
         depth, step = self.product.depth, self.parts
-        whole = depth // (step * _AHEAD) * (step * _AHEAD)
-        sums = self._loop(0, whole, step * _AHEAD, self.zeros(self.lanes), self._many(block, start, own))
+        ahead = max(1, min(_AHEAD, depth // step))
+        whole = depth // (step * ahead) * (step * ahead)
+        sums = self._loop(0, whole, step * ahead, self.zeros(self.lanes), self._many(block, start, own, ahead))
         first = arith.addi(vectors.index(whole), arith.index_cast(ir.IndexType.get(), own))
         return self._loop(first, depth, step, sums, lambda k, sums: self._add(block, start, [k], sums))
 
-    def _many(self, block: _Block, start: ir.Value, own: ir.Value) -> Callable[[ir.Value, Sums], Sums]:
+    def _many(self, block: _Block, start: ir.Value, own: ir.Value, ahead: int) -> Callable[[ir.Value, Sums], Sums]:
         def body(k: ir.Value, sums: Sums) -> Sums:
-            places = [warp.add(warp.add(k, own), number * self.parts) for number in range(_AHEAD)]
+            places = [warp.add(warp.add(k, own), number * self.parts) for number in range(ahead)]
             return self._add(block, start, places, sums)
 
         return body

@@ -29,6 +29,8 @@ _LEAST_STEPS = 8
 """Steps of k that a split must leave to a block."""
 _SCRATCH_BYTES = 1 << 28
 _LARGE_SHARED_BYTES = 200 * 1024
+HIGHEST = "f32"
+"""What f32 is multiplied with in full precision: f32, or 3xtf32, whose errors are of the same size."""
 _TILES = {(128, 128): 1.0, (64, 128): 0.8, (128, 64): 0.8, (64, 64): 0.65}
 """Tiles of a block, and how near to its best speed a multiprocessor comes with them."""
 
@@ -112,7 +114,7 @@ def choose_instruction(contraction: Contraction) -> str | None:
         return elements.pop()
     if precision in ("bf16", "f16") and elements <= {"f32", precision}:
         return precision  # what is f32 has been rounded before
-    return "tf32" if precision == "tf32" else "f32"
+    return "tf32" if precision == "tf32" else HIGHEST
 
 
 def choose_schedule(product: Product, target: GpuTarget) -> GemmSchedule | None:
@@ -208,7 +210,7 @@ def _warp_tile(rows: int, columns: int, is_crowded: bool) -> tuple[int, int]:
 
 
 def _stages(rows: int, columns: int, target: GpuTarget) -> int:
-    """As many as leave room for a second block, but at least two; four hide what there is to hide."""
-    most = min(target.shared_bytes, target.shared_bytes_per_processor // 2 - 1024)
-    stages = most // ((rows + columns) * ROW_BYTES)
-    return max(3 if rows * columns == 128 * 128 else 2, min(4, stages))
+    """Four at most: as many as leave room for a second block, or if those are too few, as many as there is room for."""
+    each = (rows + columns) * ROW_BYTES
+    shared = min(target.shared_bytes, target.shared_bytes_per_processor // 2 - 1024) // each
+    return min(4, shared if shared >= 3 else target.shared_bytes // each)
