@@ -1,0 +1,252 @@
+"""A training step of GPT-2 124M on a GPU against torch.compile, in one process, in alternating rounds.
+
+    python bench/train_gpu.py --pack [--target sm_90a]     # compile here (no GPU needed), into .gpu/train
+    python bench/train_gpu.py [--save NAME]                # on the GPU machine: measure what was packed, and PyTorch
+
+Random weights, B sequences of 1024 random tokens, vocabulary padded to 50,304; a step is the loss, its gradients,
+clipping by their global norm and AdamW (in PyTorch the fused one, under autocast, compiled). Times are medians of CUDA
+events over rounds; a speed ratio above 1 means that Blu is faster, a memory ratio below 1 that it takes less. The GPU
+machine needs neither MLIR nor a compiler of Blu's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "gpu"))
+
+import checkout
+
+VOCABULARY, TOKENS, RATE, DECAY, BETAS = 50304, 1024, 6e-4, 0.1, (0.9, 0.95)
+FOLDER = Path(checkout.ROOT, ".gpu", "train")
+
+
+def pack(arguments: argparse.Namespace) -> None:
+    """Compile the step for a GPU."""
+    import blu
+    from blu import nn
+    from blu.frontend import optim
+
+    adamw = optim.AdamW(*BETAS, weight_decay=DECAY)
+
+    def train(model: Any, state: Any, tokens: Any, targets: Any, rate: Any) -> tuple:
+        with blu.autocast(arguments.policy):
+            value, gradients = blu.value_and_grad(nn.gpt2_loss)(model, tokens, targets)
+        gradients, norm = optim.clip_by_global_norm(gradients, 1.0)
+        return *adamw.update(model, gradients, state, rate), value, norm
+
+    model = nn.GPT2({"vocab_size": VOCABULARY})
+    tokens = blu.spec((arguments.batch, TOKENS), "i32")
+    step = blu.jit(train, donate=("model", "state"), remat_budget=arguments.remat_budget)
+    traced = step.trace(model, adamw.init(model), tokens, tokens, blu.spec((), "f32"))
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    start = time.perf_counter()
+    traced.compile(arguments.target).save(path_of(arguments))
+    print(f"{path_of(arguments)}: compiled in {time.perf_counter() - start:.1f} s")
+
+
+def path_of(arguments: argparse.Namespace) -> Path:
+    """Where the step is packed."""
+    return FOLDER / f"{arguments.policy}-{arguments.batch}.blu"
+
+
+class TorchSide:
+    """GPT-2 in PyTorch, written for speed: fused attention, tied head, one compiled forward and backward pass."""
+
+    def __init__(self, arguments: argparse.Namespace):
+        import torch
+
+        self.torch, self.policy = torch, arguments.policy
+        torch.manual_seed(0)
+        torch.backends.cuda.matmul.allow_tf32 = arguments.policy != "f32"
+        self.model = gpt2(torch).cuda()
+        decayed = [item for item in self.model.parameters() if item.ndim >= 2]
+        other = [item for item in self.model.parameters() if item.ndim < 2]
+        groups = [{"params": decayed, "weight_decay": DECAY}, {"params": other, "weight_decay": 0.0}]
+        self.optimizer = torch.optim.AdamW(groups, lr=RATE, betas=BETAS, fused=True)
+        shape = (arguments.batch, TOKENS)
+        self.batch = [torch.randint(0, 50257, shape, device="cuda") for _ in range(2)]
+        self.loss = torch.compile(self.model)
+
+    def step(self) -> Any:
+        torch = self.torch
+        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=self.policy == "bf16"):
+            loss = self.loss(*self.batch)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss
+
+
+def gpt2(torch: Any) -> Any:
+    """A module that gives the mean loss of targets after tokens, both [B, T]."""
+    nn, functional = torch.nn, torch.nn.functional
+
+    class Block(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.ln_1, self.ln_2 = nn.LayerNorm(768), nn.LayerNorm(768)
+            self.qkv, self.proj = nn.Linear(768, 2304), nn.Linear(768, 768)
+            self.fc, self.out = nn.Linear(768, 3072), nn.Linear(3072, 768)
+
+        def forward(self, x: Any) -> Any:
+            batch, tokens, width = x.shape
+            heads = self.qkv(self.ln_1(x)).view(batch, tokens, 3, 12, 64).permute(2, 0, 3, 1, 4)
+            seen = functional.scaled_dot_product_attention(*heads.unbind(0), is_causal=True)
+            x = x + self.proj(seen.transpose(1, 2).reshape(batch, tokens, width))
+            return x + self.out(functional.gelu(self.fc(self.ln_2(x)), approximate="tanh"))
+
+    class Gpt2(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.wte, self.wpe = nn.Embedding(VOCABULARY, 768), nn.Embedding(TOKENS, 768)
+            self.blocks, self.ln_f = nn.ModuleList(Block() for _ in range(12)), nn.LayerNorm(768)
+            for item in self.parameters():
+                if item.ndim >= 2:
+                    nn.init.normal_(item, std=0.02)
+
+        def forward(self, tokens: Any, targets: Any) -> Any:
+            x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1], device=tokens.device))
+            for block in self.blocks:
+                x = block(x)
+            logits = functional.linear(self.ln_f(x), self.wte.weight)
+            return functional.cross_entropy(logits.view(-1, VOCABULARY), targets.view(-1))
+
+    return Gpt2()
+
+
+class BluSide:
+    """The packed step, with its arguments in the GPU's memory."""
+
+    def __init__(self, arguments: argparse.Namespace):
+        import torch
+
+        from blu.runtime.cuda import CudaProgram
+
+        self.torch = torch
+        before = torch.cuda.mem_get_info()[0]
+        start = time.perf_counter()
+        self.program = CudaProgram.load(path_of(arguments))
+        generator = torch.Generator(device="cuda").manual_seed(0)
+        self.inputs = [self._argument(spec, generator) for spec in self.program.inputs]
+        self.step()
+        torch.cuda.synchronize()
+        self.first_seconds = time.perf_counter() - start
+        torch.cuda.empty_cache()
+        self.bytes = before - torch.cuda.mem_get_info()[0]
+
+    def _argument(self, spec: Any, generator: Any) -> Any:
+        torch = self.torch
+        if spec.name in ("tokens", "targets"):
+            return torch.randint(0, 50257, spec.shape, generator=generator, device="cuda", dtype=torch.int32)
+        if spec.name == "rate":
+            return torch.full(spec.shape, RATE, device="cuda")
+        if not spec.name.startswith("model"):
+            dtype = torch.int32 if spec.dtype == "i32" else torch.float32
+            return torch.zeros(spec.shape, device="cuda", dtype=dtype)
+        if len(spec.shape) >= 2:
+            return 0.02 * torch.randn(spec.shape, generator=generator, device="cuda")
+        return torch.full(spec.shape, float("ln_" in spec.name and spec.name.endswith("weight")), device="cuda")
+
+    def step(self) -> Any:
+        results = self.program.run(self.inputs)
+        return self.torch.as_tensor(results[-2], device="cuda")
+
+
+def milliseconds(side: Any, steps: int) -> list[float]:
+    """The times of steps by CUDA events, each waited for."""
+    torch, times = side.torch, []
+    for _ in range(steps):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        side.step()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(start.elapsed_time(end))
+    return times
+
+
+def host_milliseconds(side: BluSide, steps: int = 10) -> float:
+    """The median time that the host takes to start a step."""
+    times = []
+    for _ in range(steps):
+        side.torch.cuda.synchronize()
+        start = time.perf_counter()
+        side.program.run(side.inputs)
+        times.append(1e3 * (time.perf_counter() - start))
+    side.torch.cuda.synchronize()
+    return statistics.median(times)
+
+
+def measure(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Both sides in alternating rounds."""
+    import torch
+
+    ours = BluSide(arguments)
+    start = time.perf_counter()
+    theirs = TorchSide(arguments)
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    first = float(theirs.step())
+    first_seconds = time.perf_counter() - start
+    losses = [float(ours.step()) for _ in range(2)]
+    times: dict[str, list[float]] = {"blu": [], "torch": []}
+    for _ in range(arguments.rounds):
+        times["blu"] += milliseconds(ours, 5)[1:]
+        times["torch"] += milliseconds(theirs, 5)[1:]
+    blu_ms, torch_ms = (statistics.median(times[name]) for name in ("blu", "torch"))
+    # What PyTorch's side holds beside this: the parameters that were there before its peak was reset are counted.
+    theirs_bytes = torch.cuda.max_memory_allocated() - sum(item.nbytes for item in ours.inputs)
+    per_step = arguments.batch * TOKENS
+    return {
+        "policy": arguments.policy,
+        "batch": arguments.batch,
+        "tokens": TOKENS,
+        "launches": len(ours.program.plan.launches),
+        "milliseconds": {"blu": blu_ms, "torch": torch_ms},
+        "tokens per second": {"blu": 1e3 * per_step / blu_ms, "torch": 1e3 * per_step / torch_ms},
+        "speed ratio": torch_ms / blu_ms,
+        "host milliseconds": host_milliseconds(ours),
+        "bytes": {"blu": ours.bytes, "blu planned": ours.program.peak_bytes, "torch": theirs_bytes},
+        "memory ratio": ours.bytes / theirs_bytes,
+        "first step, seconds": {"blu, packed": ours.first_seconds, "torch.compile": first_seconds},
+        "losses": {"blu": losses, "torch": first},
+        "bytes before torch": before,
+    }
+
+
+def describe(torch: Any) -> dict[str, str]:
+    """The machine and versions."""
+    return {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda or ""}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--pack", action="store_true")
+    parser.add_argument("--target", default="sm_90a")
+    parser.add_argument("--policy", default="bf16", choices=("bf16", "tf32", "f32"))
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--remat-budget", type=int, default=0)
+    parser.add_argument("--save", metavar="NAME")
+    arguments = parser.parse_args()
+    if arguments.pack:
+        pack(arguments)
+        return
+    import torch
+
+    report = {"command": " ".join(sys.argv), **measure(arguments), "machine": describe(torch)}
+    print(json.dumps(report, indent=1))
+    if arguments.save:
+        Path(arguments.save).write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
