@@ -61,8 +61,8 @@ def test_a_case_is_packed_and_checked(tools, packed, kernel, failure):
     plan = json.loads((packed / "cases.json").read_text())
     assert [entry["name"] for entry in plan] == ["double (3, 4)", "no shape"] and "reshape" in plan[1]["failure"]
     case, broken = tools["bench.gpu.stored"].load_index(packed)
-    names = [name.removesuffix(".ptx") for name in Artifact.open(packed / "0000.blu").names()]
-    driver = FakeDriver(dict.fromkeys(names, kernel))
+    names = Artifact.open(packed / "0000.blu").names()
+    driver = FakeDriver({name.partition(".")[0]: kernel for name in names})
     drivers.use_driver(driver)
     found = tools["gpu_check"].check(case, packed, repeats=2)
     drivers.use_driver(None)
@@ -79,7 +79,20 @@ def test_arrays_are_stored_with_their_dtypes(tools, tmp_path):
     for name, array in stored.load_arrays(tmp_path / "x.npz").items():
         assert array.dtype == arrays[name].dtype and np.array_equal(array, arrays[name])
     assert stored.draw(3, [2], "bf16", 0.5).tolist() == stored.draw(3, [2], "bf16", 0.5).tolist()
-    assert stored.sample_step(10) == 1 and stored.sample_step((1 << 20) + 1) == 5
+    assert stored.sample_step(10) == 1 and stored.sample_step(1 << 20) == 17
+    assert stored.finite_count(np.array([1, np.nan, np.inf])) == 1 and stored.finite_count(np.arange(3)) == 3
+
+
+def test_only_large_normal_arrays_are_drawn_again(tools):
+    random, scale_of = np.random.default_rng(0), tools["pack"]._scale_of
+    normal = random.standard_normal((300, 400), dtype=np.float32)
+    assert scale_of(normal * 3) == pytest.approx(3, rel=0.02)
+    assert scale_of(normal.astype(ml_dtypes.bfloat16)[:200]) is None  # small
+    assert scale_of(np.concatenate([normal, normal]).astype(ml_dtypes.bfloat16)) == pytest.approx(1, rel=0.02)
+    for other in (normal + 1, np.abs(normal), np.zeros_like(normal), normal.cumsum(), np.where(normal > 2, np.nan, 1)):
+        assert scale_of(other) is None
+    assert scale_of(random.random((300, 400)) - 0.5) is None
+    assert scale_of(np.ones((300, 400), np.int32)) is None
 
 
 @pytest.mark.parametrize(

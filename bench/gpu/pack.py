@@ -1,8 +1,10 @@
 """Compiles the cases of check_*.py for a GPU, and writes them with their arguments and the CPU's results to a folder.
 
-    python bench/gpu/pack.py [--target sm_90a] [--only REGEX] [--output .gpu/cases]
+    python bench/gpu/pack.py [--target sm_90a] [--only REGEX] [--every N] [--output .gpu/cases]
 
-The folder is what `bench/gpu_check.py` runs on the GPU machine, which needs neither MLIR nor a compiler.
+The folder is what `bench/gpu_check.py` runs on the GPU machine, which needs neither MLIR nor a compiler. To be
+small, it holds machine code without PTX and IR, and in place of large arrays of normally distributed numbers only how
+to draw others like them.
 """
 
 from __future__ import annotations
@@ -20,14 +22,18 @@ import numpy as np
 
 import blu
 from bench.gpu.case import Case
-from bench.gpu.stored import StoredCase, draw, sample_step, save_arrays, save_index
+from bench.gpu.stored import StoredCase, draw, finite_count, sample_step, save_arrays, save_index
 from blu.compiler.jit import Compiled, Traced
 from blu.dialects.dtypes import TensorType
 from blu.errors import BluError
 from blu.frontend.spec import Spec
 from blu.frontend.tree import flatten
+from blu.runtime.artifact import write_artifact
 
 HERE = Path(__file__).resolve().parent
+KEPT = ("plan.json", "constants.bin", ".cubin")
+LARGE = 1 << 18
+"""Bytes from which arrays of normally distributed numbers are drawn again."""
 
 
 def all_cases() -> list[Case]:
@@ -49,7 +55,8 @@ def pack(case: Case, file: str, target: str, folder: Path) -> StoredCase:
     except BluError as error:
         entry, arrays = StoredCase(case.name, failure=str(error).splitlines()[0]), {}
     else:
-        compiled.save(folder / f"{file}.blu")
+        members = {name: data for name, data in compiled.executable.items() if name.endswith(KEPT)}
+        write_artifact(folder / f"{file}.blu", members, compiled.details)
         save_arrays(folder / f"{file}.npz", arrays)
     print(f"{case.name:40s} {time.perf_counter() - start:6.1f} s {entry.failure}", flush=True)
     return entry
@@ -63,7 +70,8 @@ def _run_here(case: Case, file: str, traced: Traced) -> tuple[StoredCase, dict[s
     arrays = {item["array"]: value for item, value in zip(described, values, strict=True) if "array" in item}
     steps = [sample_step(result.size) for result in results]
     arrays |= {f"result{index}": result.reshape(-1)[:: steps[index]] for index, result in enumerate(results)}
-    return StoredCase(case.name, file, case.relative_error, described, steps), arrays
+    finite = [finite_count(result) for result in results]
+    return StoredCase(case.name, file, case.relative_error, described, steps, finite), arrays
 
 
 def _arguments(case: Case, compiled: Compiled) -> tuple[list[np.ndarray], list[dict[str, Any]]]:
@@ -73,10 +81,9 @@ def _arguments(case: Case, compiled: Compiled) -> tuple[list[np.ndarray], list[d
     values, described = [], []
     pairs = [(leaf, type_) for leaf, type_ in zip(leaves, types, strict=True) if isinstance(type_, TensorType)]
     for index, (leaf, type_) in enumerate(pairs):
-        if isinstance(leaf, Spec):
-            described.append(
-                {"seed": index, "shape": list(type_.shape), "dtype": type_.dtype.name, "scale": case.scale}
-            )
+        scale = case.scale if isinstance(leaf, Spec) else _scale_of(np.asarray(leaf))
+        if scale is not None:
+            described.append({"seed": index, "shape": list(type_.shape), "dtype": type_.dtype.name, "scale": scale})
             values.append(draw(**described[-1]))
         else:
             described.append({"array": f"argument{index}"})
@@ -87,17 +94,31 @@ def _arguments(case: Case, compiled: Compiled) -> tuple[list[np.ndarray], list[d
     return values, described
 
 
+def _scale_of(array: np.ndarray) -> float | None:
+    """The standard deviation of a large array of normally distributed numbers around 0; None for other arrays."""
+    if array.nbytes < LARGE or array.dtype.kind not in "fV":
+        return None
+    numbers = array.astype(np.float64)
+    scale = float(numbers.std())
+    if not np.isfinite(scale) or scale == 0 or abs(numbers.mean()) > 0.02 * scale:
+        return None
+    fourth = float(np.mean((numbers / scale) ** 4))  # 3 for a normal distribution
+    return scale if abs(fourth - 3) < 0.1 else None
+
+
 def main() -> int:
     """Pack what the command line asks for; 1 where a case does not compile."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--target", default="sm_90a")
     parser.add_argument("--only", default="", metavar="REGEX", help="cases whose names it is found in")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="only every n-th of them")
     parser.add_argument("--output", type=Path, default=checkout.ROOT / ".gpu" / "cases", metavar="DIR")
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
     for path in (*arguments.output.glob("*.blu"), *arguments.output.glob("*.npz")):
         path.unlink()
     chosen = [case for case in all_cases() if re.search(arguments.only, case.name)]
+    chosen = chosen[:: arguments.every]
     entries = [pack(case, f"{index:04d}", arguments.target, arguments.output) for index, case in enumerate(chosen)]
     save_index(arguments.output, entries)
     size = sum(path.stat().st_size for path in arguments.output.iterdir())

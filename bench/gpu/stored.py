@@ -13,8 +13,8 @@ import numpy as np
 from blu.runtime.plan import DTYPES, NAMES
 
 INDEX = "cases.json"
-KEPT_ELEMENTS = 1 << 18
-"""Of a longer result only every n-th element is kept to compare with."""
+KEPT_ELEMENTS = 1 << 16
+"""Of a longer result only every n-th element is kept to compare with, and how many elements are finite."""
 
 
 @dataclass(frozen=True)
@@ -22,13 +22,14 @@ class StoredCase:
     """`file` is the stem of its files.
 
     `arguments` are either {"array": key} or {"seed", "shape", "dtype", "scale"}; `steps` are which elements of each
-    result are kept; `failure` says why there is no program."""
+    result are kept, and `finite` how many of all are finite; `failure` says why there is no program."""
 
     name: str
     file: str = ""
     relative_error: float = 0.0
     arguments: list[dict[str, Any]] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
+    finite: list[int] = field(default_factory=list)
     failure: str = ""
 
 
@@ -39,8 +40,16 @@ def draw(seed: int, shape: list[int], dtype: str, scale: float) -> np.ndarray:
 
 
 def sample_step(size: int) -> int:
-    """Every how many-th element of a result is kept."""
-    return max(1, math.ceil(size / KEPT_ELEMENTS))
+    """Every how many-th element of a result is kept: a step that meets all columns and rows, whatever the shape."""
+    step = max(1, math.ceil(size / KEPT_ELEMENTS))
+    while math.gcd(step, size) > 1 and step > 1:
+        step += 1
+    return step
+
+
+def finite_count(array: np.ndarray) -> int:
+    """How many elements are neither NaN nor infinite."""
+    return array.size if array.dtype.kind in "biu" else int(np.isfinite(array.astype(np.float32)).sum())
 
 
 def save_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
@@ -77,6 +86,8 @@ def inputs_of(case: StoredCase, arrays: dict[str, np.ndarray]) -> list[np.ndarra
 
 def largest_error(case: StoredCase, results: list[np.ndarray], arrays: dict[str, np.ndarray]) -> float:
     """The largest of the results' relative errors; infinite where a result has another NaN or infinity."""
+    if case.finite != [finite_count(result) for result in results]:
+        return math.inf
     errors = [
         relative_error(result.reshape(-1)[:: case.steps[index]], arrays[f"result{index}"])
         for index, result in enumerate(results)
