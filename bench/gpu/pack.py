@@ -119,8 +119,10 @@ def main() -> int:
         path.unlink()
     chosen = [case for case in all_cases() if re.search(arguments.only, case.name)]
     chosen = chosen[:: arguments.every]
-    entries = [pack(case, f"{index:04d}", arguments.target, arguments.output) for index, case in enumerate(chosen)]
-    save_index(arguments.output, entries)
+    entries: list[StoredCase] = []
+    for index, case in enumerate(chosen):
+        entries.append(pack(case, f"{index:04d}", arguments.target, arguments.output))
+        save_index(arguments.output, entries)  # so that what is there can be used when this is interrupted
     size = sum(path.stat().st_size for path in arguments.output.iterdir())
     failed = sum(bool(entry.failure) for entry in entries)
     print(f"{len(entries)} cases in {arguments.output}, {size / 2**20:.1f} MiB, {failed} failed")
