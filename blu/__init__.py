@@ -36,8 +36,14 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(_MODULES[name])
     if name.startswith("_"):
         raise AttributeError(f"module 'blu' has no attribute {name!r}")
-    importlib.import_module("blu.compiler.jit")  # calls on arrays outside of a trace need it
-    home = importlib.import_module(_HOMES.get(name, "blu.frontend.functional"))
+    try:
+        importlib.import_module("blu.compiler.jit")  # calls on arrays outside of a trace need it
+        home = importlib.import_module(_HOMES.get(name, "blu.frontend.functional"))
+    except ImportError as error:
+        if name in _HOMES:
+            raise
+        # Others ask modules for attributes that they may not have, also where only the runtime is installed.
+        raise AttributeError(f"module 'blu' has no attribute {name!r} here: {error}") from error
     try:
         value = getattr(home, name)
     except AttributeError:
