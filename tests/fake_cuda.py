@@ -31,7 +31,7 @@ class FakeDriver(Driver):
     """`kernels` are functions by name: f(threads in all, address of each argument ...).
 
     `failures[method]` is the error's name with which the next call of a primitive fails, once. `log` lists the
-    primitives that were called, kernels by their names.
+    primitives that were called, kernels by their names. While it `hangs`, no work is ever done.
     """
 
     name = "Fake GPU"
@@ -46,6 +46,7 @@ class FakeDriver(Driver):
         self.failures: dict[str, str] = {}
         self.log: list[str] = []
         self.modules: list[bytes] = []
+        self.hangs = False
         self.shared_bytes: dict[str, int] = {}
         self._device: dict[int, np.ndarray] = {}
         self._pinned: list[np.ndarray] = []
@@ -118,10 +119,11 @@ class FakeDriver(Driver):
         event["recorded"] += 1
         self._enqueue(lambda: event.update(reached=event["reached"] + 1))
 
-    def wait(self, event: Any) -> None:
+    def _is_reached(self, event: Any) -> bool:
         self._step("wait")
         while self._queue and event["reached"] < event["recorded"]:
             self._queue.pop(0)()
+        return True
 
     def let_wait(self, stream: int, event: Any) -> None:
         self._step(f"let_wait {stream}")
@@ -166,9 +168,12 @@ class FakeDriver(Driver):
         else:
             self._queue.append(_call(kernel, kernel.values.tolist()))
 
-    def _synchronize(self) -> None:
+    def _is_done(self) -> bool:
+        if self.hangs:
+            return False
         self._step("synchronize")
         self._run_queue()
+        return True
 
     def _run_queue(self) -> None:
         while self._queue:

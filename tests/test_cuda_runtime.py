@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import threading
+import time
 import warnings
 from collections.abc import Iterator
 
@@ -308,6 +310,36 @@ def test_a_failed_launch_names_its_kernel(gpu, monkeypatch):
     assert caught.value.location == "model.py:5"
     [result] = program.run([X])
     assert np.array_equal(result.numpy(), X + 2)
+
+
+def test_waiting_for_each_kernel_names_the_one_that_failed(gpu, monkeypatch):
+    monkeypatch.setenv("BLU_CUDA_SYNC", "1")
+    program = CudaProgram.load(programs.checked())
+    inputs = [X, np.arange(4), np.arange(1, 5)]
+    for _ in range(2):
+        program.run(inputs)
+    assert gpu.count("capture") == 0 and gpu.count("synchronize") == 1 + 2 * 4
+    gpu.failures["synchronize"] = "CUDA_ERROR_MISALIGNED_ADDRESS"
+    with pytest.raises(DeviceError, match=r"model\.py:6: the GPU stopped") as caught:
+        program.run(inputs)
+    assert "gather at model.py:6" in str(caught.value) and "shift" not in str(caught.value)
+
+
+def test_ctrl_c_ends_the_waiting(gpu, monkeypatch, caplog):
+    program = CudaProgram.load(programs.checked())
+    inputs = [X, np.arange(4), np.arange(1, 5)]
+    monkeypatch.setattr(drivers, "PATIENCE", 0.05)
+    gpu.hangs = True
+    timer = threading.Timer(0.3, _thread.interrupt_main)
+    timer.start()
+    start = time.perf_counter()
+    with pytest.raises(KeyboardInterrupt):
+        program.run(inputs)
+    assert time.perf_counter() - start < 5
+    assert "the GPU has been at work for 0 s, with divide, gather, shift" in caplog.text
+    gpu.hangs = False
+    [result] = program.run(inputs)
+    assert np.array_equal(result.numpy(), X + 1)
 
 
 @pytest.mark.parametrize("call", ["load_module", "function", "copy_in", "capture", "copy_out", "pinned"])

@@ -170,20 +170,31 @@ def _ptxas() -> Iterator[Finding]:
 
 
 def _gpus() -> Iterator[Finding]:
-    needed = "this version of Blu compiles for CPUs only"
     path = shutil.which("nvidia-smi")
     if path is None:
-        yield Finding(MISSING, "gpu", f"no NVIDIA driver found; {needed}")
+        yield Finding(MISSING, "gpu", "no NVIDIA driver found", "CPU programs work without it")
         return
     query = _output([path, "--query-gpu=name,driver_version,compute_cap,mig.mode.current", "--format=csv,noheader"])
     if query.returncode != 0:
         said = (query.stdout + query.stderr).strip().splitlines() or ["nvidia-smi fails"]
-        yield Finding(MISSING, "gpu", f"{said[0]}; {needed}", "CPU programs work without it")
+        yield Finding(MISSING, "gpu", said[0], "CPU programs work without it")
         return
     for line in query.stdout.strip().splitlines():
         name, driver, capability, mig = ([item.strip() for item in line.split(",")] + ["?"] * 4)[:4]
         slices = ", split into MIG instances" if mig == "Enabled" else ""
-        yield Finding(MISSING, "gpu", f"{name}, driver {driver}, sm_{capability.replace('.', '')}{slices}; {needed}")
+        yield Finding(GOOD, "gpu", f"{name}, driver {driver}, compute capability {capability}{slices}")
+    yield _gpu_target()
+
+
+def _gpu_target() -> Finding:
+    """What --target=cuda means here."""
+    from blu.compiler.target import gpu_target_name
+    from blu.runtime.cuda.driver import default_driver
+
+    try:
+        return Finding(GOOD, "gpu target", f"{gpu_target_name()}, by {type(default_driver()).__name__}")
+    except BluError as error:
+        return Finding(MISSING, "gpu target", error.message, error.advice)
 
 
 def _output(

@@ -90,9 +90,6 @@ class BindingsDriver(Driver):
         # 1 is CU_EVENT_RECORD_EXTERNAL: a node of the graph.
         self._call(self.cuda.cuEventRecordWithFlags, event, self._stream, int(self._is_capturing))
 
-    def wait(self, event: Any) -> None:
-        self._call(self.cuda.cuEventSynchronize, event)
-
     def let_wait(self, stream: int, event: Any) -> None:
         self._call(self.cuda.cuStreamWaitEvent, stream, event, 0)
 
@@ -134,8 +131,17 @@ class BindingsDriver(Driver):
         if status:
             raise self._failure(status)
 
-    def _synchronize(self) -> None:
-        self._call(self.cuda.cuStreamSynchronize, self._stream)
+    def _is_done(self) -> bool:
+        return self._ask(self.cuda.cuStreamQuery, self._stream)
+
+    def _is_reached(self, event: Any) -> bool:
+        return self._ask(self.cuda.cuEventQuery, event)
+
+    def _ask(self, query: Any, handle: Any) -> bool:
+        (status,) = query(handle)
+        if status and status != self.cuda.CUresult.CUDA_ERROR_NOT_READY:
+            raise self._failure(status)
+        return not status
 
 
 class _CapturedGraph(Graph):

@@ -7,8 +7,10 @@ be handed to and from torch's default stream as they are.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -27,6 +29,12 @@ from blu.runtime.plan import TensorMap
 ALIGNMENT = 256
 """Bytes: what every address that the driver allocates is a multiple of."""
 _REMEMBERED_RUNS = 64
+_SPIN_SECONDS = 0.002
+_LONGEST_BREAK = 0.01
+PATIENCE = 60.0
+"""Seconds after which the log says that the GPU is still at work."""
+
+logger = logging.getLogger("blu")
 
 
 @dataclass(eq=False)
@@ -166,13 +174,13 @@ class Driver:
             self.record(events[-1])
 
         enqueue()  # the driver may load code only now
-        self._synchronize()
+        self._wait_until(self._is_done)
         captured = self._captured(enqueue) if graph else None
 
         def run() -> list[float]:
             self._recent.append(kernels)
             captured.launch() if captured else enqueue()
-            self._synchronize()
+            self._wait_until(self._is_done)
             return [self.microseconds(start, end) for start, end in pairwise(events)]
 
         return run
@@ -183,10 +191,31 @@ class Driver:
         return graphs[0]
 
     def synchronize(self) -> None:
-        """Wait until all enqueued work is done."""
+        """Wait until all enqueued work is done. Ctrl-C ends the waiting (not the work)."""
         with self.explained("wait for the GPU"):
-            self._synchronize()
+            self._wait_until(self._is_done)
         self._recent.clear()
+
+    def wait(self, event: Any) -> None:
+        """Wait until the GPU has reached the event (or return at once, if it was never recorded)."""
+        self._wait_until(lambda: self._is_reached(event))
+
+    def _wait_until(self, is_done: Callable[[], bool]) -> None:
+        """Ask again and again: a driver's own waiting would not let signal handlers run. The breaks grow to a
+        hundredth of the time waited so far."""
+        start = time.perf_counter()
+        warned = False
+        while not is_done():
+            waited = time.perf_counter() - start
+            if waited > _SPIN_SECONDS:
+                time.sleep(min(waited / 100, _LONGEST_BREAK))
+            if waited > PATIENCE and not warned:
+                warned = True
+                logger.warning("the GPU has been at work for %.0f s%s", waited, self._at_work())
+
+    def _at_work(self) -> str:
+        names = sorted({launch.name for group in self._recent for launch in group})
+        return f", with {', '.join(names[:8])}{' and others' if len(names) > 8 else ''}" if names else ""
 
     def _explanation(self, failure: DriverError, doing: str, launch: Named | None) -> BluError:
         since = [item for group in self._recent for item in group] if failure.is_fatal else ()
@@ -234,10 +263,6 @@ class Driver:
         """Enqueue the event; in a capture, as a part of the graph that measures time."""
         raise NotImplementedError
 
-    def wait(self, event: Any) -> None:
-        """Wait until the GPU has reached the event (or return at once, if it was never recorded)."""
-        raise NotImplementedError
-
     def let_wait(self, stream: int, event: Any) -> None:
         """Make another library's stream wait for an event."""
         raise NotImplementedError
@@ -264,7 +289,12 @@ class Driver:
     def _launch(self, kernel: Kernel) -> None:
         raise NotImplementedError
 
-    def _synchronize(self) -> None:
+    def _is_done(self) -> bool:
+        """Whether all enqueued work is done."""
+        raise NotImplementedError
+
+    def _is_reached(self, event: Any) -> bool:
+        """Whether the GPU has reached an event; true of one that was never recorded."""
         raise NotImplementedError
 
 

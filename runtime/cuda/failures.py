@@ -91,7 +91,7 @@ def _lost(failure: DriverError, since: Sequence[Named]) -> DeviceError:
     return DeviceError(
         f"the GPU stopped: {_LOST[failure.name]} ({failure}){kernels}",
         location=location,
-        advice="What this process had on the GPU is lost: start it again. BLU_CUDA_GRAPH=0 CUDA_LAUNCH_BLOCKING=1 "
+        advice="What this process had on the GPU is lost: start it again. BLU_CUDA_SYNC=1 "
         "names the kernel, compute-sanitizer the access.",
     )
 

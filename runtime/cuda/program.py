@@ -32,7 +32,8 @@ class CudaProgram(Runnable):
     wait for), further ones replay a graph.
 
     Arguments may be arrays in host memory, which are copied, or on the GPU (Blu's, torch's, CuPy's), which are not.
-    Results are arrays on the GPU. BLU_CUDA_GRAPH=0 launches kernels one by one.
+    Results are arrays on the GPU. BLU_CUDA_GRAPH=0 launches kernels one by one, and BLU_CUDA_SYNC=1 waits for each, so
+    that an error names the kernel.
     """
 
     def __init__(self, plan: Plan, artifact: Artifact, driver: Driver):
@@ -50,7 +51,8 @@ class CudaProgram(Runnable):
             self._inputs = Inputs(driver, plan.inputs)
             self._maps = TensorMaps(driver, plan.tensor_maps)
             self._prepare([launch for launch in plan.launches if isinstance(launch, GpuLaunch)], artifact)
-        self.use_graphs = driver.has_graphs and os.environ.get("BLU_CUDA_GRAPH", "1") != "0"
+        self._waits = os.environ.get("BLU_CUDA_SYNC", "0") not in ("", "0")
+        self.use_graphs = driver.has_graphs and not self._waits and os.environ.get("BLU_CUDA_GRAPH", "1") != "0"
         self._has_run = False
         self._graphs = Graphs(driver, self._kernels, self._before, self._after)
 
@@ -167,6 +169,8 @@ class CudaProgram(Runnable):
         for kernel in self._kernels:
             with named_range(kernel.location or kernel.name):
                 driver.run((kernel,))
+                if self._waits:
+                    driver.synchronize()
         with driver.explained("read the checks back"):
             self._after()
         self._has_run = True

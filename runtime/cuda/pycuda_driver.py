@@ -122,12 +122,6 @@ class PycudaDriver(BindingsDriver):
         else:
             self._try(event.record, self._py_stream)
 
-    def wait(self, event: Any) -> None:
-        if self.has_graphs:
-            super().wait(event)
-        else:
-            self._try(event.synchronize)
-
     def copy_in(self, address: int, source: int, nbytes: int) -> None:
         self._try(self._pycuda.memcpy_htod_async, address, _bytes_at(source, nbytes), self._py_stream)
 
@@ -172,8 +166,11 @@ class PycudaDriver(BindingsDriver):
         block, stream, data = (kernel.threads, 1, 1), self._py_stream, kernel.values.tobytes()
         self._try(kernel.function._launch_kernel, kernel.grid, block, data, kernel.shared_bytes, stream)
 
-    def _synchronize(self) -> None:
-        self._try(self._py_stream.synchronize)
+    def _is_done(self) -> bool:
+        return self._try(self._py_stream.is_done)
+
+    def _is_reached(self, event: Any) -> bool:
+        return super()._is_reached(event) if self.has_graphs else self._try(event.query)
 
 
 def _bytes_at(address: int, nbytes: int) -> Any:
