@@ -166,6 +166,11 @@ class Arithmetic:
         value, count = self._read(operands[1], bits, kind), self._read(operands[2], 32)
         self._write(operands[0], value >> np.minimum(count, bits - 1).astype(value.dtype), active)
 
+    def _do_shf(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        assert parts[1:3] == ["r", "wrap"], parts
+        low, high, count = (self._read(name, 32).astype(np.uint64) for name in operands[1:])
+        self._write(operands[0], ((high << np.uint64(32) | low) >> (count & np.uint64(31))).astype(np.uint32), active)
+
     def _do_bfe(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         value, first, length = (self._read(name, 32) for name in operands[1:])
         assert parts[-1] == "u32"

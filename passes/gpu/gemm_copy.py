@@ -16,6 +16,7 @@ from blu.passes.gpu import warp
 from blu.passes.gpu.attention_operands import further, pointer
 from blu.passes.gpu.gemm_problem import COPY_BYTES, Factor
 from blu.passes.gpu.gemm_schedule import ROW_BYTES, needs_registers
+from blu.passes.gpu.gemm_unaligned import Shift
 from blu.passes.gpu.warp import Number
 
 PIECES = ROW_BYTES // COPY_BYTES
@@ -107,9 +108,22 @@ class Loader:
         """The numbers of a thread's pieces."""
         return range(self.tile.rows // self.step)
 
+    @property
+    def is_shifted(self) -> bool:
+        """Whether pieces are read whole, although they do not begin at multiples of 16 bytes.
+
+        All of a thread's pieces are then equally far from such: they are a multiple of eight rows apart.
+        """
+        factor = self.factor
+        return self.in_registers and factor.bytes == self.tile.bytes == 2 and factor.is_dense and self.step % 8 == 0
+
     def begin(self, number: ir.Value, stage: ir.Value) -> list[ir.Value]:
         """Start to copy the tile of the `number`-th step of k to the stage at a shared address."""
         start, left = self._at(number)
+        if self.is_shifted:
+            shift = Shift.of(start, first_address(self.factor))
+            pieces = [shift.load(self._source(piece, start), self._present(piece, left)) for piece in self.pieces]
+            return [value for piece in pieces for value in piece]
         if self.in_registers:
             return [value for piece in self.pieces for value in self._read(piece, start, left)]
         target = warp.add(stage, self.target)
