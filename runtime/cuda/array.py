@@ -112,10 +112,8 @@ class DeviceArray(Array):
         # The legacy default stream (none or 1) waits for ours by itself; -1 means that nothing is to wait.
         if stream not in (None, -1, 0, 1):
             driver = default_driver()
-            with driver.exclusively(), driver.explained("order two streams"):
-                event = driver.event()
-                driver.record(event)
-                driver.let_wait(stream, event)
+            with driver.exclusively():
+                driver.let_stream_wait(stream)
         return exchange.capsule_of(self)
 
     def __dlpack_device__(self) -> tuple[int, int]:

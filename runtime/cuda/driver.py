@@ -83,6 +83,7 @@ class Driver:
         self._recent: deque[Sequence[Named]] = deque(maxlen=_REMEMBERED_RUNS)
         self.pool = Pool(self._raw_allocate, self._raw_free)
         self.staging = Staging(self)
+        self._events: list[Any] = []
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name}, compute capability {self.capability[0]}.{self.capability[1]})"
@@ -165,7 +166,7 @@ class Driver:
 
         In a graph no kernel waits for the host, whose time would otherwise count where kernels are short.
         """
-        events = [self.event() for _ in range(len(kernels) + 1)]
+        events = self._first_events(len(kernels) + 1)
 
         def enqueue() -> None:
             for kernel, event in zip(kernels, events, strict=False):
@@ -184,6 +185,18 @@ class Driver:
             return [self.microseconds(start, end) for start, end in pairwise(events)]
 
         return run
+
+    def let_stream_wait(self, stream: int) -> None:
+        """Let another library's stream wait for what is enqueued on ours."""
+        with self.explained("order two streams"):
+            [event] = self._first_events(1)
+            self.record(event)
+            self.let_wait(stream, event)
+
+    def _first_events(self, count: int) -> list[Any]:
+        """Events that are kept for the next use."""
+        self._events += [self.event() for _ in range(count - len(self._events))]
+        return self._events[:count]
 
     def _captured(self, enqueue: Callable[[], None]) -> Graph:
         with self.capturing() as graphs:
