@@ -136,6 +136,8 @@ class _Gemm:
         down, along = self.tiles
         grid = (down * along * schedule.split * self.product.outer,)
         location = self.product.contraction.operation.location
+        # Else ptxas would rather spill a little than have one block fewer on a multiprocessor.
+        self.frame.replacement.operation.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(warp.i32(), 1)
         with location, self.frame.launch(grid, schedule.threads, shared.bytes) as here:
             thread = warp.as_number(here.thread)
             block = self._locate(here)
