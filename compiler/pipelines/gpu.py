@@ -8,8 +8,10 @@ from blu.passes.base import MlirPass
 from blu.passes.bufferize import Bufferize, PlanMemory
 from blu.passes.decompose import Decompose
 from blu.passes.export_plan import ExportPlan
+from blu.passes.fuse import Fuse
 from blu.passes.gpu.decompose_attention import DecomposeAttention
 from blu.passes.gpu.emit_kernels import EmitGpuKernels
+from blu.passes.gpu.fold_counters import FoldCounters
 from blu.passes.gpu.lower_to_nvvm import LowerToNvvm
 from blu.passes.gpu.narrow_attention import NarrowAttention
 from blu.passes.gpu.scratch import ReserveGpuScratch
@@ -22,6 +24,7 @@ PIPELINE = Pipeline(
         # Mathematics and fusion are the same for all targets.
         *CPU.replacing(Remat(isolate=True))
         .inserting(DecomposeAttention(), before=Decompose)
+        .inserting(FoldCounters(), before=Fuse)
         .inserting(NarrowAttention(), before=SinkWidening)
         .stages[:2],
         Stage("memref", (ReserveGpuScratch(), Bufferize(over_rows=True), PlanMemory())),

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from blu.dialects.mlir import func, ir, vector
 from blu.passes.base import find
 from blu.passes.gpu import warp
+from blu.passes.gpu.fast_math import ATTRIBUTE
 from blu.passes.math_functions.elements import Elements, clamp, element_type, fma, polynomial, select
 from blu.passes.math_functions.exponential import LOG2_E, TANH
 
@@ -26,13 +27,14 @@ LARGEST = 126.0
 
 
 def expand_exponentials(function: func.FuncOp) -> None:
-    """Replace the functions of f32, on scalars and vectors of one dimension."""
+    """Replace the functions of f32, on scalars and vectors. Kernels that write halves do without r."""
+    rules = {**_RULES, "math.exp": _rough_exp} if ATTRIBUTE in function.attributes else _RULES
     for operation in list(find(function, *_RULES)):
         operation = operation.operation
         if not isinstance(element_type(operation.operands[0].type), ir.F32Type):
             continue
         with ir.InsertionPoint(operation), operation.location:
-            result = _RULES[operation.name](Elements(operation.operands[0], True))
+            result = rules[operation.name](Elements(operation.operands[0], True))
         operation.results[0].replace_all_uses_with(result.value)
         operation.erase()
 
@@ -42,6 +44,10 @@ def _exp(x: Elements) -> Elements:
     rest = fma(power, -LN2, x)
     result = _each(x, power, "ex2.approx.ftz.f32")
     return select(abs(power) < LARGEST, fma(result, rest, result), result)
+
+
+def _rough_exp(x: Elements) -> Elements:
+    return _exp2(x * LOG2_E)
 
 
 def _exp2(x: Elements) -> Elements:

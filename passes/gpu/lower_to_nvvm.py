@@ -52,8 +52,8 @@ class LowerToNvvm(Pass, name="lower-to-nvvm"):
     def run(self, module: ir.Module) -> None:
         widen_bf16_conversions(module)
         for kernel in find(module, func.FuncOp):
-            approximate(kernel)
             expand_exponentials(kernel)
+            approximate(kernel)
         expand_math(module, fma=True, libm=False)
         for kernel in find(module, func.FuncOp):
             if THREADS in kernel.attributes:

@@ -1,6 +1,7 @@
 """Long rows that fill a processor's registers: while a block works on one row, its next one comes to shared memory.
 
-Each thread copies just what it reads itself, so the block's threads do not wait for each other.
+Only on Hopper: for older GPUs, ptxas finds too few registers for the loop over rows. Each thread copies just what it
+reads itself, so the block's threads do not wait for each other.
 """
 
 from __future__ import annotations
@@ -109,6 +110,15 @@ class Prefetch:
         place = warp.add(self.thread, number * self.kernel.schedule.threads)
         index = warp.add(warp.multiply(place, source.size), source.offset)
         return element_pointer(self.shared, index, ir.IntegerType.get_signless(8))
+
+
+def not_hoisted(number: ir.Value, row: ir.Value) -> ir.Value:
+    """The same number; what is computed from it seems to change with the row, and is not kept from row to row.
+
+    There is no register to keep it in. (A row has no sign, but nobody else knows.)
+    """
+    sign = warp.pure_assembly(warp.i32(), [row], "shr.u32 $0, $1, 31;", "=r,r")
+    return warp.add(number, sign)
 
 
 def _address(buffer: Buffer, index: ir.Value) -> ir.Value:

@@ -21,9 +21,11 @@ WORDS_OF_WARP_ROW = 96
 """Registers that a thread may use for its share of a row's inputs, where one warp has a row."""
 WORDS = {128: 72, 256: 72, 512: 64, 1024: 28}
 """The same for blocks that have a row, by their threads: some blocks should fit on a processor."""
-HIDDEN_WORDS = {128: 64, 256: 64, 1024: 28, 512: 88, 384: 136}
+HIDDEN_WORDS = {128: 64, 256: 64, 640: 48}
 """The same for rows of which nothing else is kept: few, but more than fit with all that is made from them."""
-SWEEP_THREADS = 512
+SWEEP_THREADS = 1024
+"""One block to a processor: what it reads again is still in the second-level cache."""
+SLICE_THREADS = 512
 FLAT_THREADS = 256
 COLUMN_BLOCK = 256
 IN_FLIGHT = 64
@@ -108,16 +110,16 @@ def choose(program: RowProgram, layout: Layout, frame: Kernel) -> RowSchedule:
             chunks = ceil(width / (lanes * threads))
             if chunks * lanes * need <= limit:
                 return RowSchedule(threads, threads, lanes, 1, chunks, hides)
-    return choose_sweep(program, layout, frame)
+    return choose_sweep(program, layout, frame, SWEEP_THREADS)
 
 
-def choose_sweep(program: RowProgram, layout: Layout, frame: Kernel) -> RowSchedule:
+def choose_sweep(program: RowProgram, layout: Layout, frame: Kernel, threads: int = SLICE_THREADS) -> RowSchedule:
     """The schedule of blocks that walk over rows, or slices of them, in loops."""
     operands = operands_of(program, layout, frame)
     lanes = _lanes_of(operands, layout)
     vector = sum(operand.size * lanes for operand in operands if operand.is_input)
-    unroll = max(1, min(8, 2 * IN_FLIGHT // max(vector, 1)))
-    return RowSchedule(SWEEP_THREADS, SWEEP_THREADS, lanes, unroll, None)
+    unroll = max(1, min(8, IN_FLIGHT // max(vector, 1)))
+    return RowSchedule(threads, threads, lanes, unroll, None)
 
 
 def choose_columns(program: RowProgram, layout: Layout, frame: Kernel) -> RowSchedule:

@@ -21,11 +21,12 @@ from blu.passes.cpu.row_program import RowProgram, analyse
 from blu.passes.cpu.row_scope import ROW, Position, Scope
 from blu.passes.cpu.rows import spell_out_fills
 from blu.passes.gpu import loops, warp
+from blu.passes.gpu.fast_math import mark
 from blu.passes.gpu.kernel import GpuKernel, Thread
 from blu.passes.gpu.row_bodies import GpuBodies, Place
 from blu.passes.gpu.row_columns import THREADS, ColumnThread, column_grid, column_points, shared_bytes
 from blu.passes.gpu.row_partials import has_folds
-from blu.passes.gpu.row_prefetch import Prefetch, Source, find_sources
+from blu.passes.gpu.row_prefetch import Prefetch, Source, find_sources, not_hoisted
 from blu.passes.gpu.row_prefetch import shared_bytes as shared_bytes_of_rows
 from blu.passes.gpu.row_schedule import RowSchedule, choose, choose_columns, choose_sweep
 from blu.passes.gpu.row_slices import SliceThread, nonempty_walks, result_values
@@ -52,7 +53,26 @@ def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
         return loops.emit(kernel, target)
     late = {value for value, buffer in frame.outputs if buffer in set(frame.buffers.values())}
     _choose_writer(program, layout, launches)(launches, program, layout, late)
+    if _is_of_halves(program, frame):
+        mark([item.replacement for item in launches.frames])
     return launches.finish()
+
+
+def _is_of_halves(program: RowProgram, frame: GpuKernel) -> bool:
+    """Whether all floats that are read or written at every column have 16 bits: what is found for rows may be f32."""
+    read = {operand for node in program.nodes for operand in node.operation.operands if operand in frame.buffers}
+    whole = [value for value in read if len(value.type.shape) == len(program.sizes)]
+    wide = [value for value in program.outputs if program.is_wide(value)]
+    floats = [value.type.element_type for value in (*whole, *wide) if _is_float(value)]
+    return bool(wide) and bool(floats) and all(type_.width == 16 for type_ in floats)
+
+
+def _is_float(value: ir.Value) -> bool:
+    return isinstance(value.type.element_type, ir.FloatType)
+
+
+FEW_ELEMENTS = 16
+"""Elements that a thread of a sweep reads at once, below which two such blocks fit on a processor."""
 
 
 class Launches:
@@ -120,10 +140,14 @@ def _write_rows(launches: Launches, program: RowProgram, layout: Layout, late: s
     kernel = RowKernel.plan(program, layout, schedule, late)
     rows = prod(layout.sizes[dim] for dim in layout.rows)
     sources = find_sources(kernel, frame, launches.target) if schedule.hides else []
-    if sources and rows > launches.target.processors:
+    if sources and launches.target.has_bulk_copies and rows > launches.target.processors:
         _write_prefetched(launches, kernel, sources, rows)
         return
     bytes_ = kernel.slots * SLOT_BYTES if schedule.team > warp.WARP else 0
+    if schedule.chunks is None and schedule.lanes * schedule.unroll < FEW_ELEMENTS:
+        # A second block on a processor, for which there are registers, would drive out of the second-level cache what
+        # this one reads again.
+        bytes_ = max(bytes_, launches.target.shared_bytes_per_processor // 2)
     blocks = ceil(rows / schedule.rows_per_block)
     with _launch(frame, kernel, blocks, schedule.threads, bytes_) as (here, bodies, entry):
         row, team = _row_of(kernel, frame, entry.cursor, here, rows)
@@ -154,7 +178,9 @@ def _write_prefetched(launches: Launches, kernel: RowKernel, sources: list[Sourc
                     following = arith.select(present, following, warp.number(0))
                 copy(inner, following, present)
 
-            RowThread(kernel, bodies, entry, _row_place(kernel, inner, row, None), team, fill=fill).emit()
+            with inner.point:
+                own = replace(team, number=not_hoisted(thread, row))
+            RowThread(kernel, bodies, entry, _row_place(kernel, inner, row, None), own, fill=fill).emit()
             if kernel.slots == 1:
                 with inner.point:
                     warp.wait_for_block()  # before the only slot is written again

@@ -1,0 +1,165 @@
+"""Row and pointwise kernels on GPUs: what ptxas makes of them, and results in an interpreter of PTX."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import ml_dtypes
+import numpy as np
+import pytest
+from gpu_program import GpuProgram, compile_program
+
+import blu
+from blu.compiler.cubins import find_ptxas
+
+TARGETS = ("sm_80", "sm_89", "sm_90a")
+needs_ptxas = pytest.mark.skipif(find_ptxas() is None, reason="there is no ptxas on this machine")
+
+
+def array(*shape: int, dtype: type = np.float32) -> np.ndarray:
+    """Numbers of a normal distribution."""
+    return np.random.default_rng(0).standard_normal(shape, dtype=np.float32).astype(dtype)
+
+
+def shape_only(*shape: int, dtype: type = np.float32) -> np.ndarray:
+    """A large array that takes no memory, to compile for."""
+    return np.broadcast_to(np.zeros((), dtype), shape)
+
+
+def count(program: GpuProgram, pattern: str, name: str = "") -> int:
+    """How often an instruction is in the PTX of kernels whose names begin so."""
+    return sum(len(re.findall(pattern, text)) for kernel, text in program.ptx.items() if kernel.startswith(name))
+
+
+LOADS, WIDE_LOADS, WIDE_STORES = r"ld\.global", r"ld\.global[.\w]*v4", r"st\.global[.\w]*v4"
+
+
+def cross_entropy(x, t):
+    return blu.value_and_grad(lambda x: blu.cross_entropy(x, t))(x)
+
+
+def layer_norm(x, w, b):
+    return blu.layer_norm(x, w, b)
+
+
+KERNELS: dict[str, tuple[Callable, tuple[np.ndarray, ...]]] = {
+    "layer_norm": (layer_norm, (shape_only(16384, 768), shape_only(768), shape_only(768))),
+    "wide layer_norm": (layer_norm, (shape_only(16384, 4096), shape_only(4096), shape_only(4096))),
+    "gelu": (lambda x: blu.gelu(x, "tanh"), (shape_only(16, 1024, 3072),)),
+    "gelu of halves": (lambda x: blu.gelu(x), (shape_only(16, 1024, 3072, dtype=ml_dtypes.bfloat16),)),
+    "cross_entropy": (cross_entropy, (shape_only(8192, 50304), shape_only(8192, dtype=np.int32))),
+    "odd cross_entropy": (cross_entropy, (shape_only(8192, 50257), shape_only(8192, dtype=np.int32))),
+    "cross_entropy of halves": (
+        cross_entropy,
+        (shape_only(8192, 50304, dtype=ml_dtypes.bfloat16), shape_only(8192, dtype=np.int32)),
+    ),
+    "column sum": (lambda x: blu.sum(x, axis=0), (shape_only(65536, 768),)),
+    "full sum": (lambda x: blu.sum(x), (shape_only(124_000_000),)),
+    "long softmax": (lambda x: blu.softmax(x, axis=-1), (shape_only(8, 1_000_000),)),
+    "transpose": (lambda x: blu.transpose(x) * 2.0, (shape_only(4096, 2048),)),
+    "embedding": (lambda w, t: blu.take(w, t, axis=0), (shape_only(50257, 768), shape_only(4096, dtype=np.int32))),
+}
+
+
+@needs_ptxas
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", KERNELS)
+def test_everything_fits_in_registers(name: str, target: str):
+    function, arguments = KERNELS[name]
+    for cubin in compile_program(function, *arguments, target=target).assembled("").values():
+        assert (cubin.stack_bytes, cubin.spill_bytes) == (0, 0), cubin.log
+
+
+@pytest.mark.parametrize(
+    ("name", "loads", "stores"), [("layer_norm", 18, 6), ("wide layer_norm", 12, 4), ("gelu", 4, 4)]
+)
+def test_each_input_is_read_once_and_widely(name: str, loads: int, stores: int):
+    """LayerNorm of 768: 24 elements a thread, three inputs, four elements a load."""
+    function, arguments = KERNELS[name]
+    program = compile_program(function, *arguments)
+    assert count(program, LOADS) == count(program, WIDE_LOADS) == loads
+    assert count(program, WIDE_STORES) == stores
+    assert count(program, r"\.local") == 0
+
+
+def test_mixed_types_are_read_in_whole_vectors():
+    program = compile_program(
+        lambda x, y: x + y, shape_only(4096, 768, dtype=ml_dtypes.bfloat16), shape_only(4096, 768)
+    )
+    assert (count(program, LOADS), count(program, WIDE_LOADS)) == (3, 3), "one of eight halves, two of four f32"
+
+
+def test_few_long_rows_are_shared_by_blocks():
+    function, arguments = KERNELS["long softmax"]
+    launches = compile_program(function, *arguments).plan["launches"]
+    assert [launch["kernel"] for launch in launches] == ["rows_0", "rows_0_walk1", "rows_0_walk2"]
+    assert all(launch["grid"][0] == 8 * 66 for launch in launches)
+
+
+def test_long_columns_are_shared_by_blocks():
+    function, arguments = KERNELS["column sum"]
+    launches = compile_program(function, *arguments).plan["launches"]
+    assert [launch["kernel"] for launch in launches] == ["loops_0", "loops_0_end"]
+    assert launches[0]["grid"][0] > 132
+
+
+def test_transposes_go_through_shared_memory():
+    function, arguments = KERNELS["transpose"]
+    program = compile_program(function, *arguments)
+    assert program.plan["launches"][0]["shared_bytes"] == 32 * 33 * 4
+    assert count(program, r"st\.shared") == count(program, r"ld\.shared") == 4
+
+
+RESULTS: dict[str, tuple[Callable, tuple[np.ndarray, ...], Callable]] = {
+    "bias": (lambda x, b: x + b, (array(9, 20), array(20)), lambda x, b: x + b),
+    "odd": (lambda x, y: x * y, (array(7, 3), array(7, 3)), lambda x, y: x * y),
+    "strided": (lambda x: x[:, 1:15:2] * 2.0, (array(6, 16),), lambda x: x[:, 1:15:2] * 2),
+    "row sum": (lambda x: blu.sum(x, axis=1), (array(5, 40),), lambda x: x.sum(1)),
+    "row sum of a block": (lambda x: blu.sum(x, axis=1), (array(2, 5000),), lambda x: x.sum(1)),
+    "row maximum": (lambda x: blu.max(x, axis=1), (array(3, 33),), lambda x: x.max(1)),
+    "column sum": (lambda x: blu.sum(x, axis=0), (array(300, 8),), lambda x: x.sum(0)),
+    "full sum": (lambda x: blu.sum(x), (array(20000),), lambda x: x.sum()),
+    "transpose": (lambda x: blu.transpose(x) + 1.0, (array(35, 40),), lambda x: x.T + 1),
+    "softmax": (
+        lambda x: blu.softmax(x, axis=-1),
+        (array(3, 12),),
+        lambda x: np.exp(x) / np.exp(x).sum(-1, keepdims=True),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_results(name: str):
+    function, arguments, reference = RESULTS[name]
+    (result,) = compile_program(function, *arguments).interpret(*arguments)
+    np.testing.assert_allclose(result, reference(*arguments), rtol=2e-5, atol=2e-5)
+
+
+def test_a_maximum_with_nan_is_nan():
+    program = compile_program(lambda x: blu.max(x, axis=1), shape_only(64, 768))
+    assert count(program, r"max\.NaN\.f32") > 5
+    assert count(program, r"max\.f32") == 0
+
+
+def test_searches_run_one_thread_a_row():
+    """An argmax is no fold, so that the fallback takes it."""
+    program = compile_program(lambda x: blu.argmax(x, axis=1), shape_only(512, 768))
+    assert [launch["grid"][0] for launch in program.plan["launches"]] == [2]
+    assert count(program, "shfl") == 0
+
+
+def test_counters_are_not_read():
+    """The one-hot rows of a gradient are counted in place: only logits, targets and what is known of rows is read."""
+    arguments = shape_only(8192, 50304), shape_only(8192, dtype=np.int32)
+    program = compile_program(cross_entropy, *arguments)
+    widest = max(program.plan["launches"], key=lambda launch: launch["grid"][0])
+    sources = [argument for argument in widest["args"] if argument[0] in ("input", "output")]
+    assert len(sources) == 3
+    assert program.plan["arena_bytes"] < 8192 * 32, "50304 numbers are not in memory"
+
+
+def test_nothing_is_written_for_empty_tensors():
+    x = np.zeros((0, 4), np.float32)
+    (result,) = compile_program(lambda x: x + 1.0, x).interpret(x)
+    assert result.shape == (0, 4)
