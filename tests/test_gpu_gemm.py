@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import re
 from functools import partial
 from itertools import product
 
 import numpy as np
+import ptx_machine
 import pytest
+from gemm_text import Buffer, gemm_text
 from gpu_program import DTYPES, GpuProgram, compile_program
 
 import blu
 from blu.compiler.cubins import find_ptxas
-from blu.passes.gpu import gemm_schedule
+from blu.compiler.ptx import PtxCodegen
+from blu.dialects.gpu_target import SM_80
+from blu.dialects.mlir import func, ir
+from blu.passes.base import find
+from blu.passes.gpu import gemm, gemm_schedule
+from blu.passes.gpu.kernel import GRID, SHARED
+from blu.passes.gpu.lower_to_nvvm import LowerToNvvm
 
 # One rounding of the result (bf16, f16), of the operands (tf32), or of sums (f32), in the norm.
 TOLERANCES = {"bf16": 2.5e-3, "f16": 4e-4, "tf32": 5e-4, "f32": 4e-7}
@@ -122,6 +132,45 @@ def test_rows_that_no_wide_copy_reaches() -> None:
     left, right = _random((40, 200), "f32"), _random((200, 33), "f32", 1)
     program = compile_program(lambda a, b: a[:, ::2] @ b[::2], left, right, target="sm_80")
     assert _error(program.interpret(left, right)[0], _expected("nn", left[:, ::2], right[::2])) < TOLERANCES["f32"]
+
+
+# Several dims of each role; k of one run of a multiple of a step, and not.
+MANY_DIMS = [
+    (("(h, m, n, b, k) -> (b, m, h, k)", "(h, m, n, b, k) -> (b, n, h, k)", "(h, m, n, b, k) -> (h, m, n)"), 64),
+    (("(h, m, n, b, k) -> (b, k, h, m)", "(h, m, n, b, k) -> (b, h, k, n)", "(h, m, n, b, k) -> (m, h, n)"), 24),
+    (("(h, m, n, b, k) -> (b, k, m)", "(h, m, n, b, k) -> (h, b, k, n)", "(h, m, n, b, k) -> (m, n, h)"), 70),
+]
+
+
+@pytest.mark.parametrize("element", ["bf16", "f32"])
+@pytest.mark.parametrize(("maps", "depth"), MANY_DIMS)
+def test_dims_in_any_order(maps: tuple[str, str, str], depth: int, element: str) -> None:
+    sizes = {"h": 3, "m": 40, "n": 24, "b": 2, "k": depth}
+    letters = [re.findall(r"\w", map_.split("->")[1]) for map_ in maps]
+    shapes = [tuple(sizes[letter] for letter in each) for each in letters]
+    operands = [_random(shape, element, seed) for seed, shape in enumerate(shapes[:2])]
+    buffers = [Buffer(shape, kind) for shape, kind in zip(shapes, (element, element, "f32"), strict=True)]
+    ptx, launches = _emit(gemm_text(*buffers, maps))
+    result = np.zeros(shapes[2], np.float32)
+    for name, grid, shared in launches:
+        ptx_machine.run(ptx[name], grid, [*operands, result], shared)
+    equation = "{},{}->{}".format(*("".join(each) for each in letters))
+    expected = np.einsum(equation, *(item.astype(np.float64) for item in operands))
+    assert _error(result, expected) < TOLERANCES["f32"]
+
+
+def _emit(text: str) -> tuple[dict[str, str], list[tuple[str, list[int], int]]]:
+    """The PTX of a kernel's replacements, and their launches."""
+    with ir.Context(), ir.Location.unknown():
+        module = ir.Module.parse(text)
+        kernel = next(iter(find(module, func.FuncOp)))
+        launches = []
+        for item in gemm.emit(kernel, SM_80):
+            grid, shared = item.attributes[GRID], item.attributes[SHARED]
+            launches.append((item.name.value, list(grid), ir.IntegerAttr(shared).value))
+        LowerToNvvm().run(module)
+        target = {"triple": SM_80.triple, "name": SM_80.name, "ptx": SM_80.ptx}
+        return json.loads(PtxCodegen(target).ptx_of_kernels(str(module))), launches
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(64, 64), (70, 51)])
