@@ -53,7 +53,8 @@ def pack(arguments: argparse.Namespace) -> None:
 
 def path_of(arguments: argparse.Namespace) -> Path:
     """Where the step is packed."""
-    return FOLDER / f"{arguments.policy}-{arguments.batch}.blu"
+    kept = f"-{arguments.remat_budget}" if arguments.remat_budget else ""
+    return FOLDER / f"{arguments.policy}-{arguments.batch}{kept}.blu"
 
 
 class TorchSide:
@@ -194,7 +195,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     theirs = TorchSide(arguments)
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
-    first = float(theirs.step())
+    first = float(theirs.step().detach())
     first_seconds = time.perf_counter() - start
     losses = [float(ours.step()) for _ in range(2)]
     times: dict[str, list[float]] = {"blu": [], "torch": []}
@@ -208,6 +209,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     return {
         "policy": arguments.policy,
         "batch": arguments.batch,
+        "remat budget": arguments.remat_budget,
         "tokens": TOKENS,
         "launches": len(ours.program.plan.launches),
         "milliseconds": {"blu": blu_ms, "torch": torch_ms},
@@ -242,7 +244,8 @@ def main() -> None:
         return
     import torch
 
-    report = {"command": " ".join(sys.argv), **measure(arguments), "machine": describe(torch)}
+    command = f"python bench/{Path(sys.argv[0]).name} {' '.join(sys.argv[1:])}".strip()
+    report = {"command": command, **measure(arguments), "machine": describe(torch)}
     print(json.dumps(report, indent=1))
     if arguments.save:
         Path(arguments.save).write_text(json.dumps(report, indent=1) + "\n")
