@@ -41,7 +41,7 @@ def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
     """Replace `kernel`, whose body is one linalg.contract with an elementwise epilogue; what no tile fits: by loops."""
     product = product_of(kernel)
     schedule = None if product is None else schedule_of(kernel, product, target)
-    if schedule is None:
+    if product is None or schedule is None:
         return loops.emit(kernel, target)
     if gemm_rows.suits(product):
         frame = GpuKernel.open(kernel)

@@ -72,7 +72,7 @@ class MmaLoop:
         left, right = (reader.load(stage, step) for reader in self.readers)
         if self.schedule.instruction != "tf32":
             return left, right
-        return tuple([[rounded_to_tf32(value) for value in part] for part in side] for side in (left, right))
+        return _rounded(left), _rounded(right)
 
     def _add(self, sums: list[ir.Value], left: list[Fragment], right: list[Fragment]) -> list[ir.Value]:
         instruction = "tf32" if self.schedule.instruction == "3xtf32" else self.schedule.instruction
@@ -93,4 +93,9 @@ class MmaLoop:
 
 def _split_all(fragments: list[Fragment]) -> tuple[list[Fragment], list[Fragment]]:
     pairs = [[split_in_two(value) for value in fragment] for fragment in fragments]
-    return tuple([[pair[part] for pair in fragment] for fragment in pairs] for part in (0, 1))
+    big, small = ([[pair[part] for pair in fragment] for fragment in pairs] for part in (0, 1))
+    return big, small
+
+
+def _rounded(fragments: list[Fragment]) -> list[Fragment]:
+    return [[rounded_to_tf32(value) for value in fragment] for fragment in fragments]

@@ -101,7 +101,6 @@ def _point_of(product: Product, number: ir.Value, wide: int, lanes: int) -> Poin
     rest, place[contraction.rows] = warp.divide(rest, product.rows), warp.remainder(rest, product.rows)
     for dim in reversed(contraction.outer):
         rest, place[dim] = warp.divide(rest, sizes[dim]), warp.remainder(rest, sizes[dim])
-    point = {dim: arith.index_castui(index, value) for dim, value in place.items() if dim is not None}
     for dim in (*contraction.outer_depth, contraction.depth):
-        point[dim] = vectors.index(0)
-    return point
+        place[dim] = warp.number(0)
+    return {dim: arith.index_castui(index, value) for dim, value in place.items() if dim is not None}
