@@ -50,11 +50,11 @@ def test_a_budget_changes_nothing_but_rounding(budget: int) -> None:
 
 
 def test_half_of_the_activations_of_gpt2() -> None:
-    """GPT-2 124M at 4 sequences of 256 tokens; logits and their gradients alone take 412 MB of 1060."""
+    """GPT-2 124M at 4 sequences of 256 tokens; logits and their gradients alone take 412 MB of 1022."""
     tokens = blu.spec((4, 256), "i32")
     plain, less = (_planned(budget, nn.GPT2({}), tokens, tokens) for budget in (0, 50_000_000))
     assert less <= 0.6 * plain
-    assert less <= 0.45 * plain
+    assert less <= 0.46 * plain
 
 
 def _planned(budget: int, *arguments: Any) -> int:

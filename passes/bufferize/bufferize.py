@@ -30,8 +30,8 @@ class Bufferize(Pass):
         call @rows_0(%1, %0)
 
     A kernel result that is only transposed gets the transposed layout at once, so that the view that follows is plain.
-    With `over_rows`, a kernel of rows writes its one result over an operand of the same type that nobody reads again: the
-    target's emitters promise that a row is read before it is written.
+    With `over_rows`, a kernel of rows writes its one result over an operand of the same type that nobody reads again:
+    the target's emitters promise that a row is read before it is written.
     """
 
     level = "linalg"

@@ -25,12 +25,12 @@ from blu.passes.gpu.gemm_output import (
     stage_fragments,
     staged_bytes,
 )
+from blu.passes.gpu.gemm_pingpong import WgmmaSchedule
 from blu.passes.gpu.gemm_pipeline import Pipeline, Range
 from blu.passes.gpu.gemm_problem import Product, read_product
 from blu.passes.gpu.gemm_schedule import GemmSchedule, choose_schedule
 from blu.passes.gpu.gemm_simt import Lane, SimtLoop, SimtTile, readers_of
 from blu.passes.gpu.gemm_split import PART
-from blu.passes.gpu.gemm_wgmma import WgmmaSchedule
 from blu.passes.gpu.kernel import GpuKernel, Thread
 from blu.passes.gpu.shared import SharedMemory, shared_address
 from blu.passes.kernels.contraction import Point, read_contraction

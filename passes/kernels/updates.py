@@ -10,6 +10,7 @@ from blu.passes.kernels.body import Kernel
 
 
 def find_operation(kernel: func.FuncOp, name: str) -> ir.Operation:
+    """The first op of that name in a kernel."""
     return next(item.operation for item in kernel.entry_block.operations if item.operation.name == name)
 
 
