@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from blu.dialects.mlir import builtin, ir, memref
-from blu.passes.cpu.kernel import KernelBody
 from blu.passes.cpu.row_program import RowProgram, captured
 from blu.passes.cpu.row_space import Access
 from blu.passes.kernels import lanes as vectors
+from blu.passes.kernels.body import Kernel
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Layout:
         return {dim: step for dim, step in zip(access, steps, strict=True) if dim is not None and dim in self.sizes}
 
 
-def collapse(program: RowProgram, frame: KernelBody) -> Layout:
+def collapse(program: RowProgram, frame: Kernel) -> Layout:
     """Merge dimensions that every memref walks as one, and put the rest in order."""
     maps = _stride_maps(program, frame)
     fixed = _indexed(program)
@@ -63,7 +63,7 @@ def _partner(
     return None
 
 
-def _stride_maps(program: RowProgram, frame: KernelBody) -> list[dict[int, int]]:
+def _stride_maps(program: RowProgram, frame: Kernel) -> list[dict[int, int]]:
     maps = []
     for node in program.nodes:
         values = [*zip(node.operation.operands, node.accesses, strict=True)]
@@ -74,12 +74,12 @@ def _stride_maps(program: RowProgram, frame: KernelBody) -> list[dict[int, int]]
     return maps
 
 
-def strides(frame: KernelBody, value: ir.Value) -> tuple[int, ...] | None:
+def strides(frame: Kernel, value: ir.Value) -> tuple[int, ...] | None:
     """The strides of the memref behind an input or an output tensor, in elements; None for any other value."""
     return next(iter(all_strides(frame, value)), None)
 
 
-def all_strides(frame: KernelBody, value: ir.Value) -> list[tuple[int, ...]]:
+def all_strides(frame: Kernel, value: ir.Value) -> list[tuple[int, ...]]:
     """The strides of all memrefs that hold a value: one may be several outputs."""
     memrefs = [frame.buffers[value]] if value in frame.buffers else []
     memrefs += [buffer for output, buffer in frame.outputs if output == value]

@@ -47,7 +47,7 @@ class Counter:
 def _fold(operation: ir.Operation, nest: LoopNest) -> bool:
     counters = [counter for place in range(len(nest.inputs)) if (counter := _counter(nest, place))]
     kept = [dims for place, dims in enumerate(nest.dims) if place not in {counter.place for counter in counters}]
-    if not counters or {dim for dims in kept for dim in dims} != set(range(len(nest.sizes))):
+    if not counters or {dim for dims in kept for dim in dims or ()} != set(range(len(nest.sizes))):
         return False
     with ir.InsertionPoint(operation), operation.location:
         new = _rebuild(operation, nest, {counter.place: counter for counter in counters})
@@ -65,7 +65,7 @@ def _counter(nest: LoopNest, place: int) -> Counter | None:
     value, dims = nest.inputs[place], nest.dims[place]
     if not isinstance(value.type, ir.RankedTensorType):
         return None
-    long = [dim for dim, size in zip(dims, value.type.shape, strict=True) if size != 1]
+    long = [dim for dim, size in zip(dims or (), value.type.shape, strict=False) if size != 1]
     while not isinstance(value.owner, ir.Block) and value.owner.name in VIEWS:
         value = value.owner.operands[0]
     if isinstance(value.owner, ir.Block) or value.owner.name != "linalg.generic" or len(long) != 1:

@@ -32,16 +32,21 @@ class GpuBodies(BodyEmitter):
         super().__init__(program, layout, entry)
         self._counters: set[ir.Value] = set()
 
+    @property
+    def _lane_dim(self) -> int:
+        """The dimension that vectors run along, where there are vectors."""
+        assert self.layout.vector_dim is not None, "a vector without a dimension"
+        return self.layout.vector_dim
+
     def _load(self, buffer: Buffer, scopes: Sequence[Scope]) -> ir.Value:
         index, position = self.linear(buffer.strides, scopes), self._position(buffer, scopes)
         if position is None:
             value = load_scalar(buffer, index)
             self.homes[value] = scopes[-1]
             return value
-        dim = self.layout.vector_dim
-        return _load_lanes(
-            buffer, index, buffer.strides[dim], position.lanes, alignment_of(buffer, position.lanes, dim)
-        )
+        dim = self._lane_dim
+        alignment = alignment_of(buffer, position.lanes, dim)
+        return _load_lanes(buffer, index, buffer.strides[dim], position.lanes, alignment)
 
     def store(self, value: ir.Value, buffer: Buffer, scopes: Sequence[Scope]) -> None:
         """Write a value of the group at the innermost scope, where it is present."""
@@ -63,7 +68,7 @@ class GpuBodies(BodyEmitter):
         if position is None:
             memref.store(value, buffer.flat, [index])
             return
-        dim = self.layout.vector_dim
+        dim = self._lane_dim
         stride = buffer.strides[dim]
         if stride == 1:
             vector.store(value, buffer.flat, [index], alignment=alignment_of(buffer, position.lanes, dim))
@@ -83,7 +88,7 @@ class GpuBodies(BodyEmitter):
         position = position_of(scopes)
         varied = [(index, step) for index, step in zip(indices, steps, strict=True) if not _is_scalar(index)]
         counts = [index.base in self._counters for index, _ in varied if isinstance(index, Consecutive)]
-        if len(varied) != 1 or counts != [True] or varied[0][1] != 1:
+        if position is None or len(varied) != 1 or counts != [True] or varied[0][1] != 1:
             return super()._gather(table, indices, scopes)
         start = self._place([(self.as_scalar(index), step) for index, step in zip(indices, steps, strict=True)])
         whole = Buffer(flat.flat, flat.element, dict(enumerate(steps)))

@@ -29,7 +29,7 @@ def reserve(kernel: func.FuncOp) -> list[ir.MemRefType]:
     plain = ("func.return", "arith.constant", "tensor.empty")
     operations = [item.operation for item in kernel.entry_block.operations if item.operation.name not in plain]
     program = analyse(operations)
-    if not program or not has_folds(program) or not program.columns or 0 in program.sizes:
+    if not isinstance(program, RowProgram) or not has_folds(program) or not program.columns or 0 in program.sizes:
         return []
     parts = _count_parts(program, GpuTarget.of(kernel.operation.parent.opview))
     if parts == 1:

@@ -36,25 +36,26 @@ class Source:
 
 def find_sources(kernel: RowKernel, frame: Kernel, target: GpuTarget) -> list[Source]:
     """What to copy ahead; nothing where it cannot be copied, or does not fit in shared memory."""
-    schedule, layout = kernel.schedule, kernel.layout
+    schedule, layout, lane_dim = kernel.schedule, kernel.layout, kernel.layout.vector_dim
+    assert lane_dim is not None and schedule.chunks is not None, "a row in registers has vectors"
     found: dict[ir.Value, Access] = {}
     last = max(level for level, walk in enumerate(kernel.walks[:-1]) if not walk.is_empty)
     for walk in kernel.walks[:last]:
         for node in (kernel.program.nodes[number] for number in (*walk.nodes, *walk.reductions)):
             for value, access in zip(node.operation.operands, node.accesses, strict=True):
-                if value in frame.buffers and layout.vector_dim in access:
+                if value in frame.buffers and lane_dim in access:
                     found[value] = access
     sources, offset = [], kernel.slots * SLOT_BYTES
     for value, access in found.items():
         type_ = ir.MemRefType(frame.buffers[value].type)
         strides = layout.strides(access, vectors.strides_of(frame.buffers[value]))
         size = element_bytes(type_.element_type) * schedule.lanes
-        steps = [step for dim, step in strides.items() if dim != layout.vector_dim]
+        steps = [step for dim, step in strides.items() if dim != lane_dim]
         aligned = all(step * element_bytes(type_.element_type) % size == 0 for step in steps)
         start = type_.get_strides_and_offset()[1] * element_bytes(type_.element_type)
         if is_bool(type_.element_type) or size not in COPIES or not aligned or start % size:
             return []
-        if strides[layout.vector_dim] != 1:
+        if strides[lane_dim] != 1:
             return []
         sources.append(Source(value, access, offset, size))
         offset += size * schedule.threads * schedule.chunks
@@ -64,7 +65,8 @@ def find_sources(kernel: RowKernel, frame: Kernel, target: GpuTarget) -> list[So
 def shared_bytes(kernel: RowKernel, sources: list[Source]) -> int:
     """The slots of reductions, and the rows after them."""
     schedule = kernel.schedule
-    return kernel.slots * SLOT_BYTES + sum(source.size * schedule.threads * schedule.chunks for source in sources)
+    vectors_of_block = schedule.threads * (schedule.chunks or 0)
+    return kernel.slots * SLOT_BYTES + sum(source.size * vectors_of_block for source in sources)
 
 
 @dataclass

@@ -80,7 +80,9 @@ def operands_of(program: RowProgram, layout: Layout, frame: Kernel) -> list[Oper
     pairs += [(buffer, program.access_of(value), False, False) for value, buffer in frame.outputs]
     found = []
     for buffer, access, is_kept, is_input in pairs:
-        stride = layout.strides(access, vectors.strides_of(buffer)).get(layout.vector_dim)
+        stride = layout.strides(access, vectors.strides_of(buffer)).get(
+            -1 if layout.vector_dim is None else layout.vector_dim
+        )
         if stride is not None:
             found.append(Operand(element_bytes(ir.MemRefType(buffer.type).element_type), stride, is_kept, is_input))
     return found

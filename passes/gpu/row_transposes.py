@@ -56,6 +56,8 @@ class Square:
 def find_square(program: RowProgram, layout: Layout, frame: Kernel) -> Square | None:
     """The tile of a pointwise kernel; None if it reads nothing across."""
     near = layout.vector_dim
+    if near is None or layout.sizes[near] < SMALLEST:
+        return None
     found: dict[int, dict[ir.Value, Access]] = {}
     for node in program.nodes:
         for value, access in zip(node.operation.operands, node.accesses, strict=True):
@@ -68,7 +70,7 @@ def find_square(program: RowProgram, layout: Layout, frame: Kernel) -> Square | 
             size = element_bytes(ir.MemRefType(frame.buffers[value].type).element_type)
             if strides.get(near, 0) >= SMALLEST and far and size <= 4:
                 found.setdefault(far[0], {})[value] = access
-    if near is None or not found or layout.sizes[near] < SMALLEST:
+    if not found:
         return None
     far = max(found, key=lambda dim: len(found[dim]))
     sources = tuple(found[far].items())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -49,8 +49,13 @@ class RowKernel:
 
     def folds(self, walk: Walk) -> list[tuple[Node, Fold]]:
         """The reductions of a walk, result by result."""
-        numbers = [(self.program.nodes[number], self.program.reductions[number]) for number in walk.reductions]
-        return [(node, fold) for node, folds in numbers for fold in folds]
+        return [(self.program.nodes[number], fold) for number in walk.reductions for fold in self.folds_of(number)]
+
+    def folds_of(self, number: int) -> list[Fold]:
+        """The reductions of a node."""
+        folds = self.program.reductions[number]
+        assert isinstance(folds, list), "another reduction than a fold"
+        return folds
 
     def buffers(self, values: list[ir.Value]) -> list[tuple[ir.Value, Buffer]]:
         return [(value, buffer) for value, buffer in self.outputs if value in values]
@@ -128,7 +133,7 @@ class RowThread:
 
     def new_places(self) -> list[Place]:
         """The vectors of this thread."""
-        return [self._place(number) for number in range(self.kernel.schedule.chunks)]
+        return [self._place(number) for number in range(self.kernel.schedule.chunks or 0)]
 
     def _place(self, number: int) -> Place:
         """Vector `number`: vectors of the team's threads are neighbours."""
@@ -180,7 +185,7 @@ class RowThread:
         whole = self._width // step
         with self.row.cursor.point:
             carried = [self._identity(fold) for _, fold in self.kernel.folds(walk)]
-            bounds = [warp.number(number) for number in (0, whole * step, step)]
+            lower, upper, by = (warp.number(number) for number in (0, whole * step, step))
 
         def body(cursor: Cursor, base: ir.Value, old: list[ir.Value]) -> list[ir.Value]:
             with cursor.point:
@@ -195,7 +200,7 @@ class RowThread:
 
         if whole:
             self._start_number()
-            carried = self.row.cursor.loop(*bounds, carried, body)
+            carried = self.row.cursor.loop(lower, upper, by, carried, body)
         places = []
         with self.row.cursor.point:
             for offset in range(whole * step, self._width, stride):
@@ -231,7 +236,7 @@ class RowThread:
             for number in walk.nodes:
                 self.bodies.inline(program.nodes[number], scopes)
             for number in walk.reductions:
-                skip = [fold.combiner for fold in program.reductions[number]]
+                skip = [fold.combiner for fold in self.kernel.folds_of(number)]
                 self.bodies.inline(program.nodes[number], scopes, skip=skip)
             for place, (_, fold) in enumerate(self.kernel.folds(walk)):
                 totals[place] = self._add(fold, totals[place], scopes)
@@ -245,7 +250,7 @@ class RowThread:
             present = all_of([place.present, self.row.present])
         return Place(place.bound, place.cursor, place.indices, place.position, place.memo, present)
 
-    def read(self, walk: Walk, stacks: list[list[Scope]]) -> None:
+    def read(self, walk: Walk, stacks: Sequence[list[Scope]]) -> None:
         """Ask for all vectors of a walk at once."""
         for scopes in stacks:
             for number in (*walk.nodes, *walk.reductions):
@@ -259,6 +264,7 @@ class RowThread:
 
     def _add(self, fold: Fold, total: ir.Value | None, scopes: list[Scope]) -> ir.Value:
         place = scopes[-1]
+        assert isinstance(place, Place)
         with fold.combiner.location, place.cursor.point:
             term = self.bodies.as_vector(self.bodies.lookup(fold.term, scopes), scopes)
             if place.present is not None:

@@ -47,8 +47,8 @@ def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
     launches = Launches(kernel, target)
     frame = launches.open("")
     program = analyse(frame.operations, partial(strides, frame))
-    layout = collapse(program, frame) if program else None
-    if not program or not _is_covered(program, layout):
+    layout = collapse(program, frame) if isinstance(program, RowProgram) else None
+    if not isinstance(program, RowProgram) or layout is None or not _is_covered(program, layout):
         frame.replacement.operation.erase()
         return loops.emit(kernel, target)
     late = {value for value, buffer in frame.outputs if buffer in set(frame.buffers.values())}
@@ -318,6 +318,7 @@ def _write_squares(launches: Launches, program: RowProgram, layout: Layout, late
     """Tiles of a pointwise kernel that transposes."""
     (frame,) = launches.frames
     square = find_square(program, layout, frame)
+    assert square is not None, "tiles of a kernel that transposes nothing"
     schedule = RowSchedule(THREADS, 1, 1, 1, 1)
     kernel = RowKernel.plan(program, layout, schedule, late)
     bytes_ = 4 * square.words * len(square.sources)
@@ -345,7 +346,7 @@ def _point_place(layout: Layout, cursor: Cursor, point: ir.Value, lanes: int, pr
     """The place of vector number `point`."""
     sizes = {dim: layout.sizes[dim] // (lanes if dim == layout.vector_dim else 1) for dim in layout.rows}
     split = split_number(point, sizes)
-    inner = split.pop(layout.vector_dim, None)
+    inner = None if layout.vector_dim is None else split.pop(layout.vector_dim, None)
     base = vectors.index(0) if inner is None else as_index(warp.multiply(inner, lanes))
     indices = {dim: as_index(value) for dim, value in split.items()}
     return Place(frozenset({*sizes, ROW}), cursor, indices, Position(base, 0, lanes, lanes), {}, present)
