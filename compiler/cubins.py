@@ -58,7 +58,7 @@ def assemble(ptx: Mapping[str, str], architecture: str) -> dict[str, Cubin]:
     ptxas = find_ptxas()
     assert ptxas is not None, "asked for machine code without ptxas"
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        cubins = pool.map(lambda item: _assemble(ptxas, *item, architecture), ptx.items())
+        cubins = pool.map(lambda item: _assemble(ptxas, item[0], item[1], architecture), ptx.items())
         return dict(zip(ptx, cubins, strict=True))
 
 
