@@ -304,7 +304,7 @@ def test_data_that_turns_bad_in_the_middle_loses_no_step(trial: Trial, monkeypat
     [
         (["--lerning-rate", "1"], "did you mean '--learning-rate'"),
         (["--steps", "3", "--epochs", "1"], "--steps and --epochs contradict each other"),
-        (["--device", "cuda"], "--device cuda is not possible: this version of Blu trains on the CPU"),
+        (["--device", "tpu"], "there is no target 'tpu'"),
         (["--dropout", "0.1"], "--dropout 0.1 is not possible: the model has no dropout"),
         (["--steps", "many"], "invalid int value: 'many'"),
     ],

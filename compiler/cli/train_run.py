@@ -25,7 +25,7 @@ from blu.compiler.train.programs import TrainingRequest, compile_training
 from blu.compiler.train.recipe import Cadence, Recipe
 from blu.compiler.train.trainer import Trainer, TrainingResult
 from blu.compiler.train.writer import Writer
-from blu.errors import ArgumentError, WeightsError
+from blu.errors import ArgumentError, UnsupportedError, WeightsError
 from blu.frontend.io.atomic import replacing
 from blu.frontend.io.byte_tokenizer_file import write_byte_tokenizer
 from blu.frontend.io.checkpoint_directory import has_any
@@ -75,6 +75,7 @@ class Run:
             flags = _flags_of(directory, given) | flags
         source = resolve(flags["init_from"]) if "init_from" in flags else None
         cadence = _as_usage(partial(Cadence, **_fields_of(Cadence, flags)))
+        _check_target(flags.get("target", "cpu"))
         return cls(flags, directory, _config(flags, source), source, cadence)
 
     def prepare(self, observer: Observer) -> Trainer:
@@ -228,6 +229,15 @@ def _as_usage(make: Any) -> Any:
         return make()
     except ArgumentError as error:
         raise UsageError(error.message, advice=error.advice) from None
+
+
+def _check_target(name: str) -> None:
+    """Refuse a name that no target has, before anything is begun; whether there is a GPU is found out later."""
+    if name != "cuda":
+        try:
+            resolve_target_name(name)
+        except UnsupportedError as error:
+            raise UsageError(error.message, advice=error.advice) from None
 
 
 def _config(flags: Mapping[str, Any], source: Path | None) -> Mapping[str, Any]:
