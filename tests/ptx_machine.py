@@ -139,20 +139,16 @@ class _Block(Arithmetic):
         name, _, offset = operand.strip("[]").replace("+-", "-").replace("-", "+-").partition("+")
         return self._read(name, bits).astype(np.int64) + (int(offset) if offset else 0)
 
-    def _places(
-        self, space: str, address: np.ndarray, size: int, active: np.ndarray, unit: int = 0, reads: bool = False
-    ) -> np.ndarray:
+    def _places(self, space: str, address: np.ndarray, size: int, active: np.ndarray, unit: int = 0) -> np.ndarray:
         """Indices [threads, size] of bytes in a space; the first byte for threads that are not active.
 
-        Addresses must be multiples of `unit` (0: of `size`). Of 16 bytes that are read, one must be in a buffer.
+        Addresses must be multiples of `unit` (0: of `size`).
         """
         places = np.where(active, address, 0)[:, None] + np.arange(size)
         limit = len(self.memory.bytes) if space == "global" else len(self.shared)
         inside = (places >= 0) & (places < limit)
         if space == "global":
             inside &= self.memory.mapped[np.where(inside, places, 0)]
-        if space == "global" and reads and size == 16:
-            inside[:] = inside.any(axis=1, keepdims=True)
         if not inside[active].all():
             raise MemoryFaultError(f"{space} memory is accessed at {address[active & ~inside.all(axis=1)][:4]}")
         if (address[active] % (unit or size)).any():
@@ -177,7 +173,7 @@ class _Block(Arithmetic):
 
     def _load(self, space: str, operand: str, size: int, active: np.ndarray) -> np.ndarray:
         address = self._address(operand, 64 if space == "global" else 32)
-        places = self._places(space, address, size, active, reads=True)
+        places = self._places(space, address, size, active)
         source = self.memory.bytes if space == "global" else self.shared
         return source[np.where(active[:, None], places, 0)]
 

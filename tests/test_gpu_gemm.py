@@ -79,6 +79,13 @@ def test_odd_sizes(dtype: str, layout: str, sizes: tuple[int, int, int]) -> None
     _check(dtype, layout, sizes)
 
 
+@pytest.mark.parametrize("rest", range(1, 8))
+def test_nothing_is_read_beyond_the_end_of_unaligned_rows(rest: int) -> None:
+    """The interpreter knows where arrays end: here `rest` elements after the last whole 16 bytes."""
+    program = _check("bf16", "nt", (16 + rest, 8 + rest, 65))
+    assert "ld.global.v4" in program.ptx["gemm_0"] and "shf.r.wrap" in program.ptx["gemm_0"]
+
+
 @pytest.mark.parametrize(("layout", "sizes"), [("nn", (1, 40, 270)), ("nt", (3, 21, 264)), ("nt", (1, 9, 512))])
 @pytest.mark.parametrize("dtype", ["bf16", "f16", "f32"])
 def test_few_rows_read_the_matrix_once(dtype: str, layout: str, sizes: tuple[int, int, int]) -> None:

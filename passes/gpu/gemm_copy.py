@@ -16,7 +16,7 @@ from blu.passes.gpu import warp
 from blu.passes.gpu.attention_operands import further, pointer
 from blu.passes.gpu.gemm_problem import COPY_BYTES, Factor
 from blu.passes.gpu.gemm_schedule import ROW_BYTES, needs_registers
-from blu.passes.gpu.gemm_unaligned import Shift
+from blu.passes.gpu.gemm_unaligned import Buffer, Shift
 from blu.passes.gpu.warp import Number
 
 PIECES = ROW_BYTES // COPY_BYTES
@@ -97,6 +97,7 @@ class Loader:
         self.target = warp.add(warp.add(warp.multiply(self.row, ROW_BYTES), swizzled), base)
         self.start = self._start()
         self.present_across = self._present_across()
+        self.buffer = Buffer.of(factor) if self.is_shifted else None
 
     @property
     def step(self) -> int:
@@ -115,13 +116,14 @@ class Loader:
         All of a thread's pieces are then equally far from such: they are a multiple of eight rows apart.
         """
         factor = self.factor
-        return self.in_registers and factor.bytes == self.tile.bytes == 2 and factor.is_dense and self.step % 8 == 0
+        is_shifted = self.in_registers and factor.bytes == self.tile.bytes == 2 and factor.is_dense
+        return is_shifted and self.step % 8 == 0 and factor.extent_bytes >= COPY_BYTES
 
     def begin(self, number: ir.Value, stage: ir.Value) -> list[ir.Value]:
         """Start to copy the tile of the `number`-th step of k to the stage at a shared address."""
         start, left = self._at(number)
-        if self.is_shifted:
-            shift = Shift.of(start, first_address(self.factor))
+        if self.buffer:
+            shift = Shift.of(self.buffer, start)
             pieces = [shift.load(self._source(piece, start), self._present(piece, left)) for piece in self.pieces]
             return [value for piece in pieces for value in piece]
         if self.in_registers:

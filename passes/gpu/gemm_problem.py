@@ -46,6 +46,16 @@ class Factor:
         return 1 in (self.depth_stride, self.stride)
 
     @property
+    def extent_bytes(self) -> int:
+        """Bytes from the buffer's address, a multiple of 16, to the end of its last element."""
+        type_ = ir.MemRefType(self.buffer.type)
+        if 0 in type_.shape:
+            return 0
+        strides, offset = type_.get_strides_and_offset()
+        last = sum((size - 1) * max(0, stride) for size, stride in zip(type_.shape, strides, strict=True))
+        return (offset + last + 1) * self.bytes
+
+    @property
     def copy_bytes(self) -> int:
         """How many bytes can be copied at a time, all addresses being multiples of them: 16, 8, 4, or an element."""
         if not self.is_dense:

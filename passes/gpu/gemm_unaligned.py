@@ -1,6 +1,7 @@
 """Pieces of 16 bytes that begin at any even address: read as the two aligned pieces they lie in, and shifted.
 
-An aligned piece of which one byte exists may be read whole: memory is given out in larger units.
+Nothing beyond a buffer is read: where its last bytes are not a whole aligned piece, each thread reads them once, in
+pieces of their own, and takes them instead of what it would read there.
 """
 
 from __future__ import annotations
@@ -8,24 +9,52 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
-from blu.dialects.mlir import arith, ir, llvm
+from blu.dialects.mlir import arith, ir, llvm, memref
 from blu.passes.gpu import warp
 from blu.passes.gpu.attention_operands import further, pointer
-from blu.passes.gpu.gemm_problem import COPY_BYTES
+from blu.passes.gpu.gemm_problem import COPY_BYTES, Factor
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Where a factor may be read: from the aligned address `start` on (i64), before `end`, 16 bytes at a time.
+
+    `words` are what there is from `end` on, less than 16 bytes; zeros follow. They are empty where there is nothing.
+    """
+
+    start: ir.Value
+    end: ir.Value
+    words: list[ir.Value]
+
+    @classmethod
+    def of(cls, factor: Factor) -> Buffer:
+        """The buffer of a factor; its last bytes are read here."""
+        index = memref.extract_aligned_pointer_as_index(factor.buffer)
+        start = arith.index_cast(ir.IntegerType.get_signless(64), index)
+        rest = factor.extent_bytes % COPY_BYTES
+        end = further(start, 1, factor.extent_bytes - rest)
+        return cls(start, end, _load_rest(end, rest) if rest else [])
+
+    def load(self, address: ir.Value) -> list[ir.Value]:
+        """The four words at an aligned address."""
+        if not self.words:
+            return _load(address)
+        is_last = arith.cmpi(arith.CmpIPredicate.eq, address, self.end)
+        words = _load(arith.select(is_last, self.start, address))
+        return [arith.select(is_last, last, word) for last, word in zip(self.words, words, strict=True)]
 
 
 @dataclass(frozen=True)
 class Shift:
-    """How far pieces are from aligned addresses, in bytes (i32); `safe` is an aligned address that exists (i64)."""
+    """How far pieces of a buffer are from aligned addresses, in bytes (i32)."""
 
+    buffer: Buffer
     bytes: ir.Value
-    safe: ir.Value
 
     @classmethod
-    def of(cls, address: ir.Value, safe: ir.Value) -> Shift:
+    def of(cls, buffer: Buffer, address: ir.Value) -> Shift:
         """The shift of a piece, and of those that are a multiple of 16 bytes from it."""
-        low = arith.andi(arith.trunci(warp.i32(), address), warp.number(COPY_BYTES - 1))
-        return cls(low, _aligned(safe))
+        return cls(buffer, arith.andi(arith.trunci(warp.i32(), address), warp.number(COPY_BYTES - 1)))
 
     def load(self, address: ir.Value, present: ir.Value | None) -> list[ir.Value]:
         """Four registers of two elements of 16 bits, those from `present` on as zeros."""
@@ -33,9 +62,9 @@ class Shift:
         count = warp.number(8) if present is None else warp.smaller(present, 8)
         needs_second = warp.is_below(COPY_BYTES, warp.add(self.bytes, warp.multiply(count, 2)))
         if present is not None:
-            start = arith.select(warp.is_below(0, present), start, self.safe)
+            start = arith.select(warp.is_below(0, present), start, self.buffer.start)
         second = arith.select(needs_second, further(start, 1, COPY_BYTES), start)
-        words = self._shifted([*_load(start), *_load(second)])
+        words = self._shifted([*self.buffer.load(start), *self.buffer.load(second)])
         return words if present is None else [_kept(word, present, 2 * place) for place, word in enumerate(words)]
 
     def _shifted(self, words: list[ir.Value]) -> list[ir.Value]:
@@ -60,6 +89,21 @@ def _aligned(address: ir.Value) -> ir.Value:
 def _load(address: ir.Value) -> list[ir.Value]:
     loaded = llvm.load(ir.VectorType.get([4], warp.i32()), pointer(address), alignment=COPY_BYTES)
     return [llvm.extractelement(loaded, warp.number(lane)) for lane in range(4)]
+
+
+def _load_rest(address: ir.Value, count: int) -> list[ir.Value]:
+    """Four words of which `count` bytes exist, an even number: two words, one, and half of one are read."""
+    words = []
+    if count & 8:
+        loaded = llvm.load(ir.VectorType.get([2], warp.i32()), pointer(address), alignment=8)
+        words += [llvm.extractelement(loaded, warp.number(lane)) for lane in range(2)]
+    if count & 4:
+        words.append(llvm.load(warp.i32(), pointer(further(address, 4 * len(words), 1)), alignment=4))
+    if count & 2:
+        half = ir.IntegerType.get_signless(16)
+        last = llvm.load(half, pointer(further(address, 4 * len(words), 1)), alignment=2)
+        words.append(arith.extui(warp.i32(), last))
+    return words + [warp.number(0)] * (4 - len(words))
 
 
 def _funnel(low: ir.Value, high: ir.Value, bits: ir.Value) -> ir.Value:
