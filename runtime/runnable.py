@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Self
 
 from blu.errors import ArgumentError, OutOfRangeError, warn
 from blu.runtime.plan import NOTHING_FOUND, Check, Plan, TensorSpec
@@ -26,6 +26,15 @@ class Runnable:
     def run(self, inputs: Sequence[Any], *, outputs: Sequence[Any] | None = None) -> list[Any]:
         """Run the program; one array for each result. `outputs` may hold an array (or None) to write each into."""
         raise NotImplementedError
+
+    def close(self) -> None:
+        """Give back what the program holds outside of Python's memory; it cannot run any more."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     def keep(self, arrays: Sequence[Any]) -> list[Any]:
         """These arrays where the program reads them without another copy in every run."""
@@ -83,11 +92,12 @@ class Runnable:
                 report(check, value)
 
 
-def report(check: Check, value: int) -> None:
-    """Raise or warn about the value that a check has found."""
+def report(check: Check, value: int, run: str = "") -> None:
+    """Raise or warn about the value that a check has found; `run` names a run that is reported later."""
     if check.kind == "index":
+        when = f" ({run})" if run else ""
         raise OutOfRangeError(
-            f"{check.op}: index {value} is out of range for a dimension of size {check.size}",
+            f"{check.op}: index {value} is out of range for a dimension of size {check.size}{when}",
             location=check.location or None,
             advice=f"valid indices are from {-check.size} to {check.size - 1}"
             if check.size

@@ -83,6 +83,10 @@ class FakeDriver(Driver):
         self.modules.append(image)
         return image
 
+    def unload_module(self, module: Any) -> None:
+        self._step("unload_module")
+        self.modules.remove(module)
+
     def function(self, module: Any, name: str, shared_bytes: int) -> Any:
         self._step("function")
         self.shared_bytes[name] = shared_bytes
@@ -119,11 +123,13 @@ class FakeDriver(Driver):
         event["recorded"] += 1
         self._enqueue(lambda: event.update(reached=event["reached"] + 1))
 
-    def _is_reached(self, event: Any) -> bool:
+    def wait(self, event: Any) -> None:
         self._step("wait")
         while self._queue and event["reached"] < event["recorded"]:
             self._queue.pop(0)()
-        return True
+
+    def is_reached(self, event: Any) -> bool:
+        return event["reached"] == event["recorded"]
 
     def let_wait(self, stream: int, event: Any) -> None:
         self._step(f"let_wait {stream}")

@@ -17,11 +17,15 @@ from blu.compiler.target import resolve_target_name
 from blu.compiler.train.engine import Engine, load_training
 from blu.compiler.train.recipe import Recipe
 from blu.compiler.train.resume import _in_host_memory
+from blu.compiler.train.trainer import Trainer
+from blu.errors import OutOfRangeError
 from blu.frontend.io.gpt2 import random_state_dict
 from blu.frontend.io.huggingface import complete_config
 from blu.runtime import Program
 from blu.runtime.cuda import DeviceArray, to_device
 from blu.runtime.cuda import driver as drivers
+from blu.runtime.cuda.findings import CheckedRun
+from blu.runtime.plan import Check
 
 CONFIG = complete_config(
     {"model_type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 8, "vocab_size": 61, "n_positions": 24}
@@ -101,6 +105,21 @@ def test_training_with_arrays_on_the_gpu(gpu):
     assert all(isinstance(array, DeviceArray) for array in engine.parameters.values())
     batch_bytes = 2 * 4 * RECIPE.batch_size * RECIPE.length
     assert all(program.uploaded_bytes <= batch_bytes + 4 for program in programs)
+
+
+def test_nothing_is_saved_after_a_bad_index(gpu, tmp_path):
+    (tmp_path / "text.txt").write_text("to be or not to be " * 50)
+    recipe = Recipe(batch_size=2, length=8, steps=3)
+    config = {**CONFIG, "vocab_size": 256}
+    trainer = Trainer.of(config, [str(tmp_path / "text.txt")], recipe, directory=tmp_path / "out")
+    trainer.engine.arrays = {name: to_device(array) for name, array in trainer.engine.arrays.items()}
+    check = Check("index", "take", 256, "model.py:7")
+    gpu.findings.add(CheckedRun("run 1 of step", [check], np.array([300]), gpu.event()))
+    with pytest.raises(OutOfRangeError, match="index 300"):
+        trainer.save()
+    assert trainer.checkpoints is not None and trainer.checkpoints.latest() is None
+    trainer.save(wait=True)
+    assert trainer.checkpoints.latest() is not None
 
 
 def test_generating_with_parameters_on_the_gpu(gpu):

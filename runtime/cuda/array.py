@@ -10,6 +10,7 @@ import numpy as np
 from blu.errors import ArgumentError
 from blu.runtime.array import Array
 from blu.runtime.cuda import exchange
+from blu.runtime.cuda.block import Block
 from blu.runtime.cuda.driver import Driver, default_driver
 from blu.runtime.memory import address_of, allocate_array
 from blu.runtime.plan import NAMES
@@ -24,25 +25,6 @@ _kinds: dict[Kind, Kind] = {}
 def kind_of(shape: tuple[int, ...], dtype: np.dtype) -> Kind:
     """The one object that stands for a shape and dtype, so that many arguments are compared in no time."""
     return _kinds.setdefault((shape, dtype), (shape, dtype))
-
-
-class Block:
-    """Device memory of Blu's own; it goes back to the driver's pool when nothing refers to it any more."""
-
-    __slots__ = ("_driver", "address", "nbytes")
-
-    def __init__(self, driver: Driver, nbytes: int, purpose: str):
-        self._driver = driver
-        self.nbytes = nbytes
-        self.address = driver.allocate(nbytes, purpose)
-
-    def __del__(self) -> None:
-        # An allocation that failed has no address.
-        if hasattr(self, "address"):
-            self._driver.free(self.address, self.nbytes)
-
-    def __repr__(self) -> str:
-        return f"Block({self.nbytes} bytes at {self.address:#x})"
 
 
 class DeviceArray(Array):
@@ -84,14 +66,15 @@ class DeviceArray(Array):
         return self.size * self.dtype.itemsize
 
     def numpy(self) -> np.ndarray:
-        """A copy in host memory. Waits for the GPU; raises DeviceError where a kernel before has failed."""
+        """A copy in host memory. Waits for the GPU; raises what runs before have found (OutOfRangeError), and
+        DeviceError where a kernel has failed."""
         driver = default_driver()
         copy = allocate_array(self.shape, self.dtype, "a copy of an array on the GPU")
         with driver.exclusively():
             if copy.nbytes:
                 with driver.explained("copy an array from the GPU"):
                     driver.copy_out(address_of(copy), self.address, copy.nbytes)
-            driver.synchronize()
+            driver.finish()
         return copy
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -101,6 +84,7 @@ class DeviceArray(Array):
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
+        _read_findings()
         return exchange.interface_of(self.address if self.size else 0, self.shape, self.dtype)
 
     def __dlpack__(
@@ -109,6 +93,7 @@ class DeviceArray(Array):
         """A DLPack capsule that shares the memory; `stream` is the reader's, which waits for Blu's."""
         if copy or (dl_device is not None and tuple(dl_device) != self.__dlpack_device__()):
             raise exchange.ExchangeError("an array on the GPU is handed over without a copy", advice="use .numpy()")
+        _read_findings()
         # The legacy default stream (none or 1) waits for ours by itself; -1 means that nothing is to wait.
         if stream not in (None, -1, 0, 1):
             driver = default_driver()
@@ -126,6 +111,14 @@ class DeviceArray(Array):
         return super().__repr__()[:-1] + ", device=cuda:0)"
 
     __hash__ = object.__hash__
+
+
+def _read_findings() -> None:
+    """Before an array is handed over: raise what the checks of runs before have found. Waits where there are any."""
+    driver = default_driver()
+    if len(driver.findings):
+        with driver.exclusively():
+            driver.findings.read(keep=0)
 
 
 def to_device(value: Any) -> DeviceArray:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -63,6 +65,9 @@ class BindingsDriver(Driver):
         # PTX is text that ends with a zero byte.
         return self._call(self.cuda.cuModuleLoadData, image if image.startswith(b"\x7fELF") else image + b"\0")
 
+    def unload_module(self, module: Any) -> None:
+        self._call(self.cuda.cuModuleUnload, module)
+
     def function(self, module: Any, name: str, shared_bytes: int) -> Any:
         function = self._call(self.cuda.cuModuleGetFunction, module, name.encode())
         if shared_bytes > 48 << 10:
@@ -72,7 +77,10 @@ class BindingsDriver(Driver):
 
     def pinned(self, nbytes: int) -> np.ndarray:
         address = int(self._call(self.cuda.cuMemHostAlloc, nbytes, 0))
-        return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address))
+        memory = (ctypes.c_uint8 * nbytes).from_address(address)
+        release = partial(self._call, self.cuda.cuMemFreeHost, address)
+        weakref.finalize(memory, self.discard, release).atexit = False
+        return np.ctypeslib.as_array(memory)
 
     def copy_in(self, address: int, source: int, nbytes: int) -> None:
         self._call(self.cuda.cuMemcpyHtoDAsync, address, source, nbytes, self._stream)
@@ -134,7 +142,7 @@ class BindingsDriver(Driver):
     def _is_done(self) -> bool:
         return self._ask(self.cuda.cuStreamQuery, self._stream)
 
-    def _is_reached(self, event: Any) -> bool:
+    def is_reached(self, event: Any) -> bool:
         return self._ask(self.cuda.cuEventQuery, event)
 
     def _ask(self, query: Any, handle: Any) -> bool:
@@ -187,8 +195,9 @@ class _CapturedGraph(Graph):
     def __del__(self) -> None:
         # Only what a finished __init__ has made is there to be given back.
         if hasattr(self, "_ready"):
-            self._driver.cuda.cuGraphExecDestroy(self._ready)
-            self._driver.cuda.cuGraphDestroy(self._graph)
+            driver = self._driver
+            driver.discard(partial(driver._call, driver.cuda.cuGraphExecDestroy, self._ready))
+            driver.discard(partial(driver._call, driver.cuda.cuGraphDestroy, self._graph))
 
 
 def load_bindings() -> Any:

@@ -1,15 +1,47 @@
-"""Chooses, among a program's members, the code of each kernel that this GPU runs."""
+"""Chooses, among a program's members, the code of each kernel that this GPU runs, and loads it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 from blu.errors import CacheError, UnsupportedError
 from blu.runtime.artifact import Artifact
+from blu.runtime.cuda.driver import Driver
+from blu.runtime.plan import GpuLaunch
 
 _ARCHITECTURE = re.compile(r"sm_(\d+)(\d)(a?)")
 _PTX_TARGET = re.compile(rb"^\s*\.target\s+(sm_\w+)", re.MULTILINE)
+
+
+class Functions:
+    """A program's kernels by name, in modules that are unloaded when nothing refers to this any more."""
+
+    def __init__(self, driver: Driver, launches: Sequence[GpuLaunch], artifact: Artifact):
+        self._driver = driver
+        self._modules: list[Any] = []
+        self._by_name: dict[str, Any] = {}
+        shared: dict[str, int] = {}
+        for launch in launches:
+            shared[launch.kernel] = max(shared.get(launch.kernel, 0), launch.shared_bytes)
+        for name, shared_bytes in shared.items():
+            code = code_of(artifact, name, driver.capability)
+            with driver.explained(f"load the kernel {name!r}"):
+                self._modules.append(driver.load_module(code))
+                self._by_name[name] = driver.function(self._modules[-1], name, shared_bytes)
+
+    def __getitem__(self, kernel: str) -> Any:
+        return self._by_name[kernel]
+
+    def __del__(self) -> None:
+        self._driver.discard(partial(_unload, self._driver, self._modules))
+
+
+def _unload(driver: Driver, modules: list[Any]) -> None:
+    while modules:
+        driver.unload_module(modules.pop())
 
 
 def code_of(artifact: Artifact, kernel: str, capability: tuple[int, int]) -> bytes:

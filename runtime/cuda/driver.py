@@ -7,6 +7,7 @@ be handed to and from torch's default stream as they are.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import threading
@@ -20,8 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from blu.errors import BluError, UnsupportedError
+from blu.errors import BluError, OutOfRangeError, UnsupportedError
 from blu.runtime.cuda.failures import DriverError, Named, explain, no_library, out_of_memory
+from blu.runtime.cuda.findings import Findings
 from blu.runtime.cuda.pool import Pool
 from blu.runtime.cuda.staging import Staging
 from blu.runtime.plan import TensorMap
@@ -83,6 +85,8 @@ class Driver:
         self._recent: deque[Sequence[Named]] = deque(maxlen=_REMEMBERED_RUNS)
         self.pool = Pool(self._raw_allocate, self._raw_free)
         self.staging = Staging(self)
+        self.findings = Findings(self)
+        self._discarded: deque[Callable[[], None]] = deque()
         self._events: list[Any] = []
 
     def __repr__(self) -> str:
@@ -100,7 +104,19 @@ class Driver:
             if self._lost is not None:
                 raise self._lost
             with self._current():
+                if self._discarded:
+                    self.release_discarded()
                 yield
+
+    def discard(self, release: Callable[[], None]) -> None:
+        """Have something given back when the GPU is used next: objects die in any thread, in the middle of anything."""
+        self._discarded.append(release)
+
+    def release_discarded(self) -> None:
+        """Give back what was discarded, once the GPU is done with it."""
+        self.synchronize()
+        while self._discarded:
+            self._discarded.popleft()()
 
     @contextmanager
     def explained(self, doing: str, launch: Named | None = None) -> Iterator[None]:
@@ -149,14 +165,13 @@ class Driver:
         with self.explained("launch a graph"):
             graph.launch()
 
-    def capture(self, kernels: Sequence[Kernel], before: Callable, after: Callable) -> Graph:
-        """A graph of what `before` enqueues, the kernels, and what `after` enqueues."""
+    def capture(self, kernels: Sequence[Kernel], before: Callable[[], None]) -> Graph:
+        """A graph of what `before` enqueues, and the kernels."""
 
         def enqueue() -> None:
             before()
             for kernel in kernels:
                 self._launch(kernel)
-            after()
 
         with self.explained("capture a graph"):
             return self._captured(enqueue)
@@ -209,9 +224,14 @@ class Driver:
             self._wait_until(self._is_done)
         self._recent.clear()
 
+    def finish(self) -> None:
+        """Wait until all enqueued work is done, and raise what the checks of runs have found."""
+        self.synchronize()
+        self.findings.read(keep=0)
+
     def wait(self, event: Any) -> None:
         """Wait until the GPU has reached the event (or return at once, if it was never recorded)."""
-        self._wait_until(lambda: self._is_reached(event))
+        self._wait_until(lambda: self.is_reached(event))
 
     def _wait_until(self, is_done: Callable[[], bool]) -> None:
         """Ask again and again: a driver's own waiting would not let signal handlers run. The breaks grow to a
@@ -246,6 +266,10 @@ class Driver:
 
     def load_module(self, image: bytes) -> Any:
         """Load a cubin, or PTX (which the driver compiles)."""
+        raise NotImplementedError
+
+    def unload_module(self, module: Any) -> None:
+        """Forget a module; its functions are not used any more."""
         raise NotImplementedError
 
     def function(self, module: Any, name: str, shared_bytes: int) -> Any:
@@ -306,7 +330,7 @@ class Driver:
         """Whether all enqueued work is done."""
         raise NotImplementedError
 
-    def _is_reached(self, event: Any) -> bool:
+    def is_reached(self, event: Any) -> bool:
         """Whether the GPU has reached an event; true of one that was never recorded."""
         raise NotImplementedError
 
@@ -324,7 +348,20 @@ def default_driver() -> Driver:
                 _driver = _open()
             except DriverError as failure:
                 raise explain(failure, "open the GPU") from None
+            atexit.register(report_unread, _driver)
         return _driver
+
+
+def report_unread(driver: Driver) -> None:
+    """Log what runs have found that nobody has read, at the process's end."""
+    while len(driver.findings):
+        try:
+            with driver.exclusively():
+                driver.findings.read(keep=0)
+        except OutOfRangeError as error:
+            logger.error("found when the process ended: %s", error)
+        except BluError:
+            return
 
 
 def use_driver(driver: Driver | None) -> None:

@@ -22,10 +22,10 @@ class Graphs:
     kernel that they concern.
     """
 
-    def __init__(self, driver: Driver, kernels: Sequence[Kernel], before: Callable, after: Callable):
+    def __init__(self, driver: Driver, kernels: Sequence[Kernel], before: Callable[[], None]):
         self._driver = driver
         self._kernels = kernels
-        self._around = (before, after)
+        self._before = before
         self._kept: OrderedDict[Key, tuple[Graph, np.ndarray]] = OrderedDict()
         self.captures = 0
 
@@ -33,14 +33,18 @@ class Graphs:
         """Whether there is a graph for arrays at these addresses."""
         return key in self._kept
 
-    def ready(self, key: Key, values: np.ndarray, owners: np.ndarray) -> Graph:
-        """The graph for arrays at these addresses. `values` are the kernels' arguments that depend on them, `owners`
-        the numbers of their kernels; the kernels have these arguments already."""
-        if key in self._kept:
-            self._kept.move_to_end(key)
-            return self._kept[key][0]
+    def known(self, key: Key) -> Graph | None:
+        """The graph for arrays at these addresses, if there is one."""
+        if key not in self._kept:
+            return None
+        self._kept.move_to_end(key)
+        return self._kept[key][0]
+
+    def made(self, key: Key, values: np.ndarray, owners: np.ndarray) -> Graph:
+        """A graph for arrays at these addresses, for which there is none. `values` are the kernels' arguments that
+        depend on them, `owners` the numbers of their kernels; the kernels have these arguments already."""
         if len(self._kept) < _KEPT:
-            graph = self._driver.capture(self._kernels, *self._around)
+            graph = self._driver.capture(self._kernels, self._before)
             self.captures += 1
         else:
             _, (graph, before) = self._kept.popitem(last=False)

@@ -8,7 +8,6 @@ import numpy as np
 
 from blu.runtime.cuda.array import Block
 from blu.runtime.cuda.driver import Driver
-from blu.runtime.memory import address_of
 from blu.runtime.plan import MAP_BYTES, MAP_DTYPES, Argument, TensorMap
 
 AddressOf = Callable[[Argument], int]
@@ -20,7 +19,7 @@ class TensorMaps:
     def __init__(self, driver: Driver, maps: Sequence[TensorMap]):
         self._driver, self._maps = driver, maps
         self._block = Block(driver, len(maps) * MAP_BYTES, "the program's tensor maps")
-        self._encoded = driver.pinned(max(1, len(maps)) * MAP_BYTES)
+        self._encoded = np.zeros(len(maps) * MAP_BYTES, np.uint8)
         self._addresses: list[int | None] = [None] * len(maps)
 
     @property
@@ -35,11 +34,10 @@ class TensorMaps:
             address = address_of_argument(map_.buffer) + map_.offset * MAP_DTYPES[map_.dtype]
             if address == self._addresses[index]:
                 continue
-            if not changed:
-                self._driver.synchronize()  # an earlier copy may still be reading what is written here
-                changed = True
+            changed = True
             encoded = self._driver.encode_map(map_, address)
             self._encoded[index * MAP_BYTES : (index + 1) * MAP_BYTES] = np.frombuffer(encoded, np.uint8)
             self._addresses[index] = address
         if changed:
-            self._driver.copy_in(self._block.address, address_of(self._encoded), len(self._maps) * MAP_BYTES)
+            self._driver.staging.copy_in(self._block.address, self._encoded)
+            self._driver.staging.finish()

@@ -12,17 +12,22 @@ import numpy as np
 from blu.errors import ArgumentError, UnsupportedError
 from blu.runtime.arguments import count_error, overlapping
 from blu.runtime.artifact import Artifact
-from blu.runtime.cuda.array import Block, DeviceArray, to_device
-from blu.runtime.cuda.code import code_of
-from blu.runtime.cuda.driver import Driver, Kernel, default_driver
+from blu.runtime.cuda.array import DeviceArray, to_device
+from blu.runtime.cuda.block import Block
+from blu.runtime.cuda.code import Functions
+from blu.runtime.cuda.driver import Driver, Graph, Kernel, default_driver
+from blu.runtime.cuda.findings import Checks
 from blu.runtime.cuda.graphs import Graphs
 from blu.runtime.cuda.inputs import Inputs, accept_result
 from blu.runtime.cuda.maps import TensorMaps
 from blu.runtime.cuda.ranges import are_shown, named_range
 from blu.runtime.memory import address_of
-from blu.runtime.plan import NOTHING_FOUND, Argument, GpuLaunch, Launch, Plan
+from blu.runtime.plan import Argument, GpuLaunch, Launch, Plan
 from blu.runtime.program import read_constants
 from blu.runtime.runnable import Runnable
+
+_ON_DEVICE = ("_arena", "_constants", "_checks", "_inputs", "_maps", "_functions", "_kernels", "_graphs")
+"""What a program gives back when it is closed."""
 
 
 class CudaProgram(Runnable):
@@ -34,6 +39,8 @@ class CudaProgram(Runnable):
     Arguments may be arrays in host memory, which are copied, or on the GPU (Blu's, torch's, CuPy's), which are not.
     Results are arrays on the GPU. BLU_CUDA_GRAPH=0 launches kernels one by one, and BLU_CUDA_SYNC=1 waits for each, so
     that an error names the kernel.
+
+    What a program has on the GPU is given back when it is closed (it is a context manager) or nothing refers to it.
     """
 
     def __init__(self, plan: Plan, artifact: Artifact, driver: Driver):
@@ -46,15 +53,15 @@ class CudaProgram(Runnable):
             with driver.explained("load the program"):
                 if constants.nbytes:
                     driver.copy_in(self._constants.address, address_of(constants), constants.nbytes)
-                self._open_status()
+                self._checks = Checks(driver, plan)
             driver.synchronize()
             self._inputs = Inputs(driver, plan.inputs)
             self._maps = TensorMaps(driver, plan.tensor_maps)
             self._prepare([launch for launch in plan.launches if isinstance(launch, GpuLaunch)], artifact)
         self._waits = os.environ.get("BLU_CUDA_SYNC", "0") not in ("", "0")
         self.use_graphs = driver.has_graphs and not self._waits and os.environ.get("BLU_CUDA_GRAPH", "1") != "0"
-        self._has_run = False
-        self._graphs = Graphs(driver, self._kernels, self._before, self._after)
+        self._has_run = self._is_closed = False
+        self._graphs = Graphs(driver, self._kernels, self._checks.clear)
 
     @classmethod
     def load(cls, source: str | os.PathLike[str] | Mapping[str, bytes]) -> CudaProgram:
@@ -76,18 +83,35 @@ class CudaProgram(Runnable):
         where it comes from host memory, shares memory with another argument, or does not lie at a multiple of 16
         bytes. `outputs` may hold an array on the GPU (or None) for each result to write into.
 
-        Where the program checks indices or divisors, this waits for the GPU and raises OutOfRangeError, or warns with
-        RuntimeWarning, as on a CPU. Otherwise it returns while the GPU still works. Raises ArgumentError,
-        OutOfMemoryError, DeviceError.
+        This returns while the GPU still works. What the program's checks find (an index out of range raises
+        OutOfRangeError, a division by zero warns) is known later: it is raised by the first later run, reading of any
+        array, or `close` after the GPU got there, once, and names the run. With BLU_CUDA_SYNC=1 it is raised here.
+
+        Raises ArgumentError, OutOfMemoryError, DeviceError, and OutOfRangeError of an earlier run; then nothing is run.
         """
-        if len(inputs) != len(self.plan.inputs):
-            raise count_error(self.plan.inputs, len(inputs))
-        with self._driver.exclusively(), named_range(self.plan.entry):
+        self._check_call(inputs)
+        driver = self._driver
+        with driver.exclusively(), named_range(self.plan.entry):
+            driver.findings.read()
             arrays, fresh = self._place(inputs, outputs)
             self._enqueue()
-            found = self._read_status() if self.plan.checks else ()
-        self._report(found)
+            if self._waits:
+                driver.finish()
         return self._in_order(arrays, fresh)
+
+    def close(self) -> None:
+        """Wait for the GPU, and give back what the program has there; results stay. Raises what runs have found."""
+        if self._is_closed:
+            return
+        driver, self._is_closed = self._driver, True
+        with driver.exclusively():
+            try:
+                driver.finish()
+            finally:
+                for name in _ON_DEVICE:
+                    delattr(self, name)
+            driver.release_discarded()
+            driver.pool.release_kept()
 
     def keep(self, arrays: Sequence[Any]) -> list[DeviceArray]:
         """These arrays in the GPU's memory."""
@@ -95,13 +119,13 @@ class CudaProgram(Runnable):
 
     def time_launches(self, inputs: Sequence[Any], repeats: int = 10) -> list[tuple[str, str, float]]:
         """(kernel, the user's line, median microseconds) of each launch. Donated arguments change with every repeat."""
-        if len(inputs) != len(self.plan.inputs):
-            raise count_error(self.plan.inputs, len(inputs))
+        self._check_call(inputs)
         driver, times = self._driver, [[] for _ in self._kernels]
         with driver.exclusively():
             arrays, fresh = self._place(inputs, None)
+            self._write_addresses()
             with driver.explained("measure kernels"):
-                self._before()
+                self._checks.clear()
                 timed = driver.timed(self._kernels, graph=self.use_graphs)
                 for _ in range(repeats):
                     for measured, microseconds in zip(times, timed(), strict=True):
@@ -109,6 +133,12 @@ class CudaProgram(Runnable):
             del arrays, fresh
         medians = map(statistics.median, times)
         return [(item.name, item.location, median) for item, median in zip(self._kernels, medians, strict=True)]
+
+    def _check_call(self, inputs: Sequence[Any]) -> None:
+        if self._is_closed:
+            raise ArgumentError("the program is closed", advice="load it again")
+        if len(inputs) != len(self.plan.inputs):
+            raise count_error(self.plan.inputs, len(inputs))
 
     def _place(self, inputs: Sequence[Any], outputs: Sequence[Any] | None) -> tuple[list[DeviceArray], list]:
         """Arguments and fresh results, and their addresses in the kernels' arguments."""
@@ -122,18 +152,18 @@ class CudaProgram(Runnable):
         self._key = tuple([array.address for array in arrays] + [array.address for array in fresh])
         if (self._donated or given) and not self._graphs.knows(self._key):
             self._separate(arrays, fresh, given)
-        if self._key != self._placed_key:
-            self._write_addresses()
+        if self.plan.tensor_maps and self._key != self._shown_key:
+            with self._driver.explained("describe tensors to the copy engine"):
+                self._maps.show(self._address)
+            self._shown_key = self._key
         return arrays, fresh
 
     def _write_addresses(self) -> None:
-        """Let the kernels' arguments, and tensor maps, show where this run's arrays are."""
-        addresses = np.array(self._key, np.uint64)
-        self._values[self._slots] = addresses[self._places] + self._offsets
-        if self.plan.tensor_maps:
-            with self._driver.explained("describe tensors to the copy engine"):
-                self._maps.show(self._address)
-        self._placed_key = self._key
+        """Let the kernels' arguments say where this run's arrays are."""
+        if self._key != self._placed_key:
+            addresses = np.array(self._key, np.uint64)
+            self._values[self._slots] = addresses[self._places] + self._offsets
+            self._placed_key = self._key
 
     def _address(self, argument: Argument) -> int:
         """Where an argument's memory is in this run."""
@@ -158,46 +188,33 @@ class CudaProgram(Runnable):
         return DeviceArray.empty(self._driver, spec.shape, spec.numpy_dtype, "a result")
 
     def _enqueue(self) -> None:
-        """Start the program: as a graph, or launch by launch."""
-        driver = self._driver
+        """Start the program, and the reading of its checks."""
         if self.use_graphs and self._has_run and self._kernels and not are_shown():
-            moved = self._values[self._slots]
-            driver.replay(self._graphs.ready(self._key, moved, self._owners), self._kernels)
-            return
-        with driver.explained("start the program"):
-            self._before()
+            self._driver.replay(self._graph(), self._kernels)
+        else:
+            self._launch_all()
+        with self._driver.explained("read the checks back"):
+            self._checks.collect()
+
+    def _graph(self) -> Graph:
+        """The graph for this run's arrays."""
+        graph = self._graphs.known(self._key)
+        if graph is None:
+            self._write_addresses()
+            graph = self._graphs.made(self._key, self._values[self._slots], self._owners)
+        return graph
+
+    def _launch_all(self) -> None:
+        """Start the program launch by launch."""
+        self._write_addresses()
+        with self._driver.explained("start the program"):
+            self._checks.clear()
         for kernel in self._kernels:
             with named_range(kernel.location or kernel.name):
-                driver.run((kernel,))
+                self._driver.run((kernel,))
                 if self._waits:
-                    driver.synchronize()
-        with driver.explained("read the checks back"):
-            self._after()
+                    self._driver.synchronize()
         self._has_run = True
-
-    def _before(self) -> None:
-        """Enqueue what comes before the kernels."""
-        if self.plan.checks:
-            self._driver.copy(self._status.address, self._clean.address, self._found.nbytes)
-
-    def _after(self) -> None:
-        """Enqueue what comes after them."""
-        if self.plan.checks:
-            self._driver.copy_out(address_of(self._found), self._status.address, self._found.nbytes)
-
-    def _read_status(self) -> list[int]:
-        self._driver.synchronize()
-        return self._found.tolist()
-
-    def _open_status(self) -> None:
-        """The slots that kernels write to, the same slots when nothing is found, and where the host reads them."""
-        nbytes = 8 * self.plan.status_slots
-        self._status = Block(self._driver, nbytes, "the status block")
-        self._clean = Block(self._driver, nbytes, "the status block")
-        self._found = self._driver.pinned(max(nbytes, 8))[:nbytes].view(np.int64)
-        self._found.fill(NOTHING_FOUND)
-        if nbytes:
-            self._driver.copy_in(self._clean.address, address_of(self._found), nbytes)
 
     def _prepare(self, launches: Sequence[GpuLaunch], artifact: Artifact) -> None:
         """Load the kernels' code, and lay out their arguments."""
@@ -205,31 +222,17 @@ class CudaProgram(Runnable):
         arguments = [argument for launch in launches for argument in launch.args]
         self._values = np.array([self._static_address(argument) for argument in arguments] or [0], np.uint64)
         self._pointers = address_of(self._values) + 8 * np.arange(len(self._values), dtype=np.uint64)
-        functions = self._load_functions(launches, artifact)
+        self._functions = Functions(self._driver, launches, artifact)
         self._kernels, start, owners = [], 0, []
         for number, launch in enumerate(launches):
             end = start + len(launch.args)
             values, pointers = self._values[start:end], address_of(self._pointers) + 8 * start
-            kernel = Kernel(launch.kernel, launch.location, functions[launch.kernel], launch.grid, launch.threads,
+            kernel = Kernel(launch.kernel, launch.location, self._functions[launch.kernel], launch.grid, launch.threads,
                             launch.shared_bytes, values, pointers)  # fmt: skip
             self._kernels.append(kernel)
             owners += [number] * len(launch.args)
             start = end
         self._lay_out_moves(arguments, np.array(owners, np.int64))
-
-    def _load_functions(self, launches: Sequence[GpuLaunch], artifact: Artifact) -> dict[str, Any]:
-        driver, functions = self._driver, {}
-        shared = {launch.kernel: 0 for launch in launches}
-        for launch in launches:
-            shared[launch.kernel] = max(shared[launch.kernel], launch.shared_bytes)
-        self._modules = []
-        for name, shared_bytes in shared.items():
-            code = code_of(artifact, name, driver.capability)
-            with driver.explained(f"load the kernel {name!r}"):
-                module = driver.load_module(code)
-                functions[name] = driver.function(module, name, shared_bytes)
-            self._modules.append(module)
-        return functions
 
     def _lay_out_moves(self, arguments: Sequence[Argument], owners: np.ndarray) -> None:
         """A run's arrays are its arguments, then its fresh results: where the pointers into them are."""
@@ -246,11 +249,12 @@ class CudaProgram(Runnable):
         self._owners = owners[self._slots]
         self._key: tuple[int, ...] = ()
         self._placed_key: tuple[int, ...] | None = None
+        self._shown_key: tuple[int, ...] | None = None
 
     def _static_address(self, argument: Argument) -> int:
         if argument.space == "constant":
             return self._constants.address + self.plan.constants[argument.index].offset + argument.offset
         if argument.space == "map":
             return self._maps.address + argument.offset
-        bases = {"arena": self._arena, "status": self._status}
+        bases = {"arena": self._arena, "status": self._checks}
         return bases[argument.space].address + argument.offset if argument.space in bases else 0

@@ -103,6 +103,9 @@ class PycudaDriver(BindingsDriver):
     def load_module(self, image: bytes) -> Any:
         return self._try(self._pycuda.module_from_buffer, image if image.startswith(b"\x7fELF") else image + b"\0")
 
+    def unload_module(self, module: Any) -> None:
+        """PyCUDA unloads a module that nothing refers to any more; here the context is there in which it can."""
+
     def function(self, module: Any, name: str, shared_bytes: int) -> Any:
         function = self._try(module.get_function, name)
         if shared_bytes > 48 << 10:
@@ -111,7 +114,7 @@ class PycudaDriver(BindingsDriver):
         return function
 
     def pinned(self, nbytes: int) -> np.ndarray:
-        return self._try(self._pycuda.pagelocked_empty, nbytes, np.uint8)
+        return super().pinned(nbytes) if self.has_graphs else self._try(self._pycuda.pagelocked_empty, nbytes, np.uint8)
 
     def event(self) -> Any:
         return super().event() if self.has_graphs else self._try(self._pycuda.Event)
@@ -169,8 +172,8 @@ class PycudaDriver(BindingsDriver):
     def _is_done(self) -> bool:
         return self._try(self._py_stream.is_done)
 
-    def _is_reached(self, event: Any) -> bool:
-        return super()._is_reached(event) if self.has_graphs else self._try(event.query)
+    def is_reached(self, event: Any) -> bool:
+        return super().is_reached(event) if self.has_graphs else self._try(event.query)
 
 
 def _bytes_at(address: int, nbytes: int) -> Any:
