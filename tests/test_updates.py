@@ -56,6 +56,47 @@ def test_concatenations_of_one_shape_do_not_share_memory(x):
     np.testing.assert_array_equal(second, np.concatenate([x + 2, x]))
 
 
+def test_parts_of_a_concatenation_are_written_where_they_belong(x):
+    """By kernels of all kinds, in any order, through views, where others of the parts are inputs or needed twice."""
+
+    @blu.jit
+    def join(x):
+        square = x[:144].reshape(12, 12)
+        late, early = blu.tanh(square), blu.exp(square)
+        sums = blu.sum(early, axis=1)
+        product = square @ square
+        parts = [early, square, blu.sin(square).T, product, late, (sums * 2)[:, None], sums[:, None], late]
+        both = blu.concatenate(parts, axis=1)
+        upon = blu.concatenate([blu.cos(both[:1]).reshape(-1), blu.ones(3), blu.cumsum(x)])
+        return both, upon, blu.concatenate([blu.concatenate([x * 3, x]), blu.sort(x)])[::-1]
+
+    def expected(x):
+        square = x[:144].reshape(12, 12)
+        late, early = np.tanh(square), np.exp(square)
+        sums = np.sum(early, axis=1)
+        product = square @ square
+        parts = [early, square, np.sin(square).T, product, late, (sums * 2)[:, None], sums[:, None], late]
+        both = np.concatenate(parts, axis=1)
+        upon = np.concatenate([np.cos(both[:1]).reshape(-1), np.ones(3), np.cumsum(x)])
+        return both, upon, np.concatenate([x * 3, x, np.sort(x)])[::-1]
+
+    for found, wanted in zip(join(x), expected(x.astype(np.float64)), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_insertions_that_overlap_keep_their_order(x):
+    @blu.jit
+    def join(x):
+        later = blu.concatenate([x * 2, x * 3])
+        return blu.dynamic_update_slice(later, x * 4, [150]), blu.pad(blu.exp(x), [(2, 3)], 1)
+
+    changed = np.concatenate([x * 2, x * 3])
+    changed[150:350] = x * 4
+    found, padded = join(x)
+    np.testing.assert_array_equal(found, changed)
+    np.testing.assert_allclose(padded, np.pad(np.exp(x), (2, 3), constant_values=1), rtol=1e-6)
+
+
 def test_a_donated_argument_comes_back_in_another_shape(x):
     @functools.partial(blu.jit, donate=("x",))
     def reshape(x):

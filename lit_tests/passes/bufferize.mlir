@@ -119,6 +119,40 @@ func.func @concatenate(%x: tensor<2x3xf32>, %y: tensor<2x5xf32>) -> tensor<2x8xf
 
 // -----
 
+// Kernels write what only becomes a part of a concatenation where it belongs, through views too. An input is copied.
+// CHECK-LABEL: func.func @parts(
+// CHECK-SAME: %[[X:.+]]: memref<2x3xf32>, %[[Y:.+]]: memref<5x2xf32>, %[[Z:.+]]: memref<2x1xf32>)
+// CHECK-NEXT: %[[OUT:.+]] = "plan.buffer"() {index = 0 : i64, offset = -1 : i64, space = "output"} : () -> memref<2x9xf32>
+// CHECK-NEXT: %[[LEFT:.+]] = memref.reinterpret_cast %[[OUT]] to offset: [0], sizes: [2, 3], strides: [9, 1]
+// CHECK-NEXT: call @rows_0(%[[X]], %[[LEFT]])
+// CHECK-NEXT: %[[RIGHT:.+]] = memref.reinterpret_cast %[[OUT]] to offset: [4], sizes: [5, 2], strides: [1, 9]
+// CHECK-NEXT: call @rows_1(%[[Y]], %[[RIGHT]])
+// CHECK-NEXT: %[[MIDDLE:.+]] = memref.reinterpret_cast %[[OUT]] to offset: [3], sizes: [2, 1], strides: [9, 1]
+// CHECK-NEXT: call @copy_0(%[[Z]], %[[MIDDLE]])
+// CHECK-NEXT: return
+func.func @parts(%x: tensor<2x3xf32>, %y: tensor<5x2xf32>, %z: tensor<2x1xf32>) -> tensor<2x9xf32> {
+  %0 = "blu.exp"(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %1 = "blu.tanh"(%y) : (tensor<5x2xf32>) -> tensor<5x2xf32>
+  %2 = "blu.transpose"(%1) {permutation = array<i64: 1, 0>} : (tensor<5x2xf32>) -> tensor<2x5xf32>
+  %3 = "blu.concatenate"(%0, %z, %2) {axis = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<2x3xf32>, tensor<2x1xf32>, tensor<2x5xf32>) -> tensor<2x9xf32>
+  return %3 : tensor<2x9xf32>
+}
+
+// -----
+
+// What is needed otherwise too has memory of its own, and is copied.
+// CHECK-LABEL: func.func @part_and_more(
+// CHECK: %[[E:.+]] = "plan.buffer"() {index = 1 : i64, offset = -1 : i64, space = "output"}
+// CHECK: call @rows_0(%{{.+}}, %[[E]])
+// CHECK: call @copy_0(%[[E]],
+func.func @part_and_more(%x: tensor<2x3xf32>) -> (tensor<2x6xf32>, tensor<2x3xf32>) {
+  %0 = "blu.exp"(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %1 = "blu.concatenate"(%0, %x) {axis = 1 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x6xf32>
+  return %1, %0 : tensor<2x6xf32>, tensor<2x3xf32>
+}
+
+// -----
+
 // An output is memory of its own: an input that is returned is copied, and a value that is returned twice as well.
 // CHECK-LABEL: func.func @outputs(
 // CHECK-SAME: %[[X:.+]]: memref<4xf32>)

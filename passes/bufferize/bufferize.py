@@ -9,8 +9,15 @@ from blu.dialects import plan
 from blu.dialects.mlir import func, ir, memref
 from blu.passes.base import Pass
 from blu.passes.bufferize import views
+from blu.passes.bufferize.concatenation import beginning_of, inserted_into, part_of
 from blu.passes.bufferize.in_place import pair_results, reads_rows_in_place, reads_where_it_writes
 from blu.passes.bufferize.kernels import KernelTable, scratch_types, tensor_kernels
+from blu.passes.bufferize.uses import (
+    followed_to_return,
+    is_empty,
+    only_gives_a_shape,
+    transposed_layout,
+)
 from blu.passes.bufferize.views import Root, View, ViewTable, contiguous_strides, whole
 from blu.passes.fuse.fuse import is_kernel
 
@@ -29,7 +36,8 @@ class Bufferize(Pass):
         %1 = memref.reinterpret_cast %arg0 to offset: [0], sizes: [4, 2], strides: [1, 4]
         call @rows_0(%1, %0)
 
-    A kernel result that is only transposed gets the transposed layout at once, so that the view that follows is plain.
+    A kernel result that is only transposed gets the transposed layout at once, so that the view that follows is plain,
+    and one that only becomes a part of a concatenation is written where it belongs there.
     With `over_rows`, a kernel of rows writes its one result over an operand of the same type that nobody reads again:
     the target's emitters promise that a row is read before it is written.
     """
@@ -58,6 +66,8 @@ class _Bufferizer:
     kernels: dict[str, func.FuncOp]
     table: KernelTable
     views: ViewTable = field(default_factory=ViewTable)
+    # Memory that insertions fill, by the first of them: kernels may write their parts before it comes.
+    joined: dict[ir.Operation, View] = field(default_factory=dict)
     position: dict[ir.Operation, int] = field(default_factory=dict)
     num_constants: int = 0
     num_checks: int = 0
@@ -111,23 +121,35 @@ class _Bufferizer:
     def _root_for(self, value: ir.Value) -> View:
         """Memory for a kernel's result: an output or check slot where it goes there as it is, else the arena."""
         shape, element = _shape(value.type), ir.RankedTensorType(value.type).element_type
-        if (permutation := _transposed_layout(value)) is not None:
+        if (permutation := transposed_layout(value)) is not None:
             root = self._new_root([shape[dim] for dim in permutation], element)
             inverse = [permutation.index(dim) for dim in range(len(permutation))]
             return views.transpose(whole(root), inverse)
         if any(use.owner.operation.name == "plan.check" for use in value.uses):
             self.num_checks += 1
             return whole(self._new_root(shape, element, "status", self.num_checks - 1))
-        final = _followed_to_return(value, self.returned)
+        final = followed_to_return(value, self.returned)
         if final is not None and self.returned.count(final) == 1:
             root = self._new_root(shape, element, "output", self.returned.index(final))
             root.output = self.returned.index(final)
             return whole(root)
         return whole(self._new_root(shape, element))
 
+    def _place_for(self, value: ir.Value) -> View:
+        """Memory for a result: in that of what it only becomes a part of, else its own."""
+        part = part_of(value)
+        place = part and part.place_in(self._joined_by(part.first))
+        return place or self._root_for(value)
+
+    def _joined_by(self, first: ir.Operation) -> View:
+        """The memory that insertions fill, of which `first` is the first."""
+        if first not in self.joined:
+            self.joined[first] = self._root_for(first.results[0])
+        return self.joined[first]
+
     def _donated_to(self, value: ir.Value, operation: ir.Operation, kernel: func.FuncOp) -> View | None:
         """The donated argument that a result may be written over: dead, or read here for the last time, in place."""
-        final = _followed_to_return(value, self.returned)
+        final = followed_to_return(value, self.returned)
         if final is None or self.returned.count(final) != 1:
             return None
         index = self.pairs.get(self.returned.index(final))
@@ -146,9 +168,9 @@ class _Bufferizer:
 
     def _over_operand(self, value: ir.Value, operation: ir.Operation, kernel: func.FuncOp) -> View | None:
         """An intermediate operand that the kernel's one result may be written over."""
-        if not self.owner.over_rows or len(operation.results) != 1 or _transposed_layout(value) is not None:
+        if not self.owner.over_rows or len(operation.results) != 1 or transposed_layout(value) is not None:
             return None
-        if _followed_to_return(value, self.returned) is not None:
+        if followed_to_return(value, self.returned) is not None or part_of(value) is not None:
             return None
         roots = [self.views[operand].root for operand in operation.operands]
         for operand, argument, root in zip(operation.operands, kernel.arguments, roots, strict=True):
@@ -200,7 +222,7 @@ class _Bufferizer:
     def _updated(self, operation: ir.Operation, index: int) -> View:
         """Memory for the result of an update of operand `index`: the operand's own, where that is free, else a copy."""
         operands = list(operation.operands)
-        if _is_empty(operands[index]):
+        if is_empty(operands[index]):
             return self._root_for(operation.results[0])
         view = self.views[operands.pop(index)]
         is_read = any(self.views[other].root is view.root for other in operands)
@@ -225,11 +247,11 @@ class _Bufferizer:
 
     def _empty(self, operation: ir.Operation) -> None:
         value = operation.results[0]
-        if not all(_only_gives_a_shape(value, use.owner.operation) for use in value.uses):
+        if not all(only_gives_a_shape(value, use.owner.operation) for use in value.uses):
             self.views[value] = self._root_for(value)
 
     def _fill(self, operation: ir.Operation) -> None:
-        view = self._root_for(operation.results[0])
+        view = self._place_for(operation.results[0])
         name = self.table.fill(operation.operands[0].owner.operation, view.memref_type(), operation.location)
         func.CallOp([], name, [self._memory(view)])
         self.views[operation.results[0]] = view
@@ -248,9 +270,12 @@ class _Bufferizer:
         self.views[operation.results[0]] = view
 
     def _insert(self, operation: ir.Operation) -> None:
-        source, target = self.views[operation.operands[0]], self._updated(operation, 1)
-        parts = [views.static(operation, name) for name in ("static_offsets", "static_sizes", "static_strides")]
-        self._copy(source, views.extract_slice(target, *parts))
+        """Copy the source into its place, unless it has been written there."""
+        source, first = self.views[operation.operands[0]], beginning_of(operation)
+        target = self._updated(operation, 1) if first is None else self._joined_by(first)
+        place = inserted_into(operation, target)
+        if source != place:
+            self._copy(source, place)
         self.views[operation.results[0]] = target
 
     def _call(self, operation: ir.Operation) -> None:
@@ -262,7 +287,7 @@ class _Bufferizer:
             outputs = [
                 self._donated_to(value, operation, kernel)
                 or self._over_operand(value, operation, kernel)
-                or self._root_for(value)
+                or self._place_for(value)
                 for value in results
             ]
         else:
@@ -329,7 +354,6 @@ def _donated(function: func.FuncOp) -> set[int]:
     return {index for index, attributes in enumerate(function.arg_attrs) if "blu.donated" in ir.DictAttr(attributes)}
 
 
-_RESHAPES = ("tensor.collapse_shape", "tensor.expand_shape")
 # Ops that write into one of their operands, and which.
 _UPDATES = {"update": ("tensor.insert_slice", 1), "scatter_add": ("blu.scatter_add", 0)}
 
@@ -340,55 +364,4 @@ def _updated_input(kernel: func.FuncOp) -> int | None:
     for item in kernel.entry_block.operations:
         if item.operation.name == name:
             return list(kernel.arguments).index(item.operation.operands[operand])
-    return None
-
-
-def _transposed_layout(value: ir.Value) -> list[int] | None:
-    """The permutation of the transposes that use a value, where all are alike.
-
-    What is used otherwise too gets their layout only where its last dimension stays the last, so that rows stay whole.
-    """
-    users = _users_behind_barriers(value)
-    transposes = [user for user in users if user.name == "linalg.transpose"]
-    orders = {tuple(ir.DenseI64ArrayAttr(user.attributes["permutation"])) for user in transposes}
-    if len(orders) != 1:
-        return None
-    order = list(orders.pop())
-    are_kernels = all(user.name in ("linalg.transpose", "func.call") for user in users)
-    return order if len(transposes) == len(users) or (are_kernels and order[-1] == len(order) - 1) else None
-
-
-def _users_behind_barriers(value: ir.Value) -> list[ir.Operation]:
-    users = [use.owner.operation for use in value.uses]
-    found = [user for user in users if user.name != "blu.barrier"]
-    for user in users:
-        if user.name == "blu.barrier":
-            found += _users_behind_barriers(user.results[0])
-    return found
-
-
-def _is_empty(value: ir.Value) -> bool:
-    return not isinstance(value.owner, ir.Block) and value.owner.name == "tensor.empty"
-
-
-def _is_destination(value: ir.Value, operation: ir.Operation) -> bool:
-    """Whether an insertion writes into a copy of `value` rather than reading it."""
-    return operation.name == "tensor.insert_slice" and list(operation.operands).index(value) == 1
-
-
-def _only_gives_a_shape(empty: ir.Value, user: ir.Operation) -> bool:
-    return user.name == "linalg.transpose" or _is_destination(empty, user)
-
-
-def _followed_to_return(value: ir.Value, returned: list[ir.Value]) -> ir.Value | None:
-    """The returned value that is this one, as it is, reshaped, or filled further; None where it is not returned."""
-    waiting = [value]
-    while waiting:
-        value = waiting.pop()
-        if value in returned:
-            return value
-        users = [use.owner.operation for use in value.uses]
-        waiting.extend(user.results[0] for user in users if user.name in _RESHAPES)
-        if len(users) == 1 and _is_destination(value, users[0]):
-            waiting.append(users[0].results[0])
     return None
