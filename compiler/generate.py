@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from blu.compiler.gpt2_programs import Gpt2Request, bucket
-from blu.compiler.sampling import Sampler, Sampling
+from blu.compiler.sampling import Sampler, Sampling, check_finite
 from blu.errors import ArgumentError
 from blu.runtime.memory import ALIGNMENT, address_of
 from blu.runtime.runnable import Runnable
@@ -60,6 +60,7 @@ class Gpt2Runner:
     load: Callable[[Gpt2Request], Runnable]
     _programs: dict[tuple[str, int], Runnable] = field(default_factory=dict)
     _placed: tuple[Any, dict[str, Any]] = (None, {})
+    _bound: dict[Runnable, tuple[list[Any], list[tuple[int, str]]]] = field(default_factory=dict)
 
     def program(self, entry: str, length: int) -> Runnable:
         """The program for `entry` and tokens [1, length]."""
@@ -118,13 +119,20 @@ class Gpt2Runner:
         """Run a program on parameters that are brought where it reads them once for all runs."""
         if self._placed[0] is not self.state:
             self._placed = self.state, dict(zip(self.state, program.keep([*self.state.values()]), strict=True))
-        state = self._placed[1]
-        return program.run(
-            [
-                state[spec.name[len(MODEL) :]] if spec.name.startswith(MODEL) else values[spec.name]
-                for spec in program.inputs
-            ]
-        )
+            self._bound.clear()
+        if program not in self._bound:
+            self._bound[program] = self._bind(program)
+        arrays, places = self._bound[program]
+        inputs = arrays.copy()
+        for place, name in places:
+            inputs[place] = values[name]
+        return program.run(inputs)
+
+    def _bind(self, program: Runnable) -> tuple[list[Any], list[tuple[int, str]]]:
+        """A program's arguments with the parameters in their places, and the places and names of the others."""
+        names = [spec.name for spec in program.inputs]
+        arrays = [self._placed[1][name[len(MODEL) :]] if name.startswith(MODEL) else None for name in names]
+        return arrays, [(place, name) for place, name in enumerate(names) if not name.startswith(MODEL)]
 
 
 class _Loop:
@@ -148,8 +156,7 @@ class _Loop:
     def step(self) -> int:
         """Run the prompt, or the last token; choose the next one."""
         start = time.perf_counter()
-        logits, likeliest = self._prefill() if not self.tokens else self._decode()
-        token = self.sampler.choose(logits[0], int(likeliest[0]))
+        token = self._choose(*(self._decode() if self.tokens else self._prefill()))
         seconds = time.perf_counter() - start
         if self.tokens:
             self.decode_seconds += seconds
@@ -159,21 +166,29 @@ class _Loop:
         self.on_token(token)
         return token
 
-    def _prefill(self) -> tuple[np.ndarray, np.ndarray]:
+    def _choose(self, logits: Any, likeliest: Any) -> int:
+        """The next token for logits [1, V]. Taking the likeliest reads no more of them than its own."""
+        if not self.sampler.sampling.greedy:
+            return self.sampler.choose(np.asarray(logits)[0])
+        token = int(likeliest[0])
+        check_finite(float(logits[0, token]))
+        return token
+
+    def _prefill(self) -> tuple[Any, Any]:
         tokens = self.runner._padded(self.prompt)
         program = self.runner.program("prefill", tokens.shape[1])
         return self._advance(program, {"tokens": tokens, "length": _scalar(len(self.prompt))})
 
-    def _decode(self) -> tuple[np.ndarray, np.ndarray]:
+    def _decode(self) -> tuple[Any, Any]:
         position = len(self.prompt) + len(self.tokens) - 1
         tokens = np.array([[self.tokens[-1]]], np.int32)
         return self._advance(self.runner.program("decode", 1), {"tokens": tokens, "position": _scalar(position)})
 
-    def _advance(self, program: Runnable, values: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+    def _advance(self, program: Runnable, values: Mapping[str, Any]) -> tuple[Any, Any]:
         """Run a program that takes the cache and gives logits, the likeliest token, and the cache."""
         logits, likeliest, *cache = self.runner._run(program, {**values, **self._cache})
         self._cache = dict(zip(self._cache, cache, strict=True))
-        return np.asarray(logits), np.asarray(likeliest)
+        return logits, likeliest
 
 
 def _scalar(value: int) -> np.ndarray:

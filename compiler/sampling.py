@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -43,19 +44,21 @@ class Sampler:
     def _generator(self) -> np.random.Generator:
         return np.random.Generator(np.random.PCG64(self.sampling.seed))
 
-    def choose(self, logits: np.ndarray, likeliest: int | None = None) -> int:
-        """The next token for logits [V], whose argmax is `likeliest`, where it is known already.
-
-        Raises ArgumentError for logits that are not numbers.
-        """
-        if not np.isfinite(np.max(logits)):
-            raise ArgumentError("the model's logits are not finite", advice="Its weights are damaged, or too large.")
+    def choose(self, logits: np.ndarray) -> int:
+        """The next token for logits [V]. Raises ArgumentError for logits that are not numbers."""
+        check_finite(float(np.max(logits)))
         if self.sampling.greedy:
-            return int(np.argmax(logits)) if likeliest is None else likeliest
+            return int(np.argmax(logits))
         tokens, probabilities = candidates(logits, self.sampling)
         threshold = self._generator.random() * probabilities.sum()
         chosen = int(np.searchsorted(np.cumsum(probabilities), threshold, side="right"))
         return int(tokens[min(chosen, len(tokens) - 1)])
+
+
+def check_finite(largest: float) -> None:
+    """ArgumentError unless the largest of the logits is a number (one that is NaN counts as the largest)."""
+    if not math.isfinite(largest):
+        raise ArgumentError("the model's logits are not finite", advice="Its weights are damaged, or too large.")
 
 
 def candidates(logits: np.ndarray, sampling: Sampling) -> tuple[np.ndarray, np.ndarray]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
 
@@ -202,3 +203,78 @@ def test_blu_run(gpu, tmp_path, capsys):
     assert np.array_equal(np.load(tmp_path / "result_0.npy"), 2 * X)
     assert np.array_equal(np.load(tmp_path / "result_1.npy"), X + 1)
     assert "float32[64]" in capsys.readouterr().out
+
+
+class Tensor:
+    """What Blu asks of a torch tensor."""
+
+    dtype, is_cuda, requires_grad = "torch.float32", True, False
+
+    def __init__(self, array: DeviceArray, **attributes: object):
+        self.array, self.shape, self.handed_over = array, array.shape, 0
+        vars(self).update(attributes)
+
+    def data_ptr(self) -> int:
+        return self.array.address
+
+    def get_device(self) -> int:
+        return 0
+
+    def is_contiguous(self) -> bool:
+        return True
+
+    def is_neg(self) -> bool:
+        return False
+
+    def __dlpack__(self, stream=None):
+        self.handed_over += 1
+        return self.array.__dlpack__(stream=stream)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+@pytest.fixture
+def torch(monkeypatch) -> SimpleNamespace:
+    """A module torch that works on the legacy default stream."""
+    stream = SimpleNamespace(cuda_stream=0)
+    cuda = SimpleNamespace(is_initialized=lambda: True, current_stream=lambda device: stream, stream=stream)
+    module = SimpleNamespace(cuda=cuda, Tensor=Tensor, float32="torch.float32", float64="torch.float64")
+    monkeypatch.setitem(sys.modules, "torch", module)
+    return module
+
+
+def test_tensors_of_torch_are_read_without_capsules(gpu, torch):
+    program, tensor = CudaProgram.load(programs.twice()), Tensor(to_device(X))
+    assert np.array_equal(program.run([tensor])[0].numpy(), X + 2) and tensor.handed_over == 0
+    state = Tensor(to_device(X))
+    [updated, _] = CudaProgram.load(programs.update()).run([state, X])
+    assert updated.address == state.data_ptr() and updated.owner is state
+
+
+def test_other_tensors_and_streams_go_by_dlpack(gpu, torch):
+    program = CudaProgram.load(programs.twice())
+    others = {"is_cuda": False, "requires_grad": True, "is_neg": lambda: True, "get_device": lambda: 1}
+    for attributes in ({name: value} for name, value in others.items()):
+        tensor = Tensor(to_device(X), **attributes)
+        program.run([tensor])
+        assert tensor.handed_over == 1
+    tensor, torch.cuda.stream.cuda_stream = Tensor(to_device(X)), 42
+    program.run([tensor])
+    assert tensor.handed_over == 1
+    with pytest.raises(ArgumentError, match="shape"):
+        program.run([Tensor(to_device(X[:3]))])
+
+
+def test_a_part_of_an_array_is_read_alone(gpu):
+    array, value = to_device(X.reshape(4, 16)), X.reshape(4, 16)
+    copied = []
+    copy_out = gpu.copy_out
+    gpu.copy_out = lambda target, address, nbytes: (copied.append(nbytes), copy_out(target, address, nbytes))
+    for key in (2, -1, (1, 3), (-1, -16), (0,), ()):
+        assert np.array_equal(array[key].numpy(), value[key])
+    assert copied == [64, 64, 4, 4, 64, 256]
+    assert np.array_equal(array[:, 1].numpy(), value[:, 1])
+    for key in (4, (0, 16), (0, -17), (0, 0, 0)):
+        with pytest.raises(IndexError):
+            array[key]

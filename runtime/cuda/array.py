@@ -105,7 +105,17 @@ class DeviceArray(Array):
         return exchange.CUDA, 0
 
     def __getitem__(self, key: Any) -> Array:
-        return Array(self.numpy())[key]
+        """Numbers of leading dimensions read that part only; all else is numpy's, on a copy of the whole."""
+        where = key if isinstance(key, tuple) else (key,)
+        if len(where) > self.ndim or not all(type(item) is int for item in where):
+            return Array(self.numpy())[key]
+        shape, place = self.shape[len(where) :], 0
+        for item, size in zip(where, self.shape, strict=False):
+            if not -size <= item < size:
+                raise IndexError(f"index {item} is out of bounds for a dimension of size {size}")
+            place = place * size + item % size
+        part = math.prod(shape) * self.dtype.itemsize
+        return Array(DeviceArray(self.address + place * part, shape, self.dtype, self).numpy())
 
     def __repr__(self) -> str:
         return super().__repr__()[:-1] + ", device=cuda:0)"

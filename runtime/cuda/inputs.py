@@ -13,6 +13,7 @@ from blu.runtime.array import Array
 from blu.runtime.cuda.array import ALIGNMENT, DeviceArray, from_device, kind_of
 from blu.runtime.cuda.driver import Driver
 from blu.runtime.cuda.exchange import is_on_device
+from blu.runtime.cuda.torch_tensors import TorchTensors, torch_on_default_stream
 from blu.runtime.plan import TensorSpec
 
 _HOST = (np.ndarray, np.generic, bool, int, float)
@@ -26,11 +27,13 @@ class Inputs:
         self._specs = specs
         self._kinds = [kind_of(spec.shape, spec.numpy_dtype) for spec in specs]
         self._buffers: dict[int, DeviceArray] = {}
+        self._tensors = TorchTensors(specs)
 
     def place(self, values: Sequence[Any]) -> list[DeviceArray]:
         """The arguments on the device; enqueues the copies."""
+        torch = torch_on_default_stream()
         placed = [
-            value if type(value) is DeviceArray and value.kind is kind else self._bring(value, index)
+            value if type(value) is DeviceArray and value.kind is kind else self._bring(value, index, torch)
             for index, (value, kind) in enumerate(zip(values, self._kinds, strict=True))
         ]
         self._driver.staging.finish()
@@ -42,7 +45,9 @@ class Inputs:
         self._driver.copy(copy.address, array.address, array.nbytes)
         return copy
 
-    def _bring(self, value: Any, index: int) -> DeviceArray:
+    def _bring(self, value: Any, index: int, torch: Any) -> DeviceArray:
+        if torch is not None and (tensor := self._tensors.borrow(torch, value, index)) is not None:
+            return tensor
         spec, array = self._specs[index], on_device(value)
         if array is None:
             return self._copy_in(spec, accept(spec, value, index), index)
