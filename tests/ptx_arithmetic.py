@@ -176,12 +176,27 @@ class Arithmetic:
         assert parts[-1] == "u32"
         self._write(operands[0], (value >> first) & ((np.uint32(1) << length) - np.uint32(1)), active)
 
+    def _do_prmt(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        low, high, chosen = (self._read(name, 32).astype(np.uint64) for name in operands[1:])
+        assert parts[1:] == ["b32"] and not (chosen & np.uint64(0x8888)).any(), "sign bits are not replicated"
+        both, value = high << np.uint64(32) | low, np.zeros_like(low)
+        for place in range(4):
+            source = chosen >> np.uint64(4 * place) & np.uint64(7)
+            value |= (both >> (source * np.uint64(8)) & np.uint64(0xFF)) << np.uint64(8 * place)
+        self._write(operands[0], value.astype(np.uint32), active)
+
     def _do_setp(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         kind, bits = type_named(parts[-1])
-        left, right = (self._read(name, bits, kind) for name in operands[1:])
+        if bits == 16 and kind in ("f", "bf"):
+            left, right = (self._read(name, 16).view(dtype_of(kind, 16)).astype(np.float32) for name in operands[1:])
+            kind = "f"
+        else:
+            left, right = (self._read(name, bits, kind) for name in operands[1:])
         name = parts[1]
         unordered = (np.isnan(left) | np.isnan(right)) if kind == "f" else False
-        if kind == "f" and len(name) == 3 and name.endswith("u"):
+        if name in ("nan", "num"):
+            self._write(operands[0], unordered if name == "nan" else ~unordered, active)
+        elif kind == "f" and len(name) == 3 and name.endswith("u"):
             self._write(operands[0], _COMPARE[name[:2]](left, right) | unordered, active)
         else:
             self._write(operands[0], _COMPARE[name](left, right) & ~np.asarray(unordered), active)

@@ -96,4 +96,4 @@ def constant(text: str, bits: int) -> np.generic:
     """A literal operand as a number of so many bits."""
     if re.match(r"^0[fd][0-9A-Fa-f]+$", text):
         return UNSIGNED[bits](int(text[2:], 16))
-    return UNSIGNED[bits](int(text, 0) % (1 << bits)) if bits > 1 else np.bool_(int(text, 0))
+    return UNSIGNED[bits](int(text.rstrip("U"), 0) % (1 << bits)) if bits > 1 else np.bool_(int(text, 0))

@@ -142,13 +142,6 @@ def test_a_maximum_with_nan_is_nan():
     assert count(program, r"max\.f32") == 0
 
 
-def test_searches_run_one_thread_a_row():
-    """An argmax is no fold, so that the fallback takes it."""
-    program = compile_program(lambda x: blu.argmax(x, axis=1), shape_only(512, 768))
-    assert [launch["grid"][0] for launch in program.plan["launches"]] == [2]
-    assert count(program, "shfl") == 0
-
-
 def test_counters_are_not_read():
     """The one-hot rows of a gradient are counted in place: only logits, targets and what is known of rows is read."""
     arguments = shape_only(8192, 50304), shape_only(8192, dtype=np.int32)

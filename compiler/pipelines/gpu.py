@@ -14,6 +14,7 @@ from blu.passes.gpu.emit_kernels import EmitGpuKernels
 from blu.passes.gpu.fold_counters import FoldCounters
 from blu.passes.gpu.lower_to_nvvm import LowerToNvvm
 from blu.passes.gpu.narrow_attention import NarrowAttention
+from blu.passes.gpu.pack_searches import PackSearches
 from blu.passes.gpu.scratch import ReserveGpuScratch
 from blu.passes.remat import Remat
 from blu.passes.sink_widening import SinkWidening
@@ -25,6 +26,7 @@ PIPELINE = Pipeline(
         *CPU.replacing(Remat(isolate=True))
         .inserting(DecomposeAttention(), before=Decompose)
         .inserting(FoldCounters(), before=Fuse)
+        .inserting(PackSearches(), before=Fuse)
         .inserting(NarrowAttention(), before=SinkWidening)
         .stages[:2],
         Stage("memref", (ReserveGpuScratch(), Bufferize(over_rows=True), PlanMemory())),
