@@ -16,6 +16,7 @@ from blu.passes.gpu.lower_to_nvvm import LowerToNvvm
 from blu.passes.gpu.narrow_attention import NarrowAttention
 from blu.passes.gpu.pack_searches import PackSearches
 from blu.passes.gpu.scratch import ReserveGpuScratch
+from blu.passes.gpu.share_kernels import ShareKernels
 from blu.passes.remat import Remat
 from blu.passes.sink_widening import SinkWidening
 
@@ -36,6 +37,7 @@ PIPELINE = Pipeline(
             (
                 ExportPlan(),  # first, since the LLVM dialect holds kernels only
                 LowerToNvvm(),
+                ShareKernels(),
                 MlirPass("ensure-debug-info-scope-on-llvm-func{emission-kind=DebugDirectivesOnly}"),  # the user's lines
             ),
         ),
