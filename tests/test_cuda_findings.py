@@ -11,7 +11,7 @@ import pytest
 from fake_cuda import FakeDriver
 
 from blu.errors import ArgumentError, OutOfRangeError
-from blu.runtime.cuda import CudaProgram, DeviceArray, synchronize, to_device
+from blu.runtime.cuda import CudaProgram, DeviceArray, memory_stats, synchronize, to_device
 from blu.runtime.cuda import driver as drivers
 from blu.runtime.cuda.findings import MOST_UNREAD
 
@@ -155,6 +155,16 @@ def test_closing_gives_everything_back(gpu):
     program.close()
     with pytest.raises(ArgumentError, match="the program is closed"):
         _run(program)
+
+
+def test_memory_is_accounted_for(gpu):
+    array = to_device(X)
+    stats = memory_stats()
+    assert (stats.used, stats.peak, stats.kept, stats.total) == (512, 512, 0, gpu.total_bytes)
+    assert stats.free == gpu.total_bytes - 512
+    del array
+    stats = memory_stats()
+    assert (stats.used, stats.peak, stats.kept) == (0, 512, 512)
 
 
 def test_a_program_that_dies_gives_everything_back(gpu):

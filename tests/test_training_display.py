@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from blu.compiler.cli.training_display import LiveDisplay, PlainDisplay, make_display
+from blu.compiler.train.arithmetic_peak import gpu_peak_flops
 from blu.compiler.train.events import Note, Sampled, Saved, StepDone, Validated
 
 STEP = StepDone(1, 100, 5.25, 1.5, 6e-4, 4096, 0.5, 8192.0, 0.25, 300 << 20, 0.1, 3725.0)
@@ -68,3 +69,11 @@ def test_a_terminal_shows_the_last_step_in_two_lines(monkeypatch: pytest.MonkeyP
     shown = stream.getvalue()
     assert all(number in shown for number in NUMBERS) and "step 100/100" in shown
     assert "step 1 | sample: text [red] of the model" in shown
+
+
+def test_peaks_of_gpus_go_by_name_and_dtype() -> None:
+    assert gpu_peak_flops("NVIDIA H200", "bf16") == gpu_peak_flops("NVIDIA H100 80GB HBM3", "f16") == 989e12
+    assert gpu_peak_flops("NVIDIA H100 PCIe", "tf32") == 378e12
+    assert gpu_peak_flops("NVIDIA A100-SXM4-80GB", "f32") == 19.5e12
+    assert gpu_peak_flops("NVIDIA A10G", "bf16") == 70e12 and gpu_peak_flops("NVIDIA L40S", "bf16") == 362e12
+    assert gpu_peak_flops("NVIDIA A1000", "bf16") is gpu_peak_flops("Fake GPU", "f32") is None

@@ -83,7 +83,10 @@ def _add_run_flags(group: argparse._ArgumentGroup) -> None:
 
 def _add_compile_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
-        "--target", default="cpu", metavar="NAME", help="cpu (this one; default), x86-64-v2, -v3, -v4, aarch64"
+        "--target",
+        default="cpu",
+        metavar="NAME",
+        help="cpu (this one; default), cuda (this GPU), x86-64-v2, -v3, -v4, aarch64, sm_80, sm_86, sm_89, sm_90a",
     )
     group.add_argument(
         "--autocast", metavar="POLICY", help=f"precision of products and attention of f32: {', '.join(POLICIES)}"

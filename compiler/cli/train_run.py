@@ -16,8 +16,8 @@ from blu.compiler.cli.messages import UsageError
 from blu.compiler.cli.progress import Progress
 from blu.compiler.generate import Gpt2Runner
 from blu.compiler.gpt2_programs import compile_request
-from blu.compiler.target import resolve_target_name
-from blu.compiler.train.arithmetic_peak import peak_flops
+from blu.compiler.target import GPU_NAMES, resolve_target_name
+from blu.compiler.train.arithmetic_peak import gpu_peak_flops, peak_flops
 from blu.compiler.train.engine import Engine
 from blu.compiler.train.events import Note, Observer
 from blu.compiler.train.presets import training_config
@@ -123,7 +123,7 @@ class Run:
             data,
             cadence=self.cadence,
             writer=Writer(runner, self.tokenizer, self.config, recipe.seed),
-            peak=peak_flops(target, self.flags.get("threads") or default_threads()),
+            **self._machine(target, recipe.dtype),
             find_nonfinite=find,
             max_seconds=60 * self.flags.get("max_minutes", math.inf),
         )
@@ -138,6 +138,14 @@ class Run:
         if by_bytes:
             write_byte_tokenizer(self.directory, self.config["vocab_size"])
         return trainer
+
+    def _machine(self, target: str, dtype: str) -> dict[str, Any]:
+        """Peak arithmetic and memory of what the run is on; on a GPU, of that."""
+        if target not in GPU_NAMES:
+            return {"peak": peak_flops(target, self.flags.get("threads") or default_threads())}
+        from blu.runtime.cuda import device_name, memory_stats
+
+        return {"peak": gpu_peak_flops(device_name(), dtype), "memory": lambda: memory_stats().peak}
 
     def _take_tokenizer(self, tokenizer: Tokenizer | None) -> None:
         """Remember what made tokens of the texts; in a fresh model, its end of text begins and ends them."""

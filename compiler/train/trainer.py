@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ class NonFiniteError(BluError, ArithmeticError):
 class TrainingResult:
     """A finished run: the loss of each of its steps (not of those before it resumed), and why it ended.
 
-    `ended_by` is "steps", "time" or a signal's name. `peak_memory` is the process's, in bytes.
+    `ended_by` is "steps", "time" or a signal's name. `peak_memory` is what the trainer's `memory` says, in bytes.
     """
 
     step: int
@@ -57,7 +57,7 @@ class Trainer:
         result = trainer.run()
 
     The engine's parameters must have numbers; its programs fit the recipe. `peak` is the machine's arithmetic in
-    operations per second, `writer` writes samples, `observers` are told of every event. Without `checkpoints`, nothing
+    operations per second, `memory` tells the most bytes used so far, `writer` writes samples, `observers` are told of every event. Without `checkpoints`, nothing
     is saved. `max_seconds` ends the run as a signal would. With `find_nonfinite`, the error for a step that is not
     finite names the op that made it so; the engine must be guarded.
     """
@@ -71,6 +71,7 @@ class Trainer:
     writer: Writer | None = None
     observers: Sequence[Observer] = ()
     peak: float | None = None
+    memory: Callable[[], int] = peak_memory_bytes
     max_seconds: float = math.inf
     find_nonfinite: bool = False
     step: int = field(default=0, init=False)
@@ -156,7 +157,7 @@ class Trainer:
         total = sum(self._seconds)
         rate = self.recipe.tokens_per_step * len(self._seconds) / total if total else 0.0
         losses, validation = tuple(self._losses), tuple(self._validation_losses)
-        return TrainingResult(self.step, losses, validation, rate, peak_memory_bytes(), ended_by, self._skipped)
+        return TrainingResult(self.step, losses, validation, rate, self.memory(), ended_by, self._skipped)
 
     def validate(self) -> float:
         """The mean loss on the validation data; always on the same batches."""
@@ -277,7 +278,7 @@ class Trainer:
             seconds=seconds,
             tokens_per_second=tokens_per_second,
             utilization=self._flops_per_token * tokens_per_second / self.peak if self.peak else None,
-            memory=peak_memory_bytes(),
+            memory=self.memory(),
             epoch=self.batches.epoch,
             remaining_seconds=(recipe.steps - self.step) * sum(recent) / len(recent),
             skipped=skipped,

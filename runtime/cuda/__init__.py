@@ -1,7 +1,17 @@
 """Runs compiled programs on NVIDIA GPUs. PyCUDA and cuda-bindings are imported when a GPU is first asked for."""
 
 from blu.runtime.cuda.array import DeviceArray, from_dlpack, to_device
-from blu.runtime.cuda.device import compute_capability, synchronize
+from blu.runtime.cuda.device import MemoryStats, compute_capability, device_name, memory_stats, synchronize
 from blu.runtime.cuda.program import CudaProgram
 
-__all__ = ["CudaProgram", "DeviceArray", "compute_capability", "from_dlpack", "synchronize", "to_device"]
+__all__ = [
+    "CudaProgram",
+    "DeviceArray",
+    "MemoryStats",
+    "compute_capability",
+    "device_name",
+    "from_dlpack",
+    "memory_stats",
+    "synchronize",
+    "to_device",
+]
