@@ -57,9 +57,9 @@ class Trainer:
         result = trainer.run()
 
     The engine's parameters must have numbers; its programs fit the recipe. `peak` is the machine's arithmetic in
-    operations per second, `memory` tells the most bytes used so far, `writer` writes samples, `observers` are told of every event. Without `checkpoints`, nothing
-    is saved. `max_seconds` ends the run as a signal would. With `find_nonfinite`, the error for a step that is not
-    finite names the op that made it so; the engine must be guarded.
+    operations per second, `memory` tells the most bytes used so far, `writer` writes samples, `observers` are told of
+    every event. Without `checkpoints`, nothing is saved. `max_seconds` ends the run as a signal would. With
+    `find_nonfinite`, the error for a step that is not finite names the op that made it so; the engine must be guarded.
     """
 
     engine: Engine
