@@ -46,6 +46,13 @@ class GpuTarget:
         encode = {str: ir.StringAttr.get, int: lambda value: ir.IntegerAttr.get(i64, value)}
         return ir.DictAttr.get({name: encode[type(value)](value) for name, value in asdict(self).items()})
 
+    def clusters(self, blocks: int) -> int:
+        """How many clusters of `blocks` blocks, each of which takes a whole processor, run at the same time.
+
+        Processors come in groups, and a cluster stays in one. Source: cuOccupancyMaxActiveClusters on an H200.
+        """
+        return {1: self.processors, 2: self.processors // 2, 4: 30, 8: 15}[blocks]
+
     @classmethod
     def of(cls, module: ir.Module) -> GpuTarget:
         """The GPU that a module says it is compiled for. ParseError where it says none."""

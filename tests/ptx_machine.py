@@ -1,8 +1,8 @@
 """An interpreter of PTX, so that GPU kernels can be checked where there is no GPU.
 
-All threads of a block are lanes of numpy arrays. They run the instruction that comes first in the program among those
-where any of them stands, which brings threads together again after a branch; instructions that a whole warp does
-together wait for the warp. Copies with `cp.async` arrive when they are waited for, memory that nobody wrote holds NaN,
+All threads of a block, or of the blocks of a cluster, are lanes of numpy arrays. They run the instruction that comes
+first in the program among those where any of them stands, which brings threads together again after a branch;
+instructions that a whole warp does together wait for the warp. Copies with `cp.async` arrive when they are waited for, memory that nobody wrote holds NaN,
 and an access outside of every buffer is an error. What it cannot find are races between warps.
 """
 
@@ -18,6 +18,7 @@ from ptx_arithmetic import Arithmetic
 from ptx_program import Instruction, Program, dtype_of, parse, type_named
 
 _GUARD = 1 << 12
+_WINDOW = 1 << 24
 _COLLECTIVE = ("mma", "ldmatrix", "shfl", "bar")
 
 
@@ -53,9 +54,9 @@ def run(ptx: str, grid: Sequence[int], buffers: Sequence[np.ndarray], shared_byt
     with np.errstate(all="ignore"):
         for z in range(blocks[2]):
             for y in range(blocks[1]):
-                for x in range(blocks[0]):
+                for x in range(0, blocks[0], program.cluster):
                     _Block(
-                        threads=program.threads,
+                        threads=program.threads * program.cluster,
                         program=program,
                         memory=memory,
                         block=(x, y, z),
@@ -68,6 +69,7 @@ def run(ptx: str, grid: Sequence[int], buffers: Sequence[np.ndarray], shared_byt
 class _Block(Arithmetic):
     program: Program
     memory: Memory
+    # The first of the cluster's blocks, which all have their own piece of `shared`.
     block: tuple[int, int, int]
     shared_bytes: int
     # Copies under way, in groups; the last group is still open.
@@ -75,11 +77,14 @@ class _Block(Arithmetic):
 
     def run(self) -> None:
         """Until every thread has returned."""
-        threads = self.threads
-        static = np.full(self.shared_bytes, 0xFF, np.uint8)
-        self.shared, self.place = static, np.zeros(threads, np.int64)
+        threads, of_block = self.threads, self.program.threads
+        self.shared = np.full(self.shared_bytes * self.program.cluster, 0xFF, np.uint8)
+        self.place = np.zeros(threads, np.int64)
+        self.rank, number = np.divmod(np.arange(threads), of_block)
         self.end = len(self.program.instructions)
-        for name, values in (("%tid", (np.arange(threads), 0, 0)), ("%ctaid", self.block), ("%ntid", (threads, 1, 1))):
+        x, y, z = self.block
+        places = (("%tid", (number, 0, 0)), ("%ctaid", (x + self.rank, y, z)), ("%ntid", (of_block, 1, 1)))
+        for name, values in places:
             for axis, value in zip("xyz", values, strict=True):
                 self.registers[f"{name}.{axis}"] = np.broadcast_to(np.asarray(value, np.uint32), threads)
         while (self.place < self.end).any():
@@ -99,10 +104,11 @@ class _Block(Arithmetic):
         raise AssertionError("threads wait for each other forever")
 
     def _is_together(self, name: str, active: np.ndarray) -> bool:
-        """Whether whole warps stand at an instruction, or the whole block at a barrier."""
-        if name.startswith(("bar.sync", "barrier")):
+        """Whether whole warps stand at an instruction, or whole blocks (or the whole cluster) at a barrier."""
+        if name.startswith("barrier.cluster"):
             return bool(active.all())
-        warps = active.reshape(-1, 32)
+        size = self.program.threads if name.startswith(("bar.sync", "barrier")) else 32
+        warps = active.reshape(-1, size)
         return bool((warps.all(axis=1) | ~warps.any(axis=1)).all())
 
     def _execute(self, item: Instruction, active: np.ndarray) -> None:
@@ -144,9 +150,12 @@ class _Block(Arithmetic):
 
         Addresses must be multiples of `unit` (0: of `size`).
         """
+        first, limit = (0, len(self.memory.bytes)) if space == "global" else self._window(space, address)
+        address = address + first
         places = np.where(active, address, 0)[:, None] + np.arange(size)
-        limit = len(self.memory.bytes) if space == "global" else len(self.shared)
-        inside = (places >= 0) & (places < limit)
+        inside = (places >= np.reshape(first, (-1, 1))) & (places < np.reshape(first + limit, (-1, 1))) | ~active[
+            :, None
+        ]
         if space == "global":
             inside &= self.memory.mapped[np.where(inside, places, 0)]
         if not inside[active].all():
@@ -154,6 +163,16 @@ class _Block(Arithmetic):
         if (address[active] % (unit or size)).any():
             raise MemoryFaultError(f"{space} memory is accessed at {address[active][:4]}, in pieces of {size} bytes")
         return places
+
+    def _window(self, space: str, address: np.ndarray) -> tuple[np.ndarray, int]:
+        """What is added to addresses of a block's shared memory, or of any one's in the cluster, and its size."""
+        if space == "shared":
+            return self.rank * self.shared_bytes, self.shared_bytes
+        return (address // _WINDOW - 1) * self.shared_bytes - address // _WINDOW * _WINDOW, self.shared_bytes
+
+    def _do_mapa(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        rank = self._read(operands[2], 32)
+        self._write(operands[0], (self._read(operands[1], 32) + (rank + 1) * _WINDOW).astype(np.uint32), active)
 
     def _do_ld(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         space, bits = parts[1], type_named(parts[-1])[1]

@@ -27,11 +27,12 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Program:
-    """A kernel: instructions, where labels stand among them, and how many threads a block has."""
+    """A kernel: instructions, where labels stand among them, threads of a block and blocks of a cluster."""
 
     instructions: list[Instruction]
     labels: dict[str, int]
     threads: int
+    cluster: int
 
 
 def parse(text: str) -> Program:
@@ -39,6 +40,7 @@ def parse(text: str) -> Program:
     instructions: list[Instruction] = []
     labels: dict[str, int] = {}
     threads = int(re.search(r"\.reqntid (\d+)", text)[1])
+    cluster = re.search(r"\.reqnctapercluster (\d+)", text)
     body = text[text.index("{", text.index(".entry")) :]
     for number, line in enumerate(body.splitlines()):
         line = line.split("//")[0].strip()
@@ -54,7 +56,7 @@ def parse(text: str) -> Program:
             found = _instruction(part.strip(), number)
             if found:
                 instructions.append(found)
-    return Program(instructions, labels, threads)
+    return Program(instructions, labels, threads, int(cluster[1]) if cluster else 1)
 
 
 def _instruction(text: str, line: int) -> Instruction | None:

@@ -72,7 +72,7 @@ def test_everything_fits_in_registers(name: str, target: str):
 
 
 @pytest.mark.parametrize(
-    ("name", "loads", "stores"), [("layer_norm", 18, 6), ("wide layer_norm", 12, 4), ("gelu", 4, 4)]
+    ("name", "loads", "stores"), [("layer_norm", 18, 6), ("wide layer_norm", 12, 4), ("gelu", 2, 2)]
 )
 def test_each_input_is_read_once_and_widely(name: str, loads: int, stores: int):
     """LayerNorm of 768: 24 elements a thread, three inputs, four elements a load."""
@@ -102,6 +102,35 @@ def test_long_columns_are_shared_by_blocks():
     launches = compile_program(function, *arguments).plan["launches"]
     assert [launch["kernel"] for launch in launches] == ["loops_0", "loops_0_end"]
     assert launches[0]["grid"][0] > 132
+
+
+@needs_ptxas
+@pytest.mark.parametrize(
+    ("width", "gradient", "blocks"), [(50304, False, 4), (50304, True, 2), (128256, False, 8), (128256, True, 4)]
+)
+def test_long_rows_are_shared_by_a_cluster(width: int, gradient: bool, blocks: int):
+    """On Hopper: no block reads its part of a row twice."""
+    function = cross_entropy if gradient else lambda x, t: blu.cross_entropy(x, t)
+    arguments = shape_only(8192, width), shape_only(8192, dtype=np.int32)
+    program = compile_program(function, *arguments)
+    (name,) = [name for name, text in program.ptx.items() if f".reqnctapercluster {blocks}, 1, 1" in text]
+    assert count(program, r"mapa\.shared::cluster", name) >= 1
+    assert (count(program, r"cp\.async\.cg", name) > 0, count(program, WIDE_LOADS, name)) == (True, 0)
+    assert all((item.stack_bytes, item.spill_bytes) == (0, 0) for item in program.assembled(name).values())
+    assert "cluster" not in "".join(compile_program(function, *arguments, target="sm_89").ptx.values())
+
+
+@pytest.mark.parametrize(("width", "blocks"), [(31000, 2), (40001, 4)])
+def test_clusters_find_what_one_block_would(width: int, blocks: int):
+    x = array(264, width)
+    x[1, 5], x[2, :] = np.inf, -3.0
+    program = compile_program(
+        lambda x: (blu.max(x, axis=1), blu.sum((blu.max(x, axis=1, keepdims=True) - x), axis=1)), x
+    )
+    assert f".reqnctapercluster {blocks}, 1, 1" in program.ptx["rows_0"]
+    largest, total = program.interpret(x)
+    np.testing.assert_array_equal(largest, x.max(1))
+    np.testing.assert_allclose(total, np.abs(x.astype(np.float64) - x.max(1, keepdims=True)).sum(1), rtol=1e-5)
 
 
 def test_transposes_go_through_shared_memory():

@@ -10,8 +10,10 @@ from blu.dialects.mlir import arith, func, ir, nvvm, scf
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.body import Kernel
 
-# Launch attributes of an emitted kernel: blocks in three dimensions, threads of a block, bytes of shared memory.
-GRID, THREADS, SHARED = "blu.grid", "blu.threads", "blu.shared_bytes"
+# Launch attributes of an emitted kernel: blocks in three dimensions, threads of a block, bytes of shared memory, blocks
+# of a cluster where there are clusters.
+GRID, THREADS, SHARED, CLUSTER = "blu.grid", "blu.threads", "blu.shared_bytes", "blu.cluster"
+PER_PROCESSOR = "nvvm.minctasm"
 # The most blocks of a grid in its first dimension, and in its second and third.
 MAX_GRID = (2**31 - 1, 65535, 65535)
 
@@ -36,15 +38,25 @@ class GpuKernel(Kernel):
     """
 
     @contextmanager
-    def launch(self, grid: Sequence[int], threads: int, shared_bytes: int = 0) -> Iterator[Thread]:
-        """Fill the replacement with the code of one thread."""
+    def launch(
+        self, grid: Sequence[int], threads: int, shared_bytes: int = 0, cluster: int = 1, per_processor: int = 1
+    ) -> Iterator[Thread]:
+        """Fill the replacement with the code of one thread.
+
+        `cluster` neighbouring blocks run at the same time; `per_processor` blocks have enough registers on a processor.
+        """
         blocks = [*grid, 1, 1][:3]
+        assert blocks[0] % cluster == 0, f"a grid of {grid} in clusters of {cluster}"
         assert all(1 <= size <= limit for size, limit in zip(blocks, MAX_GRID, strict=True)), f"a grid of {grid}"
         assert 1 <= threads <= 1024, f"{threads} threads in a block"
         attributes = self.replacement.operation.attributes
         attributes[GRID] = ir.DenseI64ArrayAttr.get(blocks)
         attributes[THREADS] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), threads)
         attributes[SHARED] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), shared_bytes)
+        if per_processor > 1:
+            attributes[PER_PROCESSOR] = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), per_processor)
+        if cluster > 1:
+            attributes[CLUSTER] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), cluster)
         with ir.InsertionPoint(self.replacement.body.blocks[0]), self.function.operation.location:
             block = tuple(_as_index(read()) for read in _BLOCK_INDICES[: len(grid)])
             yield Thread(block, _as_index(nvvm.read_ptx_sreg_tid_x()))

@@ -10,7 +10,7 @@ from blu.passes.cpu.lower_to_llvm import give_empty_memrefs_strides, widen_bf16_
 from blu.passes.expand_math import expand_math
 from blu.passes.gpu.exponentials import expand_exponentials
 from blu.passes.gpu.fast_math import approximate
-from blu.passes.gpu.kernel import THREADS
+from blu.passes.gpu.kernel import CLUSTER, THREADS
 
 PASSES = (
     "func.func(convert-vector-to-scf)",
@@ -60,6 +60,9 @@ class LowerToNvvm(Pass, name="lower-to-nvvm"):
                 threads = ir.IntegerAttr(kernel.attributes[THREADS]).value
                 kernel.attributes["nvvm.kernel"] = ir.UnitAttr.get()
                 kernel.attributes["nvvm.reqntid"] = ir.DenseI32ArrayAttr.get([threads, 1, 1])
+                if CLUSTER in kernel.attributes:
+                    blocks = ir.IntegerAttr(kernel.attributes[CLUSTER]).value
+                    kernel.attributes["nvvm.cluster_dim"] = ir.DenseI32ArrayAttr.get([blocks, 1, 1])
                 give_empty_memrefs_strides(kernel)
         manager = PassManager.parse(PIPELINE, context=module.context)
         manager.enable_verifier(False)  # the driver verifies after each pass

@@ -15,7 +15,7 @@ from blu.passes.cpu.row_scope import Scope
 from blu.passes.cpu.row_space import Access
 from blu.passes.gpu import warp
 from blu.passes.gpu.row_bodies import GpuBodies, Place, element_bytes
-from blu.passes.gpu.row_teams import SLOT_BYTES, all_of, element_pointer
+from blu.passes.gpu.row_teams import all_of, element_pointer
 from blu.passes.gpu.row_walks import RowKernel
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.body import Kernel
@@ -45,7 +45,7 @@ def find_sources(kernel: RowKernel, frame: Kernel, target: GpuTarget) -> list[So
             for value, access in zip(node.operation.operands, node.accesses, strict=True):
                 if value in frame.buffers and lane_dim in access:
                     found[value] = access
-    sources, offset = [], kernel.slots * SLOT_BYTES
+    sources, offset = [], kernel.slot_bytes
     for value, access in found.items():
         type_ = ir.MemRefType(frame.buffers[value].type)
         strides = layout.strides(access, vectors.strides_of(frame.buffers[value]))
@@ -59,14 +59,14 @@ def find_sources(kernel: RowKernel, frame: Kernel, target: GpuTarget) -> list[So
             return []
         sources.append(Source(value, access, offset, size))
         offset += size * schedule.threads * schedule.chunks
-    return sources if offset <= target.shared_bytes else []
+    return sources if offset <= target.shared_bytes // schedule.per_processor else []
 
 
 def shared_bytes(kernel: RowKernel, sources: list[Source]) -> int:
     """The slots of reductions, and the rows after them."""
     schedule = kernel.schedule
     vectors_of_block = schedule.threads * (schedule.chunks or 0)
-    return kernel.slots * SLOT_BYTES + sum(source.size * vectors_of_block for source in sources)
+    return kernel.slot_bytes + sum(source.size * vectors_of_block for source in sources)
 
 
 @dataclass

@@ -23,13 +23,24 @@ WORDS = {128: 72, 256: 72, 512: 64, 1024: 28}
 """The same for blocks that have a row, by their threads: some blocks should fit on a processor."""
 HIDDEN_WORDS = {128: 64, 256: 64, 640: 48}
 """The same for rows of which nothing else is kept: few, but more than fit with all that is made from them."""
+FEW_ROWS = 64
+"""Rows that leave most processors without work, so that only the time of one row counts."""
+FEW_VECTORS = 2
+"""Vectors of a thread in such a row."""
+CLUSTERS = (2, 4, 8)
+"""Blocks that can have a row together: 8 are the most that every Hopper GPU runs at the same time."""
+CLUSTER_WORDS = {False: ((320, 48, 2), (256, 64, 2)), True: ((640, 52, 1),)}
+"""Threads of such a block, registers for its part of a row, and blocks of a processor. Where nothing is written along
+the row, the memory waits for the arithmetic, unless a second block computes while the first one's threads meet."""
 SWEEP_THREADS = 1024
 """One block to a processor: what it reads again is still in the second-level cache."""
 SLICE_THREADS = 512
-FLAT_THREADS = 256
+FLAT_THREADS = 128
+FLAT_IN_FLIGHT = 32
+"""Bytes that a thread of a pointwise kernel has asked for before it computes; others ask meanwhile."""
 COLUMN_BLOCK = 256
 IN_FLIGHT = 64
-"""Bytes that a thread of a pointwise kernel has asked for before it computes."""
+"""The same for a step of a loop over a row or a column."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +49,8 @@ class RowSchedule:
 
     `threads` of a block; `team` of them have a row together, or each element for itself (1, without `columns`).
     `chunks` vectors of a row are in one thread's registers; None: a loop walks over the row, `unroll` vectors a step.
-    `hides`: what is made from inputs is made again in each walk over the registers, rather than kept.
+    `hides`: what is made from inputs is made again in each walk over the registers, rather than kept. `cluster` blocks
+    have a row together: `team` are the threads of all of them. `per_processor` blocks should fit on a processor.
     """
 
     threads: int
@@ -47,6 +59,8 @@ class RowSchedule:
     unroll: int
     chunks: int | None
     hides: bool = False
+    cluster: int = 1
+    per_processor: int = 1
 
     @property
     def rows_per_block(self) -> int:
@@ -102,17 +116,44 @@ def choose(program: RowProgram, layout: Layout, frame: Kernel) -> RowSchedule:
         return _flat(operands, lanes, prod(layout.sizes.values()))
     width = prod(layout.sizes[dim] for dim in layout.columns)
     inputs = [operand for operand in operands if operand.is_input]
-    raw = sum(ceil(operand.size * lanes / 4) / lanes for operand in inputs if operand.is_kept)
-    made = max(sum(max(operand.size, 4) / 4 for operand in inputs), 1.0)
+    raw, made = _kept_words(operands, lanes), max(sum(max(operand.size, 4) / 4 for operand in inputs), 1.0)
     team = _team_of_warp(width, lanes)
-    if width <= WORDS_OF_WARP_ROW * team / made:
+    is_alone = prod(layout.sizes[dim] for dim in layout.rows) < FEW_ROWS and width > FEW_VECTORS * lanes * team
+    if width <= WORDS_OF_WARP_ROW * team / made and not is_alone:
         return RowSchedule(BLOCK, team, lanes, 1, ceil(width / (lanes * team)))
-    for hides, need, limits in ((False, made, WORDS), (True, max(raw, 0.5), HIDDEN_WORDS)):
-        for threads, limit in limits.items():
-            chunks = ceil(width / (lanes * threads))
-            if chunks * lanes * need <= limit:
-                return RowSchedule(threads, threads, lanes, 1, chunks, hides)
+    for hides, need, limits in ((False, made, WORDS), (True, raw, HIDDEN_WORDS)):
+        fitting = {threads: ceil(width / (lanes * threads)) for threads in limits}
+        fitting = {threads: chunks for threads, chunks in fitting.items() if chunks * lanes * need <= limits[threads]}
+        if fitting:
+            threads = _fast_alone(fitting) if is_alone else min(fitting)
+            return RowSchedule(threads, threads, lanes, 1, fitting[threads], hides)
     return choose_sweep(program, layout, frame, SWEEP_THREADS)
+
+
+def choose_cluster(program: RowProgram, layout: Layout, frame: Kernel) -> RowSchedule | None:
+    """The schedule of as few blocks as have a row in their registers together."""
+    operands = operands_of(program, layout, frame)
+    lanes = _lanes_of(operands, layout)
+    width, need = prod(layout.sizes[dim] for dim in layout.columns), _kept_words(operands, lanes)
+    writes = any(program.is_wide(value) for value in program.outputs)
+    for blocks in CLUSTERS:
+        for threads, limit, per_processor in CLUSTER_WORDS[writes]:
+            chunks = ceil(width / (lanes * threads * blocks))
+            if chunks * lanes * need <= limit:
+                return RowSchedule(threads, threads * blocks, lanes, 1, chunks, True, blocks, per_processor)
+    return None
+
+
+def _kept_words(operands: list[Operand], lanes: int) -> float:
+    """Registers for an element of a row of which only what is read in several walks is kept, as it was read."""
+    kept = [operand for operand in operands if operand.is_input and operand.is_kept]
+    return max(sum(ceil(operand.size * lanes / 4) / lanes for operand in kept), 0.5)
+
+
+def _fast_alone(fitting: dict[int, int]) -> int:
+    """Threads of a block that has a processor for itself: as many as have something to wait for, of some numbers of
+    threads with the vectors that each would have."""
+    return min((threads for threads, chunks in fitting.items() if chunks <= FEW_VECTORS), default=max(fitting))
 
 
 def choose_sweep(program: RowProgram, layout: Layout, frame: Kernel, threads: int = SLICE_THREADS) -> RowSchedule:
@@ -146,7 +187,7 @@ def _team_of_warp(width: int, lanes: int) -> int:
 
 def _flat(operands: list[Operand], lanes: int, elements: int) -> RowSchedule:
     inputs = sum(operand.size * lanes for operand in operands if operand.is_input)
-    unroll = max(1, min(4, IN_FLIGHT // max(inputs, WIDEST)))
+    unroll = max(1, min(4, FLAT_IN_FLIGHT // max(inputs, WIDEST)))
     while unroll > 1 and elements < FLAT_THREADS * lanes * unroll * 512:
         unroll //= 2
     return RowSchedule(FLAT_THREADS, 1, lanes, unroll, 1)

@@ -43,6 +43,10 @@ class Team:
             return merge([self._found(slot, warp.number(source), value.type) for source in range(warps)], combine)
         return _butterfly(self._found(slot, warp.remainder(lane, warps), value.type), combine, warps)
 
+    def wait(self) -> None:
+        """Wait for all threads, and see what they wrote to shared memory."""
+        warp.wait_for_block()
+
     def _found(self, slot: int, source: ir.Value, type_: ir.Type) -> ir.Value:
         """What a warp has left."""
         count = max(1, element_bytes(type_) // 4)

@@ -16,12 +16,12 @@ from blu.passes.cpu.row_space import Node
 from blu.passes.gpu import warp
 from blu.passes.gpu.row_bodies import GpuBodies, Place, hide
 from blu.passes.gpu.row_schedule import RowSchedule
-from blu.passes.gpu.row_teams import Team, all_of, merge_lanes
+from blu.passes.gpu.row_teams import SLOT_BYTES, Team, all_of, merge_lanes
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.cursor import Cursor
 
 BATCH = 8
-"""Elements that a thread reads at once in later walks over a row that hardly fits in its registers."""
+"""Elements that a thread reads at once in later walks over a row that is in its registers."""
 
 
 @dataclass
@@ -46,6 +46,11 @@ class RowKernel:
     def slots(self) -> int:
         """How many results reductions have."""
         return sum(len(self.folds(walk)) for walk in self.walks)
+
+    @property
+    def slot_bytes(self) -> int:
+        """Shared memory for reductions: of the block, and of its cluster if it has one."""
+        return self.slots * SLOT_BYTES * (1 if self.schedule.cluster == 1 else 2)
 
     def folds(self, walk: Walk) -> list[tuple[Node, Fold]]:
         """The reductions of a walk, result by result."""
@@ -219,10 +224,14 @@ class RowThread:
     def _visit(self, walk: Walk, places: list[Place], totals: list[ir.Value | None]) -> list[ir.Value]:
         """All work of a walk at some places: everything is read before anything is written.
 
-        A row that hardly fits in registers is no longer read at once after the first walk, but some places at a time.
+        After the first walk over a row in registers, what all rows share is read for some places at a time, and where
+        the row hardly fits, the rest is too.
         """
-        hides = self.kernel.schedule.hides and walk is not self.kernel.walks[0]
-        size = max(1, BATCH // self.kernel.schedule.lanes) if hides else len(places)
+        schedule = self.kernel.schedule
+        later = walk is not self.kernel.walks[0] and schedule.chunks is not None
+        if later and not schedule.hides:
+            self.read(walk, [[self.entry, self.row, place] for place in places], set(self.kernel.layout.rows))
+        size = max(1, BATCH // schedule.lanes) if later else len(places)
         for first in range(0, len(places), size):
             totals = self._visit_some(walk, places[first : first + size], totals)
         return list(totals)
@@ -250,15 +259,16 @@ class RowThread:
             present = all_of([place.present, self.row.present])
         return Place(place.bound, place.cursor, place.indices, place.position, place.memo, present)
 
-    def read(self, walk: Walk, stacks: Sequence[list[Scope]]) -> None:
-        """Ask for all vectors of a walk at once."""
+    def read(self, walk: Walk, stacks: Sequence[list[Scope]], dims: set[int] | None = None) -> None:
+        """Ask for all vectors of a walk at once, or only for those that vary with one of `dims`."""
         for scopes in stacks:
             for number in (*walk.nodes, *walk.reductions):
                 node = self.kernel.program.nodes[number]
                 for operand, argument, access in zip(
                     node.operation.operands, node.body.arguments, node.accesses, strict=True
                 ):
-                    if operand in self.bodies.inputs and len(list(argument.uses)):
+                    is_asked = dims is None or not dims.isdisjoint(access)
+                    if is_asked and operand in self.bodies.inputs and len(list(argument.uses)):
                         with node.operation.location:
                             self.bodies.read(operand, access, scopes)
 

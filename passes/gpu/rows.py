@@ -23,12 +23,13 @@ from blu.passes.cpu.rows import spell_out_fills
 from blu.passes.gpu import loops, warp
 from blu.passes.gpu.fast_math import mark
 from blu.passes.gpu.kernel import GpuKernel, Thread
+from blu.passes.gpu.row_clusters import ClusterTeam
 from blu.passes.gpu.row_bodies import GpuBodies, Place
 from blu.passes.gpu.row_columns import THREADS, ColumnThread, column_grid, column_points, shared_bytes
 from blu.passes.gpu.row_partials import has_folds
 from blu.passes.gpu.row_prefetch import Prefetch, Source, find_sources, not_hoisted
 from blu.passes.gpu.row_prefetch import shared_bytes as shared_bytes_of_rows
-from blu.passes.gpu.row_schedule import RowSchedule, choose, choose_columns, choose_sweep
+from blu.passes.gpu.row_schedule import RowSchedule, choose, choose_cluster, choose_columns, choose_sweep
 from blu.passes.gpu.row_slices import SliceThread, nonempty_walks, result_values
 from blu.passes.gpu.row_teams import SLOT_BYTES, Team
 from blu.passes.gpu.row_transposes import SquareThread, find_square
@@ -121,11 +122,17 @@ def _choose_writer(program: RowProgram, layout: Layout, launches: Launches) -> W
 
 @contextmanager
 def _launch(
-    frame: GpuKernel, kernel: RowKernel, blocks: int, threads: int, bytes_: int
+    frame: GpuKernel,
+    kernel: RowKernel,
+    blocks: int,
+    threads: int,
+    bytes_: int,
+    cluster: int = 1,
+    per_processor: int = 1,
 ) -> Iterator[tuple[Thread, GpuBodies, Scope]]:
     """The code of one thread, with all memrefs bound."""
     kernel.outputs.clear()
-    with frame.function.location, frame.launch((blocks,), threads, bytes_) as here:
+    with frame.function.location, frame.launch((blocks,), threads, bytes_, cluster, per_processor) as here:
         cursor = Cursor(frame.replacement.body.blocks[0])
         entry = Scope(frozenset(), cursor)
         bodies = GpuBodies(kernel.program, kernel.layout, entry)
@@ -139,9 +146,7 @@ def _write_rows(launches: Launches, program: RowProgram, layout: Layout, late: s
     schedule = choose(program, layout, frame)
     kernel = RowKernel.plan(program, layout, schedule, late)
     rows = prod(layout.sizes[dim] for dim in layout.rows)
-    sources = find_sources(kernel, frame, launches.target) if schedule.hides else []
-    if sources and launches.target.has_bulk_copies and rows > launches.target.processors:
-        _write_prefetched(launches, kernel, sources, rows)
+    if (schedule.hides or schedule.chunks is None) and _try_prefetched(launches, kernel, rows, late):
         return
     bytes_ = kernel.slots * SLOT_BYTES if schedule.team > warp.WARP else 0
     if schedule.chunks is None and schedule.lanes * schedule.unroll < FEW_ELEMENTS:
@@ -154,15 +159,36 @@ def _write_rows(launches: Launches, program: RowProgram, layout: Layout, late: s
         RowThread(kernel, bodies, entry, row, team).emit()
 
 
+def _try_prefetched(launches: Launches, kernel: RowKernel, rows: int, late: set[ir.Value]) -> bool:
+    """Emit a kernel that reads ahead, if there is such a GPU, and enough rows that fit, in one block or a cluster."""
+    (frame,), target = launches.frames, launches.target
+    if not target.has_bulk_copies or rows <= target.processors:
+        return False
+    if kernel.schedule.chunks is None:
+        schedule = choose_cluster(kernel.program, kernel.layout, frame)
+        if schedule is None:
+            return False
+        kernel = RowKernel.plan(kernel.program, kernel.layout, schedule, late)
+    sources = find_sources(kernel, frame, target)
+    if sources:
+        _write_prefetched(launches, kernel, sources, rows)
+    return bool(sources)
+
+
 def _write_prefetched(launches: Launches, kernel: RowKernel, sources: list[Source], rows: int) -> None:
-    """A block for each processor, which copies its next row while it works on one."""
+    """A block for each processor, which copies its next row, or its part of that, while it works on one."""
     (frame,) = launches.frames
-    schedule, grid = kernel.schedule, launches.target.processors
-    with _launch(frame, kernel, grid, schedule.threads, shared_bytes_of_rows(kernel, sources)) as (here, bodies, entry):
+    schedule = kernel.schedule
+    clusters = launches.target.clusters(schedule.cluster) * schedule.per_processor
+    size = shared_bytes_of_rows(kernel, sources)
+    launch = _launch(
+        frame, kernel, clusters * schedule.cluster, schedule.threads, size, schedule.cluster, schedule.per_processor
+    )
+    with launch as (here, bodies, entry):
         cursor = entry.cursor
         with cursor.point:
             thread, block = warp.as_number(here.thread), warp.as_number(here.block[0])
-        team = _team(frame, cursor, schedule.team, thread)
+        team, first = _team_of_cluster(frame, kernel, cursor, thread, block)
         ahead = Prefetch(kernel, sources, bodies, entry, thread, team.shared)
 
         def copy(where: Cursor, row: ir.Value, present: ir.Value | None) -> None:
@@ -173,23 +199,39 @@ def _write_prefetched(launches: Launches, kernel: RowKernel, sources: list[Sourc
             def fill(places: list[Place]) -> None:
                 ahead.fill(places)
                 with inner.point:
-                    following = warp.add(row, grid)
+                    following = warp.add(row, clusters)
                     present = warp.is_below(following, rows)
                     following = arith.select(present, following, warp.number(0))
                 copy(inner, following, present)
 
             with inner.point:
-                own = replace(team, number=not_hoisted(thread, row))
+                own = replace(team, number=not_hoisted(team.number, row))
             RowThread(kernel, bodies, entry, _row_place(kernel, inner, row, None), own, fill=fill).emit()
             if kernel.slots == 1:
                 with inner.point:
-                    warp.wait_for_block()  # before the only slot is written again
+                    own.wait()  # before the only slot is written again
             return carried
 
-        copy(cursor, block, None)
+        copy(cursor, first, None)
         with cursor.point:
-            bounds = block, warp.number(rows), warp.number(grid)
+            bounds = first, warp.number(rows), warp.number(clusters)
         cursor.loop(*bounds, [], body)
+
+
+def _team_of_cluster(
+    frame: GpuKernel, kernel: RowKernel, cursor: Cursor, thread: ir.Value, block: ir.Value
+) -> tuple[Team, ir.Value]:
+    """The threads that have a row together, and their first row."""
+    schedule = kernel.schedule
+    if schedule.cluster == 1:
+        return _team(frame, cursor, schedule.team, thread), block
+    with cursor.point:
+        rank, first = warp.remainder(block, schedule.cluster), warp.divide(block, schedule.cluster)
+        number = warp.add(warp.multiply(rank, schedule.threads), thread)
+        warp.wait_for_cluster()  # nobody writes to a block that does not run yet
+        offset = kernel.slots * SLOT_BYTES
+        team = ClusterTeam(schedule.team, number, shared_pointer(frame), schedule.cluster, thread, rank, offset)
+    return team, first
 
 
 def _row_of(kernel: RowKernel, frame: GpuKernel, cursor: Cursor, here: Thread, rows: int) -> tuple[Place, Team]:

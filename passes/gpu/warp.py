@@ -205,6 +205,22 @@ def wait_for_block() -> None:
     nvvm.barrier()
 
 
+def wait_for_cluster() -> None:
+    """Wait for all threads of the cluster, and see what they wrote to shared memory."""
+    assembly([], [], "barrier.cluster.arrive.release.aligned;", "~{memory}")
+    assembly([], [], "barrier.cluster.wait.acquire.aligned;", "~{memory}")
+
+
+def address_in_block(address: ir.Value, rank: ir.Value) -> ir.Value:
+    """Where another block of the cluster has what this block has at an address of shared memory."""
+    return pure_assembly(i32(), [address, rank], "mapa.shared::cluster.u32 $0, $1, $2;", "=r,r,r")
+
+
+def store_in_cluster(address: ir.Value, offset: int, value: ir.Value) -> None:
+    """Write one i32 to the shared memory of any block of the cluster."""
+    assembly([], [address, value], f"st.shared::cluster.b32 [$0+{offset}], $1;", "r,r,~{memory}")
+
+
 def wait_for_warp() -> None:
     """Wait for all threads of the warp, and see what they wrote to shared memory."""
     assembly([], [], "bar.warp.sync -1;", "~{memory}")
