@@ -2,8 +2,9 @@
 
 All threads of a block, or of the blocks of a cluster, are lanes of numpy arrays. They run the instruction that comes
 first in the program among those where any of them stands, which brings threads together again after a branch;
-instructions that a whole warp does together wait for the warp. Copies with `cp.async` arrive when they are waited for, memory that nobody wrote holds NaN,
-and an access outside of every buffer is an error. What it cannot find are races between warps.
+instructions that a whole warp does together wait for the warp. Copies with `cp.async` arrive when they are waited for,
+memory that nobody wrote holds NaN, and an access outside of every buffer is an error. What it cannot find are races
+between warps.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from ptx_arithmetic import Arithmetic
 from ptx_program import Instruction, Program, dtype_of, parse, type_named
 
 _GUARD = 1 << 12
+# `mapa` gives addresses in windows of this size, one for each block of the cluster.
 _WINDOW = 1 << 24
 _COLLECTIVE = ("mma", "ldmatrix", "shfl", "bar")
 
@@ -150,12 +152,15 @@ class _Block(Arithmetic):
 
         Addresses must be multiples of `unit` (0: of `size`).
         """
-        first, limit = (0, len(self.memory.bytes)) if space == "global" else self._window(space, address)
-        address = address + first
+        limit = len(self.memory.bytes)
+        if space == "shared":
+            address, limit = address + self.rank * self.shared_bytes, (self.rank + 1) * self.shared_bytes
+        elif space == "shared::cluster":
+            rank = address // _WINDOW - 1
+            address, limit = address % _WINDOW + rank * self.shared_bytes, (rank + 1) * self.shared_bytes
         places = np.where(active, address, 0)[:, None] + np.arange(size)
-        inside = (places >= np.reshape(first, (-1, 1))) & (places < np.reshape(first + limit, (-1, 1))) | ~active[
-            :, None
-        ]
+        inside = (places >= np.reshape(limit, (-1, 1)) - self.shared_bytes) if space != "global" else places >= 0
+        inside &= places < np.reshape(limit, (-1, 1))
         if space == "global":
             inside &= self.memory.mapped[np.where(inside, places, 0)]
         if not inside[active].all():
@@ -163,12 +168,6 @@ class _Block(Arithmetic):
         if (address[active] % (unit or size)).any():
             raise MemoryFaultError(f"{space} memory is accessed at {address[active][:4]}, in pieces of {size} bytes")
         return places
-
-    def _window(self, space: str, address: np.ndarray) -> tuple[np.ndarray, int]:
-        """What is added to addresses of a block's shared memory, or of any one's in the cluster, and its size."""
-        if space == "shared":
-            return self.rank * self.shared_bytes, self.shared_bytes
-        return (address // _WINDOW - 1) * self.shared_bytes - address // _WINDOW * _WINDOW, self.shared_bytes
 
     def _do_mapa(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         rank = self._read(operands[2], 32)

@@ -12,6 +12,7 @@ from gpu_program import GpuProgram, compile_program
 
 import blu
 from blu.compiler.cubins import find_ptxas
+from blu.passes.gpu import row_schedule
 
 TARGETS = ("sm_80", "sm_89", "sm_90a")
 needs_ptxas = pytest.mark.skipif(find_ptxas() is None, reason="there is no ptxas on this machine")
@@ -120,17 +121,25 @@ def test_long_rows_are_shared_by_a_cluster(width: int, gradient: bool, blocks: i
     assert "cluster" not in "".join(compile_program(function, *arguments, target="sm_89").ptx.values())
 
 
-@pytest.mark.parametrize(("width", "blocks"), [(31000, 2), (40001, 4)])
-def test_clusters_find_what_one_block_would(width: int, blocks: int):
+@pytest.mark.parametrize(("width", "writes", "blocks"), [(1001, False, 4), (1000, True, 2)])
+def test_clusters_find_what_one_block_would(width: int, writes: bool, blocks: int, monkeypatch: pytest.MonkeyPatch):
+    """With so few registers that short rows are long ones."""
+    for name, few in {"WORDS_OF_WARP_ROW": 0, "WORDS": {}, "HIDDEN_WORDS": {}}.items():
+        monkeypatch.setattr(row_schedule, name, few)
+    monkeypatch.setattr(row_schedule, "CLUSTER_WORDS", {False: ((64, 4, 2),), True: ((64, 8, 1),)})
     x = array(264, width)
-    x[1, 5], x[2, :] = np.inf, -3.0
-    program = compile_program(
-        lambda x: (blu.max(x, axis=1), blu.sum((blu.max(x, axis=1, keepdims=True) - x), axis=1)), x
-    )
+    x[2, :] = -3.0
+
+    def function(x):
+        below = blu.max(x, axis=1, keepdims=True) - x
+        return blu.sum(below, axis=1), below if writes else blu.min(x, axis=1)
+
+    program = compile_program(function, x)
     assert f".reqnctapercluster {blocks}, 1, 1" in program.ptx["rows_0"]
-    largest, total = program.interpret(x)
-    np.testing.assert_array_equal(largest, x.max(1))
-    np.testing.assert_allclose(total, np.abs(x.astype(np.float64) - x.max(1, keepdims=True)).sum(1), rtol=1e-5)
+    total, other = program.interpret(x)
+    below = x.max(1, keepdims=True).astype(np.float64) - x
+    np.testing.assert_allclose(total, below.sum(1), rtol=1e-5)
+    np.testing.assert_allclose(other, below if writes else x.min(1), rtol=1e-6, atol=1e-6)
 
 
 def test_transposes_go_through_shared_memory():

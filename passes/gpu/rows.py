@@ -8,28 +8,26 @@ sums follows from shapes and target alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import ceil, prod
 
 from blu.dialects.gpu_target import GpuTarget
 from blu.dialects.mlir import arith, func, ir
-from blu.passes.cpu.row_layout import Buffer, Layout, collapse, flatten, strides, tables
+from blu.passes.cpu.row_layout import Layout, collapse, strides
 from blu.passes.cpu.row_program import RowProgram, analyse
 from blu.passes.cpu.row_scope import ROW, Position, Scope
 from blu.passes.cpu.rows import spell_out_fills
 from blu.passes.gpu import loops, warp
 from blu.passes.gpu.fast_math import mark
 from blu.passes.gpu.kernel import GpuKernel, Thread
-from blu.passes.gpu.row_clusters import ClusterTeam
-from blu.passes.gpu.row_bodies import GpuBodies, Place
+from blu.passes.gpu.row_ahead import try_ahead
+from blu.passes.gpu.row_bodies import Place
 from blu.passes.gpu.row_columns import THREADS, ColumnThread, column_grid, column_points, shared_bytes
+from blu.passes.gpu.row_launch import Launches, open_launch, row_place, team_of
 from blu.passes.gpu.row_partials import has_folds
-from blu.passes.gpu.row_prefetch import Prefetch, Source, find_sources, not_hoisted
-from blu.passes.gpu.row_prefetch import shared_bytes as shared_bytes_of_rows
-from blu.passes.gpu.row_schedule import RowSchedule, choose, choose_cluster, choose_columns, choose_sweep
+from blu.passes.gpu.row_schedule import RowSchedule, choose, choose_columns, choose_sweep
 from blu.passes.gpu.row_slices import SliceThread, nonempty_walks, result_values
 from blu.passes.gpu.row_teams import SLOT_BYTES, Team
 from blu.passes.gpu.row_transposes import SquareThread, find_square
@@ -76,25 +74,6 @@ FEW_ELEMENTS = 16
 """Elements that a thread of a sweep reads at once, below which two such blocks fit on a processor."""
 
 
-class Launches:
-    """The launches of one kernel, in order."""
-
-    def __init__(self, kernel: func.FuncOp, target: GpuTarget):
-        self.kernel = kernel
-        self.target = target
-        self.frames: list[GpuKernel] = []
-
-    def open(self, suffix: str) -> GpuKernel:
-        """One more launch."""
-        self.frames.append(GpuKernel.open(self.kernel, name=self.kernel.name.value + suffix))
-        return self.frames[-1]
-
-    def finish(self) -> list[func.FuncOp]:
-        """Erase what was read; what there is now."""
-        self.kernel.operation.erase()
-        return [frame.replacement for frame in self.frames]
-
-
 def _is_covered(program: RowProgram, layout: Layout) -> bool:
     """Whether there is a schedule for a group: its reductions are folds, and nothing is empty or too large to count."""
     sizes = list(layout.sizes.values())
@@ -120,33 +99,13 @@ def _choose_writer(program: RowProgram, layout: Layout, launches: Launches) -> W
     return _write_slices if launches.frames[0].scratch else _write_rows
 
 
-@contextmanager
-def _launch(
-    frame: GpuKernel,
-    kernel: RowKernel,
-    blocks: int,
-    threads: int,
-    bytes_: int,
-    cluster: int = 1,
-    per_processor: int = 1,
-) -> Iterator[tuple[Thread, GpuBodies, Scope]]:
-    """The code of one thread, with all memrefs bound."""
-    kernel.outputs.clear()
-    with frame.function.location, frame.launch((blocks,), threads, bytes_, cluster, per_processor) as here:
-        cursor = Cursor(frame.replacement.body.blocks[0])
-        entry = Scope(frozenset(), cursor)
-        bodies = GpuBodies(kernel.program, kernel.layout, entry)
-        _bind_memrefs(kernel, bodies, frame, cursor)
-        yield here, bodies, entry
-
-
 def _write_rows(launches: Launches, program: RowProgram, layout: Layout, late: set[ir.Value]) -> None:
     """A row for each team of threads."""
     (frame,) = launches.frames
     schedule = choose(program, layout, frame)
     kernel = RowKernel.plan(program, layout, schedule, late)
     rows = prod(layout.sizes[dim] for dim in layout.rows)
-    if (schedule.hides or schedule.chunks is None) and _try_prefetched(launches, kernel, rows, late):
+    if (schedule.hides or schedule.chunks is None) and try_ahead(launches, kernel, rows, late):
         return
     bytes_ = kernel.slots * SLOT_BYTES if schedule.team > warp.WARP else 0
     if schedule.chunks is None and schedule.lanes * schedule.unroll < FEW_ELEMENTS:
@@ -154,84 +113,9 @@ def _write_rows(launches: Launches, program: RowProgram, layout: Layout, late: s
         # this one reads again.
         bytes_ = max(bytes_, launches.target.shared_bytes_per_processor // 2)
     blocks = ceil(rows / schedule.rows_per_block)
-    with _launch(frame, kernel, blocks, schedule.threads, bytes_) as (here, bodies, entry):
+    with open_launch(frame, kernel, blocks, schedule.threads, bytes_) as (here, bodies, entry):
         row, team = _row_of(kernel, frame, entry.cursor, here, rows)
         RowThread(kernel, bodies, entry, row, team).emit()
-
-
-def _try_prefetched(launches: Launches, kernel: RowKernel, rows: int, late: set[ir.Value]) -> bool:
-    """Emit a kernel that reads ahead, if there is such a GPU, and enough rows that fit, in one block or a cluster."""
-    (frame,), target = launches.frames, launches.target
-    if not target.has_bulk_copies or rows <= target.processors:
-        return False
-    if kernel.schedule.chunks is None:
-        schedule = choose_cluster(kernel.program, kernel.layout, frame)
-        if schedule is None:
-            return False
-        kernel = RowKernel.plan(kernel.program, kernel.layout, schedule, late)
-    sources = find_sources(kernel, frame, target)
-    if sources:
-        _write_prefetched(launches, kernel, sources, rows)
-    return bool(sources)
-
-
-def _write_prefetched(launches: Launches, kernel: RowKernel, sources: list[Source], rows: int) -> None:
-    """A block for each processor, which copies its next row, or its part of that, while it works on one."""
-    (frame,) = launches.frames
-    schedule = kernel.schedule
-    clusters = launches.target.clusters(schedule.cluster) * schedule.per_processor
-    size = shared_bytes_of_rows(kernel, sources)
-    launch = _launch(
-        frame, kernel, clusters * schedule.cluster, schedule.threads, size, schedule.cluster, schedule.per_processor
-    )
-    with launch as (here, bodies, entry):
-        cursor = entry.cursor
-        with cursor.point:
-            thread, block = warp.as_number(here.thread), warp.as_number(here.block[0])
-        team, first = _team_of_cluster(frame, kernel, cursor, thread, block)
-        ahead = Prefetch(kernel, sources, bodies, entry, thread, team.shared)
-
-        def copy(where: Cursor, row: ir.Value, present: ir.Value | None) -> None:
-            place = _row_place(kernel, where, row, present)
-            ahead.copy(place, RowThread(kernel, bodies, entry, place, team).new_places())
-
-        def body(inner: Cursor, row: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-            def fill(places: list[Place]) -> None:
-                ahead.fill(places)
-                with inner.point:
-                    following = warp.add(row, clusters)
-                    present = warp.is_below(following, rows)
-                    following = arith.select(present, following, warp.number(0))
-                copy(inner, following, present)
-
-            with inner.point:
-                own = replace(team, number=not_hoisted(team.number, row))
-            RowThread(kernel, bodies, entry, _row_place(kernel, inner, row, None), own, fill=fill).emit()
-            if kernel.slots == 1:
-                with inner.point:
-                    own.wait()  # before the only slot is written again
-            return carried
-
-        copy(cursor, first, None)
-        with cursor.point:
-            bounds = first, warp.number(rows), warp.number(clusters)
-        cursor.loop(*bounds, [], body)
-
-
-def _team_of_cluster(
-    frame: GpuKernel, kernel: RowKernel, cursor: Cursor, thread: ir.Value, block: ir.Value
-) -> tuple[Team, ir.Value]:
-    """The threads that have a row together, and their first row."""
-    schedule = kernel.schedule
-    if schedule.cluster == 1:
-        return _team(frame, cursor, schedule.team, thread), block
-    with cursor.point:
-        rank, first = warp.remainder(block, schedule.cluster), warp.divide(block, schedule.cluster)
-        number = warp.add(warp.multiply(rank, schedule.threads), thread)
-        warp.wait_for_cluster()  # nobody writes to a block that does not run yet
-        offset = kernel.slots * SLOT_BYTES
-        team = ClusterTeam(schedule.team, number, shared_pointer(frame), schedule.cluster, thread, rank, offset)
-    return team, first
 
 
 def _row_of(kernel: RowKernel, frame: GpuKernel, cursor: Cursor, here: Thread, rows: int) -> tuple[Place, Team]:
@@ -246,19 +130,7 @@ def _row_of(kernel: RowKernel, frame: GpuKernel, cursor: Cursor, here: Thread, r
             present = warp.is_below(row, rows)
             row = arith.select(present, row, warp.number(0))
         number = thread if count == 1 else warp.remainder(thread, schedule.team)
-    return _row_place(kernel, cursor, row, present), _team(frame, cursor, schedule.team, number)
-
-
-def _row_place(kernel: RowKernel, cursor: Cursor, row: ir.Value, present: ir.Value | None) -> Place:
-    sizes = {dim: kernel.layout.sizes[dim] for dim in kernel.layout.rows}
-    with cursor.point:
-        indices = {dim: as_index(value) for dim, value in split_number(row, sizes).items()}
-    return Place(frozenset({*sizes, ROW}), cursor, indices, None, {}, present)
-
-
-def _team(frame: GpuKernel, cursor: Cursor, size: int, number: ir.Value) -> Team:
-    with cursor.point:
-        return Team(size, number, shared_pointer(frame) if size > warp.WARP else None)
+    return row_place(kernel, cursor, row, present), team_of(frame, cursor, schedule.team, number)
 
 
 def _write_slices(launches: Launches, program: RowProgram, layout: Layout, late: set[ir.Value]) -> None:
@@ -285,13 +157,13 @@ def _write_slice_walk(
     """One launch: of slices, or (if there are none) of rows whose slices are put together."""
     rows, slices = counts
     schedule = kernel.schedule
-    with _launch(frame, kernel, rows * max(slices, 1), schedule.threads, kernel.slots * SLOT_BYTES) as launched:
+    with open_launch(frame, kernel, rows * max(slices, 1), schedule.threads, kernel.slots * SLOT_BYTES) as launched:
         here, bodies, entry = launched
         with entry.cursor.point:
             thread, block = warp.as_number(here.thread), warp.as_number(here.block[0])
             number = warp.divide(block, slices) if slices else block
             part = warp.remainder(block, slices) if slices else None
-        row, team = _row_place(kernel, entry.cursor, number, None), _team(frame, entry.cursor, schedule.team, thread)
+        row, team = row_place(kernel, entry.cursor, number, None), team_of(frame, entry.cursor, schedule.team, thread)
         partials = dict(zip(result_values(kernel), frame.scratch, strict=True))
         share = SliceThread(kernel, bodies, entry, row, team, part, slices or parts, number, partials)
         share.emit_walk(level, ends)
@@ -312,7 +184,7 @@ def _write_column_launch(frame: GpuKernel, kernel: RowKernel, parts: int, is_fir
     grid = column_grid(kernel, parts)
     lanes, points = kernel.schedule.lanes, column_points(kernel) // kernel.schedule.lanes
     blocks = grid.tiles * (parts if is_first else 1)
-    with _launch(frame, kernel, blocks, THREADS, shared_bytes(kernel)) as (here, bodies, entry):
+    with open_launch(frame, kernel, blocks, THREADS, shared_bytes(kernel)) as (here, bodies, entry):
         cursor = entry.cursor
         with cursor.point:
             thread, block = warp.as_number(here.thread), warp.as_number(here.block[0])
@@ -340,7 +212,7 @@ def _write_points(launches: Launches, program: RowProgram, layout: Layout, late:
     kernel = RowKernel.plan(program, layout, schedule, late)
     total = prod(layout.sizes.values()) // schedule.lanes
     per_block = schedule.threads * schedule.unroll
-    with _launch(frame, kernel, ceil(total / per_block), schedule.threads, 0) as (here, bodies, entry):
+    with open_launch(frame, kernel, ceil(total / per_block), schedule.threads, 0) as (here, bodies, entry):
         places = []
         with entry.cursor.point:
             block, thread = warp.as_number(here.block[0]), warp.as_number(here.thread)
@@ -364,7 +236,7 @@ def _write_squares(launches: Launches, program: RowProgram, layout: Layout, late
     schedule = RowSchedule(THREADS, 1, 1, 1, 1)
     kernel = RowKernel.plan(program, layout, schedule, late)
     bytes_ = 4 * square.words * len(square.sources)
-    with _launch(frame, kernel, square.blocks(layout), THREADS, bytes_) as (here, bodies, entry):
+    with open_launch(frame, kernel, square.blocks(layout), THREADS, bytes_) as (here, bodies, entry):
         with entry.cursor.point:
             shared = shared_pointer(frame)
         stacks = SquareThread(square, layout, bodies, entry, shared).places(here)
@@ -392,16 +264,3 @@ def _point_place(layout: Layout, cursor: Cursor, point: ir.Value, lanes: int, pr
     base = vectors.index(0) if inner is None else as_index(warp.multiply(inner, lanes))
     indices = {dim: as_index(value) for dim, value in split.items()}
     return Place(frozenset({*sizes, ROW}), cursor, indices, Position(base, 0, lanes, lanes), {}, present)
-
-
-def _bind_memrefs(kernel: RowKernel, bodies: GpuBodies, frame: GpuKernel, cursor: Cursor) -> None:
-    """Flat views of all memrefs, at the kernel's start."""
-    used = {operand for node in kernel.program.nodes for operand in node.operation.operands} | tables(kernel.program)
-    with cursor.point:
-        for value, memref in frame.buffers.items():
-            if value in used:
-                flat = Buffer(flatten(memref), memref.type.element_type, {})
-                bodies.inputs[value] = (flat, vectors.strides_of(memref))
-        for value, memref in frame.outputs:
-            steps = kernel.layout.strides(kernel.program.access_of(value), vectors.strides_of(memref))
-            kernel.outputs.append((value, Buffer(flatten(memref), memref.type.element_type, steps)))
