@@ -56,7 +56,7 @@ def finish(words: list[str], **environment: str) -> tuple[dict[str, Any], str]:
     )
     text = done.stderr
     if done.returncode:
-        raise SystemExit(f"{' '.join(words)} exited with {done.returncode}\n{text}\n{done.stdout}")
+        raise RuntimeError(f"{' '.join(words)} exited with {done.returncode}\n{text[-3000:]}\n{done.stdout[-500:]}")
     return {**json.loads(done.stdout.splitlines()[-1]), "seconds": time.perf_counter() - start}, text
 
 
@@ -143,7 +143,7 @@ def train_gpt2(folder: Path) -> dict[str, Any]:
         "milliseconds": 1e3 * statistics.median(step["seconds"] for step in steps),
         "MFU": statistics.median(step["utilization"] for step in steps),
         "peak memory": summary["peak_memory"],
-        "shown": [line for line in text.splitlines() if line.startswith("step")][-1:],
+        "shown": [line for line in text.splitlines() if "| loss" in line][-1:],
         "seconds": summary["seconds"],
     }
 
@@ -170,6 +170,7 @@ def in_one_process() -> dict[str, Any]:
         float(loss)
         step.append(time.perf_counter() - start)
     program, during, planned = engine.program("step"), memory_stats(), engine.peak_bytes
+    late = _late_error(engine, values)
     del loss
     program.close()
     engine.arrays.clear()
@@ -181,10 +182,23 @@ def in_one_process() -> dict[str, Any]:
         "host milliseconds": 1e3 * statistics.median(host[4:]),
         "step milliseconds": 1e3 * statistics.median(step[4:]),
         "launches": len(program.plan.launches),
+        "a token that is none": late,
         "bytes": {"planned": planned, "of Blu's arrays and programs": during.peak, "after": after.used},
         "bytes of the GPU": {"before": before.total - before.free, "during": during.total - during.free,
                              "after": after.total - after.free},
     }  # fmt: skip
+
+
+def _late_error(engine: Any, values: dict[str, np.ndarray]) -> str:
+    """What is raised for a token beyond the vocabulary, and when."""
+    from blu.errors import OutOfRangeError
+
+    loss, _ = engine._run("step", values | {"tokens": values["tokens"] + 60000})
+    try:
+        float(loss)
+    except OutOfRangeError as error:
+        return f"when the loss was read: {error}"
+    return "nothing was raised"
 
 
 def describe() -> dict[str, str]:
@@ -211,11 +225,16 @@ def main() -> None:
         "one process": in_one_process,
         "machine": describe,
     }
+    failed = False
     for name, part in parts.items():
-        report[name] = part()
+        try:
+            report[name] = part()
+        except (RuntimeError, subprocess.TimeoutExpired) as error:
+            report[name], failed = {"error": str(error)}, True
         print(name, json.dumps(report[name]), flush=True)
     if arguments.save:
         Path(arguments.save).write_text(json.dumps(report, indent=1) + "\n")
+    sys.exit(failed)
 
 
 if __name__ == "__main__":

@@ -46,10 +46,13 @@ def step_name(step: int) -> str:
 
 @cache
 def blu_version() -> str:
-    """The version of Blu that runs."""
-    from importlib.metadata import version
+    """The version of Blu that runs; "unknown" where it runs without being installed."""
+    from importlib.metadata import PackageNotFoundError, version
 
-    return version("blu")
+    try:
+        return version("blu")
+    except PackageNotFoundError:
+        return "unknown"
 
 
 def write_manifest(directory: Path, step: int) -> None:
