@@ -173,13 +173,15 @@ def main() -> None:
     parser.add_argument("--dtype", default="bf16", choices=("bf16", "f32"))
     parser.add_argument("--tokens", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--save", metavar="FILE")
+    parser.add_argument("--save", metavar="FILE", help="add to the reports in FILE, by dtype")
     arguments = parser.parse_args()
     command = f"python bench/{Path(sys.argv[0]).name} {' '.join(sys.argv[1:])}".strip()
     report = {"command": command, **measure(arguments), "machine": describe()}
     print(json.dumps(report, indent=1))
     if arguments.save:
-        Path(arguments.save).write_text(json.dumps(report, indent=1) + "\n")
+        path = Path(arguments.save)
+        reports = json.loads(path.read_text()) if path.exists() else {}
+        path.write_text(json.dumps({**reports, arguments.dtype: report}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ class Runnable:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Give back what the program holds outside of Python's memory; it cannot run any more."""
+        """Give back what the program holds on a GPU, where it cannot run any more; on a CPU nothing happens."""
 
     def __enter__(self) -> Self:
         return self

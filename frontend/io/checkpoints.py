@@ -1,11 +1,11 @@
 """`Checkpoints`: the checkpoints of one run, saved in the background while training goes on.
 
-with Checkpoints("runs/first", keep_last=3, config=config) as checkpoints:
-    found = checkpoints.resume(model=model.state_dict(), optimizer=state)
-    if found:
-        model.load_state_dict(found.model)
-    ...
-    checkpoints.save_async(step, model.state_dict(), state, {"data": batches.state()})
+    with Checkpoints("runs/first", keep_last=3, config=config) as checkpoints:
+        found = checkpoints.resume(model=model.state_dict(), optimizer=state)
+        if found:
+            model.load_state_dict(found.model)
+        ...
+        checkpoints.save_async(step, model.state_dict(), state, {"data": batches.state()})
 """
 
 from __future__ import annotations

@@ -235,13 +235,13 @@ class Driver:
 
     def _wait_until(self, is_done: Callable[[], bool]) -> None:
         """Ask again and again: a driver's own waiting would not let signal handlers run. The breaks grow to a
-        hundredth of the time waited so far."""
+        thousandth of the time waited so far."""
         start = time.perf_counter()
         warned = False
         while not is_done():
             waited = time.perf_counter() - start
             if waited > _SPIN_SECONDS:
-                time.sleep(min(waited / 100, _LONGEST_BREAK))
+                time.sleep(min(waited / 1000, _LONGEST_BREAK))
             if waited > PATIENCE and not warned:
                 warned = True
                 logger.warning("the GPU has been at work for %.0f s%s", waited, self._at_work())
