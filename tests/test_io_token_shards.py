@@ -136,6 +136,31 @@ def test_resuming_is_exact(shards, shuffle):
     assert [take(part, 1)[0] for _ in range(12) for part in other] == expected
 
 
+def test_batches_read_ahead_are_the_same(shards):
+    expected, batches = take(shards.batches(3, 4, seed=5), 12), shards.batches(3, 4, seed=5)
+    found = []
+    for number in range(12):
+        batches.prepare(1 + number % 3)
+        assert batches.state()["position"] == 3 * number and batches.epoch == 3 * number / 31
+        found += take(batches, 1)
+    assert found == expected
+    batches.prepare(2)
+    batches.restore(shards.batches(3, 4, seed=5).state())
+    assert take(batches, 12) == expected
+
+
+def test_reading_ahead_ends_with_the_epochs_and_leaves_errors_to_next(tmp_path, shards):
+    batches = shards.batches(4, 4, epochs=1)
+    batches.prepare(100)
+    assert len(list(batches)) == 7
+    batches = shards.batches(4, 4)
+    for path in tmp_path.glob("*.bin"):
+        path.write_bytes(path.read_bytes()[:-2])
+    batches.prepare()
+    with pytest.raises(DataError):
+        next(batches)
+
+
 def test_resuming_with_other_data_lists_all_differences(tmp_path, shards):
     saved = shards.batches(3, 4, seed=5).state()
     with pytest.raises(DataError) as caught:

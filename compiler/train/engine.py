@@ -89,8 +89,13 @@ class Engine:
                     self.arrays[spec.name] = _first(spec)
         return self._programs[entry]
 
-    def step(self, batches: Sequence[Batch], learning_rate: float) -> tuple[float, float]:
-        """One step on micro-batches: the mean loss and the norm of the gradients before clipping."""
+    def step(
+        self, batches: Sequence[Batch], learning_rate: float, meanwhile: Callable[[], None] = lambda: None
+    ) -> tuple[float, float]:
+        """One step on micro-batches: the mean loss and the norm of the gradients before clipping.
+
+        `meanwhile` is called before they are read, while a GPU works on them.
+        """
         rate = np.array(learning_rate, np.float32)
         if len(batches) == 1:
             [(tokens, targets)] = batches
@@ -98,6 +103,7 @@ class Engine:
         else:
             self._accumulate(batches)
             loss, norm = self._run("update", {"learning_rate": rate})
+        meanwhile()
         return float(loss), float(norm)
 
     def gradients(self, batches: Sequence[Batch]) -> dict[str, np.ndarray]:

@@ -186,7 +186,7 @@ class Trainer:
         start = time.perf_counter()
         rate = self.recipe.rate(self.step)
         batches = self._next_batches()
-        loss, norm = self.engine.step(batches, rate)
+        loss, norm = self.engine.step(batches, rate, meanwhile=self._look_ahead)
         seconds = time.perf_counter() - start
         self.step += 1
         try:
@@ -253,6 +253,11 @@ class Trainer:
             if self._losses:
                 self.save(wait=True)
             raise
+
+    def _look_ahead(self) -> None:
+        """Read the micro-batches of the step after this one, if there is one."""
+        if self.step + 1 < self.recipe.steps:
+            self.batches.prepare(self.recipe.accumulate)
 
     def _evaluation(self) -> list[Batch]:
         """The batches of every validation; none where the data does not fill one."""

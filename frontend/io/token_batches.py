@@ -41,6 +41,7 @@ class Batches(Iterator[tuple[np.ndarray, np.ndarray]]):
         self._ends = np.cumsum(shards.windows_per_file(length))
         self.num_windows = int(self._ends[-1])
         self._position = 0
+        self._prepared: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self._check_enough()
 
     @property
@@ -73,15 +74,33 @@ class Batches(Iterator[tuple[np.ndarray, np.ndarray]]):
             advice = "resume with the same data, length and seed, or start the data anew"
             raise DataError("the saved position belongs to other data:\n    " + "\n    ".join(wrong), advice=advice)
         self._position = position
+        self._prepared.clear()
+
+    def prepare(self, count: int = 1) -> None:
+        """Read the next batches already. What cannot be read now is left to `next`, with its errors."""
+        for number in range(count):
+            position = self._position + number * self.windows_per_step
+            if position in self._prepared or self._is_beyond(position + self.windows_per_step):
+                continue
+            try:
+                self._prepared[position] = self._batch_at(position)
+            except DataError:
+                return
 
     def __next__(self) -> tuple[np.ndarray, np.ndarray]:
         after = self._position + self.windows_per_step
-        if self.epochs is not None and after > self.epochs * self.num_windows:
+        if self._is_beyond(after):
             raise StopIteration
-        first = self._position + self.rank * self.batch_size
-        tokens, targets = self._read(self._windows(first, first + self.batch_size))
+        found = self._prepared.pop(self._position, None) or self._batch_at(self._position)
         self._position = after
-        return tokens, targets
+        return found
+
+    def _is_beyond(self, position: int) -> bool:
+        return self.epochs is not None and position > self.epochs * self.num_windows
+
+    def _batch_at(self, position: int) -> tuple[np.ndarray, np.ndarray]:
+        first = position + self.rank * self.batch_size
+        return self._read(self._windows(first, first + self.batch_size))
 
     def _windows(self, begin: int, end: int) -> np.ndarray:
         """The windows at places [begin, end) of the endless sequence of epochs."""
