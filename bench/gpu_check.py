@@ -1,72 +1,72 @@
 """Runs the cases that `bench/gpu/pack.py` has packed on this machine's GPU, and prints one table.
 
-    python bench/gpu_check.py [FOLDER] [--only REGEX] [--repeats N] [--json FILE] [--sanitizer TOOL]
+    python bench/gpu_check.py [FOLDER] [--only REGEX] [--jobs N] [--repeats N] [--sanitizers] [--json FILE]
 
-For each case: the error against the CPU's results and its bound, whether three runs (launch by launch, as a graph,
-and on arrays elsewhere) are bit-identical, the host's and the GPU's median time, and the slowest kernels. Needs NumPy,
-ml_dtypes, and PyCUDA or cuda-bindings; Blu need not be installed. With --sanitizer, each case runs once under
-compute-sanitizer (memcheck, racecheck, initcheck, synccheck), and its findings are failures; BLU_CUDA_POOL=0 lets
-memcheck see the bounds of each array. Cases run in processes of their own: one that fails takes its
-process along, and the next case gets a fresh one. The exit code is 1 where a case fails.
+For each case: the error against the reference and its bound, whether three runs (launch by launch, as a graph, and on
+arrays elsewhere) are bit-identical, the host's and the GPU's median time, and the slowest kernels. With several jobs
+there are no times, and only failures are printed. With --sanitizers, each case then runs once under each tool of
+compute-sanitizer, whose findings are failures, and each tool must report the fault that is planted for it
+(bench/gpu/faults.py); the pool of memory is off, so that memcheck sees the bounds of each array. --tool NAME runs the
+cases under that tool only. Cases run in processes of their own: one that fails takes its process along, and the next
+case gets a fresh one. Needs NumPy, ml_dtypes, and PyCUDA or cuda-bindings; Blu need not be installed. The exit code is
+1 where a case fails.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import statistics
-import subprocess
 import sys
-import threading
+import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
-from subprocess import PIPE, STDOUT
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent / "gpu"))
 
 import checkout
-import numpy as np
 
-from bench.gpu.stored import StoredCase, inputs_of, largest_error, load_arrays, load_index
+from bench.gpu.faults import FAULTS, SOUND, write_faults
+from bench.gpu.processes import FINDINGS, LOST, Found, Runner
+from bench.gpu.stored import StoredCase, inputs_of, largest_error, load_arrays, load_index, save_index
 from blu.errors import BluError, DeviceError
 from blu.runtime.cuda import CudaProgram, to_device
 from blu.runtime.cuda.driver import default_driver
 
-TIME_LIMIT = 120
-"""Seconds that one case may take."""
-LOST = 3
-"""The exit code of a process that has lost the GPU with a case that it has reported."""
+TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+TOGETHER = 6
+"""Cases of one process under a tool: starting one takes as long as a case."""
 
 
-def check(case: StoredCase, folder: Path, repeats: int) -> dict[str, Any]:
-    """What the table says of a case."""
+def check(case: StoredCase, folder: Path, repeats: int, once: bool = False) -> Found:
+    """What the table says of a case, which runs once or in three ways."""
     if case.failure:
         return {"name": case.name, "failure": f"not compiled: {case.failure}"}
-    arrays = load_arrays(folder / f"{case.file}.npz")
+    arrays = load_arrays(folder / f"{case.values}.npz")
     values = inputs_of(case, arrays)
-    program = CudaProgram.load(folder / f"{case.file}.blu")
+    program = CudaProgram.load(folder / f"{case.program}.blu")
     donates = any(spec.donated for spec in program.inputs)
     inputs = values if donates else [to_device(value) for value in values]
     # The first run launches kernel by kernel, the second is a graph.
-    ways = [values] if not repeats else [values, values, inputs]
+    ways = [values] if once else [values, values, inputs]
     runs = [[result.numpy() for result in program.run(way)] for way in ways]
     same = all(a.tobytes() == b.tobytes() for run in runs[1:] for a, b in zip(runs[0], run, strict=True))
-    error = largest_error(case, runs[0], arrays)
+    error, bound = largest_error(case, runs[0], arrays)
     times = program.time_launches(inputs, repeats) if repeats else []
     return {
         "name": case.name,
         "error": error,
-        "bound": case.relative_error,
+        "bound": bound,
         "same": same,
         "host": _microseconds(program, inputs, repeats),
         "gpu": sum(time for _, _, time in times),
         "launches": len(times),
         "kernels": _slowest(times),
-        "failure": "" if error <= case.relative_error and same else "wrong" if same else "not the same bits",
+        "failure": "" if error <= bound and same else "wrong" if same else "not the same bits",
     }
 
 
@@ -91,12 +91,12 @@ def _slowest(times: list[tuple[str, str, float]]) -> list[tuple[str, int, float]
     return sorted(totals, key=lambda item: -item[2])[:3]
 
 
-def run_cases(names: list[str], folder: Path, repeats: int) -> int:
+def run_cases(names: list[str], folder: Path, repeats: int, once: bool) -> int:
     """In a process of its own: check cases one after the other, a line of JSON each; LOST where the GPU is lost."""
     cases = {case.name: case for case in load_index(folder)}
     for name in names:
         try:
-            found = check(cases[name], folder, repeats)
+            found = check(cases[name], folder, repeats, once)
         except BluError as error:
             found = {"name": name, "failure": f"{type(error).__name__}: {error}"}
             if isinstance(error, DeviceError):
@@ -106,59 +106,9 @@ def run_cases(names: list[str], folder: Path, repeats: int) -> int:
     return 0
 
 
-def run_all(names: list[str], command: list[str], together: int) -> list[dict[str, Any]]:
-    """Check cases in as many processes as it takes, up to `together` in one; prints the table as it comes."""
-    results: list[dict[str, Any]] = []
-    while waiting := names[len(results) :]:
-        for found in run_process(waiting[:together], command):
-            results.append(found)
-            print_row(found)
-    return results
-
-
-def run_process(names: list[str], command: list[str]) -> Iterator[dict[str, Any]]:
-    """What one process finds out about the first of these cases, at least one."""
-    done, said, last = 0, [], None
-    with subprocess.Popen([*command, "--run", *names], stdout=PIPE, stderr=STDOUT) as process:
-        for line in _lines(process):
-            if not line.startswith("{"):
-                said.append(line)
-                continue
-            if last:
-                yield last
-            last = {**json.loads(line), **_findings(said)}
-            done, said = done + 1, []
-    if last:  # some findings come at the end
-        yield {**last, **_findings(said)}
-    if not done or (done < len(names) and process.returncode != LOST):
-        failure = f"the process ended with {process.returncode}: {' '.join(said[-3:])}"
-        yield {"name": names[done], "failure": failure}
-
-
-def _lines(process: subprocess.Popen[bytes]) -> Iterator[str]:
-    """The lines of a process, which is ended when it says nothing for too long."""
-    assert process.stdout is not None
-    timer = threading.Timer(TIME_LIMIT, process.kill)
-    timer.start()
-    for line in process.stdout:
-        timer.cancel()
-        timer = threading.Timer(TIME_LIMIT, process.kill)
-        timer.start()
-        yield line.decode(errors="replace").rstrip()
-    timer.cancel()
-
-
-def _findings(said: list[str]) -> dict[str, Any]:
-    """The first finding of compute-sanitizer among a process's other lines."""
-    lines = [line.strip("= ") for line in said if line.startswith("=========")]
-    nothing = ("COMPUTE-SANITIZER", "ERROR SUMMARY: 0", "RACECHECK SUMMARY: 0 hazards")
-    found = [line for line in lines if line and not line.startswith(nothing)]
-    return {"failure": f"{len(found)} lines of findings: {found[0]}"} if found else {}
-
-
-def print_row(found: dict[str, Any]) -> None:
+def print_row(found: Found) -> None:
     """One line of the table."""
-    if "error" not in found or "findings" in found["failure"]:
+    if "error" not in found or FINDINGS in found["failure"]:
         print(f"{found['name']:44s} FAILED {found['failure']}", flush=True)
         return
     kernels = ", ".join(f"{name} x{count} {total:.1f}" for name, count, total in found["kernels"])
@@ -170,32 +120,88 @@ def print_row(found: dict[str, Any]) -> None:
     )
 
 
-def main() -> int:
-    """Check what the command line asks for; 1 where a case fails."""
+def print_failure(found: Found) -> None:
+    """A line for a case that fails."""
+    if found["failure"]:
+        print(f"{found['name']:44s} FAILED {found['failure']} {found.get('error', '')}", flush=True)
+
+
+def run_plain(names: list[str], arguments: argparse.Namespace) -> list[Found]:
+    """Check results; several jobs at once take no times."""
+    repeats, jobs = arguments.repeats if arguments.jobs == 1 else 0, arguments.jobs
+    command = [sys.executable, __file__, str(arguments.folder), "--repeats", str(repeats)]
+    together = len(names) if jobs == 1 else 12
+    return summed_up("results", Runner(command, together, jobs, print_row if jobs == 1 else print_failure).run(names))
+
+
+def run_tool(tool: str, names: list[str], folder: Path, jobs: int) -> list[Found]:
+    """Check for findings of a tool."""
+    runner = Runner([*_sanitizer(tool), sys.executable, __file__, str(folder), "--once"], TOGETHER, jobs, print_failure)
+    return summed_up(tool, runner.run(names))
+
+
+def _sanitizer(tool: str) -> list[str]:
+    # What libraries ask the driver in vain while they load is no finding.
+    return ["compute-sanitizer", "--tool", tool, *(["--report-api-errors", "no"] if tool == "memcheck" else [])]
+
+
+def run_faults(jobs: int) -> list[Found]:
+    """Failures are faults that their tool does not report, and what it finds in a kernel without."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        save_index(folder, write_faults(folder))
+        results = []
+        for fault in FAULTS:
+            runner = Runner([*_sanitizer(fault.tool), sys.executable, __file__, name, "--once"], 1, jobs)
+            planted, sound = runner.run([fault.name, SOUND.name])
+            is_found = FINDINGS in planted["failure"] and fault.words in planted["failure"]
+            failure = "" if is_found else f"{fault.tool} did not report it: {planted['failure']}"
+            results.append({"name": fault.name, "tool": fault.tool, "said": planted["failure"], "failure": failure})
+            results.append({**sound, "tool": fault.tool})
+    for found in results:
+        print_failure(found)
+    return summed_up("planted faults", results)
+
+
+def summed_up(what: str, results: list[Found]) -> list[Found]:
+    """Print how many are right."""
+    failed = sum(bool(found["failure"]) for found in results)
+    print(f"{what}: {len(results) - failed} of {len(results)} cases are right", flush=True)
+    return results
+
+
+def parse_arguments() -> argparse.Namespace:
+    """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=checkout.ROOT / ".gpu" / "cases")
     parser.add_argument("--only", default="", metavar="REGEX", help="cases whose names it is found in")
-    parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument("--jobs", type=int, default=1, help="how many processes use the GPU at the same time")
+    parser.add_argument("--repeats", type=int, default=10, help="of timed runs")
+    parser.add_argument("--sanitizers", action="store_true", help="then run under all tools of compute-sanitizer")
+    parser.add_argument("--tool", action="append", choices=TOOLS, help="only run under this tool of compute-sanitizer")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the results there")
-    parser.add_argument("--sanitizer", metavar="TOOL", help="run under compute-sanitizer --tool TOOL")
     parser.add_argument("--run", nargs="+", metavar="NAME", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    parser.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Check what the command line asks for; 1 where a case fails."""
+    arguments = parse_arguments()
     if arguments.run:
-        return run_cases(arguments.run, arguments.folder, arguments.repeats)
+        return run_cases(arguments.run, arguments.folder, arguments.repeats * (not arguments.once), arguments.once)
     names = [case.name for case in load_index(arguments.folder) if re.search(arguments.only, case.name)]
-    print(f"{'case':44s} {'':6s} {'error':>9s} {'bound':>9s} {'bits':6s} {'host us':>10s} {'GPU us':>10s} launches")
-    # What libraries ask the driver in vain while they load is no finding.
-    options = ["--report-api-errors", "no"] if arguments.sanitizer == "memcheck" else []
-    sanitizer = ["compute-sanitizer", "--tool", arguments.sanitizer, *options] if arguments.sanitizer else []
-    repeats = 0 if sanitizer else arguments.repeats
-    command = [*sanitizer, sys.executable, __file__, str(arguments.folder), "--repeats", str(repeats)]
-    # Findings come when a process ends, so under a sanitizer each case has its own.
-    results = run_all(names, command, 1 if sanitizer else len(names))
-    failed = [found["name"] for found in results if found["failure"]]
-    print(f"{len(results) - len(failed)} of {len(results)} cases are right; {np.__version__=}")
+    results: dict[str, list[Found]] = {}
+    if not arguments.tool:
+        print(f"{'case':44s} {'':6s} {'error':>9s} {'bound':>9s} {'bits':6s} {'host us':>10s} {'GPU us':>10s} launches")
+        results["results"] = run_plain(names, arguments)
+    if arguments.sanitizers or arguments.tool:
+        os.environ["BLU_CUDA_POOL"] = "0"
+        results["planted faults"] = run_faults(arguments.jobs)
+        results |= {tool: run_tool(tool, names, arguments.folder, arguments.jobs) for tool in arguments.tool or TOOLS}
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=1))
-    return int(bool(failed))
+    return int(any(found["failure"] for part in results.values() for found in part))
 
 
 if __name__ == "__main__":

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 
 @dataclass(frozen=True)
@@ -12,11 +14,19 @@ class Case:
     """`arguments` are NumPy arrays, numbers or trees of them; a `blu.spec` in them stands for normally distributed
     numbers times `scale`, which are drawn again on the GPU machine and take no room.
 
-    `relative_error` bounds the largest difference from the CPU's result, divided by that result's largest magnitude.
+    `relative_error` bounds the largest difference from the reference, divided by that's largest magnitude, for all
+    results or by their dtypes. The reference is what `reference` gives, or what the CPU computes. Parameters that
+    `donate` names are updated in place.
     """
 
     name: str
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
-    relative_error: float
+    relative_error: float | Mapping[str, float]
     scale: float = 1.0
+    donate: tuple[str, ...] = ()
+    reference: Callable[[], Sequence[np.ndarray]] | None = None
+
+    def bound(self, dtype: str) -> float:
+        """The relative error that a result of a dtype may have."""
+        return self.relative_error if isinstance(self.relative_error, float) else self.relative_error.get(dtype, 0.0)

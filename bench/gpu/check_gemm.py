@@ -32,6 +32,7 @@ def cases() -> Iterator[Case]:
     yield from _few_rows()
     yield from _views()
     yield from _fused()
+    yield from _wide()
 
 
 def _random(shape: tuple[int, ...], dtype: str, seed: int) -> np.ndarray:
@@ -102,6 +103,18 @@ def _fused() -> Iterator[Case]:
     operands = tuple(_random(shape, "f32", place) for place, shape in enumerate(shapes))
     yield Case("fused update", partial(_update, "highest"), operands, 1e-4)
     yield Case("fused update tf32", partial(_update, "tf32"), operands, 2e-2)
+
+
+def _wide() -> Iterator[Case]:
+    """Enough tiles for the kernels of Hopper's warpgroups, the last of which reach beyond the result."""
+    for dtype, layouts in (("bf16", LAYOUTS), ("f16", ("nt",)), ("tf32", ("nt",))):
+        element, precision = ("f32", "tf32") if dtype == "tf32" else (dtype, "highest")
+        for layout in layouts:
+            specs = tuple(blu.spec(shape, element) for shape in _shapes(layout, (2048, 1032, 136)))
+            yield Case(f"wide gemm {dtype} {layout}", partial(multiply, layout, precision), specs, TOLERANCES[dtype])
+    shapes = ((2048, 136), (136, 1032), (1032,), (2048, 1032))
+    specs = tuple(blu.spec(shape, "bf16") for shape in shapes)
+    yield Case("wide fused gemm bf16", partial(_block, "highest"), specs, 2 * TOLERANCES["bf16"])
 
 
 def _block(precision: str, x: blu.Tensor, w: blu.Tensor, bias: blu.Tensor, residual: blu.Tensor) -> tuple:

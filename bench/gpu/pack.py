@@ -1,19 +1,28 @@
 """Compiles the cases of check_*.py for a GPU, and writes them with their arguments and the CPU's results to a folder.
 
-    python bench/gpu/pack.py [--target sm_90a] [--only REGEX] [--every N] [--output .gpu/cases]
+    python bench/gpu/pack.py [--target sm_90a] [--only REGEX] [--every N] [--output .gpu/cases] [--jobs N] [--archive]
 
 The folder is what `bench/gpu_check.py` runs on the GPU machine, which needs neither MLIR nor a compiler. To be
 small, it holds machine code without PTX and IR, and in place of large arrays of normally distributed numbers only how
-to draw others like them.
+to draw others like them. What an earlier, perhaps interrupted run has left there is used again: results of what is
+traced alike, and programs where Blu's sources are the same, too. With --archive,
+`FOLDER.tar.xz` is all of it in one file.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import importlib
+import json
 import re
 import sys
+import tarfile
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache, partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -22,17 +31,19 @@ import numpy as np
 
 import blu
 from bench.gpu.case import Case
-from bench.gpu.stored import StoredCase, draw, finite_count, sample_step, save_arrays, save_index
-from blu.compiler.jit import Compiled, Traced
+from bench.gpu.stored import INDEX, StoredCase, draw, finite_count, sample_step, save_arrays, save_index
+from blu.compiler.jit import Traced
 from blu.dialects.dtypes import TensorType
+from blu.dialects.modules import module_text
 from blu.errors import BluError
 from blu.frontend.spec import Spec
 from blu.frontend.tree import flatten
 from blu.runtime.artifact import write_artifact
+from blu.runtime.plan import NAMES
 
 HERE = Path(__file__).resolve().parent
 KEPT = ("plan.json", "constants.bin", ".cubin")
-LARGE = 1 << 18
+LARGE = 1 << 14
 """Bytes from which arrays of normally distributed numbers are drawn again."""
 
 
@@ -45,53 +56,135 @@ def all_cases() -> list[Case]:
     ]
 
 
-def pack(case: Case, file: str, target: str, folder: Path) -> StoredCase:
-    """Compile a case and compute its results here; what fails is in the entry."""
-    start = time.perf_counter()
-    try:
-        traced = blu.jit(case.function).trace(*case.arguments)
-        compiled = traced.compile(target)
-        entry, arrays = _run_here(case, file, traced)
-    except BluError as error:
-        entry, arrays = StoredCase(case.name, failure=str(error).splitlines()[0]), {}
-    else:
+@dataclass(frozen=True)
+class Packer:
+    """Writes cases to a folder; `sources` stands for the state of the compiler."""
+
+    target: str
+    folder: Path
+    sources: str
+
+    def pack(self, case: Case) -> StoredCase:
+        """Compile a case and compute its results here, unless both are there; what fails is in the entry."""
+        start = time.perf_counter()
+        try:
+            traced = blu.jit(case.function, donate=case.donate).trace(*case.arguments)
+            values = digest_of(module_text(traced.traced.module, locations=False), _content(case))
+            program = digest_of(values, self.target, self.sources)
+            self._compile(traced, program)
+            entry = self._results(case, traced, values, program)
+        except BluError as error:
+            entry = StoredCase(case.name, failure=str(error).splitlines()[0])
+        print(f"{case.name:40s} {time.perf_counter() - start:6.1f} s {entry.failure}", flush=True)
+        return entry
+
+    def _compile(self, traced: Traced, program: str) -> None:
+        path = self.folder / f"{program}.blu"
+        if path.exists():
+            return
+        compiled = traced.compile(self.target)
         members = {name: data for name, data in compiled.executable.items() if name.endswith(KEPT)}
-        write_artifact(folder / f"{file}.blu", members, compiled.details)
-        save_arrays(folder / f"{file}.npz", arrays)
-    print(f"{case.name:40s} {time.perf_counter() - start:6.1f} s {entry.failure}", flush=True)
-    return entry
+        write_artifact(path, members, compiled.details)
+
+    def _results(self, case: Case, traced: Traced, values: str, program: str) -> StoredCase:
+        path = self.folder / f"{values}.json"
+        if not path.exists():
+            found, arrays = _run_here(case, traced)
+            save_arrays(self.folder / f"{values}.npz", arrays)
+            path.write_text(json.dumps(found))
+        return StoredCase(**{**json.loads(path.read_text()), "name": case.name, "program": program, "values": values})
+
+    def tidy(self, entries: list[StoredCase]) -> None:
+        """Remove files that belong to none of these cases."""
+        kept = {stem for entry in entries for stem in (entry.program, entry.values)} | {Path(INDEX).stem}
+        for path in self.folder.iterdir():
+            if path.stem not in kept:
+                path.unlink()
 
 
-def _run_here(case: Case, file: str, traced: Traced) -> tuple[StoredCase, dict[str, np.ndarray]]:
-    """The entry of a case, and its arguments and results."""
-    compiled = traced.compile("cpu")
-    values, described = _arguments(case, compiled)
-    results = [np.asarray(result) for result in compiled.program.run(values)]
+def pack_all(packer: Packer, names: list[str], jobs: int) -> Iterator[StoredCase]:
+    """Pack cases, in order; with several jobs in processes that each know all cases, since functions do not travel."""
+    if jobs == 1:
+        yield from map(packer.pack, (_cases_by_name()[name] for name in names))
+        return
+    with get_context("spawn").Pool(jobs) as pool:
+        yield from pool.imap(partial(_pack_named, packer), names)
+
+
+def _pack_named(packer: Packer, name: str) -> StoredCase:
+    return packer.pack(_cases_by_name()[name])
+
+
+@cache
+def _cases_by_name() -> dict[str, Case]:
+    return {case.name: case for case in all_cases()}
+
+
+def digest_of(*texts: str) -> str:
+    """A name for content."""
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:20]
+
+
+def _sources() -> str:
+    """What the compiler is made of."""
+    folders = ("blu", "compiler", "dialects", "frontend", "passes")
+    paths = sorted(path for folder in folders for path in (checkout.ROOT / folder).rglob("*.py"))
+    return digest_of(*(path.read_text() for path in paths))
+
+
+def _content(case: Case) -> str:
+    """What a case's results depend on besides its program."""
+    leaves, _ = flatten(case.arguments)
+    arrays = [b"" if isinstance(leaf, Spec) else np.ascontiguousarray(leaf).tobytes() for leaf in leaves]
+    contents = [hashlib.sha256(array).hexdigest() for array in arrays]
+    return json.dumps([contents, case.scale, str(case.relative_error), bool(case.reference)])
+
+
+def _run_here(case: Case, traced: Traced) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """What is stored of a case's results, and its arguments and results."""
+    compiled = None if case.reference else traced.compile("cpu")
+    values, described = _arguments(case, traced)
+    # Donated arguments are written over.
+    found = case.reference() if case.reference else compiled.program.run([value.copy() for value in values])
+    results = [np.asarray(result) for result in found]
     arrays = {item["array"]: value for item, value in zip(described, values, strict=True) if "array" in item}
     steps = [sample_step(result.size) for result in results]
     arrays |= {f"result{index}": result.reshape(-1)[:: steps[index]] for index, result in enumerate(results)}
+    bounds = [case.bound(NAMES[result.dtype]) for result in results]
     finite = [finite_count(result) for result in results]
-    return StoredCase(case.name, file, case.relative_error, described, steps, finite), arrays
+    return {"bounds": bounds, "arguments": described, "steps": steps, "finite": finite}, arrays
 
 
-def _arguments(case: Case, compiled: Compiled) -> tuple[list[np.ndarray], list[dict[str, Any]]]:
+def _arguments(case: Case, traced: Traced) -> tuple[list[np.ndarray], list[dict[str, Any]]]:
     """The program's arguments, and how to get each again."""
     leaves, _ = flatten(case.arguments)
-    types = compiled.traced.signature.leaves
+    types = traced.traced.signature.leaves
     values, described = [], []
     pairs = [(leaf, type_) for leaf, type_ in zip(leaves, types, strict=True) if isinstance(type_, TensorType)]
     for index, (leaf, type_) in enumerate(pairs):
-        scale = case.scale if isinstance(leaf, Spec) else _scale_of(np.asarray(leaf))
+        scale = case.scale if isinstance(leaf, Spec) else None if case.reference else _scale_of(np.asarray(leaf))
         if scale is not None:
             described.append({"seed": index, "shape": list(type_.shape), "dtype": type_.dtype.name, "scale": scale})
             values.append(draw(**described[-1]))
         else:
             described.append({"array": f"argument{index}"})
             values.append(np.asarray(leaf, type_.dtype.numpy))
-    for index, array in enumerate(compiled.traced.captured):
+    for index, array in enumerate(traced.traced.captured):
         described.append({"array": f"captured{index}"})
         values.append(array)
     return values, described
+
+
+def write_archive(folder: Path, entries: list[StoredCase]) -> Path:
+    """All files of cases in one, compressed: kernels are much alike."""
+    path = folder.with_name(f"{folder.name}.tar.xz")
+    stems = sorted({stem for entry in entries if not entry.failure for stem in (entry.program, entry.values)})
+    with tarfile.open(path, "w:xz", preset=1) as archive:
+        archive.add(folder / INDEX, INDEX)
+        for file in (folder / f"{stem}{suffix}" for stem in stems for suffix in (".blu", ".npz")):
+            if file.exists():
+                archive.add(file, file.name)
+    return path
 
 
 def _scale_of(array: np.ndarray) -> float | None:
@@ -112,20 +205,24 @@ def main() -> int:
     parser.add_argument("--target", default="sm_90a")
     parser.add_argument("--only", default="", metavar="REGEX", help="cases whose names it is found in")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="only every n-th of them")
+    parser.add_argument("--jobs", type=int, default=1, help="how many processes compile at the same time")
+    parser.add_argument("--archive", action="store_true", help="write all files into one, too")
     parser.add_argument("--output", type=Path, default=checkout.ROOT / ".gpu" / "cases", metavar="DIR")
     arguments = parser.parse_args()
     arguments.output.mkdir(parents=True, exist_ok=True)
-    for path in (*arguments.output.glob("*.blu"), *arguments.output.glob("*.npz")):
-        path.unlink()
-    chosen = [case for case in all_cases() if re.search(arguments.only, case.name)]
-    chosen = chosen[:: arguments.every]
+    packer = Packer(arguments.target, arguments.output, _sources())
+    names = [case.name for case in all_cases() if re.search(arguments.only, case.name)][:: arguments.every]
     entries: list[StoredCase] = []
-    for index, case in enumerate(chosen):
-        entries.append(pack(case, f"{index:04d}", arguments.target, arguments.output))
+    for entry in pack_all(packer, names, arguments.jobs):
+        entries.append(entry)
         save_index(arguments.output, entries)  # so that what is there can be used when this is interrupted
-    size = sum(path.stat().st_size for path in arguments.output.iterdir())
+    if not arguments.only and arguments.every == 1:
+        packer.tidy(entries)
+    if arguments.archive:
+        path = write_archive(arguments.output, entries)
+        print(f"{path}: {path.stat().st_size / 2**20:.1f} MiB")
     failed = sum(bool(entry.failure) for entry in entries)
-    print(f"{len(entries)} cases in {arguments.output}, {size / 2**20:.1f} MiB, {failed} failed")
+    print(f"{len(entries)} cases in {arguments.output}, {failed} failed")
     return int(failed > 0)
 
 

@@ -13,20 +13,22 @@ import numpy as np
 from blu.runtime.plan import DTYPES, NAMES
 
 INDEX = "cases.json"
-KEPT_ELEMENTS = 1 << 16
+KEPT_ELEMENTS = 1 << 14
 """Of a longer result only every n-th element is kept to compare with, and how many elements are finite."""
 
 
 @dataclass(frozen=True)
 class StoredCase:
-    """`file` is the stem of its files.
+    """`program` and `values` are the stems of its files.
 
-    `arguments` are either {"array": key} or {"seed", "shape", "dtype", "scale"}; `steps` are which elements of each
-    result are kept, and `finite` how many of all are finite; `failure` says why there is no program."""
+    `arguments` are either {"array": key} or {"seed", "shape", "dtype", "scale"}; `bounds` are the relative errors that
+    results may have, `steps` which elements of each are kept, and `finite` how many of all are finite; `failure` says
+    why there is no program."""
 
     name: str
-    file: str = ""
-    relative_error: float = 0.0
+    program: str = ""
+    values: str = ""
+    bounds: list[float] = field(default_factory=list)
     arguments: list[dict[str, Any]] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
     finite: list[int] = field(default_factory=list)
@@ -84,15 +86,19 @@ def inputs_of(case: StoredCase, arrays: dict[str, np.ndarray]) -> list[np.ndarra
     return [arrays[item["array"]] if "array" in item else draw(**item) for item in case.arguments]
 
 
-def largest_error(case: StoredCase, results: list[np.ndarray], arrays: dict[str, np.ndarray]) -> float:
-    """The largest of the results' relative errors; infinite where a result has another NaN or infinity."""
+def largest_error(case: StoredCase, results: list[np.ndarray], arrays: dict[str, np.ndarray]) -> tuple[float, float]:
+    """The relative error of the result that is farthest beyond its bound, or nearest to it, and that bound.
+
+    The error is infinite where a result has another NaN or infinity.
+    """
     if case.finite != [finite_count(result) for result in results]:
-        return math.inf
+        return math.inf, 0.0
     errors = [
         relative_error(result.reshape(-1)[:: case.steps[index]], arrays[f"result{index}"])
         for index, result in enumerate(results)
     ]
-    return max(errors, default=0.0)
+    pairs = zip(errors, case.bounds, strict=True)
+    return max(pairs, key=lambda pair: pair[0] / max(pair[1], 1e-300), default=(0.0, 0.0))
 
 
 def relative_error(found: np.ndarray, expected: np.ndarray) -> float:

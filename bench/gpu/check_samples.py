@@ -1,0 +1,59 @@
+"""The samples of all ops against their NumPy references, and the ops' gradients against the CPU's."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import checkout
+import numpy as np
+
+import blu
+from bench.gpu.case import Case
+from blu.dialects.context import make_context
+from blu.dialects.op import OPS
+
+sys.path.insert(0, str(checkout.ROOT / "tests"))
+
+from gradient_programs import cases_of, floats_of, is_differentiable, scalar_of
+from op_programs import arrays_of, expected_of, program_of
+from tolerances import TOLERANCES
+
+EPSILON = {"f64": 2.0**-52, "f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}
+# Sums of products of narrow numbers are rounded where the reference rounds but once.
+UNITS, UNITS_OF_GRADIENTS = 16, 64
+MOST_GRADIENTS = 6
+
+
+def cases() -> Iterator[Case]:
+    """All cases of this file."""
+    make_context()  # declares all ops
+    for name, cls in sorted(OPS.items()):
+        samples = list(cls.samples())
+        units = TOLERANCES[name].units if name in TOLERANCES else UNITS
+        error = {dtype: units * epsilon for dtype, epsilon in EPSILON.items()}
+        reference = partial(_reference, cls, samples)
+        yield Case(f"op {name}", program_of(cls, samples), (arrays_of(samples),), error, reference=reference)
+    for name, cls in sorted(OPS.items()):
+        if is_differentiable(cls):
+            yield _gradients(name, cls)
+
+
+def _reference(cls: Any, samples: list[Any]) -> list[np.ndarray]:
+    with np.errstate(all="ignore"):
+        return expected_of(cls, samples)
+
+
+def _gradients(name: str, cls: Any) -> Case:
+    """Gradients of some samples, in f32."""
+    found = cases_of(cls)[:MOST_GRADIENTS]
+    pairs = [(scalar_of(cls, case), floats_of(case.sample)) for case in found]
+    points = [[array.astype(np.float32) if array.dtype == np.float64 else array for array in case.points()]
+              for case in found]  # fmt: skip
+
+    def apply(rows: list[list[Any]]) -> list[Any]:
+        return [blu.grad(f, argnums=wanted)(*row) for (f, wanted), row in zip(pairs, rows, strict=True)]
+
+    return Case(f"gradients of {name}", apply, (points,), {"f32": UNITS_OF_GRADIENTS * EPSILON["f32"]})
