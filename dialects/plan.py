@@ -7,6 +7,12 @@
 Spaces: "arena" (intermediates; `offset` in bytes, -1 until planned), "output" (`index` counts results), "constant"
 (`index` counts constants), "status" (`index` counts checks, one i64 each), "map" (a tensor map of a kernel, which says
 in `blu.tensor_maps` what its `index`-th one shows).
+
+Calls of kernels with the same number in `blu.batch` stand side by side and run at the same time, in any order; at level
+"kernel" those of one kernel are one launch:
+
+    call @rows_0_batch(%x0, %out0) {blu.batch = 0}
+    call @rows_0_batch(%x1, %out1) {blu.batch = 0}
 """
 
 # pyright: reportGeneralTypeIssues=false, reportCallIssue=false
@@ -18,6 +24,8 @@ from blu.dialects.mlir import ext, ir
 
 # What a check's slot holds when no offending value was found: the smallest i64.
 NOTHING_FOUND = -(1 << 63)
+# The attribute of a call that says which others run at the same time, and of a kernel that runs for many calls at once.
+BATCH = "blu.batch"
 # The largest grid of a launch: block numbers are 31 bits of the word that threads claim from.
 MAX_BLOCKS = (1 << 31) - 2
 
@@ -74,6 +82,16 @@ def launch(kernel: str, arguments: Sequence[ir.Value]) -> ir.Operation:
     return ir.Operation.create(
         "plan.launch", operands=list(arguments), attributes={"kernel": ir.FlatSymbolRefAttr.get(kernel)}
     )
+
+
+def batch_of(operation: ir.Operation) -> int | None:
+    """The number of the batch that a call belongs to."""
+    return ir.IntegerAttr(operation.attributes[BATCH]).value if BATCH in operation.attributes else None
+
+
+def put_in_batch(operation: ir.Operation, number: int) -> None:
+    """Let a call belong to a batch."""
+    operation.attributes[BATCH] = _i64(number)
 
 
 def load(context: ir.Context) -> None:

@@ -10,7 +10,7 @@ from blu.dialects.constants import decode
 from blu.dialects.dtypes import TensorType, tensor_type
 from blu.dialects.locations import describe
 from blu.dialects.mlir import func, ir
-from blu.dialects.plan import MAX_BLOCKS
+from blu.dialects.plan import MAX_BLOCKS, batch_of
 from blu.errors import PassError
 from blu.passes.base import Pass, find
 
@@ -69,6 +69,11 @@ class _Export:
     launches: list[dict[str, Any]] = field(default_factory=list)
     # What tensor maps show: offsets and strides in elements, the innermost dimension first.
     maps: list[dict[str, Any]] = field(default_factory=list)
+    # Arguments of launches of many calls: those of one call after the other.
+    tables: list[list[list[Any]]] = field(default_factory=list)
+    # Launches of many calls, by batch and kernel.
+    batches: dict[tuple[int, str], dict[str, Any]] = field(default_factory=dict)
+    first_lines: dict[tuple[int, str], str] = field(default_factory=dict)
     # By status slot: kernels may run in another order than the checks were written in.
     checks: dict[int, dict[str, Any]] = field(default_factory=dict)
 
@@ -86,6 +91,7 @@ class _Export:
             "constants": self.constant_entries,
             "launches": self.launches,
             **({"tensor_maps": self.maps} if self.maps else {}),
+            **({"tables": self.tables} if self.tables else {}),
             "checks": [self.checks[slot] for slot in range(len(self.checks))],
             "status_slots": len(self.checks),
         }
@@ -127,7 +133,27 @@ class _Export:
         arguments = [self._argument(value) for value in memory if not _is_map(value)]
         arguments += [self._map(item, arguments) for item in _tensor_maps(self.kernels[name])]
         location = describe(operation.location) or ""
-        self.launches.append({"kernel": name, **size, "args": arguments, "location": location})
+        launch = {"kernel": name, **size, "args": arguments, "location": location}
+        number = batch_of(operation)
+        if number is None:
+            self.launches.append(launch)
+        else:
+            self._add_to_batch((number, name), launch)
+
+    def _add_to_batch(self, batch: tuple[int, str], launch: dict[str, Any]) -> None:
+        """One launch for all calls of a batch: their arguments are in a table, the grid's third size counts them."""
+        if batch not in self.batches:
+            self.batches[batch] = {**launch, "args": [["table", len(self.tables), 0]]}
+            self.launches.append(self.batches[batch])
+            self.tables.append(launch["args"])
+            self.first_lines[batch] = launch["location"]
+            return
+        entry = self.batches[batch]
+        [[_, table, _]] = entry["args"]
+        self.tables[table] += launch["args"]
+        count = len(self.tables[table]) // len(launch["args"])
+        entry["grid"] = [*launch["grid"][:2], count]
+        entry["location"] = f"{self.first_lines[batch]} and {count - 1} more".strip()
 
     def _argument(self, value: ir.Value) -> list[Any]:
         """Where a pointer points: the root's start, since a kernel adds the offset of its layout itself."""

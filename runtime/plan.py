@@ -30,12 +30,14 @@ DTYPES: dict[str, np.dtype] = {
 """Blu's names of dtypes in this order of kinds, with numpy's dtypes."""
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _MAX_BYTES = 1 << 62
-_SPACES = ("input", "output", "arena", "constant", "status", "map")
+_SPACES = ("input", "output", "arena", "constant", "status", "map", "table")
 NOTHING_FOUND = -(1 << 63)
 """What a check's status slot holds when nothing was wrong: the smallest i64."""
 _CHECK_KINDS = ("index", "divide")
 MAP_BYTES = 128
 """Of a tensor map on a GPU, which kernels take the address of."""
+POINTER_BYTES = 8
+"""Of an entry of a table of pointers."""
 MAP_DTYPES = {"bf16": 2, "f16": 2, "f32": 4, "tf32": 4}
 """Bytes of the elements that tensor maps show."""
 # What CUDA allows of one launch, on any GPU.
@@ -251,6 +253,12 @@ class TensorMap:
         return cls(Argument.parse(entry.get("buffer")), offset, dtype, shape, strides, box)
 
 
+def _table(entry: Any) -> tuple[Argument, ...]:
+    arguments = tuple(Argument.parse(item) for item in _list(entry, "a table"))
+    _check(all(item.space not in ("map", "table") for item in arguments), "a table holds more than buffers")
+    return arguments
+
+
 @dataclass(frozen=True)
 class Plan:
     """The host's part of a program: what to allocate and what to launch."""
@@ -264,6 +272,8 @@ class Plan:
     launches: tuple[Launch, ...] | tuple[GpuLaunch, ...]
     checks: tuple[Check, ...]
     tensor_maps: tuple[TensorMap, ...] = ()
+    tables: tuple[tuple[Argument, ...], ...] = ()
+    """Arguments of launches that do the work of many calls, on a GPU: those of one call after the other."""
 
     @classmethod
     def parse(cls, text: bytes) -> Plan:
@@ -283,10 +293,12 @@ class Plan:
             launches=_launches(_entries(plan, "launches")),
             checks=tuple(Check.parse(entry) for entry in _entries(plan, "checks")),
             tensor_maps=tuple(TensorMap.parse(entry) for entry in _entries(plan, "tensor_maps")),
+            tables=tuple(_table(entry) for entry in _list(plan.get("tables", []), "the list of tables")),
         )
         _check(len(parsed.checks) <= parsed.status_slots, "fewer status slots than checks")
         parsed._check_donations()
         parsed._check_arguments()
+        parsed._check_tables()
         return parsed
 
     def _check_donations(self) -> None:
@@ -309,9 +321,24 @@ class Plan:
             "arena": [self.arena_bytes],
             "status": [self.status_slots * 8],
             "map": [len(self.tensor_maps) * MAP_BYTES],
+            "table": [len(table) * POINTER_BYTES for table in self.tables],
         }
+        passed = [(launch.kernel, arg) for launch in self.launches for arg in launch.args]
+        listed = [(f"table {number}", arg) for number, table in enumerate(self.tables) for arg in table]
+        for what, arg in (*passed, *listed):
+            buffers, name = sizes[arg.space], f"{arg.space} {arg.index}"
+            _check(arg.index < len(buffers), f"{what} takes {name}, of which there is none")
+            _check(arg.offset <= buffers[arg.index], f"{what} reaches beyond {name}")
+
+    def _check_tables(self) -> None:
+        """A table is read whole, in as many equal parts as the grid's third dimension has blocks."""
         for launch in self.launches:
             for arg in launch.args:
-                buffers, name = sizes[arg.space], f"{arg.space} {arg.index}"
-                _check(arg.index < len(buffers), f"{launch.kernel} takes {name}, of which there is none")
-                _check(arg.offset <= buffers[arg.index], f"{launch.kernel} reaches beyond {name}")
+                if arg.space != "table":
+                    continue
+                name, entries = f"table {arg.index}", len(self.tables[arg.index])
+                _check(isinstance(launch, GpuLaunch), f"{launch.kernel} runs on a CPU and takes {name}")
+                calls = launch.grid[2] if isinstance(launch, GpuLaunch) else 0
+                _check(arg.offset == 0, f"{launch.kernel} takes {name} from byte {arg.offset} on")
+                sound = calls > 0 and entries > 0 and entries % calls == 0
+                _check(sound, f"{launch.kernel} runs for {calls} calls with the {entries} entries of {name}")

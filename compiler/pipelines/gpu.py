@@ -9,9 +9,11 @@ from blu.passes.bufferize import Bufferize, PlanMemory
 from blu.passes.decompose import Decompose
 from blu.passes.export_plan import ExportPlan
 from blu.passes.fuse import Fuse
+from blu.passes.gpu.batch_calls import BatchCalls
 from blu.passes.gpu.decompose_attention import DecomposeAttention
 from blu.passes.gpu.emit_kernels import EmitGpuKernels
 from blu.passes.gpu.fold_counters import FoldCounters
+from blu.passes.gpu.launch_batches import LaunchBatches
 from blu.passes.gpu.lower_to_nvvm import LowerToNvvm
 from blu.passes.gpu.narrow_attention import NarrowAttention
 from blu.passes.gpu.pack_searches import PackSearches
@@ -24,14 +26,14 @@ PIPELINE = Pipeline(
     "gpu",
     (
         # Mathematics and fusion are the same for all targets.
-        *CPU.replacing(Remat(isolate=True))
+        *CPU.replacing(Remat(isolate=True), Fuse(scalars_apart=True))
         .inserting(DecomposeAttention(), before=Decompose)
         .inserting(FoldCounters(), before=Fuse)
         .inserting(PackSearches(), before=Fuse)
         .inserting(NarrowAttention(), before=SinkWidening)
         .stages[:2],
-        Stage("memref", (ReserveGpuScratch(), Bufferize(over_rows=True), PlanMemory())),
-        Stage("kernel", (EmitGpuKernels(),)),
+        Stage("memref", (BatchCalls(), ReserveGpuScratch(), Bufferize(over_rows=True), PlanMemory())),
+        Stage("kernel", (EmitGpuKernels(), LaunchBatches())),
         Stage(
             "llvm",
             (

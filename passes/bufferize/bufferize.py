@@ -10,8 +10,14 @@ from blu.dialects.mlir import func, ir, memref
 from blu.passes.base import Pass
 from blu.passes.bufferize import views
 from blu.passes.bufferize.concatenation import beginning_of, inserted_into, part_of
-from blu.passes.bufferize.in_place import pair_results, reads_rows_in_place, reads_where_it_writes
+from blu.passes.bufferize.in_place import (
+    donated_arguments,
+    pair_results,
+    reads_rows_in_place,
+    reads_where_it_writes,
+)
 from blu.passes.bufferize.kernels import KernelTable, scratch_types, tensor_kernels
+from blu.passes.bufferize.times import Span, spans
 from blu.passes.bufferize.uses import (
     followed_to_return,
     is_empty,
@@ -68,7 +74,7 @@ class _Bufferizer:
     views: ViewTable = field(default_factory=ViewTable)
     # Memory that insertions fill, by the first of them: kernels may write their parts before it comes.
     joined: dict[ir.Operation, View] = field(default_factory=dict)
-    position: dict[ir.Operation, int] = field(default_factory=dict)
+    spans: dict[ir.Operation, Span] = field(default_factory=dict)
     num_constants: int = 0
     num_checks: int = 0
     num_buffers: int = 0
@@ -76,7 +82,7 @@ class _Bufferizer:
     def run(self) -> None:
         old = self.function.entry_block
         operations = [operation.operation for operation in old.operations]
-        self.position = {operation: index for index, operation in enumerate(operations)}
+        self.spans = spans(operations)
         self.returned = list(operations[-1].operands)
         self._open()
         handlers = {
@@ -104,7 +110,7 @@ class _Bufferizer:
             if name in old.attributes:
                 function.attributes[name] = old.attributes[name]
         self.block = function.add_entry_block([argument.location for argument in old.entry_block.arguments])
-        self.donated = _donated(old)
+        self.donated = donated_arguments(old)
         self.pairs = pair_results(old.entry_block.arguments, self.donated, self.returned)
         for index, (argument, value) in enumerate(zip(old.entry_block.arguments, self.block.arguments, strict=True)):
             root = Root(value, _shape(argument.type), index in self.donated, input=index)
@@ -213,11 +219,13 @@ class _Bufferizer:
 
     def _is_dead_after(self, root: Root, operation: ir.Operation) -> bool:
         """Whether no value in this memory is used after `operation`."""
-        now = self.position[operation]
-        return not any(self._use_position(use) > now for value in self.views.values_in(root) for use in value.uses)
+        return not any(
+            self._is_after(use.owner.operation, operation) for value in self.views.values_in(root) for use in value.uses
+        )
 
-    def _use_position(self, use: ir.OpOperand) -> int:
-        return self.position[use.owner.operation]
+    def _is_after(self, other: ir.Operation, operation: ir.Operation) -> bool:
+        """Whether another op runs after this one, or at the same time."""
+        return other != operation and self.spans[other].last >= self.spans[operation].last
 
     def _updated(self, operation: ir.Operation, index: int) -> View:
         """Memory for the result of an update of operand `index`: the operand's own, where that is free, else a copy."""
@@ -299,7 +307,9 @@ class _Bufferizer:
         )
         read = [view for index, view in enumerate(inputs) if index != in_place]
         scratch = [whole(self._new_root(type_.shape, type_.element_type)) for type_ in scratch_types(kernel)]
-        func.CallOp([], name, [self._memory(view) for view in (*read, *outputs, *scratch)])
+        call = func.CallOp([], name, [self._memory(view) for view in (*read, *outputs, *scratch)])
+        if plan.BATCH in operation.attributes:
+            call.attributes[plan.BATCH] = operation.attributes[plan.BATCH]
 
     def _check(self, operation: ir.Operation) -> None:
         found = self.views[operation.operands[0]].root.memref
@@ -346,12 +356,6 @@ def _shape(type_: ir.Type) -> tuple[int, ...]:
 def _memref_of(type_: ir.Type) -> ir.Type:
     ranked = ir.RankedTensorType(type_)
     return ir.MemRefType.get(list(ranked.shape), ranked.element_type)
-
-
-def _donated(function: func.FuncOp) -> set[int]:
-    if "arg_attrs" not in function.attributes:
-        return set()
-    return {index for index, attributes in enumerate(function.arg_attrs) if "blu.donated" in ir.DictAttr(attributes)}
 
 
 # Ops that write into one of their operands, and which.

@@ -8,6 +8,13 @@ from blu.dialects.mlir import func, ir
 from blu.passes.fuse.loops import captured, loop_nest
 
 
+def donated_arguments(function: func.FuncOp) -> set[int]:
+    """The numbers of the arguments that a host function may overwrite."""
+    if "arg_attrs" not in function.attributes:
+        return set()
+    return {index for index, attributes in enumerate(function.arg_attrs) if "blu.donated" in ir.DictAttr(attributes)}
+
+
 def pair_results(arguments: Sequence[ir.Value], donated: set[int], returned: Sequence[ir.Value]) -> dict[int, int]:
     """For results the donated argument whose memory suits: of the same type, in the same order."""
     waiting: dict[str, list[int]] = {}

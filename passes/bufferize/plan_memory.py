@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from blu.dialects.dtypes import product
 from blu.dialects.mlir import func, ir
 from blu.passes.base import Pass, find
+from blu.passes.bufferize.times import Span, spans
 
 ALIGNMENT = 64
 
@@ -46,7 +47,7 @@ class PlanMemory(Pass):
 
 @dataclass
 class Interval:
-    """A buffer with its size and the first and last op that uses it (directly or through a view)."""
+    """A buffer with its size and the first and last op that uses it (directly, through a view, or in a batch)."""
 
     operation: ir.Operation
     bytes: int
@@ -102,27 +103,28 @@ def _plan(intervals: list[Interval]) -> int:
 
 def _intervals(function: func.FuncOp) -> list[Interval]:
     operations = [operation.operation for operation in function.entry_block.operations]
-    position = {operation: index for index, operation in enumerate(operations)}
+    times = spans(operations)
     found = []
     for operation in operations:
         if operation.name != "plan.buffer" or ir.StringAttr(operation.attributes["space"]).value != "arena":
             continue
-        uses = _use_positions(operation.results[0], position)
+        uses = _uses(operation.results[0], times)
         if uses:
-            found.append(Interval(operation, _bytes(operation.results[0].type), min(uses), max(uses)))
+            first, last = min(use.first for use in uses), max(use.last for use in uses)
+            found.append(Interval(operation, _bytes(operation.results[0].type), first, last))
         else:
             operation.attributes["offset"] = _i64(0)
     return found
 
 
-def _use_positions(value: ir.Value, position: dict[ir.Operation, int]) -> list[int]:
+def _uses(value: ir.Value, times: dict[ir.Operation, Span]) -> list[Span]:
     found = []
     for use in value.uses:
         owner = use.owner.operation
         if owner.name == "memref.reinterpret_cast":
-            found.extend(_use_positions(owner.results[0], position))
+            found.extend(_uses(owner.results[0], times))
         else:
-            found.append(position[owner])
+            found.append(times[owner])
     return found
 
 

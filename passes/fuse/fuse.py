@@ -24,15 +24,20 @@ class Fuse(Pass):
         func.func private @gemm_0(..) attributes {blu.kernel = "gemm"} { contract, add }
 
     Views (collapse_shape, extract_slice, transpose ...) stay outside: bufferization turns them into strides.
+    With `scalars_apart`, reductions do not wait for each other to add up what they give:
+
+        %3 = call @rows_2(%x, %2)     { sum, add }       becomes       %3 = call @rows_2(%x)          { sum }
+                                                                       %4 = call @rows_3(%2, %3)      { add }
     """
 
     level = "linalg"
+    scalars_apart: bool = False
 
     def run(self, module: ir.Module) -> None:
         counts: dict[str, int] = {}
         for function in list(module.body.operations):
             if isinstance(function, func.FuncOp) and not is_kernel(function):
-                _fuse_function(module, function, counts)
+                _fuse_function(module, function, counts, self.scalars_apart)
         self.count("kernels", sum(counts.values()))
 
 
@@ -41,10 +46,10 @@ def is_kernel(function: func.FuncOp) -> bool:
     return "blu.kernel" in function.attributes
 
 
-def _fuse_function(module: ir.Module, function: func.FuncOp, counts: dict[str, int]) -> None:
+def _fuse_function(module: ir.Module, function: func.FuncOp, counts: dict[str, int], scalars_apart: bool) -> None:
     block = function.entry_block
     write_splats(block)
-    grouping = Grouping(block)
+    grouping = Grouping(block, scalars_apart)
     for group in grouping.groups:
         name = f"{group.anchor}_{counts.get(group.anchor, 0)}"
         counts[group.anchor] = counts.get(group.anchor, 0) + 1

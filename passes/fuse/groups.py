@@ -41,9 +41,14 @@ class Group:
 
 
 class Grouping:
-    """The groups of one function, built op by op, in a time that grows with the number of ops."""
+    """The groups of one function, built op by op, in a time that grows with the number of ops.
 
-    def __init__(self, block: ir.Block):
+    With `scalars_apart`, a computation of scalars joins a reduction only where that waits for nothing more by it: the
+    terms of a long sum, each a reduction, are then independent of each other.
+    """
+
+    def __init__(self, block: ir.Block, scalars_apart: bool = False):
+        self._scalars_apart = scalars_apart
         self._all: list[Group] = []
         self.made_by: dict[ir.Value, set[Group]] = {}
         self._behind: dict[Group, list[ir.Value]] = {}
@@ -91,7 +96,10 @@ class Grouping:
         if (product := self._product_to_follow(nest, candidates)) is not None:
             candidates = [product, *(group for group in candidates if group is not product)]
         for group in candidates:
-            if not any(self._reaches(other, group) for other in needs if other is not group):
+            others = [other for other in needs if other is not group]
+            if any(self._reaches(other, group) for other in others):
+                continue
+            if not (self._scalars_apart and self._would_wait(nest, group, others, candidates)):
                 break
         else:
             return None
@@ -99,6 +107,13 @@ class Grouping:
             if other is not group and self._can_merge(group, other):
                 self._merge(group, other)
         return group
+
+    def _would_wait(self, nest: LoopNest, group: Group, others: list[Group], candidates: list[Group]) -> bool:
+        """Whether a reduction would wait for more than now, only because a computation of scalars joins it."""
+        if nest.sizes or not group.domain:
+            return False
+        merging = [other for other in others if other in candidates and self._can_merge(group, other)]
+        return any(other not in merging and not self._reaches(group, other) for other in others)
 
     def _product_to_follow(self, nest: LoopNest, candidates: list[Group]) -> Group | None:
         """A contraction whose result the op reads beside what only this op reads of elementwise groups.
@@ -170,6 +185,8 @@ class Grouping:
     def _can_merge(self, group: Group, other: Group) -> bool:
         """Two row groups of one domain (or a contraction and an elementwise group), with no third between them."""
         if not other.is_rows or len(group.members) + len(other.members) > MAX_OPS:
+            return False
+        if self._scalars_apart and bool(group.domain) != bool(other.domain):
             return False
         if group.anchor == "gemm":
             if not all(item.is_pointwise and item.sizes == group.domain for item in other.nests.values()):

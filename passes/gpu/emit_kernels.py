@@ -68,5 +68,7 @@ def _call_each(call: func.CallOp, launches: dict[str, list[func.FuncOp]]) -> Non
         for kernel in launches[name]:
             maps = ir.ArrayAttr(kernel.attributes[MAPS]) if MAPS in kernel.attributes else ()
             buffers = [plan.buffer(map_type(), "map", number) for number in range(len(maps))]
-            func.CallOp([], kernel.name.value, [*call.operation.operands, *buffers])
+            launch = func.CallOp([], kernel.name.value, [*call.operation.operands, *buffers])
+            if plan.BATCH in call.attributes:
+                launch.attributes[plan.BATCH] = call.attributes[plan.BATCH]
     call.operation.erase()

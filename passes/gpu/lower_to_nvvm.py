@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from blu.dialects.mlir import PassManager, func, ir
+from blu.dialects.plan import BATCH
 from blu.passes.base import Pass, find
 from blu.passes.cpu.lower_to_llvm import give_empty_memrefs_strides, widen_bf16_conversions
 from blu.passes.expand_math import expand_math
 from blu.passes.gpu.exponentials import expand_exponentials
 from blu.passes.gpu.fast_math import approximate
 from blu.passes.gpu.kernel import CLUSTER, THREADS
+from blu.passes.gpu.read_table import read_arguments_from_table
 
 PASSES = (
     "func.func(convert-vector-to-scf)",
@@ -67,3 +69,6 @@ class LowerToNvvm(Pass, name="lower-to-nvvm"):
         manager = PassManager.parse(PIPELINE, context=module.context)
         manager.enable_verifier(False)  # the driver verifies after each pass
         manager.run(module.operation)
+        for kernel in find(module, "llvm.func"):
+            if BATCH in kernel.attributes:
+                read_arguments_from_table(kernel.operation)

@@ -21,12 +21,15 @@ from blu.runtime.cuda.graphs import Graphs
 from blu.runtime.cuda.inputs import Inputs, accept_result
 from blu.runtime.cuda.maps import TensorMaps
 from blu.runtime.cuda.ranges import are_shown, named_range
+from blu.runtime.cuda.tables import PointerTables
 from blu.runtime.memory import address_of
 from blu.runtime.plan import Argument, GpuLaunch, Launch, Plan
 from blu.runtime.program import read_constants
 from blu.runtime.runnable import Runnable
 
-_ON_DEVICE = ("_arena", "_constants", "_checks", "_inputs", "_maps", "_functions", "_kernels", "_graphs")
+_ON_DEVICE = (
+    "_arena", "_constants", "_checks", "_inputs", "_maps", "_tables", "_functions", "_kernels", "_graphs",
+)  # fmt: skip
 """What a program gives back when it is closed."""
 
 
@@ -57,6 +60,7 @@ class CudaProgram(Runnable):
             driver.synchronize()
             self._inputs = Inputs(driver, plan.inputs)
             self._maps = TensorMaps(driver, plan.tensor_maps)
+            self._tables = PointerTables(driver, plan.tables)
             self._prepare([launch for launch in plan.launches if isinstance(launch, GpuLaunch)], artifact)
         self._waits = os.environ.get("BLU_CUDA_SYNC", "0") not in ("", "0")
         self.use_graphs = driver.has_graphs and not self._waits and os.environ.get("BLU_CUDA_GRAPH", "1") != "0"
@@ -152,11 +156,19 @@ class CudaProgram(Runnable):
         self._key = tuple([array.address for array in arrays] + [array.address for array in fresh])
         if (self._donated or given) and not self._graphs.knows(self._key):
             self._separate(arrays, fresh, given)
-        if self.plan.tensor_maps and self._key != self._shown_key:
+        if self._key != self._shown_key:
+            self._show()
+        return arrays, fresh
+
+    def _show(self) -> None:
+        """Let what kernels read beside their arguments say where this run's arrays are."""
+        if self.plan.tensor_maps:
             with self._driver.explained("describe tensors to the copy engine"):
                 self._maps.show(self._address)
-            self._shown_key = self._key
-        return arrays, fresh
+        if self.plan.tables:
+            with self._driver.explained("copy addresses to the GPU"):
+                self._tables.show(np.array(self._key, np.uint64))
+        self._shown_key = self._key
 
     def _write_addresses(self) -> None:
         """Let the kernels' arguments say where this run's arrays are."""
@@ -241,6 +253,7 @@ class CudaProgram(Runnable):
         places |= {("output", i): spec.input for i, spec in enumerate(self.plan.outputs) if spec.input is not None}
         places |= {("input", index): index for index in range(count)}
         self._array_of = places
+        self._tables.lay_out(places, self._static_address)
         keys = [(argument.space, argument.index) for argument in arguments]
         slots = [slot for slot, key in enumerate(keys) if key in places]
         self._slots = np.array(slots, np.int64)
@@ -256,5 +269,7 @@ class CudaProgram(Runnable):
             return self._constants.address + self.plan.constants[argument.index].offset + argument.offset
         if argument.space == "map":
             return self._maps.address + argument.offset
+        if argument.space == "table":
+            return self._tables.address(argument.index) + argument.offset
         bases = {"arena": self._arena, "status": self._checks}
         return bases[argument.space].address + argument.offset if argument.space in bases else 0

@@ -1,0 +1,47 @@
+"""Tables of pointers in the GPU's memory: the arguments of launches that do the work of many calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from blu.runtime.cuda.array import Block
+from blu.runtime.cuda.driver import Driver
+from blu.runtime.plan import POINTER_BYTES, Argument
+
+Tables = Sequence[Sequence[Argument]]
+
+
+class PointerTables:
+    """The tables of a program, one after the other. They are written again where an array that they show has moved."""
+
+    def __init__(self, driver: Driver, tables: Tables):
+        self._driver = driver
+        self._arguments = [argument for table in tables for argument in table]
+        self._starts = [0, *np.cumsum([len(table) for table in tables]).tolist()]
+        self._block = Block(driver, len(self._arguments) * POINTER_BYTES, "the program's tables of pointers")
+        self._is_written = False
+
+    def address(self, number: int) -> int:
+        """Of a table."""
+        return self._block.address + self._starts[number] * POINTER_BYTES
+
+    def lay_out(self, places: Mapping[tuple[str, int], int], static_address: Callable[[Argument], int]) -> None:
+        """Say where the pointers are that change from run to run: `places` are the numbers of a run's arrays."""
+        keys = [(argument.space, argument.index) for argument in self._arguments]
+        moving = [slot for slot, key in enumerate(keys) if key in places]
+        self._slots = np.array(moving, np.int64)
+        self._places = np.array([places[keys[slot]] for slot in moving], np.int64)
+        self._offsets = np.array([self._arguments[slot].offset for slot in moving], np.uint64)
+        self._values = np.array([static_address(argument) for argument in self._arguments], np.uint64)
+
+    def show(self, addresses: np.ndarray) -> None:
+        """Let the tables show a run's arrays where they are now. Runs that have been enqueued see them as they were."""
+        moved = addresses[self._places] + self._offsets
+        if self._is_written and np.array_equal(moved, self._values[self._slots]):
+            return
+        self._values[self._slots] = moved
+        self._driver.staging.copy_in(self._block.address, self._values)
+        self._driver.staging.finish()
+        self._is_written = True
