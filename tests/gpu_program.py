@@ -40,12 +40,19 @@ class GpuProgram:
         spaces = {"input": inputs, "output": outputs, "arena": [arena]}
         for launch in self.plan["launches"]:
             # Arguments may overlap in the arena, so that each kernel gets copies, of which what has changed goes back.
-            buffers = [_bytes_of(spaces, argument) for argument in launch["args"]]
+            arguments, table = launch["args"], self._table_of(launch)
+            buffers = [_bytes_of(spaces, argument) for argument in table or arguments]
             before, after = ([buffer.copy() for buffer in buffers] for _ in range(2))
-            ptx_machine.run(self.ptx[launch["kernel"]], launch["grid"], after, launch["shared_bytes"])
+            ptx = self.ptx[launch["kernel"]]
+            ptx_machine.run(ptx, launch["grid"], after, launch["shared_bytes"], in_table=table is not None)
             for buffer, old, written in zip(buffers, before, after, strict=True):
                 buffer[old != written] = written[old != written]
         return outputs
+
+    def _table_of(self, launch: dict) -> list | None:
+        """The arguments of a launch that finds them in a table."""
+        (space, *place), *_ = launch["args"]
+        return self.plan["tables"][place[0]] if space == "table" else None
 
 
 def compile_program(function: Callable, *arguments: np.ndarray, target: str = "sm_90a") -> GpuProgram:

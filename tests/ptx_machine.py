@@ -29,10 +29,13 @@ class MemoryFaultError(AssertionError):
 
 
 class Memory:
-    """Global memory: buffers with unmapped bytes between them."""
+    """Global memory: buffers with unmapped bytes between them. `parameters` are the addresses that a kernel gets: those
+    of the buffers, or that of a table of them."""
 
-    def __init__(self, buffers: Sequence[np.ndarray]):
+    def __init__(self, buffers: Sequence[np.ndarray], in_table: bool = False):
         self.starts, self.ends, total = [], [], _GUARD
+        table = np.zeros(len(buffers), np.uint64)
+        buffers = [*buffers, table] if in_table else buffers
         for buffer in buffers:
             self.starts.append(total)
             self.ends.append(total + buffer.nbytes)
@@ -42,16 +45,23 @@ class Memory:
         for buffer, start, end in zip(buffers, self.starts, self.ends, strict=True):
             self.bytes[start:end] = np.ascontiguousarray(buffer).reshape(-1).view(np.uint8)
             self.mapped[start:end] = True
+        self.parameters = self.starts
+        if in_table:
+            table[:] = self.starts[:-1]
+            self.bytes[self.starts[-1] : self.ends[-1]] = table.view(np.uint8)
+            self.parameters = self.starts[-1:]
 
     def read_back(self, buffers: Sequence[np.ndarray]) -> None:
         """Copy memory into the arrays it was made from."""
-        for buffer, start, end in zip(buffers, self.starts, self.ends, strict=True):
+        for buffer, start, end in zip(buffers, self.starts, self.ends, strict=False):
             buffer.reshape(-1).view(np.uint8)[:] = self.bytes[start:end]
 
 
-def run(ptx: str, grid: Sequence[int], buffers: Sequence[np.ndarray], shared_bytes: int = 0) -> None:
-    """Run a kernel whose parameters are pointers to `buffers`, which are changed in place."""
-    program, memory = parse(ptx), Memory(buffers)
+def run(
+    ptx: str, grid: Sequence[int], buffers: Sequence[np.ndarray], shared_bytes: int = 0, in_table: bool = False
+) -> None:
+    """Run a kernel whose parameters are pointers to `buffers`, or to a table of these, which are changed in place."""
+    program, memory = parse(ptx), Memory(buffers, in_table)
     blocks = [*grid, 1, 1][:3]
     with np.errstate(all="ignore"):
         for z in range(blocks[2]):
@@ -177,7 +187,7 @@ class _Block(Arithmetic):
         space, bits = parts[1], type_named(parts[-1])[1]
         if space == "param":
             number = int(re.search(r"_param_(\d+)", operands[1])[1])
-            value = np.full(self.threads, self.memory.starts[number], np.uint64)
+            value = np.full(self.threads, self.memory.parameters[number], np.uint64)
             self._write(operands[0], value, active)
             return
         targets = operands[0] if isinstance(operands[0], tuple) else (operands[0],)

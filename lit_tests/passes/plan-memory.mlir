@@ -63,3 +63,28 @@ module {
   func.func private @fill(memref<16xf32>) attributes {blu.kernel = "rows"}
   func.func private @part(memref<4xf32, strided<[1], offset: 4>>) attributes {blu.kernel = "rows"}
 }
+
+// -----
+
+// Calls of a batch run at the same time: what the first of them reads is not free when the last one writes.
+// CHECK: module attributes {blu.arena_bytes = 1024 : i64}
+// CHECK: "plan.buffer"() {index = 0 : i64, offset = 0 : i64, space = "arena"}
+// CHECK: "plan.buffer"() {index = 1 : i64, offset = 256 : i64, space = "arena"}
+// CHECK: "plan.buffer"() {index = 2 : i64, offset = 512 : i64, space = "arena"}
+// CHECK: "plan.buffer"() {index = 3 : i64, offset = 768 : i64, space = "arena"}
+module {
+  func.func @main(%x: memref<64xf32>, %y: memref<64xf32>) {
+    %0 = "plan.buffer"() {space = "arena", index = 0 : i64, offset = -1 : i64} : () -> memref<64xf32>
+    func.call @step(%x, %0) : (memref<64xf32>, memref<64xf32>) -> ()
+    %1 = "plan.buffer"() {space = "arena", index = 1 : i64, offset = -1 : i64} : () -> memref<64xf32>
+    func.call @step(%x, %1) : (memref<64xf32>, memref<64xf32>) -> ()
+    %2 = "plan.buffer"() {space = "arena", index = 2 : i64, offset = -1 : i64} : () -> memref<64xf32>
+    func.call @step(%0, %2) {blu.batch = 0 : i64} : (memref<64xf32>, memref<64xf32>) -> ()
+    %3 = "plan.buffer"() {space = "arena", index = 3 : i64, offset = -1 : i64} : () -> memref<64xf32>
+    func.call @step(%1, %3) {blu.batch = 0 : i64} : (memref<64xf32>, memref<64xf32>) -> ()
+    func.call @step(%2, %y) : (memref<64xf32>, memref<64xf32>) -> ()
+    func.call @step(%3, %y) : (memref<64xf32>, memref<64xf32>) -> ()
+    return
+  }
+  func.func private @step(memref<64xf32>, memref<64xf32>) attributes {blu.kernel = "rows"}
+}
