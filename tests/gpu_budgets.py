@@ -110,8 +110,8 @@ class Kernels:
 
 
 def family_of(kernel: str) -> str:
-    """A kernel's name without its number: gemm_12_sum is one of gemm_sum."""
-    return re.sub(r"_\d+", "", kernel)
+    """A kernel's name without its number, and whether it runs for one call or many: gemm_12_sum is one of gemm_sum."""
+    return re.sub(r"_\d+", "", kernel).removesuffix("_batch")
 
 
 def excesses(found: Budget, allowed: Budget, same_ptxas: bool) -> list[str]:
