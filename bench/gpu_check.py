@@ -198,8 +198,9 @@ def main() -> int:
         results["results"] = run_plain(names, arguments)
     if arguments.sanitizers or arguments.tool:
         os.environ["BLU_CUDA_POOL"] = "0"
-        results["planted faults"] = run_faults(arguments.jobs)
-        results |= {tool: run_tool(tool, names, arguments.folder, arguments.jobs) for tool in arguments.tool or TOOLS}
+        tools = arguments.tool or TOOLS
+        results["planted faults"] = run_faults(tools, arguments.jobs)
+        results |= {tool: run_tool(tool, names, arguments.folder, arguments.jobs) for tool in tools}
     if arguments.json:
         arguments.json.write_text(json.dumps(results, indent=1))
     return int(any(found["failure"] for part in results.values() for found in part))
