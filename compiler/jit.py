@@ -217,6 +217,7 @@ class Jitted:
             raise ArgumentError(f"{self.name} has no parameter {', '.join(sorted(unknown))} to donate")
         # A program is traced under the policy of `blu.autocast` that its call is under.
         self._programs: dict[tuple[Signature, str], Compiled] = {}
+        self._last: tuple[tuple[Signature, str], Compiled] | None = None
         self._lock = threading.RLock()
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
@@ -225,10 +226,16 @@ class Jitted:
             return self.function(*arguments, **keywords)
         with shown_to_the_user():
             signature, leaves = self._signature(arguments, keywords)
-            compiled = self._programs.get((signature, current_policy()))
-            if compiled is None:
-                compiled = self._compile(signature)
-            return compiled.run(leaves)
+            return self._program(signature).run(leaves)
+
+    def _program(self, signature: Signature) -> Compiled:
+        """The program for a call: most likely that of the call before, and comparing is quicker than hashing."""
+        key, last = (signature, current_policy()), self._last
+        if last is not None and last[0] == key:
+            return last[1]
+        compiled = self._programs.get(key) or self._compile(signature)
+        self._last = key, compiled
+        return compiled
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)

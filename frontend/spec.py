@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -72,11 +73,19 @@ def type_of_leaf(leaf: object, name: str) -> TensorType:
             advice="Pass arrays, numbers, strings, or dicts, lists, dataclasses and modules of them.",
         )
     try:
+        if isinstance(dtype, np.dtype):
+            return _array_type(tuple(shape), dtype)
         return TensorType(tuple(shape), as_dtype(str(dtype).rpartition(".")[2] if _is_on_gpu(leaf) else dtype))
     except DTypeError as error:
         kind = type(leaf).__module__.partition(".")[0]
         advice = error.advice if kind == "numpy" else f"Pass a NumPy array in place of a {kind} {type(leaf).__name__}."
         raise DTypeError(f"argument {name}: {error.message}", advice=advice) from None
+
+
+@lru_cache(maxsize=1024)
+def _array_type(shape: tuple[int, ...], dtype: np.dtype) -> TensorType:
+    """The one type for arrays of this kind, so that many are compared in no time."""
+    return TensorType(shape, as_dtype(dtype))
 
 
 def _is_on_gpu(leaf: object) -> bool:

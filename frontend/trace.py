@@ -47,9 +47,12 @@ def signature_of(
     """The signature of a call, and its leaves. Leaves are named by parameter: "model.h.0.attn.c_attn.weight"."""
     named = dict(zip(parameter_names, arguments, strict=False)) | keywords
     leaves, tree = flatten(named)
-    kinds = tuple(
-        leaf if is_static(leaf) else type_of_leaf(leaf, name) for leaf, name in zip(leaves, tree.names, strict=True)
-    )
+    try:
+        kinds = tuple(leaf if is_static(leaf) else type_of_leaf(leaf, "") for leaf in leaves)
+    except BluError:  # names take long, and are for errors only
+        kinds = tuple(
+            leaf if is_static(leaf) else type_of_leaf(leaf, name) for leaf, name in zip(leaves, tree.names, strict=True)
+        )
     return Signature(tree, kinds), leaves
 
 

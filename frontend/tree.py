@@ -92,7 +92,8 @@ def flatten(tree: Any) -> tuple[list[Any], TreeDef]:
     waiting = [(tree, 0)]
     while waiting:
         item, depth = waiting.pop()
-        handlers = _handlers(type(item))
+        kind = type(item)
+        handlers = _FOUND[kind] if kind in _FOUND else _handlers(kind)
         if handlers is None:
             leaves.append(item)
             entries.append(None)
@@ -103,8 +104,9 @@ def flatten(tree: Any) -> tuple[list[Any], TreeDef]:
                 advice="Does a module, list or dict hold itself?",
             )
         children, static = handlers[0](item)
-        entries.append(Node(type(item), tuple(children), static))
-        waiting.extend((child, depth + 1) for child in reversed(tuple(children.values())))
+        entries.append(static if type(static) is Node else Node(kind, tuple(children), static))
+        depth += 1
+        waiting += [(child, depth) for child in reversed(tuple(children.values()))]
     return leaves, TreeDef(tuple(entries))
 
 
@@ -167,7 +169,7 @@ class Static:
         self.frozen = freeze(value)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Static) and self.frozen == other.frozen
+        return self is other or (isinstance(other, Static) and self.frozen == other.frozen)
 
     def __hash__(self) -> int:
         return hash(self.frozen)
@@ -218,7 +220,10 @@ def register(type_: type, flatten: Flatten, unflatten: Unflatten) -> None:
 
 
 def register_family(type_: type, flatten: Flatten, rebuild: Rebuild) -> None:
-    """As `register`, for a base class: `rebuild` gets the node, and with it the exact type."""
+    """As `register`, for a base class: `rebuild` gets the node, and with it the exact type.
+
+    In place of a rest, `flatten` may give a node that it has kept, which makes equal trees quick to compare.
+    """
     _REGISTRY[type_] = flatten, rebuild
     _FOUND.clear()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import numpy as np
@@ -171,3 +173,47 @@ def test_many_layers_flatten_in_linear_time() -> None:
 def test_heads_must_divide_the_width() -> None:
     with pytest.raises(ShapeError, match="width=10 of the attention is not a multiple of num_heads=4"):
         nn.Attention(10, 4)
+
+
+class Leaky(nn.Module):
+    """Constants that never change by themselves, so that their description is kept."""
+
+    def __init__(self) -> None:
+        self.weight = np.ones((2, 3), np.float32)
+        self.parts = [nn.LayerNorm(3).initialize()]
+        self.slope, self.bias, self.name = 1, None, "leaky"
+
+
+def rebuilt(module: nn.Module) -> nn.Module:
+    leaves, treedef = tree.flatten(module)
+    return treedef.unflatten(leaves)
+
+
+COPIES = [lambda module: module, copy.deepcopy, lambda module: pickle.loads(pickle.dumps(module)), rebuilt]
+CHANGES: dict[str, Any] = {
+    "another constant": lambda module: setattr(module, "slope", 2),
+    "an equal constant of another type": lambda module: setattr(module, "slope", True),
+    "a constant that becomes an array": lambda module: setattr(module, "bias", np.zeros(3, np.float32)),
+    "an array that becomes a constant": lambda module: setattr(module, "weight", 3),
+    "one attribute for another": lambda module: (delattr(module, "bias"), setattr(module, "other", None)),
+    "one more": lambda module: setattr(module, "other", 0),
+    "one less": lambda module: delattr(module, "weight"),
+    "an emptied list": lambda module: module.parts.clear(),
+    "one more in a list": lambda module: module.parts.append(nn.LayerNorm(3).initialize()),
+    "a change within": lambda module: setattr(module.parts[0], "epsilon", 0.25),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("copied", COPIES)
+def test_what_is_remembered_of_a_module_does_not_outlive_a_change(change: str, copied: Any) -> None:
+    before = tree.flatten(Leaky())[1]
+    fresh, used = copied(Leaky()), copied(Leaky())
+    assert tree.flatten(used)[1] == before
+    vars(fresh).pop("_blu_node", None)
+    CHANGES[change](fresh)
+    CHANGES[change](used)
+    (leaves, after), (expected_leaves, expected) = tree.flatten(used), tree.flatten(fresh)
+    assert after == expected and after != before
+    assert len(leaves) == len(expected_leaves) and hash(after) == hash(expected)
+    assert sorted(repr(used).splitlines()) == sorted(repr(fresh).splitlines())

@@ -15,6 +15,9 @@ a constant of the program. New modules hold `Parameter`s, shapes without numbers
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
+from itertools import repeat
+from operator import is_
 from typing import Any
 
 from blu.errors import WeightsError
@@ -24,6 +27,10 @@ from blu.frontend.module_path import entered, is_inside_module
 from blu.frontend.nn.parameter import Parameter
 
 _PATH = "_path"
+_NODE = "_blu_node"
+_HIDDEN = (_PATH, _NODE)
+# Constants that stay as they are, so that the same object has the same meaning.
+_PLAIN = (int, float, str, bytes, bool, type(None))
 
 
 class Module:
@@ -79,7 +86,7 @@ class Module:
         return self
 
     def __repr__(self) -> str:
-        lines = [f"({name}): {_describe(item)}" for name, item in self.__dict__.items() if name != _PATH]
+        lines = [f"({name}): {_describe(item)}" for name, item in self.__dict__.items() if name not in _HIDDEN]
         body = "".join("\n  " + line.replace("\n", "\n  ") for line in lines)
         return f"{type(self).__name__}({body}\n)" if lines else f"{type(self).__name__}()"
 
@@ -153,10 +160,65 @@ def _describe(value: Any) -> str:
     return repr(value)
 
 
-def _flatten(module: Module) -> tuple[dict[Any, Any], tree.Static]:
-    attributes = {name: value for name, value in module.__dict__.items() if name != _PATH}
-    children = {name: value for name, value in attributes.items() if _belongs_to_tree(value)}
-    return children, tree.Static({name: value for name, value in attributes.items() if name not in children})
+class _Constants(tree.Static):
+    """The attributes of a module that are constants of the program."""
+
+    __slots__ = ("are_plain", "names", "values")
+
+    def __init__(self, value: dict[str, Any]):
+        super().__init__(value)
+        self.names, self.values = tuple(value), tuple(value.values())
+        self.are_plain = all(map(_is_plain, self.values))
+
+
+def _is_plain(value: Any) -> bool:
+    return all(map(_is_plain, value)) if type(value) is tuple else type(value) in _PLAIN
+
+
+def _flatten(module: Module) -> tuple[dict[Any, Any], tree.Node]:
+    """A module is taken apart at every call of a compiled function, so what it was last time is tried first."""
+    attributes = module.__dict__
+    node = attributes.get(_NODE)
+    if node is None or not _still_fits(node, attributes):
+        shown = {name: value for name, value in attributes.items() if name not in _HIDDEN}
+        children = {name: value for name, value in shown.items() if _belongs_to_tree(value)}
+        constants = _Constants({name: value for name, value in shown.items() if name not in children})
+        node = tree.Node(type(module), tuple(children), constants)
+        _keep(node, attributes)
+    return {name: attributes[name] for name in node.keys}, node
+
+
+def _keep(node: tree.Node, attributes: dict[str, Any]) -> None:
+    """Remember the node if a glance at the attributes can tell whether it still fits."""
+    assert isinstance(node.static, _Constants)
+    if node.static.are_plain:
+        attributes[_NODE] = node
+    else:
+        attributes.pop(_NODE, None)
+
+
+def _still_fits(node: tree.Node, attributes: dict[str, Any]) -> bool:
+    constants = node.static
+    assert isinstance(constants, _Constants)
+    if len(attributes) != len(node.keys) + len(constants.names) + 1 + (_PATH in attributes):
+        return False
+    if not all(map(is_, map(attributes.get, constants.names, repeat(_MISSING)), constants.values)):
+        return False
+    return all(map(_surely_belongs_to_tree, map(attributes.get, node.keys)))
+
+
+_MISSING = object()
+
+
+def _surely_belongs_to_tree(value: Any) -> bool:
+    kind = type(value)
+    return _is_tree_type(type(value[0]) if kind is list and value else kind)
+
+
+@cache
+def _is_tree_type(type_: type) -> bool:
+    """Whether all values of a type are modules or arrays."""
+    return issubclass(type_, Module) or (hasattr(type_, "shape") and hasattr(type_, "dtype"))
 
 
 def _belongs_to_tree(value: Any) -> bool:
@@ -165,10 +227,11 @@ def _belongs_to_tree(value: Any) -> bool:
 
 
 def _rebuild(children: dict[Any, Any], node: tree.Node) -> Module:
-    assert isinstance(node.static, tree.Static)
+    assert isinstance(node.static, _Constants)
     module = object.__new__(node.type)
     module.__dict__.update(node.static.value)
     module.__dict__.update(children)
+    _keep(node, module.__dict__)
     return module
 
 
