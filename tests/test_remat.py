@@ -11,9 +11,11 @@ import pytest
 import blu
 from blu import nn
 from blu.compiler.driver import DriverOptions
-from blu.dialects.mlir import ir
+from blu.compiler.pipelines import cpu, gpu
+from blu.dialects.mlir import func, ir
 from blu.errors import ArgumentError, BluError
 from blu.frontend.tree import flatten
+from blu.passes.base import find
 from blu.passes.remat import Remat
 
 SMALL = {"n_layer": 3, "n_embd": 36, "n_head": 3, "vocab_size": 131, "n_positions": 40}
@@ -174,6 +176,55 @@ def test_without_a_trace_or_a_gradient_a_checkpoint_does_nothing() -> None:
 def test_the_pass_counts_what_it_does() -> None:
     report = blu.jit(gradients, remat_budget=1).trace(*small_gpt2()).lower(stop="blu-remat", options=DriverOptions())
     assert report.report is not None and '"blu.barrier"' in report.text
+
+
+@pytest.mark.parametrize("policy", ["bf16", "f32"])
+def test_what_is_cheap_to_compute_again_gives_the_same_bits(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """GPUs do it by default; here the processor does the same."""
+
+    def half(model: Any, tokens: Any, targets: Any) -> Any:
+        with blu.autocast(policy):
+            return gradients(model, tokens, targets)
+
+    arguments = small_gpt2()
+    plain = blu.jit(half).trace(*arguments).compile()
+    monkeypatch.setattr(cpu, "PIPELINE", cpu.PIPELINE.replacing(Remat(isolate=True, cheap=True)))
+    less = blu.jit(half).trace(*arguments).compile()
+    assert arena_of(less.program) < 0.9 * arena_of(plain.program)
+    for one, other in zip(flatten(less(*arguments))[0], flatten(plain(*arguments))[0], strict=True):
+        np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
+
+
+def test_gpus_keep_neither_activations_nor_normalizations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a layer of GPT-2 in bf16 there are x and x2 in f32, and in bf16 q, k and v, attention, and the wide product.
+
+    What is computed again is so on the way, in the gradient of a normalization and behind a product: there is no
+    launch for it.
+    """
+    width, layers = 128, 8
+    launches, arena = _gpu_program(width, layers)
+    kept = 8 * 512 * width * layers * (4 + 4 + 2 * (3 + 1 + 4))
+    weights = 2 * 12 * width * width * layers
+    assert arena <= 1.12 * (kept + weights)
+    monkeypatch.setattr(gpu, "PIPELINE", gpu.PIPELINE.replacing(Remat(isolate=True)))
+    more_launches, more_arena = _gpu_program(width, layers)
+    assert launches == more_launches
+    assert arena <= 0.75 * more_arena
+
+
+def _gpu_program(width: int, layers: int) -> tuple[int, int]:
+    """Launches of GPT-2's gradients in bf16 and the bytes of their intermediate results, for 8 times 512 tokens."""
+    tokens = blu.spec((8, 512), "i32")
+    model = nn.GPT2({"n_layer": layers, "n_embd": width, "n_head": 2, "vocab_size": 256, "n_positions": 512})
+
+    def half(model: Any, tokens: Any, targets: Any) -> Any:
+        with blu.autocast("bf16"):
+            return gradients(model, tokens, targets)
+
+    module = blu.jit(half).trace(model, tokens, tokens).lower("sm_90a", stop="memref").module
+    with module.context:
+        arena = ir.IntegerAttr(module.operation.attributes["blu.arena_bytes"]).value
+        return sum(1 for _ in find(module, func.CallOp)), arena
 
 
 @pytest.mark.parametrize("policy", ["some", "", 3, None])

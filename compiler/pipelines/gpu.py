@@ -26,7 +26,7 @@ PIPELINE = Pipeline(
     "gpu",
     (
         # Mathematics and fusion are the same for all targets.
-        *CPU.replacing(Remat(isolate=True), Fuse(scalars_apart=True))
+        *CPU.replacing(Remat(isolate=True, cheap=True), Fuse(scalars_apart=True))
         .inserting(DecomposeAttention(), before=Decompose)
         .inserting(FoldCounters(), before=Fuse)
         .inserting(PackSearches(), before=Fuse)

@@ -38,6 +38,21 @@ func.func @transposed_layout(%x: tensor<3x4xf32>) -> tensor<4x3xf32> {
 
 // -----
 
+// A product reads its factors in either order, so what it reads transposed is written row by row.
+// CHECK-LABEL: func.func @transposed_factor(
+// CHECK: %[[BUFFER:.+]] = "plan.buffer"() {index = 0 : i64, offset = -1 : i64, space = "arena"} : () -> memref<3x4xf32>
+// CHECK-NEXT: call @rows_0(%{{.+}}, %[[BUFFER]])
+// CHECK: %[[TURNED:.+]] = memref.reinterpret_cast %[[BUFFER]] to offset: [0], sizes: [4, 3], strides: [1, 4]
+// CHECK: call @gemm_0(%[[TURNED]],
+func.func @transposed_factor(%x: tensor<3x4xf32>, %y: tensor<3x5xf32>) -> tensor<4x5xf32> {
+  %0 = "blu.exp"(%x) : (tensor<3x4xf32>) -> tensor<3x4xf32>
+  %1 = "blu.transpose"(%0) {permutation = array<i64: 1, 0>} : (tensor<3x4xf32>) -> tensor<4x3xf32>
+  %2 = "blu.matmul"(%1, %y) {precision = "highest"} : (tensor<4x3xf32>, tensor<3x5xf32>) -> tensor<4x5xf32>
+  return %2 : tensor<4x5xf32>
+}
+
+// -----
+
 // A donated input is updated where it is: output 0 is input 0.
 // CHECK-LABEL: func.func @in_place(
 // CHECK-SAME: %[[CACHE:.+]]: memref<8x4xf32> {blu.donated}, %[[ROW:.+]]: memref<1x4xf32>, %[[I:.+]]: memref<i32>)

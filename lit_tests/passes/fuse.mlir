@@ -158,3 +158,23 @@ func.func @gather(%w: tensor<9x4xf32>, %i: tensor<3xi32>, %p: tensor<3x4xf32>) -
   %1 = "blu.add"(%0, %p) : (tensor<3x4xf32>, tensor<3x4xf32>) -> tensor<3x4xf32>
   return %1 : tensor<3x4xf32>
 }
+
+// -----
+
+// Loops that make what follows a product come to it, even where others read what they make on the way.
+// CHECK-LABEL: func.func @joined_by_a_product(
+// CHECK-NEXT: %[[BOTH:.+]]:2 = call @gemm_0(
+// CHECK-NEXT: %[[SECOND:.+]] = call @gemm_1(
+// CHECK-NEXT: return
+// CHECK-LABEL: func.func private @gemm_0(
+// CHECK: linalg.contract
+// CHECK: math.exp
+// CHECK: arith.mulf
+// CHECK-LABEL: func.func private @gemm_1(
+func.func @joined_by_a_product(%a: tensor<3x4xf32>, %b: tensor<4x5xf32>, %x: tensor<3x5xf32>, %y: tensor<5x2xf32>) -> (tensor<3x5xf32>, tensor<3x2xf32>) {
+  %0 = "blu.matmul"(%a, %b) {precision = "highest"} : (tensor<3x4xf32>, tensor<4x5xf32>) -> tensor<3x5xf32>
+  %1 = "blu.exp"(%x) : (tensor<3x5xf32>) -> tensor<3x5xf32>
+  %2 = "blu.multiply"(%0, %1) : (tensor<3x5xf32>, tensor<3x5xf32>) -> tensor<3x5xf32>
+  %3 = "blu.matmul"(%1, %y) {precision = "highest"} : (tensor<3x5xf32>, tensor<5x2xf32>) -> tensor<3x2xf32>
+  return %2, %3 : tensor<3x5xf32>, tensor<3x2xf32>
+}

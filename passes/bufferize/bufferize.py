@@ -127,7 +127,7 @@ class _Bufferizer:
     def _root_for(self, value: ir.Value) -> View:
         """Memory for a kernel's result: an output or check slot where it goes there as it is, else the arena."""
         shape, element = _shape(value.type), ir.RankedTensorType(value.type).element_type
-        if (permutation := transposed_layout(value)) is not None:
+        if (permutation := transposed_layout(value, self.kernels)) is not None:
             root = self._new_root([shape[dim] for dim in permutation], element)
             inverse = [permutation.index(dim) for dim in range(len(permutation))]
             return views.transpose(whole(root), inverse)
@@ -174,9 +174,11 @@ class _Bufferizer:
 
     def _over_operand(self, value: ir.Value, operation: ir.Operation, kernel: func.FuncOp) -> View | None:
         """An intermediate operand that the kernel's one result may be written over."""
-        if not self.owner.over_rows or len(operation.results) != 1 or transposed_layout(value) is not None:
+        if not self.owner.over_rows or len(operation.results) != 1:
             return None
-        if followed_to_return(value, self.returned) is not None or part_of(value) is not None:
+        if transposed_layout(value, self.kernels) is not None or part_of(value) is not None:
+            return None
+        if followed_to_return(value, self.returned) is not None:
             return None
         roots = [self.views[operand].root for operand in operation.operands]
         for operand, argument, root in zip(operation.operands, kernel.arguments, roots, strict=True):

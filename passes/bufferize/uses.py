@@ -2,33 +2,46 @@
 
 from __future__ import annotations
 
-from blu.dialects.mlir import ir
+from collections.abc import Collection, Mapping
+
+from blu.dialects.mlir import func, ir
 
 _RESHAPES = ("tensor.collapse_shape", "tensor.expand_shape")
 
 
-def transposed_layout(value: ir.Value) -> list[int] | None:
+def transposed_layout(value: ir.Value, kernels: Mapping[str, func.FuncOp]) -> list[int] | None:
     """The permutation of the transposes that use a value, where all are alike.
 
     What is used otherwise too gets their layout only where its last dimension stays the last, so that rows stay whole.
+    So it is with what matrix products read: those take their factors in either order, and rows are written faster.
     """
-    users = _users_behind_barriers(value)
+    users = _readers(value, ("blu.barrier",))
     transposes = [user for user in users if user.name == "linalg.transpose"]
     orders = {tuple(ir.DenseI64ArrayAttr(user.attributes["permutation"])) for user in transposes}
     if len(orders) != 1:
         return None
     order = list(orders.pop())
-    are_kernels = all(user.name in ("linalg.transpose", "func.call") for user in users)
-    return order if len(transposes) == len(users) or (are_kernels and order[-1] == len(order) - 1) else None
+    if order[-1] == len(order) - 1:
+        return order if all(user.name in ("linalg.transpose", "func.call") for user in users) else None
+    readers = [reader for user in transposes for reader in _readers(user.results[0], (*_RESHAPES, "blu.barrier"))]
+    return None if len(transposes) < len(users) or all(_is_product(reader, kernels) for reader in readers) else order
 
 
-def _users_behind_barriers(value: ir.Value) -> list[ir.Operation]:
+def _readers(value: ir.Value, views: Collection[str]) -> list[ir.Operation]:
+    """The ops that use a value, seen through some kinds of views."""
     users = [use.owner.operation for use in value.uses]
-    found = [user for user in users if user.name != "blu.barrier"]
+    found = [user for user in users if user.name not in views]
     for user in users:
-        if user.name == "blu.barrier":
-            found += _users_behind_barriers(user.results[0])
+        if user.name in views:
+            found += _readers(user.results[0], views)
     return found
+
+
+def _is_product(operation: ir.Operation, kernels: Mapping[str, func.FuncOp]) -> bool:
+    if operation.name != "func.call":
+        return False
+    kernel = kernels[ir.FlatSymbolRefAttr(operation.attributes["callee"]).value]
+    return ir.StringAttr(kernel.attributes["blu.kernel"]).value == "gemm"
 
 
 def is_empty(value: ir.Value) -> bool:

@@ -95,18 +95,21 @@ class Grouping:
         candidates = [group for group in sorted(needs, key=lambda group: -group.index) if self._can_join(nest, group)]
         if (product := self._product_to_follow(nest, candidates)) is not None:
             candidates = [product, *(group for group in candidates if group is not product)]
-        for group in candidates:
-            others = [other for other in needs if other is not group]
-            if any(self._reaches(other, group) for other in others):
-                continue
-            if not (self._scalars_apart and self._would_wait(nest, group, others, candidates)):
-                break
-        else:
+        possible = [group for group in candidates if self._is_free_to_grow(group, nest, needs, candidates)]
+        if not possible:
             return None
+        group = next((group for group in possible if self._takes_all(group, candidates)), possible[0])
         for other in candidates:
             if other is not group and self._can_merge(group, other):
                 self._merge(group, other)
         return group
+
+    def _is_free_to_grow(self, group: Group, nest: LoopNest, needs: set[Group], candidates: list[Group]) -> bool:
+        """Whether a group can have an op with these needs, without waiting for itself or, for scalars, for others."""
+        others = [other for other in needs if other is not group]
+        if any(self._reaches(other, group) for other in others):
+            return False
+        return not (self._scalars_apart and self._would_wait(nest, group, others, candidates))
 
     def _would_wait(self, nest: LoopNest, group: Group, others: list[Group], candidates: list[Group]) -> bool:
         """Whether a reduction would wait for more than now, only because a computation of scalars joins it."""
@@ -114,6 +117,10 @@ class Grouping:
             return False
         merging = [other for other in others if other in candidates and self._can_merge(group, other)]
         return any(other not in merging and not self._reaches(group, other) for other in others)
+
+    def _takes_all(self, group: Group, others: list[Group]) -> bool:
+        """Whether all others can be merged into a group."""
+        return all(self._can_merge(group, other) for other in others if other is not group)
 
     def _product_to_follow(self, nest: LoopNest, candidates: list[Group]) -> Group | None:
         """A contraction whose result the op reads beside what only this op reads of elementwise groups.

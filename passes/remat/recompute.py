@@ -27,6 +27,8 @@ class Recompute:
                 elif self.saved.is_kept_alone(value):
                     with ir.InsertionPoint(operation), emitting_at(operation.location):
                         operation.operands[index] = self._operand(value)
+                elif value in self.again:  # an argument: so that kernels that do both read it once
+                    operation.operands[index] = self.again[value]
 
     def _compute(self, value: ir.Value, before: ir.Operation) -> None:
         """Copy the op that makes a value, after those that it needs. Not by recursion: the way may be long."""

@@ -8,6 +8,7 @@ from blu.dialects.checkpoint import ATTRIBUTE, BUDGET, budget_of, check_budget
 from blu.dialects.mlir import func, ir
 from blu.passes.base import Pass, find
 from blu.passes.differentiate.differentiate import FORWARD
+from blu.passes.remat.delay import Delay
 from blu.passes.remat.recompute import Recompute
 from blu.passes.remat.saved import Saved
 
@@ -35,12 +36,15 @@ class Remat(Pass):
     work for its bytes first, until what is kept is within the budget.
 
     With `isolate`, gradients share nothing with the forward pass but the values that they are written in: statistics
-    and exponentials are computed again from those, rather than kept beside them.
+    and exponentials are computed again from those, rather than kept beside them. With `cheap`, neither is kept what
+    takes no more than another pass over memory, or a part of one that there is anyway: activations, normalizations,
+    and copies in another precision.
     """
 
     level = "blu"
     budget: int = 0
     isolate: bool = False
+    cheap: bool = False
 
     def __post_init__(self) -> None:
         check_budget(self.budget)
@@ -58,9 +62,12 @@ class Remat(Pass):
                 del operation.operation.attributes[ATTRIBUTE]
 
     def _rewrite(self, function: func.FuncOp, num_forward: int, budget: int) -> None:
-        saved = Saved(function.entry_block, num_forward, is_frugal=self.isolate or budget > 0)
+        saved = Saved(function.entry_block, num_forward, is_frugal=self.isolate or self.cheap or budget > 0)
+        if self.cheap:
+            saved.give_up_cheap()
         if budget:
             saved.shrink(budget)
+        Delay(saved).run()
         recompute = Recompute(saved)
         recompute.run()
         self.count("ops computed again", recompute.num_ops)

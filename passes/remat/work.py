@@ -7,21 +7,37 @@ from collections.abc import Callable
 from blu.dialects.contraction import parse_equation
 from blu.dialects.dtypes import product
 from blu.dialects.mlir import ir
-from blu.dialects.op import attributes_of, value_type
+from blu.dialects.op import OPS, attributes_of, value_type
+from blu.dialects.pointwise import Pointwise
+from blu.passes.remat.storage import is_view
 
-# Ops whose result is their operand in another order, or a part of it: as good to keep as the operand.
-VIEWS = ("blu.reshape", "blu.transpose", "blu.slice", "blu.barrier")
+# Ops beside the elementwise ones that need one row at a time, so that a kernel of rows does them on the way.
+_OF_ROWS = ("layer_norm", "rms_norm", "softmax", "log_softmax")
+_ELEMENTWISE = ("where", "convert", "reduce_precision", "gelu", "silu", "broadcast_to", "constant")
+_ROW_REDUCTIONS = ("sum", "max", "min")
 # What passes over memory cost, in multiplications for each element that is read or written.
 PER_ELEMENT = 16
 
 
 def work_of(operation: ir.Operation) -> int:
     """About how many multiplications an op is as much work as."""
-    if operation.name in VIEWS:
+    if is_view(operation):
         return 0
     if operation.name in _MULTIPLICATIONS:
         return _MULTIPLICATIONS[operation.name](operation)
     return PER_ELEMENT * sum(value_type(value).size for value in (*operation.operands, *operation.results))
+
+
+def is_cheap(operation: ir.Operation) -> bool:
+    """Whether an op is a part of some pass over rows that reads and writes memory anyway, and adds little to it."""
+    name = operation.name.removeprefix("blu.")
+    if name in _ROW_REDUCTIONS:
+        last = len(value_type(operation.operands[0]).shape) - 1
+        return attributes_of(operation)["axes"] == (last,)
+    if name in _OF_ROWS:
+        last = len(value_type(operation.operands[0]).shape) - 1
+        return attributes_of(operation).get("axis", last) == last
+    return name in _ELEMENTWISE or issubclass(OPS[name], Pointwise) or is_view(operation)
 
 
 def _of_matmul(operation: ir.Operation) -> int:
