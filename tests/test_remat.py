@@ -205,7 +205,7 @@ def test_gpus_keep_neither_activations_nor_normalizations(monkeypatch: pytest.Mo
     launches, arena = _gpu_program(width, layers)
     kept = 8 * 512 * width * layers * (4 + 4 + 2 * (3 + 1 + 4))
     weights = 2 * 12 * width * width * layers
-    assert arena <= 1.12 * (kept + weights)
+    assert arena <= 1.25 * (kept + weights)
     monkeypatch.setattr(gpu, "PIPELINE", gpu.PIPELINE.replacing(Remat(isolate=True)))
     more_launches, more_arena = _gpu_program(width, layers)
     assert launches == more_launches
