@@ -160,6 +160,9 @@ def _describe(value: Any) -> str:
     return repr(value)
 
 
+Attributes = dict[Any, Any]
+
+
 class _Constants(tree.Static):
     """The attributes of a module that are constants of the program."""
 
@@ -177,7 +180,7 @@ def _is_plain(value: Any) -> bool:
 
 def _flatten(module: Module) -> tuple[dict[Any, Any], tree.Node]:
     """A module is taken apart at every call of a compiled function, so what it was last time is tried first."""
-    attributes = module.__dict__
+    attributes: Attributes = module.__dict__
     node = attributes.get(_NODE)
     if node is None or not _still_fits(node, attributes):
         shown = {name: value for name, value in attributes.items() if name not in _HIDDEN}
@@ -188,7 +191,7 @@ def _flatten(module: Module) -> tuple[dict[Any, Any], tree.Node]:
     return {name: attributes[name] for name in node.keys}, node
 
 
-def _keep(node: tree.Node, attributes: dict[str, Any]) -> None:
+def _keep(node: tree.Node, attributes: Attributes) -> None:
     """Remember the node if a glance at the attributes can tell whether it still fits."""
     assert isinstance(node.static, _Constants)
     if node.static.are_plain:
@@ -197,7 +200,7 @@ def _keep(node: tree.Node, attributes: dict[str, Any]) -> None:
         attributes.pop(_NODE, None)
 
 
-def _still_fits(node: tree.Node, attributes: dict[str, Any]) -> bool:
+def _still_fits(node: tree.Node, attributes: Attributes) -> bool:
     constants = node.static
     assert isinstance(constants, _Constants)
     if len(attributes) != len(node.keys) + len(constants.names) + 1 + (_PATH in attributes):

@@ -135,8 +135,8 @@ class CudaProgram(Runnable):
                     for measured, microseconds in zip(times, timed(), strict=True):
                         measured.append(microseconds)
             del arrays, fresh
-        medians = map(statistics.median, times)
-        return [(item.name, item.location, median) for item, median in zip(self._kernels, medians, strict=True)]
+        pairs = zip(self._kernels, times, strict=True)
+        return [(kernel.name, kernel.location, statistics.median(measured)) for kernel, measured in pairs]
 
     def _check_call(self, inputs: Sequence[Any]) -> None:
         if self._is_closed:
