@@ -3,8 +3,8 @@
     python bench/train_cli_gpu.py [--folder DIR] [--save FILE]
 
 * gpt2-demo, and gpt2 with random weights, in f32: greedy tokens on the GPU are those on the CPU,
-* `blu train` of the demo model's size: the loss falls, two runs write the same bytes, and a run that was killed
-  (SIGKILL) and resumed writes them as well; also with BLU_NVTX=1, and without graphs,
+* `blu train` of the demo model's size in f32, bf16 and tf32: the loss falls, two runs write the same bytes, and a run
+  that was killed (SIGKILL) and resumed writes them as well; also with BLU_NVTX=1, and without graphs,
 * a few steps of gpt2 at 8 x 1024 tokens in bf16: speed, share of the peak, memory,
 * what the host takes to start a step, and the GPU's memory before, with, and after programs in one process.
 
@@ -109,24 +109,25 @@ def _steps_done(directory: Path) -> int:
     return path.read_text().count('"event": "step"') if path.is_file() else 0
 
 
-def train_demo(folder: Path) -> dict[str, Any]:
+def train_demo(folder: Path, dtype: str) -> dict[str, Any]:
     """Runs of the demo model's size that must all end with the same bytes."""
     text = folder / "text.txt"
     write_text(text)
-    words = [*DEMO, "--target=cuda", "--data", str(text)]
-    report: dict[str, Any] = {"command": f"blu train {' '.join([*DEMO, '--target=cuda', '--data', 'text.txt'])}"}
+    flags = [*DEMO, "--target=cuda", f"--dtype={dtype}", "--data"]
+    words = command("main", "train", *flags, str(text), "--out")
+    report: dict[str, Any] = {"command": f"blu train {' '.join(flags)} text.txt", "seconds": {}}
     digests = {}
     for name, environment in VARIANTS.items():
-        summary, _ = finish(command("main", "train", *words, "--out", str(folder / name)), **environment)
-        digests[name] = digest(folder / name)
+        out = folder / f"{dtype} {name}"
+        summary, _ = finish([*words, str(out)], **environment)
+        digests[name] = digest(out)
         report.setdefault("losses", summary["losses"][::10] + summary["losses"][-1:])
         report.setdefault("validation losses", summary["validation_losses"])
         report.setdefault("peak memory", summary["peak_memory"])
-        report.setdefault("seconds", {})[name] = summary["seconds"]
-    report["killed"] = kill_and_resume(
-        command("main", "train", *words, "--out", str(folder / "killed")), folder / "killed", 47
-    )
-    digests["killed"] = digest(folder / "killed")
+        report["seconds"][name] = summary["seconds"]
+    out = folder / f"{dtype} killed"
+    report["killed"] = kill_and_resume([*words, str(out)], out, 47)
+    digests["killed"] = digest(out)
     return report | {"same bytes": len(set(digests.values())) == 1, "digests": digests}
 
 
@@ -220,7 +221,9 @@ def main() -> None:
     parts = {
         "gpt2-demo": lambda: same_tokens("gpt2-demo", "--prompt", "def add(a, b):"),
         "gpt2": lambda: same_tokens("gpt2", "--weights", "random:0", "--prompt-tokens", "464,3797,3332"),
-        "train demo": lambda: train_demo(folder),
+        "train demo": lambda: train_demo(folder, "f32"),
+        "train demo, bf16": lambda: train_demo(folder, "bf16"),
+        "train demo, tf32": lambda: train_demo(folder, "tf32"),
         "train gpt2": lambda: train_gpt2(folder),
         "one process": in_one_process,
         "machine": describe,

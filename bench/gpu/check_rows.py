@@ -22,6 +22,7 @@ def cases() -> Iterator[Case]:
     yield from _column_reductions()
     yield from _few_rows()
     yield from _special_values()
+    yield from _searches()
     yield from _training()
 
 
@@ -154,6 +155,23 @@ def _special_values() -> Iterator[Case]:
         yield _case(f"NaN in maximum {dtype}", lambda x: (blu.max(x, axis=1), blu.min(x, axis=1)), special, error=error)
         yield _case(f"NaN in softmax {dtype}", lambda x: blu.softmax(x, axis=1), special, error=error)
         yield _case(f"NaN in columns {dtype}", lambda x: blu.max(x, axis=0), special, error=error)
+
+
+def _searches() -> Iterator[Case]:
+    """argmax and argmin: whole numbers with many equal ones, zeros of both signs, NaN."""
+    for shape in ((7, 9), (130, 700), (1, 50257), (8, 50257), (300, 4096)):
+        for dtype in ("float32", "bfloat16", "float16", "int32"):
+            x = (_random(shape, "int32") // 50).astype(TYPES[dtype])
+            if dtype != "int32":
+                x[:, 1::5] *= -0.0
+                x[-1, shape[1] // 2 :] = np.nan
+            for axis in (0, 1):
+                yield _case(
+                    f"searches {dtype} {shape} {axis}",
+                    lambda x, axis=axis: (blu.argmax(x, axis=axis), blu.argmin(x, axis=axis)),
+                    x,
+                    error=0.0,
+                )
 
 
 def layer_norm_gradient(x, w, b, g):

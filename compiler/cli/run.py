@@ -81,6 +81,7 @@ def _run(arguments: argparse.Namespace) -> int:
         start = time.perf_counter()
         results = [np.asarray(result) for result in program.run(inputs)]  # a GPU's are copied, which waits for it
         seconds.append(time.perf_counter() - start)
+    program.close()  # which raises what runs without results have found
     names = [_result_name(spec, index) for index, spec in enumerate(program.outputs)]
     if arguments.output_dir is not None:
         _save(arguments.output_dir, dict(zip(names, results, strict=True)))
