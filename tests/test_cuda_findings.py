@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Iterator
 
@@ -140,9 +141,18 @@ def test_the_end_of_the_process_logs_what_nobody_has_read(gpu, program, caplog):
     _run(program)
     _run(program, BAD)
     _run(program, BAD)
+    gpu._run_queue()
     drivers.report_unread(gpu)
     assert caplog.text.count("found when the process ended") == 2 and "run 3 of main" in caplog.text
     assert not len(gpu.findings)
+
+
+def test_a_gpu_that_hangs_does_not_hold_up_the_end(gpu, program, monkeypatch):
+    _run(program, BAD)
+    monkeypatch.setattr(drivers, "LAST_SECONDS", 0.1)
+    start = time.perf_counter()
+    drivers.report_unread(gpu)
+    assert time.perf_counter() - start < 2 and len(gpu.findings) == 1
 
 
 def test_closing_gives_everything_back(gpu):

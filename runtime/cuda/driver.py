@@ -35,6 +35,8 @@ _SPIN_SECONDS = 0.002
 _LONGEST_BREAK = 0.01
 PATIENCE = 60.0
 """Seconds after which the log says that the GPU is still at work."""
+LAST_SECONDS = 2.0
+"""How long the end of the process waits for what runs have found."""
 
 logger = logging.getLogger("blu")
 
@@ -353,15 +355,17 @@ def default_driver() -> Driver:
 
 
 def report_unread(driver: Driver) -> None:
-    """Log what runs have found that nobody has read, at the process's end."""
-    while len(driver.findings):
+    """Log what runs have found that nobody has read, at the process's end; a GPU that hangs does not hold it up."""
+    end = time.monotonic() + LAST_SECONDS
+    while len(driver.findings) and time.monotonic() < end:
         try:
             with driver.exclusively():
-                driver.findings.read(keep=0)
+                driver.findings.read()
         except OutOfRangeError as error:
             logger.error("found when the process ended: %s", error)
         except BluError:
             return
+        time.sleep(_SPIN_SECONDS)
 
 
 def use_driver(driver: Driver | None) -> None:
