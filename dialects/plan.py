@@ -1,6 +1,7 @@
 """The `plan` dialect: the host program beside the kernels, with its buffers, launches and run-time checks.
 
     "plan.check"(%found) {kind = "index", op = "take", size = 10}          -- before buffers are placed, on a tensor
+    %parts = "plan.parts"(%sum) : (tensor<4x8xf32>) -> tensor<3x4x8xf32>   -- in a kernel: a sum that is left in parts
     %0 = "plan.buffer"() {space = "arena", index = 0, offset = 4096} : () -> memref<4x8xf32>
     "plan.launch"(%arg0, %0) {kernel = @gemm_0} : (memref<4x4xf32>, memref<4x8xf32>) -> ()
 
@@ -43,6 +44,13 @@ class Check(PlanDialect.Operation, name="check"):
     size: Any
 
 
+class Parts(PlanDialect.Operation, name="parts"):
+    """Inside of a kernel: the sums that blocks make of their shares of a contraction, before they are added."""
+
+    total: ir.Value[Any]
+    result: ir.OpResult[Any]
+
+
 class Buffer(PlanDialect.Operation, name="buffer"):
     """A piece of memory that the host provides."""
 
@@ -75,6 +83,11 @@ def buffer(type_: ir.Type, space: str, index: int, offset: int = -1) -> ir.Value
     """Emit a buffer of a memref type."""
     attributes = {"space": ir.StringAttr.get(space), "index": _i64(index), "offset": _i64(offset)}
     return ir.Operation.create("plan.buffer", results=[type_], attributes=attributes).result
+
+
+def parts(type_: ir.Type, total: ir.Value) -> ir.Value:
+    """Emit the parts of a contraction's result, which come first in their type."""
+    return ir.Operation.create("plan.parts", results=[type_], operands=[total]).result
 
 
 def launch(kernel: str, arguments: Sequence[ir.Value]) -> ir.Operation:

@@ -74,6 +74,23 @@ def test_kernels_of_several_launches_and_strided_arguments():
         np.testing.assert_allclose(found, source[:, :8].sum(0), rtol=2e-5, atol=2e-5)
 
 
+def test_parts_of_several_products_are_added_in_one_launch():
+    """Products of few long rows are split; what they leave in parts is added for all of them at the end."""
+    x, y, g = array(2100, 24), array(2100, 24, seed=1), array(2100, 40, seed=2)
+
+    def gradients(x, y, g):
+        with blu.autocast("tf32"):
+            return x.T @ g, y.T @ g
+
+    program = compile_program(gradients, x, y, g, target="sm_80")
+    assert launches(program) == [("gemm_0", 1), ("gemm_0", 1), ("rows_0_batch", 2)]
+    (table,) = program.plan["tables"]
+    parts = [[offset for space, *_, offset in table[call : call + len(table) // 2 - 1]] for call in (0, len(table) // 2)]
+    assert len(set(parts[0])) == len(set(parts[1])) == 1 and parts[0] != parts[1], "views add offsets themselves"
+    for found, left in zip(program.interpret(x, y, g), (x, y), strict=True):
+        np.testing.assert_allclose(found, left.T @ g, rtol=2e-2, atol=2e-1)
+
+
 def test_a_norm_is_few_launches():
     """The squares of all gradients are summed at once, and then added up in order."""
     gradients = [array(3, 40), *(array(4, 40, seed=seed) for seed in range(1, 5))]

@@ -95,9 +95,11 @@ def test_few_rows_read_the_matrix_once(dtype: str, layout: str, sizes: tuple[int
 
 @pytest.mark.parametrize("dtype", TOLERANCES)
 def test_long_k_is_split_and_added_in_order(dtype: str) -> None:
+    """The kernel that adds is one of rows, or the product's own where that rounds the result."""
     program = _check(dtype, "tn", (24, 40, 2100))
-    assert set(program.ptx) == {"gemm_0", "gemm_0_sum"}
-    assert [item["kernel"] for item in program.plan["launches"]] == ["gemm_0", "gemm_0_sum"]
+    names = ["gemm_0", "gemm_0_sum" if dtype in ("bf16", "f16") else "rows_0"]
+    assert sorted(program.ptx) == names
+    assert [item["kernel"] for item in program.plan["launches"]] == names
 
 
 def test_long_sums_are_sums_of_chains() -> None:

@@ -19,6 +19,7 @@ from blu.passes.gpu.narrow_attention import NarrowAttention
 from blu.passes.gpu.pack_searches import PackSearches
 from blu.passes.gpu.scratch import ReserveGpuScratch
 from blu.passes.gpu.share_kernels import ShareKernels
+from blu.passes.gpu.split_products import SplitProducts
 from blu.passes.remat import Remat
 from blu.passes.sink_widening import SinkWidening
 
@@ -32,7 +33,7 @@ PIPELINE = Pipeline(
         .inserting(PackSearches(), before=Fuse)
         .inserting(NarrowAttention(), before=SinkWidening)
         .stages[:2],
-        Stage("memref", (BatchCalls(), ReserveGpuScratch(), Bufferize(over_rows=True), PlanMemory())),
+        Stage("memref", (SplitProducts(), BatchCalls(), ReserveGpuScratch(), Bufferize(over_rows=True), PlanMemory())),
         Stage("kernel", (EmitGpuKernels(), LaunchBatches())),
         Stage(
             "llvm",

@@ -55,7 +55,7 @@ def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
 def schedule_of(kernel: func.FuncOp, product: Product, target: GpuTarget) -> GemmSchedule | None:
     """The schedule of tiles of warps that `emit` uses, None for plain loops. Without scratch memory k is not split."""
     schedule = choose_schedule(product, target)
-    if schedule is None or "blu.scratch" in kernel.attributes:
+    if schedule is None or "blu.scratch" in kernel.attributes or gemm_split.gives_parts(kernel):
         return schedule
     return replace(schedule, split=1)
 
@@ -77,11 +77,7 @@ def emit_with(kernel: func.FuncOp, schedule: GemmSchedule) -> list[func.FuncOp]:
     frame = GpuKernel.open(kernel)
     gemm = _Gemm(frame, *read(frame), schedule)
     gemm.emit()
-    if schedule.split == 1:
-        return frame.finish()
-    final = GpuKernel.open(kernel, name=f"{kernel.name.value}_sum")
-    gemm_split.emit_sum(final, *read(final), schedule.split)
-    return [*frame.finish(), final.replacement]
+    return gemm_split.finish(frame, read, schedule.split)
 
 
 def read(frame: GpuKernel) -> tuple[Product, Epilogue]:

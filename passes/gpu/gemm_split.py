@@ -1,4 +1,7 @@
-"""Products whose k is split among blocks: partial sums in scratch memory, and the kernel that adds them in order."""
+"""Products whose k is split among blocks: partial sums in scratch memory, and the kernel that adds them in order.
+
+Where nothing is fused to a product, split_products.py makes the partial sums its result, and leaves adding to others.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +22,40 @@ from blu.passes.kernels.epilogue import Epilogue
 PART = -1
 """The key of a point that holds the number of its part of k."""
 THREADS = 256
+Read = Callable[[GpuKernel], tuple[Product, Epilogue]]
+"""Gives the product and what follows it of an opened kernel."""
 
 
 def reserve(kernel: func.FuncOp) -> list[ir.MemRefType]:
     """The scratch memory of a kernel on tensors: f32 [parts, *outer, rows, columns], where k is split."""
+    contraction = split_contraction(kernel)
+    return [] if contraction is None or gives_parts(kernel) else [parts_type(kernel, contraction)]
+
+
+def split_contraction(kernel: func.FuncOp) -> Contraction | None:
+    """The contraction of a kernel on tensors, where k is split."""
     operation = next((op.operation for op in kernel.body.blocks[0] if op.operation.name == "linalg.contract"), None)
     if operation is None:
-        return []
+        return None
     contraction = read_contraction(operation, {value: value for value in operation.operands})
     instruction = choose_instruction(contraction)
     sizes = Sizes.of(contraction, instruction or "")
     if instruction is None or sizes.is_degenerate or sizes.rows <= gemm_rows.MOST_ROWS:
-        return []
+        return None
     *_, split = cut(sizes, GpuTarget.of(kernel.operation.parent))
-    return [_type_of(contraction, split)] if split > 1 else []
+    return contraction if split > 1 else None
+
+
+def parts_type(kernel: func.FuncOp, contraction: Contraction) -> ir.MemRefType:
+    """The type of the parts of a contraction that is split."""
+    sizes = Sizes.of(contraction, choose_instruction(contraction) or "")
+    *_, split = cut(sizes, GpuTarget.of(kernel.operation.parent))
+    return _type_of(contraction, split)
+
+
+def gives_parts(kernel: func.FuncOp) -> bool:
+    """Whether the parts of a kernel's sums are its result: another kernel adds them."""
+    return any(op.operation.name == "plan.parts" for op in kernel.body.blocks[0])
 
 
 def _type_of(contraction: Contraction, split: int) -> ir.MemRefType:
@@ -41,8 +64,8 @@ def _type_of(contraction: Contraction, split: int) -> ir.MemRefType:
 
 
 def scratch_of(frame: GpuKernel, product: Product, split: int) -> ir.Value:
-    """The buffer of partial sums."""
-    (buffer,) = frame.scratch
+    """The buffer of partial sums: scratch memory, or the result."""
+    (buffer,) = frame.scratch or [memory for _, memory in frame.outputs]
     assert buffer.type == _type_of(product.contraction, split), f"scratch memory {buffer.type} for {split} parts"
     return buffer
 
@@ -66,6 +89,17 @@ def _place(product: Product, point: Point, part: ir.Value) -> list[ir.Value]:
     contraction = product.contraction
     dims = (*contraction.outer, contraction.rows, contraction.columns)
     return [part, *(vectors.index(0) if dim is None else point[dim] for dim in dims)]
+
+
+def finish(frame: GpuKernel, read: Read, split: int) -> list[func.FuncOp]:
+    """The replacements of a kernel: its own, and that of the sums of parts which it does not give as its result."""
+    kernel = frame.function
+    assert split > 1 or not gives_parts(kernel), "a product that is not split has no parts"
+    if split == 1 or gives_parts(kernel):
+        return frame.finish()
+    final = GpuKernel.open(kernel, name=f"{kernel.name.value}_sum")
+    emit_sum(final, *read(final), split)
+    return [*frame.finish(), final.replacement]
 
 
 def emit_sum(frame: GpuKernel, product: Product, epilogue: Epilogue, split: int) -> None:

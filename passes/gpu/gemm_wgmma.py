@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from blu.dialects.gpu_target import GpuTarget
@@ -12,14 +12,13 @@ from blu.passes.gpu.bulk_copy import TensorMap
 from blu.passes.gpu.gemm_output import Output, choose_lanes, choose_together, epilogue_sink, staged_bytes
 from blu.passes.gpu.gemm_pingpong import SLAB, THREADS, Block, Ring, Walk, WgmmaSchedule, WriteSlab
 from blu.passes.gpu.gemm_problem import Factor, Product
-from blu.passes.gpu.gemm_split import PART
+from blu.passes.gpu.gemm_split import PART, Read
 from blu.passes.gpu.kernel import GpuKernel
 from blu.passes.gpu.shared import SharedMemory, shared_address
 from blu.passes.kernels.epilogue import Epilogue
 
 LEAST_TILES, LEAST_DEPTH, DEEP = 64, 64, 4096
 """Products with fewer tiles leave most multiprocessors idle, unless k is so deep that it is split."""
-Read = Callable[[GpuKernel], tuple[Product, Epilogue]]
 
 
 def suits(product: Product, instruction: str | None, target: GpuTarget) -> bool:
@@ -53,11 +52,7 @@ def emit_with(kernel: func.FuncOp, read: Read, schedule: WgmmaSchedule, target: 
         block = Block(walk, ring, maps, warp.add(base, staging), warp.as_number(here.block[0]), blocks, thread)
 
         block.emit(partial(_writer, frame, product, epilogue, schedule))
-    if schedule.split == 1:
-        return frame.finish()
-    final = GpuKernel.open(kernel, name=f"{kernel.name.value}_sum")
-    gemm_split.emit_sum(final, *read(final), schedule.split)
-    return [*frame.finish(), final.replacement]
+    return gemm_split.finish(frame, read, schedule.split)
 
 
 def _writer(
