@@ -41,7 +41,7 @@ class SplitProducts(Pass):
             kernel = kernels[ir.FlatSymbolRefAttr(call.attributes["callee"]).value]
             type_ = _parts_of(kernel)
             # A result that is only seen transposed is better written so by the kernel that has it in shared memory.
-            if type_ is not None and transposed_layout(call.results[0]) is None:
+            if type_ is not None and transposed_layout(call.results[0], kernels) is None:
                 _split(module, call, kernel, type_)
                 self.count("products")
 
