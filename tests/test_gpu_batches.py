@@ -85,8 +85,9 @@ def test_parts_of_several_products_are_added_in_one_launch():
     program = compile_program(gradients, x, y, g, target="sm_80")
     assert launches(program) == [("gemm_0", 1), ("gemm_0", 1), ("rows_0_batch", 2)]
     (table,) = program.plan["tables"]
-    parts = [[offset for space, *_, offset in table[call : call + len(table) // 2 - 1]] for call in (0, len(table) // 2)]
-    assert len(set(parts[0])) == len(set(parts[1])) == 1 and parts[0] != parts[1], "views add offsets themselves"
+    each = len(table) // 2
+    first, second = ([offset for *_, offset in table[call : call + each - 1]] for call in (0, each))
+    assert len(set(first)) == len(set(second)) == 1 and first != second, "views add offsets themselves"
     for found, left in zip(program.interpret(x, y, g), (x, y), strict=True):
         np.testing.assert_allclose(found, left.T @ g, rtol=2e-2, atol=2e-1)
 
