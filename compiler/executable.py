@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from importlib import metadata
 from typing import Any
@@ -100,6 +101,19 @@ def _explained(error: PassError, module: ir.Module, text: str) -> PassError:
             error.location = describe(operation.operation.location)
     header = f"// Blu reproducer: blu-compile THIS_FILE --emit=object\n// versions: {versions()}\n"
     return attach_reproducer(error, header + text, error.pass_name, None, "blu-compile --emit=object")
+
+
+def combined(parts: Mapping[str, Members], details: Mapping[str, Any]) -> tuple[Members, dict[str, Any]]:
+    """One executable for several GPUs, of which the one that loads it takes its own part; and what its manifest says.
+
+    `details` is what the first target's says. All parts come from the same IR.
+    """
+    first, *_ = parts.values()
+    members = {"ir.mlir": first["ir.mlir"]}
+    for target, part in parts.items():
+        members |= {f"{target}/{name}": data for name, data in part.items() if name != "ir.mlir"}
+    target = {**details["target"], "name": ",".join(parts)}
+    return members, {**details, "target": target, "targets": list(parts)}
 
 
 def details_of(module: ir.Module) -> dict[str, Any]:

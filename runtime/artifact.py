@@ -158,6 +158,15 @@ class Artifact:
         if stated is not None and hashlib.sha256(buffer.data).hexdigest() != stated:
             raise _damaged(self.where, f"the member {name!r} does not have the hash that the manifest states")
 
+    def part(self, folder: str) -> Artifact:
+        """The members in a folder, by their names there."""
+        prefix = f"{folder}/"
+        inside = {name: name.removeprefix(prefix) for name in self.manifest["members"] if name.startswith(prefix)}
+        entries = {short: self.manifest["members"][name] for name, short in inside.items()}
+        ranges = {short: self._ranges[name] for name, short in inside.items() if name in self._ranges}
+        members = {short: self._members[name] for name, short in inside.items() if name in self._members}
+        return Artifact(self.where, {**self.manifest, "members": entries}, ranges, members)
+
     def verify(self) -> None:
         """Read every member; CacheError for the first that is damaged."""
         for name in self.names():

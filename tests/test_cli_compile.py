@@ -16,6 +16,7 @@ import pytest
 
 import blu
 from blu.passes import registry
+from blu.runtime import Artifact
 
 Run = Callable[..., "Found"]
 
@@ -279,6 +280,49 @@ def test_an_artifact_runs_from_any_dump(run: Run, tmp_path: Path) -> None:
         again = run("compile", str(dump), "--emit=artifact", "-o", "again.blu")
         assert again.returncode == 0, again.stderr
         np.testing.assert_array_equal(run_scores(run, tmp_path, "again.blu"), expected, err_msg=dump.name)
+
+
+def test_an_artifact_holds_code_for_several_gpus(run: Run, tmp_path: Path) -> None:
+    found = run("compile", "model.py::scores", "--target=sm_80,sm_90a", "-o", "scores.blu", "--json")
+    assert found.returncode == 0, found.stderr
+    assert json.loads(found.stdout)["target"] == "sm_80,sm_90a"
+    artifact = Artifact.open("scores.blu")
+    assert artifact.manifest["targets"] == ["sm_80", "sm_90a"]
+    for target in ("sm_80", "sm_90a"):
+        part = artifact.part(target)
+        kernel = json.loads(part.read("plan.json"))["launches"][0]["kernel"]
+        assert f".target {target}".encode() in part.read(f"{kernel}.ptx")
+
+
+@pytest.mark.parametrize(
+    ("words", "parts"),
+    [
+        (["--target=sm_80,sm_89", "--emit=asm"], ["only an artifact holds code for several targets"]),
+        (["--target=sm_80,x86-64-v2", "-o", "x.blu"], ["x86-64-v2 is no GPU"]),
+        (["--target=sm_80", "--emit=object", "-o", "x.o"], ["a GPU's code is no object file", "--emit=asm"]),
+        (["--embed-weights", "-o", "x.blu"], ["--embed-weights puts a model's weights into its artifact"]),
+    ],
+)
+def test_what_does_not_go_into_an_artifact(run: Run, words: list[str], parts: list[str]) -> None:
+    check_error(run("compile", "model.py::scores", *words), 2, *parts)
+
+
+def test_ir_and_code_for_gpus_are_written(run: Run) -> None:
+    assert ".target sm_90a" in run("compile", "model.py::scores", "--target=sm_90a", "--emit=asm").stdout
+    assert "nvvm.kernel" in run("compile", "model.py::scores", "--target=sm_90a", "--compile-to=llvm").stdout
+
+
+def test_weights_travel_in_an_artifact(run: Run, tmp_path: Path) -> None:
+    found = run("compile", "gpt2-demo", "--seq-len=4", "--embed-weights", "-o", "demo.blu")
+    assert found.returncode == 0, found.stderr
+    np.save(tmp_path / "t.npy", np.array([[1, 2, 3, 4]], np.int32))
+    assert "parameters (in the file, or --weights)" in run("run", "demo.blu").stdout
+    logits = []
+    for weights in ([], ["--weights=gpt2-demo"], ["--weights=random:1"]):
+        assert run("run", "demo.blu", "--input=tokens=t.npy", "--output-dir=out", *weights).returncode == 0
+        logits.append(np.load(tmp_path / "out" / "result_0.npy"))
+    np.testing.assert_array_equal(logits[0], logits[1])
+    assert not np.array_equal(logits[0], logits[2])
 
 
 def test_arguments_may_be_modules(run: Run, tmp_path: Path) -> None:

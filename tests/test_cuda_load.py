@@ -14,7 +14,7 @@ from blu.errors import BluError, CacheError, UnsupportedError
 from blu.runtime import Artifact, load_program
 from blu.runtime.cuda import CudaProgram, compute_capability
 from blu.runtime.cuda import driver as drivers
-from blu.runtime.cuda.code import code_of
+from blu.runtime.cuda.code import code_of, part_of
 from blu.runtime.cuda.failures import DriverError
 
 
@@ -104,6 +104,25 @@ def test_the_code_that_fits_the_gpu(capability, codes, expected):
 def test_code_that_does_not_fit_the_gpu(capability, codes, error, message):
     with pytest.raises(error, match=message):
         code_of(Artifact.of(codes), "f", capability)
+
+
+@pytest.mark.parametrize(("capability", "folder"), [((9, 0), "sm_90a"), ((8, 6), "sm_80"), ((12, 0), "sm_80")])
+def test_a_gpu_takes_its_part_of_an_artifact(capability, folder):
+    members = {"sm_80/plan.json": b"sm_80", "sm_90a/plan.json": b"sm_90a", "ir.mlir": b""}
+    artifact = Artifact.of(members)
+    artifact.manifest["targets"] = ["sm_80", "sm_90a"]
+    part = part_of(artifact, capability)
+    assert (part.names(), part.read("plan.json")) == (["plan.json"], folder.encode())
+
+
+@pytest.mark.parametrize(
+    ("targets", "error"), [(["sm_80"], UnsupportedError), ("sm_80", CacheError), ([3], CacheError)]
+)
+def test_no_part_of_an_artifact_fits(targets, error):
+    artifact = Artifact.of({"sm_80/plan.json": b""})
+    artifact.manifest["targets"] = targets
+    with pytest.raises(error, match=r"sm_80|3"):
+        part_of(artifact, (7, 5))
 
 
 @pytest.mark.parametrize(

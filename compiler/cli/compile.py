@@ -103,7 +103,7 @@ def _run(arguments: argparse.Namespace) -> int:
         return opt.main(["--replay", arguments.replay, *(f"--load-pass={path}" for path in arguments.load_pass)])
     if arguments.threads is not None:
         set_threads(arguments.threads)
-    job = Job(arguments, _target(arguments.target))
+    job = Job(arguments, [_target(name) for name in dict.fromkeys(arguments.target.split(","))])
     if arguments.print_pipeline:
         from blu.compiler.cli.emit import print_pipeline
 
@@ -128,15 +128,20 @@ def _target(name: str) -> str:
 
 @dataclass
 class Job:
-    """One run of the command: what was asked, for which target, and how long compiling took."""
+    """One run of the command: what was asked, for which targets, and how long compiling took."""
 
     arguments: argparse.Namespace
-    target: str
+    targets: Sequence[str]
     progress: Progress = field(init=False)
     compile_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         self.progress = Progress(PROGRAM, self.arguments.verbose - self.arguments.quiet)
+
+    @property
+    def target(self) -> str:
+        """The first target, which is the only one but for artifacts."""
+        return self.targets[0]
 
     def run(self, subject: Subject) -> int:
         """Do what the flags ask for; the exit code."""
@@ -149,12 +154,14 @@ class Job:
         if not isinstance(subject, Gpt2Subject) and runs:
             advice = f"write it with --emit=artifact -o FILE.blu, then `blu run FILE.blu`, not {arguments.model} --run"
             raise UsageError("only language models generate text", advice=advice)
+        if runs and len(self.targets) > 1:
+            raise UsageError("a program runs on one target", advice="leave out --target to run here")
         if isinstance(subject, Gpt2Subject) and (runs or not (writes or self._looks())):
             session = Session(subject, arguments, self.progress, self.target, self.load, lambda: self.compile_seconds)
             return run_session(session) if runs else prepare_session(session)
         from blu.compiler.cli.emit import emit
 
-        return emit(subject, arguments, self.target, self.progress)
+        return emit(subject, arguments, self.targets, self.progress)
 
     def load(self, request: Gpt2Request) -> Runnable:
         """The program of a request, from the cache or compiled now."""

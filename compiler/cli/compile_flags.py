@@ -86,12 +86,14 @@ def _add_compile_flags(group: argparse._ArgumentGroup) -> None:
         "--target",
         default="cpu",
         metavar="NAME",
-        help="cpu (this one; default), cuda (this GPU), x86-64-v2, -v3, -v4, aarch64, sm_80, sm_86, sm_89, sm_90a",
+        help="cpu (this one; default), cuda (this GPU), x86-64-v2, -v3, -v4, aarch64, sm_80, sm_86, sm_89, sm_90a; "
+        "several GPUs, with commas, for one artifact",
     )
     group.add_argument(
         "--autocast", metavar="POLICY", help=f"precision of products and attention of f32: {', '.join(POLICIES)}"
     )
     group.add_argument("--emit", metavar="WHAT", help=f"write one of {', '.join(EMITS)}")
+    group.add_argument("--embed-weights", action="store_true", help="put the model's weights into the artifact")
     group.add_argument("-o", dest="output", metavar="FILE", help="where to write (text: default stdout)")
     group.add_argument(
         "--compile-from", metavar="LEVEL|FILE.mlir", help="go on from a dump; the level it is at, if it does not say so"

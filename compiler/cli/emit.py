@@ -9,15 +9,19 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from blu.compiler.cli.compile_options import compile_options, print_report
 from blu.compiler.cli.example_function import trace_function
 from blu.compiler.cli.ir_flags import load_passes, print_options
 from blu.compiler.cli.messages import UsageError, as_usage
 from blu.compiler.cli.progress import Progress
-from blu.compiler.cli.subject import FunctionSubject, Gpt2Subject, IrSubject, Subject
+from blu.compiler.cli.run import MODEL, WEIGHTS
+from blu.compiler.cli.subject import FunctionSubject, Gpt2Subject, IrSubject, Subject, load_weights
 from blu.compiler.driver import Report, run_pipeline
-from blu.compiler.executable import assembly_of, build_executable, details_of, llvm_ir_of
+from blu.compiler.executable import assembly_of, build_executable, combined, details_of, llvm_ir_of
 from blu.compiler.gpt2_programs import Gpt2Request, trace_request
 from blu.compiler.jit import pipeline_of
 from blu.compiler.pipelines import Step, loose_steps, pipeline_text
@@ -25,9 +29,10 @@ from blu.compiler.position import Position, read_position
 from blu.compiler.source import parse_source, read_source
 from blu.compiler.worker_pool import worker_pool
 from blu.dialects.context import make_context
+from blu.dialects.gpu_target import TARGETS, target_of
 from blu.dialects.mlir import ir
 from blu.dialects.modules import attribute_names
-from blu.dialects.target import ATTRIBUTE, CPU_TARGETS, CpuTarget
+from blu.dialects.target import ATTRIBUTE, CpuTarget
 from blu.errors import BluError, ParseError
 from blu.passes.autocast import Autocast
 from blu.passes.levels import LEVELS
@@ -57,10 +62,54 @@ def print_pipeline(arguments: argparse.Namespace, target: str) -> int:
     return 0
 
 
-def emit(subject: Subject, arguments: argparse.Namespace, target: str, progress: Progress) -> int:
+def emit(subject: Subject, arguments: argparse.Namespace, targets: Sequence[str], progress: Progress) -> int:
     """Compile as far as was asked for, and write it; the exit code."""
     load_passes(arguments)
     what = _what(arguments)
+    _check_targets(targets, what)
+    if arguments.embed_weights and (what != "artifact" or not isinstance(subject, Gpt2Subject)):
+        raise UsageError(
+            "--embed-weights puts a model's weights into its artifact", advice="say --emit=artifact -o FILE.blu"
+        )
+    start = time.perf_counter()
+    built = [_compile(subject, arguments, target, what, progress) for target in targets]
+    data, details, name = built[0]
+    if isinstance(data, dict):
+        if len(built) > 1:
+            data, details = combined(dict(zip(targets, (item for item, _, _ in built), strict=True)), details)
+        data = {**data, **_weights(subject, arguments)}
+        write_artifact(arguments.output, data, {**details, "name": name})
+    elif data is not None:
+        _write(arguments.output, data)
+    if arguments.json:
+        summary = {"name": name, "target": ",".join(targets), "compile_seconds": time.perf_counter() - start}
+        print(json.dumps({**summary, "output": arguments.output}))
+    return 0
+
+
+def _weights(subject: Subject, arguments: argparse.Namespace) -> dict[str, bytes]:
+    """--embed-weights: the parameters' bytes as members of the artifact."""
+    if not arguments.embed_weights:
+        return {}
+    assert isinstance(subject, Gpt2Subject), "checked before compiling"
+    state = load_weights(subject, arguments.weights)
+    return {f"{WEIGHTS}/{MODEL}{name}": np.ascontiguousarray(array).tobytes() for name, array in state.items()}
+
+
+def _check_targets(targets: Sequence[str], what: str | None) -> None:
+    if len(targets) > 1 and what != "artifact":
+        raise UsageError("only an artifact holds code for several targets", advice="say --emit=artifact -o FILE.blu")
+    cpus = [target for target in targets if isinstance(TARGETS[target], CpuTarget)]
+    if len(targets) > 1 and cpus:
+        raise UsageError(f"{cpus[0]} is no GPU: one artifact is for several GPUs", advice="write two artifacts")
+    if what == "object" and not cpus:
+        raise UsageError("a GPU's code is no object file", advice="--emit=asm writes PTX, --emit=artifact a program")
+
+
+def _compile(
+    subject: Subject, arguments: argparse.Namespace, target: str, what: str | None, progress: Progress
+) -> tuple[Any, dict[str, Any], str]:
+    """What is to be written for one target, what its manifest says, and the program's name."""
     # What is wrong with a pipeline is said before anything is traced; only IR from a file says itself where it is.
     steps = () if isinstance(subject, IrSubject) else _steps(arguments, target, arguments.compile_from)
     with progress.step(f"tracing {arguments.model}"):
@@ -69,7 +118,6 @@ def emit(subject: Subject, arguments: argparse.Namespace, target: str, progress:
         steps = _steps(arguments, target, arguments.compile_from or read_position(source.module))
     if what in MACHINE:
         worker_pool().start()
-    start = time.perf_counter()
     with progress.step(f"compiling {source.name} for {target}"):
         report = run_pipeline(source.module, steps, compile_options(arguments, progress))
         data = _product(what, report, source, arguments) if what is not None else None
@@ -77,14 +125,7 @@ def emit(subject: Subject, arguments: argparse.Namespace, target: str, progress:
     if arguments.dump_ir is not None:
         changes = sum(run.changed is True for run in report.runs)
         progress.say(f"the IR after each of {changes} passes that changed it is in {arguments.dump_ir}")
-    if isinstance(data, dict):
-        write_artifact(arguments.output, data, {**details_of(report.module), "name": source.name})
-    elif data is not None:
-        _write(arguments.output, data)
-    if arguments.json:
-        summary = {"name": source.name, "target": target, "compile_seconds": time.perf_counter() - start}
-        print(json.dumps({**summary, "output": arguments.output}))
-    return 0
+    return data, details_of(report.module) if isinstance(data, dict) else {}, source.name
 
 
 def _what(arguments: argparse.Namespace) -> str | None:
@@ -130,7 +171,7 @@ def _check_target(name: str, module: ir.Module, arguments: argparse.Namespace, t
     """IR that is on its way to one target does not change its course: what passes have chosen is in it."""
     if arguments.target == "cpu" or ATTRIBUTE not in attribute_names(module):
         return
-    found = CpuTarget.of(module).name
+    found = target_of(module).name
     if found != target:
         advice = f"Leave out --target, or remove {ATTRIBUTE} from IR at level 'blu'."
         raise UsageError(f"{name} is IR for {found}, not for {target}", advice=advice)
@@ -139,7 +180,7 @@ def _check_target(name: str, module: ir.Module, arguments: argparse.Namespace, t
 def _with_target(source: Source, target: str) -> Source:
     with source.module.context:
         if ATTRIBUTE not in attribute_names(source.module):
-            source.module.operation.attributes[ATTRIBUTE] = CPU_TARGETS[target].to_attribute()
+            source.module.operation.attributes[ATTRIBUTE] = TARGETS[target].to_attribute()
     return source
 
 
@@ -151,7 +192,7 @@ def _steps(arguments: argparse.Namespace, target: str, start: str | Position | N
             steps = loose_steps(parse_pipeline(arguments.pass_pipeline))
         else:
             autocast = Autocast(arguments.autocast or "")
-            steps = pipeline_of(CPU_TARGETS[target]).replacing(autocast).steps(start, stop)
+            steps = pipeline_of(TARGETS[target]).replacing(autocast).steps(start, stop)
     except ParseError as error:
         raise as_usage(error) from None
     if arguments.autocast is not None and not any(step.pass_ == Autocast(arguments.autocast) for step in steps):

@@ -13,20 +13,24 @@ from typing import Any
 import numpy as np
 
 from blu.compiler.cli.messages import UsageError, print_error, suggestion
-from blu.errors import BluError, WeightsError
+from blu.errors import BluError, CacheError, WeightsError
+from blu.runtime.artifact import Artifact
 from blu.runtime.host import set_threads
 from blu.runtime.load import load_program
 from blu.runtime.plan import TensorSpec
 from blu.runtime.runnable import Runnable
 
 MODEL = "model."
+WEIGHTS = "weights"
+"""The folder of an artifact with the bytes of parameters, by the inputs' names."""
 RANDOM = "random:"
 EXAMPLES = """examples:
   blu run f.blu                                              what it takes and gives
   blu run f.blu --input x=x.npy --input y=y.npy              results are printed in short
   blu run gpt2.blu --weights DIR --input tokens=t.npy --output-dir out/
 
-Inputs called model.* are a model's parameters: --weights brings them all. exit codes: 0 done, 1 error, 2 wrong usage"""
+Inputs called model.* are a model's parameters: --weights brings them all, unless they are in the file
+(`blu-compile --embed-weights`). exit codes: 0 done, 1 error, 2 wrong usage"""
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -68,11 +72,11 @@ def _run(arguments: argparse.Namespace) -> int:
         raise UsageError(
             f"there is no file {arguments.program}", advice="blu-compile MODEL --emit=artifact -o FILE.blu"
         )
-    program = load_program(arguments.program)
+    program, artifact = load_program(arguments.program), Artifact.open(arguments.program)
     if program.inputs and not arguments.input and arguments.weights is None:
-        print(_signature(program))
+        print(_signature(program, artifact))
         return 0
-    pairs = list(zip(program.inputs, _values(program, arguments), strict=True))
+    pairs = list(zip(program.inputs, _values(program, arguments, artifact), strict=True))
     values = [array if spec.donated else program.keep([array])[0] for spec, array in pairs]
     seconds = []
     for _ in range(max(1, arguments.repeat)):
@@ -89,13 +93,14 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _signature(program: Runnable) -> str:
+def _signature(program: Runnable, artifact: Artifact) -> str:
     """What a program takes and gives; a model's many parameters in one line."""
     given = [spec for spec in program.inputs if not spec.name.startswith(MODEL)]
     parameters = len(program.inputs) - len(given)
     lines = [program.summary(), "takes"]
     lines += [f"  {spec.name or index}: {_type_of(spec)}" for index, spec in enumerate(given)]
-    lines += [f"  {MODEL}*: {parameters} parameters (--weights)"] if parameters else []
+    source = "in the file, or --weights" if _embedded(program, artifact) else "--weights"
+    lines += [f"  {MODEL}*: {parameters} parameters ({source})"] if parameters else []
     lines += ["gives", *(f"  {_result_name(spec, i)}: {_type_of(spec)}" for i, spec in enumerate(program.outputs))]
     return "\n".join(lines)
 
@@ -109,10 +114,29 @@ def _result_name(spec: TensorSpec, index: int) -> str:
     return spec.name or f"result_{index}"
 
 
-def _values(program: Runnable, arguments: argparse.Namespace) -> list[np.ndarray]:
+def _embedded(program: Runnable, artifact: Artifact) -> list[TensorSpec]:
+    """The inputs whose values are in the file."""
+    names = set(artifact.names())
+    return [spec for spec in program.inputs if f"{WEIGHTS}/{spec.name}" in names]
+
+
+def _read_embedded(spec: TensorSpec, artifact: Artifact) -> np.ndarray:
+    array, name = np.empty(spec.shape, spec.numpy_dtype), f"{WEIGHTS}/{spec.name}"
+    if artifact.size(name) != array.nbytes:
+        message = f"{artifact.where}: {name} has {artifact.size(name)} bytes, and {_type_of(spec)} {array.nbytes}"
+        raise CacheError(message, advice="compile the program again")
+    artifact.read_into(name, array.reshape(-1).view(np.uint8))
+    return array
+
+
+def _values(program: Runnable, arguments: argparse.Namespace, artifact: Artifact) -> list[np.ndarray]:
     """One array for each of the program's inputs. UsageError names those that are missing."""
     known = {spec.name: spec for spec in program.inputs}
-    values: dict[str, np.ndarray] = dict(_weights(program, arguments.weights)) if arguments.weights else {}
+    values: dict[str, np.ndarray] = {}
+    if arguments.weights:
+        values = dict(_weights(program, arguments.weights))
+    else:
+        values = {spec.name: _read_embedded(spec, artifact) for spec in _embedded(program, artifact)}
     for item in arguments.input:
         name, separator, path = item.partition("=")
         if not separator:

@@ -44,6 +44,23 @@ def _unload(driver: Driver, modules: list[Any]) -> None:
         driver.unload_module(modules.pop())
 
 
+def part_of(artifact: Artifact, capability: tuple[int, int]) -> Artifact:
+    """What is there for this compute capability, of an artifact for several GPUs. UnsupportedError where it is nothing.
+
+    Machine code goes before PTX, which the driver compiles.
+    """
+    targets = artifact.manifest.get("targets")
+    if targets is None:
+        return artifact
+    if not isinstance(targets, list) or not all(isinstance(target, str) for target in targets):
+        raise CacheError(f"{artifact.where}: the targets are {targets!r}", advice="compile the program again")
+    fitting = [target for target in targets if runs_code(target, capability)]
+    fitting = fitting or [target for target in targets if _runs_ptx(target, capability)]
+    if not fitting:
+        raise _unfitting(targets, capability)
+    return artifact.part(max(fitting, key=_version))
+
+
 def code_of(artifact: Artifact, kernel: str, capability: tuple[int, int]) -> bytes:
     """Machine code for this compute capability, or PTX for the driver to compile. UnsupportedError without either."""
     names = artifact.names()
@@ -68,9 +85,13 @@ def _is_cubin(name: str, prefix: str) -> bool:
 
 
 def _missing(kernel: str, found: Sequence[str], capability: tuple[int, int]) -> Exception:
-    major, minor = capability
     if not found:
         return CacheError(f"the program has no code of the kernel {kernel!r}", advice="compile the program again")
+    return _unfitting(found, capability)
+
+
+def _unfitting(found: Sequence[str], capability: tuple[int, int]) -> UnsupportedError:
+    major, minor = capability
     return UnsupportedError(
         f"the program is compiled for {', '.join(found)}, this GPU has compute capability {major}.{minor}",
         advice="compile it on this machine with --target=cuda, or with this GPU's architecture as --target",

@@ -14,7 +14,7 @@ from blu.runtime.arguments import count_error, overlapping
 from blu.runtime.artifact import Artifact
 from blu.runtime.cuda.array import DeviceArray, to_device
 from blu.runtime.cuda.block import Block
-from blu.runtime.cuda.code import Functions
+from blu.runtime.cuda.code import Functions, part_of
 from blu.runtime.cuda.driver import Driver, Graph, Kernel, default_driver
 from blu.runtime.cuda.findings import Checks
 from blu.runtime.cuda.graphs import Graphs
@@ -75,10 +75,12 @@ class CudaProgram(Runnable):
     @classmethod
     def of(cls, artifact: Artifact) -> CudaProgram:
         """Load an artifact that is open."""
+        driver = default_driver()
+        artifact = part_of(artifact, driver.capability)
         plan = Plan.parse(artifact.read("plan.json"))
         if any(isinstance(launch, Launch) for launch in plan.launches):
             raise UnsupportedError("the program is compiled for a CPU", advice="compile it with --target=cuda")
-        return cls(plan, artifact, default_driver())
+        return cls(plan, artifact, driver)
 
     def run(self, inputs: Sequence[Any], *, outputs: Sequence[Any] | None = None) -> list[DeviceArray]:
         """Run the program; returns an array on the GPU for each result.
