@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from blu.dialects.mlir import ir, llvm
 from blu.passes.base import Pass, find
-from blu.passes.gpu.kernel import SHARED, THREADS
+from blu.passes.gpu.kernel import CLUSTER, PER_PROCESSOR, SHARED, THREADS
 
 PLAN = "blu.plan"
 
@@ -50,7 +50,8 @@ class ShareKernels(Pass):
 
 def _key(kernel: llvm.LLVMFuncOp) -> Hashable:
     """What a kernel is, but for its name and the user's lines. One with global memory of its own is like no other."""
-    attributes = tuple(kernel.attributes[name] for name in ("blu.kernel", THREADS, SHARED))
+    names = ("blu.kernel", THREADS, SHARED, CLUSTER, PER_PROCESSOR)
+    attributes = tuple(kernel.attributes[name] if name in kernel.attributes else None for name in names)
     text = kernel.operation.get_asm(enable_debug_info=False)
     header, body = text.split("\n", 1)
     return attributes, header[header.index("(") : header.index(" attributes ")], body
