@@ -84,13 +84,15 @@ def test_runs_that_are_enqueued_see_the_table_as_it_was(gpu):
 
 
 def test_a_failing_copy_is_explained(gpu):
+    """And the next run tries again."""
     program = CudaProgram.load(batched())
-    arrays = [to_device(X), to_device(Y)]
-    gpu.failures["copy_in"] = "CUDA_ERROR_INVALID_VALUE"
-    with pytest.raises(DeviceError, match="copy addresses to the GPU"):
-        program.run(arrays)
-    [state, result] = program.run(arrays)
-    assert np.array_equal(state.numpy(), X + 1) and np.array_equal(result.numpy(), Y + 2)
+    for x in (to_device(Y), to_device(2 * Y)):
+        arrays = [to_device(X), x]
+        gpu.failures["copy_in"] = "CUDA_ERROR_INVALID_VALUE"
+        with pytest.raises(DeviceError, match="copy addresses to the GPU"):
+            program.run(arrays)
+        [state, result] = program.run(arrays)
+        assert np.array_equal(state.numpy(), X + 1) and np.array_equal(result.numpy(), x.numpy() + 2)
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,8 @@ class PointerTables:
         moved = addresses[self._places] + self._offsets
         if self._is_written and np.array_equal(moved, self._values[self._slots]):
             return
-        self._values[self._slots] = moved
-        self._driver.staging.copy_in(self._block.address, self._values)
+        values = self._values.copy()
+        values[self._slots] = moved
+        self._driver.staging.copy_in(self._block.address, values)
         self._driver.staging.finish()
-        self._is_written = True
+        self._values, self._is_written = values, True
