@@ -20,6 +20,7 @@ def cases() -> Iterator[Case]:
     yield from _pointwise()
     yield from _row_reductions()
     yield from _column_reductions()
+    yield from _rows_with_column_sums()
     yield from _few_rows()
     yield from _special_values()
     yield from _searches()
@@ -127,6 +128,42 @@ def _column_reductions() -> Iterator[Case]:
     )
 
 
+def _rows_with_column_sums() -> Iterator[Case]:
+    shapes = ((300, 768), (257, 33), (1000, 1000), (4097, 96), (260, 3), (513, 4096), (256, 1), (70000, 40))
+    for shape in shapes:
+        for dtype in ("float32", "bfloat16", "float16"):
+            x, g, r = (_random(shape, dtype, seed) for seed in range(3))
+            w, b = _random(shape[1:]), _random(shape[1:], seed=1)
+            error = max(2e-4, 2 * TOLERANCES[dtype])  # on CPUs, the terms of such sums are added one after the other
+            if shape[1] > 1:
+                yield _case(f"layer_norm and sums {dtype} {shape}", layer_norm_and_sums, x, w, b, g, r, error=error)
+            yield _case(f"products and sums {dtype} {shape}", products_and_sums, x, g, error=error)
+    x = _random((300, 40))
+    yield _case("softmax and sums", softmax_and_sums, x, error=1e-5)
+    yield _case("softmax and sums of columns", lambda x: softmax_and_sums(blu.transpose(x)), x.T.copy(), error=1e-5)
+    yield _case("sums of rows and columns", lambda x: (blu.sum(x * x, axis=1), blu.sum(x, axis=0)), x, error=1e-5)
+
+
+def layer_norm_and_sums(x, w, b, g, r):
+    """The backward of a layer norm in a transformer: gradients of parameters, and of the bias before it."""
+    _, pull = blu.vjp(lambda x, w, b: blu.layer_norm(x.astype("f32"), w, b), x, w, b)
+    dx, dw, db = pull(g.astype("f32"))
+    total = dx.astype("f32") + r.astype("f32")
+    return total, total.astype("bf16"), dw, db, blu.sum(total, axis=0)
+
+
+def products_and_sums(x, y):
+    """Elementwise results, and sums of them."""
+    z = x * y + 1.0
+    return z, blu.sum(z.astype("f32"), axis=0), blu.sum(y.astype("f32"), axis=0)
+
+
+def softmax_and_sums(x):
+    """A softmax, and sums of it and of what it is of."""
+    y = blu.softmax(x, axis=-1)
+    return y, blu.sum(y, axis=0), blu.sum(x, axis=0)
+
+
 def _few_rows() -> Iterator[Case]:
     for shape in ((1000003,), (8, 300000), (1, 400000), (3, 131072)):
         for dtype in ("float32", "bfloat16"):
@@ -219,6 +256,9 @@ def bandwidth() -> Iterator[tuple[Case, int]]:
         size = 4 * prod(x.shape)
         yield Case(f"layer_norm 16384x{width}", lambda x, w, b: blu.layer_norm(x, w, b), (x, w, w), 1e-5), 2 * size
         yield Case(f"layer_norm gradient 16384x{width}", layer_norm_gradient, (x, w, w, x), 1e-4), 3 * size
+    x, w = blu.spec((65536, 768), "f32"), blu.spec((768,), "f32")
+    size = 4 * prod(x.shape)
+    yield Case("layer_norm and sums 65536x768", layer_norm_and_sums, (x, w, w, x, x), 1e-4), 9 * size // 2
     x = blu.spec((16, 1024, 3072), "f32")
     yield Case("gelu 16x1024x3072", lambda x: blu.gelu(x, "tanh"), (x,), 1e-5), 8 * prod(x.shape)
     tokens = np.random.default_rng(0).integers(0, 50257, (8192,), dtype=np.int32)

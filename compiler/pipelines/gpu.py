@@ -19,6 +19,7 @@ from blu.passes.gpu.narrow_attention import NarrowAttention
 from blu.passes.gpu.pack_searches import PackSearches
 from blu.passes.gpu.scratch import ReserveGpuScratch
 from blu.passes.gpu.share_kernels import ShareKernels
+from blu.passes.gpu.split_column_sums import SplitColumnSums
 from blu.passes.gpu.split_products import SplitProducts
 from blu.passes.remat import Remat
 from blu.passes.sink_widening import SinkWidening
@@ -31,6 +32,7 @@ PIPELINE = Pipeline(
         .inserting(DecomposeAttention(), before=Decompose)
         .inserting(FoldCounters(), before=Fuse)
         .inserting(PackSearches(), before=Fuse)
+        .inserting(SplitColumnSums(), before=Fuse)
         .inserting(NarrowAttention(), before=SinkWidening)
         .stages[:2],
         Stage("memref", (SplitProducts(), BatchCalls(), ReserveGpuScratch(), Bufferize(over_rows=True), PlanMemory())),

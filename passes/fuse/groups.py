@@ -1,14 +1,15 @@
 """Which ops run together as one kernel: a greedy choice in program order, by loop bounds and indexing maps.
 
 An elementwise op joins the group that makes its operand if it walks the same loops and reads the value where it was
-made: elementwise and row groups, and contractions. A reduction over the last loop joins elementwise and row groups.
+made: elementwise and row groups, and contractions. A reduction over the last loop joins elementwise and row groups, and
+so do sums over ranges of rows (which GPUs have).
 Groups never wait for each other in a circle: a group that reads what a second one makes from the first stays apart.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -16,6 +17,10 @@ from blu.dialects.mlir import ir
 from blu.passes.fuse.loops import VIEWS, LoopNest, captured, is_inner_insertion, is_repeated, loop_nest
 
 MAX_OPS = 48
+MOST_SUMS = 4
+"""Sums over ranges of rows that a group may have."""
+WORDS_OF_SUMMED_ROW = 40960
+"""Elements of inputs and sums for one row of a group that has reductions along rows too: what a block can hold."""
 
 
 @dataclass(eq=False)
@@ -147,9 +152,11 @@ class Grouping:
             is_alike = nest.is_pointwise and nest.sizes == group.domain and self._reads_in_place(nest, group)
             is_stored = any(value in group.made and len(list(value.uses)) > 1 for value, _ in nest.reads)
             return is_alike and not nest.is_widening and not (is_stored and _stays_inside_of_rows(nest))
-        if not group.is_rows or not (nest.is_pointwise or nest.is_row_reduction):
+        if not group.is_rows or not (nest.is_pointwise or nest.is_row_reduction or nest.range_length):
             return False
-        return _common_domain(nest, group) is not None and self._reads_in_place(nest, group)
+        if _common_domain(nest, group) is None or not self._reads_in_place(nest, group):
+            return False
+        return can_sum([*group.nests.values(), nest], group.made)
 
     def _reads_in_place(self, nest: LoopNest, group: Group) -> bool:
         """Whether every value of the group is read at the loops' own position, whole or by row."""
@@ -207,7 +214,8 @@ class Grouping:
         ]
         if any(self._reaches(item, group) or self._reaches(item, other) for item in between):
             return False
-        return self._reads_each_other_in_place(group, other)
+        nests = [*group.nests.values(), *other.nests.values()]
+        return self._reads_each_other_in_place(group, other) and can_sum(nests, group.made | other.made)
 
     def _reads_each_other_in_place(self, group: Group, other: Group) -> bool:
         pairs = ((group, other), (other, group))
@@ -257,15 +265,28 @@ class Grouping:
                 for value in reads_of(member):
                     readers.setdefault(value, {})[group] = None
         for siblings in readers.values():
+            self._merge_sums([group for group in siblings if not group.is_merged])
             self._merge_all([group for group in siblings if not group.is_merged])
+
+    def _merge_sums(self, siblings: list[Group]) -> None:
+        """Sums over ranges of rows join whoever reads their rows, those first who do most with them."""
+        sums = [group for group in siblings if any(nest.range_length for nest in group.nests.values())]
+        for group in sums:
+            for other in sorted(siblings, key=lambda item: -len(item.members)):
+                if other is not group and not group.is_merged and self._are_siblings(group, other):
+                    self._merge(other, group)
 
     def _merge_all(self, siblings: list[Group]) -> None:
         for first, second in pairwise(siblings):
-            if first.is_merged or second.is_merged or first.domain != second.domain:
-                continue
-            independent = not self._reaches(first, second) and not self._reaches(second, first)
-            if independent and self._can_merge(first, second):
+            if self._are_siblings(first, second):
                 self._merge(second, first)
+
+    def _are_siblings(self, first: Group, second: Group) -> bool:
+        """Whether two groups can be one, and neither waits for the other."""
+        if first.is_merged or second.is_merged or first.domain != second.domain:
+            return False
+        independent = not self._reaches(first, second) and not self._reaches(second, first)
+        return independent and self._can_merge(first, second)
 
 
 def _stays_inside_of_rows(nest: LoopNest) -> bool:
@@ -278,6 +299,19 @@ def _stays_inside_of_rows(nest: LoopNest) -> bool:
         user is not None and user.sizes == nest.sizes and (user.is_pointwise or user.is_row_reduction) for user in users
     )
     return alike and any(user is not None and user.is_row_reduction for user in users)
+
+
+def can_sum(nests: Sequence[LoopNest], made: set[ir.Value]) -> bool:
+    """Whether one kernel can have all sums over ranges of rows among some loops, if there are any."""
+    sums = [nest for nest in nests if nest.range_length]
+    if not sums:
+        return True
+    if len(sums) > MOST_SUMS or len({nest.range_length for nest in sums}) > 1:
+        return False
+    if not any(nest.is_row_reduction for nest in nests):
+        return True
+    wide = {value for nest in nests for value, dims in nest.reads if dims is None or 1 in dims} - made
+    return (len(wide) + len(sums)) * sums[0].sizes[1] <= WORDS_OF_SUMMED_ROW
 
 
 def reads_of(operation: ir.Operation) -> list[ir.Value]:
@@ -299,7 +333,7 @@ def _anchor(operation: ir.Operation, nest: LoopNest | None) -> str:
         return "update" if operation.name == "tensor.insert_slice" else str(operation.name).partition(".")[2]
     if nest.is_contraction:
         return "gemm"
-    return "rows" if nest.is_pointwise or nest.is_row_reduction else "loops"
+    return "rows" if nest.is_pointwise or nest.is_row_reduction or nest.range_length else "loops"
 
 
 def _common_domain(nest: LoopNest, group: Group) -> tuple[int, ...] | None:

@@ -116,6 +116,20 @@ class LoopNest:
         )
 
     @cached_property
+    def range_length(self) -> int:
+        """How many rows each result of a sum over ranges of rows is the sum of; 0 for any other op.
+
+        Its indexing maps are (i, j) -> (i, j) and (i, j) -> (i floordiv length, j).
+        """
+        if len(self.maps) != 2 or self.dims[0] != (0, 1) or (self.maps[1].n_dims, len(self.maps[1].results)) != (2, 2):
+            return 0
+        row, column = self.maps[1].results
+        if not isinstance(row, ir.AffineFloorDivExpr) or column != ir.AffineExpr.get_dim(1):
+            return 0
+        known = row.lhs == ir.AffineExpr.get_dim(0) and isinstance(row.rhs, ir.AffineConstantExpr)
+        return row.rhs.value if known else 0
+
+    @cached_property
     def reads(self) -> list[tuple[ir.Value, tuple[int, ...] | None]]:
         """What the op reads, and how: the loops of the value's dimensions; None for values read inside of the body."""
         direct = list(zip(self.inputs, self.dims, strict=False))
@@ -138,4 +152,4 @@ def loop_nest(operation: ir.Operation, index: int) -> LoopNest | None:
     num_outputs = len(operation.results)
     operands = list(operation.operands)
     nest = LoopNest(operation, index, operands[:-num_outputs], operands[-num_outputs:])
-    return None if any(dims is None for dims in nest.dims) else nest
+    return None if any(dims is None for dims in nest.dims) and not nest.range_length else nest

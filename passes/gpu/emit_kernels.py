@@ -9,7 +9,7 @@ from blu.dialects import plan
 from blu.dialects.gpu_target import GpuTarget
 from blu.dialects.mlir import func, ir
 from blu.passes.base import Pass, find
-from blu.passes.gpu import attention, attention_gradient, gemm, ordering, rows, scatter, update
+from blu.passes.gpu import attention, attention_gradient, gemm, ordering, row_sums, rows, scatter, update
 from blu.passes.gpu.bulk_copy import MAPS, map_type
 from blu.passes.gpu.fast_math import mark, writes_halves
 
@@ -17,7 +17,7 @@ from blu.passes.gpu.fast_math import mark, writes_halves
 Emitter = Callable[[func.FuncOp, GpuTarget], list[func.FuncOp]]
 EMITTERS: dict[str, Emitter] = {
     "gemm": gemm.emit,
-    "rows": rows.emit,
+    "rows": row_sums.emit,
     "loops": rows.emit,
     "attention": attention.emit,
     "attention_gradient": attention_gradient.emit,

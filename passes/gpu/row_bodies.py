@@ -50,7 +50,11 @@ class GpuBodies(BodyEmitter):
 
     def store(self, value: ir.Value, buffer: Buffer, scopes: Sequence[Scope]) -> None:
         """Write a value of the group at the innermost scope, where it is present."""
-        emitted, scope = self.lookup(value, scopes), scopes[-1]
+        self.put(self.lookup(value, scopes), buffer, scopes)
+
+    def put(self, emitted: Lane, buffer: Buffer, scopes: Sequence[Scope]) -> None:
+        """Write what has been emitted at the innermost scope, where that is present."""
+        scope = scopes[-1]
         with scope.cursor.point:
             index, position = self.linear(buffer.strides, scopes), self._position(buffer, scopes)
             lanes = self.as_scalar(emitted) if position is None else self.as_vector(emitted, scopes)

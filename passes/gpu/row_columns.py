@@ -10,29 +10,34 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, gcd, prod
 
-from blu.dialects.mlir import arith, ir, llvm, memref, vector
+from blu.dialects.mlir import arith, ir, memref, vector
 from blu.passes.cpu.row_reductions import Fold
 from blu.passes.cpu.row_space import Node
 from blu.passes.gpu import warp
 from blu.passes.gpu.kernel import when
-from blu.passes.gpu.row_bodies import WIDEST, Place, element_bytes, from_words, to_words
+from blu.passes.gpu.row_bodies import WIDEST, Place, element_bytes
 from blu.passes.gpu.row_partials import COLUMN_THREADS
 from blu.passes.gpu.row_schedule import COLUMN_BLOCK
-from blu.passes.gpu.row_teams import all_of, element_pointer
+from blu.passes.gpu.row_teams import all_of, combine_depth
 from blu.passes.gpu.row_walks import RowKernel, RowThread, as_index, split_number
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.cursor import Cursor
 
 THREADS = COLUMN_BLOCK
+FEWEST_THREADS = 8
+"""Threads that read a piece of a row together: of 16 bytes each, 128."""
+FEW_BLOCKS = 64
 
 
 @dataclass(frozen=True)
 class ColumnGrid:
-    """`tiles` of `width` vectors of columns; a block has `depth` rows of `width` threads; `parts` ranges of rows."""
+    """`tiles` of `width` vectors of columns; a block has `depth` rows of `width` threads; `parts` ranges of `length`
+    rows."""
 
     width: int
     tiles: int
     parts: int
+    length: int
 
     @property
     def depth(self) -> int:
@@ -41,9 +46,28 @@ class ColumnGrid:
 
 def column_grid(kernel: RowKernel, parts: int) -> ColumnGrid:
     """The blocks of a kernel that reduces columns."""
+    width, tiles = _column_tiles(kernel, FEWEST_THREADS if parts == 1 else COLUMN_THREADS)
+    step = THREADS // width * kernel.schedule.unroll
+    rows = prod(kernel.layout.sizes[dim] for dim in kernel.layout.columns)
+    return ColumnGrid(width, tiles, parts, ceil(rows / (parts * step)) * step)
+
+
+def range_grid(kernel: RowKernel, length: int) -> ColumnGrid:
+    """The same for given ranges of rows."""
+    rows = prod(kernel.layout.sizes[dim] for dim in kernel.layout.columns)
+    return ColumnGrid(*_column_tiles(kernel, COLUMN_THREADS), ceil(rows / length), length)
+
+
+def _column_tiles(kernel: RowKernel, fewest: int) -> tuple[int, int]:
+    """Vectors beside each other in a block, at least `fewest` if there are so many, and how many such blocks there are.
+
+    Where there is one range of rows only, more blocks have fewer columns each.
+    """
     count = column_points(kernel) // kernel.schedule.lanes
     width = min(COLUMN_THREADS, 1 << (count - 1).bit_length())
-    return ColumnGrid(width, ceil(count / width), parts)
+    while width > fewest and ceil(count / width) < FEW_BLOCKS:
+        width //= 2
+    return width, ceil(count / width)
 
 
 def column_points(kernel: RowKernel) -> int:
@@ -75,8 +99,8 @@ class ColumnThread(RowThread):
     def emit_sums(self) -> None:
         """Add up the rows of a range, and write results or what was found for them."""
         walk = self.kernel.walks[0]
-        step = self.grid.depth * self.kernel.schedule.unroll
-        length = ceil(self._width / (self.grid.parts * step)) * step
+        step, length = self.grid.depth * self.kernel.schedule.unroll, self.grid.length
+        is_exact = self._width % length == 0 and length % step == 0
         with self.row.cursor.point:
             carried = [self._identity(fold) for _, fold in self.kernel.folds(walk)]
             begin = warp.multiply(self.part, length)
@@ -88,7 +112,7 @@ class ColumnThread(RowThread):
             with cursor.point:
                 for number in range(self.kernel.schedule.unroll):
                     row = warp.add(warp.add(base, self.depth), number * self.grid.depth)
-                    present = warp.is_below(row, self._width) if self._width % length else None
+                    present = None if is_exact else warp.is_below(row, end)
                     places.append(self._row_place(cursor, row, present))
             return self._visit(walk, places, old)
 
@@ -175,23 +199,5 @@ class ColumnThread(RowThread):
 
     def _add_block(self, total: ir.Value, fold: Fold) -> ir.Value:
         """What the threads of a column have found, in order; right in the first of them only."""
-        depth, words = self.grid.depth, to_words(total)
-        if depth == 1:
-            return total
-        warp.wait_for_block()
-        for place, word in enumerate(words):
-            llvm.store(word, self._slot(self.team.number, place), alignment=4)
-        warp.wait_for_block()
-        column = warp.remainder(self.team.number, self.grid.width)
-        found = []
-        for number in range(depth):
-            thread = warp.add(column, number * self.grid.width)
-            read = [llvm.load(warp.i32(), self._slot(thread, place), alignment=4) for place in range(len(words))]
-            found.append(from_words(read, total.type))
-        result = found[0]
-        for value in found[1:]:
-            result = fold.combine(result, value)
-        return result
-
-    def _slot(self, thread: ir.Value, place: int) -> ir.Value:
-        return element_pointer(self.team.shared, warp.add(thread, place * THREADS), warp.i32())
+        grid = self.grid
+        return combine_depth(self.team.shared, self.team.number, total, fold.combine, grid.width, grid.depth)

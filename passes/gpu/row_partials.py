@@ -19,6 +19,8 @@ SLICE = 8192
 """Elements of a row that a block should have at least."""
 RANGE = 64
 """Rows of a column that a block should have at least."""
+FEW_ROWS = 1024
+"""Rows of a column that one block adds up alone."""
 MOST_PARTS = 256
 COLUMN_THREADS = 32
 """Threads beside each other in a block that reduces columns."""
@@ -56,6 +58,8 @@ def _count_parts(program: RowProgram, target: GpuTarget) -> int:
     if program.across:
         enough = points >= 2 * target.processors or width < 2 * SLICE
         return 1 if enough else min(ceil(width / SLICE), ceil(wanted / points), MOST_PARTS)
+    if width <= FEW_ROWS:
+        return 1
     lanes = WIDEST // max(element_bytes(type_) for type_ in elements_of(program))
     tiles = ceil(points / (lanes * COLUMN_THREADS))
     return max(1, min(width // RANGE, ceil(wanted / tiles), MOST_PARTS))

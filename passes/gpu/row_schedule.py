@@ -117,7 +117,7 @@ def choose(program: RowProgram, layout: Layout, frame: Kernel) -> RowSchedule:
     width = prod(layout.sizes[dim] for dim in layout.columns)
     inputs = [operand for operand in operands if operand.is_input]
     raw, made = _kept_words(operands, lanes), max(sum(max(operand.size, 4) / 4 for operand in inputs), 1.0)
-    team = _team_of_warp(width, lanes)
+    team = team_of_warp(width, lanes)
     is_alone = prod(layout.sizes[dim] for dim in layout.rows) < FEW_ROWS and width > FEW_VECTORS * lanes * team
     if width <= WORDS_OF_WARP_ROW * team / made and not is_alone:
         return RowSchedule(BLOCK, team, lanes, 1, ceil(width / (lanes * team)))
@@ -179,7 +179,7 @@ def _lanes_of(operands: list[Operand], layout: Layout) -> int:
     return choose_lanes(operands, 1 if layout.vector_dim is None else layout.sizes[layout.vector_dim])
 
 
-def _team_of_warp(width: int, lanes: int) -> int:
+def team_of_warp(width: int, lanes: int) -> int:
     """As many threads of a warp as have something to do, a power of two."""
     vectors_of_row = max(1, width // lanes)
     return min(WARP, 1 << (vectors_of_row - 1).bit_length())

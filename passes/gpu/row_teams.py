@@ -58,6 +58,36 @@ class Team:
         return element_pointer(self.shared, index, warp.i32())
 
 
+def combine_depth(
+    shared: ir.Value, thread: ir.Value, value: ir.Value, combine: Combine, width: int, depth: int
+) -> ir.Value:
+    """The values of threads that are `width` apart, combined in order; right in the block's first `width` threads only.
+
+    `shared` has room for the values of all `width * depth` threads.
+    """
+    if depth == 1:
+        return value
+    words = to_words(value)
+
+    def slot(source: ir.Value, place: int) -> ir.Value:
+        return element_pointer(shared, warp.add(source, place * width * depth), warp.i32())
+
+    warp.wait_for_block()
+    for place, word in enumerate(words):
+        llvm.store(word, slot(thread, place), alignment=4)
+    warp.wait_for_block()
+    column = warp.remainder(thread, width)
+    found = []
+    for number in range(depth):
+        source = warp.add(column, number * width)
+        read = [llvm.load(warp.i32(), slot(source, place), alignment=4) for place in range(len(words))]
+        found.append(from_words(read, value.type))
+    result = found[0]
+    for other in found[1:]:
+        result = combine(result, other)
+    return result
+
+
 def element_pointer(base: ir.Value, index: ir.Value, element: ir.Type) -> ir.Value:
     """The address of an element (a number, i32) of an array in shared memory."""
     return llvm.getelementptr(base.type, base, [index], [-(2**31)], element, None)

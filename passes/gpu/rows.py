@@ -15,7 +15,7 @@ from math import ceil, prod
 
 from blu.dialects.gpu_target import GpuTarget
 from blu.dialects.mlir import arith, func, ir
-from blu.passes.cpu.row_layout import Layout, collapse, strides
+from blu.passes.cpu.row_layout import Layout, collapse, flatten, strides
 from blu.passes.cpu.row_program import RowProgram, analyse
 from blu.passes.cpu.row_scope import ROW, Position, Scope
 from blu.passes.cpu.rows import spell_out_fills
@@ -24,7 +24,7 @@ from blu.passes.gpu.fast_math import mark
 from blu.passes.gpu.kernel import GpuKernel, Thread
 from blu.passes.gpu.row_ahead import try_ahead
 from blu.passes.gpu.row_bodies import Place
-from blu.passes.gpu.row_columns import THREADS, ColumnThread, column_grid, column_points, shared_bytes
+from blu.passes.gpu.row_columns import THREADS, ColumnGrid, ColumnThread, column_grid, column_points, shared_bytes
 from blu.passes.gpu.row_launch import Launches, open_launch, row_place, team_of
 from blu.passes.gpu.row_partials import has_folds
 from blu.passes.gpu.row_schedule import RowSchedule, choose, choose_columns, choose_sweep
@@ -174,16 +174,19 @@ def _write_columns(launches: Launches, program: RowProgram, layout: Layout, late
     (frame,) = launches.frames
     kernel = RowKernel.plan(program, layout, choose_columns(program, layout, frame), late)
     scratch = frame.scratch
-    parts = ir.MemRefType(scratch[0].type).shape[0] // column_points(kernel) if scratch else 1
-    _write_column_launch(frame, kernel, parts, True)
+    grid = column_grid(kernel, ir.MemRefType(scratch[0].type).shape[0] // column_points(kernel) if scratch else 1)
+    write_column_launch(frame, kernel, grid, dict(zip(result_values(kernel), scratch, strict=False)), True)
     if scratch:
-        _write_column_launch(launches.open("_end"), kernel, parts, False)
+        frame = launches.open("_end")
+        write_column_launch(frame, kernel, grid, dict(zip(result_values(kernel), frame.scratch, strict=True)), False)
 
 
-def _write_column_launch(frame: GpuKernel, kernel: RowKernel, parts: int, is_first: bool) -> None:
-    grid = column_grid(kernel, parts)
+def write_column_launch(
+    frame: GpuKernel, kernel: RowKernel, grid: ColumnGrid, found: dict[ir.Value, ir.Value], is_first: bool
+) -> None:
+    """One launch: of ranges of rows, or of what they have left; `found` are the memrefs for that, by result."""
     lanes, points = kernel.schedule.lanes, column_points(kernel) // kernel.schedule.lanes
-    blocks = grid.tiles * (parts if is_first else 1)
+    blocks = grid.tiles * (grid.parts if is_first else 1)
     with open_launch(frame, kernel, blocks, THREADS, shared_bytes(kernel)) as (here, bodies, entry):
         cursor = entry.cursor
         with cursor.point:
@@ -197,7 +200,7 @@ def _write_column_launch(frame: GpuKernel, kernel: RowKernel, parts: int, is_fir
             row = _point_place(kernel.layout, cursor, point, lanes, present)
             team = Team(THREADS, thread, shared_pointer(frame))
             depth = warp.divide(thread, grid.width)
-        partials = dict(zip(result_values(kernel), frame.scratch, strict=True)) if frame.scratch else {}
+            partials = {value: flatten(memref) for value, memref in found.items()}
         share = ColumnThread(kernel, bodies, entry, row, team, grid, depth, part, partials, point)
         if is_first:
             share.emit_sums()

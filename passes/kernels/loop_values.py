@@ -71,10 +71,11 @@ class Evaluator:
             return loops[expression.position]
         if isinstance(expression, ir.AffineConstantExpr):
             return self.index(expression.value)
-        assert isinstance(expression, ir.AffineAddExpr | ir.AffineMulExpr), f"index {expression}"
+        combine = {ir.AffineAddExpr: arith.addi, ir.AffineMulExpr: arith.muli, ir.AffineFloorDivExpr: arith.divui}
+        assert type(expression) in combine, f"index {expression}"
         left, right = self._result(expression.lhs, loops), self._result(expression.rhs, loops)
         with self.cursor.point:
-            return arith.addi(left, right) if isinstance(expression, ir.AffineAddExpr) else arith.muli(left, right)
+            return combine[type(expression)](left, right)
 
     def body(self, block: ir.Block, arguments: Sequence[ir.Value | None], loops: Indices) -> list[ir.Value]:
         """Emit a linalg body for one iteration; returns what it yields."""
@@ -135,33 +136,43 @@ def _structured(evaluator: Evaluator, operation: ir.Operation, indices: Indices,
     maps, sizes = _maps(operation), loop_sizes(operation)
     inputs = len(maps) - len(operation.results)
     loops: list[ir.Value | None] = [None] * len(sizes)
+    bounds = {loop: (evaluator.index(0), evaluator.index(size)) for loop, size in enumerate(sizes) if size != 1}
     for index, expression in zip(indices, maps[inputs + place].results, strict=True):
         if isinstance(expression, ir.AffineDimExpr):
             loops[expression.position] = index
-    walked = [loop for loop, index in enumerate(loops) if index is None and sizes[loop] != 1]
+        elif isinstance(expression, ir.AffineFloorDivExpr):
+            loop = expression.lhs.position
+            bounds[loop] = _range(evaluator, index, expression.rhs.value, sizes[loop])
+    walked = {loop: bounds[loop] for loop, index in enumerate(loops) if index is None and loop in bounds}
     loops = [evaluator.index(0) if index is None and loop not in walked else index for loop, index in enumerate(loops)]
     with operation.location:
         if not walked:
             return _iteration(evaluator, operation, loops, None)
-        filled = [index if index is not None else evaluator.index(0) for index in loops]
+        filled = [walked[loop][0] if index is None else index for loop, index in enumerate(loops)]
         starts = [evaluator.operand(operation.operands[inputs + number], maps[inputs + number], filled)
                   for number in range(len(operation.results))]  # fmt: skip
-        return _walk(evaluator, operation, loops, walked, starts, sizes)
+        return _walk(evaluator, operation, loops, walked, starts)
+
+
+def _range(evaluator: Evaluator, number: ir.Value, length: int, size: int) -> tuple[ir.Value, ir.Value]:
+    """The bounds of range `number` of a loop that is cut into ranges."""
+    with evaluator.cursor.point:
+        begin = arith.muli(number, vectors.index(length))
+        return begin, arith.minui(vectors.offset(begin, length), vectors.index(size))
 
 
 def _walk(
-    evaluator: Evaluator, operation: ir.Operation, loops: list, walked: list[int], carried: list, sizes: list
+    evaluator: Evaluator, operation: ir.Operation, loops: list, walked: dict[int, tuple], carried: list
 ) -> list[ir.Value]:
     if not walked:
         return _iteration(evaluator, operation, loops, carried)
-    loop, *rest = walked
+    (loop, (begin, end)), *rest = walked.items()
 
     def body(cursor: Cursor, index: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
         inside = Evaluator(evaluator.frame, cursor, evaluator.known)
-        return _walk(inside, operation, [*loops[:loop], index, *loops[loop + 1 :]], rest, values, sizes)
+        return _walk(inside, operation, [*loops[:loop], index, *loops[loop + 1 :]], dict(rest), values)
 
-    zero, size, one = (evaluator.index(number) for number in (0, sizes[loop], 1))
-    return evaluator.cursor.loop(zero, size, one, carried, body)
+    return evaluator.cursor.loop(begin, end, evaluator.index(1), carried, body)
 
 
 def _iteration(evaluator: Evaluator, operation: ir.Operation, loops: Indices, carried: list | None) -> list[ir.Value]:
