@@ -36,7 +36,7 @@ class Source:
 
 def find_sources(kernel: RowKernel, frame: Kernel, target: GpuTarget) -> list[Source]:
     """What to copy ahead; nothing where it cannot be copied, or does not fit in shared memory."""
-    schedule, layout, lane_dim = kernel.schedule, kernel.layout, kernel.layout.vector_dim
+    schedule, lane_dim = kernel.schedule, kernel.layout.vector_dim
     assert lane_dim is not None and schedule.chunks is not None, "a row in registers has vectors"
     found: dict[ir.Value, Access] = {}
     last = max(level for level, walk in enumerate(kernel.walks[:-1]) if not walk.is_empty)
@@ -45,6 +45,13 @@ def find_sources(kernel: RowKernel, frame: Kernel, target: GpuTarget) -> list[So
             for value, access in zip(node.operation.operands, node.accesses, strict=True):
                 if value in frame.buffers and lane_dim in access:
                     found[value] = access
+    sources = copied(found, kernel, frame)
+    return sources if shared_bytes(kernel, sources) <= target.shared_bytes // schedule.per_processor else []
+
+
+def copied(found: dict[ir.Value, Access], kernel: RowKernel, frame: Kernel) -> list[Source]:
+    """Inputs with places in shared memory; none if one of them cannot be copied as vectors."""
+    schedule, layout, lane_dim = kernel.schedule, kernel.layout, kernel.layout.vector_dim
     sources, offset = [], kernel.slot_bytes
     for value, access in found.items():
         type_ = ir.MemRefType(frame.buffers[value].type)
@@ -58,8 +65,8 @@ def find_sources(kernel: RowKernel, frame: Kernel, target: GpuTarget) -> list[So
         if strides[lane_dim] != 1:
             return []
         sources.append(Source(value, access, offset, size))
-        offset += size * schedule.threads * schedule.chunks
-    return sources if offset <= target.shared_bytes // schedule.per_processor else []
+        offset += size * schedule.threads * (schedule.chunks or 0)
+    return sources
 
 
 def shared_bytes(kernel: RowKernel, sources: list[Source]) -> int:

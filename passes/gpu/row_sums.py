@@ -10,8 +10,9 @@ Sums of ranges are added up by another kernel: see SplitColumnSums.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from math import ceil, prod
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import ceil, gcd, prod
 
 from blu.dialects.gpu_target import GpuTarget
 from blu.dialects.mlir import arith, func, ir
@@ -24,12 +25,13 @@ from blu.passes.cpu.rows import spell_out_fills
 from blu.passes.fuse.loops import loop_nest
 from blu.passes.gpu import loops, rows, warp
 from blu.passes.gpu.kernel import GpuKernel, Thread
-from blu.passes.gpu.row_bodies import GpuBodies, Place
+from blu.passes.gpu.row_bodies import WIDEST, GpuBodies, Place
 from blu.passes.gpu.row_columns import range_grid, words_of
 from blu.passes.gpu.row_launch import Launches, open_launch, row_place, team_of
 from blu.passes.gpu.row_partials import has_folds
-from blu.passes.gpu.row_schedule import RowSchedule, choose_columns, choose_lanes, operands_of, team_of_warp
-from blu.passes.gpu.row_teams import SLOT_BYTES, Team, all_of, combine_depth
+from blu.passes.gpu.row_prefetch import Prefetch, Source, copied, shared_bytes
+from blu.passes.gpu.row_schedule import RowSchedule, choose_columns, operands_of, team_of_warp
+from blu.passes.gpu.row_teams import Team, all_of, combine_depth
 from blu.passes.gpu.row_walks import RowKernel, RowThread
 from blu.passes.gpu.shared import shared_pointer
 from blu.passes.kernels import lanes as vectors
@@ -42,6 +44,8 @@ WORDS_OF_WARP_ROW = 168
 """Registers that a thread may use for its share of a row and of sums, where a warp has a row."""
 WORDS = {256: 80, 512: 80, 1024: 24}
 """The same for blocks that have a row, by their threads."""
+RESERVED_BYTES = 1024
+"""Shared memory that the GPU takes for each block."""
 
 
 @dataclass(frozen=True)
@@ -108,18 +112,33 @@ def _write_rows(launches: Launches) -> bool:
     schedule = _choose(program, layout, frame, len(sums))
     kernel = RowKernel.plan(program, layout, schedule, set())
     words = max(words_of(item.element) for item in sums) * schedule.lanes
-    bytes_ = 4 * words * schedule.threads if schedule.rows_per_block > 1 else kernel.slots * SLOT_BYTES
+    bytes_ = 4 * words * schedule.threads if schedule.rows_per_block > 1 else kernel.slot_bytes
+    sources = _find_sources(kernel, frame, sums, launches.target)
+    if sources:
+        bytes_ = max(bytes_, shared_bytes(kernel, sources))
     blocks = ceil(layout.sizes[layout.rows[0]] / sums[0].length)
     with open_launch(frame, kernel, blocks, schedule.threads, bytes_) as (here, bodies, entry):
-        _RangeWriter(kernel, sums, bodies, entry, frame).emit(here)
+        RangeThread(kernel, sums, bodies, entry, frame).emit(here, sources)
     return True
+
+
+def _find_sources(kernel: RowKernel, frame: GpuKernel, sums: list[RangeSum], target: GpuTarget) -> list[Source]:
+    """The rows to copy ahead; none where they cannot be copied, or two blocks do not fit on a processor with them."""
+    row, column = kernel.layout.rows[0], kernel.layout.columns[0]
+    read = {item.value: (row, column) for item in sums}
+    for node in kernel.program.nodes:
+        read |= dict(zip(node.operation.operands, node.accesses, strict=True))
+    whole = {value: access for value, access in read.items() if value in frame.buffers and {row, column} <= {*access}}
+    found = copied(whole, kernel, frame)
+    return found if shared_bytes(kernel, found) <= target.shared_bytes_per_processor // 2 - RESERVED_BYTES else []
 
 
 def _choose(program: RowProgram, layout: Layout, frame: GpuKernel, count: int) -> RowSchedule:
     """How threads share a row, so that inputs and `count` sums stay in registers."""
     operands = operands_of(program, layout, frame)
     width = layout.sizes[layout.columns[0]]
-    lanes = choose_lanes(operands, width)
+    # Inputs, of which most is read, come in whole vectors: narrower outputs may be written in parts of them.
+    lanes = gcd(WIDEST // max((operand.size for operand in operands if operand.is_input), default=WIDEST), width)
     need = sum(max(operand.size, 4) / 4 for operand in operands if operand.is_input) + count
     team = team_of_warp(width, lanes)
     if ceil(width / (lanes * team)) * lanes * need <= WORDS_OF_WARP_ROW:
@@ -136,26 +155,22 @@ class SummingThread(RowThread):
 
     sums: Sequence[tuple[ir.Value, Access]]
     totals: list[list[ir.Value]]
+    numbers: dict[int, int] = field(default_factory=dict)
 
-    def read(self, walk: Walk, stacks: Sequence[list[Scope]]) -> None:
-        super().read(walk, stacks)
-        if self._is_last(walk):
-            for scopes in stacks:
-                for value, access in self.sums:
-                    if value in self.bodies.inputs:
-                        self.bodies.read(value, access, scopes)
+    def new_places(self) -> list[Place]:
+        places = super().new_places()
+        self.numbers = {id(place): number for number, place in enumerate(places)}
+        return places
 
-    def _visit(self, walk: Walk, places: list[Place], totals: list[ir.Value | None]) -> list[ir.Value]:
-        found = super()._visit(walk, places, totals)
-        if self._is_last(walk):
-            for number, place in enumerate(places):
+    def _visit_some(self, walk: Walk, places: list[Place], totals: list[ir.Value | None]) -> list[ir.Value]:
+        found = super()._visit_some(walk, places, totals)
+        # The last walk knows all that is added up.
+        if walk is [item for item in self.kernel.walks if not item.is_empty][-1]:
+            for place in places:
                 for (value, access), sums in zip(self.sums, self.totals, strict=True):
+                    number = self.numbers[id(place)]
                     sums[number] = self._added(value, access, place, sums[number])
         return found
-
-    def _is_last(self, walk: Walk) -> bool:
-        """Whether all that is added up is known in a walk, and no other one follows."""
-        return walk is [item for item in self.kernel.walks if not item.is_empty][-1]
 
     def _added(self, value: ir.Value, access: Access, place: Place, total: ir.Value) -> ir.Value:
         scopes = [self.entry, self.row, place]
@@ -168,7 +183,7 @@ class SummingThread(RowThread):
 
 
 @dataclass
-class _RangeWriter:
+class RangeThread:
     """Emits what one thread does for its block's range of rows."""
 
     kernel: RowKernel
@@ -177,41 +192,28 @@ class _RangeWriter:
     entry: Scope
     frame: GpuKernel
 
-    def emit(self, here: Thread) -> None:
-        """Walk over the rows, then write the sums."""
+    def emit(self, here: Thread, sources: list[Source]) -> None:
+        """Walk over the rows, then write the sums. `sources` are copied to shared memory a row ahead."""
         schedule, layout, cursor = self.kernel.schedule, self.kernel.layout, self.entry.cursor
-        count, length = layout.sizes[layout.rows[0]], self.sums[0].length
+        rows, length = layout.sizes[layout.rows[0]], self.sums[0].length
         self._bind()
         with cursor.point:
             thread, block = warp.as_number(here.thread), warp.as_number(here.block[0])
             begin = warp.multiply(block, length)
-            end = warp.add(begin, length)
-            end = warp.smaller(end, count) if count % length else end
+            end = warp.smaller(warp.add(begin, length), rows) if rows % length else warp.add(begin, length)
             own = warp.divide(thread, schedule.team)
             number = thread if schedule.rows_per_block == 1 else warp.remainder(thread, schedule.team)
-            # Threads of a warp stay together: where it has several rows, all of them walk as far as the longest way.
-            lower = warp.add(begin, own) if schedule.team >= warp.WARP else begin
-            zeros = [vectors.constant(self._total_type(item), 0.0) for item in self.sums]
             step = warp.number(schedule.rows_per_block)
+            zeros = [vectors.constant(self._total_type(item), 0.0) for item in self.sums]
         team = team_of(self.frame, cursor, schedule.team, number)
+        walk = _Rows(self, team, thread, begin, end, own)
+        if sources:
+            walk.read_ahead(sources)
         chunks = schedule.chunks or 0
-
-        def body(inner: Cursor, row: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-            present = None
-            with inner.point:
-                if schedule.team < warp.WARP:
-                    row = warp.add(row, own)
-                    present = warp.is_below(row, end)
-                    row = arith.select(present, row, begin)
-            totals = [carried[place * chunks : (place + 1) * chunks] for place in range(len(self.sums))]
-            place = row_place(self.kernel, inner, row, present)
-            SummingThread(self.kernel, self.bodies, self.entry, place, team, self._terms, totals).emit()
-            if self.kernel.slots == 1 and schedule.team > warp.WARP:
-                with inner.point:
-                    warp.wait_for_block()  # before the only slot is written again
-            return [total for found in totals for total in found]
-
-        totals = cursor.loop(lower, end, step, [zero for zero in zeros for _ in range(chunks)], body)
+        totals = cursor.loop(walk.lower, end, step, [zero for zero in zeros for _ in range(chunks)], walk.body)
+        if sources:
+            with cursor.point:
+                warp.wait_for_copies()  # what comes next is put in their place
         for place, item in enumerate(self.sums):
             self._write(item, totals[place * chunks : (place + 1) * chunks], block, thread, team)
 
@@ -225,7 +227,7 @@ class _RangeWriter:
                 self.bodies.inputs[value] = (flat, vectors.strides_of(memref))
 
     @property
-    def _terms(self) -> list[tuple[ir.Value, Access]]:
+    def terms(self) -> list[tuple[ir.Value, Access]]:
         access = (self.kernel.layout.rows[0], self.kernel.layout.columns[0])
         return [(item.value, access) for item in self.sums]
 
@@ -250,6 +252,74 @@ class _RangeWriter:
                 place.present = all_of([place.present, first])
             with item.operation.location:
                 self.bodies.put(total, buffer, [self.entry, row, place])
+
+
+@dataclass
+class _Rows:
+    """The rows of a thread: from `begin` on, in steps of all rows that a block works on, `own` (i32) among these."""
+
+    share: RangeThread
+    team: Team
+    thread: ir.Value
+    begin: ir.Value
+    end: ir.Value
+    own: ir.Value
+    ahead: Prefetch | None = None
+
+    @property
+    def _is_together(self) -> bool:
+        """Whether a warp has several rows: then all its threads go as far as the longest way."""
+        return self.team.size < warp.WARP
+
+    @cached_property
+    def lower(self) -> ir.Value:
+        """Where the loop over rows begins."""
+        with self.share.entry.cursor.point:
+            return self.begin if self._is_together else warp.add(self.begin, self.own)
+
+    def read_ahead(self, sources: list[Source]) -> None:
+        """Begin to copy the first row."""
+        share, cursor = self.share, self.share.entry.cursor
+        with cursor.point:
+            shared = shared_pointer(share.frame)
+        self.ahead = Prefetch(share.kernel, sources, share.bodies, share.entry, self.thread, shared)
+        self._copy(cursor, self.lower)
+
+    def _copy(self, cursor: Cursor, base: ir.Value) -> None:
+        row, share = self._row(cursor, base, is_sure=False), self.share
+        self.ahead.copy(row, RowThread(share.kernel, share.bodies, share.entry, row, self.team).new_places())
+
+    def _row(self, cursor: Cursor, base: ir.Value, is_sure: bool) -> Place:
+        """The row that the thread has when the loop is at `base`."""
+        with cursor.point:
+            row = warp.add(base, self.own) if self._is_together else base
+            present = None
+            if self._is_together or not is_sure:
+                present = warp.is_below(row, self.end)
+                row = arith.select(present, row, self.begin)
+        return row_place(self.share.kernel, cursor, row, present)
+
+    def body(self, inner: Cursor, base: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+        """One step of the loop: all walks over a row, its columns added to what has been carried."""
+        share, schedule = self.share, self.share.kernel.schedule
+
+        def fill(places: list[Place]) -> None:
+            self.ahead.fill(places)
+            with inner.point:
+                following = warp.add(base, schedule.rows_per_block)
+            self._copy(inner, following)
+
+        chunks = schedule.chunks or 0
+        totals = [carried[first : first + chunks] for first in range(0, len(carried), chunks)]
+        row = self._row(inner, base, is_sure=True)
+        thread = SummingThread(
+            share.kernel, share.bodies, share.entry, row, self.team, share.terms, totals, fill=self.ahead and fill
+        )
+        thread.emit()
+        if share.kernel.slots == 1 and schedule.team > warp.WARP:
+            with inner.point:
+                warp.wait_for_block()  # before the only slot is written again
+        return [total for found in totals for total in found]
 
 
 # Columns alone
