@@ -7,7 +7,8 @@ has, and it sees memory 16 bytes at a time. How the sums were made does not matt
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from blu.dialects.mlir import arith, ir, llvm, scf
@@ -16,12 +17,17 @@ from blu.passes.gpu.gemm_problem import COPY_BYTES, Product
 from blu.passes.gpu.kernel import when
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.contraction import Operand, Point
-from blu.passes.kernels.epilogue import Epilogue
+from blu.passes.kernels.epilogue import Epilogue, Known
+
+Sink = Callable[..., None]
+Reader = Callable[[list[Point], int], list[Known]]
 
 PADDING = 8
 """Floats between rows of staged sums: fragments are then stored without two lanes in one bank."""
 _TOGETHER = 4
 """Pieces of a row that a thread works on at a time, so that it waits for memory once."""
+READ_AHEAD = 16
+"""Registers for what a thread reads of a tile before its sums are there."""
 _LONG = 40
 """Epilogues of more scalar operations than this work on fewer pieces at a time."""
 
@@ -75,47 +81,71 @@ def store_pair(address: ir.Value, offset: int, values: Sequence[ir.Value]) -> No
 class Output:
     """Writes the outputs of a tile whose sums are staged.
 
-    `sink(totals, points, lanes)` writes several vectors of sums, all of them evaluated before the first is written.
+    `sink(totals, points, lanes[, known])` writes several vectors of sums, all of them evaluated before the first is
+    written; `reader(points, lanes)` reads what the sink would at some points (`known`), before there are sums.
     """
 
     product: Product
-    sink: Callable[[list[ir.Value], list[Point], int], None]
+    sink: Sink
     lanes: int
     together: int
     thread: ir.Value
     threads: int
+    reader: Reader | None = None
 
-    def write(self, staged: Staged, point: Point, row: ir.Value, column: ir.Value) -> None:
+    def read_ahead(self, staged: Staged, point: Point, row: ir.Value, column: ir.Value) -> list[Known] | None:
+        """What is read beside the sums of a tile that is whole; None where that waits until sums are there."""
+        if self.reader is None or not self._is_whole(staged):
+            return None
+        wide = staged.columns // self.lanes
+        first, inner = self._first(wide)
+        owns = [warp.add(first, number) for number in range(0, staged.rows, self.threads // wide)]
+        points = [self._point(point, warp.add(row, own), warp.add(column, inner)) for own in owns]
+        return self.reader(points, self.lanes)
+
+    def _is_whole(self, staged: Staged) -> bool:
+        """Whether all tiles are."""
+        return self.product.rows % staged.rows == 0 and self.product.columns % staged.columns == 0
+
+    def write(
+        self, staged: Staged, point: Point, row: ir.Value, column: ir.Value, known: list[Known] | None = None
+    ) -> None:
         """All elements of the tile that exist; the tile begins at (row, column) of the product `point` (i32)."""
         product = self.product
-        whole_rows, whole_columns = product.rows % staged.rows == 0, product.columns % staged.columns == 0
-        if whole_rows and whole_columns:
-            self._write_whole(staged, point, row, column)
+        if self._is_whole(staged):
+            self._write_whole(staged, point, row, column, known)
             return
         fits = [warp.is_below(warp.add(row, staged.rows - 1), product.rows),
                 warp.is_below(warp.add(column, staged.columns - 1), product.columns)]  # fmt: skip
         branch = scf.IfOp(arith.andi(*fits), has_else=True)
         with ir.InsertionPoint(branch.then_block):
-            self._write_whole(staged, point, row, column)
+            self._write_whole(staged, point, row, column, None)
             scf.yield_([])
         with ir.InsertionPoint(branch.else_block):
             self.write_edge(staged, point, row, column)
             scf.yield_([])
 
-    def _write_whole(self, staged: Staged, point: Point, row: ir.Value, column: ir.Value) -> None:
+    def _write_whole(
+        self, staged: Staged, point: Point, row: ir.Value, column: ir.Value, known: list[Known] | None
+    ) -> None:
         wide = staged.columns // self.lanes
         step = self.threads // wide
         together = max(1, min(self.together, staged.rows // step))
 
-        def body(first: ir.Value, inner: ir.Value) -> None:
+        def body(first: ir.Value, inner: ir.Value, *before: list[Known]) -> None:
             totals, points = [], []
             for number in range(together):
                 own = warp.add(first, number * step)
                 totals.append(staged.load(own, inner, self.lanes))
                 points.append(self._point(point, warp.add(row, own), warp.add(column, inner)))
-            self.sink(totals, points, self.lanes)
+            self.sink(totals, points, self.lanes, *before)
 
-        self._each(staged, wide, step * together, body)
+        if known is None:
+            self._each(staged, wide, step * together, body)
+            return
+        first, inner = self._first(wide)
+        for number in range(0, len(known), together):
+            body(warp.add(first, number * step), inner, known[number : number + together])
 
     def write_edge(self, staged: Staged, point: Point, row: ir.Value, column: ir.Value) -> None:
         """The same for a tile of any shape, of which rows and columns may not exist."""
@@ -142,13 +172,17 @@ class Output:
 
     def _each(self, staged: Staged, wide: int, step: int, body: Callable[[ir.Value, ir.Value], None]) -> None:
         """`body(row, column)` in the tile, for the pieces of a thread, `step` rows apart."""
-        first, piece = warp.divide(self.thread, wide), warp.remainder(self.thread, wide)
-        inner = warp.multiply(piece, self.lanes)
+        first, inner = self._first(wide)
         bounds = [vectors.index(value) for value in (0, staged.rows, step)]
         loop = scf.ForOp(*bounds)
         with ir.InsertionPoint(loop.body):
             body(warp.add(first, warp.as_number(loop.induction_variable)), inner)
             scf.yield_([])
+
+    def _first(self, wide: int) -> tuple[ir.Value, ir.Value]:
+        """The first row of a thread's pieces, and their column, where there are `wide` pieces in a row."""
+        piece = warp.remainder(self.thread, wide)
+        return warp.divide(self.thread, wide), warp.multiply(piece, self.lanes)
 
     def _each_lane(self, count: ir.Value, body: Callable[[ir.Value], None]) -> None:
         """`body(lane)` for the lanes of a piece that exist."""
@@ -167,20 +201,45 @@ class Output:
         return place
 
 
-def epilogue_sink(epilogue: Epilogue) -> Callable[[list[ir.Value], list[Point], int], None]:
+def epilogue_sink(epilogue: Epilogue) -> Sink:
     """Runs the fused operations and writes their results."""
 
-    def sink(totals: list[ir.Value], points: list[Point], lanes: int) -> None:
-        block = ir.InsertionPoint.current.block
-        before = len(list(block.operations))
-        values = [epilogue.evaluate(total, point, lanes, lanes) for total, point in zip(totals, points, strict=True)]
-        for each, point in zip(values, points, strict=True):
-            epilogue.write(each, point, lanes, lanes)
-        for operation in list(block.operations)[before:]:
-            if operation.operation.name in ("vector.load", "vector.store"):
-                align(operation.operation)
+    def sink(totals: list[ir.Value], points: list[Point], lanes: int, known: list[Known] | None = None) -> None:
+        with _aligned():
+            values = [
+                epilogue.evaluate(total, point, lanes, lanes, known[number] if known else None)
+                for number, (total, point) in enumerate(zip(totals, points, strict=True))
+            ]
+            for each, point in zip(values, points, strict=True):
+                epilogue.write(each, point, lanes, lanes)
 
     return sink
+
+
+def epilogue_reader(epilogue: Epilogue, pieces: int, lanes: int) -> Reader | None:
+    """Reads what the fused operations read of a tile in `pieces`, if that has room in a thread's registers."""
+    widths = [tensor.type.element_type.width for tensor, _ in epilogue.whole_reads]
+    if not widths or pieces * lanes * sum(max(width, 8) for width in widths) > 32 * READ_AHEAD:
+        return None
+    if epilogue.operation_count > _LONG:
+        return None
+
+    def read(points: list[Point], lanes: int) -> list[Known]:
+        with _aligned():
+            return [epilogue.read(point, lanes, lanes) for point in points]
+
+    return read
+
+
+@contextmanager
+def _aligned() -> Iterator[None]:
+    """Say of the vector loads and stores that are emitted meanwhile how they are aligned."""
+    block = ir.InsertionPoint.current.block
+    before = len(list(block.operations))
+    yield
+    for operation in list(block.operations)[before:]:
+        if operation.operation.name in ("vector.load", "vector.store"):
+            align(operation.operation)
 
 
 def align(access: ir.Operation) -> None:

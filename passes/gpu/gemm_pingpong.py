@@ -25,6 +25,7 @@ from blu.passes.gpu.gemm_problem import Product
 from blu.passes.gpu.kernel import when
 from blu.passes.gpu.shared import SharedMemory
 from blu.passes.gpu.warpgroup import Matrix
+from blu.passes.kernels.epilogue import Known
 
 GROUPS = 3
 THREADS = GROUPS * warpgroup.THREADS
@@ -124,8 +125,12 @@ class Place:
     column: ir.Value
 
 
-WriteSlab = Callable[[Staged, Place], None]
-"""Writes a slab of staged sums."""
+@dataclass(frozen=True)
+class SlabWriter:
+    """`write(staged, place, known)` writes a slab of staged sums; `read(staged, place)` gives what is known before."""
+
+    read: Callable[[Staged, Place], list[Known] | None]
+    write: Callable[[Staged, Place, list[Known] | None], None]
 
 
 @dataclass(frozen=True)
@@ -181,7 +186,7 @@ class Block:
     def schedule(self) -> WgmmaSchedule:
         return self.walk.schedule
 
-    def emit(self, write: Callable[[ir.Value], WriteSlab]) -> None:
+    def emit(self, write: Callable[[ir.Value], SlabWriter]) -> None:
         """All three groups. `write(thread)` gives what writes a slab: (staged sums, product, row, column)."""
         with when(warp.is_equal(self.thread, 0)):
             self.ring.begin()
@@ -239,7 +244,7 @@ class Block:
         return self.schedule.depth * warpgroup.ROW_BYTES
 
     # The multiplying groups.
-    def _multiply(self, group: ir.Value, write: WriteSlab) -> None:
+    def _multiply(self, group: ir.Value, write: SlabWriter) -> None:
         steps = self.walk.steps
         with when(warp.is_equal(group, 1)):  # the first turn is group 0's
             _pass_turn(warp.number(0))
@@ -312,13 +317,18 @@ class Block:
         with when(warp.is_equal(warp.remainder(self.thread, warpgroup.THREADS), 0)):
             bulk_copy.arrive(self.ring.empty(stage))
 
-    def _write(self, group: ir.Value, sums: list[ir.Value], staged: Staged, write: WriteSlab, place: Place) -> None:
+    def _write(self, group: ir.Value, sums: list[ir.Value], staged: Staged, write: SlabWriter, place: Place) -> None:
         """Write the sums of a tile, a slab of columns at a time."""
         in_group = warp.remainder(self.thread, warpgroup.THREADS)
         own_row = warp.multiply(warp.divide(in_group, warp.WARP), 16)
         lane = warp.remainder(in_group, warp.WARP)
         each = self.schedule.columns // 2
         barrier = warp.add(group, _WRITTEN)
+        slabs = [
+            replace(place, column=warp.add(place.column, first)) for first in range(0, self.schedule.columns, SLAB)
+        ]
+        is_whole = self.walk.product.columns % self.schedule.columns == 0
+        known: list[Known] | None = None
         for slab in range(self.schedule.columns // SLAB):
             warpgroup.meet(barrier, warpgroup.THREADS)  # the slab before has been read
             for part in range(self.schedule.rows // warpgroup.ROWS):
@@ -327,12 +337,17 @@ class Block:
                 down = warp.add(own_row, part * warpgroup.ROWS)
                 stage_fragments(staged, down, warp.number(0), lane, fragments, SLAB // 8)
             warpgroup.meet(barrier, warpgroup.THREADS)
-            here = replace(place, column=warp.add(place.column, slab * SLAB))
-            if self.walk.product.columns % self.schedule.columns == 0:
-                write(staged, here)
+            here = slabs[slab]
+            if is_whole:
+                # The next slab is asked for before this one is worked on, once there are registers for both.
+                following = slabs[slab + 1 : slab + 2]
+                before = write.read(staged, here) if slab == 0 else known
+                known = write.read(staged, *following) if following and slab else None
+                write.write(staged, here, before)
+                known = write.read(staged, *following) if following and not slab else known
                 continue
             with when(warp.is_below(here.column, self.walk.product.columns)):  # the tile may reach beyond the result
-                write(staged, here)
+                write.write(staged, here, None)
 
 
 def _pass_turn(group: ir.Value) -> None:

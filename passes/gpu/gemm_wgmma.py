@@ -9,8 +9,15 @@ from blu.dialects.gpu_target import GpuTarget
 from blu.dialects.mlir import func, ir
 from blu.passes.gpu import bulk_copy, gemm_split, warp, warpgroup
 from blu.passes.gpu.bulk_copy import TensorMap
-from blu.passes.gpu.gemm_output import Output, choose_lanes, choose_together, epilogue_sink, staged_bytes
-from blu.passes.gpu.gemm_pingpong import SLAB, THREADS, Block, Ring, Walk, WgmmaSchedule, WriteSlab
+from blu.passes.gpu.gemm_output import (
+    Output,
+    choose_lanes,
+    choose_together,
+    epilogue_reader,
+    epilogue_sink,
+    staged_bytes,
+)
+from blu.passes.gpu.gemm_pingpong import SLAB, THREADS, Block, Ring, SlabWriter, Walk, WgmmaSchedule
 from blu.passes.gpu.gemm_problem import Factor, Product
 from blu.passes.gpu.gemm_split import PART, Read
 from blu.passes.gpu.kernel import GpuKernel
@@ -57,18 +64,26 @@ def emit_with(kernel: func.FuncOp, read: Read, schedule: WgmmaSchedule, target: 
 
 def _writer(
     frame: GpuKernel, product: Product, epilogue: Epilogue, schedule: WgmmaSchedule, thread: ir.Value
-) -> WriteSlab:
+) -> SlabWriter:
     """What writes slabs, for a thread of a warpgroup: the outputs, or the sums of a part of k."""
     outer = product.contraction.outer
     if schedule.split == 1:
         lanes = choose_lanes(epilogue, [operand for _, operand in epilogue.outputs])
         together = choose_together(epilogue, lanes)
-        output = Output(product, epilogue_sink(epilogue), lanes, together, thread, warpgroup.THREADS)
-        return lambda staged, at: output.write(staged, {dim: at.outer for dim in outer}, at.row, at.column)
+        pieces = schedule.rows * SLAB // lanes // warpgroup.THREADS
+        reader = epilogue_reader(epilogue, pieces, lanes)
+        output = Output(product, epilogue_sink(epilogue), lanes, together, thread, warpgroup.THREADS, reader)
+        return SlabWriter(
+            lambda staged, at: output.read_ahead(staged, {dim: at.outer for dim in outer}, at.row, at.column),
+            lambda staged, at, known: output.write(staged, {dim: at.outer for dim in outer}, at.row, at.column, known),
+        )
     sink = gemm_split.partial_sink(product, gemm_split.scratch_of(frame, product, schedule.split))
     output = Output(product, sink, gemm_split.choose_part_lanes(product), 4, thread, warpgroup.THREADS)
-    return lambda staged, at: output.write(
-        staged, {PART: at.part, **{dim: at.outer for dim in outer}}, at.row, at.column
+    return SlabWriter(
+        lambda staged, at: None,
+        lambda staged, at, known: output.write(
+            staged, {PART: at.part, **{dim: at.outer for dim in outer}}, at.row, at.column
+        ),
     )
 
 

@@ -7,7 +7,8 @@ by asking for the outputs: each operation asks for its operands, down to the sum
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 
 from blu.dialects.mlir import arith, ir
 from blu.passes.kernels import lanes as vectors
@@ -15,6 +16,8 @@ from blu.passes.kernels.contraction import Contraction, Operand, Point, maps_of
 from blu.passes.kernels.inline import inline_vector
 
 Dims = tuple[int | None, ...]
+Known = dict[tuple[ir.Value, Dims], ir.Value]
+"""Values of tensors at one point, by the dims that they are read at."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +35,37 @@ class Epilogue:
         """
         self.write(self.evaluate(total, point, lanes, count), point, lanes, count)
 
-    def evaluate(self, total: ir.Value, point: Point, lanes: int, count: int) -> list[ir.Value]:
-        """The value of each output at `point`, none of them written yet."""
-        evaluation = _Evaluation(self, total, point, lanes, count)
+    def evaluate(
+        self, total: ir.Value, point: Point, lanes: int, count: int, known: Known | None = None
+    ) -> list[ir.Value]:
+        """The value of each output at `point`, none of them written yet. `known` is what `read` gave there."""
+        evaluation = _Evaluation(self, total, point, lanes, count, dict(known or {}))
         return [evaluation.value(tensor, target.dims) for tensor, target in self.outputs]
+
+    @cached_property
+    def whole_reads(self) -> list[tuple[ir.Value, Dims]]:
+        """The buffers of which each element of the result reads its own, and how."""
+        found: dict[tuple[ir.Value, Dims], None] = {}
+        seen: set[tuple[ir.Value, Dims]] = set()
+        waiting = [(tensor, target.dims) for tensor, target in self.outputs]
+        while waiting:
+            tensor, dims = waiting.pop()
+            definition = _definition(tensor)
+            if (tensor, dims) in seen or definition == self.contraction.operation:
+                continue
+            seen.add((tensor, dims))
+            if tensor in self.buffers:
+                if {self.contraction.rows, self.contraction.columns} <= {*dims}:
+                    found[tensor, dims] = None
+            elif definition is not None and definition.name == "linalg.generic":
+                waiting.extend(_operands_at(definition, tensor, dims))
+        return list(found)
+
+    def read(self, point: Point, lanes: int, count: int) -> Known:
+        """What `whole_reads` are at `point`, before the sums are."""
+        columns = self.contraction.columns
+        return {(tensor, dims): Operand(self.buffers[tensor], dims).load(point, columns, lanes, count)
+                for tensor, dims in self.whole_reads}  # fmt: skip
 
     def write(self, values: Sequence[ir.Value], point: Point, lanes: int, count: int) -> None:
         """Write what `evaluate` has given."""
@@ -96,7 +126,7 @@ class _Evaluation:
     point: Point
     lanes: int
     count: int
-    done: dict[tuple[ir.Value, Dims], ir.Value] = field(default_factory=dict)
+    done: Known
 
     def value(self, tensor: ir.Value, dims: Dims) -> ir.Value:
         """The tensor's element (scalar), or elements along the columns (vector), at the point."""
@@ -127,15 +157,12 @@ class _Evaluation:
 
     def inline(self, operation: ir.Operation, tensor: ir.Value, dims: Dims) -> None:
         """Emit the body of a linalg.generic; all its results at once."""
-        maps = maps_of(operation)
+        maps, loops = maps_of(operation), _loops_at(operation, tensor, dims)
         results = maps[len(maps) - len(operation.results) :]
-        own = results[list(operation.results).index(tensor)]
-        loops = {loop: dim for loop, dim in zip(own, dims, strict=True) if loop is not None}
-        arguments = []
-        for operand, map_ in zip(operation.operands, maps, strict=True):
-            unread = _definition(operand) is not None and _definition(operand).name == "tensor.empty"
-            place = tuple(None if loop is None else loops.get(loop) for loop in map_)
-            arguments.append(None if unread else self.value(operand, place))
+        arguments = [
+            None if _is_empty(operand) else self.value(operand, place)
+            for operand, place in _operands_at(operation, tensor, dims)
+        ]
         block = operation.regions[0].blocks[0]
         values = inline_vector(block, arguments, self.lanes, self.loop_indices(loops, _loop_count(operation)))
         for result, map_, value in zip(operation.results, results, values, strict=True):
@@ -150,6 +177,25 @@ class _Evaluation:
             on_columns = dim is not None and dim == self.epilogue.contraction.columns
             indices.append(vectors.lane_indices(base, self.lanes) if on_columns else base)
         return indices
+
+
+def _loops_at(operation: ir.Operation, tensor: ir.Value, dims: Dims) -> dict[int, int | None]:
+    """The dims of a linalg.generic's loops, where its result `tensor` is asked for at `dims`."""
+    maps = maps_of(operation)
+    own = maps[len(maps) - len(operation.results) + list(operation.results).index(tensor)]
+    return {loop: dim for loop, dim in zip(own, dims, strict=True) if loop is not None}
+
+
+def _operands_at(operation: ir.Operation, tensor: ir.Value, dims: Dims) -> list[tuple[ir.Value, Dims]]:
+    """The operands of a linalg.generic, and where they are read for its result `tensor` at `dims`."""
+    loops = _loops_at(operation, tensor, dims)
+    return [(operand, tuple(None if loop is None else loops.get(loop) for loop in map_))
+            for operand, map_ in zip(operation.operands, maps_of(operation), strict=True)]  # fmt: skip
+
+
+def _is_empty(value: ir.Value) -> bool:
+    definition = _definition(value)
+    return definition is not None and definition.name == "tensor.empty"
 
 
 def _loop_count(operation: ir.Operation) -> int:
