@@ -51,7 +51,7 @@ def test_sums_stay_in_registers(rows: int, columns: int, target: str):
 def test_a_layer_norm_and_its_sums_are_one_kernel():
     program = compile_program(layer_norm_gradient, *sizes(65536, 768))
     first, *others = program.plan["launches"]
-    assert first["grid"][0] == 256, "a block for each range of rows"
+    assert (first["grid"][0], first["threads"]) == (128, 256), "a block for each range of 512 rows"
     assert len(others) == 1, "all sums over ranges are put together in one launch"
     assert count(program, r"cp\.async\.c", "rows") == 2 * 3 * 6, "three inputs are copied, before the loop and in it"
     assert count(program, LOADS, "rows") == count(program, WIDE_LOADS, "rows") == 6, "only the weights are loaded"

@@ -38,14 +38,12 @@ from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.cursor import Cursor
 from blu.passes.lower_to_linalg.generic import PARALLEL, REDUCTION, constant, fill, generic, projection
 
-BLOCK = 128
-"""Threads of a block whose rows are worked on by a part of it."""
+BLOCK = 256
+"""Threads of a block whose rows are worked on by a part of it: as many as a processor has registers for."""
 WORDS_OF_WARP_ROW = 168
 """Registers that a thread may use for its share of a row and of sums, where a warp has a row."""
 WORDS = {256: 80, 512: 80, 1024: 24}
 """The same for blocks that have a row, by their threads."""
-RESERVED_BYTES = 1024
-"""Shared memory that the GPU takes for each block."""
 
 
 @dataclass(frozen=True)
@@ -123,14 +121,16 @@ def _write_rows(launches: Launches) -> bool:
 
 
 def _find_sources(kernel: RowKernel, frame: GpuKernel, sums: list[RangeSum], target: GpuTarget) -> list[Source]:
-    """The rows to copy ahead; none where they cannot be copied, or two blocks do not fit on a processor with them."""
+    """The rows to copy ahead, where warps have rows; none where they cannot be copied, or there is no room."""
+    if kernel.schedule.team > warp.WARP:
+        return []  # other blocks read while this one's threads wait for each other
     row, column = kernel.layout.rows[0], kernel.layout.columns[0]
     read = {item.value: (row, column) for item in sums}
     for node in kernel.program.nodes:
         read |= dict(zip(node.operation.operands, node.accesses, strict=True))
     whole = {value: access for value, access in read.items() if value in frame.buffers and {row, column} <= {*access}}
     found = copied(whole, kernel, frame)
-    return found if shared_bytes(kernel, found) <= target.shared_bytes_per_processor // 2 - RESERVED_BYTES else []
+    return found if shared_bytes(kernel, found) <= target.shared_bytes else []
 
 
 def _choose(program: RowProgram, layout: Layout, frame: GpuKernel, count: int) -> RowSchedule:

@@ -13,8 +13,9 @@ from blu.passes.fuse.fuse import is_kernel
 from blu.passes.fuse.loops import LoopNest, loop_nest
 from blu.passes.lower_to_linalg.generic import PARALLEL, REDUCTION, constant, empty, fill, generic, projection
 
-BLOCKS_PER_PROCESSOR = 2
-"""Ranges for each processor: as many blocks as have room for all that a row needs beside its sums."""
+NARROW = 768
+"""Columns up to which a warp can have a row and its sums in registers: then a block of many warps fills a processor.
+Blocks whose threads have a row together wait for each other at every row: a processor needs two of them."""
 STEP = 16
 """Ranges are multiples of so many rows."""
 FEWEST_ROWS = 256
@@ -32,7 +33,7 @@ class SplitColumnSums(Pass):
     becomes
 
         %2 = linalg.generic {(i, j) -> (i, j), (i, j) -> (i, j)} ins(%x) { extf }
-        %3 = linalg.generic {(i, j) -> (i, j), (i, j) -> (i floordiv 256, j)} ins(%2) outs(%more_zeros : 256x768xf32)
+        %3 = linalg.generic {(i, j) -> (i, j), (i, j) -> (i floordiv 512, j)} ins(%2) outs(%more_zeros : 128x768xf32)
              { addf }
         %1 = linalg.generic {(i, j) -> (i, j), (i, j) -> (j)} ins(%3) outs(%zeros) { addf }
 
@@ -79,7 +80,7 @@ def _split(operation: ir.Operation, fold: Fold, target: GpuTarget) -> bool:
     nest = loop_nest(operation, 0)
     assert nest is not None, "a column sum without loops"
     rows, columns = nest.sizes
-    length = range_of(rows, target)
+    length = range_of(rows, columns, target)
     if rows < FEWEST_ROWS or columns == 0:
         return False
     with ir.InsertionPoint(operation), operation.location:
@@ -97,9 +98,10 @@ def _add(term: ir.Value, total: ir.Value) -> ir.Value:
     return arith.addf(total, term)
 
 
-def range_of(rows: int, target: GpuTarget) -> int:
+def range_of(rows: int, columns: int, target: GpuTarget) -> int:
     """The rows of a range."""
-    return max(1, ceil(rows / (BLOCKS_PER_PROCESSOR * target.processors * STEP))) * STEP
+    blocks = target.processors * (1 if columns <= NARROW else 2)
+    return max(1, ceil(rows / (blocks * STEP))) * STEP
 
 
 def range_maps(length: int) -> list[ir.AffineMap]:
