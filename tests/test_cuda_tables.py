@@ -121,3 +121,33 @@ def test_programs_for_a_cpu_have_no_tables(gpu):
     launch = {"kernel": "shift", "blocks": 1, "chunk": 1, "args": [["table", 0, 0]]}
     with pytest.raises(CacheError, match="shift runs on a CPU and takes table 0"):
         CudaProgram.load(batched(launches=[launch]))
+
+
+def shift_shown(threads: int, shown: int, target: int) -> None:
+    """target = what a tensor map shows + 1"""
+    programs.shift(threads, int(view(shown, 16, np.uint64)[0]), target)
+
+
+def test_tensor_maps_follow_the_arrays_too(gpu, monkeypatch):
+    """Without a wait, and after a copy that failed."""
+    monkeypatch.setattr(gpu, "encode_map", lambda map_, address: np.full(16, address, np.uint64).tobytes())
+    gpu.kernels["shift_shown"] = shift_shown
+    shown = {"buffer": ["input", 0, 0], "offset": 0, "dtype": "f32", "shape": [COUNT], "strides": [1], "box": [COUNT]}
+    program = CudaProgram.load(
+        programs.members(
+            [programs.launch("shift_shown", ["map", 0], ["output", 0, 0])],
+            inputs=[programs.tensor("x", COUNT)],
+            outputs=[programs.tensor("", COUNT, input=None)],
+            tensor_maps=[shown],
+        )
+    )
+    arrays = [to_device(X * number) for number in range(3)]
+    waited = gpu.count("synchronize")
+    results = [program.run([arrays[number]])[0] for number in (0, 1, 2, 0, 1)]
+    assert gpu.count("synchronize") == waited
+    for number, result in zip((0, 1, 2, 0, 1), results, strict=True):
+        assert np.array_equal(result.numpy(), X * number + 1)
+    gpu.failures["copy_in"] = "CUDA_ERROR_INVALID_VALUE"
+    with pytest.raises(DeviceError, match="describe tensors to the copy engine"):
+        program.run([arrays[2]])
+    assert np.array_equal(program.run([arrays[2]])[0].numpy(), X * 2 + 1)

@@ -20,7 +20,7 @@ class TensorMaps:
         self._driver, self._maps = driver, maps
         self._block = Block(driver, len(maps) * MAP_BYTES, "the program's tensor maps")
         self._encoded = np.zeros(len(maps) * MAP_BYTES, np.uint8)
-        self._addresses: list[int | None] = [None] * len(maps)
+        self._addresses: Sequence[int | None] = [None] * len(maps)
 
     @property
     def address(self) -> int:
@@ -29,15 +29,12 @@ class TensorMaps:
 
     def show(self, address_of_argument: AddressOf) -> None:
         """Let the maps show buffers where they are now. Runs that have been enqueued see them as they were."""
-        changed = False
-        for index, map_ in enumerate(self._maps):
-            address = address_of_argument(map_.buffer) + map_.offset * MAP_DTYPES[map_.dtype]
-            if address == self._addresses[index]:
-                continue
-            changed = True
-            encoded = self._driver.encode_map(map_, address)
-            self._encoded[index * MAP_BYTES : (index + 1) * MAP_BYTES] = np.frombuffer(encoded, np.uint8)
-            self._addresses[index] = address
-        if changed:
-            self._driver.staging.copy_in(self._block.address, self._encoded)
-            self._driver.staging.finish()
+        addresses = [address_of_argument(map_.buffer) + map_.offset * MAP_DTYPES[map_.dtype] for map_ in self._maps]
+        if addresses == self._addresses:
+            return
+        encoded = self._encoded.reshape(-1, MAP_BYTES).copy()
+        for index, (map_, address) in enumerate(zip(self._maps, addresses, strict=True)):
+            if address != self._addresses[index]:
+                encoded[index] = np.frombuffer(self._driver.encode_map(map_, address), np.uint8)
+        self._driver.staging.copy_in(self._block.address, encoded)
+        self._encoded, self._addresses = encoded, addresses

@@ -170,6 +170,8 @@ class CudaProgram(Runnable):
         if self.plan.tables:
             with self._driver.explained("copy addresses to the GPU"):
                 self._tables.show(np.array(self._key, np.uint64))
+        with self._driver.explained("copy addresses to the GPU"):
+            self._driver.staging.finish()
         self._shown_key = self._key
 
     def _write_addresses(self) -> None:

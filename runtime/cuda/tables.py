@@ -44,5 +44,4 @@ class PointerTables:
         values = self._values.copy()
         values[self._slots] = moved
         self._driver.staging.copy_in(self._block.address, values)
-        self._driver.staging.finish()
         self._values, self._is_written = values, True
