@@ -25,9 +25,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "gpu"))
 import checkout
 
 FOLDER = Path(checkout.ROOT, ".gpu", "gemm")
-REPEATS, FRESH, ROUNDS, LAUNCHES = 50, 5, 15, 4
+REPEATS, FRESH, ROUNDS, LAUNCHES = 50, 5, 15, 10
+WAIT_CLOCKS = 2_000_000
+"""For which the GPU is busy before times are taken, so that the host is ahead of it."""
 # Of the difference's norm: one rounding of the result to bf16, or of operands to tf32 on either side.
 BOUNDS = {"bf16": 2e-3, "tf32": 5e-4}
+FUSED_BOUND = 3e-3
+"""The product, the sum and the result are bf16."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +148,7 @@ class Sides:
         torch = self.torch
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda.synchronize()
+        torch.cuda._sleep(WAIT_CLOCKS)
         start.record()
         for _ in range(LAUNCHES):
             call()
@@ -180,7 +185,7 @@ def measure(problem: Problem) -> dict[str, Any]:
         "microseconds": medians,
         "TFLOP/s": {side: operations / time for side, time in medians.items()},
         "speed ratio": medians["cublas"] / medians["blu"],
-        "right": max(errors) <= BOUNDS[problem.kind] and same == REPEATS,
+        "right": max(errors) <= (FUSED_BOUND if problem.fused else BOUNDS[problem.kind]) and same == REPEATS,
     }
 
 

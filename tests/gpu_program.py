@@ -13,9 +13,10 @@ import ptx_machine
 import blu
 from blu.compiler.cubins import Cubin, assemble
 from blu.compiler.executable import ptx_of
+from blu.dialects.mlir import ir
 
 DTYPES = {
-    "bool": np.bool_, "i32": np.int32, "i64": np.int64, "u8": np.uint8,
+    "bool": np.bool_, "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "u8": np.uint8,
     "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64,
 }  # fmt: skip
 _NAMES = {np.dtype(dtype): name for name, dtype in DTYPES.items()}
@@ -28,6 +29,14 @@ class GpuProgram:
     target: str
     ptx: dict[str, str]
     plan: dict
+    constants: bytes = b""
+
+    @classmethod
+    def of(cls, module: ir.Module, target: str) -> GpuProgram:
+        """The program of a module at level "llvm"."""
+        attributes = module.operation.attributes
+        plan, constants = (ir.StringAttr(attributes[name]).value for name in ("blu.plan", "blu.constants"))
+        return cls(target, ptx_of(module), json.loads(plan), bytes.fromhex(constants))
 
     def assembled(self, family: str) -> dict[str, Cubin]:
         """Machine code of the kernels whose names begin so."""
@@ -37,7 +46,10 @@ class GpuProgram:
         """The program's outputs, by running every launch in the interpreter."""
         outputs = [np.zeros(item["shape"], DTYPES[item["dtype"]]) for item in self.plan["outputs"]]
         arena = np.full(max(1, self.plan["arena_bytes"]), 0xFF, np.uint8)
-        spaces = {"input": inputs, "output": outputs, "arena": [arena]}
+        status = np.full(max(1, self.plan["status_slots"]), -(2**63), np.int64)
+        data = np.frombuffer(self.constants, np.uint8)
+        constants = [data[item["offset"] :][: item["bytes"]] for item in self.plan["constants"]]
+        spaces = {"input": inputs, "output": outputs, "arena": [arena], "status": [status], "constant": constants}
         for launch in self.plan["launches"]:
             # Arguments may overlap in the arena, so that each kernel gets copies, of which what has changed goes back.
             arguments, table = launch["args"], self._table_of(launch)
@@ -46,7 +58,8 @@ class GpuProgram:
             ptx = self.ptx[launch["kernel"]]
             ptx_machine.run(ptx, launch["grid"], after, launch["shared_bytes"], in_table=table is not None)
             for buffer, old, written in zip(buffers, before, after, strict=True):
-                buffer[old != written] = written[old != written]
+                if buffer.flags.writeable:
+                    buffer[old != written] = written[old != written]
         return outputs
 
     def _table_of(self, launch: dict) -> list | None:
@@ -58,9 +71,7 @@ class GpuProgram:
 def compile_program(function: Callable, *arguments: np.ndarray, target: str = "sm_90a") -> GpuProgram:
     """Compile a function of arrays of such shapes and dtypes."""
     specs = [blu.spec(item.shape, _NAMES[item.dtype]) for item in arguments]
-    lowered = blu.jit(function).trace(*specs).lower(target)
-    plan = json.loads(lowered.report.module.operation.attributes["blu.plan"].value)
-    return GpuProgram(target, ptx_of(lowered.module), plan)
+    return GpuProgram.of(blu.jit(function).trace(*specs).lower(target).module, target)
 
 
 def _bytes_of(spaces: dict, argument: list) -> np.ndarray:

@@ -41,6 +41,8 @@ class Arithmetic:
         bits = _BITS.get(re.match(r"%?[a-z]*", name)[0], 16)
         value = np.ascontiguousarray(value)
         if bits > 1:
+            if value.dtype.kind == "i" and value.dtype.itemsize * 8 < bits:
+                value = value.astype(SIGNED[bits])  # signed numbers fill wider registers with their sign
             value = value.view(UNSIGNED[value.dtype.itemsize * 8]).astype(UNSIGNED[bits])
         if not active.all():
             before = self.registers.get(name)
@@ -178,11 +180,13 @@ class Arithmetic:
 
     def _do_prmt(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         low, high, chosen = (self._read(name, 32).astype(np.uint64) for name in operands[1:])
-        assert parts[1:] == ["b32"] and not (chosen & np.uint64(0x8888)).any(), "sign bits are not replicated"
+        assert parts[1:] == ["b32"], parts
         both, value = high << np.uint64(32) | low, np.zeros_like(low)
         for place in range(4):
-            source = chosen >> np.uint64(4 * place) & np.uint64(7)
-            value |= (both >> (source * np.uint64(8)) & np.uint64(0xFF)) << np.uint64(8 * place)
+            source = chosen >> np.uint64(4 * place)
+            byte = both >> ((source & np.uint64(7)) * np.uint64(8)) & np.uint64(0xFF)
+            signs = np.where(byte >> np.uint64(7), np.uint64(0xFF), np.uint64(0))
+            value |= np.where(source & np.uint64(8), signs, byte) << np.uint64(8 * place)
         self._write(operands[0], value.astype(np.uint32), active)
 
     def _do_setp(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:

@@ -233,7 +233,9 @@ class _Block(Arithmetic):
         address = self._address(operands[1], 64)
         for count in np.unique(present[active & (present > 0)]):
             some = active & (present == count)
-            data[some, :count] = self.memory.bytes[self._places("global", address, int(count), some, size)[some]]
+            # All bytes must exist, as for compute-sanitizer, even those that are left out.
+            places = self._places("global", address, size, some)[some, :count]
+            data[some, :count] = self.memory.bytes[places]
         places = self._places("shared", self._address(operands[0], 32), size, active)
         shared = self.shared
         # Until it is waited for, nothing can be said of what is there.

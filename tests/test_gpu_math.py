@@ -9,7 +9,10 @@ from __future__ import annotations
 import re
 from functools import cache
 
+import ml_dtypes
+import numpy as np
 import pytest
+from gpu_program import DTYPES, compile_program
 from op_programs import flat, regrouped
 
 import blu
@@ -129,6 +132,23 @@ def all_pointwise() -> Traced:
 
     arrays = [array for _, sample in cases for array in flat(sample.operands)]
     return blu.jit(apply_all).trace([blu.spec(array.shape, str(array.dtype)) for array in arrays])
+
+
+EXTREMES = [0.0, -0.0, 1.0, -7.25, 0.1, 1e3, np.inf, -np.inf, np.nan]
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64"])
+def test_remainders_are_exact(dtype: str) -> None:
+    """However large the quotient."""
+    info = ml_dtypes.finfo(DTYPES[dtype])
+    extremes = np.array([*EXTREMES, info.max, info.tiny, info.smallest_subnormal]).astype(DTYPES[dtype])
+    random = np.random.default_rng(0).standard_normal((2, 60)).astype(DTYPES[dtype])
+    grids = np.meshgrid(extremes, extremes)
+    left, right = (np.concatenate([grid.ravel(), row]) for grid, row in zip(grids, random, strict=True))
+    with np.errstate(all="ignore"):
+        expected = np.remainder(left.astype(np.float64), right.astype(np.float64)).astype(DTYPES[dtype])
+    (found,) = compile_program(blu.remainder, left, right, target="sm_80").interpret(left, right)
+    np.testing.assert_array_equal(found.astype(np.float64), expected.astype(np.float64))
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

@@ -67,3 +67,10 @@ def test_wide_elements_take_the_fallback():
     program = compile_program(lambda x: blu.argmax(x, axis=1), values)
     (found,) = program.interpret(values)
     assert np.array_equal(found, [1, 0])
+
+
+@pytest.mark.parametrize("search", [blu.argmax, blu.argmin])
+def test_one_element_is_found(search: Callable):
+    values = np.array([[3.0], [np.nan]], np.float32)
+    (found,) = compile_program(lambda x: search(x, axis=1), values).interpret(values)
+    assert np.array_equal(found, [0, 0])

@@ -14,9 +14,9 @@ class Case:
     """`arguments` are NumPy arrays, numbers or trees of them; a `blu.spec` in them stands for normally distributed
     numbers times `scale`, which are drawn again on the GPU machine and take no room.
 
-    `relative_error` bounds the largest difference from the reference, divided by that's largest magnitude, for all
-    results or by their dtypes. The reference is what `reference` gives, or what the CPU computes. Parameters that
-    `donate` names are updated in place.
+    `relative_error` bounds the largest difference from the reference, divided by that's largest magnitude (or by
+    `least` if that is larger), for all results or by their dtypes. The reference is what `reference` gives, or what the
+    CPU computes. Parameters that `donate` names are updated in place.
     """
 
     name: str
@@ -24,6 +24,7 @@ class Case:
     arguments: tuple[Any, ...]
     relative_error: float | Mapping[str, float]
     scale: float = 1.0
+    least: float = 0.0
     donate: tuple[str, ...] = ()
     reference: Callable[[], Sequence[np.ndarray]] | None = None
 

@@ -19,7 +19,7 @@ sys.path.insert(0, str(checkout.ROOT / "tests"))
 
 from gradient_programs import cases_of, floats_of, is_differentiable, scalar_of
 from op_programs import arrays_of, expected_of, program_of
-from tolerances import TOLERANCES
+from tolerances import ELEMENTARY, TOLERANCES
 
 EPSILON = {"f64": 2.0**-52, "f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}
 # Sums of products of narrow numbers are rounded where the reference rounds but once.
@@ -32,10 +32,18 @@ def cases() -> Iterator[Case]:
     make_context()  # declares all ops
     for name, cls in sorted(OPS.items()):
         samples = list(cls.samples())
-        units = TOLERANCES[name].units if name in TOLERANCES else UNITS
+        tolerance = TOLERANCES.get(name, ELEMENTARY)
+        units = UNITS if tolerance.of_terms else tolerance.units
         error = {dtype: units * epsilon for dtype, epsilon in EPSILON.items()}
         reference = partial(_reference, cls, samples)
-        yield Case(f"op {name}", program_of(cls, samples), (arrays_of(samples),), error, reference=reference)
+        yield Case(
+            f"op {name}",
+            program_of(cls, samples),
+            (arrays_of(samples),),
+            error,
+            least=float(tolerance.of_terms),
+            reference=reference,
+        )
     for name, cls in sorted(OPS.items()):
         if is_differentiable(cls):
             yield _gradients(name, cls)
@@ -56,4 +64,4 @@ def _gradients(name: str, cls: Any) -> Case:
     def apply(rows: list[list[Any]]) -> list[Any]:
         return [blu.grad(f, argnums=wanted)(*row) for (f, wanted), row in zip(pairs, rows, strict=True)]
 
-    return Case(f"gradients of {name}", apply, (points,), {"f32": UNITS_OF_GRADIENTS * EPSILON["f32"]})
+    return Case(f"gradients of {name}", apply, (points,), {"f32": UNITS_OF_GRADIENTS * EPSILON["f32"]}, least=1.0)

@@ -137,7 +137,7 @@ def _content(case: Case) -> str:
     leaves, _ = flatten(case.arguments)
     arrays = [b"" if isinstance(leaf, Spec) else np.ascontiguousarray(leaf).tobytes() for leaf in leaves]
     contents = [hashlib.sha256(array).hexdigest() for array in arrays]
-    return json.dumps([contents, case.scale, str(case.relative_error), bool(case.reference)])
+    return json.dumps([contents, case.scale, str(case.relative_error), case.least, bool(case.reference)])
 
 
 def _run_here(case: Case, traced: Traced) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
@@ -152,7 +152,7 @@ def _run_here(case: Case, traced: Traced) -> tuple[dict[str, Any], dict[str, np.
     arrays |= {f"result{index}": result.reshape(-1)[:: steps[index]] for index, result in enumerate(results)}
     bounds = [case.bound(NAMES[result.dtype]) for result in results]
     finite = [finite_count(result) for result in results]
-    return {"bounds": bounds, "arguments": described, "steps": steps, "finite": finite}, arrays
+    return {"bounds": bounds, "least": case.least, "arguments": described, "steps": steps, "finite": finite}, arrays
 
 
 def _arguments(case: Case, traced: Traced) -> tuple[list[np.ndarray], list[dict[str, Any]]]:

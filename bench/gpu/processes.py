@@ -51,7 +51,7 @@ class Runner:
 
 def run_process(names: list[str], command: list[str]) -> Iterator[Found]:
     """What one process finds out about the first of these cases, at least one."""
-    done, said, last = 0, [], None
+    done, said, last = 0, [], {}
     with subprocess.Popen([*command, "--run", *names], stdout=PIPE, stderr=STDOUT) as process:
         for line in _lines(process):
             if not line.startswith("{"):
@@ -60,9 +60,9 @@ def run_process(names: list[str], command: list[str]) -> Iterator[Found]:
             if last:
                 yield last
             last = {**json.loads(line), **findings_in(said)}
-            done, said = done + 1, []
+            done, before, said = done + 1, said, []
     if last:  # some findings come at the end
-        yield {**last, **findings_in(said)}
+        yield {**last, **findings_in([*before, *said])}
     if not done or (done < len(names) and process.returncode != LOST):
         failure = f"the process ended with {process.returncode}: {' '.join(said[-3:])}"
         yield {"name": names[done], "failure": failure, **findings_in(said)}

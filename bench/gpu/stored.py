@@ -22,13 +22,14 @@ class StoredCase:
     """`program` and `values` are the stems of its files.
 
     `arguments` are either {"array": key} or {"seed", "shape", "dtype", "scale"}; `bounds` are the relative errors that
-    results may have, `steps` which elements of each are kept, and `finite` how many of all are finite; `failure` says
-    why there is no program."""
+    results may have, whose magnitudes count as `least` if they are less; `steps` are which elements of each are kept,
+    and `finite` how many of all are finite; `failure` says why there is no program."""
 
     name: str
     program: str = ""
     values: str = ""
     bounds: list[float] = field(default_factory=list)
+    least: float = 0.0
     arguments: list[dict[str, Any]] = field(default_factory=list)
     steps: list[int] = field(default_factory=list)
     finite: list[int] = field(default_factory=list)
@@ -94,15 +95,18 @@ def largest_error(case: StoredCase, results: list[np.ndarray], arrays: dict[str,
     if case.finite != [finite_count(result) for result in results]:
         return math.inf, 0.0
     errors = [
-        relative_error(result.reshape(-1)[:: case.steps[index]], arrays[f"result{index}"])
+        relative_error(result.reshape(-1)[:: case.steps[index]], arrays[f"result{index}"], case.least)
         for index, result in enumerate(results)
     ]
     pairs = zip(errors, case.bounds, strict=True)
     return max(pairs, key=lambda pair: pair[0] / max(pair[1], 1e-300), default=(0.0, 0.0))
 
 
-def relative_error(found: np.ndarray, expected: np.ndarray) -> float:
-    """The largest difference divided by the largest magnitude; in whole numbers and bools all must be equal."""
+def relative_error(found: np.ndarray, expected: np.ndarray, least: float = 0.0) -> float:
+    """The largest difference divided by the largest magnitude, or by `least` if that is larger.
+
+    In whole numbers and bools all must be equal.
+    """
     if expected.dtype.kind in "biu":
         return 0.0 if np.array_equal(found, expected) else math.inf
     found, expected = found.astype(np.float64), expected.astype(np.float64)
@@ -112,5 +116,5 @@ def relative_error(found: np.ndarray, expected: np.ndarray) -> float:
     difference = np.abs(found - expected)[is_finite]
     if not np.isfinite(difference).all():
         return math.inf
-    largest = np.abs(expected[is_finite]).max(initial=0.0)
+    largest = np.abs(expected[is_finite]).max(initial=least)
     return float(difference.max(initial=0.0) / largest) if largest else float(difference.max(initial=0.0))

@@ -203,11 +203,11 @@ def read_operand(tensor: ir.Value, frame: GpuKernel) -> Operand:
 def operand_of(buffer: ir.Value) -> Operand:
     """A buffer as matrices."""
     type_ = ir.MemRefType(buffer.type)
-    shape, element = tuple(type_.shape), type_.element_type
+    shape, element = tuple(type_.shape) or (1,), type_.element_type  # a mask may be one number
     size = max(8, element.width) // 8
     _, offset = type_.get_strides_and_offset()
     strides = tuple(
-        0 if length == 1 else stride for length, stride in zip(shape, vectors.strides_of(buffer), strict=True)
+        0 if length == 1 else stride for length, stride in zip(shape, vectors.strides_of(buffer) or (0,), strict=True)
     )
     index = memref.extract_aligned_pointer_as_index(buffer)
     start = further(arith.index_cast(ir.IntegerType.get_signless(64), index), offset if prod(shape) else 0, size)

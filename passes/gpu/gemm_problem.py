@@ -57,11 +57,14 @@ class Factor:
 
     @property
     def copy_bytes(self) -> int:
-        """How many bytes can be copied at a time, all addresses being multiples of them: 16, 8, 4, or an element."""
+        """How many bytes can be copied at a time, all addresses being multiples of them: 16, 8, 4, or an element.
+
+        Rows are multiples of them, too: a copy may leave its last bytes out, but compute-sanitizer holds them for read.
+        """
         if not self.is_dense:
             return self.bytes
-        across = self.stride if self.is_deep else self.depth_stride
-        steps = [self.offset, across, *self.outer_strides, *self.outer_depth_strides]
+        across, along = (self.stride, self.depth) if self.is_deep else (self.depth_stride, self.size)
+        steps = [self.offset, across, along, *self.outer_strides, *self.outer_depth_strides]
         wide = COPY_BYTES
         while wide > self.bytes and any(step * self.bytes % wide for step in steps):
             wide //= 2

@@ -13,6 +13,7 @@ from blu.passes.gpu.exponentials import expand_exponentials
 from blu.passes.gpu.fast_math import approximate
 from blu.passes.gpu.kernel import CLUSTER, THREADS
 from blu.passes.gpu.read_table import read_arguments_from_table
+from blu.passes.gpu.remainders import expand_remainders
 
 PASSES = (
     "func.func(convert-vector-to-scf)",
@@ -52,6 +53,8 @@ class LowerToNvvm(Pass, name="lower-to-nvvm"):
     leads_to = "llvm"
 
     def run(self, module: ir.Module) -> None:
+        for kernel in find(module, func.FuncOp):
+            expand_remainders(kernel)
         widen_bf16_conversions(module)
         for kernel in find(module, func.FuncOp):
             expand_exponentials(kernel)

@@ -80,7 +80,8 @@ def _pack(operation: ir.Operation, search: Search) -> None:
         for item in old.operations:
             if not {search.accumulators[0], search.accumulators[1]} & set(item.operation.operands):
                 _clone(item.operation, values)
-        packed = _packed(search, values[search.candidate], values[search.index])
+        # An index of a dimension of one is a constant, which may be outside.
+        packed = _packed(search, *(values.get(item, item) for item in (search.candidate, search.index)))
         return arith.maxui(arguments[-1], packed)
 
     with ir.InsertionPoint(operation), operation.location:
