@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -145,13 +146,13 @@ def _sanitizer(tool: str) -> list[str]:
     return ["compute-sanitizer", "--tool", tool, *(["--report-api-errors", "no"] if tool == "memcheck" else [])]
 
 
-def run_faults(jobs: int) -> list[Found]:
+def run_faults(tools: Sequence[str], jobs: int) -> list[Found]:
     """Failures are faults that their tool does not report, and what it finds in a kernel without."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         save_index(folder, write_faults(folder))
         results = []
-        for fault in FAULTS:
+        for fault in (fault for fault in FAULTS if fault.tool in tools):
             runner = Runner([*_sanitizer(fault.tool), sys.executable, __file__, name, "--once"], 1, jobs)
             planted, sound = runner.run([fault.name, SOUND.name])
             is_found = FINDINGS in planted["failure"] and fault.words in planted["failure"]

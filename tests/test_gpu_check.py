@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import math
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -189,3 +190,31 @@ def test_findings_are_those_of_the_case_that_has_them(tools):
     results = tools["bench.gpu.processes"].Runner([sys.executable, "-c", child], 3, jobs=2).run(names)
     assert [result["name"] for result in results] == names
     assert [result["name"] for result in results if result["failure"]] == ["late"]
+
+
+SANITIZER = """
+import json, sys
+tool = sys.argv[1]
+for name in sys.argv[sys.argv.index("--run") + 1:]:
+    if (tool, name) == ("memcheck", "out-of-bounds write"):
+        print("========= Invalid __global__ write of size 4 bytes")
+    if (tool, name) == ("racecheck", "double (3, 4)"):
+        print("========= Race reported")
+    print(json.dumps({"name": name, "failure": ""}), flush=True)
+"""
+
+
+def test_a_tool_must_report_the_fault_that_is_planted_for_it(tools, packed, tmp_path, monkeypatch):
+    """A tool that finds its fault and nothing else, and one that does the contrary."""
+    check, report = tools["gpu_check"], tmp_path / "report.json"
+    monkeypatch.setattr(check, "_sanitizer", lambda tool: [sys.executable, "-c", SANITIZER, tool])
+    monkeypatch.setenv("BLU_CUDA_POOL", "1")
+    failed = []
+    for tool in ("memcheck", "racecheck"):
+        options = ["--tool", tool, "--only", "double", "--jobs", "2", "--json", str(report)]
+        monkeypatch.setattr(sys, "argv", ["gpu_check.py", str(packed), *options])
+        failed.append(check.main())
+        assert os.environ["BLU_CUDA_POOL"] == "0", "memcheck knows the bounds of what is not pooled"
+        found = json.loads(report.read_text())
+        failed += [bool(item["failure"]) for item in (*found["planted faults"], *found[tool])]
+    assert failed == [0, False, False, False, 1, True, False, True]
