@@ -52,6 +52,6 @@ def _key(kernel: llvm.LLVMFuncOp) -> Hashable:
     """What a kernel is, but for its name and the user's lines. One with global memory of its own is like no other."""
     names = ("blu.kernel", THREADS, SHARED, CLUSTER, PER_PROCESSOR)
     attributes = tuple(kernel.attributes.get(name, None) for name in names)
-    text = kernel.operation.get_asm(enable_debug_info=False)
+    text = kernel.operation.get_asm(enable_debug_info=False, use_local_scope=True, assume_verified=True)
     header, body = text.split("\n", 1)
     return attributes, header[header.index("(") : header.index(" attributes ")], body

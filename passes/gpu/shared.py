@@ -14,7 +14,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from blu.dialects.mlir import func, ir, llvm
-from blu.passes.base import find
 from blu.passes.gpu.kernel import GpuKernel
 
 SYMBOL = "blu_shared"
@@ -55,7 +54,8 @@ def _declare(kernel: func.FuncOp) -> None:
     """The array, once per module: external and without a size, since the launch decides it."""
     module = kernel.operation.parent
     body = module.regions[0].blocks[0]
-    if any(ir.StringAttr(item.attributes["sym_name"]).value == SYMBOL for item in find(module, llvm.GlobalOp)):
+    arrays = [item for item in body.operations if isinstance(item, llvm.GlobalOp)]
+    if any(ir.StringAttr(item.attributes["sym_name"]).value == SYMBOL for item in arrays):
         return
     with ir.InsertionPoint.at_block_begin(body), ir.Location.unknown():
         llvm.GlobalOp(
