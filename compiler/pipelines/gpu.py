@@ -10,6 +10,7 @@ from blu.passes.decompose import Decompose
 from blu.passes.export_plan import ExportPlan
 from blu.passes.fuse import Fuse
 from blu.passes.gpu.batch_calls import BatchCalls
+from blu.passes.gpu.chunk_rows import ChunkRows
 from blu.passes.gpu.decompose_attention import DecomposeAttention
 from blu.passes.gpu.emit_kernels import EmitGpuKernels
 from blu.passes.gpu.fold_counters import FoldCounters
@@ -30,6 +31,7 @@ PIPELINE = Pipeline(
         # Mathematics and fusion are the same for all targets.
         *CPU.replacing(Remat(isolate=True, cheap=True), Fuse(scalars_apart=True))
         .inserting(DecomposeAttention(), before=Decompose)
+        .inserting(ChunkRows(), before=Decompose)
         .inserting(FoldCounters(), before=Fuse)
         .inserting(PackSearches(), before=Fuse)
         .inserting(SplitColumnSums(), before=Fuse)

@@ -1,0 +1,90 @@
+"""Values too large to be had whole: some rows at a time give the same numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import blu
+from blu import nn
+from blu.compiler.pipelines import cpu, gpu
+from blu.dialects.mlir import ir
+from blu.frontend.tree import flatten
+from blu.passes.decompose import Decompose
+from blu.passes.gpu.chunk_rows import ChunkRows
+
+SIZES = {"n_layer": 1, "n_embd": 24, "n_head": 2, "vocab_size": 331, "n_positions": 40}
+LOGITS = 4 * 32 * 331 * 4
+
+
+@pytest.fixture
+def chunked(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Has the processor's pipeline cut values of more than so many bytes."""
+    plain = cpu.PIPELINE
+
+    def cut(largest_bytes: int) -> None:
+        monkeypatch.setattr(cpu, "PIPELINE", plain.inserting(ChunkRows(largest_bytes), before=Decompose))
+
+    return cut
+
+
+def gradients(model: Any, tokens: Any, targets: Any) -> Any:
+    return blu.value_and_grad(nn.gpt2_loss)(model, tokens, targets)
+
+
+def gpt2_arguments() -> tuple[Any, ...]:
+    rng = np.random.default_rng(0)
+    model = nn.GPT2(SIZES)
+    model.initialize(1)
+    tokens, targets = (rng.integers(0, 331, (4, 32)).astype(np.int32) for _ in range(2))
+    targets[0, :5] = -100
+    return model, tokens, targets
+
+
+@pytest.mark.parametrize("policy", ["f32", "bf16"])
+def test_the_loss_and_its_gradients_are_the_same(policy: str, chunked: Callable[[int], None]) -> None:
+    def half(model: Any, tokens: Any, targets: Any) -> Any:
+        with blu.autocast(policy):
+            return gradients(model, tokens, targets)
+
+    arguments = gpt2_arguments()
+    whole = blu.jit(half).trace(*arguments).compile()(*arguments)
+    chunked(LOGITS // 4)
+    traced = blu.jit(half).trace(*arguments)
+    assert "tensor<128x331xf32>" not in traced.lower(stop="blu-chunk-rows").text
+    parts = traced.compile()(*arguments)
+    assert float(parts[0]) == float(whole[0])
+    for one, other in zip(flatten(parts[1])[0], flatten(whole[1])[0], strict=True):
+        one, other = np.asarray(one, np.float64), np.asarray(other, np.float64)
+        assert np.linalg.norm(one - other) <= 1e-6 * np.linalg.norm(other) + 1e-12
+
+
+def test_gpus_have_one_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gradient of a part comes before the next part: what it needs of the loss is there before all of them."""
+    logits = 16 * 128 * 4096 * 4
+    whole, parts = (_planned(monkeypatch, ChunkRows(limit)) for limit in (logits, logits // 4))
+    assert parts < 0.6 * whole
+
+
+def _planned(monkeypatch: pytest.MonkeyPatch, pass_: ChunkRows) -> int:
+    """The bytes of intermediate results of gradients for 16 times 128 tokens of 4096."""
+    monkeypatch.setattr(gpu, "PIPELINE", gpu.PIPELINE.replacing(pass_))
+    model, tokens = nn.GPT2({**SIZES, "vocab_size": 4096, "n_positions": 128}), blu.spec((16, 128), "i32")
+    module = blu.jit(gradients).trace(model, tokens, tokens).lower("sm_90a", stop="memref").module
+    with module.context:
+        return ir.IntegerAttr(module.operation.attributes["blu.arena_bytes"]).value
+
+
+def test_what_needs_all_rows_is_left_whole(chunked: Callable[[int], None]) -> None:
+    def normed(x: Any, w: Any) -> Any:
+        y = x @ w
+        return y / blu.max(y)
+
+    rng = np.random.default_rng(1)
+    x, w = rng.standard_normal((8, 2)).astype(np.float32), rng.standard_normal((2, 64)).astype(np.float32)
+    expected = np.asarray(blu.jit(normed)(x, w))
+    chunked(256)
+    np.testing.assert_array_equal(np.asarray(blu.jit(normed)(x, w)), expected)
