@@ -11,24 +11,24 @@ from blu.passes.gpu.kernel import when
 from blu.passes.gpu.warp import WARP
 
 PIECE = 8
-"""Elements of 16 bits in 16 bytes."""
+"""Columns of a block of sums, and elements of 16 bits in 16 bytes."""
 
 
 def write_rows(sums: Sums, span: Span, output: Matrix) -> None:
     """Write the rows of a warp, each thread two neighbours at a time where memory lies so, else one."""
     rows, columns = output.shape
-    pairs = output.is_aligned and output.size * 2 <= COPY_BYTES
+    pairs = output.is_aligned and columns % PIECE == 0
     for strip, half in span.rows:
         row = span.row(strip, half)
         with when(warp.is_below(row, rows)):
             base = output.address(row, span.column)
             for number, block in enumerate(sums[strip]):
                 values = block[2 * half : 2 * half + 2]
-                if pairs and 8 * number < columns:
-                    place = further(base, 8 * number, output.size)
+                if pairs and PIECE * number < columns:
+                    place = further(base, PIECE * number, output.size)
                     llvm.store(_rounded(values, output.element), pointer(place), alignment=2 * output.size)
                 elif not pairs:
-                    _write_elements(values, row, warp.add(span.column, 8 * number), output)
+                    _write_elements(values, row, warp.add(span.column, PIECE * number), output)
 
 
 def write_tile(sums: Sums, span: Span, stage: Tile, own_row: ir.Value, output: Matrix) -> None:
