@@ -40,7 +40,7 @@ from blu.passes.lower_to_linalg.generic import PARALLEL, REDUCTION, constant, fi
 
 BLOCK = 256
 """Threads of a block whose rows are worked on by a part of it: as many as a processor has registers for."""
-WORDS_OF_WARP_ROW = 168
+WORDS_OF_WARP_ROW = 192
 """Registers that a thread may use for its share of a row and of sums, where a warp has a row."""
 WORDS = {256: 80, 512: 80, 1024: 24}
 """The same for blocks that have a row, by their threads."""
