@@ -36,7 +36,7 @@ class ChunkRows(Pass):
     """
 
     level = "blu"
-    largest_bytes: int = 2 << 30
+    largest_bytes: int = 4 << 30
 
     def run(self, module: ir.Module) -> None:
         for function in find(module, func.FuncOp):

@@ -82,7 +82,7 @@ class Chunks:
             raise NotByRowsError(f"{name} of a sum over rows")
         if name == "matmul":
             return self._axis_of_product(operation)
-        if not inside and not _is_elementwise(name):
+        if not inside and name != "reshape" and not _is_elementwise(name):
             raise NotByRowsError(name)
         shape = value_type(operation.results[0]).shape
         if _is_elementwise(name):
@@ -91,7 +91,7 @@ class Chunks:
             if found:
                 raise NotByRowsError(f"{name} of rows along several axes")
         else:
-            [(value, axis)] = inside[:1]
+            value, axis = (inside or [(operation.operands[0], 0)])[0]
             axis = _moved_axis(name, attributes_of(operation), axis, len(value_type(value).shape))
         if axis >= len(shape) or shape[axis] % self.count:
             raise NotByRowsError(f"{name} of so many rows")
@@ -206,7 +206,19 @@ def _members(product: ir.Operation, operations: list[ir.Operation]) -> list[ir.O
         waiting.extend(found)
     starts = _reached(operations, large, lambda item: (value.owner for value in item.operands))
     ends = _reached(operations[::-1], large, lambda item: (use.owner.operation for use in _uses(item)))
-    return [item for item in operations if item in starts and item in ends]
+    return _with_numbers_of_rows(operations, starts & ends, size // value_type(product.results[0]).shape[-1])
+
+
+def _with_numbers_of_rows(operations: list[ir.Operation], found: set[ir.Operation], rows: int) -> list[ir.Operation]:
+    """With what makes a number for each row for nobody else: better done on the way than stored."""
+    for operation in reversed(operations):
+        name, users = operation.name.removeprefix("blu."), [use.owner.operation for use in _uses(operation)]
+        is_read = users and all(user in found for user in users)
+        if not is_read or name not in OPS or value_type(operation.results[0]).size != rows:
+            continue
+        if list(operation.operands) and (name == "reshape" or _is_elementwise(name)):
+            found.add(operation)
+    return [item for item in operations if item in found]
 
 
 def _uses(operation: ir.Operation) -> Iterable[ir.OpOperand]:
