@@ -71,7 +71,7 @@ def test_kernels_of_several_launches_and_strided_arguments():
         return blu.sum(x[:, :8], axis=0), blu.sum(y[:, :8], axis=0)
 
     program = compile_program(sums, x, y)
-    assert launches(program) == [("loops_0_batch", 2), ("loops_0_end_batch", 2)]
+    assert launches(program) == [("rows_0_batch", 2), ("loops_0_batch", 2)]
     for found, source in zip(program.interpret(x, y), (x, y), strict=True):
         np.testing.assert_allclose(found, source[:, :8].sum(0), rtol=2e-5, atol=2e-5)
 

@@ -32,6 +32,8 @@ CLUSTERS = (2, 4, 8)
 CLUSTER_WORDS = {False: ((320, 48, 2), (256, 64, 2)), True: ((640, 52, 1),)}
 """Threads of such a block, registers for its part of a row, and blocks of a processor. Where nothing is written along
 the row, the memory waits for the arithmetic, unless a second block computes while the first one's threads meet."""
+WRITTEN_LANES = 4
+"""Elements that a thread writes at once, where a row in its registers leaves none for more."""
 SWEEP_THREADS = 1024
 """One block to a processor: what it reads again is still in the second-level cache."""
 SLICE_THREADS = 512
@@ -122,6 +124,8 @@ def choose(program: RowProgram, layout: Layout, frame: Kernel) -> RowSchedule:
     if width <= WORDS_OF_WARP_ROW * team / made and not is_alone:
         return RowSchedule(BLOCK, team, lanes, 1, ceil(width / (lanes * team)))
     for hides, need, limits in ((False, made, WORDS), (True, raw, HIDDEN_WORDS)):
+        if hides and _writes(program):
+            lanes = min(lanes, WRITTEN_LANES)
         fitting = {threads: ceil(width / (lanes * threads)) for threads in limits}
         fitting = {threads: chunks for threads, chunks in fitting.items() if chunks * lanes * need <= limits[threads]}
         if fitting:
@@ -135,13 +139,17 @@ def choose_cluster(program: RowProgram, layout: Layout, frame: Kernel) -> RowSch
     operands = operands_of(program, layout, frame)
     lanes = _lanes_of(operands, layout)
     width, need = prod(layout.sizes[dim] for dim in layout.columns), _kept_words(operands, lanes)
-    writes = any(program.is_wide(value) for value in program.outputs)
     for blocks in CLUSTERS:
-        for threads, limit, per_processor in CLUSTER_WORDS[writes]:
+        for threads, limit, per_processor in CLUSTER_WORDS[_writes(program)]:
             chunks = ceil(width / (lanes * threads * blocks))
             if chunks * lanes * need <= limit:
                 return RowSchedule(threads, threads * blocks, lanes, 1, chunks, True, blocks, per_processor)
     return None
+
+
+def _writes(program: RowProgram) -> bool:
+    """Whether a kernel writes something along its rows."""
+    return any(program.is_wide(value) for value in program.outputs)
 
 
 def _kept_words(operands: list[Operand], lanes: int) -> float:
