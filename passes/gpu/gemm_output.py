@@ -221,7 +221,9 @@ def epilogue_reader(epilogue: Epilogue, pieces: int, lanes: int) -> Reader | Non
     widths = [tensor.type.element_type.width for tensor, _ in epilogue.whole_reads]
     if not widths or pieces * lanes * sum(max(width, 8) for width in widths) > 32 * READ_AHEAD:
         return None
-    if epilogue.operation_count > _LONG:
+    # Several results that also read biases need the registers themselves.
+    has_biases = len(epilogue.reads) > len(epilogue.whole_reads)
+    if epilogue.operation_count > _LONG or (has_biases and len(epilogue.outputs) > 1):
         return None
 
     def read(points: list[Point], lanes: int) -> list[Known]:

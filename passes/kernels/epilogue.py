@@ -43,8 +43,8 @@ class Epilogue:
         return [evaluation.value(tensor, target.dims) for tensor, target in self.outputs]
 
     @cached_property
-    def whole_reads(self) -> list[tuple[ir.Value, Dims]]:
-        """The buffers of which each element of the result reads its own, and how."""
+    def reads(self) -> list[tuple[ir.Value, Dims]]:
+        """The buffers that are read beside the product, and how."""
         found: dict[tuple[ir.Value, Dims], None] = {}
         seen: set[tuple[ir.Value, Dims]] = set()
         waiting = [(tensor, target.dims) for tensor, target in self.outputs]
@@ -55,11 +55,16 @@ class Epilogue:
                 continue
             seen.add((tensor, dims))
             if tensor in self.buffers:
-                if {self.contraction.rows, self.contraction.columns} <= {*dims}:
-                    found[tensor, dims] = None
+                found[tensor, dims] = None
             elif definition is not None and definition.name == "linalg.generic":
                 waiting.extend(_operands_at(definition, tensor, dims))
         return list(found)
+
+    @cached_property
+    def whole_reads(self) -> list[tuple[ir.Value, Dims]]:
+        """Those of which each element of the result reads its own."""
+        whole = {self.contraction.rows, self.contraction.columns}
+        return [(tensor, dims) for tensor, dims in self.reads if whole <= {*dims}]
 
     def read(self, point: Point, lanes: int, count: int) -> Known:
         """What `whole_reads` are at `point`, before the sums are."""
