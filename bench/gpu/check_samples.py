@@ -34,8 +34,6 @@ def cases() -> Iterator[Case]:
         samples = list(cls.samples())
         tolerance = TOLERANCES.get(name, ELEMENTARY)
         units = UNITS if tolerance.of_terms else tolerance.units
-        if name.endswith("_gradient"):
-            units = max(units, UNITS_OF_GRADIENTS)  # products of products
         error = {dtype: units * epsilon for dtype, epsilon in EPSILON.items()}
         reference = partial(_reference, cls, samples)
         yield Case(
