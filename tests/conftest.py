@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from cuda_programs import gpu  # noqa: F401 (a fixture)
 from golden_text import Golden
 from training_runs import trial  # noqa: F401 (a fixture)
 

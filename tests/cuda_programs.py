@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from fake_cuda import view
+import pytest
+from fake_cuda import FakeDriver, view
+
+from blu.runtime.cuda import driver as drivers
 
 COUNT = 64
 PTX = b".version 8.0\n.target sm_90a\n.address_size 64\n"
@@ -37,6 +41,15 @@ def divide(threads: int, divisors: int, status: int) -> None:
 
 
 KERNELS = {"shift": shift, "add": add, "gather": gather, "divide": divide}
+
+
+@pytest.fixture
+def gpu() -> Iterator[FakeDriver]:
+    """The process's GPU, a fake one, with kernels that a test may replace."""
+    driver = FakeDriver(dict(KERNELS))
+    drivers.use_driver(driver)
+    yield driver
+    drivers.use_driver(None)
 
 
 def tensor(name: str, *shape: int, dtype: str = "f32", **more: Any) -> dict[str, Any]:

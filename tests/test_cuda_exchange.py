@@ -5,32 +5,21 @@ from __future__ import annotations
 import ctypes
 import gc
 import sys
-from collections.abc import Iterator
 from types import SimpleNamespace
 
 import cuda_programs as programs
 import ml_dtypes
 import numpy as np
 import pytest
-from fake_cuda import FakeDriver, view
+from fake_cuda import view
 
 import blu
 from blu.compiler.cli.run import main as blu_run
 from blu.errors import ArgumentError, UnsupportedError
 from blu.runtime.artifact import write_artifact
 from blu.runtime.cuda import CudaProgram, DeviceArray, exchange, from_dlpack, to_device
-from blu.runtime.cuda import driver as drivers
 
 X = np.arange(programs.COUNT, dtype=np.float32)
-
-
-@pytest.fixture
-def gpu() -> Iterator[FakeDriver]:
-    """The process's GPU, a fake one."""
-    driver = FakeDriver(dict(programs.KERNELS))
-    drivers.use_driver(driver)
-    yield driver
-    drivers.use_driver(None)
 
 
 class Foreign:

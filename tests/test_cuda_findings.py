@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator
 
 import cuda_programs as programs
 import numpy as np
 import pytest
-from fake_cuda import FakeDriver
 
 from blu.errors import ArgumentError, OutOfRangeError
 from blu.runtime.cuda import CudaProgram, DeviceArray, memory_stats, synchronize, to_device
@@ -19,15 +17,6 @@ from blu.runtime.cuda.findings import MOST_UNREAD
 X = np.arange(programs.COUNT, dtype=np.float32)
 GOOD, BAD, DIVISORS = np.array([1, -10, 9, 0]), np.array([1, 10, 2, 3]), np.array([1, 2, 3, 4])
 RUN = r"model.py:7: take: index 10 is out of range for a dimension of size 10 \(run {} of main\)"
-
-
-@pytest.fixture
-def gpu() -> Iterator[FakeDriver]:
-    """The process's GPU, a fake one."""
-    driver = FakeDriver(programs.KERNELS)
-    drivers.use_driver(driver)
-    yield driver
-    drivers.use_driver(None)
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 import cuda_programs as programs
 import pytest
-from fake_cuda import FakeDriver
 
 from blu.errors import BluError, CacheError, UnsupportedError
 from blu.runtime import Artifact, load_program
@@ -16,15 +15,6 @@ from blu.runtime.cuda import CudaProgram, compute_capability
 from blu.runtime.cuda import driver as drivers
 from blu.runtime.cuda.code import code_of, part_of
 from blu.runtime.cuda.failures import DriverError
-
-
-@pytest.fixture
-def gpu() -> Iterator[FakeDriver]:
-    """The process's GPU, a fake one."""
-    driver = FakeDriver(programs.KERNELS)
-    drivers.use_driver(driver)
-    yield driver
-    drivers.use_driver(None)
 
 
 @pytest.fixture

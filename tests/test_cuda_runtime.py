@@ -6,7 +6,6 @@ import _thread
 import os
 import threading
 import time
-from collections.abc import Iterator
 
 import cuda_programs as programs
 import numpy as np
@@ -21,15 +20,6 @@ from blu.runtime.cuda import CudaProgram, DeviceArray, to_device
 from blu.runtime.cuda import driver as drivers
 
 X = np.arange(programs.COUNT, dtype=np.float32)
-
-
-@pytest.fixture
-def gpu() -> Iterator[FakeDriver]:
-    """The process's GPU, a fake one."""
-    driver = FakeDriver(programs.KERNELS)
-    drivers.use_driver(driver)
-    yield driver
-    drivers.use_driver(None)
 
 
 def test_results_are_on_the_gpu(gpu):
