@@ -28,6 +28,11 @@ def module_text(module: ir.Module, *, locations: bool = True) -> str:
     return text.rstrip("\n") + "\n"
 
 
+def code_text(function: ir.OpView) -> str:
+    """Text of one function to compare it by, without the user's lines; not verified, which would take much longer."""
+    return function.operation.get_asm(enable_debug_info=False, use_local_scope=True, assume_verified=True)
+
+
 def is_mathematics(module: ir.Module) -> bool:
     """Whether functions hold `blu` ops only. Their values print under the names of arguments and modules then:
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from blu.dialects.mlir import bufferization, func, ir, tensor
+from blu.dialects.modules import code_text
 from blu.passes.base import find
 from blu.passes.fuse.fuse import clone_into
 from blu.passes.lower_to_linalg.generic import PARALLEL, fill, generic, projection
@@ -79,7 +80,7 @@ class KernelTable:
             return function, function.add_entry_block([location] * len(types))
 
     def _keep_if_unseen(self, function: func.FuncOp, prefix: str) -> str:
-        text = function.operation.get_asm(enable_debug_info=False, use_local_scope=True, assume_verified=True)
+        text = code_text(function)
         if text in self.by_text:
             function.operation.erase()
             return self.by_text[text]

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from blu.dialects.mlir import func, ir
+from blu.dialects.modules import code_text
 from blu.dialects.plan import put_in_batch
 from blu.passes.base import Pass, find
 from blu.passes.bufferize.kernels import tensor_kernels
@@ -79,7 +80,7 @@ def _bytes_moved(call: ir.Operation) -> int:
 
 
 def _text(kernel: func.FuncOp) -> str:
-    text = kernel.operation.get_asm(enable_debug_info=False, use_local_scope=True, assume_verified=True)
+    text = code_text(kernel)
     return text.replace(f"@{kernel.name.value}(", "@kernel(", 1)
 
 

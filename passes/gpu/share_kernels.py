@@ -7,6 +7,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from blu.dialects.mlir import ir, llvm
+from blu.dialects.modules import code_text
 from blu.passes.base import Pass, find
 from blu.passes.gpu.kernel import CLUSTER, PER_PROCESSOR, SHARED, THREADS
 
@@ -52,6 +53,6 @@ def _key(kernel: llvm.LLVMFuncOp) -> Hashable:
     """What a kernel is, but for its name and the user's lines. One with global memory of its own is like no other."""
     names = ("blu.kernel", THREADS, SHARED, CLUSTER, PER_PROCESSOR)
     attributes = tuple(kernel.attributes.get(name, None) for name in names)
-    text = kernel.operation.get_asm(enable_debug_info=False, use_local_scope=True, assume_verified=True)
+    text = code_text(kernel)
     header, body = text.split("\n", 1)
     return attributes, header[header.index("(") : header.index(" attributes ")], body
