@@ -269,7 +269,7 @@ class _Block(Arithmetic):
         row, column = lane // 4, lane % 4 * 2
         for place, (name, before) in enumerate(zip(operands[0], operands[3], strict=True)):
             part = product[:, row + place // 2 * 8, column + place % 2].reshape(-1)
-            self._write(name, (part + self._read(before, 32, "f")).astype(np.float32), active)
+            self._write(name, _cut(part + self._read(before, 32, "f")), active)
 
     def _matrix(self, registers: np.ndarray, dtype: type, corners: Sequence, shape: tuple[int, int]) -> np.ndarray:
         """Matrices [warps, *shape] of f64 from the fragments [warps, lanes, registers]."""
@@ -281,3 +281,9 @@ class _Block(Arithmetic):
             for part in range(each):
                 result[:, row + lane // 4, column + lane % 4 * each + part] = numbers[:, :, each * place + part]
         return result
+
+
+def _cut(numbers: np.ndarray) -> np.ndarray:
+    """f64 as f32, rounded towards zero, as tensor cores round their sums."""
+    nearest = numbers.astype(np.float32)
+    return np.where(np.abs(nearest) > np.abs(numbers), np.nextafter(nearest, np.float32(0)), nearest)

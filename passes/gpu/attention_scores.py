@@ -47,7 +47,7 @@ def _prepared(fragment: list[ir.Value], element: str) -> list:
 
 def _multiply_add(sums: Sequence[ir.Value], left: list, right: list, element: str) -> list[ir.Value]:
     if element == "f32":
-        return list(warp.multiply_add_wide(sums, left, right))
+        return warp.multiply_add_wide(sums, left, right)
     return warp.multiply_add(sums, left, right, element)
 
 

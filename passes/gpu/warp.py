@@ -128,21 +128,23 @@ def multiply_add(
     return assembly([f32()] * 4, [*left, *right, *sums], text, "=f,=f,=f,=f,r,r,r,r,r,r,0,1,2,3")
 
 
-def multiply_add_wide(sums: Sequence[ir.Value], left: Sequence[Split], right: Sequence[Split]) -> Sequence[ir.Value]:
+def multiply_add_wide(sums: Sequence[ir.Value], left: Sequence[Split], right: Sequence[Split]) -> list[ir.Value]:
     """sums [16, 8] + left [16, 16] @ right [16, 8] of f32, whose halves are products of tf32, with f32's accuracy.
 
-    The product of the two small parts is left out: it is below f32's rounding.
+    The product of the two small parts is left out: it is below f32's rounding. Tensor cores cut where they add, always
+    towards zero, which long sums would feel: only these 16 terms are added there, small ones first.
     """
-    for half in (0, 1):
-        a, b = left[4 * half : 4 * half + 4], right[2 * half : 2 * half + 2]
-        for from_left, from_right in ((1, 0), (0, 1), (0, 0)):
+    terms = [real(0.0)] * 4
+    for from_left, from_right in ((1, 0), (0, 1), (0, 0)):
+        for half in (0, 1):
+            a, b = left[4 * half : 4 * half + 4], right[2 * half : 2 * half + 2]
             factors = [*(item[from_left] for item in a), *(item[from_right] for item in b)]
             text = (
                 "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
                 "{$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};"
             )
-            sums = assembly([f32()] * 4, [*factors, *sums], text, "=f,=f,=f,=f,r,r,r,r,r,r,0,1,2,3")
-    return sums
+            terms = assembly([f32()] * 4, [*factors, *terms], text, "=f,=f,=f,=f,r,r,r,r,r,r,0,1,2,3")
+    return [arith.addf(*pair) for pair in zip(sums, terms, strict=True)]
 
 
 def split(value: ir.Value) -> Split:
