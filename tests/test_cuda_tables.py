@@ -10,7 +10,7 @@ import pytest
 from fake_cuda import FakeDriver, view
 
 from blu.errors import CacheError, DeviceError
-from blu.runtime.cuda import CudaProgram, to_device
+from blu.runtime.cuda import CudaProgram, staging, to_device
 from blu.runtime.cuda import driver as drivers
 
 COUNT = programs.COUNT
@@ -74,13 +74,27 @@ def test_runs_that_are_enqueued_see_the_table_as_it_was(gpu):
     program = CudaProgram.load(batched())
     pairs = [(to_device(X * number), to_device(Y * number)) for number in range(1, 4)]
     order = [*range(3), *range(3), 0, 2, 1]
-    waited = gpu.count("synchronize")
+    program.run(pairs[0])
+    pairs[0] = (to_device(X), to_device(Y))
+    waited = gpu.count("synchronize") + gpu.count("wait")
     results = [(number, program.run(pairs[number])[1]) for number in order]
-    assert gpu.count("synchronize") == waited
+    assert gpu.count("synchronize") + gpu.count("wait") == waited
     for number, result in results:
         assert np.array_equal(result.numpy(), Y * (number + 1) + 2)
     for number, (state, _) in enumerate(pairs):
         assert np.array_equal(state.numpy(), X * (number + 1) + 3)
+
+
+def test_addresses_on_their_way_are_not_overwritten(gpu, monkeypatch):
+    """Where page-locked memory has room for those of a few runs only."""
+    monkeypatch.setattr(staging, "_HALF_BYTES", 160)
+    program, x = CudaProgram.load(batched()), to_device(Y)
+    states = [to_device(X * number) for number in range(9)]
+    for number in [*range(9), *range(9)]:
+        program.run([states[number], x])
+    assert 0 < gpu.count("wait") < 18
+    for number, state in enumerate(states):
+        assert np.array_equal(state.numpy(), X * number + 2)
 
 
 def test_a_failing_copy_is_explained(gpu):

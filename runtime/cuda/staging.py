@@ -16,7 +16,7 @@ _ALIGNMENT = 64
 
 
 class Staging:
-    """Two halves that runs take turns with: one is filled while the GPU still reads the other.
+    """Two halves: one is filled, run after run, while the GPU still reads the other.
 
     What does not fit into a half is copied from where it is, which makes the host wait until it has been read.
     """
@@ -27,6 +27,7 @@ class Staging:
         self._events: list[Any] = []
         self._half = 0
         self._used = 0
+        self._start = 0  # of the current run's part
 
     def copy_in(self, address: int, array: np.ndarray) -> None:
         """Enqueue a copy of a contiguous array to the device; the array may change as soon as this returns."""
@@ -44,10 +45,13 @@ class Staging:
         self._used += array.nbytes + -array.nbytes % _ALIGNMENT
 
     def finish(self) -> None:
-        """The run's arguments are enqueued: the next run fills the other half."""
-        if self._used:
-            self._driver.record(self._events[self._half])
+        """The run's arguments are enqueued: the next run fills the other half if another like this does not fit."""
+        if self._used == self._start:
+            return
+        self._driver.record(self._events[self._half])
+        if 2 * self._used - self._start > _HALF_BYTES:
             self._half, self._used = 1 - self._half, 0
+        self._start = self._used
 
     def _open(self) -> None:
         if not self._halves:
