@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -12,7 +12,7 @@ from blu.passes.cpu.row_plan import Planner, Walk
 from blu.passes.cpu.row_program import RowProgram
 from blu.passes.cpu.row_reductions import Fold
 from blu.passes.cpu.row_scope import Position, Scope
-from blu.passes.cpu.row_space import Node
+from blu.passes.cpu.row_space import Access, Node
 from blu.passes.gpu import warp
 from blu.passes.gpu.row_bodies import GpuBodies, Place, hide
 from blu.passes.gpu.row_schedule import RowSchedule
@@ -83,6 +83,7 @@ class RowThread:
         *walks, last = self.kernel.walks
         slot = 0
         places: list[Place] = []
+        self._read_for_row()
         for walk in walks:
             if walk.is_empty:
                 continue
@@ -97,6 +98,16 @@ class RowThread:
                 self._finish(node, fold, total, slot)
                 slot += 1
         self._store_results(last)
+
+    def _read_for_row(self) -> None:
+        """Ask for what there is once for a row in registers: it comes while the row does, not after its reductions."""
+        if self.kernel.schedule.chunks is None:
+            return
+        for walk in self.kernel.walks:
+            for node, operand, access in self._inputs(walk):
+                if set(self.kernel.layout.columns).isdisjoint(access):
+                    with node.operation.location:
+                        self.bodies.read(operand, access, [self.entry, self.row])
 
     def reload(self, walk: Walk) -> None:
         """From here on, values of `walk.reload` are read back from the outputs that have them."""
@@ -262,15 +273,20 @@ class RowThread:
     def read(self, walk: Walk, stacks: Sequence[list[Scope]], dims: set[int] | None = None) -> None:
         """Ask for all vectors of a walk at once, or only for those that vary with one of `dims`."""
         for scopes in stacks:
-            for number in (*walk.nodes, *walk.reductions):
-                node = self.kernel.program.nodes[number]
-                for operand, argument, access in zip(
-                    node.operation.operands, node.body.arguments, node.accesses, strict=True
-                ):
-                    is_asked = dims is None or not dims.isdisjoint(access)
-                    if is_asked and operand in self.bodies.inputs and len(list(argument.uses)):
-                        with node.operation.location:
-                            self.bodies.read(operand, access, scopes)
+            for node, operand, access in self._inputs(walk):
+                if dims is None or not dims.isdisjoint(access):
+                    with node.operation.location:
+                        self.bodies.read(operand, access, scopes)
+
+    def _inputs(self, walk: Walk) -> Iterator[tuple[Node, ir.Value, Access]]:
+        """The memrefs that the bodies of a walk read, with the nodes that do."""
+        for number in (*walk.nodes, *walk.reductions):
+            node = self.kernel.program.nodes[number]
+            for operand, argument, access in zip(
+                node.operation.operands, node.body.arguments, node.accesses, strict=True
+            ):
+                if operand in self.bodies.inputs and len(list(argument.uses)):
+                    yield node, operand, access
 
     def _add(self, fold: Fold, total: ir.Value | None, scopes: list[Scope]) -> ir.Value:
         place = scopes[-1]
