@@ -81,7 +81,7 @@ class GpuTarget:
 SM_80 = GpuTarget("sm_80", 80, 71, 163 * 1024, 164 * 1024, 2048, 108)
 SM_86 = GpuTarget("sm_86", 86, 71, 99 * 1024, 100 * 1024, 1536, 84)
 SM_89 = GpuTarget("sm_89", 89, 78, 99 * 1024, 100 * 1024, 1536, 128)
-SM_90A = GpuTarget("sm_90a", 90, 80, 227 * 1024, 228 * 1024, 2048, 132)
+SM_90A = GpuTarget("sm_90a", 90, 81, 227 * 1024, 228 * 1024, 2048, 132)
 GPU_TARGETS = {target.name: target for target in (SM_80, SM_86, SM_89, SM_90A)}
 
 Target = CpuTarget | GpuTarget

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import ml_dtypes
 import numpy as np
@@ -21,7 +22,7 @@ from ptx_program import Instruction, Program, dtype_of, parse, type_named
 _GUARD = 1 << 12
 # `mapa` gives addresses in windows of this size, one for each block of the cluster.
 _WINDOW = 1 << 24
-_COLLECTIVE = ("mma", "ldmatrix", "shfl", "bar")
+_COLLECTIVE = ("mma", "ldmatrix", "shfl", "bar", "mbarrier.try_wait")
 
 
 class MemoryFaultError(AssertionError):
@@ -77,6 +78,34 @@ def run(
     memory.read_back(buffers)
 
 
+@dataclass
+class _Barrier:
+    """A barrier in shared memory: a phase is over after so many `arrivals`, and once all announced bytes have come."""
+
+    arrivals: int
+    phase: int = 0
+    arrived: int = 0
+    awaited_bytes: int = 0
+    deliveries: list[Callable[[], None]] = field(default_factory=list)
+
+    def arrive(self, announced: int) -> None:
+        self.arrived += 1
+        self.awaited_bytes += announced
+        self._end_phase()
+
+    def count(self, size: int, deliver: Callable[[], None]) -> None:
+        self.awaited_bytes -= size
+        self.deliveries.append(deliver)
+        self._end_phase()
+
+    def _end_phase(self) -> None:
+        if self.arrived < self.arrivals or self.awaited_bytes:
+            return
+        for deliver in self.deliveries:
+            deliver()
+        self.phase, self.arrived, self.deliveries = self.phase + 1, 0, []
+
+
 @dataclass(kw_only=True)
 class _Block(Arithmetic):
     program: Program
@@ -86,6 +115,7 @@ class _Block(Arithmetic):
     shared_bytes: int
     # Copies under way, in groups; the last group is still open.
     pending: list[list[Callable[[], None]]] = field(default_factory=lambda: [[]])
+    barriers: dict[int, _Barrier] = field(default_factory=dict)
 
     def run(self) -> None:
         """Until every thread has returned."""
@@ -105,7 +135,7 @@ class _Block(Arithmetic):
     def _step(self) -> None:
         for place in np.unique(self.place[self.place < self.end]):
             instruction, active = self.program.instructions[place], self.place == place
-            if instruction.name.startswith(_COLLECTIVE) and not self._is_together(instruction.name, active):
+            if instruction.name.startswith(_COLLECTIVE) and not self._is_together(instruction, active):
                 continue
             self.place[active] = place + 1
             if instruction.guard:
@@ -115,8 +145,14 @@ class _Block(Arithmetic):
             return
         raise AssertionError("threads wait for each other forever")
 
-    def _is_together(self, name: str, active: np.ndarray) -> bool:
-        """Whether whole warps stand at an instruction, or whole blocks (or the whole cluster) at a barrier."""
+    def _is_together(self, instruction: Instruction, active: np.ndarray) -> bool:
+        """Whether whole warps stand at an instruction, or whole blocks (or the whole cluster) at a barrier.
+
+        Threads that ask whether the phase of a barrier is over wait until it is.
+        """
+        name = instruction.name
+        if name.startswith("mbarrier.try_wait"):
+            return bool(self._is_over(instruction.operands, active)[active].all())
         if name.startswith("barrier.cluster"):
             return bool(active.all())
         size = self.program.threads if name.startswith(("bar.sync", "barrier")) else 32
@@ -138,7 +174,7 @@ class _Block(Arithmetic):
     def _do_bar(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         """Threads run together already."""
 
-    _do_barrier = _do_bar
+    _do_barrier = _do_fence = _do_bar
 
     def _do_shfl(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         value, distance = self._read(operands[1], 32), self._read(operands[2], 32)
@@ -206,6 +242,9 @@ class _Block(Arithmetic):
         return source[np.where(active[:, None], places, 0)]
 
     def _do_st(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        if parts[1] == "async":
+            self._send(operands, active)
+            return
         space, bits = parts[1], type_named(parts[-1])[1]
         sources = operands[1] if isinstance(operands[1], tuple) else (operands[1],)
         data = np.stack([self._read(name, bits) for name in sources], -1).view(np.uint8)
@@ -213,6 +252,40 @@ class _Block(Arithmetic):
         places = self._places(space, address, data.shape[1], active)
         target = self.memory.bytes if space == "global" else self.shared
         target[places[active]] = data[active]
+
+    def _do_mbarrier(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        if parts[1] == "init":
+            counts = self._read(operands[1], 32)
+            for thread, barrier in self._barriers_at(operands[0], active):
+                self.barriers[barrier] = _Barrier(int(counts[thread]))
+        elif "expect_tx" in parts:
+            sizes = self._read(operands[2], 32)
+            for thread, barrier in self._barriers_at(operands[1], active):
+                self.barriers[barrier].arrive(int(sizes[thread]))
+        elif parts[1] == "try_wait":
+            self._write(operands[0], self._is_over(operands, active), active)
+        else:
+            raise AssertionError(f"the machine does not know {'.'.join(parts)}")
+
+    def _is_over(self, operands: tuple, active: np.ndarray) -> np.ndarray:
+        parity, over = self._read(operands[2], 32), np.zeros(self.threads, np.bool_)
+        for thread, barrier in self._barriers_at(operands[1], active):
+            over[thread] = self.barriers[barrier].phase % 2 != parity[thread]
+        return over
+
+    def _barriers_at(self, operand: str, active: np.ndarray, space: str = "shared") -> list[tuple[int, int]]:
+        """(thread, place in shared memory)"""
+        places = self._places(space, self._address(operand, 32), 8, active)[:, 0]
+        return [(int(thread), int(places[thread])) for thread in np.flatnonzero(active)]
+
+    def _send(self, operands: tuple, active: np.ndarray) -> None:
+        """Bytes arrive when the phase of the barrier that counts them is over."""
+        data = np.ascontiguousarray(self._read(operands[1], 32)).view(np.uint8).reshape(self.threads, 4)
+        places = self._places("shared::cluster", self._address(operands[0], 32), 4, active)
+        for thread, barrier in self._barriers_at(operands[2], active, "shared::cluster"):
+            self.shared[places[thread]] = 0xFF
+            deliver = partial(self.shared.__setitem__, places[thread], data[thread].copy())
+            self.barriers[barrier].count(4, deliver)
 
     def _do_cp(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         if parts[2] == "commit_group":

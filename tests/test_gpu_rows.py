@@ -8,7 +8,7 @@ from collections.abc import Callable
 import ml_dtypes
 import numpy as np
 import pytest
-from gpu_program import GpuProgram, compile_program
+from gpu_program import DTYPES, GpuProgram, compile_program
 
 import blu
 from blu.compiler.cubins import find_ptxas
@@ -107,12 +107,14 @@ def test_long_columns_are_shared_by_blocks():
 
 @needs_ptxas
 @pytest.mark.parametrize(
-    ("width", "gradient", "blocks"), [(50304, False, 4), (50304, True, 2), (128256, False, 8), (128256, True, 4)]
-)
-def test_long_rows_are_shared_by_a_cluster(width: int, gradient: bool, blocks: int):
+    ("width", "gradient", "dtype", "blocks"),
+    [(50304, False, "f32", 2), (50304, True, "f32", 4), (128256, False, "f32", 4), (128256, True, "f32", 4),
+     (256000, False, "f32", 8), (256000, True, "f32", 8), (50304, True, "bf16", 4), (128256, True, "bf16", 4)],
+)  # fmt: skip
+def test_long_rows_are_shared_by_a_cluster(width: int, gradient: bool, dtype: str, blocks: int):
     """On Hopper: no block reads its part of a row twice."""
     function = cross_entropy if gradient else lambda x, t: blu.cross_entropy(x, t)
-    arguments = shape_only(8192, width), shape_only(8192, dtype=np.int32)
+    arguments = shape_only(8192, width, dtype=DTYPES[dtype]), shape_only(8192, dtype=np.int32)
     program = compile_program(function, *arguments)
     (name,) = [name for name, text in program.ptx.items() if f".reqnctapercluster {blocks}, 1, 1" in text]
     assert count(program, r"mapa\.shared::cluster", name) >= 1
@@ -121,25 +123,33 @@ def test_long_rows_are_shared_by_a_cluster(width: int, gradient: bool, blocks: i
     assert "cluster" not in "".join(compile_program(function, *arguments, target="sm_89").ptx.values())
 
 
-@pytest.mark.parametrize(("width", "writes", "blocks"), [(1001, False, 4), (1000, True, 2)])
-def test_clusters_find_what_one_block_would(width: int, writes: bool, blocks: int, monkeypatch: pytest.MonkeyPatch):
-    """With so few registers that short rows are long ones."""
-    for name, few in {"WORDS_OF_WARP_ROW": 0, "WORDS": {}, "HIDDEN_WORDS": {}}.items():
+@pytest.mark.parametrize(
+    ("width", "dtype", "writes", "blocks"), [(1001, "f32", False, 4), (1000, "f32", True, 2), (1000, "bf16", True, 2)]
+)
+def test_clusters_find_what_one_block_would(
+    width: int, dtype: str, writes: bool, blocks: int, monkeypatch: pytest.MonkeyPatch
+):
+    """With so few registers that short rows are long ones. One block could have the rows of 16-bit numbers."""
+    one_block = {64: 64} if dtype == "bf16" else {}
+    for name, few in {"WORDS_OF_WARP_ROW": 0, "WORDS": {}, "HIDDEN_WORDS": one_block}.items():
         monkeypatch.setattr(row_schedule, name, few)
-    monkeypatch.setattr(row_schedule, "CLUSTER_WORDS", {False: ((64, 4, 2),), True: ((64, 8, 1),)})
-    x = array(264, width)
+    monkeypatch.setattr(row_schedule, "READ_CLUSTERS", ((2, 64, 4, 2), (4, 64, 4, 2)))
+    monkeypatch.setattr(row_schedule, "WRITTEN_CLUSTERS", ((2, 64, 8, 1),))
+    monkeypatch.setattr(row_schedule, "HALVES_CLUSTERS", ((2, 64, 8, 2),))
+    x = array(264, width).astype(DTYPES[dtype])
     x[2, :] = -3.0
 
     def function(x):
-        below = blu.max(x, axis=1, keepdims=True) - x
-        return blu.sum(below, axis=1), below if writes else blu.min(x, axis=1)
+        below = blu.max(x.astype("f32"), axis=1, keepdims=True) - x.astype("f32")
+        return blu.sum(below, axis=1), below.astype(dtype) if writes else blu.min(x, axis=1)
 
     program = compile_program(function, x)
     assert f".reqnctapercluster {blocks}, 1, 1" in program.ptx["rows_0"]
     total, other = program.interpret(x)
-    below = x.max(1, keepdims=True).astype(np.float64) - x
+    below = (x.max(1, keepdims=True).astype(np.float32) - x.astype(np.float32)).astype(np.float64)
     np.testing.assert_allclose(total, below.sum(1), rtol=1e-5)
-    np.testing.assert_allclose(other, below if writes else x.min(1), rtol=1e-6, atol=1e-6)
+    expected = below.astype(DTYPES[dtype]) if writes else x.min(1)
+    np.testing.assert_allclose(*(item.astype(np.float64) for item in (other, expected)), rtol=1e-6, atol=1e-6)
 
 
 def test_transposes_go_through_shared_memory():

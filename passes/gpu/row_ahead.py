@@ -11,7 +11,7 @@ from blu.passes.gpu.row_bodies import Place
 from blu.passes.gpu.row_clusters import ClusterTeam
 from blu.passes.gpu.row_launch import Launches, open_launch, row_place, team_of
 from blu.passes.gpu.row_prefetch import Prefetch, Source, find_sources, not_hoisted, shared_bytes
-from blu.passes.gpu.row_schedule import choose_cluster
+from blu.passes.gpu.row_schedule import choose_cluster, is_better_shared
 from blu.passes.gpu.row_teams import SLOT_BYTES, Team
 from blu.passes.gpu.row_walks import RowKernel, RowThread
 from blu.passes.gpu.shared import shared_pointer
@@ -23,11 +23,12 @@ def try_ahead(launches: Launches, kernel: RowKernel, rows: int, late: set[ir.Val
     (frame,), target = launches.frames, launches.target
     if not target.has_bulk_copies or rows <= target.processors:
         return False
-    if kernel.schedule.chunks is None:
-        schedule = choose_cluster(kernel.program, kernel.layout, frame)
-        if schedule is None:
+    program, layout, schedule = kernel.program, kernel.layout, kernel.schedule
+    if schedule.chunks is None or is_better_shared(program, layout, frame, schedule):
+        shared = choose_cluster(program, layout, frame)
+        if shared is None:
             return False
-        kernel = RowKernel.plan(kernel.program, kernel.layout, schedule, late)
+        kernel = RowKernel.plan(program, layout, shared, late)
     sources = find_sources(kernel, frame, target)
     if sources:
         _write_ahead(launches, kernel, sources, rows)
@@ -62,6 +63,9 @@ def _write_ahead(launches: Launches, kernel: RowKernel, sources: list[Source], r
 
             with inner.point:
                 own = replace(team, number=not_hoisted(team.number, row))
+                if isinstance(own, ClusterTeam):
+                    own = replace(own, phase=carried[0])
+                    carried = [arith.xori(carried[0], warp.number(1))]
             RowThread(kernel, bodies, entry, row_place(kernel, inner, row, None), own, fill=fill).emit()
             if kernel.slots == 1:
                 with inner.point:
@@ -71,7 +75,8 @@ def _write_ahead(launches: Launches, kernel: RowKernel, sources: list[Source], r
         copy(cursor, first, None)
         with cursor.point:
             bounds = first, warp.number(rows), warp.number(clusters)
-        cursor.loop(*bounds, [], body)
+            start = [team.phase] if isinstance(team, ClusterTeam) else []
+        cursor.loop(*bounds, start, body)
 
 
 def _team_of_cluster(
@@ -84,7 +89,7 @@ def _team_of_cluster(
     with cursor.point:
         rank, first = warp.remainder(block, schedule.cluster), warp.divide(block, schedule.cluster)
         number = warp.add(warp.multiply(rank, schedule.threads), thread)
-        warp.wait_for_cluster()  # nobody writes to a block that does not run yet
-        offset = kernel.slots * SLOT_BYTES
-        team = ClusterTeam(schedule.team, number, shared_pointer(frame), schedule.cluster, thread, rank, offset)
+        offset, phase = kernel.slots * SLOT_BYTES, warp.number(0)
+        team = ClusterTeam(schedule.team, number, shared_pointer(frame), schedule.cluster, thread, rank, offset, phase)
+        team.begin(kernel.slots)
     return team, first

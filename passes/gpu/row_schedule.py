@@ -27,11 +27,13 @@ FEW_ROWS = 64
 """Rows that leave most processors without work, so that only the time of one row counts."""
 FEW_VECTORS = 2
 """Vectors of a thread in such a row."""
-CLUSTERS = (2, 4, 8)
-"""Blocks that can have a row together: 8 are the most that every Hopper GPU runs at the same time."""
-CLUSTER_WORDS = {False: ((320, 48, 2), (256, 64, 2)), True: ((640, 52, 1),)}
-"""Threads of such a block, registers for its part of a row, and blocks of a processor. Where nothing is written along
-the row, the memory waits for the arithmetic, unless a second block computes while the first one's threads meet."""
+READ_CLUSTERS = ((2, 640, 52, 1), (4, 640, 52, 1), (8, 640, 52, 1))
+"""Blocks that can have a row together, their threads, registers for a thread's part of a row, and blocks of a
+processor, best first. 8 are the most blocks that every Hopper GPU runs at the same time."""
+WRITTEN_CLUSTERS = ((2, 640, 36, 1), (4, 192, 68, 3), (4, 640, 52, 1), (8, 640, 52, 1))
+"""The same for rows along which something is written: with more registers, ptxas would spill some."""
+HALVES_CLUSTERS = ((4, 320, 24, 2), (4, 640, 28, 1), (8, 640, 52, 1))
+"""The same where all that is kept of such rows has 16 bits: also for rows that one block could have."""
 WRITTEN_LANES = 4
 """Elements that a thread writes at once, where a row in its registers leaves none for more."""
 SWEEP_THREADS = 1024
@@ -139,12 +141,24 @@ def choose_cluster(program: RowProgram, layout: Layout, frame: Kernel) -> RowSch
     operands = operands_of(program, layout, frame)
     lanes = _lanes_of(operands, layout)
     width, need = prod(layout.sizes[dim] for dim in layout.columns), _kept_words(operands, lanes)
-    for blocks in CLUSTERS:
-        for threads, limit, per_processor in CLUSTER_WORDS[_writes(program)]:
-            chunks = ceil(width / (lanes * threads * blocks))
-            if chunks * lanes * need <= limit:
-                return RowSchedule(threads, threads * blocks, lanes, 1, chunks, True, blocks, per_processor)
+    for blocks, threads, limit, per_processor in _clusters(program, need):
+        chunks = ceil(width / (lanes * threads * blocks))
+        if chunks * lanes * need <= limit:
+            return RowSchedule(threads, threads * blocks, lanes, 1, chunks, True, blocks, per_processor)
     return None
+
+
+def is_better_shared(program: RowProgram, layout: Layout, frame: Kernel, schedule: RowSchedule) -> bool:
+    """Whether several blocks should have a row although one could: two on a processor write faster than one there."""
+    operands = operands_of(program, layout, frame)
+    need = _kept_words(operands, _lanes_of(operands, layout))
+    return schedule.threads == max(HIDDEN_WORDS, default=0) and _clusters(program, need) is HALVES_CLUSTERS
+
+
+def _clusters(program: RowProgram, need: float) -> tuple[tuple[int, int, int, int], ...]:
+    if not _writes(program):
+        return READ_CLUSTERS
+    return WRITTEN_CLUSTERS if need > 0.5 else HALVES_CLUSTERS
 
 
 def _writes(program: RowProgram) -> bool:

@@ -218,9 +218,19 @@ def address_in_block(address: ir.Value, rank: ir.Value) -> ir.Value:
     return pure_assembly(i32(), [address, rank], "mapa.shared::cluster.u32 $0, $1, $2;", "=r,r,r")
 
 
-def store_in_cluster(address: ir.Value, offset: int, value: ir.Value) -> None:
-    """Write one i32 to the shared memory of any block of the cluster."""
-    assembly([], [address, value], f"st.shared::cluster.b32 [$0+{offset}], $1;", "r,r,~{memory}")
+def send_in_cluster(address: ir.Value, offset: int, value: ir.Value, barrier: ir.Value) -> None:
+    """Begin to write one i32 to the shared memory of any block of the cluster, whose barrier counts its bytes."""
+    text = f"st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [$0+{offset}], $1, [$2];"
+    assembly([], [address, value, barrier], text, "r,r,r,~{memory}")
+
+
+def has_ended(barrier: ir.Value, phase: ir.Value) -> ir.Value:
+    """1 if a phase of a barrier is over, and what other blocks of the cluster sent can be seen; 0 after a while."""
+    text = (
+        "{ .reg .pred over; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 over, [$1], $2; "
+        "selp.b32 $0, 1, 0, over; }"
+    )
+    return assembly([i32()], [barrier, phase], text, "=r,r,r,~{memory}")[0]
 
 
 def wait_for_warp() -> None:
