@@ -136,7 +136,8 @@ class BluSide:
         start = time.perf_counter()
         self.program = CudaProgram.load(path_of(arguments))
         generator = torch.Generator(device="cuda").manual_seed(0)
-        self.inputs = [self._argument(spec, generator) for spec in self.program.inputs]
+        # As `blu train` has them: arrays of Blu's, which share the memory of torch's tensors.
+        self.inputs = self.program.keep([self._argument(spec, generator) for spec in self.program.inputs])
         self.step()
         torch.cuda.synchronize()
         self.first_seconds = time.perf_counter() - start
