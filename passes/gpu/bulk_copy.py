@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from blu.dialects.mlir import arith, ir, llvm, memref, nvvm, scf
+from blu.dialects.mlir import arith, ir, llvm, memref, nvvm
 from blu.passes.gpu import warp
+from blu.passes.gpu.kernel import repeat_while
 from blu.passes.gpu.warp import Number
 
 BARRIER_BYTES = 8
@@ -84,14 +85,12 @@ def announce(address: ir.Value, num_bytes: int) -> None:
 
 def wait(address: ir.Value, phase: ir.Value) -> None:
     """Wait until a phase is over."""
-    loop = scf.WhileOp([], [])
-    before, after = loop.before.blocks.append(), loop.after.blocks.append()
-    with ir.InsertionPoint(before):
+
+    def goes_on() -> ir.Value:
         is_over = nvvm.mbarrier_try_wait(shared(address), phase)
-        one = arith.constant(is_over.type, ir.IntegerAttr.get(is_over.type, 1))
-        scf.condition(arith.xori(is_over, one), [])
-    with ir.InsertionPoint(after):
-        scf.yield_([])
+        return arith.xori(is_over, arith.constant(is_over.type, ir.IntegerAttr.get(is_over.type, 1)))
+
+    repeat_while(goes_on)
 
 
 def copy_tile(map_: ir.Value, place: Sequence[Number], target: ir.Value, barrier: ir.Value) -> None:

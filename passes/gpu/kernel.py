@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -81,6 +81,16 @@ def when(condition: ir.Value) -> Iterator[None]:
     branch = scf.IfOp(condition)
     with ir.InsertionPoint(branch.then_block):
         yield
+        scf.yield_([])
+
+
+def repeat_while(condition: Callable[[], ir.Value]) -> None:
+    """Emit a loop that does nothing but to ask."""
+    loop = scf.WhileOp([], [])
+    before, after = loop.before.blocks.append(), loop.after.blocks.append()
+    with ir.InsertionPoint(before):
+        scf.condition(condition(), [])
+    with ir.InsertionPoint(after):
         scf.yield_([])
 
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from blu.dialects.mlir import ir, llvm, scf
+from blu.dialects.mlir import ir, llvm
 from blu.passes.gpu import warp
 from blu.passes.gpu.bulk_copy import announce, begin_barrier, publish_barriers
-from blu.passes.gpu.kernel import when
+from blu.passes.gpu.kernel import repeat_while, when
 from blu.passes.gpu.row_bodies import from_words, to_words
 from blu.passes.gpu.row_teams import SLOT_BYTES, Combine, Team, merge
 
@@ -62,7 +62,7 @@ class ClusterTeam(Team):
             there, counted = (warp.address_in_block(address, self.thread) for address in (own, barrier))
             for place, word in enumerate(words):
                 warp.send_in_cluster(there, start + 4 * place * self.blocks, word, counted)
-        _wait(barrier, self.phase)
+        repeat_while(lambda: warp.is_equal(warp.has_ended(barrier, self.phase), 0))
         found = []
         for rank in range(self.blocks):
             places = [start + 4 * (place * self.blocks + rank) for place in range(len(words))]
@@ -75,14 +75,3 @@ class ClusterTeam(Team):
 
     def _start(self, slot: int) -> int:
         return self.offset + slot * SLOT_BYTES
-
-
-def _wait(barrier: ir.Value, phase: ir.Value) -> None:
-    """Wait until a phase is over, and see what other blocks have sent."""
-    loop = scf.WhileOp([], [])
-    before, after = loop.before.blocks.append(), loop.after.blocks.append()
-    with ir.InsertionPoint(before):
-        scf.condition(warp.is_equal(warp.has_ended(barrier, phase), 0), [])
-    with ir.InsertionPoint(after):
-        scf.yield_([])
-
