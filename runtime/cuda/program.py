@@ -20,6 +20,7 @@ from blu.runtime.cuda.findings import Checks
 from blu.runtime.cuda.graphs import Graphs
 from blu.runtime.cuda.inputs import Inputs, accept_result
 from blu.runtime.cuda.maps import TensorMaps
+from blu.runtime.cuda.moving import MovingPointers
 from blu.runtime.cuda.ranges import are_shown, named_range
 from blu.runtime.cuda.tables import PointerTables
 from blu.runtime.memory import address_of
@@ -178,7 +179,7 @@ class CudaProgram(Runnable):
         """Let the kernels' arguments say where this run's arrays are."""
         if self._key != self._placed_key:
             addresses = np.array(self._key, np.uint64)
-            self._values[self._slots] = addresses[self._places] + self._offsets
+            self._values[self._moving.slots] = self._moving.at(addresses)
             self._placed_key = self._key
 
     def _address(self, argument: Argument) -> int:
@@ -217,7 +218,7 @@ class CudaProgram(Runnable):
         graph = self._graphs.known(self._key)
         if graph is None:
             self._write_addresses()
-            graph = self._graphs.made(self._key, self._values[self._slots], self._owners)
+            graph = self._graphs.made(self._key, self._values[self._moving.slots], self._owners)
         return graph
 
     def _launch_all(self) -> None:
@@ -258,12 +259,8 @@ class CudaProgram(Runnable):
         places |= {("input", index): index for index in range(count)}
         self._array_of = places
         self._tables.lay_out(places, self._static_address)
-        keys = [(argument.space, argument.index) for argument in arguments]
-        slots = [slot for slot, key in enumerate(keys) if key in places]
-        self._slots = np.array(slots, np.int64)
-        self._places = np.array([places[keys[slot]] for slot in slots], np.int64)
-        self._offsets = np.array([arguments[slot].offset for slot in slots], np.uint64)
-        self._owners = owners[self._slots]
+        self._moving = MovingPointers.among(arguments, places)
+        self._owners = owners[self._moving.slots]
         self._key: tuple[int, ...] = ()
         self._placed_key: tuple[int, ...] | None = None
         self._shown_key: tuple[int, ...] | None = None

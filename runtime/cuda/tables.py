@@ -8,6 +8,7 @@ import numpy as np
 
 from blu.runtime.cuda.array import Block
 from blu.runtime.cuda.driver import Driver
+from blu.runtime.cuda.moving import MovingPointers
 from blu.runtime.plan import POINTER_BYTES, Argument
 
 Tables = Sequence[Sequence[Argument]]
@@ -27,21 +28,17 @@ class PointerTables:
         """Of a table."""
         return self._block.address + self._starts[number] * POINTER_BYTES
 
-    def lay_out(self, places: Mapping[tuple[str, int], int], static_address: Callable[[Argument], int]) -> None:
-        """Say where the pointers are that change from run to run: `places` are the numbers of a run's arrays."""
-        keys = [(argument.space, argument.index) for argument in self._arguments]
-        moving = [slot for slot, key in enumerate(keys) if key in places]
-        self._slots = np.array(moving, np.int64)
-        self._places = np.array([places[keys[slot]] for slot in moving], np.int64)
-        self._offsets = np.array([self._arguments[slot].offset for slot in moving], np.uint64)
+    def lay_out(self, numbers: Mapping[tuple[str, int], int], static_address: Callable[[Argument], int]) -> None:
+        """Say where the pointers are that change from run to run: `numbers` are those of a run's arrays."""
+        self._moving = MovingPointers.among(self._arguments, numbers)
         self._values = np.array([static_address(argument) for argument in self._arguments], np.uint64)
 
     def show(self, addresses: np.ndarray) -> None:
         """Let the tables show a run's arrays where they are now. Runs that have been enqueued see them as they were."""
-        moved = addresses[self._places] + self._offsets
-        if self._is_written and np.array_equal(moved, self._values[self._slots]):
+        moved = self._moving.at(addresses)
+        if self._is_written and np.array_equal(moved, self._values[self._moving.slots]):
             return
         values = self._values.copy()
-        values[self._slots] = moved
+        values[self._moving.slots] = moved
         self._driver.staging.copy_in(self._block.address, values)
         self._values, self._is_written = values, True
