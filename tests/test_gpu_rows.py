@@ -109,7 +109,7 @@ def test_long_columns_are_shared_by_blocks():
 @pytest.mark.parametrize(
     ("width", "gradient", "dtype", "blocks"),
     [(50304, False, "f32", 2), (50304, True, "f32", 4), (128256, False, "f32", 4), (128256, True, "f32", 4),
-     (256000, False, "f32", 8), (256000, True, "f32", 8), (50304, True, "bf16", 4), (128256, True, "bf16", 4)],
+     (256000, True, "f32", 8), (50304, True, "bf16", 4), (128256, True, "bf16", 4)],
 )  # fmt: skip
 def test_long_rows_are_shared_by_a_cluster(width: int, gradient: bool, dtype: str, blocks: int):
     """On Hopper: no block reads its part of a row twice."""
@@ -136,7 +136,7 @@ def test_clusters_find_what_one_block_would(
     monkeypatch.setattr(row_schedule, "READ_CLUSTERS", ((2, 64, 4, 2), (4, 64, 4, 2)))
     monkeypatch.setattr(row_schedule, "WRITTEN_CLUSTERS", ((2, 64, 8, 1),))
     monkeypatch.setattr(row_schedule, "HALVES_CLUSTERS", ((2, 64, 8, 2),))
-    x = array(264, width).astype(DTYPES[dtype])
+    x = array(140, width).astype(DTYPES[dtype])
     x[2, :] = -3.0
 
     def function(x):
