@@ -136,7 +136,7 @@ def test_clusters_find_what_one_block_would(
     monkeypatch.setattr(row_schedule, "READ_CLUSTERS", ((2, 64, 4, 2), (4, 64, 4, 2)))
     monkeypatch.setattr(row_schedule, "WRITTEN_CLUSTERS", ((2, 64, 8, 1),))
     monkeypatch.setattr(row_schedule, "HALVES_CLUSTERS", ((2, 64, 8, 2),))
-    x = array(140, width).astype(DTYPES[dtype])
+    x = array(264, width).astype(DTYPES[dtype])
     x[2, :] = -3.0
 
     def function(x):
