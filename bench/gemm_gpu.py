@@ -24,10 +24,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "gpu"))
 
 import checkout
 
+from bench.gpu.report import describe, microseconds
+
 FOLDER = Path(checkout.ROOT, ".gpu", "gemm")
 REPEATS, FRESH, ROUNDS, LAUNCHES = 50, 5, 15, 10
 WAIT_CLOCKS = 2_000_000
-"""For which the GPU is busy before times are taken, so that the host is ahead of it."""
 # Of the difference's norm: one rounding of the result to bf16, or of operands to tf32 on either side.
 BOUNDS = {"bf16": 2e-3, "tf32": 5e-4}
 FUSED_BOUND = 3e-3
@@ -145,16 +146,7 @@ class Sides:
 
     def microseconds(self, call: Callable[[], Any]) -> float:
         """The time of one of several calls in a row, by CUDA events."""
-        torch = self.torch
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        torch.cuda.synchronize()
-        torch.cuda._sleep(WAIT_CLOCKS)
-        start.record()
-        for _ in range(LAUNCHES):
-            call()
-        end.record()
-        torch.cuda.synchronize()
-        return 1e3 * start.elapsed_time(end) / LAUNCHES
+        return microseconds(self.torch, lambda _: call(), LAUNCHES, WAIT_CLOCKS)
 
 
 def measure(problem: Problem) -> dict[str, Any]:
@@ -207,8 +199,7 @@ def main() -> int:
         rows.append(measure(problem))
         torch.cuda.empty_cache()
         print(json.dumps(rows[-1]), flush=True)
-    machine = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda}
-    report = {"command": "python bench/gemm_gpu.py", "date": f"{datetime.date.today()}", "machine": machine,
+    report = {"command": "python bench/gemm_gpu.py", "date": f"{datetime.date.today()}", "machine": describe(torch),
               "products": rows}  # fmt: skip
     if arguments.save:
         arguments.save.write_text(json.dumps(report, indent=1) + "\n")

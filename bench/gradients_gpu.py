@@ -21,6 +21,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "gpu"))
 
 import checkout
 
+from bench.gpu.report import command_line, describe
+
 BATCH, TOKENS = 4, 1024
 BOUNDS = {"f32": 1e-5, "tf32": 2e-3, "bf16": 2e-2}
 """The largest errors that gradients may have, by precision."""
@@ -136,11 +138,9 @@ def main() -> int:
         return 0
     import torch
 
-    command = f"python bench/{Path(sys.argv[0]).name} {' '.join(sys.argv[1:])}".strip()
-    machine = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda or ""}
     shape = {"batch": BATCH, "tokens": TOKENS}
     found = {policy: check(policy) for policy in arguments.policy}
-    report = {"command": command, **shape, **found, "machine": machine}
+    report = {"command": command_line(), **shape, **found, "machine": describe(torch)}
     print(json.dumps(report, indent=1))
     if arguments.save:
         Path(arguments.save).write_text(json.dumps(report, indent=1) + "\n")

@@ -25,10 +25,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "gpu"))
 
 import checkout
 
+from bench.gpu.report import command_line, describe, microseconds
+
 FOLDER = Path(checkout.ROOT, ".gpu", "rows")
 ROUNDS, LAUNCHES = 9, 12
 WAIT_CLOCKS = 12_000_000
-"""For which the GPU is busy before times are taken, so that the host is ahead of it."""
 UNCACHED_BYTES = 400e6
 BOUND = 1e-5
 RATE, DECAY, BETAS, EPSILON = 6e-4, 0.1, (0.9, 0.95), 1e-8
@@ -187,29 +188,17 @@ class Sides:
         pairs = zip(found, expected, strict=True)
         return max(float((a.double() - b.double()).norm() / b.double().norm()) for a, b in pairs)
 
-    def microseconds(self, call: Callable[[int], Any]) -> float:
-        """The time of one of several calls in a row, by CUDA events."""
-        return _microseconds(self.torch, call, len(self.arguments))
-
-
-def _microseconds(torch: Any, call: Callable[[int], Any], sets: int) -> float:
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    torch.cuda.synchronize()
-    torch.cuda._sleep(WAIT_CLOCKS)
-    start.record()
-    for number in range(LAUNCHES):
-        call(number % sets)
-    end.record()
-    torch.cuda.synchronize()
-    return 1e3 * start.elapsed_time(end) / LAUNCHES
-
 
 def _medians(torch: Any, sets: int, calls: dict[str, Callable[[int], Any]]) -> dict[str, float]:
     times: dict[str, list[float]] = {side: [] for side in calls}
     for _ in range(ROUNDS):
         for side, call in calls.items():
-            times[side].append(_microseconds(torch, call, sets))
+            times[side].append(microseconds(torch, partial(_with_set, call, sets), LAUNCHES, WAIT_CLOCKS))
     return {side: statistics.median(values[2:]) for side, values in times.items()}
+
+
+def _with_set(call: Callable[[int], Any], sets: int, number: int) -> Any:
+    return call(number % sets)
 
 
 def measure(problem: Problem) -> dict[str, Any]:
@@ -314,10 +303,8 @@ def main() -> int:
         found.append(measured())
         torch.cuda.empty_cache()
         print(json.dumps(found[-1]), flush=True)
-    command = f"python bench/{Path(sys.argv[0]).name} {' '.join(sys.argv[1:])}".strip()
-    machine = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda or ""}
     if arguments.save:
-        report = {"command": command, "machine": machine, "kernels": found}
+        report = {"command": command_line(), "machine": describe(torch), "kernels": found}
         arguments.save.write_text(json.dumps(report, indent=1) + "\n")
     return int(not all(item["right"] for item in found))
 

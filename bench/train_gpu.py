@@ -23,6 +23,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "gpu"))
 
 import checkout
 
+from bench.gpu.report import command_line, describe
+
 VOCABULARY, TOKENS, RATE, DECAY, BETAS = 50304, 1024, 6e-4, 0.1, (0.9, 0.95)
 FOLDER = Path(checkout.ROOT, ".gpu", "train")
 
@@ -224,11 +226,6 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def describe(torch: Any) -> dict[str, str]:
-    """The machine and versions."""
-    return {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda or ""}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pack", action="store_true")
@@ -244,8 +241,7 @@ def main() -> None:
         return
     import torch
 
-    command = f"python bench/{Path(sys.argv[0]).name} {' '.join(sys.argv[1:])}".strip()
-    report = {"command": command, **measure(arguments), "machine": describe(torch)}
+    report = {"command": command_line(), **measure(arguments), "machine": describe(torch)}
     print(json.dumps(report, indent=1))
     if arguments.save:
         Path(arguments.save).write_text(json.dumps(report, indent=1) + "\n")

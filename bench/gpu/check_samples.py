@@ -38,14 +38,12 @@ def cases() -> Iterator[Case]:
         tolerance = TOLERANCES.get(name, ELEMENTARY)
         units = UNITS if tolerance.of_terms else tolerance.units
         for factors, samples in _by_factors(name, cls).items():
-            error = {dtype: units * epsilon for dtype, epsilon in EPSILON.items()}
-            if factors:
-                error = {"f32": EPSILON[factors]}
+            plain = {dtype: units * epsilon for dtype, epsilon in EPSILON.items()}
             yield Case(
                 f"op {name} of {factors}" if factors else f"op {name}",
                 program_of(cls, samples),
                 (arrays_of(samples),),
-                error,
+                {"f32": EPSILON[factors]} if factors else plain,
                 least=float(tolerance.of_terms),
                 reference=partial(_reference, cls, samples),
             )
