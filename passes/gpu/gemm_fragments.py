@@ -114,13 +114,9 @@ def _turned(address: ir.Value, place: int) -> ir.Value:
 
 def multiply_add(sums: Fragment, left: Fragment, right: Fragment, instruction: str) -> Fragment:
     """sums [16, 8] + left @ right, by one instruction: k is 16 for bf16 and f16, 8 for tf32."""
-    if instruction != "tf32":
-        return warp.multiply_add(sums, left, right, instruction)
-    text = (
-        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
-        "{$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};"
-    )
-    return warp.assembly([warp.f32()] * 4, [*left, *right, *sums], text, "=f,=f,=f,=f,r,r,r,r,r,r,0,1,2,3")
+    if instruction == "tf32":
+        return warp.multiply_add_tf32(sums, left, right)
+    return warp.multiply_add(sums, left, right, instruction)
 
 
 def rounded_to_tf32(value: ir.Value) -> ir.Value:

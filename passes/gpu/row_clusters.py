@@ -13,12 +13,12 @@ from dataclasses import dataclass
 
 from blu.dialects.mlir import ir, llvm
 from blu.passes.gpu import warp
-from blu.passes.gpu.bulk_copy import announce, begin_barrier, publish_barriers
+from blu.passes.gpu.bulk_copy import BARRIER_BYTES, announce, begin_barrier, publish_barriers
 from blu.passes.gpu.kernel import repeat_while, when
 from blu.passes.gpu.row_bodies import from_words, to_words
 from blu.passes.gpu.row_teams import SLOT_BYTES, Combine, Team, merge
 
-BARRIER = SLOT_BYTES - 8
+BARRIER = SLOT_BYTES - BARRIER_BYTES
 """Where in a slot the barrier is that counts what comes there."""
 
 

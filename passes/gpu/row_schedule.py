@@ -150,9 +150,10 @@ def choose_cluster(program: RowProgram, layout: Layout, frame: Kernel) -> RowSch
 
 def is_better_shared(program: RowProgram, layout: Layout, frame: Kernel, schedule: RowSchedule) -> bool:
     """Whether several blocks should have a row although one could: two on a processor write faster than one there."""
+    if schedule.threads != max(HIDDEN_WORDS, default=0):
+        return False
     operands = operands_of(program, layout, frame)
-    need = _kept_words(operands, _lanes_of(operands, layout))
-    return schedule.threads == max(HIDDEN_WORDS, default=0) and _clusters(program, need) is HALVES_CLUSTERS
+    return _clusters(program, _kept_words(operands, _lanes_of(operands, layout))) is HALVES_CLUSTERS
 
 
 def _clusters(program: RowProgram, need: float) -> tuple[tuple[int, int, int, int], ...]:

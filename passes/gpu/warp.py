@@ -128,6 +128,15 @@ def multiply_add(
     return assembly([f32()] * 4, [*left, *right, *sums], text, "=f,=f,=f,=f,r,r,r,r,r,r,0,1,2,3")
 
 
+def multiply_add_tf32(sums: Sequence[ir.Value], left: Sequence[ir.Value], right: Sequence[ir.Value]) -> list[ir.Value]:
+    """sums [16, 8] + left [16, 8] @ right [8, 8] of tf32."""
+    text = (
+        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+        "{$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};"
+    )
+    return assembly([f32()] * 4, [*left, *right, *sums], text, "=f,=f,=f,=f,r,r,r,r,r,r,0,1,2,3")
+
+
 def multiply_add_wide(sums: Sequence[ir.Value], left: Sequence[Split], right: Sequence[Split]) -> list[ir.Value]:
     """sums [16, 8] + left [16, 16] @ right [16, 8] of f32, whose halves are products of tf32, with f32's accuracy.
 
@@ -138,12 +147,7 @@ def multiply_add_wide(sums: Sequence[ir.Value], left: Sequence[Split], right: Se
     for from_left, from_right in ((1, 0), (0, 1), (0, 0)):
         for half in (0, 1):
             a, b = left[4 * half : 4 * half + 4], right[2 * half : 2 * half + 2]
-            factors = [*(item[from_left] for item in a), *(item[from_right] for item in b)]
-            text = (
-                "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
-                "{$0, $1, $2, $3}, {$4, $5, $6, $7}, {$8, $9}, {$10, $11, $12, $13};"
-            )
-            terms = assembly([f32()] * 4, [*factors, *terms], text, "=f,=f,=f,=f,r,r,r,r,r,r,0,1,2,3")
+            terms = multiply_add_tf32(terms, [item[from_left] for item in a], [item[from_right] for item in b])
     return [arith.addf(*pair) for pair in zip(sums, terms, strict=True)]
 
 
