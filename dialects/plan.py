@@ -23,8 +23,9 @@ from typing import Any
 
 from blu.dialects.mlir import ext, ir
 
-# What a check's slot holds when no offending value was found: the smallest i64.
-NOTHING_FOUND = -(1 << 63)
+# What a check's slot holds when no offending value was found. No wrong index is 0: an axis that indices select from has
+# a first element. Of several wrong ones the largest is kept, compared as unsigned numbers, of which 0 is the smallest.
+NOTHING_FOUND = 0
 # The attribute of a call that says which others run at the same time, and of a kernel that runs for many calls at once.
 BATCH = "blu.batch"
 # The largest grid of a launch: block numbers are 31 bits of the word that threads claim from.

@@ -17,7 +17,7 @@ import numpy as np
 
 from blu.errors import CacheError
 
-FORMAT = 1
+FORMAT = 2
 """The version of the format that this Blu writes and reads."""
 MANIFEST = "manifest.json"
 _MAX_MANIFEST = 16 << 20

@@ -31,8 +31,8 @@ DTYPES: dict[str, np.dtype] = {
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _MAX_BYTES = 1 << 62
 _SPACES = ("input", "output", "arena", "constant", "status", "map", "table")
-NOTHING_FOUND = -(1 << 63)
-"""What a check's status slot holds when nothing was wrong: the smallest i64."""
+NOTHING_FOUND = 0
+"""What a check's status slot holds when nothing was wrong (an index of 0 never is: see `dialects/plan.py`)."""
 _CHECK_KINDS = ("index", "divide")
 MAP_BYTES = 128
 """Of a tensor map on a GPU, which kernels take the address of."""
@@ -211,8 +211,8 @@ def _launches(entries: list[Mapping[str, Any]]) -> tuple[Launch, ...] | tuple[Gp
 class Check:
     """A check that kernels make while they run: `kind` is index or divide, `op` and `location` are the user's.
 
-    A kernel writes the offending value, or NOTHING_FOUND, to the status slot of the check's number. `size` is the
-    extent of the dimension that an index selects from.
+    A kernel writes to the status slot of the check's number: NOTHING_FOUND, or the index that is out of range, or 1
+    for a divisor of zero. `size` is the extent of the dimension that an index selects from.
     """
 
     kind: str

@@ -35,9 +35,9 @@ def gather(threads: int, indices: int, status: int) -> None:
 
 
 def divide(threads: int, divisors: int, status: int) -> None:
-    """status = 0 where a divisor is"""
+    """status = 1 where a divisor is 0"""
     if (view(divisors, threads, np.int64) == 0).any():
-        view(status, 1, np.int64)[0] = 0
+        view(status, 1, np.int64)[0] = 1
 
 
 KERNELS = {"shift": shift, "add": add, "gather": gather, "divide": divide}

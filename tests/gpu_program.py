@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import ml_dtypes
@@ -14,6 +14,7 @@ import blu
 from blu.compiler.cubins import Cubin, assemble
 from blu.compiler.executable import ptx_of
 from blu.dialects.mlir import ir
+from blu.runtime.plan import NOTHING_FOUND
 
 DTYPES = {
     "bool": np.bool_, "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "u8": np.uint8,
@@ -44,9 +45,17 @@ class GpuProgram:
 
     def interpret(self, *inputs: np.ndarray) -> list[np.ndarray]:
         """The program's outputs, by running every launch in the interpreter."""
+        return self._run(inputs)[0]
+
+    def findings(self, *inputs: np.ndarray) -> list[int]:
+        """What the program's checks have found, in the interpreter."""
+        return self._run(inputs)[1].tolist()
+
+    def _run(self, inputs: Sequence[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
+        """Outputs and status slots."""
         outputs = [np.zeros(item["shape"], DTYPES[item["dtype"]]) for item in self.plan["outputs"]]
         arena = np.full(max(1, self.plan["arena_bytes"]), 0xFF, np.uint8)
-        status = np.full(max(1, self.plan["status_slots"]), -(2**63), np.int64)
+        status = np.full(max(1, self.plan["status_slots"]), NOTHING_FOUND, np.int64)
         data = np.frombuffer(self.constants, np.uint8)
         constants = [data[item["offset"] :][: item["bytes"]] for item in self.plan["constants"]]
         spaces = {"input": inputs, "output": outputs, "arena": [arena], "status": [status], "constant": constants}
@@ -60,7 +69,7 @@ class GpuProgram:
             for buffer, old, written in zip(buffers, before, after, strict=True):
                 if buffer.flags.writeable:
                     buffer[old != written] = written[old != written]
-        return outputs
+        return outputs, status
 
     def _table_of(self, launch: dict) -> list | None:
         """The arguments of a launch that finds them in a table."""

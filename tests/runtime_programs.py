@@ -44,7 +44,7 @@ fail:
   store i64 %index, ptr %p1""",
     2,
 )
-# found = 0 where the divisor is 0
+# found = 1 where the divisor is 0
 DIVIDE = native.loop_kernel(
     "divide",
     """  %at = getelementptr i64, ptr %p0, i64 %i
@@ -52,7 +52,7 @@ DIVIDE = native.loop_kernel(
   %bad = icmp eq i64 %divisor, 0
   br i1 %bad, label %fail, label %step
 fail:
-  store i64 0, ptr %p1""",
+  store i64 1, ptr %p1""",
     2,
 )
 # out[i] = in[i], bytes

@@ -78,7 +78,7 @@ def test_a_damaged_entry_is_reported_once_and_replaced(cache: Cache, damage: str
     elif damage in ("empty", "text"):
         data = bytearray(b"" if damage == "empty" else b"not a zip at all")
     elif damage == "format":
-        data = bytearray(bytes(data).replace(b'"format": 1', b'"format": 9'))
+        data = bytearray(bytes(data).replace(b'"format": 2', b'"format": 9'))
     if damage == "other key":
         cache.put(OTHER, MEMBERS, DETAILS)
         data = bytearray(entry(cache, OTHER).read_bytes())

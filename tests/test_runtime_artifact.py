@@ -63,7 +63,7 @@ def test_missing_files_and_members(tmp_path, path):
 def test_another_format_version_is_refused_with_both_versions(tmp_path):
     manifest = make_manifest(MEMBERS, {}) | {"format": 99}
     file = make_zip(tmp_path, {MANIFEST: json.dumps(manifest).encode(), **MEMBERS})
-    with pytest.raises(CacheError, match="format version 99, this Blu reads version 1"):
+    with pytest.raises(CacheError, match=f"format version 99, this Blu reads version {FORMAT}"):
         Artifact.open(file)
 
 
@@ -113,8 +113,8 @@ def make_text(folder, data):
 
 @pytest.mark.parametrize(
     "manifest",
-    [b"", b"[]", b"{}", b"[" * 100_000, b'{"format": 1}', b'{"format": 1, "members": {"a": 3}}',
-     b'{"format": 1, "members": {"a": {"bytes": -1, "sha256": ""}}}', b"\xff\xfe"],
+    [b"", b"[]", b"{}", b"[" * 100_000, b'{"format": 2}', b'{"format": 2, "members": {"a": 3}}',
+     b'{"format": 2, "members": {"a": {"bytes": -1, "sha256": ""}}}', b"\xff\xfe"],
 )  # fmt: skip
 def test_damaged_manifests_are_refused(tmp_path, manifest):
     with pytest.raises(CacheError):

@@ -4,7 +4,7 @@
 // An embedding: one loop over tokens, one over the width.
 // CHECK-LABEL: func.func @embedding(
 // CHECK-SAME: %[[W:.+]]: tensor<10x4xf32>, %[[I:.+]]: tensor<2x3xi32>)
-// CHECK: %[[NOTHING:.+]] = arith.constant -9223372036854775808 : i64
+// CHECK: %[[NOTHING:.+]] = arith.constant 0 : i64
 // CHECK: %[[START:.+]] = linalg.fill ins(%[[NOTHING]] : i64) outs(%{{.+}} : tensor<i64>)
 // CHECK: %[[FLAT:.+]] = tensor.collapse_shape %[[I]] [[0, 1]] : tensor<2x3xi32> into tensor<6xi32>
 // CHECK: %[[LOOP:.+]] = linalg.generic
@@ -12,15 +12,15 @@
 // CHECK-SAME: ["reduction"]} ins(%[[FLAT]] : tensor<6xi32>)
 // CHECK-NEXT: ^bb0(%[[IN:.+]]: i32, %[[OUT:.+]]: i64):
 // CHECK-NEXT: %[[EXTSI:.+]] = arith.extsi %[[IN]] : i32 to i64
-// CHECK-NEXT: %[[EXTSI_1:.+]] = arith.extsi %[[IN]] : i32 to i64
 // CHECK-NEXT: %[[CM10:.+]] = arith.constant -10 : i64
-// CHECK-NEXT: %[[CMPI:.+]] = arith.cmpi slt, %[[EXTSI_1]], %[[CM10]] : i64
+// CHECK-NEXT: %[[CMPI:.+]] = arith.cmpi slt, %[[EXTSI]], %[[CM10]] : i64
 // CHECK-NEXT: %[[C10:.+]] = arith.constant 10 : i64
-// CHECK-NEXT: %[[CMPI_1:.+]] = arith.cmpi sge, %[[EXTSI_1]], %[[C10]] : i64
+// CHECK-NEXT: %[[CMPI_1:.+]] = arith.cmpi sge, %[[EXTSI]], %[[C10]] : i64
 // CHECK-NEXT: %[[ORI:.+]] = arith.ori %[[CMPI]], %[[CMPI_1]] : i1
-// CHECK-NEXT: %[[SELECT:.+]] = arith.select %[[ORI]], %[[EXTSI]], %[[NOTHING]] : i64
-// CHECK-NEXT: %[[MAXSI:.+]] = arith.maxsi %[[OUT]], %[[SELECT]] : i64
-// CHECK-NEXT: linalg.yield %[[MAXSI]] : i64
+// CHECK-NEXT: %[[C0:.+]] = arith.constant 0 : i64
+// CHECK-NEXT: %[[SELECT:.+]] = arith.select %[[ORI]], %[[EXTSI]], %[[C0]] : i64
+// CHECK-NEXT: %[[MAXUI:.+]] = arith.maxui %[[OUT]], %[[SELECT]] : i64
+// CHECK-NEXT: linalg.yield %[[MAXUI]] : i64
 // CHECK: "plan.check"(%[[LOOP]]) {kind = "index", op = "take", size = 10 : i64} : (tensor<i64>) -> ()
 // CHECK: %[[FLAT_1:.+]] = tensor.collapse_shape %[[I]] [[0, 1]] : tensor<2x3xi32> into tensor<6xi32>
 // CHECK: %[[LOOP_1:.+]] = linalg.generic

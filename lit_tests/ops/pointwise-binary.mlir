@@ -93,18 +93,17 @@ func.func @less(%x: tensor<4xf32>, %i: tensor<4xi32>, %u: tensor<4xui8>) -> (ten
 // Python's floor division: a check finds a zero for the host to report, and the division itself never traps.
 // CHECK-LABEL: func.func @floor_divide(
 // CHECK-SAME: %[[X:.+]]: tensor<4xi32>, %[[Y:.+]]: tensor<4xi32>)
-// CHECK: %[[NOTHING:.+]] = arith.constant -9223372036854775808 : i64
+// CHECK: %[[NOTHING:.+]] = arith.constant 0 : i64
 // CHECK: %[[START:.+]] = linalg.fill ins(%[[NOTHING]] : i64) outs(%{{.+}} : tensor<i64>)
 // CHECK: %[[LOOP:.+]] = linalg.generic
 // CHECK-SAME: affine_map<(d0) -> (d0)>, affine_map<(d0) -> ()>
 // CHECK-SAME: ["reduction"]} ins(%[[Y]] : tensor<4xi32>)
 // CHECK-NEXT: ^bb0(%[[IN:.+]]: i32, %[[OUT:.+]]: i64):
-// CHECK-NEXT: %[[EXTSI:.+]] = arith.extsi %[[IN]] : i32 to i64
 // CHECK-NEXT: %[[C0:.+]] = arith.constant 0 : i32
 // CHECK-NEXT: %[[CMPI:.+]] = arith.cmpi eq, %[[IN]], %[[C0]] : i32
-// CHECK-NEXT: %[[SELECT:.+]] = arith.select %[[CMPI]], %[[EXTSI]], %[[NOTHING]] : i64
-// CHECK-NEXT: %[[MAXSI:.+]] = arith.maxsi %[[OUT]], %[[SELECT]] : i64
-// CHECK-NEXT: linalg.yield %[[MAXSI]] : i64
+// CHECK-NEXT: %[[EXTUI:.+]] = arith.extui %[[CMPI]] : i1 to i64
+// CHECK-NEXT: %[[MAXUI:.+]] = arith.maxui %[[OUT]], %[[EXTUI]] : i64
+// CHECK-NEXT: linalg.yield %[[MAXUI]] : i64
 // CHECK: "plan.check"(%[[LOOP]]) {kind = "divide", op = "floor_divide", size = 0 : i64} : (tensor<i64>) -> ()
 // CHECK: %[[LOOP_1:.+]] = linalg.generic
 // CHECK-SAME: affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>

@@ -41,9 +41,9 @@ module {
     return %expanded_11 : tensor<1x8x61xf32>
   }
   func.func private @rows_0(%arg0: tensor<8xi32>) -> tensor<i64> attributes {blu.kernel = "rows"} {
-    %c-9223372036854775808_i64 = arith.constant -9223372036854775808 : i64
+    %c0_i64 = arith.constant 0 : i64
     %0 = tensor.empty() : tensor<i64>
-    %1 = linalg.fill ins(%c-9223372036854775808_i64 : i64) outs(%0 : tensor<i64>) -> tensor<i64>
+    %1 = linalg.fill ins(%c0_i64 : i64) outs(%0 : tensor<i64>) -> tensor<i64>
     %c-61_i64 = arith.constant -61 : i64
     %c61_i64 = arith.constant 61 : i64
     %2 = linalg.generic {indexing_maps = [#map, #map1], iterator_types = ["reduction"]} ins(%arg0 : tensor<8xi32>) outs(%1 : tensor<i64>) {
@@ -52,8 +52,8 @@ module {
       %4 = arith.cmpi slt, %3, %c-61_i64 : i64
       %5 = arith.cmpi sge, %3, %c61_i64 : i64
       %6 = arith.ori %4, %5 : i1
-      %7 = arith.select %6, %3, %c-9223372036854775808_i64 : i64
-      %8 = arith.maxsi %out, %7 : i64
+      %7 = arith.select %6, %3, %c0_i64 : i64
+      %8 = arith.maxui %out, %7 : i64
       linalg.yield %8 : i64
     } -> tensor<i64>
     return %2 : tensor<i64>

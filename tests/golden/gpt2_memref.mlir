@@ -43,9 +43,9 @@ module attributes {blu.arena_bytes = 3072 : i64} {
   }
   func.func private @rows_0(%arg0: memref<8xi32>, %arg1: memref<i64>) attributes {blu.kernel = "rows"} {
     %0 = bufferization.to_tensor %arg0 restrict : memref<8xi32> to tensor<8xi32>
-    %c-9223372036854775808_i64 = arith.constant -9223372036854775808 : i64
+    %c0_i64 = arith.constant 0 : i64
     %1 = tensor.empty() : tensor<i64>
-    %2 = linalg.fill ins(%c-9223372036854775808_i64 : i64) outs(%1 : tensor<i64>) -> tensor<i64>
+    %2 = linalg.fill ins(%c0_i64 : i64) outs(%1 : tensor<i64>) -> tensor<i64>
     %c-61_i64 = arith.constant -61 : i64
     %c61_i64 = arith.constant 61 : i64
     %3 = linalg.generic {indexing_maps = [#map, #map1], iterator_types = ["reduction"]} ins(%0 : tensor<8xi32>) outs(%2 : tensor<i64>) {
@@ -54,8 +54,8 @@ module attributes {blu.arena_bytes = 3072 : i64} {
       %5 = arith.cmpi slt, %4, %c-61_i64 : i64
       %6 = arith.cmpi sge, %4, %c61_i64 : i64
       %7 = arith.ori %5, %6 : i1
-      %8 = arith.select %7, %4, %c-9223372036854775808_i64 : i64
-      %9 = arith.maxsi %out, %8 : i64
+      %8 = arith.select %7, %4, %c0_i64 : i64
+      %9 = arith.maxui %out, %8 : i64
       linalg.yield %9 : i64
     } -> tensor<i64>
     bufferization.materialize_in_destination %3 in restrict writable %arg1 : (tensor<i64>, memref<i64>) -> ()
