@@ -39,7 +39,10 @@ def reshape(x: Any, *shape: Any) -> Tensor:
 
 def _completed(sizes: tuple[int, ...], tensor: Tensor) -> tuple[int, ...]:
     known = product(size for size in sizes if size != -1)
-    if not known or tensor.size % known:
+    if not known:
+        advice = "Say its size: what is left over is 0 / 0 here, so that any would do (NumPy refuses it as well)."
+        raise ShapeError(f"{tensor.type} in shape {list(sizes)} leaves the size -1 open", advice=advice)
+    if tensor.size % known:
         raise ShapeError(f"{tensor.type} has {tensor.size} elements, which shape {list(sizes)} cannot hold")
     return tuple(tensor.size // known if size == -1 else size for size in sizes)
 
@@ -47,7 +50,8 @@ def _completed(sizes: tuple[int, ...], tensor: Tensor) -> tuple[int, ...]:
 @method
 def flatten(x: Any) -> Tensor:
     """The elements in row-major order in one dimension."""
-    return reshape(x, -1) if as_tensor(x).size else reshape(x, 0)
+    tensor = as_tensor(x)
+    return reshape(tensor, tensor.size)
 
 
 @method

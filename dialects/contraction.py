@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blu.dialects.dtypes import NUMBERS, TensorType, as_dtype, bool_, f32, f64
+from blu.dialects.dtypes import NUMBERS, TensorType, as_dtype, bool_, f32, f64, product
 from blu.dialects.op import ErrorSample, Op, Operand, Sample
 from blu.dialects.pointwise import broadcast_shapes
 from blu.dialects.sampling import draw
@@ -74,7 +74,8 @@ class Matmul(Op, name="matmul"):
             shape.append(1)
         g = g.reshape(shape)
         if right.ndim == 2 and left.ndim > 2:  # all leading dimensions are rows of one matrix
-            left, g = left.reshape((-1, left.shape[-1])), g.reshape((-1, g.shape[-1]))
+            rows = product(left.shape[:-1])
+            left, g = left.reshape((rows, left.shape[-1])), g.reshape((rows, g.shape[-1]))
         g = rounded(g, precision)  # the operands already are
         of_left = Matmul(g, right.swapaxes(-1, -2), precision=precision)
         of_right = Matmul(left.swapaxes(-1, -2), g, precision=precision)
@@ -224,10 +225,10 @@ class Einsum(Op, name="einsum"):
         groups = tuple(tuple(sizes[letter] for letter in group) for group in (batch, rows, columns))
         left = _arranged(lhs, labels.lhs, labels.summed(labels.lhs), (batch, rows, inner), sizes)
         right = _arranged(rhs, labels.rhs, labels.summed(labels.rhs), (batch, inner, columns), sizes)
-        product = matmul(left, right, precision=precision) if inner else left * right
-        product = product.reshape(sum(groups, ()))
+        result = matmul(left, right, precision=precision) if inner else left * right
+        result = result.reshape(sum(groups, ()))
         found = batch + rows + columns
-        return product.transpose(*(found.index(letter) for letter in labels.result))
+        return result.transpose(*(found.index(letter) for letter in labels.result))
 
     @staticmethod
     def samples() -> Iterator[Sample]:
@@ -260,7 +261,7 @@ def _arranged(tensor: Tensor, letters: str, summed: str, order: tuple[str, str, 
         letters = "".join(letter for letter in letters if letter not in summed)
     tensor = tensor.transpose(*(letters.index(letter) for letter in "".join(order)))
     batch, first, second = (tuple(sizes[letter] for letter in group) for group in order)
-    return tensor.reshape((*batch, int(np.prod(first, dtype=object)), int(np.prod(second, dtype=object))))
+    return tensor.reshape((*batch, product(first), product(second)))
 
 
 _EINSUM_CASES = [

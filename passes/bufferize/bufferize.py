@@ -257,7 +257,7 @@ class _Bufferizer:
 
     def _empty(self, operation: ir.Operation) -> None:
         value = operation.results[0]
-        if not all(only_gives_a_shape(value, use.owner.operation) for use in value.uses):
+        if not all(map(only_gives_a_shape, value.uses)):
             self.views[value] = self._root_for(value)
 
     def _fill(self, operation: ir.Operation) -> None:

@@ -49,14 +49,21 @@ def is_empty(value: ir.Value) -> bool:
     return not isinstance(value.owner, ir.Block) and value.owner.name == "tensor.empty"
 
 
-def is_destination(value: ir.Value, operation: ir.Operation) -> bool:
-    """Whether an insertion writes into a copy of `value` rather than reading it."""
-    return operation.name == "tensor.insert_slice" and list(operation.operands).index(value) == 1
+# Ops that write all that is read of one of their operands, and which.
+_DESTINATIONS = {"tensor.insert_slice": 1, "linalg.transpose": 1}
 
 
-def only_gives_a_shape(empty: ir.Value, user: ir.Operation) -> bool:
-    """Whether an op asks of an empty value only how large it is, and writes all that it reads of it."""
-    return user.name == "linalg.transpose" or is_destination(empty, user)
+def is_destination(use: ir.OpOperand) -> bool:
+    """Whether an insertion writes into a copy of the value rather than reading it."""
+    return use.owner.operation.name == "tensor.insert_slice" and use.operand_number == 1
+
+
+def only_gives_a_shape(use: ir.OpOperand) -> bool:
+    """Whether an op asks of an empty value only how large it is, and writes all that is read of it.
+
+    The operand that a transpose reads may be empty memory too: a value without elements, into which nothing was put.
+    """
+    return _DESTINATIONS.get(use.owner.operation.name) == use.operand_number
 
 
 def followed_to_return(value: ir.Value, returned: list[ir.Value]) -> ir.Value | None:
@@ -66,8 +73,9 @@ def followed_to_return(value: ir.Value, returned: list[ir.Value]) -> ir.Value | 
         value = waiting.pop()
         if value in returned:
             return value
-        users = [use.owner.operation for use in value.uses]
+        uses = list(value.uses)
+        users = [use.owner.operation for use in uses]
         waiting.extend(user.results[0] for user in users if user.name in _RESHAPES)
-        if len(users) == 1 and is_destination(value, users[0]):
+        if len(users) == 1 and is_destination(uses[0]):
             waiting.append(users[0].results[0])
     return None
