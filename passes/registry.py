@@ -11,7 +11,7 @@ import pkgutil
 import sys
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -32,11 +32,15 @@ _files: dict[str, Path] = {}
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a plugin's pass goes in a pipeline: right after or right before each pass of a name."""
+    """Where a plugin's pass goes in a pipeline: right after or right before each pass of a name.
+
+    `location` is the `file:line` that says so.
+    """
 
     pass_class: type[Pass]
     anchor: str
     is_after: bool
+    location: str = field(default="", compare=False)
 
 
 def register(cls: type[Pass]) -> None:
@@ -62,8 +66,11 @@ def register_pass(*, after: str = "", before: str = "") -> Callable[[PassClass],
     if bool(after) == bool(before):
         raise TypeError("register_pass takes either after= or before=, the name of the pass to stand beside")
 
+    caller = sys._getframe(1)
+    location = f"{caller.f_code.co_filename}:{caller.f_lineno}"
+
     def place(cls: PassClass) -> PassClass:
-        _placements[cls.name] = Placement(cls, after or before, bool(after))
+        _placements[cls.name] = Placement(cls, after or before, bool(after), location)
         return cls
 
     return place

@@ -19,7 +19,7 @@ from toy_passes import (
 )
 
 from blu.compiler.driver import DriverOptions, run_pipeline
-from blu.compiler.pipelines import Pipeline, Stage, loose_steps
+from blu.compiler.pipelines import Pipeline, Stage, cpu, gpu, loose_steps
 from blu.compiler.pipelines.cpu import PIPELINE
 from blu.compiler.position import Position, read_position
 from blu.compiler.printing import PrintOptions
@@ -173,6 +173,41 @@ def test_plugins_are_inserted_beside_their_anchor(module, monkeypatch):
     pipeline = Pipeline("toy", (Stage("blu", (CSE, CANONICALIZE)),))
     expected = "blu-toy-keep,cse,blu-toy-drop-negations,canonicalize,blu-check-level{to=blu}"
     assert str(pipeline) == expected
+
+
+def test_plugins_are_inserted_beside_plugins(monkeypatch):
+    placements = [registry.Placement(ToyKeep, "blu-toy-drop-negations", True)]
+    placements += [registry.Placement(ToyDropNegations, "cse", True)]
+    monkeypatch.setattr(registry, "placements", lambda: tuple(placements))
+    expected = "cse,blu-toy-drop-negations,blu-toy-keep,blu-check-level{to=blu}"
+    assert str(Pipeline("toy", (Stage("blu", (CSE,)),))) == expected
+
+
+@pytest.mark.parametrize("side", [True, False])
+def test_a_place_beside_no_pass_is_refused_with_a_guess(monkeypatch, side):
+    placements = [registry.Placement(ToyKeep, "blu-simplfy", side, "mine.py:3")]
+    monkeypatch.setattr(registry, "placements", lambda: tuple(placements))
+    sentence = f"mine.py:3: pass 'blu-toy-keep' is to run {'after' if side else 'before'} 'blu-simplfy'"
+    for pipeline in (cpu.PIPELINE, gpu.PIPELINE):
+        with pytest.raises(ParseError, match=sentence) as caught:
+            pipeline.steps()
+        assert "did you mean 'blu-simplify'?" in caught.value.advice
+
+
+@pytest.mark.parametrize("anchor", ["blu-toy-keep", "blu-toy-drop-negations"])
+def test_plugins_that_stand_beside_each_other_only_are_refused(monkeypatch, anchor):
+    placements = [registry.Placement(ToyKeep, anchor, True)]
+    placements += [registry.Placement(ToyDropNegations, "blu-toy-keep", True)]
+    monkeypatch.setattr(registry, "placements", lambda: tuple(placements))
+    with pytest.raises(ParseError, match="which no pipeline comes to"):
+        cpu.PIPELINE.steps()
+
+
+def test_a_place_in_another_targets_pipeline_is_no_mistake(monkeypatch):
+    placements = (registry.Placement(ToyKeep, "blu-launch-batches", True),)
+    monkeypatch.setattr(registry, "placements", lambda: placements)
+    assert "blu-toy-keep" not in str(cpu.PIPELINE)
+    assert "blu-launch-batches,blu-toy-keep" in str(gpu.PIPELINE)
 
 
 def test_dumps_are_complete_and_continue(module, tmp_path):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from blu.compiler.pipelines.plugins import check_placements, insert_plugins
 from blu.compiler.position import Position
 from blu.errors import ParseError
 from blu.passes import registry
@@ -67,8 +68,9 @@ class Pipeline:
         return steps if stop is None else self._until(steps, stop)
 
     def with_plugins(self) -> Pipeline:
-        """The pipeline with the passes that plugins asked to have inserted (`register_pass(after=...)`)."""
-        stages = tuple(Stage(stage.level, tuple(_with_plugins(stage.passes))) for stage in self.stages)
+        """The pipeline with the passes that plugins have placed in it. ParseError for a place that there is not."""
+        check_placements([pass_.name for stage in self.stages for pass_ in stage.passes])
+        stages = tuple(Stage(stage.level, tuple(insert_plugins(stage.passes))) for stage in self.stages)
         return Pipeline(self.name, stages)
 
     def replacing(self, *passes: Pass) -> Pipeline:
@@ -122,14 +124,6 @@ def _number(stages: Iterable[Stage]) -> Iterator[Step]:
         for done, pass_ in enumerate((*stage.passes, CheckLevel(stage.level)), start=1):
             number += 1
             yield Step(number, pass_, Position(stage.level, done))
-
-
-def _with_plugins(passes: Iterable[Pass]) -> Iterator[Pass]:
-    for pass_ in passes:
-        beside = [item for item in registry.placements() if item.anchor == pass_.name]
-        yield from (item.pass_class() for item in beside if not item.is_after)
-        yield pass_
-        yield from (item.pass_class() for item in beside if item.is_after)
 
 
 def loose_steps(passes: Iterable[Pass]) -> tuple[Step, ...]:
