@@ -16,29 +16,41 @@ TEMPLATE_OPS = frozenset({"blu.attention", "blu.attention_gradient", "blu.argsor
 
 @dataclass(frozen=True)
 class Level:
-    """A level: the dialects legal at its end, single operations of other dialects, and whose job the rest was."""
+    """A level: the dialects legal at its end, single operations of other dialects, and whose job the rest was.
+
+    `is_placed` says that what functions take and give has a place in memory: no tensors.
+    """
 
     name: str
     dialects: frozenset[str]
     missing_rule: str
     operations: frozenset[str] = frozenset()
+    is_placed: bool = True
 
     def allows(self, operation: str) -> bool:
         """Whether an operation of that name may be left."""
         return operation.partition(".")[0] in self.dialects or operation in self.operations
 
 
-def _level(name: str, dialects: str, missing_rule: str, operations: frozenset[str] = frozenset()) -> Level:
-    return Level(name, frozenset(dialects.split()) | {"builtin"}, missing_rule, operations)
+def _level(
+    name: str, dialects: str, missing_rule: str, operations: frozenset[str] = frozenset(), is_placed: bool = True
+) -> Level:
+    return Level(name, frozenset(dialects.split()) | {"builtin"}, missing_rule, operations, is_placed)
 
 
 _LEVELS = (
-    _level("blu", "func blu", "only `blu` ops and functions come out of tracing and of the passes on `blu`"),
+    _level(
+        "blu",
+        "func blu",
+        "only `blu` ops and functions come out of tracing and of the passes on `blu`",
+        is_placed=False,
+    ),
     _level(
         "linalg",
         "func linalg tensor arith math plan",
         "no rule @lowers({op}) in passes/lower_to_linalg, and no decomposition, covers it",
         TEMPLATE_OPS,
+        is_placed=False,
     ),
     _level(
         "memref",
@@ -81,8 +93,16 @@ class CheckLevel(Pass, name="blu-check-level"):
         for operation in find(module):
             if not level.allows(operation.operation.name):
                 self.fail(operation, _complaint(level, operation.operation.name))
+            if level.is_placed and operation.operation.name == "func.func":
+                self._check_places(operation)
         if level.name == "blu":
             self._check_program(module)
+
+    def _check_places(self, function: ir.OpView) -> None:
+        """Where memory has been given out, functions take and give no tensors."""
+        for type_ in (*function.type.inputs, *function.type.results):
+            if isinstance(type_, (ir.RankedTensorType, ir.UnrankedTensorType)):
+                self.fail(function, f"functions take memory, not {type_}, at level '{self.to}': blu-bufferize gives it")
 
     def _check_program(self, module: ir.Module) -> None:
         """A program is one function of tensors; what it called is inlined by now."""

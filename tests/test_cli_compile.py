@@ -235,7 +235,8 @@ def test_a_pass_of_the_users_runs_between_ours(run: Run, tmp_path: Path) -> None
 def test_a_pass_with_a_place_that_there_is_not_is_refused(run: Run, tmp_path: Path) -> None:
     (tmp_path / "my_pass.py").write_text(NEGATE.replace("blu-decompose", "blu-decompse"))
     found = run("compile", "model.py::scores", "--load-pass=my_pass.py", "--compile-to=linalg")
-    check_error(found, 2, "my_pass.py:6: error: pass 'my-exp-to-tanh' is to run after 'blu-decompse'", "did you mean 'blu-decompose'")
+    sentence = "my_pass.py:6: error: pass 'my-exp-to-tanh' is to run after 'blu-decompse'"
+    check_error(found, 2, sentence, "did you mean 'blu-decompose'")
 
 
 def test_a_pass_that_crashes_leaves_the_command_alive(run: Run, tmp_path: Path) -> None:

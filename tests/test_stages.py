@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -78,3 +80,47 @@ def test_ir_for_one_target_is_not_compiled_for_another(traced, tmp_path, capsys)
     assert compile_command.main([*words, "--target=x86-64-v2"]) == 2
     assert "x.mlir is IR for x86-64-v3, not for x86-64-v2" in capsys.readouterr().err
     assert compile_command.main([*words, "--target=x86-64-v3"]) == 0
+
+
+@pytest.fixture
+def linalg_dump(traced, tmp_path):
+    path = tmp_path / "x.mlir"
+    traced.lower(target="x86-64-v3", stop="blu-fuse").save(path)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (["--compile-from=memref", "-o", "x.o"], "x.mlir is at level 'linalg', not 'memref'"),
+        (["--compile-from=blu", "--compile-to=linalg"], "x.mlir is at level 'linalg', not 'blu'"),
+        (["--compile-to=blu"], "level 'blu' is behind: the module is at level 'linalg'"),
+        (["--emit=blu"], "level 'blu' is behind: the module is at level 'linalg'"),
+        (["--compile-to=lower-to-linalg"], "pass 'lower-to-linalg' is behind: the module is at level 'linalg'"),
+        (["--compile-to=blu-fuze"], "has no level or pass 'blu-fuze' to stop at"),
+    ],
+)
+def test_a_dump_does_not_go_back_or_skip_passes(linalg_dump, capsys, flags, sentence):
+    assert compile_command.main([str(linalg_dump), "-q", *flags]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("level", "sentence"),
+    [
+        ("blu", "is not legal at level 'blu'"),
+        ("memref", "functions take memory, not tensor<"),
+        ("kernel", "not tensor<"),
+    ],
+)
+def test_ir_that_is_not_at_the_level_it_is_said_to_be_at_is_refused(linalg_dump, capsys, level, sentence):
+    text = re.sub(r"blu.level = .*?, blu.passes_done = \d+ : i64, ", "", linalg_dump.read_text())
+    linalg_dump.write_text(text)
+    assert compile_command.main([str(linalg_dump), "-q", f"--compile-from={level}", "--compile-to=llvm"]) == 1
+    assert sentence in capsys.readouterr().err
+    assert compile_command.main([str(linalg_dump), "-q", "--compile-from=linalg", "--compile-to=llvm"]) == 0
+
+
+def test_a_dump_stops_at_the_level_it_is_at(linalg_dump, capsys):
+    assert compile_command.main([str(linalg_dump), "-q", "--compile-to=linalg"]) == 0
+    assert "blu.kernel" in capsys.readouterr().out

@@ -115,7 +115,7 @@ def _compile(
     with progress.step(f"tracing {arguments.model}"):
         source = read_subject(subject, arguments, target)
     if isinstance(subject, IrSubject):
-        steps = _steps(arguments, target, arguments.compile_from or read_position(source.module))
+        steps = _steps(arguments, target, _start(source.module, arguments))
     if what in MACHINE:
         worker_pool().start()
     with progress.step(f"compiling {source.name} for {target}"):
@@ -126,6 +126,15 @@ def _compile(
         changes = sum(run.changed is True for run in report.runs)
         progress.say(f"the IR after each of {changes} passes that changed it is in {arguments.dump_ir}")
     return data, details_of(report.module) if isinstance(data, dict) else {}, source.name
+
+
+def _start(module: ir.Module, arguments: argparse.Namespace) -> str | Position | None:
+    """Where IR from a file goes on: where it says that it is, else at the level that --compile-from names."""
+    found = read_position(module)
+    if found is None or arguments.compile_from in (None, found.level):
+        return found or arguments.compile_from
+    advice = f"Leave out --compile-from, or remove blu.level from {arguments.model}."
+    raise UsageError(f"{arguments.model} is at level '{found.level}', not '{arguments.compile_from}'", advice=advice)
 
 
 def _what(arguments: argparse.Namespace) -> str | None:

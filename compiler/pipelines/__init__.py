@@ -60,12 +60,12 @@ class Pipeline:
     def steps(self, start: str | Position | None = None, stop: str | None = None) -> tuple[Step, ...]:
         """The passes to run: those after `start`, up to and including `stop`.
 
-        `start` is a level that is reached or a module's position, `stop` a level or a pass (its first occurrence).
+        `start` is a level that is said to be reached, which is checked first, or a module's position; `stop` is a level
+        or a pass (its first occurrence).
         """
         steps = tuple(_number(self.with_plugins().stages))
-        if start is not None:
-            steps = self._after(steps, start)
-        return steps if stop is None else self._until(steps, stop)
+        left = steps if start is None else self._after(steps, start)
+        return left if stop is None else self._until(left, stop, steps)
 
     def with_plugins(self) -> Pipeline:
         """The pipeline with the passes that plugins have placed in it. ParseError for a place that there is not."""
@@ -98,19 +98,23 @@ class Pipeline:
         if level not in levels:
             raise self._unknown(f"the pipeline '{self.name}' has no level '{level}' to start from", level, [])
         if isinstance(start, str):
-            return tuple(step for step in steps if levels.index(step.level) > levels.index(level))
+            return steps[max(index for index, step in enumerate(steps) if step.level == level) :]
         here = (levels.index(level), start.done)
         return tuple(step for step in steps if (levels.index(step.level), step.position.done) > here)
 
-    def _until(self, steps: tuple[Step, ...], stop: str) -> tuple[Step, ...]:
-        if stop in {stage.level for stage in self.stages}:
-            ends = [index for index, step in enumerate(steps) if step.level == stop]
-            return steps[: ends[-1] + 1] if ends else ()
-        ends = [index for index, step in enumerate(steps) if step.name == stop]
-        if not ends:
-            names = list(dict.fromkeys(step.name for step in steps))
+    def _until(self, left: tuple[Step, ...], stop: str, whole: tuple[Step, ...]) -> tuple[Step, ...]:
+        """Those of the steps left that lead to `stop`. ParseError where the module is past it."""
+        is_level = stop in {stage.level for stage in self.stages}
+        ends = [index for index, step in enumerate(left) if stop == (step.level if is_level else step.name)]
+        if ends:
+            return left[: (ends[-1] if is_level else ends[0]) + 1]
+        names = list(dict.fromkeys(step.name for step in whole))
+        if not is_level and stop not in names:
             raise self._unknown(f"the pipeline '{self.name}' has no level or pass '{stop}' to stop at", stop, names)
-        return steps[: ends[0] + 1]
+        here = whole[-len(left) - 1].level
+        if stop == here:
+            return ()
+        raise ParseError(f"{'level' if is_level else 'pass'} '{stop}' is behind: the module is at level '{here}'")
 
     def _unknown(self, message: str, name: str, passes: list[str]) -> ParseError:
         levels = [stage.level for stage in self.stages]

@@ -1,4 +1,4 @@
-"""Passes of plugins at their places in a pipeline: beside the pass that `register_pass(after=..., before=...)` names."""
+"""Passes of plugins at their places in a pipeline: beside the pass that `register_pass` names."""
 
 from __future__ import annotations
 
