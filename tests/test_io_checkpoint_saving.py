@@ -20,7 +20,7 @@ from blu.errors import CheckpointError
 from blu.frontend.io import Checkpoints, checkpoint_write
 from blu.frontend.io.checkpoint import load, save
 from blu.frontend.io.checkpoint_directory import locked
-from blu.frontend.io.checkpoint_write import CheckpointWarning
+from blu.frontend.io.latest_checkpoint import CheckpointWarning
 
 
 def test_everything_is_durable_before_it_gets_its_name(tmp_path, monkeypatch):

@@ -12,9 +12,12 @@ import numpy as np
 import pytest
 import torch
 
+from blu.compiler.cli.compile import main as blu_compile
 from blu.errors import WeightsError
 from blu.frontend import io
+from blu.frontend.io import checkpoint
 from blu.frontend.io import safetensors as format_module
+from blu.frontend.io.latest_checkpoint import CheckpointWarning
 
 SMALL = {"n_layer": 2, "n_head": 3, "n_embd": 24, "vocab_size": 101, "n_positions": 16}
 
@@ -48,6 +51,9 @@ def assert_same(state, model):
 def edit_config(directory: Path, **changes) -> None:
     path = directory / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+CHECKPOINT_CONFIG = {**io.PRESETS["gpt2"], "n_layer": 1, "n_head": 1, "n_embd": 4, "n_positions": 8, "vocab_size": 9}
 
 
 @pytest.fixture(scope="module")
@@ -298,6 +304,47 @@ def test_state_that_does_not_fit_is_not_saved(directory, tmp_path):
     with pytest.raises(WeightsError, match=r"missing: ln_f\.bias"):
         io.save_pretrained(tmp_path / "ours", io.load_config(directory), state)
     assert not (tmp_path / "ours").exists()
+
+
+@pytest.fixture
+def run_directory(tmp_path):
+    """A run with checkpoints after steps 1 and 2, and no config.json of its own."""
+    for step in (1, 2):
+        state = io.random_state_dict(CHECKPOINT_CONFIG, seed=step)
+        checkpoint.save(tmp_path / "run", step, state, config=CHECKPOINT_CONFIG)
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("name", ["", "latest", "step-00000002"])
+def test_a_run_is_its_latest_checkpoint(run_directory, name):
+    found = io.resolve(run_directory / name)
+    assert found == run_directory / "step-00000002"
+    expected = io.random_state_dict(CHECKPOINT_CONFIG, seed=2)["wte.weight"]
+    np.testing.assert_array_equal(io.gpt2_state_dict(found)["wte.weight"], expected)
+
+
+def test_a_run_generates_with_its_latest_checkpoint(run_directory, monkeypatch, capsys):
+    monkeypatch.setenv("BLU_CACHE_DIR", str(run_directory / "cache"))
+    said = []
+    for name in ("", "latest", "step-00000002"):
+        words = ["--run", "--prompt-tokens=1", "--max-tokens=3", "--ignore-eos", "-q"]
+        assert blu_compile([str(run_directory / name), *words]) == 0
+        said.append(capsys.readouterr().out)
+    assert len(said[0]) > 1 and said == [said[0]] * 3
+
+
+def test_a_run_is_its_latest_checkpoint_that_is_whole(run_directory):
+    (run_directory / "step-00000002" / "model.safetensors").unlink()
+    with pytest.warns(CheckpointWarning, match="step-00000001 is used instead of the latest"):
+        assert io.resolve(run_directory) == run_directory / "step-00000001"
+    shutil.rmtree(run_directory / "step-00000001")
+    with pytest.raises(WeightsError, match="no sound checkpoint"):
+        io.resolve(run_directory / "latest")
+
+
+def test_a_model_that_has_been_trained_further_is_itself(run_directory):
+    shutil.copy(run_directory / "step-00000001" / "config.json", run_directory)
+    assert io.resolve(run_directory) == run_directory
 
 
 def test_random_weights():

@@ -11,7 +11,8 @@ from blu.dialects.autocast import POLICIES
 EXAMPLES = """MODEL is one of
   gpt2-demo                                              a small model of Python code that comes with Blu
   gpt2, gpt2-medium, gpt2-large, gpt2-xl, OWNER/NAME     a model of the Hugging Face hub, or of its cache
-  DIR                                                    a directory with config.json, model.safetensors, tokenizer.json
+  DIR                                                    a directory with config.json, model.safetensors and
+                                                         tokenizer.json, or a training run (its latest checkpoint)
   FILE.py::FUNCTION                                      a function of yours (see below)
   FILE.mlir                                              IR that --dump-ir has written, or yours
 

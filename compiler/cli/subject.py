@@ -58,7 +58,9 @@ def find_subject(model: str) -> Subject:
     if model in PRESETS and not Path(model).is_dir():
         return Gpt2Subject(model, PRESETS[model], None)
     directory = _resolve(model)
-    return Gpt2Subject(model, load_config(directory), directory)
+    # Of a run it is the latest checkpoint: its name says which one that is.
+    name = str(directory) if Path(model).exists() else model
+    return Gpt2Subject(name, load_config(directory), directory)
 
 
 def _function(path: str, function: str) -> FunctionSubject:

@@ -12,24 +12,23 @@ It is written under a temporary name, synced file by file, renamed, and only the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from blu.errors import CheckpointError, WeightsError
 from blu.frontend.io import checkpoint_directory as layout
 from blu.frontend.io.checkpoint_fit import fit_model, fit_optimizer
-from blu.frontend.io.checkpoint_manifest import MANIFEST, NewerFormatError, verify
-from blu.frontend.io.checkpoint_write import CONFIG, OPTIMIZER, STATE, Form, view, warn, write
+from blu.frontend.io.checkpoint_manifest import MANIFEST, verify
+from blu.frontend.io.checkpoint_write import CONFIG, OPTIMIZER, STATE, Form, view, write
 from blu.frontend.io.huggingface import gpt2_state_dict
 from blu.frontend.io.json_files import read_json
+from blu.frontend.io.latest_checkpoint import first_sound
 from blu.frontend.io.safetensors import load_file
 from blu.frontend.io.weights import SINGLE
-
-Found = TypeVar("Found")
 
 
 @dataclass(frozen=True)
@@ -92,19 +91,10 @@ def load(
     elif layout.step_of(directory) is not None or (directory / MANIFEST).exists():
         found = read(directory)
     else:
-        found = _first_sound(directory, read)
+        found = first_sound(directory, read)
     if found is None:
         raise CheckpointError(f"{directory}: no checkpoint here", advice="give a directory that a run has saved to")
     return _fit(found, model, optimizer, strict)
-
-
-def latest(directory: str | Path) -> Path | None:
-    """The path of the latest checkpoint in `directory` that has all of its files, None where there is none at all.
-
-    Others are passed over with a CheckpointWarning; CheckpointError when no checkpoint is whole. Only sizes are
-    compared here; `load` compares checksums.
-    """
-    return _first_sound(Path(directory), _has_all_files)
 
 
 def read(path: Path) -> Checkpoint:
@@ -124,34 +114,6 @@ def read(path: Path) -> Checkpoint:
     if not isinstance(metadata, dict):
         raise CheckpointError(f"{path / STATE}: metadata is missing")
     return Checkpoint(path, manifest.step, model, optimizer, metadata)
-
-
-def _has_all_files(path: Path) -> Path:
-    verify(path, contents=False)
-    return path
-
-
-def _first_sound(directory: Path, check: Callable[[Path], Found]) -> Found | None:
-    """`check` of the most preferred checkpoint that passes it."""
-    first, problems = None, []
-    try:
-        first = layout.read_latest(directory)
-    except CheckpointError as error:
-        problems.append(error.message)
-    for path in layout.by_preference(directory, first):
-        try:
-            found = check(path)
-        except NewerFormatError:
-            raise
-        except CheckpointError as error:
-            problems.append(error.message)
-            continue
-        if problems:
-            warn("\n    ".join((f"{path} is used instead of the latest checkpoint:", *problems)))
-        return found
-    if problems:
-        raise CheckpointError("\n    ".join((f"{directory}: no sound checkpoint:", *problems)))
-    return None
 
 
 def _fit(found: Checkpoint, model: Mapping[str, Any] | None, optimizer: Any, strict: bool) -> Checkpoint:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from blu.frontend.io.checkpoint_fit import named_leaves
 from blu.frontend.io.checkpoint_manifest import FORMAT, blu_version, write_manifest
 from blu.frontend.io.huggingface import save_pretrained
 from blu.frontend.io.json_files import MAX_JSON_BYTES
+from blu.frontend.io.latest_checkpoint import warn
 from blu.frontend.io.safetensors import save_file
 from blu.frontend.io.weights import SINGLE
 
@@ -27,10 +27,6 @@ STATE = "state.json"
 CONFIG = "config.json"
 SPARE_BYTES = 1 << 20  # for headers, JSON and directories
 MAX_METADATA_BYTES = MAX_JSON_BYTES >> 4  # indented, it grows
-
-
-class CheckpointWarning(UserWarning):
-    """A damaged checkpoint was passed over, or something failed without losing anything."""
 
 
 @dataclass(frozen=True)
@@ -107,11 +103,6 @@ def make_directory(directory: Path) -> None:
     if not directory.is_dir():
         directory.mkdir(parents=True, exist_ok=True)
         sync(directory.parent)
-
-
-def warn(message: str) -> None:
-    """Tell the user of something that lost nothing."""
-    warnings.warn(message, CheckpointWarning, stacklevel=3)
 
 
 def _fill(directory: Path, taken: Snapshot, form: Form) -> None:

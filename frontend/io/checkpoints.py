@@ -1,11 +1,11 @@
 """`Checkpoints`: the checkpoints of one run, saved in the background while training goes on.
 
-    with Checkpoints("runs/first", keep_last=3, config=config) as checkpoints:
-        found = checkpoints.resume(model=model.state_dict(), optimizer=state)
-        if found:
-            model.load_state_dict(found.model)
-        ...
-        checkpoints.save_async(step, model.state_dict(), state, {"data": batches.state()})
+with Checkpoints("runs/first", keep_last=3, config=config) as checkpoints:
+    found = checkpoints.resume(model=model.state_dict(), optimizer=state)
+    if found:
+        model.load_state_dict(found.model)
+    ...
+    checkpoints.save_async(step, model.state_dict(), state, {"data": batches.state()})
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from typing import Any
 
 from blu.errors import CheckpointError
 from blu.frontend.io import checkpoint, checkpoint_directory
-from blu.frontend.io.checkpoint_write import Form, Snapshot, copied, make_directory, view, warn, write
+from blu.frontend.io.checkpoint_write import Form, Snapshot, copied, make_directory, view, write
+from blu.frontend.io.latest_checkpoint import latest, warn
 
 
 class Checkpoints:
@@ -102,9 +103,9 @@ class Checkpoints:
         self.wait()
 
     def latest(self) -> Path | None:
-        """The path of the latest checkpoint, None where there is none; see `checkpoint.latest`."""
+        """The path of the latest checkpoint, None where there is none; see `latest_checkpoint.latest`."""
         self._join()
-        return checkpoint.latest(self.directory)
+        return latest(self.directory)
 
     def resume(self, **options: Any) -> checkpoint.Checkpoint | None:
         """As `load`, but None where there is no checkpoint at all."""

@@ -14,8 +14,10 @@ import numpy as np
 from blu.errors import WeightsError
 from blu.frontend.io import hub
 from blu.frontend.io.atomic import replacing
+from blu.frontend.io.checkpoint_directory import LATEST, has_any
 from blu.frontend.io.gpt2 import EMBEDDING, HEAD, PRESETS, Config, complete_config, expected_shapes
 from blu.frontend.io.json_files import read_json
+from blu.frontend.io.latest_checkpoint import latest
 from blu.frontend.io.safetensors import save_file, write_error
 from blu.frontend.io.state_dict import check_state_dict, is_float
 from blu.frontend.io.tokenizer import TOKENIZER_FILES
@@ -31,8 +33,8 @@ BUFFERS = (".attn.bias", ".attn.masked_bias")
 
 
 def resolve(name_or_path: str | Path) -> Path:
-    """The local directory of a model: a directory as it is, else one that comes with Blu (gpt2-demo), else a hub id (or
-    gpt2, gpt2-medium, -large, -xl).
+    """The local directory of a model: a directory (of a training run, that of its latest checkpoint), else one that
+    comes with Blu (gpt2-demo), else a hub id (or gpt2, gpt2-medium, -large, -xl).
 
     Raises WeightsError, within a few seconds, when there is no such directory, cache entry or network.
     """
@@ -40,8 +42,10 @@ def resolve(name_or_path: str | Path) -> Path:
         raise WeightsError("the name of the model is empty", advice=hub.ADVICE)
     # os.path answers False where pathlib raises: names too long, null bytes, directories one may not enter.
     path = Path(os.path.expanduser(name_or_path))
+    if path.name == LATEST and os.path.isfile(path):
+        path = path.parent
     if os.path.isdir(path):
-        return _readable(path)
+        return _checkpoint_or_itself(_readable(path))
     if os.path.exists(path):
         refuse_pickle(path)
         raise WeightsError(f"{path}: not a directory", advice=f"give the directory that holds it: {path.parent}")
@@ -113,6 +117,13 @@ def _readable(directory: Path) -> Path:
     if os.access(directory, os.R_OK | os.X_OK):
         return directory
     raise WeightsError(f"{directory}: permission denied", advice="you need the right to read and enter it")
+
+
+def _checkpoint_or_itself(directory: Path) -> Path:
+    """The latest checkpoint in the directory of a run; a directory that is a model, as it is."""
+    if (directory / "config.json").exists() or not has_any(directory):
+        return directory
+    return latest(directory) or directory
 
 
 def _canonical(config: Config, found: Mapping[str, np.ndarray], source: str) -> dict[str, np.ndarray]:

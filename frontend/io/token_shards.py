@@ -1,9 +1,9 @@
 """Training data: files of tokens by pattern, cut into windows, given out in batches from a position one can save.
 
-    shards = TokenShards("fineweb/*train*.bin", vocab_size=50257)
-    batches = shards.batches(8, 1024, seed=1)
-    tokens, targets = next(batches)         # int32 [8, 1024] each; targets are the tokens one further
-    saved = batches.state()                 # JSON; later, in another process: batches.restore(saved)
+shards = TokenShards("fineweb/*train*.bin", vocab_size=50257)
+batches = shards.batches(8, 1024, seed=1)
+tokens, targets = next(batches)         # int32 [8, 1024] each; targets are the tokens one further
+saved = batches.state()                 # JSON; later, in another process: batches.restore(saved)
 """
 
 from __future__ import annotations
