@@ -3,21 +3,24 @@
 All threads of a block, or of the blocks of a cluster, are lanes of numpy arrays. They run the instruction that comes
 first in the program among those where any of them stands, which brings threads together again after a branch;
 instructions that a whole warp does together wait for the warp. Copies with `cp.async` arrive when they are waited for,
-memory that nobody wrote holds NaN, and an access outside of every buffer is an error. What it cannot find are races
-between warps.
+memory that nobody wrote holds NaN, and an access outside of every buffer is an error. So is a race between warps in
+shared memory (ptx_races.py); races in global memory, and between the lanes of a warp, it does not find.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 import ml_dtypes
 import numpy as np
 from ptx_arithmetic import Arithmetic
+from ptx_barriers import CountingBarrier, NamedBarriers, keys_of
+from ptx_copies import Copies
 from ptx_program import Instruction, Program, dtype_of, parse, type_named
+from ptx_races import RaceError, Races
 
 _GUARD = 1 << 12
 # `mapa` gives addresses in windows of this size, one for each block of the cluster.
@@ -78,34 +81,6 @@ def run(
     memory.read_back(buffers)
 
 
-@dataclass
-class _Barrier:
-    """A barrier in shared memory: a phase is over after so many `arrivals`, and once all announced bytes have come."""
-
-    arrivals: int
-    phase: int = 0
-    arrived: int = 0
-    awaited_bytes: int = 0
-    deliveries: list[Callable[[], None]] = field(default_factory=list)
-
-    def arrive(self, announced: int) -> None:
-        self.arrived += 1
-        self.awaited_bytes += announced
-        self._end_phase()
-
-    def count(self, size: int, deliver: Callable[[], None]) -> None:
-        self.awaited_bytes -= size
-        self.deliveries.append(deliver)
-        self._end_phase()
-
-    def _end_phase(self) -> None:
-        if self.arrived < self.arrivals or self.awaited_bytes:
-            return
-        for deliver in self.deliveries:
-            deliver()
-        self.phase, self.arrived, self.deliveries = self.phase + 1, 0, []
-
-
 @dataclass(kw_only=True)
 class _Block(Arithmetic):
     program: Program
@@ -113,14 +88,14 @@ class _Block(Arithmetic):
     # The first of the cluster's blocks, which all have their own piece of `shared`.
     block: tuple[int, int, int]
     shared_bytes: int
-    # Copies under way, in groups; the last group is still open.
-    pending: list[list[Callable[[], None]]] = field(default_factory=lambda: [[]])
-    barriers: dict[int, _Barrier] = field(default_factory=dict)
+    barriers: dict[int, CountingBarrier] = field(default_factory=dict)
 
     def run(self) -> None:
         """Until every thread has returned."""
         threads, of_block = self.threads, self.program.threads
         self.shared = np.full(self.shared_bytes * self.program.cluster, 0xFF, np.uint8)
+        self.races = Races(of_block, self.program.cluster, self.shared_bytes)
+        self.copies, self.named = Copies(self.shared, self.races, threads), NamedBarriers(self.races)
         self.place = np.zeros(threads, np.int64)
         self.rank, number = np.divmod(np.arange(threads), of_block)
         self.end = len(self.program.instructions)
@@ -135,8 +110,10 @@ class _Block(Arithmetic):
     def _step(self) -> None:
         for place in np.unique(self.place[self.place < self.end]):
             instruction, active = self.program.instructions[place], self.place == place
-            if instruction.name.startswith(_COLLECTIVE) and not self._is_together(instruction, active):
-                continue
+            if instruction.name.startswith(_COLLECTIVE):
+                active = self._ready(instruction, active)
+                if not active.any():
+                    continue
             self.place[active] = place + 1
             if instruction.guard:
                 active = active & (self._read(instruction.guard, 1) != instruction.negated)
@@ -145,25 +122,36 @@ class _Block(Arithmetic):
             return
         raise AssertionError("threads wait for each other forever")
 
-    def _is_together(self, instruction: Instruction, active: np.ndarray) -> bool:
-        """Whether whole warps stand at an instruction, or whole blocks (or the whole cluster) at a barrier.
+    def _ready(self, instruction: Instruction, active: np.ndarray) -> np.ndarray:
+        """Which threads can go on from an instruction: whole warps, at a barrier all for whom it is, or none.
 
         Threads that ask whether the phase of a barrier is over wait until it is.
         """
         name = instruction.name
         if name.startswith("mbarrier.try_wait"):
-            return bool(self._is_over(instruction.operands, active)[active].all())
+            return active & self._is_over(instruction.operands, active)
         if name.startswith("barrier.cluster"):
-            return bool(active.all())
-        size = self.program.threads if name.startswith(("bar.sync", "barrier")) else 32
-        warps = active.reshape(-1, size)
-        return bool((warps.all(axis=1) | ~warps.any(axis=1)).all())
+            return active & active.all()
+        if name.startswith(("bar.sync", "barrier.sync")):
+            return self.named.ready(*self._named(instruction.operands), active)
+        if name.startswith("bar.arrive"):
+            return active
+        warps = active.reshape(-1, 32)
+        return active & (warps.all(axis=1) | ~warps.any(axis=1)).all()
+
+    def _named(self, operands: tuple) -> tuple[np.ndarray, np.ndarray]:
+        """For each thread the barrier that these operands name, and for how many threads it is."""
+        count = self._read(operands[1], 32) if len(operands) > 1 else np.full(self.threads, self.program.threads)
+        return keys_of(self.rank, self._read(operands[0], 32)), count
 
     def _execute(self, item: Instruction, active: np.ndarray) -> None:
         parts = item.name.split(".")
         handler = getattr(self, f"_do_{parts[0]}", None)
         assert handler is not None, f"the machine does not know {item.name} (line {item.line})"
-        handler(parts, item.operands, active)
+        try:
+            handler(parts, item.operands, active)
+        except RaceError as error:
+            raise RaceError(f"{item.name} (line {item.line}): {error}") from None
 
     def _do_bra(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         self.place[active] = self.program.labels[operands[0]]
@@ -172,9 +160,17 @@ class _Block(Arithmetic):
         self.place[active] = self.end
 
     def _do_bar(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
-        """Threads run together already."""
+        if parts[1] == "sync":
+            self.named.sync(self._named(operands)[0], active)
+        elif parts[1] == "arrive":
+            self.named.arrive(self._named(operands)[0], active)
+        elif parts[1] == "cluster":
+            self.races.meet(np.flatnonzero(active))
 
-    _do_barrier = _do_fence = _do_bar
+    _do_barrier = _do_bar
+
+    def _do_fence(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        """Nothing is out of order here."""
 
     def _do_shfl(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         value, distance = self._read(operands[1], 32), self._read(operands[2], 32)
@@ -238,6 +234,8 @@ class _Block(Arithmetic):
     def _load(self, space: str, operand: str, size: int, active: np.ndarray) -> np.ndarray:
         address = self._address(operand, 64 if space == "global" else 32)
         places = self._places(space, address, size, active)
+        if space == "shared":
+            self.races.read(places[active], np.flatnonzero(active))
         source = self.memory.bytes if space == "global" else self.shared
         return source[np.where(active[:, None], places, 0)]
 
@@ -250,6 +248,8 @@ class _Block(Arithmetic):
         data = np.stack([self._read(name, bits) for name in sources], -1).view(np.uint8)
         address = self._address(operands[0], 64 if space == "global" else 32)
         places = self._places(space, address, data.shape[1], active)
+        if space == "shared":
+            self.races.write(places[active], np.flatnonzero(active))
         target = self.memory.bytes if space == "global" else self.shared
         target[places[active]] = data[active]
 
@@ -257,12 +257,15 @@ class _Block(Arithmetic):
         if parts[1] == "init":
             counts = self._read(operands[1], 32)
             for thread, barrier in self._barriers_at(operands[0], active):
-                self.barriers[barrier] = _Barrier(int(counts[thread]))
+                self.barriers[barrier] = CountingBarrier(int(counts[thread]), partial(self.races.end_phase, barrier))
         elif "expect_tx" in parts:
             sizes = self._read(operands[2], 32)
             for thread, barrier in self._barriers_at(operands[1], active):
+                self.races.tell(thread, barrier)
                 self.barriers[barrier].arrive(int(sizes[thread]))
         elif parts[1] == "try_wait":
+            for thread, barrier in self._barriers_at(operands[1], active):
+                self.races.hear(np.array([thread]), barrier)
             self._write(operands[0], self._is_over(operands, active), active)
         else:
             raise AssertionError(f"the machine does not know {'.'.join(parts)}")
@@ -283,18 +286,20 @@ class _Block(Arithmetic):
         data = np.ascontiguousarray(self._read(operands[1], 32)).view(np.uint8).reshape(self.threads, 4)
         places = self._places("shared::cluster", self._address(operands[0], 32), 4, active)
         for thread, barrier in self._barriers_at(operands[2], active, "shared::cluster"):
+            self.races.tell(thread, barrier)
+            self.races.begin_copy(places[thread, None], np.array([thread]))
             self.shared[places[thread]] = 0xFF
-            deliver = partial(self.shared.__setitem__, places[thread], data[thread].copy())
-            self.barriers[barrier].count(4, deliver)
+            self.barriers[barrier].count(4, partial(self._deliver, places[thread], data[thread].copy(), barrier))
+
+    def _deliver(self, places: np.ndarray, data: np.ndarray, barrier: int) -> None:
+        self.shared[places] = data
+        self.races.end_counted_copy(places, barrier)
 
     def _do_cp(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         if parts[2] == "commit_group":
-            self.pending.append([])
+            self.copies.commit(active)
         elif parts[2] in ("wait_all", "wait_group"):
-            kept = 1 + int(operands[0]) if parts[2] == "wait_group" else 0
-            for copy in [copy for group in self.pending[: len(self.pending) - kept] for copy in group]:
-                copy()
-            self.pending = self.pending[max(0, len(self.pending) - kept) :] or [[]]
+            self.copies.wait(active, int(operands[0]) if parts[2] == "wait_group" else None)
         elif parts[2] in ("cg", "ca"):
             self._copy(operands, active)
 
@@ -310,10 +315,7 @@ class _Block(Arithmetic):
             places = self._places("global", address, size, some)[some, :count]
             data[some, :count] = self.memory.bytes[places]
         places = self._places("shared", self._address(operands[0], 32), size, active)
-        shared = self.shared
-        # Until it is waited for, nothing can be said of what is there.
-        shared[places[active]] = 0xFF
-        self.pending[-1].append(lambda: shared.__setitem__(places[active], data[active]))
+        self.copies.begin(places[active], data[active], np.flatnonzero(active))
 
     def _do_ldmatrix(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         rows = self._load("shared", operands[1], 16, active).view(np.uint16)

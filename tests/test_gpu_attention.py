@@ -95,6 +95,7 @@ PROBLEMS = [
     Problem("added mask", "f16", (2, 18, 16), (2, 30, 16), 16, causal=True, mask=(18, 30), mask_dtype="f16"),
     Problem("a mask of one number", "f16", (2, 18, 16), (2, 30, 16), 16, mask=(), mask_dtype="f16"),
     Problem("a cache", "bf16", (4, 12, 32), (2, 150, 32), 32, causal=True, offset=70),
+    Problem("long rows of queries that see nothing", "bf16", (1, 66, 136), (1, 2, 136), 136, causal=True, scale=0.08),
     Problem("a first query before all keys", "bf16", (2, 20, 16), (2, 20, 16), 16, causal=True, offset=-5),
 ]
 

@@ -173,6 +173,8 @@ class Forward:
         carried = walk.run(full, walk.count, carried, self._advance(step, hides=True))
         softmax, results = step.unpack(carried)
         inverses, _ = softmax.finish(step.mask.factor)
+        if not schedule.keeps_queries:
+            walk.end()
         if problem.width != problem.depth:
             warp.wait_for_block()  # rows of other warps are in this warp's rows of results
         stage = self._tile(self.layout.queries, schedule.rows, problem.width)

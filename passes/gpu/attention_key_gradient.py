@@ -126,6 +126,8 @@ class KeyGradient:
             carried = walk.run(0, queries.hidden, carried, step.advance(hides=True))
             carried = walk.run(queries.hidden, queries.total, carried, step.advance(hides=False))
         of_key, of_value = step.unpack(carried)
+        if not schedule.keeps:
+            walk.end()
         if schedule.of_key:
             factor = warp.real(problem.factor)
             of_key = map_sums(of_key, lambda value, *_: arith.mulf(value, factor))

@@ -26,8 +26,16 @@ class Walk:
     stage: int
 
     def begin(self) -> None:
-        """Begin to copy the first tile; where there is none, what is copied is never read."""
+        """Begin to copy the first tile; where there is none, what is copied is never read, but see `end`."""
         self.copy(0, 0)
+
+    def end(self) -> None:
+        """Let shared memory be written again. Without a tile, copies begun before the walk would still be under way."""
+        if isinstance(self.count, int) and self.count > 0:
+            return
+        with when(warp.is_equal(self.count, 0)):
+            warp.wait_for_copies()
+            warp.wait_for_block()
 
     def run(self, begin: Number, end: Number, carried: list[ir.Value], advance: Advance) -> list[ir.Value]:
         """Work on the tiles from `begin` to `end`, after those before."""
