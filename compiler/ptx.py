@@ -14,6 +14,7 @@ import llvmlite.binding as llvm
 
 from blu.compiler import llvm_skew
 from blu.compiler.codegen import split_kernels
+from blu.compiler.ptx_stores import check_stores, narrow_stores
 
 _LAYOUT = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
 
@@ -34,12 +35,16 @@ class PtxCodegen:
 
     def ptx_of_kernels(self, text: str) -> bytes:
         """JSON: the PTX of each kernel of a module at level "llvm", by name."""
-        modules = self._optimised(text)
-        return json.dumps({name: self.machine.emit_assembly(module) for name, module in modules.items()}).encode()
+        return json.dumps({name: self._emit(name, module) for name, module in self._optimised(text).items()}).encode()
 
     def llvm_ir(self, text: str) -> str:
         """LLVM IR of the kernels as PTX is made from it, for people to read."""
         return "\n".join(map(str, self._optimised(text).values()))
+
+    def _emit(self, name: str, module: llvm.ModuleRef) -> str:
+        ptx = narrow_stores(self.machine.emit_assembly(module))
+        check_stores(ptx, name)
+        return ptx
 
     def _optimised(self, text: str) -> dict[str, llvm.ModuleRef]:
         return {name: self._kernel(name, ir) for name, ir, _ in split_kernels(text, self.announce, ("llvm", "nvvm"))}

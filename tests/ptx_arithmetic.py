@@ -37,6 +37,16 @@ class Arithmetic:
             return value.view(FLOAT[bits])
         return value.view(SIGNED[bits]) if kind == "s" else value
 
+    def _stored(self, operand: str, bits: int, floats: dict[str, tuple[str, int]]) -> np.ndarray:
+        """What a store of so many bits writes: of a wider register of `floats`, as ptxas 13.0 has it, the number
+        converted to an unsigned integer."""
+        kind, width = floats.get(operand, ("b", 0))
+        if width <= bits:
+            return self._read(operand, bits)
+        number = np.trunc(self._numbers(operand, kind, width).astype(np.float64))
+        most = float(np.iinfo(UNSIGNED[bits]).max)
+        return np.clip(np.nan_to_num(number, nan=0.0), 0.0, most).astype(UNSIGNED[bits])
+
     def _write(self, name: str, value: np.ndarray, active: np.ndarray) -> None:
         bits = _BITS.get(re.match(r"%?[a-z]*", name)[0], 16)
         value = np.ascontiguousarray(value)

@@ -245,7 +245,7 @@ class _Block(Arithmetic):
             return
         space, bits = parts[1], type_named(parts[-1])[1]
         sources = operands[1] if isinstance(operands[1], tuple) else (operands[1],)
-        data = np.stack([self._read(name, bits) for name in sources], -1).view(np.uint8)
+        data = np.stack([self._stored(name, bits, self.program.floats) for name in sources], -1).view(np.uint8)
         address = self._address(operands[0], 64 if space == "global" else 32)
         places = self._places(space, address, data.shape[1], active)
         if space == "shared":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cached_property
 
 import ml_dtypes
 import numpy as np
@@ -12,6 +13,9 @@ UNSIGNED = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint6
 SIGNED = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 FLOAT = {32: np.float32, 64: np.float64}
 _TYPE = re.compile(r"^(bf|[busf])(8|16|32|64)$")
+
+_FLOAT = re.compile(r"^b?f\d+$")
+_NUMBERS = re.compile(r"^(tf|bf|[busf])\d+(x2)?$")
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,17 @@ class Program:
     labels: dict[str, int]
     threads: int
     cluster: int
+
+    @cached_property
+    def floats(self) -> dict[str, tuple[str, int]]:
+        """The registers that ptxas takes for floats, and their types: that of the result of an instruction."""
+        found: dict[str, tuple[str, int]] = {}
+        for item in self.instructions:
+            types = [part for part in item.name.split(".") if _NUMBERS.match(part)]
+            if types and _FLOAT.match(types[0]) and item.operands:
+                targets = item.operands[0] if isinstance(item.operands[0], tuple) else item.operands[:1]
+                found.update(dict.fromkeys(targets, type_named(types[0])))
+        return found
 
 
 def parse(text: str) -> Program:

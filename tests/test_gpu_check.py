@@ -18,6 +18,7 @@ from fake_cuda import FakeDriver, view
 
 import blu
 from blu.compiler.cubins import assemble, find_ptxas
+from blu.compiler.ptx_stores import check_stores
 from blu.runtime import Artifact
 from blu.runtime.cuda import driver as drivers
 
@@ -105,6 +106,8 @@ def test_planted_faults_are_programs_that_assemble(tools, tmp_path):
     assert [entry.name for entry in entries] == [*(fault.name for fault in faults.FAULTS), "no fault"]
     assert sorted(fault.tool for fault in faults.FAULTS) == sorted(tools["gpu_check"].TOOLS)
     assert Artifact.open(tmp_path / "fault0.blu").names()
+    for fault in (*faults.FAULTS, faults.SOUND):
+        check_stores(fault.ptx, fault.name)
     if find_ptxas() is not None:
         assemble({str(number): fault.ptx for number, fault in enumerate((*faults.FAULTS, faults.SOUND))}, "sm_90a")
 
