@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Sequence
+from types import FrameType
 
 _INSIDE = ("blu", "contextlib", "functools")
 
@@ -28,11 +29,22 @@ class BluError(Exception):
 
 
 def warn(message: str, category: type[Warning]) -> None:
-    """Warn at the user's line: that of the innermost function that is neither Blu's nor a decorator of Python's."""
-    frame, level = sys._getframe(1), 2
+    """Warn at the user's line."""
+    warnings.warn(message, category, stacklevel=_calling_frame()[1])
+
+
+def calling_line() -> str:
+    """The user's `file:line`, that Blu was called from."""
+    frame, _ = _calling_frame()
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def _calling_frame() -> tuple[FrameType, int]:
+    """The innermost frame that is neither Blu's nor a decorator of Python's, and its level above our caller's."""
+    frame, level = sys._getframe(2), 2
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _INSIDE:
         frame, level = frame.f_back, level + 1
-    warnings.warn(message, category, stacklevel=level)
+    return frame, level
 
 
 class ShapeError(BluError, ValueError):

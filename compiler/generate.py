@@ -126,7 +126,7 @@ class Gpt2Runner:
         inputs = arrays.copy()
         for place, name in places:
             inputs[place] = values[name]
-        return program.run(inputs)
+        return program.run(inputs, overwrite=True)
 
     def _bind(self, program: Runnable) -> tuple[list[Any], list[tuple[int, str]]]:
         """A program's arguments with the parameters in their places, and the places and names of the others."""

@@ -66,6 +66,7 @@ class Traced:
     name: str
     traced: TracedModule = field(repr=False)
     target: str = "cpu"
+    overwrite: bool = False
 
     @property
     def text(self) -> str:
@@ -96,7 +97,7 @@ class Traced:
         key = key_of("module", name, self.text)
         details = {"name": self.name, "target": {"name": name, "triple": TARGETS[name].triple}}
         members, _ = default_cache().get_or_compile(key, lambda: self.lower(name, options).executable(), details)
-        return Compiled(self.traced, dict(members), {**details, "key": key})
+        return Compiled(self.traced, dict(members), {**details, "key": key}, self.overwrite)
 
 
 @dataclass
@@ -142,7 +143,8 @@ class Lowered:
         return build_executable(self.module, self.source.text)
 
     def compile(self) -> Compiled:
-        return Compiled(self.source.traced, self.executable(), {**details_of(self.module), "name": self.source.name})
+        source, details = self.source, {**details_of(self.module), "name": self.source.name}
+        return Compiled(source.traced, self.executable(), details, source.overwrite)
 
 
 @dataclass
@@ -152,10 +154,13 @@ class Compiled:
     traced: TracedModule = field(repr=False)
     executable: Members = field(repr=False)
     details: dict[str, Any] = field(default_factory=dict)
+    overwrite: bool = False
 
     @functools.cached_property
     def program(self) -> Runnable:
-        return load_program(self.executable)
+        program = load_program(self.executable)
+        program.name = self.details.get("name") or program.name
+        return program
 
     def save(self, path: str | Path) -> None:
         """Write a `.blu` file, which `blu run` and `blu.runtime` run without a compiler."""
@@ -180,8 +185,9 @@ class Compiled:
         """Run on the leaves of the arguments; static ones are part of the program already."""
         pairs = zip(leaves, self.traced.signature.leaves, strict=True)
         inputs = [_to_array(leaf, type_) for leaf, type_ in pairs if isinstance(type_, TensorType)]
-        results = self.program.run([*inputs, *self.traced.captured])
-        arrays = [result if isinstance(result, Array) else Array(result) for result in results]
+        results = self.program.run([*inputs, *self.traced.captured], overwrite=self.overwrite)
+        # Nobody else knows the memory of a result, unless an array of the caller's was to be overwritten.
+        arrays = [item if isinstance(item, Array) else Array(item, is_shared=self.overwrite) for item in results]
         return self.traced.result_tree.unflatten(arrays)
 
 
@@ -204,12 +210,14 @@ class Jitted:
         name: str | None = None,
         target: str | None = None,
         remat_budget: int = 0,
+        overwrite: bool = False,
     ):
         functools.update_wrapper(self, function)
         self.function = function
         self.donated = frozenset(donate)
         self.name = name or getattr(function, "__name__", "function")
         self.target = target or "cpu"
+        self.overwrite = overwrite
         self.remat_budget = check_budget(remat_budget)
         self.parameters = parameters_of(function)
         unknown = self.donated - set(self.parameters.parameters)
@@ -251,7 +259,7 @@ class Jitted:
     def _trace(self, signature: Signature) -> Traced:
         traced = trace(self._call_by_name, signature, self.donated, self.function)
         set_budget(traced.module, self.remat_budget)
-        return Traced(self.name, traced, self.target)
+        return Traced(self.name, traced, self.target, self.overwrite)
 
     def _call_by_name(self, **arguments: Any) -> Any:
         bound = inspect.BoundArguments(self.parameters, arguments)  # type: ignore[arg-type]
@@ -295,20 +303,27 @@ def jit(
     name: str | None = None,
     target: str | None = None,
     remat_budget: int = 0,
+    overwrite: bool = False,
 ) -> Any:
     """Compile a function of arrays. Use it as a decorator, with or without arguments.
 
-    `donate` names parameters whose memory the program may overwrite, `target` is "cpu" or a target's name. Arguments
-    may be nested (dicts, lists, dataclasses, modules). bool, str and None are part of the program: another value means
-    another compilation; int and float are i32 and f32 scalars at run time.
+    `donate` names parameters whose memory the program may use for results. A `blu.Array` that is donated is gone:
+    reading it raises an ArgumentError that names the function and the line that took it. In place of an array of
+    NumPy's a copy is used, so that it stays what it was. With `overwrite=True` neither happens: the caller's arrays,
+    of either kind, hold the results afterwards.
+
+    `target` is "cpu" or a target's name. Arguments may be nested (dicts, lists, dataclasses, modules). bool, str and
+    None are part of the program: another value means another compilation; int and float are i32 and f32 scalars at run
+    time.
 
     `remat_budget` is how many bytes of the values that gradients need are kept in memory for them, where that can be;
     the others are computed again, those that are the least work first. 0 keeps all.
     """
     if function is None:
-        return functools.partial(jit, donate=donate, name=name, target=target, remat_budget=remat_budget)
+        options = {"donate": donate, "name": name, "target": target, "remat_budget": remat_budget}
+        return functools.partial(jit, **options, overwrite=overwrite)
     with shown_to_the_user():
-        return Jitted(function, donate, name, target, remat_budget)
+        return Jitted(function, donate, name, target, remat_budget, overwrite)
 
 
 _eager: dict[Any, Jitted] = {}

@@ -13,11 +13,16 @@ from blu.runtime.memory import allocate_array
 from blu.runtime.plan import NAMES, TensorSpec
 
 
-def accept(spec: TensorSpec, value: Any, index: int) -> np.ndarray:
-    """The argument as an array that a kernel can read (if donated, write): `value` itself where that will do."""
+def accept(spec: TensorSpec, value: Any, index: int, overwrite: bool = False) -> np.ndarray:
+    """The argument as an array that a kernel can read (if donated, write): `value` itself where that will do.
+
+    Where it is donated, memory that somebody else may read is copied, but for `overwrite`.
+    """
+    is_ours = overwrite or not spec.donated
     if isinstance(value, Array):
-        value = value.numpy()
-    if type(value) is np.ndarray and value.dtype == spec.numpy_dtype and value.shape == spec.shape:
+        is_ours = is_ours or not value.is_shared
+        value = value.in_host_memory()
+    if is_ours and type(value) is np.ndarray and value.dtype == spec.numpy_dtype and value.shape == spec.shape:
         flags = value.flags
         if flags.c_contiguous and flags.aligned and (flags.writeable or not spec.donated):
             return value
@@ -27,7 +32,7 @@ def accept(spec: TensorSpec, value: Any, index: int) -> np.ndarray:
 def accept_output(spec: TensorSpec, value: Any, index: int) -> np.ndarray:
     """An array that the caller wants a result in; it must fit exactly, for a copy would not reach the caller."""
     if isinstance(value, Array):
-        value = value.numpy()
+        value = value.in_host_memory()
     if type(value) is not np.ndarray or value.dtype != spec.numpy_dtype or value.shape != spec.shape:
         raise ArgumentError(f"the array for result {index} is {_describe(value)}, the result is {_type_of(spec)}")
     if not value.flags.carray:

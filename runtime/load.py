@@ -16,6 +16,12 @@ def load_program(source: str | os.PathLike[str] | Mapping[str, bytes]) -> Runnab
     Damaged: CacheError. For a machine other than this one: UnsupportedError.
     """
     artifact = Artifact.of(source) if isinstance(source, Mapping) else Artifact.open(source)
+    program = _load(artifact)
+    program.name = str(artifact.manifest.get("name") or program.name)
+    return program
+
+
+def _load(artifact: Artifact) -> Runnable:
     if not _is_for_gpu(artifact):
         return Program.of(artifact)
     from blu.runtime.cuda.program import CudaProgram

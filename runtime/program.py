@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -49,22 +50,27 @@ class Program(Runnable):
         constants = read_constants(artifact, plan)
         return cls(plan, artifact.read("kernels.o"), artifact.read("pool.o"), constants)
 
-    def run(self, inputs: Sequence[Any], *, outputs: Sequence[np.ndarray | None] | None = None) -> list[np.ndarray]:
+    def run(
+        self, inputs: Sequence[Any], *, outputs: Sequence[np.ndarray | None] | None = None, overwrite: bool = False
+    ) -> list[np.ndarray]:
         """Run the program; returns one array for each result.
 
         Arguments that are not contiguous, aligned and of the machine's byte order are copied first. A donated argument
-        is overwritten and returned as the result it became; where it was read-only, shared memory with another
-        argument or had to be copied for the reasons above, the result is the copy. `outputs` may hold an array (or
-        None) for each result to write into; the other results are fresh arrays.
+        that is a `blu.Array` is gone afterwards, and its memory is that of the result it became. In place of an array
+        of numpy's a copy becomes the result, but for `overwrite`: then the caller's array is overwritten and returned,
+        unless it is read-only, shares memory with another argument or has to be copied for the reasons above.
+        `outputs` may hold an array (or None) for each result to write into; the other results are fresh arrays.
 
         Raises ArgumentError, OutOfRangeError (an index out of range), OutOfMemoryError; warns with RuntimeWarning of an
         integer division by zero. After KeyboardInterrupt, donated arguments may be partly updated.
         """
         if len(inputs) != len(self.plan.inputs):
             raise count_error(self.plan.inputs, len(inputs))
-        arrays = list(map(accept, self.plan.inputs, inputs, range(len(inputs))))
+        arrays = list(map(accept, self.plan.inputs, inputs, range(len(inputs)), repeat(overwrite)))
         given = self._given(outputs)
         fresh = [given[index] if index in given else self._fresh_result(index) for index in self._fresh]
+        if not overwrite:
+            self._take(inputs)
         found = run_exclusively(self._pool_code, lambda pool: self._run_on(pool, arrays, given, fresh))
         self._report(found)
         return self._in_order(arrays, fresh)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
-from blu.errors import ArgumentError, OutOfRangeError, warn
+from blu.errors import ArgumentError, OutOfRangeError, calling_line, warn
+from blu.runtime.array import Array
 from blu.runtime.plan import NOTHING_FOUND, Check, Plan, TensorSpec
 
 
@@ -14,6 +15,8 @@ class Runnable:
 
     def __init__(self, plan: Plan, constant_bytes: int):
         self.plan = plan
+        self.name = plan.entry
+        """The function's name, for messages."""
         self._constant_bytes = constant_bytes
         self._fresh = [index for index, spec in enumerate(plan.outputs) if spec.input is None]
         self._donated = [index for index, spec in enumerate(plan.inputs) if spec.donated]
@@ -23,8 +26,12 @@ class Runnable:
             fresh[index] if spec.input is None else spec.input for index, spec in enumerate(plan.outputs)
         ]
 
-    def run(self, inputs: Sequence[Any], *, outputs: Sequence[Any] | None = None) -> list[Any]:
-        """Run the program; one array for each result. `outputs` may hold an array (or None) to write each into."""
+    def run(self, inputs: Sequence[Any], *, outputs: Sequence[Any] | None = None, overwrite: bool = False) -> list[Any]:
+        """Run the program; one array for each result. `outputs` may hold an array (or None) to write each into.
+
+        A donated argument that is a `blu.Array` is gone afterwards: its memory is that of the result. In place of one
+        that is numpy's, a copy is used. With `overwrite` neither happens: the caller's arrays hold the results.
+        """
         raise NotImplementedError
 
     def close(self) -> None:
@@ -66,6 +73,15 @@ class Runnable:
         )
 
     __repr__ = summary
+
+    def _take(self, arguments: Sequence[Any]) -> None:
+        """Donated arrays of ours are the program's from here on."""
+        taken = {id(arguments[index]): arguments[index] for index in self._donated}
+        arrays = [value for value in taken.values() if isinstance(value, Array)]
+        if arrays:
+            taker = f"{self.name} ({calling_line()})"
+            for array in arrays:
+                array.give_away(taker)
 
     def _results_given(self, outputs: Sequence[Any] | None) -> dict[int, Any]:
         """The caller's arrays for results, by the result's index."""

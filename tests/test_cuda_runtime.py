@@ -110,10 +110,12 @@ def test_argument_errors(gpu, arguments, message):
 
 def test_a_donated_device_array_is_updated_in_place(gpu):
     program, state = CudaProgram.load(programs.update()), to_device(X)
-    result, other = program.run([state, X])
+    address = state.address
+    result, other = program.run([state, X], overwrite=True)
     assert result is state
     assert np.array_equal(state.numpy(), 2 * X) and np.array_equal(other.numpy(), X + 1)
     result, _ = program.run([state, X])
+    assert result.address == address and state.is_donated
     assert np.array_equal(result.numpy(), 3 * X)
 
 
@@ -128,7 +130,7 @@ def test_a_donated_host_array_stays_as_it_was(gpu):
 
 def test_a_donated_array_that_is_passed_twice_is_copied(gpu):
     program, x = CudaProgram.load(programs.update()), to_device(X)
-    result, _ = program.run([x, x])
+    result, _ = program.run([x, x], overwrite=True)
     assert np.array_equal(result.numpy(), 2 * X) and np.array_equal(x.numpy(), X)
 
 

@@ -50,7 +50,7 @@ def test_a_table_holds_the_addresses_of_all_calls(gpu):
     program = CudaProgram.load(batched())
     state, x = to_device(X), to_device(Y)
     for step in range(1, 5):
-        changed, result = program.run([state, x])
+        changed, result = program.run([state, x], overwrite=True)
         assert changed is state
         assert np.array_equal(result.numpy(), Y + 2) and np.array_equal(state.numpy(), X + step)
     addresses = view(program._tables.address(0), 4, np.uint64).tolist()
@@ -60,11 +60,12 @@ def test_a_table_holds_the_addresses_of_all_calls(gpu):
 def test_tables_are_written_again_only_where_arrays_have_moved(gpu):
     program = CudaProgram.load(batched())
     state, x, other = to_device(X), to_device(Y), to_device(2 * Y)
-    program.run([state, x])
+    program.run([state, x], overwrite=True)
     before = gpu.count("copy_in")
-    kept = [program.run([state, x]) for _ in range(6)]  # results elsewhere: the table does not show them
+    # Results are elsewhere each time, which the table does not show.
+    kept = [program.run([state, x], overwrite=True) for _ in range(6)]
     assert gpu.count("copy_in") == before and gpu.count("replay") == 6
-    [_, result] = program.run([state, other])
+    [_, result] = program.run([state, other], overwrite=True)
     assert gpu.count("copy_in") == before + 1 and gpu.count("update") >= 1
     assert np.array_equal(result.numpy(), 2 * Y + 2) and np.array_equal(kept[-1][1].numpy(), Y + 2)
 
@@ -74,10 +75,10 @@ def test_runs_that_are_enqueued_see_the_table_as_it_was(gpu):
     program = CudaProgram.load(batched())
     pairs = [(to_device(X * number), to_device(Y * number)) for number in range(1, 4)]
     order = [*range(3), *range(3), 0, 2, 1]
-    program.run(pairs[0])
+    program.run(pairs[0], overwrite=True)
     pairs[0] = (to_device(X), to_device(Y))
     waited = gpu.count("synchronize") + gpu.count("wait")
-    results = [(number, program.run(pairs[number])[1]) for number in order]
+    results = [(number, program.run(pairs[number], overwrite=True)[1]) for number in order]
     assert gpu.count("synchronize") + gpu.count("wait") == waited
     for number, result in results:
         assert np.array_equal(result.numpy(), Y * (number + 1) + 2)
@@ -91,7 +92,7 @@ def test_addresses_on_their_way_are_not_overwritten(gpu, monkeypatch):
     program, x = CudaProgram.load(batched()), to_device(Y)
     states = [to_device(X * number) for number in range(9)]
     for number in [*range(9), *range(9)]:
-        program.run([states[number], x])
+        program.run([states[number], x], overwrite=True)
     assert 0 < gpu.count("wait") < 18
     for number, state in enumerate(states):
         assert np.array_equal(state.numpy(), X * number + 2)
@@ -104,8 +105,8 @@ def test_a_failing_copy_is_explained(gpu):
         arrays = [to_device(X), x]
         gpu.failures["copy_in"] = "CUDA_ERROR_INVALID_VALUE"
         with pytest.raises(DeviceError, match="copy addresses to the GPU"):
-            program.run(arrays)
-        [state, result] = program.run(arrays)
+            program.run(arrays, overwrite=True)
+        [state, result] = program.run(arrays, overwrite=True)
         assert np.array_equal(state.numpy(), X + 1) and np.array_equal(result.numpy(), x.numpy() + 2)
 
 
@@ -157,11 +158,11 @@ def test_tensor_maps_follow_the_arrays_too(gpu, monkeypatch):
     )
     arrays = [to_device(X * number) for number in range(3)]
     waited = gpu.count("synchronize")
-    results = [program.run([arrays[number]])[0] for number in (0, 1, 2, 0, 1)]
+    results = [program.run([arrays[number]], overwrite=True)[0] for number in (0, 1, 2, 0, 1)]
     assert gpu.count("synchronize") == waited
     for number, result in zip((0, 1, 2, 0, 1), results, strict=True):
         assert np.array_equal(result.numpy(), X * number + 1)
     gpu.failures["copy_in"] = "CUDA_ERROR_INVALID_VALUE"
     with pytest.raises(DeviceError, match="describe tensors to the copy engine"):
-        program.run([arrays[2]])
-    assert np.array_equal(program.run([arrays[2]])[0].numpy(), X * 2 + 1)
+        program.run([arrays[2]], overwrite=True)
+    assert np.array_equal(program.run([arrays[2]], overwrite=True)[0].numpy(), X * 2 + 1)

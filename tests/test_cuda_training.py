@@ -44,7 +44,7 @@ class OnDevice:
     def keep(self, arrays: Sequence[Any]) -> list[DeviceArray]:
         return [to_device(array) for array in arrays]
 
-    def run(self, inputs: Sequence[Any]) -> list[DeviceArray]:
+    def run(self, inputs: Sequence[Any], *, overwrite: bool = False) -> list[DeviceArray]:
         self.uploaded_bytes = sum(value.nbytes for value in inputs if not isinstance(value, DeviceArray))
         placed = [to_device(value) for value in inputs]
         results = self.program.run([array.numpy() for array in placed])

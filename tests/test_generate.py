@@ -36,7 +36,7 @@ class Interpreted:
             TensorSpec(name, type_.shape, type_.dtype.name) for name, type_ in zip(names, types, strict=True)
         ]
 
-    def run(self, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    def run(self, inputs: Sequence[np.ndarray], *, overwrite: bool = False) -> list[np.ndarray]:
         return interpret(self.module, inputs)
 
     def keep(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:

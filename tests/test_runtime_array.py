@@ -19,7 +19,7 @@ def values():
 def test_attributes_are_numpys(values):
     array = Array(values)
     assert (array.shape, array.ndim, array.size, array.nbytes, array.dtype) == ((2, 3), 2, 6, 24, np.float32)
-    assert len(array) == 2 and array.numpy() is values
+    assert len(array) == 2 and np.shares_memory(array.numpy(), values)
 
 
 def test_numpy_reads_it_without_a_copy(values):
@@ -31,6 +31,16 @@ def test_numpy_reads_it_without_a_copy(values):
     with pytest.raises(ValueError, match="copy"):
         np.asarray(array, dtype=np.float64, copy=False)
     assert np.allclose(np.exp(array), np.exp(values))
+
+
+def test_an_array_cannot_be_changed_through_numpy(values):
+    array = Array(values)
+    for view in (array.numpy(), np.asarray(array), np.asarray(array[0]), np.asarray(array, copy=False)):
+        with pytest.raises(ValueError, match="read-only"):
+            view[...] = 7
+    for copy in (np.array(array), np.asarray(array, copy=True), np.asarray(array, np.float64)):
+        copy[...] = 7
+    assert values.flags.writeable and array.tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
 def test_dlpack_shares_the_memory(values):

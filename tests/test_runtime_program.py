@@ -95,7 +95,7 @@ def test_awkward_layouts_are_never_misread(multiply_add, scale, layout):
     assert (result == expected * y + np.float32(2.5)).all()
     (result,) = multiply_add.run([y, x])
     assert (result == expected * y + np.float32(2.5)).all()
-    (scaled,) = scale.run([x, y])
+    (scaled,) = scale.run([x, y], overwrite=True)
     assert (scaled == expected * y).all() and scaled.flags.writeable
     if layout != "Array":
         assert (np.asarray(x, np.float32) == expected).all(), "what cannot be written in place stays as it was"
@@ -112,18 +112,18 @@ def test_a_layout_changed_in_place_is_noticed(multiply_add):
 def test_donated_argument_is_updated_in_place(scale):
     x, y = numbers(1), numbers(2)
     expected = x * y
-    (result,) = scale.run([x, y])
+    (result,) = scale.run([x, y], overwrite=True)
     assert result is x and (x == expected).all()
 
 
 def test_donated_memory_that_another_argument_shares_is_copied_first(scale):
     x = numbers(3)
     before = x.copy()
-    (result,) = scale.run([x, x])
+    (result,) = scale.run([x, x], overwrite=True)
     assert (result == before * before).all() and (x == before).all() and result is not x
     both = numbers(4, (8, 10))
     before = both.copy()
-    (result,) = scale.run([both[:6], both[2:]])
+    (result,) = scale.run([both[:6], both[2:]], overwrite=True)
     assert (result == before[:6] * before[2:]).all() and (both == before).all()
 
 

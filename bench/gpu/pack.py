@@ -145,7 +145,8 @@ def _run_here(case: Case, traced: Traced) -> tuple[dict[str, Any], dict[str, np.
     compiled = None if case.reference else traced.compile("cpu")
     values, described = _arguments(case, traced)
     # Donated arguments are written over.
-    found = case.reference() if case.reference else compiled.program.run([value.copy() for value in values])
+    copies = [value.copy() for value in values]
+    found = case.reference() if case.reference else compiled.program.run(copies, overwrite=True)
     results = [np.asarray(result) for result in found]
     arrays = {item["array"]: value for item, value in zip(described, values, strict=True) if "array" in item}
     steps = [sample_step(result.size) for result in results]

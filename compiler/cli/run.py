@@ -83,7 +83,8 @@ def _run(arguments: argparse.Namespace) -> int:
         # Donated arguments are overwritten: every run gets the numbers it was given.
         inputs = [array.copy() if spec.donated else array for spec, array in zip(program.inputs, values, strict=True)]
         start = time.perf_counter()
-        results = [np.asarray(result) for result in program.run(inputs)]  # a GPU's are copied, which waits for it
+        # Results on a GPU are copied, which waits for it.
+        results = [np.asarray(result) for result in program.run(inputs, overwrite=True)]
         seconds.append(time.perf_counter() - start)
     program.close()  # which raises what runs without results have found
     names = [_result_name(spec, index) for index, spec in enumerate(program.outputs)]

@@ -161,7 +161,7 @@ class Engine:
         own = [spec.name for spec in program.inputs if spec.name not in values]
         self.arrays.update(zip(own, program.keep([self.arrays[name] for name in own]), strict=True))
         inputs = [values[spec.name] if spec.name in values else self.arrays[spec.name] for spec in program.inputs]
-        results = program.run(inputs)
+        results = program.run(inputs, overwrite=True)
         # A program returns what it is given to keep first, and in the same order.
         names = [spec.name for spec in program.inputs if spec.donated]
         self.arrays.update(zip(names, results, strict=False))

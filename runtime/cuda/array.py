@@ -32,7 +32,7 @@ class DeviceArray(Array):
 
     `address` is where it lies, `owner` what keeps that memory, `kind` its shape and dtype if kernels can take it as it
     lies. Work on Blu's stream may still be writing it: reading it by `numpy()` waits, and the legacy default stream
-    (torch's) waits for Blu's by itself. A donated argument holds the result afterwards.
+    (torch's) waits for Blu's by itself. As a donated argument it is given away: the result has its memory.
     """
 
     __slots__ = ("address", "dtype", "kind", "owner", "shape")
@@ -49,6 +49,24 @@ class DeviceArray(Array):
         """Memory of undefined contents."""
         block = Block(driver, math.prod(shape) * dtype.itemsize, purpose)
         return cls(block.address, shape, dtype, block)
+
+    is_shared = False
+
+    def moved(self) -> DeviceArray:
+        """Another array with the same memory, for when this one is given away."""
+        other = object.__new__(DeviceArray)
+        other.address, other.shape, other.dtype, other.owner = self.address, self.shape, self.dtype, self.owner
+        other.kind = self.kind
+        return other
+
+    def give_away(self, taker: str) -> None:
+        """Forget the memory; `taker` says who has it now."""
+        self._taken, self.kind = taker, None
+        del self.address, self.owner
+
+    def in_host_memory(self) -> np.ndarray:
+        """A copy there."""
+        return self.numpy()
 
     @property
     def ndim(self) -> int:
@@ -118,7 +136,7 @@ class DeviceArray(Array):
         return Array(DeviceArray(self.address + place * part, shape, self.dtype, self).numpy())
 
     def __repr__(self) -> str:
-        return super().__repr__()[:-1] + ", device=cuda:0)"
+        return super().__repr__()[:-1] + ("" if self.is_donated else ", device=cuda:0") + ")"
 
     __hash__ = object.__hash__
 

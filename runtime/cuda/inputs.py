@@ -50,7 +50,7 @@ class Inputs:
             return tensor
         spec, array = self._specs[index], on_device(value)
         if array is None:
-            return self._copy_in(spec, accept(spec, value, index), index)
+            return self._copy_in(spec, accept(spec, value, index, overwrite=True), index)
         check_type(spec, array, index)
         return self.copy_of(index, array) if array.address % ALIGNMENT else array
 

@@ -83,12 +83,15 @@ class CudaProgram(Runnable):
             raise UnsupportedError("the program is compiled for a CPU", advice="compile it with --target=cuda")
         return cls(plan, artifact, driver)
 
-    def run(self, inputs: Sequence[Any], *, outputs: Sequence[Any] | None = None) -> list[DeviceArray]:
+    def run(
+        self, inputs: Sequence[Any], *, outputs: Sequence[Any] | None = None, overwrite: bool = False
+    ) -> list[DeviceArray]:
         """Run the program; returns an array on the GPU for each result.
 
-        A donated argument on the GPU is overwritten, and returned as the result it became; in its place a copy is used
-        where it comes from host memory, shares memory with another argument, or does not lie at a multiple of 16
-        bytes. `outputs` may hold an array on the GPU (or None) for each result to write into.
+        A donated argument on the GPU is overwritten: the result it became has its memory, and a `blu.Array` is gone
+        afterwards; with `overwrite` it is that result itself. A copy is used where it comes from host memory, shares
+        memory with another argument, or does not lie at a multiple of 16 bytes. `outputs` may hold an array on the GPU
+        (or None) for each result to write into.
 
         This returns while the GPU still works. What the program's checks find (an index out of range raises
         OutOfRangeError, a division by zero warns) is known later: it is raised by the first later run, reading of any
@@ -101,6 +104,8 @@ class CudaProgram(Runnable):
         with driver.exclusively(), named_range(self.plan.entry):
             driver.findings.read()
             arrays, fresh = self._place(inputs, outputs)
+            if not overwrite:
+                self._take_over(arrays, inputs)
             self._enqueue()
             if self._waits:
                 driver.finish()
@@ -140,6 +145,13 @@ class CudaProgram(Runnable):
             del arrays, fresh
         pairs = zip(self._kernels, times, strict=True)
         return [(kernel.name, kernel.location, statistics.median(measured)) for kernel, measured in pairs]
+
+    def _take_over(self, arrays: list[DeviceArray], inputs: Sequence[Any]) -> None:
+        """Let the results that donated arguments become be arrays of their own, and the arguments be gone."""
+        for index in self._donated:
+            if arrays[index] is inputs[index]:
+                arrays[index] = arrays[index].moved()
+        self._take(inputs)
 
     def _check_call(self, inputs: Sequence[Any]) -> None:
         if self._is_closed:
