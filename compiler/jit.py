@@ -44,7 +44,7 @@ from blu.frontend.trace import Signature, TracedModule, is_tracing, signature_of
 from blu.frontend.tree import describe_difference
 from blu.frontend.user_errors import shown_to_the_user
 from blu.runtime.array import Array
-from blu.runtime.artifact import MANIFEST, write_artifact
+from blu.runtime.artifact import MANIFEST, described, write_artifact
 from blu.runtime.cuda.exchange import is_on_device
 from blu.runtime.load import load_program
 from blu.runtime.runnable import Runnable
@@ -97,7 +97,8 @@ class Traced:
         key = key_of("module", name, self.text)
         details = {"name": self.name, "target": {"name": name, "triple": TARGETS[name].triple}}
         members, _ = default_cache().get_or_compile(key, lambda: self.lower(name, options).executable(), details)
-        return Compiled(self.traced, dict(members), {**details, "key": key}, self.overwrite)
+        details["key"] = key
+        return Compiled(self.traced, described(members, details), details, self.overwrite)
 
 
 @dataclass
@@ -144,7 +145,7 @@ class Lowered:
 
     def compile(self) -> Compiled:
         source, details = self.source, {**details_of(self.module), "name": self.source.name}
-        return Compiled(source.traced, self.executable(), details, source.overwrite)
+        return Compiled(source.traced, described(self.executable(), details), details, source.overwrite)
 
 
 @dataclass

@@ -2,40 +2,20 @@
 
 from __future__ import annotations
 
-import platform
-from functools import lru_cache
-from pathlib import Path
-
 from blu.errors import UnsupportedError
+from blu.runtime.host import X86_LEVELS, cpu_flags, machine_name
 
-X86_LEVELS = {
-    "x86-64-v4": ("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"),
-    "x86-64-v3": ("avx2", "fma", "f16c", "bmi2"),
-    "x86-64-v2": ("sse4_2", "popcnt"),
-}
-NAMES = (*X86_LEVELS, "aarch64")
+NAMES = (*reversed(X86_LEVELS), "aarch64")
 GPU_NAMES = ("sm_80", "sm_86", "sm_89", "sm_90a")
-
-
-@lru_cache(maxsize=1)
-def _cpu_flags() -> frozenset[str]:
-    """The flags that Linux reports for the first processor."""
-    try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return frozenset()
-    line = next((line for line in text.splitlines() if line.startswith("flags")), "")
-    return frozenset(line.partition(":")[2].split())
 
 
 def host_target_name() -> str:
     """The best target whose code this machine runs. UnsupportedError on a processor that has none."""
-    machine = platform.machine().lower()
-    if machine in ("aarch64", "arm64"):
+    machine = machine_name()
+    if machine == "aarch64":
         return "aarch64"
-    flags = _cpu_flags()
-    for name, needed in X86_LEVELS.items():
-        if machine in ("x86_64", "amd64") and flags.issuperset(needed):
+    for name, needed in reversed(X86_LEVELS.items()):
+        if machine == "x86_64" and cpu_flags().issuperset(needed):
             return name
     raise UnsupportedError(
         f"Blu has no target for this processor ({machine or 'unknown'})",

@@ -77,6 +77,13 @@ def make_manifest(members: Mapping[str, bytes], details: Mapping[str, Any]) -> d
     return {**details, "format": FORMAT, "members": entries}
 
 
+def described(members: Mapping[str, bytes], details: Mapping[str, Any]) -> dict[str, bytes]:
+    """Members with a manifest, so that they load as from a file: for what machine they are is checked there."""
+    if MANIFEST in members:
+        return dict(members)
+    return {MANIFEST: json.dumps(make_manifest(members, details)).encode(), **members}
+
+
 def _write_zip(file: Any, members: Mapping[str, bytes]) -> None:
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
         for name in (MANIFEST, *sorted(set(members) - {MANIFEST})):

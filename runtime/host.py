@@ -21,7 +21,8 @@ Result = TypeVar("Result")
 _LEVEL_2 = frozenset({"cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"})
 _LEVEL_3 = _LEVEL_2 | {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"}
 _LEVEL_4 = _LEVEL_3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
-_LEVELS = {"x86-64-v2": _LEVEL_2, "x86-64-v3": _LEVEL_3, "x86-64-v4": _LEVEL_4}
+X86_LEVELS = {"x86-64-v2": _LEVEL_2, "x86-64-v3": _LEVEL_3, "x86-64-v4": _LEVEL_4}
+"""The flags that a processor needs for each level, the lowest level first."""
 _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 _OBJECT_MAGIC = (b"\x7fELF\x02", b"\xcf\xfa\xed\xfe")
@@ -54,7 +55,7 @@ def check_machine(name: str, triple: str) -> None:
             f"the program is compiled for {triple}, this machine is {machine_name()}",
             advice="compile it for this machine",
         )
-    missing = sorted(_LEVELS.get(name, frozenset()) - cpu_flags()) if cpu_flags() else []
+    missing = sorted(X86_LEVELS.get(name, frozenset()) - cpu_flags()) if cpu_flags() else []
     if missing:
         raise UnsupportedError(
             f"the program is compiled for {name}, this CPU lacks {', '.join(missing)}",
