@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import ml_dtypes
 import numpy as np
 import ptx_machine
+from ptx_tensors import MAP_BYTES, TensorMap
 
 import blu
 from blu.compiler.cubins import Cubin, assemble
@@ -61,15 +62,23 @@ class GpuProgram:
         spaces = {"input": inputs, "output": outputs, "arena": [arena], "status": [status], "constant": constants}
         for launch in self.plan["launches"]:
             # Arguments may overlap in the arena, so that each kernel gets copies, of which what has changed goes back.
-            arguments, table = launch["args"], self._table_of(launch)
+            maps = [item for item in launch["args"] if item[0] == "map"]
+            arguments, table = [item for item in launch["args"] if item[0] != "map"], self._table_of(launch)
             buffers = [_bytes_of(spaces, argument) for argument in table or arguments]
             before, after = ([buffer.copy() for buffer in buffers] for _ in range(2))
             ptx = self.ptx[launch["kernel"]]
-            ptx_machine.run(ptx, launch["grid"], after, launch["shared_bytes"], in_table=table is not None)
+            seen = [self._map_of(place, arguments) for _, place in maps]
+            ptx_machine.run(ptx, launch["grid"], after, launch["shared_bytes"], table is not None, seen)
             for buffer, old, written in zip(buffers, before, after, strict=True):
                 if buffer.flags.writeable:
                     buffer[old != written] = written[old != written]
         return outputs, status
+
+    def _map_of(self, place: int, arguments: list) -> TensorMap:
+        """A launch's tensor map, which is `place` bytes after the first one of the plan."""
+        entry = self.plan["tensor_maps"][place // MAP_BYTES]
+        lists = (tuple(entry[name]) for name in ("shape", "strides", "box"))
+        return TensorMap(arguments.index(entry["buffer"]), entry["offset"], entry["dtype"], *lists)
 
     def _table_of(self, launch: dict) -> list | None:
         """The arguments of a launch that finds them in a table."""

@@ -5,12 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 
 import ml_dtypes
 import numpy as np
 from ptx_program import FLOAT, SIGNED, UNSIGNED, constant, dtype_of, type_named
 
 _BITS = {"%p": 1, "%rs": 16, "%r": 32, "%rd": 64, "%f": 32, "%fd": 64}
+
+
+@cache
+def _bits_of(register: str) -> int:
+    return _BITS.get(re.match(r"%?[a-z]*", register)[0], 16)
 
 
 @dataclass
@@ -48,7 +54,7 @@ class Arithmetic:
         return np.clip(np.nan_to_num(number, nan=0.0), 0.0, most).astype(UNSIGNED[bits])
 
     def _write(self, name: str, value: np.ndarray, active: np.ndarray) -> None:
-        bits = _BITS.get(re.match(r"%?[a-z]*", name)[0], 16)
+        bits = _bits_of(name)
         value = np.ascontiguousarray(value)
         if bits > 1:
             if value.dtype.kind == "i" and value.dtype.itemsize * 8 < bits:
@@ -184,9 +190,13 @@ class Arithmetic:
         self._write(operands[0], ((high << np.uint64(32) | low) >> (count & np.uint64(31))).astype(np.uint32), active)
 
     def _do_bfe(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
-        value, first, length = (self._read(name, 32) for name in operands[1:])
-        assert parts[-1] == "u32"
-        self._write(operands[0], (value >> first) & ((np.uint32(1) << length) - np.uint32(1)), active)
+        """Bits `first` to `first + length`, the last of which is a sign where the type has one."""
+        kind, bits = type_named(parts[-1])
+        value = self._read(operands[1], bits, kind)
+        first, length = (self._read(name, 32).astype(value.dtype) for name in operands[2:])
+        assert ((length > 0) & (first + length <= bits))[active].all(), f"{'.'.join(parts)} of bits that there are not"
+        rest = np.where(active, bits - length, 0).astype(value.dtype)
+        self._write(operands[0], value << (rest - np.where(active, first, 0).astype(value.dtype)) >> rest, active)
 
     def _do_prmt(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         low, high, chosen = (self._read(name, 32).astype(np.uint64) for name in operands[1:])

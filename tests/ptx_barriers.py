@@ -22,9 +22,10 @@ class CountingBarrier:
     awaited_bytes: int = 0
     deliveries: list[Callable[[], None]] = field(default_factory=list)
 
-    def arrive(self, announced: int) -> None:
-        """Count an arrival, and await so many more bytes."""
-        self.arrived += 1
+    def arrive(self, announced: int = 0, count: int = 1) -> None:
+        """Count arrivals, and await so many more bytes."""
+        self.arrived += count
+        assert self.arrived <= self.arrivals, f"{self.arrived} arrivals at a barrier of {self.arrivals}"
         self.awaited_bytes += announced
         self._end_phase()
 

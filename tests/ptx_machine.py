@@ -1,10 +1,9 @@
 """An interpreter of PTX, so that GPU kernels can be checked where there is no GPU.
 
-All threads of a block, or of the blocks of a cluster, are lanes of numpy arrays. They run the instruction that comes
-first in the program among those where any of them stands, which brings threads together again after a branch;
-instructions that a whole warp does together wait for the warp. Copies with `cp.async` arrive when they are waited for,
-memory that nobody wrote holds NaN, and an access outside of every buffer is an error. So is a race between warps in
-shared memory (ptx_races.py); races in global memory, and between the lanes of a warp, it does not find.
+All threads of a block, or of the blocks of a cluster, are lanes of numpy arrays. ptx_schedule.py says which of them run
+next, ptx_tensors.py and ptx_warpgroup.py are Hopper's bulk copies and products. Copies with `cp.async` arrive when they
+are waited for, memory that nobody wrote holds NaN, and an access outside of every buffer is an error. So is a race
+between warps in shared memory (ptx_races.py); races in global memory, and between lanes of a warp, it does not find.
 """
 
 from __future__ import annotations
@@ -16,16 +15,16 @@ from functools import partial
 
 import ml_dtypes
 import numpy as np
-from ptx_arithmetic import Arithmetic
-from ptx_barriers import CountingBarrier, NamedBarriers, keys_of
+from ptx_barriers import NamedBarriers
 from ptx_copies import Copies
-from ptx_program import Instruction, Program, dtype_of, parse, type_named
-from ptx_races import RaceError, Races
+from ptx_program import dtype_of, parse, type_named
+from ptx_races import Races
+from ptx_tensors import MAP_BYTES, TensorMap
+from ptx_warpgroup import Warpgroups, cut
 
 _GUARD = 1 << 12
 # `mapa` gives addresses in windows of this size, one for each block of the cluster.
 _WINDOW = 1 << 24
-_COLLECTIVE = ("mma", "ldmatrix", "shfl", "bar", "mbarrier.try_wait")
 
 
 class MemoryFaultError(AssertionError):
@@ -34,12 +33,12 @@ class MemoryFaultError(AssertionError):
 
 class Memory:
     """Global memory: buffers with unmapped bytes between them. `parameters` are the addresses that a kernel gets: those
-    of the buffers, or that of a table of them."""
+    of the buffers and tensor maps, or that of a table of buffers. `maps` has the maps' buffers' bytes, by address."""
 
-    def __init__(self, buffers: Sequence[np.ndarray], in_table: bool = False):
+    def __init__(self, buffers: Sequence[np.ndarray], in_table: bool = False, maps: Sequence[TensorMap] = ()):
         self.starts, self.ends, total = [], [], _GUARD
         table = np.zeros(len(buffers), np.uint64)
-        buffers = [*buffers, table] if in_table else buffers
+        buffers = [*buffers, table] if in_table else [*buffers, *(np.zeros(MAP_BYTES, np.uint8) for _ in maps)]
         for buffer in buffers:
             self.starts.append(total)
             self.ends.append(total + buffer.nbytes)
@@ -54,6 +53,10 @@ class Memory:
             table[:] = self.starts[:-1]
             self.bytes[self.starts[-1] : self.ends[-1]] = table.view(np.uint8)
             self.parameters = self.starts[-1:]
+        self.maps: dict[int, tuple[TensorMap, np.ndarray]] = {}
+        for map_, address in zip(maps, self.starts[len(self.starts) - len(maps) :], strict=True):
+            map_.check()
+            self.maps[address] = map_, self.bytes[self.starts[map_.buffer] : self.ends[map_.buffer]]
 
     def read_back(self, buffers: Sequence[np.ndarray]) -> None:
         """Copy memory into the arrays it was made from."""
@@ -62,10 +65,14 @@ class Memory:
 
 
 def run(
-    ptx: str, grid: Sequence[int], buffers: Sequence[np.ndarray], shared_bytes: int = 0, in_table: bool = False
-) -> None:
-    """Run a kernel whose parameters are pointers to `buffers`, or to a table of these, which are changed in place."""
-    program, memory = parse(ptx), Memory(buffers, in_table)
+    ptx: str, grid: Sequence[int], buffers: Sequence[np.ndarray], shared_bytes: int = 0, in_table: bool = False,
+    maps: Sequence[TensorMap] = (),
+) -> None:  # fmt: skip
+    """Run a kernel whose parameters are pointers to `buffers`, or to a table of these, which are changed in place.
+
+    Pointers to tensor maps of the buffers come after these.
+    """
+    program, memory = parse(ptx), Memory(buffers, in_table, maps)
     blocks = [*grid, 1, 1][:3]
     with np.errstate(all="ignore"):
         for z in range(blocks[2]):
@@ -75,6 +82,7 @@ def run(
                         threads=program.threads * program.cluster,
                         program=program,
                         memory=memory,
+                        maps=memory.maps,
                         block=(x, y, z),
                         shared_bytes=shared_bytes,
                     ).run()
@@ -82,13 +90,11 @@ def run(
 
 
 @dataclass(kw_only=True)
-class _Block(Arithmetic):
-    program: Program
+class _Block(Warpgroups):
     memory: Memory
     # The first of the cluster's blocks, which all have their own piece of `shared`.
     block: tuple[int, int, int]
-    shared_bytes: int
-    barriers: dict[int, CountingBarrier] = field(default_factory=dict)
+    copies: Copies = field(init=False)
 
     def run(self) -> None:
         """Until every thread has returned."""
@@ -96,81 +102,16 @@ class _Block(Arithmetic):
         self.shared = np.full(self.shared_bytes * self.program.cluster, 0xFF, np.uint8)
         self.races = Races(of_block, self.program.cluster, self.shared_bytes)
         self.copies, self.named = Copies(self.shared, self.races, threads), NamedBarriers(self.races)
-        self.place = np.zeros(threads, np.int64)
-        self.rank, number = np.divmod(np.arange(threads), of_block)
-        self.end = len(self.program.instructions)
+        self.begin()
+        number = np.arange(threads) % of_block
         x, y, z = self.block
         places = (("%tid", (number, 0, 0)), ("%ctaid", (x + self.rank, y, z)), ("%ntid", (of_block, 1, 1)))
         for name, values in places:
             for axis, value in zip("xyz", values, strict=True):
                 self.registers[f"{name}.{axis}"] = np.broadcast_to(np.asarray(value, np.uint32), threads)
         while (self.place < self.end).any():
-            self._step()
-
-    def _step(self) -> None:
-        for place in np.unique(self.place[self.place < self.end]):
-            instruction, active = self.program.instructions[place], self.place == place
-            if instruction.name.startswith(_COLLECTIVE):
-                active = self._ready(instruction, active)
-                if not active.any():
-                    continue
-            self.place[active] = place + 1
-            if instruction.guard:
-                active = active & (self._read(instruction.guard, 1) != instruction.negated)
-            if active.any():
-                self._execute(instruction, active)
-            return
-        raise AssertionError("threads wait for each other forever")
-
-    def _ready(self, instruction: Instruction, active: np.ndarray) -> np.ndarray:
-        """Which threads can go on from an instruction: whole warps, at a barrier all for whom it is, or none.
-
-        Threads that ask whether the phase of a barrier is over wait until it is.
-        """
-        name = instruction.name
-        if name.startswith("mbarrier.try_wait"):
-            return active & self._is_over(instruction.operands, active)
-        if name.startswith("barrier.cluster"):
-            return active & active.all()
-        if name.startswith(("bar.sync", "barrier.sync")):
-            return self.named.ready(*self._named(instruction.operands), active)
-        if name.startswith("bar.arrive"):
-            return active
-        warps = active.reshape(-1, 32)
-        return active & (warps.all(axis=1) | ~warps.any(axis=1)).all()
-
-    def _named(self, operands: tuple) -> tuple[np.ndarray, np.ndarray]:
-        """For each thread the barrier that these operands name, and for how many threads it is."""
-        count = self._read(operands[1], 32) if len(operands) > 1 else np.full(self.threads, self.program.threads)
-        return keys_of(self.rank, self._read(operands[0], 32)), count
-
-    def _execute(self, item: Instruction, active: np.ndarray) -> None:
-        parts = item.name.split(".")
-        handler = getattr(self, f"_do_{parts[0]}", None)
-        assert handler is not None, f"the machine does not know {item.name} (line {item.line})"
-        try:
-            handler(parts, item.operands, active)
-        except RaceError as error:
-            raise RaceError(f"{item.name} (line {item.line}): {error}") from None
-
-    def _do_bra(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
-        self.place[active] = self.program.labels[operands[0]]
-
-    def _do_ret(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
-        self.place[active] = self.end
-
-    def _do_bar(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
-        if parts[1] == "sync":
-            self.named.sync(self._named(operands)[0], active)
-        elif parts[1] == "arrive":
-            self.named.arrive(self._named(operands)[0], active)
-        elif parts[1] == "cluster":
-            self.races.meet(np.flatnonzero(active))
-
-    _do_barrier = _do_bar
-
-    def _do_fence(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
-        """Nothing is out of order here."""
+            self.step()
+        self.finish()
 
     def _do_shfl(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         value, distance = self._read(operands[1], 32), self._read(operands[2], 32)
@@ -253,47 +194,18 @@ class _Block(Arithmetic):
         target = self.memory.bytes if space == "global" else self.shared
         target[places[active]] = data[active]
 
-    def _do_mbarrier(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
-        if parts[1] == "init":
-            counts = self._read(operands[1], 32)
-            for thread, barrier in self._barriers_at(operands[0], active):
-                self.barriers[barrier] = CountingBarrier(int(counts[thread]), partial(self.races.end_phase, barrier))
-        elif "expect_tx" in parts:
-            sizes = self._read(operands[2], 32)
-            for thread, barrier in self._barriers_at(operands[1], active):
-                self.races.tell(thread, barrier)
-                self.barriers[barrier].arrive(int(sizes[thread]))
-        elif parts[1] == "try_wait":
-            for thread, barrier in self._barriers_at(operands[1], active):
-                self.races.hear(np.array([thread]), barrier)
-            self._write(operands[0], self._is_over(operands, active), active)
-        else:
-            raise AssertionError(f"the machine does not know {'.'.join(parts)}")
-
-    def _is_over(self, operands: tuple, active: np.ndarray) -> np.ndarray:
-        parity, over = self._read(operands[2], 32), np.zeros(self.threads, np.bool_)
-        for thread, barrier in self._barriers_at(operands[1], active):
-            over[thread] = self.barriers[barrier].phase % 2 != parity[thread]
-        return over
-
-    def _barriers_at(self, operand: str, active: np.ndarray, space: str = "shared") -> list[tuple[int, int]]:
-        """(thread, place in shared memory)"""
-        places = self._places(space, self._address(operand, 32), 8, active)[:, 0]
-        return [(int(thread), int(places[thread])) for thread in np.flatnonzero(active)]
-
     def _send(self, operands: tuple, active: np.ndarray) -> None:
         """Bytes arrive when the phase of the barrier that counts them is over."""
         data = np.ascontiguousarray(self._read(operands[1], 32)).view(np.uint8).reshape(self.threads, 4)
         places = self._places("shared::cluster", self._address(operands[0], 32), 4, active)
-        for thread, barrier in self._barriers_at(operands[2], active, "shared::cluster"):
+        barriers = self._barrier_places(operands[2], active, "shared::cluster")
+        self.asleep.clear()
+        for thread in map(int, np.flatnonzero(active)):
+            barrier = int(barriers[thread])
             self.races.tell(thread, barrier)
             self.races.begin_copy(places[thread, None], np.array([thread]))
             self.shared[places[thread]] = 0xFF
-            self.barriers[barrier].count(4, partial(self._deliver, places[thread], data[thread].copy(), barrier))
-
-    def _deliver(self, places: np.ndarray, data: np.ndarray, barrier: int) -> None:
-        self.shared[places] = data
-        self.races.end_counted_copy(places, barrier)
+            self._barrier(barrier).count(4, partial(self.deliver, places[thread], data[thread].copy(), barrier))
 
     def _do_cp(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         if parts[2] == "commit_group":
@@ -302,6 +214,8 @@ class _Block(Arithmetic):
             self.copies.wait(active, int(operands[0]) if parts[2] == "wait_group" else None)
         elif parts[2] in ("cg", "ca"):
             self._copy(operands, active)
+        else:
+            self._copy_bulk(parts, operands, active)
 
     def _copy(self, operands: tuple, active: np.ndarray) -> None:
         size = int(operands[2])
@@ -344,7 +258,7 @@ class _Block(Arithmetic):
         row, column = lane // 4, lane % 4 * 2
         for place, (name, before) in enumerate(zip(operands[0], operands[3], strict=True)):
             part = product[:, row + place // 2 * 8, column + place % 2].reshape(-1)
-            self._write(name, _cut(part + self._read(before, 32, "f")), active)
+            self._write(name, cut(part + self._read(before, 32, "f")), active)
 
     def _matrix(self, registers: np.ndarray, dtype: type, corners: Sequence, shape: tuple[int, int]) -> np.ndarray:
         """Matrices [warps, *shape] of f64 from the fragments [warps, lanes, registers]."""
@@ -356,9 +270,3 @@ class _Block(Arithmetic):
             for part in range(each):
                 result[:, row + lane // 4, column + lane % 4 * each + part] = numbers[:, :, each * place + part]
         return result
-
-
-def _cut(numbers: np.ndarray) -> np.ndarray:
-    """f64 as f32, rounded towards zero, as tensor cores round their sums."""
-    nearest = numbers.astype(np.float32)
-    return np.where(np.abs(nearest) > np.abs(numbers), np.nextafter(nearest, np.float32(0)), nearest)

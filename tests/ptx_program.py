@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import ml_dtypes
 import numpy as np
@@ -12,6 +12,9 @@ import numpy as np
 UNSIGNED = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 SIGNED = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 FLOAT = {32: np.float32, 64: np.float64}
+# What a warp, a warpgroup or more threads do together or wait for, and what may end the wait of others.
+_COLLECTIVE = ("mma", "ldmatrix", "shfl", "bar", "mbarrier.try_wait", "wgmma", "setmaxnreg", "elect")
+_EVENTS = ("bra", "ret", "mbarrier", "bar", "cp.async.bulk", "st.async", "setmaxnreg")
 _TYPE = re.compile(r"^(bf|[busf])(8|16|32|64)$")
 
 _FLOAT = re.compile(r"^b?f\d+$")
@@ -28,6 +31,17 @@ class Instruction:
     operands: tuple
     line: int
 
+    @cached_property
+    def parts(self) -> list[str]:
+        """The name between its points."""
+        return self.name.split(".")
+
+    @cached_property
+    def registers(self) -> frozenset[str]:
+        """All registers among the operands, those in brackets left out."""
+        names = [name for item in self.operands for name in (item if isinstance(item, tuple) else (item,))]
+        return frozenset(name for name in names if name.startswith("%"))
+
 
 @dataclass(frozen=True)
 class Program:
@@ -37,6 +51,22 @@ class Program:
     labels: dict[str, int]
     threads: int
     cluster: int
+
+    @cached_property
+    def is_collective(self) -> list[bool]:
+        """For each instruction, whether threads wait there for others; False after the last one."""
+        return [item.name.startswith(_COLLECTIVE) for item in self.instructions] + [False]
+
+    @cached_property
+    def is_event(self) -> list[bool]:
+        """For each instruction, whether others may have to run after it."""
+        return [item.name.startswith(_EVENTS) for item in self.instructions]
+
+    @cached_property
+    def sums(self) -> frozenset[str]:
+        """Registers of the sums of asynchronous products."""
+        products = [item for item in self.instructions if item.name.startswith("wgmma.mma_async")]
+        return frozenset(name for item in products for name in item.operands[0])
 
     @cached_property
     def floats(self) -> dict[str, tuple[str, int]]:
@@ -109,6 +139,7 @@ def dtype_of(kind: str, bits: int) -> type:
     return (SIGNED if kind == "s" else UNSIGNED)[bits]
 
 
+@cache
 def constant(text: str, bits: int) -> np.generic:
     """A literal operand as a number of so many bits."""
     if re.match(r"^0[fd][0-9A-Fa-f]+$", text):

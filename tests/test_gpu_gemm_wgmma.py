@@ -5,9 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 
+import numpy as np
 import pytest
+from gemm_text import NN, NT, TN, TT, Buffer, gemm_text
+from gpu_products import as_multiplied, bound_of_sums, emit, random_array
+from gpu_program import compile_program
 
 import blu
 from blu.compiler.cubins import assemble, find_ptxas
@@ -41,7 +46,7 @@ def fused(target: str) -> str:
     return kernel.operation.get_asm(enable_debug_info=False, use_local_scope=True)
 
 
-def emit(emitter: Callable[[func.FuncOp], object]) -> dict[str, str]:
+def emit_fused(emitter: Callable[[func.FuncOp], object]) -> dict[str, str]:
     """The PTX of what an emitter makes of the kernel, for Hopper."""
     with make_context(), ir.Location.unknown():
         module = ir.Module.parse(fused("sm_90a"))
@@ -65,7 +70,7 @@ def test_fusion_does_not_know_the_instruction() -> None:
 
 @pytest.mark.parametrize(("name", "instruction"), [("chosen", WGMMA), ("tensor cores", MMA), ("warpgroups", WGMMA)])
 def test_one_kernel_is_emitted_by_either_schedule(name: str, instruction: str) -> None:
-    ptx = emit(EMITTERS[name])
+    ptx = emit_fused(EMITTERS[name])
     assert list(ptx) == ["gemm_0"]
     other = MMA if instruction == WGMMA else WGMMA
     assert instruction in ptx["gemm_0"] and other not in ptx["gemm_0"]
@@ -73,3 +78,62 @@ def test_one_kernel_is_emitted_by_either_schedule(name: str, instruction: str) -
         pytest.skip("assembling GPU code needs ptxas")
     cubin = assemble(ptx, "sm_90a")["gemm_0"]
     assert (cubin.spill_bytes, cubin.stack_bytes) == (0, 0), cubin.log
+
+
+LAYOUTS = {"nn": NN, "nt": NT, "tn": TN, "tt": TT}
+
+
+def multiply(layout: str, kind: str, sizes: tuple[int, int, int], schedule: WgmmaSchedule, processors: int) -> None:
+    """Check a product of small tiles, each of its sums by itself."""
+    rows, columns, depth = sizes
+    left, right = random_array((rows, depth), kind), random_array((depth, columns), kind, 1)
+    operands = [np.ascontiguousarray(x.T if how == "t" else x) for x, how in zip((left, right), layout, strict=True)]
+    element = "f32" if kind == "tf32" else kind
+    buffers = [Buffer(item.shape, element) for item in operands]
+    target = replace(SM_90A, processors=processors)
+    (kernel,) = emit(
+        gemm_text(*buffers, Buffer((rows, columns)), LAYOUTS[layout]),
+        lambda item: gemm_wgmma.emit_with(item, gemm.read, schedule, target),
+    )
+    result = np.full((rows, columns), np.nan, np.float32)
+    kernel.run(*operands, result)
+    left, right = as_multiplied(left, kind), as_multiplied(right, kind)
+    assert (np.abs(result - left @ right) <= bound_of_sums(left, right, kind)).all()
+
+
+@pytest.mark.parametrize(("kind", "layout"), [*((k, how) for k in ("bf16", "f16") for how in LAYOUTS), ("tf32", "nt")])
+def test_all_layouts_by_warpgroups(kind: str, layout: str) -> None:
+    """Six tiles by two blocks: each group has its turn twice, and the ring goes round."""
+    depth = 96 if kind == "tf32" else 192
+    multiply(layout, kind, (128, 192, depth), WgmmaSchedule(kind, rows=64, columns=64, stages=2), processors=2)
+
+
+@pytest.mark.parametrize("sizes", [(8, 8, 64), (64, 64, 72), (72, 200, 136), (56, 72, 64), (136, 56, 328)])
+def test_tiles_that_reach_beyond_the_product(sizes: tuple[int, int, int]) -> None:
+    multiply("nn", "bf16", sizes, WgmmaSchedule("bf16", rows=64, columns=64, stages=3), processors=3)
+
+
+def test_a_whole_tile_of_a_block() -> None:
+    multiply("nt", "bf16", (128, 192, 256), WgmmaSchedule("bf16"), processors=1)
+
+
+@pytest.mark.parametrize("kind", ["bf16", "tf32"])
+def test_all_parts_of_a_split_k_are_added(kind: str) -> None:
+    """The last part is shorter than the others; what adds is a kernel of rows, or the product's own with a bias."""
+    left, right, bias = (
+        random_array(shape, kind, seed) for seed, shape in enumerate(((128, 4104), (136, 4104), (136,)))
+    )
+    fused = kind == "bf16"
+
+    def function(x: blu.Tensor, w: blu.Tensor, bias: blu.Tensor) -> blu.Tensor:
+        product = blu.matmul(x, w.swapaxes(0, 1), precision="tf32" if kind == "tf32" else "highest")
+        return product + bias if fused else product
+
+    program = compile_program(function, left, right, bias)
+    assert WGMMA in program.ptx["gemm_0"] and len(program.ptx) == 2
+    factors = as_multiplied(left, kind), as_multiplied(right, kind).T
+    product = factors[0] @ factors[1]
+    expected = product + bias.astype(np.float64) * fused
+    rounded = 2.0**-8 * (np.abs(product) + np.abs(expected)) if fused else 2.0**-24 * np.abs(expected)
+    bound = rounded + bound_of_sums(*factors, kind)
+    assert (np.abs(program.interpret(left, right, bias)[0] - expected) <= bound).all()
