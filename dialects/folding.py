@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from blu.dialects import reduction as ops
+from blu.dialects import scan
 from blu.dialects.arithmetic import as_bool, exp, isfinite, log, square, where
 from blu.dialects.arrangement import flatten, reshape
 from blu.dialects.axes import normalize_axes, normalize_axis
@@ -100,7 +101,7 @@ def cumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Tensor:
     tensor = as_tensor(x)
     tensor = flatten(tensor) if axis is None else tensor
     place = 0 if axis is None else normalize_axis(axis, tensor.ndim)
-    return ops.Cumsum(converted(tensor, _summing_dtype(tensor, dtype)), axis=place)
+    return scan.Cumsum(converted(tensor, _summing_dtype(tensor, dtype)), axis=place)
 
 
 @method

@@ -1,4 +1,4 @@
-"""Ops that fold dimensions away, and the running sum."""
+"""Ops that fold dimensions away."""
 
 from __future__ import annotations
 
@@ -236,45 +236,3 @@ class Argmin(ArgReduction, name="argmin"):
     """The position of the smallest element, the first of equals; a NaN counts as smaller than any number."""
 
     numpy = np.argmin
-
-
-class Cumsum(Op, name="cumsum"):
-    """Running sums along `axis`, in the operand's dtype (f16 and bf16 keep the running sum in f32)."""
-
-    operand: Operand
-    axis: int
-
-    @staticmethod
-    def reference(operand: np.ndarray, axis: int) -> np.ndarray:
-        return np.cumsum(operand, axis=axis, dtype=operand.dtype)
-
-    @staticmethod
-    def vjp(g: Tensor, operand: Tensor, result: Tensor, axis: int) -> Tensor:
-        return g.flip(axis).cumsum(axis).flip(axis)
-
-    @staticmethod
-    def infer(operand: TensorType, axis: int) -> TensorType:
-        check_axis(axis, operand)
-        if operand.dtype == bool_:
-            raise DTypeError("does not take bool", advice="Convert it to an integer dtype first.")
-        return operand
-
-    @staticmethod
-    def samples() -> Iterator[Sample]:
-        rng = np.random.default_rng(0)
-        for dtype in NUMBERS:
-            for shape, axis in (
-                ((1,), 0),
-                ((33,), 0),
-                ((3, 5), 0),
-                ((2, 7), 1),
-                ((2, 3, 4), 1),
-                ((0, 2), 0),
-                ((2, 0), 0),
-            ):
-                yield Sample((draw(rng, shape, dtype),), {"axis": axis})
-
-    @staticmethod
-    def error_samples() -> Iterator[ErrorSample]:
-        yield ErrorSample((TensorType((2, 3), f32),), {"axis": -1}, "axes 0..1")
-        yield ErrorSample((TensorType((2, 3), bool_),), {"axis": 0}, "does not take bool")

@@ -138,27 +138,3 @@ func.func @argmax(%x: tensor<3x4xf32>) -> tensor<3xi64> {
   %0 = "blu.argmax"(%x) {axis = 1 : i64, keepdims = false} : (tensor<3x4xf32>) -> tensor<3xi64>
   return %0 : tensor<3xi64>
 }
-
-// -----
-
-// Every position sums what is before it.
-// CHECK-LABEL: func.func @cumsum(
-// CHECK-SAME: %[[X:.+]]: tensor<3x4xf32>)
-// CHECK: %[[C0:.+]] = arith.constant 0.000000e+00 : f32
-// CHECK: %[[START:.+]] = linalg.fill ins(%[[C0]] : f32) outs(%{{.+}} : tensor<3x4xf32>)
-// CHECK: %[[LOOP:.+]] = linalg.generic
-// CHECK-SAME: affine_map<(d0, d1, d2) -> (d0, d2)>, affine_map<(d0, d1, d2) -> (d0, d1)>
-// CHECK-SAME: ["parallel", "parallel", "reduction"]} ins(%[[X]] : tensor<3x4xf32>)
-// CHECK-NEXT: ^bb0(%[[IN:.+]]: f32, %[[OUT:.+]]: f32):
-// CHECK-NEXT: %[[I2:.+]] = linalg.index 2 : index
-// CHECK-NEXT: %[[I1:.+]] = linalg.index 1 : index
-// CHECK-NEXT: %[[CMPI:.+]] = arith.cmpi ule, %[[I2]], %[[I1]] : index
-// CHECK-NEXT: %[[C0_1:.+]] = arith.constant 0.000000e+00 : f32
-// CHECK-NEXT: %[[SELECT:.+]] = arith.select %[[CMPI]], %[[IN]], %[[C0_1]] : f32
-// CHECK-NEXT: %[[ADDF:.+]] = arith.addf %[[OUT]], %[[SELECT]] : f32
-// CHECK-NEXT: linalg.yield %[[ADDF]] : f32
-// CHECK: return %[[LOOP]] : tensor<3x4xf32>
-func.func @cumsum(%x: tensor<3x4xf32>) -> tensor<3x4xf32> {
-  %0 = "blu.cumsum"(%x) {axis = 1 : i64} : (tensor<3x4xf32>) -> tensor<3x4xf32>
-  return %0 : tensor<3x4xf32>
-}

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from blu.dialects.mlir import arith, func, ir
 from blu.dialects.target import CpuTarget
 from blu.passes.base import Pass, find
-from blu.passes.cpu import attention, attention_backward, gemm, ordering, rows, update
+from blu.passes.cpu import attention, attention_backward, gemm, ordering, rows, scan, update
 
-Emitter = Callable[[func.FuncOp, CpuTarget], None]
+# An emitter replaces a kernel by one of the same name, or by the ones that it returns, which run in order.
+Emitter = Callable[[func.FuncOp, CpuTarget], list[func.FuncOp] | None]
 EMITTERS: dict[str, Emitter] = {
     "gemm": gemm.emit,
     "rows": rows.emit,
@@ -19,6 +20,7 @@ EMITTERS: dict[str, Emitter] = {
     "attention": attention.emit,
     "attention_gradient": attention_backward.emit,
     "argsort": ordering.emit,
+    "scan": scan.emit,
     "update": update.emit_slice,
     "scatter_add": update.emit_scatter_add,
 }
@@ -35,6 +37,8 @@ class EmitKernels(Pass):
         func.func @gemm_0(%x, %w, %out, %begin: index, %end: index) {             call @gemm_0(%x, %w, %out, %c0, %c12)
           scf.for %block = %begin to %end { vector.fma .. }
         }
+
+    A kernel that takes several launches becomes several, and so does each call of it.
     """
 
     level = "memref"
@@ -42,22 +46,25 @@ class EmitKernels(Pass):
 
     def run(self, module: ir.Module) -> None:
         target = CpuTarget.of(module)
+        launches: dict[str, list[str]] = {}
         for kernel in [item for item in find(module, func.FuncOp) if "blu.kernel" in item.attributes]:
-            family = ir.StringAttr(kernel.attributes["blu.kernel"]).value
+            family, name = ir.StringAttr(kernel.attributes["blu.kernel"]).value, kernel.name.value
             if family not in EMITTERS:
                 self.fail(kernel, f"no emitter writes kernels of the family '{family}' for {target.name}")
-            EMITTERS[family](kernel, target)
+            written = EMITTERS[family](kernel, target)
+            launches[name] = [item.name.value for item in written] if written else [name]
             self.count(f"{family} kernels")
         kernels = {item.name.value: item for item in find(module, func.FuncOp) if "blu.kernel" in item.attributes}
         for call in list(find(module, func.CallOp)):
-            _pass_blocks(call, kernels)
+            name = ir.FlatSymbolRefAttr(call.operation.attributes["callee"]).value
+            _call_each(call, [kernels[launch] for launch in launches[name]])
 
 
-def _pass_blocks(call: func.CallOp, kernels: dict[str, func.FuncOp]) -> None:
-    """Add the range of all blocks to a call."""
-    name = ir.FlatSymbolRefAttr(call.operation.attributes["callee"]).value
-    blocks = ir.IntegerAttr(kernels[name].attributes["blu.blocks"]).value
+def _call_each(call: func.CallOp, kernels: Sequence[func.FuncOp]) -> None:
+    """Replace a call by calls of all that its kernel has become, each with the range of all its blocks."""
     with ir.InsertionPoint(call), call.operation.location:
-        bounds = [arith.ConstantOp(ir.IndexType.get(), number).result for number in (0, blocks)]
-        func.CallOp([], name, [*call.operation.operands, *bounds])
+        for kernel in kernels:
+            blocks = ir.IntegerAttr(kernel.attributes["blu.blocks"]).value
+            bounds = [arith.ConstantOp(ir.IndexType.get(), number).result for number in (0, blocks)]
+            func.CallOp([], kernel.name.value, [*call.operation.operands, *bounds])
     call.operation.erase()

@@ -14,8 +14,11 @@ class KernelBody(Kernel):
     """A kernel whose replacement takes two more arguments, the range of blocks to compute."""
 
     @contextmanager
-    def grid(self, blocks: int, chunk: int = 1) -> Iterator[ir.Value]:
-        """Fill the replacement: inside, operations are emitted for the yielded block index. Erases the old func."""
+    def grid(self, blocks: int, chunk: int = 1, is_last: bool = True) -> Iterator[ir.Value]:
+        """Fill the replacement: inside, operations are emitted for the yielded block index.
+
+        Erases the old func, unless more launches are still to be made from it.
+        """
         i64 = ir.IntegerType.get_signless(64)
         attributes = self.replacement.operation.attributes
         attributes["blu.blocks"] = ir.IntegerAttr.get(i64, blocks)
@@ -28,13 +31,14 @@ class KernelBody(Kernel):
         with ir.InsertionPoint(loop.body):
             yield loop.induction_variable
             scf.yield_([])
-        self.function.operation.erase()
+        if is_last:
+            self.function.operation.erase()
 
 
-def open_kernel(function: func.FuncOp) -> KernelBody:
+def open_kernel(function: func.FuncOp, name: str = "") -> KernelBody:
     """Read a kernel, and create beside it the func with the two extra arguments `begin` and `end`."""
     index = ir.IndexType.get()
-    return KernelBody.open(function, (index, index))
+    return KernelBody.open(function, (index, index), name)
 
 
 @contextmanager

@@ -333,6 +333,8 @@ def _anchor(operation: ir.Operation, nest: LoopNest | None) -> str:
         return "update" if operation.name == "tensor.insert_slice" else str(operation.name).partition(".")[2]
     if nest.is_contraction:
         return "gemm"
+    if nest.is_scan:
+        return "scan"
     return "rows" if nest.is_pointwise or nest.is_row_reduction or nest.range_length else "loops"
 
 

@@ -116,6 +116,22 @@ class LoopNest:
         )
 
     @cached_property
+    def is_scan(self) -> bool:
+        """Only the last loop is reduced, and a result keeps what the reduction has come to at every step of it.
+
+        Its indexing maps are (i, j) -> (i, j), (i, j) -> (i) for what is carried, and (i, j) -> (i, j) for the result.
+        """
+        rank = len(self.sizes)
+        rows = tuple(range(rank - 1))
+        kept = [dims for dims in self.dims[len(self.inputs) :] if dims != rows]
+        return (
+            not self.is_contraction
+            and rank > 0
+            and self.reduced == (False,) * (rank - 1) + (True,)
+            and any(sorted(dims or ()) == list(range(rank)) for dims in kept)
+        )
+
+    @cached_property
     def range_length(self) -> int:
         """How many rows each result of a sum over ranges of rows is the sum of; 0 for any other op.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from blu.dialects.mlir import ir
-from blu.passes.fuse.loops import is_inner_insertion
+from blu.passes.fuse.loops import is_inner_insertion, loop_nest
 from blu.passes.lower_to_linalg.generic import PARALLEL, empty, generic, projection, shape_of
 
 # How many of an op's operands, from the first, must be in memory (the others are where a contraction starts from).
@@ -11,7 +11,7 @@ READ_FROM_MEMORY = {"linalg.contract": 2, "blu.scatter_add": 3, "blu.argsort": 1
 
 
 def write_splats(block: ir.Block) -> None:
-    """Fills that a matrix product or an update reads become loops that write them, which are kernels of their own.
+    """Fills that a matrix product, a scan or an update reads become loops, which are kernels of their own.
 
         %1 = linalg.fill ins(%c1)                                %1 = linalg.generic { linalg.yield %c1 }
         %2 = linalg.contract ins(%x, %1) outs(%zero)     ->      %2 = linalg.contract ins(%x, %1) outs(%zero)
@@ -22,10 +22,15 @@ def write_splats(block: ir.Block) -> None:
         operation = operation.operation
         if is_inner_insertion(operation):
             continue
-        for index, value in enumerate(list(operation.operands)[: READ_FROM_MEMORY.get(operation.name, 0)]):
+        for index, value in enumerate(list(operation.operands)[: _count_in_memory(operation)]):
             if not isinstance(value.owner, ir.Block) and value.owner.name == "linalg.fill":
                 with ir.InsertionPoint(operation), value.owner.location:
                     operation.operands[index] = _written(value)
+
+
+def _count_in_memory(operation: ir.Operation) -> int:
+    nest = loop_nest(operation, 0)
+    return len(nest.inputs) if nest and nest.is_scan else READ_FROM_MEMORY.get(operation.name, 0)
 
 
 def _written(splat: ir.Value) -> ir.Value:

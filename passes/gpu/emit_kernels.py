@@ -9,7 +9,7 @@ from blu.dialects import plan
 from blu.dialects.gpu_target import GpuTarget
 from blu.dialects.mlir import func, ir
 from blu.passes.base import Pass, find
-from blu.passes.gpu import attention, attention_gradient, gemm, ordering, row_sums, rows, scatter, update
+from blu.passes.gpu import attention, attention_gradient, gemm, ordering, row_sums, rows, scan, scatter, update
 from blu.passes.gpu.bulk_copy import MAPS, map_type
 from blu.passes.gpu.fast_math import mark, writes_halves
 
@@ -22,6 +22,7 @@ EMITTERS: dict[str, Emitter] = {
     "attention": attention.emit,
     "attention_gradient": attention_gradient.emit,
     "argsort": ordering.emit,
+    "scan": scan.emit,
     "update": update.emit_slice,
     "scatter_add": scatter.emit,
 }

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from blu.dialects.mlir import func, ir
 from blu.passes.base import Pass, find
-from blu.passes.gpu import attention_gradient, gemm_split, row_partials, scatter
+from blu.passes.gpu import attention_gradient, gemm_split, row_partials, scan, scatter
 
 # For each family of kernels that needs scratch memory: its types, from the kernel on tensors.
 SCRATCH: dict[str, Callable[[func.FuncOp], list[ir.MemRefType]]] = {
@@ -15,6 +15,7 @@ SCRATCH: dict[str, Callable[[func.FuncOp], list[ir.MemRefType]]] = {
     "gemm": gemm_split.reserve,
     "rows": row_partials.reserve,
     "loops": row_partials.reserve,
+    "scan": scan.reserve,
     "scatter_add": scatter.reserve,
 }
 

@@ -6,6 +6,7 @@ from blu.passes.lower_to_linalg import (  # noqa: F401  (importing a file regist
     pointwise,
     random,
     reduction,
+    scan,
     shape,
     sorting,
 )

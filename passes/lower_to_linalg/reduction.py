@@ -102,26 +102,3 @@ def _first(position: ir.Value) -> Scalar:
     """Whether nothing was taken yet (the first element always is, so that all -inf rows give position 0)."""
     nothing = constant(position.type, 0)
     return Scalar(arith.cmpi(arith.CmpIPredicate.slt, position, nothing), bool_)
-
-
-@lowers("cumsum")
-def lower_cumsum(op: Lowering) -> ir.Value:
-    """Each position sums the elements up to it, in order: quadratic in the axis, but independent for every position."""
-    source, axis = op.types[0].dtype, op.attributes["axis"]
-    dtype, shape = computing_dtype(source), op.result.shape
-    element = element_type(dtype)
-    rank = len(shape) + 1
-    inner = rank - 1
-    read = [inner if dim == axis else dim for dim in range(len(shape))]
-    maps = [projection(rank, read), projection(rank, range(len(shape)))]
-
-    def body(value: ir.Value, total: ir.Value) -> ir.Value:
-        inside = arith.cmpi(arith.CmpIPredicate.ule, linalg.IndexOp(inner).result, linalg.IndexOp(axis).result)
-        addend = arith.select(inside, load(value, source).value, constant(element, 0))
-        return (Scalar(total, dtype) + Scalar(addend, dtype)).value
-
-    start = fill(constant(element, 0), shape)
-    (result,) = generic([op.operands[0]], [start], maps, [PARALLEL] * len(shape) + [REDUCTION], body)
-    if dtype == source:
-        return result
-    return pointwise(shape, [result], element_type(source), lambda x: store(Scalar(x, dtype), source))

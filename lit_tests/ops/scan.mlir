@@ -1,0 +1,33 @@
+// A scan is a loop that carries a value along an axis and writes at every step what it has come to; halves carry f32.
+// RUN: %blu-opt %s --split-input-file --lower-to-linalg --mlir-print-local-scope | %filecheck %s
+
+// CHECK-LABEL: func.func @cumsum(
+// CHECK-SAME: %[[X:.+]]: tensor<3x4xf16>)
+// CHECK: %[[ZERO:.+]] = arith.constant -0.000000e+00 : f32
+// CHECK: %[[START:.+]] = linalg.fill ins(%[[ZERO]] : f32) outs(%{{.+}} : tensor<3xf32>)
+// CHECK: %[[RESULT:.+]] = tensor.empty() : tensor<3x4xf16>
+// CHECK: %[[LOOP:.+]]:2 = linalg.generic
+// CHECK-SAME: [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0)>, affine_map<(d0, d1) -> (d0, d1)>]
+// CHECK-SAME: ["parallel", "reduction"]} ins(%[[X]] : tensor<3x4xf16>) outs(%[[START]], %[[RESULT]] :
+// CHECK-NEXT: ^bb0(%[[IN:.+]]: f16, %[[CARRIED:.+]]: f32, %{{.+}}: f16):
+// CHECK-NEXT: %[[WIDE:.+]] = arith.extf %[[IN]] : f16 to f32
+// CHECK-NEXT: %[[SUM:.+]] = arith.addf %[[CARRIED]], %[[WIDE]] : f32
+// CHECK-NEXT: %[[HALF:.+]] = arith.truncf %[[SUM]] : f32 to f16
+// CHECK-NEXT: linalg.yield %[[SUM]], %[[HALF]] : f32, f16
+// CHECK: return %[[LOOP]]#1 : tensor<3x4xf16>
+func.func @cumsum(%x: tensor<3x4xf16>) -> tensor<3x4xf16> {
+  %0 = "blu.cumsum"(%x) {axis = 1 : i64} : (tensor<3x4xf16>) -> tensor<3x4xf16>
+  return %0 : tensor<3x4xf16>
+}
+
+// -----
+
+// Along another axis than the last, neighbours in memory are neighbouring rows.
+// CHECK-LABEL: func.func @columns(
+// CHECK: linalg.generic
+// CHECK-SAME: [affine_map<(d0, d1, d2) -> (d0, d2, d1)>, affine_map<(d0, d1, d2) -> (d0, d1)>,
+// CHECK-SAME: ["parallel", "parallel", "reduction"]} ins(%{{.+}} : tensor<2x3x20xi32>) outs(%{{.+}} : tensor<2x20xi32>,
+func.func @columns(%x: tensor<2x3x4x5xi32>) -> tensor<2x3x4x5xi32> {
+  %0 = "blu.cumsum"(%x) {axis = 1 : i64} : (tensor<2x3x4x5xi32>) -> tensor<2x3x4x5xi32>
+  return %0 : tensor<2x3x4x5xi32>
+}
