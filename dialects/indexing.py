@@ -154,7 +154,7 @@ class ScatterAdd(Op, name="scatter_add"):
     """The operand with `updates` added at `indices` along `axis`. Repeated indices add up, in order.
 
     `updates` has the shape of take(operand, indices, axis). Negative indices count from the end; one outside of the
-    axis stops the run with an IndexError. f16 and bf16 round after each addition.
+    axis stops the run with an IndexError. f16 and bf16 are accumulated in f32 and rounded once.
     """
 
     operand: Operand

@@ -2,7 +2,8 @@
 
 Two launches. The first sorts: position p of the indices goes to the place that is the number of smaller indices, and of
 equal ones before it. In the second, a block for each place that begins a run of equal indices adds the updates of that
-run to its row, one after the other, so that sums are those of a loop over all updates.
+run to its row, one after the other, so that sums are those of a loop over all updates; halves are added in f32 and
+rounded once.
 """
 
 from __future__ import annotations
@@ -20,20 +21,23 @@ from blu.passes.gpu.kernel import GpuKernel, below, when
 from blu.passes.gpu.shared import SharedMemory, shared_address
 from blu.passes.gpu.update import add_columns
 from blu.passes.kernels import lanes as vectors
-from blu.passes.kernels.updates import add_scalars, delinearize, find_operation, wrapped
+from blu.passes.kernels.updates import add_terms, delinearize, find_operation, is_half, rounded, widened, wrapped
 
 SORT_THREADS, ADD_THREADS = 256, 192
 _TOGETHER = 4
 """Rows that are read from shared memory at a time."""
 FEW = 64
-"""Up to so many updates, each thread takes a column through all of them."""
+"""Up to so many updates, each thread takes a column through all of them, and memory has the sums."""
 
 
 def reserve(kernel: func.FuncOp) -> list[ir.MemRefType]:
     """The sorted positions, for a kernel that is still on tensors."""
     operation = next(item.operation for item in find(kernel, "blu.scatter_add"))
-    count = prod(ir.RankedTensorType(operands_of(operation)[1].type).shape)
-    return [ir.MemRefType.get([count], ir.IntegerType.get_signless(32))] if count > FEW else []
+    indices, updates = (ir.RankedTensorType(item.type) for item in operands_of(operation)[1:])
+    count = prod(indices.shape)
+    # Memory would round sums of halves after each of them.
+    few = 1 if is_half(updates.element_type) else FEW
+    return [ir.MemRefType.get([count], ir.IntegerType.get_signless(32))] if count > few else []
 
 
 def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
@@ -144,9 +148,10 @@ class _Scatter:
         """Add a column of all updates of a run to the row's element."""
         where = [*column[: self.axis], row, *column[self.axis :]]
         index, element = ir.IndexType.get(), ir.MemRefType(self.destination.type).element_type
-        loop = scf.WhileOp([index, element], [start, memref.load(self.destination, where)])
-        before = loop.before.blocks.append(index, element)
-        after = loop.after.blocks.append(index, element)
+        old = widened(memref.load(self.destination, where))
+        loop = scf.WhileOp([index, old.type], [start, old])
+        before = loop.before.blocks.append(index, old.type)
+        after = loop.after.blocks.append(index, old.type)
         with ir.InsertionPoint(before):
             place, total = before.arguments
             exists = below(place, self.count)
@@ -157,8 +162,8 @@ class _Scatter:
             place, total = after.arguments
             chosen = delinearize(self._position(place), self.chosen)
             new = memref.load(self.updates, [*column[: self.axis], *chosen, *column[self.axis :]])
-            scf.yield_([arith.addi(place, vectors.index(1)), add_scalars(new, total)])
-        memref.store(loop.results[1], self.destination, where)
+            scf.yield_([arith.addi(place, vectors.index(1)), add_terms(total, new)])
+        memref.store(rounded(loop.results[1], element), self.destination, where)
 
 
 @dataclass(frozen=True)

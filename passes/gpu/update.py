@@ -9,7 +9,7 @@ from blu.dialects.mlir import arith, func, ir, memref, scf
 from blu.dialects.op import attributes_of, operands_of
 from blu.passes.gpu.kernel import GpuKernel, Thread, below, when
 from blu.passes.kernels import lanes as vectors
-from blu.passes.kernels.updates import add_scalars, delinearize, find_operation, run_time_starts, wrapped
+from blu.passes.kernels.updates import add_terms, delinearize, find_operation, rounded, run_time_starts, wrapped
 
 THREADS = 256
 # Threads that each walk all updates of their column: few to a block, so that they are on many processors.
@@ -60,7 +60,8 @@ def _add_column(
         row = wrapped(memref.load(indices, place), size)
         where = [*column[:axis], row, *column[axis:]]
         new = memref.load(updates, [*column[:axis], *place, *column[axis:]])
-        memref.store(add_scalars(new, memref.load(destination, where)), destination, where)
+        total = add_terms(memref.load(destination, where), new)
+        memref.store(rounded(total, new.type), destination, where)
         scf.yield_([])
 
 

@@ -60,11 +60,32 @@ def wrapped(index: ir.Value, size: int) -> ir.Value:
     return arith.minsi(arith.maxsi(wrapped, vectors.index(0)), vectors.index(max(size - 1, 0)))
 
 
-def add_scalars(new: ir.Value, old: ir.Value) -> ir.Value:
-    """The same for scalars."""
-    if isinstance(new.type, ir.IntegerType):
-        return arith.addi(old, new)
-    if new.type.width >= 32:
-        return arith.addf(old, new)
-    f32 = ir.F32Type.get()
-    return arith.truncf(new.type, arith.addf(arith.extf(f32, old), arith.extf(f32, new)))
+def is_half(element: ir.Type) -> bool:
+    """Whether elements are computed with in f32 and only stored in 16 bits."""
+    return isinstance(element, ir.F16Type | ir.BF16Type)
+
+
+def widened(value: ir.Value) -> ir.Value:
+    """Halves (a scalar or a vector) as f32; anything else as it is."""
+    if not is_half(_element(value.type)):
+        return value
+    return arith.extf(_like(value, ir.F32Type.get()), value)
+
+
+def rounded(value: ir.Value, element: ir.Type) -> ir.Value:
+    """A sum (a scalar or a vector) as elements of memory."""
+    return value if _element(value.type) == element else arith.truncf(_like(value, element), value)
+
+
+def add_terms(total: ir.Value, term: ir.Value) -> ir.Value:
+    """The sum of scalars or vectors. Halves are added in f32, so that they may be rounded once."""
+    total, term = widened(total), widened(term)
+    return arith.addi(total, term) if isinstance(_element(term.type), ir.IntegerType) else arith.addf(total, term)
+
+
+def _element(type_: ir.Type) -> ir.Type:
+    return type_.element_type if isinstance(type_, ir.VectorType) else type_
+
+
+def _like(value: ir.Value, element: ir.Type) -> ir.Type:
+    return vectors.vector_type(value.type.shape[0], element) if vectors.is_vector(value) else element
