@@ -138,7 +138,9 @@ def var(x: Any, axis: Any = None, correction: float = 0, keepdims: bool = False)
 @method
 def std(x: Any, axis: Any = None, correction: float = 0, keepdims: bool = False) -> Tensor:
     """The standard deviation: the square root of `var`."""
-    return var(x, axis, correction, keepdims).sqrt()
+    (tensor,) = promoted_floats(x) if as_tensor(x).dtype.is_float else (as_tensor(x, f64),)
+    wide = converted(tensor, computing_dtype(tensor.dtype))
+    return converted(var(wide, axis, correction, keepdims).sqrt(), tensor.dtype)
 
 
 @method

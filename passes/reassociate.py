@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blu.dialects.dtypes import f32, f64, product
+from blu.dialects.dtypes import computing_dtype, f32, f64, product
 from blu.dialects.mlir import func, ir
 from blu.dialects.op import attributes_of, emitting_at, operands_of, value_type
 from blu.dialects.tensor import Tensor
@@ -128,8 +128,8 @@ def _sum_of_all(operation: ir.Operation) -> ir.Value | None:
         return None
     if (norm := _norm_of_product(operand)) is not None:
         return norm
-    rows = emit("sum", operand, axes=(type_.ndim - 1,), keepdims=False)
-    return emit("sum", rows, axes=tuple(range(type_.ndim - 1)), keepdims=False)
+    rows = Tensor(operand).astype(computing_dtype(type_.dtype)).sum(axis=-1)
+    return rows.sum().astype(type_.dtype).value
 
 
 def _norm_of_product(squares: ir.Value) -> ir.Value | None:

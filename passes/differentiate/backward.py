@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
 
 from blu.dialects.creation import Constant
+from blu.dialects.dtypes import computing_dtype
 from blu.dialects.mlir import ir
 from blu.dialects.op import Op, attributes_of, emitting_at, operands_of, operation_class
 from blu.dialects.tensor import Tensor
@@ -23,7 +26,8 @@ class Backward:
         self.owner = owner
         self.block = block
         self.wanted = wanted
-        self.gradients: dict[ir.Value, Tensor] = {}
+        # The shares that are known; of halves all of them, which are added up together.
+        self.gradients: dict[ir.Value, list[Tensor]] = {}
         # How many ops of the block are those that gradients are taken of.
         self.num_forward = 0
 
@@ -35,7 +39,7 @@ class Backward:
         self.num_forward = len(operations)
         active = self._active(operations)
         if scalar in active:
-            self.gradients[scalar] = _full(Tensor(scalar), 1)
+            self.gradients[scalar] = [_full(Tensor(scalar), 1)]
         for operation in reversed(operations):
             if any(result in self.gradients for result in operation.results):
                 self._step(operation, active)
@@ -83,12 +87,26 @@ class Backward:
                     self._add(value, _fitted(share, value, cls))
 
     def _add(self, value: ir.Value, share: Tensor) -> None:
-        known = self.gradients.get(value)
-        self.gradients[value] = share if known is None else known + share
+        known = self.gradients.setdefault(value, [])
+        if known and computing_dtype(share.dtype) == share.dtype:
+            known[0] = known[0] + share
+        else:
+            known.append(share)
 
     def _gradient_of(self, value: ir.Value) -> Tensor:
         known = self.gradients.get(value)
-        return _full(Tensor(value), 0) if known is None else known
+        if known is None:
+            return _full(Tensor(value), 0)
+        self.gradients[value] = [_total(known)]
+        return self.gradients[value][0]
+
+
+def _total(shares: list[Tensor]) -> Tensor:
+    """The sum of shares, rounded once (that of two is, as it is)."""
+    if len(shares) <= 2:
+        return reduce(add, shares)
+    dtype = shares[0].dtype
+    return reduce(add, (share.astype(computing_dtype(dtype)) for share in shares)).astype(dtype)
 
 
 def _is_opaque(operation: ir.Operation) -> bool:

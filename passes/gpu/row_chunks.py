@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from blu.dialects.barrier import Barrier
+from blu.dialects.contraction import ROUNDING
+from blu.dialects.dtypes import f32
 from blu.dialects.mlir import ir
 from blu.dialects.op import OPS, attributes_of, emit, emitting_at, value_type
 from blu.dialects.pointwise import Pointwise
@@ -138,6 +140,9 @@ class Chunks:
         if axis == SUMMED and _is_turned(result):
             lhs, rhs = (factor.transpose(1, 0) for factor in operands)
             operands = [rhs, lhs]
+        if axis == SUMMED and (half := str(operands[0].dtype)) in ROUNDING:
+            # A product of the same numbers that is not rounded before it is added to the others.
+            operands, attributes["precision"] = [item.astype(f32) for item in operands], half
         return emit(OPS[name], operands, attributes)[0]
 
     def _axis_of_operand(self, operation: ir.Operation, index: int) -> int | None:
@@ -165,7 +170,8 @@ class Chunks:
         parts = self.parts[value]
         if axis != SUMMED:
             return emit(OPS["concatenate"], [parts], {"axis": axis})[0]
-        return parts[-1].transpose(1, 0) if _is_turned(value) else parts[-1]
+        total = parts[-1].astype(value_type(value).dtype)
+        return total.transpose(1, 0) if _is_turned(value) else total
 
 
 def _apart(value: ir.Value, number: int) -> Tensor:
