@@ -28,6 +28,8 @@ from blu.dialects.mlir import ext, ir
 NOTHING_FOUND = 0
 # The attribute of a call that says which others run at the same time, and of a kernel that runs for many calls at once.
 BATCH = "blu.batch"
+# The attribute of a launch in a batch that comes after so many others of the same call; the first has none.
+LAUNCH = "blu.launch"
 # The largest grid of a launch: block numbers are 31 bits of the word that threads claim from.
 MAX_BLOCKS = (1 << 31) - 2
 
@@ -103,9 +105,23 @@ def batch_of(operation: ir.Operation) -> int | None:
     return ir.IntegerAttr(operation.attributes[BATCH]).value if BATCH in operation.attributes else None
 
 
-def put_in_batch(operation: ir.Operation, number: int) -> None:
-    """Let a call belong to a batch."""
+def launch_of(operation: ir.Operation) -> int:
+    """How many launches of the same call come before this one."""
+    return ir.IntegerAttr(operation.attributes[LAUNCH]).value if LAUNCH in operation.attributes else 0
+
+
+def put_in_batch(operation: ir.Operation, number: int, launch: int = 0) -> None:
+    """Let a call, or the launch of one that comes after so many others, belong to a batch."""
     operation.attributes[BATCH] = _i64(number)
+    if launch:
+        operation.attributes[LAUNCH] = _i64(launch)
+
+
+def take_out_of_batch(operation: ir.Operation) -> None:
+    """Let a call be a launch of its own."""
+    for name in (BATCH, LAUNCH):
+        if name in operation.attributes:
+            del operation.attributes[name]
 
 
 def load(context: ir.Context) -> None:

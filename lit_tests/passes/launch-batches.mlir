@@ -7,8 +7,8 @@
 // CHECK-LABEL: func.func @main(
 // CHECK: call @first_batch(%arg0, %[[A:.+]]) {blu.batch = 0 : i64}
 // CHECK-NEXT: call @first_batch(%arg1, %[[B:.+]]) {blu.batch = 0 : i64}
-// CHECK-NEXT: call @second_batch(%arg0, %[[A]]) {blu.batch = 0 : i64}
-// CHECK-NEXT: call @second_batch(%arg1, %[[B]]) {blu.batch = 0 : i64}
+// CHECK-NEXT: call @second_batch(%arg0, %[[A]]) {blu.batch = 0 : i64, blu.launch = 1 : i64}
+// CHECK-NEXT: call @second_batch(%arg1, %[[B]]) {blu.batch = 0 : i64, blu.launch = 1 : i64}
 // CHECK-NEXT: call @third(%arg0, %[[A]]) :
 // CHECK-NEXT: call @third(%arg1, %[[B]]) :
 // CHECK-NEXT: call @first(%[[A]], %[[B]]) :
@@ -35,12 +35,12 @@ module attributes {blu.arena_bytes = 128 : i64} {
   func.func @main(%x: memref<4xf32>, %y: memref<4xf32>) attributes {arg_attrs = [{}, {}], blu.inputs = [tensor<4xf32>, tensor<4xf32>], blu.results = []} {
     %0 = "plan.buffer"() {space = "arena", index = 0, offset = 0} : () -> memref<4xf32>
     call @first(%x, %0) {blu.batch = 0 : i64} : (memref<4xf32>, memref<4xf32>) -> ()
-    call @second(%x, %0) {blu.batch = 0 : i64} : (memref<4xf32>, memref<4xf32>) -> ()
-    call @third(%x, %0) {blu.batch = 0 : i64} : (memref<4xf32>, memref<4xf32>) -> ()
+    call @second(%x, %0) {blu.batch = 0 : i64, blu.launch = 1 : i64} : (memref<4xf32>, memref<4xf32>) -> ()
+    call @third(%x, %0) {blu.batch = 0 : i64, blu.launch = 2 : i64} : (memref<4xf32>, memref<4xf32>) -> ()
     %1 = "plan.buffer"() {space = "arena", index = 1, offset = 64} : () -> memref<4xf32>
     call @first(%y, %1) {blu.batch = 0 : i64} : (memref<4xf32>, memref<4xf32>) -> ()
-    call @second(%y, %1) {blu.batch = 0 : i64} : (memref<4xf32>, memref<4xf32>) -> ()
-    call @third(%y, %1) {blu.batch = 0 : i64} : (memref<4xf32>, memref<4xf32>) -> ()
+    call @second(%y, %1) {blu.batch = 0 : i64, blu.launch = 1 : i64} : (memref<4xf32>, memref<4xf32>) -> ()
+    call @third(%y, %1) {blu.batch = 0 : i64, blu.launch = 2 : i64} : (memref<4xf32>, memref<4xf32>) -> ()
     call @first(%0, %1) : (memref<4xf32>, memref<4xf32>) -> ()
     return
   }

@@ -64,12 +64,12 @@ class EmitGpuKernels(Pass):
 
 def _call_each(call: func.CallOp, launches: dict[str, list[func.FuncOp]]) -> None:
     """Replace a call by calls of all that its kernel has become, with the tensor maps that they take."""
-    name = ir.FlatSymbolRefAttr(call.operation.attributes["callee"]).value
+    name, batch = ir.FlatSymbolRefAttr(call.operation.attributes["callee"]).value, plan.batch_of(call.operation)
     with ir.InsertionPoint(call), call.operation.location:
-        for kernel in launches[name]:
+        for number, kernel in enumerate(launches[name]):
             maps = ir.ArrayAttr(kernel.attributes[MAPS]) if MAPS in kernel.attributes else ()
-            buffers = [plan.buffer(map_type(), "map", number) for number in range(len(maps))]
+            buffers = [plan.buffer(map_type(), "map", index) for index in range(len(maps))]
             launch = func.CallOp([], kernel.name.value, [*call.operation.operands, *buffers])
-            if plan.BATCH in call.attributes:
-                launch.attributes[plan.BATCH] = call.attributes[plan.BATCH]
+            if batch is not None:
+                plan.put_in_batch(launch.operation, batch, number)
     call.operation.erase()

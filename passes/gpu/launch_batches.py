@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from blu.dialects import plan
@@ -9,9 +10,6 @@ from blu.dialects.mlir import func, ir
 from blu.passes.base import Pass, find
 from blu.passes.gpu.bulk_copy import MAPS
 from blu.passes.gpu.kernel import GRID
-
-# The calls of a batch, by kernel in the order of their launches.
-_Batch = dict[str, list[ir.Operation]]
 
 
 @dataclass(frozen=True)
@@ -41,20 +39,28 @@ class LaunchBatches(Pass):
             self.count("launches of batches", len(batch))
 
 
-def _batches(module: ir.Module) -> list[_Batch]:
-    found: dict[int, _Batch] = {}
+def _batches(module: ir.Module) -> list[list[ir.Operation]]:
+    """The calls of each batch as they stand."""
+    found: dict[int, list[ir.Operation]] = {}
     for call in find(module, func.CallOp):
         number = plan.batch_of(call.operation)
         if number is not None:
-            name = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
-            found.setdefault(number, {}).setdefault(name, []).append(call.operation)
+            found.setdefault(number, []).append(call.operation)
     return list(found.values())
 
 
-def _write(batch: _Batch, kernels: dict[str, func.FuncOp]) -> None:
-    """Sort the calls of a batch by kernel, where the last of them is, and let them call the kernels' copies."""
-    place = ir.InsertionPoint.after(list(batch.values())[-1][-1])
-    for name, calls in batch.items():
+def _by_kernel(calls: Sequence[ir.Operation]) -> dict[str, list[ir.Operation]]:
+    """The calls of a batch in the order of their launches: every first launch of a call before any second one."""
+    found: dict[str, list[ir.Operation]] = {}
+    for call in sorted(calls, key=plan.launch_of):
+        found.setdefault(ir.FlatSymbolRefAttr(call.attributes["callee"]).value, []).append(call)
+    return found
+
+
+def _write(batch: Sequence[ir.Operation], kernels: dict[str, func.FuncOp]) -> None:
+    """Sort the calls of a batch by kernel, after the last of them, and let them call the kernels' copies."""
+    place = ir.InsertionPoint.after(batch[-1])
+    for name, calls in _by_kernel(batch).items():
         is_one_launch = len(calls) > 1 and _takes_tables(kernels[name])
         for call in calls:
             copy = call.clone(place)
@@ -62,7 +68,7 @@ def _write(batch: _Batch, kernels: dict[str, func.FuncOp]) -> None:
             if is_one_launch:
                 copy.attributes["callee"] = ir.FlatSymbolRefAttr.get(_in_batches(kernels, name))
             else:
-                del copy.attributes[plan.BATCH]
+                plan.take_out_of_batch(copy)
 
 
 def _takes_tables(kernel: func.FuncOp) -> bool:
