@@ -83,6 +83,11 @@ class Arithmetic:
         if parts[-1] in ("bf16", "f16", "bf16x2", "f16x2"):
             self._halves(parts[-1], operands, active, compute)
             return
+        if parts[-1] in ("s16x2", "u16x2"):
+            dtype = np.int16 if parts[-1] == "s16x2" else np.uint16
+            pairs = [np.ascontiguousarray(self._read(name, 32)).view(dtype) for name in operands[1:]]
+            self._write(operands[0], compute(*pairs).astype(dtype).view(np.uint32), active)
+            return
         kind, bits = ("b", 1) if parts[-1] == "pred" else type_named(parts[-1])
         values = [self._read(name, bits, kind) for name in operands[1:]]
         self._write(operands[0], compute(*values), active)
@@ -138,6 +143,9 @@ class Arithmetic:
 
     def _do_sqrt(self, *rest) -> None:
         self._binary(*rest, np.sqrt)
+
+    def _do_rsqrt(self, *rest) -> None:
+        self._binary(*rest, lambda a: (1 / np.sqrt(a.astype(np.float64))).astype(a.dtype))
 
     def _do_copysign(self, *rest) -> None:
         self._binary(*rest, lambda a, b: np.copysign(b, a))
@@ -210,6 +218,9 @@ class Arithmetic:
         self._write(operands[0], value.astype(np.uint32), active)
 
     def _do_setp(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        if parts[-1].endswith("x2"):
+            self._compare_pairs(parts, operands, active)
+            return
         kind, bits = type_named(parts[-1])
         if bits == 16 and kind in ("f", "bf"):
             left, right = (self._read(name, 16).view(dtype_of(kind, 16)).astype(np.float32) for name in operands[1:])
@@ -224,6 +235,16 @@ class Arithmetic:
             self._write(operands[0], _COMPARE[name[:2]](left, right) | unordered, active)
         else:
             self._write(operands[0], _COMPARE[name](left, right) & ~np.asarray(unordered), active)
+
+    def _compare_pairs(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        """Two numbers of 16 bits in each operand, and a predicate for each in `%p1|%p2`."""
+        left, right = (self._read(name, 32) for name in operands[1:])
+        for shift, predicate in zip((0, 16), operands[0].split("|"), strict=True):
+            halves = [(value >> np.uint32(shift)).astype(np.uint16) for value in (left, right)]
+            for name, half in zip(("%rs_left", "%rs_right"), halves, strict=True):
+                self.registers[name] = half
+            one = [*parts[:-1], parts[-1].removesuffix("x2")]
+            self._do_setp(one, (predicate, "%rs_left", "%rs_right"), active)
 
     def _do_selp(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         bits = type_named(parts[-1])[1]
@@ -247,7 +268,11 @@ class Arithmetic:
             self._write(operands[0], (bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000), active)
             return
         value = self._numbers(operands[1], *type_named(source))
-        dtype = dtype_of(*type_named(target))
+        for mode, rounded in _TO_WHOLE_NUMBERS.items():
+            value = rounded(value) if mode in parts else value
+        dtype = np.dtype(dtype_of(*type_named(target)))
+        if value.dtype.kind == "f" and dtype.kind in "iu":
+            value = _into_range(value, dtype)
         self._write(operands[0], value.astype(dtype), active)
 
     def _numbers(self, operand: str, kind: str, bits: int) -> np.ndarray:
@@ -257,6 +282,16 @@ class Arithmetic:
         self._write(operands[0], self._read(operands[1], 64), active)
 
 
+def _into_range(value: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Floats that become integers of a dtype: the nearest end of its range outside of it, 0 for NaN."""
+    ends = np.iinfo(dtype)
+    inside = np.isfinite(value) & (value >= ends.min) & (value < float(ends.max) + 1)
+    whole = np.where(inside, value, 0).astype(dtype)
+    outside = np.where(np.isnan(value), 0, np.where(value > 0, ends.max, ends.min)).astype(dtype)
+    return np.where(inside, whole, outside)
+
+
+_TO_WHOLE_NUMBERS = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
 _COMPARE = {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
     "lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal,
