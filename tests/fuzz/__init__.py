@@ -1,0 +1,1 @@
+"""Random programs, checked against what they mean: see __main__.py."""

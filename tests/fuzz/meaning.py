@@ -1,0 +1,147 @@
+"""What a program means, and how far rounding may move its results: the references, op by op, with noise.
+
+A program is traced, and its ops are evaluated by their references in float64. A result's bound comes from evaluating
+the program again with every op's rounding made larger, at random: what the rounding of one op can become in the ops
+after it, cancellation and all, is seen there, and nobody has to say it. Where those runs disagree about what is not a
+question of degree (an integer, a comparison, NaN or not), nothing is asked of the result. Nor where ops of many terms,
+computed in f32 as Blu does, come to something else: squares of large numbers overflow there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+from tolerances import ELEMENTARY, TOLERANCES
+
+from blu.dialects.dtypes import as_dtype
+from blu.dialects.evaluation import array_type, evaluate, on_operand
+from blu.dialects.mlir import ir
+from blu.dialects.op import OPS, Op, attributes_of, operands_of
+
+NOISY_RUNS = 4
+ROOM = 3.0
+"""How much farther than the noisy runs a result may lie."""
+_ROUNDINGS = 6.0
+"""Roundings of its dtype that an op of many terms may add to its result, and as many to its operands."""
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """A result, the error that it may have, and where it is certain."""
+
+    value: np.ndarray
+    bound: np.ndarray
+    certain: np.ndarray
+
+    def wrong(self, found: np.ndarray) -> np.ndarray:
+        """Which elements of a result found are not what is meant."""
+        assert (found.shape, found.dtype) == (self.value.shape, self.value.dtype), (
+            f"{found.dtype}{list(found.shape)} instead of {self.value.dtype}{list(self.value.shape)}"
+        )
+        if not _is_float(found):
+            return self.certain & (found != self.value)
+        one, other = found.astype(np.float64), self.value.astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            near = np.abs(one - other) <= self.bound
+        return self.certain & ~(near | (one == other) | (np.isnan(one) & np.isnan(other)))
+
+
+def meanings(module: ir.Module, inputs: Sequence[np.ndarray], seed: int = 0) -> list[Meaning]:
+    """The meaning of each result of a module of `blu` ops."""
+    exact = _run(module, inputs, None)
+    noisy = [_run(module, inputs, np.random.default_rng([seed, number])) for number in range(NOISY_RUNS)]
+    narrow = _run(module, inputs, None, narrow=True)
+    return [
+        _meaning(value, [run[place] for run in noisy], _alike(value, narrow[place]))
+        for place, value in enumerate(exact)
+    ]
+
+
+def _alike(value: np.ndarray, narrow: np.ndarray) -> np.ndarray:
+    """Where a result that was computed in f32 is not altogether another."""
+    if not _is_float(value):
+        return narrow == value
+    one, other = value.astype(np.float64), narrow.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        return (one == other) | (np.isnan(one) & np.isnan(other)) | (np.abs(one - other) <= 0.02 * np.abs(one))
+
+
+def _meaning(value: np.ndarray, noisy: Sequence[np.ndarray], certain: np.ndarray) -> Meaning:
+    if not _is_float(value):
+        for other in noisy:
+            certain &= other == value
+        return Meaning(value, np.zeros(value.shape), certain)
+    exact, bound = value.astype(np.float64), np.zeros(value.shape)
+    finite = np.isfinite(exact)
+    for other in (item.astype(np.float64) for item in noisy):
+        certain &= np.where(finite, np.isfinite(other), (exact == other) | (np.isnan(exact) & np.isnan(other)))
+        with np.errstate(invalid="ignore"):
+            bound = np.maximum(bound, np.where(finite & certain, np.abs(other - exact), 0.0))
+    info = ml_dtypes.finfo(value.dtype)
+    floor = float(info.eps) * np.abs(np.where(finite, exact, 0)) + 4 * float(info.smallest_subnormal)
+    return Meaning(value, ROOM * bound + floor, certain)
+
+
+def _run(
+    module: ir.Module, inputs: Sequence[np.ndarray], rng: np.random.Generator | None, narrow: bool = False
+) -> list[np.ndarray]:
+    [main] = [item.operation for item in module.body.operations]
+    block = main.regions[0].blocks[0]
+    values: dict[ir.Value, np.ndarray] = dict(zip(block.arguments, map(np.asarray, inputs), strict=True))
+    for operation in block.operations:
+        if operation.operation.name == "func.return":
+            return [values[operand] for operand in operation.operands]
+        found = _evaluated(operation.operation, values, rng, narrow)
+        values |= zip(operation.operation.results, found, strict=True)
+    raise AssertionError("main has no return")
+
+
+def _evaluated(
+    operation: ir.Operation, values: dict, rng: np.random.Generator | None, narrow: bool
+) -> list[np.ndarray]:
+    cls, attributes = OPS[operation.name.removeprefix("blu.")], attributes_of(operation)
+    operands = tuple(on_operand(values.__getitem__, item) for item in operands_of(operation))
+    units = _units(cls.name)
+    if narrow and units == _ROUNDINGS:
+        return _in_f32(cls, operands, attributes)
+    if rng is not None and units == _ROUNDINGS:
+        operands = tuple(on_operand(lambda array: _moved(array, units, rng), item) for item in operands)
+    results = evaluate(cls, operands, attributes)
+    return results if rng is None else [_moved(result, units, rng) for result in results]
+
+
+def _in_f32(cls: type[Op], operands: tuple, attributes: dict) -> list[np.ndarray]:
+    """The reference without f64, but for operands that are f64."""
+
+    def wide(array: np.ndarray) -> np.ndarray:
+        return array.astype(np.float32) if _is_float(array) and array.dtype.itemsize < 4 else array
+
+    types = cls.infer_all([on_operand(array_type, item) for item in operands], attributes)
+    with np.errstate(all="ignore"):
+        found = cls.reference(*(on_operand(wide, item) for item in operands), **attributes)
+        results = found if isinstance(found, tuple) else (found,)
+        return [np.asarray(item).astype(type_.dtype.numpy) for item, type_ in zip(results, types, strict=True)]
+
+
+def _units(name: str) -> float:
+    """By how many times epsilon an op's result may move."""
+    tolerance = TOLERANCES.get(name, ELEMENTARY)
+    return _ROUNDINGS if tolerance.of_terms else tolerance.units
+
+
+def _moved(array: np.ndarray, units: float, rng: np.random.Generator) -> np.ndarray:
+    """Each finite element a little larger or smaller, by units of its dtype's epsilon."""
+    if units == 0 or not _is_float(array):
+        return array
+    info, wide = ml_dtypes.finfo(array.dtype), array.astype(np.float64)
+    signs = rng.choice([-1.0, 1.0], array.shape)
+    with np.errstate(all="ignore"):
+        moved = wide + signs * units * (float(info.eps) * np.abs(wide) + float(info.smallest_subnormal))
+        return np.where(np.isfinite(wide), moved, wide).astype(array.dtype)
+
+
+def _is_float(array: np.ndarray) -> bool:
+    return as_dtype(array.dtype).is_float
