@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from blu.dialects.arithmetic import equal, where
+from blu.dialects.arithmetic import equal, floor, where
 from blu.dialects.arrangement import as_shape, broadcast_to
 from blu.dialects.creation import Iota
-from blu.dialects.dtypes import DType, as_dtype, bool_, f64, i64
+from blu.dialects.dtypes import DType, as_dtype, computing_dtype, f64, i64
 from blu.dialects.function import method, public
-from blu.dialects.promotion import as_tensor, converted, python_dtype, scalar_constant
+from blu.dialects.promotion import as_tensor, converted, scalar_constant
 from blu.dialects.tensor import Tensor
 from blu.errors import ShapeError
 
@@ -27,7 +27,7 @@ def asarray(value: Any, dtype: Any = None) -> Tensor:
 @public
 def full(shape: Any, value: Any, dtype: Any = None) -> Tensor:
     """A tensor of `shape` filled with one value."""
-    return broadcast_to(as_tensor(value, None if dtype is None else as_dtype(dtype)), as_shape(shape))
+    return broadcast_to(asarray(value, dtype), as_shape(shape))
 
 
 @public
@@ -73,16 +73,42 @@ def iota(shape: Any, axis: int, dtype: Any = "i64") -> Tensor:
 
 @public
 def arange(start: float, stop: float | None = None, step: float = 1, dtype: Any = None) -> Tensor:
-    """start, start + step, ... before stop (`arange(n)` counts from 0): i64 for integers, f64 for floats, as NumPy."""
+    """start, start + step, ... before stop (`arange(n)` counts from 0): i64 for integers, f64 for floats, as NumPy.
+
+    In an integer dtype, floats are counted as NumPy counts them: from start to start + step, both cut to integers, and
+    on in steps of their distance. Raises ShapeError where there is no end.
+    """
     first, limit = (0, start) if stop is None else (start, stop)
+    count = _count_of_range(first, limit, step)
+    target = as_dtype(dtype) if dtype is not None else _dtype_of_numbers(first, limit, step)
+    step = step if count > 1 else 1
+    if target.is_float:
+        wide = computing_dtype(target)
+        return converted(_scaled(Iota(shape=(count,), axis=0, dtype=wide), first, step, wide), target)
+    distance = int(first + step) - int(first)
+    return _scaled(Iota(shape=(count,), axis=0, dtype=target), int(first), _wrapped(distance, target), target)
+
+
+def _count_of_range(first: float, limit: float, step: float) -> int:
+    """How many numbers there are from `first` in steps before `limit`."""
+    what = f"from {first} to {limit} in steps of {step}"
     if step == 0:
         raise ShapeError("arange: step cannot be 0")
-    count = builtins.max(math.ceil((limit - first) / step), 0)
-    natural = max(map(python_dtype, (first, limit, step)), key=(bool_, i64, f64).index)
-    target = as_dtype(dtype) if dtype is not None else natural if natural != bool_ else i64
-    wide = target if natural != f64 or target.is_float else f64
-    counted = Iota(shape=(count,), axis=0, dtype=wide)
-    return converted(_scaled(counted, first, step, wide), target)
+    length = (limit - first) / step
+    if not abs(length) < 2**60:
+        raise ShapeError(f"arange: {what} has no end, or one too far away", advice="Give finite numbers.")
+    if length == 0 and limit != first:  # too small for a float, or an infinite step: the first number, if any
+        return int(math.copysign(1, length) > 0)
+    return builtins.max(math.ceil(length), 0)
+
+
+def _dtype_of_numbers(*values: float) -> DType:
+    return f64 if builtins.any(isinstance(value, float | np.floating) for value in values) else i64
+
+
+def _wrapped(value: int, dtype: DType) -> int:
+    """An integer as the dtype holds it, in which arithmetic wraps."""
+    return int(np.asarray(value % 2**dtype.bits, np.uint64).astype(dtype.numpy)) if dtype.is_integer else value
 
 
 def _scaled(counted: Tensor, first: float, step: float, dtype: DType) -> Tensor:
@@ -94,13 +120,17 @@ def _scaled(counted: Tensor, first: float, step: float, dtype: DType) -> Tensor:
 
 @public
 def linspace(start: float, stop: float, count: int, dtype: Any = "f32") -> Tensor:
-    """`count` evenly spaced numbers from start to stop, both included."""
-    target = as_dtype(dtype)
-    positions = np.linspace(start, stop, count)
-    if count <= 2:
-        return as_tensor(positions, target)
-    step = (stop - start) / (count - 1)
-    return converted(_scaled(Iota(shape=(count,), axis=0, dtype=f64), start, step, f64), target)
+    """`count` evenly spaced numbers from start to stop, both included; in integer dtypes rounded down, as in NumPy."""
+    target, (size,) = as_dtype(dtype), as_shape(count)
+    if size < 0:
+        raise ShapeError(f"linspace: there cannot be {size} numbers")
+    if size <= 2:
+        numbers = np.array([start, stop][:size], np.float64)
+        return as_tensor(np.floor(numbers) if target.is_integer else numbers, target)
+    place = Iota(shape=(size,), axis=0, dtype=f64)
+    evenly = _scaled(place, start, (stop - start) / (size - 1), f64)
+    exact = where(place == size - 1, float(stop), evenly)
+    return converted(floor(exact) if target.is_integer else exact, target)
 
 
 @public
