@@ -11,7 +11,7 @@ from blu.dialects.contraction import Matmul
 from blu.dialects.dtypes import DType, as_dtype, bool_, i8, i32, i64
 from blu.dialects.function import method, public
 from blu.dialects.op import Op
-from blu.dialects.pointwise import Where
+from blu.dialects.pointwise import Clip, Where
 from blu.dialects.promotion import (
     as_tensor,
     common_dtype,
@@ -225,10 +225,16 @@ def where(condition: Any, x: Any, y: Any) -> Tensor:
 
 @method
 def clip(x: Any, min: Any = None, max: Any = None) -> Tensor:
-    """x with everything below `min` raised to it and everything above `max` lowered to it; NaN stays NaN."""
-    tensor = as_tensor(x)
-    tensor = tensor if min is None else maximum(tensor, min)
-    return tensor if max is None else minimum(tensor, max)
+    """x with everything below `min` raised to it and everything above `max` lowered to it; NaN stays NaN.
+
+    The gradient of what lies on a bound is that of x.
+    """
+    bounds = [bound for bound in (min, max) if bound is not None]
+    if not bounds:
+        return as_tensor(x)
+    tensor, *bounds = promoted(x, *bounds)
+    low = None if min is None else bounds[0]
+    return Clip(tensor, low, None if max is None else bounds[-1])
 
 
 @public
@@ -236,7 +242,7 @@ def logaddexp(x: Any, y: Any) -> Tensor:
     """log(exp(x) + exp(y)) without overflow."""
     left, right = promoted_floats(x, y)
     larger = binary.Maximum(left, right)
-    distance = where(left == right, 0.0, absolute(left - right))
+    distance = absolute(where(left == right, 0.0, left - right))
     return larger + log1p(exp(-distance))
 
 

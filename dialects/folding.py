@@ -137,10 +137,12 @@ def var(x: Any, axis: Any = None, correction: float = 0, keepdims: bool = False)
 
 @method
 def std(x: Any, axis: Any = None, correction: float = 0, keepdims: bool = False) -> Tensor:
-    """The standard deviation: the square root of `var`."""
+    """The standard deviation: the square root of `var`. Its gradient is 0 where all elements are equal."""
     (tensor,) = promoted_floats(x) if as_tensor(x).dtype.is_float else (as_tensor(x, f64),)
-    wide = converted(tensor, computing_dtype(tensor.dtype))
-    return converted(var(wide, axis, correction, keepdims).sqrt(), tensor.dtype)
+    variance = var(converted(tensor, computing_dtype(tensor.dtype)), axis, correction, keepdims)
+    is_zero = variance == 0
+    # The slope of the root is infinite at 0, where that of the variance is 0: there the root is passed by.
+    return converted(where(is_zero, variance, where(is_zero, 1, variance).sqrt()), tensor.dtype)
 
 
 @method

@@ -14,8 +14,9 @@ import numpy as np
 
 from blu.dialects import scalar_reference
 from blu.dialects.dtypes import DTYPES, FLOATS, INTEGERS, NUMBERS, DType, TensorType, bool_
-from blu.dialects.op import ErrorSample, Op, Operand, Sample
+from blu.dialects.op import ErrorSample, Op, Operand, OptionalOperand, Sample
 from blu.dialects.sampling import draw
+from blu.dialects.tensor import Tensor
 from blu.errors import DTypeError, ShapeError
 
 BITS = (bool_, *INTEGERS)
@@ -163,6 +164,60 @@ class Where(Op, name="where"):
         yield ErrorSample((number, number, number), {}, "condition must be bool")
         yield ErrorSample((flag, number, number), {}, "do not broadcast")
         yield ErrorSample((flag, number, flag), {}, "one dtype")
+
+
+class Clip(Op, name="clip"):
+    """x, but `low` where it is below, then `high` where that is above; a bound may be absent. NaN if any is NaN."""
+
+    x: Operand
+    low: OptionalOperand
+    high: OptionalOperand
+
+    @staticmethod
+    def reference(x: np.ndarray, low: np.ndarray | None, high: np.ndarray | None) -> np.ndarray:
+        raised = x if low is None else np.maximum(x, low)
+        return raised if high is None else np.minimum(raised, high)
+
+    @staticmethod
+    def infer(x: TensorType, low: TensorType | None, high: TensorType | None) -> TensorType:
+        operands = [operand for operand in (x, low, high) if operand is not None]
+        if any(operand.dtype != x.dtype for operand in operands):
+            raise DTypeError(f"operands must have one dtype, got {', '.join(map(str, operands))}")
+        return x.with_shape(broadcast_shapes(*(operand.shape for operand in operands)))
+
+    @staticmethod
+    def decompose(x: Tensor, low: Tensor | None, high: Tensor | None) -> Tensor:
+        raised = x if low is None else x.maximum(low)
+        return raised if high is None else raised.minimum(high)
+
+    @staticmethod
+    def vjp(g: Tensor, x: Tensor, low: Tensor | None, high: Tensor | None, y: Tensor) -> tuple[Tensor | None, ...]:
+        """All of it to x within the bounds and on them, else to the bound that was taken, as in torch."""
+        inside, of_low, of_high = g, None, None
+        if low is not None:
+            inside, of_low = (x >= low).where(inside, 0), (x < low).where(g, 0)
+        if high is not None:
+            inside, of_high = (x <= high).where(inside, 0), (x > high).where(g, 0)
+        if of_low is not None and of_high is not None:  # where the bounds are crossed, the upper one is taken
+            of_low, of_high = (low <= high).where(of_low, 0), (low > high).where(g, of_high)
+        return inside, of_low, of_high
+
+    @staticmethod
+    def samples() -> Iterator[Sample]:
+        rng = np.random.default_rng(0)
+        shapes = [((), (), ()), ((5,), (), ()), ((3, 1), (1, 4), (3, 4)), ((2, 0), (2, 1), ()), ((2, 3, 8), (8,), ())]
+        for dtype in DTYPES:
+            for first, second, third in shapes:
+                x, low, high = draw(rng, first, dtype, -4, 4), draw(rng, second, dtype, -3, 1), draw(rng, third, dtype)
+                yield from (Sample((x, low, high)), Sample((x, low, None)), Sample((x, None, high)))
+            special = special_values(dtype)
+            yield Sample((special.reshape(-1, 1, 1), special.reshape(-1, 1), special))
+
+    @staticmethod
+    def error_samples() -> Iterator[ErrorSample]:
+        x = TensorType((2, 3), FLOATS[2])
+        yield ErrorSample((x, x.with_dtype(FLOATS[3]), None), {}, "one dtype")
+        yield ErrorSample((x, None, x.with_shape((4,))), {}, "do not broadcast")
 
 
 class Convert(Op, name="convert"):

@@ -24,9 +24,9 @@ class Exponent(Binary):
         return np.array([0, 1, 2, 7, dtype.bits - 1, dtype.bits, dtype.bits + 3], dtype.numpy)
 
 
-def _share(one: Tensor, other: Tensor, chosen: Tensor) -> Tensor:
-    """How much of a maximum or minimum is `one`: all, half where both are equal, nothing."""
-    return (one == chosen).where((one == other).where(one * 0 + 0.5, 1), 0)
+def _share(g: Tensor, one: Tensor, other: Tensor, chosen: Tensor) -> Tensor:
+    """The part of a maximum's or minimum's gradient that is `one`'s: all, half where both are equal, nothing."""
+    return (one == chosen).where((one == other).where(g * 0.5, g), 0)
 
 
 # Arithmetic of two operands.
@@ -69,7 +69,7 @@ class Remainder(Binary, name="remainder"):
     """x - floor_divide(x, y) * y, with the sign of y; an integer modulo zero gives 0 and a warning."""
 
     reference = scalar_reference.remainder
-    vjp = staticmethod(lambda g, x, y, z: (g, -g * (x / y).floor()))
+    vjp = staticmethod(lambda g, x, y, z: (g, -g * (x // y)))
 
 
 class Power(Exponent, name="power", domain=(0.0, 4.0)):
@@ -79,16 +79,24 @@ class Power(Exponent, name="power", domain=(0.0, 4.0)):
 
     @staticmethod
     def vjp(g: Tensor, x: Tensor, y: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Constant where the exponent is 0; 0 for the exponent where the base is 0, as in torch."""
+        """Constant where the exponent is 0. 0 to the power y is 0 for all y above 0, and infinitely steep below."""
         base = (y == 0).where(0, g * y * x ** (y - 1))
-        return base, (x == 0).where(0, g * z * x.log())
+        return base, ((x == 0) & (y > 0)).where(0, g * z * x.log())
 
 
 class Arctan2(Binary, name="arctan2", dtypes=FLOATS):
     """The angle in radians of the point (y, x) given as (x, y) in NumPy's argument order."""
 
     reference = np.arctan2
-    vjp = staticmethod(lambda g, x, y, z: (g * y / (x * x + y * y), -g * x / (x * x + y * y)))
+
+    @staticmethod
+    def vjp(g: Tensor, x: Tensor, y: Tensor, z: Tensor) -> tuple[Tensor, Tensor]:
+        """(y, -x) over the squared distance from the origin, without over- or underflow of squares; 0 at the origin."""
+        size = abs(x).maximum(abs(y))
+        scale = (size == 0).where(1, size)
+        x, y = x / scale, y / scale
+        slope = g / (scale * (size == 0).where(1, x * x + y * y))
+        return y * slope, -x * slope
 
 
 class Copysign(Binary, name="copysign", dtypes=FLOATS):
@@ -102,14 +110,14 @@ class Maximum(Binary, name="maximum", dtypes=DTYPES):
     """The larger of x and y; NaN if either is NaN."""
 
     reference = np.maximum
-    vjp = staticmethod(lambda g, x, y, z: (g * _share(x, y, z), g * _share(y, x, z)))
+    vjp = staticmethod(lambda g, x, y, z: (_share(g, x, y, z), _share(g, y, x, z)))
 
 
 class Minimum(Binary, name="minimum", dtypes=DTYPES):
     """The smaller of x and y; NaN if either is NaN."""
 
     reference = np.minimum
-    vjp = staticmethod(lambda g, x, y, z: (g * _share(x, y, z), g * _share(y, x, z)))
+    vjp = staticmethod(lambda g, x, y, z: (_share(g, x, y, z), _share(g, y, x, z)))
 
 
 # Comparisons.

@@ -27,11 +27,11 @@ ELEMENTARY = Tolerance(4)
 COMPOSED = Tolerance(16, of_terms=True)
 
 _EXACT = """
-    negative absolute sign floor ceil trunc round relu isnan isinf isfinite logical_not invert maximum minimum equal
-    not_equal less less_equal greater greater_equal bitwise_and bitwise_or bitwise_xor left_shift right_shift copysign
-    where convert reduce_precision constant iota max min any all argmax argmin reshape transpose broadcast_to slice pad
-    concatenate reverse take take_along_axis dynamic_slice dynamic_update_slice one_hot sort argsort top_k random_bits
-    barrier stop_gradient
+    negative absolute sign floor ceil trunc round relu isnan isinf isfinite logical_not invert maximum minimum clip
+    equal not_equal less less_equal greater greater_equal bitwise_and bitwise_or bitwise_xor left_shift right_shift
+    copysign where convert reduce_precision constant iota max min any all argmax argmin reshape transpose
+    broadcast_to slice pad concatenate reverse take take_along_axis dynamic_slice dynamic_update_slice one_hot sort
+    argsort top_k random_bits barrier stop_gradient
 """
 _ROUNDED = "add subtract multiply divide square sqrt reciprocal"
 _COMPOSED = """
@@ -45,7 +45,7 @@ TOLERANCES = (
 )
 
 # Where NumPy itself leaves the sign of a zero open, it is not compared.
-ANY_ZERO = frozenset({"maximum", "minimum", "max", "min"})
+ANY_ZERO = frozenset({"maximum", "minimum", "clip", "max", "min"})
 
 
 def assert_close(name: str, found: np.ndarray, expected: np.ndarray, which: str = "") -> None:

@@ -144,3 +144,16 @@ func.func @cross_entropy(%x: tensor<3x8xf32>, %t: tensor<3xi32>) -> tensor<3xf32
   %0 = "blu.cross_entropy"(%x, %t) {ignore_index = -100 : i64} : (tensor<3x8xf32>, tensor<3xi32>) -> tensor<3xf32>
   return %0 : tensor<3xf32>
 }
+
+// -----
+
+// CHECK-LABEL: func.func @clip(
+// CHECK-SAME: %[[X:.+]]: tensor<3x4xf32>, %[[LOW:.+]]: tensor<f32>, %[[HIGH:.+]]: tensor<4xf32>)
+// CHECK: %[[RAISED:.+]] = "blu.maximum"(%[[X]], %[[LOW]])
+// CHECK: %[[RESULT:.+]] = "blu.minimum"(%[[RAISED]], %[[HIGH]])
+// CHECK: return %[[RESULT]] : tensor<3x4xf32>
+func.func @clip(%x: tensor<3x4xf32>, %low: tensor<f32>, %high: tensor<4xf32>) -> tensor<3x4xf32> {
+  %0 = "blu.clip"(%x, %low, %high) {operandSegmentSizes = array<i32: 1, 1, 1>}
+    : (tensor<3x4xf32>, tensor<f32>, tensor<4xf32>) -> tensor<3x4xf32>
+  return %0 : tensor<3x4xf32>
+}
