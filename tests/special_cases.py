@@ -105,7 +105,8 @@ less_equal: nan * -> false; * nan -> false; -inf inf -> true; inf inf -> true; 0
 greater: nan * -> false; * nan -> false; inf -inf -> true; inf inf -> false; 0 -0 -> false; x -inf -> true
 greater_equal: nan * -> false; * nan -> false; inf -inf -> true; inf inf -> true; -0 0 -> true; -inf x -> false
 """
-# floor_divide: the standard lets infinity divided by a number be infinite or NaN; NumPy and torch give NaN.
+# floor_divide: x // y goes with x % y, so that x == x % y + y * (x // y), as in Python, NumPy and torch. The standard
+# has floor(x / y) in six cases (+-inf // x infinite; p // -inf and n // inf -0) and says that libraries differ there.
 
 
 @dataclass(frozen=True)

@@ -218,3 +218,18 @@ def test_row_48_logsumexp_is_right_at_tiny_and_huge_numbers(dtype: Any) -> None:
     for found in (folded, paired):
         assert (np.abs(found.astype(np.longdouble) - exact) / unit).max() <= 2
     assert np.array_equal(np.asarray(blu.logsumexp(x[:, :1], axis=1)), x[:, 0])
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_floor_division_goes_with_the_remainder_for_infinities_as_in_numpy_and_torch(dtype: str) -> None:
+    """The six cases in which the array API standard has floor(x / y), each as a function and as an operator."""
+    pairs = [(INF, 3), (INF, -3), (-INF, 3), (-INF, -3), (3, -INF), (-3, INF)]
+    x, y = (np.array(column, FLOATS[dtype]) for column in zip(*pairs, strict=True))
+    found = blu.jit(lambda x, y: (blu.floor_divide(x, y), x // y, x % y))(x, y)
+    with np.errstate(invalid="ignore"):
+        expected, remainder = x // y, x % y
+    assert np.array_equal(expected, [NAN, NAN, NAN, NAN, -1, -1], equal_nan=True)
+    assert np.array_equal(torch.floor_divide(torch.tensor(x), torch.tensor(y)).numpy(), expected, equal_nan=True)
+    for quotient in found[:2]:
+        np.testing.assert_array_equal(np.asarray(quotient), expected)
+    np.testing.assert_array_equal(np.asarray(found[2]), remainder)
