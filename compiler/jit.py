@@ -36,11 +36,11 @@ from blu.dialects.mlir import ir
 from blu.dialects.modules import copy_module, module_text
 from blu.dialects.target import ATTRIBUTE, CpuTarget
 from blu.dialects.tensor import OPERATORS
-from blu.errors import ArgumentError
+from blu.errors import ArgumentError, DTypeError
 from blu.frontend.autocast import current_policy
 from blu.frontend.binding import bind, parameters_of
 from blu.frontend.spec import Spec
-from blu.frontend.trace import Signature, TracedModule, is_tracing, signature_of, trace
+from blu.frontend.trace import Signature, TracedModule, accept_numbers, is_tracing, signature_of, trace
 from blu.frontend.tree import describe_difference
 from blu.frontend.user_errors import shown_to_the_user
 from blu.runtime.array import Array
@@ -177,6 +177,7 @@ class Compiled:
         traced = self.traced
         named = bind(self.details.get("name", "the program"), traced.parameters, arguments, keywords)
         signature, leaves = signature_of((), named, ())
+        signature = accept_numbers(signature, traced.signature)
         if signature != traced.signature:
             difference = _difference(traced.signature, signature)
             raise ArgumentError(f"the program was compiled for other arguments: {difference}")
@@ -198,7 +199,10 @@ def _to_array(leaf: Any, type_: TensorType) -> Any:
         raise ArgumentError(f"a {leaf} has no numbers to run with", advice="Pass an array.")
     if isinstance(leaf, (np.ndarray, Array)) or is_on_device(leaf):
         return leaf
-    return np.asarray(leaf, type_.dtype.numpy)
+    try:
+        return np.asarray(leaf, type_.dtype.numpy)
+    except OverflowError:
+        raise DTypeError(f"{leaf} does not fit the {type_} that the program was compiled for") from None
 
 
 class Jitted:
@@ -314,8 +318,8 @@ def jit(
     of either kind, hold the results afterwards.
 
     `target` is "cpu" or a target's name. Arguments may be nested (dicts, lists, dataclasses, modules). bool, str and
-    None are part of the program: another value means another compilation; int and float are i32 and f32 scalars at run
-    time.
+    None are part of the program: another value means another compilation; int and float are values at run time
+    that change no dtype, as Python numbers do (they are i64 and f64 on their own).
 
     `remat_budget` is how many bytes of the values that gradients need are kept in memory for them, where that can be;
     the others are computed again, those that are the least work first. 0 keeps all.

@@ -8,18 +8,20 @@ from typing import Any
 from blu.dialects import pointwise_binary as binary
 from blu.dialects import pointwise_unary as unary
 from blu.dialects.contraction import Matmul
-from blu.dialects.dtypes import DType, as_dtype, bool_, i8, i32, i64
+from blu.dialects.dtypes import DType, as_dtype, bool_, f64, i8, i32, i64
 from blu.dialects.function import method, public
 from blu.dialects.op import Op
 from blu.dialects.pointwise import Clip, Where
 from blu.dialects.promotion import (
     as_tensor,
+    as_tensors,
     common_dtype,
     converted,
     is_python_scalar,
     promoted,
     promoted_floats,
     strengthened,
+    strong,
 )
 from blu.dialects.tensor import OPERATORS, Tensor
 from blu.errors import DTypeError
@@ -40,12 +42,12 @@ def _float_unary(op: type[Op]) -> Function:
 
 
 def _number_unary(op: type[Op]) -> Function:
-    return _named(lambda x: op(as_tensor(x)), op)
+    return _named(lambda x: op(*promoted(x)), op)
 
 
 def _rounding(op: type[Op]) -> Function:
     def function(x: Any) -> Tensor:
-        tensor = as_tensor(x)
+        (tensor,) = promoted(x)
         return op(tensor) if tensor.dtype.is_float else tensor
 
     return _named(function, op, " Integers stay as they are.")
@@ -70,14 +72,14 @@ isnan, isinf, isfinite = map(_float_unary, (unary.IsNan, unary.IsInf, unary.IsFi
 @method
 def absolute(x: Any) -> Tensor:
     """|x|; a bool stays as it is, and the smallest integer wraps to itself."""
-    tensor = as_tensor(x)
+    (tensor,) = promoted(x)
     return tensor if tensor.dtype == bool_ else unary.Absolute(tensor)
 
 
 @method
 def square(x: Any) -> Tensor:
     """x * x; bools are squared as i8."""
-    tensor = as_tensor(x)
+    (tensor,) = promoted(x)
     return unary.Square(converted(tensor, i8) if tensor.dtype == bool_ else tensor)
 
 
@@ -87,7 +89,7 @@ def astype(x: Any, dtype: Any) -> Tensor:
 
     A float outside of the integer's range gives the nearest end of the range and NaN gives 0, on every target.
     """
-    return as_tensor(x, as_dtype(dtype))
+    return strong(as_tensor(x, as_dtype(dtype)))
 
 
 def _binary(op: type[Op], for_bool: type[Op] | DType | None = None) -> Function:
@@ -134,15 +136,15 @@ def subtract(x: Any, y: Any) -> Tensor:
 def divide(x: Any, y: Any) -> Tensor:
     """x / y; integers of any width are divided as f64, as in NumPy."""
     left, right = promoted(x, y)
-    dtype = left.dtype if left.dtype.is_float else as_dtype(float)
-    return binary.Divide(converted(left, dtype), converted(right, dtype))
+    dtype = left.dtype if left.dtype.is_float else f64
+    return binary.Divide(*as_tensors((left, right), dtype))
 
 
 @method
 def power(x: Any, y: Any) -> Tensor:
     """x to the power y. Small whole exponents given as Python numbers become multiplications, 0.5 a square root."""
     if is_python_scalar(y) and not is_python_scalar(x) and not isinstance(y, bool):
-        special = _scalar_power(as_tensor(x), y)
+        special = _scalar_power(*promoted(x), y)
         if special is not None:
             return special
     left, right = promoted(x, y)
@@ -158,7 +160,7 @@ def _scalar_power(x: Tensor, y: float) -> Tensor | None:
             f"power: {x.type} cannot be raised to {y}: integers have no negative powers",
             advice="Convert to a float dtype first.",
         )
-    base = as_tensor(x, common_dtype(x, y))
+    (base,) = as_tensors([x], common_dtype(x, y))
     if y in (1, 2, 3, 4) and base.dtype != bool_:
         second = base if y == 1 else base * base
         return second if y <= 2 else second * base if y == 3 else second * second
@@ -175,12 +177,20 @@ def _comparison(op: type[Op]) -> Function:
 
 
 def _comparable(x: Any, y: Any) -> list[Tensor]:
-    """The operands in one dtype; an integer that does not fit the tensor's dtype is compared as i64."""
+    """The operands in one dtype; an integer that does not fit the tensor's dtype, or may not, is compared as i64."""
     mixed = strengthened(x, y)
+    if _may_not_fit(*mixed):
+        return as_tensors(mixed, i64)
     try:
         return promoted(*mixed)
     except DTypeError:
-        return [as_tensor(value, i64) for value in mixed]
+        return as_tensors(mixed, i64)
+
+
+def _may_not_fit(*values: Any) -> bool:
+    """Whether one is an integer that is known only at run time, and the other a tensor of narrower integers."""
+    numbers = [value for value in values if isinstance(value, Tensor) and value.is_weak and value.dtype == i64]
+    return bool(numbers) and common_dtype(*values).is_integer
 
 
 equal, not_equal = _comparison(binary.Equal), _comparison(binary.NotEqual)
@@ -190,7 +200,7 @@ greater, greater_equal = _comparison(binary.Greater), _comparison(binary.Greater
 
 def as_bool(x: Any) -> Tensor:
     """Whether each element is nonzero (NaN is)."""
-    return as_tensor(x, bool_)
+    return as_tensors([x], bool_)[0]
 
 
 @method
@@ -231,7 +241,7 @@ def clip(x: Any, min: Any = None, max: Any = None) -> Tensor:
     """
     bounds = [bound for bound in (min, max) if bound is not None]
     if not bounds:
-        return as_tensor(x)
+        return promoted(x)[0]
     tensor, *bounds = promoted(x, *bounds)
     low = None if min is None else bounds[0]
     return Clip(tensor, low, None if max is None else bounds[-1])

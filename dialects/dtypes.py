@@ -114,19 +114,21 @@ def promote(left: DType, right: DType) -> DType:
     return bf16 if (as_f16 := promote(f16, other)) == f16 else as_f16
 
 
-def promote_scalar(dtype: DType, scalar: bool | int | float) -> DType:
-    """The dtype of an array of `dtype` combined with a Python scalar.
+def raise_kind(dtype: DType, number: DType) -> DType:
+    """The dtype of an array of `dtype` combined with a Python number, which is a bool, an i64 or an f64 on its own.
 
-    The scalar only raises the kind (bool to integer to float), as in NumPy 2. Raises DTypeError for an integer that
-    does not fit.
+    The number only raises the kind (bool to integer to float), as in NumPy 2.
     """
-    if isinstance(scalar, bool):
+    if number == bool_ or dtype.is_float:
         return dtype
-    if isinstance(scalar, float):
-        return dtype if dtype.is_float else f64
-    if dtype.is_float:
-        return dtype
-    target = i64 if dtype == bool_ else dtype
+    return f64 if number.is_float else i64 if dtype == bool_ else dtype
+
+
+def promote_scalar(dtype: DType, scalar: bool | int | float) -> DType:
+    """`raise_kind` for a number that is known. Raises DTypeError for an integer that does not fit."""
+    target = raise_kind(dtype, bool_ if isinstance(scalar, bool) else f64 if isinstance(scalar, float) else i64)
+    if isinstance(scalar, bool | float) or target.is_float:
+        return target
     limits = np.iinfo(target.numpy)
     if not limits.min <= scalar <= limits.max:
         raise DTypeError(

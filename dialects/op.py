@@ -156,6 +156,8 @@ class Op:
     # Why an op has no lowering rule or no gradient, where that is deliberate.
     deliberate: ClassVar[dict[str, str]] = {}
     num_results: ClassVar[int] = 1
+    # Whether Python numbers alone give a Python number.
+    keeps_weak: ClassVar[bool] = False
     decompose: Callable[..., Any] | None = None
     vjp: Callable[..., Any] | None = None
     reference: ClassVar[Callable[..., Any]]
@@ -348,7 +350,8 @@ def emit(cls: type[Op], operands: Sequence[Any], attributes: dict[str, Any]) -> 
         attributes=encoded | marks_of(cls.name),
         loc=location,
     )
-    return [Tensor(value) for value in operation.results]
+    is_weak = cls.keeps_weak and all(tensor.is_weak for tensor in operands if tensor is not None)
+    return [Tensor(value, is_weak) for value in operation.results]
 
 
 def _check_fields(cls: type[Op], operands: Sequence[Any], attributes: dict[str, Any]) -> None:

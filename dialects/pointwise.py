@@ -42,6 +42,7 @@ class Pointwise(Op):
 
     dtypes: ClassVar[tuple[DType, ...]] = NUMBERS
     domain: ClassVar[tuple[float, float]] = (-4.0, 4.0)
+    keeps_weak = True
     result_dtype: ClassVar[DType | None] = None
     reference: ClassVar[Callable[..., np.ndarray]]
 
@@ -138,6 +139,7 @@ class Where(Op, name="where"):
     x: Operand
     y: Operand
 
+    keeps_weak = True
     reference = np.where
     vjp = staticmethod(lambda g, condition, x, y, z: (None, condition.where(g, 0), condition.where(0, g)))
 
@@ -172,6 +174,8 @@ class Clip(Op, name="clip"):
     x: Operand
     low: OptionalOperand
     high: OptionalOperand
+
+    keeps_weak = True
 
     @staticmethod
     def reference(x: np.ndarray, low: np.ndarray | None, high: np.ndarray | None) -> np.ndarray:

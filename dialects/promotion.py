@@ -2,13 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any, TypeGuard
 
 import numpy as np
 
 from blu.dialects.creation import Constant
-from blu.dialects.dtypes import DType, TensorType, as_dtype, bool_, f16, f32, f64, i8, i16, i64, promote, u8
+from blu.dialects.dtypes import (
+    DType,
+    TensorType,
+    as_dtype,
+    bool_,
+    f16,
+    f32,
+    f64,
+    i8,
+    i16,
+    i64,
+    promote,
+    raise_kind,
+    u8,
+)
 from blu.dialects.dtypes import promote_scalar as scalar_dtype
 from blu.dialects.tensor import OPERATORS, Tensor
 from blu.errors import ArgumentError, DTypeError
@@ -25,6 +40,20 @@ _FLOAT_OF = {bool_: f16, i8: f16, u8: f16, i16: f32}
 def is_python_scalar(value: Any) -> TypeGuard[PythonScalar]:
     """Whether the value is a Python number, which only lends its kind to a promotion (NumPy's scalars are arrays)."""
     return isinstance(value, (bool, int, float)) and not isinstance(value, np.generic)
+
+
+def is_weak(value: Any) -> bool:
+    """Whether a value only lends its kind to a promotion: a Python number, or a tensor that stands for one."""
+    return value.is_weak if isinstance(value, Tensor) else is_python_scalar(value)
+
+
+def strong(tensor: Tensor) -> Tensor:
+    """The tensor as one that promotes others to its dtype."""
+    return Tensor(tensor.value) if tensor.is_weak else tensor
+
+
+def _weak(tensor: Tensor) -> Tensor:
+    return Tensor(tensor.value, is_weak=True)
 
 
 def constant(value: np.ndarray) -> Tensor:
@@ -87,16 +116,19 @@ def converted(tensor: Tensor, dtype: DType) -> Tensor:
 
 def common_dtype(*values: Any) -> DType:
     """The dtype of NumPy's result for operands: tensors promote each other, Python numbers only raise the kind."""
-    strong = [value.dtype for value in values if isinstance(value, Tensor)]
-    weak = [value for value in values if not isinstance(value, Tensor)]
-    if not strong:
-        return max(map(python_dtype, weak), key=(bool_, i64, f64).index)
-    dtype = strong[0]
-    for other in strong[1:]:
-        dtype = promote(dtype, other)
-    for scalar in weak:
-        dtype = scalar_dtype(dtype, scalar)
-    return dtype
+    dtypes = [value.dtype for value in values if not is_weak(value)]
+    numbers = [value for value in values if is_weak(value)]
+    if not dtypes:
+        return max(map(_number_dtype, numbers), key=(bool_, i64, f64).index)
+    return reduce(_raised_by, numbers, reduce(promote, dtypes))
+
+
+def _number_dtype(number: Tensor | PythonScalar) -> DType:
+    return number.dtype if isinstance(number, Tensor) else python_dtype(number)
+
+
+def _raised_by(dtype: DType, number: Tensor | PythonScalar) -> DType:
+    return raise_kind(dtype, number.dtype) if isinstance(number, Tensor) else scalar_dtype(dtype, number)
 
 
 def strengthened(*values: Any) -> list[Any]:
@@ -107,8 +139,13 @@ def strengthened(*values: Any) -> list[Any]:
 def promoted(*values: Any) -> list[Tensor]:
     """The values as tensors of their common dtype (shapes are left to the op's broadcasting)."""
     mixed = strengthened(*values)
-    dtype = common_dtype(*mixed)
-    return [as_tensor(value, dtype) for value in mixed]
+    return as_tensors(mixed, common_dtype(*mixed))
+
+
+def as_tensors(values: Sequence[Any], dtype: DType) -> list[Tensor]:
+    """The values as tensors of one dtype; Python numbers among themselves stay such."""
+    tensors = [as_tensor(value, dtype) for value in values]
+    return [_weak(tensor) for tensor in tensors] if all(map(is_weak, values)) else tensors
 
 
 def float_dtype(dtype: DType) -> DType:
@@ -124,7 +161,7 @@ def promoted_floats(*values: Any) -> list[Tensor]:
     mixed = strengthened(*values)
     dtype = common_dtype(*mixed)
     if not dtype.is_float:
-        dtypes = [value.dtype for value in mixed if isinstance(value, Tensor)] or [dtype]
-        weak = [scalar_dtype(dtypes[0], value) for value in mixed if not isinstance(value, Tensor)]
-        dtype = reduce(promote, map(float_dtype, (*dtypes, *weak)))
-    return [as_tensor(value, dtype) for value in mixed]
+        dtypes = [value.dtype for value in mixed if not is_weak(value)] or [dtype]
+        raised = [_raised_by(dtypes[0], value) for value in mixed if is_weak(value)]
+        dtype = reduce(promote, map(float_dtype, (*dtypes, *raised)))
+    return as_tensors(mixed, dtype)

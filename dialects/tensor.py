@@ -33,15 +33,19 @@ def _reflected(name: str) -> Operator:
 
 
 class Tensor:
-    """A value of the `blu` dialect with a static shape and a dtype; its numbers exist only at run time."""
+    """A value of the `blu` dialect with a static shape and a dtype; its numbers exist only at run time.
 
-    __slots__ = ("_context", "_value", "type")
+    One that is weak stands for a Python number: it only lends its kind to the dtype that others are computed in.
+    """
+
+    __slots__ = ("_context", "_value", "is_weak", "type")
     __array_priority__ = 1000
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, value: ir.Value):
+    def __init__(self, value: ir.Value, is_weak: bool = False):
         self._value = value
         self._context = value.context
+        self.is_weak = is_weak
         self.type: TensorType = tensor_type(value.type)
 
     @property

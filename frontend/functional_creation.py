@@ -13,7 +13,7 @@ from blu.dialects.arrangement import as_shape, broadcast_to
 from blu.dialects.creation import Iota
 from blu.dialects.dtypes import DType, as_dtype, computing_dtype, f64, i64
 from blu.dialects.function import method, public
-from blu.dialects.promotion import as_tensor, converted, scalar_constant
+from blu.dialects.promotion import as_tensor, converted, scalar_constant, strong
 from blu.dialects.tensor import Tensor
 from blu.errors import ShapeError
 
@@ -21,7 +21,7 @@ from blu.errors import ShapeError
 @public
 def asarray(value: Any, dtype: Any = None) -> Tensor:
     """A tensor of a number, nested lists of numbers, or an array; Python numbers alone are bool, i64 or f64."""
-    return as_tensor(value, None if dtype is None else as_dtype(dtype))
+    return strong(as_tensor(value, None if dtype is None else as_dtype(dtype)))
 
 
 @public

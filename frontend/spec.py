@@ -9,11 +9,11 @@ from functools import lru_cache
 
 import numpy as np
 
-from blu.dialects.dtypes import DType, TensorType, as_dtype, check_size, f32, i32
+from blu.dialects.dtypes import DType, TensorType, as_dtype, check_size, f64, i64
 from blu.errors import ArgumentError, DTypeError
 from blu.frontend.tree import register_leaf
 
-INT32 = np.iinfo(np.int32)
+INT64 = np.iinfo(np.int64)
 _DLPACK_CUDA = 2
 
 register_leaf(DType)  # a dataclass, but a value: see is_static
@@ -43,29 +43,34 @@ def spec(shape: Sequence[int], dtype: object = "f32") -> Spec:
     return found
 
 
+@dataclass(frozen=True)
+class NumberType(TensorType):
+    """The type of an argument that is a Python number: a scalar that is weak in promotions."""
+
+    def __str__(self) -> str:
+        return "a Python float" if self.dtype.is_float else "a Python integer"
+
+    __repr__ = __str__
+
+
+_INTEGER, _FLOAT = NumberType((), i64), NumberType((), f64)
+
+
 def is_static(leaf: object) -> bool:
     """Whether an argument is part of the program (bool, str, None) rather than a value it is run with."""
     return leaf is None or isinstance(leaf, (bool, str, DType))
 
 
 def type_of_leaf(leaf: object, name: str) -> TensorType:
-    """The tensor type that an argument is traced as: Python ints are i32 scalars, floats f32 scalars.
+    """The tensor type that an argument is traced as: Python ints are i64 scalars, floats f64 scalars, both weak.
 
     Raises ArgumentError for what is no array and no number, DTypeError for an int that does not fit or a dtype Blu
     does not have.
     """
     if isinstance(leaf, Spec):
         return leaf.to_type()
-    is_python_number = isinstance(leaf, (int, float)) and not isinstance(leaf, np.generic)
-    if is_python_number and isinstance(leaf, int):
-        if not INT32.min <= leaf <= INT32.max:
-            raise DTypeError(
-                f"argument {name} is {leaf}, which does not fit i32",
-                advice="Python integers are traced as i32: pass numpy.int64(...) for a 64-bit one.",
-            )
-        return TensorType((), i32)
-    if is_python_number:
-        return TensorType((), f32)
+    if isinstance(leaf, (int, float)) and not isinstance(leaf, np.generic):
+        return _type_of_number(leaf, name)
     shape, dtype = getattr(leaf, "shape", None), getattr(leaf, "dtype", None)
     if shape is None or dtype is None:
         raise ArgumentError(
@@ -80,6 +85,13 @@ def type_of_leaf(leaf: object, name: str) -> TensorType:
         kind = type(leaf).__module__.partition(".")[0]
         advice = error.advice if kind == "numpy" else f"Pass a NumPy array in place of a {kind} {type(leaf).__name__}."
         raise DTypeError(f"argument {name}: {error.message}", advice=advice) from None
+
+
+def _type_of_number(number: float, name: str) -> NumberType:
+    if isinstance(number, int) and not INT64.min <= number <= INT64.max:
+        advice = "Pass it as a float, or as an array of a dtype that holds it."
+        raise DTypeError(f"argument {name} is {number}, which does not fit i64", advice=advice)
+    return _INTEGER if isinstance(number, int) else _FLOAT
 
 
 @lru_cache(maxsize=1024)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from blu.dialects.context import make_context
-from blu.dialects.dtypes import TensorType, as_dtype
+from blu.dialects.dtypes import TensorType, as_dtype, bool_
 from blu.dialects.locations import describe
 from blu.dialects.marks import marking
 from blu.dialects.mlir import func, ir
@@ -23,7 +23,7 @@ from blu.dialects.tensor import OPERATORS, Tensor
 from blu.errors import BluError, TraceError
 from blu.frontend import autocast, checkpoint
 from blu.frontend.recursion import room_to_recurse
-from blu.frontend.spec import is_static, type_of_leaf
+from blu.frontend.spec import NumberType, is_static, type_of_leaf
 from blu.frontend.tree import TreeDef, flatten
 from blu.frontend.user_location import definition_location, user_line, user_location
 
@@ -54,6 +54,18 @@ def signature_of(
             leaf if is_static(leaf) else type_of_leaf(leaf, name) for leaf, name in zip(leaves, tree.names, strict=True)
         )
     return Signature(tree, kinds), leaves
+
+
+def accept_numbers(given: Signature, wanted: Signature) -> Signature:
+    """The signature of a call where Python numbers take the dtypes of the scalars that a program was traced for."""
+    pairs = zip(given.leaves, wanted.leaves, strict=False)
+    leaves = tuple(known if _is_number_for(leaf, known) else leaf for leaf, known in pairs)
+    return Signature(given.tree, leaves) if given.tree == wanted.tree else given
+
+
+def _is_number_for(leaf: Any, wanted: Any) -> bool:
+    is_scalar = isinstance(wanted, TensorType) and not wanted.shape and wanted.dtype != bool_
+    return isinstance(leaf, NumberType) and is_scalar and (wanted.dtype.is_float or not leaf.dtype.is_float)
 
 
 @dataclass
@@ -144,7 +156,10 @@ def _run(
     function: Callable[..., Any], signature: Signature, state: _Trace, here: ir.Location
 ) -> tuple[list[Tensor], TreeDef]:
     arguments = iter(list(state.block.arguments))
-    leaves = [Tensor(next(arguments)) if isinstance(leaf, TensorType) else leaf for leaf in signature.leaves]
+    leaves = [
+        Tensor(next(arguments), isinstance(leaf, NumberType)) if isinstance(leaf, TensorType) else leaf
+        for leaf in signature.leaves
+    ]
     token, location_token = _current.set(state), location_provider.set(user_location)
     try:
         named = signature.tree.unflatten(leaves)

@@ -67,7 +67,7 @@ def _differentiate(
     leaves, tree = flatten((arguments, keywords))
     traced = _trace_function(function, leaves, tree)
     wanted = _wanted(tree, leaves, [position % len(arguments) for position in positions])
-    outputs = traced.call_gradient(wanted)
+    outputs = traced.call_gradient(wanted, [leaves[index].is_weak for index in wanted])
     results, gradients = outputs[: traced.num_results], outputs[traced.num_results :]
     value = traced.result_tree.unflatten(results)
     if has_aux and not (isinstance(value, tuple) and len(value) == 2):
@@ -92,19 +92,28 @@ def _wanted(tree: TreeDef, leaves: list[Any], positions: list[int]) -> list[int]
 class _TracedFunction:
     """A function traced into one of its own in the module that is being written."""
 
-    def __init__(self, function: func.FuncOp, operands: list[ir.Value], places: dict[int, int], result_tree: TreeDef):
+    def __init__(
+        self,
+        function: func.FuncOp,
+        operands: list[ir.Value],
+        places: dict[int, int],
+        result_tree: TreeDef,
+        weak_results: list[bool],
+    ):
         self.function = function
         self.operands = operands
         # For each tensor leaf of the arguments its position among the function's arguments.
         self.places = places
         self.result_tree = result_tree
+        # For each result whether it is a Python number.
+        self.weak_results = weak_results
 
     @property
     def num_results(self) -> int:
         return len(self.function.type.results)
 
-    def call_gradient(self, leaves: Sequence[int]) -> list[Tensor]:
-        """Declare the function's gradient and call it: all results, then the gradient for each leaf."""
+    def call_gradient(self, leaves: Sequence[int], weak_leaves: Sequence[bool]) -> list[Tensor]:
+        """Declare the function's gradient and call it: all results, then the gradient for each leaf, weak as it is."""
         wanted = [self.places[leaf] for leaf in leaves]
         inputs = [value.type for value in self.operands]
         outputs = [*self.function.type.results, *(inputs[index] for index in wanted)]
@@ -114,7 +123,7 @@ class _TracedFunction:
         declaration.attributes["blu.gradient_of"] = ir.FlatSymbolRefAttr.get(self.function.name.value)
         declaration.attributes["blu.with_respect_to"] = ir.DenseI64ArrayAttr.get(wanted)
         call = func.CallOp(outputs, name, self.operands, loc=user_location())
-        return [Tensor(value) for value in call.operation.results]
+        return [Tensor(*pair) for pair in zip(call.results, (*self.weak_results, *weak_leaves), strict=True)]
 
 
 def _trace_function(function: Callable[..., Any], leaves: list[Any], tree: TreeDef) -> _TracedFunction:
@@ -127,7 +136,7 @@ def _trace_function(function: Callable[..., Any], leaves: list[Any], tree: TreeD
     block = traced.add_entry_block([user_location()] * len(operands))
     inner = list(leaves)
     for index, argument in zip(tensors, block.arguments, strict=True):
-        inner[index] = Tensor(argument)
+        inner[index] = Tensor(argument, leaves[index].is_weak)
     with ir.InsertionPoint(block), one_gradient_deeper(name):
         arguments, keywords = tree.unflatten(inner)
         results, result_tree = as_results(function(*arguments, **keywords))
@@ -136,7 +145,7 @@ def _trace_function(function: Callable[..., Any], leaves: list[Any], tree: TreeD
     type_ = ir.FunctionType.get([item.type for item in block.arguments], [tensor.value.type for tensor in results])
     traced.attributes["function_type"] = ir.TypeAttr.get(type_)
     places = {leaf: place for place, leaf in enumerate(tensors)}
-    return _TracedFunction(traced, operands, places, result_tree)
+    return _TracedFunction(traced, operands, places, result_tree, [tensor.is_weak for tensor in results])
 
 
 @contextmanager

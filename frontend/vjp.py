@@ -8,7 +8,7 @@ from typing import Any
 from blu.dialects.dtypes import DType, f32, f64
 from blu.dialects.folding import sum as sum_of
 from blu.dialects.function import is_tracing
-from blu.dialects.promotion import as_tensor
+from blu.dialects.promotion import as_tensor, as_tensors, is_weak
 from blu.dialects.tensor import OPERATORS, Tensor
 from blu.errors import ArgumentError, DTypeError, ShapeError, TraceError
 from blu.frontend.spec import is_static, type_of_leaf
@@ -82,7 +82,7 @@ def _traced(primals: tuple[Any, ...], numbers_too: bool) -> tuple[Any, ...]:
     leaves, tree = flatten(primals)
     return tree.unflatten(
         [
-            as_tensor(leaf, type_of_leaf(leaf, name).dtype)
+            as_tensors([leaf], type_of_leaf(leaf, name).dtype)[0]
             if is_array(leaf) or (numbers_too and not is_static(leaf))
             else leaf
             for leaf, name in zip(leaves, tree.names, strict=True)
@@ -97,7 +97,7 @@ def _weighted(result: Any, cotangents: Any) -> Tensor:
     for name, leaf in _leaves_by_name(flatten(result)).items():
         tensor = as_tensor(leaf)
         if tensor.dtype.is_float:
-            part = sum_of(tensor * as_tensor(by_name[name])).astype(f64 if tensor.dtype == f64 else f32)
+            part = sum_of(tensor * by_name[name]).astype(f64 if tensor.dtype == f64 else f32)
             total = part if total is None else total + part
     assert total is not None, "some result is a float"
     return total
@@ -151,6 +151,6 @@ def _check_type(what: str, leaf: Any, given: Any) -> None:
     if _shape_of(leaf) != _shape_of(given):
         message = f"vjp: the gradient for {what} has the shape {_shape_of(given)}, expected {_shape_of(leaf)}"
         raise ShapeError(message, location=user_line())
-    if _dtype_of(leaf) != _dtype_of(given):
+    if _dtype_of(leaf) != _dtype_of(given) and not is_weak(given):
         message = f"vjp: the gradient for {what} is {_dtype_of(given)}, expected {_dtype_of(leaf)}"
         raise DTypeError(message, location=user_line(), advice="Convert it: gradient.astype(...)")
