@@ -53,16 +53,18 @@ def write_tile(sums: Sums, span: Span, stage: Tile, own_row: ir.Value, output: M
 
 def _copy_pieces(span: Span, stage: Tile, own_row: ir.Value, output: Matrix) -> None:
     """Each lane copies pieces of 16 bytes of the warp's rows."""
-    pieces = output.shape[1] // PIECE
+    pieces, rows = output.shape[1] // PIECE, span.strips * STRIP
     wide = 1 << (pieces - 1).bit_length()
     row, piece = warp.divide(span.lane, wide), warp.remainder(span.lane, wide)
     source = warp.add(warp.multiply(warp.add(own_row, row), stage.pitch), warp.multiply(piece, COPY_BYTES))
     source = warp.add(stage.address, source)
     base = output.address(warp.add(span.first_row, row), warp.multiply(piece, PIECE))
-    for number in range(0, span.strips * STRIP, WARP // wide):
+    for number in range(0, rows, WARP // wide):
         present = warp.is_below(warp.add(span.first_row, warp.add(row, number)), output.shape[0])
         if wide != pieces:
             present = arith.andi(present, warp.is_below(piece, pieces))
+        if number + WARP // wide > rows:  # the other rows are another warp's
+            present = arith.andi(present, warp.is_below(row, rows - number))
         with when(present):
             values = warp.load_shared(source, number * stage.pitch, 4, warp.i32())
             packed = vector.from_elements(ir.VectorType.get([4], warp.i32()), values)
