@@ -239,7 +239,7 @@ def has_ended(barrier: ir.Value, phase: ir.Value) -> ir.Value:
 
 def wait_for_warp() -> None:
     """Wait for all threads of the warp, and see what they wrote to shared memory."""
-    assembly([], [], "bar.warp.sync -1;", "~{memory}")
+    nvvm.bar_warp_sync(number(ALL_LANES))  # known to LLVM, which otherwise copies it to both sides of a branch
 
 
 def store_shared(address: ir.Value, offset: int, values: Sequence[ir.Value]) -> None:
