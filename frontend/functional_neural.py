@@ -90,8 +90,9 @@ def attention(
     factor = 1 / math.sqrt(max(width, 1)) if scale is None else scale
     start = None if offset is None else as_indices(offset)
     shown = None if mask is None else as_tensor(mask)
-    if shown is not None and shown.dtype.is_float:
-        shown = as_tensor(shown, tensors[0].dtype)
+    if shown is not None and shown.dtype.is_float and shown.dtype != tensors[0].dtype:
+        # Scores are computed so: a mask of f32 may be lower than f16 goes.
+        shown = as_tensor(shown, computing_dtype(tensors[0].dtype))
     return Attention(*tensors, shown, start, causal=causal, scale=factor)
 
 

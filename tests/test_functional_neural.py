@@ -123,6 +123,14 @@ def test_attention_masks_and_offset() -> None:
     np.testing.assert_array_equal(nothing, np.zeros_like(query))
 
 
+def test_a_mask_of_f32_is_not_rounded_to_the_halves_of_queries() -> None:
+    query, key, value = (item.astype(np.float16) for item in (draw(2, 3, 8), draw(2, 9, 8), draw(2, 9, 8)))
+    lowest = np.full((3, 9), np.finfo(np.float32).min)
+    found = evaluated(lambda q, k, v: blu.attention(q, k, v, lowest), query, key, value)
+    mean = np.broadcast_to(value.astype(np.float32).mean(axis=1, keepdims=True), found.shape)
+    np.testing.assert_allclose(found.astype(np.float32), mean, rtol=1e-3, atol=1e-4)
+
+
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_cross_entropy_is_torchs(reduction: str) -> None:
     logits, targets = draw(2, 5, 7), RNG.integers(0, 7, (2, 5))
