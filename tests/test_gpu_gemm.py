@@ -117,10 +117,12 @@ def test_three_products_of_tf32_are_as_exact_as_f32(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("precision", ["bf16", "f16"])
-def test_f32_is_rounded_on_its_way_to_shared_memory(precision: str) -> None:
+def test_f32_is_rounded_before_it_is_multiplied(precision: str) -> None:
+    """Kernels of rows round the factors: products read what they multiply."""
     operands = [_random((40, 70), "f32"), _random((70, 24), "f32", 1)]
     program = compile_program(partial(_multiply, "nn", precision), *operands, target="sm_80")
     rounded = [item.astype(DTYPES[precision]) for item in operands]
+    assert [item["kernel"] for item in program.plan["launches"]] == ["rows_0", "rows_1", "gemm_0"]
     assert _error(program.interpret(*operands)[0], _expected("nn", *rounded)) < 1e-6
     assert f".f32.{precision}.{precision}.f32" in program.ptx["gemm_0"]
 

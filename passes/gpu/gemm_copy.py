@@ -90,7 +90,7 @@ class Loader:
     def __init__(self, factor: Factor, tile: Tile, place: Place, base: int, runs: Sequence[int], instruction: str):
         self.factor, self.tile, self.place, self.runs = factor, tile, place, runs
         self.element = instruction
-        self.in_registers = needs_registers(factor, instruction)
+        self.in_registers = needs_registers(factor)
         self.row = warp.divide(place.thread, PIECES)
         self.piece = warp.remainder(place.thread, PIECES)
         swizzled = warp.multiply(tile.swizzle(self.piece, self.row), COPY_BYTES)
@@ -116,7 +116,7 @@ class Loader:
         All of a thread's pieces are then equally far from such: they are a multiple of eight rows apart.
         """
         factor = self.factor
-        is_shifted = self.in_registers and factor.bytes == self.tile.bytes == 2 and factor.is_dense
+        is_shifted = self.in_registers and factor.bytes == 2 and factor.is_dense
         return is_shifted and self.step % 8 == 0 and factor.extent_bytes >= COPY_BYTES
 
     def begin(self, number: ir.Value, stage: ir.Value) -> list[ir.Value]:
@@ -215,37 +215,23 @@ class Loader:
             warp.copy_async(target, offset + part, place, width, warp.larger(warp.smaller(size, width), 0))
 
     def _read(self, piece: int, start: ir.Value, left: ir.Value | None) -> list[ir.Value]:
-        """A piece as four registers, converted, with zeros for what does not exist."""
+        """A piece as four registers, read element by element, with zeros for what does not exist."""
         source, present = self._source(piece, start), self._present(piece, left)
         stride = self.factor.depth_stride if self.tile.is_deep else self.factor.stride
-        wide = self.factor.copy_bytes if self.factor.is_dense and present is None else self.factor.bytes
-        values = _load_elements(source, self.factor, stride, self.tile.lanes, wide, present)
+        values = _load_elements(source, self.factor, stride, self.tile.lanes, present)
         if self.tile.bytes == 4:
             return [arith.bitcast(warp.i32(), value) for value in values]
         return [warp.pack(low, high, self.element) for low, high in zip(values[::2], values[1::2], strict=True)]
 
 
 def _load_elements(
-    source: ir.Value, factor: Factor, stride: int, count: int, wide: int, present: ir.Value | None
+    source: ir.Value, factor: Factor, stride: int, count: int, present: ir.Value | None
 ) -> list[ir.Value]:
     """`count` elements as f32, those from `present` on (which are not read) as zeros."""
-    if wide > factor.bytes:
-        return _load_together(source, factor, count, wide)
     values = []
     for number in range(count):
         place = further(source, number, stride * factor.bytes)
         values.append(_widened(_load_if(place, factor, present, number), factor.element))
-    return values
-
-
-def _load_together(source: ir.Value, factor: Factor, count: int, wide: int) -> list[ir.Value]:
-    """Neighbours, `wide` bytes at a time."""
-    lanes, values = min(count, wide // factor.bytes), []
-    type_ = ir.VectorType.get([lanes], factor.element)
-    for first in range(0, count, lanes):
-        loaded = llvm.load(type_, pointer(further(source, first, factor.bytes)), alignment=lanes * factor.bytes)
-        for lane in range(lanes):
-            values.append(_widened(llvm.extractelement(loaded, warp.number(lane)), factor.element))
     return values
 
 

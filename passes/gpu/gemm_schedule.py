@@ -108,12 +108,10 @@ def choose_instruction(contraction: Contraction) -> str | None:
     precision = ir.StringAttr(attributes["blu.precision"]).value if "blu.precision" in attributes else "highest"
     operands = list(contraction.operation.operands)[:2]
     elements = {str(ir.ShapedType(value.type).element_type) for value in operands}
-    if not elements <= {"f32", "bf16", "f16"}:
+    if len(elements) > 1 or not elements <= {"f32", "bf16", "f16"}:
         return None
-    if len(elements) == 1 and elements != {"f32"}:
+    if elements != {"f32"}:
         return elements.pop()
-    if precision in ("bf16", "f16") and elements <= {"f32", precision}:
-        return precision  # what is f32 has been rounded before
     return "tf32" if precision == "tf32" else HIGHEST
 
 
@@ -126,16 +124,15 @@ def choose_schedule(product: Product, target: GpuTarget) -> GemmSchedule | None:
     if instruction == "f32":
         stages = 3 if target.shared_bytes > _LARGE_SHARED_BYTES else 2
         return GemmSchedule("simt", instruction, rows, columns, 0, 0, stages, split)
-    in_registers = any(needs_registers(factor, instruction) for factor in (product.left, product.right))
+    in_registers = any(needs_registers(factor) for factor in (product.left, product.right))
     warp_rows, warp_columns = _warp_tile(rows, columns, in_registers or instruction == "3xtf32")
     stages = 2 if in_registers else _stages(rows, columns, target)
     return GemmSchedule("mma", instruction, rows, columns, warp_rows, warp_columns, stages, split)
 
 
-def needs_registers(factor: Factor, instruction: str) -> bool:
-    """Whether a factor goes through registers to shared memory: to be converted, or since copies need 4 bytes."""
-    size = 2 if instruction in ("bf16", "f16") else 4
-    return factor.bytes != size or not factor.is_dense or factor.copy_bytes < 4
+def needs_registers(factor: Factor) -> bool:
+    """Whether a factor goes through registers to shared memory, since copies need 4 bytes side by side."""
+    return not factor.is_dense or factor.copy_bytes < 4
 
 
 def cut(sizes: Sizes, target: GpuTarget) -> tuple[int, int, int]:
