@@ -11,6 +11,8 @@ from cuda_programs import gpu  # noqa: F401 (a fixture)
 from golden_text import Golden
 from training_runs import trial  # noqa: F401 (a fixture)
 
+pytest_plugins = ("watchdog",)
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write tests/golden anew from what the code gives")

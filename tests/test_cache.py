@@ -243,4 +243,5 @@ def test_looking_into_the_cache_imports_no_mlir() -> None:
         "import sys; from blu.compiler.cache import default_cache; from blu.compiler.fingerprint import key_of;"
         "default_cache().recall(key_of('x')); sys.exit('torch_mlir' in sys.modules or 'llvmlite' in sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert finished.returncode == 0, finished.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import cuda_programs as programs
 import numpy as np
@@ -21,6 +22,12 @@ def shift_each(threads: int, table: int) -> None:
     """For each of two pairs of arrays in the table: target = source + 1."""
     for source, target in view(table, 4, np.uint64).reshape(2, 2).tolist():
         programs.shift(threads // 2, source, target)
+
+
+def shift_pairs(count: int, threads: int, table: int) -> None:
+    """For each of `count` pairs of arrays in the table: target = source + 1."""
+    for source, target in view(table, 2 * count, np.uint64).reshape(count, 2).tolist():
+        programs.shift(threads // count, source, target)
 
 
 @pytest.fixture
@@ -55,6 +62,31 @@ def test_a_table_holds_the_addresses_of_all_calls(gpu):
         assert np.array_equal(result.numpy(), Y + 2) and np.array_equal(state.numpy(), X + step)
     addresses = view(program._tables.address(0), 4, np.uint64).tolist()
     assert addresses == [state.address, state.address, x.address, program._arena.address]
+
+
+def test_each_of_several_tables_of_different_lengths_is_found(gpu):
+    """The n-th table shows n pairs of arrays: x + 1, and so on from where the table before left off."""
+    sizes = (1, 2, 1, 3, 2)
+    for size in set(sizes):
+        gpu.kernels[f"shift_{size}"] = partial(shift_pairs, size)
+    launches, tables, results = [], [], 0
+    for number, size in enumerate(sizes):
+        launch = programs.launch(f"shift_{size}", ["table", number, 0])
+        launch["grid"][2] = size
+        launches.append(launch)
+        pairs = [[["input", number, 0], ["output", results + place, 0]] for place in range(size)]
+        tables.append([argument for pair in pairs for argument in pair])
+        results += size
+    plan = {
+        "tables": tables,
+        "inputs": [programs.tensor(f"x{number}", COUNT) for number in range(len(sizes))],
+        "outputs": [programs.tensor("", COUNT, input=None) for _ in range(results)],
+    }
+    program = CudaProgram.load(programs.members(launches, **plan))
+    for _ in range(2):
+        found = program.run([X * (number + 1) for number in range(len(sizes))])
+        expected = [X * (number + 1) + 1 for number, size in enumerate(sizes) for _ in range(size)]
+        assert all(np.array_equal(one.numpy(), other) for one, other in zip(found, expected, strict=True))
 
 
 def test_tables_are_written_again_only_where_arrays_have_moved(gpu):

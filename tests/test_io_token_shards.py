@@ -181,11 +181,15 @@ def test_malformed_position_is_refused(shards, position):
 
 
 def test_data_may_move(tmp_path, shards):
-    saved = shards.batches(3, 4).state()
+    before = shards.batches(3, 4)
+    take(before, 2)
+    saved, expected = before.state(), take(before, 4)
     (tmp_path / "elsewhere").mkdir()
     for path in list(tmp_path.glob("*.bin")):
         path.rename(tmp_path / "elsewhere" / path.name)
-    TokenShards(tmp_path / "elsewhere/*.bin").batches(3, 4).restore(saved)
+    after = TokenShards(tmp_path / "elsewhere/*.bin").batches(3, 4)
+    after.restore(saved)
+    assert after.state() == saved and take(after, 4) == expected
 
 
 def test_patterns(tmp_path, monkeypatch):

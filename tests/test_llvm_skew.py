@@ -110,4 +110,6 @@ def test_hexadecimal_bits_survive_llvm(kind: str, data: bytes):
 def test_a_rewritten_function_parses():
     body = "%y = fadd float %x, 1.000000e-01\n  %z = fmul float %y, f0x7F800000\n  ret float %z"
     text = f"define float @f(float %x) {{\n  {body}\n}}\n"
-    llvm.parse_assembly(rewrite(text)).verify()
+    module = llvm.parse_assembly(rewrite(text))
+    module.verify()
+    assert "fmul float %y, 0x7FF0000000000000" in str(module)
