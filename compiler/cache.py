@@ -17,6 +17,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -66,12 +67,12 @@ class Cache:
     def get(self, key: str) -> dict[str, bytes] | None:
         """The members of an entry, manifest included, all verified; None where there is no sound one."""
         path = self._entry_path(key)
-        if path is None or not _is_file(path):
+        if path is None or not _is_there(path):
             return None
         try:
             members = self._read(key, path)
         except (CacheError, OSError) as error:
-            if _is_file(path):  # else another process evicted it
+            if _is_there(path):  # else another process evicted it
                 self._warn(key, f"the compile cache is damaged: {_reason(error)}; compiling again")
             return None
         with contextlib.suppress(OSError):  # a read-only cache still serves
@@ -86,6 +87,8 @@ class Cache:
         parts = {name: data for name, data in members.items() if name != MANIFEST}
         try:
             self._prepare(path.parent)
+            if path.is_dir():  # which no file can be renamed to
+                shutil.rmtree(path)
             write_artifact(path, parts, {**details, "key": key})
             self._evict(keep=path)
         except (OSError, CacheError) as error:
@@ -108,7 +111,7 @@ class Cache:
 
     def remember(self, request: str, key: str) -> None:
         """Note which entry answers a request."""
-        if self.directory is None:
+        if self.directory is None or not self._is_trusted(self.directory):
             return
         path = self.directory / "requests" / request
         temporary = path.with_name(f".{request}.{os.getpid()}.tmp")
@@ -127,7 +130,7 @@ class Cache:
             return None
         path = self.directory / "requests" / request
         try:
-            key = path.read_text() if _is_own(path) else ""
+            key = path.read_text() if _is_own(path) and path.is_file() else ""
         except (OSError, UnicodeDecodeError):
             return None
         return self.get(key) if _KEY.fullmatch(key) else None
@@ -173,6 +176,7 @@ class Cache:
         return False
 
     def _read(self, key: str, path: Path) -> dict[str, bytes]:
+        _check_is_file(path)
         if not _is_own(path):
             raise CacheError(f"{path}: belongs to another user")
         artifact = Artifact.open(path)
@@ -192,7 +196,7 @@ class Cache:
         import filelock  # a hit does not need it
 
         lock = None
-        if self.directory is not None:
+        if self.directory is not None and self._is_trusted(self.directory):
             with contextlib.suppress(OSError, CacheError, NotImplementedError, filelock.Timeout):
                 self._prepare(self.directory / "locks")
                 lock = filelock.FileLock(self.directory / "locks" / f"{key}.lock", timeout=LOCK_SECONDS)
@@ -205,7 +209,8 @@ class Cache:
 
     def _evict(self, keep: Path) -> None:
         """Delete what was used longest ago until nine tenths of the limit are left, and what killed processes left."""
-        files = [(path, status) for path in keep.parent.iterdir() if (status := _status(path)) is not None]
+        found = [(path, _status(path)) for path in keep.parent.iterdir()]
+        files = [(path, status) for path, status in found if status is not None and stat.S_ISREG(status.st_mode)]
         now = time.time()
         for path, status in files:
             if path.suffix != ".blu" and now - status.st_mtime > STALE_SECONDS:
@@ -263,6 +268,7 @@ def _describe(path: Path) -> Entry | None:
     if status is None:
         return None
     try:
+        _check_is_file(path)
         manifest = Artifact.open(path).manifest
     except CacheError:
         manifest = {"name": "damaged"}
@@ -271,8 +277,14 @@ def _describe(path: Path) -> Entry | None:
     return Entry(path.stem, path, str(manifest.get("name", "?")), str(target), status.st_size, status.st_mtime)
 
 
-def _is_file(path: Path) -> bool:
+def _is_there(path: Path) -> bool:
     return _status(path) is not None
+
+
+def _check_is_file(path: Path) -> None:
+    """CacheError for a directory, a pipe (which nobody may ever write to) or a device in place of an entry."""
+    if not path.is_file():
+        raise CacheError(f"{path}: no regular file")
 
 
 def _status(path: Path) -> os.stat_result | None:

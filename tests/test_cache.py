@@ -245,3 +245,35 @@ def test_looking_into_the_cache_imports_no_mlir() -> None:
     )
     finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert finished.returncode == 0, finished.stderr
+
+
+@pytest.mark.parametrize("place", ["entries", "requests"])
+@pytest.mark.parametrize("kind", ["directory", "pipe"])
+def test_what_is_no_file_in_the_cache_is_replaced_or_ignored(cache: Cache, place: str, kind: str) -> None:
+    cache.put(KEY, MEMBERS, DETAILS)
+    cache.remember(OTHER, KEY)
+    assert cache.directory is not None
+    path = entry(cache) if place == "entries" else cache.directory / "requests" / OTHER
+    path.unlink()
+    path.mkdir() if kind == "directory" else os.mkfifo(path)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert cache.recall(OTHER) is None
+        listed = [item.name for item in cache.entries()]
+        members, was_there = cache.get_or_compile(KEY, lambda: MEMBERS, DETAILS)
+    assert contents(dict(members)) == MEMBERS and was_there == (place == "requests")
+    if place == "entries":
+        assert "no regular file" in str(caught[0].message) and listed == ["damaged"] and len(caught) == 1
+        assert contents(cache.recall(OTHER)) == MEMBERS, "it was not replaced"
+
+
+def test_nothing_is_written_where_others_can_write(tmp_path: Path) -> None:
+    directory = tmp_path / "open"
+    directory.mkdir()
+    directory.chmod(0o777)
+    cache = Cache(directory)
+    with pytest.warns(CacheWarning, match="can be written by others; not used") as caught:
+        assert cache.get_or_compile(KEY, lambda: MEMBERS, DETAILS) == (MEMBERS, False)
+        cache.remember(OTHER, KEY)
+        assert cache.recall(OTHER) is None
+    assert len(caught) == 1 and not list(directory.iterdir())

@@ -10,17 +10,24 @@ import os
 import pickle
 import shutil
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from training_runs import BATCH, TEXT, Trial, same_arrays
 
 from blu.compiler.train import Cadence, Recipe, Trainer, training_config
-from blu.errors import ArgumentError, WeightsError
-from blu.frontend.io import checkpoint_write
+from blu.compiler.train.engine import Engine
+from blu.compiler.train.events import Saved
+from blu.errors import ArgumentError, CheckpointError, WeightsError
+from blu.frontend.io import checkpoint_write, checkpoints
 from blu.frontend.io.checkpoint import load
+from blu.frontend.io.checkpoints import Checkpoints
+from blu.frontend.io.gpt2 import random_state_dict
+from blu.frontend.io.training_data import open_training_data
 
 DATA = ["--data", "tokens.bin"]
 CONSTANT = ["--schedule", "constant", "--warmup", "0", *DATA]
@@ -120,6 +127,57 @@ def test_row_38_a_checkpoint_of_a_newer_blu_is_refused(trial: Trial) -> None:
     assert code == 1 and "written by Blu 7.5.0 in format 99" in said
 
 
+def test_a_device_or_a_pipe_is_no_data(trial: Trial) -> None:
+    os.mkfifo("pipe.txt")
+    for words in (["--data", "/dev/zero"], ["--data", "pipe.txt"], ["--data", "text.txt", "--val-data", "/dev/zero"]):
+        assert "not a regular file" in trial.refused("--steps", "2", *words)
+
+
+@pytest.mark.parametrize("rate", ["1e30", "nan parameters"])
+def test_a_run_that_only_skips_steps_is_an_error(trial: Trial, rate: str) -> None:
+    [path] = saved(trial, 2)
+    words = ["--on-nonfinite", "skip", "--clip", "0", "--data", "tokens.bin", "--checkpoint-every", "0", *BATCH]
+    if rate == "1e30":
+        ran = trial.train("--resume", "--out", "run", "--steps", "8", "--learning-rate", rate, *words, flags=[])
+        assert "steps were not finite, up to step 8" in ran.errors and "step-00000002 was saved before" in ran.errors
+    else:
+        model = {name: np.full_like(array, np.nan) for name, array in load("run").model.items()}
+        checkpoint_write.save_pretrained("nan", json.loads((path / "config.json").read_text()), model)
+        ran = trial.train("--init-from", "nan", "--out", "other", "--steps", "3", *words, flags=[])
+        assert "the last 3 of 3 steps were not finite, up to step 3; the parameter h.0.attn" in ran.errors
+        assert not list(Path("other").glob("step-*"))
+    assert ran.code == 1 and [item.name for item in Path("run").glob("step-*")] == ["step-00000002"]
+
+
+def test_a_checkpoint_is_told_of_when_it_is_on_the_disk(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that cannot be saved is told of as that."""
+    write, written = checkpoints.write, []
+
+    def slow(directory: Path, taken: Any, form: Any) -> Path:
+        time.sleep(0.2)
+        if taken.step == 2:
+            raise CheckpointError("step 2 cannot be saved: no room")
+        written.append(taken.step)
+        return write(directory, taken, form)
+
+    told = []
+
+    def tell(event: Any) -> None:
+        told.append((type(event).__name__, getattr(event, "step", getattr(event, "text", ""))))
+        assert not isinstance(event, Saved) or event.step in written, "told of before it was written"
+
+    monkeypatch.setattr(checkpoints, "write", slow)
+    data = open_training_data(["tokens.bin"], vocab_size=257)
+    config = training_config("gpt2-demo-config", {"n_layer": 1, "n_head": 2, "n_embd": 16, "n_positions": 32})
+    recipe = Recipe(batch_size=2, length=16, steps=4)
+    trainer = Trainer(Engine.of(config, recipe), config, recipe, data, Cadence(checkpoint_every=1), Checkpoints("run"))
+    trainer.observers = [tell]
+    trainer.engine.set_parameters(random_state_dict(config, 0))
+    trainer.run()
+    saves = [item for item in told if item[0] in ("Saved", "Note")]
+    assert saves == [("Saved", 1), ("Note", "step 2 cannot be saved: no room"), ("Saved", 3), ("Saved", 4)]
+
+
 class Bomb:
     """Runs a command when it is unpickled."""
 
@@ -165,13 +223,13 @@ def test_row_46_steps_that_are_not_finite_are_skipped_by_policy(trial: Trial) ->
     broken = np.array(model["wte.weight"])
     broken[ord("9")] = np.inf  # only texts with a 9 are affected
     shutil.copytree(path, "broken")
-    checkpoint_write.save_pretrained(
-        "broken", json.loads((path / "config.json").read_text()), model | {"wte.weight": broken}
-    )
+    config = json.loads((path / "config.json").read_text()) | {"tie_word_embeddings": False}
+    arrays = model | {"wte.weight": broken, "lm_head.weight": model["wte.weight"]}
+    checkpoint_write.save_pretrained("broken", config, arrays)
     words = ["--init-from", "broken", "--on-nonfinite", "skip", "--steps", "40", "--json", *CONSTANT, *BATCH]
     ran = trial.train(*words, "--out", "skipping", flags=[])
     result = ran.result
-    assert ran.code == 0 and result["skipped"] == sum(loss is None for loss in result["losses"]) > 0
+    assert ran.code == 0 and 40 > result["skipped"] == sum(loss is None for loss in result["losses"]) > 0
     assert "skipped" in ran.errors
     ends = load("skipping").model
     others = np.delete(ends["wte.weight"], ord("9"), axis=0)

@@ -134,7 +134,7 @@ def test_without_matplotlib_plotting_is_refused_at_once(trial: Trial, monkeypatc
     assert "pip install 'blu[plot]'" in trial.refused("--steps", "3", *DATA, "--plot")
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_signal_ends_the_run_with_a_checkpoint(trial: Trial, number: signal.Signals, code: int) -> None:
     common = ["--warmup", "0", "--decay-steps", "1000", *DATA]
     handler = signal.getsignal(number)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import io
 from pathlib import Path
 
@@ -77,3 +79,19 @@ def test_peaks_of_gpus_go_by_name_and_dtype() -> None:
     assert gpu_peak_flops("NVIDIA A100-SXM4-80GB", "f32") == 19.5e12
     assert gpu_peak_flops("NVIDIA A10G", "bf16") == 70e12 and gpu_peak_flops("NVIDIA L40S", "bf16") == 362e12
     assert gpu_peak_flops("NVIDIA A1000", "bf16") is gpu_peak_flops("Fake GPU", "f32") is None
+
+
+@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+def test_a_closed_terminal_does_not_end_the_run(code: int) -> None:
+    """SIGHUP lets the run save; what it says meanwhile goes nowhere. Other errors of writing are told."""
+
+    class Closed(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(code, "gone")
+
+    with contextlib.nullcontext() if code == errno.EIO else pytest.raises(OSError, match="gone"):
+        for display in (PlainDisplay(Closed(), 1), LiveDisplay(Closed())):
+            with display:
+                for event in (Note("a note"), STEP, Saved(5, Path("runs/x"))):
+                    display(event)
+        assert code == errno.EIO

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from blu.compiler.train.events import Observer
     from blu.compiler.train.trainer import TrainingResult
 
-SIGNAL_CODES = {"SIGINT": 130, "SIGTERM": 143}
+SIGNAL_CODES = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import time
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, TextIO
 
@@ -47,6 +50,16 @@ def duration(seconds: float) -> str:
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
 
 
+@contextlib.contextmanager
+def _nobody_may_watch() -> Iterator[None]:
+    """A terminal that was closed cannot be written to; what is left to do, a checkpoint, is done all the same."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+
+
 class PlainDisplay:
     """Lines: the first step, every `every`th and the last, and everything else."""
 
@@ -64,8 +77,9 @@ class PlainDisplay:
             text = other_text(event)
         if text:
             encoding = self.stream.encoding or "utf-8"
-            self.stream.write(text.encode(encoding, "replace").decode(encoding) + "\n")
-            self.stream.flush()
+            with _nobody_may_watch():
+                self.stream.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+                self.stream.flush()
 
     def __enter__(self) -> PlainDisplay:
         return self
@@ -88,6 +102,10 @@ class LiveDisplay:
         self._drawn = 0.0
 
     def __call__(self, event: Event) -> None:
+        with _nobody_may_watch():
+            self._show(event)
+
+    def _show(self, event: Event) -> None:
         if not isinstance(event, StepDone):
             self._console.print(other_text(event), markup=False)
             return
@@ -108,8 +126,9 @@ class LiveDisplay:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if self._task is not None:
-            self._progress.refresh()
-            self._progress.stop()
+            with _nobody_may_watch():
+                self._progress.refresh()
+                self._progress.stop()
 
 
 def make_display(stream: TextIO, every: int) -> PlainDisplay | LiveDisplay:

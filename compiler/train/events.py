@@ -49,7 +49,7 @@ class Sampled:
 
 @dataclass(frozen=True)
 class Saved:
-    """A checkpoint has been handed to the disk; it is durable when the next one begins, or the run ends."""
+    """The checkpoint of `step` is on the disk."""
 
     step: int
     directory: Path

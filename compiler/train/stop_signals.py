@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a request to stop after the current step."""
+"""Ctrl-C, SIGTERM and SIGHUP as a request to stop after the current step."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopSignals:
-    """While entered, the first SIGINT or SIGTERM only sets `received`; the second one interrupts at once.
+    """While entered, the first SIGINT, SIGTERM or SIGHUP only sets `received`; the second one interrupts at once.
 
     Signals that the process was started to ignore stay ignored; outside of the main thread nothing changes.
     """

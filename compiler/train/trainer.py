@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from blu.compiler.process_memory import peak_memory_bytes
 from blu.compiler.train.arithmetic_peak import flops_per_token
 from blu.compiler.train.engine import Batch, Engine
@@ -89,6 +91,8 @@ class Trainer:
         self._validation_losses: list[tuple[int, float]] = []
         self._seconds: list[float] = []
         self._skipped = self._skipped_in_a_row = 0
+        # The step whose checkpoint is on its way to the disk.
+        self._saving: int | None = None
 
     @classmethod
     def of(
@@ -172,15 +176,26 @@ class Trainer:
         """Save a checkpoint: in the background, or now."""
         if self.checkpoints is None:
             return
+        self._hear_of_the_last_save()
         content = saved_content(self.engine, self.config, self.recipe, self.batches)
-        save = self.checkpoints.save if wait else self.checkpoints.save_async
+        if wait:
+            self.checkpoints.save(self.step, *content)
+            self._tell(Saved(self.step, self.checkpoints.directory))
+        else:
+            self.checkpoints.save_async(self.step, *content)
+            self._saving = self.step
+
+    def _hear_of_the_last_save(self) -> None:
+        """Wait for the save in the background, and tell what came of it. Where it failed, training goes on."""
+        step, self._saving = self._saving, None
+        if step is None or self.checkpoints is None:
+            return
         try:
-            save(self.step, *content)
+            self.checkpoints.wait()
         except BluError as error:
-            if wait:
-                raise
-            self._tell(Note(str(error)))  # the one before could not be saved: training goes on
-        self._tell(Saved(self.step, self.checkpoints.directory))
+            self._tell(Note(str(error)))
+        else:
+            self._tell(Saved(step, self.checkpoints.directory))
 
     def _one_step(self) -> None:
         start = time.perf_counter()
@@ -219,12 +234,16 @@ class Trainer:
         return True
 
     def _advice(self) -> str:
-        advice = "use a lower learning rate or a longer warmup, or skip such steps with --on-nonfinite skip"
+        advice = "use a lower learning rate or a longer warmup"
+        if self.recipe.on_nonfinite != "skip":
+            advice += ", or skip such steps with --on-nonfinite skip"
         found = None if self.checkpoints is None else self.checkpoints.latest()
         return advice if found is None else f"{found} was saved before; go on from it with --resume: {advice}"
 
     def _in_between(self) -> None:
         """What is due after a step."""
+        if self.checkpoints is not None and not self.checkpoints.is_saving:
+            self._hear_of_the_last_save()
         if self.evaluation and _is_due(self.step, self.cadence.validate_every):
             self.validate()
         if self.writer is not None and _is_due(self.step, self.cadence.sample_every):
@@ -233,11 +252,24 @@ class Trainer:
             self.save()
 
     def _finish(self, ended_by: str) -> None:
+        self._check_learnt()
         validated = self._validation_losses and self._validation_losses[-1][0] == self.step
         if ended_by == "steps" and self._losses and self.evaluation and not validated:
             self.validate()
         if self._losses:
             self.save(wait=True)
+
+    def _check_learnt(self) -> None:
+        """Raise NonFiniteError, and save nothing, where skipping has not helped: most steps, the last ones, were."""
+        steps, last = len(self._losses), self._skipped_in_a_row
+        if 2 * last <= steps or (self.recipe.dtype == "f16" and math.isfinite(self._losses[-1])):
+            return
+        self._hear_of_the_last_save()
+        arrays = {name: np.asarray(array) for name, array in self.engine.parameters.items()}
+        ruined = next((name for name, array in arrays.items() if not np.isfinite(array).all()), None)
+        message = f"the last {last} of {steps} steps were not finite, up to step {self.step}"
+        where = f"; the parameter {ruined} is not" if ruined else ""
+        raise NonFiniteError(message + where, advice=self._advice())
 
     def _sample(self, writer: Writer) -> None:
         text = writer.write(self.engine.parameters, self.cadence.sample_prompt, self.cadence.sample_tokens, self.step)

@@ -147,7 +147,8 @@ def _check_space(directory: Path, num_bytes: int) -> None:
     """Give up before the disk is full: others write there as well."""
     free = shutil.disk_usage(directory).free
     if free < num_bytes + SPARE_BYTES:
-        raise OSError(f"No space left on device: {num_bytes / 1e6:.1f} MB to write, {free / 1e6:.1f} MB free")
+        wanted = f"{num_bytes / 1e6:.1f} MB to write and {SPARE_BYTES / 1e6:.1f} MB in reserve"
+        raise OSError(f"No space left on device: {wanted}, {free / 1e6:.1f} MB free")
 
 
 def _remove_older(directory: Path, step: int, keep_last: int | None) -> None:

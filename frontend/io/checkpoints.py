@@ -88,6 +88,11 @@ class Checkpoints:
         if failure is not None:
             raise failure
 
+    @property
+    def is_saving(self) -> bool:
+        """Whether a save is running in the background."""
+        return self._thread is not None and self._thread.is_alive()
+
     def wait(self) -> None:
         """Wait for the save in the background. Raises its CheckpointError if it failed."""
         self._join()

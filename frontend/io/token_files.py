@@ -90,12 +90,17 @@ def open_tokens(path: Path, tokenizer: Tokenizer | None = None) -> TokenFile:
     return _open_text(path, mapped, tokenizer)
 
 
-def _map(path: Path) -> np.ndarray:
-    """The bytes of `path`, mapped."""
+def check_regular(path: Path) -> None:
+    """DataError for what is there and no regular file: devices and pipes may never end."""
     if path.is_dir():
         raise DataError(f"{path}: a directory", advice=f"name the files in it: '{path}/*.bin'")
     if path.exists() and not path.is_file():
         raise DataError(f"{path}: not a regular file", advice=ADVICE)
+
+
+def _map(path: Path) -> np.ndarray:
+    """The bytes of `path`, mapped."""
+    check_regular(path)
     try:
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_size == 0:

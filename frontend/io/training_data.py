@@ -18,7 +18,7 @@ import platformdirs
 
 from blu.errors import DataError, warn
 from blu.frontend.io.atomic import replacing
-from blu.frontend.io.token_files import HEADER_WORDS, MAGIC, VERSION, open_tokens
+from blu.frontend.io.token_files import HEADER_WORDS, MAGIC, VERSION, check_regular, open_tokens
 from blu.frontend.io.token_shards import TokenShards, find_files
 from blu.frontend.io.tokenizer import BYTES_VOCABULARY, ByteTokenizer, Tokenizer
 
@@ -78,6 +78,8 @@ def _expand(patterns: Sequence[str]) -> list[Path]:
     for pattern in patterns:
         path = Path(os.path.expanduser(pattern))
         found += _below(path) if path.is_dir() else find_files([pattern])
+    for path in found:
+        check_regular(path)
     return list(dict.fromkeys(found))
 
 
