@@ -80,13 +80,15 @@ def random_gpt2(seed: int) -> tuple[dict[str, int], int, int, str]:
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a", "cpu"])
 @pytest.mark.parametrize("seed", range(2))
 def test_training_steps_of_random_gpt2s_compile(seed: int, target: str) -> None:
-    training_step(*random_gpt2(seed)).lower(target, stop="kernel")
+    lowered = training_step(*random_gpt2(seed)).lower(target, stop="kernel")
+    assert lowered.module.operation.verify()
 
 
 def test_equal_updates_of_operands_that_lie_differently_are_batches() -> None:
     """One layer of odd width: the sums of squares of transposed gradients have a kernel of their own in their batch."""
     config = {"n_layer": 1, "n_head": 1, "n_embd": 96, "vocab_size": 257, "n_positions": 64}
-    training_step(config, 3, 33, "f32").lower("sm_90a", stop="kernel")
+    lowered = training_step(config, 3, 33, "f32").lower("sm_90a", stop="kernel")
+    assert lowered.module.operation.verify() and "blu.batch" in lowered.text
 
 
 def test_every_function_is_drawn_or_left_out_for_a_reason() -> None:
