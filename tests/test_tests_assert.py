@@ -47,7 +47,7 @@ class Checkers:
 
     @classmethod
     def of(cls, found: set[Function], files: set[str]) -> Checkers:
-        near = [item for item in found if item.file in files and not item.name.startswith("test_")]
+        near = [item for item in found if item.file in files]
         return cls(frozenset(item.name for item in near if not item.is_method), frozenset(item.name for item in near))
 
     def are_called_by(self, function: Function) -> bool:
