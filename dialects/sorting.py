@@ -97,6 +97,39 @@ class Argsort(_Ordering, name="argsort"):
         return operand.with_dtype(i64)
 
 
+class ArgTopK(Op, name="arg_top_k"):
+    """The positions (i64) of the k largest elements along the last axis in descending order, or of the k smallest.
+
+    They are the first k of a stable sort: of equals the lower index comes first, NaN comes last.
+    """
+
+    operand: Operand
+    k: int
+    largest: bool
+
+    @staticmethod
+    def reference(operand: np.ndarray, k: int, largest: bool) -> np.ndarray:
+        return stable_order(operand, operand.ndim - 1, descending=largest)[..., :k]
+
+    @staticmethod
+    def infer(operand: TensorType, k: int, largest: bool) -> TensorType:
+        _check(operand, operand.ndim - 1)
+        if not 0 <= k <= operand.shape[-1]:
+            raise ShapeError(f"k must be in 0..{operand.shape[-1]} for {operand}, got {k}")
+        return operand.with_shape((*operand.shape[:-1], k)).with_dtype(i64)
+
+    @staticmethod
+    def samples() -> Iterator[Sample]:
+        for sample in TopK.samples():
+            for largest in (False, True):
+                yield Sample(sample.operands, {**sample.attributes, "largest": largest})
+
+    @staticmethod
+    def error_samples() -> Iterator[ErrorSample]:
+        for sample in TopK.error_samples():
+            yield ErrorSample(sample.operands, {**sample.attributes, "largest": True}, sample.message)
+
+
 class TopK(Op, name="top_k"):
     """The k largest elements along the last axis in descending order, and their positions (i64): (values, indices).
 
@@ -116,19 +149,13 @@ class TopK(Op, name="top_k"):
 
     @staticmethod
     def infer(operand: TensorType, k: int) -> tuple[TensorType, TensorType]:
-        _check(operand, operand.ndim - 1)
-        if not 0 <= k <= operand.shape[-1]:
-            raise ShapeError(f"k must be in 0..{operand.shape[-1]} for {operand}, got {k}")
-        values = operand.with_shape((*operand.shape[:-1], k))
-        return values, values.with_dtype(i64)
+        indices = ArgTopK.infer(operand, k, largest=True)
+        return indices.with_dtype(operand.dtype), indices
 
     @staticmethod
     def decompose(operand: Tensor, k: int) -> tuple[Tensor, Tensor]:
-        from blu.dialects.indexing import TakeAlongAxis
-
-        axis = operand.ndim - 1
-        indices = Argsort(operand, axis=axis, descending=True)[..., :k]
-        return TakeAlongAxis(operand, indices, axis=axis), indices
+        indices = ArgTopK(operand, k=k, largest=True)
+        return TakeAlongAxis(operand, indices, axis=operand.ndim - 1), indices
 
     @staticmethod
     def samples() -> Iterator[Sample]:

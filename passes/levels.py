@@ -11,7 +11,9 @@ from blu.passes import registry
 from blu.passes.base import Pass, find
 
 # Composite ops that have no linalg form: a kernel template takes them as they are. A barrier is a view.
-TEMPLATE_OPS = frozenset({"blu.attention", "blu.attention_gradient", "blu.argsort", "blu.scatter_add", "blu.barrier"})
+TEMPLATE_OPS = frozenset(
+    f"blu.{name}" for name in "attention attention_gradient argsort arg_top_k scatter_add barrier".split()
+)
 
 
 @dataclass(frozen=True)

@@ -164,6 +164,9 @@ class Arithmetic:
             self._binary(parts, operands, active, np.multiply)
             return
         kind, bits = type_named(parts[-1])
+        if parts[1:] == ["hi", "u64"]:
+            self._binary(parts, operands, active, _high_product)
+            return
         assert bits in (16, 32), parts
         wide = (SIGNED if kind == "s" else UNSIGNED)[2 * bits]
         left, right = (self._read(name, bits, kind).astype(wide) for name in operands[1:])
@@ -289,6 +292,14 @@ def _into_range(value: np.ndarray, dtype: np.dtype) -> np.ndarray:
     whole = np.where(inside, value, 0).astype(dtype)
     outside = np.where(np.isnan(value), 0, np.where(value > 0, ends.max, ends.min)).astype(dtype)
     return np.where(inside, whole, outside)
+
+
+def _high_product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """The upper halves of products of unsigned numbers of 64 bits."""
+    half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
+    middle = (left >> half) * (right & low) + ((left & low) * (right & low) >> half)
+    other = (left & low) * (right >> half) + (middle & low)
+    return (left >> half) * (right >> half) + (middle >> half) + (other >> half)
 
 
 _TO_WHOLE_NUMBERS = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from blu.dialects.mlir import arith, func, ir
 from blu.dialects.target import CpuTarget
 from blu.passes.base import Pass, find
-from blu.passes.cpu import attention, attention_backward, gemm, ordering, rows, scan, update
+from blu.passes.cpu import attention, attention_backward, gemm, ordering, rows, scan, selection, update
 
 # An emitter replaces a kernel by one of the same name, or by the ones that it returns, which run in order.
 Emitter = Callable[[func.FuncOp, CpuTarget], list[func.FuncOp] | None]
@@ -20,6 +20,7 @@ EMITTERS: dict[str, Emitter] = {
     "attention": attention.emit,
     "attention_gradient": attention_backward.emit,
     "argsort": ordering.emit,
+    "arg_top_k": selection.emit,
     "scan": scan.emit,
     "update": update.emit_slice,
     "scatter_add": update.emit_scatter_add,

@@ -30,7 +30,7 @@ def reserve(kernel: func.FuncOp) -> list[ir.MemRefType]:
     rows, width = keys.shape
     if width <= SHORT:
         return []
-    shape = [_num_blocks(rows, width), 2 * width]
+    shape = [blocks_of(rows, width), 2 * width]
     return [ir.MemRefType.get(shape, element) for element in (keys.element_type, ir.IntegerType.get_signless(32))]
 
 
@@ -41,41 +41,55 @@ def emit(kernel: func.FuncOp, target: CpuTarget) -> None:
     frame = open_kernel(kernel)
     keys, order = frame.buffers[operation.operands[0]], frame.outputs[0][1]
     rows, width = ir.MemRefType(keys.type).shape
-    blocks = _num_blocks(rows, width)
+    blocks = blocks_of(rows, width)
     with kernel.location, frame.grid(blocks) as block:
         share = index(ceil(rows / blocks))
         begin = arith.minui(arith.muli(block, share), index(rows))
         scratch = frame.scratch
         if scratch:
             with scratch_scope(frame.replacement):
-                counts = memref.alloca(_counts_type(keys), [], [])
+                counts = memref.alloca(counts_type(keys), [], [])
         with for_range(begin, arith.minui(arith.addi(begin, share), index(rows))) as row:
             place = row.induction_variable
             if scratch:
-                _RadixSort(keys, order, width, place, block, *scratch, counts).emit()
+                _sort_row(RadixSort(keys, place, block, *scratch, counts, width), order)
             else:
-                _insert_all(keys, order, width, place)
+                insert_all(keys, order, width, place)
 
 
 def _find(kernel: func.FuncOp) -> ir.Operation:
     return next(item.operation for item in kernel.entry_block.operations if item.operation.name == "blu.argsort")
 
 
-def _num_blocks(rows: int, width: int) -> int:
+def blocks_of(rows: int, width: int) -> int:
+    """How many blocks share some rows of keys."""
     wanted = max(1, min(rows, MAX_BLOCKS, rows * width // ELEMENTS_PER_BLOCK))
     return ceil(rows / ceil(rows / wanted))
 
 
-def _insert_all(keys: ir.Value, order: ir.Value, width: int, row: ir.Value) -> None:
-    """Let each position sink below those with larger keys; positions of equal keys stay in order."""
+def insert_all(keys: ir.Value, order: ir.Value, width: int, row: ir.Value) -> None:
+    """Let each of the first `width` positions sink below those with larger keys; those of equal keys stay in order."""
     i64 = ir.IntegerType.get_signless(64)
     with for_range(0, width) as loop:
         position = loop.induction_variable
-        hole = _find_place(keys, order, row, position, memref.load(keys, [row, position]))
+        hole = find_place(keys, order, row, position, memref.load(keys, [row, position]))
         memref.store(arith.index_cast(i64, position), order, [row, hole])
 
 
-def _find_place(keys: ir.Value, order: ir.Value, row: ir.Value, position: ir.Value, key: ir.Value) -> ir.Value:
+def _sort_row(sort: RadixSort, order: ir.Value) -> None:
+    """Write the positions of all keys of a row in order."""
+    with for_range(0, sort.capacity) as loop:
+        place = loop.induction_variable
+        key = sort.turned(memref.load(sort.keys, [sort.row, place]))
+        sort.put(place, key, arith.index_cast(_i32(), place))
+    half = sort.run(index(sort.capacity))
+    with for_range(0, sort.capacity) as loop:
+        place = memref.load(sort.places, [sort.block, arith.addi(half, loop.induction_variable)])
+        wide = arith.extsi(ir.IntegerType.get_signless(64), place)
+        memref.store(wide, order, [sort.row, loop.induction_variable])
+
+
+def find_place(keys: ir.Value, order: ir.Value, row: ir.Value, position: ir.Value, key: ir.Value) -> ir.Value:
     """Move positions of keys larger than `key` up by one, from `position` downwards; where the hole ends up."""
     one, type_ = index(1), ir.IndexType.get()
     loop = scf.WhileOp([type_], [position])
@@ -103,37 +117,39 @@ def _is_below_larger(keys: ir.Value, order: ir.Value, row: ir.Value, hole: ir.Va
     return choice.results[0]
 
 
-def _num_digits(keys: ir.Value) -> int:
+def num_digits(keys: ir.Value) -> int:
+    """How many bytes a key has."""
     return ir.MemRefType(keys.type).element_type.width // 8
 
 
-def _counts_type(keys: ir.Value) -> ir.MemRefType:
-    return ir.MemRefType.get([_num_digits(keys) * BINS], ir.IntegerType.get_signless(32))
+def counts_type(keys: ir.Value) -> ir.MemRefType:
+    """Memory for how many keys have each value of each byte."""
+    return ir.MemRefType.get([num_digits(keys) * BINS], ir.IntegerType.get_signless(32))
 
 
 @dataclass(frozen=True)
-class _RadixSort:
-    """Sorting one row by one byte after the other, from the lowest, between two halves of the block's scratch rows.
+class RadixSort:
+    """Sorting keys by one byte after the other, from the lowest, between two halves of the block's scratch rows.
 
-    A half holds all keys of the row in `moving`, and where in the row each comes from in `places`. `counts` holds for
-    each byte how many keys have each of its values.
+    A half has room for `capacity` keys in `moving`, and for where in the row each comes from in `places`. `counts`
+    holds for each byte how many keys have each of its values.
     """
 
     keys: ir.Value
-    order: ir.Value
-    width: int
     row: ir.Value
     block: ir.Value
     moving: ir.Value
     places: ir.Value
     counts: ir.Value
+    capacity: int
 
-    def emit(self) -> None:
-        self._load()
-        with for_range(0, _num_digits(self.keys), carried=[index(0)]) as loop:
+    def run(self, count: ir.Value) -> ir.Value:
+        """Sort the first `count` keys of the first half; where the half begins that then holds them."""
+        self._count(count)
+        with for_range(0, num_digits(self.keys), carried=[index(0)]) as loop:
             digit, half = loop.induction_variable, loop.inner_iter_args[0]
-            scf.yield_([self._unless_all_equal(digit, half)])
-        self._store(loop.results[0])
+            scf.yield_([self._unless_all_equal(digit, half, count)])
+        return loop.results[0]
 
     @property
     def element(self) -> ir.IntegerType:
@@ -142,22 +158,24 @@ class _RadixSort:
     def _constant(self, value: int) -> ir.Value:
         return arith.constant(self.element, ir.IntegerAttr.get(self.element, value))
 
-    def _load(self) -> None:
-        """Fill the first half with the keys, made to compare as unsigned numbers, and count their bytes."""
-        zero, i32 = arith.constant(_i32(), 0), _i32()
-        with for_range(0, _num_digits(self.keys) * BINS) as loop:
-            memref.store(zero, self.counts, [loop.induction_variable])
-        with for_range(0, self.width) as loop:
-            place = loop.induction_variable
-            key = memref.load(self.keys, [self.row, place])
-            key = arith.xori(key, self._constant(-(1 << (self.element.width - 1))))
-            self._put(place, key, arith.index_cast(i32, place))
-            for digit in range(_num_digits(self.keys)):
-                self._next_place(self._slot(key, index(digit)))
+    def turned(self, key: ir.Value) -> ir.Value:
+        """A key made to compare as an unsigned number, or back."""
+        return arith.xori(key, self._constant(-(1 << (self.element.width - 1))))
 
-    def _put(self, target: ir.Value, key: ir.Value, place: ir.Value) -> None:
+    def put(self, target: ir.Value, key: ir.Value, place: ir.Value) -> None:
+        """Write a turned key, and where it comes from."""
         memref.store(key, self.moving, [self.block, target])
         memref.store(place, self.places, [self.block, target])
+
+    def _count(self, count: ir.Value) -> None:
+        """Count the bytes of the keys in the first half."""
+        zero = arith.constant(_i32(), 0)
+        with for_range(0, num_digits(self.keys) * BINS) as loop:
+            memref.store(zero, self.counts, [loop.induction_variable])
+        with for_range(0, count) as loop:
+            key = memref.load(self.moving, [self.block, loop.induction_variable])
+            for digit in range(num_digits(self.keys)):
+                self._next_place(self._slot(key, index(digit)))
 
     def _slot(self, key: ir.Value, digit: ir.Value) -> ir.Value:
         """Where the count of a key's byte is."""
@@ -172,18 +190,18 @@ class _RadixSort:
         memref.store(arith.addi(count, arith.constant(_i32(), 1)), self.counts, [slot])
         return count
 
-    def _unless_all_equal(self, digit: ir.Value, half: ir.Value) -> ir.Value:
+    def _unless_all_equal(self, digit: ir.Value, half: ir.Value, total: ir.Value) -> ir.Value:
         """Sort by one byte into the other half, unless it is the same in all keys; which half is sorted then."""
         first = memref.load(self.moving, [self.block, half])
         count = memref.load(self.counts, [self._slot(first, digit)])
-        all_equal = arith.cmpi(arith.CmpIPredicate.eq, count, arith.constant(_i32(), self.width))
+        all_equal = arith.cmpi(arith.CmpIPredicate.eq, count, arith.index_cast(_i32(), total))
         choice = scf.IfOp(all_equal, [ir.IndexType.get()], has_else=True)
         with ir.InsertionPoint(choice.then_block):
             scf.yield_([half])
         with ir.InsertionPoint(choice.else_block):
-            other = arith.subi(index(self.width), half)
+            other = arith.subi(index(self.capacity), half)
             self._turn_into_starts(digit)
-            self._move(digit, half, other)
+            self._move(digit, half, other, total)
             scf.yield_([other])
         return choice.results[0]
 
@@ -196,19 +214,12 @@ class _RadixSort:
             memref.store(start, self.counts, [slot])
             scf.yield_([arith.addi(start, count)])
 
-    def _move(self, digit: ir.Value, half: ir.Value, other: ir.Value) -> None:
-        with for_range(0, self.width) as loop:
+    def _move(self, digit: ir.Value, half: ir.Value, other: ir.Value, total: ir.Value) -> None:
+        with for_range(0, total) as loop:
             source = arith.addi(half, loop.induction_variable)
             key = memref.load(self.moving, [self.block, source])
             target = arith.index_cast(ir.IndexType.get(), self._next_place(self._slot(key, digit)))
-            self._put(arith.addi(other, target), key, memref.load(self.places, [self.block, source]))
-
-    def _store(self, half: ir.Value) -> None:
-        """Write the positions of the half that is sorted."""
-        i64 = ir.IntegerType.get_signless(64)
-        with for_range(0, self.width) as loop:
-            place = memref.load(self.places, [self.block, arith.addi(half, loop.induction_variable)])
-            memref.store(arith.extsi(i64, place), self.order, [self.row, loop.induction_variable])
+            self.put(arith.addi(other, target), key, memref.load(self.places, [self.block, source]))
 
 
 def _i32() -> ir.IntegerType:

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from blu.dialects.mlir import func, ir
 from blu.passes.base import Pass, find
-from blu.passes.cpu import ordering, scan, update
+from blu.passes.cpu import ordering, scan, selection, update
 
 # For each family of kernels that needs scratch memory: its types, from the kernel on tensors.
 SCRATCH: dict[str, Callable[[func.FuncOp], list[ir.MemRefType]]] = {
     "argsort": ordering.reserve,
+    "arg_top_k": selection.reserve,
     "scan": scan.reserve,
     "scatter_add": update.reserve,
 }

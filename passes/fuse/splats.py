@@ -7,7 +7,13 @@ from blu.passes.fuse.loops import is_inner_insertion, loop_nest
 from blu.passes.lower_to_linalg.generic import PARALLEL, empty, generic, projection, shape_of
 
 # How many of an op's operands, from the first, must be in memory (the others are where a contraction starts from).
-READ_FROM_MEMORY = {"linalg.contract": 2, "blu.scatter_add": 3, "blu.argsort": 1, "tensor.insert_slice": 2}
+READ_FROM_MEMORY = {
+    "linalg.contract": 2,
+    "blu.scatter_add": 3,
+    "blu.argsort": 1,
+    "blu.arg_top_k": 1,
+    "tensor.insert_slice": 2,
+}
 
 
 def write_splats(block: ir.Block) -> None:

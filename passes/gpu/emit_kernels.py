@@ -22,6 +22,7 @@ EMITTERS: dict[str, Emitter] = {
     "attention": attention.emit,
     "attention_gradient": attention_gradient.emit,
     "argsort": ordering.emit,
+    "arg_top_k": ordering.emit,
     "scan": scan.emit,
     "update": update.emit_slice,
     "scatter_add": scatter.emit,

@@ -7,11 +7,13 @@ from dataclasses import dataclass
 
 from blu.dialects.mlir import func, ir
 from blu.passes.base import Pass, find
-from blu.passes.gpu import attention_gradient, gemm_split, row_partials, scan, scatter
+from blu.passes.gpu import attention_gradient, gemm_split, ordering, row_partials, scan, scatter
 
 # For each family of kernels that needs scratch memory: its types, from the kernel on tensors.
 SCRATCH: dict[str, Callable[[func.FuncOp], list[ir.MemRefType]]] = {
     "attention_gradient": attention_gradient.reserve,
+    "argsort": ordering.reserve,
+    "arg_top_k": ordering.reserve,
     "gemm": gemm_split.reserve,
     "rows": row_partials.reserve,
     "loops": row_partials.reserve,

@@ -11,7 +11,8 @@ becomes
     %1 = linalg.generic ins(%order) { tensor.extract %0 }
 
 The keys say everything about dtype and direction, so that a target needs one sorting kernel: of signed integers,
-ascending, along the last of two dimensions, stable.
+ascending, along the last of two dimensions, stable; and one that finds the beginning of that order, for
+`blu.arg_top_k` (top_k is that and a gather).
 """
 
 from __future__ import annotations
@@ -36,6 +37,19 @@ from blu.passes.lower_to_linalg.rules import Lowering, element_type, lowers
 
 # Bits of the fraction of each float dtype.
 _FRACTION_BITS = {f16: 10, bf16: 7, f32: 23, f64: 52}
+
+
+@lowers("arg_top_k")
+def lower_arg_top_k(op: Lowering) -> ir.Value:
+    """The first of the order of the keys."""
+    if op.result.size == 0:
+        return fill(constant(ir.IntegerType.get_signless(64), 0), op.result.shape)
+    source, shape = op.types[0].dtype, shape_of(op.operands[0])
+    integer = ir.IntegerType.get_signless(source.bits)
+    keys = pointwise(shape, op.operands, integer, lambda x: _key(x, source, op.attributes["largest"]))
+    rows, count = product(shape[:-1]), op.attributes["k"]
+    order = _arg_top_k(reshape(keys, (rows, shape[-1])), count)
+    return reshape(order, op.result.shape)
 
 
 @lowers("argsort")
@@ -77,6 +91,17 @@ def _argsort(keys: ir.Value) -> ir.Value:
     axis = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), 1)
     attributes = {"axis": axis, "descending": ir.BoolAttr.get(False)}
     return ir.Operation.create("blu.argsort", results=[result], operands=[keys], attributes=attributes).result
+
+
+def _arg_top_k(keys: ir.Value, count: int) -> ir.Value:
+    """The same for the first few of each row; all of them are a sort."""
+    i64 = ir.IntegerType.get_signless(64)
+    rows, width = shape_of(keys)
+    if count == width:
+        return _argsort(keys)
+    attributes = {"k": ir.IntegerAttr.get(i64, count), "largest": ir.BoolAttr.get(False)}
+    result = ir.RankedTensorType.get([rows, count], i64)
+    return ir.Operation.create("blu.arg_top_k", results=[result], operands=[keys], attributes=attributes).result
 
 
 def _transpose(value: ir.Value, permutation: Sequence[int]) -> ir.Value:
