@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -25,6 +25,8 @@ def cases() -> Iterator[Case]:
     yield from _rows()
     yield from _products()
     yield from _moves()
+    yield from _scans()
+    yield from _orders()
     yield from _gpt2()
 
 
@@ -70,6 +72,39 @@ def _moves() -> Iterator[Case]:
     yield Case("sort", lambda x: blu.sort(x, axis=-1), (_numbers(9, 1000),), 0.0)
     yield Case("transpose", lambda x: blu.transpose(x, (0, 2, 1)) + 0.0, (blu.spec((7, 65, 129)),), 0.0)
     yield Case("concatenate", lambda x, y: blu.concatenate([x, y], axis=1), (_numbers(5, 7), _numbers(5, 9)), 0.0)
+
+
+def _scans() -> Iterator[Case]:
+    """Rows of a warp, of a block and of several blocks, and columns."""
+    shapes = ((1, 1), (100000, 9), (300, 1025), (3, 50257), (1 << 17,), (1 << 22,))
+    for shape, axis in (*((shape, len(shape) - 1) for shape in shapes), ((4097, 65), 0), ((7, 3001, 3), 1)):
+        name = "x".join(map(str, shape))
+        yield Case(f"cumsum_{name}", _cumsum(axis), (blu.spec(shape),), 2e-6)
+    for dtype, bound in (("f16", 1e-3), ("bf16", 8e-3), ("f64", 1e-14)):
+        yield Case(f"cumsum_{dtype}", _cumsum(1), (blu.spec((2, 20000), dtype),), bound)
+    yield Case("cumsum_i64", _cumsum(1), (RANDOM.integers(-(2**63), 2**63 - 1, (2, 20000)),), 0.0)
+
+
+def _cumsum(axis: int) -> Callable:
+    return lambda x: blu.cumsum(x, axis=axis)
+
+
+def _orders() -> Iterator[Case]:
+    """Rows that share a tile, of one tile, and of more tiles than are merged at a time."""
+    for shape in ((1000, 7), (9, 2047), (9, 2049), (3, 50257), (1, 1 << 20)):
+        name = "x".join(map(str, shape))
+        yield Case(f"argsort_{name}", lambda x: blu.argsort(x, axis=-1), (blu.spec(shape),), 0.0)
+        for count in (1, 7, 300, 3000):
+            if count <= shape[1]:
+                yield Case(f"top_k_{count}_of_{name}", _top_k(count), (blu.spec(shape),), 0.0)
+    integers = RANDOM.integers(-9, 9, (5, 20001))
+    for dtype in (np.int8, np.int64, np.float16, np.float64):
+        name = f"sort_{np.dtype(dtype).name}"
+        yield Case(name, lambda x: blu.sort(x, axis=-1, descending=True), (integers.astype(dtype),), 0.0)
+
+
+def _top_k(count: int) -> Callable:
+    return lambda x: blu.top_k(x, count)
 
 
 def _gpt2() -> Iterator[Case]:
