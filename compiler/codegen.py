@@ -14,6 +14,7 @@ import llvmlite.binding as llvm
 
 from blu.compiler import llvm_skew
 from blu.dialects.mlir import ir, translate_module_to_llvmir
+from blu.dialects.modules import operations_in
 from blu.errors import PassError
 
 # How much of LLVM's middle end a kernel family gets: emitted kernels are near their final form, scalar loops are not.
@@ -146,15 +147,8 @@ def _translate(
 
 def _refuse_other_dialects(module: ir.Module, dialects: tuple[str, ...]) -> None:
     """Translation kills the process on an op that is not of a dialect which it knows."""
-    found: set[str] = set()
-
-    def visit(operation: ir.Operation) -> ir.WalkResult:
-        found.add(operation.name)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
-    known = {*dialects, "builtin"}
-    foreign = sorted(name for name in found if name.partition(".")[0] not in known)
+    found = {operation.name for operation in operations_in(module.operation)}
+    foreign = sorted(name for name in found if name.partition(".")[0] not in dialects)
     if foreign:
         raise PassError(f"cannot generate code for {', '.join(foreign)}: only {' and '.join(dialects)} may be left")
 

@@ -10,8 +10,8 @@ from typing import Any
 from blu.dialects import shape as ops
 from blu.dialects.axes import normalize_axes, normalize_axis
 from blu.dialects.dtypes import product
+from blu.dialects.fields import VARIADIC_SLOTS
 from blu.dialects.function import method, public
-from blu.dialects.op import VARIADIC_SLOTS
 from blu.dialects.pointwise import broadcast_shapes
 from blu.dialects.promotion import as_tensor, promoted
 from blu.dialects.tensor import Tensor

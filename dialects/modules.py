@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from blu.dialects.mlir import ir
 
 
@@ -14,6 +16,19 @@ def copy_module(module: ir.Module) -> ir.Module:
     for operation in module.body.operations:
         operation.operation.clone(insertion_point)
     return copy
+
+
+def operations_in(root: ir.Operation) -> Iterator[ir.Operation]:
+    """Operations under `root` in order of the text, nested ones after their parent.
+
+    As quick as `root.walk`, which makes a RuntimeError of whatever its callback raises, Ctrl-C included.
+    """
+    for region in root.regions:
+        for block in region.blocks:
+            for item in block.operations:
+                operation = item.operation
+                yield operation
+                yield from operations_in(operation)
 
 
 def attribute_names(module: ir.Module) -> list[str]:

@@ -25,15 +25,22 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-import numpy as np
-
-from blu.dialects.dtypes import TensorType, check_size, dtype_of_mlir, tensor_type
+from blu.dialects.dtypes import TensorType, check_size, tensor_type
+from blu.dialects.fields import (
+    ATTRIBUTE_KINDS,
+    OPERAND_KINDS,
+    VARIADIC_SLOTS,
+    Field,
+    check_counts,
+    decoded,
+    segment_sizes,
+)
 from blu.dialects.locations import describe
 from blu.dialects.marks import marks_of
 from blu.dialects.mlir import ext, ir
 from blu.dialects.tensor import Tensor
 from blu.dialects.verification import remembered
-from blu.errors import BluError, ParseError, ShapeError
+from blu.errors import BluError, ShapeError
 
 
 class BluDialect(ext.Dialect, name="blu"):
@@ -52,77 +59,12 @@ class VariadicOperand:
     """Annotation of a field that holds any number of tensors."""
 
 
-# How many tensors a variadic field holds at most.
-VARIADIC_SLOTS = 16
-
-
 class Ints:
     """Annotation of a field that holds a tuple of integers."""
 
 
 class Array:
     """Annotation of a field that holds a NumPy array (a constant's value)."""
-
-
-_OPERAND_KINDS = {"Operand": Operand, "OptionalOperand": OptionalOperand, "VariadicOperand": VariadicOperand}
-
-
-@dataclass(frozen=True)
-class AttributeKind:
-    """How a Python value is written as an MLIR attribute and read back, and what that looks like in text."""
-
-    encode: Callable[[Any], ir.Attribute]
-    decode: Callable[[Any], Any]
-    example: str
-
-
-def _encode_array(value: np.ndarray) -> ir.Attribute:
-    from blu.dialects.constants import encode
-
-    return encode(value)
-
-
-def _decode_array(attribute: ir.Attribute) -> np.ndarray:
-    from blu.dialects.constants import decode
-
-    return decode(attribute)
-
-
-def _i64(value: int) -> ir.Attribute:
-    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), int(value))
-
-
-ATTRIBUTE_KINDS = {
-    "int": AttributeKind(_i64, lambda attribute: ir.IntegerAttr(attribute).value, "1 : i64"),
-    "float": AttributeKind(
-        lambda value: ir.FloatAttr.get(ir.F64Type.get(), float(value)), lambda a: ir.FloatAttr(a).value, "0.5 : f64"
-    ),
-    "bool": AttributeKind(lambda value: ir.BoolAttr.get(bool(value)), lambda a: ir.BoolAttr(a).value, "true"),
-    "str": AttributeKind(ir.StringAttr.get, lambda attribute: ir.StringAttr(attribute).value, '"text"'),
-    "Ints": AttributeKind(
-        lambda value: ir.DenseI64ArrayAttr.get([int(item) for item in value]),
-        lambda attribute: tuple(ir.DenseI64ArrayAttr(attribute)),
-        "array<i64: 0, 1>",
-    ),
-    "DType": AttributeKind(
-        lambda value: ir.TypeAttr.get(value.to_mlir()),
-        lambda attribute: dtype_of_mlir(ir.TypeAttr(attribute).value),
-        "f32",
-    ),
-    "Array": AttributeKind(_encode_array, _decode_array, "dense<0.5> : tensor<2xf32>"),
-}
-
-
-@dataclass(frozen=True)
-class Field:
-    """One declared operand or attribute of an op."""
-
-    name: str
-    kind: str
-
-    @property
-    def is_operand(self) -> bool:
-        return self.kind in _OPERAND_KINDS
 
 
 @dataclass(frozen=True)
@@ -207,7 +149,7 @@ def _collect_fields(cls: type[Op]) -> tuple[Field, ...]:
     for base in reversed(cls.__mro__):
         for name, kind in inspect.get_annotations(base).items():
             kind_name = kind if isinstance(kind, str) else kind.__name__
-            if kind_name in _OPERAND_KINDS or kind_name in ATTRIBUTE_KINDS:
+            if kind_name in OPERAND_KINDS or kind_name in ATTRIBUTE_KINDS:
                 found[name] = Field(name, kind_name)
     return tuple(found.values())
 
@@ -241,6 +183,7 @@ def _verify(operation: Any) -> bool:
     operation = operation.operation
     cls = OPS[operation.name.removeprefix("blu.")]
     try:
+        check_counts(operation, cls.operand_fields())
         operands = [_map_operand(_checked_type, item) for item in operands_of(operation)]
         expected = cls.infer_all(operands, attributes_of(operation))
         found = tuple(tensor_type(result.type) for result in operation.results)
@@ -287,7 +230,7 @@ def operands_of(operation: ir.Operation) -> list[Any]:
     values = list(operation.operands)
     if all(item.kind == "Operand" for item in declared):
         return values
-    sizes = _segment_sizes(operation, declared, len(values))
+    sizes = segment_sizes(operation, declared)
     result: list[Any] = []
     for item, size in zip(declared, sizes, strict=True):
         segment, values = values[:size], values[size:]
@@ -296,37 +239,11 @@ def operands_of(operation: ir.Operation) -> list[Any]:
     return result
 
 
-def _segment_sizes(operation: ir.Operation, declared: list[Field], total: int) -> list[int]:
-    """How many operands each declared field has. Where only one field may be absent, IRDL asks for no sizes."""
-    if "operandSegmentSizes" not in operation.attributes:
-        fixed = sum(item.kind == "Operand" for item in declared)
-        return [1 if item.kind == "Operand" else total - fixed for item in declared]
-    slots = list(ir.DenseI32ArrayAttr(operation.attributes["operandSegmentSizes"]))
-    sizes = []
-    for item in declared:
-        width = VARIADIC_SLOTS if item.kind == "VariadicOperand" else 1
-        sizes.append(sum(slots[:width]))
-        slots = slots[width:]
-    return sizes
-
-
 def attributes_of(operation: ir.Operation) -> dict[str, Any]:
     """The attributes by declared field, as Python values. ParseError for what hand-written IR lacks or gets wrong."""
     cls = OPS[operation.name.removeprefix("blu.")]
     found = operation.attributes
-    return {item.name: _decoded(item, found) for item in cls.attribute_fields()}
-
-
-def _decoded(item: Field, found: ir.OpAttributeMap) -> Any:
-    kind = ATTRIBUTE_KINDS[item.kind]
-    try:
-        return kind.decode(found[item.name])
-    except KeyError:
-        raise ParseError(f"needs the attribute {item.name}, as in {item.name} = {kind.example}") from None
-    except ValueError:
-        raise ParseError(
-            f"{item.name} = {found[item.name]} is no attribute of the form {item.name} = {kind.example}"
-        ) from None
+    return {item.name: decoded(item, found) for item in cls.attribute_fields()}
 
 
 def emit(cls: type[Op], operands: Sequence[Any], attributes: dict[str, Any]) -> list[Tensor]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from blu.dialects.dtypes import DTYPES, FLOATS, INTEGERS, NUMBERS, DType, as_dtype
 from blu.dialects.evaluation import array_type, on_operand
-from blu.dialects.op import OPS, Field, Op, Sample
+from blu.dialects.fields import Field
+from blu.dialects.op import OPS, Op, Sample
 
 _GROUPS = {frozenset(DTYPES): "all", frozenset(NUMBERS): "numbers", frozenset(FLOATS): "floats"}
 _GROUPS |= {frozenset(INTEGERS): "integers", frozenset(DTYPES) - frozenset(FLOATS): "bool, integers"}

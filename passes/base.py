@@ -31,6 +31,7 @@ from typing import Any, ClassVar, NoReturn
 
 from blu.dialects.locations import describe
 from blu.dialects.mlir import PassManager, ir
+from blu.dialects.modules import operations_in
 from blu.errors import ParseError, PassError
 from blu.passes import registry
 from blu.passes.options import format_options, parse_options
@@ -147,7 +148,7 @@ def find(root: ir.Module | ir.Operation | ir.OpView, *kinds: str | type[ir.OpVie
     """
     wanted = _matcher(kinds)
     watch = _watch.get()
-    for operation in _collect(root.operation, wanted):
+    for operation in [item for item in operations_in(root.operation) if wanted(item.name)]:
         watch.operation, watch.location = operation.name, operation.location
         yield operation.opview
 
@@ -158,18 +159,6 @@ def _matcher(kinds: Sequence[str | type[ir.OpView]]) -> Callable[[str], bool]:
     if not names:
         return lambda name: True
     return lambda name: name in names or name.startswith(prefixes)
-
-
-def _collect(root: ir.Operation, wanted: Callable[[str], bool]) -> list[ir.Operation]:
-    found: list[ir.Operation] = []
-
-    def visit(operation: ir.Operation) -> ir.WalkResult:
-        if wanted(operation.name) and operation != root:
-            found.append(operation)
-        return ir.WalkResult.ADVANCE
-
-    root.walk(visit, ir.WalkOrder.PRE_ORDER)
-    return found
 
 
 def replace(operation: ir.Operation | ir.OpView, values: Sequence[ir.Value]) -> None:

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from blu.dialects.mlir import ir
+from blu.dialects.modules import operations_in
 from blu.dialects.target import ATTRIBUTE, CpuTarget
 from blu.passes.math_functions import (
     error_function,
@@ -161,16 +162,11 @@ def _target_fuses(module: ir.Module) -> bool:
 
 def _math_operations(module: ir.Module) -> list[ir.Operation]:
     """Those to expand; collected first, since expanding moves what a walk stands on."""
-    found: list[ir.Operation] = []
-
-    def visit(operation: ir.Operation) -> ir.WalkResult:
-        if operation.name.startswith("math.") and operation.name not in INTRINSICS:
-            assert operation.name in FUNCTIONS, f"no expansion of {operation.name}"
-            found.append(operation)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
-    return found
+    names = ((item, item.name) for item in operations_in(module.operation))
+    found = [(item, name) for item, name in names if name.startswith("math.") and name not in INTRINSICS]
+    missing = {name for _, name in found} - set(FUNCTIONS)
+    assert not missing, f"no expansion of {missing}"
+    return [item for item, _ in found]
 
 
 def _expand(operation: ir.Operation, fused: bool, use_libm: bool) -> None:

@@ -12,8 +12,9 @@ from traced import FILE, LINE, evaluated, shared_context, traced
 
 from blu.dialects.context import make_context
 from blu.dialects.evaluation import array_type, evaluate, on_operand
+from blu.dialects.fields import ATTRIBUTE_KINDS
 from blu.dialects.mlir import func, ir
-from blu.dialects.op import ATTRIBUTE_KINDS, OPS, ErrorSample, Op, _flatten, attributes_of, operands_of
+from blu.dialects.op import OPS, ErrorSample, Op, _flatten, attributes_of, operands_of
 from blu.dialects.tensor import Tensor
 from blu.errors import BluError
 

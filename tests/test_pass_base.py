@@ -24,7 +24,8 @@ from blu.passes.upstream import UPSTREAM_PASSES
 def forget_new_passes(monkeypatch):
     """Passes that a test defines, some of them wrong on purpose, do not reach the next test."""
     registry.all_passes()
-    monkeypatch.setattr(registry, "_passes", dict(registry._passes))
+    for table in ("_passes", "_placements", "_files"):
+        monkeypatch.setattr(registry, table, dict(getattr(registry, table)))
 
 
 def parse_module() -> ir.Module:

@@ -6,6 +6,7 @@ Processors with F16C convert between f16 and f32; x86-64-v2 has none of it, and 
 from __future__ import annotations
 
 from blu.dialects.mlir import arith, ir
+from blu.dialects.modules import operations_in
 from blu.dialects.target import CpuTarget
 from blu.passes.kernels import lanes as vectors
 
@@ -24,15 +25,8 @@ EXPONENT_SHIFT = 112
 def expand_half(module: ir.Module, target: CpuTarget | None) -> None:
     """Rewrite arith.extf and arith.truncf from and to f16, where `target` (None: any with F16C) lacks them."""
     native = target is None or target.cpu != "x86-64-v2"
-    found: list[ir.Operation] = []
-
-    def visit(operation: ir.Operation) -> ir.WalkResult:
-        if operation.name in ("arith.extf", "arith.truncf") and not _is_left(operation, native):
-            found.append(operation)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
-    for operation in found:
+    conversions = [item for item in operations_in(module.operation) if item.name in ("arith.extf", "arith.truncf")]
+    for operation in [item for item in conversions if not _is_left(item, native)]:
         with ir.InsertionPoint(operation), operation.location:
             operation.results[0].replace_all_uses_with(_expanded(operation, native))
         operation.erase()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from blu.dialects.mlir import PassManager, func, ir
+from blu.dialects.modules import operations_in
 from blu.dialects.target import ATTRIBUTE, CpuTarget
 from blu.passes.cpu.expand_half import expand_half
 from blu.passes.expand_math import expand_math
@@ -61,15 +62,8 @@ def widen_bf16_conversions(module: ir.Module) -> None:
     %1 = arith.sitofp %0 : i32 to bf16   ->   %a = arith.sitofp %0 : i32 to f32
                                               %1 = arith.truncf %a : f32 to bf16
     """
-    found: list[ir.Operation] = []
-
-    def visit(operation: ir.Operation) -> ir.WalkResult:
-        if operation.name in _CONVERSIONS and any(map(_is_bf16, (operation.operands[0], operation.results[0]))):
-            found.append(operation)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
-    for operation in found:
+    conversions = [item for item in operations_in(module.operation) if item.name in _CONVERSIONS]
+    for operation in [item for item in conversions if _is_bf16(item.operands[0]) or _is_bf16(item.results[0])]:
         with ir.InsertionPoint(operation), operation.location:
             operation.results[0].replace_all_uses_with(_converted_by_way_of_f32(operation))
         operation.erase()
@@ -108,11 +102,4 @@ def give_empty_memrefs_strides(function: func.FuncOp) -> None:
 
 def _foreign_ops(module: ir.Module) -> set[str]:
     """Names of ops outside of the LLVM dialect: translation to LLVM IR kills the process on them."""
-    names: set[str] = set()
-
-    def visit(operation: ir.Operation) -> ir.WalkResult:
-        names.add(operation.name)
-        return ir.WalkResult.ADVANCE
-
-    module.operation.walk(visit)
-    return {name for name in names if not name.startswith("llvm.") and name != "builtin.module"}
+    return {item.name for item in operations_in(module.operation) if not item.name.startswith("llvm.")}
