@@ -39,9 +39,9 @@ from blu.dialects.tensor import OPERATORS
 from blu.errors import ArgumentError, DTypeError
 from blu.frontend.autocast import current_policy
 from blu.frontend.binding import bind, parameters_of
-from blu.frontend.spec import Spec
+from blu.frontend.spec import Spec, check_numbers
 from blu.frontend.trace import Signature, TracedModule, accept_numbers, is_tracing, signature_of, trace
-from blu.frontend.tree import describe_difference
+from blu.frontend.tree import describe_difference, is_array
 from blu.frontend.user_errors import shown_to_the_user
 from blu.runtime.array import Array
 from blu.runtime.artifact import MANIFEST, described, write_artifact
@@ -186,17 +186,25 @@ class Compiled:
     def run(self, leaves: Sequence[Any]) -> Any:
         """Run on the leaves of the arguments; static ones are part of the program already."""
         pairs = zip(leaves, self.traced.signature.leaves, strict=True)
-        inputs = [_to_array(leaf, type_) for leaf, type_ in pairs if isinstance(type_, TensorType)]
+        try:
+            inputs = [_to_array(leaf, type_) for leaf, type_ in pairs if isinstance(type_, TensorType)]
+        except NoNumbersError:
+            check_numbers(dict(zip(self.traced.signature.tree.names, leaves, strict=True)))
+            raise
         results = self.program.run([*inputs, *self.traced.captured], overwrite=self.overwrite)
         # Nobody else knows the memory of a result, unless an array of the caller's was to be overwritten.
         arrays = [item if isinstance(item, Array) else Array(item, is_shared=self.overwrite) for item in results]
         return self.traced.result_tree.unflatten(arrays)
 
 
+class NoNumbersError(ArgumentError):
+    """A program was to run with a spec."""
+
+
 def _to_array(leaf: Any, type_: TensorType) -> Any:
     """A leaf as an array for a program: in host memory, or where it is if that is a GPU."""
     if isinstance(leaf, Spec):
-        raise ArgumentError(f"a {leaf} has no numbers to run with", advice="Pass an array.")
+        raise NoNumbersError(f"a {leaf} has no numbers to run with", advice="Pass an array.")
     if isinstance(leaf, (np.ndarray, Array)) or is_on_device(leaf):
         return leaf
     try:
@@ -239,14 +247,17 @@ class Jitted:
             return self.function(*arguments, **keywords)
         with shown_to_the_user():
             signature, leaves = self._signature(arguments, keywords)
-            return self._program(signature).run(leaves)
+            return self._program(signature, leaves).run(leaves)
 
-    def _program(self, signature: Signature) -> Compiled:
+    def _program(self, signature: Signature, leaves: Sequence[Any]) -> Compiled:
         """The program for a call: most likely that of the call before, and comparing is quicker than hashing."""
         key, last = (signature, current_policy()), self._last
         if last is not None and last[0] == key:
             return last[1]
-        compiled = self._programs.get(key) or self._compile(signature)
+        compiled = self._programs.get(key)
+        if compiled is None:
+            check_numbers(dict(zip(signature.tree.names, leaves, strict=True)))  # before anything is compiled for them
+            compiled = self._compile(signature)
         self._last = key, compiled
         return compiled
 
@@ -348,7 +359,7 @@ def _run_eagerly(function: Callable[..., Any], arguments: tuple, keywords: dict[
 def _has_arrays(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return any(_has_arrays(item) for item in value)
-    return isinstance(value, (np.ndarray, np.generic, Array))
+    return isinstance(value, (np.ndarray, np.generic, Array)) or is_array(value)
 
 
 def _with_options(function: Callable[..., Any], options: dict[str, Any], order: tuple[str, ...]) -> Callable[..., Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -54,6 +54,17 @@ class NumberType(TensorType):
 
 
 _INTEGER, _FLOAT = NumberType((), i64), NumberType((), f64)
+
+
+def check_numbers(arrays: Mapping[str, object]) -> None:
+    """Refuse to run with arrays that have no numbers yet. ArgumentError names the first."""
+    missing = [name for name, array in arrays.items() if isinstance(array, Spec)]
+    if not missing:
+        return
+    more = f" (nor have {len(missing) - 1} more)" if len(missing) > 1 else ""
+    advice = "Pass arrays. Parameters of a module get numbers from initialize() or load_state_dict(state) on it."
+    found = arrays[missing[0]]
+    raise ArgumentError(f"{missing[0]} is a {type(found).__name__} and has no numbers{more}", advice=advice)
 
 
 def is_static(leaf: object) -> bool:

@@ -22,6 +22,7 @@ from blu.dialects.promotion import as_tensor
 from blu.dialects.tensor import OPERATORS, Tensor
 from blu.errors import BluError, TraceError
 from blu.frontend import autocast, checkpoint
+from blu.frontend.host_arrays import as_host_array
 from blu.frontend.recursion import room_to_recurse
 from blu.frontend.spec import NumberType, is_static, type_of_leaf
 from blu.frontend.tree import TreeDef, flatten
@@ -49,7 +50,8 @@ def signature_of(
     leaves, tree = flatten(named)
     try:
         kinds = tuple(leaf if is_static(leaf) else type_of_leaf(leaf, "") for leaf in leaves)
-    except BluError:  # names take long, and are for errors only
+    except BluError:  # names take long, and are for errors only; tensors of PyTorch's are looked at on a second try
+        leaves = [as_host_array(leaf) for leaf in leaves]
         kinds = tuple(
             leaf if is_static(leaf) else type_of_leaf(leaf, name) for leaf, name in zip(leaves, tree.names, strict=True)
         )

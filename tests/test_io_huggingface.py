@@ -140,20 +140,20 @@ def test_original_layout_with_buffers_and_head(directory, model):
     state = io.gpt2_state_dict(directory)
     state |= {f"h.{layer}.attn.bias": np.ones((1, 1, 16, 16), np.float32) for layer in range(2)}
     state |= {"h.0.attn.masked_bias": np.float32(-1e4), "lm_head.weight": state["wte.weight"]}
-    io.save_file(directory / "model.safetensors", state)
+    io.save_file(state, directory / "model.safetensors")
     assert_same(io.gpt2_state_dict(directory), model)
 
 
 def test_head_that_differs_from_the_tied_embedding(directory):
     state = io.gpt2_state_dict(directory)
-    io.save_file(directory / "model.safetensors", state | {"lm_head.weight": state["wte.weight"] + 1})
+    io.save_file(state | {"lm_head.weight": state["wte.weight"] + 1}, directory / "model.safetensors")
     with pytest.raises(WeightsError, match=r"lm_head\.weight differs from wte\.weight(.|\n)*tie_word_embeddings"):
         io.gpt2_state_dict(directory)
 
 
 def test_name_with_and_without_prefix(directory):
     state = io.gpt2_state_dict(directory)
-    io.save_file(directory / "model.safetensors", state | {"transformer.wte.weight": state["wte.weight"]})
+    io.save_file(state | {"transformer.wte.weight": state["wte.weight"]}, directory / "model.safetensors")
     with pytest.raises(WeightsError, match=r"'wte\.weight' occurs with and without"):
         io.gpt2_state_dict(directory)
 
@@ -163,7 +163,7 @@ def test_all_differences_at_once(directory):
     del state["h.0.ln_1.weight"], state["h.1.ln_1.weight"], state["ln_f.bias"]
     state["wpe.weight"] = state["wpe.weight"][:8]
     state["h.2.extra\x1b[2J"] = np.zeros(1, np.float32)
-    io.save_file(directory / "model.safetensors", state)
+    io.save_file(state, directory / "model.safetensors")
     with pytest.raises(WeightsError) as caught:
         io.gpt2_state_dict(directory)
     message = str(caught.value)
@@ -185,7 +185,7 @@ def test_check_state_dict_reports_when_not_strict():
 def test_integer_weights_are_refused(directory):
     state = io.gpt2_state_dict(directory)
     state["h.0.mlp.c_fc.weight"] = state["h.0.mlp.c_fc.weight"].astype(np.int8)
-    io.save_file(directory / "model.safetensors", state)
+    io.save_file(state, directory / "model.safetensors")
     with pytest.raises(WeightsError, match=r"h\.0\.mlp\.c_fc\.weight \(int8\)"):
         io.gpt2_state_dict(directory)
 

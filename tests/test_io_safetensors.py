@@ -55,7 +55,7 @@ def test_round_trip(tmp_path, dtype):
         "empty": np.zeros((0, 4), dtype),
         "transposed": np.arange(6).reshape(2, 3).astype(dtype).T,
     }
-    save_file(tmp_path / "x.safetensors", state)
+    save_file(state, tmp_path / "x.safetensors")
     loaded = load_file(tmp_path / "x.safetensors")
     assert set(loaded) == set(state)
     for name, array in state.items():
@@ -66,7 +66,7 @@ def test_round_trip(tmp_path, dtype):
 
 def test_library_reads_what_we_write_and_back(tmp_path):
     state = {"w": np.linspace(0, 1, 12, dtype=np.float32).reshape(3, 4)}
-    save_file(tmp_path / "ours.safetensors", state, {"format": "pt"})
+    save_file(state, tmp_path / "ours.safetensors", {"format": "pt"})
     np.testing.assert_array_equal(safetensors.numpy.load_file(tmp_path / "ours.safetensors")["w"], state["w"])
     with safetensors.safe_open(tmp_path / "ours.safetensors", "np") as file:
         assert file.metadata() == {"format": "pt"}
@@ -76,7 +76,7 @@ def test_library_reads_what_we_write_and_back(tmp_path):
 
 def test_tensors_are_views_of_the_mapped_file(tmp_path):
     path = tmp_path / "x.safetensors"
-    save_file(path, {"w": np.zeros(1024, np.float32)})
+    save_file({"w": np.zeros(1024, np.float32)}, path)
     loaded = load_file(path)["w"]
     with path.open("r+b") as file:
         file.seek(-4, os.SEEK_END)
@@ -156,13 +156,13 @@ def test_missing_file(tmp_path):
 
 def test_unsavable_dtype(tmp_path):
     with pytest.raises(WeightsError, match="'z': dtype complex128 cannot be saved"):
-        save_file(tmp_path / "x", {"z": np.zeros(1, np.complex128)})
+        save_file({"z": np.zeros(1, np.complex128)}, tmp_path / "x")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_full_disk_keeps_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "x.safetensors"
-    save_file(path, {"w": np.ones(4, np.float32)})
+    save_file({"w": np.ones(4, np.float32)}, path)
 
     def write_half(state, temporary, metadata):
         Path(temporary).write_bytes(b"half")
@@ -170,7 +170,7 @@ def test_full_disk_keeps_the_old_file(tmp_path, monkeypatch):
 
     monkeypatch.setattr(format_module, "write_file", write_half)
     with pytest.raises(WeightsError, match=r"No space left on device(.|\n)*unchanged"):
-        save_file(path, {"w": np.zeros(4, np.float32)})
+        save_file({"w": np.zeros(4, np.float32)}, path)
     assert load_file(path)["w"].tolist() == [1] * 4
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
 
@@ -183,7 +183,7 @@ from blu.errors import WeightsError
 from blu.frontend.io import save_file
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 try:
-    save_file(Path(sys.argv[1]), {"w": np.zeros(1_000_000, np.float32)})
+    save_file({"w": np.zeros(1_000_000, np.float32)}, Path(sys.argv[1]))
 except WeightsError as error:
     print(error)
 """
@@ -192,7 +192,7 @@ except WeightsError as error:
 @pytest.mark.skipif(not hasattr(resource, "RLIMIT_FSIZE"), reason="needs a file size limit")
 def test_failing_write_of_the_library_keeps_the_old_file(tmp_path):
     path = tmp_path / "x.safetensors"
-    save_file(path, {"w": np.ones(4, np.float32)})
+    save_file({"w": np.ones(4, np.float32)}, path)
     ran = subprocess.run([sys.executable, "-c", LIMITED, str(path)], capture_output=True, text=True, timeout=60)
     assert "cannot be written" in ran.stdout, ran.stderr
     assert load_file(path)["w"].tolist() == [1] * 4
@@ -201,9 +201,9 @@ def test_failing_write_of_the_library_keeps_the_old_file(tmp_path):
 
 def test_saving_over_the_mapped_file(tmp_path):
     path = tmp_path / "x.safetensors"
-    save_file(path, {"w": np.arange(8, dtype=np.float32)})
+    save_file({"w": np.arange(8, dtype=np.float32)}, path)
     old = load_file(path)
-    save_file(path, {"w": old["w"] + 1})
+    save_file({"w": old["w"] + 1}, path)
     assert old["w"].tolist() == list(range(8))
     assert load_file(path)["w"].tolist() == list(range(1, 9))
 
@@ -223,7 +223,7 @@ def test_the_new_file_is_durable_before_it_replaces_the_old_one(tmp_path, monkey
 
     monkeypatch.setattr(os, "fsync", record_fsync)
     monkeypatch.setattr(os, "replace", record_replace)
-    save_file(tmp_path / "x.safetensors", {"w": np.ones(4, np.float32)})
+    save_file({"w": np.ones(4, np.float32)}, tmp_path / "x.safetensors")
     temporary = steps[0][1]
     assert temporary != "x.safetensors"
     assert steps == [("fsync", temporary), ("replace", temporary, "x.safetensors"), ("fsync", tmp_path.name)]

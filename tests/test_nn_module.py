@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from blu import nn
-from blu.errors import ShapeError, WeightsError
+from blu import jit, nn, spec
+from blu.compiler.jit import Jitted
+from blu.dialects.dtypes import f32
+from blu.errors import ArgumentError, BluError, ShapeError, WeightsError
 from blu.frontend import tree
 from blu.frontend.module_path import current_module_path
 
@@ -139,6 +141,47 @@ def test_calling_a_module_sets_its_path() -> None:
     assert tower.layers[1](0) == "layers.1"
     assert tower.heads["b"][0](0) == "heads.b.0"
     assert Probe()(0) == ""
+
+
+class Scale(nn.Module):
+    def __init__(self, *shape: Any):
+        self.by = nn.Parameter(*shape)
+
+    def forward(self, x: Any) -> Any:
+        return x * self.by
+
+
+@pytest.mark.parametrize("shape", [((3,), "f32"), ([3], np.float32), ((np.int64(3),), "float32"), ((3,),)])
+def test_a_parameter_is_made_of_a_shape_and_a_dtype(shape: tuple) -> None:
+    assert Scale(*shape).by == nn.Parameter((3,), f32)
+    assert Scale(*shape).initialize().by.dtype == np.float32
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((3,), "a shape consists of integers, got 3"),
+        (((3.5,),), "a shape consists of integers"),
+        (((-1,),), "sizes must not be negative"),
+        (((3,), "f31"), "'f31' is not a dtype"),
+        ((np.zeros(3),), "a shape that has no numbers yet, not an array"),
+        (((3,), "f32", "gauss"), "kind='gauss' is no distribution: one of normal"),
+    ],
+)
+def test_a_parameter_of_nothing_else_is_refused_at_once(words: tuple, message: str) -> None:
+    with pytest.raises(BluError, match=message):
+        nn.Parameter(*words)
+
+
+def test_a_module_without_numbers_names_its_parameter_and_what_to_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Jitted, "_compile", None)  # it is said before anything is compiled
+    model, x = {"deep": [Scale((3,))]}, np.ones(3, np.float32)
+    run = jit(lambda model, x: model["deep"][0](x))
+    calls = {"model.deep.0.by": lambda: run(model, x), "by": lambda: Scale((3,))(x), "x": lambda: run({}, spec((3,)))}
+    for name, call in calls.items():
+        with pytest.raises(ArgumentError, match=f"{name} is a .* and has no numbers") as raised:
+            call()
+        assert "initialize() or load_state_dict(state)" in raised.value.advice
 
 
 def test_a_module_prints_its_layers() -> None:

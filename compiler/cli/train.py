@@ -8,7 +8,6 @@ import math
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from blu.compiler.cli.messages import UsageError, print_error
@@ -67,7 +66,7 @@ def _run(run: Run, display: Observer) -> TrainingResult:
     with trainer.checkpoints:
         if "dump_grads" in run.flags:
             gradients = trainer.first_gradients()
-            save_file(Path(run.flags["dump_grads"]), {run.full_name(name): array for name, array in gradients.items()})
+            save_file({run.full_name(name): array for name, array in gradients.items()}, run.flags["dump_grads"])
         with MetricsLog(run.directory, trainer.step) as metrics:
             trainer.observers = (display, metrics)
             return trainer.run()

@@ -108,10 +108,10 @@ def make_directory(directory: Path) -> None:
 def _fill(directory: Path, taken: Snapshot, form: Form) -> None:
     """Write and sync every file of a checkpoint, the manifest last."""
     if form.config is None:
-        save_file(directory / SINGLE, taken.model)
+        save_file(taken.model, directory / SINGLE)
     else:
         save_pretrained(directory, form.config, taken.model, tokenizer_from=form.tokenizer_from)
-    save_file(directory / OPTIMIZER, taken.optimizer)
+    save_file(taken.optimizer, directory / OPTIMIZER)
     content = {"format": FORMAT, "blu": blu_version(), "step": taken.step, "metadata": json.loads(taken.metadata)}
     with replacing(directory / STATE) as temporary:
         temporary.write_text(json.dumps(content, indent=2) + "\n")

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from blu.errors import WeightsError
+from blu.frontend.host_arrays import as_host_array
 from blu.frontend.io import hub
 from blu.frontend.io.atomic import replacing
 from blu.frontend.io.checkpoint_directory import LATEST, has_any
@@ -99,14 +100,15 @@ def save_pretrained(
     """
     directory = Path(directory)
     config = complete_config(config)
-    arrays = _strip_vocabulary(config, {name: np.asarray(array) for name, array in state.items()})
+    arrays = _strip_vocabulary(config, {name: np.asarray(as_host_array(array)) for name, array in state.items()})
     arrays = _canonical(config, arrays, "state dict")
     check_state_dict(expected_shapes(config), arrays)
     try:
         directory.mkdir(parents=True, exist_ok=True)
         with replacing(directory / "config.json") as temporary:
             temporary.write_text(json.dumps(_config_to_save(config, arrays), indent=2, sort_keys=True) + "\n")
-            save_file(directory / SINGLE, {_full_name(name): array for name, array in arrays.items()}, {"format": "pt"})
+            named = {_full_name(name): array for name, array in arrays.items()}
+            save_file(named, directory / SINGLE, {"format": "pt"})
         if tokenizer_from is not None:
             _copy_tokenizer(Path(tokenizer_from), directory)
     except OSError as error:

@@ -19,7 +19,8 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import save_file as write_file
 
-from blu.errors import WeightsError
+from blu.errors import ArgumentError, WeightsError
+from blu.frontend.host_arrays import as_host_array
 from blu.frontend.io.atomic import replacing
 from blu.frontend.io.json_files import parse_json
 
@@ -54,11 +55,12 @@ class Entry:
     end: int
 
 
-def load_file(path: Path) -> dict[str, np.ndarray]:
+def load_file(filename: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     """The tensors of a safetensors file by name, as read-only views of the mapped file (no copy).
 
     Raises WeightsError, naming the file and the tensor, when the file is missing, truncated or malformed.
     """
+    path = Path(filename)
     try:
         with path.open("rb") as file:
             entries, data_offset = _read_header(path, file)
@@ -70,12 +72,20 @@ def load_file(path: Path) -> dict[str, np.ndarray]:
     return {entry.name: _view(mapped, data_offset, entry) for entry in entries}
 
 
-def save_file(path: Path, state: Mapping[str, np.ndarray], metadata: Mapping[str, str] | None = None) -> None:
-    """Write `state` to `path`: the old file stays intact until the new one is complete and on the disk.
+def save_file(
+    tensors: Mapping[str, Any], filename: str | os.PathLike[str], metadata: Mapping[str, str] | None = None
+) -> None:
+    """Write `tensors` (arrays of NumPy or PyTorch, in host memory) to `filename`; the arguments are safetensors' own.
 
-    Raises WeightsError when a dtype has no name in the format, or the disk is full.
+    The old file stays intact until the new one is complete and on the disk. Raises WeightsError when a dtype has no
+    name in the format, or the disk is full, and ArgumentError for arguments that are no tensors and file name.
     """
-    arrays = {name: _writable(path, name, array) for name, array in state.items()}
+    if not isinstance(tensors, Mapping) or not isinstance(filename, (str, os.PathLike)):
+        got = f"{type(tensors).__name__} and {type(filename).__name__}"
+        advice = 'As in safetensors: save_file(model.state_dict(), "model.safetensors").'
+        raise ArgumentError(f"save_file takes tensors by name, then the name of a file, not {got}", advice=advice)
+    path = Path(filename)
+    arrays = {name: _writable(path, name, array) for name, array in tensors.items()}
     try:
         with replacing(path) as temporary:
             write_file(arrays, temporary, metadata=dict(metadata or {}) or None)
@@ -165,7 +175,7 @@ def _view(mapped: mmap.mmap, data_offset: int, entry: Entry) -> np.ndarray:
 
 
 def _writable(path: Path, name: str, array: np.ndarray) -> np.ndarray:
-    array = np.asarray(array)
+    array = np.asarray(as_host_array(array))
     little = array.dtype.newbyteorder("<") if array.dtype.byteorder == ">" else array.dtype
     if little not in DTYPES.values():
         raise WeightsError(

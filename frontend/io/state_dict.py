@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from blu.errors import WeightsError
+from blu.frontend.host_arrays import as_host_array
 
 FLOATS = {
     "f16": np.dtype(np.float16),
@@ -90,7 +91,7 @@ def cast(state: Mapping[str, np.ndarray], dtype: str | np.dtype | type) -> dict[
     target = FLOATS[dtype] if isinstance(dtype, str) and dtype in FLOATS else np.dtype(dtype)
     if not is_float(target):
         raise WeightsError(f"weights cannot be cast to {target}", advice=f"use one of {', '.join(FLOATS)}")
-    return {name: _cast_tensor(name, array, target) for name, array in state.items()}
+    return {name: _cast_tensor(name, as_host_array(array), target) for name, array in state.items()}
 
 
 def is_float(dtype: np.dtype) -> bool:

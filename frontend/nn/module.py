@@ -20,11 +20,14 @@ from itertools import repeat
 from operator import is_
 from typing import Any
 
+from blu.dialects.function import is_tracing
 from blu.errors import WeightsError
 from blu.frontend import tree
+from blu.frontend.host_arrays import as_host_array
 from blu.frontend.io.state_dict import Differences, check_state_dict, fold_layers
 from blu.frontend.module_path import entered, is_inside_module
 from blu.frontend.nn.parameter import Parameter
+from blu.frontend.spec import check_numbers
 
 _PATH = "_path"
 _NODE = "_blu_node"
@@ -41,8 +44,11 @@ class Module:
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Run `forward`; ops emitted meanwhile carry this module's path."""
-        if not is_inside_module.get() and not self.__dict__.get(_PATH):
-            name_modules(self)
+        if not is_inside_module.get():
+            if not self.__dict__.get(_PATH):
+                name_modules(self)
+            if not is_tracing():
+                check_numbers(dict(self.named_parameters()))
         with entered(self.__dict__.get(_PATH, "")):
             return self.forward(*arguments, **keywords)
 
@@ -64,12 +70,13 @@ class Module:
         return dict(self.named_parameters())
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> Differences:
-        """Take the arrays of `state` as parameters, without a copy.
+        """Take the arrays of `state` (of NumPy, Blu, or PyTorch in host memory) as parameters, without a copy.
 
         With `strict`, any difference in names, shapes or dtypes raises one WeightsError that lists all of them, and
         nothing is changed. Without, what fits by name and shape is taken, and the differences are returned.
         """
         own = self.state_dict()
+        state = {name: as_host_array(array) for name, array in state.items()}
         differences = check_state_dict({name: item.shape for name, item in own.items()}, state, strict=strict)
         _check_dtypes(own, state)
         unusable = {name for name, *_ in differences.mismatched}

@@ -8,8 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blu.dialects.dtypes import as_dtype
-from blu.frontend.spec import Spec
+from blu.dialects.dtypes import DType, as_dtype, f32
+from blu.errors import ArgumentError
+from blu.frontend.spec import Spec, spec
+from blu.frontend.tree import is_array
+
+KINDS = ("normal", "uniform", "constant")
 
 
 @dataclass(frozen=True)
@@ -17,8 +21,19 @@ class Parameter(Spec):
     """Stands for an array until there is one. `kind` is "normal" (of deviation `scale`), "uniform" (in +-`scale`) or
     "constant" (of value `scale`)."""
 
+    dtype: DType = f32
     kind: str = "normal"
     scale: float = 0.02
+
+    def __post_init__(self) -> None:
+        if is_array(self.shape):
+            advice = "An array is a parameter as it is: self.weight = array."
+            raise ArgumentError("a Parameter is a shape that has no numbers yet, not an array", advice=advice)
+        if self.kind not in KINDS:
+            raise ArgumentError(f"kind={self.kind!r} is no distribution: one of {', '.join(KINDS)}")
+        checked = spec(self.shape, self.dtype)
+        object.__setattr__(self, "shape", checked.shape)
+        object.__setattr__(self, "dtype", checked.dtype)
 
     def sample(self, seed: int, name: str) -> np.ndarray:
         """The initial numbers; every name has a generator of its own, so no order of parameters changes them."""
