@@ -34,6 +34,8 @@ _MODULES = {name: f"blu.frontend.{name}" for name in ("nn", "io", "optim", "rand
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(_MODULES[name])
+    if name == "__version__":
+        return _version()
     if name.startswith("_"):
         raise AttributeError(f"module 'blu' has no attribute {name!r}")
     try:
@@ -52,7 +54,16 @@ def __getattr__(name: str) -> Any:
     return value
 
 
+def _version() -> str:
+    from importlib import metadata
+
+    try:
+        return metadata.version("blu")
+    except metadata.PackageNotFoundError:  # run from a folder that was never installed
+        return "0+unknown"
+
+
 def __dir__() -> list[str]:
     from blu.frontend import functional
 
-    return sorted({*_HOMES, *_MODULES, *functional.__all__})
+    return sorted({*_HOMES, *_MODULES, *functional.__all__, "__version__"})

@@ -40,7 +40,8 @@ class DriverOptions:
     `printing`        MLIR's --mlir-print-ir-* flags
     `compare`         called with the module and the step after each pass; what it raises counts as the pass's failure
     `on_pass`         called before each pass (progress)
-    `reproduce`       whether a failure leaves a reproducer, in `reproducer_dir` (None: a temporary folder)
+    `reproduce`       whether a failure leaves a reproducer, in `reproducer_dir`; without that, in a temporary folder,
+                      and only where the pass does not say itself what is wrong with the program
     `isolate`         run in a child process, of which a crash or hang is an error here; `pass_timeout` in seconds
     """
 
@@ -124,7 +125,9 @@ class _Run:
             try:
                 seconds, verify_seconds = self._execute(step, after)
             except (Exception, SystemExit) as error:
-                raise self._failure(Failure(step, error, diagnostics, watch, self.is_after_run), index) from error
+                raise self._failure(
+                    Failure(step, error, diagnostics, watch, self.is_after_run, before), index
+                ) from error
         self.diagnostics += diagnostics
         self.module = after
         self._observe(PassRun(step.number, step.name, step.level, seconds, verify_seconds, dict(watch.counts)), step)
@@ -158,7 +161,7 @@ class _Run:
         error = explain(failure)
         for observer in self.observers:
             observer.failed(failure.step, self.module)
-        if not self.options.reproduce:
+        if not self.options.reproduce or (failure.is_said and self.options.reproducer_dir is None):
             return error
         text = reproducer_text(error, self.module, self.steps[index:])
         stem = f"{failure.step.number:03d}-{failure.step.name}"

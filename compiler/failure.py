@@ -12,8 +12,10 @@ from blu.compiler.pipelines import Step
 from blu.dialects.locations import describe
 from blu.dialects.mlir import ir
 from blu.errors import BluError, PassError
+from blu.passes import registry
 from blu.passes.base import Watch
 
+NOT_OURS = "if all of this IR comes from Blu's own passes, that is a defect of Blu: please report it"
 _OPERATION = re.compile(r"'([a-z_]\w*\.[\w.]+)' op\b")
 
 
@@ -29,6 +31,20 @@ class Failure:
     diagnostics: list[Diagnostic]
     watch: Watch
     is_after_run: bool = False
+    module: ir.Module | None = None
+
+    @property
+    def is_said(self) -> bool:
+        """Whether the pass itself says what is wrong with what it was given; else the IR has to be looked at."""
+        return isinstance(self.error, BluError)
+
+    @property
+    def place(self) -> str | None:
+        """Where the operation is that the pass was given last, else where the module is."""
+        known = [self.watch.location] if self.watch.location is not None else []
+        if self.module is not None:
+            known += [item.operation.location for item in (self.module, *self.module.body.operations)]
+        return next((place for place in map(describe, known) if place), None)
 
 
 @dataclass(frozen=True)
@@ -50,7 +66,7 @@ def explain(failure: Failure) -> PassError:
     verdict = "left IR that is wrong" if failure.is_after_run else "failed"
     return PassError(
         f"pass '{step.name}' {verdict}{level}{operation}: {cause.message}",
-        location=cause.location,
+        location=cause.location or failure.place,
         advice=cause.advice,
         pass_name=step.name,
         level=step.level,
@@ -68,17 +84,17 @@ def _cause(failure: Failure) -> Cause:
     if isinstance(error, RuntimeError) and "has been invalidated" in str(error):
         message = f"op no longer valid, used at {_raised_at(error)}"
         return _at_operation(failure, message, advice="find operations anew in each pass: handles end with the pass")
-    return _at_operation(failure, f"{type(error).__name__}: {error} (raised at {_raised_at(error)})")
+    said = f"{type(error).__name__}: {error} (raised at {_raised_at(error)})"
+    if registry.is_ours(type(failure.step.pass_)) and not failure.is_after_run:
+        return _at_operation(failure, f"this is not what the pass before it leaves: {said}", advice=NOT_OURS)
+    return _at_operation(failure, said)
 
 
 def _at_operation(
     failure: Failure, message: str, location: str | None = None, advice: str = "", operation: str = ""
 ) -> Cause:
     """A cause that, where it knows no place itself, is placed at the operation that the pass was given last."""
-    watch = failure.watch
-    if location is None and watch.location is not None:
-        location = describe(watch.location)
-    return Cause(message, location, operation or watch.operation, advice)
+    return Cause(message, location or failure.place, operation or failure.watch.operation, advice)
 
 
 def _reported(failure: Failure) -> Cause:

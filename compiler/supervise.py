@@ -68,22 +68,31 @@ class Progress:
 
 
 def run_child(
-    arguments: Sequence[str], *, stdin: IO[bytes] | None = None, pass_timeout: float | None = None
+    arguments: Sequence[str], *, command: str = "opt", stdin: IO[bytes] | None = None, pass_timeout: float | None = None
 ) -> Outcome:
-    """Run `blu-opt` with these arguments in a child, killed when one pass takes longer than `pass_timeout` seconds."""
+    """Run `blu-opt` (or another command) in a child, killed when one pass takes longer than `pass_timeout` seconds.
+
+    Control-C is for this process: it kills the child, and raises KeyboardInterrupt that names the pass.
+    """
     reading, writing = os.pipe()
-    command = [sys.executable, "-m", "blu.compiler.cli.opt", f"--progress-fd={writing}", *arguments, "--no-isolate"]
+    flags = (f"--progress-fd={writing}", *arguments, "--no-isolate")
+    # -P: a file in the current directory must not take the place of a module.
+    words = [sys.executable, "-P", "-m", f"blu.compiler.cli.{command}", *flags]
     with os.fdopen(reading, "rb", buffering=0) as pipe:
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # which the child inherits
         try:
-            child = subprocess.Popen(command, stdin=stdin, pass_fds=(writing,))
+            child = subprocess.Popen(words, stdin=stdin, pass_fds=(writing,))
         finally:
             os.close(writing)
-        return _follow(child, pipe, pass_timeout)
+        return _follow(child, pipe, pass_timeout, before)
 
 
-def _follow(child: subprocess.Popen[bytes], pipe: IO[bytes], pass_timeout: float | None) -> Outcome:
+def _follow(
+    child: subprocess.Popen[bytes], pipe: IO[bytes], pass_timeout: float | None, unblocked: set[int | signal.Signals]
+) -> Outcome:
     outcome, pending = Outcome(), b""
     try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
         while True:
             limit = _limit(outcome, pass_timeout)
             if not select.select([pipe], [], [], limit)[0]:
@@ -97,17 +106,17 @@ def _follow(child: subprocess.Popen[bytes], pipe: IO[bytes], pass_timeout: float
                 outcome.take(json.loads(line))
     except KeyboardInterrupt:
         outcome.death = "was interrupted"
+        raise KeyboardInterrupt(f"in pass '{outcome.current['name']}'" if outcome.current else "") from None
     finally:
         _end(child, outcome)
     return outcome
 
 
 def _limit(outcome: Outcome, pass_timeout: float | None) -> float | None:
-    """Seconds to wait for the next event: a pass has its own limit, reading and writing at least START_TIMEOUT."""
-    if not pass_timeout:
+    """Seconds to wait for the next event: a pass has its own limit, reading at least START_TIMEOUT, writing none."""
+    if not pass_timeout or outcome.is_finished:
         return None
-    is_in_pass = outcome.current is not None and not outcome.is_finished
-    return pass_timeout if is_in_pass else max(pass_timeout, START_TIMEOUT)
+    return pass_timeout if outcome.current is not None else max(pass_timeout, START_TIMEOUT)
 
 
 def _end(child: subprocess.Popen[bytes], outcome: Outcome) -> None:
@@ -121,12 +130,16 @@ def _end(child: subprocess.Popen[bytes], outcome: Outcome) -> None:
 
 @dataclass(frozen=True)
 class Victim:
-    """What a child that died was given: the IR it read, flags that its replacement needs, plugin files."""
+    """What a child that died was given: the IR it read, flags that its replacement needs, plugin files.
+
+    `location` is where the file begins, for IR that comes from one.
+    """
 
     name: str
     data: bytes
     flags: tuple[str, ...] = ()
     load_pass: tuple[str, ...] = ()
+    location: str | None = None
 
 
 def death_error(outcome: Outcome, victim: Victim, directory: Path | None, pass_timeout: float | None) -> PassError:
@@ -134,10 +147,10 @@ def death_error(outcome: Outcome, victim: Victim, directory: Path | None, pass_t
     current = outcome.current
     if current is None or outcome.is_finished:
         doing = "writing the result of" if outcome.is_finished else "reading"
-        return PassError(f"MLIR {outcome.death} while {doing} {victim.name}")
+        return PassError(f"MLIR {outcome.death} while {doing} {victim.name}", location=victim.location)
     level = f" at level '{current['level']}'" if current["level"] else ""
     message = f"pass '{current['name']}'{level} {outcome.death}"
-    error = PassError(message, pass_name=current["name"], level=current["level"])
+    error = PassError(message, location=victim.location, pass_name=current["name"], level=current["level"])
     text, left = _cut(outcome, victim, pass_timeout)
     pipeline = ",".join(step["text"] for step in left)
     header = Reproducer(pipeline, message, victim.load_pass).header()

@@ -34,10 +34,14 @@ class ExportPlan(Pass):
 
     def run(self, module: ir.Module) -> None:
         kernels = {item.name.value: item for item in find(module, func.FuncOp) if "blu.kernel" in item.attributes}
+        if "blu.arena_bytes" not in module.operation.attributes:
+            self.fail(module.operation, "the module does not say how much memory it takes (blu.arena_bytes)")
         for function in list(find(module, func.FuncOp)):
             if function.name.value not in kernels:
                 _write(module, _Export(function, kernels))
                 function.operation.erase()
+        if "blu.plan" not in module.operation.attributes:
+            self.fail(module.operation, "there is no program here: no function but kernels")
         called = {launch["kernel"] for launch in json.loads(_text(module, "blu.plan"))["launches"]}
         for name, kernel in kernels.items():
             if name not in called:

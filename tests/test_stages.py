@@ -67,18 +67,18 @@ def test_machine_code_can_be_read(traced):
         ('blu.target = "fast"', 'blu.target = "fast" does not describe a target'),
     ],
 )
-def test_attributes_of_ours_that_are_wrong_are_said(tmp_path, capsys, attributes, sentence):
+def test_attributes_of_ours_that_are_wrong_are_said(tmp_path, capfd, attributes, sentence):
     body = "func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> { return %x : tensor<4xf32> }"
     (tmp_path / "x.mlir").write_text(f"module attributes {{{attributes}}} {{ {body} }}")
     assert compile_command.main([str(tmp_path / "x.mlir"), "-o", str(tmp_path / "x.blu"), "-q"]) == 1
-    assert sentence in capsys.readouterr().err
+    assert sentence in capfd.readouterr().err
 
 
-def test_ir_for_one_target_is_not_compiled_for_another(traced, tmp_path, capsys):
+def test_ir_for_one_target_is_not_compiled_for_another(traced, tmp_path, capfd):
     traced.lower(target="x86-64-v3", stop="linalg").save(tmp_path / "x.mlir")
     words = [str(tmp_path / "x.mlir"), "--emit=asm", "-q"]
     assert compile_command.main([*words, "--target=x86-64-v2"]) == 2
-    assert "x.mlir is IR for x86-64-v3, not for x86-64-v2" in capsys.readouterr().err
+    assert "x.mlir is IR for x86-64-v3, not for x86-64-v2" in capfd.readouterr().err
     assert compile_command.main([*words, "--target=x86-64-v3"]) == 0
 
 
@@ -100,9 +100,9 @@ def linalg_dump(traced, tmp_path):
         (["--compile-to=blu-fuze"], "has no level or pass 'blu-fuze' to stop at"),
     ],
 )
-def test_a_dump_does_not_go_back_or_skip_passes(linalg_dump, capsys, flags, sentence):
+def test_a_dump_does_not_go_back_or_skip_passes(linalg_dump, capfd, flags, sentence):
     assert compile_command.main([str(linalg_dump), "-q", *flags]) == 2
-    assert sentence in capsys.readouterr().err
+    assert sentence in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -113,14 +113,14 @@ def test_a_dump_does_not_go_back_or_skip_passes(linalg_dump, capsys, flags, sent
         ("kernel", "not tensor<"),
     ],
 )
-def test_ir_that_is_not_at_the_level_it_is_said_to_be_at_is_refused(linalg_dump, capsys, level, sentence):
+def test_ir_that_is_not_at_the_level_it_is_said_to_be_at_is_refused(linalg_dump, capfd, level, sentence):
     text = re.sub(r"blu.level = .*?, blu.passes_done = \d+ : i64, ", "", linalg_dump.read_text())
     linalg_dump.write_text(text)
     assert compile_command.main([str(linalg_dump), "-q", f"--compile-from={level}", "--compile-to=llvm"]) == 1
-    assert sentence in capsys.readouterr().err
+    assert sentence in capfd.readouterr().err
     assert compile_command.main([str(linalg_dump), "-q", "--compile-from=linalg", "--compile-to=llvm"]) == 0
 
 
-def test_a_dump_stops_at_the_level_it_is_at(linalg_dump, capsys):
+def test_a_dump_stops_at_the_level_it_is_at(linalg_dump, capfd):
     assert compile_command.main([str(linalg_dump), "-q", "--compile-to=linalg"]) == 0
-    assert "blu.kernel" in capsys.readouterr().out
+    assert "blu.kernel" in capfd.readouterr().out

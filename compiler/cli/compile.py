@@ -6,22 +6,24 @@ Nothing here imports MLIR before it is known that something has to be compiled: 
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 import traceback
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from blu.compiler.cache import default_cache
 from blu.compiler.cli.compile_flags import EMITS, make_parser
 from blu.compiler.cli.generate_text import Session, prepare_session, run_session, sampling_of
-from blu.compiler.cli.messages import UsageError, print_error, suggestion
+from blu.compiler.cli.messages import UsageError, suggestion
+from blu.compiler.cli.outcome import run_command
 from blu.compiler.cli.progress import Progress
-from blu.compiler.cli.subject import Gpt2Subject, Subject, find_subject
+from blu.compiler.cli.subject import Gpt2Subject, IrSubject, Subject, find_subject
+from blu.compiler.cli.supervised import run_supervised
 from blu.compiler.gpt2_programs import Gpt2Request, compile_request, trace_request
 from blu.compiler.target import NAMES, resolve_target_name, runs_here
 from blu.dialects.autocast import POLICIES
@@ -31,7 +33,6 @@ from blu.runtime.load import load_program
 from blu.runtime.runnable import Runnable
 
 PROGRAM = "blu-compile"
-INTERRUPTED = 130
 # Flags that ask to see the compilation itself, so that the cache cannot answer.
 _LOOKING = (
     "dump_ir",
@@ -50,23 +51,16 @@ _WRITING = ("emit", "output", "compile_to", "compile_from", "pass_pipeline")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; its exit code."""
-    arguments = None
+    words = list(sys.argv[1:] if argv is None else argv)
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
-        try:
-            arguments = _parse(list(sys.argv[1:] if argv is None else argv))
-            return _run(arguments)
-        except BluError as error:
-            print_error(error, PROGRAM)
-            if arguments is not None and arguments.verbose:
-                traceback.print_exception(error)
-            return 2 if isinstance(error, UsageError) else 1
-        except KeyboardInterrupt:
-            sys.stderr.write(f"{PROGRAM}: interrupted\n")
-            return INTERRUPTED
-        except BrokenPipeError:  # `blu-compile ... | head`: Python must not complain about it at exit
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 1
+        return run_command(PROGRAM, lambda: _run(_parse(words), words), partial(_show_traceback, words))
+
+
+def _show_traceback(words: Sequence[str], error: BluError) -> None:
+    """All of an error's traceback, where --verbose asks for it."""
+    if {"-v", "--verbose"} & set(words):
+        traceback.print_exception(error)
 
 
 def _show_warning(message: Warning | str, *place: Any) -> None:
@@ -90,7 +84,7 @@ def _parse(words: list[str]) -> argparse.Namespace:
     return arguments
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _run(arguments: argparse.Namespace, words: list[str]) -> int:
     if arguments.list_passes:
         from blu.compiler.cli.ir_flags import load_passes, pass_list
 
@@ -113,7 +107,17 @@ def _run(arguments: argparse.Namespace) -> int:
         arguments.model, arguments.compile_from = arguments.compile_from, None
     if arguments.model is None:
         raise UsageError("which model?", advice=f"for example `{PROGRAM} gpt2`; `{PROGRAM} --help` says more")
-    return job.run(find_subject(arguments.model))
+    subject = find_subject(arguments.model)
+    if isinstance(subject, IrSubject) and arguments.isolate is not False:
+        return run_supervised(
+            "compile",
+            words,
+            subject.name,
+            pass_timeout=arguments.pass_timeout or None,
+            reproducer_dir=arguments.reproducer_dir,
+            load_pass=arguments.load_pass,
+        )
+    return job.run(subject)
 
 
 def _target(name: str) -> str:

@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 
 from blu.compiler.cli.ir_flags import add_ir_flags
+from blu.compiler.cli.messages import version_line
 from blu.dialects.autocast import POLICIES
 
 EXAMPLES = """MODEL is one of
@@ -45,11 +46,13 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    parser.add_argument("--version", action="version", version=version_line("blu-compile"))
     parser.add_argument("model", nargs="?", metavar="MODEL", help="what to compile (see below)")
     _add_model_flags(parser.add_argument_group("the model"))
     _add_run_flags(parser.add_argument_group("running it"))
     _add_compile_flags(parser.add_argument_group("compiling it"))
     add_ir_flags(parser)
+    parser.add_argument("--progress-fd", type=int, help=argparse.SUPPRESS)
     loudness = parser.add_mutually_exclusive_group()
     loudness.add_argument("-v", "--verbose", action="store_true", help="say what takes how long; tracebacks of errors")
     loudness.add_argument("-q", "--quiet", action="store_true", help="say nothing but results and errors")
@@ -105,7 +108,7 @@ def _add_compile_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--isolate",
         action=argparse.BooleanOptionalAction,
-        help="run passes in a child process, whose crash is an error here (default with --load-pass)",
+        help="compile in a child process, whose crash is an error here (default for IR, and with --load-pass)",
     )
     group.add_argument(
         "--pass-timeout", type=float, default=300.0, metavar="SECONDS", help="for one pass in the child (0: no limit)"

@@ -9,16 +9,24 @@ from dataclasses import replace
 from blu.compiler.cli.ir_flags import driver_options
 from blu.compiler.cli.progress import Progress
 from blu.compiler.driver import DriverOptions, Report
+from blu.compiler.pipelines import Step
+from blu.compiler.supervise import Progress as Telling
 
 
 def compile_options(arguments: argparse.Namespace, progress: Progress, folder: str = "") -> DriverOptions:
     """The driver's options; dumps go into a `folder` of --dump-ir, where several programs are compiled."""
     options = driver_options(arguments)
+    told = Telling(arguments.progress_fd)
+
+    def on_pass(step: Step) -> None:
+        told.tell(start=1)
+        progress.detail(step.name)
+
     isolate = bool(arguments.load_pass) if arguments.isolate is None else arguments.isolate
     return replace(
         options,
         dump_dir=options.dump_dir / folder if options.dump_dir is not None else None,
-        on_pass=lambda step: progress.detail(step.name),
+        on_pass=on_pass,
         isolate=isolate,
         pass_timeout=arguments.pass_timeout or None,
     )

@@ -23,10 +23,12 @@ from blu.compiler.cli.subject import FunctionSubject, Gpt2Subject, IrSubject, Su
 from blu.compiler.driver import Report, run_pipeline
 from blu.compiler.executable import assembly_of, build_executable, combined, details_of, llvm_ir_of
 from blu.compiler.gpt2_programs import Gpt2Request, trace_request
+from blu.compiler.isolate import step_record
 from blu.compiler.jit import pipeline_of
 from blu.compiler.pipelines import Step, loose_steps, pipeline_text
 from blu.compiler.position import Position, read_position
 from blu.compiler.source import parse_source, read_source
+from blu.compiler.supervise import Progress as Telling
 from blu.compiler.worker_pool import worker_pool
 from blu.dialects.context import make_context
 from blu.dialects.gpu_target import TARGETS, target_of
@@ -119,7 +121,10 @@ def _compile(
     if what in MACHINE:
         worker_pool().start()
     with progress.step(f"compiling {source.name} for {target}"):
+        told = Telling(arguments.progress_fd)
+        told.tell(steps=[step_record(step) for step in steps])
         report = run_pipeline(source.module, steps, compile_options(arguments, progress))
+        told.tell(finished=True)
         data = _product(what, report, source, arguments) if what is not None else None
     print_report(arguments, report)
     if arguments.dump_ir is not None:

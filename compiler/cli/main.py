@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
 from collections.abc import Sequence
 
-from blu.compiler.cli.messages import UsageError, print_error, suggestion
+from blu.compiler.cli.messages import UsageError, suggestion, version_line
+from blu.compiler.cli.outcome import run_command
 
 # Each is a file beside this one with a function main(argv) -> exit code, imported only when it is asked for.
 COMMANDS = {
@@ -28,18 +30,34 @@ def usage() -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command named by the first argument; its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
+    code = run_command("blu", lambda: _run(words))
+    if argv is None:  # the process ends now, and Ctrl-C must not disturb it
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return code
+
+
+def blu_compile() -> int:
+    """The command `blu-compile`. From here, so that Ctrl-C is heard before anything large is imported."""
+    sys.argv.insert(1, "compile")
+    return main()
+
+
+def blu_opt() -> int:
+    """The command `blu-opt`."""
+    sys.argv.insert(1, "opt")
+    return main()
+
+
+def _run(words: list[str]) -> int:
     if not words or words[0] in ("-h", "--help"):
         print(usage())
         return 0 if words else 2
     if words[0] == "--version":
-        from importlib.metadata import version
-
-        print(f"blu {version('blu')}")
+        print(version_line("blu"))
         return 0
     if words[0] not in COMMANDS:
         advice = suggestion(words[0], list(COMMANDS)) or f"commands: {', '.join(COMMANDS)}"
-        print_error(UsageError(f"there is no command '{words[0]}'", advice=advice), "blu")
-        return 2
+        raise UsageError(f"there is no command '{words[0]}'", advice=advice)
     return importlib.import_module(f".{words[0]}", __package__).main(words[1:])
 
 

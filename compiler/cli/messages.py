@@ -16,6 +16,8 @@ _CALLERS = tuple(
     _ROOT / path for path in ("compiler/driver.py", "passes/registry.py", "compiler/cli/example_function.py")
 )
 
+_OURS = tuple(_ROOT / folder for folder in ("compiler", "dialects", "frontend", "passes", "runtime"))
+
 
 class UsageError(BluError):
     """The command line asks for something that does not exist or does not go together: exit code 2."""
@@ -58,7 +60,7 @@ def _shortened(text: str, limit: int = 12) -> str:
 
 
 def _user_traceback(cause: BaseException | None) -> str:
-    """The traceback of a Python exception in code of the user's (a pass, a model), from there on."""
+    """The traceback of a Python exception in code of the user's (a pass, a model), from there on; "" for ours."""
     if cause is None or isinstance(cause, BluError) or type(cause).__name__ == "MLIRError":
         return ""
     frames = traceback.extract_tb(cause.__traceback__)
@@ -66,6 +68,8 @@ def _user_traceback(cause: BaseException | None) -> str:
     if not ours:
         return ""
     shown = [frame for frame in frames[ours[-1] + 1 :] if not frame.filename.startswith("<frozen")]
+    if not shown or any(Path(shown[0].filename).is_relative_to(folder) for folder in _OURS):
+        return ""  # a pass of ours: the message says where
     lines = ["Traceback (most recent call last):\n", *traceback.format_list(shown)]
     return "".join(lines + traceback.format_exception_only(cause))
 
@@ -74,6 +78,13 @@ def suggestion(word: str, candidates: Sequence[str]) -> str:
     """`did you mean '--x'?`, or nothing."""
     close = difflib.get_close_matches(word, candidates, 2)
     return "did you mean " + " or ".join(f"'{item}'" for item in close) + "?" if close else ""
+
+
+def version_line(program: str) -> str:
+    """What `--version` prints."""
+    import blu
+
+    return f"{program} {blu.__version__}"
 
 
 def as_usage(error: ParseError) -> UsageError:

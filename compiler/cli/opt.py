@@ -9,15 +9,13 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import IO
 
 from blu.compiler.cli.ir_flags import add_ir_flags
-from blu.compiler.cli.messages import UsageError, print_error
-from blu.compiler.supervise import Victim, death_error, run_child
-from blu.errors import BluError
+from blu.compiler.cli.messages import UsageError, version_line
+from blu.compiler.cli.outcome import run_command
+from blu.compiler.cli.supervised import run_supervised
 
 EXAMPLES = """examples:
   blu-opt x.mlir --pass-pipeline='blu-fuse{max-ops=4},lower-to-linalg,canonicalize'
@@ -37,6 +35,7 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
+    parser.add_argument("--version", action="version", version=version_line("blu-opt"))
     parser.add_argument("input", nargs="?", default="-", metavar="FILE", help="MLIR text or bytecode (default: stdin)")
     parser.add_argument("-o", dest="output", default="-", metavar="FILE", help="where to write (default: stdout)")
     parser.add_argument("--pass-pipeline", metavar="TEXT", help="passes to run, separated by commas")
@@ -61,25 +60,25 @@ def make_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
+    return run_command("blu-opt", lambda: _run(words))
+
+
+def _run(words: list[str]) -> int:
     arguments, rest = make_parser().parse_known_args(words)
-    try:
-        _check_usage(arguments, rest)
-        if arguments.isolate and not (arguments.list_passes or arguments.print_pipeline):
-            return _supervise(words, arguments)
+    _check_usage(arguments, rest)
+    if not arguments.isolate or arguments.list_passes or arguments.print_pipeline:
         from blu.compiler.cli.opt_run import run
 
         return run(arguments, rest)
-    except UsageError as error:
-        print_error(error, "blu-opt")
-        return 2
-    except BluError as error:
-        print_error(error, "blu-opt")
-        return 1
-    except BrokenPipeError:
-        sys.stderr.close()
-        return 1
-    except KeyboardInterrupt:
-        return 130
+    return run_supervised(
+        "opt",
+        words,
+        arguments.replay or arguments.input,
+        pass_timeout=arguments.pass_timeout or None,
+        reproducer_dir=arguments.reproducer_dir,
+        load_pass=arguments.load_pass,
+        flags=("--allow-unregistered-dialect",) if arguments.allow_unregistered_dialect else (),
+    )
 
 
 def _check_usage(arguments: argparse.Namespace, rest: list[str]) -> None:
@@ -93,35 +92,6 @@ def _check_usage(arguments: argparse.Namespace, rest: list[str]) -> None:
         raise UsageError(f"{chosen[0]} and {chosen[1]} both say which passes to run", advice="use one of them")
     if arguments.replay and arguments.input != "-":
         raise UsageError("--replay brings its own input", advice=f"leave out '{arguments.input}'")
-
-
-def _supervise(words: list[str], arguments: argparse.Namespace) -> int:
-    """Run the command in a child, and report what killed it, if anything did."""
-    name = arguments.replay or arguments.input
-    limit = arguments.pass_timeout or None
-    with tempfile.TemporaryFile() as copy:
-        if name == "-":
-            copy.write(sys.stdin.buffer.read())
-            copy.seek(0)
-        _flush()
-        outcome = run_child(words, stdin=copy, pass_timeout=limit)
-        if not outcome.death:
-            return outcome.returncode
-        copy.seek(0)
-        raise death_error(outcome, _victim(arguments, name, copy), arguments.reproducer_dir, limit)
-
-
-def _victim(arguments: argparse.Namespace, name: str, copy: IO[bytes]) -> Victim:
-    data = copy.read() if name == "-" else Path(name).read_bytes()
-    flags = ("--allow-unregistered-dialect",) if arguments.allow_unregistered_dialect else ()
-    shown = "<stdin>" if name == "-" else name
-    return Victim(shown, data, flags, tuple(arguments.load_pass))
-
-
-def _flush() -> None:
-    """What this process has to say comes before what the child says."""
-    sys.stdout.flush()
-    sys.stderr.flush()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from blu.compiler.cli.messages import UsageError, print_error, suggestion
+from blu.compiler.cli.messages import UsageError, suggestion
+from blu.compiler.cli.outcome import run_command
 from blu.errors import BluError, CacheError, WeightsError
 from blu.runtime.artifact import Artifact
 from blu.runtime.host import set_threads
@@ -55,14 +56,7 @@ def make_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; its exit code."""
     arguments = make_parser().parse_args(argv)
-    try:
-        return _run(arguments)
-    except BluError as error:
-        print_error(error, "blu run")
-        return 2 if isinstance(error, UsageError) else 1
-    except KeyboardInterrupt:
-        sys.stderr.write("blu run: interrupted\n")
-        return 130
+    return run_command("blu run", lambda: _run(arguments))
 
 
 def _run(arguments: argparse.Namespace) -> int:
