@@ -66,7 +66,7 @@ class Traced:
     name: str
     traced: TracedModule = field(repr=False)
     target: str = "cpu"
-    overwrite: bool = False
+    overwrite: bool = field(default=False, repr=False)
 
     @property
     def text(self) -> str:

@@ -23,6 +23,7 @@ BOTTOM = ("errors", "settings")
 # What each part may import of Blu, besides itself and BOTTOM.
 ARROWS = {
     "": {"frontend", "compiler"},
+    "__main__": {"compiler"},
     "frontend": {"dialects"},
     "dialects": set(),
     "passes": {"dialects"},

@@ -82,9 +82,9 @@ def suggestion(word: str, candidates: Sequence[str]) -> str:
 
 def version_line(program: str) -> str:
     """What `--version` prints."""
-    import blu
+    from importlib.metadata import version
 
-    return f"{program} {blu.__version__}"
+    return f"{program} {version('blu')}"
 
 
 def as_usage(error: ParseError) -> UsageError:
