@@ -332,6 +332,9 @@ def jit(
     None are part of the program: another value means another compilation; int and float are values at run time
     that change no dtype, as Python numbers do (they are i64 and f64 on their own).
 
+    Arrays that the function reads from outside, in its closure or as globals, are part of the program with the numbers
+    that they have when it is traced.
+
     `remat_budget` is how many bytes of the values that gradients need are kept in memory for them, where that can be;
     the others are computed again, those that are the least work first. 0 keeps all.
     """

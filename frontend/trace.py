@@ -92,16 +92,20 @@ class _Trace:
 
     block: ir.Block
     captured: list[np.ndarray] = field(default_factory=list)
-    tensors: dict[int, Tensor] = field(default_factory=dict)
+    # By the id of an array, which is kept so that no other one gets it.
+    tensors: dict[int, tuple[np.ndarray, Tensor]] = field(default_factory=dict)
 
     def capture(self, array: np.ndarray) -> Tensor:
-        """A large array becomes an argument, so that its numbers are in neither the IR nor a cache key."""
+        """A large array becomes an argument, so that its numbers are in neither the IR nor a cache key.
+
+        As those of a small one, they are the numbers of now.
+        """
         if id(array) not in self.tensors:
             type_ = TensorType(array.shape, as_dtype(array.dtype))
             value = self.block.add_argument(type_.to_mlir(), user_location())
-            self.tensors[id(array)] = Tensor(value)
-            self.captured.append(array)
-        return self.tensors[id(array)]
+            self.tensors[id(array)] = array, Tensor(value)
+            self.captured.append(array.copy(order="C"))
+        return self.tensors[id(array)][1]
 
 
 _current: ContextVar[_Trace | None] = ContextVar("trace", default=None)
