@@ -117,6 +117,24 @@ def _expected_products(policy: str) -> int:
     return forward + backward + (2 * DEPTH if policy == "nothing" else 0)
 
 
+def test_what_leaves_a_checkpoint_is_kept() -> None:
+    """What is read after it, in another part or by the caller, is there: only what is inside is computed again."""
+
+    def loss(weight: Any, x: Any) -> Any:
+        with blu.checkpoint():
+            inside = blu.sin(x @ weight)
+            returned = blu.exp(inside)
+            read = blu.tanh(blu.sigmoid(returned))
+        with blu.checkpoint():
+            after = blu.square(read)
+        return blu.sum(after), returned
+
+    arguments = np.ones((4, 5), np.float32) / 5, np.ones((3, 4), np.float32) / 4
+    text = blu.jit(blu.value_and_grad(loss, has_aux=True)).trace(*arguments).lower(stop="blu").text
+    counts = {name: text.count(f'"blu.{name}"') for name in ("matmul", "exp", "sigmoid", "tanh")}
+    assert counts == {"matmul": 3, "exp": 1, "sigmoid": 2, "tanh": 1}
+
+
 def test_everything_is_kept_whatever_the_budget(plain: Any) -> None:
     traced = blu.jit(deep(blu.checkpoint("everything")(layer)), remat_budget=1).trace(*deep_arguments())
     assert products_in(traced) == _expected_products("everything")

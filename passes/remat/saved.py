@@ -167,7 +167,7 @@ class Saved:
         if mark is None or mark.keeps(value.owner):
             return False
         readers = (use.owner.operation for use in value.uses)
-        return all(Mark.of(reader) == mark for reader in readers if reader in self.position)
+        return all(Mark.of(reader) == mark for reader in readers if reader in self.position or reader == self._end)
 
     def _offer(self, value: ir.Value, index: int) -> tuple[float, int, ir.Value] | None:
         """The work per byte of giving up a value; None where it must be kept."""
