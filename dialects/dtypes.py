@@ -56,6 +56,8 @@ bf16 = DType("bf16", "float", 16, np.dtype(ml_dtypes.bfloat16), "bf16")
 f32 = DType("f32", "float", 32, np.dtype(np.float32), "f32")
 f64 = DType("f64", "float", 64, np.dtype(np.float64), "f64")
 
+MOST_DIMENSIONS = 64
+
 DTYPES = (bool_, i8, i16, i32, i64, u8, f16, bf16, f32, f64)
 FLOATS = (f16, bf16, f32, f64)
 INTEGERS = (i8, i16, i32, i64, u8)
@@ -178,7 +180,9 @@ def product(sizes: Iterable[int]) -> int:
 
 
 def check_size(type_: TensorType) -> None:
-    """Raise ShapeError where a size is negative, or the tensor is larger than 64-bit addresses reach."""
+    """Raise ShapeError where a size is negative, there are too many, or 64-bit addresses do not reach all elements."""
+    if type_.ndim > MOST_DIMENSIONS:
+        raise ShapeError(f"a tensor of {type_.ndim} dimensions: there may be {MOST_DIMENSIONS}, as in NumPy")
     if any(size < 0 for size in type_.shape):
         raise ShapeError(f"shape {list(type_.shape)} has a negative size")
     if type_.size * type_.dtype.bytes >= 2**63:

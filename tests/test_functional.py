@@ -346,3 +346,10 @@ def test_all_public_functions_are_documented() -> None:
     for name in blu.__all__:
         assert getattr(blu, name).__doc__, name
         assert getattr(blu, name).__name__ == name
+
+
+def test_a_tensor_has_as_many_dimensions_as_numpys_arrays_may_have() -> None:
+    assert evaluated(lambda x: x.reshape((1,) * 64), np.ones(1)).ndim == 64
+    for rank in (65, 100):
+        with pytest.raises(ShapeError, match=f"a tensor of {rank} dimensions: there may be 64, as in NumPy"):
+            traced(lambda x, rank=rank: x.reshape((1,) * rank), [TensorType((1,), f32)])
