@@ -107,7 +107,7 @@ def test_half_precision_sums_in_f32() -> None:
     wanted = expected(g, *operands, None, None, causal=True, scale=0.25)
     for one, other in zip(found, wanted, strict=True):
         assert np.asarray(one).dtype == np.float16
-        np.testing.assert_allclose(np.asarray(one, np.float64), other, rtol=4e-3, atol=4e-3)
+        np.testing.assert_allclose(np.asarray(one, np.float64), other, rtol=2**-11, atol=4e-4)
 
 
 def test_large_heads_are_differentiated_by_the_formula() -> None:

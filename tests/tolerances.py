@@ -8,6 +8,7 @@ terms have errors relative to the terms, not to the sum: theirs are relative to 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 import ml_dtypes
 import numpy as np
@@ -15,16 +16,22 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Tolerance:
-    """`units` of epsilon, relative to each element, or where `of_terms` to the largest element or 1."""
+    """`units` of epsilon, relative to each element, or where `of_terms` to the largest element or 1.
+
+    Results of 16 bits may be `halves` units from the reference, if that is fewer.
+    """
 
     units: float
     of_terms: bool = False
+    halves: float = inf
 
 
 EXACT = Tolerance(0)
 CORRECTLY_ROUNDED = Tolerance(0.5)
 ELEMENTARY = Tolerance(4)
-COMPOSED = Tolerance(16, of_terms=True)
+COMPOSED = Tolerance(4, of_terms=True, halves=0.6)
+# It computes the scores again, and differences of sums of their products.
+GRADIENT_OF_COMPOSED = Tolerance(16, of_terms=True)
 
 _EXACT = """
     negative absolute sign floor ceil trunc round relu isnan isinf isfinite logical_not invert maximum minimum clip
@@ -36,12 +43,12 @@ _EXACT = """
 _ROUNDED = "add subtract multiply divide square sqrt reciprocal"
 _COMPOSED = """
     sum prod cumsum matmul einsum scatter_add softmax log_softmax layer_norm rms_norm attention cross_entropy gelu silu
-    attention_gradient
 """
 TOLERANCES = (
     dict.fromkeys(_EXACT.split(), EXACT)
     | dict.fromkeys(_ROUNDED.split(), CORRECTLY_ROUNDED)
     | dict.fromkeys(_COMPOSED.split(), COMPOSED)
+    | {"attention_gradient": GRADIENT_OF_COMPOSED}
 )
 
 # Where NumPy itself leaves the sign of a zero open, it is not compared.
@@ -76,7 +83,8 @@ def _wrong(name: str, found: np.ndarray, expected: np.ndarray, dtype: np.dtype) 
     finite = np.isfinite(expected)
     size = np.abs(np.where(finite, expected, 0))
     size = np.maximum(size.max(initial=0.0), 1.0) if tolerance.of_terms else size
-    limit = tolerance.units * (float(info.eps) * size + float(info.smallest_subnormal))
+    units = min(tolerance.units, tolerance.halves) if info.bits == 16 else tolerance.units
+    limit = units * (float(info.eps) * size + float(info.smallest_subnormal))
     with np.errstate(invalid="ignore"):
         wrong = np.where(finite, np.abs(found - expected) > limit, ~_same_special(found, expected))
     wrong |= finite & ~np.isfinite(found)
