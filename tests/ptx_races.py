@@ -141,8 +141,10 @@ class Races:
         self._refuse(unseen, places, warps, does, "another warp has written with no barrier since")
 
     def _check_readers(self, places: np.ndarray, warps: np.ndarray) -> None:
-        if self._last_read[places].max(initial=0) <= self._settled:
+        recent = self._last_read[places] > self._settled
+        if not recent.any():
             return
+        places, warps = places[recent], warps[recent]
         block = places // self._shared_bytes
         for own in range(self._warps_of_block):
             reader = block * self._warps_of_block + own

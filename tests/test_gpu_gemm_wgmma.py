@@ -113,6 +113,11 @@ def test_tiles_that_reach_beyond_the_product(sizes: tuple[int, int, int]) -> Non
     multiply("nn", "bf16", sizes, WgmmaSchedule("bf16", rows=64, columns=64, stages=3), processors=3)
 
 
+def test_the_last_group_of_rows_of_tiles_is_smaller() -> None:
+    schedule = WgmmaSchedule("bf16", rows=64, columns=64, stages=2, group=2)
+    multiply("nt", "bf16", (192, 128, 64), schedule, processors=2)
+
+
 def test_a_whole_tile_of_a_block() -> None:
     multiply("nt", "bf16", (128, 192, 256), WgmmaSchedule("bf16"), processors=1)
 

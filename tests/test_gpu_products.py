@@ -44,6 +44,8 @@ LONG = [
     Case("tf32", "nn", (9, 17, 1031), epilogue="bias"),
     Case("f32", "tt", (17, 9, 1031), epilogue="tanh"),
 ]
+# Rows of tiles are walked together by eight: here there are nine, and two columns of them.
+TALL = [Case("bf16", "nn", (9 * 64, 72, 16)), Case("f32", "nn", (9 * 64, 72, 8))]
 WARPGROUPS = [
     Case("bf16", "nn", (72, 136, 72), (2,), "two"),
     Case("bf16", "tt", (128, 64, 64), epilogue="bias"),
@@ -78,6 +80,11 @@ def test_few_rows(case: Case, target: str) -> None:
 @on_targets(LONG)
 def test_parts_of_a_long_k(case: Case, target: str) -> None:
     assert len(check(case, target).plan["launches"]) > 1
+
+
+@on_targets(TALL)
+def test_the_last_group_of_rows_of_tiles_is_smaller(case: Case, target: str) -> None:
+    assert check(case, target).plan["launches"][0]["grid"][0] == 18
 
 
 @on_targets(BY_LOOPS)
