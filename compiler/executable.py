@@ -16,6 +16,7 @@ from blu.dialects.locations import describe
 from blu.dialects.mlir import ir
 from blu.dialects.modules import attribute_names
 from blu.errors import ParseError, PassError
+from blu.runtime.contracts import MEMBER
 from blu.runtime.pool import pool_text
 
 Members = dict[str, bytes]
@@ -39,6 +40,7 @@ def _cpu_executable(module: ir.Module, target: dict[str, Any], text: str, source
     return {
         "plan.json": _attribute(module, "blu.plan").encode(),
         "constants.bin": bytes.fromhex(_attribute(module, "blu.constants")),
+        MEMBER: _contracts(module),
         "kernels.o": kernels,
         "pool.o": pool,
         "ir.mlir": source.encode(),
@@ -55,10 +57,25 @@ def _gpu_executable(module: ir.Module, target: GpuTarget, text: str, source: str
     return {
         "plan.json": _attribute(module, "blu.plan").encode(),
         "constants.bin": bytes.fromhex(_attribute(module, "blu.constants")),
+        MEMBER: _contracts(module),
         **{f"{name}.ptx": code.encode() for name, code in ptx.items()},
         **{f"{name}.{target.name}.cubin": cubin.code for name, cubin in cubins.items()},
         "ir.mlir": source.encode(),
     }
+
+
+def _contracts(module: ir.Module) -> bytes:
+    """What each kernel's launches were compiled for. The pass that writes the plan has listed that launch by launch."""
+    listed = json.loads(_attribute(module, "blu.contracts"))
+    contracts: dict[str, list[Any]] = {}
+    launches = json.loads(_attribute(module, "blu.plan"))["launches"]
+    if len(launches) != len(listed):
+        raise ParseError(f"the module has {len(launches)} launches, and contracts of {len(listed)}")
+    for launch, contract in zip(launches, listed, strict=True):
+        known = contracts.setdefault(launch["kernel"], [])
+        if contract not in known:
+            known.append(contract)
+    return json.dumps(contracts).encode()
 
 
 def ptx_of(module: ir.Module) -> dict[str, str]:

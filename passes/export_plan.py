@@ -57,6 +57,7 @@ def _write(module: ir.Module, export: _Export) -> None:
     arena = module.operation.attributes["blu.arena_bytes"]
     plan["arena_bytes"] = ir.IntegerAttr(arena).value
     module.operation.attributes["blu.plan"] = ir.StringAttr.get(json.dumps(plan))
+    module.operation.attributes["blu.contracts"] = ir.StringAttr.get(json.dumps(export.contracts))
     module.operation.attributes["blu.constants"] = ir.StringAttr.get(export.constants.hex())
 
 
@@ -71,12 +72,15 @@ class _Export:
     # For each result the donated input that it is, or None.
     sources: dict[int, int | None] = field(default_factory=dict)
     launches: list[dict[str, Any]] = field(default_factory=list)
+    # What the kernel of each launch was compiled for (see runtime/contracts.py).
+    contracts: list[dict[str, Any]] = field(default_factory=list)
     # What tensor maps show: offsets and strides in elements, the innermost dimension first.
     maps: list[dict[str, Any]] = field(default_factory=list)
     # Arguments of launches of many calls: those of one call after the other.
     tables: list[list[list[Any]]] = field(default_factory=list)
     # Launches of many calls, by batch and kernel.
     batches: dict[tuple[int, str], dict[str, Any]] = field(default_factory=dict)
+    batch_contracts: dict[tuple[int, str], dict[str, Any]] = field(default_factory=dict)
     first_lines: dict[tuple[int, str], str] = field(default_factory=dict)
     # By status slot: kernels may run in another order than the checks were written in.
     checks: dict[int, dict[str, Any]] = field(default_factory=dict)
@@ -138,17 +142,25 @@ class _Export:
         arguments += [self._map(item, arguments) for item in _tensor_maps(self.kernels[name])]
         location = describe(operation.location) or ""
         launch = {"kernel": name, **size, "args": arguments, "location": location}
+        contract = {
+            "size": _size_of(size),
+            "parameters": [[_bytes_from(value.type), self._kind_of(value)] for value in memory if not _is_map(value)],
+            "maps": [_description(item) for item in _tensor_maps(self.kernels[name])],
+        }
         number = batch_of(operation)
         if number is None:
             self.launches.append(launch)
+            self.contracts.append(contract)
         else:
-            self._add_to_batch((number, name), launch)
+            self._add_to_batch((number, name), launch, contract)
 
-    def _add_to_batch(self, batch: tuple[int, str], launch: dict[str, Any]) -> None:
+    def _add_to_batch(self, batch: tuple[int, str], launch: dict[str, Any], contract: dict[str, Any]) -> None:
         """One launch for all calls of a batch: their arguments are in a table, the grid's third size counts them."""
         if batch not in self.batches:
             self.batches[batch] = {**launch, "args": [["table", len(self.tables), 0]]}
             self.launches.append(self.batches[batch])
+            self.contracts.append(contract)
+            self.batch_contracts[batch] = contract
             self.tables.append(launch["args"])
             self.first_lines[batch] = launch["location"]
             return
@@ -157,6 +169,9 @@ class _Export:
         self.tables[table] += launch["args"]
         count = len(self.tables[table]) // len(launch["args"])
         entry["grid"] = [*launch["grid"][:2], count]
+        together = self.batch_contracts[batch]
+        together["size"][2] = count
+        together["parameters"] += contract["parameters"]
         entry["location"] = f"{self.first_lines[batch]} and {count - 1} more".strip()
 
     def _argument(self, value: ir.Value) -> list[Any]:
@@ -173,13 +188,15 @@ class _Export:
             return ["status", 8 * index]
         return [space, index, 0]
 
+    def _kind_of(self, value: ir.Value) -> str:
+        """The space of a pointer; "donated" for arguments that the program may overwrite."""
+        space, *place = self._argument(value)
+        return "donated" if space == "input" and self._inputs()[place[0]]["donated"] else space
+
     def _map(self, described: ir.Attribute, arguments: list[Any]) -> list[Any]:
         """The place of a tensor map of one of a launch's arguments among all maps, each of which is there once."""
-        fields = ir.DictAttr(described)
-        numbers = {name: list(ir.DenseI64ArrayAttr(fields[name])) for name in ("shape", "strides", "box")}
-        buffer = arguments[ir.IntegerAttr(fields["argument"]).value]
-        offset, dtype = ir.IntegerAttr(fields["offset"]).value, ir.StringAttr(fields["dtype"]).value
-        entry = {"buffer": buffer, "offset": offset, "dtype": dtype, **numbers}
+        fields = _description(described)
+        entry = {"buffer": arguments[fields.pop("argument")], **fields}
         if entry not in self.maps:
             self.maps.append(entry)
         return ["map", MAP_BYTES * self.maps.index(entry)]
@@ -193,6 +210,29 @@ class _Export:
             "location": describe(operation.location) or "",
         }
         self.checks.setdefault(slot, check)  # equal checks share a slot, the first one's line is reported
+
+
+def _description(described: ir.Attribute) -> dict[str, Any]:
+    """What a tensor map shows, and of which argument."""
+    fields = ir.DictAttr(described)
+    argument, offset = (ir.IntegerAttr(fields[name]).value for name in ("argument", "offset"))
+    numbers = {name: list(ir.DenseI64ArrayAttr(fields[name])) for name in ("shape", "strides", "box")}
+    return {"argument": argument, "offset": offset, "dtype": ir.StringAttr(fields["dtype"]).value, **numbers}
+
+
+def _size_of(size: dict[str, Any]) -> list[int]:
+    """What of a launch's size its kernel depends on."""
+    return [*size["grid"], size["threads"], size["shared_bytes"]] if "grid" in size else [size["blocks"]]
+
+
+def _bytes_from(type_: ir.Type) -> int:
+    """How far beyond its pointer the elements of a memref lie."""
+    memref = ir.MemRefType(type_)
+    if 0 in memref.shape:
+        return 0
+    strides, offset = memref.get_strides_and_offset()
+    last = sum(max(0, (size - 1) * stride) for size, stride in zip(memref.shape, strides, strict=True))
+    return (offset + last + 1) * max(1, memref.element_type.width // 8)
 
 
 def _is_map(value: ir.Value) -> bool:

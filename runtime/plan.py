@@ -313,8 +313,9 @@ class Plan:
             _check(source.donated, f"a result is argument {output.input}, which is not donated")
             _check(same, f"a result is argument {output.input}, which has another type")
 
-    def _check_arguments(self) -> None:
-        sizes = {
+    def sizes(self) -> dict[str, list[int]]:
+        """The bytes of each buffer, by space and index."""
+        return {
             "input": [spec.nbytes for spec in self.inputs],
             "output": [spec.nbytes for spec in self.outputs],
             "constant": [constant.nbytes for constant in self.constants],
@@ -323,6 +324,9 @@ class Plan:
             "map": [len(self.tensor_maps) * MAP_BYTES],
             "table": [len(table) * POINTER_BYTES for table in self.tables],
         }
+
+    def _check_arguments(self) -> None:
+        sizes = self.sizes()
         passed = [(launch.kernel, arg) for launch in self.launches for arg in launch.args]
         listed = [(f"table {number}", arg) for number, table in enumerate(self.tables) for arg in table]
         for what, arg in (*passed, *listed):

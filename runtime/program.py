@@ -12,6 +12,7 @@ import numpy as np
 from blu.errors import ArgumentError, CacheError, UnsupportedError
 from blu.runtime.arguments import accept, accept_output, copy_of, count_error, overlapping
 from blu.runtime.artifact import Artifact
+from blu.runtime.contracts import MEMBER, check_contracts
 from blu.runtime.host import check_machine, load_object, run_exclusively
 from blu.runtime.memory import address_of, allocate, allocate_array
 from blu.runtime.plan import NOTHING_FOUND, Argument, GpuLaunch, Launch, Plan
@@ -47,6 +48,7 @@ class Program(Runnable):
         plan = Plan.parse(artifact.read("plan.json"))
         if any(isinstance(launch, GpuLaunch) for launch in plan.launches):
             raise UnsupportedError("the program is compiled for a GPU", advice="load it with blu.runtime.load_program")
+        check_kernels(artifact, plan)
         constants = read_constants(artifact, plan)
         return cls(plan, artifact.read("kernels.o"), artifact.read("pool.o"), constants)
 
@@ -143,6 +145,12 @@ class Program(Runnable):
     def _place(self, pool: Pool, arrays: list[np.ndarray], fresh: list[np.ndarray]) -> None:
         """Write this run's addresses into the kernels' arguments."""
         pool.place((*arrays, *fresh), self._addresses_at, self._moves_at, len(self._moves), self._args_at)
+
+
+def check_kernels(artifact: Artifact, plan: Plan) -> None:
+    """CacheError where a plan gives its kernels other memory than they were compiled for."""
+    if MEMBER in artifact.names():
+        check_contracts(plan, artifact.read(MEMBER))
 
 
 def read_constants(artifact: Artifact, plan: Plan) -> np.ndarray:

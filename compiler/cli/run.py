@@ -31,7 +31,12 @@ EXAMPLES = """examples:
   blu run gpt2.blu --weights DIR --input tokens=t.npy --output-dir out/
 
 Inputs called model.* are a model's parameters: --weights brings them all, unless they are in the file
-(`blu-compile --embed-weights`). exit codes: 0 done, 1 error, 2 wrong usage"""
+(`blu-compile --embed-weights`).
+
+A .blu file holds native code, and running it, or loading it in Python, runs that code with all that you may do:
+take such files only from people you trust. Hashes show damage, not who made a file.
+
+exit codes: 0 done, 1 error, 2 wrong usage"""
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -25,7 +25,7 @@ from blu.runtime.cuda.ranges import are_shown, named_range
 from blu.runtime.cuda.tables import PointerTables
 from blu.runtime.memory import address_of
 from blu.runtime.plan import Argument, GpuLaunch, Launch, Plan
-from blu.runtime.program import read_constants
+from blu.runtime.program import check_kernels, read_constants
 from blu.runtime.runnable import Runnable
 
 _ON_DEVICE = (
@@ -81,6 +81,7 @@ class CudaProgram(Runnable):
         plan = Plan.parse(artifact.read("plan.json"))
         if any(isinstance(launch, Launch) for launch in plan.launches):
             raise UnsupportedError("the program is compiled for a CPU", advice="compile it with --target=cuda")
+        check_kernels(artifact, plan)
         return cls(plan, artifact, driver)
 
     def run(

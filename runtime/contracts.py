@@ -1,0 +1,115 @@
+"""What a program's kernels touch, and whether a plan gives them that. Checked before anything of a program is run.
+
+`contracts.json` is written with the kernels, and says of each launch what its kernel was compiled for: how many blocks
+or which grid, how many bytes it touches from each pointer on, and in which kinds of memory. A plan that was changed
+afterwards (its hash is no secret) may launch other kernels, in another order and elsewhere, but within these bounds.
+The kernels themselves are trusted: they are native code, which can do what the process can do.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from blu.errors import CacheError
+from blu.runtime.plan import MAP_BYTES, Argument, GpuLaunch, Launch, Plan, TensorMap
+
+MEMBER = "contracts.json"
+DONATED = "donated"
+"""The space of an argument that the program may overwrite; "input" are those that it may only read."""
+_ALIGNMENTS = {"status": 8, "map": MAP_BYTES}
+_ALIGNMENT = 64
+
+
+def _refuse(what: str) -> CacheError:
+    return CacheError(f"the plan does not fit its kernels: {what}", advice="compile the program again")
+
+
+@dataclass(frozen=True)
+class Contract:
+    """What one launch of a kernel was compiled for.
+
+    `size` is (blocks,), or the grid, the threads and the bytes of shared memory; `parameters` are bytes and kind of
+    memory of each pointer, those of several calls one after the other; `maps` what its tensor maps show, with the
+    number of the argument that they show.
+    """
+
+    size: tuple[int, ...]
+    parameters: tuple[tuple[int, str], ...]
+    maps: tuple[tuple[int, TensorMap], ...]
+
+    @classmethod
+    def parse(cls, entry: Any) -> Contract:
+        """Read an entry of contracts.json."""
+        maps = [(item["argument"], TensorMap.parse({**item, "buffer": ["arena", 0]})) for item in entry["maps"]]
+        parameters = tuple((int(nbytes), str(space)) for nbytes, space in entry["parameters"])
+        return cls(tuple(map(int, entry["size"])), parameters, tuple(maps))
+
+
+def check_contracts(plan: Plan, text: bytes) -> None:
+    """CacheError for the first launch whose numbers fit none of its kernel's contracts, or a `text` that is damaged."""
+    try:
+        contracts = {name: [Contract.parse(item) for item in items] for name, items in json.loads(text).items()}
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise CacheError(f"damaged {MEMBER}: {error}", advice="compile the program again") from error
+    sizes = plan.sizes()
+    for number, launch in enumerate(plan.launches):
+        known = contracts.get(launch.kernel)
+        if not known:
+            raise _refuse(f"launch {number} is of {launch.kernel!r}, which is none of them")
+        problems = [_problem(plan, sizes, launch, contract) for contract in known]
+        if all(problems):
+            raise _refuse(f"launch {number} of {launch.kernel}: {problems[0]}")
+
+
+def _problem(plan: Plan, sizes: dict[str, list[int]], launch: Launch | GpuLaunch, contract: Contract) -> str:
+    """Why a launch is not what the contract says; empty if it is."""
+    size = _size(launch)
+    if size != contract.size:
+        return f"its size is {size}, compiled for {contract.size}"
+    pointers = _pointers(plan, launch)
+    maps = [argument for argument in pointers if argument.space == "map"]
+    memory = [argument for argument in pointers if argument.space != "map"]
+    if (len(memory), len(maps)) != (len(contract.parameters), len(contract.maps)):
+        return f"it takes {len(pointers)} pointers, the kernel {len(contract.parameters) + len(contract.maps)}"
+    for argument, (nbytes, space) in zip(memory, contract.parameters, strict=True):
+        if problem := _memory_problem(plan, sizes, argument, nbytes, space):
+            return problem
+    shown = [_shown(plan, argument) for argument in maps]
+    expected = [_same_map(item, memory[number]) for number, item in contract.maps if number < len(memory)]
+    return "" if shown == expected else "its tensor maps show something else"
+
+
+def _size(launch: Launch | GpuLaunch) -> tuple[int, ...]:
+    if isinstance(launch, Launch):
+        return (launch.blocks,)
+    return (*launch.grid, launch.threads, launch.shared_bytes)
+
+
+def _pointers(plan: Plan, launch: Launch | GpuLaunch) -> Sequence[Argument]:
+    """What a launch's kernel reads as pointers: its arguments, or those of the table that it takes."""
+    if len(launch.args) == 1 and launch.args[0].space == "table":
+        return plan.tables[launch.args[0].index]
+    return launch.args
+
+
+def _memory_problem(plan: Plan, sizes: dict[str, list[int]], argument: Argument, nbytes: int, space: str) -> str:
+    is_donated = argument.space == "input" and plan.inputs[argument.index].donated
+    found, name = DONATED if is_donated else argument.space, f"{argument.space} {argument.index}"
+    if found != space:
+        return f"it takes {name} in place of memory of the kind {space!r}"
+    if argument.offset % _ALIGNMENTS.get(argument.space, _ALIGNMENT):
+        return f"it takes {name} from byte {argument.offset} on, which is not aligned"
+    room = sizes[argument.space][argument.index] - argument.offset
+    return f"it touches {nbytes} bytes of {name}, where {room} are" if nbytes > room else ""
+
+
+def _shown(plan: Plan, argument: Argument) -> TensorMap | None:
+    number, rest = divmod(argument.offset, MAP_BYTES)
+    return plan.tensor_maps[number] if not rest and number < len(plan.tensor_maps) else None
+
+
+def _same_map(shown: TensorMap, buffer: Argument) -> TensorMap:
+    return TensorMap(buffer, shown.offset, shown.dtype, shown.shape, shown.strides, shown.box)
