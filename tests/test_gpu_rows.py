@@ -200,6 +200,25 @@ def test_counters_are_not_read():
     assert program.plan["arena_bytes"] < 8192 * 32, "50304 numbers are not in memory"
 
 
+@pytest.mark.parametrize(
+    ("rows", "width", "dtype"), [(1, 1, "f32"), (5, 33, "f64"), (3, 1025, "f32"), (140, 70, "bf16")]
+)
+def test_counted_columns_are_those_of_the_targets(rows: int, width: int, dtype: str):
+    """What is subtracted from a row of the gradient of cross-entropy stands where its target does."""
+    x, t = array(rows, width).astype(DTYPES[dtype]), np.arange(rows, dtype=np.int32) * 7 % width
+    t[2:3] = -100
+    program = compile_program(cross_entropy, x, t)
+    loss, gradient = program.interpret(x, t)
+    wide, counts = x.astype(np.float64), (t >= 0)[:, None]
+    softmax = np.exp(wide - wide.max(1, keepdims=True))
+    softmax /= softmax.sum(1, keepdims=True)
+    expected = (softmax - (np.arange(width) == t[:, None])) * counts / counts.sum()
+    logarithms = np.log(softmax[np.arange(rows), np.maximum(t, 0)])[:, None]
+    tolerance = {"f32": 2e-6, "f64": 1e-13, "bf16": 5e-3}[dtype]
+    assert float(loss) == pytest.approx(-(logarithms * counts).sum() / counts.sum(), rel=tolerance, abs=tolerance)
+    assert np.abs(gradient.astype(np.float64) - expected).max() <= tolerance * np.abs(expected).max()
+
+
 def test_nothing_is_written_for_empty_tensors():
     x = np.zeros((0, 4), np.float32)
     (result,) = compile_program(lambda x: x + 1.0, x).interpret(x)
