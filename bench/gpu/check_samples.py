@@ -35,21 +35,25 @@ def cases() -> Iterator[Case]:
     """All cases of this file."""
     make_context()  # declares all ops
     for name, cls in sorted(OPS.items()):
-        tolerance = TOLERANCES.get(name, ELEMENTARY)
-        units = UNITS if tolerance.of_terms else tolerance.units
         for factors, samples in _by_factors(name, cls).items():
-            plain = {dtype: units * epsilon for dtype, epsilon in EPSILON.items()}
-            yield Case(
-                f"op {name} of {factors}" if factors else f"op {name}",
-                program_of(cls, samples),
-                (arrays_of(samples),),
-                {"f32": EPSILON[factors]} if factors else plain,
-                least=float(tolerance.of_terms),
-                reference=partial(_reference, cls, samples),
-            )
+            yield case_of(f"op {name} of {factors}" if factors else f"op {name}", cls, samples, factors)
     for name, cls in sorted(OPS.items()):
         if is_differentiable(cls):
             yield _gradients(name, cls)
+
+
+def case_of(title: str, cls: type[Op], samples: list[Sample], factors: str = "") -> Case:
+    """Samples of an op, in one program; `factors` is the 16-bit dtype that its kernel rounds factors to."""
+    tolerance = TOLERANCES.get(cls.name, ELEMENTARY)
+    units = UNITS if tolerance.of_terms else tolerance.units
+    return Case(
+        title,
+        program_of(cls, samples),
+        (arrays_of(samples),),
+        {"f32": EPSILON[factors]} if factors else {dtype: units * epsilon for dtype, epsilon in EPSILON.items()},
+        least=float(tolerance.of_terms),
+        reference=partial(_reference, cls, samples),
+    )
 
 
 def _by_factors(name: str, cls: type[Op]) -> dict[str, list[Sample]]:
