@@ -42,6 +42,25 @@ func.func @softmax(%x: tensor<3x4xf32>) -> tensor<3x4xf32> {
 
 // -----
 
+// What follows a product reads other tensors at the place of the sum; rows that are gathered are added by a kernel after it.
+// CHECK-LABEL: func.func @product_and_gathered_rows(
+// CHECK-SAME: %[[X:.+]]: tensor<3x4xf32>, %[[W:.+]]: tensor<4x5xf32>, %[[T:.+]]: tensor<9x5xf32>, %[[I:.+]]: tensor<3xi64>)
+// CHECK: %[[P:.+]] = call @gemm_0(%[[X]], %[[W]])
+// CHECK: call @rows_{{.+}}(%[[I]], %[[T]], %[[P]])
+// CHECK-NEXT: return
+// CHECK-LABEL: func.func private @gemm_0(
+// CHECK: linalg.contract
+// CHECK-NOT: tensor.extract
+// CHECK: func.func private @rows_
+func.func @product_and_gathered_rows(%x: tensor<3x4xf32>, %w: tensor<4x5xf32>, %t: tensor<9x5xf32>, %i: tensor<3xi64>) -> tensor<3x5xf32> {
+  %0 = "blu.matmul"(%x, %w) {precision = "highest"} : (tensor<3x4xf32>, tensor<4x5xf32>) -> tensor<3x5xf32>
+  %1 = "blu.take"(%t, %i) {axis = 0 : i64} : (tensor<9x5xf32>, tensor<3xi64>) -> tensor<3x5xf32>
+  %2 = "blu.add"(%0, %1) : (tensor<3x5xf32>, tensor<3x5xf32>) -> tensor<3x5xf32>
+  return %2 : tensor<3x5xf32>
+}
+
+// -----
+
 // The epilogue of a matrix product: bias, activation, residual.
 // CHECK-LABEL: func.func @epilogue(
 // CHECK-SAME: %[[X:.+]]: tensor<3x4xf32>, %[[W:.+]]: tensor<4x5xf32>, %[[B:.+]]: tensor<5xf32>, %[[R:.+]]: tensor<3x5xf32>)

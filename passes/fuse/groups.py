@@ -141,7 +141,7 @@ class Grouping:
     def _can_follow(self, nest: LoopNest, group: Group, product: Group) -> bool:
         """Whether an elementwise group can become a part of what follows a contraction."""
         users = {*group.members, nest.operation}
-        alike = all(item.is_pointwise and item.sizes == product.domain for item in group.nests.values())
+        alike = all(item.fits_sums_of(product.domain) for item in group.nests.values())
         own = all(use.owner.operation in users for value in group.made for use in value.uses)
         return alike and own and len(group.nests) == len(group.members)
 
@@ -149,7 +149,7 @@ class Grouping:
         if len(group.members) >= MAX_OPS or nest.is_contraction:
             return False
         if group.anchor == "gemm":
-            is_alike = nest.is_pointwise and nest.sizes == group.domain and self._reads_in_place(nest, group)
+            is_alike = nest.fits_sums_of(group.domain) and self._reads_in_place(nest, group)
             is_stored = any(value in group.made and len(list(value.uses)) > 1 for value, _ in nest.reads)
             return is_alike and not nest.is_widening and not (is_stored and _stays_inside_of_rows(nest))
         if not group.is_rows or not (nest.is_pointwise or nest.is_row_reduction or nest.range_length):
@@ -203,7 +203,7 @@ class Grouping:
         if self._scalars_apart and bool(group.domain) != bool(other.domain):
             return False
         if group.anchor == "gemm":
-            if not all(item.is_pointwise and item.sizes == group.domain for item in other.nests.values()):
+            if not all(item.fits_sums_of(group.domain) for item in other.nests.values()):
                 return False
         elif not group.is_rows:
             return False

@@ -96,6 +96,18 @@ class LoopNest:
         return not self.is_contraction and not any(self.reduced) and all(dims == identity for dims in results)
 
     @cached_property
+    def gathers(self) -> bool:
+        """Whether the body reads a tensor where numbers say."""
+        return any(is_tensor(value) for value in captured(self.operation))
+
+    def fits_sums_of(self, domain: tuple[int, ...]) -> bool:
+        """Whether this can be done with a product's sums of these sizes, while they are in registers.
+
+        What follows a product reads other tensors at the place of the sum, and nowhere else.
+        """
+        return self.is_pointwise and self.sizes == domain and not self.gathers
+
+    @cached_property
     def is_widening(self) -> bool:
         """Whether all that is done is to widen halves: every reader does that better for itself."""
         if not self.is_pointwise or not self.operation.regions:
