@@ -70,11 +70,15 @@ def steps(draft: Draft) -> None:
 
 
 def binary(draft: Draft) -> None:
-    first = draft.pick(is_number)
+    first, name = draft.pick(is_number), draft.one_of(BINARY)
+    if name == "power" and not is_float(draft.tensor(first)):  # negative powers of integers are errors
+        shape = broadcastable(draft, draft.tensor(first).shape)
+        draft.call(name, first, draft.add(shape, draft.tensor(first).dtype.name, "positive"))
+        return
     pair = [first, second(draft, first)]
-    if draft.chance(0.3):
+    if draft.chance(0.3) and name != "power":
         pair.reverse()
-    draft.call(draft.one_of(BINARY), *pair)
+    draft.call(name, *pair)
 
 
 def comparison(draft: Draft) -> None:
@@ -354,7 +358,7 @@ def convert(draft: Draft) -> None:
 
 
 def widen(draft: Draft) -> None:
-    draft.call("astype", draft.pick(is_float), dtype=draft.one_of(("f32", "f64")))
+    draft.call("astype", draft.pick(is_float), dtype="f64")
 
 
 def windows(draft: Draft) -> None:
