@@ -234,13 +234,14 @@ def masked(scores: Tensor, mask: Tensor | None, offset: Tensor | None, causal: b
 
 
 def _causal_mask(rows: int, columns: int, offset: Tensor | None) -> Tensor:
-    """bool [rows, columns]: whether column <= row + offset."""
+    """bool [rows, columns]: whether column <= row + offset, which is cut to where it makes a difference."""
+    from blu.dialects.arithmetic import clip
     from blu.dialects.creation import Iota
 
     dtype = i32 if offset is None else offset.dtype
     row = Iota(shape=(rows, 1), axis=0, dtype=dtype)
     column = Iota(shape=(1, columns), axis=1, dtype=dtype)
-    return column <= row + (columns - rows if offset is None else offset)
+    return column <= row + (columns - rows if offset is None else clip(offset, -rows, columns))
 
 
 _CASES = [

@@ -58,6 +58,21 @@ def test_cpus_with_random_shapes(seed: int) -> None:
     test_cpus(random_problem(seed))
 
 
+@pytest.mark.parametrize(("offset", "near"), [(2**31 - 1, 100), (-(2**31), -100)])
+def test_offsets_far_beyond_all_keys_where_attention_is_written_as_products(offset: int, near: int) -> None:
+    """As the gradient of an added mask is."""
+    rng = np.random.default_rng(0)
+    query, key, mask = (rng.standard_normal(shape).astype(np.float32) for shape in ((1, 3, 8), (1, 5, 8), (3, 5)))
+
+    def loss(mask: blu.Tensor, query: blu.Tensor, key: blu.Tensor, offset: blu.Tensor) -> blu.Tensor:
+        return blu.sum(blu.attention(query, key, key, mask, causal=True, offset=offset) ** 2)
+
+    run = blu.jit(blu.grad(loss))
+    found, expected = (np.asarray(run(mask, query, key, np.array(place, np.int32))) for place in (offset, near))
+    np.testing.assert_array_equal(found, expected)
+    assert found.all() == (near > 0)
+
+
 @pytest.mark.parametrize("problem", [PROBLEMS[-1], OF_CPU[-1]], ids=lambda problem: problem.dtype)
 def test_few_queries_with_elements_far_apart(problem: Problem) -> None:
     """Queries by twos, and keys and values, in every eighth element of a row."""
