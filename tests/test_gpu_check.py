@@ -19,6 +19,8 @@ from fake_cuda import FakeDriver, view
 import blu
 from blu.compiler.cubins import assemble, find_ptxas
 from blu.compiler.ptx_stores import check_stores
+from blu.dialects.context import make_context
+from blu.dialects.op import OPS
 from blu.runtime import Artifact
 from blu.runtime.cuda import driver as drivers
 
@@ -59,6 +61,18 @@ def packed(tools: dict[str, ModuleType], tmp_path: Path) -> Path:
     entries = [packer.pack(item) for item in cases]
     tools["bench.gpu.stored"].save_index(tmp_path, entries)
     return tmp_path
+
+
+def test_every_op_is_checked_with_rows_of_all_lengths(tools):
+    lengths = importlib.import_module("bench.gpu.check_lengths")
+    # Made from nothing, without a kernel, or with cases of their own; einsum becomes matmul.
+    others = {"iota", "constant", "random_bits", "barrier", "stop_gradient", "einsum"}
+    others |= {"attention", "attention_gradient"}
+    make_context()
+    assert {name for name, cls in OPS.items() if cls.__module__.startswith("blu.")} == others | set(lengths.LONGER)
+    sample = next(sample for sample in OPS["sum"].samples() if sample.operands[0].size)
+    longer = [lengths.LONGER["sum"](sample, length) for length in lengths.LENGTHS]
+    assert [item.operands[0].shape for item in longer] == [(3, length) for length in (1, 31, 33, 65, 257, 1025, 5000)]
 
 
 @pytest.mark.parametrize(("kernel", "failure"), [(_double, ""), (_triple, "wrong")])

@@ -49,7 +49,8 @@ def _table(sample: Sample) -> np.ndarray:
     first, *others = sample.operands
     if isinstance(first, list):
         return first[0] if first else np.zeros(0, np.bool_)
-    return others[0] if len(others) == 2 and first.dtype == np.bool_ else first
+    chosen = [item for item in others if isinstance(item, np.ndarray)]
+    return chosen[0] if len(chosen) == 2 and first.dtype == np.bool_ else first
 
 
 def _rows(array: Any, length: int) -> np.ndarray:
@@ -63,7 +64,8 @@ def _indices(count: int, size: int) -> np.ndarray:
 
 def _everywhere(sample: Sample, length: int) -> Sample:
     """All operands are rows."""
-    return Sample(tuple(_rows(item, length) for item in sample.operands), sample.attributes)
+    operands = tuple(None if item is None else _rows(item, length) for item in sample.operands)
+    return Sample(operands, sample.attributes)
 
 
 def _along(**attributes: Any) -> Longer:
@@ -112,11 +114,11 @@ def _start(*places: int) -> list[np.ndarray]:
 
 
 _POINTWISE = [name for name in """
-    absolute add arccos arccosh arcsin arcsinh arctan arctan2 arctanh bitwise_and bitwise_or bitwise_xor cbrt ceil
-    convert copysign cos cosh divide equal erf erfc exp exp2 expm1 floor floor_divide gelu greater greater_equal invert
-    isfinite isinf isnan left_shift less less_equal log log10 log1p log2 logical_not maximum minimum multiply negative
-    not_equal power reciprocal reduce_precision relu remainder right_shift round rsqrt sigmoid sign silu sin sinh sqrt
-    square subtract tan tanh trunc where
+    absolute add arccos arccosh arcsin arcsinh arctan arctan2 arctanh bitwise_and bitwise_or bitwise_xor cbrt
+    ceil clip convert copysign cos cosh divide equal erf erfc exp exp2 expm1 floor floor_divide gelu greater
+    greater_equal invert isfinite isinf isnan left_shift less less_equal log log10 log1p log2 logical_not
+    maximum minimum multiply negative not_equal power reciprocal reduce_precision relu remainder right_shift
+    round rsqrt sigmoid sign silu sin sinh sqrt square subtract tan tanh trunc where
     """.split()]  # fmt: skip
 _FOLDS = ("all", "any", "max", "min", "sum")
 
@@ -131,7 +133,7 @@ LONGER: dict[str, Longer] = {
     "broadcast_to": lambda sample, length: Sample((np.resize(_table(sample), length),), {"shape": (ROWS, length)}),
     "reshape": _sized(lambda length: {"shape": (length, ROWS)}),
     "slice": _sized(lambda length: {"starts": (0, 0), "limits": (ROWS, length), "strides": (1, 2)}),
-    "top_k": _sized(lambda length: {"k": min(length, 5)}),
+    **dict.fromkeys(("top_k", "arg_top_k"), _sized(lambda length: {"k": min(length, 5)})),
     "pad": lambda sample, length: Sample(
         (_rows(_table(sample), length), sample.operands[1]), {"low": (0, 1), "high": (1, 2)}
     ),
