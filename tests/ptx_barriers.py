@@ -85,6 +85,11 @@ def keys_of(ranks: np.ndarray, names: np.ndarray) -> np.ndarray:
     return ranks * _NAMES + names.astype(np.int64)
 
 
+def name_of(key: int) -> int:
+    """The name of a barrier in its block."""
+    return key % _NAMES
+
+
 def _number(key: int) -> int:
     """As races know it, where numbers from 0 on are places of mbarriers."""
     return -1 - key

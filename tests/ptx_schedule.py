@@ -15,7 +15,7 @@ from functools import partial
 
 import numpy as np
 from ptx_arithmetic import Arithmetic
-from ptx_barriers import CountingBarrier, NamedBarriers, keys_of
+from ptx_barriers import CountingBarrier, NamedBarriers, keys_of, name_of
 from ptx_program import Instruction, Program
 from ptx_races import RaceError, Races
 
@@ -235,7 +235,7 @@ class Schedule(Arithmetic):
             for key in map(int, np.unique(keys[active])):
                 here = active & (keys == key)
                 come = int(here.sum()) + self.named.arrived.get(key, 0)
-                yield f"a named barrier, to which {come} of {counts[here][0]} threads have come", here
+                yield f"barrier {name_of(key)}, to which {come} of {counts[here][0]} threads have come", here
         elif instruction.name.startswith("setmaxnreg"):
             yield f"{instruction.operands[0]} registers a thread, and {self.spare} are spare", active
         else:

@@ -83,7 +83,7 @@ def test_sums_that_are_written_without_a_fence() -> None:
         (
             r"bar\.arrive",
             "bar.warp.sync -1; //",
-            r"threads 0-127 at line \d+, bar.sync: a named barrier, to which 128 of",
+            r"threads 0-127 at line \d+, bar.sync: barrier 4, to which 128 of",
         ),
         # Fewer bytes come than were announced.
         (r"mov\.b32( \t%r\d+), 16384;", r"mov.b32\1, 16896;", "misses 512 bytes"),
