@@ -13,6 +13,7 @@ from blu.dialects.op import attributes_of, emitting_at, operands_of, value_type
 from blu.dialects.tensor import Tensor
 from blu.passes.base import Pass, find
 from blu.passes.simplify.rules import Site, emit, made_by, splat_of
+from blu.passes.split_reductions import LONG, REDUCTIONS, SEARCHES, reduced, split, split_dot
 
 # Sums of all elements of tensors from this size on are formed in two steps, the first of which has many rows.
 LARGE_SUM = 1 << 14
@@ -38,13 +39,16 @@ class Reassociate(Pass):
     sum(A^T A * B B^T), formed in f64, so that more digits are right than in a sum of f32 squares. A weight's gradient
     is such a product: where only the optimizer is left to read it, it can be formed inside of the update, and gradients
     need never be in memory together. Sums of all elements of a large tensor are sums of the sums of rows. Parts
-    that are padded with zeros and added are put side by side.
+    that are padded with zeros and added are put side by side. Reductions of few rows of `longest` elements or more are
+    cut into parts (see `split_reductions`).
     """
 
     level = "blu"
+    longest: int = LONG
 
     def run(self, module: ir.Module) -> None:
-        rules: dict[str, Rule] = {"blu.add": _add, "blu.sum": _sum_of_all}
+        rules: dict[str, Rule] = {"blu.add": _add}
+        rules |= {f"blu.{name}": self._cut for name in (*REDUCTIONS, *SEARCHES, "matmul")}
         for function in find(module, func.FuncOp):
             for operation in [item.operation for item in function.entry_block.operations if item.name in rules]:
                 with ir.InsertionPoint(operation), emitting_at(operation.location):
@@ -54,6 +58,13 @@ class Reassociate(Pass):
                     operation.erase()
                     self.count("sums")
             _erase_unused(function.entry_block)
+
+
+    def _cut(self, operation: ir.Operation) -> ir.Value | None:
+        """A sum of all elements in two steps; a reduction of few long rows in parts."""
+        if operation.name == "blu.sum" and (total := _sum_of_all(operation, self.longest)) is not None:
+            return total
+        return (split_dot if operation.name == "blu.matmul" else split)(operation, self.longest)
 
 
 def _erase_unused(block: ir.Block) -> None:
@@ -120,7 +131,7 @@ def _is_used_once(value: ir.Value) -> bool:
     return len(list(value.uses)) == 1
 
 
-def _sum_of_all(operation: ir.Operation) -> ir.Value | None:
+def _sum_of_all(operation: ir.Operation, longest: int) -> ir.Value | None:
     (operand,) = operands_of(operation)
     type_, attributes = value_type(operand), attributes_of(operation)
     is_full = len(attributes["axes"]) == type_.ndim and not attributes["keepdims"]
@@ -128,8 +139,9 @@ def _sum_of_all(operation: ir.Operation) -> ir.Value | None:
         return None
     if (norm := _norm_of_product(operand)) is not None:
         return norm
-    rows = Tensor(operand).astype(computing_dtype(type_.dtype)).sum(axis=-1)
-    return rows.sum().astype(type_.dtype).value
+    wide = Tensor(operand).astype(computing_dtype(type_.dtype))
+    rows = reduced("sum", wide, (type_.ndim - 1,), longest)
+    return reduced("sum", rows, tuple(range(type_.ndim - 1)), longest).astype(type_.dtype).value
 
 
 def _norm_of_product(squares: ir.Value) -> ir.Value | None:

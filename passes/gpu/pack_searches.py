@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -19,6 +20,12 @@ _INTEGER = ("cmpi", "cmpi", "ori")
 _GREATER = {
     int(item) for item in (arith.CmpIPredicate.sgt, arith.CmpIPredicate.ugt)
 }, {int(arith.CmpFPredicate.OGT)}  # fmt: skip
+_BEST = {
+    (True, True): arith.maximumf,
+    (True, False): arith.minimumf,
+    (False, True): arith.maxsi,
+    (False, False): arith.minsi,
+}
 _UNSIGNED = {int(arith.CmpIPredicate.ugt), int(arith.CmpIPredicate.ult)}
 
 
@@ -38,6 +45,7 @@ class PackSearches(Pass):
         %5 = linalg.generic ins(%4 : tensor<4xi64>) { arith.xori (arith.andi %low), %low }
 
     The first of equal elements wins, since its low half is the largest; -0.0 counts as 0.0, and the first NaN wins.
+    Elements of 64 bits are folded twice: what the largest is, and the first place where it is.
     """
 
     level = "linalg"
@@ -47,21 +55,26 @@ class PackSearches(Pass):
             for operation in [item.operation for item in function.entry_block.operations]:
                 search = _search_of(operation) if operation.name == "linalg.generic" else None
                 if search is not None:
-                    _pack(operation, search)
+                    (_pack if _is_packable(operation, search) else _search_twice)(operation, search)
                     self.count("searches")
 
 
 def _search_of(operation: ir.Operation) -> Search | None:
-    """The search that an op is, if it can be packed and only its place is wanted."""
+    """The search that an op is, if only its place is wanted."""
     inputs = len(operation.operands) - len(operation.results)
     found = read_reduction(operation.regions[0].blocks[0], inputs)
-    if not isinstance(found, Search) or list(operation.results[0].uses) or found.candidate.type == ir.F64Type.get():
+    if not isinstance(found, Search) or list(operation.results[0].uses):
         return None
     names = tuple(item.name.removeprefix("arith.") for item in found.cone)
     is_float = isinstance(found.candidate.type, ir.FloatType)
     start = constant_of(operation.operands[inputs + 1].owner.operands[0])
     known = names == (_FLOAT if is_float else _INTEGER) and start is not None and start.value == -1
-    return found if known and found.candidate.type.width <= 32 and _extent(operation) < 1 << 31 else None
+    return found if known else None
+
+
+def _is_packable(operation: ir.Operation, search: Search) -> bool:
+    """Whether an element and its place are 64 bits together."""
+    return search.candidate.type.width <= 32 and _extent(operation) < 1 << 31
 
 
 def _extent(operation: ir.Operation) -> int:
@@ -70,27 +83,69 @@ def _extent(operation: ir.Operation) -> int:
 
 
 def _pack(operation: ir.Operation, search: Search) -> None:
-    i64 = ir.IntegerType.get_signless(64)
-    old, result = operation.regions[0].blocks[0], operation.results[1]
-    inputs = len(operation.operands) - len(operation.results)
-    shape, maps = result.type.shape, [item.value for item in operation.attributes["indexing_maps"]]
+    i64, result = ir.IntegerType.get_signless(64), operation.results[1]
 
     def body(*arguments: ir.Value) -> ir.Value:
-        values = dict(zip(list(old.arguments)[:inputs], arguments[:-1], strict=True))
-        for item in old.operations:
-            if not {search.accumulators[0], search.accumulators[1]} & set(item.operation.operands):
-                _clone(item.operation, values)
-        # An index of a dimension of one is a constant, which may be outside.
-        packed = _packed(search, *(values.get(item, item) for item in (search.candidate, search.index)))
-        return arith.maxui(arguments[-1], packed)
+        return arith.maxui(arguments[-1], _packed(search, *_candidate(operation, search, arguments)))
 
     with ir.InsertionPoint(operation), operation.location:
-        zero = fill(_word(i64, 0), shape)
-        sources = list(operation.operands)[:inputs]
-        kinds = [str(item).split("<")[1].rstrip(">") for item in operation.attributes["iterator_types"]]
-        (most,) = generic(sources, [zero], [*maps[:inputs], maps[inputs + 1]], kinds, body)
-        result.replace_all_uses_with(_places(most, shape))
+        zero = fill(_word(i64, 0), result.type.shape)
+        (most,) = _reduction(operation, [], zero, body)
+        result.replace_all_uses_with(_places(most, result.type.shape))
     operation.erase()
+
+
+def _search_twice(operation: ir.Operation, search: Search) -> None:
+    """Find the best element first, then the first place where it is: two folds, of 64 bits each."""
+    i64, element, result = ir.IntegerType.get_signless(64), search.candidate.type, operation.results[1]
+    is_float = isinstance(element, ir.FloatType)
+    is_greater = search.cone[0].attributes["predicate"].value in _GREATER[is_float]
+    best_of = _BEST[is_float, is_greater]
+    equal = (arith.CmpFPredicate.OEQ, arith.cmpf) if is_float else (arith.CmpIPredicate.eq, arith.cmpi)
+
+    def better(*arguments: ir.Value) -> ir.Value:
+        return best_of(arguments[-1], _candidate(operation, search, arguments)[0])
+
+    def earlier(*arguments: ir.Value) -> ir.Value:
+        *_, best, first = arguments
+        candidate, place = _candidate(operation, search, arguments)
+        wins = equal[1](equal[0], candidate, best)
+        if is_float:
+            wins = arith.ori(wins, arith.cmpf(arith.CmpFPredicate.UNO, candidate, candidate))
+        return arith.minui(first, arith.select(wins, place, _word(i64, -1)))
+
+    with ir.InsertionPoint(operation), operation.location:
+        (best,) = _reduction(operation, [], operation.operands[len(operation.operands) - 2], better)
+        nowhere = fill(_word(i64, -1), result.type.shape)
+        (place,) = _reduction(operation, [best], nowhere, earlier)
+        result.replace_all_uses_with(place)
+    operation.erase()
+
+
+def _candidate(operation: ir.Operation, search: Search, arguments: Sequence[ir.Value]) -> tuple[ir.Value, ir.Value]:
+    """What a search's body compares and where that is (i64), in a body with other accumulators."""
+    old = operation.regions[0].blocks[0]
+    values = dict(zip(list(old.arguments)[: _inputs(operation)], arguments, strict=False))
+    for item in old.operations:
+        if not {search.accumulators[0], search.accumulators[1]} & set(item.operation.operands):
+            _clone(item.operation, values)
+    # An index of a dimension of one is a constant, which may be outside.
+    return values.get(search.candidate, search.candidate), values.get(search.index, search.index)
+
+
+def _inputs(operation: ir.Operation) -> int:
+    return len(operation.operands) - len(operation.results)
+
+
+def _reduction(
+    operation: ir.Operation, found: list[ir.Value], start: ir.Value, body: Callable[..., ir.Value]
+) -> Sequence[ir.Value]:
+    """The loops of a search with another body, which reads what has been `found` for the same results as well."""
+    maps = [item.value for item in operation.attributes["indexing_maps"]]
+    inputs, of_result = _inputs(operation), maps[-1]
+    kinds = [str(item).split("<")[1].rstrip(">") for item in operation.attributes["iterator_types"]]
+    sources = [*list(operation.operands)[:inputs], *found]
+    return generic(sources, [start], [*maps[:inputs], *[of_result] * (len(found) + 1)], kinds, body)
 
 
 def _places(most: ir.Value, shape: list[int]) -> ir.Value:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from blu.dialects.dtypes import DType, i64
+from blu.dialects.dtypes import DType, i64, product
 from blu.dialects.mlir import arith, ir
 from blu.dialects.plan import NOTHING_FOUND, check
-from blu.passes.lower_to_linalg.generic import constant, reduce, shape_of
+from blu.passes.lower_to_linalg.generic import constant, pointwise, reduce, reshape, shape_of
 from blu.passes.lower_to_linalg.rules import Lowering
 from blu.passes.lower_to_linalg.scalar import Scalar
+from blu.passes.lower_to_linalg.shape import extract_slice
+
+# From so many values on they are looked at in parts of so many.
+LONG, PART = 1 << 17, 1 << 16
 
 
 def check_index(op: Lowering, indices: ir.Value, dtype: DType, size: int) -> None:
@@ -34,11 +38,29 @@ def _name(op: Lowering) -> str:
 
 
 def _worst(values: ir.Value, dtype: DType, found: Callable[[Scalar], Scalar]) -> ir.Value:
-    """The largest of what is `found` at each value (an i64), as a 0-d tensor of an i64 that is unsigned."""
+    """The largest of what is `found` at each value (an i64), as a 0-d tensor of an i64 that is unsigned.
+
+    Of many values it is the largest of what their parts give, which are side by side.
+    """
+    count = product(shape_of(values))
+    if count < LONG:
+        return _largest(values, tuple(range(len(shape_of(values)))), dtype, found)
+    width = next((item for item in range(PART, 2 * PART) if count % item == 0), PART)
+    whole = count - count % width
+    flat = reshape(values, (count,))
+    rows = reshape(extract_slice(flat, [0], [whole], [1]), (whole // width, width))
+    worst = _worst(_largest(rows, (1,), dtype, found), i64, lambda x: x)
+    if whole == count:
+        return worst
+    rest = _largest(extract_slice(flat, [whole], [count - whole], [1]), (0,), dtype, found)
+    return pointwise((), [worst, rest], ir.IntegerType.get_signless(64), lambda one, other, *_: arith.maxui(one, other))
+
+
+def _largest(values: ir.Value, axes: tuple[int, ...], dtype: DType, found: Callable[[Scalar], Scalar]) -> ir.Value:
     start = constant(ir.IntegerType.get_signless(64), NOTHING_FOUND)
 
     def body(element: ir.Value, worst: ir.Value) -> ir.Value:
         return arith.maxui(worst, found(Scalar(element, dtype)).value)
 
-    (worst,) = reduce(values, tuple(range(len(shape_of(values)))), [start], body)
+    (worst,) = reduce(values, axes, [start], body)
     return worst
