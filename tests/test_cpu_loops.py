@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from cpu_kernel import host_targets
@@ -177,3 +179,15 @@ def test_work_is_split_into_blocks():
     values = random((300, 400))
     (y,) = run(kernel, [values], [np.empty_like(values)])
     np.testing.assert_array_equal(y, -values)
+
+
+@pytest.mark.parametrize("shape", [(101, 1009), (1, 1), (1, 40_961), (3, 10_007)])
+def test_no_point_is_left_out_where_blocks_do_not_divide_them(shape: tuple[int, int]):
+    kernel = KernelText()
+    kernel.output(unary(kernel, "math.exp", kernel.input(shape)))
+    values = random(shape)
+    module = emit_text(kernel.text(), BEST[0], loops.emit)
+    blocks = int(re.search(r"blu.blocks = (\d+)", str(module))[1])
+    assert blocks > 1 and values.size % blocks if values.size > 1 else blocks == 1
+    (y,) = run(kernel, [values], [np.full(shape, np.nan, np.float32)])
+    np.testing.assert_allclose(y, np.exp(values), rtol=1e-6)

@@ -6,6 +6,7 @@ import functools
 
 import numpy as np
 import pytest
+from gpu_program import compile_program
 
 import blu
 
@@ -104,6 +105,48 @@ def test_a_donated_argument_comes_back_in_another_shape(x):
 
     for found, wanted in zip(reshape(x.copy()), (x.reshape(2, -1), x), strict=True):
         np.testing.assert_array_equal(found, wanted)
+
+
+SQUARES = {
+    "transposed": (lambda x: x + x.T, lambda x: x + x.T),
+    "transposed alone": (lambda x: (x.T * 2).T + x.T, lambda x: 2 * x + x.T),
+    "rows reversed": (lambda x: x + x[::-1], lambda x: x + x[::-1]),
+    "columns reversed": (lambda x: x + x[:, ::-1], lambda x: x + x[:, ::-1]),
+    "another shape, reversed": (lambda x: x * x.reshape(-1)[::-1].reshape(x.shape), lambda x: x * x[::-1, ::-1]),
+    "the next row": (lambda x: x - blu.concatenate([x[1:], x[:1]]), lambda x: x - np.roll(x, -1, 0)),
+    "the first row": (lambda x: x - x[:1], lambda x: x - x[:1]),
+    "the first column": (lambda x: x - x[:, :1], lambda x: x - x[:, :1]),
+    "its sum": (lambda x: x - blu.sum(x, axis=1, keepdims=True), lambda x: x - x.sum(1, keepdims=True)),
+    "the sum of columns": (lambda x: x - blu.sum(x, axis=0), lambda x: x - x.sum(0)),
+    "elements that it chooses": (
+        lambda x: x + blu.take_along_axis(x, blu.argsort(x, axis=1), axis=1),
+        lambda x: x + np.sort(x, 1),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SQUARES)
+def test_what_a_donated_argument_is_read_as_twice(name):
+    """Element by element and in some other way: it may only be written over when all of it has been read."""
+    compute, expected = SQUARES[name]
+    x = np.random.default_rng(1).standard_normal((90, 90)).astype(np.float32)
+    found = blu.jit(compute, donate=("x",))(x.copy())
+    np.testing.assert_allclose(found, expected(x.astype(np.float64)), rtol=1e-4, atol=1e-5)
+
+
+def test_an_intermediate_value_is_written_over_only_if_it_is_read_once_on_gpus():
+    """The interpreter gives each argument memory of its own: the plan says which are the same."""
+
+    def compute(a, b, c):
+        y = a @ b
+        return (y + y.T) @ c, blu.softmax(a @ c, axis=-1) @ b
+
+    a = np.zeros((64, 64), np.float32)
+    launches = compile_program(compute, a, a, a).plan["launches"]
+    rows = [launch["args"] for launch in launches if launch["kernel"].startswith("rows")]
+    twice, once = sorted(rows, key=len, reverse=True)
+    assert twice[0] == twice[1] != twice[2], "a sum with its own transpose needs memory of its own"
+    assert once[0] == once[1], "a row may be written where it was read"
 
 
 @pytest.mark.parametrize("shape", [(3, 5, 7), (65, 700, 33), (1, 40, 50), (40, 50, 1), (0, 3, 4), (4, 0, 3)])

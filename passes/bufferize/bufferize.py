@@ -163,10 +163,11 @@ class _Bufferizer:
             return None
         root = self.views[self.function.entry_block.arguments[index]].root
         read = zip(operation.operands, kernel.arguments, strict=True)
-        readers = [argument for operand, argument in read if self.views[operand].root is root]
+        readers = [(self.views[operand], argument) for operand, argument in read if self.views[operand].root is root]
         if root.is_taken or not self._is_dead_after(root, operation):
             return None
-        if not all(reads_where_it_writes(kernel, argument) for argument in readers):
+        # A view in another order has its elements where others are written.
+        if not all(view.is_whole and reads_where_it_writes(kernel, argument) for view, argument in readers):
             return None
         root.is_taken = True
         shape = _shape(value.type)
