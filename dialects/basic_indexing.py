@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from blu.dialects.arithmetic import where
 from blu.dialects.arrangement import moveaxis, reshape
-from blu.dialects.dtypes import bool_, i8, i16, i32, i64, product, u8
+from blu.dialects.dtypes import bool_, i8, i16, i32, product, u8
 from blu.dialects.function import method
+from blu.dialects.index_check import CheckedIndex
 from blu.dialects.indexing import INDEX_DTYPES, Take
 from blu.dialects.pointwise import broadcast_shapes
 from blu.dialects.promotion import as_tensor, converted
@@ -185,12 +185,8 @@ def _moved(x: Tensor, source: int, target: int, count: int) -> Tensor:
 
 
 def _row_major(indices: list[Tensor], sizes: tuple[int, ...]) -> Tensor:
-    """Positions in the merged dimension. One out of range in its own dimension is sent out of the merged one."""
+    """Positions in the merged dimension. Each index is checked in its own; where one of these is empty, Take is."""
     broadcast_shapes(*(entry.shape for entry in indices))
-    total: Any = 0
-    wrong: Any = False
-    for entry, size in zip(indices, sizes, strict=True):
-        wide = converted(entry, i64)
-        total = total * size + where(wide < 0, wide + size, wide)
-        wrong = (wide < -size) | (wide >= size) | wrong
-    return where(wrong, product(sizes), total)
+    if 0 in sizes:
+        return sum(indices[1:], indices[0])
+    return CheckedIndex(indices, sizes=sizes, from_end=True, reported_as="take")

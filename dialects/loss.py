@@ -47,6 +47,7 @@ class CrossEntropy(Op, name="cross_entropy"):
     @staticmethod
     def decompose(logits: Tensor, targets: Tensor, ignore_index: int) -> Tensor:
         from blu.dialects.arithmetic import where
+        from blu.dialects.index_check import CheckedIndex
         from blu.dialects.indexing import TakeAlongAxis
 
         wide = logits.astype(computing_dtype(logits.dtype))
@@ -54,10 +55,10 @@ class CrossEntropy(Op, name="cross_entropy"):
             return wide.sum(axis=1)
         classes = logits.shape[1]
         kept = targets != ignore_index
-        # A negative target must not count from the end: it is sent out of range, where the index check finds it.
-        checked = where(kept, where(targets < 0, classes, targets), 0)
+        column = where(kept, targets, 0).expand_dims(1)
+        checked = CheckedIndex([column], sizes=(classes,), from_end=False, reported_as="cross_entropy")
         largest = wide.max(axis=1, keepdims=True)
-        picked = (TakeAlongAxis(wide, checked.expand_dims(1), axis=1) - largest).reshape(targets.shape)
+        picked = (TakeAlongAxis(wide, checked, axis=1) - largest).reshape(targets.shape)
         total = (wide - largest).exp().sum(axis=1, keepdims=True)
         return where(kept, total.reshape(targets.shape).log() - picked, 0.0)
 

@@ -33,7 +33,7 @@ _MAX_BYTES = 1 << 62
 _SPACES = ("input", "output", "arena", "constant", "status", "map", "table")
 NOTHING_FOUND = 0
 """What a check's status slot holds when nothing was wrong (an index of 0 never is: see `dialects/plan.py`)."""
-_CHECK_KINDS = ("index", "divide")
+_CHECK_KINDS = ("index", "position", "divide")
 MAP_BYTES = 128
 """Of a tensor map on a GPU, which kernels take the address of."""
 POINTER_BYTES = 8
@@ -209,7 +209,8 @@ def _launches(entries: list[Mapping[str, Any]]) -> tuple[Launch, ...] | tuple[Gp
 
 @dataclass(frozen=True)
 class Check:
-    """A check that kernels make while they run: `kind` is index or divide, `op` and `location` are the user's.
+    """A check that kernels make while they run: `kind` is index, position (an index that does not
+    count from the end) or divide, `op` and `location` are the user's.
 
     A kernel writes to the status slot of the check's number: NOTHING_FOUND, or the index that is out of range, or 1
     for a divisor of zero. `size` is the extent of the dimension that an index selects from.

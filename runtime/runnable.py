@@ -110,12 +110,13 @@ class Runnable:
 
 def report(check: Check, value: int, run: str = "") -> None:
     """Raise or warn about the value that a check has found; `run` names a run that is reported later."""
-    if check.kind == "index":
+    if check.kind != "divide":
+        lowest = -check.size if check.kind == "index" else 0
         when = f" ({run})" if run else ""
         raise OutOfRangeError(
             f"{check.op}: index {value} is out of range for a dimension of size {check.size}{when}",
             location=check.location or None,
-            advice=f"valid indices are from {-check.size} to {check.size - 1}"
+            advice=f"valid indices are from {lowest} to {check.size - 1}"
             if check.size
             else "the dimension is empty",
         )

@@ -121,14 +121,11 @@ func.func @silu(%x: tensor<4xf32>) -> tensor<4xf32> {
 // CHECK: %[[CONST:.+]] = "blu.constant"() {value = dense<-100> : tensor<i32>}
 // CHECK: %[[NOT_EQUAL:.+]] = "blu.not_equal"(%[[T]], %[[CONST]])
 // CHECK: %[[CONST_1:.+]] = "blu.constant"() {value = dense<0> : tensor<i32>}
-// CHECK: %[[LESS:.+]] = "blu.less"(%[[T]], %[[CONST_1]])
-// CHECK: %[[CONST_2:.+]] = "blu.constant"() {value = dense<8> : tensor<i32>}
-// CHECK: %[[WHERE:.+]] = "blu.where"(%[[LESS]], %[[CONST_2]], %[[T]])
-// CHECK: %[[CONST_3:.+]] = "blu.constant"() {value = dense<0> : tensor<i32>}
-// CHECK: %[[WHERE_1:.+]] = "blu.where"(%[[NOT_EQUAL]], %[[WHERE]], %[[CONST_3]])
+// CHECK: %[[WHERE:.+]] = "blu.where"(%[[NOT_EQUAL]], %[[T]], %[[CONST_1]])
+// CHECK: %[[RESHAPE:.+]] = "blu.reshape"(%[[WHERE]]) {shape = array<i64: 3, 1>}
+// CHECK: %[[CHECKED:.+]] = "blu.checked_index"(%[[RESHAPE]]) {from_end = false, {{.*}}reported_as = "cross_entropy"
 // CHECK: %[[MAX:.+]] = "blu.max"(%[[X]]) {axes = array<i64: 1>, keepdims = true}
-// CHECK: %[[RESHAPE:.+]] = "blu.reshape"(%[[WHERE_1]]) {shape = array<i64: 3, 1>}
-// CHECK: %[[TAKE_ALONG_AXIS:.+]] = "blu.take_along_axis"(%[[X]], %[[RESHAPE]]) {axis = 1 : i64}
+// CHECK: %[[TAKE_ALONG_AXIS:.+]] = "blu.take_along_axis"(%[[X]], %[[CHECKED]]) {axis = 1 : i64}
 // CHECK: %[[PICKED:.+]] = "blu.subtract"(%[[TAKE_ALONG_AXIS]], %[[MAX]])
 // CHECK: %[[RESHAPE_1:.+]] = "blu.reshape"(%[[PICKED]]) {shape = array<i64: 3>}
 // CHECK: %[[SUBTRACT:.+]] = "blu.subtract"(%[[X]], %[[MAX]])

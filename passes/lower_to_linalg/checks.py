@@ -16,15 +16,23 @@ from blu.passes.lower_to_linalg.shape import extract_slice
 LONG, PART = 1 << 17, 1 << 16
 
 
-def check_index(op: Lowering, indices: ir.Value, dtype: DType, size: int) -> None:
-    """Report an index outside of [-size, size)."""
+def check_index(op: Lowering, operand: int, size: int) -> None:
+    """Report an index outside of [-size, size) in an operand, if that has not been looked at yet."""
+    owner = op.operation.operands[operand].owner
+    if isinstance(owner, ir.Block) or owner.name != "blu.checked_index":
+        check_position(op.operands[operand], op.types[operand].dtype, size, _name(op), from_end=True)
+
+
+def check_position(indices: ir.Value, dtype: DType, size: int, reported_as: str, *, from_end: bool) -> None:
+    """Report an index outside of [0, size), or of [-size, size) where it may count from the end."""
+    lowest = -size if from_end else 0
 
     def found(index: Scalar) -> Scalar:
         wide = index.to(i64)
-        is_wrong = wide.compare("lt", -size) | wide.compare("ge", size)
+        is_wrong = wide.compare("lt", lowest) | wide.compare("ge", size)
         return is_wrong.where(wide, wide.like(NOTHING_FOUND))
 
-    check(_worst(indices, dtype, found), kind="index", op=_name(op), size=size)
+    check(_worst(indices, dtype, found), kind="index" if from_end else "position", op=reported_as, size=size)
 
 
 def check_divisor(op: Lowering) -> None:

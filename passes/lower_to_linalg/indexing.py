@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from blu.dialects.dtypes import DType, i64, product
 from blu.dialects.mlir import arith, ir, linalg, tensor
-from blu.passes.lower_to_linalg.checks import check_index
-from blu.passes.lower_to_linalg.generic import PARALLEL, constant, empty, generic, projection, reshape, shape_of
+from blu.passes.lower_to_linalg.checks import check_index, check_position
+from blu.passes.lower_to_linalg.generic import (
+    PARALLEL,
+    constant,
+    empty,
+    generic,
+    pointwise,
+    projection,
+    reshape,
+    shape_of,
+)
 from blu.passes.lower_to_linalg.rules import Lowering, element_type, lowers
 from blu.passes.lower_to_linalg.scalar import Scalar
 
@@ -22,13 +31,31 @@ def safe_index(value: ir.Value, dtype: DType, size: int) -> ir.Value:
     return arith.index_cast(ir.IndexType.get(), wrapped.maximum(0).minimum(max(size - 1, 0)).value)
 
 
+@lowers("checked_index")
+def lower_checked_index(op: Lowering) -> ir.Value:
+    """A check of each operand, and a loop that makes one index of all."""
+    (indices,), (types,) = op.operands, op.types
+    sizes, from_end = op.attributes["sizes"], op.attributes["from_end"]
+    for value, type_, size in zip(indices, types, sizes, strict=True):
+        check_position(value, type_.dtype, size, op.attributes["reported_as"], from_end=from_end)
+
+    def body(*scalars: ir.Value) -> ir.Value:
+        total = Scalar(constant(ir.IntegerType.get_signless(64), 0), i64)
+        for scalar, type_, size in zip(scalars, types, sizes, strict=True):
+            wide = Scalar(scalar, type_.dtype).to(i64)
+            total = total * size + wide.compare("lt", 0).where(wide + size, wide)
+        return total.value
+
+    return pointwise(op.result.shape, indices, element_type(i64), body)
+
+
 @lowers("take")
 def lower_take(op: Lowering) -> ir.Value:
     """View the operand as [outer, axis, inner] and read out[o, i, n] = operand[o, index[i], n]."""
     operand, indices = op.operands
     shape, axis = shape_of(operand), op.attributes["axis"]
     size, index_dtype = shape[axis], op.types[1].dtype
-    check_index(op, indices, index_dtype, size)
+    check_index(op, 1, size)
     outer, inner, count = product(shape[:axis]), product(shape[axis + 1 :]), op.types[1].size
     loop = _loop(outer, count, inner, axis, len(shape))
     source = reshape(operand, [size if dim == "count" else extent for dim, extent in loop])
@@ -62,7 +89,7 @@ def lower_take_along_axis(op: Lowering) -> ir.Value:
     operand, indices = op.operands
     axis, dtype, rank = op.attributes["axis"], op.types[1].dtype, len(op.result.shape)
     size = shape_of(operand)[axis]
-    check_index(op, indices, dtype, size)
+    check_index(op, 1, size)
     kept = [dim for dim in range(rank) if shape_of(indices)[dim] == op.result.shape[dim]]
     narrow = reshape(indices, [shape_of(indices)[dim] for dim in kept])
     maps = [projection(rank, kept), projection(rank, range(rank))]
@@ -122,7 +149,7 @@ def lower_dynamic_update_slice(op: Lowering) -> ir.Value:
 def lower_scatter_add(op: Lowering) -> ir.Value:
     """The op stays whole, for a kernel that adds in place; its indices are checked."""
     operand, indices, updates = op.operands
-    check_index(op, indices, op.types[1].dtype, op.types[0].shape[op.attributes["axis"]])
+    check_index(op, 1, op.types[0].shape[op.attributes["axis"]])
     attributes = {"axis": op.operation.attributes["axis"]}
     return ir.Operation.create(
         "blu.scatter_add", results=[operand.type], operands=[operand, indices, updates], attributes=attributes
