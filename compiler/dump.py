@@ -1,6 +1,6 @@
 """`--dump-ir DIR`: one file per pass that changed something, the difference to the file before, and a manifest.
 
-    ir/000-input.mlir  ir/003-blu-fuse.mlir  ir/003-blu-fuse.diff  ir/plan.json  ir/manifest.json
+    ir/000-input.mlir  ir/016-blu-fuse.mlir  ir/016-blu-fuse.diff  ir/plan.json  ir/manifest.json
 
 `plan.json` is the host program (launches, memory) in lines for people. The `.mlir` files hold everything (locations,
 constants in full), so `blu-opt` reads them back as the same module, and `blu-compile` continues from them: the module

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Collection
 
 from rich.console import Console
@@ -11,6 +12,7 @@ from rich.table import Table
 from blu.dialects.context import make_context
 from blu.dialects.op_table import OpRow, op_rows
 
+WIDEST = 1000
 COLUMNS = ("op", "family", "operands", "attributes", "dtypes", "reference", "lowering", "gradient")
 
 
@@ -34,7 +36,7 @@ def op_table(rows: list[OpRow]) -> Table:
             row.dtypes,
             "yes" if row.has_reference else "no",
             row.lowering or "no",
-            "yes" if row.has_vjp else "no",
+            row.gradient or "no",
         )
     return table
 
@@ -43,7 +45,8 @@ def main() -> None:
     """Print the table of ops and what is missing of each."""
     make_context()
     rows = op_rows(lowered_names())
-    Console().print(op_table(rows))
+    # A terminal has its width; in a file or a pipe no name is cut.
+    Console(width=None if sys.stdout.isatty() else WIDEST).print(op_table(rows))
     for row in rows:
         for hole in row.holes:
             print(f"{row.name} has no {hole}")

@@ -40,7 +40,7 @@ from blu.dialects.marks import marks_of
 from blu.dialects.mlir import ext, ir
 from blu.dialects.tensor import Tensor
 from blu.dialects.verification import remembered
-from blu.errors import BluError, ShapeError
+from blu.errors import ArgumentError, BluError, ShapeError
 
 
 class BluDialect(ext.Dialect, name="blu"):
@@ -272,11 +272,14 @@ def emit(cls: type[Op], operands: Sequence[Any], attributes: dict[str, Any]) -> 
 
 
 def _check_fields(cls: type[Op], operands: Sequence[Any], attributes: dict[str, Any]) -> None:
-    assert len(operands) == len(cls.operand_fields()), (
-        f"{cls.name} takes operands {cls.operand_fields()}, got {operands}"
-    )
-    wanted = {item.name for item in cls.attribute_fields()}
-    assert set(attributes) == wanted, f"{cls.name} takes attributes {wanted}, got {set(attributes)}"
+    """Whether the class is called with what it declares; ArgumentError at the caller's line says how to call it."""
+    wanted = [item.name for item in cls.attribute_fields()]
+    if len(operands) == len(cls.operand_fields()) and set(attributes) == set(wanted):
+        return
+    names = [item.name for item in cls.operand_fields()]
+    form = f"{cls.__name__}({', '.join([*names, *(f'{name}=...' for name in wanted)])})"
+    got = f"{len(operands)} operands and {', '.join(attributes) or 'no attributes'}"
+    raise ArgumentError(f"{cls.name} is called as {form}, not with {got}", location=describe(_current_location()))
 
 
 def _flatten(cls: type[Op], operands: Sequence[Any]) -> tuple[list[ir.Value], list[int]]:

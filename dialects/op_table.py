@@ -17,7 +17,8 @@ _MARKS = {"OptionalOperand": "?", "VariadicOperand": "..."}
 
 @dataclass(frozen=True)
 class OpRow:
-    """One op's line of the table. `lowering` is "rule", "decompose" or "" where it has neither."""
+    """One op's line of the table. `lowering` is "rule", "decompose" or "" where it has neither; so is `gradient`, of
+    what the op has itself, or through the ops that it is made of."""
 
     name: str
     family: str
@@ -26,7 +27,7 @@ class OpRow:
     dtypes: str
     has_reference: bool
     lowering: str
-    has_vjp: bool
+    gradient: str
     reasons: tuple[str, ...]
 
     @property
@@ -52,9 +53,15 @@ def _row(cls: type[Op], has_rule: bool) -> OpRow:
         dtypes=_dtype_names(sampled_dtypes(cls)),
         has_reference=hasattr(cls, "reference"),
         lowering="rule" if has_rule else "decompose" if cls.decompose else "",
-        has_vjp=cls.vjp is not None,
+        gradient=_gradient(cls),
         reasons=tuple(cls.deliberate),
     )
+
+
+def _gradient(cls: type[Op]) -> str:
+    if cls.vjp is not None:
+        return "rule"
+    return "decompose" if cls.decompose and "vjp" not in cls.deliberate else ""
 
 
 def _described(item: Field) -> str:

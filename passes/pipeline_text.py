@@ -1,6 +1,6 @@
 """Pipeline text, as `--pass-pipeline` takes it: our passes and MLIR's, in any order.
 
-    blu-fuse{max-ops=4},lower-to-linalg,canonicalize,func.func(cse,canonicalize{top-down=false})
+    lower-to-linalg,blu-fuse{scalars-apart=true},canonicalize,func.func(cse,canonicalize{top-down=false})
 
 MLIR's own parser knows no Python passes. Here, each element at the top is one pass to run on the module; an element
 of MLIR's is given to MLIR with its options and nested elements untouched. All of it may stand in `builtin.module(...)`.

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import pytest
 
-from blu.dialects.__main__ import lowered_names, main
+from blu.dialects.__main__ import COLUMNS, lowered_names, main
 from blu.dialects.context import make_context
 from blu.dialects.op import OPS
 from blu.dialects.op_table import OpRow, op_rows
@@ -20,7 +22,7 @@ def test_no_op_lacks_a_part_without_a_reason() -> None:
 
 
 def test_a_hole_is_seen() -> None:
-    row = OpRow("new", "pointwise", "x", "", "all", has_reference=False, lowering="", has_vjp=False, reasons=())
+    row = OpRow("new", "pointwise", "x", "", "all", has_reference=False, lowering="", gradient="", reasons=())
     assert row.holes == ["reference", "lowering"]
     without_rules = {row.name for row in op_rows(()) if row.holes}
     assert "exp" in without_rules and "softmax" not in without_rules
@@ -40,3 +42,16 @@ def test_the_table_prints(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     assert f"{len(OPS)} ops" in printed
     assert re.search(r"softmax\s*│ normalization\s*│ operand\s*│ axis: int\s*│ floats\s*│ yes\s*│ decompose", printed)
     assert "has no" not in printed
+
+
+def test_the_table_in_a_pipe_cuts_nothing() -> None:
+    printed = subprocess.run([sys.executable, "-m", "blu.dialects"], capture_output=True, text=True, check=True).stdout
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in printed.splitlines() if line.startswith("│")]
+    assert [row[0] for row in rows] == [row.name for row in op_rows(lowered_names())]
+    assert {len(row) for row in rows} == {len(COLUMNS)} and "…" not in printed
+
+
+def test_the_table_says_where_gradients_come_from() -> None:
+    gradients = {row.name: row.gradient for row in op_rows(lowered_names())}
+    assert gradients["softmax"] == "decompose" and gradients["exp"] == "rule"
+    assert gradients["floor"] == "" and gradients["stop_gradient"] == ""

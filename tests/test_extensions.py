@@ -13,8 +13,10 @@ import pytest
 import blu
 from blu.compiler import fingerprint
 from blu.compiler.cache import default_cache
+from blu.dialects.normalization import Softmax
 from blu.dialects.op import OPS
 from blu.dialects.pointwise import Unary
+from blu.dialects.pointwise_unary import Tanh
 from blu.passes import registry
 
 USER_PASS = Path(__file__).parent / "data" / "double_constants.py"
@@ -68,3 +70,21 @@ def test_a_plugin_file_can_be_imported_too(monkeypatch):
     assert registry.lookup("blu-double-constants") is not module.DoubleConstants
     assert threefold() == [6, 12]
     del sys.modules["double_constants"]
+
+
+def test_a_gradient_of_another_dtype_names_its_op(monkeypatch):
+    monkeypatch.setattr(Tanh, "vjp", staticmethod(lambda g, operand, result: g.astype("f64")))
+    with pytest.raises(blu.BluError, match=r"the gradient of tanh \(its vjp\) gives f64\[2\]") as raised:
+        blu.jit(blu.grad(lambda x: blu.tanh(x).sum())).trace(X).lower(stop="blu")
+    assert "test_extensions.py" in raised.value.location
+
+
+WRONG_CALLS = (lambda x: Tanh(), lambda x: Tanh(x, x), lambda x: Tanh(x, axis=0), lambda x: Softmax(x))
+
+
+@pytest.mark.parametrize("call", WRONG_CALLS)
+def test_an_op_that_is_called_wrongly_says_how_it_is_called(call):
+    forms = r"is called as (Tanh\(operand\)|Softmax\(operand, axis=...\)), not with"
+    with pytest.raises(blu.BluError, match=forms) as raised:
+        blu.jit(call).trace(X)
+    assert "test_extensions.py" in raised.value.location

@@ -17,16 +17,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from training_runs import BATCH, TEXT, Trial, same_arrays
+from training_runs import BATCH, TEXT, TINY, Trial, same_arrays
 
+from blu.compiler.gpt2_programs import CONFIG_KEYS
 from blu.compiler.train import Cadence, Recipe, Trainer, training_config
 from blu.compiler.train.engine import Engine
 from blu.compiler.train.events import Saved
 from blu.errors import ArgumentError, CheckpointError, WeightsError
 from blu.frontend.io import checkpoint_write, checkpoints
-from blu.frontend.io.checkpoint import load
+from blu.frontend.io.checkpoint import load, save
 from blu.frontend.io.checkpoints import Checkpoints
-from blu.frontend.io.gpt2 import random_state_dict
+from blu.frontend.io.gpt2 import PRESETS, random_state_dict
 from blu.frontend.io.training_data import open_training_data
 
 DATA = ["--data", "tokens.bin"]
@@ -369,3 +370,30 @@ def test_data_that_turns_bad_in_the_middle_loses_no_step(trial: Trial, monkeypat
 )
 def test_slips_on_the_command_line(trial: Trial, flags: list[str], words: str) -> None:
     assert words in trial.refused(*DATA, *flags, code=2)
+
+
+def test_a_run_that_is_not_there_is_not_resumed(trial: Trial) -> None:
+    said = trial.refused("--resume", "--out", "nosuch", flags=[], code=2)
+    assert "there is no run to resume in nosuch" in said and "--out" in said
+    assert not Path("nosuch").exists()
+
+
+def test_a_directory_without_tokenizer_is_said_with_flags_of_training(trial: Trial) -> None:
+    Path("empty").mkdir()
+    said = trial.refused("--data", "text.txt", "--tokenizer", "empty", code=2)
+    assert "empty: no tokenizer here" in said and "--tokenizer bytes" in said and "--prompt-tokens" not in said
+
+
+def test_a_small_vocabulary_names_the_text_and_its_byte(trial: Trial) -> None:
+    said = trial.refused("--data", "text.txt", "--vocab-size", "100", flags=[*TINY, "--val-split", "0"])
+    assert "text.txt: byte 1" in said and "outside of the vocabulary of 100" in said and "--vocab-size 257" in said
+    assert ".bin" not in said
+
+
+def test_another_width_on_resuming_is_one_line(trial: Trial) -> None:
+    config = {**PRESETS["gpt2"], "n_layer": 1, "n_head": 2, "n_embd": 16, "n_positions": 32, "vocab_size": 257}
+    state = random_state_dict(config, 0)
+    saved = {"config": {key: config[key] for key in CONFIG_KEYS}, "recipe": {}, "data": {}}
+    save("run", 1, state, {}, saved, config=config)
+    said = trial.refused("--data", "text.txt", "--resume", "--out", "run", "--width", "32")
+    assert "config: n_embd was 16, is 32" in said and "shape" not in said and len(said.splitlines()) < 10

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 
+import blu
 from blu.compiler.cli import main as blu_main
 from blu.compiler.cli import opt
 
@@ -347,3 +351,31 @@ def test_the_parent_imports_no_mlir():
     code = "import sys, blu.compiler.cli.opt; print(json := [n for n in sys.modules if 'mlir' in n.lower()])"
     finished = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
     assert json.loads(finished.stdout.replace("'", '"')) == []
+
+
+def test_the_examples_of_the_help_run(blu_opt, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    body = '%0 = "blu.exp"(%x) : (tensor<4xf32>) -> tensor<4xf32> return %0 : tensor<4xf32>'
+    (tmp_path / "x.mlir").write_text(f"func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> {{ {body} }}")
+    lines = [line.strip() for line in opt.EXAMPLES.splitlines() if line.startswith("  blu-opt x")]
+    examples = [shlex.split(line.partition("   ")[0])[1:] for line in lines]
+    for words in (item for item in examples if "--load-pass" not in item):
+        code, _, error = blu_opt(*words)
+        assert code == 0, error
+    assert len(examples) == 3
+
+
+@pytest.mark.parametrize("words", [["compile", "--version"], ["opt", "--version"], ["--version"]])
+def test_every_command_says_its_version(words, capsys):
+    with contextlib.suppress(SystemExit):  # argparse
+        assert blu_main.main(words) == 0
+    assert capsys.readouterr().out.split()[1] == blu.__version__
+
+
+def test_what_a_pass_says_itself_leaves_nothing_in_the_temporary_folder(model, tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    code = opt.main([str(model), "--no-isolate", "--blu-check-level=to=llvm"])
+    error = capfd.readouterr().err
+    assert code == 1 and "is not legal at level 'llvm'" in error and "reproducer" not in error
+    assert not list((tmp_path / "temporary").iterdir())

@@ -103,3 +103,10 @@ def test_opening_again_is_fast(tmp_path: Path) -> None:
     start = time.process_time()
     opened(tmp_path / "big.txt", cache=tmp_path / "cache")
     assert time.process_time() - start < 0.5
+
+
+def test_tokens_of_texts_are_kept_where_the_cache_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BLU_CACHE_DIR", str(tmp_path / "cache"))
+    (tmp_path / "x.txt").write_text("some text\n" * 100)
+    open_training_data([str(tmp_path / "x.txt")], vocab_size=257)
+    assert len(list((tmp_path / "cache" / "tokens").glob("*.bin"))) == 1

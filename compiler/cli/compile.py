@@ -103,7 +103,7 @@ def _run(arguments: argparse.Namespace, words: list[str]) -> int:
 
         return print_pipeline(arguments, job.target)
     if arguments.compile_from is not None and Path(arguments.compile_from).is_file():
-        # The dump of a model stands for the model: `gpt2 --compile-from ir/008-blu-fuse.mlir`.
+        # The dump of a model stands for the model: `gpt2 --compile-from ir/016-blu-fuse.mlir`.
         arguments.model, arguments.compile_from = arguments.compile_from, None
     if arguments.model is None:
         raise UsageError("which model?", advice=f"for example `{PROGRAM} gpt2`; `{PROGRAM} --help` says more")

@@ -22,7 +22,7 @@ examples:
   blu-compile gpt2 --weights random:0 --run --prompt-tokens 1,2,3  without any file
   blu-compile gpt2 --emit=artifact -o gpt2.blu                     then `blu run gpt2.blu`
   blu-compile model.py::loss --dump-ir ir/ --compile-to=linalg     the IR after every pass
-  blu-compile ir/007-blu-fuse.mlir --emit=object -o model.o        from there on
+  blu-compile ir/*-blu-fuse.mlir --emit=object -o model.o          from there on
 
 A function says what it is compiled for by annotations (or defaults) that are specs,
   def loss(x: blu.spec((8, 16), "f32"), y: blu.spec((8,), "i32")): ...

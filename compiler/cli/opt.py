@@ -18,10 +18,10 @@ from blu.compiler.cli.outcome import run_command
 from blu.compiler.cli.supervised import run_supervised
 
 EXAMPLES = """examples:
-  blu-opt x.mlir --pass-pipeline='blu-fuse{max-ops=4},lower-to-linalg,canonicalize'
+  blu-opt x.mlir --pass-pipeline='lower-to-linalg,canonicalize,blu-fuse{scalars-apart=true}'
   blu-opt x.mlir --canonicalize --cse -o y.mlir            passes in this order
   blu-opt x.mlir --load-pass my_pass.py --my-pass --mlir-print-ir-after-change
-  blu-opt --replay /tmp/blu-reproducer-me-1/003-blu-fuse.mlir
+  blu-opt --replay /tmp/blu-reproducer-me-1/*-blu-fuse.mlir
 
 exit codes: 0 done, 1 malformed input or a pass failed, 2 wrong usage"""
 
@@ -30,7 +30,7 @@ def make_parser() -> argparse.ArgumentParser:
     """The command line. A pass is a flag too: those are left over for `opt_run` to read, in order."""
     parser = argparse.ArgumentParser(
         prog="blu-opt",
-        description="Run passes over a file of IR. Every pass is also a flag: --canonicalize, --blu-fuse=max-ops=4.",
+        description="Run passes over a file of IR. Every pass is a flag too: --canonicalize, --blu-check-level=to=blu.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,

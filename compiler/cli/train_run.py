@@ -71,6 +71,9 @@ class Run:
         """Read the flags. Raises UsageError or WeightsError for what they get wrong."""
         directory = _directory(given)
         flags = dict(given)
+        if given.get("resume") and not {"model", "init_from"} & given.keys() and not (directory / FLAGS_FILE).is_file():
+            advice = "name the directory of a run with --out, or the model of a new one"
+            raise UsageError(f"there is no run to resume in {directory}", advice=advice)
         if given.get("resume") and (directory / FLAGS_FILE).is_file():
             flags = _flags_of(directory, given) | flags
         source = resolve(flags["init_from"]) if "init_from" in flags else None
@@ -204,7 +207,11 @@ class Run:
         if self.flags.get("tokenizer") == "bytes":
             return ByteTokenizer(min(BYTES_VOCABULARY, self.config["vocab_size"]))
         directory = self._tokenizer_directory()
-        return None if directory is None else load_tokenizer(directory)
+        try:
+            return None if directory is None else load_tokenizer(directory)
+        except WeightsError as error:
+            advice = "give a directory with tokenizer.json, or --tokenizer bytes"
+            raise UsageError(error.message, advice=advice) from error
 
     def _tokenizer_directory(self) -> Path | None:
         name = self.flags.get("tokenizer")

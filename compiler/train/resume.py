@@ -62,8 +62,9 @@ def take_over(
     """
     saved = found.metadata
     wrong = [*_config_differences(saved, config)]
-    wrong += differences("model", engine.parameters, found.model)[0]
-    wrong += differences("optimizer", _expected_optimizer(engine, recipe), found.optimizer)[0]
+    if not wrong:  # else every array differs, for the reason that is said
+        wrong += differences("model", engine.parameters, found.model)[0]
+        wrong += differences("optimizer", _expected_optimizer(engine, recipe), found.optimizer)[0]
     place = batches.state()
     try:
         batches.restore(saved.get("data") or {})

@@ -125,22 +125,40 @@ def _open(paths: Sequence[Path], vocab_size: int, tokenizer: Tokenizer | None, c
     texts = [path for path in paths if not _is_shard(path)]
     if texts:
         assert tokenizer is not None
+        if isinstance(tokenizer, ByteTokenizer) and vocab_size < BYTES_VOCABULARY:
+            _check_bytes(texts, vocab_size)
         shards.append(tokenized(texts, tokenizer, cache))
     return TokenShards([glob.escape(str(path)) for path in shards], vocab_size=vocab_size)
+
+
+def _token_cache() -> Path:
+    asked = os.environ.get("BLU_CACHE_DIR")
+    folder = Path(asked).expanduser() if asked else Path(platformdirs.user_cache_dir("blu", appauthor=False))
+    return folder / "tokens"
+
+
+def _check_bytes(paths: Sequence[Path], vocab_size: int) -> None:
+    """Refuse texts with bytes outside of a model's vocabulary, before they become a shard of another name."""
+    for path in paths:
+        found = np.fromfile(path, np.uint8)
+        if len(found) and found.max() >= vocab_size:
+            place = int(np.argmax(found >= vocab_size))
+            advice = f"give --vocab-size {BYTES_VOCABULARY}, which has all bytes and the end of text"
+            message = f"{path}: byte {found[place]} at {place} is outside of the vocabulary of {vocab_size}"
+            raise DataError(message, advice=advice)
 
 
 def tokenized(paths: Sequence[Path], tokenizer: Tokenizer, cache: Path | None = None) -> Path:
     """A shard of all texts, in an order that has nothing to do with their names, each followed by the end of text.
 
-    It is made once, and kept in `cache` (by default the user's cache directory).
+    It is made once, and kept in `cache` (by default beside the compile cache: `BLU_CACHE_DIR`, else the user's).
     """
     if tokenizer.vocab_size > MAX_TOKEN:
         advice = f"shards hold numbers below {MAX_TOKEN}: use a tokenizer of at most that many tokens"
         raise DataError(f"the tokenizer has {tokenizer.vocab_size} tokens", advice=advice)
     ordered = sorted((_digest(path), path) for path in paths)
     key = hashlib.sha256(f"{_identity(tokenizer)} {[digest for digest, _ in ordered]}".encode()).hexdigest()[:32]
-    folder = cache or Path(platformdirs.user_cache_dir("blu", appauthor=False)) / "tokens"
-    target = folder / f"{key}.bin"
+    target = (cache or _token_cache()) / f"{key}.bin"
     if not target.is_file():
         _write_shard(target, [path for _, path in ordered], tokenizer)
     return target

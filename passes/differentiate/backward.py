@@ -14,6 +14,7 @@ from blu.dialects.dtypes import computing_dtype
 from blu.dialects.mlir import ir
 from blu.dialects.op import Op, attributes_of, emitting_at, operands_of, operation_class
 from blu.dialects.tensor import Tensor
+from blu.errors import DTypeError
 from blu.passes.base import Pass
 from blu.passes.decompose import decompose_operation
 from blu.passes.lower_to_linalg.rules import apply
@@ -129,10 +130,12 @@ def _full(like: Tensor, number: float) -> Tensor:
 
 def _fitted(share: Tensor, value: ir.Value, cls: type[Op]) -> Tensor:
     """Sum the gradient of a broadcast operand over what it was broadcast along."""
-    shape = Tensor(value).shape
+    wanted = Tensor(value).type
+    shape = wanted.shape
+    if share.dtype != wanted.dtype or share.ndim < len(shape):
+        raise DTypeError(f"the gradient of {cls.name} (its vjp) gives {share.type} for an operand of {wanted}")
     if share.shape == shape:
         return share
-    assert share.ndim >= len(shape), f"the gradient of {cls.name} gives {share.type} for an operand of shape {shape}"
     extra = share.ndim - len(shape)
     axes = tuple(range(extra)) + tuple(
         dim + extra for dim, size in enumerate(shape) if size == 1 and share.shape[dim + extra] != 1
