@@ -13,15 +13,14 @@ has defined; `cvt` cuts rightly, and moves, shuffles and atomics of another widt
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from blu.errors import PassError
 
 _INSTRUCTION = re.compile(
-    r"(?:^|[;{}])[ \t]*(?P<all>(?:@!?%\w+[ \t]+)?(?P<name>[a-z]\w*(?:\.[\w:]+)+)[ \t]+(?P<operands>[^;]+))",
-    re.MULTILINE,
+    r"(?:^|[;{}])[ \t]*(?:@!?%\w+[ \t]+)?(?P<name>[a-z]\w*(?:\.[\w:]+)+)[ \t]+(?P<operands>[^;]+)", re.MULTILINE
 )
+_STORE = re.compile(r"(?:@!?%\w+[ \t]+)?\b(?P<name>st(?:\.[\w:]+)+)[ \t]+(?P<operands>\[[^;]+)")
 _DECLARATION = re.compile(r"\.reg[ \t]+\.(?:pred|[a-z]+(?P<bits>\d+))[ \t]+(?P<names>[^;]+);")
 _FLOAT = re.compile(r"^(?:b?f16(?:x2)?|f32|f64|tf32)$")
 _TYPE = re.compile(r"^(?:b?f|tf|[bus])(?P<bits>\d+)(?:x2)?$")
@@ -48,7 +47,7 @@ def narrow_stores(ptx: str) -> str:
         cvt.u32.u64     %r36, %rd37;
         st.shared.b32   [%rd40], %r36;
     """
-    found = list(_wide_stores(ptx))
+    found = _wide_stores(ptx)
     counts = {name: int(count) for name, count in _COUNT.findall(ptx)}
     changed, fresh = [], dict(counts)
     for store in found:
@@ -73,22 +72,21 @@ def check_stores(ptx: str, kernel: str) -> None:
         )
 
 
-def _wide_stores(ptx: str) -> Iterator[_WideStore]:
+def _wide_stores(ptx: str) -> list[_WideStore]:
     """In the order of the text."""
-    widths, floats = _widths(ptx), _floats(ptx)
-    for instruction in _INSTRUCTION.finditer(ptx):
-        name = instruction["name"].split(".")
-        type_ = _TYPE.match(name[-1])
-        if name[0] != "st" or type_ is None:
+    found, widths = [], _widths(ptx)
+    for instruction in _STORE.finditer(ptx):
+        type_ = _TYPE.match(instruction["name"].rpartition(".")[2])
+        if type_ is None:
             continue
         bits, first = int(type_["bits"]), instruction.start("operands")
-        begin = instruction["operands"].index("]") + 1
-        for operand in _REGISTER.finditer(instruction["operands"], begin):
-            register = operand[0]
-            width = widths.get(_class_of(register), 0)
-            if width > bits and register in floats:
+        for operand in _REGISTER.finditer(instruction["operands"], instruction["operands"].index("]") + 1):
+            width = widths.get(_class_of(operand[0]), 0)
+            if width > bits:
                 start, end = first + operand.start(), first + operand.end()
-                yield _WideStore(start, end, instruction.start("all"), register, width, bits)
+                found.append(_WideStore(start, end, instruction.start(), operand[0], width, bits))
+    floats = _floats(ptx) if found else ()  # which takes time
+    return [store for store in found if store.register in floats]
 
 
 def _widths(ptx: str) -> dict[str, int]:
