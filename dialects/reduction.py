@@ -45,6 +45,8 @@ class Reduction(Op):
 
     @classmethod
     def reference(cls, operand: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray:
+        if cls.needs_elements and not operand.size:  # NumPy refuses even where nothing is to be chosen
+            return np.zeros(reduced_shape(operand.shape, axes, keepdims), operand.dtype)
         return cls.numpy(operand, axis=axes, keepdims=keepdims)
 
     @classmethod
@@ -78,7 +80,8 @@ class Reduction(Op):
             ((2, 3, 4), (0, 1, 2), True),
             ((0, 4), (1,), False),
         ]
-        return cases if cls.needs_elements else [*cases, ((0, 4), (0,), False), ((0,), (0,), True)]
+        without = [((0, 0), (0,), False), ((0, 3, 0), (0,), True)]
+        return [*cases, *(without if cls.needs_elements else [((0, 4), (0,), False), ((0,), (0,), True)])]
 
     @classmethod
     def _special_samples(cls) -> Iterator[Sample]:
