@@ -150,8 +150,8 @@ class Arithmetic:
     def _do_copysign(self, *rest) -> None:
         self._binary(*rest, lambda a, b: np.copysign(b, a))
 
-    def _do_ex2(self, *rest) -> None:
-        self._binary(*rest, np.exp2)
+    def _do_ex2(self, parts: list[str], *rest) -> None:
+        self._binary(parts, *rest, _flushing(np.exp2) if "ftz" in parts else np.exp2)
 
     def _do_lg2(self, *rest) -> None:
         self._binary(*rest, np.log2)
@@ -283,6 +283,16 @@ class Arithmetic:
 
     def _do_cvta(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         self._write(operands[0], self._read(operands[1], 64), active)
+
+
+def _flushing(compute: Callable) -> Callable:
+    """With zeros in place of subnormal operands and results, as `.ftz` says."""
+
+    def flushed(value: np.ndarray) -> np.ndarray:
+        subnormal = np.abs(value.astype(np.float64)) < float(np.finfo(np.float32).tiny)
+        return np.where(subnormal, np.copysign(np.zeros_like(value), value), value)
+
+    return lambda value: flushed(compute(flushed(value)))
 
 
 def _into_range(value: np.ndarray, dtype: np.dtype) -> np.ndarray:

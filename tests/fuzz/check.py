@@ -49,7 +49,7 @@ def _compared(program: Program, arrays: list[np.ndarray], target: str, interpret
     traced = blu.jit(lambda inputs: program.apply(inputs)).trace(arrays)
     found = (_interpreted if interpret else _run)(traced, arrays, target)
     module = traced.lower("cpu", stop="blu-inline").module if program.gradient else traced.traced.module
-    expected = meanings(module, [*arrays, *traced.traced.captured])
+    expected = meanings(module, [*arrays, *traced.traced.captured], flushes=target != "cpu")
     for number, (result, meaning) in enumerate(zip(found, expected, strict=True)):
         if wrong := _difference(result, meaning):
             what = f"the gradient by v{program.floats()[number]}" if program.gradient else f"v{program.results[number]}"

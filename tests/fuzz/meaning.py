@@ -51,13 +51,13 @@ class Meaning:
         return self.certain & ~(near | (one == other) | (np.isnan(one) & np.isnan(other)))
 
 
-def meanings(module: ir.Module, inputs: Sequence[np.ndarray], seed: int = 0) -> list[Meaning]:
-    """The meaning of each result of a module of `blu` ops."""
+def meanings(module: ir.Module, inputs: Sequence[np.ndarray], flushes: bool = False) -> list[Meaning]:
+    """The meaning of each result of a module of `blu` ops; `flushes`: exponentials below 2^-126 may be 0."""
     exact = _run(module, inputs, None)
-    noisy = [_run(module, inputs, np.random.default_rng([seed, number])) for number in range(NOISY_RUNS)]
+    noisy = [_run(module, inputs, np.random.default_rng(number)) for number in range(NOISY_RUNS)]
     narrow = _run(module, inputs, None, narrow=True)
     return [
-        _meaning(value, [run[place] for run in noisy], _alike(value, narrow[place]))
+        _meaning(value, [run[place] for run in noisy], _alike(value, narrow[place]), 2.0**-126 if flushes else 0.0)
         for place, value in enumerate(exact)
     ]
 
@@ -71,7 +71,7 @@ def _alike(value: np.ndarray, narrow: np.ndarray) -> np.ndarray:
         return (one == other) | (np.isnan(one) & np.isnan(other)) | (np.abs(one - other) <= 0.02 * np.abs(one))
 
 
-def _meaning(value: np.ndarray, noisy: Sequence[np.ndarray], certain: np.ndarray) -> Meaning:
+def _meaning(value: np.ndarray, noisy: Sequence[np.ndarray], certain: np.ndarray, least: float) -> Meaning:
     if not _is_float(value):
         for other in noisy:
             certain &= other == value
@@ -86,7 +86,8 @@ def _meaning(value: np.ndarray, noisy: Sequence[np.ndarray], certain: np.ndarray
     certain &= (moved <= _CHAOS[0] * size) | (moved <= _CHAOS[1] * _usual(size))
     share = _usual(np.where(certain & (size > 0), moved, 0.0) / np.where(size > 0, size, 1.0))
     # By luck, noise may cancel in some elements: what it does to most of them is allowed in all.
-    bound = ROOM * np.maximum(moved, share * size) + float(info.eps) * size + 4 * float(info.smallest_subnormal)
+    least = max(4 * float(info.smallest_subnormal), least if value.dtype.itemsize <= 4 else 0.0)
+    bound = ROOM * np.maximum(moved, share * size) + float(info.eps) * size + least
     return Meaning(value, bound, certain)
 
 
