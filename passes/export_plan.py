@@ -13,6 +13,7 @@ from blu.dialects.mlir import func, ir
 from blu.dialects.plan import MAX_BLOCKS, batch_of
 from blu.errors import PassError
 from blu.passes.base import Pass, find
+from blu.passes.bufferize.plan_memory import element_bytes
 
 ALIGNMENT = 64
 MAP_BYTES = 128
@@ -232,7 +233,7 @@ def _bytes_from(type_: ir.Type) -> int:
         return 0
     strides, offset = memref.get_strides_and_offset()
     last = sum(max(0, (size - 1) * stride) for size, stride in zip(memref.shape, strides, strict=True))
-    return (offset + last + 1) * max(1, memref.element_type.width // 8)
+    return (offset + last + 1) * element_bytes(memref.element_type)
 
 
 def _is_map(value: ir.Value) -> bool:

@@ -140,10 +140,13 @@ def _lowest_gap(interval: Interval, alive: list[Interval]) -> int:
 def _bytes(type_: ir.Type) -> int:
     """Bytes of a memref, rounded up to the alignment (an i1 takes one byte)."""
     memref = ir.MemRefType(type_)
-    element = memref.element_type
-    width = element.width if isinstance(element, (ir.IntegerType, ir.FloatType)) else 64
-    size = product(memref.shape) * max(1, width // 8)
-    return -(-size // ALIGNMENT) * ALIGNMENT
+    return -(-product(memref.shape) * element_bytes(memref.element_type) // ALIGNMENT) * ALIGNMENT
+
+
+def element_bytes(element: ir.Type) -> int:
+    """Bytes of an element in memory; an index has 8."""
+    width = element.width if isinstance(element, ir.IntegerType | ir.FloatType) else 64
+    return max(1, width // 8)
 
 
 def _i64(value: int) -> ir.IntegerAttr:
