@@ -144,7 +144,7 @@ def divide(x: Any, y: Any) -> Tensor:
 def power(x: Any, y: Any) -> Tensor:
     """x to the power y. Small whole exponents given as Python numbers become multiplications, 0.5 a square root."""
     if is_python_scalar(y) and not is_python_scalar(x) and not isinstance(y, bool):
-        special = _scalar_power(*promoted(x), y)
+        special = _scalar_power(promoted(x)[0], y)
         if special is not None:
             return special
     left, right = promoted(x, y)

@@ -202,7 +202,7 @@ class Clip(Op, name="clip"):
             inside, of_low = (x >= low).where(inside, 0), (x < low).where(g, 0)
         if high is not None:
             inside, of_high = (x <= high).where(inside, 0), (x > high).where(g, 0)
-        if of_low is not None and of_high is not None:  # where the bounds are crossed, the upper one is taken
+        if low is not None and high is not None:  # where the bounds are crossed, the upper one is taken
             of_low, of_high = (low <= high).where(of_low, 0), (low > high).where(g, of_high)
         return inside, of_low, of_high
 
