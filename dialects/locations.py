@@ -32,7 +32,8 @@ class Place:
 def place_of(location: ir.Location) -> Place:
     """The place that a location names; of fused ones, the first that is known."""
     if isinstance(location, ir.FileLineColLoc):
-        return Place(location.filename, location.start_line, location.start_col)
+        # MLIR gives the module of a file without `module` the line 0.
+        return Place(location.filename, max(location.start_line, 1), location.start_col or int(not location.start_line))
     if isinstance(location, ir.NameLoc):
         return replace(place_of(location.child_loc), path=location.name_str)
     if isinstance(location, ir.CallSiteLoc):

@@ -340,3 +340,10 @@ def test_an_error_in_isolation_arrives_whole(module, tmp_path):
 def test_isolation_needs_passes_that_a_child_can_import(module):
     with pytest.raises(UnsupportedError, match="'blu-toy-keep' is defined in toy_passes"):
         run(module, ToyKeep(), isolate=True)
+
+
+def test_what_is_wrong_with_a_whole_file_is_placed_at_its_start(tmp_path):
+    (tmp_path / "x.mlir").write_text("func.func private @f()\nfunc.func private @g()\n")
+    module = parse_source(read_source(str(tmp_path / "x.mlir")), make_context())
+    error = fail(module, tmp_path, parse_pipeline("blu-check-level{to=blu}")[0])
+    assert error.location == f"{tmp_path / 'x.mlir'}:1:1"
