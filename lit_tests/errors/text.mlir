@@ -66,8 +66,7 @@ func.func @too_large(%x: tensor<9999999999x9999999999xf32>) {
 // -----
 
 func.func @too_few_operands(%x: tensor<3x4xf32>) {
-  // expected-error@below {{op expects exactly 2 operands, but got 1}}
-  // expected-note@below {{see current operation}}
+  // expected-error@below {{blu.add: takes 2 operands (lhs, rhs), got 1}}
   %0 = "blu.add"(%x) : (tensor<3x4xf32>) -> tensor<3x4xf32>
   return
 }
@@ -83,8 +82,7 @@ func.func @too_many_results(%x: tensor<3x4xf32>) {
 // -----
 
 func.func @segments_do_not_add_up(%x: tensor<2x3xf32>) {
-  // expected-error@below {{sum of elements in 'operandSegmentSizes' attribute must be equal to the number of operands}}
-  // expected-note@below {{see current operation}}
+  // expected-error@below {{blu.concatenate: operandSegmentSizes (operands) must be 16 times 0 or 1, and 2 operands in all}}
   %0 = "blu.concatenate"(%x, %x) {axis = 0 : i64, operandSegmentSizes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
   return
 }
