@@ -70,7 +70,7 @@ class Found:
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
     """Run a command in a fresh folder with model.py in it, with a cache of its own and no network."""
     from huggingface_hub import constants
 
@@ -89,7 +89,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
             code = importlib.import_module(f"blu.compiler.cli.{command}").main(list(words))
         except SystemExit as end:  # argparse
             code = end.code
-        said = capsys.readouterr()
+        said = capfd.readouterr()
         return Found(code, said.out, said.err)
 
     return run

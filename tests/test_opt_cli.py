@@ -133,7 +133,7 @@ def test_bytecode_goes_out_and_comes_in(blu_opt, model, tmp_path):
     assert blu_opt(code) == blu_opt(model)
     code.write_bytes(code.read_bytes()[:100])
     status, _, message = blu_opt(code)
-    assert status == 1 and f"{code}: error: attempting to parse" in message
+    assert status == 1 and f"{code}:1:1: error: attempting to parse" in message
 
 
 @pytest.mark.parametrize(

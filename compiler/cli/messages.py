@@ -12,9 +12,8 @@ from blu.errors import BluError, ParseError
 
 # The files of ours that call code of the user's: a traceback is shown from there on.
 _ROOT = Path(__file__).parents[2]
-_CALLERS = tuple(
-    _ROOT / path for path in ("compiler/driver.py", "passes/registry.py", "compiler/cli/example_function.py")
-)
+_DRIVER = _ROOT / "compiler/driver.py"
+_CALLERS = (_DRIVER, _ROOT / "passes/registry.py", _ROOT / "compiler/cli/example_function.py")
 
 _OURS = tuple(_ROOT / folder for folder in ("compiler", "dialects", "frontend", "passes", "runtime"))
 
@@ -68,7 +67,8 @@ def _user_traceback(cause: BaseException | None) -> str:
     if not ours:
         return ""
     shown = [frame for frame in frames[ours[-1] + 1 :] if not frame.filename.startswith("<frozen")]
-    if not shown or any(Path(shown[0].filename).is_relative_to(folder) for folder in _OURS):
+    is_pass = Path(frames[ours[-1]].filename) == _DRIVER
+    if is_pass and shown and any(Path(shown[0].filename).is_relative_to(folder) for folder in _OURS):
         return ""  # a pass of ours: the message says where
     lines = ["Traceback (most recent call last):\n", *traceback.format_list(shown)]
     return "".join(lines + traceback.format_exception_only(cause))
