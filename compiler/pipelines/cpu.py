@@ -18,6 +18,7 @@ from blu.passes.lower_to_linalg import LowerToLinalg
 from blu.passes.merge_duplicates import MergeDuplicates
 from blu.passes.reassociate import Reassociate
 from blu.passes.remat import Remat
+from blu.passes.share_numbers import ShareNumbers
 from blu.passes.simplify import Simplify
 from blu.passes.sink_widening import SinkWidening
 
@@ -47,6 +48,7 @@ PIPELINE = Pipeline(
                 MlirPass("canonicalize"),  # views that it has moved meet others
                 MergeDuplicates(),
                 Fuse(),
+                ShareNumbers(),  # before anything is done for each kernel
             ),
         ),
         Stage("memref", (ReserveScratch(), Bufferize(), PlanMemory())),
