@@ -124,6 +124,8 @@ def test_values_of_the_surrounding_function_are_constants() -> None:
 def test_only_a_float_scalar_has_a_gradient() -> None:
     with pytest.raises(blu.BluError, match="only a float scalar has a gradient"):
         blu.grad(lambda x: x * 2)(np.ones(3))
+    with pytest.raises(blu.BluError, match="the function returns nothing\n  Return it"):
+        blu.grad(lambda x: None)(np.ones(3))
 
 
 def test_gradient_carries_the_line_of_the_operation() -> None:

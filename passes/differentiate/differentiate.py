@@ -70,6 +70,12 @@ class Differentiate(Pass):
         with ir.InsertionPoint(block), primal.operation.location:
             values = dict(zip(primal.arguments, block.arguments, strict=True))
             results = copy_body(primal, values)
+            if not results:
+                self.fail(
+                    primal,
+                    "only a float scalar has a gradient, the function returns nothing",
+                    advice="Return it, for example a loss reduced with blu.mean or blu.sum.",
+                )
             backward = Backward(self, block, [block.arguments[index] for index in wanted])
             gradients = backward.run(results[0])
             func.ReturnOp([*results, *gradients])
