@@ -31,6 +31,9 @@ class CheckedIndex(Op, name="checked_index"):
 
     @staticmethod
     def reference(operands: list[np.ndarray], sizes: tuple[int, ...], from_end: bool, reported_as: str) -> np.ndarray:
+        for item, size in zip(operands, sizes, strict=True):
+            if np.any((item < (-size if from_end else 0)) | (item >= size)):
+                raise IndexError(f"{reported_as}: an index is out of bounds for axis of size {size}")
         wrapped = [np.where(item < 0, item + size, item) for item, size in zip(operands, sizes, strict=True)]
         total = wrapped[0].astype(np.int64)
         for item, size in zip(wrapped[1:], sizes[1:], strict=True):

@@ -138,6 +138,9 @@ LONGER: dict[str, Longer] = {
         (_rows(_table(sample), length), sample.operands[1]), {"low": (0, 1), "high": (1, 2)}
     ),
     "concatenate": _joined,
+    "checked_index": lambda sample, length: Sample(
+        ([_indices(length, 7)],), {"sizes": (7,), "from_end": True, "reported_as": "take"}
+    ),
     "take": _with(lambda x: (_indices(x.shape[1], x.shape[1]),)),
     "take_along_axis": _with(lambda x: (_indices(x.size, x.shape[1]).reshape(x.shape),)),
     "scatter_add": _with(lambda x: (_indices(x.shape[1], x.shape[1]), x[:, ::-1].copy())),
