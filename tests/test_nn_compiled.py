@@ -84,7 +84,7 @@ def test_modules_are_results_too() -> None:
 
 
 def test_a_module_without_numbers_cannot_run() -> None:
-    with pytest.raises(blu.BluError, match="no numbers to run with"):
+    with pytest.raises(blu.BluError, match=r"weight is a Parameter and has no numbers \(nor have 1 more\)"):
         apply(nn.Linear(8, 8), X)
 
 

@@ -100,7 +100,11 @@ func.func @masked(%q: tensor<1x2x3x4xf32>, %k: tensor<1x2x8x4xf32>, %v: tensor<1
 // CHECK: %[[MULTIPLY:.+]] = "blu.multiply"(%[[MATMUL]], %[[CONST]])
 // CHECK: %[[IOTA:.+]] = "blu.iota"() {axis = 0 : i64, dtype = i32, shape = array<i64: 1, 1>}
 // CHECK: %[[IOTA_1:.+]] = "blu.iota"() {axis = 1 : i64, dtype = i32, shape = array<i64: 1, 8>}
-// CHECK: %[[ADD:.+]] = "blu.add"(%[[IOTA]], %[[O]])
+// CHECK: %[[NONE:.+]] = "blu.constant"() {value = dense<-1> : tensor<i32>}
+// CHECK: %[[ALL:.+]] = "blu.constant"() {value = dense<8> : tensor<i32>}
+// CHECK: %[[LEAST:.+]] = "blu.maximum"(%[[O]], %[[NONE]])
+// CHECK: %[[CUT:.+]] = "blu.minimum"(%[[LEAST]], %[[ALL]])
+// CHECK: %[[ADD:.+]] = "blu.add"(%[[IOTA]], %[[CUT]])
 // CHECK: %[[LESS_EQUAL:.+]] = "blu.less_equal"(%[[IOTA_1]], %[[ADD]])
 // CHECK: %[[CONST_1:.+]] = "blu.constant"() {value = dense<0xFF800000> : tensor<f32>}
 // CHECK: %[[WHERE:.+]] = "blu.where"(%[[LESS_EQUAL]], %[[MULTIPLY]], %[[CONST_1]])
