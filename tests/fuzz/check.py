@@ -34,6 +34,8 @@ class Outcome:
 
 def check(program: Program, target: str = "cpu", interpret: bool = False) -> Outcome:
     """Run a program on a target, or its PTX in the interpreter, and say what is wrong."""
+    if not program.results:  # nothing of it has a gradient
+        return Outcome()
     arrays = [item.array() for item in program.inputs]
     try:
         with warnings.catch_warnings():

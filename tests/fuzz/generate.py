@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -137,7 +138,9 @@ def generate(seed: int, gradient: bool = False, calls: int = 6) -> Program:
         drawn.append(_drawn(np.random.default_rng(seed), gradient, calls))
         return blu.zeros(())
 
-    blu.jit(draw).trace()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of means of nothing
+        blu.jit(draw).trace()
     return drawn[0]
 
 
