@@ -83,7 +83,7 @@ def _source_of(value: ir.Value, conversion: str, kinds: tuple[type, ...]) -> ir.
     owner = value.owner
     if isinstance(owner, ir.Block) or owner.name != "linalg.generic" or len(owner.operands) != 2:
         return None
-    if not _is_pointwise(owner.operation) or not isinstance(_element(owner.operands[0]), kinds):
+    if not isinstance(_element(owner.operands[0]), kinds) or not _is_pointwise(owner.operation):
         return None
     body = [item.operation for item in owner.regions[0].blocks[0].operations]
     same_shape = _shape(owner.operands[0]) == _shape(value)

@@ -72,28 +72,32 @@ func.func private @rows_2(%x: tensor<8xf32>) -> tensor<8xf32> attributes {blu.ke
   return %1 : tensor<8xf32>
 }
 
-// Numbers inside of loops stay there.
+// Where numbers stand inside of loops, kernels that differ in one of those are others.
 // CHECK-LABEL: func.func private @rows_3(
 func.func private @rows_3(%x: tensor<8xf32>) -> tensor<8xf32> attributes {blu.kernel = "rows"} {
+  %b = arith.constant 5.0 : f32
   %0 = tensor.empty() : tensor<8xf32>
   %1 = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} ins(%x : tensor<8xf32>) outs(%0 : tensor<8xf32>) {
   ^bb0(%in: f32, %out: f32):
     // CHECK: arith.constant 2.0
     %a = arith.constant 2.0 : f32
     %2 = arith.mulf %in, %a : f32
-    linalg.yield %2 : f32
+    %3 = arith.addf %2, %b : f32
+    linalg.yield %3 : f32
   } -> tensor<8xf32>
   return %1 : tensor<8xf32>
 }
 // CHECK-LABEL: func.func private @rows_4(
 func.func private @rows_4(%x: tensor<8xf32>) -> tensor<8xf32> attributes {blu.kernel = "rows"} {
+  %b = arith.constant 6.0 : f32
   %0 = tensor.empty() : tensor<8xf32>
   %1 = linalg.generic {indexing_maps = [affine_map<(d0) -> (d0)>, affine_map<(d0) -> (d0)>], iterator_types = ["parallel"]} ins(%x : tensor<8xf32>) outs(%0 : tensor<8xf32>) {
   ^bb0(%in: f32, %out: f32):
     // CHECK: arith.constant 3.0
     %a = arith.constant 3.0 : f32
     %2 = arith.mulf %in, %a : f32
-    linalg.yield %2 : f32
+    %3 = arith.addf %2, %b : f32
+    linalg.yield %3 : f32
   } -> tensor<8xf32>
   return %1 : tensor<8xf32>
 }

@@ -21,12 +21,22 @@ class KernelTable:
 
     module: ir.Module
     by_text: dict[str, str] = field(default_factory=dict)
+    # Names of kernels by what they were specialised from and for.
+    by_types: dict[tuple, str] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
 
     def specialise(
         self, kernel: func.FuncOp, inputs: Sequence[ir.Type], outputs: Sequence[ir.Type], in_place: int | None
     ) -> str:
         """The name of the kernel with these memref types. `in_place` is the input whose memory is the output."""
+        key = (kernel.name.value, tuple(inputs), tuple(outputs), in_place)
+        if key not in self.by_types:
+            self.by_types[key] = self._specialise(kernel, inputs, outputs, in_place)
+        return self.by_types[key]
+
+    def _specialise(
+        self, kernel: func.FuncOp, inputs: Sequence[ir.Type], outputs: Sequence[ir.Type], in_place: int | None
+    ) -> str:
         read = [type_ for index, type_ in enumerate(inputs) if index != in_place]
         anchor = ir.StringAttr(kernel.attributes["blu.kernel"]).value
         function, block = self._open(anchor, [*read, *outputs, *scratch_types(kernel)], kernel.operation.location)

@@ -57,6 +57,7 @@ class Grouping:
         self._all: list[Group] = []
         self.made_by: dict[ir.Value, set[Group]] = {}
         self._behind: dict[Group, list[ir.Value]] = {}
+        self._reads: dict[ir.Operation, list[ir.Value]] = {}
         for index, operation in enumerate(block.operations):
             self._visit(operation.operation, index)
         self._merge_siblings()
@@ -87,8 +88,14 @@ class Grouping:
         """The groups that must have run before a value is there, seen through views."""
         return self.made_by.get(value, set())
 
+    def _reads_of(self, operation: ir.Operation) -> list[ir.Value]:
+        """As `reads_of`, which takes long enough to do it once for each op."""
+        if operation not in self._reads:
+            self._reads[operation] = reads_of(operation)
+        return self._reads[operation]
+
     def _place(self, operation: ir.Operation, nest: LoopNest | None) -> None:
-        needs = set().union(*(self._makers(value) for value in reads_of(operation)), set())
+        needs = set().union(*(self._makers(value) for value in self._reads_of(operation)), set())
         group = self._find_group(nest, needs) if nest else None
         if group is None:
             group = Group(len(self._all), _anchor(operation, nest), nest.result_sizes if nest else ())
@@ -168,7 +175,7 @@ class Grouping:
         return not self._reads_through_views(nest, group)
 
     def _reads_through_views(self, nest: LoopNest, group: Group) -> bool:
-        return any(group in self._makers(value) and value not in group.made for value in reads_of(nest.operation))
+        return any(group in self._makers(value) and value not in group.made for value in self._reads_of(nest.operation))
 
     def _add(self, group: Group, operation: ir.Operation, nest: LoopNest | None, needs: Iterable[Group]) -> None:
         group.members.append(operation)
@@ -262,7 +269,7 @@ class Grouping:
         readers: dict[ir.Value, dict[Group, None]] = {}
         for group in self.groups:
             for member in group.members:
-                for value in reads_of(member):
+                for value in self._reads_of(member):
                     readers.setdefault(value, {})[group] = None
         for siblings in readers.values():
             self._merge_sums([group for group in siblings if not group.is_merged])

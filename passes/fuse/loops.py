@@ -133,15 +133,11 @@ class LoopNest:
 
         Its indexing maps are (i, j) -> (i, j), (i, j) -> (i) for what is carried, and (i, j) -> (i, j) for the result.
         """
-        rank = len(self.sizes)
-        rows = tuple(range(rank - 1))
-        kept = [dims for dims in self.dims[len(self.inputs) :] if dims != rows]
-        return (
-            not self.is_contraction
-            and rank > 0
-            and self.reduced == (False,) * (rank - 1) + (True,)
-            and any(sorted(dims or ()) == list(range(rank)) for dims in kept)
-        )
+        rank = len(self.reduced)
+        if self.is_contraction or rank == 0 or self.reduced != (False,) * (rank - 1) + (True,):
+            return False
+        results = self.dims[len(self.inputs) :]
+        return any(dims != tuple(range(rank - 1)) and sorted(dims or ()) == list(range(rank)) for dims in results)
 
     @cached_property
     def range_length(self) -> int:
