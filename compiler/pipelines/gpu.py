@@ -22,6 +22,7 @@ from blu.passes.gpu.scratch import ReserveGpuScratch
 from blu.passes.gpu.share_kernels import ShareKernels
 from blu.passes.gpu.split_column_sums import SplitColumnSums
 from blu.passes.gpu.split_products import SplitProducts
+from blu.passes.lower_to_linalg import LowerToLinalg
 from blu.passes.reassociate import Reassociate
 from blu.passes.remat import Remat
 from blu.passes.sink_widening import SinkWidening
@@ -31,7 +32,12 @@ PIPELINE = Pipeline(
     (
         # Mathematics and fusion are the same for all targets.
         # Rows that have numbers of 31 bits are cut where their kernel is written.
-        *CPU.replacing(Remat(isolate=True, cheap=True), Reassociate(longest=1 << 30), Fuse(scalars_apart=True))
+        *CPU.replacing(
+            Remat(isolate=True, cheap=True),
+            Reassociate(longest=1 << 30),
+            LowerToLinalg(keeps_subnormals=False),  # passes/gpu/exponentials.py
+            Fuse(scalars_apart=True),
+        )
         .inserting(DecomposeAttention(), before=Decompose)
         .inserting(ChunkRows(), before=Decompose)
         .inserting(FoldCounters(), before=Fuse)

@@ -1,5 +1,6 @@
 // One scalar body per op, in a loop whose leading dimensions are one.
 // RUN: %blu-opt %s --split-input-file --lower-to-linalg --mlir-print-local-scope | %filecheck %s
+// RUN: %blu-opt %s --split-input-file --lower-to-linalg=keeps-subnormals=false | %filecheck %s --check-prefix=SHORT
 
 // Leading dimensions are collapsed, so that ops over the same data get the same loops.
 // CHECK-LABEL: func.func @leading_dimensions(
@@ -28,15 +29,29 @@ func.func @leading_dimensions(%x: tensor<2x3x4xf32>) -> tensor<2x3x4xf32> {
 // CHECK-SAME: ["parallel"]} ins(%[[X]] : tensor<4xf16>)
 // CHECK-NEXT: ^bb0(%[[IN:.+]]: f16, %{{.+}}: f16):
 // CHECK-NEXT: %[[EXTF:.+]] = arith.extf %[[IN]] : f16 to f32
-// CHECK-NEXT: %[[C1:.+]] = arith.constant 1.000000e+00 : f32
-// CHECK-NEXT: %[[NEGF:.+]] = arith.negf %[[EXTF]] : f32
+// CHECK-NEXT: %[[ABSF:.+]] = math.absf %[[EXTF]] : f32
+// CHECK-NEXT: %[[NEGF:.+]] = arith.negf %[[ABSF]] : f32
 // CHECK-NEXT: %[[EXP:.+]] = math.exp %[[NEGF]] : f32
+// CHECK-NEXT: %[[C0:.+]] = arith.constant 0.000000e+00 : f32
+// CHECK-NEXT: %[[CMPF:.+]] = arith.cmpf olt, %[[EXTF]], %[[C0]] : f32
+// CHECK-NEXT: %[[C1:.+]] = arith.constant 1.000000e+00 : f32
+// CHECK-NEXT: %[[SELECT:.+]] = arith.select %[[CMPF]], %[[EXP]], %[[C1]] : f32
 // CHECK-NEXT: %[[C1_1:.+]] = arith.constant 1.000000e+00 : f32
 // CHECK-NEXT: %[[ADDF:.+]] = arith.addf %[[EXP]], %[[C1_1]] : f32
-// CHECK-NEXT: %[[DIVF:.+]] = arith.divf %[[C1]], %[[ADDF]] : f32
+// CHECK-NEXT: %[[DIVF:.+]] = arith.divf %[[SELECT]], %[[ADDF]] : f32
 // CHECK-NEXT: %[[TRUNCF:.+]] = arith.truncf %[[DIVF]] : f32 to f16
 // CHECK-NEXT: linalg.yield %[[TRUNCF]] : f16
 // CHECK: return %[[LOOP]] : tensor<4xf16>
+
+// Where exponentials of f32 are 0 below 2^-126, the shorter body gives as much.
+// SHORT-LABEL: func.func @half(
+// SHORT: %[[EXTF:.+]] = arith.extf
+// SHORT-NEXT: %[[C1:.+]] = arith.constant 1.000000e+00 : f32
+// SHORT-NEXT: %[[NEGF:.+]] = arith.negf %[[EXTF]] : f32
+// SHORT-NEXT: %[[EXP:.+]] = math.exp %[[NEGF]] : f32
+// SHORT-NEXT: %[[C1_1:.+]] = arith.constant 1.000000e+00 : f32
+// SHORT-NEXT: %[[ADDF:.+]] = arith.addf %[[EXP]], %[[C1_1]] : f32
+// SHORT-NEXT: arith.divf %[[C1]], %[[ADDF]] : f32
 func.func @half(%x: tensor<4xf16>) -> tensor<4xf16> {
   %0 = "blu.sigmoid"(%x) : (tensor<4xf16>) -> tensor<4xf16>
   return %0 : tensor<4xf16>

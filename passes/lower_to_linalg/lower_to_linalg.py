@@ -28,10 +28,12 @@ class LowerToLinalg(Pass, name="lower-to-linalg"):
         %1 = tensor.expand_shape %b [[0, 1], [2]] : tensor<6x4xf32> into tensor<2x3x4xf32>
 
     The function keeps the types that callers know, signedness included, in `blu.inputs` and `blu.results`.
+    With `keeps_subnormals`, exponentials of f32 are not 0 where they are subnormal, and so is what is made of them.
     """
 
     level = "blu"
     leads_to = "linalg"
+    keeps_subnormals: bool = True
 
     def run(self, module: ir.Module) -> None:
         for operation in list(module.body.operations):
@@ -72,7 +74,7 @@ class LowerToLinalg(Pass, name="lower-to-linalg"):
                 advice=f'Write one: @lowers("{operation.name.removeprefix("blu.")}") in passes/lower_to_linalg/, '
                 "or give the op a decompose.",
             )
-        result = rule(describe(operation, values.__getitem__))
+        result = rule(describe(operation, values.__getitem__, self.keeps_subnormals))
         return [result] if isinstance(result, ir.Value) else list(result)
 
 

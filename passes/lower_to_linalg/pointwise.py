@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from blu.dialects.dtypes import bool_
+from blu.dialects.dtypes import bool_, f64
 from blu.dialects.mlir import arith, ir, math
 from blu.passes.lower_to_linalg.checks import check_divisor
 from blu.passes.lower_to_linalg.generic import pointwise
@@ -38,7 +38,14 @@ def _sign(x: Scalar) -> Scalar:
 
 
 def _sigmoid(x: Scalar) -> Scalar:
-    return x.like(1) / ((-x).math("exp") + 1)
+    """1 / (1 + exp(-x)), or exp(x) / (1 + exp(x)) below 0: an exponential that overflowed would make subnormals 0."""
+    power = (-x.math("absf")).math("exp")
+    return x.compare("lt", 0).where(power, x.like(1)) / (power + 1)
+
+
+def _short_sigmoid(x: Scalar) -> Scalar:
+    """Without a select; 0 where the exponential overflows, which is where the result is subnormal."""
+    return _sigmoid(x) if x.dtype == f64 else x.like(1) / ((-x).math("exp") + 1)
 
 
 def _rsqrt(x: Scalar) -> Scalar:
@@ -213,6 +220,8 @@ BODIES: dict[str, Body] = {
     "right_shift": _right_shift,
     "where": lambda condition, x, y: condition.where(x, y),
 }
+# Shorter bodies for machines whose exponentials of f32 are 0 where they are subnormal: there is nothing to keep.
+WITHOUT_SUBNORMALS: dict[str, Body] = {"sigmoid": _short_sigmoid}
 # The machine's negation of a float flips the sign bit only for arith.negf; exact bit operations need no wider type.
 DIVISIONS = ("floor_divide", "remainder")
 
@@ -221,7 +230,8 @@ DIVISIONS = ("floor_divide", "remainder")
 def lower_pointwise(op: Lowering) -> ir.Value:
     """Widen half-precision operands, run the body, round the result to its dtype."""
     name = op.operation.name.removeprefix("blu.")
-    body, dtypes, result = BODIES[name], [item.dtype for item in op.types], op.result
+    bodies = BODIES if op.keeps_subnormals else BODIES | WITHOUT_SUBNORMALS
+    body, dtypes, result = bodies[name], [item.dtype for item in op.types], op.result
     if name in DIVISIONS and result.dtype.is_integer:
         check_divisor(op)
 

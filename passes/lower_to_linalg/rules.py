@@ -16,7 +16,8 @@ class Lowering:
     """What a rule sees of the op: its operands already lowered, and the types the `blu` level knew.
 
     `operands` and `types` follow the declared fields (a list for variadic ones, None for absent ones); `types` keep the
-    signedness that linalg's signless element types no longer show.
+    signedness that linalg's signless element types no longer show. `keeps_subnormals` says whether the machine's
+    exponentials of f32 do.
     """
 
     operation: ir.Operation
@@ -24,6 +25,7 @@ class Lowering:
     types: list[Any]
     attributes: dict[str, Any]
     results: tuple[TensorType, ...]
+    keeps_subnormals: bool = True
 
     @property
     def result(self) -> TensorType:
@@ -46,7 +48,7 @@ def lowers(*names: str) -> Callable[[Rule], Rule]:
     return register
 
 
-def describe(operation: ir.Operation, mapped: Callable[[ir.Value], ir.Value]) -> Lowering:
+def describe(operation: ir.Operation, mapped: Callable[[ir.Value], ir.Value], keeps_subnormals: bool) -> Lowering:
     """Collect what a rule needs to know about an operation."""
     fields = operands_of(operation)
     return Lowering(
@@ -55,6 +57,7 @@ def describe(operation: ir.Operation, mapped: Callable[[ir.Value], ir.Value]) ->
         [apply(value_type, item) for item in fields],
         attributes_of(operation),
         tuple(map(value_type, operation.results)),
+        keeps_subnormals,
     )
 
 

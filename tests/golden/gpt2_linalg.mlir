@@ -279,11 +279,14 @@ module {
     %cst_2 = arith.constant 1.000000e+00 : f32
     %8 = linalg.generic {indexing_maps = [#map3, #map3], iterator_types = ["parallel", "parallel"]} ins(%7 : tensor<8x64xf32>) outs(%0 : tensor<8x64xf32>) {
     ^bb0(%in: f32, %out: f32):
-      %10 = arith.negf %in : f32
-      %11 = math.exp %10 : f32
-      %12 = arith.addf %11, %cst_2 : f32
-      %13 = arith.divf %cst_2, %12 : f32
-      linalg.yield %13 : f32
+      %10 = math.absf %in : f32
+      %11 = arith.negf %10 : f32
+      %12 = math.exp %11 : f32
+      %13 = arith.cmpf olt, %in, %cst : f32
+      %14 = arith.select %13, %12, %cst_2 : f32
+      %15 = arith.addf %12, %cst_2 : f32
+      %16 = arith.divf %14, %15 : f32
+      linalg.yield %16 : f32
     } -> tensor<8x64xf32>
     %9 = linalg.generic {indexing_maps = [#map3, #map3, #map3], iterator_types = ["parallel", "parallel"]} ins(%3, %8 : tensor<8x64xf32>, tensor<8x64xf32>) outs(%0 : tensor<8x64xf32>) {
     ^bb0(%in: f32, %in_3: f32, %out: f32):

@@ -309,11 +309,14 @@ module attributes {blu.arena_bytes = 3072 : i64} {
     %cst_2 = arith.constant 1.000000e+00 : f32
     %11 = linalg.generic {indexing_maps = [#map3, #map3], iterator_types = ["parallel", "parallel"]} ins(%10 : tensor<8x64xf32>) outs(%3 : tensor<8x64xf32>) {
     ^bb0(%in: f32, %out: f32):
-      %13 = arith.negf %in : f32
-      %14 = math.exp %13 : f32
-      %15 = arith.addf %14, %cst_2 : f32
-      %16 = arith.divf %cst_2, %15 : f32
-      linalg.yield %16 : f32
+      %13 = math.absf %in : f32
+      %14 = arith.negf %13 : f32
+      %15 = math.exp %14 : f32
+      %16 = arith.cmpf olt, %in, %cst : f32
+      %17 = arith.select %16, %15, %cst_2 : f32
+      %18 = arith.addf %15, %cst_2 : f32
+      %19 = arith.divf %17, %18 : f32
+      linalg.yield %19 : f32
     } -> tensor<8x64xf32>
     %12 = linalg.generic {indexing_maps = [#map3, #map3, #map3], iterator_types = ["parallel", "parallel"]} ins(%6, %11 : tensor<8x64xf32>, tensor<8x64xf32>) outs(%3 : tensor<8x64xf32>) {
     ^bb0(%in: f32, %in_3: f32, %out: f32):
