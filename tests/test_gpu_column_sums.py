@@ -137,3 +137,14 @@ def test_results(name: str):
         tolerance = 1e-2 if result.dtype == ml_dtypes.bfloat16 else 2e-5
         difference = np.abs(result.astype(np.float64) - expected).max()
         assert difference <= tolerance * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("name", ["any", "all"])
+@pytest.mark.parametrize(("shape", "axis"), [((1025, 8), 0), ((2015, 5), 0), ((1, 70001), 1), ((2, 140000), 1)])
+def test_what_parts_find_out_about_bools_is_a_byte_in_memory(name: str, shape: tuple[int, int], axis: int):
+    """Columns and rows that several blocks walk: one element decides, in the last part."""
+    x = np.full(shape, name == "all")
+    x[-1, -1] = name == "any"
+    program = compile_program(lambda x: getattr(blu, name)(x, axis=axis), x)
+    assert len(program.plan["launches"]) == 2
+    assert np.array_equal(program.interpret(x)[0], getattr(np, name)(x, axis=axis))

@@ -68,7 +68,7 @@ class GpuBodies(BodyEmitter):
                 scf.yield_([])
 
     def _write(self, value: ir.Value, buffer: Buffer, index: ir.Value, position: Position | None) -> None:
-        value = _to_storage(value, buffer.element)
+        value = to_storage(value, buffer.element)
         if position is None:
             memref.store(value, buffer.flat, [index])
             return
@@ -121,13 +121,18 @@ def _load_lanes(buffer: Buffer, index: ir.Value, stride: int, lanes: int, alignm
         parts = [load_scalar(buffer, vectors.offset(index, lane * stride)) for lane in range(lanes)]
         return vector.from_elements(vectors.vector_type(lanes, buffer.element), parts)
     stored = vectors.vector_type(lanes, ir.MemRefType(buffer.flat.type).element_type)
-    value = vector.load(stored, buffer.flat, [index], alignment=alignment)
-    if not is_bool(buffer.element):
+    return from_storage(vector.load(stored, buffer.flat, [index], alignment=alignment), buffer.element)
+
+
+def from_storage(value: ir.Value, element: ir.Type) -> ir.Value:
+    """What was read from memory, where a bool takes a byte, as numbers of `element`."""
+    if not is_bool(element):
         return value
-    return arith.cmpi(arith.CmpIPredicate.ne, value, vectors.constant(stored, 0))
+    return arith.cmpi(arith.CmpIPredicate.ne, value, vectors.constant(value.type, 0))
 
 
-def _to_storage(value: ir.Value, element: ir.Type) -> ir.Value:
+def to_storage(value: ir.Value, element: ir.Type) -> ir.Value:
+    """Numbers of `element` as they are in memory."""
     if not is_bool(element):
         return value
     byte = ir.IntegerType.get_signless(8)

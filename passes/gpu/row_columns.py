@@ -15,7 +15,7 @@ from blu.passes.cpu.row_reductions import Fold
 from blu.passes.cpu.row_space import Node
 from blu.passes.gpu import warp
 from blu.passes.gpu.kernel import when
-from blu.passes.gpu.row_bodies import WIDEST, Place, element_bytes
+from blu.passes.gpu.row_bodies import WIDEST, Place, element_bytes, from_storage, to_storage
 from blu.passes.gpu.row_partials import COLUMN_THREADS
 from blu.passes.gpu.row_schedule import COLUMN_BLOCK
 from blu.passes.gpu.row_teams import all_of, combine_depth
@@ -180,15 +180,16 @@ class ColumnThread(RowThread):
         if lanes == 1:
             found = memref.load(buffer, [self._address(place)])
         else:
-            type_ = vectors.vector_type(lanes, fold.element)
+            type_ = vectors.vector_type(lanes, ir.MemRefType(buffer.type).element_type)
             found = vector.load(type_, buffer, [self._address(place)], alignment=self._alignment(fold))
+        found = from_storage(found, fold.element)
         return found if present is None else arith.select(present, found, self._identity(fold))
 
     def _leave(self, node: Node, fold: Fold, value: ir.Value) -> None:
         buffer = self.partials[node.operation.results[fold.number]]
         first = self._is_first()
         with node.operation.location, self.row.cursor.point:
-            address = self._address(self.part)
+            address, value = self._address(self.part), to_storage(value, fold.element)
             with when(first):
                 if self.kernel.schedule.lanes == 1:
                     memref.store(value, buffer, [address])

@@ -15,6 +15,7 @@ from blu.passes.cpu.row_reductions import Fold
 from blu.passes.cpu.row_space import Node
 from blu.passes.gpu import warp
 from blu.passes.gpu.kernel import when
+from blu.passes.gpu.row_bodies import from_storage, to_storage
 from blu.passes.gpu.row_teams import all_of, merge_lanes
 from blu.passes.gpu.row_walks import RowKernel, RowThread, as_index
 from blu.passes.kernels.cursor import Cursor
@@ -87,7 +88,7 @@ class SliceThread(RowThread):
         """Write what this slice has found."""
         with node.operation.location, self.row.cursor.point:
             value = self.team.reduce(merge_lanes(total, fold.combine), fold.combine, slot)
-            index = self._index(self.part)
+            value, index = to_storage(value, fold.element), self._index(self.part)
             with when(warp.is_equal(self.team.number, 0)):
                 memref.store(value, self.partials[node.operation.results[fold.number]], [index])
 
@@ -97,7 +98,7 @@ class SliceThread(RowThread):
         with node.operation.location, self.row.cursor.point:
             present = warp.is_below(self.team.number, self.parts)
             part = arith.select(present, self.team.number, warp.number(0))
-            found = memref.load(self.partials[result], [self._index(part)])
+            found = from_storage(memref.load(self.partials[result], [self._index(part)]), fold.element)
             found = arith.select(present, found, arith.constant(fold.element, fold.identity()))
         self._finish(node, fold, found, slot)
 

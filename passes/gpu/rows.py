@@ -164,7 +164,7 @@ def _write_slice_walk(
             number = warp.divide(block, slices) if slices else block
             part = warp.remainder(block, slices) if slices else None
         row, team = row_place(kernel, entry.cursor, number, None), team_of(frame, entry.cursor, schedule.team, thread)
-        partials = dict(zip(result_values(kernel), frame.scratch, strict=True))
+        partials = dict(zip(result_values(kernel), map(flatten, frame.scratch), strict=True))
         share = SliceThread(kernel, bodies, entry, row, team, part, slices or parts, number, partials)
         share.emit_walk(level, ends)
 
