@@ -51,10 +51,22 @@ class Meaning:
         return self.certain & ~(near | (one == other) | (np.isnan(one) & np.isnan(other)))
 
 
+@dataclass(frozen=True)
+class Noise:
+    """Random roundings of one run; numbers near the end of their range become `large` times what they are."""
+
+    rng: np.random.Generator
+    large: float
+
+    @classmethod
+    def of(cls, number: int) -> Noise:
+        return cls(np.random.default_rng(number), 2.0**-20 if number % 2 else np.inf)
+
+
 def meanings(module: ir.Module, inputs: Sequence[np.ndarray], flushes: bool = False) -> list[Meaning]:
     """The meaning of each result of a module of `blu` ops; `flushes`: exponentials below 2^-126 may be 0."""
     exact = _run(module, inputs, None)
-    noisy = [_run(module, inputs, np.random.default_rng(number)) for number in range(NOISY_RUNS)]
+    noisy = [_run(module, inputs, Noise.of(number)) for number in range(NOISY_RUNS)]
     narrow = _run(module, inputs, None, narrow=True)
     return [
         _meaning(value, [run[place] for run in noisy], _alike(value, narrow[place]), 2.0**-126 if flushes else 0.0)
@@ -98,7 +110,7 @@ def _usual(numbers: np.ndarray) -> float:
 
 
 def _run(
-    module: ir.Module, inputs: Sequence[np.ndarray], rng: np.random.Generator | None, narrow: bool = False
+    module: ir.Module, inputs: Sequence[np.ndarray], noise: Noise | None, narrow: bool = False
 ) -> list[np.ndarray]:
     [main] = [item.operation for item in module.body.operations]
     block = main.regions[0].blocks[0]
@@ -106,33 +118,43 @@ def _run(
     for operation in block.operations:
         if operation.operation.name == "func.return":
             return [values[operand] for operand in operation.operands]
-        found = _evaluated(operation.operation, values, rng, narrow)
+        found = _evaluated(operation.operation, values, noise, narrow)
         values |= zip(operation.operation.results, found, strict=True)
     raise AssertionError("main has no return")
 
 
-def _evaluated(
-    operation: ir.Operation, values: dict, rng: np.random.Generator | None, narrow: bool
-) -> list[np.ndarray]:
+def _evaluated(operation: ir.Operation, values: dict, noise: Noise | None, narrow: bool) -> list[np.ndarray]:
     cls, attributes = OPS[operation.name.removeprefix("blu.")], attributes_of(operation)
     operands = tuple(on_operand(values.__getitem__, item) for item in operands_of(operation))
     units = _units(cls.name)
     if narrow and units == _ROUNDINGS:
         return _in_f32(cls, operands, attributes)
-    if rng is not None and units == _ROUNDINGS:
-        operands = tuple(on_operand(lambda array: _moved(array, units, rng), item) for item in operands)
+    if noise is not None and units == _ROUNDINGS:
+        operands = tuple(
+            on_operand(lambda array: _moved(_overflowing(array, noise), units, noise), x) for x in operands
+        )
     results = evaluate(cls, operands, attributes)
-    if rng is None:
+    if noise is None:
         return results
-    return [_moved(result, units, rng, _scale(cls.name, operands)) for result in results]
+    return [_moved(result, units, noise, _scale(cls.name, operands)) for result in results]
 
 
 def _scale(name: str, operands: tuple) -> float:
-    """What an op's terms may be large as where they cancel each other in its reference, to the last bit."""
-    if name != "attention_gradient":
-        return 0.0
-    arrays = [item for item in operands if isinstance(item, np.ndarray) and _is_float(item)]
-    return float(np.prod([np.abs(array.astype(np.float64)).max(initial=1.0) for array in arrays[:4]]))
+    """How large an op's terms may be where they cancel each other, and its result is what is left of them."""
+    arrays = [item.astype(np.float64) for item in operands if isinstance(item, np.ndarray) and _is_float(item)]
+    sizes = [np.abs(array[np.isfinite(array)]).max(initial=1.0) for array in arrays]
+    if name == "attention_gradient":
+        return float(np.prod(sizes[:4]))
+    return float(sizes[0]) if name in ("log_softmax", "cross_entropy") else 0.0
+
+
+def _overflowing(array: np.ndarray, noise: Noise) -> np.ndarray:
+    """Numbers of which some sum is beyond the range: it depends on the order of summing whether it gets there."""
+    if not _is_float(array):
+        return array
+    wide = array.astype(np.float64)
+    large = np.isfinite(wide) & (np.abs(wide) > float(ml_dtypes.finfo(array.dtype).max) / 64)
+    return np.where(large, wide * noise.large, wide).astype(array.dtype)
 
 
 def _in_f32(cls: type[Op], operands: tuple, attributes: dict) -> list[np.ndarray]:
@@ -154,15 +176,15 @@ def _units(name: str) -> float:
     return _ROUNDINGS if tolerance.of_terms else tolerance.units
 
 
-def _moved(array: np.ndarray, units: float, rng: np.random.Generator, scale: float = 0.0) -> np.ndarray:
+def _moved(array: np.ndarray, units: float, noise: Noise, scale: float = 0.0) -> np.ndarray:
     """Each finite element a little larger or smaller, by units of its dtype's epsilon. The sign of NaN is anybody's."""
     if not _is_float(array):
         return array
     info, wide = ml_dtypes.finfo(array.dtype), array.astype(np.float64)
-    signs = rng.choice([-1.0, 1.0], array.shape)
+    signs = noise.rng.choice([-1.0, 1.0], array.shape)
     with np.errstate(all="ignore"):
         step = units * float(info.eps) * (np.abs(wide) + scale) + units * float(info.smallest_subnormal)
-        moved = wide + signs * rng.uniform(0.7, 1.3, array.shape) * step if units else wide
+        moved = wide + signs * noise.rng.uniform(0.7, 1.3, array.shape) * step if units else wide
         moved = np.where(np.isnan(wide), np.copysign(np.nan, signs), np.where(np.isinf(wide), wide, moved))
         return moved.astype(array.dtype)
 
