@@ -5,7 +5,9 @@ Numbers are those of the ops' samples, repeated. All dtypes and lengths of an op
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ import numpy as np
 from bench.gpu.case import Case
 from bench.gpu.check_samples import case_of
 from blu.dialects.context import make_context
+from blu.dialects.evaluation import evaluate
 from blu.dialects.op import OPS, Op, Sample
 from blu.runtime.plan import NAMES
 
@@ -30,7 +33,19 @@ def cases() -> Iterator[Case]:
     for name, cls in sorted(OPS.items()):
         if name in LONGER:
             samples = [LONGER[name](sample, length) for sample in _by_dtype(cls) for length in LENGTHS]
-            yield case_of(f"rows of {name}", cls, samples)
+            case = case_of(f"rows of {name}", cls, samples)
+            yield replace(case, reference=partial(_running_sums, samples)) if name == "cumsum" else case
+
+
+def _running_sums(samples: Sequence[Sample]) -> list[np.ndarray]:
+    """Those of f64 in more than 64 bits: NumPy's, one after the other, are less exact than what they are to check."""
+    wide = {np.dtype(np.float64): np.longdouble}
+    return [
+        np.cumsum(array.astype(wide[array.dtype]), axis=sample.attributes["axis"]).astype(array.dtype)
+        if (array := sample.operands[0]).dtype in wide
+        else evaluate(OPS["cumsum"], sample.operands, sample.attributes)[0]
+        for sample in samples
+    ]
 
 
 def _by_dtype(cls: type[Op]) -> list[Sample]:
