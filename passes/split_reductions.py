@@ -160,7 +160,7 @@ def searched(name: str, operand: Tensor, axis: int, longest: int = LONG) -> Tens
 
 
 def _is_long(operand: Tensor, axes: tuple[int, ...], longest: int) -> bool:
-    if not axes or product(operand.shape[axis] for axis in axes) < longest:
+    if not axes or 0 in operand.shape or product(operand.shape[axis] for axis in axes) < longest:
         return False
     kept = [size for axis, size in enumerate(operand.shape) if axis not in axes]
     beside = _beside(operand, axes)

@@ -199,6 +199,8 @@ class _Runs:
         shape = _shape(self.destination)
         columns = [*shape[: self.axis], *shape[self.axis + 1 :]]
         width = columns.pop() if self.axis < len(shape) - 1 else 1
+        if not width:
+            return
         lanes = min(lanes, width)
         with for_range(0, prod(columns)) as outer:
             place = delinearize(outer.induction_variable, columns)
