@@ -55,6 +55,8 @@ class Draft:
     def add(self, shape: Sequence[int], dtype: str | None = None, kind: str | None = None) -> int:
         """A new input, by number: negative while values are being added, see `number`."""
         odd = ("special" if self.chance(0.3) else "bits", "ties")  # nothing is smooth there
+        if prod(shape) > MOST_ELEMENTS:  # others have a dimension of no elements where this one has 1
+            raise Unsuitable
         kind = kind or self.one_of(("normal", "normal", "positive", *(() if self.gradient else odd)))
         layout = self.one_of(("rows", "rows", "columns", "spread", "backward"))
         dtype = dtype or self.one_of(self.dtypes)
