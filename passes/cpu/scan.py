@@ -73,14 +73,7 @@ class _Walk:
 
     def start(self, row: Sequence[ir.Value]) -> list[ir.Value]:
         """What is carried into a row: scalars, which are the same for all rows."""
-        values = []
-        for tensor in self.body.starts:
-            if tensor in self.frame.buffers:
-                values.append(memref.load(self.frame.buffers[tensor], list(row)))
-            else:
-                scalar = tensor.owner.operation.operands[0]
-                values.append(arith.constant(scalar.type, scalar.owner.operation.attributes["value"]))
-        return values
+        return self.body.read_starts(self.frame.buffers, row)
 
     def lifted(self, indices: Sequence[ir.Value], along: int, lanes: int, count: int = 0) -> list[ir.Value]:
         """What the elements at some indices of the loops bring: `lanes` of them along a loop, or one scalar (0)."""

@@ -12,11 +12,11 @@ scan may begin anywhere in a row and needs no value that changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from blu.dialects.mlir import func, ir
+from blu.dialects.mlir import arith, func, ir, memref
 from blu.errors import PassError
 from blu.passes.fuse.loops import LoopNest, loop_nest
 from blu.passes.kernels.inline import clone_operation
@@ -46,6 +46,17 @@ class ScanBody:
                 advice="What is carried joins something that does not depend on it; what is written is made of that.",
             )
         return self
+
+    def read_starts(self, buffers: Mapping[ir.Value, ir.Value], row: Sequence[ir.Value]) -> list[ir.Value]:
+        """Emit what is carried into a row: scalars, from memory or the same for all rows."""
+        values = []
+        for tensor in self.starts:
+            if tensor in buffers:
+                values.append(memref.load(buffers[tensor], list(row)))
+            else:
+                scalar = tensor.owner.operation.operands[0]
+                values.append(arith.constant(scalar.type, scalar.owner.operation.attributes["value"]))
+        return values
 
     @property
     def block(self) -> ir.Block:
