@@ -32,7 +32,7 @@ def widen(consecutive: Consecutive, position: Position) -> ir.Value:
 
 def load_scalar(buffer: Buffer, index: ir.Value) -> ir.Value:
     """One element of a buffer."""
-    return _to_value(memref.load(buffer.flat, [index]), buffer.element)
+    return from_storage(memref.load(buffer.flat, [index]), buffer.element)
 
 
 def load_lanes(buffer: Buffer, index: ir.Value, stride: int, position: Position) -> ir.Value:
@@ -42,10 +42,10 @@ def load_lanes(buffer: Buffer, index: ir.Value, stride: int, position: Position)
     storage = ir.MemRefType(buffer.flat.type).element_type
     type_ = vectors.vector_type(position.lanes, storage)
     if position.full:
-        return _to_value(vector.load(type_, buffer.flat, [index]), buffer.element)
+        return from_storage(vector.load(type_, buffer.flat, [index]), buffer.element)
     first = vectors.splat(memref.load(buffer.flat, [index]), position.lanes)
     mask = vectors.tail_mask(position.lanes, position.count)
-    return _to_value(vector.maskedload(type_, buffer.flat, [index], mask, first), buffer.element)
+    return from_storage(vector.maskedload(type_, buffer.flat, [index], mask, first), buffer.element)
 
 
 def load_each(buffer: Buffer, indices: list[ir.Value], position: Position) -> ir.Value:
@@ -57,12 +57,12 @@ def load_each(buffer: Buffer, indices: list[ir.Value], position: Position) -> ir
 
 def store_scalar(value: ir.Value, buffer: Buffer, index: ir.Value) -> None:
     """Write one element of a buffer."""
-    memref.store(_to_storage(value, buffer.element), buffer.flat, [index])
+    memref.store(to_storage(value, buffer.element), buffer.flat, [index])
 
 
 def store_lanes(value: ir.Value, buffer: Buffer, index: ir.Value, stride: int, position: Position) -> None:
     """Store the present lanes from element `index` on, `stride` elements apart."""
-    value = _to_storage(value, buffer.element)
+    value = to_storage(value, buffer.element)
     if stride != 1:
         for lane in range(position.count):
             memref.store(vector.extract(value, [], [lane]), buffer.flat, [vectors.offset(index, lane * stride)])
@@ -72,13 +72,15 @@ def store_lanes(value: ir.Value, buffer: Buffer, index: ir.Value, stride: int, p
         vector.maskedstore(buffer.flat, [index], vectors.tail_mask(position.lanes, position.count), value)
 
 
-def _to_value(stored: ir.Value, element: ir.Type) -> ir.Value:
+def from_storage(stored: ir.Value, element: ir.Type) -> ir.Value:
+    """What was read from memory, where a bool takes a byte, as numbers of `element`."""
     if not is_bool(element):
         return stored
     return arith.cmpi(arith.CmpIPredicate.ne, stored, vectors.constant(stored.type, 0))
 
 
-def _to_storage(value: ir.Value, element: ir.Type) -> ir.Value:
+def to_storage(value: ir.Value, element: ir.Type) -> ir.Value:
+    """Numbers of `element` as they are in memory."""
     if not is_bool(element):
         return value
     byte = ir.IntegerType.get_signless(8)

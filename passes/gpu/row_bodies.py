@@ -8,8 +8,8 @@ from math import gcd
 
 from blu.dialects.mlir import arith, ir, memref, scf, vector
 from blu.passes.cpu.row_bodies import BodyEmitter, Lane, position_of
-from blu.passes.cpu.row_lanes import Consecutive, load_scalar
-from blu.passes.cpu.row_layout import Buffer, is_bool
+from blu.passes.cpu.row_lanes import Consecutive, from_storage, load_scalar, to_storage
+from blu.passes.cpu.row_layout import Buffer
 from blu.passes.cpu.row_scope import Position, Scope
 from blu.passes.gpu import warp
 from blu.passes.kernels import lanes as vectors
@@ -122,22 +122,6 @@ def _load_lanes(buffer: Buffer, index: ir.Value, stride: int, lanes: int, alignm
         return vector.from_elements(vectors.vector_type(lanes, buffer.element), parts)
     stored = vectors.vector_type(lanes, ir.MemRefType(buffer.flat.type).element_type)
     return from_storage(vector.load(stored, buffer.flat, [index], alignment=alignment), buffer.element)
-
-
-def from_storage(value: ir.Value, element: ir.Type) -> ir.Value:
-    """What was read from memory, where a bool takes a byte, as numbers of `element`."""
-    if not is_bool(element):
-        return value
-    return arith.cmpi(arith.CmpIPredicate.ne, value, vectors.constant(value.type, 0))
-
-
-def to_storage(value: ir.Value, element: ir.Type) -> ir.Value:
-    """Numbers of `element` as they are in memory."""
-    if not is_bool(element):
-        return value
-    byte = ir.IntegerType.get_signless(8)
-    lanes = ir.VectorType(value.type).shape[0] if vectors.is_vector(value) else None
-    return arith.extui(byte if lanes is None else vectors.vector_type(lanes, byte), value)
 
 
 def hide(value: ir.Value) -> ir.Value:

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from math import ceil, gcd, prod
 
 from blu.dialects.mlir import arith, ir, memref, vector
+from blu.passes.cpu.row_lanes import from_storage, to_storage
 from blu.passes.cpu.row_reductions import Fold
 from blu.passes.cpu.row_space import Node
 from blu.passes.gpu import warp
 from blu.passes.gpu.kernel import when
-from blu.passes.gpu.row_bodies import WIDEST, Place, element_bytes, from_storage, to_storage
+from blu.passes.gpu.row_bodies import WIDEST, Place, element_bytes
 from blu.passes.gpu.row_partials import COLUMN_THREADS
 from blu.passes.gpu.row_schedule import COLUMN_BLOCK
 from blu.passes.gpu.row_teams import all_of, combine_depth

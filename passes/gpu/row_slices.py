@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from math import ceil
 
 from blu.dialects.mlir import arith, ir, memref
+from blu.passes.cpu.row_lanes import from_storage, to_storage
 from blu.passes.cpu.row_plan import Walk
 from blu.passes.cpu.row_reductions import Fold
 from blu.passes.cpu.row_space import Node
 from blu.passes.gpu import warp
 from blu.passes.gpu.kernel import when
-from blu.passes.gpu.row_bodies import from_storage, to_storage
 from blu.passes.gpu.row_teams import all_of, merge_lanes
 from blu.passes.gpu.row_walks import RowKernel, RowThread, as_index
 from blu.passes.kernels.cursor import Cursor
