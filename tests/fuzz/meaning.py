@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import ml_dtypes
 import numpy as np
+from interpret import interpret
 from tolerances import ELEMENTARY, TOLERANCES
 
 from blu.dialects.dtypes import as_dtype
@@ -112,15 +113,7 @@ def _usual(numbers: np.ndarray) -> float:
 def _run(
     module: ir.Module, inputs: Sequence[np.ndarray], noise: Noise | None, narrow: bool = False
 ) -> list[np.ndarray]:
-    [main] = [item.operation for item in module.body.operations]
-    block = main.regions[0].blocks[0]
-    values: dict[ir.Value, np.ndarray] = dict(zip(block.arguments, map(np.asarray, inputs), strict=True))
-    for operation in block.operations:
-        if operation.operation.name == "func.return":
-            return [values[operand] for operand in operation.operands]
-        found = _evaluated(operation.operation, values, noise, narrow)
-        values |= zip(operation.operation.results, found, strict=True)
-    raise AssertionError("main has no return")
+    return interpret(module, inputs, lambda operation, values: _evaluated(operation, values, noise, narrow))
 
 
 def _evaluated(operation: ir.Operation, values: dict, noise: Noise | None, narrow: bool) -> list[np.ndarray]:
