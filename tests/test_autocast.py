@@ -24,8 +24,9 @@ from blu.passes.autocast import Autocast
 HALVES = {"bf16": (ml_dtypes.bfloat16, torch.bfloat16), "f16": (np.float16, torch.float16)}
 # Relative to the norm of each gradient in float64.
 GRADIENT_LIMIT = {"bf16": 2e-2, "f16": 2.5e-3}
-# Of PyTorch's own error under autocast.
-PEER_LIMIT = 1.2
+# Of PyTorch's own error under autocast: of each parameter, and of all in the mean.
+PEER_LIMIT = 1.1
+MEAN_PEER_LIMIT = 0.85
 
 
 @pytest.fixture
@@ -151,24 +152,22 @@ def test_attention_takes_halves() -> None:
     assert text.count("dtype = f32") <= 5
 
 
-@pytest.fixture(scope="module")
-def model() -> nn.GPT2:
-    return nn.GPT2(CONFIG).initialize(0)
+DRAWS = range(3)
 
 
 @pytest.fixture(scope="module")
-def batch() -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(0)
+def draws() -> list[tuple[nn.GPT2, tuple[np.ndarray, np.ndarray], dict[str, np.ndarray]]]:
+    """Models, batches (i32 [batch, position] twice) and the gradients of them in float64."""
     shape = (2, BATCH, CONFIG["n_positions"])
-    tokens, targets = rng.integers(0, CONFIG["vocab_size"], shape).astype(np.int32)
-    return tokens, targets
-
-
-@pytest.fixture(scope="module")
-def exact(model: nn.GPT2, batch: tuple) -> dict[str, np.ndarray]:
-    peer = reference(model, torch.float64)
-    torch_loss(peer, batch).backward()
-    return {name: item.grad.numpy() for name, item in peer.transformer.named_parameters()}
+    drawn = []
+    for seed in DRAWS:
+        model = nn.GPT2(CONFIG).initialize(seed)
+        tokens, targets = np.random.default_rng(seed).integers(0, CONFIG["vocab_size"], shape).astype(np.int32)
+        peer = reference(model, torch.float64)
+        torch_loss(peer, (tokens, targets)).backward()
+        exact = {name: item.grad.numpy() for name, item in peer.transformer.named_parameters()}
+        drawn.append((model, (tokens, targets), exact))
+    return drawn
 
 
 def errors(gradients: dict[str, Any], exact: dict[str, np.ndarray]) -> dict[str, float]:
@@ -178,8 +177,13 @@ def errors(gradients: dict[str, Any], exact: dict[str, np.ndarray]) -> dict[str,
     }
 
 
+def over_draws(found: list[dict[str, float]]) -> dict[str, float]:
+    return {name: float(np.sqrt(np.mean([item[name] ** 2 for item in found]))) for name in found[0]}
+
+
 @pytest.mark.parametrize("policy", HALVES)
-def test_no_gradient_of_gpt2_is_further_off_than_torchs(policy: str, model: Any, batch: tuple, exact: dict) -> None:
+def test_no_gradient_of_gpt2_is_further_off_than_torchs(policy: str, draws: list) -> None:
+    """Over several draws: on one, the errors of a bias of 80 elements differ by a quarter between processors."""
     scaling = optim.LossScale(initial=1024.0)
 
     @blu.jit
@@ -187,18 +191,23 @@ def test_no_gradient_of_gpt2_is_further_off_than_torchs(policy: str, model: Any,
     def step(model: Any, tokens: Any, targets: Any, scale: Any) -> Any:
         return scaling.value_and_grad(nn.gpt2_loss, scale)(model, tokens, targets)
 
-    value, gradients = step(model, *batch, scaling.init())
-    peer = reference(model, torch.float32)
-    with torch.autocast("cpu", dtype=HALVES[policy][1]):
-        expected = torch_loss(peer, batch)
-    (expected * 1024).backward()
-    theirs = errors({name: item.grad.numpy() / 1024 for name, item in peer.transformer.named_parameters()}, exact)
-    ours = errors(gradients.state_dict(), exact)
-    assert float(value) == pytest.approx(float(expected.detach()), abs=1e-3)
-    for name, error in ours.items():
-        assert error <= GRADIENT_LIMIT[policy], f"{name}: relative error {error:.1e}"
-        assert error <= PEER_LIMIT * theirs[name], f"{name}: relative error {error:.1e}, torch's {theirs[name]:.1e}"
-    assert all(np.asarray(item).dtype == np.float32 for item in gradients.state_dict().values())
+    ours, theirs = [], []
+    for model, batch, exact in draws:
+        value, gradients = step(model, *batch, scaling.init())
+        assert all(np.asarray(item).dtype == np.float32 for item in gradients.state_dict().values())
+        peer = reference(model, torch.float32)
+        with torch.autocast("cpu", dtype=HALVES[policy][1]):
+            expected = torch_loss(peer, batch)
+        (expected * 1024).backward()
+        assert float(value) == pytest.approx(float(expected.detach()), abs=1e-3)
+        ours.append(errors(gradients.state_dict(), exact))
+        theirs.append(errors({n: item.grad.numpy() / 1024 for n, item in peer.transformer.named_parameters()}, exact))
+        for name, error in ours[-1].items():
+            assert error <= GRADIENT_LIMIT[policy], f"{name}: relative error {error:.1e}"
+    ratios = {name: error / over_draws(theirs)[name] for name, error in over_draws(ours).items()}
+    for name, ratio in ratios.items():
+        assert ratio <= PEER_LIMIT, f"{name}: {ratio:.2f} of torch's relative error"
+    assert np.exp(np.mean(np.log(list(ratios.values())))) <= MEAN_PEER_LIMIT
 
 
 def test_a_policy_is_what_the_pipeline_does_where_nothing_is_marked(operands: tuple) -> None:
