@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from blu.dialects.constants import decode
@@ -95,7 +96,7 @@ class _Export:
                 handler(operation.operation)
         return {
             "entry": self.function.name.value,
-            "inputs": self._inputs(),
+            "inputs": self.inputs,
             "outputs": self._outputs(),
             "constants": self.constant_entries,
             "launches": self.launches,
@@ -105,7 +106,9 @@ class _Export:
             "status_slots": len(self.checks),
         }
 
-    def _inputs(self) -> list[dict[str, Any]]:
+    @cached_property
+    def inputs(self) -> list[dict[str, Any]]:
+        """What the program takes. Read once: every launch asks which of its pointers may be overwritten."""
         attributes = [ir.DictAttr(item) for item in self.function.arg_attrs] if self.function.arguments else []
         entries = []
         for type_, item in zip(_types(self.function, "blu.inputs"), attributes, strict=True):
@@ -192,7 +195,7 @@ class _Export:
     def _kind_of(self, value: ir.Value) -> str:
         """The space of a pointer; "donated" for arguments that the program may overwrite."""
         space, *place = self._argument(value)
-        return "donated" if space == "input" and self._inputs()[place[0]]["donated"] else space
+        return "donated" if space == "input" and self.inputs[place[0]]["donated"] else space
 
     def _map(self, described: ir.Attribute, arguments: list[Any]) -> list[Any]:
         """The place of a tensor map of one of a launch's arguments among all maps, each of which is there once."""

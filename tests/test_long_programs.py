@@ -12,9 +12,10 @@ from gpu_program import GpuProgram
 
 import blu
 from blu.compiler.pipelines import cpu
-from blu.dialects.dtypes import as_dtype
+from blu.dialects.dtypes import as_dtype, tensor_type
 from blu.dialects.mlir import ir
 from blu.dialects.modules import operations_in
+from blu.passes import export_plan
 from blu.passes.share_numbers import ShareNumbers
 
 EPSILON = np.finfo(np.float32).eps
@@ -111,6 +112,15 @@ def test_time_to_lower_is_linear_in_the_terms() -> None:
         seconds.append(time.process_time() - start)
     # 4 times as much work where that is linear, 16 times where it is quadratic.
     assert seconds[2] < 9 * seconds[1] + 0.2, seconds
+
+
+def test_the_plan_reads_the_type_of_each_argument_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = []
+    monkeypatch.setattr(export_plan, "tensor_type", lambda type_: read.append(type_) or tensor_type(type_))
+    sizes = range(16, 28)
+    traced = blu.jit(lambda arrays: [blu.exp(item) for item in arrays]).trace([blu.spec((size,)) for size in sizes])
+    assert count_launches(traced.lower("cpu").module) == len(sizes), "a launch for each"
+    assert len(read) == 2 * len(sizes), "of arguments and results, whatever the number of launches"
 
 
 @pytest.mark.parametrize(
