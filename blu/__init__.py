@@ -28,7 +28,10 @@ _HOMES = {
     "register_pass": "blu.passes.registry",
     "BluError": "blu.errors",
 }
-_MODULES = {name: f"blu.frontend.{name}" for name in ("nn", "io", "optim", "random")} | {"train": "blu.compiler.train"}
+_MODULES = {name: f"blu.frontend.{name}" for name in ("nn", "io", "optim", "random")} | {
+    "settings": "blu.settings",
+    "train": "blu.compiler.train",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import sys
 import warnings
 from collections.abc import Sequence
@@ -45,6 +46,23 @@ def _calling_frame() -> tuple[FrameType, int]:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _INSIDE:
         frame, level = frame.f_back, level + 1
     return frame, level
+
+
+def suggestion(word: str, candidates: Sequence[str], most: int = 2) -> str:
+    """`did you mean '--x'?` with at most so many candidates, or nothing."""
+    close = difflib.get_close_matches(word, candidates, most)
+    return "did you mean " + " or ".join(f"'{item}'" for item in close) + "?" if close else ""
+
+
+class SettingError(BluError, ValueError):
+    """A variable BLU_* in the environment that Blu does not know, or a value that does not fit it.
+
+    `name` is the variable.
+    """
+
+    def __init__(self, message: str, *, name: str, location: str | None = None, advice: str = ""):
+        self.name = name
+        super().__init__(message, location=location, advice=advice)
 
 
 class ShapeError(BluError, ValueError):

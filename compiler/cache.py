@@ -25,11 +25,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from blu import settings
 from blu.compiler.fingerprint import is_extended
 from blu.errors import CacheError
 from blu.runtime.artifact import MANIFEST, Artifact, write_artifact
 
-DEFAULT_LIMIT = 4 << 30
 LOCK_SECONDS = 600.0
 STALE_SECONDS = 24 * 3600.0
 _KEY = re.compile(r"[0-9a-f]{64}")
@@ -59,7 +59,7 @@ class Entry:
 class Cache:
     """Executables in a directory. A `directory` of None keeps nothing."""
 
-    def __init__(self, directory: Path | None, limit: int = DEFAULT_LIMIT):
+    def __init__(self, directory: Path | None, limit: int = settings.CACHE_BYTES):
         self.directory = directory if limit > 0 else None
         self.limit = limit
         self._warned: set[str] = set()
@@ -237,19 +237,18 @@ def default_cache() -> Cache:
     """
     if is_extended():
         return Cache(None)
-    return _cache_of(os.environ.get("BLU_CACHE_DIR"), os.environ.get("BLU_CACHE_LIMIT"), os.environ.get("HOME"))
+    asked = settings.current()
+    return _cache_of(asked.cache_dir, asked.cache_limit, os.environ.get("HOME"))
 
 
 @functools.lru_cache(maxsize=8)
-def _cache_of(directory: str | None, limit: str | None, home: str | None) -> Cache:
-    if limit is not None and not limit.isdigit():
-        raise CacheError(f"BLU_CACHE_LIMIT is {limit!r}", advice="It is a number of bytes; 0 turns the cache off.")
+def _cache_of(directory: Path | None, limit: int, home: str | None) -> Cache:
     if directory:
-        return Cache(Path(directory).expanduser().absolute(), int(limit or DEFAULT_LIMIT))
+        return Cache(directory.absolute(), limit)
     path = _user_directory()
     if path is None:
         warnings.warn("there is no home directory for the compile cache; set BLU_CACHE_DIR", CacheWarning, stacklevel=3)
-    return Cache(path, int(limit or DEFAULT_LIMIT))
+    return Cache(path, limit)
 
 
 def _user_directory() -> Path | None:

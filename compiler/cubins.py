@@ -10,9 +10,10 @@ import tempfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
+from blu import settings
 from blu.errors import PassError
 
 _USED = re.compile(r"Used (\d+) registers")
@@ -30,15 +31,13 @@ class Cubin:
     log: str
 
 
-@lru_cache(maxsize=1)
 def find_ptxas() -> str | None:
     """The ptxas to run: that of BLU_PTXAS, of the PATH, of a wheel with CUDA's compiler, or none."""
-    asked = os.environ.get("BLU_PTXAS")
-    if asked is not None:
-        return asked or None
-    return shutil.which("ptxas") or _in_wheels()
+    asked = settings.current().ptxas
+    return (shutil.which("ptxas") or _in_wheels()) if asked is None else asked or None
 
 
+@cache
 def _in_wheels() -> str | None:
     from importlib import metadata
 

@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from blu import settings
 from blu.compiler.cache import default_cache
 from blu.compiler.driver import DriverOptions, Report, run_pipeline
 from blu.compiler.executable import Members, assembly_of, build_executable, details_of, llvm_ir_of
@@ -273,6 +274,7 @@ class Jitted:
         return signature_of((), bind(self.name, self.parameters, arguments, keywords), ())
 
     def _trace(self, signature: Signature) -> Traced:
+        settings.current()  # what is misspelt in the environment is said before any work is done
         traced = trace(self._call_by_name, signature, self.donated, self.function)
         set_budget(traced.module, self.remat_budget)
         return Traced(self.name, traced, self.target, self.overwrite)

@@ -15,10 +15,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import IO, Any
 
+from blu import settings
 from blu.compiler.worker import KERNEL, read_message, write_message
-from blu.errors import PassError, UnsupportedError
+from blu.errors import PassError
 
-TIMEOUT_SECONDS = 300.0
 PASS_NAME = "generate-code"
 # -P: a file in the current directory must not take the place of a module.
 COMMAND = (sys.executable, "-P", "-m", "blu.compiler.worker")
@@ -27,17 +27,8 @@ Message = tuple[dict[str, Any], bytes]
 
 
 def timeout_seconds() -> float:
-    """How long one request may take: `BLU_CODEGEN_TIMEOUT` seconds, or TIMEOUT_SECONDS."""
-    asked = os.environ.get("BLU_CODEGEN_TIMEOUT", "").strip()
-    try:
-        seconds = float(asked) if asked else TIMEOUT_SECONDS
-    except ValueError:
-        seconds = 0.0
-    if not seconds > 0:
-        raise UnsupportedError(
-            f"BLU_CODEGEN_TIMEOUT={asked!r} is not a number of seconds", advice="Unset it, or set it to 300."
-        )
-    return min(seconds, threading.TIMEOUT_MAX)
+    """How long one request may take: `BLU_CODEGEN_TIMEOUT`."""
+    return min(settings.current().codegen_timeout, threading.TIMEOUT_MAX)
 
 
 @dataclass(eq=False)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from types import TracebackType
 
-from blu.errors import BluError
+from blu import settings
+from blu.errors import BluError, SettingError
 from blu.frontend.user_location import user_line, user_traceback
 
 
 class shown_to_the_user:  # noqa: N801 (used as a function is)
     """Around what a user calls: a BluError that leaves the block names a line of the user's, and shows only theirs.
 
-    `BLU_TRACEBACK=full` keeps the traceback as it is.
+    `BLU_TRACEBACK=full` keeps the traceback as it is. A setting that is wrong is a note at the error.
     """
 
     __slots__ = ()
@@ -24,5 +24,14 @@ class shown_to_the_user:  # noqa: N801 (used as a function is)
         if not isinstance(error, BluError):
             return
         error.location = error.location or user_line()
-        if os.environ.get("BLU_TRACEBACK") != "full":
+        if not _is_shown_in_full(error):
             error.__traceback__ = user_traceback(traceback)
+
+
+def _is_shown_in_full(error: BluError) -> bool:
+    try:
+        return settings.current().traceback == "full"
+    except SettingError as wrong:
+        if not isinstance(error, SettingError):
+            error.add_note(str(wrong))
+        return False

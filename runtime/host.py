@@ -11,9 +11,10 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
+from blu import settings
 from blu.errors import BluError, CacheError, UnsupportedError
 from blu.runtime.loader import LoadedObject
-from blu.runtime.pool import MAX_THREADS, CodeObject, Pool, default_threads
+from blu.runtime.pool import CodeObject, Pool, default_threads
 
 Result = TypeVar("Result")
 
@@ -120,12 +121,12 @@ def _pool_for(code: CodeObject) -> Pool:
 def set_threads(threads: int) -> None:
     """Let programs run on `threads` threads from now on (BLU_NUM_THREADS says how many they start with)."""
     global _pool
-    if not 1 <= threads <= MAX_THREADS:
-        raise BluError(f"{threads=} must be from 1 to {MAX_THREADS}")
+    if not 1 <= threads <= settings.MAX_THREADS:
+        raise BluError(f"{threads=} must be from 1 to {settings.MAX_THREADS}")
     with _run_lock:
         if _running.locked():
             raise BluError("the number of threads cannot change during a run (in a signal handler)")
-        os.environ["BLU_NUM_THREADS"] = str(threads)
+        os.environ |= settings.as_environment(num_threads=threads)
         _close_pool()
         _pool = None
 

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
+from blu import settings
 from blu.errors import BluError, CacheError
 from blu.runtime.memory import DATA_FIELD, address_of, allocate_array
 
@@ -19,7 +20,6 @@ VERSION = 1
 """Of the structures shared with `pool.ll` (`blu_pool_version`)."""
 MAX_BLOCKS = (1 << 31) - 2
 """The largest grid: block numbers are 31 bits of the word that threads claim from."""
-MAX_THREADS = 1024
 _SLICE_NANOSECONDS = 50_000_000
 _SPIN = 10_000
 _FUTEX = {"x86_64": 202, "aarch64": 98}
@@ -64,15 +64,9 @@ def pool_text(triple: str = "x86_64-unknown-linux-gnu") -> str:
 
 def default_threads() -> int:
     """`BLU_NUM_THREADS`, or one thread for each CPU that this process may use."""
-    asked = os.environ.get("BLU_NUM_THREADS", "").strip()
-    if not asked:
-        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if not asked.isdecimal() or not 1 <= int(asked) <= MAX_THREADS:
-        raise BluError(
-            f"BLU_NUM_THREADS={asked!r} is not a number of threads",
-            advice=f"set it to an integer from 1 to {MAX_THREADS}, or unset it to use all CPUs",
-        )
-    return int(asked)
+    if asked := settings.current().num_threads:
+        return asked
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class Pool:

@@ -29,7 +29,8 @@ ARROWS = {
     "passes": {"dialects"},
     "compiler": {"frontend", "dialects", "passes", "runtime"},
     "runtime": set(),
-    **{name: set() for name in BOTTOM},
+    "errors": set(),
+    "settings": {"errors"},
 }
 MAX_FILE, MAX_FUNCTION = 400, 50
 MEANINGLESS = re.compile(r"(^|_)(utils?|helpers?|misc|common|stuff|new|old|v\d+|tmp)(_|$)")

@@ -15,7 +15,7 @@ import pytest
 from blu.compiler import cache as cache_module
 from blu.compiler.cache import Cache, CacheWarning, default_cache
 from blu.compiler.fingerprint import key_of, source_fingerprint
-from blu.errors import CacheError
+from blu.errors import SettingError
 
 KEY, OTHER = "a" * 64, "b" * 64
 MEMBERS = {"plan.json": b"{}", "kernels.o": b"\x7fELF" * 100}
@@ -222,7 +222,7 @@ def test_the_environment_chooses_the_directory(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("BLU_CACHE_LIMIT", "0")
     assert default_cache().directory is None
     monkeypatch.setenv("BLU_CACHE_LIMIT", "many")
-    with pytest.raises(CacheError, match="BLU_CACHE_LIMIT is 'many'"):
+    with pytest.raises(SettingError, match="BLU_CACHE_LIMIT='many'"):
         default_cache()
 
 

@@ -58,7 +58,7 @@ def test_no_device(no_gpu, monkeypatch, name, message):
 
 def test_unknown_choice_of_library(no_gpu, monkeypatch):
     monkeypatch.setenv("BLU_CUDA_DRIVER", "opencl")
-    with pytest.raises(BluError, match="neither 'pycuda' nor 'bindings'"):
+    with pytest.raises(BluError, match="is not pycuda or bindings"):
         compute_capability()
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from blu.compiler.cache import default_cache
 from blu.compiler.cli.compile_flags import EMITS, make_parser
 from blu.compiler.cli.generate_text import Session, prepare_session, run_session, sampling_of
-from blu.compiler.cli.messages import UsageError, suggestion
+from blu.compiler.cli.messages import UsageError
 from blu.compiler.cli.outcome import run_command
 from blu.compiler.cli.progress import Progress
 from blu.compiler.cli.subject import Gpt2Subject, IrSubject, Subject, find_subject
@@ -27,7 +27,7 @@ from blu.compiler.cli.supervised import run_supervised
 from blu.compiler.gpt2_programs import Gpt2Request, compile_request, trace_request
 from blu.compiler.target import NAMES, resolve_target_name, runs_here
 from blu.dialects.autocast import POLICIES
-from blu.errors import BluError, UnsupportedError
+from blu.errors import BluError, UnsupportedError, suggestion
 from blu.runtime.host import set_threads
 from blu.runtime.load import load_program
 from blu.runtime.runnable import Runnable

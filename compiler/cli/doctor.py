@@ -15,7 +15,9 @@ from dataclasses import asdict, dataclass
 from importlib import metadata
 from pathlib import Path
 
-from blu.errors import BluError
+from blu import settings
+from blu.compiler.cli import settings_table
+from blu.errors import BluError, SettingError
 
 GOOD, MISSING, BROKEN = "ok", "--", "!!"
 PATIENCE = 20.0
@@ -52,6 +54,7 @@ def examine() -> Iterator[Finding]:
     """Everything there is to say, the basics first. Nothing here raises: what fails is a finding."""
     checks: tuple[Callable[[], Iterator[Finding]], ...] = (
         _python,
+        _settings,
         _packages,
         _processor,
         _memory,
@@ -64,6 +67,8 @@ def examine() -> Iterator[Finding]:
     for check in checks:
         try:
             yield from check()
+        except SettingError:
+            pass  # said once, among the settings
         except Exception as error:
             yield Finding(BROKEN, check.__name__.strip("_"), f"{type(error).__name__}: {error}")
 
@@ -77,6 +82,15 @@ def _python() -> Iterator[Finding]:
         "" if state == GOOD else "use 3.11 or newer",
     )
     yield Finding(GOOD, "blu", f"{metadata.version('blu')} in {Path(__file__).resolve().parents[2]}")
+
+
+def _settings() -> Iterator[Finding]:
+    problems = settings.problems()
+    for error in problems:
+        yield Finding(BROKEN, "settings", error.message, error.advice)
+    if not problems:
+        given = [f"{setting.name}={setting.given}" for setting in settings.TABLE if setting.given is not None]
+        yield Finding(GOOD, "settings", ", ".join(given) or "all have their defaults")
 
 
 def _packages() -> Iterator[Finding]:
@@ -124,8 +138,7 @@ def _memory() -> Iterator[Finding]:
 def _threads() -> Iterator[Finding]:
     from blu.runtime.pool import default_threads
 
-    asked = os.environ.get("BLU_NUM_THREADS")
-    yield Finding(GOOD, "threads", f"{default_threads()}" + (f" (BLU_NUM_THREADS={asked})" if asked else ""))
+    yield Finding(GOOD, "threads", f"{default_threads()}")
 
 
 def _cache() -> Iterator[Finding]:
@@ -148,8 +161,9 @@ def _cache() -> Iterator[Finding]:
 
 def _compilation() -> Iterator[Finding]:
     """Compile and run a function in a process of its own, without the cache."""
+    settings.current()  # what is wrong with them is not the compiler's fault
     start = time.perf_counter()
-    outcome = _output([sys.executable, "-c", SELF_TEST], {"BLU_CACHE_LIMIT": "0"}, 60.0)
+    outcome = _output([sys.executable, "-c", SELF_TEST], settings.as_environment(cache_limit=0), 60.0)
     if outcome.returncode == 0:
         yield Finding(GOOD, "compiler", f"compiled and ran a function in {time.perf_counter() - start:.1f} s")
     else:
@@ -160,7 +174,9 @@ def _compilation() -> Iterator[Finding]:
 
 
 def _ptxas() -> Iterator[Finding]:
-    path = shutil.which("ptxas")
+    from blu.compiler.cubins import find_ptxas
+
+    path = find_ptxas()
     if path is None:
         yield Finding(MISSING, "ptxas", "not found (compiles for NVIDIA GPUs: pip install 'blu[cuda]')")
         return
@@ -213,14 +229,31 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; 1 if something needed is broken."""
     parser = argparse.ArgumentParser(prog="blu doctor", description=__doc__, allow_abbrev=False)
     parser.add_argument("--json", action="store_true", help="one JSON object in place of text")
+    parser.add_argument("--settings", action="store_true", help="only list the variables BLU_*, with their values")
     arguments = parser.parse_args(argv)
+    return _report_settings(arguments.json) if arguments.settings else _report(arguments.json)
+
+
+def _report_settings(as_json: bool) -> int:
+    """Print all settings; 1 if one is wrong."""
+    table = list(settings_table.rows())
+    is_right = not any(row.problem for row in table)
+    if as_json:
+        print(json.dumps({"healthy": is_right, "settings": settings_table.as_records(table)}))
+    else:
+        print(settings_table.as_text(table))
+    return 0 if is_right else 1
+
+
+def _report(as_json: bool) -> int:
+    """Print all findings; 1 if something needed is broken."""
     findings = []
     for finding in examine():
         findings.append(finding)
-        if not arguments.json:
+        if not as_json:
             print(finding, flush=True)
     healthy = all(finding.state != BROKEN for finding in findings)
-    if arguments.json:
+    if as_json:
         print(json.dumps({"healthy": healthy, "findings": [asdict(finding) for finding in findings]}))
     else:
         print("\nBlu works on this machine." if healthy else "\nSomething is to be done: see the lines with !!.")

@@ -11,10 +11,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from blu.compiler.cli.messages import UsageError, suggestion
+from blu.compiler.cli.messages import UsageError
 from blu.compiler.cli.subject import FunctionSubject
 from blu.compiler.jit import Jitted, Traced, jit
-from blu.errors import ArgumentError, BluError
+from blu.errors import ArgumentError, BluError, suggestion
 from blu.frontend.spec import Spec
 
 EXAMPLE = "_example"

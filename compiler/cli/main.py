@@ -7,8 +7,10 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from blu.compiler.cli.messages import UsageError, suggestion, version_line
+from blu import settings
+from blu.compiler.cli.messages import UsageError, version_line
 from blu.compiler.cli.outcome import run_command
+from blu.errors import suggestion
 
 # Each is a file beside this one with a function main(argv) -> exit code, imported only when it is asked for.
 COMMANDS = {
@@ -58,6 +60,8 @@ def _run(words: list[str]) -> int:
     if words[0] not in COMMANDS:
         advice = suggestion(words[0], list(COMMANDS)) or f"commands: {', '.join(COMMANDS)}"
         raise UsageError(f"there is no command '{words[0]}'", advice=advice)
+    if words[0] != "doctor":  # which says all that is wrong with them
+        settings.current()
     return importlib.import_module(f".{words[0]}", __package__).main(words[1:])
 
 

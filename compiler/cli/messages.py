@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 import traceback
-from collections.abc import Sequence
 from pathlib import Path
 
 from blu.errors import BluError, ParseError
@@ -72,12 +70,6 @@ def _user_traceback(cause: BaseException | None) -> str:
         return ""  # a pass of ours: the message says where
     lines = ["Traceback (most recent call last):\n", *traceback.format_list(shown)]
     return "".join(lines + traceback.format_exception_only(cause))
-
-
-def suggestion(word: str, candidates: Sequence[str]) -> str:
-    """`did you mean '--x'?`, or nothing."""
-    close = difflib.get_close_matches(word, candidates, 2)
-    return "did you mean " + " or ".join(f"'{item}'" for item in close) + "?" if close else ""
 
 
 def version_line(program: str) -> str:

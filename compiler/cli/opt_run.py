@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from blu.compiler.cli.ir_flags import driver_options, load_passes, pass_list, print_options
-from blu.compiler.cli.messages import UsageError, as_usage, print_error, suggestion
+from blu.compiler.cli.messages import UsageError, as_usage, print_error
 from blu.compiler.diagnostics import Diagnostic
 from blu.compiler.driver import DriverOptions, Report, run_pipeline
 from blu.compiler.expectations import check_expectations, read_expectations
@@ -24,7 +24,7 @@ from blu.compiler.supervise import Progress
 from blu.dialects.context import make_context
 from blu.dialects.locations import Place
 from blu.dialects.mlir import ir
-from blu.errors import BluError, ParseError, PassError
+from blu.errors import BluError, ParseError, PassError, suggestion
 from blu.passes.pipeline_text import make_pass, parse_pipeline, split_elements, unknown_pass
 from blu.passes.registry import all_passes
 from blu.passes.upstream import UPSTREAM_PASSES

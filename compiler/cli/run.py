@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from blu.compiler.cli.messages import UsageError, suggestion
+from blu.compiler.cli.messages import UsageError
 from blu.compiler.cli.outcome import run_command
-from blu.errors import BluError, CacheError, WeightsError
+from blu.errors import BluError, CacheError, WeightsError, suggestion
 from blu.runtime.artifact import Artifact
 from blu.runtime.host import set_threads
 from blu.runtime.load import load_program

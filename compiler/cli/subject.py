@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from blu.compiler.cli.messages import UsageError, suggestion
-from blu.errors import WeightsError
+from blu.compiler.cli.messages import UsageError
+from blu.errors import WeightsError, suggestion
 from blu.frontend.io.gpt2 import PRESETS, expected_shapes, random_state_dict
 from blu.frontend.io.huggingface import EMBEDDED, gpt2_state_dict, load_config, resolve
 from blu.frontend.io.state_dict import cast, check_state_dict

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from blu.compiler.cli.messages import UsageError, suggestion
+from blu.compiler.cli.messages import UsageError
 from blu.compiler.cli.train_flags import ANYTHING, FLAGS, GROUPS, WITHOUT_MEANING, as_model
+from blu.errors import suggestion
 
 EXAMPLES = """examples:
   blu train gpt2-demo-config --data texts/ --steps 500                       bytes of texts

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import platformdirs
 
+from blu import settings
 from blu.errors import DataError, warn
 from blu.frontend.io.atomic import replacing
 from blu.frontend.io.token_files import HEADER_WORDS, MAGIC, VERSION, check_regular, open_tokens
@@ -132,8 +133,7 @@ def _open(paths: Sequence[Path], vocab_size: int, tokenizer: Tokenizer | None, c
 
 
 def _token_cache() -> Path:
-    asked = os.environ.get("BLU_CACHE_DIR")
-    folder = Path(asked).expanduser() if asked else Path(platformdirs.user_cache_dir("blu", appauthor=False))
+    folder = settings.current().cache_dir or Path(platformdirs.user_cache_dir("blu", appauthor=False))
     return folder / "tokens"
 
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from blu import settings
 from blu.errors import BluError, OutOfRangeError, UnsupportedError
 from blu.runtime.cuda.failures import DriverError, Named, explain, no_library, out_of_memory
 from blu.runtime.cuda.findings import Findings
@@ -376,9 +377,7 @@ def use_driver(driver: Driver | None) -> None:
 
 def _open() -> Driver:
     """PyCUDA with cuda-bindings for graphs, or cuda-bindings for all; BLU_CUDA_DRIVER=pycuda|bindings chooses."""
-    asked = os.environ.get("BLU_CUDA_DRIVER", "").strip()
-    if asked not in ("", "pycuda", "bindings"):
-        raise BluError(f"BLU_CUDA_DRIVER={asked!r} is neither 'pycuda' nor 'bindings'")
+    asked = settings.current().cuda_driver
     reasons = []
     for library in (asked,) if asked else ("pycuda", "bindings"):
         try:

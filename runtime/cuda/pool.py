@@ -7,10 +7,10 @@ nothing (for compute-sanitizer, which then sees each array's own bounds).
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 
+from blu import settings
 from blu.runtime.cuda.failures import DriverError
 
 _GRAIN = 512
@@ -25,7 +25,7 @@ class Pool:
         self._kept: dict[int, list[int]] = {}
         # Arrays may die (and give memory back) in the middle of an allocation, in the same thread.
         self._lock = threading.RLock()
-        self._keeps = os.environ.get("BLU_CUDA_POOL", "1") != "0"
+        self._keeps = settings.current().cuda_pool
         self.used_bytes = 0
         self.peak_bytes = 0
 

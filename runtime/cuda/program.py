@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from blu import settings
 from blu.errors import ArgumentError, UnsupportedError
 from blu.runtime.arguments import count_error, overlapping
 from blu.runtime.artifact import Artifact
@@ -63,8 +64,9 @@ class CudaProgram(Runnable):
             self._maps = TensorMaps(driver, plan.tensor_maps)
             self._tables = PointerTables(driver, plan.tables)
             self._prepare([launch for launch in plan.launches if isinstance(launch, GpuLaunch)], artifact)
-        self._waits = os.environ.get("BLU_CUDA_SYNC", "0") not in ("", "0")
-        self.use_graphs = driver.has_graphs and not self._waits and os.environ.get("BLU_CUDA_GRAPH", "1") != "0"
+        asked = settings.current()
+        self._waits = asked.cuda_sync
+        self.use_graphs = driver.has_graphs and not self._waits and asked.cuda_graph
         self._has_run = self._is_closed = False
         self._graphs = Graphs(driver, self._kernels, self._checks.clear)
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any
 
+from blu import settings
+
 
 @cache
 def _library() -> Any:
-    if os.environ.get("BLU_NVTX", "0") in ("", "0"):
+    if not settings.current().nvtx:
         return None
     try:
         import nvtx  # type: ignore[import-not-found]
