@@ -16,6 +16,7 @@ pytest_plugins = ("watchdog",)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write tests/golden anew from what the code gives")
+    parser.addoption("--update-kernels", action="store_true", help="record anew what kernels are compiled to")
 
 
 def pytest_configure() -> None:

@@ -15,6 +15,7 @@ from blu.passes.gpu import row_schedule, row_sums
 ROWS = 140
 """More than an H100 has processors: some blocks have two rows, and what they tell each other is told again."""
 
+
 def _below(x: np.ndarray) -> np.ndarray:
     return x.max(1, keepdims=True) - x
 
