@@ -37,7 +37,8 @@ class Fuse(Pass):
         counts: dict[str, int] = {}
         for function in list(module.body.operations):
             if isinstance(function, func.FuncOp) and not is_kernel(function):
-                _fuse_function(module, function, counts, self.scalars_apart)
+                steps = _fuse_function(module, function, counts, self.scalars_apart)
+                self.count("steps to find groups", steps)
         self.count("kernels", sum(counts.values()))
 
 
@@ -46,7 +47,8 @@ def is_kernel(function: func.FuncOp) -> bool:
     return "blu.kernel" in function.attributes
 
 
-def _fuse_function(module: ir.Module, function: func.FuncOp, counts: dict[str, int], scalars_apart: bool) -> None:
+def _fuse_function(module: ir.Module, function: func.FuncOp, counts: dict[str, int], scalars_apart: bool) -> int:
+    """Outline the groups of a host program; how many steps it took to find them."""
     block = function.entry_block
     write_splats(block)
     grouping = Grouping(block, scalars_apart)
@@ -56,6 +58,7 @@ def _fuse_function(module: ir.Module, function: func.FuncOp, counts: dict[str, i
         _outline(module, group, name)
     _sort_topologically(block)
     _erase_unused(block)
+    return grouping.waiting.steps
 
 
 def _outline(module: ir.Module, group: Group, name: str) -> None:

@@ -8,13 +8,13 @@ Groups never wait for each other in a circle: a group that reads what a second o
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from blu.dialects.mlir import ir
 from blu.passes.fuse.loops import VIEWS, LoopNest, captured, is_inner_insertion, is_repeated, loop_nest
+from blu.passes.fuse.waiting import Waiting
 
 MAX_OPS = 48
 MOST_SUMS = 4
@@ -33,11 +33,6 @@ class Group:
     members: list[ir.Operation] = field(default_factory=list)
     nests: dict[ir.Operation, LoopNest] = field(default_factory=dict)
     made: set[ir.Value] = field(default_factory=set)
-    # Groups whose results this one reads, directly, and groups that read its results.
-    needs: set[Group] = field(default_factory=set)
-    users: set[Group] = field(default_factory=set)
-    # Larger than the rank of every group in `needs`, so that a search for a group ends at its rank.
-    rank: int = 0
     is_merged: bool = False
 
     @property
@@ -55,6 +50,7 @@ class Grouping:
     def __init__(self, block: ir.Block, scalars_apart: bool = False):
         self._scalars_apart = scalars_apart
         self._all: list[Group] = []
+        self.waiting = Waiting()
         self.made_by: dict[ir.Value, set[Group]] = {}
         self._behind: dict[Group, list[ir.Value]] = {}
         self._reads: dict[ir.Operation, list[ir.Value]] = {}
@@ -98,7 +94,7 @@ class Grouping:
         needs = set().union(*(self._makers(value) for value in self._reads_of(operation)), set())
         group = self._find_group(nest, needs) if nest else None
         if group is None:
-            group = Group(len(self._all), _anchor(operation, nest), nest.result_sizes if nest else ())
+            group = Group(self.waiting.begin(), _anchor(operation, nest), nest.result_sizes if nest else ())
             self._all.append(group)
         self._add(group, operation, nest, needs)
 
@@ -119,7 +115,7 @@ class Grouping:
     def _is_free_to_grow(self, group: Group, nest: LoopNest, needs: set[Group], candidates: list[Group]) -> bool:
         """Whether a group can have an op with these needs, without waiting for itself or, for scalars, for others."""
         others = [other for other in needs if other is not group]
-        if any(self._reaches(other, group) for other in others):
+        if any(self._waits(other, group) for other in others):
             return False
         return not (self._scalars_apart and self._would_wait(nest, group, others, candidates))
 
@@ -128,7 +124,7 @@ class Grouping:
         if nest.sizes or not group.domain:
             return False
         merging = [other for other in others if other in candidates and self._can_merge(group, other)]
-        return any(other not in merging and not self._reaches(group, other) for other in others)
+        return any(other not in merging and not self._waits(group, other) for other in others)
 
     def _takes_all(self, group: Group, others: list[Group]) -> bool:
         """Whether all others can be merged into a group."""
@@ -184,24 +180,7 @@ class Grouping:
             group.domain = (_common_domain(nest, group) or group.domain) if group.is_rows else group.domain
         group.made.update(operation.results)
         self._set_makers(operation, {group})
-        self._let_need(group, needs)
-
-    def _let_need(self, group: Group, others: Iterable[Group]) -> None:
-        """Let `group` wait for others."""
-        for other in others:
-            if other is not group and not other.is_merged:
-                group.needs.add(other)
-                other.users.add(group)
-                self._raise(group, other.rank + 1)
-
-    def _raise(self, group: Group, rank: int) -> None:
-        """Give a group at least this rank, and those that wait for it higher ones."""
-        waiting = deque([(group, rank)])
-        while waiting:
-            current, rank = waiting.popleft()
-            if current.rank < rank:
-                current.rank = rank
-                waiting.extend((user, rank + 1) for user in current.users)
+        self.waiting.let_wait(group.index, (need.index for need in needs if not need.is_merged))
 
     def _can_merge(self, group: Group, other: Group) -> bool:
         """Two row groups of one domain (or a contraction and an elementwise group), with no third between them."""
@@ -216,10 +195,7 @@ class Grouping:
             return False
         if group.domain != other.domain and not _walks_rows_of(group, other) and not _walks_rows_of(other, group):
             return False
-        between = [item for item in group.needs if item is not other] + [
-            item for item in other.needs if item is not group
-        ]
-        if any(self._reaches(item, group) or self._reaches(item, other) for item in between):
+        if self.waiting.waits_through_third(group.index, other.index):
             return False
         nests = [*group.nests.values(), *other.nests.values()]
         return self._reads_each_other_in_place(group, other) and can_sum(nests, group.made | other.made)
@@ -235,13 +211,7 @@ class Grouping:
         group.domain = max(group.domain, other.domain, key=len)
         group.made |= other.made
         other.is_merged = True
-        for item in other.needs | other.users:
-            item.needs.discard(other)
-            item.users.discard(other)
-        self._raise(group, other.rank)
-        self._let_need(group, other.needs)
-        for user in other.users:
-            self._let_need(user, [group])
+        self.waiting.merge(group.index, other.index)
         for value in self._behind.pop(other, ()):
             self.made_by[value] = (self.made_by[value] - {other}) | {group}
             self._behind.setdefault(group, []).append(value)
@@ -249,20 +219,9 @@ class Grouping:
     def _position(self, group: Group, other: Group, operation: ir.Operation) -> int:
         return (group.nests.get(operation) or other.nests[operation]).index
 
-    def _reaches(self, start: Group, goal: Group) -> bool:
-        """Whether `start` waits for `goal`, directly or through others."""
-        if start is goal:
-            return True
-        waiting, seen, rank = [start], {start}, goal.rank
-        while waiting:
-            needs = waiting.pop().needs
-            if goal in needs:
-                return True
-            for item in needs:
-                if item.rank > rank and item not in seen:
-                    seen.add(item)
-                    waiting.append(item)
-        return False
+    def _waits(self, one: Group, other: Group) -> bool:
+        """Whether a group is another or waits for it, directly or through others."""
+        return self.waiting.waits(one.index, other.index)
 
     def _merge_siblings(self) -> None:
         """Horizontally: row groups of one domain that read the same tensor and do not wait for each other."""
@@ -292,7 +251,7 @@ class Grouping:
         """Whether two groups can be one, and neither waits for the other."""
         if first.is_merged or second.is_merged or first.domain != second.domain:
             return False
-        independent = not self._reaches(first, second) and not self._reaches(second, first)
+        independent = not self._waits(first, second) and not self._waits(second, first)
         return independent and self._can_merge(first, second)
 
 

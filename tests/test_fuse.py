@@ -1,0 +1,89 @@
+"""How ops are grouped into kernels: what it takes grows with the layers, and no kernel waits for itself."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+import blu
+from blu import nn
+from blu.compiler.jit import Lowered
+from blu.passes.fuse.waiting import Waiting
+
+
+class Layer(nn.Module):
+    def __init__(self) -> None:
+        self.up = nn.Linear(4, 4)
+        self.down = nn.Linear(4, 4)
+
+    def forward(self, x: blu.Tensor) -> blu.Tensor:
+        return x + self.down(blu.tanh(self.up(x)))
+
+
+class Layers(nn.Module):
+    def __init__(self, count: int) -> None:
+        self.layers = [Layer() for _ in range(count)]
+
+    def forward(self, x: blu.Tensor) -> blu.Tensor:
+        for layer in self.layers:
+            x = layer(x)
+        return x
+
+
+def gradients(model: Layers, x: blu.Tensor) -> tuple:
+    """Gradients of all parameters, each of which needs what its layer had on the way there."""
+    return blu.value_and_grad(lambda model, x: blu.mean(model(x) * x))(model, x)
+
+
+def steps_of_fusion(lowered: Lowered) -> int:
+    assert lowered.report is not None
+    (fuse,) = (run for run in lowered.report.runs if run.name == "blu-fuse")
+    return fuse.statistics["steps to find groups"]
+
+
+def test_steps_to_find_groups_are_as_many_for_each_layer_of_a_deep_network() -> None:
+    traced = {count: blu.jit(gradients).trace(Layers(count), blu.spec((2, 4))) for count in (4, 8, 16)}
+    steps = {count: steps_of_fusion(item.lower("x86-64-v3", stop="blu-fuse")) for count, item in traced.items()}
+    first, later = (steps[8] - steps[4]) / 4, (steps[16] - steps[8]) / 8
+    assert later <= 1.1 * first, steps
+
+
+def reached(needs: dict[int, set[int]], start: int) -> set[int]:
+    """All that can be come to from a group, by a search."""
+    found, waiting = set(), [start]
+    while waiting:
+        new = needs[waiting.pop()] - found
+        found |= new
+        waiting.extend(new)
+    return found
+
+
+def merge(needs: dict[int, set[int]], one: int, other: int) -> None:
+    """Let `one` take the place of `other` in a graph."""
+    needs[one] = (needs[one] | needs.pop(other)) - {one, other}
+    for item, others in needs.items():
+        if item != one and other in others:
+            others.discard(other)
+            others.add(one)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_who_waits_for_whom_is_what_a_search_finds(seed: int) -> None:
+    draw, waiting, needs = random.Random(seed), Waiting(), {}
+    for _ in range(60):
+        new = waiting.begin()
+        needs[new] = set(draw.sample(sorted(needs), min(len(needs), draw.randrange(3))))
+        waiting.let_wait(new, needs[new])
+        one, other = draw.choices(sorted(needs), k=2)
+        if one not in reached(needs, other):
+            waiting.let_wait(one, [other])
+            needs[one] |= {other} - {one}
+        one, other = draw.choices(sorted(needs), k=2)
+        if one != other and not waiting.waits_through_third(one, other):
+            waiting.merge(one, other)
+            merge(needs, one, other)
+        for one in needs:
+            found = {other for other in needs if waiting.waits(one, other)}
+            assert found == reached(needs, one) | {one}
+            assert waiting.needs(one) == needs[one]
