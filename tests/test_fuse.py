@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import pytest
 
 import blu
@@ -47,6 +48,27 @@ def test_steps_to_find_groups_are_as_many_for_each_layer_of_a_deep_network() -> 
     steps = {count: steps_of_fusion(item.lower("x86-64-v3", stop="blu-fuse")) for count, item in traced.items()}
     first, later = (steps[8] - steps[4]) / 4, (steps[16] - steps[8]) / 8
     assert later <= 1.1 * first, steps
+
+
+def masked_beside_product(x: blu.Tensor, y: blu.Tensor) -> blu.Tensor:
+    """A choice of what a product was made from, or of the product, by a mask that needs neither."""
+    high = blu.exp(y)
+    return blu.where(x > 0.5, high, blu.transpose(blu.matmul(high, high), (1, 0)))
+
+
+def masked_beside_two_products(x: blu.Tensor, y: blu.Tensor) -> blu.Tensor:
+    """What the last choice reads waits for what it reads too, through one product and through two."""
+    high, low = blu.exp(y), blu.tanh(y)
+    product = blu.transpose(blu.matmul(high, low), (1, 0))
+    return blu.where(x > 0.5, blu.where(y > 0.5, high, low), blu.transpose(blu.matmul(product, high), (1, 0)))
+
+
+@pytest.mark.parametrize("program", [masked_beside_product, masked_beside_two_products])
+def test_groups_are_not_merged_where_the_whole_would_wait_for_itself(program) -> None:
+    x, y = np.random.default_rng(0).uniform(-1, 1, (2, 8, 8)).astype(np.float32)
+    traced = blu.jit(program).trace(x, y)
+    traced.lower("sm_90a", stop="blu-fuse")
+    np.testing.assert_allclose(np.asarray(traced.lower("cpu").compile()(x, y)), program(x, y), rtol=1e-5)
 
 
 def reached(needs: dict[int, set[int]], start: int) -> set[int]:

@@ -107,10 +107,25 @@ class Grouping:
         if not possible:
             return None
         group = next((group for group in possible if self._takes_all(group, candidates)), possible[0])
-        for other in candidates:
-            if other is not group and self._can_merge(group, other):
-                self._merge(group, other)
+        self._gather(group, candidates, needs)
         return group
+
+    def _gather(self, group: Group, candidates: list[Group], needs: set[Group]) -> None:
+        """Merge into a group those others that make an operand too.
+
+        Not one that waits for what the op needs besides: the group with the op in it would wait for itself. A need may
+        be merged itself, which lets others go with it.
+        """
+        waiting = [other for other in candidates if other is not group]
+        while taken := [other for other in waiting if self._gathers(group, other, needs)]:
+            waiting = [other for other in waiting if other not in taken]
+
+    def _gathers(self, group: Group, other: Group, needs: set[Group]) -> bool:
+        thirds = (need for need in needs if need not in (group, other) and not need.is_merged)
+        if any(self._waits(third, other) for third in thirds) or not self._can_merge(group, other):
+            return False
+        self._merge(group, other)
+        return True
 
     def _is_free_to_grow(self, group: Group, nest: LoopNest, needs: set[Group], candidates: list[Group]) -> bool:
         """Whether a group can have an op with these needs, without waiting for itself or, for scalars, for others."""
