@@ -11,7 +11,7 @@ from cuda_programs import gpu  # noqa: F401 (a fixture)
 from golden_text import Golden
 from training_runs import trial  # noqa: F401 (a fixture)
 
-pytest_plugins = ("watchdog",)
+pytest_plugins = ("slowest_first", "watchdog")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
