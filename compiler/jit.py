@@ -33,10 +33,10 @@ from blu.compiler.worker_pool import worker_pool
 from blu.dialects.checkpoint import check_budget, set_budget
 from blu.dialects.dtypes import TensorType
 from blu.dialects.gpu_target import TARGETS, Target
+from blu.dialects.hooks import HOOKS, CompilerHooks
 from blu.dialects.mlir import ir
 from blu.dialects.modules import copy_module, module_text
 from blu.dialects.target import ATTRIBUTE, CpuTarget
-from blu.dialects.tensor import OPERATORS
 from blu.errors import ArgumentError, DTypeError
 from blu.frontend.autocast import current_policy
 from blu.frontend.binding import bind, parameters_of
@@ -378,5 +378,7 @@ def _with_options(function: Callable[..., Any], options: dict[str, Any], order: 
     return run
 
 
-OPERATORS["eager"] = _run_eagerly
-OPERATORS["eager_transform"] = lambda function, arguments, keywords: jit(function)(*arguments, **keywords)
+HOOKS.compiler = CompilerHooks(
+    run_function=_run_eagerly,
+    run_transformed=lambda function, arguments, keywords: jit(function)(*arguments, **keywords),
+)

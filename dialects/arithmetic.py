@@ -23,7 +23,7 @@ from blu.dialects.promotion import (
     strengthened,
     strong,
 )
-from blu.dialects.tensor import OPERATORS, Tensor
+from blu.dialects.tensor import METHODS, Tensor
 from blu.errors import DTypeError
 
 Function = Callable[..., Tensor]
@@ -269,4 +269,4 @@ def matmul(x: Any, y: Any, precision: str = "highest") -> Tensor:
     return Matmul(left, right, precision=precision)
 
 
-OPERATORS |= {"abs": absolute}
+METHODS["abs"] = absolute

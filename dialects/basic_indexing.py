@@ -10,7 +10,7 @@ import numpy as np
 
 from blu.dialects.arrangement import moveaxis, reshape
 from blu.dialects.dtypes import bool_, i8, i16, i32, product, u8
-from blu.dialects.function import method
+from blu.dialects.function import as_operator
 from blu.dialects.index_check import CheckedIndex
 from blu.dialects.indexing import INDEX_DTYPES, Take
 from blu.dialects.pointwise import broadcast_shapes
@@ -56,7 +56,7 @@ def check_known_indices(indices: np.ndarray, size: int) -> None:
         raise OutOfRangeError(f"index {wrong.flat[0]} is out of range for an axis of size {size}", advice=advice)
 
 
-@method
+@as_operator("__getitem__")
 def getitem(x: Tensor, key: Any) -> Tensor:
     """x[key] with NumPy's meaning, for integers, slices, None, Ellipsis, and integer arrays or tensors.
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
+from blu.dialects.hooks import HOOKS
 from blu.dialects.mlir import ir
-from blu.dialects.tensor import OPERATORS, Tensor
+from blu.dialects.tensor import METHODS, Tensor
 from blu.errors import BluError
 
 Parameters = ParamSpec("Parameters")
@@ -30,7 +31,7 @@ def errors_located(name: str) -> Iterator[None]:
         yield
     except BluError as error:
         if error.location is None:
-            error.location = OPERATORS["user_location"]()
+            error.location = HOOKS.tracer.user_line()
             error.message = error.message if error.message.startswith(f"{name}:") else f"{name}: {error.message}"
         raise
 
@@ -46,7 +47,7 @@ def public(function: Callable[Parameters, Result]) -> Callable[Parameters, Resul
         for argument in (*arguments, *keywords.values()):
             if isinstance(argument, Tensor):
                 _ = argument.value  # says that its trace has ended
-        return OPERATORS["eager"](call, arguments, keywords)
+        return HOOKS.compiler.run_function(call, arguments, keywords)
 
     return call
 
@@ -54,5 +55,15 @@ def public(function: Callable[Parameters, Result]) -> Callable[Parameters, Resul
 def method(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """A public function that is also a method (or the operator) of tensors, of the same name."""
     call = public(function)
-    OPERATORS[function.__name__] = call
+    METHODS[function.__name__] = call
     return call
+
+
+def as_operator(name: str) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
+    """A public function that is an operator of tensors, "__getitem__" say, and no method by its own name."""
+
+    def make(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+        METHODS[name] = call = public(function)
+        return call
+
+    return make

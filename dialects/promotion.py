@@ -25,7 +25,8 @@ from blu.dialects.dtypes import (
     u8,
 )
 from blu.dialects.dtypes import promote_scalar as scalar_dtype
-from blu.dialects.tensor import OPERATORS, Tensor
+from blu.dialects.hooks import HOOKS
+from blu.dialects.tensor import Tensor
 from blu.errors import ArgumentError, DTypeError
 
 # Larger arrays are not written into the IR: the tracer passes them in as arguments of the program.
@@ -59,7 +60,7 @@ def _weak(tensor: Tensor) -> Tensor:
 def constant(value: np.ndarray) -> Tensor:
     """An array as a tensor: written into the program when small, handed to the tracer when large."""
     native = np.asarray(value, as_dtype(value.dtype).numpy)
-    return OPERATORS["capture"](native) if native.nbytes > LARGEST_CONSTANT_BYTES else Constant(value=native)
+    return HOOKS.tracer.capture(native) if native.nbytes > LARGEST_CONSTANT_BYTES else Constant(value=native)
 
 
 def scalar_constant(value: PythonScalar, dtype: DType) -> Tensor:

@@ -3,33 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import MethodType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
 from blu.dialects.dtypes import DType, TensorType, tensor_type
+from blu.dialects.hooks import HOOKS
 from blu.dialects.mlir import ir
 from blu.errors import TraceError
 
-# Filled by the modules that know the ops (arithmetic, arrangement, folding ...); operators look their function up here.
-# The tracer sets three hooks: "user_location" gives the user's "file:line", "capture" makes a large array an argument,
-# "eager" runs a function on arrays.
-OPERATORS: dict[str, Callable[..., Any]] = {"user_location": lambda: None}
+# What `x.name(...)` and operators are: functions with the tensor as first argument, put here by `@method` where each is
+# defined (arithmetic, arrangement, folding ...). What is an operator only has that one's name: "__getitem__".
+METHODS: dict[str, Callable[..., Any]] = {}
 
 
 Operator = Callable[["Tensor", Any], "Tensor"]
 
 
 def _unary(name: str) -> Callable[[Tensor], Tensor]:
-    return lambda self: OPERATORS[name](self)
+    return lambda self: METHODS[name](self)
 
 
 def _binary(name: str) -> Operator:
-    return lambda self, other: OPERATORS[name](self, other)
+    return lambda self, other: METHODS[name](self, other)
 
 
 def _reflected(name: str) -> Operator:
-    return lambda self, other: OPERATORS[name](other, self)
+    return lambda self, other: METHODS[name](other, self)
 
 
 class Tensor:
@@ -54,7 +55,7 @@ class Tensor:
         if ir.Context.current is not self._context:
             raise TraceError(
                 f"{self!r} belongs to a trace that has ended",
-                location=OPERATORS["user_location"](),
+                location=HOOKS.tracer.user_line(),
                 advice="Return tensors from the traced function; do not keep them elsewhere.",
             )
         return self._value
@@ -100,15 +101,18 @@ class Tensor:
 
     def __getattr__(self, name: str) -> Any:
         """Methods such as `x.sum(axis=0)` are the functions of the same name with `x` as first argument."""
-        function = OPERATORS.get(name)
+        function = METHODS.get(name)
         if function is None:
-            raise AttributeError(f"a tensor has no attribute {name!r}")
-        return lambda *arguments, **keywords: function(self, *arguments, **keywords)
+            raise AttributeError(f"a tensor has no attribute {name!r}", name=name, obj=self)
+        return MethodType(function, self)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*object.__dir__(self), *METHODS})
 
     __neg__ = _unary("negative")
     __abs__ = _unary("absolute")
     __invert__ = _unary("invert")
-    __getitem__ = _binary("getitem")
+    __getitem__ = _binary("__getitem__")
     __add__, __radd__ = _binary("add"), _reflected("add")
     __sub__, __rsub__ = _binary("subtract"), _reflected("subtract")
     __mul__, __rmul__ = _binary("multiply"), _reflected("multiply")
@@ -129,7 +133,7 @@ class Tensor:
     def _needs_value(self, what: str, advice: str) -> NoReturn:
         raise TraceError(
             f"{what} needs the numbers of {self.type}, which exist only when the compiled function runs",
-            location=OPERATORS["user_location"](),
+            location=HOOKS.tracer.user_line(),
             advice=advice,
         )
 
@@ -159,7 +163,7 @@ class Tensor:
     def __round__(self, digits: int | None = None) -> Any:
         if digits:
             self._needs_value("round() to digits", "Scale the value, and use blu.round.")
-        return OPERATORS["round"](self)
+        return METHODS["round"](self)
 
     def __index__(self) -> int:
         self._needs_value(
@@ -177,7 +181,7 @@ class Tensor:
     def __setitem__(self, key: Any, value: Any) -> NoReturn:
         raise TraceError(
             f"{self.type} cannot be changed in place: tensors are values",
-            location=OPERATORS["user_location"](),
+            location=HOOKS.tracer.user_line(),
             advice="Make a new tensor with blu.where, blu.dynamic_update_slice or blu.scatter_add.",
         )
 

@@ -9,8 +9,9 @@ from contextvars import ContextVar
 from typing import Any
 
 from blu.dialects.function import is_tracing
+from blu.dialects.hooks import HOOKS
 from blu.dialects.mlir import func, ir
-from blu.dialects.tensor import OPERATORS, Tensor
+from blu.dialects.tensor import Tensor
 from blu.errors import ArgumentError, TraceError
 from blu.frontend.trace import as_results
 from blu.frontend.tree import TreeDef, flatten
@@ -34,7 +35,7 @@ def value_and_grad(
     @functools.wraps(function)
     def differentiated(*arguments: Any, **keywords: Any) -> Any:
         if not is_tracing():
-            return OPERATORS["eager_transform"](differentiated, arguments, keywords)
+            return HOOKS.compiler.run_transformed(differentiated, arguments, keywords)
         return _differentiate(function, arguments, keywords, argnums, has_aux)
 
     return differentiated

@@ -8,8 +8,9 @@ from typing import Any
 from blu.dialects.dtypes import DType, f32, f64
 from blu.dialects.folding import sum as sum_of
 from blu.dialects.function import is_tracing
+from blu.dialects.hooks import HOOKS
 from blu.dialects.promotion import as_tensor, as_tensors, is_weak
-from blu.dialects.tensor import OPERATORS, Tensor
+from blu.dialects.tensor import Tensor
 from blu.errors import ArgumentError, DTypeError, ShapeError, TraceError
 from blu.frontend.spec import is_static, type_of_leaf
 from blu.frontend.trace import as_results
@@ -66,7 +67,7 @@ def _call(function: Callable[..., Any], primals: tuple[Any, ...]) -> Any:
     with one_gradient_deeper(getattr(function, "__name__", "function")):
         if is_tracing():
             return function(*primals)
-        return OPERATORS["eager_transform"](function, primals, {})
+        return HOOKS.compiler.run_transformed(function, primals, {})
 
 
 def _with_tensors_only(result: Any) -> Any:

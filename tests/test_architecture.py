@@ -32,6 +32,11 @@ ARROWS = {
     "errors": set(),
     "settings": {"errors"},
 }
+# Hooks (blu.dialects.hooks), which go against the arrows: the modules that register them, and those that ask them.
+HOOKS = {
+    "tracer": ({"blu.frontend.trace"}, {"blu.dialects.function", "blu.dialects.promotion", "blu.dialects.tensor"}),
+    "compiler": ({"blu.compiler.jit"}, {"blu.dialects.function", "blu.frontend.transform", "blu.frontend.vjp"}),
+}
 MAX_FILE, MAX_FUNCTION = 400, 50
 MEANINGLESS = re.compile(r"(^|_)(utils?|helpers?|misc|common|stuff|new|old|v\d+|tmp)(_|$)")
 # Homes of people and machines; "me" stands for the reader in examples.
@@ -133,6 +138,15 @@ def test_imports_follow_the_arrows() -> None:
             if _is_ours(item) and _part(item.target) not in allowed
         ]
     _none(wrong, "see ARROWS for what each part may import")
+
+
+def test_what_reaches_upwards_is_registered_and_asked_where_the_table_says() -> None:
+    found: dict[str, tuple[set[str], set[str]]] = {name: (set(), set()) for name in HOOKS}
+    for module in _modules():
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "HOOKS":
+                found[node.attr][isinstance(node.ctx, ast.Load)].add(module.name)
+    assert found == HOOKS
 
 
 def test_the_face_loads_nothing_at_once() -> None:

@@ -11,6 +11,7 @@ import pytest
 from traced import FILE, LINE, evaluated, traced
 
 from blu.dialects.dtypes import DTYPES, TensorType, as_dtype, f32, i32
+from blu.dialects.hooks import HOOKS, TracerHooks
 from blu.errors import DTypeError, ShapeError, TraceError
 from blu.frontend import functional as blu
 
@@ -310,10 +311,9 @@ def test_constants_in_programs() -> None:
 
 
 def test_large_arrays_are_captured_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
-    from blu.dialects.tensor import OPERATORS
-
     seen = []
-    monkeypatch.setitem(OPERATORS, "capture", lambda array: (seen.append(array), blu.zeros(array.shape))[1])
+    capture = TracerHooks(capture=lambda array: (seen.append(array), blu.zeros(array.shape))[1])
+    monkeypatch.setattr(HOOKS, "tracer", capture)
     large, small = np.ones(4097, np.float32), np.ones(4096, np.float32)
     traced(lambda x: (x + large, x[:4096] + small), [TensorType((4097,), f32)])
     assert len(seen) == 1 and seen[0] is large

@@ -1,0 +1,65 @@
+"""What functions on tensors ask of the parts above them, which they cannot import: those register it here.
+
+| hooks | registered by, when it is imported | what for |
+|---|---|---|
+| `HOOKS.tracer` | `blu.frontend.trace` | user's lines in errors, large arrays that a trace reads |
+| `HOOKS.compiler` | `blu.compiler.jit` | calls on arrays, outside of any trace |
+
+`import blu` imports neither; looking up the first of its functions imports both. tests/test_architecture.py holds who
+registers hooks and who asks them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from blu.errors import UnsupportedError
+
+if TYPE_CHECKING:
+    from blu.dialects.tensor import Tensor
+
+
+def _no_tracer(array: np.ndarray) -> NoReturn:
+    raise AssertionError(f"an array of shape {array.shape} is captured, and there is no tracer to do it")
+
+
+def _no_compiler(function: Callable[..., Any], arguments: tuple, keywords: dict[str, Any]) -> NoReturn:
+    raise UnsupportedError(
+        f"{getattr(function, '__name__', 'a function')} is called on arrays, and blu.compiler is not imported",
+        advice="Call it as blu's: `import blu` and `blu.exp(x)`, say.",
+    )
+
+
+@dataclass(frozen=True)
+class TracerHooks:
+    """What a tracer knows: by default, of no user and no array."""
+
+    # The user's "file:line", or None where no user's code is running.
+    user_line: Callable[[], str | None] = lambda: None
+    # A large array as an argument of the program that is being traced.
+    capture: Callable[[np.ndarray], Tensor] = _no_tracer
+
+
+@dataclass(frozen=True)
+class CompilerHooks:
+    """How functions run on arrays: `run(function, arguments, keywords)`. By default, they cannot."""
+
+    # Functions of the public API: one program for each, and for each kind of arguments.
+    run_function: Callable[[Callable[..., Any], tuple, dict[str, Any]], Any] = _no_compiler
+    # What a transformation such as `blu.grad` has made of a user's function.
+    run_transformed: Callable[[Callable[..., Any], tuple, dict[str, Any]], Any] = _no_compiler
+
+
+@dataclass
+class Hooks:
+    """The hooks of each part that registers some."""
+
+    tracer: TracerHooks = TracerHooks()
+    compiler: CompilerHooks = CompilerHooks()
+
+
+HOOKS = Hooks()
