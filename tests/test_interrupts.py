@@ -18,7 +18,9 @@ from blu.compiler.diagnostics import capture_diagnostics
 from blu.compiler.driver import run_pipeline
 from blu.compiler.pipelines import loose_steps
 from blu.dialects.context import make_context
+from blu.dialects.dtypes import TensorType
 from blu.dialects.mlir import ir
+from blu.dialects.pointwise_unary import Exp
 from blu.passes.simplify import Simplify
 
 MODEL = """
@@ -67,6 +69,35 @@ def test_ctrl_c_in_mlirs_handler_of_diagnostics_comes_again(
         return 0
 
     assert interrupted(run_command("toy", run), capfd.readouterr().err)
+
+
+VERIFYING = {
+    "reading": lambda module: ir.Module.parse(TEXT, module.context),
+    "printing": str,
+    "verifying": lambda module: module.operation.verify(),
+}
+
+
+@pytest.mark.parametrize("doing", VERIFYING)
+def test_ctrl_c_in_a_verifier_comes_again(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], doing: str
+) -> None:
+    """MLIR comes to the end of what it does: its C++ knows no exceptions, and would not clean up after one."""
+    module = ir.Module.parse(TEXT, make_context())
+    done = []
+
+    def infer(operand: TensorType) -> TensorType:
+        os.kill(os.getpid(), signal.SIGINT)
+        return operand
+
+    monkeypatch.setattr(Exp, "infer", staticmethod(infer))
+
+    def run() -> int:
+        done.append(VERIFYING[doing](module))
+        time.sleep(10)
+        return 0
+
+    assert interrupted(run_command("toy", run), capfd.readouterr().err) and done
 
 
 def test_ctrl_c_while_an_extension_is_loaded_comes_again(

@@ -20,9 +20,11 @@ from blu.errors import BluError
 
 INTERRUPTED = 130
 AGAIN_SECONDS = 0.02
-# Python code below these is called by code in C++ that drops its exceptions, or ends the process on them.
+# Python code below these is called by code in C++ that drops its exceptions or ends the process on them; LLVM's (below
+# a verifier are its parser and its printer) knows none, and leaves things half done where one comes through.
 _DEAF = (
     "capture_diagnostics.<locals>.collect",
+    "remembered.<locals>.check",
     "ExtensionFileLoader.create_module",
     "ExtensionFileLoader.exec_module",
 )
