@@ -165,6 +165,31 @@ def test_ctrl_c_inside_of_exec_does_not_kill_the_process(tmp_path: Path) -> None
     assert interrupted(ended.returncode, ended.stderr)
 
 
+EARLY = """
+import os, sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "blu.compiler.cli.outcome":
+            print(*sys.modules)
+            sys.stdout.flush()
+            os.kill(os.getpid(), 2)
+
+sys.meta_path.insert(0, Finder())
+from blu.compiler.cli.main import main
+
+sys.exit(main())
+"""
+
+
+def test_ctrl_c_is_heard_before_more_than_the_first_file_is_imported() -> None:
+    ended = subprocess.run([sys.executable, "-c", EARLY, "--help"], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (130, "blu: interrupted\n")
+    ours = ["blu", "blu.compiler", "blu.compiler.cli", "blu.compiler.cli.main"]
+    assert [name for name in ended.stdout.split() if name.startswith("blu")] == ours
+    assert "dataclasses" not in ended.stdout.split()
+
+
 def interrupt_once(folder: Path, seconds: float, *words: str) -> tuple[int, str, list[str]]:
     """Compile cold, with Ctrl-C after so many seconds; exit code, stderr, and what is left in folders."""
     folder.mkdir()

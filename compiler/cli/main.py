@@ -1,16 +1,16 @@
-"""`blu`: one command in front of all others. `blu opt ...` is `blu-opt ...`."""
+"""`blu`: one command in front of all others. `blu opt ...` is `blu-opt ...`.
+
+This file imports next to nothing, so that Ctrl-C is heard before the rest is imported.
+"""
 
 from __future__ import annotations
 
 import importlib
+import os
 import signal
 import sys
 from collections.abc import Sequence
-
-from blu import settings
-from blu.compiler.cli.messages import UsageError, version_line
-from blu.compiler.cli.outcome import run_command
-from blu.errors import suggestion
+from types import FrameType
 
 # Each is a file beside this one with a function main(argv) -> exit code, imported only when it is asked for.
 COMMANDS = {
@@ -30,7 +30,11 @@ def usage() -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command named by the first argument; its exit code."""
+    """Run the command named by the first argument; its exit code. Without `argv` this is all that the process does."""
+    if argv is None and signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
+        signal.signal(signal.SIGINT, _end_at_once)
+    from blu.compiler.cli.outcome import run_command
+
     words = list(sys.argv[1:] if argv is None else argv)
     code = run_command("blu", lambda: _run(words))
     if argv is None:  # the process ends now, and Ctrl-C must not disturb it
@@ -38,8 +42,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
+def _end_at_once(number: int, frame: FrameType | None) -> None:
+    """What Ctrl-C does before the command has begun, when there is nothing yet to clean up."""
+    os.write(2, b"blu: interrupted\n")
+    os._exit(130)
+
+
 def blu_compile() -> int:
-    """The command `blu-compile`. From here, so that Ctrl-C is heard before anything large is imported."""
+    """The command `blu-compile`."""
     sys.argv.insert(1, "compile")
     return main()
 
@@ -51,6 +61,10 @@ def blu_opt() -> int:
 
 
 def _run(words: list[str]) -> int:
+    from blu import settings
+    from blu.compiler.cli.messages import UsageError, version_line
+    from blu.errors import suggestion
+
     if not words or words[0] in ("-h", "--help"):
         print(usage())
         return 0 if words else 2
