@@ -36,8 +36,8 @@ class BluSide:
 
     def __init__(self, state: dict[str, np.ndarray], config: dict[str, Any], dtype: str):
         from blu.compiler.cache import default_cache
-        from blu.compiler.generate import Gpt2Runner
-        from blu.compiler.gpt2_programs import compile_request
+        from blu.compiler.generation.generate import Gpt2Runner
+        from blu.compiler.generation.gpt2_programs import compile_request
         from blu.compiler.target import resolve_target_name
         from blu.runtime import load_program
         from blu.runtime.plan import DTYPES
@@ -52,7 +52,7 @@ class BluSide:
         self.load_seconds = time.perf_counter() - start
 
     def generate(self, prompt: list[int], count: int) -> tuple[list[int], float]:
-        from blu.compiler.sampling import Sampling
+        from blu.compiler.generation.sampling import Sampling
 
         found = self.runner.generate(prompt, count, Sampling(greedy=True))
         return list(found.tokens), found.tokens_per_second

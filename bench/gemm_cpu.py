@@ -94,7 +94,7 @@ class Peak:
 
     def __init__(self, threads: int):
         from blu.compiler.target import host_target_name
-        from blu.dialects.target import CPU_TARGETS
+        from blu.dialects.targets.cpu import CPU_TARGETS
 
         self.lanes = CPU_TARGETS[host_target_name()].lanes(4)
         self.threads = threads

@@ -73,8 +73,8 @@ class BluSide:
 
     def __init__(self, threads: int, state: dict[str, np.ndarray] | None):
         from blu.compiler.cache import default_cache
-        from blu.compiler.generate import Gpt2Runner
-        from blu.compiler.gpt2_programs import compile_request
+        from blu.compiler.generation.generate import Gpt2Runner
+        from blu.compiler.generation.gpt2_programs import compile_request
         from blu.compiler.target import resolve_target_name
         from blu.frontend.io.gpt2 import PRESETS, complete_config, random_state_dict
         from blu.runtime.host import set_threads
@@ -92,8 +92,8 @@ class BluSide:
         self.runner.prepare(prompt_tokens())
 
     def loop(self) -> Any:
-        from blu.compiler.generate import _Loop
-        from blu.compiler.sampling import Sampler, Sampling
+        from blu.compiler.generation.generate import _Loop
+        from blu.compiler.generation.sampling import Sampler, Sampling
 
         return _Loop(self.runner, prompt_tokens(), Sampler(Sampling(greedy=True)), lambda token: None)
 

@@ -151,9 +151,9 @@ def train_gpt2(folder: Path) -> dict[str, Any]:
 
 def in_one_process() -> dict[str, Any]:
     """The host's time for a step, and the GPU's memory around it."""
-    from blu.compiler.train.engine import Engine
-    from blu.compiler.train.presets import training_config
-    from blu.compiler.train.recipe import Recipe
+    from blu.compiler.training.engine import Engine
+    from blu.compiler.training.presets import training_config
+    from blu.compiler.training.recipe import Recipe
     from blu.frontend.io.gpt2 import random_state_dict
     from blu.runtime.cuda import driver, memory_stats, synchronize
 

@@ -22,15 +22,15 @@ _HOMES = {
     "vjp": "blu.frontend.vjp",
     "autocast": "blu.frontend.autocast",
     "checkpoint": "blu.frontend.checkpoint",
-    "Tensor": "blu.dialects.tensor",
+    "Tensor": "blu.dialects.tensor.tensor",
     "Array": "blu.runtime.array",
-    "Pass": "blu.passes.base",
-    "register_pass": "blu.passes.registry",
+    "Pass": "blu.passes.framework.base",
+    "register_pass": "blu.passes.framework.registry",
     "BluError": "blu.errors",
 }
 _MODULES = {name: f"blu.frontend.{name}" for name in ("nn", "io", "optim", "random")} | {
     "settings": "blu.settings",
-    "train": "blu.compiler.train",
+    "train": "blu.compiler.training",
 }
 
 

@@ -53,11 +53,11 @@ def is_extended() -> bool:
 
 def _contributors() -> Iterator[str]:
     """The modules that passes in pipelines, ops and lowering rules come from, as far as they are imported."""
-    if (registry := sys.modules.get("blu.passes.registry")) is not None:
+    if (registry := sys.modules.get("blu.passes.framework.registry")) is not None:
         yield from (item.pass_class.__module__ for item in registry.placements())
-    if (declared := sys.modules.get("blu.dialects.op")) is not None:
+    if (declared := sys.modules.get("blu.dialects.core.op")) is not None:
         yield from (cls.__module__ for cls in declared.OPS.values())
-    if (rules := sys.modules.get("blu.passes.lower_to_linalg.rules")) is not None:
+    if (rules := sys.modules.get("blu.passes.loops.lower_to_linalg.rules")) is not None:
         yield from (rule.__module__ for rule in rules.RULES.values())
 
 

@@ -24,19 +24,19 @@ import numpy as np
 
 from blu import settings
 from blu.compiler.cache import default_cache
-from blu.compiler.driver import DriverOptions, Report, run_pipeline
-from blu.compiler.executable import Members, assembly_of, build_executable, details_of, llvm_ir_of
+from blu.compiler.codegen.executable import Members, assembly_of, build_executable, details_of, llvm_ir_of
+from blu.compiler.codegen.worker_pool import worker_pool
+from blu.compiler.driver.driver import DriverOptions, Report, run_pipeline
 from blu.compiler.fingerprint import key_of
 from blu.compiler.pipelines import Pipeline
 from blu.compiler.target import resolve_target_name
-from blu.compiler.worker_pool import worker_pool
-from blu.dialects.checkpoint import check_budget, set_budget
-from blu.dialects.dtypes import TensorType
-from blu.dialects.gpu_target import TARGETS, Target
+from blu.dialects.core.dtypes import TensorType
+from blu.dialects.core.mlir import ir
+from blu.dialects.core.modules import copy_module, module_text
+from blu.dialects.core.remat import check_budget, set_budget
 from blu.dialects.hooks import HOOKS, CompilerHooks
-from blu.dialects.mlir import ir
-from blu.dialects.modules import copy_module, module_text
-from blu.dialects.target import ATTRIBUTE, CpuTarget
+from blu.dialects.targets.cpu import ATTRIBUTE, CpuTarget
+from blu.dialects.targets.nvidia import TARGETS, Target
 from blu.errors import ArgumentError, DTypeError
 from blu.frontend.autocast import current_policy
 from blu.frontend.binding import bind, parameters_of

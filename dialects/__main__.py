@@ -9,8 +9,8 @@ from collections.abc import Collection
 from rich.console import Console
 from rich.table import Table
 
-from blu.dialects.context import make_context
-from blu.dialects.op_table import OpRow, op_rows
+from blu.dialects.core.context import make_context
+from blu.dialects.core.op_table import OpRow, op_rows
 
 WIDEST = 1000
 COLUMNS = ("op", "family", "operands", "attributes", "dtypes", "reference", "lowering", "gradient")
@@ -19,7 +19,7 @@ COLUMNS = ("op", "family", "operands", "attributes", "dtypes", "reference", "low
 def lowered_names() -> Collection[str]:
     """The ops with a lowering rule. Passes stand above dialects, so they are looked up by name, if they are there."""
     try:
-        return importlib.import_module("blu.passes.lower_to_linalg").RULES
+        return importlib.import_module("blu.passes.loops.lower_to_linalg").RULES
     except ImportError:
         return ()
 

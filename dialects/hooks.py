@@ -20,7 +20,7 @@ import numpy as np
 from blu.errors import UnsupportedError
 
 if TYPE_CHECKING:
-    from blu.dialects.tensor import Tensor
+    from blu.dialects.tensor.tensor import Tensor
 
 
 def _no_tracer(array: np.ndarray) -> NoReturn:

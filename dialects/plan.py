@@ -21,7 +21,7 @@ Calls of kernels with the same number in `blu.batch` stand side by side and run 
 from collections.abc import Sequence
 from typing import Any
 
-from blu.dialects.mlir import ext, ir
+from blu.dialects.core.mlir import ext, ir
 
 # What a check's slot holds when no offending value was found. No wrong index is 0: an axis that indices select from has
 # a first element. Of several wrong ones the largest is kept, compared as unsigned numbers, of which 0 is the smallest.

@@ -6,8 +6,8 @@ from contextlib import ContextDecorator
 from contextvars import ContextVar
 from typing import Any
 
-from blu.dialects.autocast import ATTRIBUTE, GOVERNED, check_policy
-from blu.dialects.mlir import ir
+from blu.dialects.core.autocast import ATTRIBUTE, GOVERNED, check_policy
+from blu.dialects.core.mlir import ir
 
 _policies: ContextVar[tuple[str, ...]] = ContextVar("autocast", default=())
 

@@ -6,9 +6,9 @@ from contextlib import ContextDecorator
 from contextvars import ContextVar
 from typing import Any
 
-from blu.dialects.checkpoint import ATTRIBUTE, Mark, check_policy
-from blu.dialects.function import is_tracing
-from blu.dialects.mlir import ir
+from blu.dialects.core.mlir import ir
+from blu.dialects.core.remat import ATTRIBUTE, Mark, check_policy
+from blu.dialects.tensor.function import is_tracing
 
 _marks: ContextVar[tuple[Mark | None, ...]] = ContextVar("checkpoint", default=())
 

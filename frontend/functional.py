@@ -4,7 +4,8 @@ In a traced function they emit ops. Outside of one, on arrays, each compiles its
 """
 
 # fmt: off
-from blu.dialects.arithmetic import (
+from blu.dialects.ops.stop_gradient import stop_gradient
+from blu.dialects.tensor.arithmetic import (
     absolute,
     add,
     arccos,
@@ -76,7 +77,7 @@ from blu.dialects.arithmetic import (
     trunc,
     where,
 )
-from blu.dialects.arrangement import (
+from blu.dialects.tensor.arrangement import (
     broadcast_arrays,
     broadcast_to,
     concatenate,
@@ -95,22 +96,7 @@ from blu.dialects.arrangement import (
     tile,
     transpose,
 )
-from blu.dialects.folding import (
-    all,
-    any,
-    argmax,
-    argmin,
-    cumsum,
-    logsumexp,
-    max,
-    mean,
-    min,
-    prod,
-    std,
-    sum,
-    var,
-)
-from blu.dialects.stop_gradient import stop_gradient
+from blu.dialects.tensor.folding import all, any, argmax, argmin, cumsum, logsumexp, max, mean, min, prod, std, sum, var
 from blu.frontend.functional_creation import (
     arange,
     asarray,

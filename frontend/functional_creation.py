@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from blu.dialects.arithmetic import equal, floor, where
-from blu.dialects.arrangement import as_shape, broadcast_to
-from blu.dialects.creation import Iota
-from blu.dialects.dtypes import DType, as_dtype, computing_dtype, f64, i64
-from blu.dialects.function import method, public
-from blu.dialects.promotion import as_tensor, converted, scalar_constant, strong
-from blu.dialects.tensor import Tensor
+from blu.dialects.core.dtypes import DType, as_dtype, computing_dtype, f64, i64
+from blu.dialects.ops.creation import Iota
+from blu.dialects.tensor.arithmetic import equal, floor, where
+from blu.dialects.tensor.arrangement import as_shape, broadcast_to
+from blu.dialects.tensor.function import method, public
+from blu.dialects.tensor.promotion import as_tensor, converted, scalar_constant, strong
+from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ShapeError
 
 

@@ -6,13 +6,13 @@ import string
 from collections import Counter
 from typing import Any
 
-from blu.dialects.arithmetic import as_bool
-from blu.dialects.arrangement import squeeze, transpose
-from blu.dialects.contraction import Einsum
-from blu.dialects.dtypes import bool_, i32
-from blu.dialects.function import public
-from blu.dialects.promotion import converted, promoted
-from blu.dialects.tensor import Tensor
+from blu.dialects.core.dtypes import bool_, i32
+from blu.dialects.ops.contraction import Einsum
+from blu.dialects.tensor.arithmetic import as_bool
+from blu.dialects.tensor.arrangement import squeeze, transpose
+from blu.dialects.tensor.function import public
+from blu.dialects.tensor.promotion import converted, promoted
+from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ShapeError
 
 # A tensor and the letter of each of its dimensions.

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from blu.dialects import indexing as ops
-from blu.dialects import sorting
-from blu.dialects.arrangement import as_shape, broadcast_to, flatten
-from blu.dialects.axes import normalize_axis, without_axis
-from blu.dialects.basic_indexing import as_indices
-from blu.dialects.dtypes import as_dtype, bool_, u8
-from blu.dialects.function import method, public
-from blu.dialects.pointwise import broadcast_shapes
-from blu.dialects.promotion import as_tensor, common_dtype, converted, strengthened
-from blu.dialects.tensor import Tensor
+from blu.dialects.core.axes import normalize_axis, without_axis
+from blu.dialects.core.dtypes import as_dtype, bool_, u8
+from blu.dialects.ops import indexing as ops
+from blu.dialects.ops import sorting
+from blu.dialects.ops.pointwise import broadcast_shapes
+from blu.dialects.tensor.arrangement import as_shape, broadcast_to, flatten
+from blu.dialects.tensor.basic_indexing import as_indices
+from blu.dialects.tensor.function import method, public
+from blu.dialects.tensor.promotion import as_tensor, common_dtype, converted, strengthened
+from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ShapeError
 
 

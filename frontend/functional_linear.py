@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from blu.dialects.arithmetic import matmul
-from blu.dialects.arrangement import flatten, moveaxis, reshape
-from blu.dialects.axes import normalize_axis
-from blu.dialects.dtypes import product
-from blu.dialects.function import method, public
-from blu.dialects.promotion import as_tensor, promoted
-from blu.dialects.tensor import Tensor
+from blu.dialects.core.axes import normalize_axis
+from blu.dialects.core.dtypes import product
+from blu.dialects.tensor.arithmetic import matmul
+from blu.dialects.tensor.arrangement import flatten, moveaxis, reshape
+from blu.dialects.tensor.function import method, public
+from blu.dialects.tensor.promotion import as_tensor, promoted
+from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ShapeError
 
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from blu.dialects import activation, loss, normalization
-from blu.dialects.arithmetic import not_equal
-from blu.dialects.arrangement import flatten, reshape
-from blu.dialects.attention import Attention
-from blu.dialects.axes import normalize_axis
-from blu.dialects.basic_indexing import as_indices
-from blu.dialects.dtypes import computing_dtype
-from blu.dialects.function import method, public
-from blu.dialects.op import Op
-from blu.dialects.promotion import as_tensor, promoted_floats
-from blu.dialects.tensor import Tensor
+from blu.dialects.core.axes import normalize_axis
+from blu.dialects.core.dtypes import computing_dtype
+from blu.dialects.core.op import Op
+from blu.dialects.ops import activation, loss, normalization
+from blu.dialects.ops.attention import Attention
+from blu.dialects.tensor.arithmetic import not_equal
+from blu.dialects.tensor.arrangement import flatten, reshape
+from blu.dialects.tensor.basic_indexing import as_indices
+from blu.dialects.tensor.function import method, public
+from blu.dialects.tensor.promotion import as_tensor, promoted_floats
+from blu.dialects.tensor.tensor import Tensor
 from blu.errors import BluError, ShapeError
 
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from blu.dialects.arithmetic import cos, log, log1p, sqrt
-from blu.dialects.arrangement import as_shape, stack
-from blu.dialects.dtypes import DType, as_dtype, bf16, computing_dtype, f16, f32, f64, i64
-from blu.dialects.function import public
-from blu.dialects.promotion import as_tensor, converted
-from blu.dialects.random import RandomBits
-from blu.dialects.tensor import Tensor
+from blu.dialects.core.dtypes import DType, as_dtype, bf16, computing_dtype, f16, f32, f64, i64
+from blu.dialects.ops.random import RandomBits
+from blu.dialects.tensor.arithmetic import cos, log, log1p, sqrt
+from blu.dialects.tensor.arrangement import as_shape, stack
+from blu.dialects.tensor.function import public
+from blu.dialects.tensor.promotion import as_tensor, converted
+from blu.dialects.tensor.tensor import Tensor
 from blu.errors import DTypeError, ShapeError
 
 # How many random bits a uniform number of a dtype has: as many as it holds exactly between 1/2 and 1.

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from blu.dialects.dtypes import DType, TensorType, as_dtype, check_size, f64, i64
+from blu.dialects.core.dtypes import DType, TensorType, as_dtype, check_size, f64, i64
 from blu.errors import ArgumentError, DTypeError
 from blu.frontend.tree import register_leaf
 

@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 
 import blu.frontend.functional  # noqa: F401 (tensors have its functions as methods)
-from blu.dialects.context import make_context
-from blu.dialects.dtypes import TensorType, as_dtype, bool_
+from blu.dialects.core.context import make_context
+from blu.dialects.core.dtypes import TensorType, as_dtype, bool_
+from blu.dialects.core.locations import describe
+from blu.dialects.core.marks import marking
+from blu.dialects.core.mlir import func, ir
+from blu.dialects.core.modules import module_text
+from blu.dialects.core.op import location_provider
 from blu.dialects.hooks import HOOKS, TracerHooks
-from blu.dialects.locations import describe
-from blu.dialects.marks import marking
-from blu.dialects.mlir import func, ir
-from blu.dialects.modules import module_text
-from blu.dialects.op import location_provider
-from blu.dialects.promotion import as_tensor
-from blu.dialects.tensor import Tensor
+from blu.dialects.tensor.promotion import as_tensor
+from blu.dialects.tensor.tensor import Tensor
 from blu.errors import BluError, TraceError
 from blu.frontend import autocast, checkpoint
 from blu.frontend.host_arrays import as_host_array

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from blu.dialects.function import is_tracing
+from blu.dialects.core.mlir import func, ir
 from blu.dialects.hooks import HOOKS
-from blu.dialects.mlir import func, ir
-from blu.dialects.tensor import Tensor
+from blu.dialects.tensor.function import is_tracing
+from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ArgumentError, TraceError
 from blu.frontend.trace import as_results
 from blu.frontend.tree import TreeDef, flatten

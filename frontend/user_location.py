@@ -11,8 +11,8 @@ from functools import lru_cache
 from types import FrameType, TracebackType
 from typing import Any
 
-from blu.dialects.locations import user_location as make_location
-from blu.dialects.mlir import ir
+from blu.dialects.core.locations import user_location as make_location
+from blu.dialects.core.mlir import ir
 from blu.frontend.module_path import current_module_path
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from blu.dialects.dtypes import DType, f32, f64
-from blu.dialects.folding import sum as sum_of
-from blu.dialects.function import is_tracing
+from blu.dialects.core.dtypes import DType, f32, f64
 from blu.dialects.hooks import HOOKS
-from blu.dialects.promotion import as_tensor, as_tensors, is_weak
-from blu.dialects.tensor import Tensor
+from blu.dialects.tensor.folding import sum as sum_of
+from blu.dialects.tensor.function import is_tracing
+from blu.dialects.tensor.promotion import as_tensor, as_tensors, is_weak
+from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ArgumentError, DTypeError, ShapeError, TraceError
 from blu.frontend.spec import is_static, type_of_leaf
 from blu.frontend.trace import as_results

@@ -15,7 +15,7 @@ import numpy as np
 from gpu_program import DTYPES
 
 import blu
-from blu.dialects.attention import reference_weights
+from blu.dialects.ops.attention import reference_weights
 
 NAMES = ("result", "query", "key", "value")
 UNITS = {"bf16": 1.0, "f16": 1.0, "f32": 3.0, "f64": 6.0}

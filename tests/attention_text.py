@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import ml_dtypes
 import numpy as np
 
-from blu.dialects import op
-from blu.dialects.attention import Attention
-from blu.dialects.mlir import func, ir
-from blu.dialects.target import CpuTarget
-from blu.passes.cpu import attention
+from blu.dialects.core import op
+from blu.dialects.core.mlir import func, ir
+from blu.dialects.ops.attention import Attention
+from blu.dialects.targets.cpu import CpuTarget
+from blu.passes.cpu.attention import attention
 
 DTYPES = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "i1": np.bool_}
 NAMES = {np.dtype(dtype): name for name, dtype in DTYPES.items()} | {

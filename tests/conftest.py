@@ -35,6 +35,6 @@ def golden(request: pytest.FixtureRequest) -> Golden:
 def unload_plugins() -> Iterator[None]:
     """Passes that a test loads from files do not reach the next test."""
     yield
-    registry = sys.modules.get("blu.passes.registry")
+    registry = sys.modules.get("blu.passes.framework.registry")
     if registry is not None:
         registry.unload_pass_files()

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import llvmlite.binding as llvm
 import numpy as np
 
-from blu.compiler import llvm_skew
-from blu.dialects.mlir import ir, translate_module_to_llvmir
-from blu.dialects.target import AARCH64, ATTRIBUTE, X86_64_V2, X86_64_V3, X86_64_V4, CpuTarget
-from blu.passes.cpu.lower_to_llvm import lower_to_llvm
+from blu.compiler.codegen import llvm_skew
+from blu.dialects.core.mlir import ir, translate_module_to_llvmir
+from blu.dialects.targets.cpu import AARCH64, ATTRIBUTE, X86_64_V2, X86_64_V3, X86_64_V4, CpuTarget
+from blu.passes.cpu.lower.lower_to_llvm import lower_to_llvm
 
 V3_FEATURES = ("avx2", "fma", "f16c", "bmi2")
 V4_FEATURES = (*V3_FEATURES, "avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl")

@@ -21,8 +21,8 @@ from typing import Any
 
 import blu
 from blu import nn
-from blu.compiler.cubins import assemble, find_ptxas
-from blu.compiler.executable import ptx_of
+from blu.compiler.codegen.cubins import assemble, find_ptxas
+from blu.compiler.codegen.executable import ptx_of
 from blu.compiler.jit import Traced
 from blu.frontend import optim
 from blu.frontend.nn import gpt2_steps

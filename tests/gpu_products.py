@@ -11,13 +11,13 @@ import ptx_machine
 from gpu_program import DTYPES
 from ptx_tensors import TensorMap
 
-from blu.compiler.ptx import PtxCodegen
-from blu.dialects.gpu_target import SM_90A, GpuTarget
-from blu.dialects.mlir import func, ir
-from blu.passes.base import find
-from blu.passes.gpu.bulk_copy import MAPS
+from blu.compiler.codegen.ptx import PtxCodegen
+from blu.dialects.core.mlir import func, ir
+from blu.dialects.targets.nvidia import SM_90A, GpuTarget
+from blu.passes.framework.base import find
+from blu.passes.gpu.isa.bulk_copy import MAPS
 from blu.passes.gpu.kernel import GRID, SHARED
-from blu.passes.gpu.lower_to_nvvm import LowerToNvvm
+from blu.passes.gpu.lower.lower_to_nvvm import LowerToNvvm
 
 Emit = Callable[[func.FuncOp], list[func.FuncOp]]
 

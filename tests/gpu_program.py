@@ -12,9 +12,9 @@ import ptx_machine
 from ptx_tensors import MAP_BYTES, TensorMap
 
 import blu
-from blu.compiler.cubins import Cubin, assemble
-from blu.compiler.executable import ptx_of
-from blu.dialects.mlir import ir
+from blu.compiler.codegen.cubins import Cubin, assemble
+from blu.compiler.codegen.executable import ptx_of
+from blu.dialects.core.mlir import ir
 from blu.runtime.plan import NOTHING_FOUND
 
 DTYPES = {

@@ -10,8 +10,8 @@ import numpy as np
 from op_programs import flat, regrouped
 
 import blu
-from blu.dialects.dtypes import DType, TensorType, as_dtype, f64
-from blu.dialects.op import Op, Sample
+from blu.dialects.core.dtypes import DType, TensorType, as_dtype, f64
+from blu.dialects.core.op import Op, Sample
 
 LARGEST = 400
 MOST_SAMPLES = 8

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from blu.dialects.evaluation import evaluate, on_operand
-from blu.dialects.mlir import ir
-from blu.dialects.op import OPS, attributes_of, operands_of, value_type
+from blu.dialects.core.evaluation import evaluate, on_operand
+from blu.dialects.core.mlir import ir
+from blu.dialects.core.op import OPS, attributes_of, operands_of, value_type
 
 Evaluate = Callable[[ir.Operation, dict[ir.Value, np.ndarray]], list[np.ndarray]]
 

@@ -31,12 +31,12 @@ import blu
 from blu.compiler.cli import compile as compile_command
 from blu.compiler.cli import opt as opt_command
 from blu.compiler.cli import opt_run  # noqa: F401 (so that forks find it imported)
-from blu.compiler.driver import run_pipeline
+from blu.compiler.driver.driver import run_pipeline
+from blu.compiler.driver.position import write_position
 from blu.compiler.jit import pipeline_of
 from blu.compiler.pipelines import cpu, gpu
-from blu.compiler.position import write_position
-from blu.dialects.gpu_target import TARGETS
-from blu.dialects.modules import module_text
+from blu.dialects.core.modules import module_text
+from blu.dialects.targets.nvidia import TARGETS
 
 LIMIT_SECONDS = 60
 ERROR = re.compile(r"^(\S[^\n]*?):(\d+):(\d+): error: \S", re.MULTILINE)

@@ -28,12 +28,12 @@ from gpu_program import DTYPES
 from op_programs import arrays_of, program_of
 
 import blu
-from blu.compiler.executable import assembly_of, ptx_of
-from blu.compiler.gpt2_programs import Gpt2Request, trace_request
+from blu.compiler.codegen.executable import assembly_of, ptx_of
+from blu.compiler.generation.gpt2_programs import Gpt2Request, trace_request
 from blu.compiler.jit import Traced
-from blu.dialects.gpu_target import TARGETS as DESCRIPTIONS
-from blu.dialects.gpu_target import GpuTarget
-from blu.dialects.op import OPS
+from blu.dialects.core.op import OPS
+from blu.dialects.targets.nvidia import TARGETS as DESCRIPTIONS
+from blu.dialects.targets.nvidia import GpuTarget
 from blu.frontend.io.gpt2 import complete_config
 
 RECORDED = Path(__file__).with_name("data") / "kernel_hashes.json"

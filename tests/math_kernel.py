@@ -7,9 +7,9 @@ import math
 import numpy as np
 from cpu_kernel import CompiledKernel, compile_kernel
 
-from blu.dialects.mlir import ir
-from blu.dialects.target import X86_64_V2
-from blu.passes.expand_math import INTRINSICS, expand_math
+from blu.dialects.core.mlir import ir
+from blu.dialects.targets.cpu import X86_64_V2
+from blu.passes.kernels.math.expand_math import INTRINSICS, expand_math
 
 NUMPY_TYPES = {"f32": np.float32, "f64": np.float64, "i32": np.int32, "i64": np.int64, "i1": np.bool_}
 TYPE_NAMES = {dtype: name for name, dtype in NUMPY_TYPES.items()}

@@ -114,7 +114,7 @@ FITS: dict[str, Fit] = {
     "ATAN": odd_fit(mp.atan, 1.0, 8),
 }  # fmt: skip
 
-# Those of passes/math_functions/double.
+# Those of passes/kernels/math/double.
 DOUBLE_FITS: dict[str, Fit] = {
     "EXPM1": Fit(lambda r: (mp.expm1(r) - r) / r**2, lambda r: r**2 / mp.expm1(r), -HALF_LN2, HALF_LN2, 10, np.float64),
     "LOG": Fit(atanh_tail, lambda z: z**2 / 2, 0.0, 0.02945, 8, np.float64),

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from blu.dialects.evaluation import evaluate, on_operand
-from blu.dialects.op import Op, Sample
+from blu.dialects.core.evaluation import evaluate, on_operand
+from blu.dialects.core.op import Op, Sample
 
 
 def flat(operands: tuple) -> list:

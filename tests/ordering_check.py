@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from blu.dialects.dtypes import DType
-from blu.dialects.sorting import stable_order
+from blu.dialects.core.dtypes import DType
+from blu.dialects.ops.sorting import stable_order
 
 
 def numbers(shape: tuple[int, ...], dtype: DType) -> np.ndarray:

@@ -8,9 +8,9 @@ import ml_dtypes
 import numpy as np
 from cpu_kernel import compile_kernel, host_targets
 
-from blu.dialects.mlir import func, ir
-from blu.dialects.target import X86_64_V2, CpuTarget
-from blu.passes.cpu import rows
+from blu.dialects.core.mlir import func, ir
+from blu.dialects.targets.cpu import X86_64_V2, CpuTarget
+from blu.passes.cpu.rows import rows
 
 DTYPES = {
     "f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "i8": np.int8, "i16": np.int16,

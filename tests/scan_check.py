@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
-from blu.dialects.dtypes import DType
+from blu.dialects.core.dtypes import DType
 
 # Half a unit in the last place, relative, of what is written.
 _ROUNDING = {np.dtype(ml_dtypes.bfloat16): 2.0**-8, np.dtype(np.float16): 2.0**-11, np.dtype(np.float32): 2.0**-24}

@@ -34,8 +34,11 @@ ARROWS = {
 }
 # Hooks (blu.dialects.hooks), which go against the arrows: the modules that register them, and those that ask them.
 HOOKS = {
-    "tracer": ({"blu.frontend.trace"}, {"blu.dialects.function", "blu.dialects.promotion", "blu.dialects.tensor"}),
-    "compiler": ({"blu.compiler.jit"}, {"blu.dialects.function", "blu.frontend.transform", "blu.frontend.vjp"}),
+    "tracer": (
+        {"blu.frontend.trace"},
+        {"blu.dialects.tensor.function", "blu.dialects.tensor.promotion", "blu.dialects.tensor.tensor"},
+    ),
+    "compiler": ({"blu.compiler.jit"}, {"blu.dialects.tensor.function", "blu.frontend.transform", "blu.frontend.vjp"}),
 }
 MAX_FILE, MAX_FUNCTION = 400, 50
 MEANINGLESS = re.compile(r"(^|_)(utils?|helpers?|misc|common|stuff|new|old|v\d+|tmp)(_|$)")
@@ -75,7 +78,7 @@ class Module:
 
 
 def _part(name: str) -> str:
-    """The folder of a module's name: "passes" of "blu.passes.base", nothing of "blu"."""
+    """The folder of a module's name: "passes" of "blu.passes.framework.base", nothing of "blu"."""
     return name.partition(".")[2].partition(".")[0]
 
 
@@ -198,9 +201,9 @@ def test_one_file_says_which_package_carries_mlir() -> None:
         for node in ast.walk(module.tree)
         if (isinstance(node, ast.Constant) and isinstance(node.value, str) and name.search(node.value))
         or (isinstance(node, ast.Name) and name.search(node.id))
-        if module.name != "blu.dialects.mlir"
+        if module.name != "blu.dialects.core.mlir"
     ]
-    _none(wrong, "write `from blu.dialects.mlir import ...`")
+    _none(wrong, "write `from blu.dialects.core.mlir import ...`")
 
 
 def test_no_import_cycles() -> None:

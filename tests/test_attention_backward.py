@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import blu
-from blu.dialects.attention import Attention
-from blu.dialects.attention_gradient import AttentionGradient
+from blu.dialects.ops.attention import Attention
+from blu.dialects.ops.attention_gradient import AttentionGradient
 from blu.runtime.host import set_threads
 
 # Query [.., Hq, Tq, D], key [.., Hkv, Tk, D], width of values, causal.

@@ -12,14 +12,14 @@ from test_training_step import BATCH, CONFIG, reference, torch_loss
 
 import blu
 from blu import nn, optim
-from blu.compiler.driver import run_pipeline
-from blu.compiler.gpt2_programs import Gpt2Request, trace_request
+from blu.compiler.driver.driver import run_pipeline
+from blu.compiler.driver.source import Source, parse_source
+from blu.compiler.generation.gpt2_programs import Gpt2Request, trace_request
 from blu.compiler.pipelines import loose_steps
-from blu.compiler.source import Source, parse_source
-from blu.dialects.context import make_context
+from blu.dialects.core.context import make_context
 from blu.errors import ArgumentError, PassError
 from blu.frontend.nn import GPT2Config
-from blu.passes.autocast import Autocast
+from blu.passes.graph.autocast import Autocast
 
 HALVES = {"bf16": (ml_dtypes.bfloat16, torch.bfloat16), "f16": (np.float16, torch.float16)}
 # Relative to the norm of each gradient in float64.

@@ -11,10 +11,10 @@ import pytest
 import blu
 from blu import nn
 from blu.compiler.pipelines import cpu, gpu
-from blu.dialects.mlir import ir
+from blu.dialects.core.mlir import ir
 from blu.frontend.tree import flatten
-from blu.passes.decompose import Decompose
-from blu.passes.gpu.chunk_rows import ChunkRows
+from blu.passes.gpu.rows.chunk_rows import ChunkRows
+from blu.passes.graph.decompose import Decompose
 
 SIZES = {"n_layer": 1, "n_embd": 24, "n_head": 2, "vocab_size": 331, "n_positions": 40}
 LOGITS = 4 * 32 * 331 * 4

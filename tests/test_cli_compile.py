@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import blu
-from blu.passes import registry
+from blu.passes.framework import registry
 from blu.runtime import Artifact
 
 Run = Callable[..., "Found"]
@@ -187,8 +187,8 @@ def test_ir_assembly_and_llvm_ir_are_written(run: Run, tmp_path: Path) -> None:
 
 NEGATE = '''
 from blu import Pass, register_pass
-from blu.dialects.mlir import ir
-from blu.passes.base import find
+from blu.dialects.core.mlir import ir
+from blu.passes.framework.base import find
 
 @register_pass(after="blu-decompose")
 class ExpToTanh(Pass, name="my-exp-to-tanh"):

@@ -12,9 +12,9 @@ import pytest
 from attention_text import DTYPES, Case, emitted
 from cpu_kernel import CompiledKernel, compile_kernel, host_targets
 
-from blu.dialects.attention import Attention
-from blu.dialects.target import CpuTarget
-from blu.passes.cpu import attention
+from blu.dialects.ops.attention import Attention
+from blu.dialects.targets.cpu import CpuTarget
+from blu.passes.cpu.attention import attention
 
 BEST = host_targets()[0]
 FUSING = [target for target in host_targets() if "v2" not in target.name]

@@ -12,10 +12,10 @@ from gemm_text import NN, NT, TN, TT, Buffer, gemm_text, plain_text
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blu.dialects.mlir import ir
-from blu.dialects.target import CpuTarget
-from blu.passes.cpu import gemm
-from blu.passes.cpu.gemm_schedule import LONG_DEPTH, Schedule
+from blu.dialects.core.mlir import ir
+from blu.dialects.targets.cpu import CpuTarget
+from blu.passes.cpu.gemm import gemm
+from blu.passes.cpu.gemm.schedule import LONG_DEPTH, Schedule
 
 ORIENTATIONS = {"nn": NN, "nt": NT, "tn": TN, "tt": TT}
 DTYPES = {"f32": np.float32, "f64": np.float64, "bf16": ml_dtypes.bfloat16, "f16": np.float16, "i32": np.int32}

@@ -13,7 +13,7 @@ from linalg_text import KernelText, Tensor
 from row_check import DTYPES, emit_text, random, run_everywhere
 from row_ops import binary, reduce_rows, unary
 
-from blu.passes.cpu import loops
+from blu.passes.cpu.others import loops
 
 BEST = host_targets()[:1]
 

@@ -9,10 +9,10 @@ import pytest
 from ordering_check import numbers, order_of
 
 import blu
-from blu.dialects.context import make_context
-from blu.dialects.dtypes import NUMBERS, DType, f32, i64
-from blu.passes.cpu.ordering import ELEMENTS_PER_BLOCK, MAX_BLOCKS, SHORT
-from blu.passes.cpu.selection import COLLECTED, FEW
+from blu.dialects.core.context import make_context
+from blu.dialects.core.dtypes import NUMBERS, DType, f32, i64
+from blu.passes.cpu.others.ordering import ELEMENTS_PER_BLOCK, MAX_BLOCKS, SHORT
+from blu.passes.cpu.others.selection import COLLECTED, FEW
 from blu.runtime.host import default_threads, set_threads
 
 make_context()

@@ -11,8 +11,8 @@ from linalg_text import KernelText
 from row_check import emit_text, random, run_everywhere
 from row_ops import binary, reduce_rows, unary
 
-from blu.dialects.mlir import ir
-from blu.passes.cpu import rows
+from blu.dialects.core.mlir import ir
+from blu.passes.cpu.rows import rows
 
 SIZES = st.sampled_from([0, 1, 2, 7, 16, 17, 64, 100, 300])
 ROWS = st.sampled_from([0, 1, 3, 17])

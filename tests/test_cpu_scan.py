@@ -14,10 +14,10 @@ from row_check import run_everywhere
 from scan_check import check_running_sum, numbers
 
 import blu
-from blu.dialects.context import make_context
-from blu.dialects.dtypes import NUMBERS, DType, f32
+from blu.dialects.core.context import make_context
+from blu.dialects.core.dtypes import NUMBERS, DType, f32
 from blu.errors import PassError
-from blu.passes.cpu import scan
+from blu.passes.cpu.others import scan
 from blu.runtime.host import default_threads, set_threads
 
 make_context()

@@ -10,14 +10,14 @@ import pytest
 from fake_cuda import FakeDriver, view
 
 from blu.compiler.cache import default_cache
-from blu.compiler.generate import Gpt2Runner
-from blu.compiler.gpt2_programs import Gpt2Request, compile_request
-from blu.compiler.sampling import Sampling
+from blu.compiler.generation.generate import Gpt2Runner
+from blu.compiler.generation.gpt2_programs import Gpt2Request, compile_request
+from blu.compiler.generation.sampling import Sampling
 from blu.compiler.target import resolve_target_name
-from blu.compiler.train.engine import Engine, load_training
-from blu.compiler.train.recipe import Recipe
-from blu.compiler.train.resume import _in_host_memory
-from blu.compiler.train.trainer import Trainer
+from blu.compiler.training.engine import Engine, load_training
+from blu.compiler.training.recipe import Recipe
+from blu.compiler.training.resume import _in_host_memory
+from blu.compiler.training.trainer import Trainer
 from blu.errors import OutOfRangeError
 from blu.frontend.io.gpt2 import random_state_dict
 from blu.frontend.io.huggingface import complete_config

@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from blu.dialects.dtypes import DTYPES, as_dtype, bf16, bool_, f16, f32, f64, i8, i64, promote, promote_scalar, u8
+from blu.dialects.core.dtypes import DTYPES, as_dtype, bf16, bool_, f16, f32, f64, i8, i64, promote, promote_scalar, u8
 from blu.errors import DTypeError
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "dtypes.md"

@@ -10,12 +10,12 @@ from op_programs import arrays_of, flat, program_of, regrouped
 from tolerances import assert_close
 from traced import FILE, LINE, evaluated, shared_context, traced
 
-from blu.dialects.context import make_context
-from blu.dialects.evaluation import array_type, evaluate, on_operand
-from blu.dialects.fields import ATTRIBUTE_KINDS
-from blu.dialects.mlir import func, ir
-from blu.dialects.op import OPS, ErrorSample, Op, _flatten, attributes_of, operands_of
-from blu.dialects.tensor import Tensor
+from blu.dialects.core.context import make_context
+from blu.dialects.core.evaluation import array_type, evaluate, on_operand
+from blu.dialects.core.fields import ATTRIBUTE_KINDS
+from blu.dialects.core.mlir import func, ir
+from blu.dialects.core.op import OPS, ErrorSample, Op, _flatten, attributes_of, operands_of
+from blu.dialects.tensor.tensor import Tensor
 from blu.errors import BluError
 
 make_context()

@@ -9,9 +9,9 @@ import sys
 import pytest
 
 from blu.dialects.__main__ import COLUMNS, lowered_names, main
-from blu.dialects.context import make_context
-from blu.dialects.op import OPS
-from blu.dialects.op_table import OpRow, op_rows
+from blu.dialects.core.context import make_context
+from blu.dialects.core.op import OPS
+from blu.dialects.core.op_table import OpRow, op_rows
 
 make_context()
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from blu.dialects.context import make_context
-from blu.dialects.evaluation import array_type, on_operand
-from blu.dialects.fields import ATTRIBUTE_KINDS, SEGMENTS, VARIADIC_SLOTS
-from blu.dialects.mlir import ir
-from blu.dialects.op import OPS, Op
+from blu.dialects.core.context import make_context
+from blu.dialects.core.evaluation import array_type, on_operand
+from blu.dialects.core.fields import ATTRIBUTE_KINDS, SEGMENTS, VARIADIC_SLOTS
+from blu.dialects.core.mlir import ir
+from blu.dialects.core.op import OPS, Op
 
 make_context()
 TYPES = (

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from documents import Reader, blocks_of
 
-from blu.dialects.context import make_context
-from blu.dialects.op import OPS, BluDialect
-from blu.passes import registry
-from blu.passes.cpu.emit_kernels import EMITTERS
-from blu.passes.expand_math import DOUBLE_FUNCTIONS, FUNCTIONS
-from blu.passes.levels import LEVELS
-from blu.passes.lower_to_linalg import RULES
-from blu.passes.lower_to_linalg.pointwise import BODIES
+from blu.dialects.core.context import make_context
+from blu.dialects.core.op import OPS, BluDialect
+from blu.passes.cpu.lower.emit_kernels import EMITTERS
+from blu.passes.framework import registry
+from blu.passes.framework.levels import LEVELS
+from blu.passes.kernels.math.expand_math import DOUBLE_FUNCTIONS, FUNCTIONS
+from blu.passes.loops.lower_to_linalg import RULES
+from blu.passes.loops.lower_to_linalg.pointwise import BODIES
 
 make_context()  # declares Blu's own ops, before documents declare others
 

@@ -18,21 +18,21 @@ from toy_passes import (
     ToyUseKept,
 )
 
-from blu.compiler.driver import DriverOptions, run_pipeline
+from blu.compiler.driver.driver import DriverOptions, run_pipeline
+from blu.compiler.driver.position import Position, read_position
+from blu.compiler.driver.printing import PrintOptions
+from blu.compiler.driver.reproducer import read_reproducer
+from blu.compiler.driver.source import parse_source, read_source
 from blu.compiler.pipelines import Pipeline, Stage, cpu, gpu, loose_steps
 from blu.compiler.pipelines.cpu import PIPELINE
-from blu.compiler.position import Position, read_position
-from blu.compiler.printing import PrintOptions
-from blu.compiler.reproducer import read_reproducer
-from blu.compiler.source import parse_source, read_source
-from blu.dialects.context import make_context
-from blu.dialects.mlir import ir
-from blu.dialects.modules import module_text
-from blu.dialects.target import X86_64_V3
+from blu.dialects.core.context import make_context
+from blu.dialects.core.mlir import ir
+from blu.dialects.core.modules import module_text
+from blu.dialects.targets.cpu import X86_64_V3
 from blu.errors import ParseError, PassError, UnsupportedError
-from blu.passes import registry
-from blu.passes.base import MlirPass, Pass, find
-from blu.passes.pipeline_text import parse_pipeline
+from blu.passes.framework import registry
+from blu.passes.framework.base import MlirPass, Pass, find
+from blu.passes.framework.pipeline_text import parse_pipeline
 
 CSE, CANONICALIZE = MlirPass("cse"), MlirPass("canonicalize")
 DROPPING = Pipeline("toy", (Stage("blu", (CSE, ToyDropNegations(), CANONICALIZE)),))
@@ -277,7 +277,7 @@ def test_compare_and_progress_are_called_for_each_pass(module, tmp_path):
 
 FATAL = '''
 import ctypes, time
-from blu.passes.base import Pass
+from blu.passes.framework.base import Pass
 
 class ToyCrash(Pass):
     """Reads address 0.

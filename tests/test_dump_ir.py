@@ -11,16 +11,16 @@ import pytest
 
 from blu.compiler.cli import compile as compile_command
 from blu.compiler.cli import opt
-from blu.compiler.driver import DriverOptions, run_pipeline
-from blu.compiler.executable import build_executable
-from blu.compiler.gpt2_programs import Gpt2Request, trace_request
+from blu.compiler.codegen.executable import build_executable
+from blu.compiler.driver.driver import DriverOptions, run_pipeline
+from blu.compiler.driver.position import read_position
+from blu.compiler.driver.source import parse_source, read_source
+from blu.compiler.generation.gpt2_programs import Gpt2Request, trace_request
 from blu.compiler.pipelines.cpu import PIPELINE
-from blu.compiler.position import read_position
-from blu.compiler.source import parse_source, read_source
 from blu.compiler.target import host_target_name
-from blu.dialects.context import make_context
-from blu.dialects.mlir import ir
-from blu.dialects.modules import module_text
+from blu.dialects.core.context import make_context
+from blu.dialects.core.mlir import ir
+from blu.dialects.core.modules import module_text
 from blu.frontend.io import gpt2_state_dict, load_config, random_state_dict, save_pretrained
 from blu.frontend.io.gpt2 import complete_config
 from blu.runtime.program import Program

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import blu
-from blu.dialects.mlir import ir
+from blu.dialects.core.mlir import ir
 
 GROUPS = ("pointwise", "folding", "arrangement", "contraction", "indexing", "neural")
 

@@ -14,9 +14,9 @@ from cpu_kernel import compile_kernel, host_targets
 from math_kernel import NUMPY_TYPES, apply, kernel_text, operation_names
 from math_reference import BINARY, REFERENCES, ulp_errors
 
-from blu.dialects.mlir import ir
-from blu.dialects.target import X86_64_V2, X86_64_V4
-from blu.passes.expand_math import FUNCTIONS, expand_math
+from blu.dialects.core.mlir import ir
+from blu.dialects.targets.cpu import X86_64_V2, X86_64_V4
+from blu.passes.kernels.math.expand_math import FUNCTIONS, expand_math
 
 # These have tests of their own.
 OTHERS = {"sincos", "fpowi", "ipowi", "fma", "clampf", "isnan", "isinf", "isfinite", "isnormal"}
@@ -273,16 +273,16 @@ def test_narrow_floats_are_refused():
 
 
 def test_coefficients_are_those_that_minimax_computes():
-    from blu.passes.math_functions import error_function, exponential, inverse_trigonometry, logarithm, power
-    from blu.passes.math_functions import trigonometry as circular
+    from blu.passes.kernels.math import error_function, exponential, inverse_trigonometry, logarithm, power
+    from blu.passes.kernels.math import trigonometry as circular
 
     files = (error_function, exponential, inverse_trigonometry, logarithm, power, circular)
     check_coefficients(files, minimax.FITS)
 
 
 def test_coefficients_in_f64_are_those_that_minimax_computes():
-    from blu.passes.math_functions.double import error_function, exponential, inverse_trigonometry, logarithm
-    from blu.passes.math_functions.double import trigonometry as circular
+    from blu.passes.kernels.math.double import error_function, exponential, inverse_trigonometry, logarithm
+    from blu.passes.kernels.math.double import trigonometry as circular
 
     check_coefficients((error_function, exponential, inverse_trigonometry, logarithm, circular), minimax.DOUBLE_FITS)
 

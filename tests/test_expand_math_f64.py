@@ -15,8 +15,8 @@ from cpu_kernel import X86_64_V2, compile_kernel, host_targets
 from math_kernel import apply, kernel_text
 from math_reference import BINARY, REFERENCES, ulp_errors
 
-from blu.dialects.mlir import ir
-from blu.passes.expand_math import DOUBLE_FUNCTIONS, FUNCTIONS, expand_math
+from blu.dialects.core.mlir import ir
+from blu.passes.kernels.math.expand_math import DOUBLE_FUNCTIONS, FUNCTIONS, expand_math
 
 pytestmark = pytest.mark.skipif(host_targets() == [X86_64_V2], reason="needs a fused multiply-add")
 

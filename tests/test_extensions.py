@@ -13,11 +13,11 @@ import pytest
 import blu
 from blu.compiler import fingerprint
 from blu.compiler.cache import default_cache
-from blu.dialects.normalization import Softmax
-from blu.dialects.op import OPS
-from blu.dialects.pointwise import Unary
-from blu.dialects.pointwise_unary import Tanh
-from blu.passes import registry
+from blu.dialects.core.op import OPS
+from blu.dialects.ops.normalization import Softmax
+from blu.dialects.ops.pointwise import Unary
+from blu.dialects.ops.pointwise_unary import Tanh
+from blu.passes.framework import registry
 
 USER_PASS = Path(__file__).parent / "data" / "double_constants.py"
 X = np.array([1, 2], np.float32)
@@ -44,7 +44,7 @@ def test_a_pass_changes_programs_that_the_cache_knows():
 
 def test_an_op_turns_the_cache_off(monkeypatch):
     assert not fingerprint.is_extended()
-    monkeypatch.setattr("blu.dialects.op.OPS", dict(OPS))
+    monkeypatch.setattr("blu.dialects.core.op.OPS", dict(OPS))
     type("Foreign", (Unary,), {"__module__": "somewhere"}, name="foreign_op")
     assert fingerprint.is_extended() and default_cache().entries() == []
 

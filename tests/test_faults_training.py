@@ -19,10 +19,10 @@ import numpy as np
 import pytest
 from training_runs import BATCH, TEXT, TINY, Trial, same_arrays
 
-from blu.compiler.gpt2_programs import CONFIG_KEYS
-from blu.compiler.train import Cadence, Recipe, Trainer, training_config
-from blu.compiler.train.engine import Engine
-from blu.compiler.train.events import Saved
+from blu.compiler.generation.gpt2_programs import CONFIG_KEYS
+from blu.compiler.training import Cadence, Recipe, Trainer, training_config
+from blu.compiler.training.engine import Engine
+from blu.compiler.training.events import Saved
 from blu.errors import ArgumentError, CheckpointError, WeightsError
 from blu.frontend.io import checkpoint_write, checkpoints
 from blu.frontend.io.checkpoint import load, save

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from traced import FILE, LINE, evaluated, traced
 
-from blu.dialects.dtypes import DTYPES, TensorType, as_dtype, f32, i32
+from blu.dialects.core.dtypes import DTYPES, TensorType, as_dtype, f32, i32
 from blu.dialects.hooks import HOOKS, TracerHooks
 from blu.errors import DTypeError, ShapeError, TraceError
 from blu.frontend import functional as blu

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, basic_indices, integer_array_indices
 from traced import evaluated, traced
 
-from blu.dialects.dtypes import TensorType, bool_, f32, i32
+from blu.dialects.core.dtypes import TensorType, bool_, f32, i32
 from blu.errors import BluError, DTypeError, OutOfRangeError, ShapeError, TraceError
 from blu.frontend import functional as blu
 

@@ -10,8 +10,8 @@ import torch
 from torch.nn import functional
 from traced import evaluated, traced
 
-from blu.dialects.dtypes import TensorType, f32, i64
-from blu.dialects.random import RandomBits, philox
+from blu.dialects.core.dtypes import TensorType, f32, i64
+from blu.dialects.ops.random import RandomBits, philox
 from blu.errors import BluError, DTypeError, ShapeError
 from blu.frontend import functional as blu
 from blu.frontend import random
@@ -152,7 +152,7 @@ def test_targets_out_of_range_are_found() -> None:
 
 
 def _decomposed_loss(logits: object, targets: object) -> object:
-    from blu.dialects.loss import CrossEntropy
+    from blu.dialects.ops.loss import CrossEntropy
 
     return CrossEntropy.decompose(logits, targets, ignore_index=-100)
 

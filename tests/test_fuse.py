@@ -10,7 +10,7 @@ import pytest
 import blu
 from blu import nn
 from blu.compiler.jit import Lowered
-from blu.passes.fuse.waiting import Waiting
+from blu.passes.loops.fuse.waiting import Waiting
 
 
 class Layer(nn.Module):

@@ -18,7 +18,7 @@ from fuzz.reduce import reduced
 from fuzz.run import program_of
 from gpu_budgets import training_step
 
-from blu.dialects.op import OPS
+from blu.dialects.core.op import OPS
 from blu.frontend import functional
 
 FAILURES = Path(__file__).with_name("data") / "fuzz_failures.jsonl"

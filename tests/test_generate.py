@@ -10,9 +10,9 @@ import pytest
 import torch
 from interpret import interpret
 
-from blu.compiler.generate import Generation, Gpt2Runner, check_prompt
-from blu.compiler.gpt2_programs import Gpt2Request, bucket, trace_request
-from blu.compiler.sampling import Sampling
+from blu.compiler.generation.generate import Generation, Gpt2Runner, check_prompt
+from blu.compiler.generation.gpt2_programs import Gpt2Request, bucket, trace_request
+from blu.compiler.generation.sampling import Sampling
 from blu.errors import ArgumentError
 from blu.frontend.io import random_state_dict
 from blu.frontend.io.gpt2 import complete_config

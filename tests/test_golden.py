@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from golden_text import Golden
 
-from blu.compiler.gpt2_programs import Gpt2Request, trace_request
+from blu.compiler.generation.gpt2_programs import Gpt2Request, trace_request
 from blu.compiler.jit import Traced
-from blu.dialects.mlir import ir
-from blu.dialects.modules import attribute_names, copy_module, module_text
+from blu.dialects.core.mlir import ir
+from blu.dialects.core.modules import attribute_names, copy_module, module_text
 from blu.frontend.io.gpt2 import complete_config
 
 CONFIG = {"model_type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 16, "vocab_size": 61, "n_positions": 12}

@@ -8,8 +8,8 @@ from attention_problems import Problem
 from gpu_program import DTYPES, compile_program
 
 import blu
-from blu.compiler.cubins import find_ptxas
-from blu.dialects.attention import Attention
+from blu.compiler.codegen.cubins import find_ptxas
+from blu.dialects.ops.attention import Attention
 
 PROBLEMS = [
     Problem("two strips", "bf16", (1, 1, 96, 64), (1, 1, 96, 64), 64, causal=True),

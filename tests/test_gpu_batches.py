@@ -12,9 +12,9 @@ from gpu_budgets import training_step
 from gpu_program import GpuProgram, compile_program
 
 import blu
-from blu.compiler.cubins import find_ptxas
+from blu.compiler.codegen.cubins import find_ptxas
 from blu.compiler.pipelines import gpu
-from blu.passes.gpu.batch_calls import BatchCalls
+from blu.passes.host.batch_calls import BatchCalls
 
 
 def array(*shape: int, dtype: type = np.float32, seed: int = 0) -> np.ndarray:

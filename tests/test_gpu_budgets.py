@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from gpu_budgets import BUDGETS, PROGRAMS, TARGETS, Kernels, excesses, ptxas_release, training_step
 
-from blu.compiler.cubins import find_ptxas
+from blu.compiler.codegen.cubins import find_ptxas
 
 SMALL = {"n_layer": 1, "n_head": 2, "n_embd": 32, "vocab_size": 97, "n_positions": 16}
 CHILD = """

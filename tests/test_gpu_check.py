@@ -17,10 +17,10 @@ import pytest
 from fake_cuda import FakeDriver, view
 
 import blu
-from blu.compiler.cubins import assemble, find_ptxas
-from blu.compiler.ptx_stores import check_stores
-from blu.dialects.context import make_context
-from blu.dialects.op import OPS
+from blu.compiler.codegen.cubins import assemble, find_ptxas
+from blu.compiler.codegen.ptx_stores import check_stores
+from blu.dialects.core.context import make_context
+from blu.dialects.core.op import OPS
 from blu.runtime import Artifact
 from blu.runtime.cuda import driver as drivers
 

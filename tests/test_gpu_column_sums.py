@@ -11,7 +11,7 @@ from gpu_program import compile_program
 from test_gpu_rows import LOADS, TARGETS, WIDE_LOADS, array, count, shape_only
 
 import blu
-from blu.compiler.cubins import find_ptxas
+from blu.compiler.codegen.cubins import find_ptxas
 
 needs_ptxas = pytest.mark.skipif(find_ptxas() is None, reason="there is no ptxas on this machine")
 

@@ -14,14 +14,15 @@ from gemm_text import Buffer, gemm_text
 from gpu_program import DTYPES, GpuProgram, compile_program
 
 import blu
-from blu.compiler.cubins import find_ptxas
-from blu.compiler.ptx import PtxCodegen
-from blu.dialects.gpu_target import SM_80
-from blu.dialects.mlir import func, ir
-from blu.passes.base import find
-from blu.passes.gpu import gemm, gemm_schedule
+from blu.compiler.codegen.cubins import find_ptxas
+from blu.compiler.codegen.ptx import PtxCodegen
+from blu.dialects.core.mlir import func, ir
+from blu.dialects.targets.nvidia import SM_80
+from blu.passes.framework.base import find
+from blu.passes.gpu.gemm import gemm
+from blu.passes.gpu.gemm import schedule as gemm_schedule
 from blu.passes.gpu.kernel import GRID, SHARED
-from blu.passes.gpu.lower_to_nvvm import LowerToNvvm
+from blu.passes.gpu.lower.lower_to_nvvm import LowerToNvvm
 
 # One rounding of the result (bf16, f16), of the operands (tf32), or of sums (f32), in the norm.
 TOLERANCES = {"bf16": 2.5e-3, "f16": 4e-4, "tf32": 5e-4, "f32": 4e-7}

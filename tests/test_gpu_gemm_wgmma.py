@@ -15,16 +15,17 @@ from gpu_products import as_multiplied, bound_of_sums, emit, random_array
 from gpu_program import compile_program
 
 import blu
-from blu.compiler.cubins import assemble, find_ptxas
-from blu.compiler.ptx import PtxCodegen
-from blu.dialects.context import make_context
-from blu.dialects.gpu_target import SM_90A
-from blu.dialects.mlir import func, ir
-from blu.passes.base import find
-from blu.passes.gpu import gemm, gemm_wgmma
-from blu.passes.gpu.gemm_pingpong import WgmmaSchedule
-from blu.passes.gpu.gemm_schedule import GemmSchedule
-from blu.passes.gpu.lower_to_nvvm import LowerToNvvm
+from blu.compiler.codegen.cubins import assemble, find_ptxas
+from blu.compiler.codegen.ptx import PtxCodegen
+from blu.dialects.core.context import make_context
+from blu.dialects.core.mlir import func, ir
+from blu.dialects.targets.nvidia import SM_90A
+from blu.passes.framework.base import find
+from blu.passes.gpu.gemm import gemm
+from blu.passes.gpu.gemm import wgmma as gemm_wgmma
+from blu.passes.gpu.gemm.pingpong import WgmmaSchedule
+from blu.passes.gpu.gemm.schedule import GemmSchedule
+from blu.passes.gpu.lower.lower_to_nvvm import LowerToNvvm
 
 ROWS, COLUMNS, DEPTH = 4096, 3072, 768
 MMA, WGMMA = "mma.sync.aligned.m16n8k16", "wgmma.mma_async"

@@ -16,17 +16,17 @@ from gpu_program import DTYPES, compile_program
 from op_programs import flat, regrouped
 
 import blu
-from blu.compiler.cubins import assemble, find_ptxas
-from blu.compiler.executable import ptx_of
+from blu.compiler.codegen.cubins import assemble, find_ptxas
+from blu.compiler.codegen.executable import ptx_of
 from blu.compiler.jit import Traced
-from blu.dialects.context import make_context
-from blu.dialects.gpu_target import GPU_TARGETS
-from blu.dialects.mlir import ir
-from blu.dialects.op import OPS, Op, Sample
-from blu.dialects.target import ATTRIBUTE
-from blu.passes.expand_math import FUNCTIONS, INTRINSICS
-from blu.passes.gpu.lower_to_nvvm import LowerToNvvm
-from blu.passes.lower_to_linalg.pointwise import BODIES
+from blu.dialects.core.context import make_context
+from blu.dialects.core.mlir import ir
+from blu.dialects.core.op import OPS, Op, Sample
+from blu.dialects.targets.cpu import ATTRIBUTE
+from blu.dialects.targets.nvidia import GPU_TARGETS
+from blu.passes.gpu.lower.lower_to_nvvm import LowerToNvvm
+from blu.passes.kernels.math.expand_math import FUNCTIONS, INTRINSICS
+from blu.passes.loops.lower_to_linalg.pointwise import BODIES
 
 make_context()
 ARCHITECTURES = ("sm_80", "sm_90a")

@@ -8,10 +8,10 @@ from gpu_program import GpuProgram, compile_program
 from ordering_check import numbers, order_of
 
 import blu
-from blu.compiler.cubins import find_ptxas
-from blu.dialects.context import make_context
-from blu.dialects.dtypes import NUMBERS, DType, f32, f64, i8
-from blu.passes.gpu import ordering
+from blu.compiler.codegen.cubins import find_ptxas
+from blu.dialects.core.context import make_context
+from blu.dialects.core.dtypes import NUMBERS, DType, f32, f64, i8
+from blu.passes.gpu.others import ordering
 
 make_context()
 Shape = tuple[int, int]

@@ -10,8 +10,9 @@ import pytest
 from gpu_program import GpuProgram, compile_program
 from product_cases import EPILOGUES, INTEGERS, Case, random_case, table
 
-from blu.passes.gpu import gemm, gemm_wgmma
-from blu.passes.gpu.gemm_pingpong import WgmmaSchedule
+from blu.passes.gpu.gemm import gemm
+from blu.passes.gpu.gemm import wgmma as gemm_wgmma
+from blu.passes.gpu.gemm.pingpong import WgmmaSchedule
 
 TARGETS = ("sm_80", "sm_86", "sm_89", "sm_90a")
 FLOATS = ("bf16", "f16", "tf32", "f32")

@@ -10,7 +10,8 @@ from gpu_program import compile_program
 from test_gpu_sizes import few_values, numbers
 
 import blu
-from blu.passes.gpu import row_schedule, row_sums
+from blu.passes.gpu.rows import schedule as row_schedule
+from blu.passes.gpu.rows import sums as row_sums
 
 ROWS = 140
 """More than an H100 has processors: some blocks have two rows, and what they tell each other is told again."""

@@ -11,8 +11,8 @@ import pytest
 from gpu_program import DTYPES, GpuProgram, compile_program
 
 import blu
-from blu.compiler.cubins import find_ptxas
-from blu.passes.gpu import row_schedule
+from blu.compiler.codegen.cubins import find_ptxas
+from blu.passes.gpu.rows import schedule as row_schedule
 
 TARGETS = ("sm_80", "sm_89", "sm_90a")
 needs_ptxas = pytest.mark.skipif(find_ptxas() is None, reason="there is no ptxas on this machine")

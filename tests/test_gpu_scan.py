@@ -10,10 +10,10 @@ from gpu_program import GpuProgram, compile_program
 from scan_check import check_running_sum, numbers
 
 import blu
-from blu.compiler.cubins import find_ptxas
-from blu.dialects.context import make_context
-from blu.dialects.dtypes import NUMBERS, DType, f16, f32, f64
-from blu.passes.gpu import scan
+from blu.compiler.codegen.cubins import find_ptxas
+from blu.dialects.core.context import make_context
+from blu.dialects.core.dtypes import NUMBERS, DType, f16, f32, f64
+from blu.passes.gpu.others import scan
 
 make_context()
 Case = tuple[tuple[int, ...], int]

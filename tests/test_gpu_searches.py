@@ -10,7 +10,7 @@ import pytest
 from gpu_program import compile_program
 
 import blu
-from blu.compiler.cubins import find_ptxas
+from blu.compiler.codegen.cubins import find_ptxas
 
 BF16 = ml_dtypes.bfloat16
 NAN, INF = float("nan"), float("inf")

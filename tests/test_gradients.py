@@ -10,8 +10,8 @@ import pytest
 from gradient_programs import cases_of, floats_of, is_differentiable, scalar_of
 
 import blu
-from blu.dialects.context import make_context
-from blu.dialects.op import OPS, Op
+from blu.dialects.core.context import make_context
+from blu.dialects.core.op import OPS, Op
 
 make_context()  # declares all ops
 STEP = 1e-6

@@ -12,10 +12,10 @@ from gpu_program import compile_program
 
 import blu
 from blu.compiler.pipelines import cpu
-from blu.dialects.evaluation import evaluate
-from blu.dialects.indexing import ScatterAdd
-from blu.passes.decompose import Decompose
-from blu.passes.gpu.chunk_rows import ChunkRows
+from blu.dialects.core.evaluation import evaluate
+from blu.dialects.ops.indexing import ScatterAdd
+from blu.passes.gpu.rows.chunk_rows import ChunkRows
+from blu.passes.graph.decompose import Decompose
 
 BF16 = ml_dtypes.bfloat16
 HALVES = [np.float16, BF16]

@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 
 from blu.compiler.cli.outcome import run_command
-from blu.compiler.diagnostics import capture_diagnostics
-from blu.compiler.driver import run_pipeline
+from blu.compiler.driver.diagnostics import capture_diagnostics
+from blu.compiler.driver.driver import run_pipeline
 from blu.compiler.pipelines import loose_steps
-from blu.dialects.context import make_context
-from blu.dialects.dtypes import TensorType
-from blu.dialects.mlir import ir
-from blu.dialects.pointwise_unary import Exp
-from blu.passes.simplify import Simplify
+from blu.dialects.core.context import make_context
+from blu.dialects.core.dtypes import TensorType
+from blu.dialects.core.mlir import ir
+from blu.dialects.ops.pointwise_unary import Exp
+from blu.passes.graph.simplify import Simplify
 
 MODEL = """
 import blu
@@ -45,7 +45,7 @@ def test_ctrl_c_inside_of_a_pass_is_no_failure_of_the_pass(monkeypatch: pytest.M
     def interrupt(name: str) -> bool:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("blu.passes.base._matcher", lambda kinds: interrupt)
+    monkeypatch.setattr("blu.passes.framework.base._matcher", lambda kinds: interrupt)
     module = ir.Module.parse(TEXT, make_context())
     with pytest.raises(KeyboardInterrupt):
         run_pipeline(module, loose_steps([Simplify()]))
@@ -58,7 +58,7 @@ def test_ctrl_c_in_mlirs_handler_of_diagnostics_comes_again(
         os.kill(os.getpid(), signal.SIGINT)
         return diagnostic.message
 
-    monkeypatch.setattr("blu.compiler.diagnostics._convert", convert)
+    monkeypatch.setattr("blu.compiler.driver.diagnostics._convert", convert)
 
     def run() -> int:
         context = make_context()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blu.compiler.llvm_skew import rewrite
+from blu.compiler.codegen.llvm_skew import rewrite
 
 NUMPY = {"half": np.float16, "bfloat": ml_dtypes.bfloat16, "float": np.float32, "double": np.float64}
 

@@ -12,11 +12,11 @@ from gpu_program import GpuProgram
 
 import blu
 from blu.compiler.pipelines import cpu
-from blu.dialects.dtypes import as_dtype, tensor_type
-from blu.dialects.mlir import ir
-from blu.dialects.modules import operations_in
-from blu.passes import export_plan
-from blu.passes.share_numbers import ShareNumbers
+from blu.dialects.core.dtypes import as_dtype, tensor_type
+from blu.dialects.core.mlir import ir
+from blu.dialects.core.modules import operations_in
+from blu.passes.host import export_plan
+from blu.passes.loops.share_numbers import ShareNumbers
 
 EPSILON = np.finfo(np.float32).eps
 

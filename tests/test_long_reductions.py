@@ -18,8 +18,8 @@ from gpu_program import compile_program
 
 import blu
 from blu.compiler.pipelines import cpu
-from blu.passes.reassociate import Reassociate
-from blu.passes.split_reductions import LONG, PART
+from blu.passes.graph.reassociate import Reassociate
+from blu.passes.graph.split_reductions import LONG, PART
 from blu.runtime.host import set_threads
 
 BF16 = ml_dtypes.bfloat16

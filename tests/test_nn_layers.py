@@ -12,7 +12,7 @@ import torch
 from interpret import interpret
 
 from blu import nn
-from blu.dialects.dtypes import TensorType
+from blu.dialects.core.dtypes import TensorType
 from blu.errors import ShapeError, WeightsError
 from blu.frontend.io import gpt2_state_dict, load_config, random_state_dict
 from blu.frontend.nn import gpt2_steps

@@ -11,7 +11,7 @@ import pytest
 
 from blu import jit, nn, spec
 from blu.compiler.jit import Jitted
-from blu.dialects.dtypes import f32
+from blu.dialects.core.dtypes import f32
 from blu.errors import ArgumentError, BluError, ShapeError, WeightsError
 from blu.frontend import tree
 from blu.frontend.module_path import current_module_path

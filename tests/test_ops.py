@@ -10,8 +10,8 @@ from op_programs import arrays_of, expected_of, program_of
 from tolerances import assert_close
 
 import blu
-from blu.dialects.context import make_context
-from blu.dialects.op import OPS
+from blu.dialects.core.context import make_context
+from blu.dialects.core.op import OPS
 
 make_context()
 # Their samples divide integers by zero, which gives 0 and a warning, as in NumPy.

@@ -32,7 +32,7 @@ MODULE = """module {
 PASSES = '''
 import ctypes
 from dataclasses import dataclass
-from blu.passes.base import Pass, find
+from blu.passes.framework.base import Pass, find
 
 @dataclass(frozen=True)
 class CliComplain(Pass):

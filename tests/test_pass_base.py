@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_passes import MODULE, ToyDropNegations, ToyOptions
 
-from blu.dialects.context import make_context
-from blu.dialects.mlir import func, ir
+from blu.dialects.core.context import make_context
+from blu.dialects.core.mlir import func, ir
 from blu.errors import ParseError
-from blu.passes import registry
-from blu.passes.base import MlirPass, Pass, find, replace
-from blu.passes.options import options_of
-from blu.passes.pipeline_text import format_pipeline, parse_pipeline
-from blu.passes.upstream import UPSTREAM_PASSES
+from blu.passes.framework import registry
+from blu.passes.framework.base import MlirPass, Pass, find, replace
+from blu.passes.framework.options import options_of
+from blu.passes.framework.pipeline_text import format_pipeline, parse_pipeline
+from blu.passes.framework.upstream import UPSTREAM_PASSES
 
 
 @pytest.fixture(autouse=True)
@@ -205,8 +205,8 @@ def test_replace_checks_the_number_of_values():
 
 PLUGIN = '''
 from dataclasses import dataclass
-from blu.passes.base import Pass
-from blu.passes.registry import register_pass
+from blu.passes.framework.base import Pass
+from blu.passes.framework.registry import register_pass
 
 @register_pass(after="blu-toy-drop-negations")
 @dataclass(frozen=True)

@@ -16,9 +16,10 @@ from ptx_schedule import DeadlockError
 from ptx_tensors import TensorMap
 from ptx_warpgroup import AsynchronyError
 
-from blu.dialects.gpu_target import SM_90A
-from blu.passes.gpu import gemm, gemm_wgmma
-from blu.passes.gpu.gemm_pingpong import WgmmaSchedule
+from blu.dialects.targets.nvidia import SM_90A
+from blu.passes.gpu.gemm import gemm
+from blu.passes.gpu.gemm import wgmma as gemm_wgmma
+from blu.passes.gpu.gemm.pingpong import WgmmaSchedule
 
 ROWS, COLUMNS, DEPTH = 128, 192, 384
 SCHEDULE = WgmmaSchedule("bf16", rows=64, columns=64, stages=2)

@@ -11,10 +11,10 @@ import pytest
 from gpu_program import compile_program
 
 import blu
-from blu.compiler import ptx
-from blu.compiler.cubins import assemble, find_ptxas
-from blu.compiler.ptx_stores import check_stores, narrow_stores
-from blu.dialects.gpu_target import GpuTarget
+from blu.compiler.codegen import ptx
+from blu.compiler.codegen.cubins import assemble, find_ptxas
+from blu.compiler.codegen.ptx_stores import check_stores, narrow_stores
+from blu.dialects.targets.nvidia import GpuTarget
 from blu.errors import PassError
 
 KERNEL = """.version 8.0

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import blu
-from blu.dialects.dtypes import DTYPES, as_dtype, bf16
+from blu.dialects.core.dtypes import DTYPES, as_dtype, bf16
 
 NUMBERS = (True, 3, 2.5)
 ARITHMETIC = """

@@ -18,7 +18,7 @@ DOCUMENTS = ("README.md", "CONTRIBUTING.md")
 def test_the_examples_of_the_readme_run(tmp_path: Path) -> None:
     blocks = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
     script = tmp_path / "readme.py"
-    check = "from blu.passes.registry import lookup\nprint(lookup('blu-drop-double-negation'))\n"
+    check = "from blu.passes.framework.registry import lookup\nprint(lookup('blu-drop-double-negation'))\n"
     script.write_text("\n".join([*blocks, check]))
     finished = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True)
     assert finished.returncode == 0, finished.stderr

@@ -10,13 +10,13 @@ import pytest
 
 import blu
 from blu import nn
-from blu.compiler.driver import DriverOptions
+from blu.compiler.driver.driver import DriverOptions
 from blu.compiler.pipelines import cpu, gpu
-from blu.dialects.mlir import func, ir
+from blu.dialects.core.mlir import func, ir
 from blu.errors import ArgumentError, BluError
 from blu.frontend.tree import flatten
-from blu.passes.base import find
-from blu.passes.remat import Remat
+from blu.passes.framework.base import find
+from blu.passes.graph.remat import Remat
 
 SMALL = {"n_layer": 3, "n_embd": 36, "n_head": 3, "vocab_size": 131, "n_positions": 40}
 WIDTH, DEPTH = 48, 24

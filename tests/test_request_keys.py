@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from blu.compiler.gpt2_programs import CONFIG_KEYS, Gpt2Request
-from blu.compiler.train.engine import PROGRAM_FIELDS, Engine
-from blu.compiler.train.programs import TrainingRequest
-from blu.compiler.train.recipe import Recipe
+from blu.compiler.generation.gpt2_programs import CONFIG_KEYS, Gpt2Request
+from blu.compiler.training.engine import PROGRAM_FIELDS, Engine
+from blu.compiler.training.programs import TrainingRequest
+from blu.compiler.training.recipe import Recipe
 from blu.frontend.io.gpt2 import DEFAULTS
 
 Request = Gpt2Request | TrainingRequest

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 
-from blu.compiler.sampling import Sampler, Sampling, candidates
+from blu.compiler.generation.sampling import Sampler, Sampling, candidates
 from blu.errors import ArgumentError
 
 LOGITS = np.random.default_rng(5).standard_normal(1009).astype(np.float32) * 3

@@ -14,7 +14,7 @@ import pytest
 import blu
 from blu import settings
 from blu.compiler.cli import doctor, main
-from blu.compiler.cubins import find_ptxas
+from blu.compiler.codegen.cubins import find_ptxas
 from blu.errors import ArgumentError, SettingError
 
 ROOT = Path(__file__).parents[1]

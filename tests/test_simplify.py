@@ -13,18 +13,18 @@ from interpret import interpret
 from traced import shared_context, traced
 
 import blu
-from blu.dialects.context import make_context
-from blu.dialects.dtypes import DTYPES, DType, TensorType, bf16, bool_, f16, f32, f64, i8, i32, i64, u8
-from blu.dialects.evaluation import array_type, evaluate
-from blu.dialects.mlir import ir
-from blu.dialects.modules import copy_module
-from blu.dialects.op import OPS
-from blu.dialects.pointwise import special_values
-from blu.dialects.tensor import Tensor
+from blu.dialects.core.context import make_context
+from blu.dialects.core.dtypes import DTYPES, DType, TensorType, bf16, bool_, f16, f32, f64, i8, i32, i64, u8
+from blu.dialects.core.evaluation import array_type, evaluate
+from blu.dialects.core.mlir import ir
+from blu.dialects.core.modules import copy_module
+from blu.dialects.core.op import OPS
+from blu.dialects.ops.pointwise import special_values
+from blu.dialects.tensor.tensor import Tensor
 from blu.errors import BluError
-from blu.passes.simplify import Simplify
-from blu.passes.simplify.arithmetic import NEUTRAL
-from blu.passes.simplify.fold import BITS, COMPARISONS, EXACT_FOR_INTEGERS, ROUNDED_CORRECTLY
+from blu.passes.graph.simplify import Simplify
+from blu.passes.graph.simplify.arithmetic import NEUTRAL
+from blu.passes.graph.simplify.fold import BITS, COMPARISONS, EXACT_FOR_INTEGERS, ROUNDED_CORRECTLY
 
 make_context()
 POINTWISE = ["add", "subtract", "multiply", "divide", "floor_divide", "bitwise_and", "bitwise_or", "bitwise_xor",

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 import blu
-from blu.dialects.context import make_context
-from blu.dialects.creation import Constant
-from blu.dialects.indexing import DynamicUpdateSlice, ScatterAdd
-from blu.dialects.tensor import Tensor
+from blu.dialects.core.context import make_context
+from blu.dialects.ops.creation import Constant
+from blu.dialects.ops.indexing import DynamicUpdateSlice, ScatterAdd
+from blu.dialects.tensor.tensor import Tensor
 
 make_context()
 X = np.arange(12, dtype=np.float32).reshape(4, 3)

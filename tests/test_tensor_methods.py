@@ -10,9 +10,9 @@ import pytest
 from traced import traced
 
 import blu
-from blu.dialects.dtypes import TensorType, f32
+from blu.dialects.core.dtypes import TensorType, f32
 from blu.dialects.hooks import HOOKS, CompilerHooks, TracerHooks
-from blu.dialects.tensor import METHODS, Tensor
+from blu.dialects.tensor.tensor import METHODS, Tensor
 from blu.errors import UnsupportedError
 from blu.frontend import functional
 

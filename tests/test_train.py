@@ -220,7 +220,7 @@ def test_bytes_travel_as_a_tokenizer_too(trial: Trial) -> None:
 
 
 def test_model_names_are_llm_cs() -> None:
-    from blu.compiler.train import training_config
+    from blu.compiler.training import training_config
 
     for name, layers, width, heads in [
         ("d12", 12, 768, 12),
@@ -240,7 +240,7 @@ def test_model_names_are_llm_cs() -> None:
 
 
 def test_the_demo_models_weights_take_less_than_four_megabytes() -> None:
-    from blu.compiler.train import training_config
+    from blu.compiler.training import training_config
     from blu.frontend.io import expected_shapes
 
     assert 4 * sum(math.prod(shape) for shape in expected_shapes(training_config("gpt2-demo-config")).values()) < 4e6

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from blu.compiler.cli.training_display import LiveDisplay, PlainDisplay, make_display
-from blu.compiler.train.arithmetic_peak import gpu_peak_flops
-from blu.compiler.train.events import Note, Sampled, Saved, StepDone, Validated
+from blu.compiler.training.arithmetic_peak import gpu_peak_flops
+from blu.compiler.training.events import Note, Sampled, Saved, StepDone, Validated
 
 STEP = StepDone(1, 100, 5.25, 1.5, 6e-4, 4096, 0.5, 8192.0, 0.25, 300 << 20, 0.1, 3725.0)
 NUMBERS = (

@@ -146,7 +146,7 @@ def test_types_can_be_registered() -> None:
 
 
 def test_a_dtype_is_a_static_leaf() -> None:
-    from blu.dialects.dtypes import f32
+    from blu.dialects.core.dtypes import f32
     from blu.frontend.spec import is_static
 
     assert tree.flatten({"dtype": f32})[0] == [f32]

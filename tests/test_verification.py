@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from blu.dialects.context import make_context
-from blu.dialects.mlir import ir
-from blu.dialects.verification import remembered, remembering
+from blu.dialects.core.context import make_context
+from blu.dialects.core.mlir import ir
+from blu.dialects.core.verification import remembered, remembering
 
 TEXT = """
 func.func @main(%x: tensor<2xf32>, %y: tensor<3xf32>) -> (tensor<2xf32>, tensor<2xf32>, tensor<3xf32>) {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from blu.dialects.mlir import ir
-from blu.passes.base import Pass, find, replace
+from blu.dialects.core.mlir import ir
+from blu.passes.framework.base import Pass, find, replace
 
 MODULE = """
 module {

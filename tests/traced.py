@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from interpret import interpret
 
-from blu.dialects.context import make_context
-from blu.dialects.dtypes import TensorType
-from blu.dialects.evaluation import array_type
-from blu.dialects.mlir import func, ir
-from blu.dialects.tensor import Tensor
+from blu.dialects.core.context import make_context
+from blu.dialects.core.dtypes import TensorType
+from blu.dialects.core.evaluation import array_type
+from blu.dialects.core.mlir import func, ir
+from blu.dialects.tensor.tensor import Tensor
 
 # Where all ops of a traced function say that they are.
 FILE, LINE = "model.py", 7

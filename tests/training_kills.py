@@ -22,7 +22,7 @@ import numpy.random  # noqa: F401
 from blu.compiler.cli import train_arguments, train_run, training_display  # noqa: F401
 from blu.compiler.cli.train import main
 from blu.compiler.fingerprint import source_fingerprint
-from blu.compiler.train import metrics  # noqa: F401
+from blu.compiler.training import metrics  # noqa: F401
 from blu.frontend.io.checkpoint import load, read
 from blu.frontend.io.checkpoint_directory import checkpoints_in
 

@@ -14,9 +14,9 @@ import numpy as np
 
 from bench.gpu.case import Case
 from bench.gpu.check_samples import case_of
-from blu.dialects.context import make_context
-from blu.dialects.evaluation import evaluate
-from blu.dialects.op import OPS, Op, Sample
+from blu.dialects.core.context import make_context
+from blu.dialects.core.evaluation import evaluate
+from blu.dialects.core.op import OPS, Op, Sample
 from blu.runtime.plan import NAMES
 
 LENGTHS = (1, 31, 33, 65, 257, 1025, 5000)

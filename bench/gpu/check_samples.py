@@ -13,8 +13,8 @@ import numpy as np
 
 import blu
 from bench.gpu.case import Case
-from blu.dialects.context import make_context
-from blu.dialects.op import OPS, Op, Sample
+from blu.dialects.core.context import make_context
+from blu.dialects.core.op import OPS, Op, Sample
 from blu.runtime.plan import NAMES
 
 sys.path.insert(0, str(checkout.ROOT / "tests"))

@@ -33,8 +33,8 @@ import blu
 from bench.gpu.case import Case
 from bench.gpu.stored import INDEX, StoredCase, draw, finite_count, sample_step, save_arrays, save_index
 from blu.compiler.jit import Traced
-from blu.dialects.dtypes import TensorType
-from blu.dialects.modules import module_text
+from blu.dialects.core.dtypes import TensorType
+from blu.dialects.core.modules import module_text
 from blu.errors import BluError
 from blu.frontend.spec import Spec
 from blu.frontend.tree import flatten

@@ -1,1 +1,1 @@
-"""."""
+"""The commands: a file for each, and what they share."""

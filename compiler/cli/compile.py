@@ -24,9 +24,9 @@ from blu.compiler.cli.outcome import run_command
 from blu.compiler.cli.progress import Progress
 from blu.compiler.cli.subject import Gpt2Subject, IrSubject, Subject, find_subject
 from blu.compiler.cli.supervised import run_supervised
-from blu.compiler.gpt2_programs import Gpt2Request, compile_request, trace_request
+from blu.compiler.generation.gpt2_programs import Gpt2Request, compile_request, trace_request
 from blu.compiler.target import NAMES, resolve_target_name, runs_here
-from blu.dialects.autocast import POLICIES
+from blu.dialects.core.autocast import POLICIES
 from blu.errors import BluError, UnsupportedError, suggestion
 from blu.runtime.host import set_threads
 from blu.runtime.load import load_program

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from blu.compiler.cli.ir_flags import add_ir_flags
 from blu.compiler.cli.messages import version_line
-from blu.dialects.autocast import POLICIES
+from blu.dialects.core.autocast import POLICIES
 
 EXAMPLES = """MODEL is one of
   gpt2-demo                                              a small model of Python code that comes with Blu

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from blu.compiler.cli.ir_flags import driver_options
 from blu.compiler.cli.progress import Progress
-from blu.compiler.driver import DriverOptions, Report
+from blu.compiler.driver.driver import DriverOptions, Report
+from blu.compiler.driver.supervise import Progress as Telling
 from blu.compiler.pipelines import Step
-from blu.compiler.supervise import Progress as Telling
 
 
 def compile_options(arguments: argparse.Namespace, progress: Progress, folder: str = "") -> DriverOptions:

@@ -174,7 +174,7 @@ def _compilation() -> Iterator[Finding]:
 
 
 def _ptxas() -> Iterator[Finding]:
-    from blu.compiler.cubins import find_ptxas
+    from blu.compiler.codegen.cubins import find_ptxas
 
     path = find_ptxas()
     if path is None:

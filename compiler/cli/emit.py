@@ -20,25 +20,25 @@ from blu.compiler.cli.messages import UsageError, as_usage
 from blu.compiler.cli.progress import Progress
 from blu.compiler.cli.run import MODEL, WEIGHTS
 from blu.compiler.cli.subject import FunctionSubject, Gpt2Subject, IrSubject, Subject, load_weights
-from blu.compiler.driver import Report, run_pipeline
-from blu.compiler.executable import assembly_of, build_executable, combined, details_of, llvm_ir_of
-from blu.compiler.gpt2_programs import Gpt2Request, trace_request
-from blu.compiler.isolate import step_record
+from blu.compiler.codegen.executable import assembly_of, build_executable, combined, details_of, llvm_ir_of
+from blu.compiler.codegen.worker_pool import worker_pool
+from blu.compiler.driver.driver import Report, run_pipeline
+from blu.compiler.driver.isolate import step_record
+from blu.compiler.driver.position import Position, read_position
+from blu.compiler.driver.source import parse_source, read_source
+from blu.compiler.driver.supervise import Progress as Telling
+from blu.compiler.generation.gpt2_programs import Gpt2Request, trace_request
 from blu.compiler.jit import pipeline_of
 from blu.compiler.pipelines import Step, loose_steps, pipeline_text
-from blu.compiler.position import Position, read_position
-from blu.compiler.source import parse_source, read_source
-from blu.compiler.supervise import Progress as Telling
-from blu.compiler.worker_pool import worker_pool
-from blu.dialects.context import make_context
-from blu.dialects.gpu_target import TARGETS, target_of
-from blu.dialects.mlir import ir
-from blu.dialects.modules import attribute_names
-from blu.dialects.target import ATTRIBUTE, CpuTarget
+from blu.dialects.core.context import make_context
+from blu.dialects.core.mlir import ir
+from blu.dialects.core.modules import attribute_names
+from blu.dialects.targets.cpu import ATTRIBUTE, CpuTarget
+from blu.dialects.targets.nvidia import TARGETS, target_of
 from blu.errors import BluError, ParseError
-from blu.passes.autocast import Autocast
-from blu.passes.levels import LEVELS
-from blu.passes.pipeline_text import parse_pipeline
+from blu.passes.framework.levels import LEVELS
+from blu.passes.framework.pipeline_text import parse_pipeline
+from blu.passes.graph.autocast import Autocast
 from blu.runtime.artifact import write_artifact
 
 DEFAULT_LENGTH = 128

@@ -15,10 +15,10 @@ import numpy as np
 from blu.compiler.cli.messages import UsageError
 from blu.compiler.cli.progress import Progress
 from blu.compiler.cli.subject import Gpt2Subject, find_tokenizer, load_weights
-from blu.compiler.generate import Generation, Gpt2Runner, check_prompt, float32_state
-from blu.compiler.gpt2_programs import Gpt2Request
+from blu.compiler.generation.generate import Generation, Gpt2Runner, check_prompt, float32_state
+from blu.compiler.generation.gpt2_programs import Gpt2Request
+from blu.compiler.generation.sampling import Sampling
 from blu.compiler.process_memory import peak_memory_bytes
-from blu.compiler.sampling import Sampling
 from blu.errors import ArgumentError, BluError
 from blu.frontend.io.tokenizer import StreamDecoder, Tokenizer
 from blu.runtime.runnable import Runnable

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from blu.compiler.driver import DriverOptions
-    from blu.compiler.printing import PrintOptions
+    from blu.compiler.driver.driver import DriverOptions
+    from blu.compiler.driver.printing import PrintOptions
 
 
 def add_ir_flags(parser: argparse.ArgumentParser) -> None:
@@ -82,7 +82,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 def print_options(arguments: argparse.Namespace) -> PrintOptions:
     """What the --mlir-print-* flags ask for."""
-    from blu.compiler.printing import PrintOptions
+    from blu.compiler.driver.printing import PrintOptions
 
     return PrintOptions(
         before=arguments.mlir_print_ir_before,
@@ -103,7 +103,7 @@ def print_options(arguments: argparse.Namespace) -> PrintOptions:
 
 def driver_options(arguments: argparse.Namespace) -> DriverOptions:
     """The driver's options as the flags of `add_ir_flags` give them."""
-    from blu.compiler.driver import DriverOptions
+    from blu.compiler.driver.driver import DriverOptions
 
     return DriverOptions(
         verify_each=arguments.verify_each,
@@ -117,7 +117,7 @@ def load_passes(arguments: argparse.Namespace) -> None:
     """Load the files of --load-pass. UsageError says what is wrong with one."""
     from blu.compiler.cli.messages import as_usage
     from blu.errors import ParseError
-    from blu.passes.registry import load_pass_file
+    from blu.passes.framework.registry import load_pass_file
 
     for path in arguments.load_pass:
         try:
@@ -130,9 +130,9 @@ def pass_list() -> str:
     """Text of --list-passes: our passes with level, options and first docstring line, then the names of MLIR's."""
     import textwrap
 
-    from blu.passes.options import options_of
-    from blu.passes.registry import all_passes
-    from blu.passes.upstream import UPSTREAM_PASSES
+    from blu.passes.framework.options import options_of
+    from blu.passes.framework.registry import all_passes
+    from blu.passes.framework.upstream import UPSTREAM_PASSES
 
     lines = ["Blu's passes and those of plugins:"]
     for name, cls in all_passes().items():

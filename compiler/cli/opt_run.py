@@ -13,21 +13,21 @@ from pathlib import Path
 
 from blu.compiler.cli.ir_flags import driver_options, load_passes, pass_list, print_options
 from blu.compiler.cli.messages import UsageError, as_usage, print_error
-from blu.compiler.diagnostics import Diagnostic
-from blu.compiler.driver import DriverOptions, Report, run_pipeline
-from blu.compiler.expectations import check_expectations, read_expectations
-from blu.compiler.isolate import step_from_record, step_record
+from blu.compiler.driver.diagnostics import Diagnostic
+from blu.compiler.driver.driver import DriverOptions, Report, run_pipeline
+from blu.compiler.driver.expectations import check_expectations, read_expectations
+from blu.compiler.driver.isolate import step_from_record, step_record
+from blu.compiler.driver.reproducer import read_reproducer
+from blu.compiler.driver.source import MalformedError, Source, parse_source, read_source
+from blu.compiler.driver.supervise import Progress
 from blu.compiler.pipelines import Step, loose_steps, pipeline_text
-from blu.compiler.reproducer import read_reproducer
-from blu.compiler.source import MalformedError, Source, parse_source, read_source
-from blu.compiler.supervise import Progress
-from blu.dialects.context import make_context
-from blu.dialects.locations import Place
-from blu.dialects.mlir import ir
+from blu.dialects.core.context import make_context
+from blu.dialects.core.locations import Place
+from blu.dialects.core.mlir import ir
 from blu.errors import BluError, ParseError, PassError, suggestion
-from blu.passes.pipeline_text import make_pass, parse_pipeline, split_elements, unknown_pass
-from blu.passes.registry import all_passes
-from blu.passes.upstream import UPSTREAM_PASSES
+from blu.passes.framework.pipeline_text import make_pass, parse_pipeline, split_elements, unknown_pass
+from blu.passes.framework.registry import all_passes
+from blu.passes.framework.upstream import UPSTREAM_PASSES
 
 SEPARATOR = "// -----"
 

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from blu.compiler.supervise import Victim, death_error, run_child
+from blu.compiler.driver.supervise import Victim, death_error, run_child
 
 
 def run_supervised(

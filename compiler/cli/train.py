@@ -15,8 +15,8 @@ from blu.errors import BluError
 
 if TYPE_CHECKING:
     from blu.compiler.cli.train_run import Run
-    from blu.compiler.train.events import Observer
-    from blu.compiler.train.trainer import TrainingResult
+    from blu.compiler.training.events import Observer
+    from blu.compiler.training.trainer import TrainingResult
 
 SIGNAL_CODES = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
 
@@ -38,8 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _train(given: dict[str, Any], notes: list[str]) -> int:
     from blu.compiler.cli.train_run import Run
     from blu.compiler.cli.training_display import make_display
-    from blu.compiler.train.events import Note
-    from blu.compiler.train.metrics import check_plotting, plot_losses
+    from blu.compiler.training.events import Note
+    from blu.compiler.training.metrics import check_plotting, plot_losses
 
     if given.get("plot"):
         check_plotting()
@@ -58,7 +58,7 @@ def _train(given: dict[str, Any], notes: list[str]) -> int:
 
 
 def _run(run: Run, display: Observer) -> TrainingResult:
-    from blu.compiler.train.metrics import MetricsLog
+    from blu.compiler.training.metrics import MetricsLog
     from blu.frontend.io.safetensors import save_file
 
     trainer = run.prepare(display)
@@ -75,7 +75,7 @@ def _run(run: Run, display: Observer) -> TrainingResult:
 @contextlib.contextmanager
 def _warnings_as_notes(display: Observer) -> Iterator[None]:
     """Show warnings as what else there is to say."""
-    from blu.compiler.train.events import Note
+    from blu.compiler.training.events import Note
 
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *rest, **options: display(Note(f"warning: {message}"))

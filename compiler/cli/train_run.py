@@ -14,17 +14,17 @@ from typing import Any
 from blu.compiler.cache import default_cache
 from blu.compiler.cli.messages import UsageError
 from blu.compiler.cli.progress import Progress
-from blu.compiler.generate import Gpt2Runner
-from blu.compiler.gpt2_programs import compile_request
+from blu.compiler.generation.generate import Gpt2Runner
+from blu.compiler.generation.gpt2_programs import compile_request
 from blu.compiler.target import GPU_NAMES, resolve_target_name
-from blu.compiler.train.arithmetic_peak import gpu_peak_flops, peak_flops
-from blu.compiler.train.engine import Engine
-from blu.compiler.train.events import Note, Observer
-from blu.compiler.train.presets import training_config
-from blu.compiler.train.programs import TrainingRequest, compile_training
-from blu.compiler.train.recipe import Cadence, Recipe
-from blu.compiler.train.trainer import Trainer, TrainingResult
-from blu.compiler.train.writer import Writer
+from blu.compiler.training.arithmetic_peak import gpu_peak_flops, peak_flops
+from blu.compiler.training.engine import Engine
+from blu.compiler.training.events import Note, Observer
+from blu.compiler.training.presets import training_config
+from blu.compiler.training.programs import TrainingRequest, compile_training
+from blu.compiler.training.recipe import Cadence, Recipe
+from blu.compiler.training.trainer import Trainer, TrainingResult
+from blu.compiler.training.writer import Writer
 from blu.errors import ArgumentError, UnsupportedError, WeightsError
 from blu.frontend.io.atomic import replacing
 from blu.frontend.io.byte_tokenizer_file import write_byte_tokenizer

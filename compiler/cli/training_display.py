@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, TextIO
 
-from blu.compiler.train.events import Event, Note, Sampled, Saved, StepDone, Validated
+from blu.compiler.training.events import Event, Note, Sampled, Saved, StepDone, Validated
 
 REDRAW_SECONDS = 0.1
 

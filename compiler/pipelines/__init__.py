@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from blu.compiler.driver.position import Position
 from blu.compiler.pipelines.plugins import check_placements, insert_plugins
-from blu.compiler.position import Position
 from blu.errors import ParseError
-from blu.passes import registry
-from blu.passes.base import Pass
-from blu.passes.levels import CheckLevel, level_named
+from blu.passes.framework import registry
+from blu.passes.framework.base import Pass
+from blu.passes.framework.levels import CheckLevel, level_named
 
 
 @dataclass(frozen=True)

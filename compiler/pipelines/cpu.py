@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from blu.compiler.pipelines import Pipeline, Stage
-from blu.passes.autocast import Autocast
-from blu.passes.base import MlirPass
-from blu.passes.bufferize import Bufferize, PlanMemory
-from blu.passes.cpu.emit_kernels import EmitKernels
-from blu.passes.cpu.finish import LowerToLlvm
-from blu.passes.cpu.scratch import ReserveScratch
-from blu.passes.decompose import Decompose
-from blu.passes.differentiate import Differentiate
-from blu.passes.export_plan import ExportPlan
-from blu.passes.fuse import Fuse
-from blu.passes.inline import Inline
-from blu.passes.lower_to_linalg import LowerToLinalg
-from blu.passes.merge_duplicates import MergeDuplicates
-from blu.passes.reassociate import Reassociate
-from blu.passes.remat import Remat
-from blu.passes.share_numbers import ShareNumbers
-from blu.passes.simplify import Simplify
-from blu.passes.sink_widening import SinkWidening
+from blu.passes.cpu.lower.emit_kernels import EmitKernels
+from blu.passes.cpu.lower.finish import LowerToLlvm
+from blu.passes.cpu.lower.scratch import ReserveScratch
+from blu.passes.framework.base import MlirPass
+from blu.passes.graph.autocast import Autocast
+from blu.passes.graph.decompose import Decompose
+from blu.passes.graph.differentiate import Differentiate
+from blu.passes.graph.inline import Inline
+from blu.passes.graph.reassociate import Reassociate
+from blu.passes.graph.remat import Remat
+from blu.passes.graph.simplify import Simplify
+from blu.passes.host.bufferize import Bufferize, PlanMemory
+from blu.passes.host.export_plan import ExportPlan
+from blu.passes.loops.fuse import Fuse
+from blu.passes.loops.lower_to_linalg import LowerToLinalg
+from blu.passes.loops.merge_duplicates import MergeDuplicates
+from blu.passes.loops.share_numbers import ShareNumbers
+from blu.passes.loops.sink_widening import SinkWidening
 
 PIPELINE = Pipeline(
     "cpu",

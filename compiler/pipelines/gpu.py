@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from blu.compiler.pipelines import Pipeline, Stage
 from blu.compiler.pipelines.cpu import PIPELINE as CPU
-from blu.passes.base import MlirPass
-from blu.passes.bufferize import Bufferize, PlanMemory
-from blu.passes.decompose import Decompose
-from blu.passes.export_plan import ExportPlan
-from blu.passes.fuse import Fuse
-from blu.passes.gpu.batch_calls import BatchCalls
-from blu.passes.gpu.chunk_rows import ChunkRows
-from blu.passes.gpu.decompose_attention import DecomposeAttention
-from blu.passes.gpu.emit_kernels import EmitGpuKernels
-from blu.passes.gpu.fold_counters import FoldCounters
-from blu.passes.gpu.launch_batches import LaunchBatches
-from blu.passes.gpu.lower_to_nvvm import LowerToNvvm
-from blu.passes.gpu.narrow_attention import NarrowAttention
-from blu.passes.gpu.pack_searches import PackSearches
-from blu.passes.gpu.scratch import ReserveGpuScratch
-from blu.passes.gpu.share_kernels import ShareKernels
-from blu.passes.gpu.split_column_sums import SplitColumnSums
-from blu.passes.gpu.split_products import SplitProducts
-from blu.passes.lower_to_linalg import LowerToLinalg
-from blu.passes.reassociate import Reassociate
-from blu.passes.remat import Remat
-from blu.passes.sink_widening import SinkWidening
+from blu.passes.framework.base import MlirPass
+from blu.passes.gpu.attention.decompose_attention import DecomposeAttention
+from blu.passes.gpu.attention.narrow_attention import NarrowAttention
+from blu.passes.gpu.gemm.split_products import SplitProducts
+from blu.passes.gpu.lower.emit_kernels import EmitGpuKernels
+from blu.passes.gpu.lower.fold_counters import FoldCounters
+from blu.passes.gpu.lower.lower_to_nvvm import LowerToNvvm
+from blu.passes.gpu.lower.scratch import ReserveGpuScratch
+from blu.passes.gpu.rows.chunk_rows import ChunkRows
+from blu.passes.gpu.rows.pack_searches import PackSearches
+from blu.passes.gpu.rows.split_column_sums import SplitColumnSums
+from blu.passes.graph.decompose import Decompose
+from blu.passes.graph.reassociate import Reassociate
+from blu.passes.graph.remat import Remat
+from blu.passes.host.batch_calls import BatchCalls
+from blu.passes.host.bufferize import Bufferize, PlanMemory
+from blu.passes.host.export_plan import ExportPlan
+from blu.passes.host.launch_batches import LaunchBatches
+from blu.passes.host.share_kernels import ShareKernels
+from blu.passes.loops.fuse import Fuse
+from blu.passes.loops.lower_to_linalg import LowerToLinalg
+from blu.passes.loops.sink_widening import SinkWidening
 
 PIPELINE = Pipeline(
     "gpu",
@@ -35,7 +35,7 @@ PIPELINE = Pipeline(
         *CPU.replacing(
             Remat(isolate=True, cheap=True),
             Reassociate(longest=1 << 30),
-            LowerToLinalg(keeps_subnormals=False),  # passes/gpu/exponentials.py
+            LowerToLinalg(keeps_subnormals=False),  # passes/gpu/isa/exponentials.py
             Fuse(scalars_apart=True),
         )
         .inserting(DecomposeAttention(), before=Decompose)

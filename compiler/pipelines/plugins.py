@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from blu.errors import ParseError
-from blu.passes import registry
-from blu.passes.base import Pass
-from blu.passes.registry import Placement
+from blu.passes.framework import registry
+from blu.passes.framework.base import Pass
+from blu.passes.framework.registry import Placement
 
 
 def insert_plugins(passes: Iterable[Pass]) -> Iterator[Pass]:

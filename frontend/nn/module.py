@@ -20,7 +20,7 @@ from itertools import repeat
 from operator import is_
 from typing import Any
 
-from blu.dialects.function import is_tracing
+from blu.dialects.tensor.function import is_tracing
 from blu.errors import WeightsError
 from blu.frontend import tree
 from blu.frontend.host_arrays import as_host_array

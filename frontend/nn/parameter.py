@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blu.dialects.dtypes import DType, as_dtype, f32
+from blu.dialects.core.dtypes import DType, as_dtype, f32
 from blu.errors import ArgumentError
 from blu.frontend.spec import Spec, spec
 from blu.frontend.tree import is_array

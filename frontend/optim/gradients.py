@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from blu.dialects.dtypes import computing_dtype
+from blu.dialects.core.dtypes import computing_dtype
 from blu.errors import ArgumentError
 from blu.frontend import functional as ops
 from blu.frontend.tree import flatten

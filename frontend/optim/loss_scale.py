@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from blu.dialects.dtypes import computing_dtype
+from blu.dialects.core.dtypes import computing_dtype
 from blu.errors import ArgumentError
 from blu.frontend import functional as ops
 from blu.frontend.optim.trees import Tree

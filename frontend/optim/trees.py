@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from blu.dialects.dtypes import as_dtype, computing_dtype
+from blu.dialects.core.dtypes import as_dtype, computing_dtype
 from blu.errors import ShapeError
 from blu.frontend import functional as ops
 from blu.frontend.tree import flatten

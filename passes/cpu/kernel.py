@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from blu.dialects.mlir import func, ir, scf
+from blu.dialects.core.mlir import func, ir, scf
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.body import Kernel
 

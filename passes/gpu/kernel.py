@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from blu.dialects.mlir import arith, func, ir, nvvm, scf
+from blu.dialects.core.mlir import arith, func, ir, nvvm, scf
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.body import Kernel
 

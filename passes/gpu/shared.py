@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from blu.dialects.mlir import func, ir, llvm
+from blu.dialects.core.mlir import func, ir, llvm
 from blu.passes.gpu.kernel import GpuKernel
 
 SYMBOL = "blu_shared"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from blu.dialects.mlir import func, ir
+from blu.dialects.core.mlir import func, ir
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from blu.dialects.mlir import ir, memref, vector
+from blu.dialects.core.mlir import ir, memref, vector
 from blu.passes.kernels import lanes as vectors
 
 Point = Mapping[int, ir.Value]

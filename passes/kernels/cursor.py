@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from blu.dialects.mlir import arith, ir, scf
+from blu.dialects.core.mlir import arith, ir, scf
 
 LoopBody = Callable[["Cursor", ir.Value, list[ir.Value]], list[ir.Value]]
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from blu.dialects.mlir import arith, ir
+from blu.dialects.core.mlir import arith, ir
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.contraction import Contraction, Operand, Point, maps_of
 from blu.passes.kernels.inline import inline_vector

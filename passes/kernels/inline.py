@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from blu.dialects.mlir import ir
+from blu.dialects.core.mlir import ir
 from blu.passes.kernels import lanes as vectors
 
 Gather = Callable[[ir.Operation, list[ir.Value]], ir.Value]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from blu.dialects.mlir import arith, ir, memref, vector
+from blu.dialects.core.mlir import arith, ir, memref, vector
 
 
 def vector_type(lanes: int, element: ir.Type) -> ir.VectorType:

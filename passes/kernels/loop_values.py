@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from blu.dialects.mlir import arith, ir, memref, scf
+from blu.dialects.core.mlir import arith, ir, memref, scf
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.body import Kernel
 from blu.passes.kernels.cursor import Cursor, split_index

@@ -1,4 +1,4 @@
-"""The body of a scan (see passes/lower_to_linalg/scan.py) taken apart, so that its parts may run in another order.
+"""The body of a scan (see lower_to_linalg/scan.py) taken apart, so that its parts may run in another order.
 
     ^bb0(%element: f16, %before: f32, %_: f16):
       %term = arith.extf %element            what an element brings: `lift`
@@ -16,10 +16,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from blu.dialects.mlir import arith, func, ir, memref
+from blu.dialects.core.mlir import arith, func, ir, memref
 from blu.errors import PassError
-from blu.passes.fuse.loops import LoopNest, loop_nest
 from blu.passes.kernels.inline import clone_operation
+from blu.passes.loops.fuse.loops import LoopNest, loop_nest
 
 Values = dict[ir.Value, ir.Value]
 
@@ -144,7 +144,6 @@ class ScanBody:
     def _depends(self, value: ir.Value) -> bool:
         """Whether a value of the body depends on what is carried."""
         return value in self._dependent
-
 
     def _is_finished(self, value: ir.Value) -> bool:
         """Whether a value is computed from nothing but what is carried on."""

@@ -6,8 +6,8 @@ blu-compile model.py::f --load-pass double_constants.py --dump-ir ir/
 from dataclasses import dataclass
 
 from blu import Pass, register_pass
-from blu.dialects.constants import decode, encode
-from blu.passes.base import find
+from blu.dialects.core.constants import decode, encode
+from blu.passes.framework.base import find
 
 
 @register_pass(after="blu-decompose")

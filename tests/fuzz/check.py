@@ -11,7 +11,7 @@ import numpy as np
 
 import blu
 from blu.compiler.jit import Traced
-from blu.dialects.mlir import ir
+from blu.dialects.core.mlir import ir
 from blu.errors import BluError
 
 from .meaning import Meaning, meanings

@@ -17,10 +17,10 @@ import numpy as np
 from interpret import interpret
 from tolerances import ELEMENTARY, TOLERANCES
 
-from blu.dialects.dtypes import as_dtype
-from blu.dialects.evaluation import array_type, evaluate, on_operand
-from blu.dialects.mlir import ir
-from blu.dialects.op import OPS, Op, attributes_of, operands_of
+from blu.dialects.core.dtypes import as_dtype
+from blu.dialects.core.evaluation import array_type, evaluate, on_operand
+from blu.dialects.core.mlir import ir
+from blu.dialects.core.op import OPS, Op, attributes_of, operands_of
 
 NOISY_RUNS = 6
 ROOM = 3.0

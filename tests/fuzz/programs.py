@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 
 import blu
-from blu.dialects.dtypes import as_dtype
+from blu.dialects.core.dtypes import as_dtype
 
 Value = Any
 """A tensor while a program is traced."""

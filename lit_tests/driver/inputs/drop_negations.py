@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from blu.passes.base import Pass, find, replace
+from blu.passes.framework.base import Pass, find, replace
 
 
 @dataclass(frozen=True)

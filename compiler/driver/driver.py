@@ -1,0 +1,184 @@
+"""Run passes over a module: verify, time, print and dump after each, and turn any failure into one good error.
+
+    report = run_pipeline(module, PIPELINE, DriverOptions(dump_dir=Path("ir")))
+    report.module                       # the result; the module that was given stays as it is
+
+Each pass works on a copy, so a failing pass leaves nothing half done: the error's reproducer holds the IR before it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from blu.compiler.driver.diagnostics import Diagnostic, capture_diagnostics
+from blu.compiler.driver.dump import DumpWriter
+from blu.compiler.driver.failure import Failure, explain
+from blu.compiler.driver.observer import Observer, PassRun
+from blu.compiler.driver.position import positioned, write_position
+from blu.compiler.driver.printing import IrPrinter, PrintOptions
+from blu.compiler.driver.reproducer import Reproducer, attach_reproducer
+from blu.compiler.pipelines import Pipeline, Step, pipeline_text
+from blu.dialects.core.mlir import ir
+from blu.dialects.core.modules import copy_module, module_text
+from blu.dialects.core.verification import remembering
+from blu.errors import PassError
+from blu.passes.framework import registry
+from blu.passes.framework.base import watching
+from blu.passes.framework.handles import invalidating_kept_operations
+
+
+@dataclass(frozen=True)
+class DriverOptions:
+    """How passes are run.
+
+    `dump_dir`        a file per pass that changed something, with diffs and a manifest
+    `printing`        MLIR's --mlir-print-ir-* flags
+    `compare`         called with the module and the step after each pass; what it raises counts as the pass's failure
+    `on_pass`         called before each pass (progress)
+    `reproduce`       whether a failure leaves a reproducer, in `reproducer_dir`; without that, in a temporary folder,
+                      and only where the pass does not say itself what is wrong with the program
+    `isolate`         run in a child process, of which a crash or hang is an error here; `pass_timeout` in seconds
+    """
+
+    verify_each: bool = True
+    dump_dir: Path | None = None
+    printing: PrintOptions = field(default_factory=PrintOptions)
+    compare: Callable[[ir.Module, Step], None] | None = None
+    on_pass: Callable[[Step], None] | None = None
+    reproduce: bool = True
+    reproducer_dir: Path | None = None
+    isolate: bool = False
+    pass_timeout: float | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """The result of a run: the module, what each pass took, and warnings and remarks on the way."""
+
+    module: ir.Module
+    runs: tuple[PassRun, ...]
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+    def timing(self) -> str:
+        """A table of seconds per pass, the slowest first."""
+        total = sum(run.seconds + run.verify_seconds for run in self.runs)
+        rows = sorted(self.runs, key=lambda run: -run.seconds)
+        lines = [f"{run.seconds:9.4f} s  {run.verify_seconds:9.4f} s  {run.name}" for run in rows]
+        return "\n".join([f"{total:9.4f} s in total", f"{'pass':>11}  {'verify':>11}", *lines])
+
+    def statistics(self) -> str:
+        """What the passes counted, a line each."""
+        lines = [f"{run.name}: {count} {what}" for run in self.runs for what, count in sorted(run.statistics.items())]
+        return "\n".join(lines)
+
+
+def run_pipeline(
+    module: ir.Module, pipeline: Pipeline | Sequence[Step], options: DriverOptions | None = None
+) -> Report:
+    """Run the passes on a copy of `module`. PassError names pass, level, operation and the user's line."""
+    options = options or DriverOptions()
+    steps = tuple(pipeline.steps() if isinstance(pipeline, Pipeline) else pipeline)
+    if options.isolate:
+        from blu.compiler.driver.isolate import run_isolated
+
+        return run_isolated(module, steps, options)
+    return _Run(module, steps, options).run()
+
+
+class _Run:
+    def __init__(self, module: ir.Module, steps: tuple[Step, ...], options: DriverOptions):
+        self.module = module
+        self.steps = steps
+        self.options = options
+        self.observers: list[Observer] = [IrPrinter(options.printing)] if options.printing.is_active else []
+        if options.dump_dir is not None:
+            self.observers.append(DumpWriter(options.dump_dir))
+        self.runs: list[PassRun] = []
+        self.diagnostics: list[Diagnostic] = []
+        self.is_after_run = False
+
+    def run(self) -> Report:
+        with self.module.context, ir.Location.unknown(), remembering():
+            self.fingerprint = self._fingerprint(self.module)
+            for observer in self.observers:
+                observer.start(self.module)
+            for index in range(len(self.steps)):
+                self._run_step(index)
+            if self.steps:
+                write_position(self.module, self.steps[-1].position if self.steps[-1].position.level else None)
+        return Report(self.module, tuple(self.runs), tuple(self.diagnostics))
+
+    def _run_step(self, index: int) -> None:
+        step, before = self.steps[index], self.module
+        for observer in self.observers:
+            observer.before(step, before)
+        if self.options.on_pass:
+            self.options.on_pass(step)
+        after = copy_module(before)
+        write_position(after, None)
+        with capture_diagnostics(before.context) as diagnostics, watching() as watch:
+            try:
+                seconds, verify_seconds = self._execute(step, after)
+            except (Exception, SystemExit) as error:
+                raise self._failure(
+                    Failure(step, error, diagnostics, watch, self.is_after_run, before), index
+                ) from error
+        self.diagnostics += diagnostics
+        self.module = after
+        self._observe(PassRun(step.number, step.name, step.level, seconds, verify_seconds, dict(watch.counts)), step)
+
+    def _execute(self, step: Step, module: ir.Module) -> tuple[float, float]:
+        """Run and verify one pass; seconds of each."""
+        start, self.is_after_run = time.perf_counter(), False
+        with _guarding_handles(step, module):
+            step.pass_.run(module)
+        middle, self.is_after_run = time.perf_counter(), True
+        if self.options.verify_each:
+            module.operation.verify()
+        if self.options.compare:
+            self.options.compare(module, step)
+        return middle - start, time.perf_counter() - middle
+
+    def _observe(self, run: PassRun, step: Step) -> None:
+        if self.observers:
+            fingerprint = self._fingerprint(self.module)
+            run = run.with_change(fingerprint != self.fingerprint)
+            self.fingerprint = fingerprint
+        self.runs.append(run)
+        for observer in self.observers:
+            observer.after(step, self.module, run)
+
+    def _fingerprint(self, module: ir.Module) -> str:
+        """A hash of the module's text, where somebody asks what has changed."""
+        return hashlib.sha256(module_text(module).encode()).hexdigest() if self.observers else ""
+
+    def _failure(self, failure: Failure, index: int) -> PassError:
+        error = explain(failure)
+        for observer in self.observers:
+            observer.failed(failure.step, self.module)
+        if not self.options.reproduce or (failure.is_said and self.options.reproducer_dir is None):
+            return error
+        text = reproducer_text(error, self.module, self.steps[index:])
+        stem = f"{failure.step.number:03d}-{failure.step.name}"
+        return attach_reproducer(error, text, stem, self.options.reproducer_dir)
+
+
+def reproducer_text(error: PassError, module: ir.Module, steps: Sequence[Step]) -> str:
+    """A reproducer: the module that the first of `steps` failed on, and the pipeline that is left."""
+    plugins = tuple(map(str, registry.loaded_files()))
+    header = Reproducer(pipeline_text(steps), error.message, plugins).header()
+    with positioned(module, steps[0].position.before()):
+        return header + module_text(module)
+
+
+@contextmanager
+def _guarding_handles(step: Step, module: ir.Module) -> Iterator[None]:
+    """Operations that a pass of the user's keeps are dead afterwards; ours keep none."""
+    guard = nullcontext() if registry.is_ours(type(step.pass_)) else invalidating_kept_operations(module.context)
+    with guard:
+        yield

@@ -1,0 +1,64 @@
+"""Where in a pipeline a module is, written on the module itself so that a printed file knows where to continue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from blu.dialects.core.mlir import ir
+from blu.dialects.core.modules import attribute_names
+from blu.errors import ParseError
+
+_LEVEL = "blu.level"
+_DONE = "blu.passes_done"
+
+
+@dataclass(frozen=True)
+class Position:
+    """`done` passes of the stage that leads to `level` have run."""
+
+    level: str
+    done: int
+
+    def before(self) -> Position:
+        """The position one pass earlier."""
+        return Position(self.level, self.done - 1)
+
+
+def read_position(module: ir.Module) -> Position | None:
+    """The position that a module carries, or None for hand-written IR."""
+    names = attribute_names(module)
+    if _LEVEL not in names:
+        return None
+    attributes = module.operation.attributes
+    try:
+        done = ir.IntegerAttr(attributes[_DONE]).value if _DONE in names else 0
+        return Position(ir.StringAttr(attributes[_LEVEL]).value, done)
+    except ValueError:
+        advice = f'As in {_LEVEL} = "linalg", {_DONE} = 1 : i64; hand-written IR needs neither.'
+        raise ParseError(f"{_LEVEL} and {_DONE} do not say where the module is", advice=advice) from None
+
+
+def write_position(module: ir.Module, position: Position | None) -> None:
+    """Set the position of a module, or remove it."""
+    attributes = module.operation.attributes
+    for name in attribute_names(module):
+        if name in (_LEVEL, _DONE):
+            del attributes[name]
+    if position is None or not position.level:
+        return
+    with module.context:
+        attributes[_LEVEL] = ir.StringAttr.get(position.level)
+        attributes[_DONE] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), position.done)
+
+
+@contextmanager
+def positioned(module: ir.Module, position: Position) -> Iterator[None]:
+    """The module with that position for the time of the block, as it was afterwards."""
+    before = read_position(module)
+    write_position(module, position if position.level else before)
+    try:
+        yield
+    finally:
+        write_position(module, before)

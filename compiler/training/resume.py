@@ -1,0 +1,94 @@
+"""What a checkpoint of a training run holds, and how a run takes over from one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from blu.compiler.generation.gpt2_programs import CONFIG_KEYS
+from blu.compiler.training.engine import SCALE, STATE, Engine
+from blu.compiler.training.recipe import Recipe
+from blu.errors import CheckpointError, DataError
+from blu.frontend.io.checkpoint import Checkpoint
+from blu.frontend.io.checkpoint_fit import differences
+from blu.frontend.io.token_batches import Batches
+
+ADVICE = "resume with the model and data that the checkpoint was saved with, or begin anew with another --out"
+
+Content = tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, Any]]
+
+
+def saved_content(engine: Engine, config: Mapping[str, Any], recipe: Recipe, batches: Batches) -> Content:
+    """Parameters, the optimizer's arrays (m.*, v.*, step and scale.*), and metadata: all that the next step depends on.
+
+    There is no state of a random generator: order of the data and samples follow from the seed and the step.
+    """
+    metadata = {
+        "config": {key: config[key] for key in CONFIG_KEYS},
+        "recipe": recipe.to_dict(),
+        "data": batches.state(),
+        "random": {"seed": recipe.seed},
+    }
+    return _in_host_memory(engine.parameters), _in_host_memory(_optimizer(engine)), metadata
+
+
+def _in_host_memory(arrays: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    return {name: np.asarray(array) for name, array in arrays.items()}
+
+
+def _optimizer(engine: Engine) -> dict[str, np.ndarray]:
+    return engine.part(STATE) | {SCALE + name: array for name, array in engine.part(SCALE).items()}
+
+
+def _expected_optimizer(engine: Engine, recipe: Recipe) -> dict[str, np.ndarray]:
+    """The form of the optimizer's arrays, known before any program is compiled: only shapes and dtypes count."""
+    expected: dict[str, np.ndarray] = {"step": np.zeros((), np.int32)}
+    for name, array in engine.parameters.items():
+        expected |= {f"m.{name}": array, f"v.{name}": array}
+    if recipe.dtype == "f16":
+        expected |= {f"{SCALE}scale": np.zeros((), np.float32)}
+        expected |= {f"{SCALE}{name}": np.zeros((), np.int32) for name in ("good_steps", "skipped_steps")}
+    return expected
+
+
+def take_over(
+    found: Checkpoint, engine: Engine, config: Mapping[str, Any], recipe: Recipe, batches: Batches
+) -> Iterator[str]:
+    """Give a run the arrays and the place of a checkpoint. Notes on what the run does otherwise than before.
+
+    Raises one CheckpointError that lists everything that does not fit, and then changes nothing.
+    """
+    saved = found.metadata
+    wrong = [*_config_differences(saved, config)]
+    if not wrong:  # else every array differs, for the reason that is said
+        wrong += differences("model", engine.parameters, found.model)[0]
+        wrong += differences("optimizer", _expected_optimizer(engine, recipe), found.optimizer)[0]
+    place = batches.state()
+    try:
+        batches.restore(saved.get("data") or {})
+    except DataError as error:
+        wrong += [f"data: {line.strip()}" for line in error.message.splitlines()[1:]]
+    if wrong:
+        batches.restore(place)
+        message = "\n    ".join((f"{found.path}: does not fit this run:", *wrong))
+        raise CheckpointError(message, advice=ADVICE)
+    engine.set_parameters(found.model)
+    engine.set_part(STATE, {name: array for name, array in found.optimizer.items() if not name.startswith(SCALE)})
+    engine.set_part("", {name: array for name, array in found.optimizer.items() if name.startswith(SCALE)})
+    return _notes(saved.get("recipe") or {}, recipe)
+
+
+def _config_differences(saved: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator[str]:
+    before = saved.get("config") or {}
+    for key in CONFIG_KEYS:
+        if before.get(key) != config[key]:
+            yield f"config: {key} was {before.get(key)!r}, is {config[key]!r}"
+
+
+def _notes(before: Mapping[str, Any], recipe: Recipe) -> Iterator[str]:
+    now = recipe.to_dict()
+    changed = [f"{key} {now[key]!r} (was {value!r})" for key, value in before.items() if now.get(key, value) != value]
+    if changed:
+        yield f"goes on with {', '.join(changed)}"

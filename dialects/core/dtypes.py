@@ -1,0 +1,202 @@
+"""Element types and tensor types: their names, their NumPy and MLIR spellings, and NumPy's promotion rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+
+from blu.dialects.core.mlir import ir
+from blu.errors import DTypeError, ShapeError
+
+
+@dataclass(frozen=True)
+class DType:
+    """An element type. `kind` is "bool", "signed", "unsigned" or "float"; `bits` the width of the number."""
+
+    name: str
+    kind: str
+    bits: int
+    numpy: np.dtype
+    mlir: str
+
+    def __str__(self) -> str:
+        return self.name
+
+    __repr__ = __str__
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind == "float"
+
+    @property
+    def is_integer(self) -> bool:
+        return self.kind in ("signed", "unsigned")
+
+    @property
+    def bytes(self) -> int:
+        """Bytes an element takes in memory (a bool takes one)."""
+        return max(1, self.bits // 8)
+
+    def to_mlir(self) -> ir.Type:
+        """The element type in the `blu` dialect (u8 is `ui8`, other integers are signless)."""
+        return ir.Type.parse(self.mlir)
+
+
+bool_ = DType("bool", "bool", 1, np.dtype(np.bool_), "i1")
+i8 = DType("i8", "signed", 8, np.dtype(np.int8), "i8")
+i16 = DType("i16", "signed", 16, np.dtype(np.int16), "i16")
+i32 = DType("i32", "signed", 32, np.dtype(np.int32), "i32")
+i64 = DType("i64", "signed", 64, np.dtype(np.int64), "i64")
+u8 = DType("u8", "unsigned", 8, np.dtype(np.uint8), "ui8")
+f16 = DType("f16", "float", 16, np.dtype(np.float16), "f16")
+bf16 = DType("bf16", "float", 16, np.dtype(ml_dtypes.bfloat16), "bf16")
+f32 = DType("f32", "float", 32, np.dtype(np.float32), "f32")
+f64 = DType("f64", "float", 64, np.dtype(np.float64), "f64")
+
+MOST_DIMENSIONS = 64
+
+DTYPES = (bool_, i8, i16, i32, i64, u8, f16, bf16, f32, f64)
+FLOATS = (f16, bf16, f32, f64)
+INTEGERS = (i8, i16, i32, i64, u8)
+NUMBERS = INTEGERS + FLOATS
+
+_BY_NAME = {dtype.name: dtype for dtype in DTYPES}
+_BY_NUMPY = {dtype.numpy: dtype for dtype in DTYPES}
+_BY_MLIR: dict[object, DType] = {ir.F16Type: f16, ir.BF16Type: bf16, ir.F32Type: f32, ir.F64Type: f64}
+_BY_MLIR |= {(dtype.bits, dtype.kind == "unsigned", False): dtype for dtype in DTYPES if not dtype.is_float}
+
+
+def as_dtype(value: object) -> DType:
+    """Read a dtype: Blu's own, a name ("f32", "float32"), a NumPy dtype or type, or Python's bool, int or float.
+
+    Python's int means i64 and its float f64, as in NumPy. Raises DTypeError for everything else.
+    """
+    if isinstance(value, DType):
+        return value
+    if isinstance(value, str) and value in _BY_NAME:
+        return _BY_NAME[value]
+    if isinstance(value, str) and value == "bfloat16":
+        return bf16
+    try:
+        found = np.dtype(value) if value is not None else None  # type: ignore[call-overload]
+        # NumPy's short codes count bytes ("i8" is its int64), Blu's count bits: only the long names are understood.
+        if found is None or (isinstance(value, str) and found.name != value):
+            raise KeyError(value)
+        return _BY_NUMPY[found.newbyteorder("=")]
+    except (TypeError, KeyError):
+        known = ", ".join(_BY_NAME)
+        raise DTypeError(f"{value!r} is not a dtype that Blu computes with", advice=f"Blu has {known}.") from None
+
+
+def dtype_of_mlir(type_: ir.Type) -> DType:
+    """The dtype of an MLIR element type of the `blu` dialect."""
+    key = (type_.width, type_.is_unsigned, type_.is_signed) if isinstance(type_, ir.IntegerType) else type(type_)
+    if key not in _BY_MLIR:
+        raise DTypeError(f"element type {type_} is not one of Blu's: {', '.join(_BY_NAME)}")
+    return _BY_MLIR[key]
+
+
+def computing_dtype(dtype: DType) -> DType:
+    """The dtype that sums and composites are computed in: f32 for f16 and bf16, else the dtype itself."""
+    return f32 if dtype in (f16, bf16) else dtype
+
+
+def promote(left: DType, right: DType) -> DType:
+    """NumPy's common type of two arrays; bf16 promotes as f16 does, and f16 with bf16 gives f32."""
+    if left == right:
+        return left
+    if bf16 not in (left, right):
+        return _BY_NUMPY[np.promote_types(left.numpy, right.numpy)]
+    other = right if left == bf16 else left
+    if other == f16:
+        return f32
+    return bf16 if (as_f16 := promote(f16, other)) == f16 else as_f16
+
+
+def raise_kind(dtype: DType, number: DType) -> DType:
+    """The dtype of an array of `dtype` combined with a Python number, which is a bool, an i64 or an f64 on its own.
+
+    The number only raises the kind (bool to integer to float), as in NumPy 2.
+    """
+    if number == bool_ or dtype.is_float:
+        return dtype
+    return f64 if number.is_float else i64 if dtype == bool_ else dtype
+
+
+def promote_scalar(dtype: DType, scalar: bool | int | float) -> DType:
+    """`raise_kind` for a number that is known. Raises DTypeError for an integer that does not fit."""
+    target = raise_kind(dtype, bool_ if isinstance(scalar, bool) else f64 if isinstance(scalar, float) else i64)
+    if isinstance(scalar, bool | float) or target.is_float:
+        return target
+    limits = np.iinfo(target.numpy)
+    if not limits.min <= scalar <= limits.max:
+        raise DTypeError(
+            f"Python integer {scalar} does not fit {target}, which holds {limits.min}..{limits.max}",
+            advice="Convert the array to a wider dtype first, or pass the value as an array.",
+        )
+    return target
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """The shape and dtype of a tensor: what `infer` takes and gives."""
+
+    shape: tuple[int, ...]
+    dtype: DType
+
+    def __str__(self) -> str:
+        return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
+
+    __repr__ = __str__
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return product(self.shape)
+
+    def to_mlir(self) -> ir.RankedTensorType:
+        return ir.RankedTensorType.get(self.shape, self.dtype.to_mlir())
+
+    def with_shape(self, shape: Iterable[int]) -> TensorType:
+        return TensorType(tuple(shape), self.dtype)
+
+    def with_dtype(self, dtype: DType) -> TensorType:
+        return TensorType(self.shape, dtype)
+
+
+def product(sizes: Iterable[int]) -> int:
+    """The product of sizes, as an unbounded Python integer."""
+    result = 1
+    for size in sizes:
+        result *= size
+    return result
+
+
+def check_size(type_: TensorType) -> None:
+    """Raise ShapeError where a size is negative, there are too many, or 64-bit addresses do not reach all elements."""
+    if type_.ndim > MOST_DIMENSIONS:
+        raise ShapeError(f"a tensor of {type_.ndim} dimensions: there may be {MOST_DIMENSIONS}, as in NumPy")
+    if any(size < 0 for size in type_.shape):
+        raise ShapeError(f"shape {list(type_.shape)} has a negative size")
+    if type_.size * type_.dtype.bytes >= 2**63:
+        raise ShapeError(f"{type_} would take {type_.size * type_.dtype.bytes} bytes, more than can be addressed")
+
+
+def tensor_type(type_: ir.Type) -> TensorType:
+    """The TensorType of an MLIR tensor type. ShapeError where it has no fixed shape, DTypeError for other elements."""
+    try:
+        ranked = ir.RankedTensorType(type_)
+    except ValueError:
+        raise ShapeError(f"{type_} is no tensor with a fixed number of dimensions") from None
+    if not ranked.has_static_shape:
+        raise ShapeError(f"{type_} has a size that is not known, and Blu's tensors have fixed shapes")
+    if ranked.encoding is not None:
+        raise ShapeError(f"{type_} has an encoding, and Blu's tensors are dense")
+    return TensorType(tuple(ranked.shape), dtype_of_mlir(ranked.element_type))

@@ -1,0 +1,48 @@
+"""Source locations: the user's file and line, and the path of the module that emitted the op."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from blu.dialects.core.mlir import ir
+
+
+def user_location(file: str, line: int, path: str = "") -> ir.Location:
+    """A location at `file:line`, named by the module path ("h.3.mlp.c_fc") where there is one."""
+    place = ir.Location.file(file, line, 1)
+    return ir.Location.name(path, place) if path else place
+
+
+@dataclass(frozen=True)
+class Place:
+    """A position in a file and the module path ("h.0.attn") that it was traced under; line 0 is unknown."""
+
+    file: str = ""
+    line: int = 0
+    column: int = 0
+    path: str = ""
+
+    def __str__(self) -> str:
+        """`file:line:column (path)`. Python locations have no column; an unknown place is empty."""
+        column = f":{self.column}" if self.column and not self.file.endswith(".py") else ""
+        spot = f"{self.file}:{self.line}{column}" if self.line else self.file
+        return f"{spot} ({self.path})" if self.path and spot else spot or self.path
+
+
+def place_of(location: ir.Location) -> Place:
+    """The place that a location names; of fused ones, the first that is known."""
+    if isinstance(location, ir.FileLineColLoc):
+        # MLIR gives the module of a file without `module` the line 0.
+        return Place(location.filename, max(location.start_line, 1), location.start_col or int(not location.start_line))
+    if isinstance(location, ir.NameLoc):
+        return replace(place_of(location.child_loc), path=location.name_str)
+    if isinstance(location, ir.CallSiteLoc):
+        return place_of(location.callee)
+    if isinstance(location, ir.FusedLoc):
+        return next((place for place in map(place_of, location.locations) if str(place)), Place())
+    return Place()
+
+
+def describe(location: ir.Location) -> str | None:
+    """`model.py:12 (h.0.attn)` or `x.mlir:3:7`, or None where the location is unknown."""
+    return str(place_of(location)) or None

@@ -1,0 +1,93 @@
+"""The one place that says which package carries MLIR's Python bindings.
+
+A genuine `mlir` package is preferred; the `torch_mlir` wheel, which holds the complete upstream bindings, is next.
+Everybody else writes `from blu.dialects.core.mlir import ir, arith, ...`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+import types
+from typing import Any
+
+DIALECTS = (
+    "affine", "arith", "bufferization", "builtin", "cf", "func", "gpu", "linalg", "llvm", "math", "memref", "nvvm",
+    "scf", "tensor", "transform", "vector",
+)  # fmt: skip
+
+
+def _find_package() -> str:
+    """The name of the installed package that really carries the bindings (an empty `mlir` placeholder exists)."""
+    for package in ("mlir", "torch_mlir"):
+        try:
+            importlib.import_module(f"{package}.ir")
+        except ImportError:
+            continue
+        return package
+    raise ImportError("Blu needs MLIR's Python bindings: install the package torch-mlir==20261001 (see `blu doctor`)")
+
+
+PACKAGE = _find_package()
+
+# MLIR imports `<package>.dialects.<name>` for every op of a dialect that Python defines, and fails anew each time
+# (13 us an op). An empty module under that name makes the look-up succeed at once.
+for _name in ("blu", "plan"):
+    sys.modules.setdefault(f"{PACKAGE}.dialects.{_name}", types.ModuleType(f"{PACKAGE}.dialects.{_name}"))
+
+ir = importlib.import_module(f"{PACKAGE}.ir")
+ext = importlib.import_module(f"{PACKAGE}.dialects.ext")
+passmanager = importlib.import_module(f"{PACKAGE}.passmanager")
+rewrite = importlib.import_module(f"{PACKAGE}.rewrite")
+PassManager = passmanager.PassManager
+
+
+def __getattr__(name: str) -> types.ModuleType:
+    """Upstream dialects, imported on first use: importing all of them costs a quarter of a second."""
+    if name not in DIALECTS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = _linalg() if name == "linalg" else importlib.import_module(f"{PACKAGE}.dialects.{name}")
+    globals()[name] = module
+    return module
+
+
+def _linalg() -> types.ModuleType:
+    """The linalg dialect's op classes without its Python DSL, which takes a quarter of a second to import.
+
+    MLIR looks the module up when it meets a linalg op, so the light one takes the real one's place. Names that only the
+    real one has (`linalg.matmul` and other functions of the DSL) load it.
+    """
+    name = f"{PACKAGE}.dialects.linalg"
+    if name in sys.modules:
+        return sys.modules[name]
+    light = types.ModuleType(name)
+    folders = importlib.import_module(f"{PACKAGE}.dialects").__path__
+    light.__path__ = [f"{folder}/linalg" for folder in folders]  # submodules are still found
+    for source in ("dialects._linalg_ops_gen", "dialects._linalg_enum_gen", "_mlir_libs._mlirDialectsLinalg"):
+        vars(light).update(_public(importlib.import_module(f"{PACKAGE}.{source}")))
+
+    def complete(missing: str) -> object:
+        if missing.startswith("__"):
+            raise AttributeError(missing)
+        del sys.modules[name]
+        full = importlib.import_module(name)
+        sys.modules[name] = light
+        vars(light).update({key: value for key, value in vars(full).items() if key not in vars(light)})
+        return getattr(full, missing)
+
+    light.__getattr__ = complete  # type: ignore[method-assign]
+    sys.modules[name] = light
+    return light
+
+
+def _public(module: types.ModuleType) -> dict[str, object]:
+    return {name: value for name, value in vars(module).items() if not name.startswith("__")}
+
+
+def translate_module_to_llvmir(operation: Any) -> str:
+    """LLVM IR text (of MLIR's own LLVM version) for a module that holds only the LLVM dialect.
+
+    MLIR kills the process where another dialect's op is left: callers check that first.
+    """
+    native = importlib.import_module(f"{PACKAGE}._mlir_libs._mlirDialectsLLVM")
+    return native.translate_module_to_llvmir(operation)

@@ -1,0 +1,59 @@
+"""Whole modules: copies to work on and to fall back to, and the text that reads back as the same module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from blu.dialects.core.mlir import ir
+
+
+def copy_module(module: ir.Module) -> ir.Module:
+    """A deep copy in the same context (about 1.5 us an op)."""
+    copy = ir.Module.create(module.operation.location)
+    for name in attribute_names(module):
+        copy.operation.attributes[name] = module.operation.attributes[name]
+    insertion_point = ir.InsertionPoint(copy.body)
+    for operation in module.body.operations:
+        operation.operation.clone(insertion_point)
+    return copy
+
+
+def operations_in(root: ir.Operation) -> Iterator[ir.Operation]:
+    """Operations under `root` in order of the text, nested ones after their parent.
+
+    As quick as `root.walk`, which makes a RuntimeError of whatever its callback raises, Ctrl-C included.
+    """
+    for region in root.regions:
+        for block in region.blocks:
+            for item in block.operations:
+                operation = item.operation
+                yield operation
+                yield from operations_in(operation)
+
+
+def attribute_names(module: ir.Module) -> list[str]:
+    """Names of the attributes on the module itself."""
+    return [item if isinstance(item, str) else item.name for item in module.operation.attributes]
+
+
+def module_text(module: ir.Module, *, locations: bool = True) -> str:
+    """Text that parses back to the same module: constants in full, generic form only where IR does not verify."""
+    named = is_mathematics(module)
+    text = module.operation.get_asm(enable_debug_info=locations, use_name_loc_as_prefix=named)
+    return text.rstrip("\n") + "\n"
+
+
+def code_text(function: ir.OpView) -> str:
+    """Text of one function to compare it by, without the user's lines; not verified, which would take much longer."""
+    return function.operation.get_asm(enable_debug_info=False, use_local_scope=True, assume_verified=True)
+
+
+def is_mathematics(module: ir.Module) -> bool:
+    """Whether functions hold `blu` ops only. Their values print under the names of arguments and modules then:
+
+    %h.0.mlp_1 = "blu.add"(%h.0.mlp, %model.h.0.mlp.bias)
+
+    Further down each of them is many values, which read better with MLIR's own names.
+    """
+    blocks = [block for function in module.body.operations for region in function.regions for block in region]
+    return all(item.operation.name.startswith(("blu.", "func.")) for block in blocks for item in block.operations)

@@ -1,0 +1,84 @@
+"""The ops as a table: what each takes, and which parts of it exist."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from blu.dialects.core.dtypes import DTYPES, FLOATS, INTEGERS, NUMBERS, DType, as_dtype
+from blu.dialects.core.evaluation import array_type, on_operand
+from blu.dialects.core.fields import Field
+from blu.dialects.core.op import OPS, Op, Sample
+
+_GROUPS = {frozenset(DTYPES): "all", frozenset(NUMBERS): "numbers", frozenset(FLOATS): "floats"}
+_GROUPS |= {frozenset(INTEGERS): "integers", frozenset(DTYPES) - frozenset(FLOATS): "bool, integers"}
+_MARKS = {"OptionalOperand": "?", "VariadicOperand": "..."}
+
+
+@dataclass(frozen=True)
+class OpRow:
+    """One op's line of the table. `lowering` is "rule", "decompose" or "" where it has neither; so is `gradient`, of
+    what the op has itself, or through the ops that it is made of."""
+
+    name: str
+    family: str
+    operands: str
+    attributes: str
+    dtypes: str
+    has_reference: bool
+    lowering: str
+    gradient: str
+    reasons: tuple[str, ...]
+
+    @property
+    def holes(self) -> list[str]:
+        """What the op lacks without a stated reason (gradients are asked for by the issue that brings them)."""
+        found = [] if self.has_reference else ["reference"]
+        found += [] if self.lowering else ["lowering"]
+        return [part for part in found if part not in self.reasons]
+
+
+def op_rows(lowered: Collection[str]) -> list[OpRow]:
+    """A row per op, by family; `lowered` names the ops that have a lowering rule."""
+    rows = [_row(cls, cls.name in lowered) for cls in OPS.values()]
+    return sorted(rows, key=lambda row: row.family)
+
+
+def _row(cls: type[Op], has_rule: bool) -> OpRow:
+    return OpRow(
+        name=cls.name,
+        family=cls.__module__.rpartition(".")[2],
+        operands=", ".join(item.name + _MARKS.get(item.kind, "") for item in cls.operand_fields()),
+        attributes=", ".join(map(_described, cls.attribute_fields())),
+        dtypes=_dtype_names(sampled_dtypes(cls)),
+        has_reference=hasattr(cls, "reference"),
+        lowering="rule" if has_rule else "decompose" if cls.decompose else "",
+        gradient=_gradient(cls),
+        reasons=tuple(cls.deliberate),
+    )
+
+
+def _gradient(cls: type[Op]) -> str:
+    if cls.vjp is not None:
+        return "rule"
+    return "decompose" if cls.decompose and "vjp" not in cls.deliberate else ""
+
+
+def _described(item: Field) -> str:
+    return f"{item.name}: {item.kind}"
+
+
+def sampled_dtypes(cls: type[Op]) -> set[DType]:
+    """The dtypes that the op is tested with: its results' where operands have them too, else its first operand's."""
+    return {_sampled_dtype(cls, sample) for sample in cls.samples()}
+
+
+def _sampled_dtype(cls: type[Op], sample: Sample) -> DType:
+    result = cls.infer_all([on_operand(array_type, item) for item in sample.operands], sample.attributes)[0].dtype
+    arrays = [array for item in sample.operands for array in (item if isinstance(item, list) else [item])]
+    given = [as_dtype(array.dtype) for array in arrays if array is not None]
+    return result if result in given or not given else given[0]
+
+
+def _dtype_names(dtypes: set[DType]) -> str:
+    return _GROUPS.get(frozenset(dtypes)) or " ".join(dtype.name for dtype in DTYPES if dtype in dtypes)

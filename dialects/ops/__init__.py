@@ -1,0 +1,1 @@
+"""The ops, a file for each family. To add one, see CONTRIBUTING.md."""

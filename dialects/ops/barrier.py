@@ -1,0 +1,42 @@
+"""A value that later computation does not share with earlier one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from blu.dialects.core.dtypes import TensorType, bf16, f32, i32
+from blu.dialects.core.op import ErrorSample, Op, Operand, Sample
+from blu.dialects.core.sample_values import draw
+
+
+class Barrier(Op, name="barrier"):
+    """The operand as it is, but as another value: what is computed from it is not shared with what is computed alike
+    from the operand, nor merged into one loop with it. It moves no data.
+
+    Recomputation is written with it: without one, the same ops on the same operands would be found to be duplicates.
+    """
+
+    operand: Operand
+
+    vjp = staticmethod(lambda g, operand, result: g)
+
+    @staticmethod
+    def reference(operand: np.ndarray) -> np.ndarray:
+        return operand.copy()
+
+    @staticmethod
+    def infer(operand: TensorType) -> TensorType:
+        return operand
+
+    @staticmethod
+    def samples() -> Iterator[Sample]:
+        rng = np.random.default_rng(0)
+        for dtype in (f32, bf16, i32):
+            for shape in ((), (0, 2), (1,), (3, 4), (2, 3, 5)):
+                yield Sample((draw(rng, shape, dtype, -9, 9),), {})
+
+    @staticmethod
+    def error_samples() -> Iterator[ErrorSample]:
+        return iter(())

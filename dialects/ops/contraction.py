@@ -1,0 +1,280 @@
+"""Matrix products and their generalisation."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from blu.dialects.core.dtypes import NUMBERS, TensorType, as_dtype, bool_, f32, f64, product
+from blu.dialects.core.op import ErrorSample, Op, Operand, Sample
+from blu.dialects.core.sample_values import draw
+from blu.dialects.ops.pointwise import broadcast_shapes
+from blu.dialects.tensor.tensor import Tensor
+from blu.errors import BluError, DTypeError, ShapeError
+
+# How precisely products of f32 are formed: in full, from operands rounded to tf32 (10 bits of fraction), or to bf16 (7
+# bits) or f16. Sums and results are always f32 or better. Other dtypes are not affected.
+PRECISIONS = ("highest", "tf32", "bf16", "f16")
+# The pass `autocast` makes this rounding of operands explicit.
+ROUNDING = ("bf16", "f16")
+
+
+def rounded(operand: Tensor, precision: str) -> Tensor:
+    """The operand of a contraction as its precision reads it; tf32 is left to kernels."""
+    if precision not in ROUNDING or operand.dtype != f32:
+        return operand
+    from blu.dialects.ops.precision import ReducePrecision
+
+    return ReducePrecision(operand, dtype=as_dtype(precision), rounds_gradient=False)
+
+
+def _check_operands(lhs: TensorType, rhs: TensorType, precision: str) -> None:
+    if lhs.dtype != rhs.dtype:
+        raise DTypeError(f"operands must have one dtype, got {lhs} and {rhs}")
+    if lhs.dtype == bool_:
+        raise DTypeError(f"does not take bool, only {', '.join(map(str, NUMBERS))}")
+    if precision not in PRECISIONS:
+        raise BluError(f"precision {precision!r} is not one of {', '.join(PRECISIONS)}")
+
+
+def _summed_to(gradient: Tensor, operand: Tensor) -> Tensor:
+    """Sum over the batch dimensions that the operand was broadcast along."""
+    extra = gradient.ndim - operand.ndim
+    axes = [
+        dim for dim, size in enumerate(gradient.shape) if dim < extra or (operand.shape[dim - extra] == 1 and size != 1)
+    ]
+    return gradient.sum(axis=tuple(axes)) if axes else gradient
+
+
+class Matmul(Op, name="matmul"):
+    """NumPy's matrix product: the last two dimensions are matrices, the others are broadcast; 1-d operands are vectors.
+
+    f16 and bf16 are accumulated in f32 and rounded once; integers wrap.
+    """
+
+    lhs: Operand
+    rhs: Operand
+    precision: str
+
+    @staticmethod
+    def reference(lhs: np.ndarray, rhs: np.ndarray, precision: str) -> np.ndarray:
+        return np.matmul(lhs, rhs)
+
+    @staticmethod
+    def vjp(g: Tensor, lhs: Tensor, rhs: Tensor, result: Tensor, precision: str) -> tuple[Tensor, Tensor]:
+        """Matrices throughout: vectors get a dimension, and lose it in their gradient."""
+        left = lhs.reshape((1, *lhs.shape)) if lhs.ndim == 1 else lhs
+        right = rhs.reshape((*rhs.shape, 1)) if rhs.ndim == 1 else rhs
+        shape = [*result.shape]
+        if lhs.ndim == 1:
+            shape.insert(len(shape) - (rhs.ndim > 1), 1)
+        if rhs.ndim == 1:
+            shape.append(1)
+        g = g.reshape(shape)
+        if right.ndim == 2 and left.ndim > 2:  # all leading dimensions are rows of one matrix
+            rows = product(left.shape[:-1])
+            left, g = left.reshape((rows, left.shape[-1])), g.reshape((rows, g.shape[-1]))
+        g = rounded(g, precision)  # the operands already are
+        of_left = Matmul(g, right.swapaxes(-1, -2), precision=precision)
+        of_right = Matmul(left.swapaxes(-1, -2), g, precision=precision)
+        return _summed_to(of_left, left).reshape(lhs.shape), _summed_to(of_right, right).reshape(rhs.shape)
+
+    @staticmethod
+    def infer(lhs: TensorType, rhs: TensorType, precision: str) -> TensorType:
+        _check_operands(lhs, rhs, precision)
+        if not lhs.ndim or not rhs.ndim:
+            raise ShapeError(
+                f"operands must have at least one dimension, got {lhs} and {rhs}", advice="Use * for scalars."
+            )
+        rows = lhs.shape if lhs.ndim > 1 else (1, *lhs.shape)
+        columns = rhs.shape if rhs.ndim > 1 else (*rhs.shape, 1)
+        if rows[-1] != columns[-2]:
+            raise ShapeError(
+                f"inner sizes differ: {lhs} has {rows[-1]} along its last dimension, {rhs} has {columns[-2]} along its "
+                f"{'second last' if rhs.ndim > 1 else 'only'} one"
+            )
+        batch = broadcast_shapes(rows[:-2], columns[:-2])
+        matrix = (rows[-2],) * (lhs.ndim > 1) + (columns[-1],) * (rhs.ndim > 1)
+        return lhs.with_shape((*batch, *matrix))
+
+    @staticmethod
+    def samples() -> Iterator[Sample]:
+        rng = np.random.default_rng(0)
+        for dtype in NUMBERS:
+            for left, right in _MATMUL_SHAPES:
+                operands = (draw(rng, left, dtype, -2, 2), draw(rng, right, dtype, -2, 2))
+                yield Sample(operands, {"precision": "highest"})
+
+    @staticmethod
+    def error_samples() -> Iterator[ErrorSample]:
+        lhs, rhs, highest = TensorType((2, 3), f32), TensorType((4, 5), f32), {"precision": "highest"}
+        yield ErrorSample((lhs, rhs), highest, "inner sizes differ: f32[2, 3] has 3")
+        yield ErrorSample((lhs, rhs.with_shape((4,))), highest, "4 along its only one")
+        yield ErrorSample((lhs, rhs.with_shape(())), highest, "at least one dimension")
+        yield ErrorSample((lhs.with_shape((2, 4, 3)), rhs.with_shape((3, 3, 2))), highest, "do not broadcast")
+        yield ErrorSample((lhs, lhs.with_dtype(f64)), highest, "one dtype")
+        yield ErrorSample((lhs.with_dtype(bool_), lhs.with_dtype(bool_)), highest, "does not take bool")
+        yield ErrorSample((lhs, rhs.with_shape((3, 1))), {"precision": "high"}, "not one of highest")
+
+
+_MATMUL_SHAPES = [
+    ((3,), (3,)),
+    ((2, 3), (3,)),
+    ((3,), (3, 4)),
+    ((1, 1), (1, 1)),
+    ((5, 7), (7, 19)),
+    ((33, 40), (40, 18)),
+    ((2, 3, 4), (4, 5)),
+    ((2, 1, 3, 4), (3, 4, 2)),
+    ((2, 0), (0, 3)),
+    ((0, 2), (2, 3)),
+    ((3,), (2, 3, 4)),
+]
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The letters of a two-operand einsum by role. `summed_*` occur in one operand only and not in the result."""
+
+    lhs: str
+    rhs: str
+    result: str
+
+    @property
+    def batch(self) -> str:
+        return "".join(letter for letter in self.result if letter in self.lhs and letter in self.rhs)
+
+    @property
+    def contracted(self) -> str:
+        return "".join(letter for letter in self.lhs if letter in self.rhs and letter not in self.result)
+
+    @property
+    def rows(self) -> str:
+        return "".join(letter for letter in self.result if letter in self.lhs and letter not in self.rhs)
+
+    @property
+    def columns(self) -> str:
+        return "".join(letter for letter in self.result if letter in self.rhs and letter not in self.lhs)
+
+    def summed(self, own: str) -> str:
+        """Letters of the operand `own` that neither the other operand nor the result has."""
+        everywhere = self.result + (self.rhs if own == self.lhs else self.lhs)
+        return "".join(letter for letter in own if letter not in everywhere)
+
+
+def parse_equation(equation: str) -> Labels:
+    """Read "bij,bjk->bik". Raises ShapeError for another form, repeated letters, and unknown letters in the result."""
+    inputs, arrow, result = equation.partition("->")
+    lhs, comma, rhs = inputs.partition(",")
+    if not (arrow and comma) or not all(part.isalpha() or not part for part in (lhs, rhs, result)):
+        raise ShapeError(f"{equation!r} is not an equation of the form 'bij,bjk->bik'")
+    for part in (lhs, rhs, result):
+        if len(set(part)) != len(part):
+            raise ShapeError(
+                f"{equation!r} repeats a letter in {part!r}", advice="Take the diagonal before the einsum."
+            )
+    unknown = set(result) - set(lhs + rhs)
+    if unknown:
+        raise ShapeError(f"{equation!r} has {', '.join(sorted(unknown))} in the result but in no operand")
+    return Labels(lhs, rhs, result)
+
+
+def _letter_sizes(labels: Labels, lhs: TensorType, rhs: TensorType) -> dict[str, int]:
+    sizes: dict[str, int] = {}
+    for letters, operand in ((labels.lhs, lhs), (labels.rhs, rhs)):
+        if len(letters) != operand.ndim:
+            raise ShapeError(f"{letters!r} names {len(letters)} dimensions, but {operand} has {operand.ndim}")
+        for letter, size in zip(letters, operand.shape, strict=True):
+            if sizes.setdefault(letter, size) != size:
+                raise ShapeError(f"{letter!r} is both {sizes[letter]} and {size} long, in {lhs} and {rhs}")
+    return sizes
+
+
+class Einsum(Op, name="einsum"):
+    """The sum of products of two operands over all letters that the result lacks, as in numpy.einsum."""
+
+    lhs: Operand
+    rhs: Operand
+    equation: str
+    precision: str
+
+    @staticmethod
+    def reference(lhs: np.ndarray, rhs: np.ndarray, equation: str, precision: str) -> np.ndarray:
+        return np.einsum(equation, lhs, rhs)
+
+    @staticmethod
+    def infer(lhs: TensorType, rhs: TensorType, equation: str, precision: str) -> TensorType:
+        _check_operands(lhs, rhs, precision)
+        labels = parse_equation(equation)
+        sizes = _letter_sizes(labels, lhs, rhs)
+        return lhs.with_shape(sizes[letter] for letter in labels.result)
+
+    @staticmethod
+    def decompose(lhs: Tensor, rhs: Tensor, equation: str, precision: str) -> Tensor:
+        """Sum away what only one operand has, then one matmul of [batch..., rows, inner] by [batch..., inner, columns].
+
+        With nothing to contract it is a product with broadcasting.
+        """
+        from blu.dialects.tensor.arithmetic import matmul
+
+        labels = parse_equation(equation)
+        sizes = _letter_sizes(labels, lhs.type, rhs.type)
+        batch, rows, inner, columns = labels.batch, labels.rows, labels.contracted, labels.columns
+        groups = tuple(tuple(sizes[letter] for letter in group) for group in (batch, rows, columns))
+        left = _arranged(lhs, labels.lhs, labels.summed(labels.lhs), (batch, rows, inner), sizes)
+        right = _arranged(rhs, labels.rhs, labels.summed(labels.rhs), (batch, inner, columns), sizes)
+        result = matmul(left, right, precision=precision) if inner else left * right
+        result = result.reshape(sum(groups, ()))
+        found = batch + rows + columns
+        return result.transpose(*(found.index(letter) for letter in labels.result))
+
+    @staticmethod
+    def samples() -> Iterator[Sample]:
+        rng = np.random.default_rng(0)
+        for dtype in NUMBERS:
+            for equation, left, right in _EINSUM_CASES:
+                operands = (draw(rng, left, dtype, -2, 2), draw(rng, right, dtype, -2, 2))
+                yield Sample(operands, {"equation": equation, "precision": "highest"})
+
+    @staticmethod
+    def error_samples() -> Iterator[ErrorSample]:
+        lhs, rhs = TensorType((2, 3), f32), TensorType((4, 5), f32)
+        for equation, message in (
+            ("ij,jk->ik", "'j' is both 3 and 4 long"),
+            ("ij,jk", "of the form"),
+            ("ij->ij", "of the form"),
+            ("i...,jk->ik", "of the form"),
+            ("ii,jk->jk", "repeats a letter"),
+            ("ij,kl->im", "m in the result"),
+            ("ijk,kl->il", "names 3 dimensions"),
+        ):
+            yield ErrorSample((lhs, rhs), {"equation": equation, "precision": "highest"}, message)
+        yield ErrorSample((lhs, rhs.with_dtype(f64)), {"equation": "ij,kl->il", "precision": "highest"}, "one dtype")
+
+
+def _arranged(tensor: Tensor, letters: str, summed: str, order: tuple[str, str, str], sizes: dict[str, int]) -> Tensor:
+    """The operand as [batch..., first, second]: letters in `summed` added up, the last groups one dimension each."""
+    if summed:
+        tensor = tensor.sum(axis=tuple(letters.index(letter) for letter in summed), dtype=tensor.dtype)
+        letters = "".join(letter for letter in letters if letter not in summed)
+    tensor = tensor.transpose(*(letters.index(letter) for letter in "".join(order)))
+    batch, first, second = (tuple(sizes[letter] for letter in group) for group in order)
+    return tensor.reshape((*batch, product(first), product(second)))
+
+
+_EINSUM_CASES = [
+    ("ij,jk->ik", (2, 3), (3, 4)),
+    ("bij,bjk->bik", (2, 3, 4), (2, 4, 5)),
+    ("bthd,bshd->bhts", (2, 3, 2, 4), (2, 5, 2, 4)),
+    ("ij,kj->ki", (3, 4), (2, 4)),
+    ("i,j->ji", (3,), (4,)),
+    ("i,i->", (5,), (5,)),
+    (",i->i", (), (3,)),
+    ("abc,cbd->da", (2, 3, 4), (4, 3, 5)),
+    ("aij,jk->ik", (2, 3, 4), (4, 2)),
+    ("ij,ij->ij", (2, 3), (2, 3)),
+    ("ij,jk->k", (2, 3), (3, 2)),
+    ("ij,jk->ik", (2, 0), (0, 3)),
+]

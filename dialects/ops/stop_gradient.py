@@ -1,0 +1,49 @@
+"""A value that gradients take as given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+
+from blu.dialects.core.dtypes import DTYPES, TensorType, f32
+from blu.dialects.core.op import ErrorSample, Op, Operand, Sample
+from blu.dialects.core.sample_values import draw
+from blu.dialects.tensor.function import public
+from blu.dialects.tensor.promotion import as_tensor
+from blu.dialects.tensor.tensor import Tensor
+
+
+class StopGradient(Op, name="stop_gradient"):
+    """The operand as it is; for gradients a constant. It goes when gradients have been written."""
+
+    operand: Operand
+
+    deliberate: ClassVar[dict[str, str]] = {"vjp": "that it has none is what it is for"}
+
+    @staticmethod
+    def reference(operand: np.ndarray) -> np.ndarray:
+        return operand.copy()
+
+    @staticmethod
+    def infer(operand: TensorType) -> TensorType:
+        return operand
+
+    @staticmethod
+    def samples() -> Iterator[Sample]:
+        rng = np.random.default_rng(0)
+        for dtype in DTYPES:
+            yield Sample((draw(rng, (3, 4), dtype, 0, 9),), {})
+        for shape in ((), (0, 2), (1,)):
+            yield Sample((draw(rng, shape, f32, -9, 9),), {})
+
+    @staticmethod
+    def error_samples() -> Iterator[ErrorSample]:
+        return iter(())
+
+
+@public
+def stop_gradient(x: Any) -> Tensor:
+    """x, taken as a constant by gradients: those of stop_gradient(x) with respect to x are 0."""
+    return StopGradient(as_tensor(x))

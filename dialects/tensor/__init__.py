@@ -1,0 +1,1 @@
+"""`Tensor`, and the functions of NumPy's that are made of ops."""

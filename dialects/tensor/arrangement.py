@@ -1,0 +1,244 @@
+"""Functions that rearrange elements, as NumPy has them: axes may count from the end, one size may be left open."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Any
+
+from blu.dialects.core.axes import normalize_axes, normalize_axis
+from blu.dialects.core.dtypes import product
+from blu.dialects.core.fields import VARIADIC_SLOTS
+from blu.dialects.ops import shape as ops
+from blu.dialects.ops.pointwise import broadcast_shapes
+from blu.dialects.tensor.function import method, public
+from blu.dialects.tensor.promotion import as_tensor, promoted
+from blu.dialects.tensor.tensor import Tensor
+from blu.errors import ShapeError
+
+
+def as_shape(shape: Any) -> tuple[int, ...]:
+    """A shape given as one size or several. Raises ShapeError for anything but integers."""
+    sizes = tuple(shape) if isinstance(shape, Iterable) else (shape,)
+    try:
+        return tuple(operator.index(size) for size in sizes)
+    except TypeError:
+        raise ShapeError(f"a shape consists of integers, got {shape!r}") from None
+
+
+@method
+def reshape(x: Any, *shape: Any) -> Tensor:
+    """The same elements in row-major order in another shape, in which one size may be -1: what is left over."""
+    tensor = as_tensor(x)
+    sizes = as_shape(shape[0] if len(shape) == 1 else shape)
+    if sizes.count(-1) == 1:
+        sizes = _completed(sizes, tensor)
+    return tensor if sizes == tensor.shape else ops.Reshape(tensor, shape=sizes)
+
+
+def _completed(sizes: tuple[int, ...], tensor: Tensor) -> tuple[int, ...]:
+    known = product(size for size in sizes if size != -1)
+    if not known:
+        advice = "Say its size: what is left over is 0 / 0 here, so that any would do (NumPy refuses it as well)."
+        raise ShapeError(f"{tensor.type} in shape {list(sizes)} leaves the size -1 open", advice=advice)
+    if tensor.size % known:
+        raise ShapeError(f"{tensor.type} has {tensor.size} elements, which shape {list(sizes)} cannot hold")
+    return tuple(tensor.size // known if size == -1 else size for size in sizes)
+
+
+@method
+def flatten(x: Any) -> Tensor:
+    """The elements in row-major order in one dimension."""
+    tensor = as_tensor(x)
+    return reshape(tensor, tensor.size)
+
+
+@method
+def transpose(x: Any, *axes: Any) -> Tensor:
+    """Dimension i of the result is dimension axes[i] of x; without axes, all dimensions in reverse order."""
+    tensor = as_tensor(x)
+    given = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes
+    if given is None or (not given and tensor.ndim):
+        given = range(tensor.ndim)[::-1]
+    permutation = tuple(normalize_axis(axis, tensor.ndim) for axis in given)
+    return tensor if permutation == tuple(range(tensor.ndim)) else ops.Transpose(tensor, permutation=permutation)
+
+
+@method
+def swapaxes(x: Any, first: int, second: int) -> Tensor:
+    """x with two dimensions exchanged."""
+    tensor = as_tensor(x)
+    order = list(range(tensor.ndim))
+    one, other = normalize_axis(first, tensor.ndim), normalize_axis(second, tensor.ndim)
+    order[one], order[other] = other, one
+    return transpose(tensor, order)
+
+
+@method
+def moveaxis(x: Any, source: Any, destination: Any) -> Tensor:
+    """x with the dimensions `source` (one or several) moved to the places `destination`, the others in order."""
+    tensor = as_tensor(x)
+    sources, places = _each_axis(source, tensor.ndim), _each_axis(destination, tensor.ndim)
+    if len(sources) != len(places):
+        raise ShapeError(f"source {source} and destination {destination} must name equally many axes")
+    order = [axis for axis in range(tensor.ndim) if axis not in sources]
+    for place, axis in sorted(zip(places, sources, strict=True)):
+        order.insert(place, axis)
+    return transpose(tensor, order)
+
+
+def _each_axis(axes: Any, ndim: int) -> list[int]:
+    """Axes counted from zero in the order given. Raises ShapeError where one is named twice."""
+    found = [normalize_axis(axis, ndim) for axis in (axes if isinstance(axes, Iterable) else (axes,))]
+    if len(set(found)) != len(found):
+        raise ShapeError(f"axes {axes} name the same dimension twice")
+    return found
+
+
+@method
+def broadcast_to(x: Any, shape: Any) -> Tensor:
+    """x repeated along dimensions of size 1 and along missing leading dimensions."""
+    tensor, sizes = as_tensor(x), as_shape(shape)
+    return tensor if tensor.shape == sizes else ops.BroadcastTo(tensor, shape=sizes)
+
+
+@public
+def broadcast_arrays(*tensors: Any) -> list[Tensor]:
+    """All tensors broadcast to their common shape."""
+    found = [as_tensor(tensor) for tensor in tensors]
+    shape = broadcast_shapes(*(tensor.shape for tensor in found))
+    return [broadcast_to(tensor, shape) for tensor in found]
+
+
+@method
+def expand_dims(x: Any, axis: Any) -> Tensor:
+    """x with a new dimension of size 1 at each of the result's axes named."""
+    tensor = as_tensor(x)
+    count = len(axis) if isinstance(axis, Sequence) else 1
+    places = normalize_axes(axis, tensor.ndim + count)
+    sizes = iter(tensor.shape)
+    return reshape(tensor, tuple(1 if place in places else next(sizes) for place in range(tensor.ndim + count)))
+
+
+@method
+def squeeze(x: Any, axis: Any = None) -> Tensor:
+    """x without its dimensions of size 1, or without those named, which must be of size 1."""
+    tensor = as_tensor(x)
+    if axis is None:
+        return reshape(tensor, tuple(size for size in tensor.shape if size != 1))
+    places = normalize_axes(axis, tensor.ndim)
+    if any(tensor.shape[place] != 1 for place in places):
+        raise ShapeError(f"axes {list(places)} of {tensor.type} are not all of size 1, so they cannot be squeezed")
+    return reshape(tensor, tuple(size for place, size in enumerate(tensor.shape) if place not in places))
+
+
+@public
+def concatenate(tensors: Sequence[Any], axis: int | None = 0) -> Tensor:
+    """The tensors one after the other along an axis (None: their elements in one dimension)."""
+    parts = promoted(*tensors) if tensors else []
+    if not parts:
+        raise ShapeError("concatenate needs at least one tensor")
+    if axis is None:
+        return concatenate([flatten(part) for part in parts])
+    place = normalize_axis(axis, parts[0].ndim)
+    # An op takes a limited number of operands, so that many parts are joined in a tree.
+    while len(parts) > VARIADIC_SLOTS:
+        starts = range(0, len(parts), VARIADIC_SLOTS)
+        parts = [ops.Concatenate(parts[start : start + VARIADIC_SLOTS], axis=place) for start in starts]
+    return parts[0] if len(parts) == 1 else ops.Concatenate(parts, axis=place)
+
+
+@public
+def stack(tensors: Sequence[Any], axis: int = 0) -> Tensor:
+    """Tensors of one shape along a new axis."""
+    parts = promoted(*tensors) if tensors else []
+    for part in parts[1:]:
+        if part.shape != parts[0].shape:
+            raise ShapeError(f"stack needs tensors of one shape, got {parts[0].type} and {part.type}")
+    return concatenate([expand_dims(part, axis) for part in parts], axis)
+
+
+@method
+def split(x: Any, sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
+    """x cut along an axis into `sections` equal parts, or before each of the positions named."""
+    tensor = as_tensor(x)
+    place = normalize_axis(axis, tensor.ndim)
+    size = tensor.shape[place]
+    if isinstance(sections, int):
+        if sections < 1 or size % sections:
+            raise ShapeError(f"axis {place} of {tensor.type} cannot be cut into {sections} equal parts")
+        sections = range(size // sections, size, size // sections) if size else [0] * (sections - 1)
+    bounds = [0, *(slice(position).indices(size)[1] for position in sections), size]
+    return [_part(tensor, place, start, limit) for start, limit in pairwise(bounds)]
+
+
+def _part(tensor: Tensor, axis: int, start: int, limit: int) -> Tensor:
+    """start..limit along one axis."""
+    starts = [0] * tensor.ndim
+    limits = list(tensor.shape)
+    starts[axis], limits[axis] = start, max(start, limit)
+    return ops.Slice(tensor, starts=tuple(starts), limits=tuple(limits), strides=(1,) * tensor.ndim)
+
+
+@method
+def flip(x: Any, axis: Any = None) -> Tensor:
+    """x with the elements along the axes named (None: all) in reverse order."""
+    tensor = as_tensor(x)
+    axes = normalize_axes(axis, tensor.ndim)
+    return ops.Reverse(tensor, axes=axes) if axes else tensor
+
+
+@method
+def roll(x: Any, shift: int, axis: int) -> Tensor:
+    """x with the elements along an axis moved `shift` places on; those that leave at the end come in at the front."""
+    tensor = as_tensor(x)
+    place = normalize_axis(axis, tensor.ndim)
+    size = tensor.shape[place]
+    if not size or not shift % size:
+        return tensor
+    cut = size - shift % size
+    return concatenate([_part(tensor, place, cut, size), _part(tensor, place, 0, cut)], place)
+
+
+@method
+def repeat(x: Any, repeats: int, axis: int) -> Tensor:
+    """Each element along an axis `repeats` times in a row."""
+    tensor = as_tensor(x)
+    place = normalize_axis(axis, tensor.ndim)
+    before, size, after = tensor.shape[:place], tensor.shape[place], tensor.shape[place + 1 :]
+    spread = broadcast_to(expand_dims(tensor, place + 1), (*before, size, operator.index(repeats), *after))
+    return reshape(spread, (*before, size * repeats, *after))
+
+
+@method
+def tile(x: Any, repeats: Any) -> Tensor:
+    """x repeated as a whole along each dimension; `repeats` counts from the last dimension backwards."""
+    tensor, counts = as_tensor(x), as_shape(repeats)
+    counts = (1,) * (tensor.ndim - len(counts)) + counts
+    sizes = (1,) * (len(counts) - tensor.ndim) + tensor.shape
+    pairs = list(zip(counts, sizes, strict=True))
+    spread = reshape(tensor, tuple(size for _, own in pairs for size in (1, own)))
+    spread = broadcast_to(spread, tuple(size for pair in pairs for size in pair))
+    return reshape(spread, tuple(count * size for count, size in pairs))
+
+
+@public
+def pad(x: Any, widths: Any, value: Any = 0) -> Tensor:
+    """x with `value` around it. `widths` is one number, a pair (before, after), or a pair per dimension."""
+    tensor = as_tensor(x)
+    pairs = _pad_widths(widths, tensor.ndim)
+    low, high = (tuple(pair[side] for pair in pairs) for side in (0, 1))
+    return ops.Pad(tensor, as_tensor(value, tensor.dtype), low=low, high=high)
+
+
+def _pad_widths(widths: Any, ndim: int) -> list[tuple[int, int]]:
+    if not isinstance(widths, Iterable):
+        width = operator.index(widths)
+        return [(width, width)] * ndim
+    entries = list(widths)
+    if entries and not isinstance(entries[0], Iterable):
+        entries = [entries] * ndim
+    if len(entries) != ndim or any(len(entry) != 2 for entry in entries):
+        raise ShapeError(f"widths must be a number, a pair, or {ndim} pairs (before, after), got {widths!r}")
+    return [(operator.index(before), operator.index(after)) for before, after in entries]

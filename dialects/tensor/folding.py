@@ -1,0 +1,160 @@
+"""Reductions as NumPy has them: axes may count from the end or be left out, small integers are summed as i64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from blu.dialects.core.axes import normalize_axes, normalize_axis
+from blu.dialects.core.dtypes import DType, as_dtype, bool_, computing_dtype, f64, i64, product, u8
+from blu.dialects.core.op import Op
+from blu.dialects.ops import reduction as ops
+from blu.dialects.ops import scan
+from blu.dialects.tensor.arithmetic import as_bool, exp, isfinite, log, square, where
+from blu.dialects.tensor.arrangement import flatten, reshape
+from blu.dialects.tensor.function import method
+from blu.dialects.tensor.promotion import as_tensor, converted, promoted_floats
+from blu.dialects.tensor.tensor import Tensor
+from blu.errors import warn
+
+
+def _folded(op: type[Op], tensor: Tensor, axis: Any, keepdims: bool) -> Tensor:
+    return op(tensor, axes=normalize_axes(axis, tensor.ndim), keepdims=bool(keepdims))
+
+
+def _summing_dtype(tensor: Tensor, dtype: Any) -> DType:
+    """The dtype of a sum: the one asked for, else i64 for bools and integers, as in NumPy (which gives u64 for u8)."""
+    if dtype is not None:
+        return as_dtype(dtype)
+    return tensor.dtype if tensor.dtype.is_float else i64
+
+
+@method
+def sum(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+    """The sum over the axes named (None: all). Bools and integers are summed as i64 unless a `dtype` is given."""
+    tensor = as_tensor(x)
+    return _folded(ops.Sum, converted(tensor, _summing_dtype(tensor, dtype)), axis, keepdims)
+
+
+@method
+def prod(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+    """The product over the axes named (None: all). Bools and integers multiply as i64 unless a `dtype` is given."""
+    tensor = as_tensor(x)
+    return _folded(ops.Prod, converted(tensor, _summing_dtype(tensor, dtype)), axis, keepdims)
+
+
+@method
+def max(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The largest element over the axes named (None: all); NaN if any is NaN. Raises ShapeError where there is none."""
+    return _folded(ops.Max, as_tensor(x), axis, keepdims)
+
+
+@method
+def min(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The smallest element over the axes named (None: all), as `max`."""
+    return _folded(ops.Min, as_tensor(x), axis, keepdims)
+
+
+@method
+def any(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """Whether at least one element over the axes named (None: all) is true (nonzero)."""
+    return _folded(ops.Any, as_bool(x), axis, keepdims)
+
+
+@method
+def all(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """Whether every element over the axes named (None: all) is true (nonzero)."""
+    return _folded(ops.All, as_bool(x), axis, keepdims)
+
+
+def _position(op: type[Op], x: Any, axis: int | None, keepdims: bool) -> Tensor:
+    tensor = as_tensor(x)
+    tensor = converted(tensor, u8) if tensor.dtype == bool_ else tensor
+    if axis is not None:
+        return op(tensor, axis=normalize_axis(axis, tensor.ndim), keepdims=bool(keepdims))
+    found = op(flatten(tensor), axis=0, keepdims=False)
+    return reshape(found, (1,) * tensor.ndim) if keepdims else found
+
+
+@method
+def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """The position (i64) of the largest element along an axis (None: in row-major order), the first of equals.
+
+    A NaN counts as larger than any number.
+    """
+    return _position(ops.Argmax, x, axis, keepdims)
+
+
+@method
+def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
+    """The position (i64) of the smallest element along an axis (None: in row-major order), the first of equals.
+
+    A NaN counts as smaller than any number.
+    """
+    return _position(ops.Argmin, x, axis, keepdims)
+
+
+@method
+def cumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Tensor:
+    """Running sums along an axis (None: in row-major order). Integers are summed as i64 unless a `dtype` is given."""
+    tensor = as_tensor(x)
+    tensor = flatten(tensor) if axis is None else tensor
+    place = 0 if axis is None else normalize_axis(axis, tensor.ndim)
+    return scan.Cumsum(converted(tensor, _summing_dtype(tensor, dtype)), axis=place)
+
+
+@method
+def mean(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+    """The mean over the axes named (None: all). Integers give f64; f16 and bf16 are computed in f32.
+
+    The mean of no elements is NaN, with a RuntimeWarning while tracing.
+    """
+    tensor = as_tensor(x)
+    target = as_dtype(dtype) if dtype is not None else tensor.dtype if tensor.dtype.is_float else f64
+    count = product(tensor.shape[place] for place in normalize_axes(axis, tensor.ndim))
+    if not count:
+        warn(f"mean of no elements of {tensor.type} is NaN", RuntimeWarning)
+    total = sum(converted(tensor, computing_dtype(target)), axis, keepdims=keepdims)
+    return converted(total / float(count), target)
+
+
+@method
+def var(x: Any, axis: Any = None, correction: float = 0, keepdims: bool = False) -> Tensor:
+    """The variance over the axes named (None: all): squared distances from the mean, divided by count - `correction`.
+
+    Integers give f64; f16 and bf16 are computed in f32.
+    """
+    (tensor,) = promoted_floats(x) if as_tensor(x).dtype.is_float else (as_tensor(x, f64),)
+    wide = converted(tensor, computing_dtype(tensor.dtype))
+    count = product(tensor.shape[place] for place in normalize_axes(axis, tensor.ndim))
+    if count <= correction:
+        warn(f"variance of {count} elements with {correction=} is not finite", RuntimeWarning)
+    distances = square(wide - mean(wide, axis, keepdims=True)) if count else wide
+    total = sum(distances, axis, keepdims=keepdims)
+    return converted(total / float(np.maximum(count - correction, 0)), tensor.dtype)
+
+
+@method
+def std(x: Any, axis: Any = None, correction: float = 0, keepdims: bool = False) -> Tensor:
+    """The standard deviation: the square root of `var`. Its gradient is 0 where all elements are equal."""
+    (tensor,) = promoted_floats(x) if as_tensor(x).dtype.is_float else (as_tensor(x, f64),)
+    variance = var(converted(tensor, computing_dtype(tensor.dtype)), axis, correction, keepdims)
+    is_zero = variance == 0
+    # The slope of the root is infinite at 0, where that of the variance is 0: there the root is passed by.
+    return converted(where(is_zero, variance, where(is_zero, 1, variance).sqrt()), tensor.dtype)
+
+
+@method
+def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """log(sum(exp(x))) over the axes named (None: all), without overflow; -inf where there is nothing above -inf."""
+    (tensor,) = promoted_floats(x)
+    axes = normalize_axes(axis, tensor.ndim)
+    if not product(tensor.shape[place] for place in axes):
+        return log(sum(tensor, axes, keepdims=keepdims))
+    wide = converted(tensor, computing_dtype(tensor.dtype))
+    largest = max(wide, axes, keepdims=True)
+    shift = where(isfinite(largest), largest, 0.0)
+    total = log(sum(exp(wide - shift), axes, keepdims=True)) + shift
+    kept = total if keepdims else reshape(total, ops.reduced_shape(tensor.shape, axes, False))
+    return converted(kept, tensor.dtype)

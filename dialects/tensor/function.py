@@ -1,0 +1,69 @@
+"""What makes a function part of the API: in a trace it emits ops; outside, on arrays, it compiles itself and runs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import ParamSpec, TypeVar
+
+from blu.dialects.core.mlir import ir
+from blu.dialects.hooks import HOOKS
+from blu.dialects.tensor.tensor import METHODS, Tensor
+from blu.errors import BluError
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+def is_tracing() -> bool:
+    """Whether ops can be emitted here: inside of a traced function or of a pass."""
+    try:
+        return ir.InsertionPoint.current is not None
+    except ValueError:
+        return False
+
+
+@contextmanager
+def errors_located(name: str) -> Iterator[None]:
+    """Say the user's file and line, and the function's name, in errors that do not say any."""
+    try:
+        yield
+    except BluError as error:
+        if error.location is None:
+            error.location = HOOKS.tracer.user_line()
+            error.message = error.message if error.message.startswith(f"{name}:") else f"{name}: {error.message}"
+        raise
+
+
+def public(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Let a function that emits ops also be called with arrays, outside of any trace."""
+
+    @functools.wraps(function)
+    def call(*arguments: Parameters.args, **keywords: Parameters.kwargs) -> Result:
+        if is_tracing():
+            with errors_located(function.__name__):
+                return function(*arguments, **keywords)
+        for argument in (*arguments, *keywords.values()):
+            if isinstance(argument, Tensor):
+                _ = argument.value  # says that its trace has ended
+        return HOOKS.compiler.run_function(call, arguments, keywords)
+
+    return call
+
+
+def method(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """A public function that is also a method (or the operator) of tensors, of the same name."""
+    call = public(function)
+    METHODS[function.__name__] = call
+    return call
+
+
+def as_operator(name: str) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
+    """A public function that is an operator of tensors, "__getitem__" say, and no method by its own name."""
+
+    def make(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+        METHODS[name] = call = public(function)
+        return call
+
+    return make

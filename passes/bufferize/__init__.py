@@ -1,6 +1,0 @@
-"""From values to memory: views become strides, results become buffers, buffers get places in one arena."""
-
-from blu.passes.bufferize.bufferize import Bufferize
-from blu.passes.bufferize.plan_memory import PlanMemory
-
-__all__ = ["Bufferize", "PlanMemory"]

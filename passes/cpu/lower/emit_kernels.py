@@ -1,0 +1,75 @@
+"""The pass that writes every kernel's code, by the emitter of its family."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from blu.dialects.core.mlir import arith, func, ir
+from blu.dialects.targets.cpu import CpuTarget
+from blu.passes.cpu.attention import attention
+from blu.passes.cpu.attention import gradient as attention_backward
+from blu.passes.cpu.gemm import gemm
+from blu.passes.cpu.others import ordering, scan, selection, update
+from blu.passes.cpu.rows import rows
+from blu.passes.framework.base import Pass, find
+
+# An emitter replaces a kernel by one of the same name, or by the ones that it returns, which run in order.
+Emitter = Callable[[func.FuncOp, CpuTarget], list[func.FuncOp] | None]
+EMITTERS: dict[str, Emitter] = {
+    "gemm": gemm.emit,
+    "rows": rows.emit,
+    # Vectorised where the row emitter can (sums over rows, for one); it hands the rest to loops.emit.
+    "loops": rows.emit,
+    "attention": attention.emit,
+    "attention_gradient": attention_backward.emit,
+    "argsort": ordering.emit,
+    "arg_top_k": selection.emit,
+    "scan": scan.emit,
+    "update": update.emit_slice,
+    "scatter_add": update.emit_scatter_add,
+}
+
+
+@dataclass(frozen=True)
+class EmitKernels(Pass):
+    """Each kernel becomes vector code over a range of blocks, and its calls pass the whole range.
+
+        func.func private @gemm_0(%x, %w, %out) { linalg.contract .. }            call @gemm_0(%x, %w, %out)
+
+    becomes
+
+        func.func @gemm_0(%x, %w, %out, %begin: index, %end: index) {             call @gemm_0(%x, %w, %out, %c0, %c12)
+          scf.for %block = %begin to %end { vector.fma .. }
+        }
+
+    A kernel that takes several launches becomes several, and so does each call of it.
+    """
+
+    level = "memref"
+    leads_to = "kernel"
+
+    def run(self, module: ir.Module) -> None:
+        target = CpuTarget.of(module)
+        launches: dict[str, list[str]] = {}
+        for kernel in [item for item in find(module, func.FuncOp) if "blu.kernel" in item.attributes]:
+            family, name = ir.StringAttr(kernel.attributes["blu.kernel"]).value, kernel.name.value
+            if family not in EMITTERS:
+                self.fail(kernel, f"no emitter writes kernels of the family '{family}' for {target.name}")
+            written = EMITTERS[family](kernel, target)
+            launches[name] = [item.name.value for item in written] if written else [name]
+            self.count(f"{family} kernels")
+        kernels = {item.name.value: item for item in find(module, func.FuncOp) if "blu.kernel" in item.attributes}
+        for call in list(find(module, func.CallOp)):
+            name = ir.FlatSymbolRefAttr(call.operation.attributes["callee"]).value
+            _call_each(call, [kernels[launch] for launch in launches[name]])
+
+
+def _call_each(call: func.CallOp, kernels: Sequence[func.FuncOp]) -> None:
+    """Replace a call by calls of all that its kernel has become, each with the range of all its blocks."""
+    with ir.InsertionPoint(call), call.operation.location:
+        for kernel in kernels:
+            blocks = ir.IntegerAttr(kernel.attributes["blu.blocks"]).value
+            bounds = [arith.ConstantOp(ir.IndexType.get(), number).result for number in (0, blocks)]
+            func.CallOp([], kernel.name.value, [*call.operation.operands, *bounds])
+    call.operation.erase()

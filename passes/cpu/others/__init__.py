@@ -1,0 +1,1 @@
+"""The other kernels on processors: sorting, scans, updates, and the loops that take any op."""

@@ -1,0 +1,160 @@
+"""The row and pointwise kernels: any group of linalg.generic ops over rows and columns, vectorised.
+
+Bits do not depend on the target or on how blocks are spread: a reduction across lanes always uses 16 lanes times
+4 accumulators (for every element type), merged in a fixed order; all other reductions run in order. A reduction of a
+whole tensor to a scalar is one row, hence one block.
+
+An output may be the very memref of an input whose elements are read where they are written; apart from that, memory
+of outputs must not overlap other memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from math import ceil, prod
+
+from blu.dialects.core.mlir import arith, func, ir
+from blu.dialects.targets.cpu import CpuTarget
+from blu.passes.cpu.kernel import KernelBody, open_kernel
+from blu.passes.cpu.others import loops
+from blu.passes.cpu.rows.walks import LANES, Across, Along, Kernel
+from blu.passes.kernels import lanes as vectors
+from blu.passes.kernels.cursor import Cursor, split_index
+from blu.passes.kernels.rows.layout import Buffer, Layout, collapse, flatten, strides, tables
+from blu.passes.kernels.rows.program import RowProgram, accepts, analyse, cost_of
+from blu.passes.kernels.rows.scope import ROW, Scope
+from blu.passes.loops.lower_to_linalg.generic import PARALLEL, empty, generic, projection
+
+__all__ = ["accepts", "analyse", "emit"]
+
+NANOSECONDS_PER_COST = 0.02
+NANOSECONDS_PER_ACCESS = 0.05
+BLOCK_NANOSECONDS = 20_000
+PIECE = 8 * LANES
+
+
+@dataclass(frozen=True)
+class Grid:
+    """`blocks` blocks of `items_per_block` items; an item is a row, or a part of one (`piece` elements; None: all)."""
+
+    blocks: int
+    items: int
+    items_per_block: int
+    piece: int | None
+
+
+def emit(kernel: func.FuncOp, target: CpuTarget) -> None:
+    """Replace a bufferized kernel by vectorised code; one that `accepts` refuses becomes scalar loops."""
+    spell_out_fills(kernel)
+    frame = open_kernel(kernel)
+    program = analyse(frame.operations, partial(strides, frame))
+    if not program:
+        frame.replacement.operation.erase()
+        kernel.attributes["blu.kernel"] = ir.StringAttr.get("loops")
+        loops.emit(kernel, target)
+        return
+    frame.replacement.attributes["blu.kernel"] = ir.StringAttr.get("rows")
+    layout = collapse(program, frame)
+    grid = choose_grid(program, layout)
+    late = _in_place(frame)
+    hosts = [value for value in _outputs_of_last_walk(frame, program) if value not in late]
+    with kernel.location, frame.grid(grid.blocks) as block:
+        _emit_block(Kernel(program, layout, target, late, hosts), frame, block, grid)
+
+
+def spell_out_fills(kernel: func.FuncOp) -> None:
+    """A result that is a linalg.fill becomes a loop that yields the constant."""
+    for operation in list(kernel.entry_block.operations):
+        stored = operation.operation.name == "bufferization.materialize_in_destination"
+        maker = operation.operation.operands[0].owner if stored else None
+        if maker is None or isinstance(maker, ir.Block) or maker.operation.name != "linalg.fill":
+            continue
+        fill = maker.operation
+        shape = list(fill.results[0].type.shape)
+        with ir.InsertionPoint(operation), fill.location:
+            kinds, maps = [PARALLEL] * len(shape), [projection(len(shape), range(len(shape)))]
+            start = empty(shape, fill.results[0].type.element_type)
+            operation.operation.operands[0] = generic([], [start], maps, kinds, lambda _, f=fill: f.operands[0])[0]
+
+
+def _in_place(frame: KernelBody) -> set[ir.Value]:
+    """Outputs in a memref that is also read: they are written in the last walk over the columns."""
+    read = set(frame.buffers.values())
+    return {value for value, memref in frame.outputs if memref in read}
+
+
+def _outputs_of_last_walk(frame: KernelBody, program: RowProgram) -> list[ir.Value]:
+    """Outputs with columns, contiguous along the lanes, that are not complete before the last walk."""
+    last = [
+        value for value, _ in frame.outputs if program.is_wide(value) and program.level_of(value) == max(program.levels)
+    ]
+    steps = {value: dict(zip(program.access_of(value), strides(frame, value), strict=True)) for value in last}
+    return [value for value in dict.fromkeys(last) if steps[value].get(program.vector_dim) == 1]
+
+
+def choose_grid(program: RowProgram, layout: Layout) -> Grid:
+    """Blocks of about 20 us by a rough estimate; a kernel of less than one and a half blocks is a single one."""
+    rows = prod(layout.sizes[dim] for dim in layout.rows if program.across or dim != layout.vector_dim)
+    width = 1 if program.across or layout.vector_dim is None else layout.sizes[layout.vector_dim]
+    columns = prod(layout.sizes[dim] for dim in layout.columns)
+    cost = sum(cost_of(node) for node in program.nodes) * NANOSECONDS_PER_COST
+    accesses = sum(len(node.accesses) for node in program.nodes) * NANOSECONDS_PER_ACCESS
+    element = (cost + accesses) * max(columns, 1)
+    blocks = max(1, round(rows * width * element / BLOCK_NANOSECONDS))
+    if program.across or width <= PIECE or rows >= 4 * blocks:
+        per_block = max(1, ceil(rows / blocks))
+        return Grid(max(1, ceil(rows / per_block)), rows, per_block, None)
+    pieces = ceil(blocks / max(rows, 1))
+    piece = ceil(width / pieces / PIECE) * PIECE
+    items = rows * ceil(width / piece)
+    return Grid(max(1, items), items, 1, piece)
+
+
+def _emit_block(kernel: Kernel, frame: KernelBody, block: ir.Value, grid: Grid) -> None:
+    """The loop over the items of one block."""
+    entry, cursor = Cursor(frame.replacement.body.blocks[0]), Cursor(block.owner)
+    entry.stand_before(block.owner.owner)
+    kernel.open(Scope(frozenset(), entry))
+    _bind_memrefs(kernel, frame, entry)
+    kernel.place_kept()
+    with cursor.point:
+        size, items = kernel.bodies.index(grid.items_per_block), kernel.bodies.index(grid.items)
+        lower = arith.muli(block, size)
+        upper = arith.minui(arith.addi(lower, size), items)
+
+    def body(inside: Cursor, item: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+        _emit_item(kernel, inside, item, grid)
+        return carried
+
+    cursor.loop(lower, upper, kernel.bodies.index(1), [], body)
+
+
+def _emit_item(kernel: Kernel, cursor: Cursor, item: ir.Value, grid: Grid) -> None:
+    layout, bodies = kernel.layout, kernel.bodies
+    along = not kernel.program.across and layout.vector_dim is not None
+    sizes = {dim: layout.sizes[dim] for dim in layout.rows if not (along and dim == layout.vector_dim)}
+    piece = None
+    if grid.piece is not None:
+        with cursor.point:
+            pieces = bodies.index(ceil(layout.sizes[layout.vector_dim] / grid.piece))
+            piece, item = arith.remui(item, pieces), arith.divui(item, pieces)
+    indices = split_index(cursor, item, sizes, bodies.index)
+    row = Scope(frozenset({*sizes, ROW}), cursor, indices)
+    if kernel.program.across:
+        Across(kernel, row).emit()
+    else:
+        Along(kernel, row).emit(piece, grid.piece)
+
+
+def _bind_memrefs(kernel: Kernel, frame: KernelBody, entry: Cursor) -> None:
+    """Flat views of all memrefs, at the function's start."""
+    used = {operand for node in kernel.program.nodes for operand in node.operation.operands} | tables(kernel.program)
+    with entry.point:
+        for value, memref in frame.buffers.items():
+            if value in used:
+                flat = Buffer(flatten(memref), memref.type.element_type, {})
+                kernel.bodies.inputs[value] = (flat, vectors.strides_of(memref))
+        for value, memref in frame.outputs:
+            steps = kernel.layout.strides(kernel.program.access_of(value), vectors.strides_of(memref))
+            kernel.add_output(value, Buffer(flatten(memref), memref.type.element_type, steps))

@@ -1,0 +1,125 @@
+"""The levels of IR: which dialects are legal at the end of each, and what to do about an operation that is not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from blu.dialects.core.dtypes import tensor_type
+from blu.dialects.core.mlir import func, ir
+from blu.errors import BluError, ParseError
+from blu.passes.framework import registry
+from blu.passes.framework.base import Pass, find
+
+# Composite ops that have no linalg form: a kernel template takes them as they are. A barrier is a view.
+TEMPLATE_OPS = frozenset(
+    f"blu.{name}" for name in "attention attention_gradient argsort arg_top_k scatter_add barrier".split()
+)
+
+
+@dataclass(frozen=True)
+class Level:
+    """A level: the dialects legal at its end, single operations of other dialects, and whose job the rest was.
+
+    `is_placed` says that what functions take and give has a place in memory: no tensors.
+    """
+
+    name: str
+    dialects: frozenset[str]
+    missing_rule: str
+    operations: frozenset[str] = frozenset()
+    is_placed: bool = True
+
+    def allows(self, operation: str) -> bool:
+        """Whether an operation of that name may be left."""
+        return operation.partition(".")[0] in self.dialects or operation in self.operations
+
+
+def _level(
+    name: str, dialects: str, missing_rule: str, operations: frozenset[str] = frozenset(), is_placed: bool = True
+) -> Level:
+    return Level(name, frozenset(dialects.split()) | {"builtin"}, missing_rule, operations, is_placed)
+
+
+_LEVELS = (
+    _level(
+        "blu",
+        "func blu",
+        "only `blu` ops and functions come out of tracing and of the passes on `blu`",
+        is_placed=False,
+    ),
+    _level(
+        "linalg",
+        "func linalg tensor arith math plan",
+        "no rule @lowers({op}) in passes/lower_to_linalg, and no decomposition, covers it",
+        TEMPLATE_OPS,
+        is_placed=False,
+    ),
+    _level(
+        "memref",
+        "func linalg tensor arith math memref bufferization plan",
+        "no rule of passes/bufferize places it in a buffer",
+        TEMPLATE_OPS,
+    ),
+    _level("kernel", "func memref vector scf arith math plan nvvm llvm", "no kernel emitter of the target takes it"),
+    _level("llvm", "llvm nvvm", "no conversion to LLVM covers it: add one to the target's lowering"),
+)
+LEVELS: dict[str, Level] = {level.name: level for level in _LEVELS}
+
+
+def level_named(name: str) -> Level:
+    """The level, or a ParseError that lists the levels."""
+    if name not in LEVELS:
+        guess = registry.nearest(name, list(LEVELS))
+        raise ParseError(f"there is no level '{name}'", advice=f"{guess} levels: {', '.join(LEVELS)}".strip())
+    return LEVELS[name]
+
+
+@dataclass(frozen=True)
+class CheckLevel(Pass, name="blu-check-level"):
+    """Check that only operations of one level are left. The module is not changed.
+
+        blu-check-level{to=llvm}
+        llvm.func @f() { llvm.return }                          passes
+        func.func @f() { return }                               error: 'func.func' is not legal at level 'llvm'
+
+    Pipelines end each of their stages with it.
+    """
+
+    to: str = "linalg"
+
+    def __post_init__(self) -> None:
+        level_named(self.to)
+
+    def run(self, module: ir.Module) -> None:
+        level = level_named(self.to)
+        for operation in find(module):
+            if not level.allows(operation.operation.name):
+                self.fail(operation, _complaint(level, operation.operation.name))
+            if level.is_placed and operation.operation.name == "func.func":
+                self._check_places(operation)
+        if level.name == "blu":
+            self._check_program(module)
+
+    def _check_places(self, function: ir.OpView) -> None:
+        """Where memory has been given out, functions take and give no tensors."""
+        for type_ in (*function.type.inputs, *function.type.results):
+            if isinstance(type_, (ir.RankedTensorType, ir.UnrankedTensorType)):
+                self.fail(function, f"functions take memory, not {type_}, at level '{self.to}': blu-bufferize gives it")
+
+    def _check_program(self, module: ir.Module) -> None:
+        """A program is one function of tensors; what it called is inlined by now."""
+        functions = [item for item in module.body.operations if isinstance(item, func.FuncOp)]
+        if len(functions) != 1 or len(list(module.body.operations)) != 1:
+            names = ", ".join(f"@{function.name.value}" for function in functions) or "none"
+            advice = "Compile one at a time, or make the others private: calls of them are inlined."
+            self.fail(module.operation, f"a program is one function; the functions here: {names}", advice=advice)
+        for type_ in (*functions[0].type.inputs, *functions[0].type.results):
+            try:
+                tensor_type(type_)
+            except BluError as error:
+                self.fail(functions[0], f"arguments and results of a program are tensors: {error.message}")
+
+
+def _complaint(level: Level, operation: str) -> str:
+    op_class = "".join(word.capitalize() for word in operation.partition(".")[2].split("_"))
+    return f"'{operation}' is not legal at level '{level.name}': {level.missing_rule.format(op=op_class)}"

@@ -1,0 +1,238 @@
+"""Attention of few queries, as when text is generated: the warps of a block share out the keys of a head.
+
+A warp takes the keys of a head in turn with the others, as many at a time as have room side by side in its lanes: a few
+lanes share a row, each with pieces of it in registers, as they share the row of results. Products with the query are
+summed over these lanes. At the end the lanes' results are added, then those of the warps in shared memory, in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, prod
+
+from blu.dialects.core.mlir import arith, func, ir, llvm, math, scf
+from blu.dialects.core.op import operands_of
+from blu.dialects.targets.nvidia import GpuTarget
+from blu.passes.gpu.attention.operands import Matrix, Operand, Problem, operand_of, pointer, read_problem, split_head
+from blu.passes.gpu.attention.scores import LOG2_E
+from blu.passes.gpu.isa import warp
+from blu.passes.gpu.isa.warp import WARP, Number
+from blu.passes.gpu.kernel import GpuKernel, Thread, when
+from blu.passes.gpu.shared import SharedMemory, shared_address
+from blu.passes.kernels.updates import find_operation
+
+FEW_QUERIES = 8
+"""Up to so many queries are done one by one: products of matrices would be mostly of nothing."""
+
+WARPS = 16
+"""Of a block; fewer where there are so many heads that all processors have several."""
+
+LARGEST_ROW = 256
+PIECE = 8
+"""Columns that a lane holds of a row, or a multiple of it where rows are long."""
+NUMBERS = 2
+"""What a warp leaves beside its results: the largest score and the sum of weights."""
+
+
+def suits(operation: ir.Operation) -> bool:
+    """Whether a blu.attention has few queries, and rows that lanes can share."""
+    query, key, value = (ir.RankedTensorType(item.type).shape for item in operands_of(operation)[:3])
+    return query[-2] <= FEW_QUERIES and query[-1] == value[-1] and query[-1] % PIECE == 0 and key[-2] > 0
+
+
+@dataclass(frozen=True)
+class Shares:
+    """How rows of `columns` lie in a warp: `lanes` to a row, each with `pieces` pieces of 8 columns."""
+
+    columns: int
+    lanes: int
+    pieces: int
+
+    @classmethod
+    def of(cls, columns: int) -> Shares:
+        """Up to 8 lanes to a row, a power of two; the last may have nothing to do."""
+        count = columns // PIECE
+        lanes = min(8, 1 << (count - 1).bit_length())
+        return cls(columns, lanes, -(-count // lanes))
+
+    @property
+    def rows(self) -> int:
+        """Rows side by side in a warp."""
+        return WARP // self.lanes
+
+    @property
+    def ahead(self) -> int:
+        """Keys whose loads a group of lanes has under way at a time."""
+        return max(1, 4 // self.pieces)
+
+
+def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
+    """Replace a kernel around a blu.attention that suits, of 16-bit or 32-bit floats."""
+    operation = find_operation(kernel, "blu.attention")
+    operands = operands_of(operation)
+    frame = GpuKernel.open(kernel)
+    query = ir.RankedTensorType(operands[0].type).shape
+    blocks = prod(query[:-1])
+    warps = WARPS if blocks <= 4 * target.processors else WARPS // 4
+    shares, memory = Shares.of(query[-1]), SharedMemory()
+    start = memory.take(warps * (shares.columns + NUMBERS) * 4)
+    with operation.location, frame.launch((max(1, blocks),), warps * WARP, memory.bytes) as here:
+        if prod(query):
+            problem = read_problem(operation, frame, operands)
+            shared = warp.add(shared_address(frame), start)
+            Decode(problem, shares, warps, operand_of(frame.outputs[0][1]), shared).emit(here)
+    return frame.finish()
+
+
+@dataclass(frozen=True)
+class Decode:
+    """Emits one kernel: a block for each query of each head."""
+
+    problem: Problem
+    shares: Shares
+    warps: int
+    output: Operand
+    shared: ir.Value
+
+    def emit(self, here: Thread) -> None:
+        """What one thread does."""
+        problem, shares = self.problem, self.shares
+        thread, block = warp.as_number(here.thread), warp.as_number(here.block[0])
+        own, *head = reversed(split_head(block, (*problem.heads, problem.queries)))
+        head.reverse()
+        group, lane = warp.divide(thread, shares.lanes), warp.remainder(thread, shares.lanes)
+        columns = [warp.multiply(warp.add(warp.multiply(lane, shares.pieces), piece), PIECE)
+                   for piece in range(shares.pieces)]  # fmt: skip
+        scale = warp.real(problem.factor * LOG2_E)
+        query = [arith.mulf(item, scale) for item in self._row(problem.query.matrix(head), own, columns)]
+        carried = self._walk(head, own, group, columns, query)
+        for distance in (1 << bit for bit in range(5) if 1 << bit >= shares.lanes):
+            carried = _merge([carried, [warp.exchange(item, distance) for item in carried]])
+        with when(warp.is_below(warp.remainder(thread, WARP), shares.lanes)):
+            self._leave(warp.divide(thread, WARP), columns, carried)
+        warp.wait_for_block()
+        with when(warp.is_below(thread, shares.columns)):
+            self._combine(self.output.matrix(head), own, thread)
+
+    def _walk(
+        self, head: Sequence[ir.Value], own: ir.Value, group: ir.Value, columns: list[Number], query: list[ir.Value]
+    ) -> list[ir.Value]:
+        """The largest score, the sum of weights, and results of the keys of a group of lanes."""
+        problem, groups = self.problem, self.warps * self.shares.rows
+        key_head = problem.key_head(head)
+        keys, values = problem.key.matrix(key_head), problem.value.matrix(key_head)
+        limit = warp.number(problem.limit(own))
+        start = [warp.real(-inf), warp.real(0), *[warp.real(0)] * len(query)]
+        loop = scf.ForOp(warp.number(0), limit, warp.number(groups * self.shares.ahead), start)
+        with ir.InsertionPoint(loop.body):
+            first = warp.add(loop.induction_variable, group)
+            places = [warp.add(first, number * groups) for number in range(self.shares.ahead)]
+            present = [warp.is_below(place, limit) for place in places]
+            safe = [arith.select(is_key, place, warp.number(0)) for is_key, place in zip(present, places, strict=True)]
+            rows = [[self._row(matrix, place, columns) for place in safe] for matrix in (keys, values)]
+            scores = [
+                arith.select(is_key, self._masked(self._product(query, key), head, own, place), warp.real(-inf))
+                for is_key, key, place in zip(present, rows[0], safe, strict=True)
+            ]
+            single = [[score, warp.real(1), *value] for score, value in zip(scores, rows[1], strict=True)]
+            scf.yield_(_merge([list(loop.inner_iter_args), *single]))
+        return list(loop.results)
+
+    def _row(self, matrix: Matrix, row: Number, columns: list[Number]) -> list[ir.Value]:
+        """A lane's elements of a row, as f32; 0 for columns that are not there."""
+        found: list[ir.Value] = []
+        for first in columns:
+            present = warp.is_below(first, self.shares.columns)
+            safe = arith.select(present, warp.number(first), warp.number(0))
+            found += [arith.select(present, item, warp.real(0)) for item in self._piece(matrix, row, safe)]
+        return found
+
+    def _piece(self, matrix: Matrix, row: Number, first: ir.Value) -> list[ir.Value]:
+        if not matrix.is_aligned or matrix.constant is not None:
+            return [_wide(matrix.load(row, warp.add(first, place))) for place in range(PIECE)]
+        count = 16 // matrix.size
+        type_ = ir.VectorType.get([count], matrix.element)
+        found = []
+        for place in range(0, PIECE, count):
+            loaded = llvm.load(type_, pointer(matrix.address(row, warp.add(first, place))), alignment=16)
+            found += [_wide(llvm.extractelement(loaded, warp.number(at))) for at in range(count)]
+        return found
+
+    def _product(self, query: list[ir.Value], key: list[ir.Value]) -> ir.Value:
+        """The sum of products over the lanes that share a row."""
+        chains = [warp.real(0)] * 4
+        for place, pair in enumerate(zip(query, key, strict=True)):
+            chains[place % 4] = math.fma(*pair, chains[place % 4])
+        total = arith.addf(arith.addf(chains[0], chains[1]), arith.addf(chains[2], chains[3]))
+        distance = 1
+        while distance < self.shares.lanes:
+            total = arith.addf(total, warp.exchange(total, distance))
+            distance *= 2
+        return total
+
+    def _masked(self, score: ir.Value, head: Sequence[ir.Value], query: ir.Value, key: ir.Value) -> ir.Value:
+        mask = self.problem.mask
+        if mask is None:
+            return score
+        matrix = mask.matrix(head)
+        place = [0 if size == 1 else at for at, size in zip((query, key), matrix.shape, strict=True)]
+        read = matrix.load(place[0], place[1])
+        if isinstance(matrix.element, ir.IntegerType):
+            return arith.select(arith.trunci(ir.IntegerType.get_signless(1), read), score, warp.real(-inf))
+        return math.fma(_wide(read), warp.real(LOG2_E), score)
+
+    def _at(self, own_warp: Number, column: Number) -> ir.Value:
+        """The shared address of a number that a warp leaves: its results, the largest score, the sum."""
+        place = warp.add(warp.multiply(own_warp, self.shares.columns + NUMBERS), column)
+        return warp.number(warp.add(self.shared, warp.multiply(place, 4)))
+
+    def _leave(self, own_warp: ir.Value, columns: list[Number], carried: list[ir.Value]) -> None:
+        width = self.shares.columns
+        largest, total, *results = (arith.bitcast(warp.i32(), item) for item in carried)
+        for number, first in enumerate(columns):
+            with when(warp.is_below(first, width)):
+                for place, item in enumerate(results[number * PIECE : (number + 1) * PIECE]):
+                    warp.store_shared(self._at(own_warp, first), 4 * place, [item])
+        # All lanes of a row have the same two numbers.
+        for place, item in enumerate((largest, total)):
+            warp.store_shared(self._at(own_warp, width), 4 * place, [item])
+
+    def _combine(self, output: Matrix, row: ir.Value, column: ir.Value) -> None:
+        """One column of the result from what the warps have left."""
+        width = self.shares.columns
+        parts = [
+            [*warp.load_shared(self._at(number, width), 0, 1, warp.f32()),
+             *warp.load_shared(self._at(number, width), 4, 1, warp.f32()),
+             *warp.load_shared(self._at(number, column), 0, 1, warp.f32())]
+            for number in range(self.warps)
+        ]  # fmt: skip
+        _, total, result = _merge(parts)
+        is_empty = arith.cmpf(arith.CmpFPredicate.OEQ, total, warp.real(0))
+        output.store(arith.select(is_empty, warp.real(0), arith.divf(result, total)), row, column)
+
+
+def _merge(parts: list[list[ir.Value]]) -> list[ir.Value]:
+    """The running softmax of several: each is the largest score, the sum of weights, and sums of weighted values."""
+    largest = parts[0][0]
+    for part in parts[1:]:
+        largest = arith.maxnumf(largest, part[0])
+    merged: list[ir.Value] = []
+    for part in parts:
+        weight = _weight(part[0], largest)
+        if not merged:
+            merged = [arith.mulf(item, weight) for item in part[1:]]
+        else:
+            merged = [math.fma(item, weight, total) for item, total in zip(part[1:], merged, strict=True)]
+    return [largest, *merged]
+
+
+def _weight(score: ir.Value, largest: ir.Value) -> ir.Value:
+    """2 ** (score - largest), 0 where there is no score yet."""
+    is_none = arith.cmpf(arith.CmpFPredicate.OEQ, largest, warp.real(-inf))
+    finite = arith.select(is_none, warp.real(0), largest)
+    return warp.power_of_two(arith.subf(score, finite))
+
+
+def _wide(value: ir.Value) -> ir.Value:
+    return value if isinstance(value.type, ir.F32Type) else arith.extf(warp.f32(), value)

@@ -1,0 +1,85 @@
+"""The gradient of attention on a GPU, without a matrix of all scores: scores are computed again, twice.
+
+With weights P and D = P * (g V^T - inner), where inner is the sum of g * result for each query:
+
+    of_query = factor * D K        of_key = factor * D^T Q        of_value = P^T g
+
+The first launch walks over keys for some queries (query_gradient.py). It has a running softmax as the forward
+does, which is linear in what is summed, so that no pass for the sums of weights comes before; it leaves the logarithms
+of these sums, and inner, to the next. That one walks over queries for some keys. Sums stay in the registers of one
+warp: results do not depend on the order in which blocks run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import prod
+
+from blu.dialects.core.mlir import func, ir
+from blu.dialects.core.op import operands_of
+from blu.dialects.targets.nvidia import GpuTarget
+from blu.passes.gpu.attention.attention import leave_registers, rows_fit
+from blu.passes.gpu.attention.key_gradient import KeyGradient, KeySchedule
+from blu.passes.gpu.attention.query_gradient import QueryGradient, QuerySchedule
+from blu.passes.gpu.attention.slopes import Gradient, Place
+from blu.passes.gpu.isa.warp import WARP
+from blu.passes.gpu.kernel import GpuKernel
+from blu.passes.gpu.shared import shared_address
+from blu.passes.kernels.updates import find_operation
+
+LARGEST_PAIR = 128
+"""Columns up to which a warp's gradients of keys and of values fit in registers at a time."""
+
+
+# Launches for the gradients of keys and of values: their suffix, and whether they compute the one and the other.
+TOGETHER = (("_key", True, True),)
+SPLIT = (("_value", False, True), ("_key", True, False))
+
+
+def reserve(kernel: func.FuncOp) -> list[ir.MemRefType]:
+    """Two numbers for each query: the logarithm of its sum of weights, and inner."""
+    query = ir.RankedTensorType(operands_of(find_operation(kernel, "blu.attention_gradient"))[1].type).shape
+    return [ir.MemRefType.get([prod(query[:-2]), query[-2]], ir.F32Type.get())] * 2
+
+
+def takes(operation: ir.Operation) -> bool:
+    """Whether `emit` takes a blu.attention_gradient: floats of up to 32 bits in rows that fit in registers."""
+    _, query, _, value, *_ = operands_of(operation)
+    return rows_fit(ir.RankedTensorType(query.type), ir.RankedTensorType(value.type))
+
+
+def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
+    """Replace a kernel around a blu.attention_gradient by two launches, or three for long rows."""
+    operation = find_operation(kernel, "blu.attention_gradient")
+    query, key, value = (ir.RankedTensorType(item.type).shape for item in operands_of(operation)[1:4])
+    columns = (query[-1], value[-1])
+    masked, limit = operands_of(operation)[5] is not None, target.shared_bytes
+    size = ir.RankedTensorType(operands_of(operation)[1].type).element_type.width // 8
+    of_query = QuerySchedule.choose(query[-2], columns, masked, size, limit)
+    launches = [_launch(kernel, "_query", of_query, query, partial(QueryGradient, schedule=of_query))]
+    for suffix, of_key, of_value in SPLIT if max(columns) > LARGEST_PAIR else TOGETHER:
+        schedule = KeySchedule.choose(of_key, of_value, key[-2], columns, masked, size, limit)
+        launches.append(_launch(kernel, suffix, schedule, key, partial(KeyGradient, schedule=schedule)))
+    kernel.operation.erase()
+    return launches
+
+
+def _launch(
+    kernel: func.FuncOp,
+    suffix: str,
+    schedule: QuerySchedule | KeySchedule,
+    rows: Sequence[int],
+    emitter: Callable[..., QueryGradient | KeyGradient],
+) -> func.FuncOp:
+    """One launch, whose blocks have each a part of the rows of a head, of all heads [.., rows, columns]."""
+    operation = find_operation(kernel, "blu.attention_gradient")
+    frame = GpuKernel.open(kernel, name=f"{kernel.name.value}{suffix}")
+    leave_registers(frame)
+    parts = -(-rows[-2] // schedule.rows)
+    grid = (max(1, prod(rows[:-2]) * parts),)
+    with operation.location, frame.launch(grid, schedule.warps * WARP, schedule.memory.bytes) as here:
+        if prod(rows):
+            gradient, place = Gradient.read(operation, frame), Place.of(here, parts)
+            emitter(gradient=gradient, place=place, shared=shared_address(frame)).emit()
+    return frame.replacement

@@ -1,0 +1,322 @@
+"""The second launch of attention's gradient: that of keys and values, by a walk over the queries that see them.
+
+Rows of the products are keys here, and columns queries: weights come out as the left factors that they have to be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from blu.dialects.core.mlir import arith, ir, math
+from blu.passes.gpu.attention.fragments import Fragments, RightFragments
+from blu.passes.gpu.attention.operands import Matrix, split_head
+from blu.passes.gpu.attention.output import write_tile
+from blu.passes.gpu.attention.scores import (
+    STRIP,
+    LeftLoads,
+    Mask,
+    Span,
+    Sums,
+    add_product,
+    as_left,
+    flatten,
+    kept,
+    map_sums,
+    unflatten,
+    zeros,
+)
+from blu.passes.gpu.attention.slopes import Gradient, Place, slopes
+from blu.passes.gpu.attention.tiles import Loader, Tile, tile_bytes
+from blu.passes.gpu.attention.walk import Advance, Walk
+from blu.passes.gpu.isa import warp
+from blu.passes.gpu.isa.warp import WARP, Number
+from blu.passes.gpu.kernel import when
+from blu.passes.gpu.shared import SharedMemory
+
+NUMBER_BYTES = 4
+
+
+@dataclass(frozen=True)
+class KeySchedule:
+    """A block of `warps` warps of `strips` times 16 keys; tiles of `queries` queries. What to compute, and where.
+
+    The rest says where tiles are in shared memory.
+    """
+
+    of_key: bool
+    of_value: bool
+    warps: int
+    strips: int
+    queries: int
+    keeps: bool
+    memory: SharedMemory
+    keys: int
+    values: int
+    first_queries: int
+    first_gradients: int
+    numbers: int
+    stage: int
+
+    @classmethod
+    def choose(
+        cls, of_key: bool, of_value: bool, keys: int, columns: tuple[int, int], masked: bool, size: int, limit: int
+    ) -> KeySchedule:
+        """The largest tiles whose sums fit in registers, beside a mask, and in `limit` bytes of shared memory."""
+        widest = max(columns)
+        strips = 2 if size == 2 and widest <= 48 and keys > 4 * STRIP and not masked else 1
+        queries, keeps = (64, True) if size == 2 and widest <= 64 and strips == 1 else (32, False)
+        choices = [(4, queries), (4, 16), (2, 16)]
+        schedules = (cls._place(of_key, of_value, warps, strips, tile, keeps, columns, size) for warps, tile in choices)
+        return next(item for item in schedules if item.memory.bytes <= limit)
+
+    @classmethod
+    def _place(
+        cls,
+        of_key: bool,
+        of_value: bool,
+        warps: int,
+        strips: int,
+        queries: int,
+        keeps: bool,
+        columns: tuple[int, int],
+        size: int,
+    ) -> KeySchedule:
+        memory, rows = SharedMemory(), warps * strips * STRIP
+        of_keys, of_values = (memory.take(tile_bytes(rows, each, size)) for each in columns)
+        of_queries, of_gradients = (memory.take(tile_bytes(queries, each, size)) for each in columns)
+        numbers = memory.take(2 * queries * NUMBER_BYTES)
+        stage = memory.bytes - of_queries
+        memory.take(stage)
+        return cls(of_key, of_value, warps, strips, queries, keeps, memory, of_keys, of_values, of_queries,
+                   of_gradients, numbers, stage)  # fmt: skip
+
+    @property
+    def rows(self) -> int:
+        """Keys of a block."""
+        return self.warps * self.strips * STRIP
+
+
+@dataclass(frozen=True)
+class KeyGradient:
+    """Emits the launch."""
+
+    gradient: Gradient
+    schedule: KeySchedule
+    place: Place
+    shared: ir.Value
+
+    def emit(self) -> None:
+        """What one thread does. The first keys, which all queries see, come first."""
+        problem, schedule, place = self.gradient.problem, self.schedule, self.place
+        first = warp.multiply(place.part, schedule.rows)
+        key_head = split_head(place.head, problem.key_heads)
+        own_row = warp.multiply(place.own_warp, STRIP * schedule.strips)
+        span = Span(place.lane, warp.add(first, own_row), schedule.strips)
+        queries = Queries.seeing(self, first, key_head)
+        walk = Walk(lambda number, stage: self._copy(queries, number, stage), queries.total, schedule.stage)
+        left = self._prepare(walk, first, own_row, key_head)
+        step = self._step(span, left, queries)
+        carried = flatten(zeros(span.strips, step.carried_steps))
+        if not problem.causal:
+            carried = walk.run(0, queries.total, carried, step.advance(hides=False))
+        elif problem.groups > 1:
+            carried = walk.run(0, queries.total, carried, step.advance(hides=True))
+        else:
+            carried = walk.run(0, queries.hidden, carried, step.advance(hides=True))
+            carried = walk.run(queries.hidden, queries.total, carried, step.advance(hides=False))
+        of_key, of_value = step.unpack(carried)
+        if not schedule.keeps:
+            walk.end()
+        if schedule.of_key:
+            factor = warp.real(problem.factor)
+            of_key = map_sums(of_key, lambda value, *_: arith.mulf(value, factor))
+            stage = self._tile(schedule.keys, schedule.rows, problem.depth)
+            write_tile(of_key, span, stage, own_row, self.gradient.of_key.matrix(key_head))
+        if schedule.of_value:
+            stage = self._tile(schedule.values, schedule.rows, problem.width)
+            write_tile(of_value, span, stage, own_row, self.gradient.of_value.matrix(key_head))
+
+    def _tile(self, offset: int, rows: int, columns: int) -> Tile:
+        return Tile(warp.add(self.shared, offset), rows, columns, self.gradient.problem.size)
+
+    @property
+    def _query_tiles(self) -> tuple[Tile, Tile]:
+        schedule, problem = self.schedule, self.gradient.problem
+        queries = self._tile(schedule.first_queries, schedule.queries, problem.depth)
+        return queries, self._tile(schedule.first_gradients, schedule.queries, problem.width)
+
+    def _loader(self, matrix: Matrix) -> Loader:
+        return Loader(matrix, self.place.thread, self.schedule.warps * WARP)
+
+    def _copy(self, queries: Queries, number: Number, stage: Number) -> None:
+        """Begin to copy a tile of queries, of g, and the two numbers of each query."""
+        gradient, problem = self.gradient, self.gradient.problem
+        head, first = queries.locate(number)
+        for item, tile in zip((problem.query, gradient.g), self._query_tiles, strict=True):
+            self._loader(item.matrix(head)).copy(tile.at(stage), first, problem.queries)
+        count, thread = self.schedule.queries, self.place.thread
+        flat = queries.flat_head(head)
+        for part, item in enumerate((gradient.logarithms, gradient.inner)):
+            target = warp.add(self.shared, warp.add(stage, self.schedule.numbers + part * count * NUMBER_BYTES))
+            with when(warp.is_below(thread, count)):
+                query = warp.add(first, thread)
+                present = warp.is_below(query, problem.queries)
+                size = arith.select(present, warp.number(NUMBER_BYTES), warp.number(0))
+                target = warp.add(target, warp.multiply(thread, NUMBER_BYTES))
+                warp.copy_async(target, 0, item.matrix([]).address(flat, query), NUMBER_BYTES, size)
+
+    def _prepare(self, walk: Walk, first: ir.Value, own_row: ir.Value, key_head: Sequence[ir.Value]) -> list[LeftLoads]:
+        """Left factors of keys and values."""
+        schedule, problem = self.schedule, self.gradient.problem
+        keys = self._tile(schedule.keys, schedule.rows, problem.depth)
+        values = self._tile(schedule.values, schedule.rows, problem.width)
+        for item, tile in ((problem.key, keys), (problem.value, values)):
+            self._loader(item.matrix(key_head)).copy(tile, first, problem.keys)
+        walk.begin()
+        left = []
+        rows = [warp.add(own_row, STRIP * strip) for strip in range(schedule.strips)]
+        for tile in (keys, values):
+            fragments = Fragments(tile, self.place.lane)
+            left.append([fragments.left(row).load for row in rows])
+        if schedule.keeps:
+            warp.wait_for_copies()
+            warp.wait_for_block()
+            left = [kept(load, tile.steps) for load, tile in zip(left, (keys, values), strict=True)]
+        return left
+
+    def _step(self, span: Span, left: list[LeftLoads], queries: Queries) -> KeyStep:
+        tiles = self._query_tiles
+        right = [Fragments(tile, span.lane).right() for tile in tiles]
+        numbers = warp.add(self.shared, warp.add(warp.multiply(span.column, NUMBER_BYTES), self.schedule.numbers))
+        return KeyStep(
+            self.gradient, self.schedule, span, queries, left[0], left[1], right[0], right[1], numbers,
+            tiles[0].steps, tiles[1].steps,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Queries:
+    """The tiles of queries that a block of keys walks over: for each head that shares the keys, `count` from `start`.
+
+    The first `hidden` of a head are those where some query does not see some key.
+    """
+
+    schedule: KeySchedule
+    gradient: Gradient
+    key_head: Sequence[ir.Value]
+    start: Number
+    count: Number
+    hidden: Number
+
+    @classmethod
+    def seeing(cls, emitter: KeyGradient, first: ir.Value, key_head: Sequence[ir.Value]) -> Queries:
+        """Those that may see keys from `first` on."""
+        problem, schedule = emitter.gradient.problem, emitter.schedule
+        rows, tiles = schedule.queries, -(-problem.queries // schedule.queries)
+        if not problem.causal:
+            return cls(schedule, emitter.gradient, key_head, 0, tiles, 0)
+        before = warp.larger(warp.subtract(first, problem.offset), 0)
+        start = warp.smaller(warp.divide(before, rows), tiles)
+        last = warp.smaller(warp.add(first, schedule.rows - 1), problem.keys - 1)
+        all_see = warp.larger(warp.subtract(last, problem.offset), 0)
+        end = warp.smaller(warp.divide(warp.add(all_see, rows - 1), rows), tiles)
+        hidden = warp.larger(warp.subtract(end, start), 0)
+        return cls(schedule, emitter.gradient, key_head, start, warp.subtract(tiles, start), hidden)
+
+    @property
+    def total(self) -> Number:
+        """Tiles of all heads."""
+        return self.count * self._groups if isinstance(self.count, int) else warp.multiply(self.count, self._groups)
+
+    @property
+    def _groups(self) -> int:
+        return self.gradient.problem.groups
+
+    def locate(self, number: Number) -> tuple[list[ir.Value], Number]:
+        """The head of queries and the first query of a tile."""
+        *batch, own = self.key_head
+        group: Number = 0
+        if self._groups > 1:
+            count = warp.larger(self.count, 1)
+            group, number = warp.divide(warp.number(number), count), warp.remainder(warp.number(number), count)
+        head = warp.add(warp.multiply(own, self._groups), group)
+        return [*batch, head], warp.multiply(warp.add(self.start, number), self.schedule.queries)
+
+    def flat_head(self, head: Sequence[ir.Value]) -> ir.Value:
+        """The number of a head of queries among all."""
+        flat = warp.number(0)
+        for place, size in zip(head, self.gradient.problem.heads, strict=True):
+            flat = warp.add(warp.multiply(flat, size), place)
+        return flat
+
+
+@dataclass(frozen=True)
+class KeyStep:
+    """What a warp does with one tile of queries."""
+
+    gradient: Gradient
+    schedule: KeySchedule
+    span: Span
+    tiles: Queries
+    keys: LeftLoads
+    values: LeftLoads
+    queries: RightFragments
+    upstream: RightFragments
+    numbers: ir.Value
+    depth_steps: int
+    width_steps: int
+
+    @property
+    def carried_steps(self) -> int:
+        """Multiples of 16 columns of all sums that are carried."""
+        return self.schedule.of_key * self.depth_steps + self.schedule.of_value * self.width_steps
+
+    def unpack(self, carried: list[ir.Value]) -> tuple[Sums, Sums]:
+        """Gradients of keys and of values; no columns of those that are not computed."""
+        sums = unflatten(carried, len(self.keys), self.carried_steps)
+        of_key = 2 * self.depth_steps if self.schedule.of_key else 0
+        return [strip[:of_key] for strip in sums], [strip[of_key:] for strip in sums]
+
+    def advance(self, hides: bool) -> Advance:
+        """The step as a walk's work."""
+
+        def advance(carried: list[ir.Value], place: ir.Value, stage: ir.Value) -> list[ir.Value]:
+            of_key, of_value = self._emit(*self.unpack(carried), place, stage, hides)
+            return flatten([[*key, *value] for key, value in zip(of_key, of_value, strict=True)])
+
+        return advance
+
+    def _emit(self, of_key: Sums, of_value: Sums, place: ir.Value, stage: ir.Value, hides: bool) -> tuple[Sums, Sums]:
+        problem, pairs = self.gradient.problem, self.schedule.queries // 16
+        element, strips = problem.element, len(self.keys)
+        head, first = self.tiles.locate(place)
+        mask = Mask(problem, problem.mask and problem.mask.matrix(head), self.span, turned=True)
+        queries, upstream = self.queries.at(stage), self.upstream.at(stage)
+        scores = add_product(zeros(strips, pairs), self.keys, queries.as_columns, self.depth_steps, element)
+        scores = mask.finish(scores, first, hides)
+        weights = self._weights(scores, self._numbers(stage, 0), mask.factor)
+        if self.schedule.of_value:
+            of_value = add_product(of_value, as_left(weights, element), upstream.as_rows, pairs, element)
+        if self.schedule.of_key:
+            of_weights = add_product(zeros(strips, pairs), self.values, upstream.as_columns, self.width_steps, element)
+            inner = [[*pair, *pair] for pair in self._numbers(stage, 1)] * strips
+            left = as_left(slopes(weights, of_weights, inner), element)
+            of_key = add_product(of_key, left, queries.as_rows, pairs, element)
+        return of_key, of_value
+
+    def _numbers(self, stage: ir.Value, part: int) -> list[list[ir.Value]]:
+        """One of the numbers of the two queries of each block of 8 columns."""
+        address, count = warp.add(self.numbers, stage), self.schedule.queries
+        return [
+            warp.load_shared(address, (part * count + first) * NUMBER_BYTES, 2, warp.f32())
+            for first in range(0, count, 8)
+        ]
+
+    def _weights(self, scores: Sums, logarithms: list[list[ir.Value]], factor: float) -> Sums:
+        scale = warp.real(factor)
+        shifts = [[arith.negf(value) for value in pair] for pair in logarithms]
+        return map_sums(
+            scores,
+            lambda value, strip, half, at: warp.power_of_two(math.fma(value, scale, shifts[at // 8][at % 8])),
+        )

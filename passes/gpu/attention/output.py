@@ -1,0 +1,86 @@
+"""Sums of a warp written to global memory, rounded."""
+
+from __future__ import annotations
+
+from blu.dialects.core.mlir import arith, ir, llvm, vector
+from blu.passes.gpu.attention.operands import COPY_BYTES, Matrix, further, pointer
+from blu.passes.gpu.attention.scores import STRIP, Span, Sums
+from blu.passes.gpu.attention.tiles import Tile
+from blu.passes.gpu.isa import warp
+from blu.passes.gpu.isa.warp import WARP
+from blu.passes.gpu.kernel import when
+
+PIECE = 8
+"""Columns of a block of sums, and elements of 16 bits in 16 bytes."""
+
+
+def write_rows(sums: Sums, span: Span, output: Matrix) -> None:
+    """Write the rows of a warp, each thread two neighbours at a time where memory lies so, else one."""
+    rows, columns = output.shape
+    pairs = output.is_aligned and columns % PIECE == 0
+    for strip, half in span.rows:
+        row = span.row(strip, half)
+        with when(warp.is_below(row, rows)):
+            base = output.address(row, span.column)
+            for number, block in enumerate(sums[strip]):
+                values = block[2 * half : 2 * half + 2]
+                if pairs and PIECE * number < columns:
+                    place = further(base, PIECE * number, output.size)
+                    llvm.store(_rounded(values, output.element), pointer(place), alignment=2 * output.size)
+                elif not pairs:
+                    _write_elements(values, row, warp.add(span.column, PIECE * number), output)
+
+
+def write_tile(sums: Sums, span: Span, stage: Tile, own_row: ir.Value, output: Matrix) -> None:
+    """Write the rows of a warp as 16-bit floats, by way of its own rows of `stage`: 16 bytes a thread.
+
+    What is in these rows must have been read. Memory that does not take 16 bytes at a time is written as write_rows
+    does.
+    """
+    if not output.is_aligned or output.size != 2:
+        write_rows(sums, span, output)
+        return
+    warp.wait_for_warp()
+    row = warp.add(own_row, warp.divide(span.lane, 4))
+    address = warp.add(stage.address, warp.add(warp.multiply(row, stage.pitch), warp.multiply(span.column, 2)))
+    for strip, half in span.rows:
+        for number, block in enumerate(sums[strip]):
+            pair = warp.pack(block[2 * half], block[2 * half + 1], str(output.element))
+            warp.store_shared(address, (strip * STRIP + half * 8) * stage.pitch + number * COPY_BYTES, [pair])
+    warp.wait_for_warp()
+    _copy_pieces(span, stage, own_row, output)
+
+
+def _copy_pieces(span: Span, stage: Tile, own_row: ir.Value, output: Matrix) -> None:
+    """Each lane copies pieces of 16 bytes of the warp's rows."""
+    pieces, rows = output.shape[1] // PIECE, span.strips * STRIP
+    wide = 1 << (pieces - 1).bit_length()
+    row, piece = warp.divide(span.lane, wide), warp.remainder(span.lane, wide)
+    source = warp.add(warp.multiply(warp.add(own_row, row), stage.pitch), warp.multiply(piece, COPY_BYTES))
+    source = warp.add(stage.address, source)
+    base = output.address(warp.add(span.first_row, row), warp.multiply(piece, PIECE))
+    for number in range(0, rows, WARP // wide):
+        present = warp.is_below(warp.add(span.first_row, warp.add(row, number)), output.shape[0])
+        if wide != pieces:
+            present = arith.andi(present, warp.is_below(piece, pieces))
+        if number + WARP // wide > rows:  # the other rows are another warp's
+            present = arith.andi(present, warp.is_below(row, rows - number))
+        with when(present):
+            values = warp.load_shared(source, number * stage.pitch, 4, warp.i32())
+            packed = vector.from_elements(ir.VectorType.get([4], warp.i32()), values)
+            place = further(base, number, output.strides[0] * output.size)
+            llvm.store(packed, pointer(place), alignment=COPY_BYTES)
+
+
+def _rounded(values: list[ir.Value], element: ir.Type) -> ir.Value:
+    """Two f32 in an element type, as one value to store."""
+    if isinstance(element, ir.F32Type):
+        return vector.from_elements(ir.VectorType.get([2], element), values)
+    return warp.pack(values[0], values[1], str(element))
+
+
+def _write_elements(values: list[ir.Value], row: ir.Value, column: ir.Value, output: Matrix) -> None:
+    for at, value in enumerate(values):
+        place = warp.add(column, at)
+        with when(warp.is_below(place, output.shape[1])):
+            output.store(value, row, place)

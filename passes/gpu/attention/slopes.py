@@ -1,0 +1,78 @@
+"""What the launches of attention's gradient share: operands, and D = P * (g V^T - inner) in a warp's registers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from blu.dialects.core.mlir import arith, ir
+from blu.dialects.core.op import operands_of
+from blu.passes.gpu.attention.operands import Operand, Problem, operand_of, read_operand, read_problem
+from blu.passes.gpu.attention.scores import Sums
+from blu.passes.gpu.isa import warp
+from blu.passes.gpu.isa.warp import WARP
+from blu.passes.gpu.kernel import GpuKernel, Thread
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """A blu.attention_gradient in a launch: `logarithms` and `inner` are the scratch memory [heads, queries]."""
+
+    problem: Problem
+    g: Operand
+    result: Operand
+    of_query: Operand
+    of_key: Operand
+    of_value: Operand
+    logarithms: Operand
+    inner: Operand
+
+    @classmethod
+    def read(cls, operation: ir.Operation, frame: GpuKernel) -> Gradient:
+        """Read the op at the current insertion point."""
+        g, query, key, value, result, mask, offset = operands_of(operation)
+        outputs = dict(frame.outputs)
+        written = [operand_of(outputs[item]) for item in operation.results]
+        scratch = [operand_of(item) for item in frame.scratch]
+        problem = read_problem(operation, frame, (query, key, value, mask, offset))
+        return cls(problem, read_operand(g, frame), read_operand(result, frame), *written, *scratch)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a thread is: its lane, its warp, and its block's part of the rows of a head."""
+
+    thread: ir.Value
+    lane: ir.Value
+    own_warp: ir.Value
+    part: ir.Value
+    parts: int
+    head: ir.Value
+
+    @classmethod
+    def of(cls, here: Thread, parts: int) -> Place:
+        """Blocks number the parts of each head, head after head."""
+        thread, block = warp.as_number(here.thread), warp.as_number(here.block[0])
+        return cls(
+            thread,
+            warp.remainder(thread, WARP),
+            warp.divide(thread, WARP),
+            warp.remainder(block, parts),
+            parts,
+            warp.divide(block, parts),
+        )
+
+
+def slopes(weights: Sums, of_weights: Sums, inner: Sequence[Sequence[ir.Value]]) -> Sums:
+    """weights * (of_weights - inner), all [strips][blocks of 8][4]; `inner` is [strips * blocks] rows of four."""
+    numbers = iter(inner)
+    return [
+        [
+            [
+                arith.mulf(weight, arith.subf(slope, shift))
+                for weight, slope, shift in zip(*values, next(numbers), strict=True)
+            ]
+            for values in zip(*strips, strict=True)
+        ]
+        for strips in zip(weights, of_weights, strict=True)
+    ]

@@ -1,0 +1,61 @@
+"""The walk of a block over tiles in shared memory, each copied while the one before is worked on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from blu.dialects.core.mlir import ir, scf
+from blu.passes.gpu.isa import warp
+from blu.passes.gpu.isa.warp import Number
+from blu.passes.gpu.kernel import when
+
+CopyTile = Callable[[Number, Number], None]
+"""Begins to copy the tile of a number to shared memory, some bytes after the first stage."""
+
+Advance = Callable[[list[ir.Value], ir.Value, ir.Value], Sequence[ir.Value]]
+"""What is carried on, from what was, the number of a tile, and the bytes from the first stage to its own."""
+
+
+@dataclass(frozen=True)
+class Walk:
+    """Tiles 0 to `count`, each in one of two stages of `stage` bytes."""
+
+    copy: CopyTile
+    count: Number
+    stage: int
+
+    def begin(self) -> None:
+        """Begin to copy the first tile; where there is none, what is copied is never read, but see `end`."""
+        self.copy(0, 0)
+
+    def end(self) -> None:
+        """Let shared memory be written again. Without a tile, copies begun before the walk would still be under way."""
+        if isinstance(self.count, int) and self.count > 0:
+            return
+        with when(warp.is_equal(self.count, 0)):
+            warp.wait_for_copies()
+            warp.wait_for_block()
+
+    def run(self, begin: Number, end: Number, carried: list[ir.Value], advance: Advance) -> list[ir.Value]:
+        """Work on the tiles from `begin` to `end`, after those before."""
+        if isinstance(begin, int) and begin == end:
+            return carried
+        loop = scf.ForOp(warp.number(begin), warp.number(end), warp.number(1), carried)
+        with ir.InsertionPoint(loop.body):
+            place = loop.induction_variable
+            warp.wait_for_copies()
+            warp.wait_for_block()
+            following = warp.add(place, 1)
+            with when(warp.is_below(following, self.count)):
+                self.copy(following, self._stage(following))
+            scf.yield_(advance(list(loop.inner_iter_args), place, self._stage(place)))
+        return list(loop.results)
+
+    def _stage(self, place: ir.Value) -> ir.Value:
+        return warp.multiply(warp.remainder(place, 2), self.stage)
+
+
+def tiles_of(limit: Number, rows: int) -> Number:
+    """Tiles of `rows` rows that hold `limit` rows."""
+    return -(-limit // rows) if isinstance(limit, int) else warp.divide(warp.add(limit, rows - 1), rows)

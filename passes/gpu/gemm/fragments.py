@@ -1,0 +1,131 @@
+"""Fragments for `mma.sync`, read from tiles in shared memory: see copy.py for how those lie there.
+
+Source of the layouts: PTX ISA, "Matrix Fragments for mma.m16n8k16" and "mma.m16n8k8".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from blu.dialects.core.mlir import arith, ir
+from blu.passes.gpu.gemm.copy import Tile
+from blu.passes.gpu.gemm.problem import COPY_BYTES
+from blu.passes.gpu.gemm.schedule import ROW_BYTES
+from blu.passes.gpu.isa import warp
+
+STEP_BYTES = 32
+"""Of a row that one instruction multiplies: 16 elements of two bytes, 8 of four."""
+STEPS = ROW_BYTES // STEP_BYTES
+_TURNED_PANEL = 4  # sixteen-byte pairs, or pieces of eight floats, in a row
+
+Fragment = list[ir.Value]
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads a warp's share of a tile: `extent` rows (or columns of the right factor) from `first` on.
+
+    `is_left` says of which factor. `base` is the tile's offset in its stage.
+    """
+
+    tile: Tile
+    is_left: bool
+    first: ir.Value
+    extent: int
+    lane: ir.Value
+    base: int
+
+    @cached_property
+    def address(self) -> ir.Value:
+        """What the lane adds to a stage's address for its first fragments."""
+        tile = self.tile
+        if tile.is_deep:
+            row, piece = self._deep_row()
+            place = warp.multiply(warp.add(row, self.first), ROW_BYTES)
+            return warp.add(warp.add(place, warp.multiply(tile.swizzle(piece, row), COPY_BYTES)), self.base)
+        row, piece, within = self._turned_row()
+        panel = warp.multiply(warp.divide(self.first, tile.width), tile.panel_bytes)
+        piece = warp.add(piece, warp.divide(warp.remainder(self.first, tile.width), tile.lanes))
+        place = warp.add(warp.multiply(row, ROW_BYTES), warp.multiply(tile.swizzle(piece, row), COPY_BYTES))
+        return warp.add(warp.add(warp.add(place, panel), within), self.base)
+
+    def load(self, stage: ir.Value, step: int) -> list[Fragment]:
+        """The fragments of a step of a row: one for every 16 rows of the left factor, or every 8 columns."""
+        start = warp.add(stage, self.address)
+        if self.tile.is_deep:
+            return self._load_deep(start, step)
+        return self._load_pairs(start, step) if self.tile.bytes == 2 else self._load_single(start, step)
+
+    def _deep_row(self) -> tuple[ir.Value, ir.Value]:
+        """The row and piece whose address the lane gives `ldmatrix`."""
+        lane = self.lane
+        if self.is_left:
+            return warp.remainder(lane, 16), warp.divide(lane, 16)
+        row = warp.add(warp.remainder(lane, 8), warp.multiply(warp.divide(lane, 16), 8))
+        return row, warp.remainder(warp.divide(lane, 8), 2)
+
+    def _turned_row(self) -> tuple[ir.Value, ir.Value, warp.Number]:
+        """The same where rows are k: for `ldmatrix.trans`, or the place of the lane's first float."""
+        lane = self.lane
+        if self.tile.bytes == 4:
+            across = warp.divide(lane, 4)
+            return warp.remainder(lane, 4), warp.divide(across, 4), warp.multiply(warp.remainder(across, 4), 4)
+        if self.is_left:
+            row = warp.add(warp.remainder(lane, 8), warp.multiply(warp.divide(lane, 16), 8))
+            return row, warp.remainder(warp.divide(lane, 8), 2), 0
+        return warp.remainder(lane, 16), warp.divide(lane, 16), 0
+
+    def _load_deep(self, start: ir.Value, step: int) -> list[Fragment]:
+        address = _turned(start, step)
+        parts = [warp.load_matrices(address, block * ROW_BYTES) for block in range(0, self.extent, 16)]
+        return self._split(parts)
+
+    def _load_pairs(self, start: ir.Value, step: int) -> list[Fragment]:
+        parts = []
+        for block in range(self.extent // 16):
+            panel, place = divmod(block, _TURNED_PANEL)
+            offset = panel * self.tile.panel_bytes + step * 16 * ROW_BYTES
+            parts.append(warp.load_matrices(_turned(start, place), offset, transposed=True))
+        return self._split(parts)
+
+    def _load_single(self, start: ir.Value, step: int) -> list[Fragment]:
+        columns = []
+        for block in range(self.extent // 8):
+            panel, place = divmod(block, _TURNED_PANEL)
+            offset = panel * self.tile.panel_bytes + step * 8 * ROW_BYTES
+            address = _turned(start, place)
+            columns.append([warp.load_shared(address, offset + half, 1, warp.i32())[0] for half in (0, 4 * ROW_BYTES)])
+        if not self.is_left:
+            return columns
+        pairs = zip(columns[::2], columns[1::2], strict=True)
+        return [[low[0], high[0], low[1], high[1]] for low, high in pairs]
+
+    def _split(self, parts: Sequence[Fragment]) -> list[Fragment]:
+        """`ldmatrix` gives one fragment of a left factor, or two of a right one."""
+        return list(parts) if self.is_left else [half for part in parts for half in (part[:2], part[2:])]
+
+
+def _turned(address: ir.Value, place: int) -> ir.Value:
+    """The address of the piece 2 * place further on, before it was moved: XOR commutes."""
+    return arith.xori(address, warp.number(place * STEP_BYTES)) if place else address
+
+
+def multiply_add(sums: Fragment, left: Fragment, right: Fragment, instruction: str) -> Fragment:
+    """sums [16, 8] + left @ right, by one instruction: k is 16 for bf16 and f16, 8 for tf32."""
+    if instruction == "tf32":
+        return warp.multiply_add_tf32(sums, left, right)
+    return warp.multiply_add(sums, left, right, instruction)
+
+
+def rounded_to_tf32(value: ir.Value) -> ir.Value:
+    """An f32 (as i32) rounded to 10 bits of fraction."""
+    return warp.pure_assembly(warp.i32(), [value], "cvt.rna.tf32.f32 $0, $1;", "=r,r")
+
+
+def split_in_two(value: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """An f32 (as i32) as the sum of two tf32, to about 22 bits."""
+    big = rounded_to_tf32(value)
+    rest = arith.subf(arith.bitcast(warp.f32(), value), arith.bitcast(warp.f32(), big))
+    return big, rounded_to_tf32(arith.bitcast(warp.i32(), rest))

@@ -1,0 +1,223 @@
+"""Matrix multiplication with an elementwise epilogue, on GPUs.
+
+A block computes a tile of the result: operands come to shared memory a step of k at a time, sums stay in registers
+(mma.py, simt.py), and go through shared memory to the fused operations (output.py). Where k is split
+among blocks, these leave their sums in scratch memory and a second kernel adds them in order (split.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil
+
+from blu.dialects.core.mlir import arith, func, ir
+from blu.dialects.targets.nvidia import GpuTarget
+from blu.passes.gpu.gemm import rows as gemm_rows
+from blu.passes.gpu.gemm import split as gemm_split
+from blu.passes.gpu.gemm import wgmma as gemm_wgmma
+from blu.passes.gpu.gemm.copy import Loader, Place, Tile
+from blu.passes.gpu.gemm.fragments import Reader
+from blu.passes.gpu.gemm.mma import MmaLoop, WarpTile
+from blu.passes.gpu.gemm.output import (
+    Output,
+    Staged,
+    choose_lanes,
+    choose_together,
+    epilogue_sink,
+    stage_fragments,
+    staged_bytes,
+)
+from blu.passes.gpu.gemm.pingpong import WgmmaSchedule
+from blu.passes.gpu.gemm.pipeline import Pipeline, Range
+from blu.passes.gpu.gemm.problem import Product, read_product
+from blu.passes.gpu.gemm.schedule import GemmSchedule, choose_schedule
+from blu.passes.gpu.gemm.simt import Lane, SimtLoop, SimtTile, readers_of
+from blu.passes.gpu.gemm.split import PART
+from blu.passes.gpu.isa import warp
+from blu.passes.gpu.kernel import GpuKernel, Thread
+from blu.passes.gpu.others import loops
+from blu.passes.gpu.shared import SharedMemory, shared_address
+from blu.passes.kernels.contraction import Point, read_contraction
+from blu.passes.kernels.epilogue import Epilogue, read_epilogue
+
+
+def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
+    """Replace `kernel`, whose body is one linalg.contract with an elementwise epilogue; what no tile fits: by loops."""
+    product = product_of(kernel)
+    schedule = None if product is None else schedule_of(kernel, product, target)
+    if product is None or schedule is None:
+        return loops.emit(kernel, target)
+    if gemm_rows.suits(product):
+        frame = GpuKernel.open(kernel)
+        gemm_rows.emit(frame, *read(frame), target)
+        return frame.finish()
+    if gemm_wgmma.suits(product, schedule.instruction, target):
+        return gemm_wgmma.emit_with(kernel, read, WgmmaSchedule(schedule.instruction, split=schedule.split), target)
+    return emit_with(kernel, schedule)
+
+
+def schedule_of(kernel: func.FuncOp, product: Product, target: GpuTarget) -> GemmSchedule | None:
+    """The schedule of tiles of warps that `emit` uses, None for plain loops. Without scratch memory k is not split."""
+    schedule = choose_schedule(product, target)
+    if schedule is None or "blu.scratch" in kernel.attributes or gemm_split.gives_parts(kernel):
+        return schedule
+    return replace(schedule, split=1)
+
+
+def product_of(kernel: func.FuncOp) -> Product | None:
+    """The product of a kernel that is still on tensors; None where it is none of two matrices."""
+    operation = _contraction_of(kernel)
+    buffers = {value: value.owner.operands[0] for value in operation.operands if _is_input(value)}
+    if any(operand not in buffers for operand in list(operation.operands)[:2]):
+        return None
+    contraction = read_contraction(operation, buffers)
+    if None in (contraction.rows, contraction.columns, contraction.depth):
+        return None
+    return read_product(contraction)
+
+
+def emit_with(kernel: func.FuncOp, schedule: GemmSchedule) -> list[func.FuncOp]:
+    """The same with a given schedule."""
+    frame = GpuKernel.open(kernel)
+    gemm = _Gemm(frame, *read(frame), schedule)
+    gemm.emit()
+    return gemm_split.finish(frame, read, schedule.split)
+
+
+def read(frame: GpuKernel) -> tuple[Product, Epilogue]:
+    """What a kernel multiplies, and what follows."""
+    contraction = read_contraction(_contraction_of(frame.function), frame.buffers)
+    return read_product(contraction), read_epilogue(contraction, frame.buffers, frame.outputs)
+
+
+def _contraction_of(kernel: func.FuncOp) -> ir.Operation:
+    return next(op.operation for op in kernel.body.blocks[0] if op.operation.name == "linalg.contract")
+
+
+def _is_input(value: ir.Value) -> bool:
+    return not isinstance(value.owner, ir.Block) and value.owner.name == "bufferization.to_tensor"
+
+
+@dataclass(frozen=True)
+class _Block:
+    """What a block computes: `point` has the indices of its product, (row, column) begins its tile; i32."""
+
+    point: Point
+    row: ir.Value
+    column: ir.Value
+    part: ir.Value
+
+
+@dataclass(frozen=True)
+class _Gemm:
+    """One kernel while it is emitted."""
+
+    frame: GpuKernel
+    product: Product
+    epilogue: Epilogue
+    schedule: GemmSchedule
+
+    @property
+    def tiles(self) -> tuple[int, int]:
+        """Tiles down the rows and along the columns of one product."""
+        return ceil(self.product.rows / self.schedule.rows), ceil(self.product.columns / self.schedule.columns)
+
+    @property
+    def steps(self) -> int:
+        """Steps of k in all."""
+        return self.product.runs * ceil(self.product.depth / self.schedule.depth)
+
+    def emit(self) -> None:
+        schedule, shared = self.schedule, SharedMemory()
+        operands, sums = schedule.stages * schedule.stage_bytes, staged_bytes(schedule.rows, schedule.columns)
+        stages = shared.take(operands if schedule.kind == "simt" else max(operands, sums), alignment=1024)
+        # Tensor cores are done with the operands when sums are staged: these lie over them.
+        staging = shared.take(sums, alignment=128) if schedule.kind == "simt" else stages
+        down, along = self.tiles
+        grid = (down * along * schedule.split * self.product.outer,)
+        location = self.product.contraction.operation.location
+        # Else ptxas would rather spill a little than have one block fewer on a multiprocessor.
+        self.frame.replacement.operation.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(warp.i32(), 1)
+        with location, self.frame.launch(grid, schedule.threads, shared.bytes) as here:
+            thread = warp.as_number(here.thread)
+            block = self._locate(here)
+            base = shared_address(self.frame)
+            staged = Staged(warp.add(base, staging), schedule.rows, schedule.columns)
+            compute = self._compute_simt if schedule.kind == "simt" else self._compute_mma
+            compute(block, thread, warp.add(base, stages), staged)
+            warp.wait_for_block()
+            self._output(thread).write(staged, {**block.point, PART: block.part}, block.row, block.column)
+
+    def _locate(self, here: Thread) -> _Block:
+        """Tiles change fastest, a group of rows of them at a time, then the parts of k, then the products."""
+        schedule, (down, along) = self.schedule, self.tiles
+        number = warp.as_number(here.block[0])
+        rest, tile = warp.divide(number, down * along), warp.remainder(number, down * along)
+        rest, part = warp.divide(rest, schedule.split), warp.remainder(rest, schedule.split)
+        point: dict[int, ir.Value] = {}
+        for dim in reversed(self.product.contraction.outer):
+            size = self.product.contraction.size(dim)
+            rest, point[dim] = warp.divide(rest, size), warp.remainder(rest, size)
+        group = min(schedule.group, down)
+        first = warp.multiply(warp.divide(tile, group * along), group)
+        inside = warp.remainder(tile, group * along)
+        height: warp.Number = group if down % group == 0 else warp.smaller(group, warp.subtract(down, first))
+        row = warp.add(first, arith.remui(inside, warp.number(height)))
+        column = arith.divui(inside, warp.number(height))
+        return _Block(point, warp.multiply(row, schedule.rows), warp.multiply(column, schedule.columns), part)
+
+    def _range(self, block: _Block) -> Range:
+        """The steps of k of a block."""
+        each = ceil(self.steps / self.schedule.split)
+        if self.schedule.split == 1:
+            return warp.number(0), warp.number(self.steps)
+        first = warp.multiply(block.part, each)
+        return first, warp.smaller(warp.add(first, each), self.steps)
+
+    def _pipeline(self, block: _Block, thread: ir.Value, tiles: tuple[Tile, Tile], base: ir.Value) -> Pipeline:
+        """What brings the operands' tiles to shared memory."""
+        contraction, schedule = self.product.contraction, self.schedule
+        outer = [block.point[dim] for dim in contraction.outer]
+        runs = [contraction.size(dim) for dim in contraction.outer_depth]
+        left = Place(outer, block.row, thread, schedule.threads)
+        right = Place(outer, block.column, thread, schedule.threads)
+        loaders = (
+            Loader(self.product.left, tiles[0], left, 0, runs, schedule.instruction),
+            Loader(self.product.right, tiles[1], right, tiles[0].size, runs, schedule.instruction),
+        )
+        return Pipeline(loaders, schedule.stages, schedule.stage_bytes, base)
+
+    def _compute_mma(self, block: _Block, thread: ir.Value, base: ir.Value, staged: Staged) -> None:
+        schedule = self.schedule
+        tiles = self._tiles(Tile)
+        own = WarpTile.of(thread, schedule)
+        readers = (
+            Reader(tiles[0], True, own.row, schedule.warp_rows, own.lane, 0),
+            Reader(tiles[1], False, own.column, schedule.warp_columns, own.lane, tiles[0].size),
+        )
+        pipeline = self._pipeline(block, thread, tiles, base)
+        sums = MmaLoop(schedule, readers).sums(pipeline, self._range(block))
+        stage_fragments(staged, own.row, own.column, own.lane, sums, schedule.warp_columns // 8)
+
+    def _compute_simt(self, block: _Block, thread: ir.Value, base: ir.Value, staged: Staged) -> None:
+        tiles, lane = self._tiles(SimtTile), Lane.of(thread, self.schedule)
+        loop = SimtLoop(self.schedule, readers_of(self.schedule, tiles, lane), staged, lane)
+        pipeline = self._pipeline(block, thread, tiles, base)
+        loop.sum_up(pipeline, self._range(block), self.product.depth * self.product.runs)
+
+    def _tiles(self, kind: type[Tile]) -> tuple[Tile, Tile]:
+        """The shapes of both operands' tiles."""
+        schedule, size = self.schedule, self.schedule.element_bytes
+        left, right = self.product.left, self.product.right
+        return kind(schedule.rows, size, left.is_deep), kind(schedule.columns, size, right.is_deep)
+
+    def _output(self, thread: ir.Value) -> Output:
+        """What becomes of staged sums."""
+        threads = self.schedule.threads
+        if self.schedule.split > 1:
+            buffer = gemm_split.scratch_of(self.frame, self.product, self.schedule.split)
+            sink = gemm_split.partial_sink(self.product, buffer)
+            return Output(self.product, sink, gemm_split.choose_part_lanes(self.product), 4, thread, threads)
+        lanes = choose_lanes(self.epilogue, [operand for _, operand in self.epilogue.outputs])
+        together = choose_together(self.epilogue, lanes)
+        return Output(self.product, epilogue_sink(self.epilogue), lanes, together, thread, threads)

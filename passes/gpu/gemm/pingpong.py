@@ -1,0 +1,376 @@
+"""The sums of tiles by Hopper's warpgroup products, with tiles copied by the copy engine, in blocks that stay.
+
+A block has three warpgroups. One thread of the last copies tiles of both factors into a ring of stages; the other two
+take turns: while one multiplies its tile of the result, the other one writes its last tile, so that tensor cores rarely
+wait. Blocks walk all tiles of the result, as many blocks as there are multiprocessors.
+
+    copying group      wait for "empty" of a stage -> announce bytes on "full" -> copy both tiles
+    multiplying group  wait for its turn -> for each stage: wait for "full", multiply, arrive at "empty" -> give the
+                       turn to the other -> write the sums
+
+Source of the scheme: CUTLASS documentation, "Efficient GEMM", the "pingpong" kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from math import ceil
+
+from blu.dialects.core.mlir import arith, ir, nvvm, scf
+from blu.passes.gpu.gemm.output import Staged, stage_fragments, staged_bytes
+from blu.passes.gpu.gemm.problem import Product
+from blu.passes.gpu.isa import bulk_copy, warp, warpgroup
+from blu.passes.gpu.isa.warpgroup import Matrix
+from blu.passes.gpu.kernel import when
+from blu.passes.gpu.shared import SharedMemory
+from blu.passes.kernels.epilogue import Known
+
+GROUPS = 3
+THREADS = GROUPS * warpgroup.THREADS
+COPY_REGISTERS, MULTIPLY_REGISTERS = 40, 232
+SLAB = 32
+"""Columns of the sums that are written at a time."""
+_TURN, _WRITTEN = 4, 1
+"""Named barriers: whose turn it is (4, 5), and those of each writing group (1, 2)."""
+
+
+@dataclass(frozen=True)
+class WgmmaSchedule:
+    """Tiles of `rows` x `columns` results, `stages` of k in shared memory, `group` rows of tiles walked together.
+
+    k is split in `split` parts, whose sums go to scratch memory and are added by a second kernel.
+    """
+
+    instruction: str
+    rows: int = 128
+    columns: int = 192
+    stages: int = 4
+    group: int = 8
+    split: int = 1
+
+    @property
+    def element_bytes(self) -> int:
+        return 4 if self.instruction == "tf32" else 2
+
+    @property
+    def depth(self) -> int:
+        """k of a stage: 128 bytes."""
+        return warpgroup.ROW_BYTES // self.element_bytes
+
+    @property
+    def left_bytes(self) -> int:
+        return self.rows * warpgroup.ROW_BYTES
+
+    @property
+    def stage_bytes(self) -> int:
+        return (self.rows + self.columns) * warpgroup.ROW_BYTES
+
+
+@dataclass(frozen=True)
+class Ring:
+    """The stages in shared memory and their barriers, all as shared addresses."""
+
+    schedule: WgmmaSchedule
+    tiles: ir.Value
+    barriers: ir.Value
+
+    @classmethod
+    def reserve(cls, shared: SharedMemory, schedule: WgmmaSchedule) -> tuple[int, int]:
+        """Offsets of the tiles and of the barriers."""
+        tiles = shared.take(schedule.stages * schedule.stage_bytes, alignment=1024)
+        return tiles, shared.take(2 * schedule.stages * bulk_copy.BARRIER_BYTES)
+
+    def left(self, stage: ir.Value) -> ir.Value:
+        return warp.add(self.tiles, warp.multiply(stage, self.schedule.stage_bytes))
+
+    def right(self, stage: ir.Value) -> ir.Value:
+        return warp.add(self.left(stage), self.schedule.left_bytes)
+
+    def full(self, stage: warp.Number) -> ir.Value:
+        return warp.add(self.barriers, warp.multiply(warp.number(stage), bulk_copy.BARRIER_BYTES))
+
+    def empty(self, stage: warp.Number) -> ir.Value:
+        return warp.add(self.full(stage), self.schedule.stages * bulk_copy.BARRIER_BYTES)
+
+    def begin(self) -> None:
+        """Make the barriers, by one thread."""
+        for stage in range(self.schedule.stages):
+            bulk_copy.begin_barrier(self.full(stage), 1)
+            bulk_copy.begin_barrier(self.empty(stage), 1)
+        bulk_copy.publish_barriers()
+
+    def following(self, stage: ir.Value, phase: ir.Value) -> list[ir.Value]:
+        """The stage after this one, and its phase."""
+        after = warp.add(stage, 1)
+        wraps = warp.is_equal(after, self.schedule.stages)
+        flipped = arith.xori(phase, arith.extui(warp.i32(), wraps))
+        return [arith.select(wraps, warp.number(0), after), flipped]
+
+    def after(self, stage: ir.Value, phase: ir.Value, steps: warp.Number) -> list[ir.Value]:
+        """The stage so many steps on, and its phase."""
+        place = warp.add(stage, steps)
+        turns = arith.andi(warp.divide(place, self.schedule.stages), warp.number(1))
+        return [warp.remainder(place, self.schedule.stages), arith.xori(phase, turns)]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A tile: its part of k, its product, its first row and column."""
+
+    part: ir.Value
+    outer: ir.Value
+    row: ir.Value
+    column: ir.Value
+
+
+@dataclass(frozen=True)
+class SlabWriter:
+    """`write(staged, place, known)` writes a slab of staged sums; `read(staged, place)` gives what is known before."""
+
+    read: Callable[[Staged, Place], list[Known] | None]
+    write: Callable[[Staged, Place, list[Known] | None], None]
+
+
+@dataclass(frozen=True)
+class Walk:
+    """The tiles of all products in the order in which blocks take them: `group` rows of tiles, column by column."""
+
+    product: Product
+    schedule: WgmmaSchedule
+
+    @property
+    def down(self) -> int:
+        return ceil(self.product.rows / self.schedule.rows)
+
+    @property
+    def across(self) -> int:
+        return ceil(self.product.columns / self.schedule.columns)
+
+    @property
+    def tiles(self) -> int:
+        return self.down * self.across * self.product.outer * self.schedule.split
+
+    @property
+    def steps(self) -> int:
+        """Stages of k of a tile. In the last part some may lie beyond the end, where factors are read as zeros."""
+        return ceil(ceil(self.product.depth / self.schedule.depth) / self.schedule.split)
+
+    def place(self, tile: ir.Value) -> Place:
+        """Where a tile is: the parts of k change slowest, then the products."""
+        each, outer = self.down * self.across, self.product.outer
+        rest, tile = warp.divide(tile, each), warp.remainder(tile, each)
+        part, number = warp.divide(rest, outer), warp.remainder(rest, outer) if outer > 1 else warp.number(0)
+        wide = min(self.schedule.group, self.down)
+        band, inside = warp.divide(tile, wide * self.across), warp.remainder(tile, wide * self.across)
+        first = warp.multiply(band, wide)
+        height = warp.smaller(warp.subtract(self.down, first), wide)
+        row, column = warp.add(first, arith.remui(inside, height)), arith.divui(inside, height)
+        return Place(part, number, warp.multiply(row, self.schedule.rows), warp.multiply(column, self.schedule.columns))
+
+
+@dataclass(frozen=True)
+class Block:
+    """The code of one block: `maps` are the tensor maps' addresses, `staging` that of the slabs of both groups."""
+
+    walk: Walk
+    ring: Ring
+    maps: tuple[ir.Value, ir.Value]
+    staging: ir.Value
+    block: ir.Value
+    blocks: int
+    thread: ir.Value
+
+    @property
+    def schedule(self) -> WgmmaSchedule:
+        return self.walk.schedule
+
+    def emit(self, write: Callable[[ir.Value], SlabWriter]) -> None:
+        """All three groups. `write(thread)` gives what writes a slab: (staged sums, product, row, column)."""
+        with when(warp.is_equal(self.thread, 0)):
+            self.ring.begin()
+            for map_ in self.maps:
+                bulk_copy.prefetch_map(map_)
+        nvvm.barrier()
+        # The same in all threads of a warp, and known to be: branches on it are not divergent.
+        number = _same_in_warp(warp.divide(self.thread, warpgroup.THREADS))
+        branch = scf.IfOp(warp.is_equal(number, GROUPS - 1), has_else=True)
+        with ir.InsertionPoint(branch.then_block):
+            warpgroup.keep_registers(COPY_REGISTERS)
+            in_group = warp.remainder(self.thread, warpgroup.THREADS)
+            first_warp = warp.is_equal(_same_in_warp(warp.divide(in_group, warp.WARP)), 0)
+            with when(arith.andi(first_warp, warpgroup.is_elected())):
+                self._copy()
+            scf.yield_([])
+        with ir.InsertionPoint(branch.else_block):
+            warpgroup.take_registers(MULTIPLY_REGISTERS)
+            self._multiply(number, write(warp.remainder(self.thread, warpgroup.THREADS)))
+            scf.yield_([])
+
+    # The copying thread.
+    def _copy(self) -> None:
+        def tile(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+            return _repeat(0, self.walk.steps, 1, carried, partial(self._fill, self.walk.place(number)))
+
+        _repeat(self.block, self.walk.tiles, self.blocks, [warp.number(0), warp.number(0)], tile)
+
+    def _fill(self, place: Place, step: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+        """Copy one stage when it is empty."""
+        stage, phase = carried
+        bulk_copy.wait(self.ring.empty(stage), arith.xori(phase, warp.number(1)))
+        full = self.ring.full(stage)
+        bulk_copy.announce(full, self.schedule.stage_bytes)
+        before = warp.multiply(place.part, self.walk.steps)
+        depth = warp.multiply(warp.add(before, step), self.schedule.depth)
+        product = self.walk.product
+        sides = (
+            (product.left, self.maps[0], place.row, self.schedule.rows, self.ring.left(stage)),
+            (product.right, self.maps[1], place.column, self.schedule.columns, self.ring.right(stage)),
+        )
+        for factor, map_, first, extent, target in sides:
+            outer = [place.outer] if factor.outer_strides else []
+            if factor.is_deep:
+                bulk_copy.copy_tile(map_, [depth, first, *outer], target, full)
+                continue
+            wide = warpgroup.ROW_BYTES // self.schedule.element_bytes
+            for panel in range(extent // wide):
+                begin = [warp.add(first, panel * wide), depth, *outer]
+                bulk_copy.copy_tile(map_, begin, warp.add(target, panel * self._panel_bytes), full)
+        return self.ring.following(stage, phase)
+
+    @property
+    def _panel_bytes(self) -> int:
+        return self.schedule.depth * warpgroup.ROW_BYTES
+
+    # The multiplying groups.
+    def _multiply(self, group: ir.Value, write: SlabWriter) -> None:
+        steps = self.walk.steps
+        with when(warp.is_equal(group, 1)):  # the first turn is group 0's
+            _pass_turn(warp.number(0))
+        start = self.ring.after(warp.number(0), warp.number(0), warp.multiply(group, steps))
+        address = warp.add(self.staging, warp.multiply(group, staged_bytes(self.schedule.rows, SLAB)))
+        staged = Staged(address, self.schedule.rows, SLAB)
+
+        def tile(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+            place = self.walk.place(number)
+            warpgroup.meet(warp.add(group, _TURN), 2 * warpgroup.THREADS)
+            stage, phase, *sums = self._sums(carried)
+            _pass_turn(warp.subtract(1, group))
+            after = self.ring.after(stage, phase, steps)  # the other group's tile lies between
+            self._write(group, sums, staged, write, place)
+            return after
+
+        begin = warp.add(self.block, warp.multiply(group, self.blocks))
+        _repeat(begin, self.walk.tiles, 2 * self.blocks, start, tile)
+
+    def _sums(self, carried: list[ir.Value]) -> list[ir.Value]:
+        """The stage and phase after a tile, and its sums."""
+        count = self.schedule.rows // warpgroup.ROWS * self.schedule.columns // 2
+
+        def step(number: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
+            stage, phase, *sums = values
+            bulk_copy.wait(self.ring.full(stage), phase)
+            warpgroup.open_products()
+            sums = self._products(stage, number, sums)
+            warpgroup.close_products()
+            warpgroup.settle(1)
+            with when(warp.is_below(0, number)):
+                self._release(self._before(stage))
+            return [*self.ring.following(stage, phase), *sums]
+
+        stage, phase, *sums = _repeat(0, self.walk.steps, 1, [*carried, *[warp.real(0.0)] * count], step)
+        warpgroup.settle(0)
+        self._release(self._before(stage))
+        return [stage, phase, *warpgroup.tie(sums)]
+
+    def _products(self, stage: ir.Value, number: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
+        """All products of a stage, for every 64 rows."""
+        product, size = self.walk.product, self.schedule.element_bytes
+        left = Matrix(self.ring.left(stage), product.left.is_deep, self._panel_bytes)
+        right = Matrix(self.ring.right(stage), product.right.is_deep, self._panel_bytes)
+        first, second = left.descriptor(), right.descriptor()
+        results: list[ir.Value] = []
+        each = self.schedule.columns // 2
+        is_first = arith.extui(warp.i32(), warp.is_equal(number, 0))
+        down_bytes = warpgroup.ROWS * warpgroup.ROW_BYTES if product.left.is_deep else self._panel_bytes
+        for part in range(self.schedule.rows // warpgroup.ROWS):
+            own = sums[part * each : (part + 1) * each]
+            for k in range(self.schedule.depth // warpgroup.instruction_depth(size)):
+                own = warpgroup.multiply_add(
+                    own,
+                    warpgroup.further(first, part * down_bytes + k * left.step_bytes(size)),
+                    warpgroup.further(second, k * right.step_bytes(size)),
+                    self.schedule.instruction,
+                    (left.is_deep, right.is_deep),
+                    is_first if k == 0 else 0,
+                )
+            results += own
+        return results
+
+    def _before(self, stage: ir.Value) -> ir.Value:
+        is_first = warp.is_equal(stage, 0)
+        return arith.select(is_first, warp.number(self.schedule.stages - 1), warp.subtract(stage, 1))
+
+    def _release(self, stage: ir.Value) -> None:
+        """Let a stage be filled again, once for the whole group."""
+        with when(warp.is_equal(warp.remainder(self.thread, warpgroup.THREADS), 0)):
+            bulk_copy.arrive(self.ring.empty(stage))
+
+    def _write(self, group: ir.Value, sums: list[ir.Value], staged: Staged, write: SlabWriter, place: Place) -> None:
+        """Write the sums of a tile, a slab of columns at a time."""
+        in_group = warp.remainder(self.thread, warpgroup.THREADS)
+        own_row = warp.multiply(warp.divide(in_group, warp.WARP), 16)
+        lane = warp.remainder(in_group, warp.WARP)
+        each = self.schedule.columns // 2
+        barrier = warp.add(group, _WRITTEN)
+        slabs = [
+            replace(place, column=warp.add(place.column, first)) for first in range(0, self.schedule.columns, SLAB)
+        ]
+        is_whole = self.walk.product.columns % self.schedule.columns == 0
+        known: list[Known] | None = None
+        for slab in range(self.schedule.columns // SLAB):
+            warpgroup.meet(barrier, warpgroup.THREADS)  # the slab before has been read
+            for part in range(self.schedule.rows // warpgroup.ROWS):
+                first = part * each + slab * SLAB // 2
+                fragments = [sums[place : place + 4] for place in range(first, first + SLAB // 2, 4)]
+                down = warp.add(own_row, part * warpgroup.ROWS)
+                stage_fragments(staged, down, warp.number(0), lane, fragments, SLAB // 8)
+            warpgroup.meet(barrier, warpgroup.THREADS)
+            here = slabs[slab]
+            if is_whole:
+                # The next slab is asked for before this one is worked on, once there are registers for both.
+                following = slabs[slab + 1 : slab + 2]
+                before = write.read(staged, here) if slab == 0 else known
+                known = write.read(staged, *following) if following and slab else None
+                write.write(staged, here, before)
+                known = write.read(staged, *following) if following and not slab else known
+                continue
+            with when(warp.is_below(here.column, self.walk.product.columns)):  # the tile may reach beyond the result
+                write.write(staged, here, None)
+
+
+def _pass_turn(group: ir.Value) -> None:
+    """Let a group multiply, without waiting for it."""
+    threads = warp.number(2 * warpgroup.THREADS)
+    nvvm.barrier_arrive(threads, barrier_id=warp.add(group, _TURN))
+
+
+def _same_in_warp(value: ir.Value) -> ir.Value:
+    """The first lane's value in all lanes."""
+    kind = ir.Attribute.parse("#nvvm<shfl_kind idx>")
+    return nvvm.shfl_sync(warp.number(-1), value, warp.number(0), warp.number(31), kind)
+
+
+def _repeat(
+    begin: warp.Number,
+    end: warp.Number,
+    step: warp.Number,
+    carried: list[ir.Value],
+    body: Callable[[ir.Value, list[ir.Value]], list[ir.Value]],
+) -> list[ir.Value]:
+    """An scf.for over i32; what it carries out."""
+    loop = scf.ForOp(warp.number(begin), warp.number(end), warp.number(step), carried)
+    with ir.InsertionPoint(loop.body):
+        scf.yield_(body(loop.induction_variable, list(loop.inner_iter_args)))
+    return list(loop.results)

@@ -1,0 +1,269 @@
+"""A few rows times a matrix, as in decoding: bound by reading the matrix once, 16 bytes at a time.
+
+Where neighbours along k lie side by side, a warp takes a few columns and each lane every 32nd piece of them; else a
+thread takes the columns of one piece, and every so many rows of the matrix. What lanes or threads have summed is added
+in a fixed order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil
+
+from blu.dialects.core.mlir import arith, ir, llvm, math, scf
+from blu.dialects.targets.nvidia import GpuTarget
+from blu.passes.gpu.attention.operands import further, pointer
+from blu.passes.gpu.gemm.copy import first_address
+from blu.passes.gpu.gemm.output import PADDING, Output, Staged, choose_lanes, epilogue_sink
+from blu.passes.gpu.gemm.problem import COPY_BYTES, Factor, Product
+from blu.passes.gpu.isa import warp
+from blu.passes.gpu.kernel import GpuKernel, when
+from blu.passes.gpu.shared import SharedMemory, shared_address
+from blu.passes.kernels import lanes as vectors
+from blu.passes.kernels.epilogue import Epilogue
+
+MOST_ROWS = 4
+THREADS = 256
+_WARPS = THREADS // warp.WARP
+_AHEAD = 8
+"""Rows of the matrix that a thread reads before it multiplies the first."""
+
+Sums = list[list[ir.Value]]
+"""For each row, the sums of a thread's columns."""
+
+
+def suits(product: Product) -> bool:
+    """Few rows of f32 or narrower, and a matrix that can be read 16 bytes at a time."""
+    left, right = product.left, product.right
+    elements = {str(left.element), str(right.element)}
+    if product.rows > MOST_ROWS or product.runs > 1 or product.is_degenerate or not elements <= {"f32", "bf16", "f16"}:
+        return False
+    lanes = COPY_BYTES // right.bytes
+    if not right.is_dense or right.copy_bytes != COPY_BYTES:
+        return False
+    if not right.is_deep:
+        return product.columns % lanes == 0
+    return left.depth_stride == 1 and product.depth % lanes == 0 and left.copy_bytes == COPY_BYTES
+
+
+def emit(frame: GpuKernel, product: Product, epilogue: Epilogue, target: GpuTarget) -> None:
+    """Fill the kernel's replacement."""
+    kernel = _Deep.of(product, target) if product.right.is_deep else _Turned.of(product, target)
+    shared = SharedMemory()
+    parts = shared.take(kernel.parts * product.rows * kernel.columns * 4)
+    sums = shared.take(product.rows * (kernel.columns + PADDING) * 4)
+    across = ceil(product.columns / kernel.columns)
+    grid = (across * product.outer,)
+    with product.contraction.operation.location, frame.launch(grid, THREADS, shared.bytes) as here:
+        thread, number = warp.as_number(here.thread), warp.as_number(here.block[0])
+        rest, column = warp.divide(number, across), warp.multiply(warp.remainder(number, across), kernel.columns)
+        point: dict[int, ir.Value] = {}
+        for dim in reversed(product.contraction.outer):
+            size = product.contraction.size(dim)
+            rest, point[dim] = warp.divide(rest, size), warp.remainder(rest, size)
+        base = shared_address(frame)
+        staged = Staged(warp.add(base, sums), product.rows, kernel.columns)
+        left, right = (_start(factor, [point[dim] for dim in product.contraction.outer])
+                       for factor in (product.left, product.right))  # fmt: skip
+        kernel.sum_up(_Block(left, right, column, thread), warp.add(base, parts), staged)
+        warp.wait_for_block()
+        lanes = choose_lanes(epilogue, [operand for _, operand in epilogue.outputs])
+        output = Output(product, epilogue_sink(epilogue), min(lanes, 4), 1, thread, THREADS)
+        output.write_edge(staged, point, warp.number(0), column)
+
+
+def _start(factor: Factor, outer: list[ir.Value]) -> ir.Value:
+    """The address of the factor of one product, i64."""
+    address = first_address(factor)
+    for position, stride in zip(outer, factor.outer_strides, strict=True):
+        address = further(address, position, stride * factor.bytes)
+    return address
+
+
+@dataclass(frozen=True)
+class _Block:
+    """What a block works on: addresses of its factors, its first column, and the thread's number."""
+
+    left: ir.Value
+    right: ir.Value
+    column: ir.Value
+    thread: ir.Value
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """`columns` are those of a block; `parts` sums of each element wait in shared memory."""
+
+    product: Product
+    columns: int
+    parts: int
+
+    @property
+    def lanes(self) -> int:
+        """Elements of the matrix in a piece."""
+        return COPY_BYTES // self.product.right.bytes
+
+    def zeros(self, columns: int) -> Sums:
+        return [[warp.real(0.0)] * columns for _ in range(self.product.rows)]
+
+
+class _Deep(_Kernel):
+    """A warp for a few columns, whose k are side by side."""
+
+    @classmethod
+    def of(cls, product: Product, target: GpuTarget) -> _Deep:
+        """As many columns at a time as leave work for every multiprocessor."""
+        each = 4
+        while each > 1 and product.outer * ceil(product.columns / (each * _WARPS)) < 2 * target.processors:
+            each //= 2
+        return cls(product, each * _WARPS, 0)
+
+    def sum_up(self, block: _Block, parts: ir.Value, staged: Staged) -> None:
+        product, each = self.product, self.columns // _WARPS
+        lane, own = warp.remainder(block.thread, warp.WARP), warp.divide(block.thread, warp.WARP)
+        first = warp.multiply(own, each)
+        right = [self._column(block, warp.add(first, number)) for number in range(each)]
+        pieces, index = product.depth // self.lanes, ir.IndexType.get()
+        begin, end = arith.index_cast(index, lane), vectors.index(pieces)
+        if pieces % warp.WARP == 0:  # the same number of steps for all lanes, which may be unrolled
+            begin = vectors.index(0)
+        loop = scf.ForOp(begin, end, vectors.index(warp.WARP), [value for row in self.zeros(each) for value in row])
+        with ir.InsertionPoint(loop.body):
+            number = warp.as_number(loop.induction_variable)
+            piece = warp.add(number, lane) if pieces % warp.WARP == 0 else number
+            sums = self._step(block, right, warp.multiply(piece, self.lanes), _rows(list(loop.inner_iter_args), each))
+            scf.yield_([value for row in sums for value in row])
+        totals = [_sum_of_warp(value) for value in loop.results]
+        with when(warp.is_equal(lane, 0)):
+            for row, values in enumerate(_rows(totals, each)):
+                start = staged.at(row, first)
+                for number, value in enumerate(values):
+                    warp.store_shared(start, number * 4, [arith.bitcast(warp.i32(), value)])
+
+    def _step(self, block: _Block, right: list[ir.Value], k: ir.Value, sums: Sums) -> Sums:
+        """The products of a piece of each column, from `k` on."""
+        left, size = self.product.left, self.product.right.bytes
+        columns = [_load(further(start, k, size), self.product.right, self.lanes) for start in right]
+        for row in range(len(sums)):
+            place = further(further(block.left, row, left.stride * left.bytes), k, left.bytes)
+            values = _load(place, left, self.lanes)
+            for number, column in enumerate(columns):
+                for a, b in zip(values, column, strict=True):
+                    sums[row][number] = math.fma(a, b, sums[row][number])
+        return sums
+
+    def _column(self, block: _Block, number: ir.Value) -> ir.Value:
+        """Where a column begins; the last one for those that are not there."""
+        column = warp.smaller(warp.add(block.column, number), self.product.columns - 1)
+        return further(block.right, column, self.product.right.stride * self.product.right.bytes)
+
+
+class _Turned(_Kernel):
+    """A thread for the columns of a piece, in every `parts`-th row of the matrix."""
+
+    @classmethod
+    def of(cls, product: Product, target: GpuTarget) -> _Turned:
+        """As many pieces side by side as leave work for every multiprocessor; at least two: a sector of memory."""
+        lanes, pieces = COPY_BYTES // product.right.bytes, 16
+        while pieces > 2 and product.outer * ceil(product.columns / (pieces * lanes)) < target.processors:
+            pieces //= 2
+        return cls(product, pieces * lanes, THREADS // pieces)
+
+    def sum_up(self, block: _Block, parts: ir.Value, staged: Staged) -> None:
+        product, pieces = self.product, self.columns // self.lanes
+        own, piece = warp.divide(block.thread, pieces), warp.remainder(block.thread, pieces)
+        inner = warp.multiply(piece, self.lanes)
+        column = warp.smaller(warp.add(block.column, inner), product.columns - self.lanes)
+        start = further(block.right, column, product.right.bytes)
+        sums = self._walk(block, start, own)
+        place = warp.add(warp.multiply(own, product.rows * self.columns * 4), warp.multiply(inner, 4))
+        for row, values in enumerate(sums):
+            for first in range(0, self.lanes, 4):
+                offset = (row * self.columns + first) * 4
+                bits = [arith.bitcast(warp.i32(), value) for value in values[first : first + 4]]
+                warp.store_shared(warp.add(parts, place), offset, bits)
+        warp.wait_for_block()
+        self._add_parts(block.thread, parts, staged)
+
+    def _walk(self, block: _Block, start: ir.Value, own: ir.Value) -> Sums:
+        """A thread's rows of the matrix: several at a time, then those that are left."""
+        depth, step = self.product.depth, self.parts
+        ahead = max(1, min(_AHEAD, depth // step))
+        whole = depth // (step * ahead) * (step * ahead)
+        sums = self._loop(0, whole, step * ahead, self.zeros(self.lanes), self._many(block, start, own, ahead))
+        first = arith.addi(vectors.index(whole), arith.index_cast(ir.IndexType.get(), own))
+        return self._loop(first, depth, step, sums, lambda k, sums: self._add(block, start, [k], sums))
+
+    def _many(self, block: _Block, start: ir.Value, own: ir.Value, ahead: int) -> Callable[[ir.Value, Sums], Sums]:
+        def body(k: ir.Value, sums: Sums) -> Sums:
+            places = [warp.add(warp.add(k, own), number * self.parts) for number in range(ahead)]
+            return self._add(block, start, places, sums)
+
+        return body
+
+    def _loop(
+        self, begin: ir.Value | int, end: int, step: int, sums: Sums, body: Callable[[ir.Value, Sums], Sums]
+    ) -> Sums:
+        begin = vectors.index(begin) if isinstance(begin, int) else begin
+        flat = [value for row in sums for value in row]
+        loop = scf.ForOp(begin, vectors.index(end), vectors.index(step), flat)
+        with ir.InsertionPoint(loop.body):
+            rows = _rows(list(loop.inner_iter_args), self.lanes)
+            rows = body(warp.as_number(loop.induction_variable), rows)
+            scf.yield_([value for row in rows for value in row])
+        return _rows(list(loop.results), self.lanes)
+
+    def _add(self, block: _Block, start: ir.Value, places: list[ir.Value], sums: Sums) -> Sums:
+        """The products of some rows of the matrix, all of which are read first."""
+        left, right = self.product.left, self.product.right
+        loaded = [_load(further(start, k, right.depth_stride * right.bytes), right, self.lanes) for k in places]
+        for k, values in zip(places, loaded, strict=True):
+            place = further(block.left, k, left.depth_stride * left.bytes)
+            for row in range(len(sums)):
+                factor = _load(further(place, row, left.stride * left.bytes), left, 1)[0]
+                sums[row] = [math.fma(factor, value, total) for value, total in zip(values, sums[row], strict=True)]
+        return sums
+
+    def _add_parts(self, thread: ir.Value, parts: ir.Value, staged: Staged) -> None:
+        """Each thread adds the parts of some elements, in order."""
+        rows, count = self.product.rows, self.product.rows * self.columns
+        loop = scf.ForOp(arith.index_cast(ir.IndexType.get(), thread), vectors.index(count), vectors.index(THREADS))
+        with ir.InsertionPoint(loop.body):
+            number = warp.as_number(loop.induction_variable)
+            start = warp.add(parts, warp.multiply(number, 4))
+            sums = [warp.load_shared(start, part * rows * self.columns * 4, 1, warp.f32())[0]
+                    for part in range(self.parts)]  # fmt: skip
+            total = sums[0]
+            for value in sums[1:]:
+                total = arith.addf(total, value)
+            place = staged.at(warp.divide(number, self.columns), warp.remainder(number, self.columns))
+            warp.store_shared(place, 0, [arith.bitcast(warp.i32(), total)])
+            scf.yield_([])
+
+
+def _rows(values: list[ir.Value], count: int) -> Sums:
+    return [list(values[place : place + count]) for place in range(0, len(values), count)]
+
+
+def _load(address: ir.Value, factor: Factor, count: int) -> list[ir.Value]:
+    """Neighbours as f32, 16 bytes at a time."""
+    if count == 1:
+        return [_widened(llvm.load(factor.element, pointer(address), alignment=factor.bytes))]
+    lanes, values = min(count, COPY_BYTES // factor.bytes), []
+    for first in range(0, count, lanes):
+        place = pointer(further(address, first, factor.bytes))
+        loaded = llvm.load(ir.VectorType.get([lanes], factor.element), place, alignment=lanes * factor.bytes)
+        values += [_widened(llvm.extractelement(loaded, warp.number(lane))) for lane in range(lanes)]
+    return values
+
+
+def _widened(value: ir.Value) -> ir.Value:
+    return value if isinstance(value.type, ir.F32Type) else arith.extf(warp.f32(), value)
+
+
+def _sum_of_warp(value: ir.Value) -> ir.Value:
+    """The sum over all lanes, the same in each."""
+    for distance in (16, 8, 4, 2, 1):
+        value = arith.addf(value, warp.exchange(value, distance))
+    return value

@@ -1,0 +1,141 @@
+"""Products whose k is split among blocks: partial sums in scratch memory, and the kernel that adds them in order.
+
+Where nothing is fused to a product, split_products.py makes the partial sums its result, and leaves adding to others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil
+
+from blu.dialects.core.mlir import arith, func, ir, vector
+from blu.dialects.targets.nvidia import GpuTarget
+from blu.passes.gpu.gemm import rows as gemm_rows
+from blu.passes.gpu.gemm.output import align, choose_lanes, epilogue_sink
+from blu.passes.gpu.gemm.problem import Product
+from blu.passes.gpu.gemm.schedule import Sizes, choose_instruction, cut
+from blu.passes.gpu.isa import warp
+from blu.passes.gpu.kernel import GpuKernel, when
+from blu.passes.kernels import lanes as vectors
+from blu.passes.kernels.contraction import Contraction, Point, read_contraction
+from blu.passes.kernels.epilogue import Epilogue
+
+PART = -1
+"""The key of a point that holds the number of its part of k."""
+THREADS = 256
+Read = Callable[[GpuKernel], tuple[Product, Epilogue]]
+"""Gives the product and what follows it of an opened kernel."""
+
+
+def reserve(kernel: func.FuncOp) -> list[ir.MemRefType]:
+    """The scratch memory of a kernel on tensors: f32 [parts, *outer, rows, columns], where k is split."""
+    contraction = split_contraction(kernel)
+    return [] if contraction is None or gives_parts(kernel) else [parts_type(kernel, contraction)]
+
+
+def split_contraction(kernel: func.FuncOp) -> Contraction | None:
+    """The contraction of a kernel on tensors, where k is split."""
+    operation = next((op.operation for op in kernel.body.blocks[0] if op.operation.name == "linalg.contract"), None)
+    if operation is None:
+        return None
+    contraction = read_contraction(operation, {value: value for value in operation.operands})
+    instruction = choose_instruction(contraction)
+    sizes = Sizes.of(contraction, instruction or "")
+    if instruction is None or sizes.is_degenerate or sizes.rows <= gemm_rows.MOST_ROWS:
+        return None
+    *_, split = cut(sizes, GpuTarget.of(kernel.operation.parent))
+    return contraction if split > 1 else None
+
+
+def parts_type(kernel: func.FuncOp, contraction: Contraction) -> ir.MemRefType:
+    """The type of the parts of a contraction that is split."""
+    sizes = Sizes.of(contraction, choose_instruction(contraction) or "")
+    *_, split = cut(sizes, GpuTarget.of(kernel.operation.parent))
+    return _type_of(contraction, split)
+
+
+def gives_parts(kernel: func.FuncOp) -> bool:
+    """Whether the parts of a kernel's sums are its result: another kernel adds them."""
+    return any(op.operation.name == "plan.parts" for op in kernel.body.blocks[0])
+
+
+def _type_of(contraction: Contraction, split: int) -> ir.MemRefType:
+    dims = (*contraction.outer, contraction.rows, contraction.columns)
+    return ir.MemRefType.get([split, *(contraction.size(dim) for dim in dims)], ir.F32Type.get())
+
+
+def scratch_of(frame: GpuKernel, product: Product, split: int) -> ir.Value:
+    """The buffer of partial sums: scratch memory, or the result."""
+    (buffer,) = frame.scratch or [memory for _, memory in frame.outputs]
+    assert buffer.type == _type_of(product.contraction, split), f"scratch memory {buffer.type} for {split} parts"
+    return buffer
+
+
+def choose_part_lanes(product: Product) -> int:
+    """Partial sums are written four at a time, where rows begin at multiples of 16 bytes."""
+    return 4 if product.columns % 4 == 0 else 1
+
+
+def partial_sink(product: Product, buffer: ir.Value) -> Callable[[list[ir.Value], list[Point], int], None]:
+    """Writes sums as they are."""
+
+    def sink(totals: list[ir.Value], points: list[Point], lanes: int) -> None:
+        for total, point in zip(totals, points, strict=True):
+            align(vector.store(total, buffer, _place(product, point, point[PART])).operation)
+
+    return sink
+
+
+def _place(product: Product, point: Point, part: ir.Value) -> list[ir.Value]:
+    contraction = product.contraction
+    dims = (*contraction.outer, contraction.rows, contraction.columns)
+    return [part, *(vectors.index(0) if dim is None else point[dim] for dim in dims)]
+
+
+def finish(frame: GpuKernel, read: Read, split: int) -> list[func.FuncOp]:
+    """The replacements of a kernel: its own, and that of the sums of parts which it does not give as its result."""
+    kernel = frame.function
+    assert split > 1 or not gives_parts(kernel), "a product that is not split has no parts"
+    if split == 1 or gives_parts(kernel):
+        return frame.finish()
+    final = GpuKernel.open(kernel, name=f"{kernel.name.value}_sum")
+    emit_sum(final, *read(final), split)
+    return [*frame.finish(), final.replacement]
+
+
+def emit_sum(frame: GpuKernel, product: Product, epilogue: Epilogue, split: int) -> None:
+    """Each thread adds the partial sums of a few neighbours, part by part, and runs the fused operations."""
+    buffer = scratch_of(frame, product, split)
+    lanes = choose_lanes(epilogue, [operand for _, operand in epilogue.outputs])
+    while product.columns % lanes:
+        lanes //= 2
+    wide = product.columns // lanes
+    pieces = product.outer * product.rows * wide
+    location = product.contraction.operation.location
+    with location, frame.launch((ceil(pieces / THREADS),), THREADS) as here:
+        number = warp.add(warp.multiply(warp.as_number(here.block[0]), THREADS), warp.as_number(here.thread))
+        with when(warp.is_below(number, pieces)):
+            point = _point_of(product, number, wide, lanes)
+            type_ = vectors.vector_type(lanes, warp.f32())
+            parts = []
+            for part in range(split):
+                parts.append(vector.load(type_, buffer, _place(product, point, vectors.index(part))))
+                align(parts[-1].owner)
+            total = parts[0]
+            for part in parts[1:]:
+                total = arith.addf(total, part)
+            epilogue_sink(epilogue)([total], [point], lanes)
+
+
+def _point_of(product: Product, number: ir.Value, wide: int, lanes: int) -> Point:
+    """Where the piece of that number begins: pieces of a row change fastest."""
+    contraction, index = product.contraction, ir.IndexType.get()
+    sizes = {dim: contraction.size(dim) for dim in contraction.outer}
+    rest, piece = warp.divide(number, wide), warp.remainder(number, wide)
+    place: dict[int | None, ir.Value] = {contraction.columns: warp.multiply(piece, lanes)}
+    rest, place[contraction.rows] = warp.divide(rest, product.rows), warp.remainder(rest, product.rows)
+    for dim in reversed(contraction.outer):
+        rest, place[dim] = warp.divide(rest, sizes[dim]), warp.remainder(rest, sizes[dim])
+    for dim in (*contraction.outer_depth, contraction.depth):
+        place[dim] = warp.number(0)
+    return {dim: arith.index_castui(index, value) for dim, value in place.items() if dim is not None}

@@ -1,0 +1,109 @@
+"""The pass that takes the sum of a split product's parts out of its kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from blu.dialects import plan
+from blu.dialects.core.dtypes import product
+from blu.dialects.core.mlir import arith, func, ir, tensor
+from blu.passes.framework.base import Pass, find
+from blu.passes.gpu.gemm import split as gemm_split
+from blu.passes.host.bufferize.kernels import tensor_kernels
+from blu.passes.host.bufferize.uses import transposed_layout
+from blu.passes.loops.lower_to_linalg.generic import PARALLEL, empty, generic, projection, reshape
+
+
+@dataclass(frozen=True)
+class SplitProducts(Pass):
+    """A product whose k is split among blocks, and that nothing is fused to, gives its parts; another kernel adds them.
+
+        %1 = call @gemm_0(%x, %y) : (tensor<512x65536xbf16>, tensor<65536x512xbf16>) -> tensor<512x512xf32>
+
+    becomes
+
+        %1 = call @gemm_0(%x, %y) : (..) -> tensor<11x512x512xf32>
+        %2 = tensor.collapse_shape (tensor.extract_slice %1[0, 0, 0]), and so on
+        %13 = call @gemm_0_sum(%2, ..) : (tensor<262144xf32>, ..) -> tensor<262144xf32>
+        %14 = tensor.expand_shape %13
+
+    so that the sums of equal products can be one launch. How often k is split is the target's choice, as for products
+    with more fused to them, which keep their parts in scratch memory and add them themselves. In the kernel,
+    `plan.parts` says that a contraction's result is left in parts.
+    """
+
+    level = "linalg"
+
+    def run(self, module: ir.Module) -> None:
+        kernels = tensor_kernels(module)
+        for call in list(find(module, func.CallOp)):
+            kernel = kernels[ir.FlatSymbolRefAttr(call.attributes["callee"]).value]
+            type_ = _parts_of(kernel)
+            # A result that is only seen transposed is better written so by the kernel that has it in shared memory.
+            if type_ is not None and transposed_layout(call.results[0], kernels) is None:
+                _split(module, call, kernel, type_)
+                self.count("products")
+
+
+def _parts_of(kernel: func.FuncOp) -> ir.RankedTensorType | None:
+    """The type of the parts of a kernel that is nothing but a product, and would be split."""
+    if ir.StringAttr(kernel.attributes["blu.kernel"]).value != "gemm":
+        return None
+    contraction = gemm_split.split_contraction(kernel)
+    returned = list(kernel.entry_block.operations)[-1].operation.operands
+    if contraction is None or list(returned) != [contraction.operation.results[0]]:
+        return None
+    reads_arguments = all(isinstance(value.owner, ir.Block) for value in list(contraction.operation.operands)[:2])
+    is_ordered = contraction.result_dims == (*contraction.outer, contraction.rows, contraction.columns)
+    if contraction.depth is None or not reads_arguments or not is_ordered:
+        return None
+    parts = gemm_split.parts_type(kernel, contraction)
+    return ir.RankedTensorType.get(parts.shape, parts.element_type)
+
+
+def _split(module: ir.Module, call: func.CallOp, kernel: func.FuncOp, type_: ir.RankedTensorType) -> None:
+    end = list(kernel.entry_block.operations)[-1].operation
+    with ir.InsertionPoint(end), end.location:
+        end.operands[0] = plan.parts(type_, end.operands[0])
+    kernel.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kernel.type.inputs, [type_]))
+    result, name = call.results[0], kernel.name.value
+    with ir.InsertionPoint(call), call.location:
+        parts = func.CallOp([type_], name, list(call.operands_)).results[0]
+        terms = [_part(parts, number) for number in range(type_.shape[0])]
+        total = func.CallOp([terms[0].type], _sum_kernel(module, f"{name}_sum", terms), terms).results[0]
+        result.replace_all_uses_with(reshape(total, ir.RankedTensorType(result.type).shape))
+    call.erase()
+
+
+def _part(parts: ir.Value, number: int) -> ir.Value:
+    """One part, as a view without dims."""
+    type_ = ir.RankedTensorType(parts.type)
+    sizes = [1, *type_.shape[1:]]
+    offsets, strides = [number] + [0] * len(type_.shape[1:]), [1] * len(sizes)
+    piece = ir.RankedTensorType.get(sizes, type_.element_type)
+    part = tensor.ExtractSliceOp(piece, parts, [], [], [], offsets, sizes, strides).result
+    return reshape(part, [product(sizes)])
+
+
+def _sum_kernel(module: ir.Module, name: str, terms: Sequence[ir.Value]) -> str:
+    """A kernel that adds tensors in order."""
+    types = [ir.RankedTensorType(term.type) for term in terms]
+    with ir.InsertionPoint(module.body):
+        kernel = func.FuncOp(name, (types, [types[0]]), visibility="private")
+        kernel.attributes["blu.kernel"] = ir.StringAttr.get("rows")
+        block = kernel.add_entry_block([ir.Location.current] * len(types))
+    with ir.InsertionPoint(block):
+        target = empty(types[0].shape, types[0].element_type)
+        maps = [projection(1, [0])] * (len(types) + 1)
+        (total,) = generic(list(block.arguments), [target], maps, [PARALLEL], _added)
+        func.ReturnOp([total])
+    return name
+
+
+def _added(first: ir.Value, *others: ir.Value) -> ir.Value:
+    """The sum of all but the last, which is what the result holds before."""
+    total = first
+    for value in others[:-1]:
+        total = arith.addf(total, value)
+    return total

@@ -1,0 +1,115 @@
+"""Matrix products by Hopper's warpgroups: which it takes, the tensor maps of their factors, and what writes results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from blu.dialects.core.mlir import func, ir
+from blu.dialects.targets.nvidia import GpuTarget
+from blu.passes.gpu.gemm import split as gemm_split
+from blu.passes.gpu.gemm.output import (
+    Output,
+    choose_lanes,
+    choose_together,
+    epilogue_reader,
+    epilogue_sink,
+    staged_bytes,
+)
+from blu.passes.gpu.gemm.pingpong import SLAB, THREADS, Block, Ring, SlabWriter, Walk, WgmmaSchedule
+from blu.passes.gpu.gemm.problem import Factor, Product
+from blu.passes.gpu.gemm.split import PART, Read
+from blu.passes.gpu.isa import bulk_copy, warp, warpgroup
+from blu.passes.gpu.isa.bulk_copy import TensorMap
+from blu.passes.gpu.kernel import GpuKernel
+from blu.passes.gpu.shared import SharedMemory, shared_address
+from blu.passes.kernels.epilogue import Epilogue
+
+LEAST_TILES, LEAST_DEPTH, DEEP = 64, 64, 4096
+"""Products with fewer tiles leave most multiprocessors idle, unless k is so deep that it is split."""
+
+
+def suits(product: Product, instruction: str | None, target: GpuTarget) -> bool:
+    """Whether this kernel takes a product: the copy engine reads it where it lies, in the products' own type."""
+    if not target.has_bulk_copies or instruction not in ("bf16", "f16", "tf32") or product.is_degenerate:
+        return False
+    size = 4 if instruction == "tf32" else 2
+    factors = (product.left, product.right)
+    if not all(factor.bytes == size and factor.is_dense and factor.copy_bytes == 16 for factor in factors):
+        return False
+    if instruction == "tf32" and not all(factor.is_deep for factor in factors):
+        return False
+    if product.runs != 1 or len(product.contraction.outer) > 1 or product.depth < LEAST_DEPTH:
+        return False
+    return product.depth >= DEEP or Walk(product, WgmmaSchedule(instruction)).tiles >= LEAST_TILES
+
+
+def emit_with(kernel: func.FuncOp, read: Read, schedule: WgmmaSchedule, target: GpuTarget) -> list[func.FuncOp]:
+    """Replace a kernel whose product `suits`; `read` gives the product and the epilogue of an opened kernel."""
+    frame = GpuKernel.open(kernel, (bulk_copy.map_type(), bulk_copy.map_type()))
+    product, epilogue = read(frame)
+    walk, shared = Walk(product, schedule), SharedMemory()
+    tiles, barriers = Ring.reserve(shared, schedule)
+    staging = shared.take(2 * staged_bytes(schedule.rows, SLAB), alignment=128)
+    _describe_maps(frame, product, schedule)
+    blocks = min(target.processors, walk.tiles)
+    with product.contraction.operation.location, frame.launch((blocks,), THREADS, shared.bytes) as here:
+        base, thread = shared_address(frame), warp.as_number(here.thread)
+        maps = tuple(bulk_copy.map_pointer(argument) for argument in list(frame.replacement.arguments)[-2:])
+        ring = Ring(schedule, warp.add(base, tiles), warp.add(base, barriers))
+        block = Block(walk, ring, maps, warp.add(base, staging), warp.as_number(here.block[0]), blocks, thread)
+
+        block.emit(partial(_writer, frame, product, epilogue, schedule))
+    return gemm_split.finish(frame, read, schedule.split)
+
+
+def _writer(
+    frame: GpuKernel, product: Product, epilogue: Epilogue, schedule: WgmmaSchedule, thread: ir.Value
+) -> SlabWriter:
+    """What writes slabs, for a thread of a warpgroup: the outputs, or the sums of a part of k."""
+    outer = product.contraction.outer
+    if schedule.split == 1:
+        lanes = choose_lanes(epilogue, [operand for _, operand in epilogue.outputs])
+        together = choose_together(epilogue, lanes)
+        pieces = schedule.rows * SLAB // lanes // warpgroup.THREADS
+        reader = epilogue_reader(epilogue, pieces, lanes)
+        output = Output(product, epilogue_sink(epilogue), lanes, together, thread, warpgroup.THREADS, reader)
+        return SlabWriter(
+            lambda staged, at: output.read_ahead(staged, {dim: at.outer for dim in outer}, at.row, at.column),
+            lambda staged, at, known: output.write(staged, {dim: at.outer for dim in outer}, at.row, at.column, known),
+        )
+    sink = gemm_split.partial_sink(product, gemm_split.scratch_of(frame, product, schedule.split))
+    output = Output(product, sink, gemm_split.choose_part_lanes(product), 4, thread, warpgroup.THREADS)
+    return SlabWriter(
+        lambda staged, at: None,
+        lambda staged, at, known: output.write(
+            staged, {PART: at.part, **{dim: at.outer for dim in outer}}, at.row, at.column
+        ),
+    )
+
+
+def _describe_maps(frame: GpuKernel, product: Product, schedule: WgmmaSchedule) -> None:
+    """Say on the kernel what its last two arguments are maps of."""
+    arguments = list(frame.replacement.arguments)
+    sizes = [product.contraction.size(dim) for dim in product.contraction.outer]
+    sides = ((product.left, schedule.rows), (product.right, schedule.columns))
+    maps = [_map_of(factor, arguments.index(factor.buffer), extent, sizes, schedule) for factor, extent in sides]
+    attributes = [item.to_attribute() for item in maps]
+    frame.replacement.operation.attributes[bulk_copy.MAPS] = ir.ArrayAttr.get(attributes)
+
+
+def _map_of(factor: Factor, argument: int, extent: int, outer: Sequence[int], schedule: WgmmaSchedule) -> TensorMap:
+    """The map for tiles of a factor: `extent` rows of 128 bytes, or panels of as many elements as are 128 bytes."""
+    wide = warpgroup.ROW_BYTES // schedule.element_bytes
+    shape, strides, box = (factor.depth, factor.size), (1, factor.stride), (schedule.depth, extent)
+    if not factor.is_deep:
+        shape, strides, box = (factor.size, factor.depth), (1, factor.depth_stride), (wide, schedule.depth)
+    return TensorMap(
+        argument,
+        (*shape, *outer),
+        (*strides, *factor.outer_strides),
+        (*box, *(1 for _ in outer)),
+        factor.offset,
+        str(factor.element),
+        schedule.instruction == "tf32",
+    )

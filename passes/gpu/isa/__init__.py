@@ -1,0 +1,1 @@
+"""Instructions of GPUs under the names that the ISA gives them."""

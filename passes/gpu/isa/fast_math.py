@@ -1,0 +1,76 @@
+"""Approximate functions of the GPU, for kernels whose results have 16 bits.
+
+    %1 = math.exp %0 : f32           ->     %a = arith.mulf %0, %log2_e : f32
+                                            %1 = llvm.intr.exp2(%a) {fastmathFlags = #llvm.fastmath<afn>}
+
+The errors (about 2 units in the last place of f32, and for exp x more, |x| / 2 of them) are far below what rounding to
+bf16 or f16 leaves. A kernel that writes f32 keeps functions that are right to the last digits.
+
+Not the logarithm: lg2.approx has an absolute error near 1, where the logarithm itself is small, and LLVM has no
+pattern for it.
+
+Source of the errors: PTX ISA, "ex2.approx", "lg2.approx", "div.approx", "sqrt.approx".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from blu.dialects.core.mlir import arith, func, ir
+from blu.passes.framework.base import find
+from blu.passes.kernels import lanes as vectors
+
+ATTRIBUTE = "blu.rounds_to_halves"
+
+
+def mark(launched: list[func.FuncOp]) -> None:
+    """Remember on what a kernel has become that all its results have 16 bits."""
+    for function in launched:
+        function.attributes[ATTRIBUTE] = ir.UnitAttr.get()
+
+
+def writes_halves(kernel: func.FuncOp) -> bool:
+    """Whether all results of a kernel, still on tensors, are f16 or bf16."""
+    results = [op.operation.operands[1] for op in find(kernel, "bufferization.materialize_in_destination")]
+    elements = [ir.MemRefType(result.type).element_type for result in results]
+    return bool(elements) and all(isinstance(element, ir.F16Type | ir.BF16Type) for element in elements)
+
+
+def approximate(function: func.FuncOp) -> None:
+    """Let a marked kernel use the GPU's own approximations."""
+    if ATTRIBUTE not in function.attributes:
+        return
+    for operation in list(find(function, *_RULES)):
+        operation = operation.operation
+        if not isinstance(_element(operation.results[0].type), ir.F32Type):
+            continue
+        with ir.InsertionPoint(operation), operation.location:
+            operation.results[0].replace_all_uses_with(_RULES[operation.name](operation.operands))
+        operation.erase()
+
+
+def _element(type_: ir.Type) -> ir.Type:
+    return ir.VectorType(type_).element_type if isinstance(type_, ir.VectorType) else type_
+
+
+def _times(value: ir.Value, factor: float) -> ir.Value:
+    return arith.mulf(value, vectors.constant(value.type, factor))
+
+
+def _intrinsic(name: str, value: ir.Value) -> ir.Value:
+    flags = {"fastmathFlags": ir.Attribute.parse("#llvm.fastmath<afn>")}
+    return ir.Operation.create(f"llvm.intr.{name}", results=[value.type], operands=[value], attributes=flags).result
+
+
+def _divide(operands: list[ir.Value]) -> ir.Value:
+    left, right = operands
+    return arith.divf(left, right, fastmath=ir.Attribute.parse("#arith.fastmath<afn>"))
+
+
+_RULES: dict[str, Callable[[list[ir.Value]], ir.Value]] = {
+    "math.exp": lambda operands: _intrinsic("exp2", _times(operands[0], math.log2(math.e))),
+    "math.exp2": lambda operands: _intrinsic("exp2", operands[0]),
+    "math.sqrt": lambda operands: _intrinsic("sqrt", operands[0]),
+    "arith.divf": _divide,
+}

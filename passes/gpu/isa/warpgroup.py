@@ -1,0 +1,130 @@
+"""What the 128 threads of a Hopper warpgroup do together: products of tiles in shared memory, summed in registers.
+
+The sums of a tile [64, n] are n / 2 f32 a thread: element 4 j + 2 h + e is that of row 16 w + lane / 4 + 8 h, w being
+the warp in its group, and column 8 j + 2 (lane % 4) + e, as `mma.sync` has them.
+
+Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from blu.dialects.core.mlir import arith, ir, nvvm
+from blu.passes.gpu.isa import warp
+from blu.passes.gpu.isa.warp import Number
+
+THREADS = 128
+ROWS = 64
+ROW_BYTES = 128
+_ADDRESS_BITS = 0x3FFFF
+# The swizzle of 128 bytes, and the distance of groups of eight rows, in units of 16 bytes.
+_DESCRIPTOR = (1 << 62) | ((1024 >> 4) << 32)
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A tile in shared memory, in rows of 128 bytes that are swizzled.
+
+    Where it `is_deep`, there is a row of neighbours along k for each a. Otherwise a row holds 64 neighbours along a; it
+    is `panel_bytes` from one panel of such rows to the next.
+    """
+
+    address: ir.Value
+    is_deep: bool
+    panel_bytes: int = 0
+
+    def descriptor(self) -> ir.Value:
+        """The i64 that describes the tile to an instruction."""
+        i64 = ir.IntegerType.get_signless(64)
+        low = arith.shrui(arith.andi(self.address, warp.number(_ADDRESS_BITS)), warp.number(4))
+        leading = 1 if self.is_deep else self.panel_bytes >> 4
+        constant = arith.constant(i64, ir.IntegerAttr.get(i64, _DESCRIPTOR | (leading << 16)))
+        return arith.ori(arith.extui(i64, low), constant)
+
+    def step_bytes(self, element_bytes: int) -> int:
+        """Bytes from one instruction's k to the next one's."""
+        depth = instruction_depth(element_bytes)
+        return depth * element_bytes if self.is_deep else depth * ROW_BYTES
+
+
+def instruction_depth(element_bytes: int) -> int:
+    """How many k one instruction multiplies: 32 bytes."""
+    return 32 // element_bytes
+
+
+def further(descriptor: ir.Value, num_bytes: int) -> ir.Value:
+    """The descriptor of what lies so many bytes further."""
+    if not num_bytes:
+        return descriptor
+    step = arith.constant(descriptor.type, ir.IntegerAttr.get(descriptor.type, num_bytes >> 4))
+    return arith.addi(descriptor, step)
+
+
+def multiply_add(
+    sums: Sequence[ir.Value],
+    left: ir.Value,
+    right: ir.Value,
+    element: str,
+    layouts: tuple[bool, bool],
+    is_first: Number = 0,
+) -> list[ir.Value]:
+    """sums [64, n] + left [64, k] @ right [k, n], both given by descriptors; `layouts` says which of them are deep.
+
+    `element` is bf16, f16 or tf32 (deep only). Where `is_first` is not 0 the sums start anew. The sums may be used only
+    when `settle` says so.
+    """
+    count = len(sums)
+    columns, depth = 2 * count, instruction_depth(4 if element == "tf32" else 2)
+    registers = ", ".join(f"${index}" for index in range(count))
+    orders = "" if element == "tf32" else "".join(f", {int(not is_deep)}" for is_deep in layouts)
+    text = (
+        f"{{ .reg .pred p; setp.eq.b32 p, ${2 * count + 2}, 0; "
+        f"wgmma.mma_async.sync.aligned.m64n{columns}k{depth}.f32.{element}.{element} "
+        f"{{{registers}}}, ${2 * count}, ${2 * count + 1}, p, 1, 1{orders}; }}"
+    )
+    constraints = ",".join(["=f"] * count + [str(index) for index in range(count)] + ["l", "l", "r"])
+    return warp.assembly([warp.f32()] * count, [*sums, left, right, warp.number(is_first)], text, constraints)
+
+
+def tie(values: Sequence[ir.Value]) -> list[ir.Value]:
+    """The same registers, which nothing may be computed from before this point."""
+    count = len(values)
+    constraints = ",".join(["=f"] * count + [str(index) for index in range(count)])
+    return warp.assembly([warp.f32()] * count, list(values), "", constraints)
+
+
+def open_products() -> None:
+    """Let products see registers and shared memory as they are now."""
+    nvvm.wgmma_fence_aligned()
+
+
+def close_products() -> None:
+    """Put the products since the last call into a group."""
+    nvvm.wgmma_commit_group_sync_aligned()
+
+
+def settle(pending: int) -> None:
+    """Wait until at most so many groups of products are unfinished."""
+    nvvm.wgmma_wait_group_sync_aligned(pending)
+
+
+def keep_registers(count: int) -> None:
+    """Give back registers that a warpgroup does not need, so that another may have them."""
+    nvvm.setmaxregister(count, nvvm.SetMaxRegisterAction.decrease)
+
+
+def take_registers(count: int) -> None:
+    """Take registers that others have given back; waits for them."""
+    nvvm.setmaxregister(count, nvvm.SetMaxRegisterAction.increase)
+
+
+def meet(barrier: Number, threads: int) -> None:
+    """Wait until `threads` threads have come to a named barrier (1 to 15)."""
+    nvvm.barrier(barrier_id=warp.number(barrier), number_of_threads=warp.number(threads))
+
+
+def is_elected() -> ir.Value:
+    """Whether this is the one thread of its warp that was chosen."""
+    return nvvm.elect_sync()

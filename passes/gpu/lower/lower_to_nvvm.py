@@ -1,0 +1,77 @@
+"""The pass that takes GPU kernels from scf, memref and vector code to the LLVM and NVVM dialects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from blu.dialects.core.mlir import PassManager, func, ir
+from blu.dialects.plan import BATCH
+from blu.passes.cpu.lower.lower_to_llvm import give_empty_memrefs_strides, widen_bf16_conversions
+from blu.passes.framework.base import Pass, find
+from blu.passes.gpu.isa.exponentials import expand_exponentials
+from blu.passes.gpu.isa.fast_math import approximate
+from blu.passes.gpu.kernel import CLUSTER, THREADS
+from blu.passes.gpu.lower.read_table import read_arguments_from_table
+from blu.passes.gpu.lower.remainders import expand_remainders
+from blu.passes.kernels.math.expand_math import expand_math
+
+PASSES = (
+    "func.func(convert-vector-to-scf)",
+    "canonicalize",
+    "cse",
+    "expand-strided-metadata",
+    "lower-affine",
+    "convert-scf-to-cf",
+    "convert-vector-to-llvm",
+    "finalize-memref-to-llvm",
+    "convert-math-to-llvm",
+    "convert-arith-to-llvm",
+    "convert-index-to-llvm",
+    "convert-ub-to-llvm",
+    "convert-func-to-llvm{use-bare-ptr-memref-call-conv=1}",
+    "convert-cf-to-llvm",
+    "convert-nvvm-to-llvm",
+    "reconcile-unrealized-casts",
+    "canonicalize",
+    "cse",
+)
+PIPELINE = f"builtin.module({','.join(PASSES)})"
+
+
+@dataclass(frozen=True)
+class LowerToNvvm(Pass, name="lower-to-nvvm"):
+    """Kernels become functions of the LLVM dialect that take bare pointers and run in every thread.
+
+        func.func @rows_0(%x: memref<4x4xf32>, %out: memref<4x4xf32>) attributes {blu.threads = 256 : i64} { .. }
+
+    becomes
+
+        llvm.func @rows_0(%x: !llvm.ptr, %out: !llvm.ptr) attributes {nvvm.kernel, nvvm.reqntid = array<i32: 256, 1, 1>}
+    """
+
+    level = "kernel"
+    leads_to = "llvm"
+
+    def run(self, module: ir.Module) -> None:
+        for kernel in find(module, func.FuncOp):
+            expand_remainders(kernel)
+        widen_bf16_conversions(module)
+        for kernel in find(module, func.FuncOp):
+            expand_exponentials(kernel)
+            approximate(kernel)
+        expand_math(module, fma=True, libm=False)
+        for kernel in find(module, func.FuncOp):
+            if THREADS in kernel.attributes:
+                threads = ir.IntegerAttr(kernel.attributes[THREADS]).value
+                kernel.attributes["nvvm.kernel"] = ir.UnitAttr.get()
+                kernel.attributes["nvvm.reqntid"] = ir.DenseI32ArrayAttr.get([threads, 1, 1])
+                if CLUSTER in kernel.attributes:
+                    blocks = ir.IntegerAttr(kernel.attributes[CLUSTER]).value
+                    kernel.attributes["nvvm.cluster_dim"] = ir.DenseI32ArrayAttr.get([blocks, 1, 1])
+                give_empty_memrefs_strides(kernel)
+        manager = PassManager.parse(PIPELINE, context=module.context)
+        manager.enable_verifier(False)  # the driver verifies after each pass
+        manager.run(module.operation)
+        for kernel in find(module, "llvm.func"):
+            if BATCH in kernel.attributes:
+                read_arguments_from_table(kernel.operation)

@@ -1,0 +1,1 @@
+"""The other kernels on GPUs: sorting, scans, updates, and the loops that take any op."""

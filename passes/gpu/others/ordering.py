@@ -1,0 +1,367 @@
+"""Kernels that find the stable order of integers in each row, or its beginning, by merging sorted runs.
+
+A block sorts a tile of keys in shared memory: runs of one key are merged in pairs until the tile (or each of the rows
+in it) is one run. Further launches merge several runs each, until a row is one run. In a merge each thread places one
+key: its place is its place in its own run, and in each of the others the number of keys that come before it, which is
+found by halving. Equal keys are in the order of their runs. Where only the first k of a row are wanted, no run keeps
+more than k, so that all launches but the first have little to do: a selection takes a time linear in the row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import ceil
+
+from blu.dialects.core.mlir import arith, func, ir, llvm, memref, scf
+from blu.dialects.core.op import attributes_of, operands_of
+from blu.dialects.targets.nvidia import GpuTarget
+from blu.passes.gpu.isa import warp
+from blu.passes.gpu.kernel import GpuKernel, below, when
+from blu.passes.gpu.shared import SharedMemory, shared_address
+from blu.passes.kernels import lanes as vectors
+from blu.passes.kernels.updates import find_operation
+
+TILE = 2048
+"""Keys that a block sorts."""
+TILE_THREADS = 512
+THREADS = 256
+FEW = 256
+"""Up to so many keys of each run, many runs are merged at a time."""
+MANY_RUNS, SOME_RUNS = 32, 8
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """The sorted runs of each row between two launches: run r holds the first of `span` keys from r * span on."""
+
+    width: int
+    span: int
+    wanted: int
+
+    @property
+    def count(self) -> int:
+        return ceil(self.width / self.span)
+
+    @property
+    def capacity(self) -> int:
+        """The most keys that a run keeps."""
+        return min(self.span, self.width, self.wanted)
+
+    def length(self, run: ir.Value) -> ir.Value:
+        """How many keys a run holds; 0 for those that there are not."""
+        left = warp.subtract(self.width, warp.multiply(run, self.span))
+        return warp.larger(warp.smaller(left, self.capacity), 0)
+
+    def merged(self) -> _Runs:
+        """The runs after another launch."""
+        return _Runs(self.width, min(self.span * self.together, self.width), self.wanted)
+
+    @property
+    def together(self) -> int:
+        """How many are merged."""
+        return MANY_RUNS if self.capacity <= FEW else SOME_RUNS
+
+
+@dataclass(frozen=True)
+class _Problem:
+    """Rows of keys, of which the first `wanted` in order are written."""
+
+    rows: int
+    width: int
+    wanted: int
+    element: ir.IntegerType
+
+    @classmethod
+    def of(cls, kernel: func.FuncOp) -> _Problem:
+        operation = _find(kernel)
+        keys, attributes = ir.ShapedType(operands_of(operation)[0].type), attributes_of(operation)
+        rows, width = keys.shape
+        is_known = attributes == _ASCENDING or attributes == {"k": attributes.get("k"), "largest": False}
+        assert is_known, "lower_to_linalg gives every sort and selection this form"
+        return cls(rows, width, attributes.get("k", width), keys.element_type)
+
+    @property
+    def levels(self) -> list[_Runs]:
+        """The runs after each launch."""
+        found = [_Runs(self.width, min(TILE, self.width), self.wanted)]
+        while found[-1].count > 1:
+            found.append(found[-1].merged())
+        return found
+
+    @property
+    def kept(self) -> int:
+        """The most keys of a row that are kept between launches."""
+        return max((level.count * level.capacity for level in self.levels[:-1]), default=0)
+
+
+_ASCENDING = {"axis": 1, "descending": False}
+
+
+def _find(kernel: func.FuncOp) -> ir.Operation:
+    names = [item.operation.name for item in kernel.entry_block.operations]
+    return find_operation(kernel, "blu.argsort" if "blu.argsort" in names else "blu.arg_top_k")
+
+
+def reserve(kernel: func.FuncOp) -> list[ir.MemRefType]:
+    """Keys and positions between launches, twice, for a kernel that is still on tensors."""
+    problem = _Problem.of(kernel)
+    shape = [2, problem.rows, problem.kept]
+    return [ir.MemRefType.get(shape, element) for element in (problem.element, warp.i32())] if problem.kept else []
+
+
+def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
+    """Replace a kernel around a blu.argsort or blu.arg_top_k of keys [rows, n] along the last dimension, ascending."""
+    problem, name = _Problem.of(kernel), kernel.name.value
+    launches, levels = [], problem.levels
+    for number, runs in enumerate(levels):
+        is_last = number == len(levels) - 1
+        launch = _Launch.open(kernel, problem, name if is_last else f"{name}_{number}", is_last)
+        with kernel.location:
+            if number:
+                launch.merge(levels[number - 1], runs, (number - 1) % 2)
+            else:
+                launch.sort_tiles(runs)
+        launches.append(launch)
+    kernel.operation.erase()
+    return [launch.frame.replacement for launch in launches]
+
+
+@dataclass(frozen=True)
+class _Launch:
+    """One launch: from keys to runs, or from runs to fewer ones. The last one writes positions."""
+
+    frame: GpuKernel
+    problem: _Problem
+    keys: ir.Value
+    order: ir.Value
+    is_last: bool
+
+    @classmethod
+    def open(cls, kernel: func.FuncOp, problem: _Problem, name: str, is_last: bool) -> _Launch:
+        frame = GpuKernel.open(kernel, name=name)
+        keys = frame.buffers[operands_of(_find(kernel))[0]]
+        return cls(frame, problem, keys, frame.outputs[0][1], is_last)
+
+    def put(self, half: int, row: ir.Value, place: ir.Value, key: ir.Value, position: ir.Value) -> None:
+        """Write what has found its place in a row."""
+        if self.is_last:
+            wide = arith.extsi(ir.IntegerType.get_signless(64), position)
+            memref.store(wide, self.order, [row, _index(place)])
+            return
+        for value, memory in zip((key, position), self.frame.scratch, strict=True):
+            memref.store(value, memory, [vectors.index(half), row, _index(place)])
+
+    def sort_tiles(self, runs: _Runs) -> None:
+        """The first launch: a block sorts a tile of a row, or several short rows."""
+        together = TILE // self.problem.width if runs.count == 1 else 1
+        shared = SharedMemory()
+        tile = _Tile.take(self.frame, shared, self.problem.element, min(self.problem.width, TILE))
+        with self.frame.launch((ceil(self.problem.rows / together) * runs.count,), TILE_THREADS, shared.bytes) as here:
+            number, run = vectors.split(here.block[0], runs.count)
+            first = arith.muli(number, vectors.index(together))
+            rows = arith.minui(vectors.index(together), arith.subi(vectors.index(self.problem.rows), first))
+            start = warp.multiply(warp.as_number(run), runs.span)
+            length = warp.smaller(warp.subtract(self.problem.width, start), runs.span)
+            count = warp.multiply(warp.as_number(rows), length)
+            sort = _TileSort(tile, warp.as_number(here.thread), count, length, has_rows=together > 1)
+            sort.load(lambda row, place: self._key(arith.addi(first, _index(row)), warp.add(start, place)), start)
+            half = sort.run()
+            out = warp.multiply(warp.as_number(run), runs.capacity)
+            sort.each(
+                half,
+                runs.capacity,
+                lambda row, place, key, position: self.put(
+                    0, arith.addi(first, _index(row)), warp.number(warp.add(out, place)), key, position
+                ),
+            )
+
+    def _key(self, row: ir.Value, place: ir.Value) -> ir.Value:
+        return memref.load(self.keys, [row, _index(place)])
+
+    def merge(self, runs: _Runs, after: _Runs, half: int) -> None:
+        """A further launch: each thread places one key of one of the runs that become one."""
+        each = runs.count * runs.capacity
+        with self.frame.launch((ceil(self.problem.rows * each / THREADS),), THREADS) as here:
+            number = arith.addi(arith.muli(here.block[0], vectors.index(THREADS)), here.thread)
+            with when(below(number, self.problem.rows * each)):
+                row, column = vectors.split(number, each)
+                run, offset = vectors.split(column, runs.capacity)
+                run, offset = warp.as_number(run), warp.as_number(offset)
+                with when(warp.is_below(offset, runs.length(run))):
+                    self._place(runs, after, half, row, run, offset)
+
+    def _place(self, runs: _Runs, after: _Runs, half: int, row: ir.Value, run: ir.Value, offset: ir.Value) -> None:
+        """Find the place of one key among those of the runs that become one."""
+        memory = self.frame.scratch
+
+        def read(place: ir.Value, which: int = 0) -> ir.Value:
+            return memref.load(memory[which], [vectors.index(half), row, _index(place)])
+
+        own = warp.add(warp.multiply(run, runs.capacity), offset)
+        key, group = read(own), warp.divide(run, runs.together)
+        first = warp.multiply(group, runs.together)
+        loop = scf.ForOp(warp.number(0), warp.number(min(runs.together, runs.count)), warp.number(1), [offset])
+        with ir.InsertionPoint(loop.body):
+            other = warp.add(first, loop.induction_variable)
+            length = arith.select(warp.is_equal(other, run), warp.number(0), runs.length(other))
+            start = warp.multiply(warp.smaller(other, runs.count - 1), runs.capacity)
+            found = _count_before(key, warp.is_below(other, run), start, length, runs.capacity, read)
+            scf.yield_([warp.add(loop.inner_iter_args[0], found)])
+        place = loop.results[0]
+        with when(warp.is_below(place, after.capacity)):
+            out = warp.add(warp.multiply(group, after.capacity), place)
+            self.put(1 - half, row, out, key, read(own, 1))
+
+
+def _count_before(
+    key: ir.Value, equal_counts: ir.Value, start: ir.Value, length: ir.Value, most: int, read: Callable
+) -> ir.Value:
+    """How many of the sorted keys from `start` on, of which there are `length`, come before a key."""
+    count = warp.number(0)
+    last = warp.subtract(warp.larger(length, 1), 1)
+    for step in reversed(range(most.bit_length())):
+        longer = warp.add(count, 1 << step)
+        other = read(warp.add(start, warp.smaller(warp.subtract(longer, 1), last)))
+        count = _counted(longer, count, length, _comes_before(other, key, equal_counts))
+    return count
+
+
+def _comes_before(other: ir.Value, key: ir.Value, equal_counts: ir.Value) -> ir.Value:
+    smaller = arith.cmpi(arith.CmpIPredicate.slt, other, key)
+    equal = arith.cmpi(arith.CmpIPredicate.eq, other, key)
+    return arith.ori(smaller, arith.andi(equal, equal_counts))
+
+
+def _counted(longer: ir.Value, count: ir.Value, length: ir.Value, is_before: ir.Value) -> ir.Value:
+    """`longer` where the last of so many keys is there and comes before, else `count`."""
+    kept = arith.select(is_before, longer, count)
+    return arith.select(warp.is_below(length, longer), count, kept)
+
+
+def _index(number: ir.Value) -> ir.Value:
+    return arith.index_castui(ir.IndexType.get(), number)
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """Keys and positions in shared memory, twice, of rows of up to `width` each."""
+
+    frame: GpuKernel
+    element: ir.IntegerType
+    width: int
+    keys: int
+    places: int
+
+    @classmethod
+    def take(cls, frame: GpuKernel, shared: SharedMemory, element: ir.IntegerType, width: int) -> _Tile:
+        return cls(frame, element, width, shared.take(2 * TILE * element.width // 8), shared.take(2 * TILE * 4))
+
+    def at(self, base: ir.Value, number: ir.Value, of_places: bool = False) -> tuple[ir.Value, int]:
+        """A pointer to an element, and its bytes."""
+        size = 4 if of_places else self.element.width // 8
+        begin = warp.add(base, self.places if of_places else self.keys)
+        address = warp.add(begin, warp.multiply(number, size))
+        return llvm.inttoptr(ir.Type.parse("!llvm.ptr<3>"), address), size
+
+
+@dataclass
+class _TileSort:
+    """Sorting a tile of `count` keys: one row, or (`has_rows`) several of `length` each, which is the tile's width."""
+
+    tile: _Tile
+    thread: ir.Value
+    count: ir.Value
+    length: ir.Value
+    has_rows: bool
+
+    def __post_init__(self) -> None:
+        self.base = shared_address(self.tile.frame)
+
+    def load(self, read: Callable[[ir.Value, ir.Value], ir.Value], start: ir.Value | int) -> None:
+        """Fill the first half: `read(row, place)` gives a key, whose position is `start + place`."""
+        with self._elements() as number:
+            row, place = self._split(number)
+            self._store(number, read(row, place), warp.number(warp.add(start, place)))
+        warp.wait_for_block()
+
+    def run(self) -> ir.Value:
+        """Merge until each row is one run; which half holds it (0 or 1)."""
+        passes = (self.tile.width - 1).bit_length()
+        loop = scf.ForOp(warp.number(0), warp.number(passes), warp.number(1))
+        with ir.InsertionPoint(loop.body):
+            level = loop.induction_variable
+            half = arith.andi(level, warp.number(1))
+            with self._elements() as number:
+                self._merge(number, level, warp.multiply(half, TILE), warp.multiply(warp.subtract(1, half), TILE))
+            warp.wait_for_block()
+            scf.yield_([])
+        return warp.number(passes % 2)
+
+    def each(self, half: ir.Value, most: int, write: Callable) -> None:
+        """`write(row, place, key, position)` for the first `most` places of each row."""
+        with self._elements() as number:
+            row, place = self._split(number)
+            where = warp.add(number, warp.multiply(half, TILE))
+            with when(warp.is_below(place, most)):
+                write(row, place, self._key(where), self._place(where))
+
+    @contextmanager
+    def _elements(self) -> Iterator[ir.Value]:
+        """Emit a loop over what this thread has of the tile."""
+        loop = scf.ForOp(self.thread, self.count, warp.number(TILE_THREADS))
+        with ir.InsertionPoint(loop.body):
+            yield loop.induction_variable
+            scf.yield_([])
+
+    def _split(self, number: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """The row of the tile that an element is in, and its place there."""
+        if not self.has_rows:
+            return warp.number(0), number
+        return warp.divide(number, self.tile.width), warp.remainder(number, self.tile.width)
+
+    def _merge(self, number: ir.Value, level: ir.Value, source: ir.Value, target: ir.Value) -> None:
+        """Place one key of two runs of 2 ** level keys that become one."""
+        _, place = self._split(number)
+        row = warp.subtract(number, place)
+        one = warp.number(1)
+        size = arith.shli(one, level)
+        run = warp.subtract(place, warp.remainder(place, size))
+        other = arith.xori(run, size)
+        is_second = warp.is_below(other, run)
+        length = warp.larger(warp.smaller(warp.subtract(self.length, other), size), 0)
+        key, position = (read(warp.add(source, number)) for read in (self._key, self._place))
+        found = self._search(key, is_second, warp.add(warp.add(source, row), other), length, level)
+        begin = warp.smaller(run, other)
+        where = warp.add(warp.add(row, begin), warp.add(warp.subtract(place, run), found))
+        self._store(warp.add(target, where), key, position)
+
+    def _search(
+        self, key: ir.Value, equal_counts: ir.Value, start: ir.Value, length: ir.Value, level: ir.Value
+    ) -> ir.Value:
+        """The same as _count_before, for runs of up to 2 ** level keys."""
+        last = warp.subtract(warp.larger(length, 1), 1)
+        bound = warp.smaller(start, 2 * TILE - 1)
+        loop = scf.ForOp(warp.number(0), warp.add(level, 1), warp.number(1), [warp.number(0)])
+        with ir.InsertionPoint(loop.body):
+            count = loop.inner_iter_args[0]
+            step = arith.shli(warp.number(1), warp.subtract(level, loop.induction_variable))
+            longer = warp.add(count, step)
+            place = warp.smaller(warp.add(bound, warp.smaller(warp.subtract(longer, 1), last)), 2 * TILE - 1)
+            is_before = _comes_before(self._key(place), key, equal_counts)
+            scf.yield_([_counted(longer, count, length, is_before)])
+        return loop.results[0]
+
+    def _key(self, number: ir.Value) -> ir.Value:
+        pointer, size = self.tile.at(self.base, number)
+        return llvm.load(self.tile.element, pointer, alignment=size)
+
+    def _place(self, number: ir.Value) -> ir.Value:
+        pointer, size = self.tile.at(self.base, number, of_places=True)
+        return llvm.load(warp.i32(), pointer, alignment=size)
+
+    def _store(self, number: ir.Value, key: ir.Value, position: ir.Value) -> None:
+        for value, of_places in ((key, False), (position, True)):
+            pointer, size = self.tile.at(self.base, number, of_places)
+            llvm.store(value, pointer, alignment=size)

@@ -1,0 +1,73 @@
+"""The pass that never has the largest values whole: some of their rows are computed, used and forgotten at a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from blu.dialects.core.mlir import func, ir
+from blu.dialects.core.op import value_type
+from blu.passes.framework.base import Pass, find
+from blu.passes.gpu.rows.chunks import Chunks, NotByRowsError
+from blu.passes.graph.remat.storage import stored_bytes
+
+# A product is large compared to what it is the product of from this ratio on.
+_GROWTH = 8
+MOST_CHUNKS = 16
+
+
+@dataclass(frozen=True)
+class ChunkRows(Pass):
+    """A product that is too large is formed some rows at a time, with all that is computed from it row by row.
+
+        %logits = "blu.matmul"(%x, %w)                          (more than `largest_bytes`)
+        %loss = "blu.cross_entropy"(%logits, %targets)
+        %g = ...                                                (the gradient, as large)
+        %dx = "blu.matmul"(%g, %w_transposed)
+        %dw = "blu.matmul"(%x_transposed, %g)
+
+    becomes, with all of it but %w cut into ranges of rows,
+
+        %logits_0 = "blu.matmul"(%x_0, %w)     %loss_0 = ...    %dx_0 = ...    %dw_0 = ...
+        %logits_1 = "blu.matmul"(%x_1, %w)     %loss_1 = ...    %dx_1 = ...    %dw_1 = %dw_0 + ...
+        %loss = "blu.concatenate"(%loss_0, %loss_1)     %dx = "blu.concatenate"(%dx_0, %dx_1)
+
+    Losses and the gradient of %x keep their bits; sums over all rows are added up in another order. Chunks are parts of
+    the first dimension, as few as are needed.
+    """
+
+    level = "blu"
+    largest_bytes: int = 4 << 30
+
+    def run(self, module: ir.Module) -> None:
+        for function in find(module, func.FuncOp):
+            left: set[ir.Operation] = set()
+            while not function.is_external and (found := self._next_product(function, left)) is not None:
+                product, count = found
+                left.add(product)
+                try:
+                    chunks = Chunks.of(product, function.entry_block, count)
+                except NotByRowsError as reason:
+                    self.count(f"products left whole: {reason}")
+                    continue
+                chunks.write()
+                self.count("products in chunks")
+
+    def _next_product(self, function: func.FuncOp, left: set[ir.Operation]) -> tuple[ir.Operation, int] | None:
+        """A product that is too large, and the number of chunks that it should have."""
+        for product in find(function, "blu.matmul"):
+            operation = product.operation
+            size, shape = _stored_bytes(operation.results[0]), value_type(operation.results[0]).shape
+            if size <= self.largest_bytes or operation in left:
+                continue
+            counts = [count for count in range(2, MOST_CHUNKS + 1) if shape[0] % count == 0]
+            count = next((count for count in counts if size <= count * self.largest_bytes), max(counts, default=0))
+            if count and value_type(operation.results[0]).size >= _GROWTH * value_type(operation.operands[0]).size:
+                return operation, count
+        return None
+
+
+def _stored_bytes(value: ir.Value) -> int:
+    """The bytes of a value, or of what it is rounded to where nobody else reads it."""
+    users = [use.owner.operation for use in value.uses]
+    is_rounded = users and all(user.name == "blu.reduce_precision" for user in users)
+    return stored_bytes(users[0].results[0] if is_rounded else value)

@@ -1,0 +1,205 @@
+"""Reductions over leading dimensions: each thread has a few neighbouring columns and some of the rows.
+
+A block's threads are `depth` rows of `width` threads. Each thread adds up its rows in order, then the block adds up its
+threads' sums in order. Where columns are long, blocks have ranges of rows, and a second launch adds up what they found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import ceil, gcd, prod
+
+from blu.dialects.core.mlir import arith, ir, memref, vector
+from blu.passes.gpu.isa import warp
+from blu.passes.gpu.kernel import when
+from blu.passes.gpu.rows.bodies import WIDEST, Place, element_bytes
+from blu.passes.gpu.rows.partials import COLUMN_THREADS
+from blu.passes.gpu.rows.schedule import COLUMN_BLOCK
+from blu.passes.gpu.rows.teams import all_of, combine_depth
+from blu.passes.gpu.rows.walks import RowKernel, RowThread, as_index, split_number
+from blu.passes.kernels import lanes as vectors
+from blu.passes.kernels.cursor import Cursor
+from blu.passes.kernels.rows.lanes import from_storage, to_storage
+from blu.passes.kernels.rows.reductions import Fold
+from blu.passes.kernels.rows.space import Node
+
+THREADS = COLUMN_BLOCK
+FEWEST_THREADS = 8
+"""Threads that read a piece of a row together: of 16 bytes each, 128."""
+FEW_BLOCKS = 64
+
+
+@dataclass(frozen=True)
+class ColumnGrid:
+    """`tiles` of `width` vectors of columns; a block has `depth` rows of `width` threads; `parts` ranges of `length`
+    rows."""
+
+    width: int
+    tiles: int
+    parts: int
+    length: int
+
+    @property
+    def depth(self) -> int:
+        return THREADS // self.width
+
+
+def column_grid(kernel: RowKernel, parts: int) -> ColumnGrid:
+    """The blocks of a kernel that reduces columns."""
+    width, tiles = _column_tiles(kernel, FEWEST_THREADS if parts == 1 else COLUMN_THREADS)
+    step = THREADS // width * kernel.schedule.unroll
+    rows = prod(kernel.layout.sizes[dim] for dim in kernel.layout.columns)
+    return ColumnGrid(width, tiles, parts, ceil(rows / (parts * step)) * step)
+
+
+def range_grid(kernel: RowKernel, length: int) -> ColumnGrid:
+    """The same for given ranges of rows."""
+    rows = prod(kernel.layout.sizes[dim] for dim in kernel.layout.columns)
+    return ColumnGrid(*_column_tiles(kernel, COLUMN_THREADS), ceil(rows / length), length)
+
+
+def _column_tiles(kernel: RowKernel, fewest: int) -> tuple[int, int]:
+    """Vectors beside each other in a block, at least `fewest` if there are so many, and how many such blocks there are.
+
+    Where there is one range of rows only, more blocks have fewer columns each.
+    """
+    count = column_points(kernel) // kernel.schedule.lanes
+    width = min(COLUMN_THREADS, 1 << (count - 1).bit_length())
+    while width > fewest and ceil(count / width) < FEW_BLOCKS:
+        width //= 2
+    return width, ceil(count / width)
+
+
+def column_points(kernel: RowKernel) -> int:
+    """Results of each reduction."""
+    return prod(kernel.layout.sizes[dim] for dim in kernel.layout.rows)
+
+
+def shared_bytes(kernel: RowKernel) -> int:
+    """Shared memory for the sums of all threads of a block, of one reduction after the other."""
+    words = [words_of(fold.element) for walk in kernel.walks for _, fold in kernel.folds(walk)]
+    return max(words, default=0) * 4 * kernel.schedule.lanes * THREADS
+
+
+def words_of(element: ir.Type) -> int:
+    """Words of shared memory for an element."""
+    return max(1, element_bytes(element) // 4)
+
+
+@dataclass
+class ColumnThread(RowThread):
+    """Emits one thread's share of its columns, at the position of `row`; `depth` (i32) is its row in the block."""
+
+    grid: ColumnGrid
+    depth: ir.Value
+    part: ir.Value
+    partials: dict[ir.Value, ir.Value]
+    point: ir.Value
+
+    def emit_sums(self) -> None:
+        """Add up the rows of a range, and write results or what was found for them."""
+        walk = self.kernel.walks[0]
+        step, length = self.grid.depth * self.kernel.schedule.unroll, self.grid.length
+        is_exact = self._width % length == 0 and length % step == 0
+        with self.row.cursor.point:
+            carried = [self._identity(fold) for _, fold in self.kernel.folds(walk)]
+            begin = warp.multiply(self.part, length)
+            end = warp.smaller(warp.add(begin, length), self._width)
+            stride = warp.number(step)
+
+        def body(cursor: Cursor, base: ir.Value, old: list[ir.Value]) -> list[ir.Value]:
+            places = []
+            with cursor.point:
+                for number in range(self.kernel.schedule.unroll):
+                    row = warp.add(warp.add(base, self.depth), number * self.grid.depth)
+                    present = None if is_exact else warp.is_below(row, end)
+                    places.append(self._row_place(cursor, row, present))
+            return self._visit(walk, places, old)
+
+        totals = self.row.cursor.loop(begin, end, stride, carried, body)
+        self._end(totals, self._leave if self.partials else self._finish_column)
+
+    def emit_results(self) -> None:
+        """Add up what the ranges of rows have found, and write results."""
+        totals = []
+        for node, fold in self.kernel.folds(self.kernel.walks[0]):
+            with node.operation.location, self.row.cursor.point:
+                total = self._identity(fold)
+                for first in range(0, self.grid.parts, self.grid.depth):
+                    part = warp.add(self.depth, first)
+                    whole = first + self.grid.depth <= self.grid.parts
+                    present = None if whole else warp.is_below(part, self.grid.parts)
+                    found = self._partial(node, fold, part, present)
+                    total = fold.combine(total, found)
+                totals.append(total)
+        self._end(totals, self._finish_column)
+
+    def _row_place(self, cursor: Cursor, row: ir.Value, present: ir.Value | None) -> Place:
+        if present is not None:
+            row = arith.select(present, row, warp.number(0))
+        sizes = {dim: self.kernel.layout.sizes[dim] for dim in self.kernel.layout.columns}
+        indices = {dim: as_index(value) for dim, value in split_number(row, sizes).items()}
+        return Place(self.row.bound | set(sizes), cursor, indices, None, {}, present)
+
+    def _end(self, totals: list[ir.Value], write: Callable) -> None:
+        for total, (node, fold) in zip(totals, self.kernel.folds(self.kernel.walks[0]), strict=True):
+            with node.operation.location, self.row.cursor.point:
+                value = self._add_block(total, fold)
+            write(node, fold, value)
+        if write == self._finish_column:
+            self._store_results(self.kernel.walks[-1])
+
+    def _is_first(self) -> ir.Value | None:
+        with self.row.cursor.point:
+            first = warp.is_equal(self.depth, 0) if self.grid.depth > 1 else None
+            return all_of([self.row.present, first])
+
+    def _finish_column(self, node: Node, fold: Fold, value: ir.Value) -> None:
+        place = node.num_inputs + fold.number
+        initial = node.operation.operands[place]
+        scopes = [self.entry, self.row]
+        with node.operation.location, self.row.cursor.point:
+            if self.kernel.program.fills.get(initial) != fold.identity():
+                start = self.bodies.as_vector(self.bodies.read(initial, node.accesses[place], scopes), scopes)
+                value = fold.combine(start, value)
+        self.bodies.remember(node.operation.results[fold.number], value, scopes)
+        self.bodies.homes[value] = self.row
+
+    # What ranges of rows have found
+
+    def _address(self, part: ir.Value) -> ir.Value:
+        index = as_index(warp.multiply(self.point, self.kernel.schedule.lanes))
+        return arith.addi(arith.muli(as_index(part), vectors.index(column_points(self.kernel))), index)
+
+    def _alignment(self, fold: Fold) -> int:
+        return gcd(WIDEST, element_bytes(fold.element) * gcd(self.kernel.schedule.lanes, column_points(self.kernel)))
+
+    def _partial(self, node: Node, fold: Fold, part: ir.Value, present: ir.Value | None) -> ir.Value:
+        buffer, lanes = self.partials[node.operation.results[fold.number]], self.kernel.schedule.lanes
+        place = part if present is None else arith.select(present, part, warp.number(0))
+        if lanes == 1:
+            found = memref.load(buffer, [self._address(place)])
+        else:
+            type_ = vectors.vector_type(lanes, ir.MemRefType(buffer.type).element_type)
+            found = vector.load(type_, buffer, [self._address(place)], alignment=self._alignment(fold))
+        found = from_storage(found, fold.element)
+        return found if present is None else arith.select(present, found, self._identity(fold))
+
+    def _leave(self, node: Node, fold: Fold, value: ir.Value) -> None:
+        buffer = self.partials[node.operation.results[fold.number]]
+        first = self._is_first()
+        with node.operation.location, self.row.cursor.point:
+            address, value = self._address(self.part), to_storage(value, fold.element)
+            with when(first):
+                if self.kernel.schedule.lanes == 1:
+                    memref.store(value, buffer, [address])
+                else:
+                    vector.store(value, buffer, [address], alignment=self._alignment(fold))
+
+    # The threads of a block that have the same columns
+
+    def _add_block(self, total: ir.Value, fold: Fold) -> ir.Value:
+        """What the threads of a column have found, in order; right in the first of them only."""
+        grid = self.grid
+        return combine_depth(self.team.shared, self.team.number, total, fold.combine, grid.width, grid.depth)

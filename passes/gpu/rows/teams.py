@@ -1,0 +1,128 @@
+"""Threads that work on one row together, and how what they have found becomes one result, always in the same order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from blu.dialects.core.mlir import arith, ir, llvm, nvvm, vector
+from blu.passes.gpu.isa import warp
+from blu.passes.gpu.kernel import when
+from blu.passes.gpu.rows.bodies import element_bytes, from_words, to_words
+from blu.passes.kernels import lanes as vectors
+
+Combine = Callable[[ir.Value, ir.Value], ir.Value]
+SLOT_BYTES = 32 * 8
+"""Shared memory for one reduction: a value of up to 8 bytes from each warp."""
+
+
+@dataclass(frozen=True)
+class Team:
+    """`size` threads: a part of a warp (a power of two), or whole warps that are all of the block.
+
+    `number` (i32) is the thread's own place in it, `shared` (an !llvm.ptr<3>) holds a slot for each reduction.
+    """
+
+    size: int
+    number: ir.Value
+    shared: ir.Value | None
+
+    def reduce(self, value: ir.Value, combine: Combine, slot: int) -> ir.Value:
+        """All threads' values combined; every thread of the team has the result."""
+        value = _butterfly(value, combine, min(self.size, warp.WARP))
+        if self.size <= warp.WARP:
+            return value
+        warps = self.size // warp.WARP
+        lane, own_warp = warp.remainder(self.number, warp.WARP), warp.divide(self.number, warp.WARP)
+        words = to_words(value)
+        with when(warp.is_equal(lane, 0)):
+            for place, word in enumerate(words):
+                llvm.store(word, self._slot(slot, own_warp, place), alignment=4)
+        nvvm.barrier()
+        if warps & (warps - 1):
+            return merge([self._found(slot, warp.number(source), value.type) for source in range(warps)], combine)
+        return _butterfly(self._found(slot, warp.remainder(lane, warps), value.type), combine, warps)
+
+    def wait(self) -> None:
+        """Wait for all threads, and see what they wrote to shared memory."""
+        warp.wait_for_block()
+
+    def _found(self, slot: int, source: ir.Value, type_: ir.Type) -> ir.Value:
+        """What a warp has left."""
+        count = max(1, element_bytes(type_) // 4)
+        words = [llvm.load(warp.i32(), self._slot(slot, source, place), alignment=4) for place in range(count)]
+        return from_words(words, type_)
+
+    def _slot(self, slot: int, own_warp: ir.Value, place: int) -> ir.Value:
+        index = warp.add(own_warp, slot * (SLOT_BYTES // 4) + place * warp.WARP)
+        return element_pointer(self.shared, index, warp.i32())
+
+
+def combine_depth(
+    shared: ir.Value, thread: ir.Value, value: ir.Value, combine: Combine, width: int, depth: int
+) -> ir.Value:
+    """The values of threads that are `width` apart, combined in order; right in the block's first `width` threads only.
+
+    `shared` has room for the values of all `width * depth` threads.
+    """
+    if depth == 1:
+        return value
+    words = to_words(value)
+
+    def slot(source: ir.Value, place: int) -> ir.Value:
+        return element_pointer(shared, warp.add(source, place * width * depth), warp.i32())
+
+    warp.wait_for_block()
+    for place, word in enumerate(words):
+        llvm.store(word, slot(thread, place), alignment=4)
+    warp.wait_for_block()
+    column = warp.remainder(thread, width)
+    found = []
+    for number in range(depth):
+        source = warp.add(column, number * width)
+        read = [llvm.load(warp.i32(), slot(source, place), alignment=4) for place in range(len(words))]
+        found.append(from_words(read, value.type))
+    result = found[0]
+    for other in found[1:]:
+        result = combine(result, other)
+    return result
+
+
+def element_pointer(base: ir.Value, index: ir.Value, element: ir.Type) -> ir.Value:
+    """The address of an element (a number, i32) of an array in shared memory."""
+    return llvm.getelementptr(base.type, base, [index], [-(2**31)], element, None)
+
+
+def _butterfly(value: ir.Value, combine: Combine, size: int) -> ir.Value:
+    distance = size // 2
+    while distance:
+        other = [_exchange(word, distance) for word in to_words(value)]
+        value = combine(value, from_words(other, value.type))
+        distance //= 2
+    return value
+
+
+def _exchange(word: ir.Value, distance: int) -> ir.Value:
+    return warp.exchange(word, distance)
+
+
+def merge_lanes(value: ir.Value, combine: Combine) -> ir.Value:
+    """The lanes of a vector combined pairwise; a scalar as it is."""
+    if not vectors.is_vector(value):
+        return value
+    parts = [vector.extract(value, [], [lane]) for lane in range(ir.VectorType(value.type).shape[0])]
+    return merge(parts, combine)
+
+
+def merge(parts: list[ir.Value], combine: Combine) -> ir.Value:
+    """Values combined pairwise, neighbours first."""
+    while len(parts) > 1:
+        pairs = [parts[place : place + 2] for place in range(0, len(parts), 2)]
+        parts = [combine(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
+    return parts[0]
+
+
+def all_of(conditions: list[ir.Value | None]) -> ir.Value | None:
+    """Whether all of some conditions hold; None, which is no condition, always does."""
+    present = [condition for condition in conditions if condition is not None]
+    return merge(present, arith.andi) if present else None

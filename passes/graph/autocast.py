@@ -1,0 +1,130 @@
+"""The pass that puts the policies of automatic mixed precision into ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from blu.dialects.core.autocast import ATTRIBUTE, GOVERNED, HALVES, POLICIES, check_policy
+from blu.dialects.core.dtypes import DType, as_dtype, f32
+from blu.dialects.core.mlir import ir
+from blu.dialects.core.remat import emitting_in_place_of
+from blu.dialects.ops.contraction import ROUNDING, rounded
+from blu.dialects.ops.precision import ReducePrecision
+from blu.dialects.tensor.tensor import Tensor
+from blu.passes.framework.base import Pass, find
+
+# Ops that only look at an operand in another order.
+VIEWS = ("blu.transpose", "blu.reshape")
+_ATTENTION_OPERANDS = 3  # query, key, value; a mask and an offset stay what they are
+
+
+@dataclass(frozen=True)
+class Autocast(Pass):
+    """Contractions and attention of f32 get the precision that the policy says, and the roundings that it means.
+
+        %1 = "blu.matmul"(%x, %w) {precision = "highest", blu.autocast = "bf16"}
+        %2 = "blu.add"(%1, %bias)
+
+    becomes
+
+        %a = "blu.reduce_precision"(%x) {dtype = bf16, rounds_gradient = false}
+        %b = "blu.reduce_precision"(%w) {dtype = bf16, rounds_gradient = false}
+        %1 = "blu.matmul"(%a, %b) {precision = "bf16"}
+        %2 = "blu.add"(%1, %bias)
+        %3 = "blu.reduce_precision"(%2) {dtype = bf16, rounds_gradient = true}      (uses of %2 become uses of %3)
+
+    All types stay f32, so parameters get f32 gradients. Results are rounded, after a bias, to be stored in half of the
+    bytes, unless they are only added to something (a residual stream) or returned; so are the gradients of those.
+    Attention takes its operands in the half dtype itself. `policy` is that of ops which `blu.autocast` has not marked.
+
+    It runs before `differentiate`: that gradients are products of the same precision follows from the ops, and
+    attention and einsum are still whole.
+    """
+
+    level = "blu"
+    policy: str = ""
+
+    def __post_init__(self) -> None:
+        if self.policy:
+            check_policy(self.policy)
+
+    def run(self, module: ir.Module) -> None:
+        for op in list(find(module, *(f"blu.{name}" for name in GOVERNED))):
+            operation = op.operation
+            policy = self._policy_of(operation)
+            with ir.InsertionPoint(operation), emitting_in_place_of(operation):
+                if operation.name == "blu.attention":
+                    self._cast_attention(operation, policy)
+                else:
+                    self._set_precision(operation, policy)
+
+    def _policy_of(self, operation: ir.Operation) -> str:
+        """The op's own policy, or else the pass's; the mark goes."""
+        if ATTRIBUTE not in operation.attributes:
+            return self.policy
+        policy = ir.StringAttr(operation.attributes[ATTRIBUTE]).value
+        del operation.attributes[ATTRIBUTE]
+        if policy not in POLICIES:
+            self.fail(operation, f'{ATTRIBUTE} = "{policy}" is no policy', advice=f"One of {', '.join(POLICIES)}.")
+        return policy
+
+    def _set_precision(self, operation: ir.Operation, policy: str) -> None:
+        precision = ir.StringAttr(operation.attributes["precision"]).value
+        if policy and (precision == "highest" or policy == "f32"):
+            precision = POLICIES[policy]
+            operation.attributes["precision"] = ir.StringAttr.get(precision)
+        if Tensor(operation.results[0]).dtype != f32:
+            return
+        if precision in ROUNDING:
+            for index in range(len(operation.operands)):
+                _round_operand(operation, index, precision)
+        if policy in HALVES:
+            _store_as(operation.results[0], as_dtype(policy))
+            self.count("contractions cast")
+
+    def _cast_attention(self, operation: ir.Operation, policy: str) -> None:
+        if policy not in HALVES or Tensor(operation.results[0]).dtype != f32:
+            return
+        half = as_dtype(policy)
+        for index, value in enumerate(list(operation.operands)[:_ATTENTION_OPERANDS]):
+            operation.operands[index] = Tensor(value).astype(half).value
+        result = operation.results[0]
+        result.set_type(Tensor(result).type.with_dtype(half).to_mlir())
+        _replace_after(result, lambda: Tensor(result).astype(f32))
+        self.count("attentions cast")
+
+
+def _store_as(result: ir.Value, half: DType) -> None:
+    """Round a contraction's result, or what it is after a bias, where it is worth storing in half of the bytes."""
+    users = [use.owner.operation for use in result.uses]
+    if len(users) == 1 and _adds_bias(users[0], result):
+        result = users[0].results[0]
+        users = [use.owner.operation for use in result.uses]
+    if all(user.name in ("blu.add", "blu.subtract", "func.return") for user in users):
+        return
+    _replace_after(result, lambda: ReducePrecision(Tensor(result), dtype=half, rounds_gradient=True))
+
+
+def _adds_bias(operation: ir.Operation, result: ir.Value) -> bool:
+    if operation.name != "blu.add":
+        return False
+    return any(Tensor(value).ndim < Tensor(result).ndim for value in operation.operands)
+
+
+def _replace_after(value: ir.Value, emit_replacement: Callable[[], Tensor]) -> None:
+    """Let all uses of a value use what is emitted right after it instead."""
+    owner = value.owner.operation
+    with ir.InsertionPoint.after(owner), emitting_in_place_of(owner):
+        replacement = emit_replacement().value
+    value.replace_all_uses_except(replacement, [replacement.owner.operation])
+
+
+def _round_operand(operation: ir.Operation, index: int, precision: str) -> None:
+    """Round an operand; where it is a view that nobody else uses, what is viewed."""
+    value = operation.operands[index]
+    while not isinstance(value.owner, ir.Block) and value.owner.name in VIEWS and len(list(value.uses)) == 1:
+        operation, index = value.owner.operation, 0
+        value = operation.operands[0]
+    with ir.InsertionPoint(operation), emitting_in_place_of(operation):
+        operation.operands[index] = rounded(Tensor(value), precision).value

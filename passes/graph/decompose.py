@@ -1,0 +1,54 @@
+"""The pass that writes composite ops in simpler ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from blu.dialects.core.mlir import ir
+from blu.dialects.core.op import attributes_of, operands_of, operation_class
+from blu.dialects.core.remat import emitting_in_place_of
+from blu.dialects.tensor.tensor import Tensor
+from blu.passes.framework.base import Pass, find
+from blu.passes.loops.lower_to_linalg.rules import apply
+
+
+@dataclass(frozen=True)
+class Decompose(Pass):
+    """Composite ops become the simpler ops that their class says, except those a kernel template takes whole.
+
+        %1 = "blu.silu"(%0)
+
+    becomes
+
+        %a = "blu.sigmoid"(%0)
+        %1 = "blu.multiply"(%0, %a)
+
+    `keep` names the ops to leave, without the dialect's prefix, separated by "+" .
+    """
+
+    level = "blu"
+    keep: str = "attention+attention_gradient"
+
+    def run(self, module: ir.Module) -> None:
+        kept = {f"blu.{name}" for name in self.keep.split("+")}
+        while found := [item.operation for item in find(module, "blu.*") if _is_composite(item.operation, kept)]:
+            for operation in found:
+                decompose_operation(operation)
+                self.count("ops decomposed")
+
+
+def _is_composite(operation: ir.Operation, kept: set[str]) -> bool:
+    cls = operation_class(operation)
+    return cls is not None and cls.decompose is not None and operation.name not in kept
+
+
+def decompose_operation(operation: ir.Operation) -> None:
+    """Write the decomposition before the op, with the op's location, and use it instead."""
+    cls = operation_class(operation)
+    assert cls is not None and cls.decompose is not None
+    operands = [apply(Tensor, item) for item in operands_of(operation)]
+    with ir.InsertionPoint(operation), emitting_in_place_of(operation):
+        results = cls.decompose(*operands, **attributes_of(operation))
+    for old, tensor in zip(operation.results, results if isinstance(results, tuple) else (results,), strict=True):
+        old.replace_all_uses_with(tensor.value)
+    operation.erase()

@@ -1,0 +1,144 @@
+"""The walk back through a function: each operation turns the gradients of its results into those of its operands."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from operator import add
+from typing import Any
+
+import numpy as np
+
+from blu.dialects.core.dtypes import computing_dtype
+from blu.dialects.core.mlir import ir
+from blu.dialects.core.op import Op, attributes_of, emitting_at, operands_of, operation_class
+from blu.dialects.ops.creation import Constant
+from blu.dialects.tensor.tensor import Tensor
+from blu.errors import DTypeError
+from blu.passes.framework.base import Pass
+from blu.passes.graph.decompose import decompose_operation
+from blu.passes.loops.lower_to_linalg.rules import apply
+
+
+class Backward:
+    """Gradients of one scalar with respect to some values of a block, written at the block's end."""
+
+    def __init__(self, owner: Pass, block: ir.Block, wanted: Sequence[ir.Value]):
+        self.owner = owner
+        self.block = block
+        self.wanted = wanted
+        # The shares that are known; of halves all of them, which are added up together.
+        self.gradients: dict[ir.Value, list[Tensor]] = {}
+        # How many ops of the block are those that gradients are taken of.
+        self.num_forward = 0
+
+    def run(self, scalar: ir.Value) -> list[ir.Value]:
+        """The gradients of `scalar` with respect to the wanted values; zeros where it does not depend on one."""
+        self._check_scalar(scalar)
+        self._decompose_what_has_no_gradient()
+        operations = [operation.operation for operation in self.block.operations]
+        self.num_forward = len(operations)
+        active = self._active(operations)
+        if scalar in active:
+            self.gradients[scalar] = [_full(Tensor(scalar), 1)]
+        for operation in reversed(operations):
+            if any(result in self.gradients for result in operation.results):
+                self._step(operation, active)
+        return [self._gradient_of(value).value for value in self.wanted]
+
+    def _check_scalar(self, scalar: ir.Value) -> None:
+        type_ = Tensor(scalar).type
+        if type_.shape or not type_.dtype.is_float:
+            self.owner.fail(
+                self.block.owner,
+                f"only a float scalar has a gradient, the function's first result is {type_}",
+                advice="Reduce it, for example with blu.mean or blu.sum.",
+            )
+
+    def _decompose_what_has_no_gradient(self) -> None:
+        """Composite ops without a gradient of their own are differentiated through what they are made of."""
+        while found := [item.operation for item in self.block.operations if _is_opaque(item.operation)]:
+            for operation in found:
+                decompose_operation(operation)
+
+    def _active(self, operations: list[ir.Operation]) -> set[ir.Value]:
+        """The float values that depend on a wanted one."""
+        active = set(self.wanted)
+        for operation in operations:
+            cls = operation_class(operation)
+            if cls is None or cls.vjp is None or not any(value in active for value in operation.operands):
+                continue
+            active.update(result for result in operation.results if Tensor(result).dtype.is_float)
+        return active
+
+    def _step(self, operation: ir.Operation, active: set[ir.Value]) -> None:
+        """Add one operation's share to the gradients of its active operands."""
+        cls = operation_class(operation)
+        assert cls is not None and cls.vjp is not None, operation.name
+        fields = operands_of(operation)
+        with emitting_at(operation.location):
+            upstream = [self._gradient_of(result) for result in operation.results]
+            given = upstream[0] if len(upstream) == 1 else tuple(upstream)
+            results = [Tensor(result) for result in operation.results]
+            operands = [apply(Tensor, item) for item in fields]
+            shares = cls.vjp(given, *operands, *results, **attributes_of(operation))
+            shares = shares if isinstance(shares, tuple) else (shares,)
+            for value, share in zip(_flat(fields), _flat(list(shares)), strict=True):
+                if share is not None and value in active:
+                    self._add(value, _fitted(share, value, cls))
+
+    def _add(self, value: ir.Value, share: Tensor) -> None:
+        known = self.gradients.setdefault(value, [])
+        if known and computing_dtype(share.dtype) == share.dtype:
+            known[0] = known[0] + share
+        else:
+            known.append(share)
+
+    def _gradient_of(self, value: ir.Value) -> Tensor:
+        known = self.gradients.get(value)
+        if known is None:
+            return _full(Tensor(value), 0)
+        self.gradients[value] = [_total(known)]
+        return self.gradients[value][0]
+
+
+def _total(shares: list[Tensor]) -> Tensor:
+    """The sum of shares, rounded once (that of two is, as it is)."""
+    if len(shares) <= 2:
+        return reduce(add, shares)
+    dtype = shares[0].dtype
+    return reduce(add, (share.astype(computing_dtype(dtype)) for share in shares)).astype(dtype)
+
+
+def _is_opaque(operation: ir.Operation) -> bool:
+    cls = operation_class(operation)
+    return cls is not None and cls.vjp is None and cls.decompose is not None
+
+
+def _flat(fields: Sequence[Any]) -> list[Any]:
+    flat: list[Any] = []
+    for item in fields:
+        flat.extend(item if isinstance(item, (list, tuple)) else [item])
+    return flat
+
+
+def _full(like: Tensor, number: float) -> Tensor:
+    """A tensor of the same type with one number everywhere."""
+    scalar = Constant(value=np.asarray(number, like.dtype.numpy))
+    return scalar.broadcast_to(like.shape) if like.shape else scalar
+
+
+def _fitted(share: Tensor, value: ir.Value, cls: type[Op]) -> Tensor:
+    """Sum the gradient of a broadcast operand over what it was broadcast along."""
+    wanted = Tensor(value).type
+    shape = wanted.shape
+    if share.dtype != wanted.dtype or share.ndim < len(shape):
+        raise DTypeError(f"the gradient of {cls.name} (its vjp) gives {share.type} for an operand of {wanted}")
+    if share.shape == shape:
+        return share
+    extra = share.ndim - len(shape)
+    axes = tuple(range(extra)) + tuple(
+        dim + extra for dim, size in enumerate(shape) if size == 1 and share.shape[dim + extra] != 1
+    )
+    summed = share.sum(axis=axes) if axes else share
+    return summed.reshape(shape)

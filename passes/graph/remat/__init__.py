@@ -1,0 +1,5 @@
+"""Rematerialization: forward results that a gradient computes again rather than finding them in memory."""
+
+from blu.passes.graph.remat.remat import Remat
+
+__all__ = ["Remat"]

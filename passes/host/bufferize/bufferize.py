@@ -1,0 +1,369 @@
+"""The pass that gives every tensor of the host program a place in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from blu.dialects import plan
+from blu.dialects.core.mlir import func, ir, memref
+from blu.passes.framework.base import Pass
+from blu.passes.host.bufferize import views
+from blu.passes.host.bufferize.concatenation import beginning_of, inserted_into, part_of
+from blu.passes.host.bufferize.in_place import (
+    donated_arguments,
+    pair_results,
+    reads_rows_in_place,
+    reads_where_it_writes,
+)
+from blu.passes.host.bufferize.kernels import KernelTable, scratch_types, tensor_kernels
+from blu.passes.host.bufferize.times import Span, spans
+from blu.passes.host.bufferize.uses import followed_to_return, is_empty, only_gives_a_shape, transposed_layout
+from blu.passes.host.bufferize.views import Root, View, ViewTable, contiguous_strides, whole
+from blu.passes.loops.fuse.fuse import is_kernel
+
+
+@dataclass(frozen=True)
+class Bufferize(Pass):
+    """Tensors of the host program become buffers, views become strides, results become arguments of kernels.
+
+        %1 = linalg.transpose %arg0 permutation = [1, 0]
+        %2 = call @rows_0(%1) : (tensor<4x2xf32>) -> tensor<4x2xf32>
+        return %2
+
+    becomes
+
+        %0 = plan.buffer {space = "output", index = 0} : memref<4x2xf32>
+        %1 = memref.reinterpret_cast %arg0 to offset: [0], sizes: [4, 2], strides: [1, 4]
+        call @rows_0(%1, %0)
+
+    A kernel result that is only transposed gets the transposed layout at once, so that the view that follows is plain,
+    and one that only becomes a part of a concatenation is written where it belongs there.
+    With `over_rows`, a kernel of rows writes its one result over an operand of the same type that nobody reads again:
+    the target's emitters promise that a row is read before it is written.
+    """
+
+    level = "linalg"
+    leads_to = "memref"
+    over_rows: bool = False
+
+    def run(self, module: ir.Module) -> None:
+        kernels = tensor_kernels(module)
+        table = KernelTable(module)
+        for function in list(module.body.operations):
+            if isinstance(function, func.FuncOp) and not is_kernel(function):
+                with function.operation.location:
+                    _Bufferizer(self, function, kernels, table).run()
+        for kernel in kernels.values():
+            kernel.operation.erase()
+
+
+@dataclass
+class _Bufferizer:
+    """The rewriting of one host function into a new one over memrefs."""
+
+    owner: Bufferize
+    function: func.FuncOp
+    kernels: dict[str, func.FuncOp]
+    table: KernelTable
+    views: ViewTable = field(default_factory=ViewTable)
+    # Memory that insertions fill, by the first of them: kernels may write their parts before it comes.
+    joined: dict[ir.Operation, View] = field(default_factory=dict)
+    spans: dict[ir.Operation, Span] = field(default_factory=dict)
+    num_constants: int = 0
+    num_checks: int = 0
+    num_buffers: int = 0
+
+    def run(self) -> None:
+        old = self.function.entry_block
+        operations = [operation.operation for operation in old.operations]
+        self.spans = spans(operations)
+        self.returned = list(operations[-1].operands)
+        self._open()
+        handlers = {
+            "arith.constant": self._constant,
+            "tensor.empty": self._empty,
+            "linalg.fill": self._fill,
+            "tensor.insert_slice": self._insert,
+            "func.call": self._call,
+            "plan.check": self._check,
+            "func.return": self._return,
+        }
+        with ir.InsertionPoint(self.block):
+            for operation in operations:
+                with operation.location:
+                    handlers.get(operation.name, self._view)(operation)
+        self.function.operation.erase()
+
+    def _open(self) -> None:
+        """The new function, with a memref for each input."""
+        old = self.function
+        types = [_memref_of(argument.type) for argument in old.entry_block.arguments]
+        with ir.InsertionPoint(old):
+            function = func.FuncOp(old.name.value, (types, []))
+        for name in ("arg_attrs", "blu.inputs", "blu.results"):
+            if name in old.attributes:
+                function.attributes[name] = old.attributes[name]
+        self.block = function.add_entry_block([argument.location for argument in old.entry_block.arguments])
+        self.donated = donated_arguments(old)
+        self.pairs = pair_results(old.entry_block.arguments, self.donated, self.returned)
+        for index, (argument, value) in enumerate(zip(old.entry_block.arguments, self.block.arguments, strict=True)):
+            root = Root(value, _shape(argument.type), index in self.donated, input=index)
+            self.views[argument] = whole(root)
+
+    # Memory.
+    def _new_root(self, shape: Sequence[int], element: ir.Type, space: str = "arena", index: int = -1) -> Root:
+        if space == "arena":
+            index = self.num_buffers
+            self.num_buffers += 1
+        value = plan.buffer(ir.MemRefType.get(list(shape), element), space, index)
+        return Root(value, tuple(shape), is_writable=True)
+
+    def _root_for(self, value: ir.Value) -> View:
+        """Memory for a kernel's result: an output or check slot where it goes there as it is, else the arena."""
+        shape, element = _shape(value.type), ir.RankedTensorType(value.type).element_type
+        if (permutation := transposed_layout(value, self.kernels)) is not None:
+            root = self._new_root([shape[dim] for dim in permutation], element)
+            inverse = [permutation.index(dim) for dim in range(len(permutation))]
+            return views.transpose(whole(root), inverse)
+        if any(use.owner.operation.name == "plan.check" for use in value.uses):
+            self.num_checks += 1
+            return whole(self._new_root(shape, element, "status", self.num_checks - 1))
+        final = followed_to_return(value, self.returned)
+        if final is not None and self.returned.count(final) == 1:
+            root = self._new_root(shape, element, "output", self.returned.index(final))
+            root.output = self.returned.index(final)
+            return whole(root)
+        return whole(self._new_root(shape, element))
+
+    def _place_for(self, value: ir.Value) -> View:
+        """Memory for a result: in that of what it only becomes a part of, else its own."""
+        part = part_of(value)
+        place = part and part.place_in(self._joined_by(part.first))
+        return place or self._root_for(value)
+
+    def _joined_by(self, first: ir.Operation) -> View:
+        """The memory that insertions fill, of which `first` is the first."""
+        if first not in self.joined:
+            self.joined[first] = self._root_for(first.results[0])
+        return self.joined[first]
+
+    def _donated_to(self, value: ir.Value, operation: ir.Operation, kernel: func.FuncOp) -> View | None:
+        """The donated argument that a result may be written over: dead, or read here for the last time, in place."""
+        final = followed_to_return(value, self.returned)
+        if final is None or self.returned.count(final) != 1:
+            return None
+        index = self.pairs.get(self.returned.index(final))
+        if index is None:
+            return None
+        root = self.views[self.function.entry_block.arguments[index]].root
+        read = zip(operation.operands, kernel.arguments, strict=True)
+        readers = [(self.views[operand], argument) for operand, argument in read if self.views[operand].root is root]
+        if root.is_taken or not self._is_dead_after(root, operation):
+            return None
+        # A view in another order has its elements where others are written.
+        if not all(view.is_whole and reads_where_it_writes(kernel, argument) for view, argument in readers):
+            return None
+        root.is_taken = True
+        shape = _shape(value.type)
+        return View(root, 0, shape, contiguous_strides(shape))
+
+    def _over_operand(self, value: ir.Value, operation: ir.Operation, kernel: func.FuncOp) -> View | None:
+        """An intermediate operand that the kernel's one result may be written over."""
+        if not self.owner.over_rows or len(operation.results) != 1:
+            return None
+        if transposed_layout(value, self.kernels) is not None or part_of(value) is not None:
+            return None
+        if followed_to_return(value, self.returned) is not None:
+            return None
+        roots = [self.views[operand].root for operand in operation.operands]
+        for operand, argument, root in zip(operation.operands, kernel.arguments, roots, strict=True):
+            is_own = root.is_writable and root.input is None and root.output is None and roots.count(root) == 1
+            is_alike = operand.type == value.type and self.views[operand].is_whole
+            if is_own and is_alike and self._is_dead_after(root, operation) and reads_rows_in_place(kernel, argument):
+                return whole(root) if root.shape == _shape(value.type) else self.views[operand]
+        return None
+
+    def _memory(self, view: View) -> ir.Value:
+        """The memref value of a view, cast from its root where it is not all of it."""
+        type_ = view.memref_type()
+        if type_ == view.root.memref.type:
+            return view.root.memref
+        if view.size == 0:  # MLIR's strides of an empty memref fit no cast, and there is nothing to read
+            return self._new_root(view.shape, view.element_type).memref
+        strides, offset = type_.get_strides_and_offset()
+        return memref.ReinterpretCastOp(
+            type_,
+            view.root.memref,
+            [],
+            [],
+            [],
+            static_offsets=[offset],
+            static_sizes=list(view.shape),
+            static_strides=list(strides),
+        ).result
+
+    def _copy(self, source: View, target: View) -> None:
+        if source.size == 0:
+            return
+        name = self.table.copy(source.memref_type(), target.memref_type(), ir.Location.current)
+        func.CallOp([], name, [self._memory(source), self._memory(target)])
+
+    def _materialized(self, view: View) -> View:
+        """The same elements in fresh contiguous memory."""
+        target = whole(self._new_root(view.shape, view.element_type))
+        self._copy(view, target)
+        return target
+
+    def _is_dead_after(self, root: Root, operation: ir.Operation) -> bool:
+        """Whether no value in this memory is used after `operation`."""
+        return not any(
+            self._is_after(use.owner.operation, operation) for value in self.views.values_in(root) for use in value.uses
+        )
+
+    def _is_after(self, other: ir.Operation, operation: ir.Operation) -> bool:
+        """Whether another op runs after this one, or at the same time."""
+        return other != operation and self.spans[other].last >= self.spans[operation].last
+
+    def _updated(self, operation: ir.Operation, index: int) -> View:
+        """Memory for the result of an update of operand `index`: the operand's own, where that is free, else a copy."""
+        operands = list(operation.operands)
+        if is_empty(operands[index]):
+            return self._root_for(operation.results[0])
+        view = self.views[operands.pop(index)]
+        is_read = any(self.views[other].root is view.root for other in operands)
+        if view.root.is_writable and not is_read and self._is_dead_after(view.root, operation):
+            return view
+        target = self._root_for(operation.results[0])
+        self._copy(view, target)
+        return target
+
+    # Operations.
+    def _constant(self, operation: ir.Operation) -> None:
+        value = operation.results[0]
+        if not isinstance(value.type, ir.RankedTensorType):
+            return
+        root = self._new_root(
+            _shape(value.type), ir.RankedTensorType(value.type).element_type, "constant", self.num_constants
+        )
+        root.memref.owner.attributes["blu.value"] = operation.attributes["value"]
+        root.is_writable = False
+        self.num_constants += 1
+        self.views[value] = whole(root)
+
+    def _empty(self, operation: ir.Operation) -> None:
+        value = operation.results[0]
+        if not all(map(only_gives_a_shape, value.uses)):
+            self.views[value] = self._root_for(value)
+
+    def _fill(self, operation: ir.Operation) -> None:
+        view = self._place_for(operation.results[0])
+        name = self.table.fill(operation.operands[0].owner.operation, view.memref_type(), operation.location)
+        func.CallOp([], name, [self._memory(view)])
+        self.views[operation.results[0]] = view
+
+    def _view(self, operation: ir.Operation) -> None:
+        rule = views.VIEW_RULES.get(operation.name)
+        if rule is None:
+            self.owner.fail(
+                operation, f"{operation.name} is left in the host program, which only holds views and calls"
+            )
+        source = self.views[operation.operands[0]]
+        view = rule(operation, source)
+        if view is None:
+            view = rule(operation, self._materialized(source))
+        assert view is not None, "a contiguous value can be viewed in any shape"
+        self.views[operation.results[0]] = view
+
+    def _insert(self, operation: ir.Operation) -> None:
+        """Copy the source into its place, unless it has been written there."""
+        source, first = self.views[operation.operands[0]], beginning_of(operation)
+        target = self._updated(operation, 1) if first is None else self._joined_by(first)
+        place = inserted_into(operation, target)
+        if source != place:
+            self._copy(source, place)
+        self.views[operation.results[0]] = target
+
+    def _call(self, operation: ir.Operation) -> None:
+        kernel = self.kernels[ir.FlatSymbolRefAttr(operation.attributes["callee"]).value]
+        inputs = [self.views[value] for value in operation.operands]
+        in_place = _updated_input(kernel)
+        if in_place is None:
+            results = list(operation.results)
+            outputs = [
+                self._donated_to(value, operation, kernel)
+                or self._over_operand(value, operation, kernel)
+                or self._place_for(value)
+                for value in results
+            ]
+        else:
+            outputs = [self._updated(operation, in_place)]
+        for value, view in zip(operation.results, outputs, strict=True):
+            self.views[value] = view
+        name = self.table.specialise(
+            kernel, [view.memref_type() for view in inputs], [view.memref_type() for view in outputs], in_place
+        )
+        read = [view for index, view in enumerate(inputs) if index != in_place]
+        scratch = [whole(self._new_root(type_.shape, type_.element_type)) for type_ in scratch_types(kernel)]
+        call = func.CallOp([], name, [self._memory(view) for view in (*read, *outputs, *scratch)])
+        if plan.BATCH in operation.attributes:
+            call.attributes[plan.BATCH] = operation.attributes[plan.BATCH]
+
+    def _check(self, operation: ir.Operation) -> None:
+        found = self.views[operation.operands[0]].root.memref
+        attributes = {name: operation.attributes[name] for name in operation.attributes}
+        ir.Operation.create("plan.check", operands=[found], attributes=attributes)
+
+    def _return(self, operation: ir.Operation) -> None:
+        """Copy what is not in its output yet; a donated input that was updated in place is its own output."""
+        taken: set[Root] = set()
+        for index, value in enumerate(operation.operands):
+            view = self.views[value]
+            if view.root.output == index:
+                continue
+            is_same = view.is_whole and view.shape == view.root.shape
+            if view.root.input in self.donated and is_same and view.root not in taken:
+                taken.add(view.root)
+                self._mark_in_place(index, view.root)
+                continue
+            target = self._new_root(view.shape, view.element_type, "output", index)
+            self._copy(view, whole(target))
+        func.ReturnOp([])
+
+    def _mark_in_place(self, output: int, root: Root) -> None:
+        root_type = root.memref.type
+        ir.Operation.create(
+            "plan.buffer",
+            results=[root_type],
+            attributes={
+                "space": ir.StringAttr.get("input"),
+                "index": _i64(output),
+                "offset": _i64(root.input or 0),
+            },
+        )
+
+
+def _i64(value: int) -> ir.IntegerAttr:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
+
+
+def _shape(type_: ir.Type) -> tuple[int, ...]:
+    return tuple(ir.RankedTensorType(type_).shape)
+
+
+def _memref_of(type_: ir.Type) -> ir.Type:
+    ranked = ir.RankedTensorType(type_)
+    return ir.MemRefType.get(list(ranked.shape), ranked.element_type)
+
+
+# Ops that write into one of their operands, and which.
+_UPDATES = {"update": ("tensor.insert_slice", 1), "scatter_add": ("blu.scatter_add", 0)}
+
+
+def _updated_input(kernel: func.FuncOp) -> int | None:
+    """Which argument the kernel writes into, or None for kernels that only make new values."""
+    name, operand = _UPDATES.get(ir.StringAttr(kernel.attributes["blu.kernel"]).value, ("", 0))
+    for item in kernel.entry_block.operations:
+        if item.operation.name == name:
+            return list(kernel.arguments).index(item.operation.operands[operand])
+    return None

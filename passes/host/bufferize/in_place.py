@@ -1,0 +1,68 @@
+"""Results that may be written over donated arguments: which belong together, and which kernels may do it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from blu.dialects.core.mlir import func, ir
+from blu.passes.loops.fuse.loops import captured, loop_nest
+
+
+def donated_arguments(function: func.FuncOp) -> set[int]:
+    """The numbers of the arguments that a host function may overwrite."""
+    if "arg_attrs" not in function.attributes:
+        return set()
+    return {index for index, attributes in enumerate(function.arg_attrs) if "blu.donated" in ir.DictAttr(attributes)}
+
+
+def pair_results(arguments: Sequence[ir.Value], donated: set[int], returned: Sequence[ir.Value]) -> dict[int, int]:
+    """For results the donated argument whose memory suits: of the same type, in the same order."""
+    waiting: dict[str, list[int]] = {}
+    for index in sorted(donated, reverse=True):
+        waiting.setdefault(str(arguments[index].type), []).append(index)
+    pairs = {}
+    for index, value in enumerate(returned):
+        if candidates := waiting.get(str(value.type)):
+            pairs[index] = candidates.pop()
+    return pairs
+
+
+def reads_where_it_writes(kernel: func.FuncOp, argument: ir.Value) -> bool:
+    """Whether a kernel reads an argument only element by element, at the place where it writes its results.
+
+    Such a kernel may write a result over the argument: the emitters of rows and of what follows a contraction promise
+    to read all that an element needs first.
+    """
+    if ir.StringAttr(kernel.attributes["blu.kernel"]).value not in ("rows", "gemm"):
+        return False
+    shape = tuple(ir.RankedTensorType(argument.type).shape)
+    results = {tuple(ir.RankedTensorType(type_).shape) for type_ in kernel.type.results}
+    if results != {shape}:
+        return False
+    return all(_is_elementwise(use.owner.operation, argument) for use in argument.uses)
+
+
+def _is_elementwise(operation: ir.Operation, argument: ir.Value) -> bool:
+    nest = loop_nest(operation, 0)
+    if nest is None or not nest.is_pointwise:
+        return False
+    identity = tuple(range(len(nest.sizes)))
+    direct = [dims for value, dims in zip(nest.inputs, nest.dims, strict=False) if value == argument]
+    return argument not in captured(operation) and all(dims == identity for dims in direct)
+
+
+def reads_rows_in_place(kernel: func.FuncOp, argument: ir.Value) -> bool:
+    """Whether a kernel of rows reads an argument only row by row, for the elements of its result in the same rows."""
+    if ir.StringAttr(kernel.attributes["blu.kernel"]).value != "rows":
+        return False
+    shape = tuple(ir.RankedTensorType(argument.type).shape)
+    return all(_reads_own_row(use.owner.operation, argument, shape) for use in argument.uses)
+
+
+def _reads_own_row(operation: ir.Operation, argument: ir.Value, shape: tuple[int, ...]) -> bool:
+    nest = loop_nest(operation, 0)
+    if nest is None or nest.sizes != shape or not (nest.is_pointwise or nest.is_row_reduction):
+        return False
+    identity = tuple(range(len(shape)))
+    direct = [dims for value, dims in zip(nest.inputs, nest.dims, strict=False) if value == argument]
+    return argument not in captured(operation) and all(dims == identity for dims in direct)

@@ -1,0 +1,127 @@
+"""Kernels over buffers: a tensor-level kernel with the memory layouts of one call fixed, merged with its equals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from blu.dialects.core.mlir import bufferization, func, ir, tensor
+from blu.dialects.core.modules import code_text
+from blu.passes.framework.base import find
+from blu.passes.loops.fuse.fuse import clone_into
+from blu.passes.loops.lower_to_linalg.generic import PARALLEL, fill, generic, projection
+
+# The attribute with the types of the memory that a kernel works in (see passes/cpu/lower/scratch.py).
+SCRATCH = "blu.scratch"
+
+
+@dataclass
+class KernelTable:
+    """All kernels of a module by their text, so that equal ones are kept once."""
+
+    module: ir.Module
+    by_text: dict[str, str] = field(default_factory=dict)
+    # Names of kernels by what they were specialised from and for.
+    by_types: dict[tuple, str] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def specialise(
+        self, kernel: func.FuncOp, inputs: Sequence[ir.Type], outputs: Sequence[ir.Type], in_place: int | None
+    ) -> str:
+        """The name of the kernel with these memref types. `in_place` is the input whose memory is the output."""
+        key = (kernel.name.value, tuple(inputs), tuple(outputs), in_place)
+        if key not in self.by_types:
+            self.by_types[key] = self._specialise(kernel, inputs, outputs, in_place)
+        return self.by_types[key]
+
+    def _specialise(
+        self, kernel: func.FuncOp, inputs: Sequence[ir.Type], outputs: Sequence[ir.Type], in_place: int | None
+    ) -> str:
+        read = [type_ for index, type_ in enumerate(inputs) if index != in_place]
+        anchor = ir.StringAttr(kernel.attributes["blu.kernel"]).value
+        function, block = self._open(anchor, [*read, *outputs, *scratch_types(kernel)], kernel.operation.location)
+        if SCRATCH in kernel.attributes:
+            function.attributes[SCRATCH] = kernel.attributes[SCRATCH]
+        with ir.InsertionPoint(block), kernel.operation.location:
+            arguments = iter(block.arguments)
+            results = list(block.arguments)[len(read) : len(read) + len(outputs)]
+            values = {}
+            for index, argument in enumerate(kernel.arguments):
+                memory = results[0] if index == in_place else next(arguments)
+                values[argument] = to_tensor(memory, argument.type, writable=index == in_place)
+            self._fill(kernel, values, results)
+        return self._keep_if_unseen(function, anchor)
+
+    def _fill(self, kernel: func.FuncOp, values: dict[ir.Value, ir.Value], results: Sequence[ir.Value]) -> None:
+        operations = [operation.operation for operation in kernel.entry_block.operations]
+        for operation in operations[:-1]:
+            clone_into(operation, values)
+        for value, memory in zip(operations[-1].operands, results, strict=True):
+            materialize(values[value], memory)
+        func.ReturnOp([])
+
+    def copy(self, source: ir.Type, target: ir.Type, location: ir.Location) -> str:
+        """The name of a kernel that copies between two layouts."""
+        function, block = self._open("rows", [source, target], location)
+        shape, element = ir.MemRefType(source).shape, ir.MemRefType(source).element_type
+        with ir.InsertionPoint(block), location:
+            value = to_tensor(block.arguments[0], ir.RankedTensorType.get(shape, element))
+            empty = tensor.EmptyOp(list(shape), element).result
+            maps = [projection(len(shape), range(len(shape)))] * 2
+            (moved,) = generic([value], [empty], maps, [PARALLEL] * len(shape), lambda element, _: element)
+            materialize(moved, block.arguments[1])
+            func.ReturnOp([])
+        return self._keep_if_unseen(function, "copy")
+
+    def fill(self, constant: ir.Operation, target: ir.Type, location: ir.Location) -> str:
+        """The name of a kernel that writes one scalar constant everywhere."""
+        function, block = self._open("rows", [target], location)
+        shape = ir.MemRefType(target).shape
+        with ir.InsertionPoint(block), location:
+            scalar = constant.clone().results[0]
+            materialize(fill(scalar, shape), block.arguments[0])
+            func.ReturnOp([])
+        return self._keep_if_unseen(function, "fill")
+
+    def _open(self, anchor: str, types: Sequence[ir.Type], location: ir.Location) -> tuple[func.FuncOp, ir.Block]:
+        with ir.InsertionPoint(self.module.body), location:
+            function = func.FuncOp("kernel", (list(types), []), visibility="private")
+            function.attributes["blu.kernel"] = ir.StringAttr.get(anchor)
+            return function, function.add_entry_block([location] * len(types))
+
+    def _keep_if_unseen(self, function: func.FuncOp, prefix: str) -> str:
+        text = code_text(function)
+        if text in self.by_text:
+            function.operation.erase()
+            return self.by_text[text]
+        number = self.counts.get(prefix, 0)
+        name = f"{prefix}_{number}"
+        self.counts[prefix] = number + 1
+        self.by_text[text] = name
+        function.attributes["sym_name"] = ir.StringAttr.get(name)
+        return name
+
+
+def to_tensor(memory: ir.Value, type_: ir.Type, *, writable: bool = False) -> ir.Value:
+    """The tensor that is in a buffer."""
+    operation = bufferization.ToTensorOp(type_, memory, restrict=True)
+    if writable:
+        operation.operation.attributes["writable"] = ir.UnitAttr.get()
+    return operation.result
+
+
+def materialize(value: ir.Value, memory: ir.Value) -> None:
+    """Write a tensor into a buffer."""
+    bufferization.MaterializeInDestinationOp(None, value, memory, restrict=True, writable=True)
+
+
+def scratch_types(kernel: func.FuncOp) -> list[ir.Type]:
+    """The memrefs that a kernel takes beside inputs and outputs."""
+    if SCRATCH not in kernel.attributes:
+        return []
+    return [ir.TypeAttr(item).value for item in ir.ArrayAttr(kernel.attributes[SCRATCH])]
+
+
+def tensor_kernels(module: ir.Module) -> dict[str, func.FuncOp]:
+    """The kernels that the fuser outlined, by name."""
+    return {item.name.value: item for item in find(module, func.FuncOp) if "blu.kernel" in item.attributes}

@@ -1,0 +1,153 @@
+"""The pass that places all intermediates in one arena, by when they are alive."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from blu.dialects.core.dtypes import product
+from blu.dialects.core.mlir import func, ir
+from blu.passes.framework.base import Pass, find
+from blu.passes.host.bufferize.times import Span, spans
+
+ALIGNMENT = 64
+
+
+@dataclass(frozen=True)
+class PlanMemory(Pass):
+    """Each arena buffer gets an offset; buffers that are never alive together may share memory.
+
+        %0 = plan.buffer {space = "arena", index = 0, offset = -1} : memref<4x8xf32>
+
+    becomes
+
+        %0 = plan.buffer {space = "arena", index = 0, offset = 4096} : memref<4x8xf32>
+
+    and the module gets `blu.arena_bytes`. Larger buffers come first, each at the lowest offset that is free during
+    its whole life (Pisarchyk and Lee, "Efficient memory management for deep neural net inference", greedy by size).
+    """
+
+    level = "memref"
+
+    def run(self, module: ir.Module) -> None:
+        for function in find(module, func.FuncOp):
+            if "blu.kernel" not in function.attributes and function.entry_block.operations:
+                intervals = _intervals(function)
+                total = _plan(intervals)
+                if total >= 1 << 63:
+                    self.fail(
+                        function,
+                        f"the intermediate results take {total} bytes, more than can be addressed",
+                        advice="Use smaller shapes.",
+                    )
+                for interval in intervals:
+                    interval.operation.attributes["offset"] = _i64(interval.offset)
+                module.operation.attributes["blu.arena_bytes"] = _i64(total)
+                self.count("arena bytes", total)
+
+
+@dataclass
+class Interval:
+    """A buffer with its size and the first and last op that uses it (directly, through a view, or in a batch)."""
+
+    operation: ir.Operation
+    bytes: int
+    first: int
+    last: int
+    offset: int = 0
+
+
+class Timeline:
+    """Intervals by when they are alive, so that asking for those alive together looks at few others.
+
+    A tree over the positions keeps each interval at the few nodes that make up its range; those that are alive at a
+    position are on the path from there to the root.
+    """
+
+    def __init__(self, length: int):
+        self.length = length
+        self.starting: list[list[Interval]] = [[] for _ in range(length)]
+        self.nodes: list[list[Interval]] = [[] for _ in range(2 * length)]
+
+    def add(self, interval: Interval) -> None:
+        self.starting[interval.first].append(interval)
+        left, right = interval.first + self.length, interval.last + 1 + self.length
+        while left < right:
+            if left % 2:
+                self.nodes[left].append(interval)
+                left += 1
+            if right % 2:
+                right -= 1
+                self.nodes[right].append(interval)
+            left, right = left // 2, right // 2
+
+    def alive_during(self, interval: Interval) -> list[Interval]:
+        """Intervals that are alive at its start, and those that start later while it is."""
+        found: list[Interval] = []
+        node = interval.first + self.length
+        while node:
+            found.extend(self.nodes[node])
+            node //= 2
+        for position in range(interval.first + 1, interval.last + 1):
+            found.extend(self.starting[position])
+        return found
+
+
+def _plan(intervals: list[Interval]) -> int:
+    """Give each interval its offset; the bytes of all."""
+    placed = Timeline(max((item.last for item in intervals), default=0) + 1)
+    for interval in sorted(intervals, key=lambda item: (-item.bytes, item.first)):
+        interval.offset = _lowest_gap(interval, placed.alive_during(interval))
+        placed.add(interval)
+    return max((item.offset + item.bytes for item in intervals), default=0)
+
+
+def _intervals(function: func.FuncOp) -> list[Interval]:
+    operations = [operation.operation for operation in function.entry_block.operations]
+    times = spans(operations)
+    found = []
+    for operation in operations:
+        if operation.name != "plan.buffer" or ir.StringAttr(operation.attributes["space"]).value != "arena":
+            continue
+        uses = _uses(operation.results[0], times)
+        if uses:
+            first, last = min(use.first for use in uses), max(use.last for use in uses)
+            found.append(Interval(operation, _bytes(operation.results[0].type), first, last))
+        else:
+            operation.attributes["offset"] = _i64(0)
+    return found
+
+
+def _uses(value: ir.Value, times: dict[ir.Operation, Span]) -> list[Span]:
+    found = []
+    for use in value.uses:
+        owner = use.owner.operation
+        if owner.name == "memref.reinterpret_cast":
+            found.extend(_uses(owner.results[0], times))
+        else:
+            found.append(times[owner])
+    return found
+
+
+def _lowest_gap(interval: Interval, alive: list[Interval]) -> int:
+    offset = 0
+    for other in sorted(alive, key=lambda item: item.offset):
+        if offset + interval.bytes <= other.offset:
+            break
+        offset = max(offset, other.offset + other.bytes)
+    return offset
+
+
+def _bytes(type_: ir.Type) -> int:
+    """Bytes of a memref, rounded up to the alignment (an i1 takes one byte)."""
+    memref = ir.MemRefType(type_)
+    return -(-product(memref.shape) * element_bytes(memref.element_type) // ALIGNMENT) * ALIGNMENT
+
+
+def element_bytes(element: ir.Type) -> int:
+    """Bytes of an element in memory; an index has 8."""
+    width = element.width if isinstance(element, ir.IntegerType | ir.FloatType) else 64
+    return max(1, width // 8)
+
+
+def _i64(value: int) -> ir.IntegerAttr:
+    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)

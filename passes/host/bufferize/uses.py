@@ -1,0 +1,81 @@
+"""What becomes of a value in the host program: where it is seen transposed, inserted or returned."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from blu.dialects.core.mlir import func, ir
+
+_RESHAPES = ("tensor.collapse_shape", "tensor.expand_shape")
+
+
+def transposed_layout(value: ir.Value, kernels: Mapping[str, func.FuncOp]) -> list[int] | None:
+    """The permutation of the transposes that use a value, where all are alike.
+
+    What is used otherwise too gets their layout only where its last dimension stays the last, so that rows stay whole.
+    So it is with what matrix products read: those take their factors in either order, and rows are written faster.
+    """
+    users = _readers(value, ("blu.barrier",))
+    transposes = [user for user in users if user.name == "linalg.transpose"]
+    orders = {tuple(ir.DenseI64ArrayAttr(user.attributes["permutation"])) for user in transposes}
+    if len(orders) != 1:
+        return None
+    order = list(orders.pop())
+    if order[-1] == len(order) - 1:
+        return order if all(user.name in ("linalg.transpose", "func.call") for user in users) else None
+    readers = [reader for user in transposes for reader in _readers(user.results[0], (*_RESHAPES, "blu.barrier"))]
+    return None if len(transposes) < len(users) or all(_is_product(reader, kernels) for reader in readers) else order
+
+
+def _readers(value: ir.Value, views: Collection[str]) -> list[ir.Operation]:
+    """The ops that use a value, seen through some kinds of views."""
+    users = [use.owner.operation for use in value.uses]
+    found = [user for user in users if user.name not in views]
+    for user in users:
+        if user.name in views:
+            found += _readers(user.results[0], views)
+    return found
+
+
+def _is_product(operation: ir.Operation, kernels: Mapping[str, func.FuncOp]) -> bool:
+    if operation.name != "func.call":
+        return False
+    kernel = kernels[ir.FlatSymbolRefAttr(operation.attributes["callee"]).value]
+    return ir.StringAttr(kernel.attributes["blu.kernel"]).value == "gemm"
+
+
+def is_empty(value: ir.Value) -> bool:
+    """Whether a value is memory that nothing has been written to yet."""
+    return not isinstance(value.owner, ir.Block) and value.owner.name == "tensor.empty"
+
+
+# Ops that write all that is read of one of their operands, and which.
+_DESTINATIONS = {"tensor.insert_slice": 1, "linalg.transpose": 1}
+
+
+def is_destination(use: ir.OpOperand) -> bool:
+    """Whether an insertion writes into a copy of the value rather than reading it."""
+    return use.owner.operation.name == "tensor.insert_slice" and use.operand_number == 1
+
+
+def only_gives_a_shape(use: ir.OpOperand) -> bool:
+    """Whether an op asks of an empty value only how large it is, and writes all that is read of it.
+
+    The operand that a transpose reads may be empty memory too: a value without elements, into which nothing was put.
+    """
+    return _DESTINATIONS.get(use.owner.operation.name) == use.operand_number
+
+
+def followed_to_return(value: ir.Value, returned: list[ir.Value]) -> ir.Value | None:
+    """The returned value that is this one, as it is, reshaped, or filled further; None where it is not returned."""
+    waiting = [value]
+    while waiting:
+        value = waiting.pop()
+        if value in returned:
+            return value
+        uses = list(value.uses)
+        users = [use.owner.operation for use in uses]
+        waiting.extend(user.results[0] for user in users if user.name in _RESHAPES)
+        if len(users) == 1 and is_destination(uses[0]):
+            waiting.append(users[0].results[0])
+    return None

@@ -1,0 +1,196 @@
+"""The order of a host program's steps: what each must wait for, and how much memory is alive at any time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from blu.dialects.core.dtypes import tensor_type
+from blu.dialects.core.mlir import func, ir
+from blu.passes.host.bufferize.in_place import donated_arguments, pair_results
+
+# Ops that do something at their time. All others only rename or shape what is there.
+_STEPS = ("func.call", "tensor.insert_slice", "linalg.fill", "plan.check", "func.return")
+# Kernels that write into an operand.
+_UPDATES = ("update", "scatter_add")
+
+
+@dataclass(eq=False)
+class Step:
+    """What runs at one time: one op, or the calls of a batch. Equal calls have equal `key`s; others have none."""
+
+    operations: list[ir.Operation]
+    key: str = ""
+    index: int = 0
+    needs: set[Step] = field(default_factory=set)
+    users: set[Step] = field(default_factory=set)
+
+    @property
+    def earliest(self) -> int:
+        """The index of the last step that this one must come after."""
+        return max((step.index for step in self.needs), default=-1)
+
+    def latest(self, end: int) -> int:
+        """The index of the first step that this one must come before."""
+        return min((step.index for step in self.users), default=end)
+
+
+class HostSteps:
+    """The steps of a host function over tensors, in an order that can be changed."""
+
+    def __init__(self, function: func.FuncOp, kernels: dict[str, func.FuncOp]):
+        self.function = function
+        self._operations = [operation.operation for operation in function.entry_block.operations]
+        self._sources: dict[ir.Value, frozenset[ir.Value]] = {}
+        self._readers: dict[ir.Value, list[Step]] = {}
+        self._maker: dict[ir.Value, Step] = {}
+        self.order: list[Step] = []
+        for operation in self._operations:
+            self._read(operation, kernels)
+        self._keep_in_place()
+        self._memory = _Memory([(value, step, self._readers.get(value, [])) for value, step in self._maker.items()])
+        self._number(self.order)
+
+    def _read(self, operation: ir.Operation, kernels: dict[str, func.FuncOp]) -> None:
+        found = frozenset[ir.Value]().union(*(self._sources_of(value) for value in operation.operands))
+        if operation.name not in _STEPS:
+            self._sources.update((result, found) for result in operation.results)
+            return
+        step = Step([operation])
+        for value in found:
+            if value in self._maker:
+                _let_wait(step, self._maker[value])
+            if _is_update(operation, kernels):
+                for reader in self._readers.get(value, ()):
+                    _let_wait(step, reader)
+            self._readers.setdefault(value, []).append(step)
+        self._maker.update((result, step) for result in operation.results)
+        self.order.append(step)
+
+    def _sources_of(self, value: ir.Value) -> frozenset[ir.Value]:
+        """The arguments and results of steps that are seen through views."""
+        return self._sources.get(value, frozenset([value]))
+
+    def _keep_in_place(self) -> None:
+        """What reads a donated argument before its new value is made must stay before: that may be written over it."""
+        function, returned = self.function, list(self._operations[-1].operands)
+        arguments = list(function.entry_block.arguments)
+        pairs = pair_results(arguments, donated_arguments(function), returned)
+        self._number(self.order)
+        for result, argument in pairs.items():
+            for source in self._sources_of(returned[result]):
+                writer = self._maker.get(source)
+                for reader in self._readers.get(arguments[argument], ()):
+                    if writer is not None and reader.index < writer.index:
+                        _let_wait(writer, reader)
+
+    def _number(self, order: Sequence[Step]) -> None:
+        for index, step in enumerate(order):
+            step.index = index
+
+    def reordered(self, members: Sequence[Step], before: int) -> list[list[Step]]:
+        """The order with steps taken out and put, side by side, before the step of an index."""
+        chosen = set(members)
+        head = [[step] for step in self.order[:before] if step not in chosen]
+        tail = [[step] for step in self.order[before:] if step not in chosen]
+        return [*head, list(members), *tail]
+
+    def memory(self, order: Sequence[Sequence[Step]] | None = None) -> tuple[int, int]:
+        """The most bytes of intermediate results that are alive at once, and the sum of bytes over all steps."""
+        times = order if order is not None else [[step] for step in self.order]
+        return self._memory.measure({step: time for time, steps in enumerate(times) for step in steps})
+
+    def merge(self, order: Sequence[Sequence[Step]], members: Sequence[Step]) -> Step:
+        """Take an order in which some steps stand side by side, and make one step of them."""
+        merged = self._merged(members)
+        self.order = [steps[0] if len(steps) == 1 else merged for steps in order]
+        self._number(self.order)
+        return merged
+
+    def _merged(self, steps: Sequence[Step]) -> Step:
+        merged = Step([operation for step in steps for operation in step.operations])
+        for step in steps:
+            for other in step.needs:
+                other.users.discard(step)
+                _let_wait(merged, other)
+            for other in step.users:
+                other.needs.discard(step)
+                _let_wait(other, merged)
+        self._memory.rename(set(steps), merged)
+        return merged
+
+    def write(self) -> None:
+        """Put the ops of the function into this order; views go before the step that needs them first."""
+        placed: set[ir.Operation] = set()
+        order: list[ir.Operation] = []
+        for step in self.order:
+            for operation in step.operations:
+                _place_views(operation, placed, order)
+            order += step.operations
+            placed.update(step.operations)
+        rest = [operation for operation in self._operations[:-1] if operation not in placed]
+        terminator = self._operations[-1]
+        for operation in [*order[:-1], *rest]:
+            operation.move_before(terminator)
+
+
+class _Memory:
+    """When the results of steps are alive. Results of the program are not counted: they have memory of their own."""
+
+    def __init__(self, values: Sequence[tuple[ir.Value, Step, Sequence[Step]]]):
+        returned = "func.return"
+        self._lives = [
+            (bytes_of(value), [maker, *readers])
+            for value, maker, readers in values
+            if not any(reader.operations[0].name == returned for reader in readers)
+        ]
+
+    def rename(self, steps: set[Step], merged: Step) -> None:
+        """From now on these steps are this one."""
+        self._lives = [(size, [merged if step in steps else step for step in life]) for size, life in self._lives]
+
+    def measure(self, times: dict[Step, int]) -> tuple[int, int]:
+        """The most bytes that are alive at once, and the sum over all times."""
+        change = np.zeros(len(times) + 1, np.int64)
+        for size, life in self._lives:
+            places = [times[step] for step in life]
+            change[min(places)] += size
+            change[max(places) + 1] -= size
+        alive = np.cumsum(change)
+        return int(alive.max()), int(alive.sum())
+
+
+def _let_wait(step: Step, other: Step) -> None:
+    if step is not other:
+        step.needs.add(other)
+        other.users.add(step)
+
+
+def _is_update(operation: ir.Operation, kernels: dict[str, func.FuncOp]) -> bool:
+    if operation.name != "func.call":
+        return operation.name == "tensor.insert_slice"
+    kernel = kernels[ir.FlatSymbolRefAttr(operation.attributes["callee"]).value]
+    return ir.StringAttr(kernel.attributes["blu.kernel"]).value in _UPDATES
+
+
+def _place_views(operation: ir.Operation, placed: set[ir.Operation], order: list[ir.Operation]) -> None:
+    """Put what an op reads, and is no step, before it."""
+    waiting = [operation]
+    while waiting:
+        owners = [value.owner for value in waiting[-1].operands if not isinstance(value.owner, ir.Block)]
+        missing = [owner for owner in owners if owner.name not in _STEPS and owner not in placed]
+        if missing:
+            waiting.extend(missing)
+            continue
+        current = waiting.pop()
+        if current is not operation and current not in placed:
+            placed.add(current)
+            order.append(current)
+
+
+def bytes_of(value: ir.Value) -> int:
+    """The bytes of a tensor."""
+    type_ = tensor_type(value.type)
+    return type_.size * type_.dtype.bytes

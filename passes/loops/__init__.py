@@ -1,0 +1,1 @@
+"""Passes from `blu` to linalg, and those that decide which loops run together as one kernel."""

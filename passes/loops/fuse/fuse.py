@@ -1,0 +1,176 @@
+"""The pass that turns groups of ops into kernels and leaves calls of them in the host program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from blu.dialects.core.mlir import func, ir
+from blu.passes.framework.base import Pass
+from blu.passes.loops.fuse.groups import Group, Grouping, reads_of
+from blu.passes.loops.fuse.loops import captured, is_repeated, is_tensor
+from blu.passes.loops.fuse.splats import write_splats
+
+
+@dataclass(frozen=True)
+class Fuse(Pass):
+    """Ops that walk the same loops become one kernel: a private function, called from the host program.
+
+        %1 = linalg.contract ins(%x, %w) outs(%zero)
+        %2 = linalg.generic {(i, j) -> (i, j), (i, j) -> (j)} ins(%1, %bias) { add }
+
+    becomes
+
+        %2 = call @gemm_0(%x, %w, %bias)
+        func.func private @gemm_0(..) attributes {blu.kernel = "gemm"} { contract, add }
+
+    Views (collapse_shape, extract_slice, transpose ...) stay outside: bufferization turns them into strides.
+    With `scalars_apart`, reductions do not wait for each other to add up what they give:
+
+        %3 = call @rows_2(%x, %2)     { sum, add }       becomes       %3 = call @rows_2(%x)          { sum }
+                                                                       %4 = call @rows_3(%2, %3)      { add }
+    """
+
+    level = "linalg"
+    scalars_apart: bool = False
+
+    def run(self, module: ir.Module) -> None:
+        counts: dict[str, int] = {}
+        for function in list(module.body.operations):
+            if isinstance(function, func.FuncOp) and not is_kernel(function):
+                steps = _fuse_function(module, function, counts, self.scalars_apart)
+                self.count("steps to find groups", steps)
+        self.count("kernels", sum(counts.values()))
+
+
+def is_kernel(function: func.FuncOp) -> bool:
+    """Whether a function is a kernel, not a host program."""
+    return "blu.kernel" in function.attributes
+
+
+def _fuse_function(module: ir.Module, function: func.FuncOp, counts: dict[str, int], scalars_apart: bool) -> int:
+    """Outline the groups of a host program; how many steps it took to find them."""
+    block = function.entry_block
+    write_splats(block)
+    grouping = Grouping(block, scalars_apart)
+    for group in grouping.groups:
+        name = f"{group.anchor}_{counts.get(group.anchor, 0)}"
+        counts[group.anchor] = counts.get(group.anchor, 0) + 1
+        _outline(module, group, name)
+    _sort_topologically(block)
+    _erase_unused(block)
+    return grouping.waiting.steps
+
+
+def _outline(module: ir.Module, group: Group, name: str) -> None:
+    """Move the group's ops into a function of their own and call it in place of its last op."""
+    members = set(group.members)
+    made = {value for member in group.members for value in member.results}
+    inputs = _inputs(group, made)
+    outputs = [value for member in group.members for value in member.results if _is_output(value, members)]
+    types = [value.type for value in outputs]
+    location = _location(group)
+    with ir.InsertionPoint(module.body), location:
+        kernel = func.FuncOp(name, ([value.type for value in inputs], types), visibility="private")
+        kernel.attributes["blu.kernel"] = ir.StringAttr.get(group.anchor)
+        block = kernel.add_entry_block([location] * len(inputs))
+    values = dict(zip(inputs, block.arguments, strict=True))
+    with ir.InsertionPoint(block), location:
+        for member in group.members:
+            clone_into(member, values)
+        func.ReturnOp([values[value] for value in outputs])
+    with ir.InsertionPoint(group.members[-1]), location:
+        call = func.CallOp(types, name, inputs)
+    for value, result in zip(outputs, call.results, strict=True):
+        value.replace_all_uses_with(result)
+    for member in reversed(group.members):
+        member.erase()
+
+
+def _location(group: Group) -> ir.Location:
+    """Where a kernel is said to come from: its contraction, or else the op that gives its result."""
+    contractions = [member for member in group.members if member.name == "linalg.contract"]
+    return (contractions or group.members)[-1].location
+
+
+def _inputs(group: Group, made: set[ir.Value]) -> list[ir.Value]:
+    found: dict[ir.Value, None] = {}
+    for member in group.members:
+        found.update((value, None) for value in reads_of(member) if value not in made and is_tensor(value))
+    return list(found)
+
+
+def _is_output(value: ir.Value, members: set[ir.Operation]) -> bool:
+    """What a kernel writes to memory: what others read, and all results of an op that a template takes whole."""
+    return value.owner.name.startswith("blu.") or _is_used_outside(value, members)
+
+
+def _is_used_outside(value: ir.Value, members: set[ir.Operation]) -> bool:
+    """Whether any use is not inside of the group (a use inside of a body counts for the op around it)."""
+    return any(not _is_within(use.owner.operation, members) for use in value.uses)
+
+
+def _is_within(operation: ir.Operation, members: set[ir.Operation]) -> bool:
+    while operation is not None:
+        if operation in members:
+            return True
+        parent = operation.parent
+        operation = parent.operation if parent is not None and parent.name != "func.func" else None
+    return False
+
+
+def clone_into(operation: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
+    """Clone an op at the insertion point with its operands mapped, after what it needs repeated."""
+    for value in [*operation.operands, *captured(operation)]:
+        owner = value.owner
+        if value not in values and not isinstance(owner, ir.Block) and is_repeated(owner):
+            clone_into(owner, values)
+    clone = operation.clone()
+    remap(clone, values)
+    values.update(zip(operation.results, clone.results, strict=True))
+
+
+def remap(operation: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
+    """Replace operands, in regions too, by what `values` maps them to."""
+    waiting = [operation]
+    while waiting:
+        current = waiting.pop()
+        for index, operand in enumerate(current.operands):
+            if operand in values:
+                current.operands[index] = values[operand]
+        waiting.extend(inner.operation for region in current.regions for block in region for inner in block)
+
+
+def _sort_topologically(block: ir.Block) -> None:
+    """Put every op after those it needs, keeping the order otherwise."""
+    operations = [operation.operation for operation in block.operations]
+    terminator = operations[-1]
+    placed: set[ir.Operation] = set()
+    order: list[ir.Operation] = []
+    for operation in operations[:-1]:
+        _place_after_operands(operation, placed, order, block)
+    for operation in order:
+        operation.move_before(terminator)
+
+
+def _place_after_operands(operation: ir.Operation, placed: set, order: list, block: ir.Block) -> None:
+    waiting = [operation]
+    while waiting:
+        current = waiting[-1]
+        owners = [value.owner for value in [*current.operands, *captured(current)]]
+        missing = [owner for owner in owners if not isinstance(owner, ir.Block) and owner not in placed]
+        if current in placed:
+            waiting.pop()
+        elif missing:
+            waiting.extend(missing)
+        else:
+            placed.add(current)
+            order.append(waiting.pop())
+
+
+def _erase_unused(block: ir.Block) -> None:
+    """Drop scalars, splats and views that only kernels needed."""
+    for operation in reversed(list(block.operations)):
+        operation = operation.operation
+        has_effect = operation.name in ("func.return", "func.call", "plan.check")
+        if not has_effect and not any(list(result.uses) for result in operation.results):
+            operation.erase()

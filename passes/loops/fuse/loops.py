@@ -1,0 +1,179 @@
+"""What the fuser needs to know of one op: the loops it walks, what it reads, and how."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from blu.dialects.core.mlir import ir
+
+# Ops that only rename memory; they stay in the host program and bufferization resolves them.
+VIEWS = ("tensor.collapse_shape", "tensor.expand_shape", "tensor.extract_slice", "linalg.transpose", "blu.barrier")
+# Ops that a kernel repeats for itself rather than reading their result.
+REPEATED = ("arith.constant", "tensor.empty", "linalg.fill")
+
+
+def is_tensor(value: ir.Value) -> bool:
+    """Whether a value is a tensor."""
+    return isinstance(value.type, ir.RankedTensorType)
+
+
+def is_repeated(operation: ir.Operation) -> bool:
+    """Scalars and splats: cheaper to write again than to pass."""
+    if operation.name == "arith.constant":
+        return not is_tensor(operation.results[0])
+    if operation.name in REPEATED:
+        return True
+    return bool(operation.results) and not any(is_tensor(result) for result in operation.results)
+
+
+def is_inner_insertion(operation: ir.Operation) -> bool:
+    """A tensor.insert_slice at fixed positions, which bufferization does by copying into place."""
+    return operation.name == "tensor.insert_slice" and len(operation.operands) == 2
+
+
+def captured(operation: ir.Operation) -> list[ir.Value]:
+    """Values from outside that the op's regions use (a gather reads its table from inside its body)."""
+    found: list[ir.Value] = []
+    for region in operation.regions:
+        for block in region.blocks:
+            inside = set(block.arguments)
+            for inner in block.operations:
+                found.extend(value for value in inner.operation.operands if value not in inside)
+                inside.update(inner.operation.results)
+    return found
+
+
+@dataclass
+class LoopNest:
+    """A linalg op as loops: `sizes` of all of them, which are reduced, and the map of each tensor operand."""
+
+    operation: ir.Operation
+    index: int
+    inputs: list[ir.Value] = field(default_factory=list)
+    outputs: list[ir.Value] = field(default_factory=list)
+
+    @cached_property
+    def maps(self) -> list[ir.AffineMap]:
+        return [ir.AffineMapAttr(item).value for item in self.operation.attributes["indexing_maps"]]
+
+    @cached_property
+    def dims(self) -> list[tuple[int, ...] | None]:
+        """For each operand the loop of each of its dimensions, or None where the map is no projection."""
+        return [_projected(item) for item in self.maps]
+
+    @cached_property
+    def reduced(self) -> tuple[bool, ...]:
+        if self.operation.name == "linalg.contract":
+            kept = set(self.dims[-1] or ())
+            return tuple(loop not in kept for loop in range(self.maps[0].n_dims))
+        return tuple("reduction" in str(item) for item in self.operation.attributes["iterator_types"])
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        sizes = [0] * self.maps[0].n_dims
+        for value, dims in zip((*self.inputs, *self.outputs), self.dims, strict=True):
+            for size, loop in zip(ir.RankedTensorType(value.type).shape, dims or (), strict=False):
+                sizes[loop] = size
+        return tuple(sizes)
+
+    @property
+    def result_sizes(self) -> tuple[int, ...]:
+        """The sizes of all loops; of a contraction's only those that its result keeps."""
+        if not self.is_contraction:
+            return self.sizes
+        return tuple(size for size, reduced in zip(self.sizes, self.reduced, strict=True) if not reduced)
+
+    @property
+    def is_contraction(self) -> bool:
+        return self.operation.name == "linalg.contract"
+
+    @cached_property
+    def is_pointwise(self) -> bool:
+        """All loops parallel, and every result in loop order."""
+        identity = tuple(range(len(self.sizes)))
+        results = self.dims[len(self.inputs) :]
+        return not self.is_contraction and not any(self.reduced) and all(dims == identity for dims in results)
+
+    @cached_property
+    def gathers(self) -> bool:
+        """Whether the body reads a tensor where numbers say."""
+        return any(is_tensor(value) for value in captured(self.operation))
+
+    def fits_sums_of(self, domain: tuple[int, ...]) -> bool:
+        """Whether this can be done with a product's sums of these sizes, while they are in registers.
+
+        What follows a product reads other tensors at the place of the sum, and nowhere else.
+        """
+        return self.is_pointwise and self.sizes == domain and not self.gathers
+
+    @cached_property
+    def is_widening(self) -> bool:
+        """Whether all that is done is to widen halves: every reader does that better for itself."""
+        if not self.is_pointwise or not self.operation.regions:
+            return False
+        return [item.operation.name for item in self.operation.regions[0].blocks[0].operations][:-1] == ["arith.extf"]
+
+    @property
+    def is_row_reduction(self) -> bool:
+        """Only the last loop is reduced, and results are in loop order."""
+        rank = len(self.sizes)
+        rows = tuple(range(rank - 1))
+        results = self.dims[len(self.inputs) :]
+        return (
+            not self.is_contraction
+            and rank > 0
+            and self.reduced == (False,) * (rank - 1) + (True,)
+            and all(dims == rows for dims in results)
+        )
+
+    @cached_property
+    def is_scan(self) -> bool:
+        """Only the last loop is reduced, and a result keeps what the reduction has come to at every step of it.
+
+        Its indexing maps are (i, j) -> (i, j), (i, j) -> (i) for what is carried, and (i, j) -> (i, j) for the result.
+        """
+        rank = len(self.reduced)
+        if self.is_contraction or rank == 0 or self.reduced != (False,) * (rank - 1) + (True,):
+            return False
+        results = self.dims[len(self.inputs) :]
+        return any(dims != tuple(range(rank - 1)) and sorted(dims or ()) == list(range(rank)) for dims in results)
+
+    @cached_property
+    def range_length(self) -> int:
+        """How many rows each result of a sum over ranges of rows is the sum of; 0 for any other op.
+
+        Its indexing maps are (i, j) -> (i, j) and (i, j) -> (i floordiv length, j).
+        """
+        if len(self.maps) != 2 or self.dims[0] != (0, 1) or (self.maps[1].n_dims, len(self.maps[1].results)) != (2, 2):
+            return 0
+        row, column = self.maps[1].results
+        if not isinstance(row, ir.AffineFloorDivExpr) or column != ir.AffineExpr.get_dim(1):
+            return 0
+        known = row.lhs == ir.AffineExpr.get_dim(0) and isinstance(row.rhs, ir.AffineConstantExpr)
+        return row.rhs.value if known else 0
+
+    @cached_property
+    def reads(self) -> list[tuple[ir.Value, tuple[int, ...] | None]]:
+        """What the op reads, and how: the loops of the value's dimensions; None for values read inside of the body."""
+        direct = list(zip(self.inputs, self.dims, strict=False))
+        return [*direct, *((value, None) for value in captured(self.operation))]
+
+
+def _projected(map_: ir.AffineMap) -> tuple[int, ...] | None:
+    dims = []
+    for expression in map_.results:
+        if not isinstance(expression, ir.AffineDimExpr):
+            return None
+        dims.append(expression.position)
+    return tuple(dims)
+
+
+def loop_nest(operation: ir.Operation, index: int) -> LoopNest | None:
+    """The loops of a linalg op, or None for ops that are no loops of projections (templates, updates)."""
+    if operation.name not in ("linalg.generic", "linalg.contract"):
+        return None
+    num_outputs = len(operation.results)
+    operands = list(operation.operands)
+    nest = LoopNest(operation, index, operands[:-num_outputs], operands[-num_outputs:])
+    return None if any(dims is None for dims in nest.dims) and not nest.range_length else nest

@@ -1,0 +1,7 @@
+"""From `blu` to linalg: one rule per op, in the file named as the op's file in `dialects`."""
+
+from blu.passes.loops.lower_to_linalg import contraction, indexing, pointwise, random, reduction, scan, shape, sorting  # noqa: F401  (importing a file registers its rules)
+from blu.passes.loops.lower_to_linalg.lower_to_linalg import LowerToLinalg
+from blu.passes.loops.lower_to_linalg.rules import RULES, lowers
+
+__all__ = ["RULES", "LowerToLinalg", "lowers"]

@@ -1,0 +1,74 @@
+"""Run-time checks: a small reduction that finds an offending value, handed to `plan.check` for the host to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from blu.dialects.core.dtypes import DType, i64, product
+from blu.dialects.core.mlir import arith, ir
+from blu.dialects.plan import NOTHING_FOUND, check
+from blu.passes.loops.lower_to_linalg.generic import constant, pointwise, reduce, reshape, shape_of
+from blu.passes.loops.lower_to_linalg.rules import Lowering
+from blu.passes.loops.lower_to_linalg.scalar import Scalar
+from blu.passes.loops.lower_to_linalg.shape import extract_slice
+
+# From so many values on they are looked at in parts of so many.
+LONG, PART = 1 << 17, 1 << 16
+
+
+def check_index(op: Lowering, operand: int, size: int) -> None:
+    """Report an index outside of [-size, size) in an operand, if that has not been looked at yet."""
+    owner = op.operation.operands[operand].owner
+    if isinstance(owner, ir.Block) or owner.name != "blu.checked_index":
+        check_position(op.operands[operand], op.types[operand].dtype, size, _name(op), from_end=True)
+
+
+def check_position(indices: ir.Value, dtype: DType, size: int, reported_as: str, *, from_end: bool) -> None:
+    """Report an index outside of [0, size), or of [-size, size) where it may count from the end."""
+    lowest = -size if from_end else 0
+
+    def found(index: Scalar) -> Scalar:
+        wide = index.to(i64)
+        is_wrong = wide.compare("lt", lowest) | wide.compare("ge", size)
+        return is_wrong.where(wide, wide.like(NOTHING_FOUND))
+
+    check(_worst(indices, dtype, found), kind="index" if from_end else "position", op=reported_as, size=size)
+
+
+def check_divisor(op: Lowering) -> None:
+    """Report an integer division by zero: its slot holds 1."""
+    dtype = op.types[1].dtype
+    check(_worst(op.operands[1], dtype, lambda x: x.compare("eq", 0).to(i64)), kind="divide", op=_name(op), size=0)
+
+
+def _name(op: Lowering) -> str:
+    return op.operation.name.removeprefix("blu.")
+
+
+def _worst(values: ir.Value, dtype: DType, found: Callable[[Scalar], Scalar]) -> ir.Value:
+    """The largest of what is `found` at each value (an i64), as a 0-d tensor of an i64 that is unsigned.
+
+    Of many values it is the largest of what their parts give, which are side by side.
+    """
+    count = product(shape_of(values))
+    if count < LONG:
+        return _largest(values, tuple(range(len(shape_of(values)))), dtype, found)
+    width = next((item for item in range(PART, 2 * PART) if count % item == 0), PART)
+    whole = count - count % width
+    flat = reshape(values, (count,))
+    rows = reshape(extract_slice(flat, [0], [whole], [1]), (whole // width, width))
+    worst = _worst(_largest(rows, (1,), dtype, found), i64, lambda x: x)
+    if whole == count:
+        return worst
+    rest = _largest(extract_slice(flat, [whole], [count - whole], [1]), (0,), dtype, found)
+    return pointwise((), [worst, rest], ir.IntegerType.get_signless(64), lambda one, other, *_: arith.maxui(one, other))
+
+
+def _largest(values: ir.Value, axes: tuple[int, ...], dtype: DType, found: Callable[[Scalar], Scalar]) -> ir.Value:
+    start = constant(ir.IntegerType.get_signless(64), NOTHING_FOUND)
+
+    def body(element: ir.Value, worst: ir.Value) -> ir.Value:
+        return arith.maxui(worst, found(Scalar(element, dtype)).value)
+
+    (worst,) = reduce(values, axes, [start], body)
+    return worst

@@ -1,0 +1,78 @@
+"""Matrix products: linalg.contract over batch, m, n and k, with leading dimensions collapsed where that is free."""
+
+from __future__ import annotations
+
+from blu.dialects.core.dtypes import computing_dtype, product
+from blu.dialects.core.mlir import ir, linalg
+from blu.passes.loops.lower_to_linalg.generic import (
+    constant,
+    fill,
+    maps_attribute,
+    pointwise,
+    projection,
+    reshape,
+    shape_of,
+)
+from blu.passes.loops.lower_to_linalg.rules import Lowering, element_type, lowers
+from blu.passes.loops.lower_to_linalg.scalar import Scalar, store
+
+
+@lowers("matmul")
+def lower_matmul(op: Lowering) -> ir.Value:
+    """1-D operands get a unit dimension; a 2-D right side takes all leading dimensions of the left as rows."""
+    lhs, rhs = op.operands
+    left, right = shape_of(lhs), shape_of(rhs)
+    if len(left) == 1:
+        lhs = reshape(lhs, (1, *left))
+    if len(right) == 1:
+        rhs = reshape(rhs, (*right, 1))
+    rows, columns = shape_of(lhs)[:-1], shape_of(rhs)[-1]
+    if len(shape_of(rhs)) == 2:
+        flat = reshape(lhs, (product(rows), shape_of(lhs)[-1]))
+        result = _contract(flat, rhs, op)
+    else:
+        result = _batched(lhs, rhs, op)
+    assert product(shape_of(result)) == op.result.size, (rows, columns)
+    return reshape(_rounded(result, op), op.result.shape)
+
+
+def _batched(lhs: ir.Value, rhs: ir.Value, op: Lowering) -> ir.Value:
+    """Broadcast the batch dimensions, collapse them into one."""
+    batch = op.result.shape[: max(len(shape_of(lhs)), len(shape_of(rhs))) - 2]
+    flat = [
+        reshape(_broadcast(value, (*batch, *shape_of(value)[-2:])), (product(batch), *shape_of(value)[-2:]))
+        for value in (lhs, rhs)
+    ]
+    return _contract(flat[0], flat[1], op)
+
+
+def _broadcast(value: ir.Value, shape: tuple[int, ...]) -> ir.Value:
+    if shape_of(value) == shape:
+        return value
+    return pointwise(shape, [value], ir.RankedTensorType(value.type).element_type, lambda x: x)
+
+
+def _contract(lhs: ir.Value, rhs: ir.Value, op: Lowering) -> ir.Value:
+    """linalg.contract of [b?, m, k] and [b?, k, n], accumulating halves in f32."""
+    *batch, m, _ = shape_of(lhs)
+    n = shape_of(rhs)[-1]
+    rank = len(batch) + 3
+    lead = list(range(len(batch)))
+    row, column, depth = rank - 3, rank - 2, rank - 1
+    maps = [projection(rank, dims) for dims in ([*lead, row, depth], [*lead, depth, column], [*lead, row, column])]
+    accumulator = element_type(computing_dtype(op.result.dtype))
+    start = fill(constant(accumulator, 0), (*batch, m, n))
+    contract = linalg.ContractOp([start.type], [lhs, rhs], [start], maps_attribute(maps))
+    linalg.fill_builtin_region(contract.operation)
+    contract.operation.attributes["blu.precision"] = ir.StringAttr.get(op.attributes["precision"])
+    return contract.results[0]
+
+
+def _rounded(value: ir.Value, op: Lowering) -> ir.Value:
+    """Round the accumulator to the result's dtype."""
+    dtype = op.result.dtype
+    if computing_dtype(dtype) == dtype:
+        return value
+    return pointwise(
+        shape_of(value), [value], element_type(dtype), lambda x: store(Scalar(x, computing_dtype(dtype)), dtype)
+    )

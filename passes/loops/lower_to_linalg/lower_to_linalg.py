@@ -1,0 +1,98 @@
+"""The pass that rewrites every `blu` op as linalg on tensors, by the rule registered under its name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from blu.dialects.core.dtypes import tensor_type
+from blu.dialects.core.mlir import func, ir
+from blu.dialects.core.op import operation_class
+from blu.passes.framework.base import Pass
+from blu.passes.loops.lower_to_linalg.rules import RULES, describe, storage
+
+# Ops that keep their `blu` form at this level, because a kernel of their own takes them whole.
+KEPT = ("blu.attention", "blu.attention_gradient")
+
+
+@dataclass(frozen=True)
+class LowerToLinalg(Pass, name="lower-to-linalg"):
+    """Every `blu` op becomes linalg on signless tensors, in canonical loops (see generic.py); shape ops become views.
+
+        %1 = "blu.add"(%0, %bias) : (tensor<2x3x4xf32>, tensor<4xf32>) -> tensor<2x3x4xf32>
+
+    becomes
+
+        %a = tensor.collapse_shape %0 [[0, 1], [2]] : tensor<2x3x4xf32> into tensor<6x4xf32>
+        %b = linalg.generic {maps = [(i, j) -> (i, j), (i, j) -> (j), (i, j) -> (i, j)]} ins(%a, %bias) ...
+        %1 = tensor.expand_shape %b [[0, 1], [2]] : tensor<6x4xf32> into tensor<2x3x4xf32>
+
+    The function keeps the types that callers know, signedness included, in `blu.inputs` and `blu.results`.
+    With `keeps_subnormals`, exponentials of f32 are not 0 where they are subnormal, and so is what is made of them.
+    """
+
+    level = "blu"
+    leads_to = "linalg"
+    keeps_subnormals: bool = True
+
+    def run(self, module: ir.Module) -> None:
+        for operation in list(module.body.operations):
+            if isinstance(operation, func.FuncOp):
+                with operation.operation.location:
+                    self._lower_function(operation)
+
+    def _lower_function(self, function: func.FuncOp) -> None:
+        """Write a function with signless types beside the old one, then drop the old one."""
+        old = function.entry_block
+        inputs = [_signless(argument.type) for argument in old.arguments]
+        results = [_signless(type_) for type_ in function.type.results]
+        with ir.InsertionPoint(function):
+            lowered = func.FuncOp(function.name.value, (inputs, results))
+            _copy_attributes(function, lowered)
+            for name, types in (("blu.inputs", function.type.inputs), ("blu.results", function.type.results)):
+                lowered.attributes[name] = ir.ArrayAttr.get([ir.TypeAttr.get(type_) for type_ in types])
+            locations = [argument.location for argument in old.arguments]
+            block = lowered.add_entry_block(locations)
+        values = dict(zip(old.arguments, block.arguments, strict=True))
+        with ir.InsertionPoint(block):
+            for operation in old.operations:
+                self._lower_operation(operation.operation, values)
+        function.operation.erase()
+
+    def _lower_operation(self, operation: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
+        kept = operation.name in KEPT or operation_class(operation) is None
+        with operation.location:
+            results = _clone(operation, values) if kept else self._apply_rule(operation, values)
+        values.update(zip(operation.results, results, strict=True))
+
+    def _apply_rule(self, operation: ir.Operation, values: dict[ir.Value, ir.Value]) -> Sequence[ir.Value]:
+        rule = RULES.get(operation.name.removeprefix("blu."))
+        if rule is None:
+            self.fail(
+                operation,
+                f"no rule lowers {operation.name} to linalg",
+                advice=f'Write one: @lowers("{operation.name.removeprefix("blu.")}") in passes/loops/lower_to_linalg/, '
+                "or give the op a decompose.",
+            )
+        result = rule(describe(operation, values.__getitem__, self.keeps_subnormals))
+        return [result] if isinstance(result, ir.Value) else list(result)
+
+
+def _signless(type_: ir.Type) -> ir.Type:
+    return storage(tensor_type(type_)) if isinstance(type_, ir.RankedTensorType) else type_
+
+
+def _clone(operation: ir.Operation, values: dict[ir.Value, ir.Value]) -> Sequence[ir.Value]:
+    attributes = {name: operation.attributes[name] for name in operation.attributes}
+    return ir.Operation.create(
+        operation.name,
+        results=[_signless(result.type) for result in operation.results],
+        operands=[values[operand] for operand in operation.operands],
+        attributes=attributes,
+    ).results
+
+
+def _copy_attributes(source: func.FuncOp, target: func.FuncOp) -> None:
+    for name in source.attributes:
+        if name not in ("sym_name", "function_type"):
+            target.attributes[name] = source.attributes[name]

@@ -1,0 +1,78 @@
+"""The registry of lowering rules: `@lowers("add")` on a function that writes one `blu` op in linalg."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from blu.dialects.core.dtypes import DType, TensorType, u8
+from blu.dialects.core.mlir import ir
+from blu.dialects.core.op import attributes_of, operands_of, value_type
+
+
+@dataclass(frozen=True)
+class Lowering:
+    """What a rule sees of the op: its operands already lowered, and the types the `blu` level knew.
+
+    `operands` and `types` follow the declared fields (a list for variadic ones, None for absent ones); `types` keep the
+    signedness that linalg's signless element types no longer show. `keeps_subnormals` says whether the machine's
+    exponentials of f32 do.
+    """
+
+    operation: ir.Operation
+    operands: list[Any]
+    types: list[Any]
+    attributes: dict[str, Any]
+    results: tuple[TensorType, ...]
+    keeps_subnormals: bool = True
+
+    @property
+    def result(self) -> TensorType:
+        return self.results[0]
+
+
+Rule = Callable[[Lowering], ir.Value | Sequence[ir.Value]]
+RULES: dict[str, Rule] = {}
+
+
+def lowers(*names: str) -> Callable[[Rule], Rule]:
+    """Register a rule for the `blu` ops of these names."""
+
+    def register(rule: Rule) -> Rule:
+        for name in names:
+            assert name not in RULES, f"blu.{name} has two lowering rules"
+            RULES[name] = rule
+        return rule
+
+    return register
+
+
+def describe(operation: ir.Operation, mapped: Callable[[ir.Value], ir.Value], keeps_subnormals: bool) -> Lowering:
+    """Collect what a rule needs to know about an operation."""
+    fields = operands_of(operation)
+    return Lowering(
+        operation,
+        [apply(mapped, item) for item in fields],
+        [apply(value_type, item) for item in fields],
+        attributes_of(operation),
+        tuple(map(value_type, operation.results)),
+        keeps_subnormals,
+    )
+
+
+def apply(function: Callable[[ir.Value], Any], item: Any) -> Any:
+    """Apply `function` to what one operand field holds: a value, a list of values, or None."""
+    if item is None:
+        return None
+    return [function(entry) for entry in item] if isinstance(item, list) else function(item)
+
+
+def element_type(dtype: DType) -> ir.Type:
+    """The signless element type that stores a dtype at the linalg level."""
+    return ir.IntegerType.get_signless(8) if dtype == u8 else dtype.to_mlir()
+
+
+def storage(type_: TensorType) -> ir.RankedTensorType:
+    """The linalg-level tensor type of a `blu` tensor type."""
+    return ir.RankedTensorType.get(type_.shape, element_type(type_.dtype))

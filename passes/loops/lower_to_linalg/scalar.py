@@ -1,0 +1,163 @@
+"""Scalar arithmetic that knows the dtype: the vocabulary in which bodies of linalg.generic are written."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from blu.dialects.core.dtypes import DType, bf16, bool_, computing_dtype, f32, u8
+from blu.dialects.core.mlir import arith, ir, math
+from blu.passes.loops.lower_to_linalg.generic import constant
+from blu.passes.loops.lower_to_linalg.rules import element_type
+
+_FLOAT_ORDER = {"eq": "OEQ", "ne": "UNE", "lt": "OLT", "le": "OLE", "gt": "OGT", "ge": "OGE"}
+
+
+@dataclass(frozen=True)
+class Scalar:
+    """A scalar SSA value with the dtype it stands for; operators pick the signed, unsigned or float instruction."""
+
+    value: ir.Value
+    dtype: DType
+
+    def like(self, number: float | int | bool) -> Scalar:
+        """A constant of the same dtype."""
+        return Scalar(constant(self.value.type, number), self.dtype)
+
+    def lift(self, other: Any) -> Scalar:
+        return other if isinstance(other, Scalar) else self.like(other)
+
+    def pick(self, if_float: Any, if_signed: Any, if_unsigned: Any = None) -> Any:
+        """The choice for this dtype's kind (bool counts as unsigned)."""
+        if self.dtype.is_float:
+            return if_float
+        return if_signed if self.dtype.kind == "signed" or if_unsigned is None else if_unsigned
+
+    def _apply(self, other: Any, *choices: Any) -> Scalar:
+        return Scalar(self.pick(*choices)(self.value, self.lift(other).value), self.dtype)
+
+    def __add__(self, other: Any) -> Scalar:
+        return self._apply(other, arith.addf, arith.addi)
+
+    def __sub__(self, other: Any) -> Scalar:
+        return self._apply(other, arith.subf, arith.subi)
+
+    def __mul__(self, other: Any) -> Scalar:
+        return self._apply(other, arith.mulf, arith.muli)
+
+    def __truediv__(self, other: Any) -> Scalar:
+        return self._apply(other, arith.divf, arith.divsi, arith.divui)
+
+    def __mod__(self, other: Any) -> Scalar:
+        return self._apply(other, arith.remf, arith.remsi, arith.remui)
+
+    def __and__(self, other: Any) -> Scalar:
+        return Scalar(arith.andi(self.value, self.lift(other).value), self.dtype)
+
+    def __or__(self, other: Any) -> Scalar:
+        return Scalar(arith.ori(self.value, self.lift(other).value), self.dtype)
+
+    def __xor__(self, other: Any) -> Scalar:
+        return Scalar(arith.xori(self.value, self.lift(other).value), self.dtype)
+
+    def __neg__(self) -> Scalar:
+        return Scalar(arith.negf(self.value), self.dtype) if self.dtype.is_float else self.like(0) - self
+
+    def maximum(self, other: Any) -> Scalar:
+        """The larger; NaN if either is NaN."""
+        return self._apply(other, arith.maximumf, arith.maxsi, arith.maxui)
+
+    def minimum(self, other: Any) -> Scalar:
+        """The smaller; NaN if either is NaN."""
+        return self._apply(other, arith.minimumf, arith.minsi, arith.minui)
+
+    def compare(self, relation: str, other: Any) -> Scalar:
+        """A bool scalar; `relation` is one of eq, ne, lt, le, gt, ge. NaN is unequal to everything."""
+        right = self.lift(other).value
+        if self.dtype.is_float:
+            predicate = getattr(arith.CmpFPredicate, _FLOAT_ORDER[relation])
+            return Scalar(arith.cmpf(predicate, self.value, right), bool_)
+        prefix = "" if relation in ("eq", "ne") else "s" if self.dtype.kind == "signed" else "u"
+        return Scalar(arith.cmpi(getattr(arith.CmpIPredicate, prefix + relation), self.value, right), bool_)
+
+    def where(self, if_true: Scalar, if_false: Scalar) -> Scalar:
+        """Select by this bool."""
+        return Scalar(arith.select(self.value, if_true.value, if_false.value), if_true.dtype)
+
+    def math(self, name: str, *others: Scalar) -> Scalar:
+        """A function of the math dialect, such as "exp"."""
+        return Scalar(getattr(math, name)(self.value, *(other.value for other in others)), self.dtype)
+
+    def to(self, dtype: DType) -> Scalar:
+        """The conversion of `blu.convert`: floats to integers saturate and NaN becomes 0."""
+        return _convert(self, dtype)
+
+
+def load(value: ir.Value, dtype: DType) -> Scalar:
+    """A body's argument, widened to the dtype that bodies compute in."""
+    return Scalar(value, dtype).to(computing_dtype(dtype))
+
+
+def store(scalar: Scalar, dtype: DType) -> ir.Value:
+    """What a body yields: the scalar rounded to the dtype it is stored in."""
+    return scalar.to(dtype).value
+
+
+def _convert(scalar: Scalar, dtype: DType) -> Scalar:
+    source, target = scalar.dtype, element_type(dtype)
+    if source == dtype:
+        return scalar
+    if dtype == bool_:
+        return scalar.to(computing_dtype(scalar.dtype)).compare("ne", 0)
+    if source.is_float and dtype.is_float:
+        return _resize_float(scalar, dtype)
+    if source.is_float:
+        return _float_to_integer(scalar, dtype)
+    if dtype.is_float:
+        return _integer_to_float(scalar, dtype)
+    return Scalar(_resize_integer(scalar, target), dtype)
+
+
+def _resize_float(scalar: Scalar, dtype: DType) -> Scalar:
+    target = dtype.to_mlir()
+    if bf16 in (scalar.dtype, dtype) and f32 not in (scalar.dtype, dtype):  # only f32 converts to and from bf16
+        return _resize_float(_resize_float(scalar, f32), dtype)
+    resize = arith.extf if dtype.bits > scalar.dtype.bits else arith.truncf
+    return Scalar(resize(target, scalar.value), dtype)
+
+
+def _integer_to_float(scalar: Scalar, dtype: DType) -> Scalar:
+    wide = computing_dtype(dtype)
+    convert = arith.sitofp if scalar.dtype.kind == "signed" else arith.uitofp
+    return Scalar(convert(wide.to_mlir(), scalar.value), wide).to(dtype)
+
+
+def _float_to_integer(scalar: Scalar, dtype: DType) -> Scalar:
+    """Saturate before converting, since the machine's conversion of a float that does not fit is undefined."""
+    import numpy as np
+
+    scalar = scalar.to(computing_dtype(scalar.dtype))
+    limits = np.iinfo(dtype.numpy)
+    low, high = scalar.compare("le", float(limits.min)), scalar.compare("ge", float(limits.max))
+    not_a_number = scalar.compare("ne", scalar)
+    inside = (low | high | not_a_number).where(scalar.like(0.0), scalar)
+    convert = arith.fptosi if dtype.kind == "signed" else arith.fptoui
+    result = Scalar(convert(element_type(dtype), inside.value), dtype)
+    return low.where(
+        result.like(_signless(limits.min, dtype)), high.where(result.like(_signless(limits.max, dtype)), result)
+    )
+
+
+def _signless(value: int, dtype: DType) -> int:
+    """An unsigned constant as the signed number of the same bits, which is how MLIR prints signless integers."""
+    return value - (1 << dtype.bits) if dtype == u8 and value >= 1 << (dtype.bits - 1) else value
+
+
+def _resize_integer(scalar: Scalar, target: ir.Type) -> ir.Value:
+    source_width, width = ir.IntegerType(scalar.value.type).width, ir.IntegerType(target).width
+    if width == source_width:
+        return scalar.value
+    if width < source_width:
+        return arith.trunci(target, scalar.value)
+    extend = arith.extsi if scalar.dtype.kind == "signed" else arith.extui
+    return extend(target, scalar.value)

@@ -1,5 +1,0 @@
-"""Rematerialization: forward results that a gradient computes again rather than finding them in memory."""
-
-from blu.passes.remat.remat import Remat
-
-__all__ = ["Remat"]
