@@ -15,9 +15,8 @@ from blu.compiler.codegen.ptx import PtxCodegen
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.targets.nvidia import SM_90A, GpuTarget
 from blu.passes.framework.base import find
-from blu.passes.gpu.isa.bulk_copy import MAPS
-from blu.passes.gpu.kernel import GRID, SHARED
 from blu.passes.gpu.lower.lower_to_nvvm import LowerToNvvm
+from blu.passes.kernels.launch import GRID, MAPS, SHARED
 
 Emit = Callable[[func.FuncOp], list[func.FuncOp]]
 

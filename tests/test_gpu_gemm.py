@@ -21,8 +21,8 @@ from blu.dialects.targets.nvidia import SM_80
 from blu.passes.framework.base import find
 from blu.passes.gpu.gemm import gemm
 from blu.passes.gpu.gemm import schedule as gemm_schedule
-from blu.passes.gpu.kernel import GRID, SHARED
 from blu.passes.gpu.lower.lower_to_nvvm import LowerToNvvm
+from blu.passes.kernels.launch import GRID, SHARED
 
 # One rounding of the result (bf16, f16), of the operands (tf32), or of sums (f32), in the norm.
 TOLERANCES = {"bf16": 2.5e-3, "f16": 4e-4, "tf32": 5e-4, "f32": 4e-7}

@@ -16,7 +16,7 @@ def array_type(array: np.ndarray) -> TensorType:
 
 
 def on_operand(function: Any, item: Any) -> Any:
-    """Apply `function` to what one operand field holds: an array, a list of arrays, or None."""
+    """Apply `function` to what one operand field holds: an array or a value, a list of such, or None."""
     if item is None:
         return None
     return [function(entry) for entry in item] if isinstance(item, list) else function(item)

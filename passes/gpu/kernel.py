@@ -9,13 +9,7 @@ from dataclasses import dataclass
 from blu.dialects.core.mlir import arith, func, ir, nvvm, scf
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.body import Kernel
-
-# Launch attributes of an emitted kernel: blocks in three dimensions, threads of a block, bytes of shared memory, blocks
-# of a cluster where there are clusters.
-GRID, THREADS, SHARED, CLUSTER = "blu.grid", "blu.threads", "blu.shared_bytes", "blu.cluster"
-PER_PROCESSOR = "nvvm.minctasm"
-# The most blocks of a grid in its first dimension, and in its second and third.
-MAX_GRID = (2**31 - 1, 65535, 65535)
+from blu.passes.kernels.launch import CLUSTER, GRID, MAX_GRID, PER_PROCESSOR, SHARED, THREADS
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from blu.dialects.core.evaluation import on_operand
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.op import attributes_of, operands_of, operation_class
 from blu.dialects.core.remat import emitting_in_place_of
 from blu.dialects.tensor.tensor import Tensor
 from blu.passes.framework.base import Pass, find
-from blu.passes.loops.lower_to_linalg.rules import apply
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ def decompose_operation(operation: ir.Operation) -> None:
     """Write the decomposition before the op, with the op's location, and use it instead."""
     cls = operation_class(operation)
     assert cls is not None and cls.decompose is not None
-    operands = [apply(Tensor, item) for item in operands_of(operation)]
+    operands = [on_operand(Tensor, item) for item in operands_of(operation)]
     with ir.InsertionPoint(operation), emitting_in_place_of(operation):
         results = cls.decompose(*operands, **attributes_of(operation))
     for old, tensor in zip(operation.results, results if isinstance(results, tuple) else (results,), strict=True):

@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from math import ceil
 
 from blu.dialects.core.dtypes import computing_dtype, i64, product
+from blu.dialects.core.evaluation import on_operand
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.op import OPS, attributes_of, emit, operands_of
 from blu.dialects.ops.pointwise import Pointwise
 from blu.dialects.tensor.tensor import Tensor
-from blu.passes.loops.lower_to_linalg.rules import apply
 
 LONG = 1 << 17
 """Elements of a row from which on it is cut, if there are few."""
@@ -86,7 +86,7 @@ class Cut:
             attributes["shape"] = self._shape(value, self.rows, self.width)
         elif name not in _ELEMENTWISE and not (name in OPS and issubclass(OPS[name], Pointwise)):
             return None
-        operands = [apply(lambda item: self.of(Tensor(item)), item) for item in operands_of(operation)]
+        operands = [on_operand(lambda item: self.of(Tensor(item)), item) for item in operands_of(operation)]
         return emit(OPS[name], operands, attributes)[0]
 
     def _count(self, value: Tensor, along: int) -> Tensor:

@@ -9,9 +9,9 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.modules import code_text
 from blu.dialects.plan import put_in_batch
 from blu.passes.framework.base import Pass, find
-from blu.passes.gpu.kernel import MAX_GRID
 from blu.passes.host.bufferize.kernels import tensor_kernels
 from blu.passes.host.host_steps import HostSteps, Step, bytes_of
+from blu.passes.kernels.launch import MAX_GRID
 from blu.passes.loops.fuse.fuse import is_kernel
 
 # Families of kernels whose launches may be of many calls.

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from blu.dialects import plan
 from blu.dialects.core.mlir import func, ir
 from blu.passes.framework.base import Pass, find
-from blu.passes.gpu.isa.bulk_copy import MAPS
-from blu.passes.gpu.kernel import GRID
+from blu.passes.kernels.launch import GRID, MAPS
 
 
 @dataclass(frozen=True)

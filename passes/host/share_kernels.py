@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from blu.dialects.core.mlir import ir, llvm
 from blu.dialects.core.modules import code_text
 from blu.passes.framework.base import Pass, find
-from blu.passes.gpu.kernel import CLUSTER, PER_PROCESSOR, SHARED, THREADS
+from blu.passes.kernels.launch import CLUSTER, PER_PROCESSOR, SHARED, THREADS
 
 PLAN = "blu.plan"
 

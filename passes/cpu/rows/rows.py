@@ -21,10 +21,10 @@ from blu.passes.cpu.others import loops
 from blu.passes.cpu.rows.walks import LANES, Across, Along, Kernel
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.cursor import Cursor, split_index
+from blu.passes.kernels.rows.fills import spell_out_fills
 from blu.passes.kernels.rows.layout import Buffer, Layout, collapse, flatten, strides, tables
 from blu.passes.kernels.rows.program import RowProgram, accepts, analyse, cost_of
 from blu.passes.kernels.rows.scope import ROW, Scope
-from blu.passes.loops.lower_to_linalg.generic import PARALLEL, empty, generic, projection
 
 __all__ = ["accepts", "analyse", "emit"]
 
@@ -61,21 +61,6 @@ def emit(kernel: func.FuncOp, target: CpuTarget) -> None:
     hosts = [value for value in _outputs_of_last_walk(frame, program) if value not in late]
     with kernel.location, frame.grid(grid.blocks) as block:
         _emit_block(Kernel(program, layout, target, late, hosts), frame, block, grid)
-
-
-def spell_out_fills(kernel: func.FuncOp) -> None:
-    """A result that is a linalg.fill becomes a loop that yields the constant."""
-    for operation in list(kernel.entry_block.operations):
-        stored = operation.operation.name == "bufferization.materialize_in_destination"
-        maker = operation.operation.operands[0].owner if stored else None
-        if maker is None or isinstance(maker, ir.Block) or maker.operation.name != "linalg.fill":
-            continue
-        fill = maker.operation
-        shape = list(fill.results[0].type.shape)
-        with ir.InsertionPoint(operation), fill.location:
-            kinds, maps = [PARALLEL] * len(shape), [projection(len(shape), range(len(shape)))]
-            start = empty(shape, fill.results[0].type.element_type)
-            operation.operation.operands[0] = generic([], [start], maps, kinds, lambda _, f=fill: f.operands[0])[0]
 
 
 def _in_place(frame: KernelBody) -> set[ir.Value]:

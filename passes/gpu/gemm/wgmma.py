@@ -24,6 +24,7 @@ from blu.passes.gpu.isa.bulk_copy import TensorMap
 from blu.passes.gpu.kernel import GpuKernel
 from blu.passes.gpu.shared import SharedMemory, shared_address
 from blu.passes.kernels.epilogue import Epilogue
+from blu.passes.kernels.launch import MAPS
 
 LEAST_TILES, LEAST_DEPTH, DEEP = 64, 64, 4096
 """Products with fewer tiles leave most multiprocessors idle, unless k is so deep that it is split."""
@@ -95,7 +96,7 @@ def _describe_maps(frame: GpuKernel, product: Product, schedule: WgmmaSchedule) 
     sides = ((product.left, schedule.rows), (product.right, schedule.columns))
     maps = [_map_of(factor, arguments.index(factor.buffer), extent, sizes, schedule) for factor, extent in sides]
     attributes = [item.to_attribute() for item in maps]
-    frame.replacement.operation.attributes[bulk_copy.MAPS] = ir.ArrayAttr.get(attributes)
+    frame.replacement.operation.attributes[MAPS] = ir.ArrayAttr.get(attributes)
 
 
 def _map_of(factor: Factor, argument: int, extent: int, outer: Sequence[int], schedule: WgmmaSchedule) -> TensorMap:

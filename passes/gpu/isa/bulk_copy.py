@@ -19,7 +19,6 @@ from blu.passes.gpu.kernel import repeat_while
 BARRIER_BYTES = 8
 MAP_BYTES = 128
 """Of a tensor map, which the driver makes; it says where a tile of a tensor is to be found, and how it is swizzled."""
-MAPS = "blu.tensor_maps"
 
 
 @dataclass(frozen=True)

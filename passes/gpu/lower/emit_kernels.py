@@ -12,11 +12,12 @@ from blu.passes.framework.base import Pass, find
 from blu.passes.gpu.attention import attention
 from blu.passes.gpu.attention import gradient as attention_gradient
 from blu.passes.gpu.gemm import gemm
-from blu.passes.gpu.isa.bulk_copy import MAPS, map_type
+from blu.passes.gpu.isa.bulk_copy import map_type
 from blu.passes.gpu.isa.fast_math import mark, writes_halves
 from blu.passes.gpu.others import ordering, scan, scatter, update
 from blu.passes.gpu.rows import rows
 from blu.passes.gpu.rows import sums as row_sums
+from blu.passes.kernels.launch import MAPS
 
 # An emitter replaces a kernel by one or more, which are launched in order with the same arguments.
 Emitter = Callable[[func.FuncOp, GpuTarget], list[func.FuncOp]]

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from blu.dialects.core.mlir import PassManager, func, ir
 from blu.dialects.plan import BATCH
-from blu.passes.cpu.lower.lower_to_llvm import give_empty_memrefs_strides, widen_bf16_conversions
 from blu.passes.framework.base import Pass, find
 from blu.passes.gpu.isa.exponentials import expand_exponentials
 from blu.passes.gpu.isa.fast_math import approximate
-from blu.passes.gpu.kernel import CLUSTER, THREADS
 from blu.passes.gpu.lower.read_table import read_arguments_from_table
 from blu.passes.gpu.lower.remainders import expand_remainders
+from blu.passes.kernels.before_llvm import give_empty_memrefs_strides, widen_bf16_conversions
+from blu.passes.kernels.launch import CLUSTER, THREADS
 from blu.passes.kernels.math.expand_math import expand_math
 
 PASSES = (

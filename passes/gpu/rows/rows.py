@@ -15,7 +15,6 @@ from math import ceil, prod
 
 from blu.dialects.core.mlir import arith, func, ir
 from blu.dialects.targets.nvidia import GpuTarget
-from blu.passes.cpu.rows.rows import spell_out_fills
 from blu.passes.gpu.isa import warp
 from blu.passes.gpu.isa.fast_math import mark
 from blu.passes.gpu.kernel import GpuKernel, Thread
@@ -33,6 +32,7 @@ from blu.passes.gpu.rows.walks import RowKernel, RowThread, as_index, split_numb
 from blu.passes.gpu.shared import shared_pointer
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.cursor import Cursor
+from blu.passes.kernels.rows.fills import spell_out_fills
 from blu.passes.kernels.rows.layout import Layout, collapse, flatten, strides
 from blu.passes.kernels.rows.program import RowProgram, analyse
 from blu.passes.kernels.rows.scope import ROW, Position, Scope

@@ -16,7 +16,6 @@ from math import ceil, gcd, prod
 
 from blu.dialects.core.mlir import arith, func, ir
 from blu.dialects.targets.nvidia import GpuTarget
-from blu.passes.cpu.rows.rows import spell_out_fills
 from blu.passes.gpu.isa import warp
 from blu.passes.gpu.kernel import GpuKernel, Thread
 from blu.passes.gpu.others import loops
@@ -32,6 +31,7 @@ from blu.passes.gpu.rows.walks import RowKernel, RowThread
 from blu.passes.gpu.shared import shared_pointer
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.cursor import Cursor
+from blu.passes.kernels.rows.fills import spell_out_fills
 from blu.passes.kernels.rows.layout import Buffer, Layout, collapse, flatten
 from blu.passes.kernels.rows.plan import Walk
 from blu.passes.kernels.rows.program import RowProgram, analyse

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from blu.dialects.core.dtypes import computing_dtype
+from blu.dialects.core.evaluation import on_operand
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.op import Op, attributes_of, emitting_at, operands_of, operation_class
 from blu.dialects.ops.creation import Constant
@@ -17,7 +18,6 @@ from blu.dialects.tensor.tensor import Tensor
 from blu.errors import DTypeError
 from blu.passes.framework.base import Pass
 from blu.passes.graph.decompose import decompose_operation
-from blu.passes.loops.lower_to_linalg.rules import apply
 
 
 class Backward:
@@ -80,7 +80,7 @@ class Backward:
             upstream = [self._gradient_of(result) for result in operation.results]
             given = upstream[0] if len(upstream) == 1 else tuple(upstream)
             results = [Tensor(result) for result in operation.results]
-            operands = [apply(Tensor, item) for item in fields]
+            operands = [on_operand(Tensor, item) for item in fields]
             shares = cls.vjp(given, *operands, *results, **attributes_of(operation))
             shares = shares if isinstance(shares, tuple) else (shares,)
             for value, share in zip(_flat(fields), _flat(list(shares)), strict=True):

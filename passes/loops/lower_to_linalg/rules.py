@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from blu.dialects.core.dtypes import DType, TensorType, u8
+from blu.dialects.core.evaluation import on_operand
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.op import attributes_of, operands_of, value_type
 
@@ -53,19 +54,12 @@ def describe(operation: ir.Operation, mapped: Callable[[ir.Value], ir.Value], ke
     fields = operands_of(operation)
     return Lowering(
         operation,
-        [apply(mapped, item) for item in fields],
-        [apply(value_type, item) for item in fields],
+        [on_operand(mapped, item) for item in fields],
+        [on_operand(value_type, item) for item in fields],
         attributes_of(operation),
         tuple(map(value_type, operation.results)),
         keeps_subnormals,
     )
-
-
-def apply(function: Callable[[ir.Value], Any], item: Any) -> Any:
-    """Apply `function` to what one operand field holds: a value, a list of values, or None."""
-    if item is None:
-        return None
-    return [function(entry) for entry in item] if isinstance(item, list) else function(item)
 
 
 def element_type(dtype: DType) -> ir.Type:

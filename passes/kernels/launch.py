@@ -1,0 +1,12 @@
+"""What an emitted kernel for a GPU says of its launch, by attributes that passes over the host program read."""
+
+from __future__ import annotations
+
+GRID, THREADS, SHARED, CLUSTER = "blu.grid", "blu.threads", "blu.shared_bytes", "blu.cluster"
+"""Blocks in three dimensions, threads of a block, bytes of shared memory, blocks of a cluster where there are such."""
+PER_PROCESSOR = "nvvm.minctasm"
+"""Blocks that have enough registers on a processor at the same time."""
+MAPS = "blu.tensor_maps"
+"""The tensor maps that a kernel takes as its last arguments."""
+MAX_GRID = (2**31 - 1, 65535, 65535)
+"""The most blocks of a grid in its first dimension, and in its second and third."""
