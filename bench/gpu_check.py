@@ -36,7 +36,7 @@ from bench.gpu.processes import FINDINGS, LOST, Found, Runner
 from bench.gpu.stored import StoredCase, inputs_of, largest_error, load_arrays, load_index, save_index
 from blu.errors import BluError, DeviceError
 from blu.runtime.cuda import CudaProgram, to_device
-from blu.runtime.cuda.driver import default_driver
+from blu.runtime.cuda.driver.driver import default_driver
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 TOGETHER = 6

@@ -155,7 +155,8 @@ def in_one_process() -> dict[str, Any]:
     from blu.compiler.training.presets import training_config
     from blu.compiler.training.recipe import Recipe
     from blu.frontend.io.gpt2 import random_state_dict
-    from blu.runtime.cuda import driver, memory_stats, synchronize
+    from blu.runtime.cuda import memory_stats, synchronize
+    from blu.runtime.cuda.driver import driver
 
     before = memory_stats()
     config = training_config("gpt2")

@@ -16,7 +16,7 @@ from typing import Any
 
 _HOMES = {
     "jit": "blu.compiler.jit",
-    "spec": "blu.frontend.spec",
+    "spec": "blu.frontend.tracing.spec",
     "grad": "blu.frontend.transform",
     "value_and_grad": "blu.frontend.transform",
     "vjp": "blu.frontend.vjp",
@@ -43,7 +43,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'blu' has no attribute {name!r}")
     try:
         importlib.import_module("blu.compiler.jit")  # calls on arrays outside of a trace need it
-        home = importlib.import_module(_HOMES.get(name, "blu.frontend.functional"))
+        home = importlib.import_module(_HOMES.get(name, "blu.frontend.functional.functional"))
     except ImportError as error:
         if name in _HOMES:
             raise
@@ -67,6 +67,6 @@ def _version() -> str:
 
 
 def __dir__() -> list[str]:
-    from blu.frontend import functional
+    from blu.frontend.functional import functional
 
     return sorted({*_HOMES, *_MODULES, *functional.__all__, "__version__"})

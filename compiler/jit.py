@@ -39,11 +39,11 @@ from blu.dialects.targets.cpu import ATTRIBUTE, CpuTarget
 from blu.dialects.targets.nvidia import TARGETS, Target
 from blu.errors import ArgumentError, DTypeError
 from blu.frontend.autocast import current_policy
-from blu.frontend.binding import bind, parameters_of
-from blu.frontend.spec import Spec, check_numbers
-from blu.frontend.trace import Signature, TracedModule, accept_numbers, is_tracing, signature_of, trace
-from blu.frontend.tree import describe_difference, is_array
-from blu.frontend.user_errors import shown_to_the_user
+from blu.frontend.tracing.binding import bind, parameters_of
+from blu.frontend.tracing.spec import Spec, check_numbers
+from blu.frontend.tracing.trace import Signature, TracedModule, accept_numbers, is_tracing, signature_of, trace
+from blu.frontend.tracing.tree import describe_difference, is_array
+from blu.frontend.tracing.user_errors import shown_to_the_user
 from blu.runtime.array import Array
 from blu.runtime.artifact import MANIFEST, described, write_artifact
 from blu.runtime.cuda.exchange import is_on_device

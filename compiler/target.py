@@ -39,7 +39,7 @@ def resolve_target_name(name: str) -> str:
 
 def gpu_target_name() -> str:
     """The target for the first GPU of this machine. UnsupportedError where there is none, or none that Blu knows."""
-    from blu.runtime.cuda.device import compute_capability
+    from blu.runtime.cuda.driver.device import compute_capability
 
     major, minor = compute_capability()
     for name in reversed(GPU_NAMES):
@@ -64,7 +64,7 @@ def runs_here(name: str) -> bool:
 
 def _gpu_runs(name: str) -> bool:
     from blu.runtime.cuda.code import runs_code
-    from blu.runtime.cuda.device import compute_capability
+    from blu.runtime.cuda.driver.device import compute_capability
 
     try:
         return runs_code(name, compute_capability())

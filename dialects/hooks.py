@@ -2,7 +2,7 @@
 
 | hooks | registered by, when it is imported | what for |
 |---|---|---|
-| `HOOKS.tracer` | `blu.frontend.trace` | user's lines in errors, large arrays that a trace reads |
+| `HOOKS.tracer` | `blu.frontend.tracing.trace` | user's lines in errors, large arrays that a trace reads |
 | `HOOKS.compiler` | `blu.compiler.jit` | calls on arrays, outside of any trace |
 
 `import blu` imports neither; looking up the first of its functions imports both. tests/test_architecture.py holds who

@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from blu.frontend import functional as ops
 from blu.frontend.autocast import autocast
+from blu.frontend.functional import functional as ops
 from blu.frontend.nn.gpt2 import GPT2
 from blu.frontend.nn.gpt2_steps import loss as gpt2_loss
 from blu.frontend.optim import Accumulation, AdamW, LossScale, clip_by_global_norm, global_norm, is_finite

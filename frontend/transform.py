@@ -13,9 +13,9 @@ from blu.dialects.hooks import HOOKS
 from blu.dialects.tensor.function import is_tracing
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ArgumentError, TraceError
-from blu.frontend.trace import as_results
-from blu.frontend.tree import TreeDef, flatten
-from blu.frontend.user_location import user_line, user_location
+from blu.frontend.tracing.trace import as_results
+from blu.frontend.tracing.tree import TreeDef, flatten
+from blu.frontend.tracing.user_location import user_line, user_location
 
 # How many gradients of gradients there may be.
 MAX_DEPTH = 24

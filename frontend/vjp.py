@@ -12,11 +12,11 @@ from blu.dialects.tensor.function import is_tracing
 from blu.dialects.tensor.promotion import as_tensor, as_tensors, is_weak
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ArgumentError, DTypeError, ShapeError, TraceError
-from blu.frontend.spec import is_static, type_of_leaf
-from blu.frontend.trace import as_results
+from blu.frontend.tracing.spec import is_static, type_of_leaf
+from blu.frontend.tracing.trace import as_results
+from blu.frontend.tracing.tree import TreeDef, describe_difference, flatten, is_array
+from blu.frontend.tracing.user_location import user_line
 from blu.frontend.transform import grad, one_gradient_deeper
-from blu.frontend.tree import TreeDef, describe_difference, flatten, is_array
-from blu.frontend.user_location import user_line
 
 
 def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
-from blu.frontend.io.checkpoint import save
+from blu.frontend.io.checkpoints.checkpoint import save
 
 CONFIG = {"model_type": "gpt2", "n_layer": 2, "n_head": 3, "n_embd": 24, "vocab_size": 101, "n_positions": 16}
 

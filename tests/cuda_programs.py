@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from fake_cuda import FakeDriver, view
 
-from blu.runtime.cuda import driver as drivers
+from blu.runtime.cuda.driver import driver as drivers
 
 COUNT = 64
 PTX = b".version 8.0\n.target sm_90a\n.address_size 64\n"

@@ -35,7 +35,7 @@ ARROWS = {
 # Hooks (blu.dialects.hooks), which go against the arrows: the modules that register them, and those that ask them.
 HOOKS = {
     "tracer": (
-        {"blu.frontend.trace"},
+        {"blu.frontend.tracing.trace"},
         {"blu.dialects.tensor.function", "blu.dialects.tensor.promotion", "blu.dialects.tensor.tensor"},
     ),
     "compiler": ({"blu.compiler.jit"}, {"blu.dialects.tensor.function", "blu.frontend.transform", "blu.frontend.vjp"}),

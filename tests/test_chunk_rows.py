@@ -12,7 +12,7 @@ import blu
 from blu import nn
 from blu.compiler.pipelines import cpu, gpu
 from blu.dialects.core.mlir import ir
-from blu.frontend.tree import flatten
+from blu.frontend.tracing.tree import flatten
 from blu.passes.gpu.rows.chunk_rows import ChunkRows
 from blu.passes.graph.decompose import Decompose
 

@@ -11,7 +11,7 @@ import pytest
 
 from blu.errors import ArgumentError, OutOfRangeError
 from blu.runtime.cuda import CudaProgram, DeviceArray, memory_stats, synchronize, to_device
-from blu.runtime.cuda import driver as drivers
+from blu.runtime.cuda.driver import driver as drivers
 from blu.runtime.cuda.findings import MOST_UNREAD
 
 X = np.arange(programs.COUNT, dtype=np.float32)

@@ -12,9 +12,9 @@ import pytest
 from blu.errors import BluError, CacheError, UnsupportedError
 from blu.runtime import Artifact, load_program
 from blu.runtime.cuda import CudaProgram, compute_capability
-from blu.runtime.cuda import driver as drivers
 from blu.runtime.cuda.code import code_of, part_of
-from blu.runtime.cuda.failures import DriverError
+from blu.runtime.cuda.driver import driver as drivers
+from blu.runtime.cuda.driver.failures import DriverError
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from blu.runtime import Program, load_program
 from blu.runtime.array import Array
 from blu.runtime.artifact import write_artifact
 from blu.runtime.cuda import CudaProgram, DeviceArray, to_device
-from blu.runtime.cuda import driver as drivers
+from blu.runtime.cuda.driver import driver as drivers
 
 X = np.arange(programs.COUNT, dtype=np.float32)
 

@@ -12,7 +12,7 @@ from fake_cuda import FakeDriver, view
 
 from blu.errors import CacheError, DeviceError
 from blu.runtime.cuda import CudaProgram, staging, to_device
-from blu.runtime.cuda import driver as drivers
+from blu.runtime.cuda.driver import driver as drivers
 
 COUNT = programs.COUNT
 X, Y = np.arange(COUNT, dtype=np.float32), np.full(COUNT, 5, np.float32)

@@ -23,7 +23,7 @@ from blu.frontend.io.gpt2 import random_state_dict
 from blu.frontend.io.huggingface import complete_config
 from blu.runtime import Program
 from blu.runtime.cuda import DeviceArray, to_device
-from blu.runtime.cuda import driver as drivers
+from blu.runtime.cuda.driver import driver as drivers
 from blu.runtime.cuda.findings import CheckedRun
 from blu.runtime.plan import Check
 

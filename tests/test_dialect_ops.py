@@ -143,7 +143,7 @@ def test_decomposition_means_the_same(name: str) -> None:
 
 
 def test_sizes_beyond_addresses_are_refused() -> None:
-    from blu.frontend import functional as blu
+    from blu.frontend.functional import functional as blu
 
     with pytest.raises(BluError, match=r"more than can be addressed"):
         traced(lambda: blu.zeros((1 << 31, 1 << 31, 4)), [])

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import blu
-from blu.frontend import functional
+from blu.frontend.functional import functional
 
 GROUPS = ("pointwise", "folding", "arrangement", "contraction", "indexing", "neural")
 

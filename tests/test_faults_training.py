@@ -24,11 +24,12 @@ from blu.compiler.training import Cadence, Recipe, Trainer, training_config
 from blu.compiler.training.engine import Engine
 from blu.compiler.training.events import Saved
 from blu.errors import ArgumentError, CheckpointError, WeightsError
-from blu.frontend.io import checkpoint_write, checkpoints
-from blu.frontend.io.checkpoint import load, save
-from blu.frontend.io.checkpoints import Checkpoints
+from blu.frontend.io.checkpoints import checkpoints
+from blu.frontend.io.checkpoints import write as checkpoint_write
+from blu.frontend.io.checkpoints.checkpoint import load, save
+from blu.frontend.io.checkpoints.checkpoints import Checkpoints
+from blu.frontend.io.data.training_data import open_training_data
 from blu.frontend.io.gpt2 import PRESETS, random_state_dict
-from blu.frontend.io.training_data import open_training_data
 
 DATA = ["--data", "tokens.bin"]
 CONSTANT = ["--schedule", "constant", "--warmup", "0", *DATA]
@@ -346,8 +347,8 @@ def test_a_run_is_not_overwritten(trial: Trial) -> None:
 
 
 def test_data_that_turns_bad_in_the_middle_loses_no_step(trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blu.frontend.io.token_shards.CHECKED_TOKENS", 10)
-    monkeypatch.setattr("blu.frontend.io.token_shards.CHECKED_START", 10)
+    monkeypatch.setattr("blu.frontend.io.data.token_shards.CHECKED_TOKENS", 10)
+    monkeypatch.setattr("blu.frontend.io.data.token_shards.CHECKED_START", 10)
     tokens = np.frombuffer(TEXT.encode(), np.uint8).astype("<u2")
     tokens[32 * 5 + 3] = 999
     tokens.tofile("late.bin")

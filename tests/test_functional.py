@@ -13,7 +13,7 @@ from traced import FILE, LINE, evaluated, traced
 from blu.dialects.core.dtypes import DTYPES, TensorType, as_dtype, f32, i32
 from blu.dialects.hooks import HOOKS, TracerHooks
 from blu.errors import DTypeError, ShapeError, TraceError
-from blu.frontend import functional as blu
+from blu.frontend.functional import functional as blu
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-3, 3, (2, 3, 4)).astype(np.float32)

@@ -13,7 +13,7 @@ from traced import evaluated, traced
 
 from blu.dialects.core.dtypes import TensorType, bool_, f32, i32
 from blu.errors import BluError, DTypeError, OutOfRangeError, ShapeError, TraceError
-from blu.frontend import functional as blu
+from blu.frontend.functional import functional as blu
 
 X = np.arange(120, dtype=np.float32).reshape(2, 3, 4, 5)
 

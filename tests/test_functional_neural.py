@@ -13,8 +13,8 @@ from traced import evaluated, traced
 from blu.dialects.core.dtypes import TensorType, f32, i64
 from blu.dialects.ops.random import RandomBits, philox
 from blu.errors import BluError, DTypeError, ShapeError
-from blu.frontend import functional as blu
-from blu.frontend import random
+from blu.frontend.functional import functional as blu
+from blu.frontend.functional import random
 
 RNG = np.random.default_rng(0)
 KEY = np.array([7, 0], np.int64)

@@ -19,7 +19,7 @@ from fuzz.run import program_of
 from gpu_budgets import training_step
 
 from blu.dialects.core.op import OPS
-from blu.frontend import functional
+from blu.frontend.functional import functional
 
 FAILURES = Path(__file__).with_name("data") / "fuzz_failures.jsonl"
 CHUNK = 25

@@ -22,7 +22,7 @@ from blu.compiler.codegen.ptx_stores import check_stores
 from blu.dialects.core.context import make_context
 from blu.dialects.core.op import OPS
 from blu.runtime import Artifact
-from blu.runtime.cuda import driver as drivers
+from blu.runtime.cuda.driver import driver as drivers
 
 ROOT = Path(__file__).parents[1]
 

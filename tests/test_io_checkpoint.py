@@ -14,9 +14,9 @@ from checkpoint_steps import CONFIG, Moments, model_state, names, optimizer_stat
 
 from blu.errors import CheckpointError
 from blu.frontend.io import random_state_dict
-from blu.frontend.io.checkpoint import load, save
-from blu.frontend.io.checkpoint_manifest import MAX_MANIFEST_BYTES, NewerFormatError
-from blu.frontend.io.latest_checkpoint import CheckpointWarning, latest
+from blu.frontend.io.checkpoints.checkpoint import load, save
+from blu.frontend.io.checkpoints.latest import CheckpointWarning, latest
+from blu.frontend.io.checkpoints.manifest import MAX_MANIFEST_BYTES, NewerFormatError
 
 FILES = {"model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"}
 

@@ -17,10 +17,11 @@ import pytest
 from checkpoint_steps import model_state, names, optimizer_state, save_steps
 
 from blu.errors import CheckpointError
-from blu.frontend.io import Checkpoints, checkpoint_write
-from blu.frontend.io.checkpoint import load, save
-from blu.frontend.io.checkpoint_directory import locked
-from blu.frontend.io.latest_checkpoint import CheckpointWarning
+from blu.frontend.io import Checkpoints
+from blu.frontend.io.checkpoints import write as checkpoint_write
+from blu.frontend.io.checkpoints.checkpoint import load, save
+from blu.frontend.io.checkpoints.directory import locked
+from blu.frontend.io.checkpoints.latest import CheckpointWarning
 
 
 def test_everything_is_durable_before_it_gets_its_name(tmp_path, monkeypatch):

@@ -15,9 +15,9 @@ import torch
 from blu.compiler.cli.compile import main as blu_compile
 from blu.errors import WeightsError
 from blu.frontend import io
-from blu.frontend.io import checkpoint
 from blu.frontend.io import safetensors as format_module
-from blu.frontend.io.latest_checkpoint import CheckpointWarning
+from blu.frontend.io.checkpoints import checkpoint
+from blu.frontend.io.checkpoints.latest import CheckpointWarning
 
 SMALL = {"n_layer": 2, "n_head": 3, "n_embd": 24, "vocab_size": 101, "n_positions": 16}
 

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from blu.errors import DataError
-from blu.frontend.io import TokenShards, load_tokenizer, token_files
-from blu.frontend.io.window_order import permuted
+from blu.frontend.io import TokenShards, load_tokenizer
+from blu.frontend.io.data import token_files
+from blu.frontend.io.data.window_order import permuted
 
 
 def llm_c(path: Path, tokens, *, magic: int = 20240520, version: int = 1, count: int | None = None) -> Path:
@@ -316,8 +317,8 @@ def test_tokens_outside_of_the_vocabulary(tmp_path, monkeypatch):
     (tmp_path / "x.txt").write_text("abcé")
     assert "token 195 at position 3" in refusal(tmp_path / "x.txt", vocab_size=128)
     # Beyond what is checked when files are opened, batches are.
-    monkeypatch.setattr("blu.frontend.io.token_shards.CHECKED_TOKENS", 10)
-    monkeypatch.setattr("blu.frontend.io.token_shards.CHECKED_START", 10)
+    monkeypatch.setattr("blu.frontend.io.data.token_shards.CHECKED_TOKENS", 10)
+    monkeypatch.setattr("blu.frontend.io.data.token_shards.CHECKED_START", 10)
     batches = TokenShards(path, vocab_size=50257).split(0.5)[1].batches(1, 5, shuffle=False)
     take(batches, 4)
     with pytest.raises(DataError, match="token 50257 at position 50"):

@@ -16,8 +16,8 @@ from blu.dialects.core.dtypes import TensorType
 from blu.errors import ShapeError, WeightsError
 from blu.frontend.io import gpt2_state_dict, load_config, random_state_dict
 from blu.frontend.nn import gpt2_steps
-from blu.frontend.spec import spec
-from blu.frontend.trace import signature_of, trace
+from blu.frontend.tracing.spec import spec
+from blu.frontend.tracing.trace import signature_of, trace
 
 
 def run(function: Callable[..., Any], **arguments: Any) -> list[np.ndarray]:

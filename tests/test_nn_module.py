@@ -13,8 +13,8 @@ from blu import jit, nn, spec
 from blu.compiler.jit import Jitted
 from blu.dialects.core.dtypes import f32
 from blu.errors import ArgumentError, BluError, ShapeError, WeightsError
-from blu.frontend import tree
-from blu.frontend.module_path import current_module_path
+from blu.frontend.tracing import tree
+from blu.frontend.tracing.module_path import current_module_path
 
 
 class Tower(nn.Module):

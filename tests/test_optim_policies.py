@@ -22,7 +22,7 @@ def tokens_of(rows: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def arrays_of(*trees: Any) -> list[np.ndarray]:
-    return [np.array(leaf) for tree in trees for leaf in blu.frontend.tree.flatten(tree)[0]]
+    return [np.array(leaf) for tree in trees for leaf in blu.frontend.tracing.tree.flatten(tree)[0]]
 
 
 def bits_of(*trees: Any) -> list[bytes]:

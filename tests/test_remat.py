@@ -14,7 +14,7 @@ from blu.compiler.driver.driver import DriverOptions
 from blu.compiler.pipelines import cpu, gpu
 from blu.dialects.core.mlir import func, ir
 from blu.errors import ArgumentError, BluError
-from blu.frontend.tree import flatten
+from blu.frontend.tracing.tree import flatten
 from blu.passes.framework.base import find
 from blu.passes.graph.remat import Remat
 

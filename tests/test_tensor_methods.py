@@ -14,7 +14,7 @@ from blu.dialects.core.dtypes import TensorType, f32
 from blu.dialects.hooks import HOOKS, CompilerHooks, TracerHooks
 from blu.dialects.tensor.tensor import METHODS, Tensor
 from blu.errors import UnsupportedError
-from blu.frontend import functional
+from blu.frontend.functional import functional
 
 PROPERTIES = {"T", "dtype", "is_weak", "item", "ndim", "shape", "size", "tolist", "type", "value"}
 # Spelled as Python does.

@@ -9,8 +9,8 @@ import torch
 import blu
 from blu import nn
 from blu.errors import ArgumentError
-from blu.frontend.host_arrays import as_host_array
 from blu.frontend.io import cast, load_file, save_file
+from blu.frontend.tracing.host_arrays import as_host_array
 
 DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "float16", "bfloat16", "float32", "float64")
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from blu.compiler.cli.train_arguments import make_parser, read_arguments
-from blu.compiler.cli.train_flags import FLAGS, WITHOUT_MEANING
+from blu.compiler.cli.training.arguments import make_parser, read_arguments
+from blu.compiler.cli.training.flags import FLAGS, WITHOUT_MEANING
 
 # Every option of nanoGPT's train.py, llm.c's train_gpt2.cu and train_gpt2.py that has one of ours, and what it says.
 NANOGPT = {

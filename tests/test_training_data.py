@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from blu.errors import DataError
+from blu.frontend.io.data.training_data import open_training_data, tokenized
 from blu.frontend.io.tokenizer import ByteTokenizer
-from blu.frontend.io.training_data import open_training_data, tokenized
 
 VOCABULARY = 257
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from blu.compiler.cli.training_display import LiveDisplay, PlainDisplay, make_display
+from blu.compiler.cli.training.display import LiveDisplay, PlainDisplay, make_display
 from blu.compiler.training.arithmetic_peak import gpu_peak_flops
 from blu.compiler.training.events import Note, Sampled, Saved, StepDone, Validated
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from blu.errors import ArgumentError
-from blu.frontend import tree
+from blu.frontend.tracing import tree
 
 Pair = namedtuple("Pair", "left right")
 
@@ -147,7 +147,7 @@ def test_types_can_be_registered() -> None:
 
 def test_a_dtype_is_a_static_leaf() -> None:
     from blu.dialects.core.dtypes import f32
-    from blu.frontend.spec import is_static
+    from blu.frontend.tracing.spec import is_static
 
     assert tree.flatten({"dtype": f32})[0] == [f32]
     assert is_static(f32)

@@ -19,12 +19,14 @@ import filelock  # noqa: F401 (as are the next ones: imported once, for all chil
 import numpy.ma
 import numpy.random  # noqa: F401
 
-from blu.compiler.cli import train_arguments, train_run, training_display  # noqa: F401
+import blu.compiler.cli.training.arguments
+import blu.compiler.cli.training.display
+import blu.compiler.cli.training.run  # noqa: F401
 from blu.compiler.cli.train import main
 from blu.compiler.fingerprint import source_fingerprint
 from blu.compiler.training import metrics  # noqa: F401
-from blu.frontend.io.checkpoint import load, read
-from blu.frontend.io.checkpoint_directory import checkpoints_in
+from blu.frontend.io.checkpoints.checkpoint import load, read
+from blu.frontend.io.checkpoints.directory import checkpoints_in
 
 KILLS = 50
 LONGEST = 1.0  # second from a start to its end

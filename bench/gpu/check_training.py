@@ -11,7 +11,7 @@ import blu
 from bench.gpu.case import Case
 from blu import nn
 from blu.frontend import optim
-from blu.frontend.tree import flatten
+from blu.frontend.tracing.tree import flatten
 
 CONFIG = {"n_layer": 2, "n_head": 2, "n_embd": 64, "vocab_size": 259, "n_positions": 48}
 # What is rounded to bf16 differs by one rounding here and there.

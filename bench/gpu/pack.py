@@ -36,8 +36,8 @@ from blu.compiler.jit import Traced
 from blu.dialects.core.dtypes import TensorType
 from blu.dialects.core.modules import module_text
 from blu.errors import BluError
-from blu.frontend.spec import Spec
-from blu.frontend.tree import flatten
+from blu.frontend.tracing.spec import Spec
+from blu.frontend.tracing.tree import flatten
 from blu.runtime.artifact import write_artifact
 from blu.runtime.plan import NAMES
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from bench.gpu.stored import INDEX, draw, inputs_of, largest_error, load_arrays, load_index
 from blu.runtime.cuda import CudaProgram
-from blu.runtime.cuda.driver import default_driver
+from blu.runtime.cuda.driver.driver import default_driver
 
 
 def main() -> int:

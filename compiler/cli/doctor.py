@@ -205,7 +205,7 @@ def _gpus() -> Iterator[Finding]:
 def _gpu_target() -> Finding:
     """What --target=cuda means here."""
     from blu.compiler.target import gpu_target_name
-    from blu.runtime.cuda.driver import default_driver
+    from blu.runtime.cuda.driver.driver import default_driver
 
     try:
         return Finding(GOOD, "gpu target", f"{gpu_target_name()}, by {type(default_driver()).__name__}")

@@ -15,7 +15,7 @@ from blu.compiler.cli.messages import UsageError
 from blu.compiler.cli.subject import FunctionSubject
 from blu.compiler.jit import Jitted, Traced, jit
 from blu.errors import ArgumentError, BluError, suggestion
-from blu.frontend.spec import Spec
+from blu.frontend.tracing.spec import Spec
 
 EXAMPLE = "_example"
 

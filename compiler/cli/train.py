@@ -14,7 +14,7 @@ from blu.compiler.cli.messages import UsageError, print_error
 from blu.errors import BluError
 
 if TYPE_CHECKING:
-    from blu.compiler.cli.train_run import Run
+    from blu.compiler.cli.training.run import Run
     from blu.compiler.training.events import Observer
     from blu.compiler.training.trainer import TrainingResult
 
@@ -23,7 +23,7 @@ SIGNAL_CODES = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; its exit code."""
-    from blu.compiler.cli.train_arguments import read_arguments
+    from blu.compiler.cli.training.arguments import read_arguments
 
     try:
         return _train(*read_arguments(sys.argv[1:] if argv is None else argv))
@@ -36,8 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _train(given: dict[str, Any], notes: list[str]) -> int:
-    from blu.compiler.cli.train_run import Run
-    from blu.compiler.cli.training_display import make_display
+    from blu.compiler.cli.training.display import make_display
+    from blu.compiler.cli.training.run import Run
     from blu.compiler.training.events import Note
     from blu.compiler.training.metrics import check_plotting, plot_losses
 

@@ -72,7 +72,7 @@ def _trace(request: Gpt2Request) -> Any:
     from blu.compiler.jit import jit
     from blu.frontend.nn import gpt2_steps
     from blu.frontend.nn.gpt2 import GPT2
-    from blu.frontend.spec import spec
+    from blu.frontend.tracing.spec import spec
 
     model = GPT2(dict(request.config), request.dtype)
     tokens = spec((request.batch, request.length), "i32")

@@ -59,7 +59,7 @@ def trace_training(request: TrainingRequest) -> Any:
     from blu.compiler.jit import jit
     from blu.frontend.nn.gpt2 import GPT2
     from blu.frontend.optim import AdamW, LossScale
-    from blu.frontend.spec import spec
+    from blu.frontend.tracing.spec import spec
     from blu.frontend.training_steps import TrainingSteps
 
     optimizer = AdamW(request.beta1, request.beta2, request.epsilon, request.weight_decay)

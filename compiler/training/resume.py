@@ -11,9 +11,9 @@ from blu.compiler.generation.gpt2_programs import CONFIG_KEYS
 from blu.compiler.training.engine import SCALE, STATE, Engine
 from blu.compiler.training.recipe import Recipe
 from blu.errors import CheckpointError, DataError
-from blu.frontend.io.checkpoint import Checkpoint
-from blu.frontend.io.checkpoint_fit import differences
-from blu.frontend.io.token_batches import Batches
+from blu.frontend.io.checkpoints.checkpoint import Checkpoint
+from blu.frontend.io.checkpoints.fit import differences
+from blu.frontend.io.data.token_batches import Batches
 
 ADVICE = "resume with the model and data that the checkpoint was saved with, or begin anew with another --out"
 

@@ -22,10 +22,10 @@ from blu.compiler.training.resume import saved_content, take_over
 from blu.compiler.training.stop_signals import StopSignals
 from blu.compiler.training.writer import Writer
 from blu.errors import ArgumentError, BluError, DataError
-from blu.frontend.io.checkpoints import Checkpoints
+from blu.frontend.io.checkpoints.checkpoints import Checkpoints
+from blu.frontend.io.data.training_data import TrainingData, open_training_data
 from blu.frontend.io.gpt2 import complete_config, random_state_dict
 from blu.frontend.io.tokenizer import Tokenizer
-from blu.frontend.io.training_data import TrainingData, open_training_data
 
 MAX_SKIPPED = 100
 

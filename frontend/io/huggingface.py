@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 
 from blu.errors import WeightsError
-from blu.frontend.host_arrays import as_host_array
 from blu.frontend.io import hub
 from blu.frontend.io.atomic import replacing
-from blu.frontend.io.checkpoint_directory import LATEST, has_any
+from blu.frontend.io.checkpoints.directory import LATEST, has_any
+from blu.frontend.io.checkpoints.latest import latest
 from blu.frontend.io.gpt2 import EMBEDDING, HEAD, PRESETS, Config, complete_config, expected_shapes
 from blu.frontend.io.json_files import read_json
-from blu.frontend.io.latest_checkpoint import latest
 from blu.frontend.io.safetensors import save_file, write_error
 from blu.frontend.io.state_dict import check_state_dict, is_float
 from blu.frontend.io.tokenizer import TOKENIZER_FILES
 from blu.frontend.io.weights import SINGLE, load_weights, refuse_pickle
+from blu.frontend.tracing.host_arrays import as_host_array
 
 ALIASES = {name: f"openai-community/{name}" for name in PRESETS}
 # Models that come with Blu.

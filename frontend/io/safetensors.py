@@ -20,9 +20,9 @@ from safetensors import SafetensorError
 from safetensors.numpy import save_file as write_file
 
 from blu.errors import ArgumentError, WeightsError
-from blu.frontend.host_arrays import as_host_array
 from blu.frontend.io.atomic import replacing
 from blu.frontend.io.json_files import parse_json
+from blu.frontend.tracing.host_arrays import as_host_array
 
 MAX_HEADER_BYTES = 100_000_000  # the format's own limit
 MAX_RANK = 32

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from blu.errors import WeightsError
-from blu.frontend.host_arrays import as_host_array
+from blu.frontend.tracing.host_arrays import as_host_array
 
 FLOATS = {
     "f16": np.dtype(np.float16),

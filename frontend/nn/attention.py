@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from blu.errors import ShapeError
-from blu.frontend import functional as ops
+from blu.frontend.functional import functional as ops
 from blu.frontend.nn.layers import Conv1D
 from blu.frontend.nn.module import Module
-from blu.frontend.spec import spec
+from blu.frontend.tracing.spec import spec
 
 Cache = dict[str, Any]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from blu.errors import ShapeError, WeightsError
-from blu.frontend import functional as ops
+from blu.frontend.functional import functional as ops
 from blu.frontend.io.gpt2 import PRESETS, complete_config, gelu_form, random_state_dict
 from blu.frontend.nn.attention import Attention, Cache, cache_specs
 from blu.frontend.nn.layers import Conv1D, Embedding, LayerNorm, Linear

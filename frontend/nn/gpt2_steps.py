@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from blu.frontend import functional as ops
+from blu.frontend.functional import functional as ops
 from blu.frontend.nn.attention import Cache
 from blu.frontend.nn.gpt2 import GPT2
 

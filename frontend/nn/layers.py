@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from blu.frontend import functional as ops
+from blu.frontend.functional import functional as ops
 from blu.frontend.nn.module import Module
 from blu.frontend.nn.parameter import constant, normal, uniform
 

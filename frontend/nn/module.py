@@ -22,12 +22,12 @@ from typing import Any
 
 from blu.dialects.tensor.function import is_tracing
 from blu.errors import WeightsError
-from blu.frontend import tree
-from blu.frontend.host_arrays import as_host_array
 from blu.frontend.io.state_dict import Differences, check_state_dict, fold_layers
-from blu.frontend.module_path import entered, is_inside_module
 from blu.frontend.nn.parameter import Parameter
-from blu.frontend.spec import check_numbers
+from blu.frontend.tracing import tree
+from blu.frontend.tracing.host_arrays import as_host_array
+from blu.frontend.tracing.module_path import entered, is_inside_module
+from blu.frontend.tracing.spec import check_numbers
 
 _PATH = "_path"
 _NODE = "_blu_node"

@@ -10,8 +10,8 @@ import numpy as np
 
 from blu.dialects.core.dtypes import DType, as_dtype, f32
 from blu.errors import ArgumentError
-from blu.frontend.spec import Spec, spec
-from blu.frontend.tree import is_array
+from blu.frontend.tracing.spec import Spec, spec
+from blu.frontend.tracing.tree import is_array
 
 KINDS = ("normal", "uniform", "constant")
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from blu.frontend import functional as ops
+from blu.frontend.functional import functional as ops
 from blu.frontend.optim.trees import Tree, aligned, zeros_beside
-from blu.frontend.tree import flatten
+from blu.frontend.tracing.tree import flatten
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from typing import Any
 
 from blu.dialects.core.dtypes import computing_dtype
 from blu.errors import ArgumentError
-from blu.frontend import functional as ops
-from blu.frontend.tree import flatten
+from blu.frontend.functional import functional as ops
+from blu.frontend.tracing.tree import flatten
 
 Tree = Any
 

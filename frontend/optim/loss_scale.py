@@ -11,10 +11,10 @@ import numpy as np
 
 from blu.dialects.core.dtypes import computing_dtype
 from blu.errors import ArgumentError
-from blu.frontend import functional as ops
+from blu.frontend.functional import functional as ops
 from blu.frontend.optim.trees import Tree
+from blu.frontend.tracing.tree import flatten
 from blu.frontend.transform import value_and_grad
-from blu.frontend.tree import flatten
 
 
 @dataclass(frozen=True)

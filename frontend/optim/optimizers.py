@@ -28,7 +28,7 @@ import numpy as np
 
 from blu.dialects.core.dtypes import computing_dtype
 from blu.errors import ArgumentError
-from blu.frontend import functional as ops
+from blu.frontend.functional import functional as ops
 from blu.frontend.optim.trees import Tree, aligned, choose, zeros_beside
 
 

@@ -8,8 +8,8 @@ import numpy as np
 
 from blu.dialects.core.dtypes import as_dtype, computing_dtype
 from blu.errors import ShapeError
-from blu.frontend import functional as ops
-from blu.frontend.tree import flatten
+from blu.frontend.functional import functional as ops
+from blu.frontend.tracing.tree import flatten
 
 Tree = Any
 

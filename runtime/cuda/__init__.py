@@ -1,7 +1,7 @@
 """Runs compiled programs on NVIDIA GPUs. PyCUDA and cuda-bindings are imported when a GPU is first asked for."""
 
 from blu.runtime.cuda.array import DeviceArray, from_dlpack, to_device
-from blu.runtime.cuda.device import MemoryStats, compute_capability, device_name, memory_stats, synchronize
+from blu.runtime.cuda.driver.device import MemoryStats, compute_capability, device_name, memory_stats, synchronize
 from blu.runtime.cuda.program import CudaProgram
 
 __all__ = [

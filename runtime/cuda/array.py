@@ -11,7 +11,7 @@ from blu.errors import ArgumentError
 from blu.runtime.array import Array
 from blu.runtime.cuda import exchange
 from blu.runtime.cuda.block import Block
-from blu.runtime.cuda.driver import Driver, default_driver
+from blu.runtime.cuda.driver.driver import Driver, default_driver
 from blu.runtime.memory import address_of, allocate_array
 from blu.runtime.plan import NAMES
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from blu.runtime.cuda.driver import Driver
+    from blu.runtime.cuda.driver.driver import Driver
 
 
 class Block:

@@ -9,7 +9,7 @@ from typing import Any
 
 from blu.errors import CacheError, UnsupportedError
 from blu.runtime.artifact import Artifact
-from blu.runtime.cuda.driver import Driver
+from blu.runtime.cuda.driver.driver import Driver
 from blu.runtime.plan import GpuLaunch
 
 _ARCHITECTURE = re.compile(r"sm_(\d+)(\d)(a?)")

@@ -19,7 +19,7 @@ from blu.runtime.plan import NOTHING_FOUND, Check, Plan
 from blu.runtime.runnable import report
 
 if TYPE_CHECKING:
-    from blu.runtime.cuda.driver import Driver
+    from blu.runtime.cuda.driver.driver import Driver
 
 MOST_UNREAD = 8
 """Runs with checks that the host may be ahead of the GPU."""

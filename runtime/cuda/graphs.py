@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from blu.runtime.cuda.driver import Driver, Graph, Kernel
+from blu.runtime.cuda.driver.driver import Driver, Graph, Kernel
 
 _KEPT = 4
 

@@ -11,7 +11,7 @@ from blu.errors import ArgumentError
 from blu.runtime.arguments import accept, check_type
 from blu.runtime.array import Array
 from blu.runtime.cuda.array import ALIGNMENT, DeviceArray, from_device, kind_of
-from blu.runtime.cuda.driver import Driver
+from blu.runtime.cuda.driver.driver import Driver
 from blu.runtime.cuda.exchange import is_on_device
 from blu.runtime.cuda.torch_tensors import TorchTensors, torch_on_default_stream
 from blu.runtime.plan import TensorSpec

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 
 from blu import settings
-from blu.runtime.cuda.failures import DriverError
+from blu.runtime.cuda.driver.failures import DriverError
 
 _GRAIN = 512
 

@@ -16,7 +16,7 @@ from blu.runtime.artifact import Artifact
 from blu.runtime.cuda.array import DeviceArray, to_device
 from blu.runtime.cuda.block import Block
 from blu.runtime.cuda.code import Functions, part_of
-from blu.runtime.cuda.driver import Driver, Graph, Kernel, default_driver
+from blu.runtime.cuda.driver.driver import Driver, Graph, Kernel, default_driver
 from blu.runtime.cuda.findings import Checks
 from blu.runtime.cuda.graphs import Graphs
 from blu.runtime.cuda.inputs import Inputs, accept_result

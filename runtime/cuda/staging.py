@@ -9,7 +9,7 @@ import numpy as np
 from blu.runtime.memory import address_of
 
 if TYPE_CHECKING:
-    from blu.runtime.cuda.driver import Driver
+    from blu.runtime.cuda.driver.driver import Driver
 
 _HALF_BYTES = 4 << 20
 _ALIGNMENT = 64

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from blu.compiler.cli.messages import UsageError
-from blu.compiler.cli.train_flags import ANYTHING, FLAGS, GROUPS, WITHOUT_MEANING, as_model
+from blu.compiler.cli.training.flags import ANYTHING, FLAGS, GROUPS, WITHOUT_MEANING, as_model
 from blu.errors import suggestion
 
 EXAMPLES = """examples:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from blu.runtime.cuda.driver import default_driver
+from blu.runtime.cuda.driver.driver import default_driver
 
 
 def compute_capability() -> tuple[int, int]:

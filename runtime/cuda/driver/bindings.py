@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from blu.runtime.cuda.driver import Driver, Graph, Kernel
-from blu.runtime.cuda.failures import DriverError
+from blu.runtime.cuda.driver.driver import Driver, Graph, Kernel
+from blu.runtime.cuda.driver.failures import DriverError
 from blu.runtime.plan import MAP_BYTES, MAP_DTYPES, TensorMap
 
 

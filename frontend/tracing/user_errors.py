@@ -6,7 +6,7 @@ from types import TracebackType
 
 from blu import settings
 from blu.errors import BluError, SettingError
-from blu.frontend.user_location import user_line, user_traceback
+from blu.frontend.tracing.user_location import user_line, user_traceback
 
 
 class shown_to_the_user:  # noqa: N801 (used as a function is)

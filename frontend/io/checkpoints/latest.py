@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from blu.errors import CheckpointError
-from blu.frontend.io import checkpoint_directory as layout
-from blu.frontend.io.checkpoint_manifest import NewerFormatError, verify
+from blu.frontend.io.checkpoints import directory as layout
+from blu.frontend.io.checkpoints.manifest import NewerFormatError, verify
 
 Found = TypeVar("Found")
 

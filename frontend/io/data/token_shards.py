@@ -20,8 +20,8 @@ from pathlib import Path
 import numpy as np
 
 from blu.errors import DataError
-from blu.frontend.io.token_batches import Batches
-from blu.frontend.io.token_files import TokenFile, open_tokens
+from blu.frontend.io.data.token_batches import Batches
+from blu.frontend.io.data.token_files import TokenFile, open_tokens
 from blu.frontend.io.tokenizer import Tokenizer
 
 Patterns = str | Path | Sequence[str | Path]

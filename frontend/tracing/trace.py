@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-import blu.frontend.functional  # noqa: F401 (tensors have its functions as methods)
+import blu.frontend.functional.functional  # noqa: F401 (tensors have its functions as methods)
 from blu.dialects.core.context import make_context
 from blu.dialects.core.dtypes import TensorType, as_dtype, bool_
 from blu.dialects.core.locations import describe
@@ -24,11 +24,11 @@ from blu.dialects.tensor.promotion import as_tensor
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import BluError, TraceError
 from blu.frontend import autocast, checkpoint
-from blu.frontend.host_arrays import as_host_array
-from blu.frontend.recursion import room_to_recurse
-from blu.frontend.spec import NumberType, is_static, type_of_leaf
-from blu.frontend.tree import TreeDef, flatten
-from blu.frontend.user_location import definition_location, user_line, user_location
+from blu.frontend.tracing.host_arrays import as_host_array
+from blu.frontend.tracing.recursion import room_to_recurse
+from blu.frontend.tracing.spec import NumberType, is_static, type_of_leaf
+from blu.frontend.tracing.tree import TreeDef, flatten
+from blu.frontend.tracing.user_location import definition_location, user_line, user_location
 
 MAX_NAME = 200
 

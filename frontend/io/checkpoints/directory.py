@@ -17,7 +17,7 @@ from pathlib import Path
 
 from blu.errors import CheckpointError
 from blu.frontend.io.atomic import replacing, sync
-from blu.frontend.io.checkpoint_manifest import step_name, verify
+from blu.frontend.io.checkpoints.manifest import step_name, verify
 
 LATEST = "latest"
 LOCK = ".lock"

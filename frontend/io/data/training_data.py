@@ -19,8 +19,8 @@ import platformdirs
 from blu import settings
 from blu.errors import DataError, warn
 from blu.frontend.io.atomic import replacing
-from blu.frontend.io.token_files import HEADER_WORDS, MAGIC, VERSION, check_regular, open_tokens
-from blu.frontend.io.token_shards import TokenShards, find_files
+from blu.frontend.io.data.token_files import HEADER_WORDS, MAGIC, VERSION, check_regular, open_tokens
+from blu.frontend.io.data.token_shards import TokenShards, find_files
 from blu.frontend.io.tokenizer import BYTES_VOCABULARY, ByteTokenizer, Tokenizer
 
 TEXT_SUFFIXES = (".txt", ".md", ".rst", ".py", ".c", ".h", ".html", ".json", ".jsonl", ".csv", ".toml", ".yaml")

@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 
 from blu.errors import CheckpointError, WeightsError
-from blu.frontend.io import checkpoint_directory as layout
-from blu.frontend.io.checkpoint_fit import fit_model, fit_optimizer
-from blu.frontend.io.checkpoint_manifest import MANIFEST, verify
-from blu.frontend.io.checkpoint_write import CONFIG, OPTIMIZER, STATE, Form, view, write
+from blu.frontend.io.checkpoints import directory as layout
+from blu.frontend.io.checkpoints.fit import fit_model, fit_optimizer
+from blu.frontend.io.checkpoints.latest import first_sound
+from blu.frontend.io.checkpoints.manifest import MANIFEST, verify
+from blu.frontend.io.checkpoints.write import CONFIG, OPTIMIZER, STATE, Form, view, write
 from blu.frontend.io.huggingface import gpt2_state_dict
 from blu.frontend.io.json_files import read_json
-from blu.frontend.io.latest_checkpoint import first_sound
 from blu.frontend.io.safetensors import load_file
 from blu.frontend.io.weights import SINGLE
 

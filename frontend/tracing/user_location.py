@@ -13,7 +13,7 @@ from typing import Any
 
 from blu.dialects.core.locations import user_location as make_location
 from blu.dialects.core.mlir import ir
-from blu.frontend.module_path import current_module_path
+from blu.frontend.tracing.module_path import current_module_path
 
 
 def _folder(package: str) -> str:

@@ -18,9 +18,10 @@ from types import TracebackType
 from typing import Any
 
 from blu.errors import CheckpointError
-from blu.frontend.io import checkpoint, checkpoint_directory
-from blu.frontend.io.checkpoint_write import Form, Snapshot, copied, make_directory, view, write
-from blu.frontend.io.latest_checkpoint import latest, warn
+from blu.frontend.io.checkpoints import checkpoint
+from blu.frontend.io.checkpoints import directory as checkpoint_directory
+from blu.frontend.io.checkpoints.latest import latest, warn
+from blu.frontend.io.checkpoints.write import Form, Snapshot, copied, make_directory, view, write
 
 
 class Checkpoints:

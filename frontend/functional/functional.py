@@ -97,7 +97,7 @@ from blu.dialects.tensor.arrangement import (
     transpose,
 )
 from blu.dialects.tensor.folding import all, any, argmax, argmin, cumsum, logsumexp, max, mean, min, prod, std, sum, var
-from blu.frontend.functional_creation import (
+from blu.frontend.functional.creation import (
     arange,
     asarray,
     diagonal,
@@ -114,8 +114,8 @@ from blu.frontend.functional_creation import (
     zeros,
     zeros_like,
 )
-from blu.frontend.functional_einsum import einsum
-from blu.frontend.functional_indexing import (
+from blu.frontend.functional.einsum import einsum
+from blu.frontend.functional.indexing import (
     argsort,
     dynamic_slice,
     dynamic_update_slice,
@@ -126,8 +126,8 @@ from blu.frontend.functional_indexing import (
     take_along_axis,
     top_k,
 )
-from blu.frontend.functional_linear import dot, outer, tensordot, trace
-from blu.frontend.functional_neural import (
+from blu.frontend.functional.linear import dot, outer, tensordot, trace
+from blu.frontend.functional.neural import (
     attention,
     cross_entropy,
     gelu,

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from blu.runtime.cuda.bindings import BindingsDriver, load_bindings
-from blu.runtime.cuda.driver import Driver, Graph, Kernel
-from blu.runtime.cuda.failures import DriverError
+from blu.runtime.cuda.driver.bindings import BindingsDriver, load_bindings
+from blu.runtime.cuda.driver.driver import Driver, Graph, Kernel
+from blu.runtime.cuda.driver.failures import DriverError
 
 # What cuGetErrorString says, which is all that PyCUDA tells.
 _NAMES = {

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from blu.errors import DataError
-from blu.frontend.io.token_files import TokenFile
-from blu.frontend.io.window_order import permuted
+from blu.frontend.io.data.token_files import TokenFile
+from blu.frontend.io.data.window_order import permuted
 
 if TYPE_CHECKING:
-    from blu.frontend.io.token_shards import TokenShards
+    from blu.frontend.io.data.token_shards import TokenShards
 
 
 class Batches(Iterator[tuple[np.ndarray, np.ndarray]]):

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from blu.errors import ArgumentError
-from blu.frontend.tree import flatten, is_array
+from blu.frontend.tracing.tree import flatten, is_array
 
 
 def parameters_of(function: Callable[..., Any]) -> inspect.Signature:

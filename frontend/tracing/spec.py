@@ -11,7 +11,7 @@ import numpy as np
 
 from blu.dialects.core.dtypes import DType, TensorType, as_dtype, check_size, f64, i64
 from blu.errors import ArgumentError, DTypeError
-from blu.frontend.tree import register_leaf
+from blu.frontend.tracing.tree import register_leaf
 
 INT64 = np.iinfo(np.int64)
 _DLPACK_CUDA = 2

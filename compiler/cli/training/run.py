@@ -28,14 +28,14 @@ from blu.compiler.training.writer import Writer
 from blu.errors import ArgumentError, UnsupportedError, WeightsError
 from blu.frontend.io.atomic import replacing
 from blu.frontend.io.byte_tokenizer_file import write_byte_tokenizer
-from blu.frontend.io.checkpoint_directory import has_any
-from blu.frontend.io.checkpoints import Checkpoints
+from blu.frontend.io.checkpoints.checkpoints import Checkpoints
+from blu.frontend.io.checkpoints.directory import has_any
+from blu.frontend.io.data.training_data import TrainingData, open_training_data
 from blu.frontend.io.gpt2 import HEAD, random_state_dict
 from blu.frontend.io.huggingface import gpt2_state_dict, load_config, resolve
 from blu.frontend.io.json_files import read_json
 from blu.frontend.io.state_dict import cast
 from blu.frontend.io.tokenizer import BYTES_VOCABULARY, ByteTokenizer, Tokenizer, has_tokenizer, load_tokenizer
-from blu.frontend.io.training_data import TrainingData, open_training_data
 from blu.runtime.host import set_threads
 from blu.runtime.load import load_program
 from blu.runtime.pool import default_threads

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from blu.errors import CheckpointError, WeightsError
-from blu.frontend.io import checkpoint_directory as layout
 from blu.frontend.io.atomic import replacing, sync
-from blu.frontend.io.checkpoint_fit import named_leaves
-from blu.frontend.io.checkpoint_manifest import FORMAT, blu_version, write_manifest
+from blu.frontend.io.checkpoints import directory as layout
+from blu.frontend.io.checkpoints.fit import named_leaves
+from blu.frontend.io.checkpoints.latest import warn
+from blu.frontend.io.checkpoints.manifest import FORMAT, blu_version, write_manifest
 from blu.frontend.io.huggingface import save_pretrained
 from blu.frontend.io.json_files import MAX_JSON_BYTES
-from blu.frontend.io.latest_checkpoint import warn
 from blu.frontend.io.safetensors import save_file
 from blu.frontend.io.weights import SINGLE
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from blu.errors import CheckpointError
-from blu.frontend import tree
 from blu.frontend.io.state_dict import check_state_dict, fold_layers
+from blu.frontend.tracing import tree
 
 
 def named_leaves(state: Any) -> dict[str, Any]:

@@ -23,7 +23,7 @@ import numpy as np
 
 from blu import settings
 from blu.errors import BluError, OutOfRangeError, UnsupportedError
-from blu.runtime.cuda.failures import DriverError, Named, explain, no_library, out_of_memory
+from blu.runtime.cuda.driver.failures import DriverError, Named, explain, no_library, out_of_memory
 from blu.runtime.cuda.findings import Findings
 from blu.runtime.cuda.pool import Pool
 from blu.runtime.cuda.staging import Staging
@@ -144,7 +144,7 @@ class Driver:
 
     def encode_map(self, map_: TensorMap, address: int) -> bytes:
         """The 128 bytes of a tensor map of elements at `address`, tiles swizzled by 128 bytes."""
-        from blu.runtime.cuda.bindings import encode_map
+        from blu.runtime.cuda.driver.bindings import encode_map
 
         return encode_map(map_, address)
 
@@ -389,9 +389,9 @@ def _open() -> Driver:
 
 def _open_library(library: str) -> Driver:
     if library == "pycuda":
-        from blu.runtime.cuda.pycuda_driver import PycudaDriver
+        from blu.runtime.cuda.driver.pycuda import PycudaDriver
 
         return PycudaDriver()
-    from blu.runtime.cuda.bindings import BindingsDriver
+    from blu.runtime.cuda.driver.bindings import BindingsDriver
 
     return BindingsDriver()

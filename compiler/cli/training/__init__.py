@@ -1,0 +1,1 @@
+"""What `blu train` is made of: its flags, what they ask for, and what it shows."""

@@ -1,0 +1,1 @@
+"""The functions on tensors, named as in NumPy."""

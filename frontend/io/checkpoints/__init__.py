@@ -1,0 +1,1 @@
+"""Checkpoints: written so that a crash loses nothing, and read with every difference named."""

@@ -1,0 +1,1 @@
+"""Running a Python function on tensors without numbers, and keeping what it computes."""

@@ -1,0 +1,1 @@
+"""The CUDA driver, by cuda-bindings or by PyCUDA."""
