@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -40,7 +41,17 @@ HOOKS = {
     ),
     "compiler": ({"blu.compiler.jit"}, {"blu.dialects.tensor.function", "blu.frontend.transform", "blu.frontend.vjp"}),
 }
-MAX_FILE, MAX_FUNCTION = 400, 50
+# The rooms of `passes`, and what each may import of the others. Kernels of one target know nothing of another's.
+ROOMS = {
+    "framework": set(),
+    "graph": {"framework"},
+    "loops": {"framework"},
+    "kernels": {"framework", "loops"},
+    "host": {"framework", "loops", "kernels"},
+    "cpu": {"framework", "loops", "kernels"},
+    "gpu": {"framework", "graph", "loops", "kernels", "host"},
+}
+MAX_FILE, MAX_FUNCTION, MAX_FOLDER = 400, 50, 20
 MEANINGLESS = re.compile(r"(^|_)(utils?|helpers?|misc|common|stuff|new|old|v\d+|tmp)(_|$)")
 # Homes of people and machines; "me" stands for the reader in examples.
 MACHINE_PATH = re.compile(r"/(?:root|home|Users|work|workspace|mnt|scratch)/(?!me/)\w")
@@ -150,6 +161,33 @@ def test_what_reaches_upwards_is_registered_and_asked_where_the_table_says() -> 
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "HOOKS":
                 found[node.attr][isinstance(node.ctx, ast.Load)].add(module.name)
     assert found == HOOKS
+
+
+def test_rooms_of_passes_follow_the_arrows() -> None:
+    wrong = []
+    for module in _modules():
+        room = _room(module.name)
+        allowed = ROOMS.get(room, set()) | {room}
+        wrong += [
+            f"{_where(module.path)} imports {item.target}"
+            for item in module.imports
+            if room and _room(item.target) and _room(item.target) not in allowed
+        ]
+    _none(wrong, "see ROOMS for what each may import")
+
+
+def _room(name: str) -> str:
+    """The folder within `passes` that a module is in: "graph" of "blu.passes.graph.inline"."""
+    return name.split(".")[2] if name.startswith("blu.passes.") else ""
+
+
+def test_every_room_of_passes_has_its_arrows() -> None:
+    assert {_room(module.name) for module in _modules()} - {""} == set(ROOMS)
+
+
+def test_folders_are_small() -> None:
+    count = Counter(module.path.parent for module in _modules() if module.path.name != "__init__.py")
+    _none([f"{_where(path)} has {size}" for path, size in count.items() if size > MAX_FOLDER], "files in a folder")
 
 
 def test_the_face_loads_nothing_at_once() -> None:
