@@ -39,6 +39,7 @@ _LOOKING = (
     "load_pass",
     "mlir_timing",
     "mlir_pass_statistics",
+    "explain_fusion",
     "mlir_print_ir_before",
     "mlir_print_ir_after",
     "mlir_print_ir_before_all",

@@ -33,10 +33,12 @@ def compile_options(arguments: argparse.Namespace, progress: Progress, folder: s
 
 
 def print_report(arguments: argparse.Namespace, report: Report) -> None:
-    """What passes had to say, and what --mlir-timing and --mlir-pass-statistics ask for."""
+    """What passes had to say, and what --mlir-timing, --mlir-pass-statistics and --explain-fusion ask for."""
     for diagnostic in report.diagnostics:
         sys.stderr.write(f"{diagnostic}\n")
     if arguments.mlir_timing:
         sys.stderr.write(report.timing() + "\n")
     if arguments.mlir_pass_statistics:
         sys.stderr.write(report.statistics() + "\n")
+    if arguments.explain_fusion:
+        sys.stderr.write(report.explanation())

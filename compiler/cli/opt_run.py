@@ -168,6 +168,8 @@ def _process(job: Job, source: Source) -> Report:
         sys.stderr.write(report.timing() + "\n")
     if job.arguments.mlir_pass_statistics:
         sys.stderr.write(report.statistics() + "\n")
+    if job.arguments.explain_fusion:
+        sys.stderr.write(report.explanation())
     return report
 
 

@@ -76,6 +76,10 @@ class Report:
         lines = [f"{run.name}: {count} {what}" for run in self.runs for what, count in sorted(run.statistics.items())]
         return "\n".join(lines)
 
+    def explanation(self) -> str:
+        """Why passes did what they did, in lines: which kernels stay apart, what is copied."""
+        return "".join(f"{line}\n" for run in self.runs for line in run.reasons)
+
 
 def run_pipeline(
     module: ir.Module, pipeline: Pipeline | Sequence[Step], options: DriverOptions | None = None
@@ -130,7 +134,8 @@ class _Run:
                 ) from error
         self.diagnostics += diagnostics
         self.module = after
-        self._observe(PassRun(step.number, step.name, step.level, seconds, verify_seconds, dict(watch.counts)), step)
+        counts, reasons = dict(watch.counts), list(watch.reasons)
+        self._observe(PassRun(step.number, step.name, step.level, seconds, verify_seconds, counts, reasons), step)
 
     def _execute(self, step: Step, module: ir.Module) -> tuple[float, float]:
         """Run and verify one pass; seconds of each."""

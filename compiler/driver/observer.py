@@ -18,6 +18,7 @@ class PassRun:
     seconds: float
     verify_seconds: float = 0.0
     statistics: dict[str, int] = field(default_factory=dict)
+    reasons: list[str] = field(default_factory=list)
     changed: bool | None = None
 
     def with_change(self, changed: bool) -> PassRun:

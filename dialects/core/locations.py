@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import PurePath
 
 from blu.dialects.core.mlir import ir
 
@@ -46,3 +47,10 @@ def place_of(location: ir.Location) -> Place:
 def describe(location: ir.Location) -> str | None:
     """`model.py:12 (h.0.attn)` or `x.mlir:3:7`, or None where the location is unknown."""
     return str(place_of(location)) or None
+
+
+def short(location: ir.Location) -> str:
+    """`model.py:12 h.0.attn`: a location without the folders of its file, empty where it is unknown."""
+    place = place_of(location)
+    spot = replace(place, file=PurePath(place.file).name, path="")
+    return f"{spot} {place.path}".strip()

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -83,6 +83,11 @@ class Pass:
         """Add to a statistic of this run, shown by --mlir-pass-statistics and in the dump's manifest."""
         _watch.get().counts[what] += number
 
+    def explain(self, lines: Iterable[str]) -> None:
+        """Keep why this run did what it did, in lines shown by --explain-fusion and in the dump's manifest."""
+        if (watch := _watch.get()) is not _NOBODY:
+            watch.reasons.extend(lines)
+
 
 @dataclass(frozen=True)
 class MlirPass(Pass, abstract=True):
@@ -119,14 +124,16 @@ def _first_line(text: str) -> str:
 
 @dataclass
 class Watch:
-    """What a running pass is at: the operation that `find` gave it last, and its statistics."""
+    """What a running pass is at: the operation that `find` gave it last, its statistics and reasons."""
 
     operation: str = ""
     location: ir.Location | None = None
     counts: Counter[str] = field(default_factory=Counter)
+    reasons: list[str] = field(default_factory=list)
 
 
-_watch: ContextVar[Watch] = ContextVar("watch", default=Watch())  # noqa: B039 (counts outside of a driver are nobody's)
+_NOBODY = Watch()  # what passes count outside of a driver
+_watch: ContextVar[Watch] = ContextVar("watch", default=_NOBODY)
 
 
 @contextmanager

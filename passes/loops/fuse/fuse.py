@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from blu.dialects.core.mlir import func, ir
 from blu.passes.framework.base import Pass
-from blu.passes.loops.fuse.groups import Group, Grouping, reads_of
+from blu.passes.loops.fuse.flow import Group, reads_of
+from blu.passes.loops.fuse.groups import Grouping
 from blu.passes.loops.fuse.loops import captured, is_repeated, is_tensor
+from blu.passes.loops.fuse.report import lines_of
 from blu.passes.loops.fuse.splats import write_splats
 
 
@@ -34,31 +36,47 @@ class Fuse(Pass):
     scalars_apart: bool = False
 
     def run(self, module: ir.Module) -> None:
-        counts: dict[str, int] = {}
+        names = _Names()
         for function in list(module.body.operations):
             if isinstance(function, func.FuncOp) and not is_kernel(function):
-                steps = _fuse_function(module, function, counts, self.scalars_apart)
-                self.count("steps to find groups", steps)
-        self.count("kernels", sum(counts.values()))
+                self._fuse(module, function, names)
+        self.count("kernels", sum(names.counts.values()))
+
+    def _fuse(self, module: ir.Module, function: func.FuncOp, names: _Names) -> None:
+        block = function.entry_block
+        write_splats(block)
+        grouping = Grouping(block, self.scalars_apart)
+        for operation in grouping.unknown:
+            self.fail(operation, f"no kernel is made of {operation.name}", advice=_ADVICE)
+        self.count("steps to find groups", grouping.flow.waiting.steps)
+        named = {group: names.next(group.family) for group in grouping.groups}
+        positions = {operation.operation: index for index, operation in enumerate(block.operations)}
+        self.explain(lines_of(grouping.refusals, named, positions))
+        for group, name in named.items():
+            _outline(module, group, name)
+        _sort_topologically(block)
+        _erase_unused(block)
+
+
+_ADVICE = "Kernels are made of loops whose maps are projections, and of the ops in OWN_KERNELS of fuse/rules.py."
+
+
+@dataclass
+class _Names:
+    """How many kernels of each family there are."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+
+    def next(self, family: str) -> str:
+        """The name of one more kernel."""
+        number = self.counts.get(family, 0)
+        self.counts[family] = number + 1
+        return f"{family}_{number}"
 
 
 def is_kernel(function: func.FuncOp) -> bool:
     """Whether a function is a kernel, not a host program."""
     return "blu.kernel" in function.attributes
-
-
-def _fuse_function(module: ir.Module, function: func.FuncOp, counts: dict[str, int], scalars_apart: bool) -> int:
-    """Outline the groups of a host program; how many steps it took to find them."""
-    block = function.entry_block
-    write_splats(block)
-    grouping = Grouping(block, scalars_apart)
-    for group in grouping.groups:
-        name = f"{group.anchor}_{counts.get(group.anchor, 0)}"
-        counts[group.anchor] = counts.get(group.anchor, 0) + 1
-        _outline(module, group, name)
-    _sort_topologically(block)
-    _erase_unused(block)
-    return grouping.waiting.steps
 
 
 def _outline(module: ir.Module, group: Group, name: str) -> None:
@@ -68,10 +86,10 @@ def _outline(module: ir.Module, group: Group, name: str) -> None:
     inputs = _inputs(group, made)
     outputs = [value for member in group.members for value in member.results if _is_output(value, members)]
     types = [value.type for value in outputs]
-    location = _location(group)
+    location = group.location
     with ir.InsertionPoint(module.body), location:
         kernel = func.FuncOp(name, ([value.type for value in inputs], types), visibility="private")
-        kernel.attributes["blu.kernel"] = ir.StringAttr.get(group.anchor)
+        kernel.attributes["blu.kernel"] = ir.StringAttr.get(group.family)
         block = kernel.add_entry_block([location] * len(inputs))
     values = dict(zip(inputs, block.arguments, strict=True))
     with ir.InsertionPoint(block), location:
@@ -84,12 +102,6 @@ def _outline(module: ir.Module, group: Group, name: str) -> None:
         value.replace_all_uses_with(result)
     for member in reversed(group.members):
         member.erase()
-
-
-def _location(group: Group) -> ir.Location:
-    """Where a kernel is said to come from: its contraction, or else the op that gives its result."""
-    contractions = [member for member in group.members if member.name == "linalg.contract"]
-    return (contractions or group.members)[-1].location
 
 
 def _inputs(group: Group, made: set[ir.Value]) -> list[ir.Value]:

@@ -1,0 +1,114 @@
+"""What is known of a program while its groups form: who makes a value, who reads it, which group waits for which."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from blu.dialects.core.mlir import ir
+from blu.passes.loops.fuse.loops import LoopNest, captured, is_repeated
+from blu.passes.loops.fuse.waiting import Waiting
+
+
+@dataclass(eq=False)
+class Group:
+    """Ops of one kernel, in program order. `domain` are the loop sizes of its widest op."""
+
+    index: int
+    family: str
+    domain: tuple[int, ...] = ()
+    members: list[ir.Operation] = field(default_factory=list)
+    nests: dict[ir.Operation, LoopNest] = field(default_factory=dict)
+    made: set[ir.Value] = field(default_factory=set)
+    # The group that this one has become a part of.
+    merged_into: Group | None = None
+
+    @property
+    def is_rows(self) -> bool:
+        return self.family == "rows"
+
+    @property
+    def is_product(self) -> bool:
+        return self.family == "gemm"
+
+    @property
+    def is_merged(self) -> bool:
+        return self.merged_into is not None
+
+    @property
+    def location(self) -> ir.Location:
+        """Where the kernel is said to come from: its contraction, or else the op that gives its result."""
+        contractions = [member for member in self.members if member.name == "linalg.contract"]
+        return (contractions or self.members)[-1].location
+
+    @property
+    def final(self) -> Group:
+        """The group that the ops of this one have ended in."""
+        group = self
+        while group.merged_into is not None:
+            group = group.merged_into
+        return group
+
+
+class Flow:
+    """The values and groups of one function."""
+
+    def __init__(self) -> None:
+        self.waiting = Waiting()
+        self._makers: dict[ir.Value, set[Group]] = {}
+        self._behind: dict[Group, list[ir.Value]] = {}
+        self._reads: dict[ir.Operation, list[ir.Value]] = {}
+
+    def makers(self, value: ir.Value) -> set[Group]:
+        """The groups that must have run before a value is there, seen through views."""
+        return self._makers.get(value, set())
+
+    def set_makers(self, operation: ir.Operation, makers: set[Group]) -> None:
+        """Say who must have run before the results of an op are there."""
+        for result in operation.results:
+            self._makers[result] = makers
+            for group in makers:
+                self._behind.setdefault(group, []).append(result)
+
+    def reads_of(self, operation: ir.Operation) -> list[ir.Value]:
+        """As the function `reads_of`, which takes long enough to do it once for each op."""
+        if operation not in self._reads:
+            self._reads[operation] = reads_of(operation)
+        return self._reads[operation]
+
+    def needs_of(self, operation: ir.Operation) -> set[Group]:
+        """The groups that make what an op reads."""
+        return set().union(*(self.makers(value) for value in self.reads_of(operation)), set())
+
+    def waits(self, one: Group, other: Group) -> bool:
+        """Whether a group is another or waits for it, directly or through others."""
+        return self.waiting.waits(one.index, other.index)
+
+    def waits_through_third(self, one: Group, other: Group) -> bool:
+        """Whether one of two groups waits for the other, and not only directly."""
+        return self.waiting.waits_through_third(one.index, other.index)
+
+    def let_wait(self, group: Group, others: Iterable[Group]) -> None:
+        """Let a group wait for others."""
+        self.waiting.let_wait(group.index, (other.index for other in others if not other.is_merged))
+
+    def merge(self, group: Group, other: Group) -> None:
+        """Let a group take the place of another."""
+        self.waiting.merge(group.index, other.index)
+        for value in self._behind.pop(other, ()):
+            self._makers[value] = (self._makers[value] - {other}) | {group}
+            self._behind.setdefault(group, []).append(value)
+
+
+def reads_of(operation: ir.Operation) -> list[ir.Value]:
+    """Every value that an op reads, its regions' captured ones and those of its repeated producers included."""
+    values = [*operation.operands, *captured(operation)]
+    found: list[ir.Value] = []
+    while values:
+        value = values.pop(0)
+        owner = value.owner
+        if not isinstance(owner, ir.Block) and is_repeated(owner):
+            values.extend(owner.operands)
+        else:
+            found.append(value)
+    return found

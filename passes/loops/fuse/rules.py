@@ -1,0 +1,390 @@
+"""Which ops and groups may share a kernel: rules, each with the reason that it gives where it refuses.
+
+An elementwise op joins the group that makes its operand if it walks the same loops and reads the value where it was
+made: elementwise and row groups, and contractions. A reduction over the last loop joins elementwise and row groups, and
+so do sums over ranges of rows (which GPUs have). `groups.py` asks these tables, and knows no rule itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Generic, TypeVar
+
+from blu.dialects.core.mlir import ir
+from blu.passes.framework.levels import TEMPLATE_OPS
+from blu.passes.loops.fuse.flow import Flow, Group
+from blu.passes.loops.fuse.loops import VIEWS, LoopNest, loop_nest
+
+MAX_OPS = 48
+MOST_SUMS = 4
+"""Sums over ranges of rows that a group may have."""
+WORDS_OF_SUMMED_ROW = 40960
+"""Elements of inputs and sums for one row of a group that has reductions along rows too: what a block can hold."""
+# Ops that are no loops, each of which is a kernel of its own, and the family of that.
+OWN_KERNELS = {
+    "tensor.insert_slice": "update",
+    **{name: name.partition(".")[2] for name in sorted(TEMPLATE_OPS) if name not in VIEWS},
+}
+
+
+@dataclass(frozen=True)
+class Joining:
+    """An op that may join the group that makes one of its operands."""
+
+    nest: LoopNest
+    group: Group
+    flow: Flow
+
+    @property
+    def num_ops(self) -> int:
+        return len(self.group.members) + 1
+
+    @property
+    def sizes(self) -> str:
+        return _sizes(self.nest.sizes)
+
+    @property
+    def domain(self) -> str:
+        return _sizes(self.group.domain)
+
+    @property
+    def family(self) -> str:
+        return self.group.family
+
+    @property
+    def reads_in_place(self) -> bool:
+        """Whether every value of the group is read at the loops' own position, whole or by row."""
+        return all(
+            dims is not None and dims == tuple(range(len(dims))) and len(dims) >= len(self.nest.sizes) - 1
+            for value, dims in self.nest.reads
+            if value in self.group.made
+        )
+
+    @property
+    def reads_no_view(self) -> bool:
+        reads = self.flow.reads_of(self.nest.operation)
+        return not any(self.group in self.flow.makers(value) and value not in self.group.made for value in reads)
+
+    @cached_property
+    def sums(self) -> Sums:
+        return Sums([*self.group.nests.values(), self.nest], self.group.made)
+
+
+@dataclass(frozen=True)
+class Growing:
+    """A group that may take an op which needs `others` too, of which those in `candidates` could take it as well."""
+
+    nest: LoopNest
+    group: Group
+    others: Sequence[Group]
+    candidates: Sequence[Group]
+    flow: Flow
+    scalars_apart: bool
+
+    @property
+    def waits_for_itself(self) -> bool:
+        """Whether the group with the op in it would wait for itself."""
+        return any(self.flow.waits(other, self.group) for other in self.others)
+
+    @property
+    def waits_for_more(self) -> bool:
+        """Whether a reduction would wait for more than now, only because a computation of scalars joins it."""
+        if self.nest.sizes or not self.group.domain:
+            return False
+        return any(not self._is_gathered(other) and not self.flow.waits(self.group, other) for other in self.others)
+
+    def _is_gathered(self, other: Group) -> bool:
+        merging = Merging(self.group, other, self.flow, self.scalars_apart)
+        return other in self.candidates and refusal(MERGING, merging) is None
+
+
+@dataclass(frozen=True)
+class Gathering:
+    """A group that may be merged into the one that an op joins, which needs `others` besides the two."""
+
+    group: Group
+    others: Sequence[Group]
+    flow: Flow
+
+    @property
+    def waits_for_itself(self) -> bool:
+        """Whether the group with the op and the merged one in it would wait for itself."""
+        return any(self.flow.waits(other, self.group) for other in self.others)
+
+
+@dataclass(frozen=True)
+class Merging:
+    """Two groups that may become one, of the first one's family."""
+
+    group: Group
+    other: Group
+    flow: Flow
+    scalars_apart: bool
+
+    @property
+    def num_ops(self) -> int:
+        return len(self.group.members) + len(self.other.members)
+
+    @property
+    def sizes(self) -> str:
+        return _sizes(self.other.domain)
+
+    @property
+    def domain(self) -> str:
+        return _sizes(self.group.domain)
+
+    @property
+    def family(self) -> str:
+        return self.other.family if self.group.is_rows or self.group.is_product else self.group.family
+
+    @property
+    def _joinings(self) -> list[Joining]:
+        pairs = ((self.group, self.other), (self.other, self.group))
+        return [Joining(nest, source, self.flow) for user, source in pairs for nest in user.nests.values()]
+
+    @property
+    def reads_in_place(self) -> bool:
+        return all(joining.reads_in_place for joining in self._joinings)
+
+    @property
+    def reads_no_view(self) -> bool:
+        return all(joining.reads_no_view for joining in self._joinings)
+
+    @cached_property
+    def sums(self) -> Sums:
+        return Sums([*self.group.nests.values(), *self.other.nests.values()], self.group.made | self.other.made)
+
+
+@dataclass(frozen=True)
+class Sums:
+    """The sums over ranges of rows among some loops, which make some values."""
+
+    nests: Sequence[LoopNest]
+    made: set[ir.Value]
+
+    @cached_property
+    def sums(self) -> list[LoopNest]:
+        return [nest for nest in self.nests if nest.range_length]
+
+    @property
+    def are_few(self) -> bool:
+        return len(self.sums) <= MOST_SUMS
+
+    @property
+    def have_one_length(self) -> bool:
+        return len({nest.range_length for nest in self.sums}) <= 1
+
+    @property
+    def fit_a_block(self) -> bool:
+        """Whether a row of all that is read, and the sums, fit where rows are reduced too."""
+        if not self.sums or not any(nest.is_row_reduction for nest in self.nests):
+            return True
+        wide = {value for nest in self.nests for value, dims in nest.reads if dims is None or 1 in dims} - self.made
+        return (len(wide) + len(self.sums)) * self.sums[0].sizes[1] <= WORDS_OF_SUMMED_ROW
+
+
+Case = TypeVar("Case", contravariant=True)
+
+
+@dataclass(frozen=True)
+class Rule(Generic[Case]):
+    """`holds` says whether a case is as the rule wants it; `reason` (with fields of the case) why it is refused."""
+
+    name: str
+    holds: Callable[[Case], bool]
+    reason: str
+
+
+def refusal(rules: Sequence[Rule[Case]], case: Case) -> str | None:
+    """The reason of the first rule that does not hold, or None where all do."""
+    for rule in rules:
+        if not rule.holds(case):
+            return rule.reason.format(case=case)
+    return None
+
+
+_SHARED: tuple[Rule[Joining | Merging], ...] = (
+    Rule(
+        "in place",
+        lambda case: case.reads_in_place,
+        "it is not read where it is made, but at another element, or in whole",
+    ),
+    Rule("no view", lambda case: case.reads_no_view, "it is read through a view (a transpose, slice or reshape)"),
+)
+_SUMS: tuple[Rule[Joining | Merging], ...] = (
+    Rule("few sums", lambda case: case.sums.are_few, f"a kernel has at most {MOST_SUMS} sums over rows"),
+    Rule("one length", lambda case: case.sums.have_one_length, "their sums are over ranges of rows of other lengths"),
+    Rule(
+        "fits a block",
+        lambda case: case.sums.fit_a_block,
+        f"a row of all that is read, and the sums, are more than the {WORDS_OF_SUMMED_ROW} elements that a block holds",
+    ),
+)
+_OP_BEGINS: tuple[Rule[Joining], ...] = (
+    Rule(
+        "room",
+        lambda case: case.num_ops <= MAX_OPS,
+        f"a kernel holds at most {MAX_OPS} ops",
+    ),
+    Rule("no product", lambda case: not case.nest.is_contraction, "a matrix product begins a kernel"),
+)
+# Which ops join a group, by the family of the group. Nothing joins one of a family that is not here.
+JOINING: dict[str, tuple[Rule[Joining], ...]] = {
+    "gemm": (
+        *_OP_BEGINS,
+        Rule("elementwise", lambda case: case.nest.is_pointwise, "only elementwise ops follow a matrix product"),
+        Rule(
+            "same sums",
+            lambda case: case.nest.sizes == case.group.domain,
+            "loops of {case.sizes} are not those of the product's sums, {case.domain}",
+        ),
+        Rule(
+            "no gather",
+            lambda case: not case.nest.gathers,
+            "what follows a product reads other tensors at the place of the sum, and nowhere else",
+        ),
+        *_SHARED,
+        Rule("no widening", lambda case: not case.nest.is_widening, "every reader widens halves better for itself"),
+        Rule(
+            "no row kernel",
+            lambda case: not (_is_stored(case) and _stays_inside_of_rows(case.nest)),
+            "it is left to the kernel that reduces its rows, since the product is stored for others as well",
+        ),
+    ),
+    "rows": (
+        *_OP_BEGINS,
+        Rule(
+            "rows",
+            lambda case: bool(case.nest.is_pointwise or case.nest.is_row_reduction or case.nest.range_length),
+            "only elementwise ops and reductions over the last dimension are done row by row",
+        ),
+        Rule(
+            "one domain",
+            lambda case: common_domain(case.nest, case.group) is not None,
+            "loops of {case.sizes} do not fit those of {case.domain}",
+        ),
+        *_SHARED,
+        *_SUMS,
+    ),
+}
+_NOTHING_JOINS: tuple[Rule[Joining], ...] = (
+    Rule("family", lambda case: False, "nothing follows in a kernel of the family {case.family}"),
+)
+
+
+def joining_rules(group: Group) -> tuple[Rule[Joining], ...]:
+    """The rules for ops that may join a group."""
+    return JOINING.get(group.family, _NOTHING_JOINS)
+
+
+_NO_CIRCLE: Rule[Growing | Gathering] = Rule(
+    "no circle",
+    lambda case: not case.waits_for_itself,
+    "the kernel would wait for itself: something else that is read waits for it",
+)
+GROWING: tuple[Rule[Growing], ...] = (
+    _NO_CIRCLE,
+    Rule(
+        "no waiting",
+        lambda case: not (case.scalars_apart and case.waits_for_more),
+        "a reduction does not wait for more than its rows, so that the terms of a sum are reduced at once",
+    ),
+)
+GATHERING: tuple[Rule[Gathering], ...] = (_NO_CIRCLE,)
+# Two row groups of one domain (or a contraction and an elementwise group), with no third between them.
+MERGING: tuple[Rule[Merging], ...] = (
+    Rule(
+        "one product",
+        lambda case: not (case.group.is_product and case.other.is_product),
+        "a kernel has one matrix product",
+    ),
+    Rule(
+        "families",
+        lambda case: case.other.is_rows and (case.group.is_rows or case.group.is_product),
+        "a kernel of the family {case.family} is not merged with others",
+    ),
+    Rule("room", lambda case: case.num_ops <= MAX_OPS, f"a kernel holds at most {MAX_OPS} ops"),
+    Rule(
+        "scalars apart",
+        lambda case: not case.scalars_apart or bool(case.group.domain) == bool(case.other.domain),
+        "a reduction does not wait for what is done with the scalars",
+    ),
+    Rule(
+        "follows the product",
+        lambda case: not case.group.is_product or _all_fit_sums(case.other, case.group),
+        "not all of it can be done with the product's sums, {case.domain}",
+    ),
+    Rule(
+        "one domain",
+        lambda case: (
+            case.group.domain == case.other.domain
+            or _walks_rows_of(case.group, case.other)
+            or _walks_rows_of(case.other, case.group)
+        ),
+        "loops of {case.sizes} do not fit those of {case.domain}",
+    ),
+    Rule(
+        "nothing between",
+        lambda case: not case.flow.waits_through_third(case.group, case.other),
+        "a third kernel waits for one of them, and the other one for it",
+    ),
+    *_SHARED,
+    *_SUMS,
+)
+
+
+def family_of(operation: ir.Operation, nest: LoopNest | None) -> str | None:
+    """The family of the kernel that an op begins, or None for ops that are no part of kernels."""
+    if nest is None:
+        return OWN_KERNELS.get(operation.name)
+    if nest.is_contraction:
+        return "gemm"
+    if nest.is_scan:
+        return "scan"
+    return "rows" if nest.is_pointwise or nest.is_row_reduction or nest.range_length else "loops"
+
+
+def _sizes(sizes: Sequence[int]) -> str:
+    return " x ".join(map(str, sizes)) or "a scalar"
+
+
+def _all_fit_sums(other: Group, product: Group) -> bool:
+    return all(nest.fits_sums_of(product.domain) for nest in other.nests.values())
+
+
+def _is_stored(case: Joining) -> bool:
+    """Whether others read the product too."""
+    return any(value in case.group.made and len(list(value.uses)) > 1 for value, _ in case.nest.reads)
+
+
+def _stays_inside_of_rows(nest: LoopNest) -> bool:
+    """Whether a result is only read by loops over the same rows, some of which reduce them.
+
+    Those become a kernel that computes it as well as any other, from what is stored for others too.
+    """
+    users = [loop_nest(use.owner.operation, 0) for result in nest.operation.results for use in result.uses]
+    alike = all(
+        user is not None and user.sizes == nest.sizes and (user.is_pointwise or user.is_row_reduction) for user in users
+    )
+    return alike and any(user is not None and user.is_row_reduction for user in users)
+
+
+def common_domain(nest: LoopNest, group: Group) -> tuple[int, ...] | None:
+    """The loops of the group with the op in it, or None where they do not fit."""
+    if not group.members or nest.sizes == group.domain:
+        return nest.sizes
+    if nest.is_pointwise and nest.sizes == group.domain[:-1]:
+        return group.domain
+    grows = group.domain and nest.sizes[:-1] == group.domain  # a scalar is no row of anything
+    if grows and all(member.is_pointwise for member in group.nests.values()):
+        return nest.sizes
+    return None
+
+
+def _walks_rows_of(group: Group, other: Group) -> bool:
+    """Whether a group does something for each row of another one, and nothing across them."""
+    if group.domain != other.domain[:-1]:
+        return False
+    return all(nest.is_pointwise and nest.sizes == group.domain for nest in group.nests.values())
