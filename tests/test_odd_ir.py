@@ -52,11 +52,15 @@ def test_a_module_of_nothing_has_no_plan(tmp_path: Path, capfd, attributes: str)
     assert "the module does not say how much memory it takes (blu.arena_bytes)" in answer[1]
 
 
-@pytest.mark.parametrize("target", ["x86-64-v3", "sm_90a"])
+@pytest.mark.parametrize(
+    ("target", "emit"), [("x86-64-v3", "--blu-emit-kernels"), ("sm_90a", "--blu-emit-gpu-kernels")]
+)
 @pytest.mark.parametrize("name", KERNELS)
-def test_kernels_that_no_pass_makes_are_refused_at_their_line(tmp_path: Path, capfd, name: str, target: str) -> None:
+def test_kernels_that_no_pass_makes_are_refused_at_their_line(
+    tmp_path: Path, capfd, name: str, target: str, emit: str
+) -> None:
     with make_context(), ir.Location.unknown():
         attribute = TARGETS[target].to_attribute()
     module = f"module attributes {{{ATTRIBUTE} = {attribute}}} {{\n{KERNELS[name]}\n}}"
-    answer = ask(tmp_path, capfd, module, "--blu-emit-kernels")
+    answer = ask(tmp_path, capfd, module, emit)
     assert is_placed(answer), answer
