@@ -3,6 +3,7 @@
     <directory>/entries/<key>.blu       an executable, in the artifact format; every member is verified when it is read
     <directory>/requests/<request>      the entry's key for a request, so that a hit needs no tracing
     <directory>/locks/<key>.lock        held by the process that compiles it
+    <directory>/kernels/<key>.kernel    machine code of one kernel, for all programs that have it (see kernel_cache.py)
 
 The directory is `BLU_CACHE_DIR`, else the platform's user cache directory; `BLU_CACHE_LIMIT` is its size in bytes, 0
 turns it off. Whatever goes wrong with it (read-only, full, deleted, damaged, someone else's) costs one warning and a
@@ -32,6 +33,11 @@ from blu.runtime.artifact import MANIFEST, Artifact, write_artifact
 
 LOCK_SECONDS = 600.0
 STALE_SECONDS = 24 * 3600.0
+ENTRIES, KERNELS = "entries", "kernels"
+# The end of the names of files that are whole, by folder.
+SUFFIXES = {ENTRIES: ".blu", KERNELS: ".kernel"}
+# The part of the limit that a process writes before it looks again at what all have written.
+_SHARE = 64
 _KEY = re.compile(r"[0-9a-f]{64}")
 
 Members = Mapping[str, bytes]
@@ -63,6 +69,7 @@ class Cache:
         self.directory = directory if limit > 0 else None
         self.limit = limit
         self._warned: set[str] = set()
+        self._written: int | None = None  # bytes since this process made room
 
     def get(self, key: str) -> dict[str, bytes] | None:
         """The members of an entry, manifest included, all verified; None where there is no sound one."""
@@ -73,7 +80,7 @@ class Cache:
             members = self._read(key, path)
         except (CacheError, OSError) as error:
             if _is_there(path):  # else another process evicted it
-                self._warn(key, f"the compile cache is damaged: {_reason(error)}; compiling again")
+                self.warn_damaged(key, error)
             return None
         with contextlib.suppress(OSError):  # a read-only cache still serves
             os.utime(path)
@@ -86,13 +93,13 @@ class Cache:
             return
         parts = {name: data for name, data in members.items() if name != MANIFEST}
         try:
-            self._prepare(path.parent)
+            self.prepare(path.parent)
             if path.is_dir():  # which no file can be renamed to
                 shutil.rmtree(path)
             write_artifact(path, parts, {**details, "key": key})
-            self._evict(keep=path)
+            self.make_room(sum(map(len, parts.values())), keep=path)
         except (OSError, CacheError) as error:
-            self._warn("write", f"cannot write the compile cache in {self.directory}: {_reason(error)}")
+            self.warn_unwritable(error)
 
     def get_or_compile(
         self, key: str, compile: Callable[[], Members], details: Mapping[str, Any]
@@ -116,13 +123,13 @@ class Cache:
         path = self.directory / "requests" / request
         temporary = path.with_name(f".{request}.{os.getpid()}.tmp")
         try:
-            self._prepare(path.parent)
+            self.prepare(path.parent)
             temporary.write_text(key)
             os.replace(temporary, path)
         except OSError as error:
             with contextlib.suppress(OSError):
                 temporary.unlink()
-            self._warn("write", f"cannot write the compile cache in {self.directory}: {_reason(error)}")
+            self.warn_unwritable(error)
 
     def recall(self, request: str) -> dict[str, bytes] | None:
         """The members of the entry that answers a request, or None."""
@@ -137,14 +144,20 @@ class Cache:
 
     def entries(self) -> list[Entry]:
         """All entries, the one used last first; damaged ones are listed as such."""
-        paths = [] if self.directory is None else (self.directory / "entries").glob("*.blu")
+        paths = [] if self.directory is None else (self.directory / ENTRIES).glob("*.blu")
         found = [entry for path in paths if (entry := _describe(path)) is not None]
         return sorted(found, key=lambda entry: entry.used, reverse=True)
+
+    def kernels(self) -> tuple[int, int]:
+        """How many kernels are kept, and their bytes."""
+        paths = [] if self.directory is None else (self.directory / KERNELS).glob("*.kernel")
+        sizes = [status.st_size for path in paths if (status := _status(path)) is not None]
+        return len(sizes), sum(sizes)
 
     def clear(self) -> int:
         """Delete everything; gives the number of entries there were. Raises CacheError where that is not possible."""
         count = len(self.entries())
-        for name in ("entries", "requests", "locks"):
+        for name in (ENTRIES, KERNELS, "requests", "locks"):
             try:
                 if self.directory is not None and (self.directory / name).exists():
                     shutil.rmtree(self.directory / name)
@@ -157,9 +170,22 @@ class Cache:
 
     def _entry_path(self, key: str) -> Path | None:
         assert _KEY.fullmatch(key), f"a cache key is a SHA-256, not {key!r}"
+        folder = self.usable_folder(ENTRIES)
+        return None if folder is None else folder / f"{key}.blu"
+
+    def usable_folder(self, name: str) -> Path | None:
+        """A folder of the cache, which need not exist; None where nothing is kept, or others could write there."""
         if self.directory is None or not self._is_trusted(self.directory):
             return None
-        return self.directory / "entries" / f"{key}.blu"
+        return self.directory / name
+
+    def warn_damaged(self, key: str, error: OSError | CacheError) -> None:
+        """Say once that what was found is not what was written."""
+        self._warn(key, f"the compile cache is damaged: {_reason(error)}; compiling again")
+
+    def warn_unwritable(self, error: OSError | CacheError) -> None:
+        """Say once that nothing can be kept."""
+        self._warn("write", f"cannot write the compile cache in {self.directory}: {_reason(error)}")
 
     def _is_trusted(self, directory: Path) -> bool:
         """Whether nobody else can put code there that we would run."""
@@ -185,7 +211,8 @@ class Cache:
         members = {name: artifact.read(name) for name in artifact.names()}
         return {MANIFEST: json.dumps(artifact.manifest).encode(), **members}
 
-    def _prepare(self, folder: Path) -> None:
+    def prepare(self, folder: Path) -> None:
+        """Make a folder that only this user can read."""
         assert self.directory is not None
         self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -198,7 +225,7 @@ class Cache:
         lock = None
         if self.directory is not None and self._is_trusted(self.directory):
             with contextlib.suppress(OSError, CacheError, NotImplementedError, filelock.Timeout):
-                self._prepare(self.directory / "locks")
+                self.prepare(self.directory / "locks")
                 lock = filelock.FileLock(self.directory / "locks" / f"{key}.lock", timeout=LOCK_SECONDS)
                 lock.acquire()
         try:
@@ -207,13 +234,23 @@ class Cache:
             if lock is not None:
                 lock.release()
 
+    def make_room(self, nbytes: int, keep: Path) -> None:
+        """After so many bytes were written: from time to time, delete what was used longest ago.
+
+        A process looks at its first write, and whenever it has written a share of the limit since.
+        """
+        if self._written is not None and self._written + nbytes < self.limit // _SHARE:
+            self._written += nbytes
+            return
+        self._written = 0
+        self._evict(keep)
+
     def _evict(self, keep: Path) -> None:
         """Delete what was used longest ago until nine tenths of the limit are left, and what killed processes left."""
-        found = [(path, _status(path)) for path in keep.parent.iterdir()]
-        files = [(path, status) for path, status in found if status is not None and stat.S_ISREG(status.st_mode)]
+        files = [(path, status) for path, status in self._files() if stat.S_ISREG(status.st_mode)]
         now = time.time()
         for path, status in files:
-            if path.suffix != ".blu" and now - status.st_mtime > STALE_SECONDS:
+            if path.suffix not in SUFFIXES.values() and now - status.st_mtime > STALE_SECONDS:
                 path.unlink(missing_ok=True)
         total = sum(status.st_size for _, status in files)
         if total <= self.limit:
@@ -223,6 +260,14 @@ class Cache:
                 continue
             path.unlink(missing_ok=True)
             total -= status.st_size
+
+    def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
+        """All that takes room."""
+        for name in SUFFIXES:
+            folder = self.usable_folder(name)
+            for path in folder.iterdir() if folder is not None and folder.is_dir() else ():
+                if (status := _status(path)) is not None:
+                    yield path, status
 
     def _warn(self, kind: str, message: str) -> None:
         if kind not in self._warned:
@@ -235,8 +280,11 @@ def default_cache() -> Cache:
 
     A cache that keeps nothing where passes or ops of the user's take part, since no key covers what they do.
     """
-    if is_extended():
-        return Cache(None)
+    return Cache(None) if is_extended() else cache_of_kernels()
+
+
+def cache_of_kernels() -> Cache:
+    """The same cache where passes or ops of the user's take part as well: what they did is in the kernels' text."""
     asked = settings.current()
     return _cache_of(asked.cache_dir, asked.cache_limit, os.environ.get("HOME"))
 

@@ -13,13 +13,25 @@ from pathlib import Path
 PACKAGES = ("blu", "blu.frontend", "blu.dialects", "blu.passes", "blu.compiler", "blu.runtime")
 # What the generated code depends on besides Blu itself.
 TOOLCHAIN = ("torch-mlir", "llvmlite", "numpy")
+# What makes code of the text of a kernel: a package, and what it is made with.
+CODE_GENERATION = "blu.compiler.codegen"
+CODE_TOOLCHAIN = ("torch-mlir", "llvmlite")
 # The group of entry points by which installed packages bring passes.
 PLUGINS = "blu.passes"
 
 
 def key_of(*parts: str) -> str:
     """The cache key of a request: the hash of its parts, of Blu's own source and of the toolchain's versions."""
-    digest = hashlib.sha256(source_fingerprint().encode())
+    return _hash_of(source_fingerprint(), *parts)
+
+
+def code_key(*parts: str) -> str:
+    """The key of code that is made of `parts` alone: it stays where source changes that has no part in making it."""
+    return _hash_of(_code_fingerprint(), *parts)
+
+
+def _hash_of(fingerprint: str, *parts: str) -> str:
+    digest = hashlib.sha256(fingerprint.encode())
     for part in parts:
         data = part.encode()
         digest.update(len(data).to_bytes(8, "little"))
@@ -28,22 +40,38 @@ def key_of(*parts: str) -> str:
 
 
 @functools.cache
+def _code_fingerprint() -> str:
+    """A hash of what turns the text of a kernel into code."""
+    digest = hashlib.sha256()
+    digest.update(_sources(CODE_GENERATION))
+    for name in CODE_TOOLCHAIN:
+        digest.update(f"{name}=={_version(name)}\0".encode())
+    return digest.hexdigest()
+
+
+@functools.cache
 def source_fingerprint() -> str:
     """A hash of every source file of this Blu, and of the versions of what it compiles with."""
     digest = hashlib.sha256()
     for package in PACKAGES:
-        spec = importlib.util.find_spec(package)  # finds a package without importing it
-        assert spec is not None and spec.submodule_search_locations
-        root = Path(spec.submodule_search_locations[0])
-        for path in sorted(path for path in root.rglob("*") if path.suffix in (".py", ".ll")):
-            digest.update(f"{package}/{path.relative_to(root)}\0".encode())
-            digest.update(hashlib.sha256(path.read_bytes()).digest())
+        digest.update(_sources(package))
     for name in TOOLCHAIN:
         digest.update(f"{name}=={_version(name)}\0".encode())
     for plugin in sorted(metadata.entry_points(group=PLUGINS)):
         version = plugin.dist.version if plugin.dist else ""
         digest.update(f"{plugin.name}={plugin.value}=={version}\0".encode())
     return digest.hexdigest()
+
+
+def _sources(package: str) -> bytes:
+    """Names and hashes of all source files of a package. Only those that it is in are imported."""
+    spec = importlib.util.find_spec(package)
+    assert spec is not None and spec.submodule_search_locations
+    root = Path(spec.submodule_search_locations[0])
+    found = b""
+    for path in sorted(path for path in root.rglob("*") if path.suffix in (".py", ".ll")):
+        found += f"{package}/{path.relative_to(root)}\0".encode() + hashlib.sha256(path.read_bytes()).digest()
+    return found
 
 
 def is_extended() -> bool:

@@ -132,7 +132,7 @@ def hashes_of(traced: Traced, target: str) -> Hashes:
     """The hash of each kernel's code, by the kernel's name."""
     module = traced.lower(target).module
     if isinstance(DESCRIPTIONS[target], GpuTarget):
-        texts = {name: _without_lines(text) for name, text in ptx_of(module).items()}
+        texts = {name: _without_lines(text) for name, text in ptx_of(module, lines=True).items()}
     else:
         texts = _kernels_in(assembly_of(module))
     return {name: _digest(name, text) for name, text in texts.items()}

@@ -368,9 +368,9 @@ def test_blu_run_says_what_is_wrong(run: Run, tmp_path: Path, words: list[str], 
 def test_the_cache_is_listed_and_cleared(run: Run, tmp_path: Path) -> None:
     blu.jit(lambda x: x + 1, name="more")(np.zeros(3, np.float32))
     assert run("cache", "path").stdout.strip() == str(tmp_path / "cache")
-    assert " more\n1 program, " in run("cache").stdout
+    assert " more\n1 program and the code of 2 kernels, " in run("cache").stdout
     assert "1 program deleted" in run("cache", "clear").stdout
-    assert "0 programs, " in run("cache", "list").stdout
+    assert "0 programs and the code of 0 kernels, " in run("cache", "list").stdout
 
 
 def test_the_doctor_examines_this_machine(run: Run) -> None:

@@ -43,13 +43,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 def listing(cache: Cache) -> str:
     """A line for each entry, the one used last first."""
     entries = cache.entries()
-    total = sum(entry.nbytes for entry in entries)
+    kernels, bytes_of_kernels = cache.kernels()
+    total = sum(entry.nbytes for entry in entries) + bytes_of_kernels
     lines = [
         f"{entry.key[:12]}  {entry.nbytes / 1e6:8.2f} MB  {_age(entry.used):>8}  {entry.target:<10}  {entry.name}"
         for entry in entries
     ]
     return "\n".join(
-        [*lines, f"{_count(len(entries))}, {total / 1e6:.1f} MB of {cache.limit / 1e6:.0f} MB, in {cache.directory}"]
+        [
+            *lines,
+            f"{_count(len(entries))} and the code of {kernels} kernels, "
+            f"{total / 1e6:.1f} MB of {cache.limit / 1e6:.0f} MB, in {cache.directory}",
+        ]
     )
 
 

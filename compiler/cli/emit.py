@@ -20,7 +20,7 @@ from blu.compiler.cli.messages import UsageError, as_usage
 from blu.compiler.cli.progress import Progress
 from blu.compiler.cli.run import MODEL, WEIGHTS
 from blu.compiler.cli.subject import FunctionSubject, Gpt2Subject, IrSubject, Subject, load_weights
-from blu.compiler.codegen.executable import assembly_of, build_executable, combined, details_of, llvm_ir_of
+from blu.compiler.codegen.executable import assembly_of, build_executable, combined, details_of, llvm_ir_of, object_of
 from blu.compiler.codegen.worker_pool import worker_pool
 from blu.compiler.driver.driver import Report, run_pipeline
 from blu.compiler.driver.isolate import step_record
@@ -125,7 +125,7 @@ def _compile(
         told.tell(steps=[step_record(step) for step in steps])
         report = run_pipeline(source.module, steps, compile_options(arguments, progress))
         told.tell(finished=True)
-        data = _product(what, report, source, arguments) if what is not None else None
+        data = _product(what, report, source, arguments, progress) if what is not None else None
     print_report(arguments, report)
     if arguments.dump_ir is not None:
         changes = sum(run.changed is True for run in report.runs)
@@ -216,13 +216,14 @@ def _steps(arguments: argparse.Namespace, target: str, start: str | Position | N
 
 
 def _product(
-    what: str, report: Report, source: Source, arguments: argparse.Namespace
+    what: str, report: Report, source: Source, arguments: argparse.Namespace, progress: Progress
 ) -> str | bytes | dict[str, bytes]:
     if what in ("asm", "llvm"):
         return assembly_of(report.module) if what == "asm" else llvm_ir_of(report.module)
-    if what in ("artifact", "object"):
-        members = build_executable(report.module, source.text)
-        return members["kernels.o"] if what == "object" else members
+    if what == "object":
+        return object_of(report.module)
+    if what == "artifact":
+        return build_executable(report.module, source.text, progress.note)
     return print_options(arguments).text(report.module)
 
 

@@ -45,6 +45,11 @@ class Progress:
             if self._spinner is not None:
                 self._spinner.update(f"{self._text}: {text}")
 
+    def note(self, text: str) -> None:
+        """A line on stderr, where it was asked to say everything."""
+        if self.verbosity > 0:
+            self.say(text)
+
     def say(self, text: str) -> None:
         """A line on stderr, unless it was asked to be quiet."""
         if self.verbosity >= 0:

@@ -54,11 +54,23 @@ def _in_wheels() -> str | None:
 
 def assemble(ptx: Mapping[str, str], architecture: str) -> dict[str, Cubin]:
     """Assemble each kernel's PTX. PassError with ptxas' words where it refuses one."""
-    ptxas = find_ptxas()
-    assert ptxas is not None, "asked for machine code without ptxas"
     with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        cubins = pool.map(lambda item: _assemble(ptxas, item[0], item[1], architecture), ptx.items())
+        cubins = pool.map(lambda item: assemble_one(item[0], item[1], architecture), ptx.items())
         return dict(zip(ptx, cubins, strict=True))
+
+
+def assemble_one(name: str, ptx: str, architecture: str) -> Cubin:
+    """Assemble the PTX of a kernel. PassError with ptxas' words where it refuses it."""
+    ptxas = find_ptxas()
+    assert ptxas, "asked for machine code without ptxas"
+    return _assemble(ptxas, name, ptx, architecture)
+
+
+@cache
+def version_of(ptxas: str) -> str:
+    """What a ptxas says of its version; its path where it says nothing."""
+    ran = subprocess.run([ptxas, "--version"], capture_output=True, text=True, check=False)
+    return ran.stdout.strip() or ptxas
 
 
 def _assemble(ptxas: str, name: str, ptx: str, architecture: str) -> Cubin:

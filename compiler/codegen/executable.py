@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
 from importlib import metadata
 from typing import Any
 
-from blu.compiler.codegen.cubins import assemble, find_ptxas
+from blu.compiler.codegen.kernel_code import Counts, cubins_of, described, objects_of, ptx_of_kernels
 from blu.compiler.codegen.worker_pool import worker_pool
 from blu.compiler.driver.reproducer import attach_reproducer, versions
 from blu.dialects.core.locations import describe
@@ -17,51 +16,41 @@ from blu.dialects.core.modules import attribute_names
 from blu.dialects.targets.nvidia import GpuTarget, Target, target_of
 from blu.errors import ParseError, PassError
 from blu.runtime.contracts import MEMBER
-from blu.runtime.pool import pool_text
 
 Members = dict[str, bytes]
 
 
-def build_executable(module: ir.Module, source: str) -> Members:
-    """The members of the `.blu` file of a module at level "llvm". `source` is the `blu` IR, kept for reading."""
+def build_executable(module: ir.Module, source: str, tell: Callable[[str], None] = lambda text: None) -> Members:
+    """The members of the `.blu` file of a module at level "llvm". `source` is the `blu` IR, kept for reading.
+
+    `tell` is told how many kernels were compiled.
+    """
     target = target_of(module)
-    text = module.operation.get_asm(enable_debug_info=True)
-    if isinstance(target, GpuTarget):
-        return _gpu_executable(module, target, text, source)
-    return _cpu_executable(module, asdict(target), text, source)
-
-
-def _cpu_executable(module: ir.Module, target: dict[str, Any], text: str, source: str) -> Members:
-    requests = [("kernels", target, text), ("llvm", target, pool_text(target["triple"]))]
     try:
-        kernels, pool = worker_pool().ask_all(requests)
+        code, counts = _gpu_code(module, target) if isinstance(target, GpuTarget) else _cpu_code(module, target)
     except PassError as error:
-        raise _explained(error, module, text) from None
+        raise _explained(error, module) from None
+    tell(str(counts))
     return {
         "plan.json": _attribute(module, "blu.plan").encode(),
         "constants.bin": bytes.fromhex(_attribute(module, "blu.constants")),
         MEMBER: _contracts(module),
-        "kernels.o": kernels,
-        "pool.o": pool,
+        **code,
         "ir.mlir": source.encode(),
     }
 
 
-def _gpu_executable(module: ir.Module, target: GpuTarget, text: str, source: str) -> Members:
+def _cpu_code(module: ir.Module, target: Target) -> tuple[Members, Counts]:
+    kernels, pool, counts = objects_of(module, target)
+    return {"kernels.o": kernels, "pool.o": pool}, counts
+
+
+def _gpu_code(module: ir.Module, target: GpuTarget) -> tuple[Members, Counts]:
     """PTX for every kernel, and machine code where this machine has ptxas."""
-    try:
-        ptx = json.loads(worker_pool().ask("ptx", _described(target), text))
-        cubins = assemble(ptx, target.name) if find_ptxas() else {}
-    except PassError as error:
-        raise _explained(error, module, text) from None
-    return {
-        "plan.json": _attribute(module, "blu.plan").encode(),
-        "constants.bin": bytes.fromhex(_attribute(module, "blu.constants")),
-        MEMBER: _contracts(module),
-        **{f"{name}.ptx": code.encode() for name, code in ptx.items()},
-        **{f"{name}.{target.name}.cubin": cubin.code for name, cubin in cubins.items()},
-        "ir.mlir": source.encode(),
-    }
+    ptx = ptx_of_kernels(module, target)
+    cubins = cubins_of(ptx, target)
+    members = {f"{name}.ptx": code for name, code in ptx.by_name().items()}
+    return members | {f"{name}.{target.name}.cubin": code for name, code in cubins.items()}, ptx.counts
 
 
 def _contracts(module: ir.Module) -> bytes:
@@ -78,15 +67,17 @@ def _contracts(module: ir.Module) -> bytes:
     return json.dumps(contracts).encode()
 
 
-def ptx_of(module: ir.Module) -> dict[str, str]:
-    """The PTX of each kernel of a module for a GPU, at level "llvm"."""
-    text = module.operation.get_asm(enable_debug_info=True)
-    return json.loads(worker_pool().ask("ptx", _described(GpuTarget.of(module)), text))
+def ptx_of(module: ir.Module, lines: bool = False) -> dict[str, str]:
+    """The PTX of each kernel of a module for a GPU, at level "llvm", with or without the user's lines."""
+    if lines:
+        return json.loads(_asked("ptx", module))
+    code = ptx_of_kernels(module, GpuTarget.of(module))
+    return {name: text.decode() for name, text in code.by_name().items()}
 
 
-def _described(target: Target) -> dict[str, Any]:
-    """What a worker is told of a target."""
-    return {**asdict(target), "triple": target.triple}
+def object_of(module: ir.Module) -> bytes:
+    """One object of the kernels for a CPU, with the user's lines, for others to link."""
+    return _asked("kernels", module)
 
 
 def assembly_of(module: ir.Module) -> str:
@@ -100,23 +91,28 @@ def llvm_ir_of(module: ir.Module) -> str:
 
 
 def _text_of(kind: str, module: ir.Module) -> str:
-    target = target_of(module)
+    if isinstance(target_of(module), GpuTarget) and kind == "assembly":
+        return "\n".join(ptx_of(module, lines=True).values())
+    return _asked(kind, module).decode()
+
+
+def _asked(kind: str, module: ir.Module) -> bytes:
+    """What a worker makes of all kernels, with the user's lines."""
     text = module.operation.get_asm(enable_debug_info=True)
     try:
-        if isinstance(target, GpuTarget) and kind == "assembly":
-            return "\n".join(json.loads(worker_pool().ask("ptx", _described(target), text)).values())
-        return worker_pool().ask(kind, _described(target), text).decode()
+        return worker_pool().ask(kind, described(target_of(module)), text)
     except PassError as error:
-        raise _explained(error, module, text) from None
+        raise _explained(error, module) from None
 
 
-def _explained(error: PassError, module: ir.Module, text: str) -> PassError:
+def _explained(error: PassError, module: ir.Module) -> PassError:
     """The error of a code generator that failed, with the user's line of its kernel and a reproducer."""
     for operation in module.body.operations:
         name = operation.operation.attributes.get("sym_name")
         if error.operation and name is not None and ir.StringAttr(name).value == error.operation:
             error.location = describe(operation.operation.location)
     header = f"// Blu reproducer: blu-compile THIS_FILE --emit=object\n// versions: {versions()}\n"
+    text = module.operation.get_asm(enable_debug_info=True)
     return attach_reproducer(error, header + text, error.pass_name, None, "blu-compile --emit=object")
 
 

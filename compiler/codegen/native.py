@@ -118,12 +118,25 @@ def split_kernels(
     text: str, announce: Callable[[str], None], dialects: tuple[str, ...] = ("llvm",)
 ) -> list[tuple[str, str, KernelFacts]]:
     """Each kernel on its own: its name and its LLVM IR (in MLIR's syntax). Only ops of `dialects` may be left."""
-    with ir.Context() as context:
-        context.enable_multithreading(False)
+    with _context():
         module = ir.Module.parse(text)
         declarations = [item.operation for item in module.body.operations if _is_declaration(item.operation)]
         kernels = [item.operation for item in module.body.operations if not _is_declaration(item.operation)]
         return [_translate(kernel, declarations, announce, dialects) for kernel in kernels]
+
+
+# Making a context takes as long as a small kernel does; what it has seen it keeps in memory.
+_USES = 100
+_kept: list[ir.Context] = []
+
+
+def _context() -> ir.Context:
+    """A context for one module: a new one from time to time."""
+    if not _kept:
+        context = ir.Context()
+        context.enable_multithreading(False)
+        _kept.extend([context] * _USES)
+    return _kept.pop()
 
 
 def _is_declaration(operation: ir.Operation) -> bool:

@@ -11,6 +11,8 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
+from functools import lru_cache
 from typing import IO, Any
 
 from blu.errors import BluError
@@ -38,21 +40,26 @@ def read_message(stream: IO[bytes]) -> tuple[dict[str, Any], bytes] | None:
 
 def answer(header: dict[str, Any], payload: bytes) -> bytes:
     """Do what a request asks for: "kernels" or "llvm" to an object, "assembly", "ptx" or "llvm_ir" to text."""
+    return _kinds(json.dumps(header["target"]))[header["kind"]](payload.decode())
+
+
+@lru_cache(maxsize=4)
+def _kinds(target: str) -> dict[str, Callable[[str], bytes]]:
+    """What can be made for a target (as JSON)."""
     from blu.compiler.codegen.native import Codegen
     from blu.compiler.codegen.ptx import PtxCodegen
 
-    text = payload.decode()
-    if header["target"]["triple"].startswith("nvptx"):
-        ptx = PtxCodegen(header["target"], announce)
-        return ptx.ptx_of_kernels(text) if header["kind"] == "ptx" else ptx.llvm_ir(text).encode()
-    codegen = Codegen(header["target"], announce)
-    kinds = {
+    described = json.loads(target)
+    if described["triple"].startswith("nvptx"):
+        ptx = PtxCodegen(described, announce)
+        return {"ptx": ptx.ptx_of_kernels, "llvm_ir": lambda text: ptx.llvm_ir(text).encode()}
+    codegen = Codegen(described, announce)
+    return {
         "kernels": codegen.object_of_kernels,
         "llvm": codegen.object_of_llvm,
         "assembly": lambda text: codegen.assembly(text).encode(),
         "llvm_ir": lambda text: codegen.llvm_ir(text).encode(),
     }
-    return kinds[header["kind"]](text)
 
 
 def announce(kernel: str) -> None:

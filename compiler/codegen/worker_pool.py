@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import IO, Any
@@ -144,15 +145,19 @@ class WorkerPool:
             )
         return payload
 
-    def ask_all(self, requests: list[tuple[str, dict[str, Any], str]]) -> list[bytes]:
-        """Answers to several requests, computed side by side."""
+    def side_by_side(self, tasks: Sequence[Callable[[], bytes]]) -> list[bytes]:
+        """What tasks that ask workers give, as many at a time as there are workers."""
+        if len(tasks) <= 1:
+            return [task() for task in tasks]
         with ThreadPoolExecutor(self.size) as executor:
-            futures = [executor.submit(self.ask, *request) for request in requests]
+            futures = [executor.submit(task) for task in tasks]
             try:
                 return [future.result() for future in futures]
             except PassError:
+                executor.shutdown(wait=False, cancel_futures=True)
                 raise
             except BaseException:  # interrupted: nobody waits for the answers
+                executor.shutdown(wait=False, cancel_futures=True)
                 for worker in list(self._busy):
                     worker.process.kill()
                 raise
