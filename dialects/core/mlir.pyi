@@ -2,26 +2,26 @@
 
 from typing import Any
 
-from blu.dialects import untyped as affine
-from blu.dialects import untyped as arith
-from blu.dialects import untyped as bufferization
-from blu.dialects import untyped as builtin
-from blu.dialects import untyped as cf
-from blu.dialects import untyped as ext
-from blu.dialects import untyped as func
-from blu.dialects import untyped as gpu
-from blu.dialects import untyped as ir
-from blu.dialects import untyped as linalg
-from blu.dialects import untyped as llvm
-from blu.dialects import untyped as math
-from blu.dialects import untyped as memref
-from blu.dialects import untyped as nvvm
-from blu.dialects import untyped as passmanager
-from blu.dialects import untyped as rewrite
-from blu.dialects import untyped as scf
-from blu.dialects import untyped as tensor
-from blu.dialects import untyped as transform
-from blu.dialects import untyped as vector
+from blu.dialects.core import untyped as affine
+from blu.dialects.core import untyped as arith
+from blu.dialects.core import untyped as bufferization
+from blu.dialects.core import untyped as builtin
+from blu.dialects.core import untyped as cf
+from blu.dialects.core import untyped as ext
+from blu.dialects.core import untyped as func
+from blu.dialects.core import untyped as gpu
+from blu.dialects.core import untyped as ir
+from blu.dialects.core import untyped as linalg
+from blu.dialects.core import untyped as llvm
+from blu.dialects.core import untyped as math
+from blu.dialects.core import untyped as memref
+from blu.dialects.core import untyped as nvvm
+from blu.dialects.core import untyped as passmanager
+from blu.dialects.core import untyped as rewrite
+from blu.dialects.core import untyped as scf
+from blu.dialects.core import untyped as tensor
+from blu.dialects.core import untyped as transform
+from blu.dialects.core import untyped as vector
 
 __all__ = [
     "DIALECTS",
