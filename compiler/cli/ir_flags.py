@@ -43,7 +43,9 @@ def _add_output_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--mlir-timing", action="store_true", help="print the seconds that each pass took")
     group.add_argument("--mlir-pass-statistics", action="store_true", help="print what passes have counted")
     group.add_argument(
-        "--explain-fusion", action="store_true", help="print why kernels stay apart, and what is copied in memory"
+        "--explain-fusion",
+        action="store_true",
+        help="print why kernels stay apart, what is written in place, and what is copied",
     )
     for when in ("before", "after"):
         group.add_argument(

@@ -8,17 +8,29 @@ from dataclasses import dataclass, field
 from blu.dialects import plan
 from blu.dialects.core.mlir import func, ir, memref
 from blu.passes.framework.base import Pass
+from blu.passes.framework.rules import lines_of, refusal
 from blu.passes.host.bufferize import views
 from blu.passes.host.bufferize.concatenation import beginning_of, inserted_into, part_of
-from blu.passes.host.bufferize.in_place import (
-    donated_arguments,
-    pair_results,
-    reads_rows_in_place,
-    reads_where_it_writes,
-)
+from blu.passes.host.bufferize.in_place import donated_arguments, pair_results
 from blu.passes.host.bufferize.kernels import KernelTable, scratch_types, tensor_kernels
-from blu.passes.host.bufferize.times import Span, spans
-from blu.passes.host.bufferize.uses import followed_to_return, is_empty, only_gives_a_shape, transposed_layout
+from blu.passes.host.bufferize.placement import (
+    INSERTED_IN_PLACE,
+    OVER_DONATED,
+    OVER_OPERAND,
+    PLACED_NOWHERE,
+    RETURNED_IN_PLACE,
+    UPDATING,
+    Inserting,
+    Memory,
+    OverDonated,
+    OverOperand,
+    Placing,
+    Returning,
+    Updating,
+)
+from blu.passes.host.bufferize.report import Report
+from blu.passes.host.bufferize.times import spans
+from blu.passes.host.bufferize.uses import Returned, is_empty, only_gives_a_shape, transposed_layout
 from blu.passes.host.bufferize.views import Root, View, ViewTable, contiguous_strides, whole
 from blu.passes.loops.fuse.fuse import is_kernel
 
@@ -69,7 +81,6 @@ class _Bufferizer:
     views: ViewTable = field(default_factory=ViewTable)
     # Memory that insertions fill, by the first of them: kernels may write their parts before it comes.
     joined: dict[ir.Operation, View] = field(default_factory=dict)
-    spans: dict[ir.Operation, Span] = field(default_factory=dict)
     num_constants: int = 0
     num_checks: int = 0
     num_buffers: int = 0
@@ -77,9 +88,9 @@ class _Bufferizer:
     def run(self) -> None:
         old = self.function.entry_block
         operations = [operation.operation for operation in old.operations]
-        self.spans = spans(operations)
-        self.returned = list(operations[-1].operands)
+        self.memory = Memory(self.views, spans(operations), Returned(operations[-1].operands), self.kernels)
         self._open()
+        self.report = Report(self.function)
         handlers = {
             "arith.constant": self._constant,
             "tensor.empty": self._empty,
@@ -93,6 +104,8 @@ class _Bufferizer:
             for operation in operations:
                 with operation.location:
                     handlers.get(operation.name, self._view)(operation)
+        self.report.tell_unused(self.donated, set(self.pairs.values()))
+        self.owner.explain(lines_of(self.report.decisions))
         self.function.operation.erase()
 
     def _open(self) -> None:
@@ -106,7 +119,7 @@ class _Bufferizer:
                 function.attributes[name] = old.attributes[name]
         self.block = function.add_entry_block([argument.location for argument in old.entry_block.arguments])
         self.donated = donated_arguments(old)
-        self.pairs = pair_results(old.entry_block.arguments, self.donated, self.returned)
+        self.pairs = pair_results(old.entry_block.arguments, self.donated, self.memory.returned.values)
         for index, (argument, value) in enumerate(zip(old.entry_block.arguments, self.block.arguments, strict=True)):
             root = Root(value, _shape(argument.type), index in self.donated, input=index)
             self.views[argument] = whole(root)
@@ -129,10 +142,9 @@ class _Bufferizer:
         if any(use.owner.operation.name == "plan.check" for use in value.uses):
             self.num_checks += 1
             return whole(self._new_root(shape, element, "status", self.num_checks - 1))
-        final = followed_to_return(value, self.returned)
-        if final is not None and self.returned.count(final) == 1:
-            root = self._new_root(shape, element, "output", self.returned.index(final))
-            root.output = self.returned.index(final)
+        if (output := self.memory.returned.index_of(value)) is not None:
+            root = self._new_root(shape, element, "output", output)
+            root.output = output
             return whole(root)
         return whole(self._new_root(shape, element))
 
@@ -150,19 +162,14 @@ class _Bufferizer:
 
     def _donated_to(self, value: ir.Value, operation: ir.Operation, kernel: func.FuncOp) -> View | None:
         """The donated argument that a result may be written over: dead, or read here for the last time, in place."""
-        final = followed_to_return(value, self.returned)
-        if final is None or self.returned.count(final) != 1:
-            return None
-        index = self.pairs.get(self.returned.index(final))
+        result = self.memory.returned.index_of(value)
+        index = self.pairs.get(result) if result is not None else None
         if index is None:
             return None
         root = self.views[self.function.entry_block.arguments[index]].root
-        read = zip(operation.operands, kernel.arguments, strict=True)
-        readers = [(self.views[operand], argument) for operand, argument in read if self.views[operand].root is root]
-        if root.is_taken or not self._is_dead_after(root, operation):
-            return None
-        # A view in another order has its elements where others are written.
-        if not all(view.is_whole and reads_where_it_writes(kernel, argument) for view, argument in readers):
+        reason = refusal(OVER_DONATED, OverDonated(operation, kernel, root, self.memory))
+        self.report.tell_donated(operation, index, reason)
+        if reason is not None:
             return None
         root.is_taken = True
         shape = _shape(value.type)
@@ -170,18 +177,12 @@ class _Bufferizer:
 
     def _over_operand(self, value: ir.Value, operation: ir.Operation, kernel: func.FuncOp) -> View | None:
         """An intermediate operand that the kernel's one result may be written over."""
-        if not self.owner.over_rows or len(operation.results) != 1:
+        if refusal(PLACED_NOWHERE, Placing(value, operation, self.memory, self.owner.over_rows)) is not None:
             return None
-        if transposed_layout(value, self.kernels) is not None or part_of(value) is not None:
-            return None
-        if followed_to_return(value, self.returned) is not None:
-            return None
-        roots = [self.views[operand].root for operand in operation.operands]
-        for operand, argument, root in zip(operation.operands, kernel.arguments, roots, strict=True):
-            is_own = root.is_writable and root.input is None and root.output is None and roots.count(root) == 1
-            is_alike = operand.type == value.type and self.views[operand].is_whole
-            if is_own and is_alike and self._is_dead_after(root, operation) and reads_rows_in_place(kernel, argument):
-                return whole(root) if root.shape == _shape(value.type) else self.views[operand]
+        for number in range(len(operation.operands)):
+            case = OverOperand(value, operation, kernel, number, self.memory)
+            if refusal(OVER_OPERAND, case) is None:
+                return whole(case.root) if case.root.shape == _shape(value.type) else self.views[case.operand]
         return None
 
     def _memory(self, view: View) -> ir.Value:
@@ -215,24 +216,16 @@ class _Bufferizer:
         self._copy(view, target)
         return target
 
-    def _is_dead_after(self, root: Root, operation: ir.Operation) -> bool:
-        """Whether no value in this memory is used after `operation`."""
-        return not any(
-            self._is_after(use.owner.operation, operation) for value in self.views.values_in(root) for use in value.uses
-        )
-
-    def _is_after(self, other: ir.Operation, operation: ir.Operation) -> bool:
-        """Whether another op runs after this one, or at the same time."""
-        return other != operation and self.spans[other].last >= self.spans[operation].last
-
     def _updated(self, operation: ir.Operation, index: int) -> View:
         """Memory for the result of an update of operand `index`: the operand's own, where that is free, else a copy."""
         operands = list(operation.operands)
         if is_empty(operands[index]):
             return self._root_for(operation.results[0])
         view = self.views[operands.pop(index)]
-        is_read = any(self.views[other].root is view.root for other in operands)
-        if view.root.is_writable and not is_read and self._is_dead_after(view.root, operation):
+        others = [self.views[other] for other in operands]
+        reason = refusal(UPDATING, Updating(operation, view, others, self.memory))
+        self.report.tell_update(operation, reason)
+        if reason is None:
             return view
         target = self._root_for(operation.results[0])
         self._copy(view, target)
@@ -271,6 +264,7 @@ class _Bufferizer:
         source = self.views[operation.operands[0]]
         view = rule(operation, source)
         if view is None:
+            self.report.tell_view(operation)
             view = rule(operation, self._materialized(source))
         assert view is not None, "a contiguous value can be viewed in any shape"
         self.views[operation.results[0]] = view
@@ -281,6 +275,7 @@ class _Bufferizer:
         target = self._updated(operation, 1) if first is None else self._joined_by(first)
         place = inserted_into(operation, target)
         if source != place:
+            self.report.tell_part(operation, refusal(INSERTED_IN_PLACE, Inserting(operation, source, first)))
             self._copy(source, place)
         self.views[operation.results[0]] = target
 
@@ -321,8 +316,9 @@ class _Bufferizer:
             view = self.views[value]
             if view.root.output == index:
                 continue
-            is_same = view.is_whole and view.shape == view.root.shape
-            if view.root.input in self.donated and is_same and view.root not in taken:
+            reason = refusal(RETURNED_IN_PLACE, Returning(index, view, taken))
+            self.report.tell_result(value, index, view.root.input, reason)
+            if reason is None:
                 taken.add(view.root)
                 self._mark_in_place(index, view.root)
                 continue

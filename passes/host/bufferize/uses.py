@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from blu.dialects.core.mlir import func, ir
 
@@ -66,16 +66,31 @@ def only_gives_a_shape(use: ir.OpOperand) -> bool:
     return _DESTINATIONS.get(use.owner.operation.name) == use.operand_number
 
 
-def followed_to_return(value: ir.Value, returned: list[ir.Value]) -> ir.Value | None:
-    """The returned value that is this one, as it is, reshaped, or filled further; None where it is not returned."""
-    waiting = [value]
-    while waiting:
-        value = waiting.pop()
-        if value in returned:
-            return value
-        uses = list(value.uses)
-        users = [use.owner.operation for use in uses]
-        waiting.extend(user.results[0] for user in users if user.name in _RESHAPES)
-        if len(users) == 1 and is_destination(uses[0]):
-            waiting.append(users[0].results[0])
-    return None
+class Returned:
+    """The values that a function returns, by where."""
+
+    def __init__(self, values: Iterable[ir.Value]) -> None:
+        self.values = list(values)
+        self._indices: dict[ir.Value, list[int]] = {}
+        for index, value in enumerate(self.values):
+            self._indices.setdefault(value, []).append(index)
+
+    def follow(self, value: ir.Value) -> ir.Value | None:
+        """The returned value that is this one, as it is, reshaped, or filled further; None where it is not returned."""
+        waiting = [value]
+        while waiting:
+            value = waiting.pop()
+            if value in self._indices:
+                return value
+            uses = list(value.uses)
+            users = [use.owner.operation for use in uses]
+            waiting.extend(user.results[0] for user in users if user.name in _RESHAPES)
+            if len(users) == 1 and is_destination(uses[0]):
+                waiting.append(users[0].results[0])
+        return None
+
+    def index_of(self, value: ir.Value) -> int | None:
+        """Which result a value becomes, where it is one of them and no more."""
+        final = self.follow(value)
+        indices = self._indices[final] if final is not None else []
+        return indices[0] if len(indices) == 1 else None

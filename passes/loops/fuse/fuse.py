@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 
 from blu.dialects.core.mlir import func, ir
 from blu.passes.framework.base import Pass
+from blu.passes.framework.rules import lines_of
 from blu.passes.loops.fuse.flow import Group, reads_of
 from blu.passes.loops.fuse.groups import Grouping
 from blu.passes.loops.fuse.loops import captured, is_repeated, is_tensor
-from blu.passes.loops.fuse.report import lines_of
+from blu.passes.loops.fuse.report import kernels_apart
 from blu.passes.loops.fuse.splats import write_splats
 
 
@@ -51,7 +52,7 @@ class Fuse(Pass):
         self.count("steps to find groups", grouping.flow.waiting.steps)
         named = {group: names.next(group.family) for group in grouping.groups}
         positions = {operation.operation: index for index, operation in enumerate(block.operations)}
-        self.explain(lines_of(grouping.refusals, named, positions))
+        self.explain(lines_of(kernels_apart(grouping.refusals, named, positions)))
         for group, name in named.items():
             _outline(module, group, name)
         _sort_topologically(block)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from blu.dialects.core.mlir import ir
+from blu.passes.framework.rules import refusal
 from blu.passes.loops.fuse.flow import Flow, Group
 from blu.passes.loops.fuse.loops import VIEWS, LoopNest, is_inner_insertion, is_repeated, loop_nest
 from blu.passes.loops.fuse.rules import (
@@ -24,7 +25,6 @@ from blu.passes.loops.fuse.rules import (
     common_domain,
     family_of,
     joining_rules,
-    refusal,
 )
 
 

@@ -7,13 +7,13 @@ so do sums over ranges of rows (which GPUs have). `groups.py` asks these tables,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Generic, TypeVar
 
 from blu.dialects.core.mlir import ir
 from blu.passes.framework.levels import TEMPLATE_OPS
+from blu.passes.framework.rules import Rule, refusal
 from blu.passes.loops.fuse.flow import Flow, Group
 from blu.passes.loops.fuse.loops import VIEWS, LoopNest, loop_nest
 
@@ -183,26 +183,6 @@ class Sums:
             return True
         wide = {value for nest in self.nests for value, dims in nest.reads if dims is None or 1 in dims} - self.made
         return (len(wide) + len(self.sums)) * self.sums[0].sizes[1] <= WORDS_OF_SUMMED_ROW
-
-
-Case = TypeVar("Case", contravariant=True)
-
-
-@dataclass(frozen=True)
-class Rule(Generic[Case]):
-    """`holds` says whether a case is as the rule wants it; `reason` (with fields of the case) why it is refused."""
-
-    name: str
-    holds: Callable[[Case], bool]
-    reason: str
-
-
-def refusal(rules: Sequence[Rule[Case]], case: Case) -> str | None:
-    """The reason of the first rule that does not hold, or None where all do."""
-    for rule in rules:
-        if not rule.holds(case):
-            return rule.reason.format(case=case)
-    return None
 
 
 _SHARED: tuple[Rule[Joining | Merging], ...] = (

@@ -1,0 +1,223 @@
+"""Where results may be written: rules, each with the reason that it gives where it refuses.
+
+A kernel may write a result over a donated argument, over an operand that nobody reads again, or into the memory that it
+updates; otherwise the result has memory of its own. `bufferize.py` asks these tables, and rewrites.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from blu.dialects.core.mlir import func, ir
+from blu.passes.framework.rules import Rule
+from blu.passes.host.bufferize.concatenation import part_of
+from blu.passes.host.bufferize.in_place import reads_rows_in_place, reads_where_it_writes
+from blu.passes.host.bufferize.times import Span
+from blu.passes.host.bufferize.uses import Returned, transposed_layout
+from blu.passes.host.bufferize.views import Root, View, ViewTable
+
+
+@dataclass
+class Memory:
+    """What is known of the memory of a host program while results get their places."""
+
+    views: ViewTable
+    spans: dict[ir.Operation, Span]
+    returned: Returned
+    kernels: dict[str, func.FuncOp]
+
+    def is_dead_after(self, root: Root, operation: ir.Operation) -> bool:
+        """Whether no value in this memory is used after `operation`."""
+        return not any(
+            self._is_after(use.owner.operation, operation) for value in self.views.values_in(root) for use in value.uses
+        )
+
+    def _is_after(self, other: ir.Operation, operation: ir.Operation) -> bool:
+        """Whether another op runs after this one, or at the same time."""
+        return other != operation and self.spans[other].last >= self.spans[operation].last
+
+
+@dataclass(frozen=True)
+class OverDonated:
+    """A kernel's result that may be written over a donated argument, whose memory is `root`."""
+
+    operation: ir.Operation
+    kernel: func.FuncOp
+    root: Root
+    memory: Memory
+
+    @property
+    def reads_where_it_writes(self) -> bool:
+        """Whether the kernel reads the argument, if it does, where it writes. Views in another order are elsewhere."""
+        read = zip(self.operation.operands, self.kernel.arguments, strict=True)
+        readers = [(self.memory.views[operand], argument) for operand, argument in read]
+        return all(
+            view.is_whole and reads_where_it_writes(self.kernel, argument)
+            for view, argument in readers
+            if view.root is self.root
+        )
+
+    @property
+    def is_dead(self) -> bool:
+        return self.memory.is_dead_after(self.root, self.operation)
+
+
+@dataclass(frozen=True)
+class OverOperand:
+    """The one result of a kernel of rows that may be written over one of its operands, an intermediate."""
+
+    value: ir.Value
+    operation: ir.Operation
+    kernel: func.FuncOp
+    number: int
+    memory: Memory
+
+    @property
+    def operand(self) -> ir.Value:
+        return self.operation.operands[self.number]
+
+    @cached_property
+    def root(self) -> Root:
+        return self.memory.views[self.operand].root
+
+    @property
+    def is_read_once(self) -> bool:
+        return [self.memory.views[operand].root for operand in self.operation.operands].count(self.root) == 1
+
+    @property
+    def is_intermediate(self) -> bool:
+        return self.root.is_writable and self.root.input is None and self.root.output is None
+
+    @property
+    def is_alike(self) -> bool:
+        return self.operand.type == self.value.type and self.memory.views[self.operand].is_whole
+
+    @property
+    def is_dead(self) -> bool:
+        return self.memory.is_dead_after(self.root, self.operation)
+
+
+@dataclass(frozen=True)
+class Placing:
+    """A kernel's result that may have memory which is there already."""
+
+    value: ir.Value
+    operation: ir.Operation
+    memory: Memory
+    over_rows: bool
+
+
+@dataclass(frozen=True)
+class Updating:
+    """An op that writes a part of `view`, and reads the others."""
+
+    operation: ir.Operation
+    view: View
+    others: Sequence[View]
+    memory: Memory
+
+    @property
+    def is_read(self) -> bool:
+        return any(other.root is self.view.root for other in self.others)
+
+    @property
+    def is_dead(self) -> bool:
+        return self.memory.is_dead_after(self.view.root, self.operation)
+
+
+@dataclass(frozen=True)
+class Inserting:
+    """A source that is not in its place yet. `first` begins what it is inserted into, where that is new."""
+
+    operation: ir.Operation
+    source: View
+    first: ir.Operation | None
+
+
+@dataclass(frozen=True)
+class Returning:
+    """A value that is returned as result `index`, which no kernel has written to that result's memory."""
+
+    index: int
+    view: View
+    taken: set[Root]
+
+    @property
+    def is_all_there_is(self) -> bool:
+        return self.view.is_whole and self.view.shape == self.view.root.shape
+
+
+# When a result is written over the donated argument that it is paired with.
+OVER_DONATED: tuple[Rule[OverDonated], ...] = (
+    Rule("free", lambda case: not case.root.is_taken, "another result is written there"),
+    Rule("dead", lambda case: case.is_dead, "it is read later"),
+    Rule(
+        "in place",
+        lambda case: case.reads_where_it_writes,
+        "the kernel reads it at other places than where it writes the result",
+    ),
+)
+# Which results may be written over an operand at all: those that need no place of their own.
+PLACED_NOWHERE: tuple[Rule[Placing], ...] = (
+    Rule("rows", lambda case: case.over_rows, "the target's kernels of rows do not promise to read before they write"),
+    Rule("one result", lambda case: len(case.operation.results) == 1, "the kernel has several results"),
+    Rule(
+        "in order",
+        lambda case: transposed_layout(case.value, case.memory.kernels) is None,
+        "the result is written in the order of its readers",
+    ),
+    Rule("no part", lambda case: part_of(case.value) is None, "the result is written where it belongs in a larger one"),
+    Rule(
+        "not returned", lambda case: case.memory.returned.follow(case.value) is None, "the result is the program's too"
+    ),
+)
+# When such a result is written over one of the operands.
+OVER_OPERAND: tuple[Rule[OverOperand], ...] = (
+    Rule("intermediate", lambda case: case.is_intermediate, "it is no intermediate result"),
+    Rule("once", lambda case: case.is_read_once, "the kernel reads it twice"),
+    Rule("alike", lambda case: case.is_alike, "it is of another shape, type or order"),
+    Rule("dead", lambda case: case.is_dead, "it is read later"),
+    Rule(
+        "in place",
+        lambda case: reads_rows_in_place(case.kernel, case.kernel.arguments[case.number]),
+        "the kernel reads it elsewhere than in the row that it writes",
+    ),
+)
+# When an update writes into the memory of what it updates.
+UPDATING: tuple[Rule[Updating], ...] = (
+    Rule(
+        "writable", lambda case: case.view.root.is_writable, "what it updates is a constant, or an argument not donated"
+    ),
+    Rule("not read", lambda case: not case.is_read, "it reads what it updates"),
+    Rule("dead", lambda case: case.is_dead, "what it updates is read later"),
+)
+# When the memory of a donated argument is a result, with all that has been written there.
+RETURNED_IN_PLACE: tuple[Rule[Returning], ...] = (
+    Rule(
+        "no output",
+        lambda case: case.view.root.output is None,
+        "it is, or is a part of, result {case.view.root.output}",
+    ),
+    Rule("a value", lambda case: case.view.root.input is not None or case.view.root.is_writable, "it is a constant"),
+    Rule(
+        "donated",
+        lambda case: case.view.root.input is None or case.view.root.is_writable,
+        "it is an argument, which is not donated",
+    ),
+    Rule("whole", lambda case: case.is_all_there_is, "it is a view of something else in memory"),
+    Rule("an argument", lambda case: case.view.root.input is not None, "it is returned more than once"),
+    Rule("once", lambda case: case.view.root not in case.taken, "it is another result too"),
+)
+# When a part of a larger value is written where it belongs, and need not be copied there.
+INSERTED_IN_PLACE: tuple[Rule[Inserting], ...] = (
+    Rule(
+        "made here",
+        lambda case: case.source.root.input is None and case.source.root.is_writable,
+        "it is an argument or a constant",
+    ),
+    Rule("into a new value", lambda case: case.first is not None, "what it is inserted into is used otherwise too"),
+    Rule("only a part", lambda case: part_of(case.operation.operands[0]) is not None, "it is used otherwise too"),
+    Rule("written there", lambda case: False, "no kernel can write it there"),
+)

@@ -1,0 +1,96 @@
+"""What is written in place and what is copied: each decision of bufferization has its reason in `--explain-fusion`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+import pytest
+
+import blu
+from blu.compiler.jit import Traced
+
+
+def decisions_of(traced: Traced, target: str = "x86-64-v3") -> list[str]:
+    """What bufferization says of a program, without lines and files."""
+    report = traced.lower(target, stop="blu-bufferize").report
+    assert report is not None
+    (run,) = (run for run in report.runs if run.name == "blu-bufferize")
+    return [re.sub(r" \(test_placement_reasons\.py:[^)]*\)", "", line) for line in run.reasons]
+
+
+SAID: list[tuple[Callable, Sequence[str], list[str]]] = [
+    (lambda x, y: x + y, ["x"], ["rows_0 writes over the donated argument x"]),
+    (
+        lambda x, y: (x + y, blu.transpose(x, (1, 0))),
+        ["x"],
+        [
+            "rows_0 does not write over the donated argument x: it is read later",
+            "result 1 is copied: it is a view of something else in memory",
+        ],
+    ),
+    (
+        lambda x, y: blu.matmul(x, y),
+        ["x"],
+        [
+            "gemm_0 does not write over the donated argument x: "
+            "the kernel reads it at other places than where it writes the result"
+        ],
+    ),
+    (
+        lambda x, y: (blu.matmul(y, y), blu.argsort(x)),
+        ["x"],
+        ["gemm_0 does not write over the donated argument x: it is read later"],
+    ),
+    (lambda x, y: blu.sum(x), ["x"], ["nothing is written over the donated argument x: no result suits it"]),
+    (lambda x, y: (x, y + 1.0), [], ["result 0 is copied: it is an argument, which is not donated"]),
+    (lambda x, y: (x, x, y), ["x", "y"], ["result 1 is copied: it is another result too"]),
+    (
+        lambda x, y: blu.transpose(x, (1, 0)),
+        [],
+        ["result 0 is copied: it is an argument, which is not donated"],
+    ),
+    (
+        lambda x, y: blu.concatenate([x, blu.exp(y)], 0),
+        [],
+        ["tensor.insert_slice copies a part: it is an argument or a constant"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("program", "donate", "lines"), SAID)
+def test_what_is_said_of_memory(program: Callable, donate: Sequence[str], lines: list[str]) -> None:
+    traced = blu.jit(program, donate=tuple(donate)).trace(blu.spec((4, 4)), blu.spec((4, 4)))
+    assert decisions_of(traced) == lines
+
+
+def rows_updated(x: blu.Tensor, y: blu.Tensor, start: blu.Tensor) -> blu.Tensor:
+    return blu.dynamic_update_slice(x, y[:1], (start, 0))
+
+
+UPDATES: list[tuple[Callable, Sequence[str], str]] = [
+    (rows_updated, ["x"], "update_0 updates in place"),
+    (rows_updated, [], "update_0 updates a copy: what it updates is a constant, or an argument not donated"),
+    (
+        lambda x, y, start: (rows_updated(x, y, start), blu.argsort(x)),
+        ["x"],
+        "update_0 updates a copy: what it updates is read later",
+    ),
+    (lambda x, y, start: rows_updated(x, x, start), ["x"], "update_0 updates a copy: it reads what it updates"),
+    (lambda x, y, start: rows_updated(blu.exp(x), y, start), [], "update_0 updates in place"),
+]
+
+
+@pytest.mark.parametrize(("program", "donate", "line"), UPDATES)
+def test_what_is_said_of_updates(program: Callable, donate: Sequence[str], line: str) -> None:
+    traced = blu.jit(program, donate=tuple(donate)).trace(blu.spec((4, 4)), blu.spec((4, 4)), blu.spec((), "i32"))
+    assert line in decisions_of(traced)
+
+
+def test_all_that_a_deep_update_writes_over_is_one_line() -> None:
+    def step(state: dict, rate: blu.Tensor) -> dict:
+        return {name: value - rate * value for name, value in state.items()}
+
+    state = {f"layer_{number}": blu.spec((number + 2, 3)) for number in range(6)}
+    lines = decisions_of(blu.jit(step, donate=("state",)).trace(state, blu.spec(())))
+    assert lines == ["rows_0 writes over the donated argument state.layer_0, and 5 more alike"]
