@@ -17,6 +17,7 @@ The verifier, the printed op table and the generic tests come from the same decl
 # pyright: reportGeneralTypeIssues=false, reportCallIssue=false
 from __future__ import annotations
 
+import enum
 import inspect
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -67,6 +68,18 @@ class Array:
     """Annotation of a field that holds a NumPy array (a constant's value)."""
 
 
+class Effects(enum.Enum):
+    """What an op does besides computing its results.
+
+    NONE: nothing. It may be merged with an equal one, dropped, done again, or moved. ORDERED: something that others
+    notice (a collective, a message). It happens once in each run, used or not, after the ops with effects that come
+    before it in the program.
+    """
+
+    NONE = "none"
+    ORDERED = "ordered"
+
+
 @dataclass(frozen=True)
 class Sample:
     """Operands (NumPy arrays, lists of them, or None) and attributes that an op is tested with."""
@@ -85,6 +98,8 @@ class ErrorSample:
 
 
 OPS: dict[str, type[Op]] = {}
+# Dialects besides this one whose ops only compute values, as long as these are tensors.
+PURE_DIALECTS = frozenset(("arith", "linalg", "math", "tensor"))
 
 # The tracer sets this to find the user's file and line for each op; elsewhere MLIR's current location serves.
 location_provider: ContextVar[Callable[[], ir.Location] | None] = ContextVar("location_provider", default=None)
@@ -98,6 +113,8 @@ class Op:
     # Why an op has no lowering rule or no gradient, where that is deliberate.
     deliberate: ClassVar[dict[str, str]] = {}
     num_results: ClassVar[int] = 1
+    # Passes ask `is_pure`.
+    effects: ClassVar[Effects] = Effects.NONE
     # Whether Python numbers alone give a Python number.
     keeps_weak: ClassVar[bool] = False
     decompose: Callable[..., Any] | None = None
@@ -155,7 +172,7 @@ def _collect_fields(cls: type[Op]) -> tuple[Field, ...]:
 
 
 def _make_ext_class(cls: type[Op]) -> type:
-    """The MLIR side of the op: named operands and attributes, no side effects, and the verifier made from `infer`."""
+    """The MLIR side of the op: named operands and attributes, its effects, and the verifier made from `infer`."""
     annotations: dict[str, Any] = {}
     for item in cls.fields:
         annotations |= _irdl_fields(item)
@@ -166,7 +183,7 @@ def _make_ext_class(cls: type[Op]) -> type:
     return types.new_class(
         cls.__name__,
         (BluDialect.Operation,),
-        {"name": cls.name, "traits": [ext.Pure]},
+        {"name": cls.name, "traits": [ext.Pure] if cls.effects is Effects.NONE else []},
         lambda space: space.update(body),
     )
 
@@ -221,6 +238,12 @@ def operation_class(operation: ir.Operation) -> type[Op] | None:
     """The declaration of a `blu` operation, or None for other dialects'."""
     name = operation.name
     return OPS.get(name[4:]) if name.startswith("blu.") else None
+
+
+def is_pure(operation: ir.Operation) -> bool:
+    """Whether all that an op on tensors does is to compute its results: see `Effects.NONE`."""
+    cls = operation_class(operation)
+    return operation.name.partition(".")[0] in PURE_DIALECTS if cls is None else cls.effects is Effects.NONE
 
 
 def operands_of(operation: ir.Operation) -> list[Any]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from blu.dialects.core.dtypes import computing_dtype, f32, f64, product
 from blu.dialects.core.mlir import func, ir
-from blu.dialects.core.op import attributes_of, emitting_at, operands_of, value_type
+from blu.dialects.core.op import attributes_of, emitting_at, is_pure, operands_of, value_type
 from blu.dialects.tensor.tensor import Tensor
 from blu.passes.framework.base import Pass, find
 from blu.passes.graph.simplify.rules import Site, emit, made_by, splat_of
@@ -68,7 +68,7 @@ class Reassociate(Pass):
 
 def _erase_unused(block: ir.Block) -> None:
     for operation in reversed([item.operation for item in block.operations]):
-        if operation.name.startswith("blu.") and not any(list(result.uses) for result in operation.results):
+        if is_pure(operation) and not any(list(result.uses) for result in operation.results):
             operation.erase()
 
 

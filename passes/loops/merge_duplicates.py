@@ -6,10 +6,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import func, ir
+from blu.dialects.core.op import is_pure
 from blu.passes.framework.base import Pass, find
-
-# Dialects whose ops at the tensor level only compute values.
-PURE = ("arith", "blu", "linalg", "math", "tensor")
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ def _merge(block: ir.Block) -> int:
     merged = 0
     for operation in [item.operation for item in block.operations]:
         merged += sum(_merge(inner) for region in operation.regions for inner in region.blocks)
-        if operation.name.partition(".")[0] not in PURE:
+        if not is_pure(operation):
             continue
         earlier = first.setdefault(_key(operation, {}), operation)
         if earlier is operation:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, func, ir, linalg, tensor
+from blu.dialects.core.op import is_pure
 from blu.passes.framework.base import Pass, find
 from blu.passes.loops.fuse.loops import VIEWS, loop_nest
 from blu.passes.loops.lower_to_linalg.generic import pointwise, transpose
@@ -212,6 +213,5 @@ def _read_halves(operation: ir.Operation, halves: list[ir.Value | None]) -> None
 
 def _erase_unused(block: ir.Block) -> None:
     for operation in reversed([item.operation for item in block.operations]):
-        is_pure = operation.name.startswith(("linalg.", "tensor.", "blu."))
-        if is_pure and not any(list(item.uses) for item in operation.results):
+        if is_pure(operation) and not any(list(item.uses) for item in operation.results):
             operation.erase()

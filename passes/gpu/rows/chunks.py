@@ -8,7 +8,7 @@ from typing import Any
 
 from blu.dialects.core.dtypes import f32
 from blu.dialects.core.mlir import ir
-from blu.dialects.core.op import OPS, attributes_of, emit, emitting_at, value_type
+from blu.dialects.core.op import OPS, attributes_of, emit, emitting_at, is_pure, value_type
 from blu.dialects.ops.barrier import Barrier
 from blu.dialects.ops.contraction import ROUNDING
 from blu.dialects.ops.pointwise import Pointwise
@@ -49,6 +49,8 @@ class Chunks:
         chunks = cls(members, operations[first : last + 1], operations[last + 1], count)
         for operation in members:
             chunks.axes[operation.results[0]] = chunks._axis_of(operation)
+        if not all(map(is_pure, chunks._those_after())):
+            raise NotByRowsError("what an op with effects reads")
         return chunks
 
     def write(self) -> None:
@@ -80,6 +82,8 @@ class Chunks:
     def _axis_of(self, operation: ir.Operation) -> int:
         name = operation.name.removeprefix("blu.")
         inside = [(value, self.axes[value]) for value in operation.operands if value in self.axes]
+        if not is_pure(operation):
+            raise NotByRowsError(f"{name}, which has effects")
         if any(axis == SUMMED for _, axis in inside):
             raise NotByRowsError(f"{name} of a sum over rows")
         if name == "matmul":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from blu.dialects.core.mlir import ir
+from blu.dialects.core.op import is_pure
 from blu.passes.graph.remat.saved import LONGEST_WAY, Saved
 from blu.passes.graph.remat.work import is_cheap
 
@@ -28,7 +29,8 @@ class Delay:
         order: list[ir.Operation] = []
         for position, operation in enumerate(self.saved.late):
             order += self._released_at(position)
-            target = max(self._target_of_operands(operation), self._meeting(operation, position))
+            meeting = self._meeting(operation, position)
+            target = max(meeting, self._target_of_operands(operation), self._target_of_effects(operation))
             if target > position:
                 self.waiting[operation] = target
             else:
@@ -45,6 +47,12 @@ class Delay:
     def _target_of_operands(self, operation: ir.Operation) -> int:
         """The last position that what makes the operands waits for, or -1."""
         return max((self.waiting.get(value.owner, -1) for value in operation.operands), default=-1)
+
+    def _target_of_effects(self, operation: ir.Operation) -> int:
+        """For an op with effects, the last position that an earlier one of those waits for, or -1."""
+        if is_pure(operation):
+            return -1
+        return max((target for other, target in self.waiting.items() if not is_pure(other)), default=-1)
 
     def _meeting(self, operation: ir.Operation, position: int) -> int:
         """Where an op that reads what is computed again should be: -1 if anywhere."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from blu.dialects.core.mlir import ir
-from blu.dialects.core.op import emitting_at
+from blu.dialects.core.op import emitting_at, is_pure
 from blu.dialects.ops.barrier import Barrier
 from blu.dialects.tensor.tensor import Tensor
 from blu.passes.graph.remat.saved import Saved
@@ -44,6 +44,7 @@ class Recompute:
                 self._copy(operation, before)
 
     def _copy(self, operation: ir.Operation, before: ir.Operation) -> None:
+        assert is_pure(operation), f"{operation.name} is done again, and has effects"
         with ir.InsertionPoint(before), emitting_at(operation.location):
             operands = [self._operand(value) for value in operation.operands]
             clone = operation.clone()

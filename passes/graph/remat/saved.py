@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 
 from blu.dialects.core.mlir import ir
+from blu.dialects.core.op import is_pure
 from blu.dialects.core.remat import Mark
 from blu.passes.graph.remat.storage import is_view, stored_bytes
 from blu.passes.graph.remat.work import is_cheap, work_of
@@ -164,17 +165,19 @@ class Saved:
     def _is_marked(self, value: ir.Value) -> bool:
         """Whether `blu.checkpoint` has a value computed again: one that its part makes, uses and does not keep."""
         mark = Mark.of(value.owner)
-        if mark is None or mark.keeps(value.owner):
+        if mark is None or mark.keeps(value.owner) or not is_pure(value.owner):
             return False
         readers = (use.owner.operation for use in value.uses)
         return all(Mark.of(reader) == mark for reader in readers if reader in self.position or reader == self._end)
 
     def _offer(self, value: ir.Value, index: int) -> tuple[float, int, ir.Value] | None:
-        """The work per byte of giving up a value; None where it must be kept."""
+        """The work per byte of giving up a value; None where it must be kept, as what cannot be done again must."""
         mark, size = Mark.of(value.owner), stored_bytes(value)
         if not size or (mark is not None and mark.keeps(value.owner)):
             return None
         way = list(self.way_to(value))
+        if not all(map(is_pure, way)):
+            return None
         first = min((self.position[item] for item in way if list(item.operands)), default=0)
         if self._last_on_ways_through(value) - first > LONGEST_WAY:
             return None

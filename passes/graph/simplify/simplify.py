@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import func, ir
-from blu.dialects.core.op import OPS, emitting_at
+from blu.dialects.core.op import OPS, emitting_at, is_pure
 from blu.dialects.ops.pointwise import Pointwise, Where
 from blu.passes.framework.base import Pass, find
 from blu.passes.graph.simplify import arithmetic, fold, shapes  # noqa: F401  (importing a file registers its rules)
@@ -55,7 +55,7 @@ class Simplify(Pass):
     def _erase_unused(self, block: ir.Block) -> None:
         for operation in reversed(list(block.operations)):
             operation = operation.operation
-            if operation.name.startswith("blu.") and not any(list(result.uses) for result in operation.results):
+            if is_pure(operation) and not any(list(result.uses) for result in operation.results):
                 operation.erase()
                 self.count("unused ops")
 

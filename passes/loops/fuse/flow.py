@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from blu.dialects.core.mlir import ir
+from blu.dialects.core.op import is_pure
 from blu.passes.loops.fuse.loops import LoopNest, captured, is_repeated
 from blu.passes.loops.fuse.waiting import Waiting
 
@@ -58,6 +59,8 @@ class Flow:
         self._makers: dict[ir.Value, set[Group]] = {}
         self._behind: dict[Group, list[ir.Value]] = {}
         self._reads: dict[ir.Operation, list[ir.Value]] = {}
+        # The group of the last op with effects.
+        self._acting: set[Group] = set()
 
     def makers(self, value: ir.Value) -> set[Group]:
         """The groups that must have run before a value is there, seen through views."""
@@ -79,6 +82,13 @@ class Flow:
     def needs_of(self, operation: ir.Operation) -> set[Group]:
         """The groups that make what an op reads."""
         return set().union(*(self.makers(value) for value in self.reads_of(operation)), set())
+
+    def needs_of_effects(self, operation: ir.Operation, group: Group) -> set[Group]:
+        """The group that must have run before an op with effects in this group: that of the last one with any."""
+        if is_pure(operation):
+            return set()
+        before, self._acting = self._acting, {group}
+        return before
 
     def waits(self, one: Group, other: Group) -> bool:
         """Whether a group is another or waits for it, directly or through others."""

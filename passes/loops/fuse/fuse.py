@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from blu.dialects.core.mlir import func, ir
+from blu.dialects.core.op import is_pure
 from blu.passes.framework.base import Pass
 from blu.passes.framework.rules import lines_of
 from blu.passes.loops.fuse.flow import Group, reads_of
@@ -53,9 +54,9 @@ class Fuse(Pass):
         named = {group: names.next(group.family) for group in grouping.groups}
         positions = {operation.operation: index for index, operation in enumerate(block.operations)}
         self.explain(lines_of(kernels_apart(grouping.refusals, named, positions)))
-        for group, name in named.items():
-            _outline(module, group, name)
-        _sort_topologically(block)
+        acts = [not all(map(is_pure, group.members)) for group in named]
+        calls = [_outline(module, group, name) for group, name in named.items()]
+        _sort_topologically(block, [call for call, has_effects in zip(calls, acts, strict=True) if has_effects])
         _erase_unused(block)
 
 
@@ -80,8 +81,8 @@ def is_kernel(function: func.FuncOp) -> bool:
     return "blu.kernel" in function.attributes
 
 
-def _outline(module: ir.Module, group: Group, name: str) -> None:
-    """Move the group's ops into a function of their own and call it in place of its last op."""
+def _outline(module: ir.Module, group: Group, name: str) -> ir.Operation:
+    """Move the group's ops into a function of their own and call it in place of its last op; the call."""
     members = set(group.members)
     made = {value for member in group.members for value in member.results}
     inputs = _inputs(group, made)
@@ -103,6 +104,7 @@ def _outline(module: ir.Module, group: Group, name: str) -> None:
         value.replace_all_uses_with(result)
     for member in reversed(group.members):
         member.erase()
+    return call.operation
 
 
 def _inputs(group: Group, made: set[ir.Value]) -> list[ir.Value]:
@@ -153,23 +155,27 @@ def remap(operation: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
         waiting.extend(inner.operation for region in current.regions for block in region for inner in block)
 
 
-def _sort_topologically(block: ir.Block) -> None:
-    """Put every op after those it needs, keeping the order otherwise."""
+def _sort_topologically(block: ir.Block, acting: list[ir.Operation]) -> None:
+    """Put every op after those it needs, keeping the order otherwise, and always that of calls with effects."""
     operations = [operation.operation for operation in block.operations]
     terminator = operations[-1]
     placed: set[ir.Operation] = set()
     order: list[ir.Operation] = []
+    before = dict(zip(acting[1:], acting, strict=False))
     for operation in operations[:-1]:
-        _place_after_operands(operation, placed, order, block)
+        _place_after_needs(operation, placed, order, before)
     for operation in order:
         operation.move_before(terminator)
 
 
-def _place_after_operands(operation: ir.Operation, placed: set, order: list, block: ir.Block) -> None:
+def _place_after_needs(
+    operation: ir.Operation, placed: set, order: list, before: dict[ir.Operation, ir.Operation]
+) -> None:
     waiting = [operation]
     while waiting:
         current = waiting[-1]
         owners = [value.owner for value in [*current.operands, *captured(current)]]
+        owners += [before[current]] if current in before else []
         missing = [owner for owner in owners if not isinstance(owner, ir.Block) and owner not in placed]
         if current in placed:
             waiting.pop()
@@ -184,6 +190,5 @@ def _erase_unused(block: ir.Block) -> None:
     """Drop scalars, splats and views that only kernels needed."""
     for operation in reversed(list(block.operations)):
         operation = operation.operation
-        has_effect = operation.name in ("func.return", "func.call", "plan.check")
-        if not has_effect and not any(list(result.uses) for result in operation.results):
+        if is_pure(operation) and not any(list(result.uses) for result in operation.results):
             operation.erase()

@@ -92,7 +92,7 @@ class Grouping:
         if group is None:
             group = Group(self.flow.waiting.begin(), family, nest.result_sizes if nest else ())
             self._all.append(group)
-        self._add(group, operation, nest, needs)
+        self._add(group, operation, nest, needs | self.flow.needs_of_effects(operation, group))
         self._keep_reasons(group, operation, operands)
 
     def _keep_reasons(self, group: Group, operation: ir.Operation, operands: Sequence[Operand]) -> None:

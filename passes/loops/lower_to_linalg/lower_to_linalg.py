@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from blu.dialects.core.dtypes import tensor_type
 from blu.dialects.core.mlir import func, ir
-from blu.dialects.core.op import operation_class
+from blu.dialects.core.op import is_pure, operation_class
 from blu.passes.framework.base import Pass
 from blu.passes.loops.lower_to_linalg.rules import RULES, describe, storage
 
@@ -60,7 +60,7 @@ class LowerToLinalg(Pass, name="lower-to-linalg"):
         function.operation.erase()
 
     def _lower_operation(self, operation: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
-        kept = operation.name in KEPT or operation_class(operation) is None
+        kept = operation.name in KEPT or operation_class(operation) is None or not is_pure(operation)
         with operation.location:
             results = _clone(operation, values) if kept else self._apply_rule(operation, values)
         values.update(zip(operation.results, results, strict=True))
