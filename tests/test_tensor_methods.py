@@ -63,6 +63,17 @@ def test_a_tensor_has_all_methods_whichever_function_of_blu_is_used_first():
     assert METHODS.keys() <= set(found.stdout.split())
 
 
+def test_passes_have_the_methods_of_tensors_without_the_frontend():
+    code = (
+        "from blu.dialects.core.context import make_context; make_context()\n"
+        "import sys; assert 'blu.frontend' not in sys.modules\n"
+        "from blu.dialects.tensor.tensor import METHODS; print(*METHODS)"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=100)
+    below = {name for name, function in METHODS.items() if function.__module__.startswith("blu.dialects.")}
+    assert "__getitem__" in below and below <= set(found.stdout.split())
+
+
 def test_large_arrays_outside_of_a_trace_are_no_business_of_the_tracer():
     with pytest.raises(AssertionError, match="there is no tracer"):
         TracerHooks().capture(np.ones(3))

@@ -7,6 +7,7 @@ import pkgutil
 import threading
 
 import blu.dialects.ops
+import blu.dialects.tensor
 from blu.dialects.core.mlir import ir
 
 # Loading a dialect that Python defines goes through state of its class, which threads would tear.
@@ -28,7 +29,8 @@ def make_context() -> ir.Context:
 
 
 def _declare_ops() -> None:
-    """Import every dialect module: importing one declares its ops, and the dialect registers what is declared."""
-    for module in pkgutil.iter_modules(blu.dialects.ops.__path__):
-        if not module.name.startswith("_"):
-            importlib.import_module(f"blu.dialects.ops.{module.name}")
+    """Import every module of ops, which declares them, and of what tensors offer, which passes write new ops with."""
+    for package in (blu.dialects.ops, blu.dialects.tensor):
+        for module in pkgutil.iter_modules(package.__path__):
+            if not module.name.startswith("_"):
+                importlib.import_module(f"{package.__name__}.{module.name}")
