@@ -94,3 +94,21 @@ def test_all_that_a_deep_update_writes_over_is_one_line() -> None:
     state = {f"layer_{number}": blu.spec((number + 2, 3)) for number in range(6)}
     lines = decisions_of(blu.jit(step, donate=("state",)).trace(state, blu.spec(())))
     assert lines == ["rows_0 writes over the donated argument state.layer_0, and 5 more alike"]
+
+
+def test_each_use_is_looked_at_once_to_find_out_when_memory_is_free() -> None:
+    """Updates of one argument, each of which has to know that it is the last to use what it overwrites."""
+
+    def looks(count: int) -> int:
+        def step(x: blu.Tensor, y: blu.Tensor, start: blu.Tensor) -> blu.Tensor:
+            for number in range(count):
+                x = blu.dynamic_update_slice(x, y * float(number + 2), (start, 0))
+            return x
+
+        traced = blu.jit(step, donate=("x",)).trace(blu.spec((8, 4)), blu.spec((1, 4)), blu.spec((), "i32"))
+        report = traced.lower("x86-64-v3", stop="blu-bufferize").report
+        assert report is not None
+        return next(run.statistics["uses looked at"] for run in report.runs if run.name == "blu-bufferize")
+
+    few, some, many = looks(4), looks(8), looks(24)
+    assert many - some == 4 * (some - few) > 0

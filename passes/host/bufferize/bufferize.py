@@ -106,6 +106,7 @@ class _Bufferizer:
                     handlers.get(operation.name, self._view)(operation)
         self.report.tell_unused(self.donated, set(self.pairs.values()))
         self.owner.explain(lines_of(self.report.decisions))
+        self.owner.count("uses looked at", self.memory.steps)
         self.function.operation.erase()
 
     def _open(self) -> None:

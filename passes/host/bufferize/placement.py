@@ -7,7 +7,7 @@ updates; otherwise the result has memory of its own. `bufferize.py` asks these t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from blu.dialects.core.mlir import func, ir
@@ -20,6 +20,14 @@ from blu.passes.host.bufferize.views import Root, View, ViewTable
 
 
 @dataclass
+class LastUses:
+    """Of the first values in some memory, the last ops that use them."""
+
+    num_values: int = 0
+    ops: dict[ir.Operation, int] = field(default_factory=dict)
+
+
+@dataclass
 class Memory:
     """What is known of the memory of a host program while results get their places."""
 
@@ -27,16 +35,26 @@ class Memory:
     spans: dict[ir.Operation, Span]
     returned: Returned
     kernels: dict[str, func.FuncOp]
+    steps: int = 0
+    """How many uses of values were looked at to find out when memory is free."""
+    _uses: dict[Root, LastUses] = field(default_factory=dict)
 
     def is_dead_after(self, root: Root, operation: ir.Operation) -> bool:
-        """Whether no value in this memory is used after `operation`."""
-        return not any(
-            self._is_after(use.owner.operation, operation) for value in self.views.values_in(root) for use in value.uses
-        )
+        """Whether no value in this memory is used after `operation`, or at the same time by another op."""
+        end = self.spans[operation].last
+        return all(other == operation or last < end for other, last in self._last_uses(root).items())
 
-    def _is_after(self, other: ir.Operation, operation: ir.Operation) -> bool:
-        """Whether another op runs after this one, or at the same time."""
-        return other != operation and self.spans[other].last >= self.spans[operation].last
+    def _last_uses(self, root: Root) -> dict[ir.Operation, int]:
+        """The two ops that use values in this memory last, and when. Each value is looked at once."""
+        uses = self._uses.setdefault(root, LastUses())
+        for value in self.views.values_in(root, uses.num_values):
+            uses.num_values += 1
+            for use in value.uses:
+                self.steps += 1
+                uses.ops[use.owner.operation] = self.spans[use.owner.operation].last
+                if len(uses.ops) > 2:
+                    del uses.ops[min(uses.ops, key=lambda other: uses.ops[other])]
+        return uses.ops
 
 
 @dataclass(frozen=True)

@@ -73,9 +73,9 @@ class ViewTable(dict[ir.Value, View]):
         super().__setitem__(value, view)
         self._values.setdefault(view.root, []).append(value)
 
-    def values_in(self, root: Root) -> list[ir.Value]:
-        """The values that live in a root."""
-        return self._values.get(root, [])
+    def values_in(self, root: Root, start: int = 0) -> list[ir.Value]:
+        """The values that live in a root, in the order in which they came there, from number `start` on."""
+        return self._values.get(root, [])[start:]
 
 
 def whole(root: Root) -> View:
