@@ -55,9 +55,11 @@ logger = logging.getLogger("blu")
 
 def pipeline_of(target: Target) -> Pipeline:
     """The passes that compile for a target."""
-    from blu.compiler.pipelines import cpu, gpu
+    from blu.compiler.pipelines import cpu, sm80, sm90
 
-    return cpu.PIPELINE if isinstance(target, CpuTarget) else gpu.PIPELINE
+    if isinstance(target, CpuTarget):
+        return cpu.PIPELINE
+    return sm90.PIPELINE if target.capability >= 90 else sm80.PIPELINE
 
 
 @dataclass(frozen=True)

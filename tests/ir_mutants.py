@@ -34,7 +34,7 @@ from blu.compiler.cli import opt_run  # noqa: F401 (so that forks find it import
 from blu.compiler.driver.driver import run_pipeline
 from blu.compiler.driver.position import write_position
 from blu.compiler.jit import pipeline_of
-from blu.compiler.pipelines import cpu, gpu
+from blu.compiler.pipelines import cpu, sm80
 from blu.dialects.core.modules import module_text
 from blu.dialects.targets.nvidia import TARGETS
 
@@ -274,7 +274,7 @@ def commands(source: Text, file: Path, folder: Path, chance: random.Random) -> I
     yield opt_command.main, [str(file), *here, f"--pass-pipeline={chance.choice(passes)}"]
 
 
-_PIPELINES = (cpu.PIPELINE.steps(), gpu.PIPELINE.steps())
+_PIPELINES = (cpu.PIPELINE.steps(), sm80.PIPELINE.steps())
 
 
 def try_mutants(corpus: list[Text], seed: int, is_over: Callable[[int], bool]) -> Tally:

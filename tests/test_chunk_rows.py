@@ -10,7 +10,7 @@ import pytest
 
 import blu
 from blu import nn
-from blu.compiler.pipelines import cpu, gpu
+from blu.compiler.pipelines import cpu, sm90
 from blu.dialects.core.mlir import ir
 from blu.frontend.tracing.tree import flatten
 from blu.passes.gpu.rows.chunk_rows import ChunkRows
@@ -71,7 +71,7 @@ def test_gpus_have_one_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _planned(monkeypatch: pytest.MonkeyPatch, pass_: ChunkRows) -> int:
     """The bytes of intermediate results of gradients for 16 times 128 tokens of 4096."""
-    monkeypatch.setattr(gpu, "PIPELINE", gpu.PIPELINE.replacing(pass_))
+    monkeypatch.setattr(sm90, "PIPELINE", sm90.PIPELINE.replacing(pass_))
     model, tokens = nn.GPT2({**SIZES, "vocab_size": 4096, "n_positions": 128}), blu.spec((16, 128), "i32")
     module = blu.jit(gradients).trace(model, tokens, tokens).lower("sm_90a", stop="memref").module
     with module.context:

@@ -23,7 +23,7 @@ from blu.compiler.driver.position import Position, read_position
 from blu.compiler.driver.printing import PrintOptions
 from blu.compiler.driver.reproducer import read_reproducer
 from blu.compiler.driver.source import parse_source, read_source
-from blu.compiler.pipelines import Pipeline, Stage, cpu, gpu, loose_steps
+from blu.compiler.pipelines import Pipeline, Stage, cpu, loose_steps, sm90
 from blu.compiler.pipelines.cpu import PIPELINE
 from blu.dialects.core.context import make_context
 from blu.dialects.core.mlir import ir
@@ -188,7 +188,7 @@ def test_a_place_beside_no_pass_is_refused_with_a_guess(monkeypatch, side):
     placements = [registry.Placement(ToyKeep, "blu-simplfy", side, "mine.py:3")]
     monkeypatch.setattr(registry, "placements", lambda: tuple(placements))
     sentence = f"mine.py:3: pass 'blu-toy-keep' is to run {'after' if side else 'before'} 'blu-simplfy'"
-    for pipeline in (cpu.PIPELINE, gpu.PIPELINE):
+    for pipeline in (cpu.PIPELINE, sm90.PIPELINE):
         with pytest.raises(ParseError, match=sentence) as caught:
             pipeline.steps()
         assert "did you mean 'blu-simplify'?" in caught.value.advice
@@ -207,7 +207,7 @@ def test_a_place_in_another_targets_pipeline_is_no_mistake(monkeypatch):
     placements = (registry.Placement(ToyKeep, "blu-launch-batches", True),)
     monkeypatch.setattr(registry, "placements", lambda: placements)
     assert "blu-toy-keep" not in str(cpu.PIPELINE)
-    assert "blu-launch-batches,blu-toy-keep" in str(gpu.PIPELINE)
+    assert "blu-launch-batches,blu-toy-keep" in str(sm90.PIPELINE)
 
 
 def test_dumps_are_complete_and_continue(module, tmp_path):

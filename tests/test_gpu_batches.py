@@ -13,7 +13,7 @@ from gpu_program import GpuProgram, compile_program
 
 import blu
 from blu.compiler.codegen.cubins import find_ptxas
-from blu.compiler.pipelines import gpu
+from blu.compiler.pipelines import sm90
 from blu.passes.host.batch_calls import BatchCalls
 
 
@@ -30,7 +30,7 @@ def launches(program: GpuProgram) -> list[tuple[str, int]]:
 @pytest.fixture
 def without_batches(monkeypatch):
     """Compile every call to a launch of its own."""
-    monkeypatch.setattr(gpu, "PIPELINE", gpu.PIPELINE.replacing(BatchCalls(call_bytes=0)))
+    monkeypatch.setattr(sm90, "PIPELINE", sm90.PIPELINE.replacing(BatchCalls(call_bytes=0)))
 
 
 def layers(x, *weights):
@@ -58,7 +58,7 @@ def test_results_are_the_same(without_batches):
     arguments = array(8, 16, dtype=ml_dtypes.bfloat16), *WEIGHTS
     alone = compile_program(layers, *arguments)
     assert [count for kernel, count in launches(alone) if kernel == "rows_0"] == [1, 1, 1]
-    gpu.PIPELINE = gpu.PIPELINE.replacing(BatchCalls())
+    sm90.PIPELINE = sm90.PIPELINE.replacing(BatchCalls())
     (expected,), (found,) = alone.interpret(*arguments), compile_program(layers, *arguments).interpret(*arguments)
     assert np.array_equal(found.view(np.uint16), expected.view(np.uint16)) and np.isfinite(expected).all()
 

@@ -11,7 +11,7 @@ import pytest
 import blu
 from blu import nn
 from blu.compiler.driver.driver import DriverOptions
-from blu.compiler.pipelines import cpu, gpu
+from blu.compiler.pipelines import cpu, sm90
 from blu.dialects.core.mlir import func, ir
 from blu.errors import ArgumentError, BluError
 from blu.frontend.tracing.tree import flatten
@@ -225,7 +225,7 @@ def test_gpus_keep_neither_activations_nor_normalizations(monkeypatch: pytest.Mo
     kept = 8 * 512 * width * layers * (4 + 4 + 2 * (3 + 1 + 4))
     weights = 2 * 12 * width * width * layers
     assert arena <= 1.25 * (kept + weights)
-    monkeypatch.setattr(gpu, "PIPELINE", gpu.PIPELINE.replacing(Remat(isolate=True)))
+    monkeypatch.setattr(sm90, "PIPELINE", sm90.PIPELINE.replacing(Remat(isolate=True)))
     more_launches, more_arena = _gpu_program(width, layers)
     assert launches == more_launches
     assert arena <= 0.75 * more_arena

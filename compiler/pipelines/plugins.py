@@ -33,9 +33,11 @@ def check_placements(names: Collection[str]) -> None:
 
 def _names_for_targets() -> Iterator[str]:
     """The passes of all targets: a plugin for GPUs has no place in a processor's pipeline, and is no mistake."""
-    from blu.compiler.pipelines import cpu, gpu
+    from blu.compiler.pipelines import cpu, sm80, sm90
 
-    return (pass_.name for pipeline in (cpu, gpu) for stage in pipeline.PIPELINE.stages for pass_ in stage.passes)
+    return (
+        pass_.name for pipeline in (cpu, sm80, sm90) for stage in pipeline.PIPELINE.stages for pass_ in stage.passes
+    )
 
 
 def _root(item: Placement, placed: Mapping[str, Placement]) -> str:

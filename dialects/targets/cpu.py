@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 
 from blu.dialects.core.mlir import ir
+from blu.dialects.targets import description
+from blu.dialects.targets.description import ATTRIBUTE
 from blu.errors import ParseError
 
-ATTRIBUTE = "blu.target"
 MAX_GEMM_ROWS = 32
 
 
@@ -36,9 +37,7 @@ class CpuTarget:
 
     def to_attribute(self) -> ir.DictAttr:
         """The dictionary attribute that `from_attribute` reads back."""
-        i64 = ir.IntegerType.get_signless(64)
-        encode = {str: ir.StringAttr.get, int: lambda value: ir.IntegerAttr.get(i64, value)}
-        return ir.DictAttr.get({name: encode[type(value)](value) for name, value in asdict(self).items()})
+        return description.to_attribute(self, CPU_TARGETS)
 
     @classmethod
     def of(cls, module: ir.Module) -> CpuTarget:
@@ -54,7 +53,7 @@ class CpuTarget:
     def from_attribute(cls, attribute: ir.DictAttr) -> CpuTarget:
         """Read a target back from a module's `blu.target`. ParseError for what is none."""
         try:
-            found = cls(**{field.name: attribute[field.name].value for field in fields(cls)})
+            found = description.from_attribute(attribute, CPU_TARGETS, cls)
             is_possible = found._is_possible()
         except (KeyError, TypeError, AttributeError):
             is_possible = False

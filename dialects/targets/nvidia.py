@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 
 from blu.dialects.core.mlir import ir
-from blu.dialects.targets.cpu import ATTRIBUTE, CPU_TARGETS, CpuTarget
+from blu.dialects.targets import description
+from blu.dialects.targets.cpu import CPU_TARGETS, CpuTarget
+from blu.dialects.targets.description import ATTRIBUTE
 from blu.errors import ParseError
 
 TRIPLE = "nvptx64-nvidia-cuda"
@@ -17,9 +19,11 @@ class GpuTarget:
 
     `name` is also the architecture's name for them, `ptx` the version of PTX to write (80: 8.0). A block may have
     `shared_bytes` of shared memory (more than 48 KB after asking the driver), a multiprocessor has `registers` of 32
-    bits and `shared_bytes_per_processor`; `processors` is how many there are in the largest common model.
+    bits and `shared_bytes_per_processor`; `processors` is how many there are in the largest common model. All have
+    `mma.sync` and `cp.async`; `tma` says whether there are bulk copies by tensor maps, `wgmma` whether warpgroups
+    multiply, `clusters` whether blocks have clusters.
 
-    Sources: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+    Sources: PTX ISA, "Instruction Set"; CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
     """
 
     name: str
@@ -30,23 +34,19 @@ class GpuTarget:
     threads_per_processor: int
     processors: int
     registers: int = 65536
+    tma: bool = False
+    wgmma: bool = False
+    clusters: bool = False
 
     @property
     def triple(self) -> str:
         return TRIPLE
 
-    @property
-    def has_bulk_copies(self) -> bool:
-        """Whether there are tensor maps, bulk copies, clusters and warp-group products (Hopper's)."""
-        return self.name == "sm_90a"
-
     def to_attribute(self) -> ir.DictAttr:
         """The dictionary attribute that `from_attribute` reads back."""
-        i64 = ir.IntegerType.get_signless(64)
-        encode = {str: ir.StringAttr.get, int: lambda value: ir.IntegerAttr.get(i64, value)}
-        return ir.DictAttr.get({name: encode[type(value)](value) for name, value in asdict(self).items()})
+        return description.to_attribute(self, GPU_TARGETS)
 
-    def clusters(self, blocks: int) -> int:
+    def clusters_at_once(self, blocks: int) -> int:
         """How many clusters of `blocks` blocks, each of which takes a whole processor, run at the same time.
 
         Processors come in groups, and a cluster stays in one. Source: cuOccupancyMaxActiveClusters on an H200.
@@ -67,7 +67,7 @@ class GpuTarget:
     def from_attribute(cls, attribute: ir.DictAttr) -> GpuTarget:
         """Read a target back from a module's `blu.target`. ParseError for what is none of those that there are."""
         try:
-            found = cls(**{field.name: attribute[field.name].value for field in fields(cls)})
+            found = description.from_attribute(attribute, GPU_TARGETS, cls)
         except (KeyError, TypeError, AttributeError):
             found = None
         if found is None or GPU_TARGETS.get(found.name) != found:
@@ -81,7 +81,7 @@ class GpuTarget:
 SM_80 = GpuTarget("sm_80", 80, 71, 163 * 1024, 164 * 1024, 2048, 108)
 SM_86 = GpuTarget("sm_86", 86, 71, 99 * 1024, 100 * 1024, 1536, 84)
 SM_89 = GpuTarget("sm_89", 89, 78, 99 * 1024, 100 * 1024, 1536, 128)
-SM_90A = GpuTarget("sm_90a", 90, 81, 227 * 1024, 228 * 1024, 2048, 132)
+SM_90A = GpuTarget("sm_90a", 90, 81, 227 * 1024, 228 * 1024, 2048, 132, tma=True, wgmma=True, clusters=True)
 GPU_TARGETS = {target.name: target for target in (SM_80, SM_86, SM_89, SM_90A)}
 
 Target = CpuTarget | GpuTarget
@@ -91,5 +91,9 @@ TARGETS: dict[str, Target] = {**CPU_TARGETS, **GPU_TARGETS}
 def target_of(module: ir.Module) -> Target:
     """The CPU or GPU that a module says it is compiled for. ParseError where it says none, or one there is not."""
     attributes = module.operation.attributes
-    is_gpu = ATTRIBUTE in attributes and "capability" in ir.DictAttr(attributes[ATTRIBUTE])
-    return GpuTarget.of(module) if is_gpu else CpuTarget.of(module)
+    name = str(ir.DictAttr(attributes[ATTRIBUTE])["name"]) if _is_named(attributes) else ""
+    return GpuTarget.of(module) if name.strip('"') in GPU_TARGETS else CpuTarget.of(module)
+
+
+def _is_named(attributes: ir.OpAttributeMap) -> bool:
+    return ATTRIBUTE in attributes and "name" in ir.DictAttr(attributes[ATTRIBUTE])

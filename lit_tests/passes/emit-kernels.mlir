@@ -15,7 +15,7 @@
 // CHECK: vector.load %[[B]]
 // CHECK: arith.addf {{.*}} : vector<8xf32>
 // CHECK: vector.store {{.*}}, %[[OUT]]
-module attributes {blu.target = {cpu = "x86-64-v3", features = "", gemm_rows = 6 : i64, gemm_vectors = 2 : i64, l1_bytes = 32768 : i64, l2_bytes = 262144 : i64, name = "x86-64-v3", registers = 16 : i64, triple = "x86_64-unknown-linux-gnu", vector_bytes = 32 : i64}} {
+module attributes {blu.target = {gemm_rows = 6 : i64, gemm_vectors = 2 : i64, l2_bytes = 262144 : i64, name = "x86-64-v3"}} {
   func.func @gemm(%x: tensor<60x32xf32>, %w: tensor<32x48xf32>, %b: tensor<48xf32>) -> tensor<60x48xf32> {
     %0 = "blu.matmul"(%x, %w) {precision = "highest"} : (tensor<60x32xf32>, tensor<32x48xf32>) -> tensor<60x48xf32>
     %1 = "blu.add"(%0, %b) : (tensor<60x48xf32>, tensor<48xf32>) -> tensor<60x48xf32>
@@ -34,7 +34,7 @@ module attributes {blu.target = {cpu = "x86-64-v3", features = "", gemm_rows = 6
 // CHECK: vector.maskedload
 // CHECK: arith.addf
 // CHECK: memref.store
-module attributes {blu.target = {cpu = "x86-64-v3", features = "", gemm_rows = 6 : i64, gemm_vectors = 2 : i64, l1_bytes = 32768 : i64, l2_bytes = 262144 : i64, name = "x86-64-v3", registers = 16 : i64, triple = "x86_64-unknown-linux-gnu", vector_bytes = 32 : i64}} {
+module attributes {blu.target = {gemm_rows = 6 : i64, gemm_vectors = 2 : i64, l2_bytes = 262144 : i64, name = "x86-64-v3"}} {
   func.func @rows(%x: tensor<64x20xf32>) -> tensor<64xf32> {
     %0 = "blu.sum"(%x) {axes = array<i64: 1>, keepdims = false} : (tensor<64x20xf32>) -> tensor<64xf32>
     return %0 : tensor<64xf32>
@@ -50,7 +50,7 @@ module attributes {blu.target = {cpu = "x86-64-v3", features = "", gemm_rows = 6
 // CHECK: memref.load %[[I]][] : memref<i32>
 // CHECK: vector.maskedload %[[ROW]]
 // CHECK: vector.maskedstore %[[CACHE]]
-module attributes {blu.target = {cpu = "x86-64-v3", features = "", gemm_rows = 6 : i64, gemm_vectors = 2 : i64, l1_bytes = 32768 : i64, l2_bytes = 262144 : i64, name = "x86-64-v3", registers = 16 : i64, triple = "x86_64-unknown-linux-gnu", vector_bytes = 32 : i64}} {
+module attributes {blu.target = {gemm_rows = 6 : i64, gemm_vectors = 2 : i64, l2_bytes = 262144 : i64, name = "x86-64-v3"}} {
   func.func @update(%cache: tensor<8x4xf32> {blu.donated}, %row: tensor<1x4xf32>, %i: tensor<i32>) -> tensor<8x4xf32> {
     %c = "blu.constant"() {value = dense<0> : tensor<i32>} : () -> tensor<i32>
     %0 = "blu.dynamic_update_slice"(%cache, %row, %i, %c) {operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<8x4xf32>, tensor<1x4xf32>, tensor<i32>, tensor<i32>) -> tensor<8x4xf32>
@@ -69,7 +69,7 @@ module attributes {blu.target = {cpu = "x86-64-v3", features = "", gemm_rows = 6
 // CHECK: scf.for %{{.+}} = %[[BEGIN]] to %[[END]]
 // CHECK: vector.fma
 // CHECK-NOT: 512x512
-module attributes {blu.target = {cpu = "x86-64-v3", features = "", gemm_rows = 6 : i64, gemm_vectors = 2 : i64, l1_bytes = 32768 : i64, l2_bytes = 262144 : i64, name = "x86-64-v3", registers = 16 : i64, triple = "x86_64-unknown-linux-gnu", vector_bytes = 32 : i64}} {
+module attributes {blu.target = {gemm_rows = 6 : i64, gemm_vectors = 2 : i64, l2_bytes = 262144 : i64, name = "x86-64-v3"}} {
   func.func @attention(%q: tensor<1x2x512x16xf32>, %k: tensor<1x2x512x16xf32>, %v: tensor<1x2x512x16xf32>) -> tensor<1x2x512x16xf32> {
     %0 = "blu.attention"(%q, %k, %v) {causal = true, scale = 0.25 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>} : (tensor<1x2x512x16xf32>, tensor<1x2x512x16xf32>, tensor<1x2x512x16xf32>) -> tensor<1x2x512x16xf32>
     return %0 : tensor<1x2x512x16xf32>

@@ -9,7 +9,7 @@
 // CHECK: %[[PARTS:.+]] = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d0 floordiv 16, d1)>], iterator_types = ["reduction", "parallel"]} ins(%[[TERMS]] : tensor<1000x8xf32>) outs(%{{.+}} : tensor<63x8xf32>)
 // CHECK: %[[SUM:.+]] = linalg.generic {indexing_maps = [affine_map<(d0, d1) -> (d0, d1)>, affine_map<(d0, d1) -> (d1)>], iterator_types = ["reduction", "parallel"]} ins(%[[PARTS]] : tensor<63x8xf32>)
 // CHECK: return %[[SUM]]
-module attributes {blu.target = {capability = 90 : i64, name = "sm_90a", processors = 132 : i64, ptx = 81 : i64, registers = 65536 : i64, shared_bytes = 232448 : i64, shared_bytes_per_processor = 233472 : i64, threads_per_processor = 2048 : i64}} {
+module attributes {blu.target = {name = "sm_90a"}} {
   func.func @halves(%x: tensor<1000x8xbf16>) -> tensor<8xf32> {
     %zero = arith.constant 0.0 : f32
     %empty = tensor.empty() : tensor<8xf32>
@@ -29,7 +29,7 @@ module attributes {blu.target = {capability = 90 : i64, name = "sm_90a", process
 // A few rows are added up at once, and so are columns of a transposition, which are rows in memory.
 // CHECK-LABEL: func.func @others(
 // CHECK-NOT: floordiv
-module attributes {blu.target = {capability = 90 : i64, name = "sm_90a", processors = 132 : i64, ptx = 81 : i64, registers = 65536 : i64, shared_bytes = 232448 : i64, shared_bytes_per_processor = 233472 : i64, threads_per_processor = 2048 : i64}} {
+module attributes {blu.target = {name = "sm_90a"}} {
   func.func @others(%x: tensor<100x8xf32>, %y: tensor<8x1000xf32>) -> (tensor<8xf32>, tensor<8xf32>) {
     %zero = arith.constant 0.0 : f32
     %empty = tensor.empty() : tensor<8xf32>

@@ -157,7 +157,7 @@ _WARPGROUP_STEP, _WARPGROUP_END = 768, 3000
 def takes_warpgroups(sizes: Sizes, target: GpuTarget) -> bool:
     """Whether tiles of warpgroups would be used, if the operands lie for it."""
     is_large = sizes.rows * sizes.columns >= 1 << 14
-    return target.has_bulk_copies and sizes.instruction in ("bf16", "f16", "tf32") and is_large
+    return target.wgmma and sizes.instruction in ("bf16", "f16", "tf32") and is_large
 
 
 def warpgroup_split(sizes: Sizes, target: GpuTarget) -> int:

@@ -32,7 +32,7 @@ LEAST_TILES, LEAST_DEPTH, DEEP = 64, 64, 4096
 
 def suits(product: Product, instruction: str | None, target: GpuTarget) -> bool:
     """Whether this kernel takes a product: the copy engine reads it where it lies, in the products' own type."""
-    if not target.has_bulk_copies or instruction not in ("bf16", "f16", "tf32") or product.is_degenerate:
+    if not target.wgmma or instruction not in ("bf16", "f16", "tf32") or product.is_degenerate:
         return False
     size = 4 if instruction == "tf32" else 2
     factors = (product.left, product.right)

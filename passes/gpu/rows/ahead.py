@@ -21,7 +21,7 @@ from blu.passes.kernels.cursor import Cursor
 def try_ahead(launches: Launches, kernel: RowKernel, rows: int, late: set[ir.Value]) -> bool:
     """Emit a kernel that reads ahead, if there is such a GPU, and enough rows that fit, in one block or a cluster."""
     (frame,), target = launches.frames, launches.target
-    if not target.has_bulk_copies or rows <= target.processors:
+    if not target.tma or rows <= target.processors:
         return False
     program, layout, schedule = kernel.program, kernel.layout, kernel.schedule
     if schedule.chunks is None or is_better_shared(program, layout, frame, schedule):
@@ -39,7 +39,7 @@ def _write_ahead(launches: Launches, kernel: RowKernel, sources: list[Source], r
     """A block for each processor, which copies its next row, or its part of that, while it works on one."""
     (frame,) = launches.frames
     schedule = kernel.schedule
-    clusters = launches.target.clusters(schedule.cluster) * schedule.per_processor
+    clusters = launches.target.clusters_at_once(schedule.cluster) * schedule.per_processor
     size = shared_bytes(kernel, sources)
     with open_launch(frame, kernel, clusters * schedule.cluster, schedule.threads, size) as (here, bodies, entry):
         cursor = entry.cursor

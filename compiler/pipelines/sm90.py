@@ -1,0 +1,82 @@
+"""From a traced module to the LLVM dialect, for GPUs of compute capability 9.0 (Hopper)."""
+
+from __future__ import annotations
+
+from blu.compiler.pipelines import Pipeline, Stage
+from blu.passes.framework.base import MlirPass
+from blu.passes.gpu.attention.decompose_attention import DecomposeAttention
+from blu.passes.gpu.attention.narrow_attention import NarrowAttention
+from blu.passes.gpu.gemm.split_products import SplitProducts
+from blu.passes.gpu.lower.emit_kernels import EmitGpuKernels
+from blu.passes.gpu.lower.fold_counters import FoldCounters
+from blu.passes.gpu.lower.lower_to_nvvm import LowerToNvvm
+from blu.passes.gpu.lower.scratch import ReserveGpuScratch
+from blu.passes.gpu.rows.chunk_rows import ChunkRows
+from blu.passes.gpu.rows.pack_searches import PackSearches
+from blu.passes.gpu.rows.split_column_sums import SplitColumnSums
+from blu.passes.graph.autocast import Autocast
+from blu.passes.graph.decompose import Decompose
+from blu.passes.graph.differentiate import Differentiate
+from blu.passes.graph.inline import Inline
+from blu.passes.graph.reassociate import Reassociate
+from blu.passes.graph.remat import Remat
+from blu.passes.graph.simplify import Simplify
+from blu.passes.host.batch_calls import BatchCalls
+from blu.passes.host.bufferize import Bufferize, PlanMemory
+from blu.passes.host.export_plan import ExportPlan
+from blu.passes.host.launch_batches import LaunchBatches
+from blu.passes.host.share_kernels import ShareKernels
+from blu.passes.loops.fuse import Fuse
+from blu.passes.loops.lower_to_linalg import LowerToLinalg
+from blu.passes.loops.merge_duplicates import MergeDuplicates
+from blu.passes.loops.share_numbers import ShareNumbers
+from blu.passes.loops.sink_widening import SinkWidening
+
+PIPELINE = Pipeline(
+    "sm90",
+    (
+        Stage(
+            "blu",
+            (
+                Autocast(),  # first: gradients are products of the same precision, and attention is whole
+                Differentiate(),
+                Remat(isolate=True, cheap=True),  # where the backward begins is known now
+                Inline(),
+                Simplify(),  # what was written, before decompositions multiply it
+                DecomposeAttention(),  # what no kernel takes whole
+                ChunkRows(),  # while products and losses are ops
+                Decompose(),
+                Simplify(),  # decompositions convert and reshape without looking at what they are given
+                Reassociate(longest=1 << 30),  # rows that have numbers of 31 bits are cut where their kernel is written
+                MlirPass("cse"),
+            ),
+        ),
+        Stage(
+            "linalg",
+            (
+                LowerToLinalg(keeps_subnormals=False),  # passes/gpu/isa/exponentials.py
+                MlirPass("canonicalize"),  # cancels the reshapes between ops of one canonical form, so that they fuse
+                NarrowAttention(),  # what reads its gradients still says in which bits
+                SinkWidening(),  # after the reshapes are gone, before loops are compared
+                MlirPass("canonicalize"),  # views that it has moved meet others
+                MergeDuplicates(),
+                FoldCounters(),
+                PackSearches(),
+                SplitColumnSums(),  # ranges of rows are grouped like other reductions
+                Fuse(scalars_apart=True),
+                ShareNumbers(),  # before anything is done for each kernel
+            ),
+        ),
+        Stage("memref", (SplitProducts(), BatchCalls(), ReserveGpuScratch(), Bufferize(over_rows=True), PlanMemory())),
+        Stage("kernel", (EmitGpuKernels(), LaunchBatches())),
+        Stage(
+            "llvm",
+            (
+                ExportPlan(),  # first, since the LLVM dialect holds kernels only
+                LowerToNvvm(),
+                ShareKernels(),
+                MlirPass("ensure-debug-info-scope-on-llvm-func{emission-kind=DebugDirectivesOnly}"),  # the user's lines
+            ),
+        ),
+    ),
+)
