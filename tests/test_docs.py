@@ -12,8 +12,8 @@ from documents import Reader, blocks_of
 
 from blu.dialects.core.context import make_context
 from blu.dialects.core.op import OPS, BluDialect
-from blu.passes.cpu.lower.emit_kernels import EMITTERS
 from blu.passes.framework import registry
+from blu.passes.framework.families import FAMILIES
 from blu.passes.framework.levels import LEVELS
 from blu.passes.kernels.math.expand_math import DOUBLE_FUNCTIONS, FUNCTIONS
 from blu.passes.loops.lower_to_linalg import RULES
@@ -67,7 +67,7 @@ def test_the_levels_are_those_of_the_code():
     rows = dict(re.findall(r"^\| `(\w+)` \| ([a-z, ]+) \|", text.partition("## `blu`")[0], re.MULTILINE))
     assert rows == {level.name: ", ".join(sorted(level.dialects - {"builtin"})) for level in LEVELS.values()}
     families = text.partition("| family |")[2].partition("\n\n")[0]
-    assert set(re.findall(r"`(\w+)`", families)) == set(EMITTERS)
+    assert set(re.findall(r"`(\w+)`", families)) == set(FAMILIES)
 
 
 def test_the_errors_of_functions_are_those_of_the_code():

@@ -10,9 +10,8 @@ import re
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import ir
+from blu.passes.framework.families import ATTRIBUTE as FAMILY
 
-# The one attribute of Blu's that code generation reads: how much of LLVM's middle end a kernel gets.
-FAMILY = "blu.kernel"
 _SYMBOL = re.compile(r'@(?:"([^"]+)"|([\w.$-]+))')
 
 
@@ -46,6 +45,7 @@ def _kernel_text(kernel: ir.Operation, declared: dict[str, str]) -> KernelText:
     copy = kernel.clone(False)
     try:
         for attribute in list(copy.attributes):
+            # Code generation reads one of them: how much of LLVM's middle end a family gets.
             if attribute.startswith("blu.") and attribute != FAMILY:
                 del copy.attributes[attribute]
         with kernel.context:

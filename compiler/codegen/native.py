@@ -16,10 +16,7 @@ from blu.compiler.codegen import llvm_skew
 from blu.dialects.core.mlir import ir, translate_module_to_llvmir
 from blu.dialects.core.modules import operations_in
 from blu.errors import PassError
-
-# How much of LLVM's middle end a kernel family gets: emitted kernels are near their final form, scalar loops are not.
-_EFFORT = {"gemm": 1, "rows": 0, "attention": 0, "attention_gradient": 0, "update": 0}
-_FULL = 2
+from blu.passes.framework.families import FULL_EFFORT, Family, family_of
 
 
 class Codegen:
@@ -50,7 +47,7 @@ class Codegen:
     def object_of_llvm(self, text: str) -> bytes:
         """The object file of LLVM IR text (the thread pool)."""
         module = self._parse(text)
-        self._optimise(module, _FULL)
+        self._optimise(module, FULL_EFFORT)
         return self.machine.emit_object(module)
 
     def assembly(self, text: str) -> str:
@@ -67,7 +64,7 @@ class Codegen:
     def _kernel(self, name: str, kernel: str, operation: KernelFacts) -> llvm.ModuleRef:
         self.announce(name)
         module = self._parse(bfloat_as_bits(llvm_skew.rewrite(kernel)) + _entry(name, operation.arguments - 2))
-        self._optimise(module, _EFFORT.get(operation.family, _FULL))
+        self._optimise(module, operation.family.effort)
         return module
 
     def _parse(self, text: str) -> llvm.ModuleRef:
@@ -110,7 +107,7 @@ def _once(declaration: re.Match[str], declared: set[str]) -> str:
 class KernelFacts:
     """What code generation needs to know of a kernel beside its code: its family, and how many arguments it takes."""
 
-    family: str
+    family: Family
     arguments: int
 
 
@@ -154,8 +151,7 @@ def _translate(
         operation.clone(ir.InsertionPoint(alone.body))
     _refuse_other_dialects(alone, dialects)
     text = translate_module_to_llvmir(alone.operation)
-    family = ir.StringAttr(kernel.attributes["blu.kernel"]).value
-    return name, text, KernelFacts(family, len(kernel.regions[0].blocks[0].arguments))
+    return name, text, KernelFacts(family_of(kernel), len(kernel.regions[0].blocks[0].arguments))
 
 
 def _refuse_other_dialects(module: ir.Module, dialects: tuple[str, ...]) -> None:

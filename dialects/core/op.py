@@ -117,6 +117,8 @@ class Op:
     effects: ClassVar[Effects] = Effects.NONE
     # Whether Python numbers alone give a Python number.
     keeps_weak: ClassVar[bool] = False
+    # Whether kernels of targets take the op as it is, so that it has no linalg form.
+    kernel: ClassVar[bool] = False
     decompose: Callable[..., Any] | None = None
     vjp: Callable[..., Any] | None = None
     reference: ClassVar[Callable[..., Any]]

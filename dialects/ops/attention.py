@@ -25,6 +25,7 @@ class Attention(Op, name="attention"):
     A query that sees no key at all gives zeros. f16 and bf16 are computed in f32 and rounded once.
     """
 
+    kernel = True
     query: Operand
     key: Operand
     value: Operand

@@ -24,6 +24,7 @@ class AttentionGradient(Op, name="attention_gradient"):
     f32 for f16 and bf16, since those of keys and values are sums over many queries; rounded to those if `narrow`.
     """
 
+    kernel = True
     g: Operand
     query: Operand
     key: Operand

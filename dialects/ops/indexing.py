@@ -157,6 +157,7 @@ class ScatterAdd(Op, name="scatter_add"):
     axis stops the run with an IndexError. f16 and bf16 are accumulated in f32 and rounded once.
     """
 
+    kernel = True
     operand: Operand
     indices: Operand
     updates: Operand

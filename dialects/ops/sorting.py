@@ -89,6 +89,7 @@ class Sort(_Ordering, name="sort"):
 class Argsort(_Ordering, name="argsort"):
     """The positions (i64) of the elements in the order that sort gives."""
 
+    kernel = True
     reference = staticmethod(stable_order)
 
     @staticmethod
@@ -103,6 +104,7 @@ class ArgTopK(Op, name="arg_top_k"):
     They are the first k of a stable sort: of equals the lower index comes first, NaN comes last.
     """
 
+    kernel = True
     operand: Operand
     k: int
     largest: bool

@@ -9,16 +9,15 @@ from blu.dialects.core.mlir import func, ir
 from blu.errors import BluError, ParseError
 from blu.passes.framework import registry
 from blu.passes.framework.base import Pass, find
+from blu.passes.framework.families import own_kernels
 
-# Composite ops that have no linalg form: a kernel template takes them as they are. A barrier is a view.
-TEMPLATE_OPS = frozenset(
-    f"blu.{name}" for name in "attention attention_gradient argsort arg_top_k scatter_add barrier".split()
-)
+# A barrier is a view of what is behind it, down to the memory that it lies in.
+_VIEWS = frozenset({"blu.barrier"})
 
 
 @dataclass(frozen=True)
 class Level:
-    """A level: the dialects legal at its end, single operations of other dialects, and whose job the rest was.
+    """A level: the dialects legal at its end, whether ops with kernels of their own are, and whose job the rest was.
 
     `is_placed` says that what functions take and give has a place in memory: no tensors.
     """
@@ -26,18 +25,18 @@ class Level:
     name: str
     dialects: frozenset[str]
     missing_rule: str
-    operations: frozenset[str] = frozenset()
+    has_own_kernels: bool = False
     is_placed: bool = True
 
     def allows(self, operation: str) -> bool:
         """Whether an operation of that name may be left."""
-        return operation.partition(".")[0] in self.dialects or operation in self.operations
+        if operation.partition(".")[0] in self.dialects:
+            return True
+        return self.has_own_kernels and operation in own_kernels() | _VIEWS
 
 
-def _level(
-    name: str, dialects: str, missing_rule: str, operations: frozenset[str] = frozenset(), is_placed: bool = True
-) -> Level:
-    return Level(name, frozenset(dialects.split()) | {"builtin"}, missing_rule, operations, is_placed)
+def _level(name: str, dialects: str, missing_rule: str, has_own_kernels: bool = False, is_placed: bool = True) -> Level:
+    return Level(name, frozenset(dialects.split()) | {"builtin"}, missing_rule, has_own_kernels, is_placed)
 
 
 _LEVELS = (
@@ -51,14 +50,14 @@ _LEVELS = (
         "linalg",
         "func linalg tensor arith math plan",
         "no rule @lowers({op}) in passes/lower_to_linalg, and no decomposition, covers it",
-        TEMPLATE_OPS,
+        has_own_kernels=True,
         is_placed=False,
     ),
     _level(
         "memref",
         "func linalg tensor arith math memref bufferization plan",
         "no rule of passes/bufferize places it in a buffer",
-        TEMPLATE_OPS,
+        has_own_kernels=True,
     ),
     _level("kernel", "func memref vector scf arith math plan nvvm llvm", "no kernel emitter of the target takes it"),
     _level("llvm", "llvm nvvm", "no conversion to LLVM covers it: add one to the target's lowering"),

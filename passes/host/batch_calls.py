@@ -9,13 +9,9 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.modules import code_text
 from blu.dialects.plan import put_in_batch
 from blu.passes.framework.base import Pass, find
-from blu.passes.host.bufferize.kernels import tensor_kernels
+from blu.passes.framework.families import family_of, is_kernel, kernels_in
 from blu.passes.host.host_steps import HostSteps, Step, bytes_of
 from blu.passes.kernels.launch import MAX_GRID
-from blu.passes.loops.fuse.fuse import is_kernel
-
-# Families of kernels whose launches may be of many calls.
-FAMILIES = ("rows", "loops")
 
 
 @dataclass(frozen=True)
@@ -40,7 +36,7 @@ class BatchCalls(Pass):
     call_bytes: int = 128 << 20
 
     def run(self, module: ir.Module) -> None:
-        kernels = tensor_kernels(module)
+        kernels = kernels_in(module)
         for function in list(find(module, func.FuncOp)):
             if not is_kernel(function) and not function.is_external:
                 self._batch(HostSteps(function, kernels), kernels)
@@ -68,7 +64,7 @@ def _mark_equal_calls(steps: HostSteps, kernels: dict[str, func.FuncOp], call_by
         if operation.name != "func.call" or _bytes_moved(operation) > call_bytes:
             continue
         kernel = kernels[ir.FlatSymbolRefAttr(operation.attributes["callee"]).value]
-        if ir.StringAttr(kernel.attributes["blu.kernel"]).value in FAMILIES:
+        if family_of(kernel).is_batched:
             step.key = _text(kernel)
             found.setdefault(step.key, []).append(step)
     keys = [key for key, calls in found.items() if len(calls) > 1]

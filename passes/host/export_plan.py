@@ -14,6 +14,7 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.plan import MAX_BLOCKS, batch_of
 from blu.errors import PassError
 from blu.passes.framework.base import Pass, find
+from blu.passes.framework.families import kernels_in
 from blu.passes.host.bufferize.plan_memory import element_bytes
 
 ALIGNMENT = 64
@@ -35,7 +36,7 @@ class ExportPlan(Pass):
     level = "kernel"
 
     def run(self, module: ir.Module) -> None:
-        kernels = {item.name.value: item for item in find(module, func.FuncOp) if "blu.kernel" in item.attributes}
+        kernels = kernels_in(module)
         if "blu.arena_bytes" not in module.operation.attributes:
             self.fail(module.operation, "the module does not say how much memory it takes (blu.arena_bytes)")
         for function in list(find(module, func.FuncOp)):

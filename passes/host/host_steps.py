@@ -9,12 +9,11 @@ import numpy as np
 
 from blu.dialects.core.dtypes import tensor_type
 from blu.dialects.core.mlir import func, ir
+from blu.passes.framework.families import family_of
 from blu.passes.host.bufferize.in_place import donated_arguments, pair_results
 
 # Ops that do something at their time. All others only rename or shape what is there.
 _STEPS = ("func.call", "tensor.insert_slice", "linalg.fill", "plan.check", "func.return")
-# Kernels that write into an operand.
-_UPDATES = ("update", "scatter_add")
 
 
 @dataclass(eq=False)
@@ -172,7 +171,7 @@ def _is_update(operation: ir.Operation, kernels: dict[str, func.FuncOp]) -> bool
     if operation.name != "func.call":
         return operation.name == "tensor.insert_slice"
     kernel = kernels[ir.FlatSymbolRefAttr(operation.attributes["callee"]).value]
-    return ir.StringAttr(kernel.attributes["blu.kernel"]).value in _UPDATES
+    return family_of(kernel).updates is not None
 
 
 def _place_views(operation: ir.Operation, placed: set[ir.Operation], order: list[ir.Operation]) -> None:

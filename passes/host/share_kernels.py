@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from blu.dialects.core.mlir import ir, llvm
 from blu.dialects.core.modules import code_text
+from blu.passes.framework import families
 from blu.passes.framework.base import Pass, find
 from blu.passes.kernels.launch import CLUSTER, PER_PROCESSOR, SHARED, THREADS
 
@@ -51,7 +52,7 @@ class ShareKernels(Pass):
 
 def _key(kernel: llvm.LLVMFuncOp) -> Hashable:
     """What a kernel is, but for its name and the user's lines. One with global memory of its own is like no other."""
-    names = ("blu.kernel", THREADS, SHARED, CLUSTER, PER_PROCESSOR)
+    names = (families.ATTRIBUTE, THREADS, SHARED, CLUSTER, PER_PROCESSOR)
     attributes = tuple(kernel.attributes.get(name, None) for name in names)
     text = code_text(kernel)
     header, body = text.split("\n", 1)

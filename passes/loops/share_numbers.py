@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from blu.dialects.core.mlir import arith, func, ir
 from blu.dialects.core.modules import code_text
 from blu.passes.framework.base import Pass, find, replace
-from blu.passes.loops.fuse.fuse import is_kernel, remap
+from blu.passes.framework.families import is_kernel
+from blu.passes.loops.fuse.fuse import remap
 from blu.passes.loops.fuse.loops import loop_nest
 from blu.passes.loops.lower_to_linalg.generic import PARALLEL, generic, projection
 

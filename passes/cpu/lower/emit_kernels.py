@@ -2,33 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, func, ir
 from blu.dialects.targets.cpu import CpuTarget
-from blu.passes.cpu.attention import attention
-from blu.passes.cpu.attention import gradient as attention_backward
-from blu.passes.cpu.gemm import gemm
-from blu.passes.cpu.others import ordering, scan, selection, update
-from blu.passes.cpu.rows import rows
+from blu.passes.cpu.families import EMITTERS
 from blu.passes.framework.base import Pass, find
-
-# An emitter replaces a kernel by one of the same name, or by the ones that it returns, which run in order.
-Emitter = Callable[[func.FuncOp, CpuTarget], list[func.FuncOp] | None]
-EMITTERS: dict[str, Emitter] = {
-    "gemm": gemm.emit,
-    "rows": rows.emit,
-    # Vectorised where the row emitter can (sums over rows, for one); it hands the rest to loops.emit.
-    "loops": rows.emit,
-    "attention": attention.emit,
-    "attention_gradient": attention_backward.emit,
-    "argsort": ordering.emit,
-    "arg_top_k": selection.emit,
-    "scan": scan.emit,
-    "update": update.emit_slice,
-    "scatter_add": update.emit_scatter_add,
-}
+from blu.passes.framework.families import family_of, kernels_in
 
 
 @dataclass(frozen=True)
@@ -52,14 +33,14 @@ class EmitKernels(Pass):
     def run(self, module: ir.Module) -> None:
         target = CpuTarget.of(module)
         launches: dict[str, list[str]] = {}
-        for kernel in [item for item in find(module, func.FuncOp) if "blu.kernel" in item.attributes]:
-            family, name = ir.StringAttr(kernel.attributes["blu.kernel"]).value, kernel.name.value
+        for name, kernel in kernels_in(module).items():
+            family = family_of(kernel).name
             if family not in EMITTERS:
                 self.fail(kernel, f"no emitter writes kernels of the family '{family}' for {target.name}")
-            written = EMITTERS[family](kernel, target)
+            written = EMITTERS[family].emit(kernel, target)
             launches[name] = [item.name.value for item in written] if written else [name]
             self.count(f"{family} kernels")
-        kernels = {item.name.value: item for item in find(module, func.FuncOp) if "blu.kernel" in item.attributes}
+        kernels = kernels_in(module)
         for call in list(find(module, func.CallOp)):
             name = ir.FlatSymbolRefAttr(call.operation.attributes["callee"]).value
             _call_each(call, [kernels[launch] for launch in launches[name]])

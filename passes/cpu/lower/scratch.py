@@ -2,20 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from blu.dialects.core.mlir import func, ir
-from blu.passes.cpu.others import ordering, scan, selection, update
-from blu.passes.framework.base import Pass, find
-
-# For each family of kernels that needs scratch memory: its types, from the kernel on tensors.
-SCRATCH: dict[str, Callable[[func.FuncOp], list[ir.MemRefType]]] = {
-    "argsort": ordering.reserve,
-    "arg_top_k": selection.reserve,
-    "scan": scan.reserve,
-    "scatter_add": update.reserve,
-}
+from blu.dialects.core.mlir import ir
+from blu.passes.cpu.families import EMITTERS
+from blu.passes.framework.base import Pass
+from blu.passes.framework.families import family_of, kernels_in, reserve
 
 
 @dataclass(frozen=True)
@@ -35,14 +27,9 @@ class ReserveScratch(Pass):
     level = "linalg"
 
     def run(self, module: ir.Module) -> None:
-        for kernel in find(module, func.FuncOp):
-            reserve = SCRATCH.get(_family(kernel))
-            types = reserve(kernel) if reserve else []
+        for kernel in kernels_in(module).values():
+            emitter = EMITTERS.get(family_of(kernel).name)
+            types = emitter.scratch(kernel) if emitter and emitter.scratch else []
             if types:
-                kernel.attributes["blu.scratch"] = ir.ArrayAttr.get([ir.TypeAttr.get(type_) for type_ in types])
+                reserve(kernel, types)
                 self.count("buffers", len(types))
-
-
-def _family(function: func.FuncOp) -> str:
-    """The family of a kernel; empty for the host program."""
-    return ir.StringAttr(function.attributes["blu.kernel"]).value if "blu.kernel" in function.attributes else ""

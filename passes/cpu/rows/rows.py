@@ -19,6 +19,7 @@ from blu.dialects.targets.cpu import CpuTarget
 from blu.passes.cpu.kernel import KernelBody, open_kernel
 from blu.passes.cpu.others import loops
 from blu.passes.cpu.rows.walks import LANES, Across, Along, Kernel
+from blu.passes.framework.families import LOOPS, ROWS, mark
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.cursor import Cursor, split_index
 from blu.passes.kernels.rows.fills import spell_out_fills
@@ -51,10 +52,10 @@ def emit(kernel: func.FuncOp, target: CpuTarget) -> None:
     program = analyse(frame.operations, partial(strides, frame))
     if not program:
         frame.replacement.operation.erase()
-        kernel.attributes["blu.kernel"] = ir.StringAttr.get("loops")
+        mark(kernel, LOOPS)
         loops.emit(kernel, target)
         return
-    frame.replacement.attributes["blu.kernel"] = ir.StringAttr.get("rows")
+    mark(frame.replacement, ROWS)
     layout = collapse(program, frame)
     grid = choose_grid(program, layout)
     late = _in_place(frame)

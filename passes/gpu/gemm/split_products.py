@@ -9,8 +9,8 @@ from blu.dialects import plan
 from blu.dialects.core.dtypes import product
 from blu.dialects.core.mlir import arith, func, ir, tensor
 from blu.passes.framework.base import Pass, find
+from blu.passes.framework.families import GEMM, ROWS, family_of, kernels_in, mark
 from blu.passes.gpu.gemm import split as gemm_split
-from blu.passes.host.bufferize.kernels import tensor_kernels
 from blu.passes.host.bufferize.uses import transposed_layout
 from blu.passes.loops.lower_to_linalg.generic import PARALLEL, empty, generic, projection, reshape
 
@@ -36,7 +36,7 @@ class SplitProducts(Pass):
     level = "linalg"
 
     def run(self, module: ir.Module) -> None:
-        kernels = tensor_kernels(module)
+        kernels = kernels_in(module)
         for call in list(find(module, func.CallOp)):
             kernel = kernels[ir.FlatSymbolRefAttr(call.attributes["callee"]).value]
             type_ = _parts_of(kernel)
@@ -48,7 +48,7 @@ class SplitProducts(Pass):
 
 def _parts_of(kernel: func.FuncOp) -> ir.RankedTensorType | None:
     """The type of the parts of a kernel that is nothing but a product, and would be split."""
-    if ir.StringAttr(kernel.attributes["blu.kernel"]).value != "gemm":
+    if family_of(kernel) != GEMM:
         return None
     contraction = gemm_split.split_contraction(kernel)
     returned = list(kernel.entry_block.operations)[-1].operation.operands
@@ -91,7 +91,7 @@ def _sum_kernel(module: ir.Module, name: str, terms: Sequence[ir.Value]) -> str:
     types = [ir.RankedTensorType(term.type) for term in terms]
     with ir.InsertionPoint(module.body):
         kernel = func.FuncOp(name, (types, [types[0]]), visibility="private")
-        kernel.attributes["blu.kernel"] = ir.StringAttr.get("rows")
+        mark(kernel, ROWS)
         block = kernel.add_entry_block([ir.Location.current] * len(types))
     with ir.InsertionPoint(block):
         target = empty(types[0].shape, types[0].element_type)

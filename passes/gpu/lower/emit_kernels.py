@@ -2,37 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from blu.dialects import plan
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.framework.base import Pass, find
-from blu.passes.gpu.attention import attention
-from blu.passes.gpu.attention import gradient as attention_gradient
-from blu.passes.gpu.gemm import gemm
+from blu.passes.framework.families import family_of, kernels_in
+from blu.passes.gpu.families import EMITTERS
 from blu.passes.gpu.isa.bulk_copy import map_type
 from blu.passes.gpu.isa.fast_math import mark, writes_halves
-from blu.passes.gpu.others import ordering, scan, scatter, update
-from blu.passes.gpu.rows import rows
-from blu.passes.gpu.rows import sums as row_sums
 from blu.passes.kernels.launch import MAPS
-
-# An emitter replaces a kernel by one or more, which are launched in order with the same arguments.
-Emitter = Callable[[func.FuncOp, GpuTarget], list[func.FuncOp]]
-EMITTERS: dict[str, Emitter] = {
-    "gemm": gemm.emit,
-    "rows": row_sums.emit,
-    "loops": rows.emit,
-    "attention": attention.emit,
-    "attention_gradient": attention_gradient.emit,
-    "argsort": ordering.emit,
-    "arg_top_k": ordering.emit,
-    "scan": scan.emit,
-    "update": update.emit_slice,
-    "scatter_add": scatter.emit,
-}
 
 
 @dataclass(frozen=True)
@@ -56,12 +36,12 @@ class EmitGpuKernels(Pass):
     def run(self, module: ir.Module) -> None:
         target = GpuTarget.of(module)
         launches: dict[str, list[func.FuncOp]] = {}
-        for kernel in [item for item in find(module, func.FuncOp) if "blu.kernel" in item.attributes]:
-            family, name = ir.StringAttr(kernel.attributes["blu.kernel"]).value, kernel.name.value
+        for name, kernel in kernels_in(module).items():
+            family = family_of(kernel).name
             if family not in EMITTERS:
                 self.fail(kernel, f"no emitter writes kernels of the family '{family}' for {target.name}")
             rounds = writes_halves(kernel)
-            launches[name] = EMITTERS[family](kernel, target)
+            launches[name] = EMITTERS[family].emit(kernel, target)
             if rounds:
                 mark(launches[name])
             self.count(f"{family} kernels", len(launches[name]))

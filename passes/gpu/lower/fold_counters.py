@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from blu.dialects.core.mlir import func, ir, linalg
 from blu.passes.framework.base import Pass, find
-from blu.passes.loops.fuse.fuse import is_kernel
+from blu.passes.framework.families import is_kernel
 from blu.passes.loops.fuse.loops import LoopNest, loop_nest
 from blu.passes.loops.lower_to_linalg.generic import maps_attribute
 

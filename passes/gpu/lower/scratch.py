@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from blu.dialects.core.mlir import func, ir
-from blu.passes.framework.base import Pass, find
-from blu.passes.gpu.attention import gradient as attention_gradient
-from blu.passes.gpu.gemm import split as gemm_split
-from blu.passes.gpu.others import ordering, scan, scatter
-from blu.passes.gpu.rows import partials as row_partials
-
-# For each family of kernels that needs scratch memory: its types, from the kernel on tensors.
-SCRATCH: dict[str, Callable[[func.FuncOp], list[ir.MemRefType]]] = {
-    "attention_gradient": attention_gradient.reserve,
-    "argsort": ordering.reserve,
-    "arg_top_k": ordering.reserve,
-    "gemm": gemm_split.reserve,
-    "rows": row_partials.reserve,
-    "loops": row_partials.reserve,
-    "scan": scan.reserve,
-    "scatter_add": scatter.reserve,
-}
+from blu.dialects.core.mlir import ir
+from blu.passes.framework.base import Pass
+from blu.passes.framework.families import family_of, kernels_in, reserve
+from blu.passes.gpu.families import EMITTERS
 
 
 @dataclass(frozen=True)
@@ -42,11 +27,9 @@ class ReserveGpuScratch(Pass):
     level = "linalg"
 
     def run(self, module: ir.Module) -> None:
-        for kernel in find(module, func.FuncOp):
-            if "blu.kernel" not in kernel.attributes:
-                continue
-            reserve = SCRATCH.get(ir.StringAttr(kernel.attributes["blu.kernel"]).value)
-            types = reserve(kernel) if reserve else []
+        for kernel in kernels_in(module).values():
+            emitter = EMITTERS.get(family_of(kernel).name)
+            types = emitter.scratch(kernel) if emitter and emitter.scratch else []
             if types:
-                kernel.attributes["blu.scratch"] = ir.ArrayAttr.get([ir.TypeAttr.get(type_) for type_ in types])
+                reserve(kernel, types)
                 self.count("buffers", len(types))

@@ -8,10 +8,10 @@ from math import prod
 
 from blu.dialects.core.mlir import arith, func, ir
 from blu.passes.framework.base import Pass, find
+from blu.passes.framework.families import is_kernel
 from blu.passes.kernels.inline import clone_operation
 from blu.passes.kernels.rows.program import constant_of
 from blu.passes.kernels.rows.reductions import Search, read_reduction
-from blu.passes.loops.fuse.fuse import is_kernel
 from blu.passes.loops.lower_to_linalg.generic import PARALLEL, empty, fill, generic, projection
 
 # How the bodies of argmax and argmin decide, in their order (passes/loops/lower_to_linalg/reduction.py).

@@ -8,8 +8,8 @@ from math import ceil
 from blu.dialects.core.mlir import arith, func, ir
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.framework.base import Pass, find
+from blu.passes.framework.families import is_kernel
 from blu.passes.kernels.rows.reductions import Fold, read_reduction
-from blu.passes.loops.fuse.fuse import is_kernel
 from blu.passes.loops.fuse.loops import LoopNest, loop_nest
 from blu.passes.loops.lower_to_linalg.generic import PARALLEL, REDUCTION, constant, empty, fill, generic, projection
 

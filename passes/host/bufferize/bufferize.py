@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from blu.dialects import plan
 from blu.dialects.core.mlir import func, ir, memref
 from blu.passes.framework.base import Pass
+from blu.passes.framework.families import family_of, is_kernel, kernels_in
 from blu.passes.framework.rules import lines_of, refusal
 from blu.passes.host.bufferize import views
 from blu.passes.host.bufferize.concatenation import beginning_of, inserted_into, part_of
 from blu.passes.host.bufferize.in_place import donated_arguments, pair_results
-from blu.passes.host.bufferize.kernels import KernelTable, scratch_types, tensor_kernels
+from blu.passes.host.bufferize.kernels import KernelTable, scratch_types
 from blu.passes.host.bufferize.placement import (
     INSERTED_IN_PLACE,
     OVER_DONATED,
@@ -32,7 +33,6 @@ from blu.passes.host.bufferize.report import Report
 from blu.passes.host.bufferize.times import spans
 from blu.passes.host.bufferize.uses import Returned, is_empty, only_gives_a_shape, transposed_layout
 from blu.passes.host.bufferize.views import Root, View, ViewTable, contiguous_strides, whole
-from blu.passes.loops.fuse.fuse import is_kernel
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Bufferize(Pass):
     over_rows: bool = False
 
     def run(self, module: ir.Module) -> None:
-        kernels = tensor_kernels(module)
+        kernels = kernels_in(module)
         table = KernelTable(module)
         for function in list(module.body.operations):
             if isinstance(function, func.FuncOp) and not is_kernel(function):
@@ -353,13 +353,9 @@ def _memref_of(type_: ir.Type) -> ir.Type:
     return ir.MemRefType.get(list(ranked.shape), ranked.element_type)
 
 
-# Ops that write into one of their operands, and which.
-_UPDATES = {"update": ("tensor.insert_slice", 1), "scatter_add": ("blu.scatter_add", 0)}
-
-
 def _updated_input(kernel: func.FuncOp) -> int | None:
     """Which argument the kernel writes into, or None for kernels that only make new values."""
-    name, operand = _UPDATES.get(ir.StringAttr(kernel.attributes["blu.kernel"]).value, ("", 0))
+    name, operand = family_of(kernel).updates or ("", 0)
     for item in kernel.entry_block.operations:
         if item.operation.name == name:
             return list(kernel.arguments).index(item.operation.operands[operand])

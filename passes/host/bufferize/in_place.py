@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from blu.dialects.core.mlir import func, ir
+from blu.passes.framework.families import family_of
 from blu.passes.loops.fuse.loops import captured, loop_nest
 
 
@@ -33,7 +34,7 @@ def reads_where_it_writes(kernel: func.FuncOp, argument: ir.Value) -> bool:
     Such a kernel may write a result over the argument: the emitters of rows and of what follows a contraction promise
     to read all that an element needs first.
     """
-    if ir.StringAttr(kernel.attributes["blu.kernel"]).value not in ("rows", "gemm"):
+    if not family_of(kernel).writes_over_elements:
         return False
     shape = tuple(ir.RankedTensorType(argument.type).shape)
     results = {tuple(ir.RankedTensorType(type_).shape) for type_ in kernel.type.results}
@@ -53,7 +54,7 @@ def _is_elementwise(operation: ir.Operation, argument: ir.Value) -> bool:
 
 def reads_rows_in_place(kernel: func.FuncOp, argument: ir.Value) -> bool:
     """Whether a kernel of rows reads an argument only row by row, for the elements of its result in the same rows."""
-    if ir.StringAttr(kernel.attributes["blu.kernel"]).value != "rows":
+    if not family_of(kernel).writes_over_rows:
         return False
     shape = tuple(ir.RankedTensorType(argument.type).shape)
     return all(_reads_own_row(use.owner.operation, argument, shape) for use in argument.uses)

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 
 from blu.dialects.core.mlir import bufferization, func, ir, tensor
 from blu.dialects.core.modules import code_text
-from blu.passes.framework.base import find
+from blu.passes.framework.families import ROWS, SCRATCH, Family, family_of, mark
 from blu.passes.loops.fuse.fuse import clone_into
 from blu.passes.loops.lower_to_linalg.generic import PARALLEL, fill, generic, projection
 
 # The attribute with the types of the memory that a kernel works in (see passes/cpu/lower/scratch.py).
-SCRATCH = "blu.scratch"
 
 
 @dataclass
@@ -38,8 +37,8 @@ class KernelTable:
         self, kernel: func.FuncOp, inputs: Sequence[ir.Type], outputs: Sequence[ir.Type], in_place: int | None
     ) -> str:
         read = [type_ for index, type_ in enumerate(inputs) if index != in_place]
-        anchor = ir.StringAttr(kernel.attributes["blu.kernel"]).value
-        function, block = self._open(anchor, [*read, *outputs, *scratch_types(kernel)], kernel.operation.location)
+        family = family_of(kernel)
+        function, block = self._open(family, [*read, *outputs, *scratch_types(kernel)], kernel.operation.location)
         if SCRATCH in kernel.attributes:
             function.attributes[SCRATCH] = kernel.attributes[SCRATCH]
         with ir.InsertionPoint(block), kernel.operation.location:
@@ -50,7 +49,7 @@ class KernelTable:
                 memory = results[0] if index == in_place else next(arguments)
                 values[argument] = to_tensor(memory, argument.type, writable=index == in_place)
             self._fill(kernel, values, results)
-        return self._keep_if_unseen(function, anchor)
+        return self._keep_if_unseen(function, family.name)
 
     def _fill(self, kernel: func.FuncOp, values: dict[ir.Value, ir.Value], results: Sequence[ir.Value]) -> None:
         operations = [operation.operation for operation in kernel.entry_block.operations]
@@ -62,7 +61,7 @@ class KernelTable:
 
     def copy(self, source: ir.Type, target: ir.Type, location: ir.Location) -> str:
         """The name of a kernel that copies between two layouts."""
-        function, block = self._open("rows", [source, target], location)
+        function, block = self._open(ROWS, [source, target], location)
         shape, element = ir.MemRefType(source).shape, ir.MemRefType(source).element_type
         with ir.InsertionPoint(block), location:
             value = to_tensor(block.arguments[0], ir.RankedTensorType.get(shape, element))
@@ -75,7 +74,7 @@ class KernelTable:
 
     def fill(self, constant: ir.Operation, target: ir.Type, location: ir.Location) -> str:
         """The name of a kernel that writes one scalar constant everywhere."""
-        function, block = self._open("rows", [target], location)
+        function, block = self._open(ROWS, [target], location)
         shape = ir.MemRefType(target).shape
         with ir.InsertionPoint(block), location:
             scalar = constant.clone().results[0]
@@ -83,10 +82,10 @@ class KernelTable:
             func.ReturnOp([])
         return self._keep_if_unseen(function, "fill")
 
-    def _open(self, anchor: str, types: Sequence[ir.Type], location: ir.Location) -> tuple[func.FuncOp, ir.Block]:
+    def _open(self, family: Family, types: Sequence[ir.Type], location: ir.Location) -> tuple[func.FuncOp, ir.Block]:
         with ir.InsertionPoint(self.module.body), location:
             function = func.FuncOp("kernel", (list(types), []), visibility="private")
-            function.attributes["blu.kernel"] = ir.StringAttr.get(anchor)
+            mark(function, family)
             return function, function.add_entry_block([location] * len(types))
 
     def _keep_if_unseen(self, function: func.FuncOp, prefix: str) -> str:
@@ -120,8 +119,3 @@ def scratch_types(kernel: func.FuncOp) -> list[ir.Type]:
     if SCRATCH not in kernel.attributes:
         return []
     return [ir.TypeAttr(item).value for item in ir.ArrayAttr(kernel.attributes[SCRATCH])]
-
-
-def tensor_kernels(module: ir.Module) -> dict[str, func.FuncOp]:
-    """The kernels that the fuser outlined, by name."""
-    return {item.name.value: item for item in find(module, func.FuncOp) if "blu.kernel" in item.attributes}

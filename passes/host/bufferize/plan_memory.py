@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from blu.dialects.core.dtypes import product
 from blu.dialects.core.mlir import func, ir
 from blu.passes.framework.base import Pass, find
+from blu.passes.framework.families import is_kernel
 from blu.passes.host.bufferize.times import Span, spans
 
 ALIGNMENT = 64
@@ -30,7 +31,7 @@ class PlanMemory(Pass):
 
     def run(self, module: ir.Module) -> None:
         for function in find(module, func.FuncOp):
-            if "blu.kernel" not in function.attributes and function.entry_block.operations:
+            if not is_kernel(function) and function.entry_block.operations:
                 intervals = _intervals(function)
                 total = _plan(intervals)
                 if total >= 1 << 63:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from blu.dialects.core.mlir import func, ir
+from blu.passes.framework.families import GEMM, family_of
 
 _RESHAPES = ("tensor.collapse_shape", "tensor.expand_shape")
 
@@ -41,7 +42,7 @@ def _is_product(operation: ir.Operation, kernels: Mapping[str, func.FuncOp]) -> 
     if operation.name != "func.call":
         return False
     kernel = kernels[ir.FlatSymbolRefAttr(operation.attributes["callee"]).value]
-    return ir.StringAttr(kernel.attributes["blu.kernel"]).value == "gemm"
+    return family_of(kernel) == GEMM
 
 
 def is_empty(value: ir.Value) -> bool:

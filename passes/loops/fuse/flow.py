@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.op import is_pure
+from blu.passes.framework import families
+from blu.passes.framework.families import Family
 from blu.passes.loops.fuse.loops import LoopNest, captured, is_repeated
 from blu.passes.loops.fuse.waiting import Waiting
 
@@ -16,7 +18,7 @@ class Group:
     """Ops of one kernel, in program order. `domain` are the loop sizes of its widest op."""
 
     index: int
-    family: str
+    family: Family
     domain: tuple[int, ...] = ()
     members: list[ir.Operation] = field(default_factory=list)
     nests: dict[ir.Operation, LoopNest] = field(default_factory=dict)
@@ -26,11 +28,11 @@ class Group:
 
     @property
     def is_rows(self) -> bool:
-        return self.family == "rows"
+        return self.family == families.ROWS
 
     @property
     def is_product(self) -> bool:
-        return self.family == "gemm"
+        return self.family == families.GEMM
 
     @property
     def is_merged(self) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import is_pure
 from blu.passes.framework.base import Pass
+from blu.passes.framework.families import is_kernel, mark
 from blu.passes.framework.rules import lines_of
 from blu.passes.loops.fuse.flow import Group, reads_of
 from blu.passes.loops.fuse.groups import Grouping
@@ -51,7 +52,7 @@ class Fuse(Pass):
         for operation in grouping.unknown:
             self.fail(operation, f"no kernel is made of {operation.name}", advice=_ADVICE)
         self.count("steps to find groups", grouping.flow.waiting.steps)
-        named = {group: names.next(group.family) for group in grouping.groups}
+        named = {group: names.next(group.family.name) for group in grouping.groups}
         positions = {operation.operation: index for index, operation in enumerate(block.operations)}
         self.explain(lines_of(kernels_apart(grouping.refusals, named, positions)))
         acts = [not all(map(is_pure, group.members)) for group in named]
@@ -60,7 +61,7 @@ class Fuse(Pass):
         _erase_unused(block)
 
 
-_ADVICE = "Kernels are made of loops whose maps are projections, and of the ops in OWN_KERNELS of fuse/rules.py."
+_ADVICE = "Kernels are made of loops whose maps are projections, and of ops that have a kernel of their own."
 
 
 @dataclass
@@ -76,11 +77,6 @@ class _Names:
         return f"{family}_{number}"
 
 
-def is_kernel(function: func.FuncOp) -> bool:
-    """Whether a function is a kernel, not a host program."""
-    return "blu.kernel" in function.attributes
-
-
 def _outline(module: ir.Module, group: Group, name: str) -> ir.Operation:
     """Move the group's ops into a function of their own and call it in place of its last op; the call."""
     members = set(group.members)
@@ -91,7 +87,7 @@ def _outline(module: ir.Module, group: Group, name: str) -> ir.Operation:
     location = group.location
     with ir.InsertionPoint(module.body), location:
         kernel = func.FuncOp(name, ([value.type for value in inputs], types), visibility="private")
-        kernel.attributes["blu.kernel"] = ir.StringAttr.get(group.family)
+        mark(kernel, group.family)
         block = kernel.add_entry_block([location] * len(inputs))
     values = dict(zip(inputs, block.arguments, strict=True))
     with ir.InsertionPoint(block), location:

@@ -22,8 +22,8 @@ from blu.passes.loops.fuse.rules import (
     Growing,
     Joining,
     Merging,
+    begun_by,
     common_domain,
-    family_of,
     joining_rules,
 )
 
@@ -78,7 +78,7 @@ class Grouping:
         self._place(operation, loop_nest(operation, index))
 
     def _place(self, operation: ir.Operation, nest: LoopNest | None) -> None:
-        family = family_of(operation, nest)
+        family = begun_by(operation, nest)
         if family is None:
             self.unknown.append(operation)
             return

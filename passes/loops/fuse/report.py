@@ -23,5 +23,5 @@ def kernels_apart(
         if maker is not reader and frozenset((maker, reader)) not in seen:
             seen.add(frozenset((maker, reader)))
             text = f"{names[maker]} and {names[reader]} stay apart: {refusal.reason}"
-            kind = (maker.family, reader.family, refusal.reason)
+            kind = (maker.family.name, reader.family.name, refusal.reason)
             yield Decision(text, kind, (maker.location, refusal.operation.location))

@@ -12,21 +12,17 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from blu.dialects.core.mlir import ir
-from blu.passes.framework.levels import TEMPLATE_OPS
+from blu.passes.framework import families
+from blu.passes.framework.families import Family
 from blu.passes.framework.rules import Rule, refusal
 from blu.passes.loops.fuse.flow import Flow, Group
-from blu.passes.loops.fuse.loops import VIEWS, LoopNest, loop_nest
+from blu.passes.loops.fuse.loops import LoopNest, loop_nest
 
 MAX_OPS = 48
 MOST_SUMS = 4
 """Sums over ranges of rows that a group may have."""
 WORDS_OF_SUMMED_ROW = 40960
 """Elements of inputs and sums for one row of a group that has reductions along rows too: what a block can hold."""
-# Ops that are no loops, each of which is a kernel of its own, and the family of that.
-OWN_KERNELS = {
-    "tensor.insert_slice": "update",
-    **{name: name.partition(".")[2] for name in sorted(TEMPLATE_OPS) if name not in VIEWS},
-}
 
 
 @dataclass(frozen=True)
@@ -51,7 +47,7 @@ class Joining:
 
     @property
     def family(self) -> str:
-        return self.group.family
+        return self.group.family.name
 
     @property
     def reads_in_place(self) -> bool:
@@ -137,7 +133,7 @@ class Merging:
 
     @property
     def family(self) -> str:
-        return self.other.family if self.group.is_rows or self.group.is_product else self.group.family
+        return (self.other if self.group.is_rows or self.group.is_product else self.group).family.name
 
     @property
     def _joinings(self) -> list[Joining]:
@@ -211,8 +207,8 @@ _OP_BEGINS: tuple[Rule[Joining], ...] = (
     Rule("no product", lambda case: not case.nest.is_contraction, "a matrix product begins a kernel"),
 )
 # Which ops join a group, by the family of the group. Nothing joins one of a family that is not here.
-JOINING: dict[str, tuple[Rule[Joining], ...]] = {
-    "gemm": (
+JOINING: dict[Family, tuple[Rule[Joining], ...]] = {
+    families.GEMM: (
         *_OP_BEGINS,
         Rule("elementwise", lambda case: case.nest.is_pointwise, "only elementwise ops follow a matrix product"),
         Rule(
@@ -233,7 +229,7 @@ JOINING: dict[str, tuple[Rule[Joining], ...]] = {
             "it is left to the kernel that reduces its rows, since the product is stored for others as well",
         ),
     ),
-    "rows": (
+    families.ROWS: (
         *_OP_BEGINS,
         Rule(
             "rows",
@@ -315,15 +311,23 @@ MERGING: tuple[Rule[Merging], ...] = (
 )
 
 
-def family_of(operation: ir.Operation, nest: LoopNest | None) -> str | None:
+def begun_by(operation: ir.Operation, nest: LoopNest | None) -> Family | None:
     """The family of the kernel that an op begins, or None for ops that are no part of kernels."""
     if nest is None:
-        return OWN_KERNELS.get(operation.name)
+        return _family_of_no_loops(operation)
     if nest.is_contraction:
-        return "gemm"
+        return families.GEMM
     if nest.is_scan:
-        return "scan"
-    return "rows" if nest.is_pointwise or nest.is_row_reduction or nest.range_length else "loops"
+        return families.SCAN
+    is_by_rows = nest.is_pointwise or nest.is_row_reduction or nest.range_length
+    return families.ROWS if is_by_rows else families.LOOPS
+
+
+def _family_of_no_loops(operation: ir.Operation) -> Family | None:
+    if operation.name in families.own_kernels():
+        return families.family_named(operation.name.partition(".")[2])
+    found = (item for item in families.FAMILIES.values() if item.updates and item.updates[0] == operation.name)
+    return next(found, None)
 
 
 def _sizes(sizes: Sequence[int]) -> str:

@@ -1,0 +1,90 @@
+"""The families of kernels: what passes know of each, whatever the target.
+
+A kernel says its family in an attribute. Who writes its code is in the table of its target (`passes/cpu/families.py`,
+`passes/gpu/families.py`). An op that has a kernel of its own (`kernel = True` in its class) is a family of its name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from blu.dialects.core.mlir import func, ir
+from blu.dialects.core.op import OPS
+from blu.passes.framework.base import find
+
+ATTRIBUTE = "blu.kernel"
+SCRATCH = "blu.scratch"
+"""The types of the memory that a kernel works in, beside what it reads and writes."""
+FULL_EFFORT = 2
+
+
+@dataclass(frozen=True)
+class Family:
+    """One kind of kernels.
+
+    `writes_over_elements` and `writes_over_rows` promise that all that an element, or a row, of the result needs is
+    read before that is written, so that it may lie where an operand lies. `updates` is the op by which a kernel changes
+    one of its operands, and which. `is_batched` says that equal calls may be one launch. `effort` is how much of LLVM's
+    middle end its code gets on processors: emitted kernels are near their final form, scalar loops are not.
+    """
+
+    name: str
+    writes_over_elements: bool = False
+    writes_over_rows: bool = False
+    updates: tuple[str, int] | None = None
+    is_batched: bool = False
+    effort: int = FULL_EFFORT
+
+
+GEMM = Family("gemm", writes_over_elements=True, effort=1)
+ROWS = Family("rows", writes_over_elements=True, writes_over_rows=True, is_batched=True, effort=0)
+LOOPS = Family("loops", is_batched=True)
+SCAN = Family("scan")
+UPDATE = Family("update", updates=("tensor.insert_slice", 1), effort=0)
+SCATTER_ADD = Family("scatter_add", updates=("blu.scatter_add", 0))
+ARGSORT = Family("argsort")
+ARG_TOP_K = Family("arg_top_k")
+ATTENTION = Family("attention", effort=0)
+ATTENTION_GRADIENT = Family("attention_gradient", effort=0)
+FAMILIES = {
+    family.name: family
+    for family in (
+        *(GEMM, ROWS, LOOPS, SCAN, UPDATE, SCATTER_ADD, ARGSORT, ARG_TOP_K),
+        *(ATTENTION, ATTENTION_GRADIENT),
+    )
+}
+
+
+def family_named(name: str) -> Family:
+    """The family of that name; one of which nothing is known but its name, where an op of a user's has a kernel."""
+    return FAMILIES.get(name) or Family(name)
+
+
+def family_of(kernel: func.FuncOp | ir.Operation) -> Family:
+    """The family of a kernel."""
+    return family_named(ir.StringAttr(kernel.attributes[ATTRIBUTE]).value)
+
+
+def mark(kernel: func.FuncOp, family: Family) -> None:
+    """Say of a function that it is a kernel of a family."""
+    kernel.attributes[ATTRIBUTE] = ir.StringAttr.get(family.name, kernel.operation.context)
+
+
+def is_kernel(function: func.FuncOp) -> bool:
+    """Whether a function is a kernel, and not the host program."""
+    return ATTRIBUTE in function.attributes
+
+
+def kernels_in(module: ir.Module) -> dict[str, func.FuncOp]:
+    """The kernels of a module, by name."""
+    return {item.name.value: item for item in find(module, func.FuncOp) if is_kernel(item)}
+
+
+def own_kernels() -> frozenset[str]:
+    """The ops that have a kernel of their own, as they are written in IR."""
+    return frozenset(f"blu.{name}" for name, cls in OPS.items() if cls.kernel)
+
+
+def reserve(kernel: func.FuncOp, types: list[ir.MemRefType]) -> None:
+    """Say of a kernel what memory it works in."""
+    kernel.attributes[SCRATCH] = ir.ArrayAttr.get([ir.TypeAttr.get(type_) for type_ in types])

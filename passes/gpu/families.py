@@ -1,0 +1,39 @@
+"""Who writes the kernels of each family for GPUs, and what their launches hand on to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from blu.dialects.core.mlir import func, ir
+from blu.dialects.targets.nvidia import GpuTarget
+from blu.passes.framework import families
+from blu.passes.gpu.attention import attention, gradient
+from blu.passes.gpu.gemm import gemm, split
+from blu.passes.gpu.others import ordering, scan, scatter, update
+from blu.passes.gpu.rows import partials, rows, sums
+
+
+@dataclass(frozen=True)
+class Emitter:
+    """`emit` replaces a kernel by one or more, which are launched in order with the same arguments.
+
+    `scratch` tells the types of the memory that they work in, from the kernel on tensors.
+    """
+
+    emit: Callable[[func.FuncOp, GpuTarget], list[func.FuncOp]]
+    scratch: Callable[[func.FuncOp], list[ir.MemRefType]] | None = None
+
+
+EMITTERS: dict[str, Emitter] = {
+    families.GEMM.name: Emitter(gemm.emit, split.reserve),
+    families.ROWS.name: Emitter(sums.emit, partials.reserve),
+    families.LOOPS.name: Emitter(rows.emit, partials.reserve),
+    families.ATTENTION.name: Emitter(attention.emit),
+    families.ATTENTION_GRADIENT.name: Emitter(gradient.emit, gradient.reserve),
+    families.ARGSORT.name: Emitter(ordering.emit, ordering.reserve),
+    families.ARG_TOP_K.name: Emitter(ordering.emit, ordering.reserve),
+    families.SCAN.name: Emitter(scan.emit, scan.reserve),
+    families.UPDATE.name: Emitter(update.emit_slice),
+    families.SCATTER_ADD.name: Emitter(scatter.emit, scatter.reserve),
+}
