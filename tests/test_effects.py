@@ -19,7 +19,6 @@ from blu.passes.graph.reassociate import Reassociate
 from blu.passes.graph.remat import Remat
 from blu.passes.graph.simplify import Simplify
 from blu.passes.loops.fuse import Fuse
-from blu.passes.loops.fuse.rules import OWN_KERNELS
 from blu.passes.loops.lower_to_linalg import LowerToLinalg
 from blu.passes.loops.merge_duplicates import MergeDuplicates
 from blu.passes.loops.sink_widening import SinkWidening
@@ -38,12 +37,11 @@ def announce() -> Iterator[type[Op]]:
         """The operand, of which somebody is told."""
 
         effects = Effects.ORDERED
+        kernel = True
         reference = staticmethod(lambda x: x.copy())
         vjp = staticmethod(lambda g, x, y: g)
 
-    OWN_KERNELS["blu.announce"] = "announce"
     yield Announce
-    del OWN_KERNELS["blu.announce"]
     BluDialect.operations = before
     del OPS["announce"]
 
