@@ -259,7 +259,8 @@ def test_a_program_and_its_gradient_have_each_effect_once(announce, target):
         assert lowered.text.count('"blu.announce"') == 3
 
 
-def test_levels_refuse_what_has_effects_and_no_kernel(announce):
+def test_levels_refuse_what_has_effects_and_no_kernel(announce, monkeypatch):
+    monkeypatch.setattr(announce, "kernel", False)
     with pytest.raises(blu.BluError, match=r"'blu\.announce' is not legal at level 'linalg'"):
         blu.jit(lambda x: announce(x)).trace(np.ones(4, np.float32)).lower("x86-64-v3")
 
