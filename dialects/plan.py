@@ -22,6 +22,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from blu.dialects.core.mlir import ext, ir
+from blu.dialects.core.modules import written_once
 
 # What a check's slot holds when no offending value was found. No wrong index is 0: an axis that indices select from has
 # a first element. Of several wrong ones the largest is kept, compared as unsigned numbers, of which 0 is the smallest.
@@ -36,6 +37,11 @@ MAX_BLOCKS = (1 << 31) - 2
 
 class PlanDialect(ext.Dialect, name="plan"):
     """The host program of a compiled module."""
+
+    @classmethod
+    def _emit_module(cls) -> ir.Module:
+        """The declarations as IR. To go through the classes of all ops takes longer than a small program."""
+        return written_once((cls.name, *cls.operations), super()._emit_module)
 
 
 class Check(PlanDialect.Operation, name="check"):

@@ -39,6 +39,7 @@ from blu.dialects.core.fields import (
 from blu.dialects.core.locations import describe
 from blu.dialects.core.marks import marks_of
 from blu.dialects.core.mlir import ext, ir
+from blu.dialects.core.modules import written_once
 from blu.dialects.core.verification import remembered
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ArgumentError, BluError, ShapeError
@@ -46,6 +47,11 @@ from blu.errors import ArgumentError, BluError, ShapeError
 
 class BluDialect(ext.Dialect, name="blu"):
     """Deep learning on tensors: the mathematics of a model, before any decision on how to compute it."""
+
+    @classmethod
+    def _emit_module(cls) -> ir.Module:
+        """The declarations as IR. To go through the classes of all ops takes longer than a small program."""
+        return written_once((cls.name, *cls.operations), super()._emit_module)
 
 
 class Operand:
