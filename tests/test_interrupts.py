@@ -121,6 +121,30 @@ def test_ctrl_c_while_an_extension_is_loaded_comes_again(
     assert interrupted(run_command("toy", run), capfd.readouterr().err) and loaded
 
 
+LOADING = """
+import os, sys
+
+def watch(frame, event, argument):
+    if event == "call" and frame.f_code.co_name == "__setitem__":  # of an enumeration that C++ makes
+        while frame := frame.f_back:
+            if frame.f_code.co_qualname == "ExtensionFileLoader.exec_module":
+                sys.setprofile(None)
+                os.kill(os.getpid(), 2)
+                return
+
+import numpy, enum
+sys.setprofile(watch)
+import blu.dialects.core.mlir
+"""
+
+
+def test_ctrl_c_while_mlir_is_loaded_waits_until_it_is() -> None:
+    """In a program of the user's, where no command hears it."""
+    ended = subprocess.run([sys.executable, "-c", LOADING], stderr=subprocess.PIPE, text=True, check=False)
+    assert ended.returncode == -signal.SIGINT, ended.stderr
+    assert ended.stderr.rstrip().endswith("KeyboardInterrupt") and "raise_signal" in ended.stderr
+
+
 class Destroyed:
     """Gets Ctrl-C in its destructor."""
 

@@ -7,8 +7,12 @@ Everybody else writes `from blu.dialects.core.mlir import ir, arith, ...`.
 from __future__ import annotations
 
 import importlib
+import signal
 import sys
+import threading
 import types
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 DIALECTS = (
@@ -17,11 +21,33 @@ DIALECTS = (
 )  # fmt: skip
 
 
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits for the end of the block: while it is loaded, MLIR calls Python, and dies of what that raises."""
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    received: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, frame: received.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if received:
+            signal.raise_signal(signal.SIGINT)
+
+
+def _load(name: str) -> types.ModuleType:
+    with uninterrupted():
+        return importlib.import_module(name)
+
+
 def _find_package() -> str:
     """The name of the installed package that really carries the bindings (an empty `mlir` placeholder exists)."""
     for package in ("mlir", "torch_mlir"):
         try:
-            importlib.import_module(f"{package}.ir")
+            _load(f"{package}.ir")
         except ImportError:
             continue
         return package
@@ -35,10 +61,10 @@ PACKAGE = _find_package()
 for _name in ("blu", "plan"):
     sys.modules.setdefault(f"{PACKAGE}.dialects.{_name}", types.ModuleType(f"{PACKAGE}.dialects.{_name}"))
 
-ir = importlib.import_module(f"{PACKAGE}.ir")
-ext = importlib.import_module(f"{PACKAGE}.dialects.ext")
-passmanager = importlib.import_module(f"{PACKAGE}.passmanager")
-rewrite = importlib.import_module(f"{PACKAGE}.rewrite")
+ir = _load(f"{PACKAGE}.ir")
+ext = _load(f"{PACKAGE}.dialects.ext")
+passmanager = _load(f"{PACKAGE}.passmanager")
+rewrite = _load(f"{PACKAGE}.rewrite")
 PassManager = passmanager.PassManager
 
 
@@ -46,7 +72,7 @@ def __getattr__(name: str) -> types.ModuleType:
     """Upstream dialects, imported on first use: importing all of them costs a quarter of a second."""
     if name not in DIALECTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = _linalg() if name == "linalg" else importlib.import_module(f"{PACKAGE}.dialects.{name}")
+    module = _linalg() if name == "linalg" else _load(f"{PACKAGE}.dialects.{name}")
     globals()[name] = module
     return module
 
@@ -61,16 +87,16 @@ def _linalg() -> types.ModuleType:
     if name in sys.modules:
         return sys.modules[name]
     light = types.ModuleType(name)
-    folders = importlib.import_module(f"{PACKAGE}.dialects").__path__
+    folders = _load(f"{PACKAGE}.dialects").__path__
     light.__path__ = [f"{folder}/linalg" for folder in folders]  # submodules are still found
     for source in ("dialects._linalg_ops_gen", "dialects._linalg_enum_gen", "_mlir_libs._mlirDialectsLinalg"):
-        vars(light).update(_public(importlib.import_module(f"{PACKAGE}.{source}")))
+        vars(light).update(_public(_load(f"{PACKAGE}.{source}")))
 
     def complete(missing: str) -> object:
         if missing.startswith("__"):
             raise AttributeError(missing)
         del sys.modules[name]
-        full = importlib.import_module(name)
+        full = _load(name)
         sys.modules[name] = light
         vars(light).update({key: value for key, value in vars(full).items() if key not in vars(light)})
         return getattr(full, missing)
@@ -89,5 +115,5 @@ def translate_module_to_llvmir(operation: Any) -> str:
 
     MLIR kills the process where another dialect's op is left: callers check that first.
     """
-    native = importlib.import_module(f"{PACKAGE}._mlir_libs._mlirDialectsLLVM")
+    native = _load(f"{PACKAGE}._mlir_libs._mlirDialectsLLVM")
     return native.translate_module_to_llvmir(operation)
