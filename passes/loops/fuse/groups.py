@@ -12,16 +12,13 @@ from itertools import pairwise
 
 from blu.dialects.core.mlir import ir
 from blu.passes.framework.rules import refusal
+from blu.passes.loops.fuse.cases import Gathering, Growing, Joining, Merging
 from blu.passes.loops.fuse.flow import Flow, Group
 from blu.passes.loops.fuse.loops import VIEWS, LoopNest, is_inner_insertion, is_repeated, loop_nest
 from blu.passes.loops.fuse.rules import (
     GATHERING,
     GROWING,
     MERGING,
-    Gathering,
-    Growing,
-    Joining,
-    Merging,
     begun_by,
     common_domain,
     joining_rules,

@@ -7,15 +7,12 @@ so do sums over ranges of rows (which GPUs have). `groups.py` asks these tables,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
-
 from blu.dialects.core.mlir import ir
 from blu.passes.framework import families
 from blu.passes.framework.families import Family
 from blu.passes.framework.rules import Rule, refusal
-from blu.passes.loops.fuse.flow import Flow, Group
+from blu.passes.loops.fuse.cases import Gathering, Growing, Joining, Merging
+from blu.passes.loops.fuse.flow import Group
 from blu.passes.loops.fuse.loops import LoopNest, loop_nest
 
 MAX_OPS = 48
@@ -23,162 +20,6 @@ MOST_SUMS = 4
 """Sums over ranges of rows that a group may have."""
 WORDS_OF_SUMMED_ROW = 40960
 """Elements of inputs and sums for one row of a group that has reductions along rows too: what a block can hold."""
-
-
-@dataclass(frozen=True)
-class Joining:
-    """An op that may join the group that makes one of its operands."""
-
-    nest: LoopNest
-    group: Group
-    flow: Flow
-
-    @property
-    def num_ops(self) -> int:
-        return len(self.group.members) + 1
-
-    @property
-    def sizes(self) -> str:
-        return _sizes(self.nest.sizes)
-
-    @property
-    def domain(self) -> str:
-        return _sizes(self.group.domain)
-
-    @property
-    def family(self) -> str:
-        return self.group.family.name
-
-    @property
-    def reads_in_place(self) -> bool:
-        """Whether every value of the group is read at the loops' own position, whole or by row."""
-        return all(
-            dims is not None and dims == tuple(range(len(dims))) and len(dims) >= len(self.nest.sizes) - 1
-            for value, dims in self.nest.reads
-            if value in self.group.made
-        )
-
-    @property
-    def reads_no_view(self) -> bool:
-        reads = self.flow.reads_of(self.nest.operation)
-        return not any(self.group in self.flow.makers(value) and value not in self.group.made for value in reads)
-
-    @cached_property
-    def sums(self) -> Sums:
-        return Sums([*self.group.nests.values(), self.nest], self.group.made)
-
-
-@dataclass(frozen=True)
-class Growing:
-    """A group that may take an op which needs `others` too, of which those in `candidates` could take it as well."""
-
-    nest: LoopNest
-    group: Group
-    others: Sequence[Group]
-    candidates: Sequence[Group]
-    flow: Flow
-    scalars_apart: bool
-
-    @property
-    def waits_for_itself(self) -> bool:
-        """Whether the group with the op in it would wait for itself."""
-        return any(self.flow.waits(other, self.group) for other in self.others)
-
-    @property
-    def waits_for_more(self) -> bool:
-        """Whether a reduction would wait for more than now, only because a computation of scalars joins it."""
-        if self.nest.sizes or not self.group.domain:
-            return False
-        return any(not self._is_gathered(other) and not self.flow.waits(self.group, other) for other in self.others)
-
-    def _is_gathered(self, other: Group) -> bool:
-        merging = Merging(self.group, other, self.flow, self.scalars_apart)
-        return other in self.candidates and refusal(MERGING, merging) is None
-
-
-@dataclass(frozen=True)
-class Gathering:
-    """A group that may be merged into the one that an op joins, which needs `others` besides the two."""
-
-    group: Group
-    others: Sequence[Group]
-    flow: Flow
-
-    @property
-    def waits_for_itself(self) -> bool:
-        """Whether the group with the op and the merged one in it would wait for itself."""
-        return any(self.flow.waits(other, self.group) for other in self.others)
-
-
-@dataclass(frozen=True)
-class Merging:
-    """Two groups that may become one, of the first one's family."""
-
-    group: Group
-    other: Group
-    flow: Flow
-    scalars_apart: bool
-
-    @property
-    def num_ops(self) -> int:
-        return len(self.group.members) + len(self.other.members)
-
-    @property
-    def sizes(self) -> str:
-        return _sizes(self.other.domain)
-
-    @property
-    def domain(self) -> str:
-        return _sizes(self.group.domain)
-
-    @property
-    def family(self) -> str:
-        return (self.other if self.group.is_rows or self.group.is_product else self.group).family.name
-
-    @property
-    def _joinings(self) -> list[Joining]:
-        pairs = ((self.group, self.other), (self.other, self.group))
-        return [Joining(nest, source, self.flow) for user, source in pairs for nest in user.nests.values()]
-
-    @property
-    def reads_in_place(self) -> bool:
-        return all(joining.reads_in_place for joining in self._joinings)
-
-    @property
-    def reads_no_view(self) -> bool:
-        return all(joining.reads_no_view for joining in self._joinings)
-
-    @cached_property
-    def sums(self) -> Sums:
-        return Sums([*self.group.nests.values(), *self.other.nests.values()], self.group.made | self.other.made)
-
-
-@dataclass(frozen=True)
-class Sums:
-    """The sums over ranges of rows among some loops, which make some values."""
-
-    nests: Sequence[LoopNest]
-    made: set[ir.Value]
-
-    @cached_property
-    def sums(self) -> list[LoopNest]:
-        return [nest for nest in self.nests if nest.range_length]
-
-    @property
-    def are_few(self) -> bool:
-        return len(self.sums) <= MOST_SUMS
-
-    @property
-    def have_one_length(self) -> bool:
-        return len({nest.range_length for nest in self.sums}) <= 1
-
-    @property
-    def fit_a_block(self) -> bool:
-        """Whether a row of all that is read, and the sums, fit where rows are reduced too."""
-        if not self.sums or not any(nest.is_row_reduction for nest in self.nests):
-            return True
-        wide = {value for nest in self.nests for value, dims in nest.reads if dims is None or 1 in dims} - self.made
-        return (len(wide) + len(self.sums)) * self.sums[0].sizes[1] <= WORDS_OF_SUMMED_ROW
 
 
 _SHARED: tuple[Rule[Joining | Merging], ...] = (
@@ -190,11 +31,11 @@ _SHARED: tuple[Rule[Joining | Merging], ...] = (
     Rule("no view", lambda case: case.reads_no_view, "it is read through a view (a transpose, slice or reshape)"),
 )
 _SUMS: tuple[Rule[Joining | Merging], ...] = (
-    Rule("few sums", lambda case: case.sums.are_few, f"a kernel has at most {MOST_SUMS} sums over rows"),
-    Rule("one length", lambda case: case.sums.have_one_length, "their sums are over ranges of rows of other lengths"),
+    Rule("few sums", lambda case: case.sums.count <= MOST_SUMS, f"a kernel has at most {MOST_SUMS} sums over rows"),
+    Rule("one length", lambda case: case.sums.num_lengths <= 1, "their sums are over ranges of rows of other lengths"),
     Rule(
         "fits a block",
-        lambda case: case.sums.fit_a_block,
+        lambda case: case.sums.words_of_row <= WORDS_OF_SUMMED_ROW,
         f"a row of all that is read, and the sums, are more than the {WORDS_OF_SUMMED_ROW} elements that a block holds",
     ),
 )
@@ -264,7 +105,7 @@ GROWING: tuple[Rule[Growing], ...] = (
     _NO_CIRCLE,
     Rule(
         "no waiting",
-        lambda case: not (case.scalars_apart and case.waits_for_more),
+        lambda case: not (case.scalars_apart and _waits_for_more(case)),
         "a reduction does not wait for more than its rows, so that the terms of a sum are reduced at once",
     ),
 )
@@ -330,8 +171,16 @@ def _family_of_no_loops(operation: ir.Operation) -> Family | None:
     return next(found, None)
 
 
-def _sizes(sizes: Sequence[int]) -> str:
-    return " x ".join(map(str, sizes)) or "a scalar"
+def _waits_for_more(case: Growing) -> bool:
+    """Whether a reduction would wait for more than now, only because a computation of scalars joins it."""
+    if case.nest.sizes or not case.group.domain:
+        return False
+    return any(not _is_gathered(case, other) and not case.flow.waits(case.group, other) for other in case.others)
+
+
+def _is_gathered(case: Growing, other: Group) -> bool:
+    merging = Merging(case.group, other, case.flow, case.scalars_apart)
+    return other in case.candidates and refusal(MERGING, merging) is None
 
 
 def _all_fit_sums(other: Group, product: Group) -> bool:
