@@ -85,9 +85,9 @@ def test_training_steps_of_random_gpt2s_compile(seed: int, target: str) -> None:
 
 
 def test_equal_updates_of_operands_that_lie_differently_are_batches() -> None:
-    """One layer of odd width: the sums of squares of transposed gradients have a kernel of their own in their batch."""
-    config = {"n_layer": 1, "n_head": 1, "n_embd": 96, "vocab_size": 257, "n_positions": 64}
-    lowered = training_step(config, 3, 33, "f32").lower("sm_90a", stop="kernel")
+    """One token: the sums of squares of transposed gradients have a kernel of their own in the midst of their batch."""
+    config = {"n_layer": 1, "n_head": 2, "n_embd": 256, "vocab_size": 97, "n_positions": 64}
+    lowered = training_step(config, 2, 1, "tf32").lower("sm_90a", stop="kernel")
     assert lowered.module.operation.verify() and "blu.batch" in lowered.text
 
 
