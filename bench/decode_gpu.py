@@ -39,8 +39,8 @@ class BluSide:
         from blu.compiler.generation.generate import Gpt2Runner
         from blu.compiler.generation.gpt2_programs import compile_request
         from blu.compiler.target import resolve_target_name
+        from blu.plan.schema import DTYPES
         from blu.runtime import load_program
-        from blu.runtime.plan import DTYPES
 
         def load(request: Any) -> Any:
             return load_program(compile_request(replace(request, dtype=dtype), default_cache()))

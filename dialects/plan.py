@@ -24,15 +24,10 @@ from typing import Any
 from blu.dialects.core.mlir import ext, ir
 from blu.dialects.core.modules import written_once
 
-# What a check's slot holds when no offending value was found. No wrong index is 0: an axis that indices select from has
-# a first element. Of several wrong ones the largest is kept, compared as unsigned numbers, of which 0 is the smallest.
-NOTHING_FOUND = 0
 # The attribute of a call that says which others run at the same time, and of a kernel that runs for many calls at once.
 BATCH = "blu.batch"
 # The attribute of a launch in a batch that comes after so many others of the same call; the first has none.
 LAUNCH = "blu.launch"
-# The largest grid of a launch: block numbers are 31 bits of the word that threads claim from.
-MAX_BLOCKS = (1 << 31) - 2
 
 
 class PlanDialect(ext.Dialect, name="plan"):

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from blu.errors import ArgumentError
+from blu.plan.tensors import NAMES, TensorSpec
 from blu.runtime.array import Array
 from blu.runtime.memory import allocate_array
-from blu.runtime.plan import NAMES, TensorSpec
 
 
 def accept(spec: TensorSpec, value: Any, index: int, overwrite: bool = False) -> np.ndarray:

@@ -10,42 +10,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from blu.errors import CacheError
-from blu.runtime.plan import MAP_BYTES, Argument, GpuLaunch, Launch, Plan, TensorMap
+from blu.plan.contract import DONATED, MEMBER, Contract
+from blu.plan.schema import MAP_BYTES, Argument, GpuLaunch, Launch, Plan, TensorMap
 
-MEMBER = "contracts.json"
-DONATED = "donated"
-"""The space of an argument that the program may overwrite; "input" are those that it may only read."""
 _ALIGNMENTS = {"status": 8, "map": MAP_BYTES}
 _ALIGNMENT = 64
 
 
 def _refuse(what: str) -> CacheError:
     return CacheError(f"the plan does not fit its kernels: {what}", advice="compile the program again")
-
-
-@dataclass(frozen=True)
-class Contract:
-    """What one launch of a kernel was compiled for.
-
-    `size` is (blocks,), or the grid, the threads and the bytes of shared memory; `parameters` are bytes and kind of
-    memory of each pointer, those of several calls one after the other; `maps` what its tensor maps show, with the
-    number of the argument that they show.
-    """
-
-    size: tuple[int, ...]
-    parameters: tuple[tuple[int, str], ...]
-    maps: tuple[tuple[int, TensorMap], ...]
-
-    @classmethod
-    def parse(cls, entry: Any) -> Contract:
-        """Read an entry of contracts.json."""
-        maps = [(item["argument"], TensorMap.parse({**item, "buffer": ["arena", 0]})) for item in entry["maps"]]
-        parameters = tuple((int(nbytes), str(space)) for nbytes, space in entry["parameters"])
-        return cls(tuple(map(int, entry["size"])), parameters, tuple(maps))
 
 
 def check_contracts(plan: Plan, text: bytes) -> None:
@@ -66,7 +41,7 @@ def check_contracts(plan: Plan, text: bytes) -> None:
 
 def _problem(plan: Plan, sizes: dict[str, list[int]], launch: Launch | GpuLaunch, contract: Contract) -> str:
     """Why a launch is not what the contract says; empty if it is."""
-    size = _size(launch)
+    size = launch.size
     if size != contract.size:
         return f"its size is {size}, compiled for {contract.size}"
     pointers = _pointers(plan, launch)
@@ -80,12 +55,6 @@ def _problem(plan: Plan, sizes: dict[str, list[int]], launch: Launch | GpuLaunch
     shown = [_shown(plan, argument) for argument in maps]
     expected = [_same_map(item, memory[number]) for number, item in contract.maps if number < len(memory)]
     return "" if shown == expected else "its tensor maps show something else"
-
-
-def _size(launch: Launch | GpuLaunch) -> tuple[int, ...]:
-    if isinstance(launch, Launch):
-        return (launch.blocks,)
-    return (*launch.grid, launch.threads, launch.shared_bytes)
 
 
 def _pointers(plan: Plan, launch: Launch | GpuLaunch) -> Sequence[Argument]:

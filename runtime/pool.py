@@ -14,12 +14,11 @@ import numpy as np
 
 from blu import settings
 from blu.errors import BluError, CacheError
+from blu.plan.schema import MAX_BLOCKS
 from blu.runtime.memory import DATA_FIELD, address_of, allocate_array
 
 VERSION = 1
 """Of the structures shared with `pool.ll` (`blu_pool_version`)."""
-MAX_BLOCKS = (1 << 31) - 2
-"""The largest grid: block numbers are 31 bits of the word that threads claim from."""
 _SLICE_NANOSECONDS = 50_000_000
 _SPIN = 10_000
 _FUTEX = {"x86_64": 202, "aarch64": 98}

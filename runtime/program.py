@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from blu.errors import ArgumentError, CacheError, UnsupportedError
+from blu.plan.contract import MEMBER
+from blu.plan.schema import NOTHING_FOUND, Argument, GpuLaunch, Launch, Plan
 from blu.runtime.arguments import accept, accept_output, copy_of, count_error, overlapping
 from blu.runtime.artifact import Artifact
-from blu.runtime.contracts import MEMBER, check_contracts
+from blu.runtime.contracts import check_contracts
 from blu.runtime.host import check_machine, load_object, run_exclusively
 from blu.runtime.memory import address_of, allocate, allocate_array
-from blu.runtime.plan import NOTHING_FOUND, Argument, GpuLaunch, Launch, Plan
 from blu.runtime.pool import Pool
 from blu.runtime.runnable import Runnable
 

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 from blu.errors import ArgumentError, OutOfRangeError, calling_line, warn
+from blu.plan.schema import NOTHING_FOUND, Check, Plan
+from blu.plan.tensors import TensorSpec
 from blu.runtime.array import Array
-from blu.runtime.plan import NOTHING_FOUND, Check, Plan, TensorSpec
 
 
 class Runnable:
@@ -116,9 +117,7 @@ def report(check: Check, value: int, run: str = "") -> None:
         raise OutOfRangeError(
             f"{check.op}: index {value} is out of range for a dimension of size {check.size}{when}",
             location=check.location or None,
-            advice=f"valid indices are from {lowest} to {check.size - 1}"
-            if check.size
-            else "the dimension is empty",
+            advice=f"valid indices are from {lowest} to {check.size - 1}" if check.size else "the dimension is empty",
         )
     where = f" ({check.location})" if check.location else ""
     warn(f"integer division by zero in {check.op}{where} gives 0", RuntimeWarning)

@@ -15,7 +15,7 @@ import blu
 from blu.compiler.codegen.cubins import Cubin, assemble
 from blu.compiler.codegen.executable import ptx_of
 from blu.dialects.core.mlir import ir
-from blu.runtime.plan import NOTHING_FOUND
+from blu.plan.schema import NOTHING_FOUND
 
 DTYPES = {
     "bool": np.bool_, "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "u8": np.uint8,

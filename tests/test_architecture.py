@@ -20,7 +20,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 FOLDERS = {"blu": "blu"} | {
     name: f"blu.{name}" for name in ("frontend", "dialects", "passes", "compiler", "runtime")
 }  # the pipeline, in order
-BOTTOM = ("errors", "settings")
+BOTTOM = ("errors", "settings", "plan")
 # What each part may import of Blu, besides itself and BOTTOM.
 ARROWS = {
     "": {"frontend", "compiler"},
@@ -32,6 +32,7 @@ ARROWS = {
     "runtime": set(),
     "errors": set(),
     "settings": {"errors"},
+    "plan": {"errors"},
 }
 # Hooks (blu.dialects.hooks), which go against the arrows: the modules that register them, and those that ask them.
 HOOKS = {
@@ -339,8 +340,8 @@ def _is_declared(path: Path, package: str, data: dict[str, list[str]]) -> bool:
 
 
 def _folder(package: str) -> Path:
-    part, *rest = package.split(".")[1:] or ["blu"]
-    return ROOT.joinpath(part, *rest)
+    parts = package.split(".")[1:]
+    return ROOT.joinpath(*parts) if parts and parts[0] in FOLDERS else ROOT.joinpath("blu", *parts)
 
 
 @pytest.mark.parametrize("command", sorted(PROJECT["project"]["scripts"]))

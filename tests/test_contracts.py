@@ -17,9 +17,10 @@ import blu
 from blu.compiler.cli.run import make_parser
 from blu.compiler.jit import Traced
 from blu.errors import BluError, CacheError
+from blu.plan.contract import MEMBER
+from blu.plan.schema import Plan
 from blu.runtime.artifact import MANIFEST, write_artifact
-from blu.runtime.contracts import MEMBER, check_contracts
-from blu.runtime.plan import Plan
+from blu.runtime.contracts import check_contracts
 
 NUMBERS = [0, 1, 7, 63, 64, 128, 4096, 1 << 20, 1 << 31, 1 << 40, (1 << 62) - 64]
 RUN = """

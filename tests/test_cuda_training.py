@@ -21,11 +21,11 @@ from blu.compiler.training.trainer import Trainer
 from blu.errors import OutOfRangeError
 from blu.frontend.io.gpt2 import random_state_dict
 from blu.frontend.io.huggingface import complete_config
+from blu.plan.schema import Check
 from blu.runtime import Program
 from blu.runtime.cuda import DeviceArray, to_device
 from blu.runtime.cuda.driver import driver as drivers
 from blu.runtime.cuda.findings import CheckedRun
-from blu.runtime.plan import Check
 
 CONFIG = complete_config(
     {"model_type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 8, "vocab_size": 61, "n_positions": 24}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from blu.passes.framework.levels import LEVELS
 from blu.passes.kernels.math.expand_math import DOUBLE_FUNCTIONS, FUNCTIONS
 from blu.passes.loops.lower_to_linalg import RULES
 from blu.passes.loops.lower_to_linalg.pointwise import BODIES
+from blu.plan.schema import Check, GpuLaunch, Launch, Plan, TensorMap
 
 make_context()  # declares Blu's own ops, before documents declare others
 
@@ -68,6 +70,14 @@ def test_the_levels_are_those_of_the_code():
     assert rows == {level.name: ", ".join(sorted(level.dialects - {"builtin"})) for level in LEVELS.values()}
     families = text.partition("| family |")[2].partition("\n\n")[0]
     assert set(re.findall(r"`(\w+)`", families)) == set(FAMILIES)
+
+
+def test_the_fields_of_a_plan_are_those_of_the_code():
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \|", (FOLDER / "ir.md").read_text().partition("## `llvm`")[2], re.MULTILINE)
+    described = dict(rows)
+    assert described.keys() == {item.name for item in fields(Plan)}
+    for kind, table in ((Launch, "launches"), (GpuLaunch, "launches"), (TensorMap, "tensor_maps"), (Check, "checks")):
+        assert {item.name for item in fields(kind)} <= set(re.findall(r"`(\w+)`", described[table])), table
 
 
 def test_the_errors_of_functions_are_those_of_the_code():

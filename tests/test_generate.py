@@ -16,7 +16,7 @@ from blu.compiler.generation.sampling import Sampling
 from blu.errors import ArgumentError
 from blu.frontend.io import random_state_dict
 from blu.frontend.io.gpt2 import complete_config
-from blu.runtime.plan import TensorSpec
+from blu.plan.tensors import TensorSpec
 
 CONFIG = complete_config(
     {"model_type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 8, "vocab_size": 61, "n_positions": 24}

@@ -11,7 +11,7 @@ from gpu_program import compile_program
 
 import blu
 from blu.errors import OutOfRangeError
-from blu.runtime.plan import NOTHING_FOUND
+from blu.plan.schema import NOTHING_FOUND
 
 ROWS, COLUMNS = 6, 3
 TABLE = np.arange(ROWS * COLUMNS, dtype=np.float32).reshape(ROWS, COLUMNS)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from runtime_programs import KERNELS, launch, load, tensor
 
 from blu.errors import CacheError, UnsupportedError
+from blu.plan.schema import Plan
 from blu.runtime import Program
-from blu.runtime.plan import Plan
 
 
 def test_programs_for_other_machines_are_refused():

@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 
 from blu.errors import BluError, CacheError
+from blu.plan.schema import MAX_BLOCKS
 from blu.runtime import host
 from blu.runtime.host import load_object
-from blu.runtime.pool import MAX_BLOCKS, Pool, default_threads, pool_path, pool_text
+from blu.runtime.pool import Pool, default_threads, pool_path, pool_text
 
 COUNT = native.loop_kernel(
     "count",

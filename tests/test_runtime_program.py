@@ -12,10 +12,10 @@ import pytest
 from runtime_programs import SHAPE, launch, load, numbers, tensor
 
 from blu.errors import ArgumentError, BluError, OutOfMemoryError, OutOfRangeError
+from blu.plan.tensors import DTYPES
 from blu.runtime import Array, host
 from blu.runtime import memory as runtime_memory
 from blu.runtime.memory import allocate, allocate_array, machine_memory, release_kept
-from blu.runtime.plan import DTYPES
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from blu.runtime.plan import DTYPES, NAMES
+from blu.plan.schema import DTYPES, NAMES
 
 INDEX = "cases.json"
 KEPT_ELEMENTS = 1 << 14

@@ -15,10 +15,10 @@ import numpy as np
 from blu.compiler.cli.messages import UsageError
 from blu.compiler.cli.outcome import run_command
 from blu.errors import BluError, CacheError, WeightsError, suggestion
+from blu.plan.tensors import TensorSpec
 from blu.runtime.artifact import Artifact
 from blu.runtime.host import set_threads
 from blu.runtime.load import load_program
-from blu.runtime.plan import TensorSpec
 from blu.runtime.runnable import Runnable
 
 MODEL = "model."

@@ -15,7 +15,7 @@ from blu.dialects.core.mlir import ir
 from blu.dialects.core.modules import attribute_names
 from blu.dialects.targets.nvidia import GpuTarget, Target, target_of
 from blu.errors import ParseError, PassError
-from blu.runtime.contracts import MEMBER
+from blu.plan.contract import MEMBER
 
 Members = dict[str, bytes]
 

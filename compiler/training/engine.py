@@ -14,9 +14,9 @@ from blu.compiler.training.first_nonfinite import first_nonfinite
 from blu.compiler.training.programs import TrainingRequest, compile_training
 from blu.compiler.training.recipe import Recipe
 from blu.errors import ArgumentError
+from blu.plan.tensors import TensorSpec
 from blu.runtime.load import load_program
 from blu.runtime.memory import allocate_array
-from blu.runtime.plan import TensorSpec
 from blu.runtime.runnable import Runnable
 
 MODEL, STATE, SUMS, SCALE = "model.", "state.", "sums.", "scale."

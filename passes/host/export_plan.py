@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
 
 from blu.dialects.core.constants import decode
 from blu.dialects.core.dtypes import TensorType, tensor_type
 from blu.dialects.core.locations import describe
 from blu.dialects.core.mlir import func, ir
-from blu.dialects.plan import MAX_BLOCKS, batch_of
+from blu.dialects.plan import batch_of
 from blu.errors import PassError
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.families import kernels_in
 from blu.passes.host.bufferize.plan_memory import element_bytes
+from blu.passes.kernels.launch import GRID, SHARED, THREADS
+from blu.plan.contract import DONATED, NOWHERE, Contract
+from blu.plan.schema import (
+    ALIGNMENT,
+    MAP_BYTES,
+    MAX_BLOCKS,
+    Argument,
+    Check,
+    Constant,
+    GpuLaunch,
+    Launch,
+    Plan,
+    TensorMap,
+)
+from blu.plan.tensors import TensorSpec
 
-ALIGNMENT = 64
-MAP_BYTES = 128
-"""Of a tensor map."""
+PLAN, CONTRACTS, CONSTANTS = "blu.plan", "blu.contracts", "blu.constants"
+"""Attributes of a module at level "llvm": JSON of the plan and of contracts, hexadecimal digits of constants."""
 
 
 @dataclass(frozen=True)
@@ -43,25 +56,30 @@ class ExportPlan(Pass):
             if function.name.value not in kernels:
                 _write(module, _Export(function, kernels))
                 function.operation.erase()
-        if "blu.plan" not in module.operation.attributes:
+        if PLAN not in module.operation.attributes:
             self.fail(module.operation, "there is no program here: no function but kernels")
-        called = {launch["kernel"] for launch in json.loads(_text(module, "blu.plan"))["launches"]}
+        called = {launch.kernel for launch in read_plan(module).launches}
         for name, kernel in kernels.items():
             if name not in called:
                 kernel.operation.erase()
 
 
-def _text(module: ir.Module, name: str) -> str:
-    return ir.StringAttr(module.operation.attributes[name]).value
+def read_plan(module: ir.Module) -> Plan:
+    """The plan of a module at level "llvm"."""
+    return Plan.parse(ir.StringAttr(module.operation.attributes[PLAN]).value.encode())
+
+
+def write_plan(module: ir.Module, plan: Plan) -> None:
+    """Keep a plan in the module."""
+    module.operation.attributes[PLAN] = ir.StringAttr.get(json.dumps(plan.to_json()))
 
 
 def _write(module: ir.Module, export: _Export) -> None:
-    plan = export.plan()
-    arena = module.operation.attributes["blu.arena_bytes"]
-    plan["arena_bytes"] = ir.IntegerAttr(arena).value
-    module.operation.attributes["blu.plan"] = ir.StringAttr.get(json.dumps(plan))
-    module.operation.attributes["blu.contracts"] = ir.StringAttr.get(json.dumps(export.contracts))
-    module.operation.attributes["blu.constants"] = ir.StringAttr.get(export.constants.hex())
+    arena = ir.IntegerAttr(module.operation.attributes["blu.arena_bytes"]).value
+    write_plan(module, export.plan(arena))
+    contracts = [contract.to_json() for contract in export.contracts]
+    module.operation.attributes[CONTRACTS] = ir.StringAttr.get(json.dumps(contracts))
+    module.operation.attributes[CONSTANTS] = ir.StringAttr.get(export.constants.hex())
 
 
 @dataclass
@@ -71,57 +89,51 @@ class _Export:
     function: func.FuncOp
     kernels: dict[str, func.FuncOp]
     constants: bytearray = field(default_factory=bytearray)
-    constant_entries: list[dict[str, int]] = field(default_factory=list)
+    constant_entries: list[Constant] = field(default_factory=list)
     # For each result the donated input that it is, or None.
     sources: dict[int, int | None] = field(default_factory=dict)
-    launches: list[dict[str, Any]] = field(default_factory=list)
-    # What the kernel of each launch was compiled for (see runtime/contracts.py).
-    contracts: list[dict[str, Any]] = field(default_factory=list)
-    # What tensor maps show: offsets and strides in elements, the innermost dimension first.
-    maps: list[dict[str, Any]] = field(default_factory=list)
+    launches: list[Launch | GpuLaunch] = field(default_factory=list)
+    # What the kernel of each launch was compiled for.
+    contracts: list[Contract] = field(default_factory=list)
+    maps: list[TensorMap] = field(default_factory=list)
     # Arguments of launches of many calls: those of one call after the other.
-    tables: list[list[list[Any]]] = field(default_factory=list)
-    # Launches of many calls, by batch and kernel.
-    batches: dict[tuple[int, str], dict[str, Any]] = field(default_factory=dict)
-    batch_contracts: dict[tuple[int, str], dict[str, Any]] = field(default_factory=dict)
+    tables: list[tuple[Argument, ...]] = field(default_factory=list)
+    # The places of launches of many calls among all, by batch and kernel, and the line of their first call.
+    batches: dict[tuple[int, str], int] = field(default_factory=dict)
     first_lines: dict[tuple[int, str], str] = field(default_factory=dict)
     # By status slot: kernels may run in another order than the checks were written in.
-    checks: dict[int, dict[str, Any]] = field(default_factory=dict)
+    checks: dict[int, Check] = field(default_factory=dict)
 
-    def plan(self) -> dict[str, Any]:
-        """The plan without the arena's size."""
+    def plan(self, arena_bytes: int) -> Plan:
+        """The plan, for intermediate results of so many bytes."""
         handlers = {"plan.buffer": self._buffer, "func.call": self._call, "plan.check": self._check}
         for operation in self.function.entry_block.operations:
             handler = handlers.get(operation.operation.name)
             if handler:
                 handler(operation.operation)
-        return {
-            "entry": self.function.name.value,
-            "inputs": self.inputs,
-            "outputs": self._outputs(),
-            "constants": self.constant_entries,
-            "launches": self.launches,
-            **({"tensor_maps": self.maps} if self.maps else {}),
-            **({"tables": self.tables} if self.tables else {}),
-            "checks": [self.checks[slot] for slot in range(len(self.checks))],
-            "status_slots": len(self.checks),
-        }
+        return Plan(
+            entry=self.function.name.value,
+            arena_bytes=arena_bytes,
+            status_slots=len(self.checks),
+            inputs=self.inputs,
+            outputs=self._outputs(),
+            constants=tuple(self.constant_entries),
+            launches=tuple(self.launches),  # type: ignore[arg-type]
+            checks=tuple(self.checks[slot] for slot in range(len(self.checks))),
+            tensor_maps=tuple(self.maps),
+            tables=tuple(self.tables),
+        )
 
     @cached_property
-    def inputs(self) -> list[dict[str, Any]]:
+    def inputs(self) -> tuple[TensorSpec, ...]:
         """What the program takes. Read once: every launch asks which of its pointers may be overwritten."""
         attributes = [ir.DictAttr(item) for item in self.function.arg_attrs] if self.function.arguments else []
-        entries = []
-        for type_, item in zip(_types(self.function, "blu.inputs"), attributes, strict=True):
-            entry = _tensor(type_)
-            entry["name"] = ir.StringAttr(item["blu.name"]).value if "blu.name" in item else ""
-            entry["donated"] = "blu.donated" in item
-            entries.append(entry)
-        return entries
+        types = _types(self.function, "blu.inputs")
+        return tuple(_argument_spec(type_, item) for type_, item in zip(types, attributes, strict=True))
 
-    def _outputs(self) -> list[dict[str, Any]]:
-        types = _types(self.function, "blu.results")
-        return [{**_tensor(type_), "input": self.sources[index]} for index, type_ in enumerate(types)]
+    def _outputs(self) -> tuple[TensorSpec, ...]:
+        types = enumerate(_types(self.function, "blu.results"))
+        return tuple(TensorSpec("", type_.shape, type_.dtype.name, input=self.sources[index]) for index, type_ in types)
 
     def _buffer(self, operation: ir.Operation) -> None:
         space, index = _space(operation), _integer(operation, "index")
@@ -134,100 +146,91 @@ class _Export:
         assert index == len(self.constant_entries), "constants are numbered in order"
         data = decode(operation.attributes["blu.value"]).tobytes()
         self.constants.extend(bytes(-len(self.constants) % ALIGNMENT))
-        self.constant_entries.append({"offset": len(self.constants), "bytes": len(data)})
+        self.constant_entries.append(Constant(len(self.constants), len(data)))
         self.constants.extend(data)
 
     def _call(self, operation: ir.Operation) -> None:
         name = ir.FlatSymbolRefAttr(operation.attributes["callee"]).value
-        size = _launch_size(self.kernels[name], operation)
-        if size is None:
+        if not _has_blocks(self.kernels[name]):
             return
-        memory = [value for value in operation.operands if isinstance(value.type, ir.MemRefType)]
-        arguments = [self._argument(value) for value in memory if not _is_map(value)]
-        arguments += [self._map(item, arguments) for item in _tensor_maps(self.kernels[name])]
-        location = describe(operation.location) or ""
-        launch = {"kernel": name, **size, "args": arguments, "location": location}
-        contract = {
-            "size": _size_of(size),
-            "parameters": [[_bytes_from(value.type), self._kind_of(value)] for value in memory if not _is_map(value)],
-            "maps": [_description(item) for item in _tensor_maps(self.kernels[name])],
-        }
+        memory = [value for value in operation.operands if isinstance(value.type, ir.MemRefType) and not _is_map(value)]
+        arguments = [self._argument(value) for value in memory]
+        shown = [_shown(item) for item in _tensor_maps(self.kernels[name])]
+        pointers = (*arguments, *(self._map(replace(item, buffer=arguments[number])) for number, item in shown))
+        launch = _launch(self.kernels[name], operation, pointers)
+        parameters = tuple((_bytes_from(value.type), self._kind_of(value)) for value in memory)
+        contract = Contract(launch.size, parameters, tuple(shown))
         number = batch_of(operation)
         if number is None:
-            self.launches.append(launch)
-            self.contracts.append(contract)
+            self._append(launch, contract)
         else:
+            assert isinstance(launch, GpuLaunch), "processors have no batches"
             self._add_to_batch((number, name), launch, contract)
 
-    def _add_to_batch(self, batch: tuple[int, str], launch: dict[str, Any], contract: dict[str, Any]) -> None:
+    def _append(self, launch: Launch | GpuLaunch, contract: Contract) -> None:
+        self.launches.append(launch)
+        self.contracts.append(contract)
+
+    def _add_to_batch(self, batch: tuple[int, str], launch: GpuLaunch, contract: Contract) -> None:
         """One launch for all calls of a batch: their arguments are in a table, the grid's third size counts them."""
         if batch not in self.batches:
-            self.batches[batch] = {**launch, "args": [["table", len(self.tables), 0]]}
-            self.launches.append(self.batches[batch])
-            self.contracts.append(contract)
-            self.batch_contracts[batch] = contract
-            self.tables.append(launch["args"])
-            self.first_lines[batch] = launch["location"]
+            self.batches[batch], self.first_lines[batch] = len(self.launches), launch.location
+            self._append(replace(launch, args=(Argument("table", len(self.tables), 0),)), contract)
+            self.tables.append(launch.args)
             return
-        entry = self.batches[batch]
-        [[_, table, _]] = entry["args"]
-        self.tables[table] += launch["args"]
-        count = len(self.tables[table]) // len(launch["args"])
-        entry["grid"] = [*launch["grid"][:2], count]
-        together = self.batch_contracts[batch]
-        together["size"][2] = count
-        together["parameters"] += contract["parameters"]
-        entry["location"] = f"{self.first_lines[batch]} and {count - 1} more".strip()
+        place = self.batches[batch]
+        (argument,), together = self.launches[place].args, self.contracts[place]
+        self.tables[argument.index] += launch.args
+        count = len(self.tables[argument.index]) // len(launch.args)
+        location = f"{self.first_lines[batch]} and {count - 1} more".strip()
+        counted = replace(launch, grid=(*launch.grid[:2], count), args=(argument,), location=location)
+        self.launches[place] = counted
+        self.contracts[place] = Contract(counted.size, together.parameters + contract.parameters, together.maps)
 
-    def _argument(self, value: ir.Value) -> list[Any]:
+    def _argument(self, value: ir.Value) -> Argument:
         """Where a pointer points: the root's start, since a kernel adds the offset of its layout itself."""
         if isinstance(value.owner, ir.Block):
-            return ["input", ir.BlockArgument(value).arg_number, 0]
+            return Argument("input", ir.BlockArgument(value).arg_number, 0)
         operation = value.owner.operation
         if operation.name == "memref.reinterpret_cast":
             return self._argument(operation.operands[0])
         space, index = _space(operation), _integer(operation, "index")
         if space == "arena":
-            return ["arena", _integer(operation, "offset")]
+            return Argument("arena", 0, _integer(operation, "offset"))
         if space == "status":
-            return ["status", 8 * index]
-        return [space, index, 0]
+            return Argument("status", 0, 8 * index)
+        return Argument(space, index, 0)
 
     def _kind_of(self, value: ir.Value) -> str:
-        """The space of a pointer; "donated" for arguments that the program may overwrite."""
-        space, *place = self._argument(value)
-        return "donated" if space == "input" and self.inputs[place[0]]["donated"] else space
+        """The space of a pointer; DONATED for arguments that the program may overwrite."""
+        argument = self._argument(value)
+        is_donated = argument.space == "input" and self.inputs[argument.index].donated
+        return DONATED if is_donated else argument.space
 
-    def _map(self, described: ir.Attribute, arguments: list[Any]) -> list[Any]:
-        """The place of a tensor map of one of a launch's arguments among all maps, each of which is there once."""
-        fields = _description(described)
-        entry = {"buffer": arguments[fields.pop("argument")], **fields}
-        if entry not in self.maps:
-            self.maps.append(entry)
-        return ["map", MAP_BYTES * self.maps.index(entry)]
+    def _map(self, shown: TensorMap) -> Argument:
+        """The place of a tensor map among all maps, each of which is there once."""
+        if shown not in self.maps:
+            self.maps.append(shown)
+        return Argument("map", 0, MAP_BYTES * self.maps.index(shown))
 
     def _check(self, operation: ir.Operation) -> None:
-        slot = self._argument(operation.operands[0])[1] // 8
-        check = {
-            "kind": ir.StringAttr(operation.attributes["kind"]).value,
-            "op": ir.StringAttr(operation.attributes["op"]).value,
-            "size": _integer(operation, "size"),
-            "location": describe(operation.location) or "",
-        }
+        slot = self._argument(operation.operands[0]).offset // 8
+        kind, op = (ir.StringAttr(operation.attributes[name]).value for name in ("kind", "op"))
+        check = Check(kind, op, _integer(operation, "size"), describe(operation.location) or "")
         self.checks.setdefault(slot, check)  # equal checks share a slot, the first one's line is reported
 
 
-def _description(described: ir.Attribute) -> dict[str, Any]:
-    """What a tensor map shows, and of which argument."""
+def _argument_spec(type_: TensorType, attributes: ir.DictAttr) -> TensorSpec:
+    name = ir.StringAttr(attributes["blu.name"]).value if "blu.name" in attributes else ""
+    return TensorSpec(name, type_.shape, type_.dtype.name, "blu.donated" in attributes)
+
+
+def _shown(described: ir.Attribute) -> tuple[int, TensorMap]:
+    """The number of the argument that a tensor map shows, and what it shows of it; the buffer is not known yet."""
     fields = ir.DictAttr(described)
     argument, offset = (ir.IntegerAttr(fields[name]).value for name in ("argument", "offset"))
-    numbers = {name: list(ir.DenseI64ArrayAttr(fields[name])) for name in ("shape", "strides", "box")}
-    return {"argument": argument, "offset": offset, "dtype": ir.StringAttr(fields["dtype"]).value, **numbers}
-
-
-def _size_of(size: dict[str, Any]) -> list[int]:
-    """What of a launch's size its kernel depends on."""
-    return [*size["grid"], size["threads"], size["shared_bytes"]] if "grid" in size else [size["blocks"]]
+    shape, strides, box = (tuple(ir.DenseI64ArrayAttr(fields[name])) for name in ("shape", "strides", "box"))
+    return argument, TensorMap(NOWHERE, offset, ir.StringAttr(fields["dtype"]).value, shape, strides, box)
 
 
 def _bytes_from(type_: ir.Type) -> int:
@@ -250,21 +253,26 @@ def _tensor_maps(kernel: func.FuncOp) -> list[ir.Attribute]:
     return list(ir.ArrayAttr(kernel.attributes["blu.tensor_maps"])) if "blu.tensor_maps" in kernel.attributes else []
 
 
-def _launch_size(kernel: func.FuncOp, call: ir.Operation) -> dict[str, Any] | None:
-    """How much of a kernel a launch is: a range of blocks on a CPU, a grid of threads on a GPU; None for nothing."""
-    attributes = kernel.attributes
-    if "blu.grid" in attributes:
-        grid = list(ir.DenseI64ArrayAttr(attributes["blu.grid"]))
-        threads, shared = (ir.IntegerAttr(attributes[name]).value for name in ("blu.threads", "blu.shared_bytes"))
-        return {"grid": grid, "threads": threads, "shared_bytes": shared}
-    blocks = ir.IntegerAttr(attributes["blu.blocks"]).value
+def _has_blocks(kernel: func.FuncOp) -> bool:
+    """Whether there is anything to launch."""
+    return "blu.blocks" not in kernel.attributes or ir.IntegerAttr(kernel.attributes["blu.blocks"]).value > 0
+
+
+def _launch(kernel: func.FuncOp, call: ir.Operation, args: tuple[Argument, ...]) -> Launch | GpuLaunch:
+    """A range of blocks on a CPU, a grid of threads on a GPU."""
+    attributes, name, location = kernel.attributes, kernel.name.value, describe(call.location) or ""
+    if GRID in attributes:
+        x, y, z = ir.DenseI64ArrayAttr(attributes[GRID])
+        threads, shared = (ir.IntegerAttr(attributes[item]).value for item in (THREADS, SHARED))
+        return GpuLaunch(name, (x, y, z), threads, shared, args, location)
+    blocks, chunk = (ir.IntegerAttr(attributes[item]).value for item in ("blu.blocks", "blu.chunk"))
     if blocks > MAX_BLOCKS:
         raise PassError(
-            f"kernel '{kernel.name.value}' has {blocks} blocks, and one launch can have {MAX_BLOCKS}",
+            f"kernel '{name}' has {blocks} blocks, and one launch can have {MAX_BLOCKS}",
             location=describe(call.location),
             advice="Use smaller shapes.",
         )
-    return {"blocks": blocks, "chunk": ir.IntegerAttr(attributes["blu.chunk"]).value} if blocks else None
+    return Launch(name, blocks, chunk, args, location)
 
 
 def _space(operation: ir.Operation) -> str:
@@ -277,7 +285,3 @@ def _integer(operation: ir.Operation, name: str) -> int:
 
 def _types(function: func.FuncOp, name: str) -> list[TensorType]:
     return [tensor_type(ir.TypeAttr(item).value) for item in ir.ArrayAttr(function.attributes[name])]
-
-
-def _tensor(type_: TensorType) -> dict[str, Any]:
-    return {"shape": list(type_.shape), "dtype": type_.dtype.name}

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from blu.dialects.core.mlir import ir, llvm
 from blu.dialects.core.modules import code_text
 from blu.passes.framework import families
 from blu.passes.framework.base import Pass, find
+from blu.passes.host.export_plan import read_plan, write_plan
 from blu.passes.kernels.launch import CLUSTER, PER_PROCESSOR, SHARED, THREADS
-
-PLAN = "blu.plan"
 
 
 @dataclass(frozen=True)
@@ -44,10 +42,9 @@ class ShareKernels(Pass):
             if names[name] != name:
                 kernel.operation.erase()
                 self.count("kernels shared")
-        plan = json.loads(ir.StringAttr(module.operation.attributes[PLAN]).value)
-        for launch in plan["launches"]:
-            launch["kernel"] = names[launch["kernel"]]
-        module.operation.attributes[PLAN] = ir.StringAttr.get(json.dumps(plan))
+        plan = read_plan(module)
+        launches = tuple(replace(launch, kernel=names[launch.kernel]) for launch in plan.launches)
+        write_plan(module, replace(plan, launches=launches))
 
 
 def _key(kernel: llvm.LLVMFuncOp) -> Hashable:

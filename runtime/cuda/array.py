@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from blu.errors import ArgumentError
+from blu.plan.tensors import NAMES
 from blu.runtime.array import Array
 from blu.runtime.cuda import exchange
 from blu.runtime.cuda.block import Block
 from blu.runtime.cuda.driver.driver import Driver, default_driver
 from blu.runtime.memory import address_of, allocate_array
-from blu.runtime.plan import NAMES
 
 ALIGNMENT = 16
 """Bytes: kernels read and write vectors of this size."""

@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 from blu.errors import CacheError, UnsupportedError
+from blu.plan.schema import GpuLaunch
 from blu.runtime.artifact import Artifact
 from blu.runtime.cuda.driver.driver import Driver
-from blu.runtime.plan import GpuLaunch
 
 _ARCHITECTURE = re.compile(r"sm_(\d+)(\d)(a?)")
 _PTX_TARGET = re.compile(rb"^\s*\.target\s+(sm_\w+)", re.MULTILINE)

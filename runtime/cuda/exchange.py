@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from blu.errors import ArgumentError
+from blu.plan.tensors import DTYPES, NAMES
 from blu.runtime.array import ExchangeError
-from blu.runtime.plan import DTYPES, NAMES
 
 CUDA = 2
 _INTEGER, _UNSIGNED, _FLOAT, _BFLOAT, _BOOL = 0, 1, 2, 4, 6

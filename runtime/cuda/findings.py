@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from blu.plan.schema import NOTHING_FOUND, Check, Plan
 from blu.runtime.cuda.block import Block
 from blu.runtime.memory import address_of
-from blu.runtime.plan import NOTHING_FOUND, Check, Plan
 from blu.runtime.runnable import report
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from blu.plan.schema import MAP_BYTES, MAP_DTYPES, Argument, TensorMap
 from blu.runtime.cuda.array import Block
 from blu.runtime.cuda.driver.driver import Driver
-from blu.runtime.plan import MAP_BYTES, MAP_DTYPES, Argument, TensorMap
 
 AddressOf = Callable[[Argument], int]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from blu.runtime.plan import Argument
+from blu.plan.schema import Argument
 
 
 @dataclass(frozen=True)

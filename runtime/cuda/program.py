@@ -11,6 +11,7 @@ import numpy as np
 
 from blu import settings
 from blu.errors import ArgumentError, UnsupportedError
+from blu.plan.schema import Argument, GpuLaunch, Launch, Plan
 from blu.runtime.arguments import count_error, overlapping
 from blu.runtime.artifact import Artifact
 from blu.runtime.cuda.array import DeviceArray, to_device
@@ -25,7 +26,6 @@ from blu.runtime.cuda.moving import MovingPointers
 from blu.runtime.cuda.ranges import are_shown, named_range
 from blu.runtime.cuda.tables import PointerTables
 from blu.runtime.memory import address_of
-from blu.runtime.plan import Argument, GpuLaunch, Launch, Plan
 from blu.runtime.program import check_kernels, read_constants
 from blu.runtime.runnable import Runnable
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from blu.plan.schema import POINTER_BYTES, Argument
 from blu.runtime.cuda.array import Block
 from blu.runtime.cuda.driver.driver import Driver
 from blu.runtime.cuda.moving import MovingPointers
-from blu.runtime.plan import POINTER_BYTES, Argument
 
 Tables = Sequence[Sequence[Argument]]
 

@@ -10,8 +10,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from blu.plan.tensors import TensorSpec
 from blu.runtime.cuda.array import ALIGNMENT, DeviceArray
-from blu.runtime.plan import TensorSpec
 
 
 def torch_on_default_stream() -> Any:

@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 from blu.dialects.core.dtypes import DType, i64, product
 from blu.dialects.core.mlir import arith, ir
-from blu.dialects.plan import NOTHING_FOUND, check
+from blu.dialects.plan import check
 from blu.passes.loops.lower_to_linalg.generic import constant, pointwise, reduce, reshape, shape_of
 from blu.passes.loops.lower_to_linalg.rules import Lowering
 from blu.passes.loops.lower_to_linalg.scalar import Scalar
 from blu.passes.loops.lower_to_linalg.shape import extract_slice
+from blu.plan.schema import NOTHING_FOUND
 
 # From so many values on they are looked at in parts of so many.
 LONG, PART = 1 << 17, 1 << 16

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from blu.plan.schema import MAP_BYTES, MAP_DTYPES, TensorMap
 from blu.runtime.cuda.driver.driver import Driver, Graph, Kernel
 from blu.runtime.cuda.driver.failures import DriverError
-from blu.runtime.plan import MAP_BYTES, MAP_DTYPES, TensorMap
 
 
 class BindingsDriver(Driver):

@@ -23,11 +23,11 @@ import numpy as np
 
 from blu import settings
 from blu.errors import BluError, OutOfRangeError, UnsupportedError
+from blu.plan.schema import TensorMap
 from blu.runtime.cuda.driver.failures import DriverError, Named, explain, no_library, out_of_memory
 from blu.runtime.cuda.findings import Findings
 from blu.runtime.cuda.pool import Pool
 from blu.runtime.cuda.staging import Staging
-from blu.runtime.plan import TensorMap
 
 ALIGNMENT = 256
 """Bytes: what every address that the driver allocates is a multiple of."""

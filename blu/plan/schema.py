@@ -1,0 +1,334 @@
+"""What an executable's `plan.json` says: arguments, results, constants, launches, checks.
+
+Said once, for the pass that writes it and the runtime that reads it: `to_json` gives what `parse` reads and validates.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from blu.errors import CacheError
+from blu.plan.reading import entries, listed, natural, require, text
+from blu.plan.tensors import TensorSpec
+
+_SPACES = ("input", "output", "arena", "constant", "status", "map", "table")
+MAX_BLOCKS = (1 << 31) - 2
+"""The largest grid of a launch on a processor: block numbers are 31 bits of the word that threads claim from."""
+ALIGNMENT = 64
+"""Bytes, of which every buffer begins at a multiple."""
+NOTHING_FOUND = 0
+"""What a check's status slot holds when nothing was wrong.
+
+No wrong index is 0: an axis that indices select from has a first element. Of several wrong ones the largest is kept,
+compared as unsigned numbers, of which 0 is the smallest.
+"""
+_WITHOUT_INDEX = ("arena", "status", "map")
+_CHECK_KINDS = ("index", "position", "divide")
+MAP_BYTES = 128
+"""Of a tensor map on a GPU, which kernels take the address of."""
+POINTER_BYTES = 8
+"""Of an entry of a table of pointers."""
+MAP_DTYPES = {"bf16": 2, "f16": 2, "f32": 4, "tf32": 4}
+"""Bytes of the elements that tensor maps show."""
+# What CUDA allows of one launch, on any GPU.
+_MAX_GRID = ((1 << 31) - 1, 65535, 65535)
+_MAX_BLOCK_THREADS = 1024
+_MAX_SHARED_BYTES = 256 << 10
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A range of `constants.bin`."""
+
+    offset: int
+    nbytes: int
+
+    @classmethod
+    def parse(cls, entry: Mapping[str, Any]) -> Constant:
+        offset, nbytes = natural(entry.get("offset"), "a constant's offset"), natural(entry.get("bytes"), "its size")
+        require(offset % ALIGNMENT == 0, f"a constant lies at {offset}, which is no multiple of {ALIGNMENT}")
+        return cls(offset, nbytes)
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry of a constant."""
+        return {"offset": self.offset, "bytes": self.nbytes}
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A pointer that a launch passes: `offset` bytes into buffer `index` of `space`."""
+
+    space: str
+    index: int
+    offset: int
+
+    @classmethod
+    def parse(cls, entry: Any) -> Argument:
+        require(isinstance(entry, list) and bool(entry) and entry[0] in _SPACES, f"a kernel argument is {entry!r}")
+        space, *numbers = entry
+        require(len(numbers) == (1 if space in _WITHOUT_INDEX else 2), f"a kernel argument is {entry!r}")
+        numbers = [natural(number, f"a number of the kernel argument {entry!r}") for number in numbers]
+        index, offset = [0, 0, *numbers][-2:]
+        return cls(space, index, offset)
+
+    def to_json(self) -> list[Any]:
+        """The pointer as launches and tables have it."""
+        return [self.space, *(() if self.space in _WITHOUT_INDEX else (self.index,)), self.offset]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One call of a kernel over `blocks` independent blocks, `chunk` of them claimed at a time."""
+
+    kernel: str
+    blocks: int
+    chunk: int
+    args: tuple[Argument, ...]
+    location: str = ""
+
+    @classmethod
+    def parse(cls, entry: Mapping[str, Any]) -> Launch:
+        kernel = text(entry.get("kernel"), "a kernel's name")
+        args = listed(entry.get("args"), f"the argument list of {kernel}")
+        chunk = natural(entry.get("chunk"), f"the chunk of {kernel}", MAX_BLOCKS)
+        require(chunk >= 1, f"the chunk of {kernel} is 0")
+        blocks = natural(entry.get("blocks"), f"the number of blocks of {kernel}", MAX_BLOCKS)
+        location = text(entry.get("location") or "", f"the location of {kernel}")
+        return cls(kernel, blocks, chunk, tuple(Argument.parse(arg) for arg in args), location)
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry of a launch."""
+        args = [arg.to_json() for arg in self.args]
+        size = {"blocks": self.blocks, "chunk": self.chunk}
+        return {"kernel": self.kernel, **size, "args": args, "location": self.location}
+
+    @property
+    def size(self) -> tuple[int, ...]:
+        """What of a launch's size its kernel depends on."""
+        return (self.blocks,)
+
+    def __repr__(self) -> str:
+        where = f", {self.location}" if self.location else ""
+        return f"Launch({self.kernel}, blocks={self.blocks}, chunk={self.chunk}{where})"
+
+
+@dataclass(frozen=True)
+class GpuLaunch:
+    """One call of a kernel over a grid of blocks (x, y, z), each of `threads` threads and `shared_bytes` of memory."""
+
+    kernel: str
+    grid: tuple[int, int, int]
+    threads: int
+    shared_bytes: int
+    args: tuple[Argument, ...]
+    location: str = ""
+
+    @classmethod
+    def parse(cls, entry: Mapping[str, Any]) -> GpuLaunch:
+        kernel = text(entry.get("kernel"), "a kernel's name")
+        args = listed(entry.get("args"), f"the argument list of {kernel}")
+        grid = listed(entry.get("grid"), f"the grid of {kernel}")
+        require(len(grid) == 3, f"the grid of {kernel} is {grid}")
+        x, y, z = (natural(size, f"the grid of {kernel}", limit) for size, limit in zip(grid, _MAX_GRID, strict=True))
+        threads = natural(entry.get("threads"), f"the number of threads of {kernel}", _MAX_BLOCK_THREADS)
+        require(threads >= 1, f"{kernel} has blocks without threads")
+        shared = natural(entry.get("shared_bytes", 0), f"the shared memory of {kernel}", _MAX_SHARED_BYTES)
+        location = text(entry.get("location") or "", f"the location of {kernel}")
+        return cls(kernel, (x, y, z), threads, shared, tuple(Argument.parse(arg) for arg in args), location)
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry of a launch."""
+        args = [arg.to_json() for arg in self.args]
+        size = {"grid": list(self.grid), "threads": self.threads, "shared_bytes": self.shared_bytes}
+        return {"kernel": self.kernel, **size, "args": args, "location": self.location}
+
+    @property
+    def size(self) -> tuple[int, ...]:
+        """What of a launch's size its kernel depends on."""
+        return (*self.grid, self.threads, self.shared_bytes)
+
+    def __repr__(self) -> str:
+        where = f", {self.location}" if self.location else ""
+        return f"GpuLaunch({self.kernel}, grid={self.grid}, threads={self.threads}{where})"
+
+
+def _launches(found: list[Mapping[str, Any]]) -> tuple[Launch, ...] | tuple[GpuLaunch, ...]:
+    """All launches, which are all for a CPU or all for a GPU."""
+    on_gpu = sum("grid" in entry for entry in found)
+    require(on_gpu in (0, len(found)), "launches for a CPU and for a GPU")
+    return tuple(map(GpuLaunch.parse, found)) if on_gpu else tuple(map(Launch.parse, found))
+
+
+@dataclass(frozen=True)
+class Check:
+    """A check that kernels make while they run: `kind` is index, position (an index that does not
+    count from the end) or divide, `op` and `location` are the user's.
+
+    A kernel writes to the status slot of the check's number: NOTHING_FOUND, or the index that is out of range, or 1
+    for a divisor of zero. `size` is the extent of the dimension that an index selects from.
+    """
+
+    kind: str
+    op: str
+    size: int
+    location: str
+
+    @classmethod
+    def parse(cls, entry: Mapping[str, Any]) -> Check:
+        require(entry.get("kind") in _CHECK_KINDS, f"a check is of the kind {entry.get('kind')!r}")
+        location = text(entry.get("location") or "", "a check's location")
+        op, size = text(entry.get("op", ""), "a check's op"), natural(entry.get("size", 0), "a check's size")
+        return cls(entry["kind"], op, size, location)
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry of a check."""
+        return {"kind": self.kind, "op": self.op, "size": self.size, "location": self.location}
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """What a tensor map shows of a buffer: `shape` elements `strides` apart, in tiles of `box`, innermost first.
+
+    `offset` and `strides` are in elements. "tf32" are f32 elements that are rounded as they are read.
+    """
+
+    buffer: Argument
+    offset: int
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+
+    @classmethod
+    def parse(cls, entry: Mapping[str, Any]) -> TensorMap:
+        lists = [listed(entry.get(name), f"the {name} of a tensor map") for name in ("shape", "strides", "box")]
+        shape, strides, box = (tuple(natural(item, "a number of a tensor map") for item in each) for each in lists)
+        dtype = text(entry.get("dtype"), "the dtype of a tensor map")
+        require(dtype in MAP_DTYPES, f"a tensor map has the dtype {dtype!r}")
+        require(1 <= len(shape) <= 5 and len(shape) == len(strides) == len(box), "a tensor map's sizes do not match")
+        offset = natural(entry.get("offset"), "a tensor map's offset")
+        return cls(Argument.parse(entry.get("buffer")), offset, dtype, shape, strides, box)
+
+    def shown(self) -> dict[str, Any]:
+        """What the map shows, whichever buffer it is of."""
+        lists = {"shape": list(self.shape), "strides": list(self.strides), "box": list(self.box)}
+        return {"offset": self.offset, "dtype": self.dtype, **lists}
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry of a tensor map."""
+        return {"buffer": self.buffer.to_json(), **self.shown()}
+
+
+def _table(entry: Any) -> tuple[Argument, ...]:
+    arguments = tuple(Argument.parse(item) for item in listed(entry, "a table"))
+    require(all(item.space not in ("map", "table") for item in arguments), "a table holds more than buffers")
+    return arguments
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The host's part of a program: what to allocate and what to launch."""
+
+    entry: str
+    arena_bytes: int
+    status_slots: int
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    constants: tuple[Constant, ...]
+    launches: tuple[Launch, ...] | tuple[GpuLaunch, ...]
+    checks: tuple[Check, ...]
+    tensor_maps: tuple[TensorMap, ...] = ()
+    tables: tuple[tuple[Argument, ...], ...] = ()
+    """Arguments of launches that do the work of many calls, on a GPU: those of one call after the other."""
+
+    @classmethod
+    def parse(cls, data: bytes) -> Plan:
+        """Read `plan.json`; CacheError where it is damaged or contradicts itself."""
+        try:
+            plan = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            raise CacheError(f"damaged plan: {error}", advice="compile the program again") from error
+        require(isinstance(plan, dict), "no object")
+        parsed = cls(
+            entry=text(plan.get("entry", "main"), "the entry"),
+            arena_bytes=natural(plan.get("arena_bytes"), "the size of the arena"),
+            status_slots=natural(plan.get("status_slots", 0), "the number of status slots", 4096),
+            inputs=tuple(TensorSpec.parse(e, f"argument {i}") for i, e in enumerate(entries(plan, "inputs"))),
+            outputs=tuple(TensorSpec.parse(e, f"result {i}") for i, e in enumerate(entries(plan, "outputs"))),
+            constants=tuple(Constant.parse(entry) for entry in entries(plan, "constants")),
+            launches=_launches(entries(plan, "launches")),
+            checks=tuple(Check.parse(entry) for entry in entries(plan, "checks")),
+            tensor_maps=tuple(TensorMap.parse(entry) for entry in entries(plan, "tensor_maps")),
+            tables=tuple(_table(entry) for entry in listed(plan.get("tables", []), "the list of tables")),
+        )
+        require(len(parsed.checks) <= parsed.status_slots, "fewer status slots than checks")
+        parsed._check_donations()
+        parsed._check_arguments()
+        parsed._check_tables()
+        return parsed
+
+    def to_json(self) -> dict[str, Any]:
+        """What `parse` reads; tensor maps and tables only where there are any."""
+        maps = {"tensor_maps": [item.to_json() for item in self.tensor_maps]} if self.tensor_maps else {}
+        tables = {"tables": [[arg.to_json() for arg in table] for table in self.tables]} if self.tables else {}
+        return {
+            "entry": self.entry,
+            "inputs": [item.to_json() for item in self.inputs],
+            "outputs": [item.to_json(is_result=True) for item in self.outputs],
+            "constants": [item.to_json() for item in self.constants],
+            "launches": [item.to_json() for item in self.launches],
+            **maps,
+            **tables,
+            "checks": [item.to_json() for item in self.checks],
+            "status_slots": self.status_slots,
+            "arena_bytes": self.arena_bytes,
+        }
+
+    def _check_donations(self) -> None:
+        sources = [output.input for output in self.outputs if output.input is not None]
+        require(len(set(sources)) == len(sources), "two results are the same argument")
+        for output in self.outputs:
+            if output.input is None:
+                continue
+            require(output.input < len(self.inputs), f"a result is argument {output.input}, which does not exist")
+            source = self.inputs[output.input]
+            same = (source.shape, source.dtype) == (output.shape, output.dtype)
+            require(source.donated, f"a result is argument {output.input}, which is not donated")
+            require(same, f"a result is argument {output.input}, which has another type")
+
+    def sizes(self) -> dict[str, list[int]]:
+        """The bytes of each buffer, by space and index."""
+        return {
+            "input": [spec.nbytes for spec in self.inputs],
+            "output": [spec.nbytes for spec in self.outputs],
+            "constant": [constant.nbytes for constant in self.constants],
+            "arena": [self.arena_bytes],
+            "status": [self.status_slots * 8],
+            "map": [len(self.tensor_maps) * MAP_BYTES],
+            "table": [len(table) * POINTER_BYTES for table in self.tables],
+        }
+
+    def _check_arguments(self) -> None:
+        sizes = self.sizes()
+        passed = [(launch.kernel, arg) for launch in self.launches for arg in launch.args]
+        in_tables = [(f"table {number}", arg) for number, table in enumerate(self.tables) for arg in table]
+        for what, arg in (*passed, *in_tables):
+            buffers, name = sizes[arg.space], f"{arg.space} {arg.index}"
+            require(arg.index < len(buffers), f"{what} takes {name}, of which there is none")
+            require(arg.offset <= buffers[arg.index], f"{what} reaches beyond {name}")
+
+    def _check_tables(self) -> None:
+        """A table is read whole, in as many equal parts as the grid's third dimension has blocks."""
+        for launch in self.launches:
+            for arg in launch.args:
+                if arg.space != "table":
+                    continue
+                name, length = f"table {arg.index}", len(self.tables[arg.index])
+                require(isinstance(launch, GpuLaunch), f"{launch.kernel} runs on a CPU and takes {name}")
+                calls = launch.grid[2] if isinstance(launch, GpuLaunch) else 0
+                require(arg.offset == 0, f"{launch.kernel} takes {name} from byte {arg.offset} on")
+                sound = calls > 0 and length > 0 and length % calls == 0
+                require(sound, f"{launch.kernel} runs for {calls} calls with the {length} entries of {name}")
