@@ -42,10 +42,10 @@ def interrupted(code: int, said: str) -> bool:
 
 
 def test_ctrl_c_inside_of_a_pass_is_no_failure_of_the_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(name: str) -> bool:
+    def interrupt(*arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("blu.passes.framework.base._matcher", lambda kinds: interrupt)
+    monkeypatch.setattr("blu.passes.framework.base.operations_in", interrupt)
     module = ir.Module.parse(TEXT, make_context())
     with pytest.raises(KeyboardInterrupt):
         run_pipeline(module, loose_steps([Simplify()]))

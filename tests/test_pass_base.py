@@ -12,6 +12,7 @@ from toy_passes import MODULE, ToyDropNegations, ToyOptions
 
 from blu.dialects.core.context import make_context
 from blu.dialects.core.mlir import func, ir
+from blu.dialects.core.modules import operations_in
 from blu.errors import ParseError
 from blu.passes.framework import registry
 from blu.passes.framework.base import MlirPass, Pass, find, replace
@@ -194,6 +195,48 @@ def test_find_gives_kinds_in_order_and_survives_erasing():
     assert len(list(find(module))) == 5
     ToyDropNegations().run(module)
     assert len(list(find(module, "blu.negative"))) == 1
+
+
+NESTED = """
+module {
+  func.func @first(%x: index) {
+    scf.for %i = %x to %x step %x {
+      %0 = arith.addi %i, %x : index
+      scf.if %c { %1 = arith.muli %i, %i : index } else { %2 = arith.subi %i, %i : index }
+    }
+    return
+  }
+  func.func private @declared()
+  module @inner {
+    func.func @second() { return }
+    llvm.func @third() { llvm.return }
+  }
+}
+""".replace("scf.if %c", "%c = arith.constant true\n      scf.if %c")
+
+
+def test_operations_come_in_the_order_of_the_text():
+    module = ir.Module.parse(NESTED, make_context())
+    walked: list[str] = []
+    module.operation.walk(lambda item: (walked.append(item.name), ir.WalkResult.ADVANCE)[1], ir.WalkOrder.PRE_ORDER)
+    assert [item.name for item in operations_in(module.operation)] == walked[1:] and len(walked) > 15
+
+
+def test_who_looks_for_functions_does_not_look_into_them(monkeypatch: pytest.MonkeyPatch):
+    seen: list[str] = []
+
+    def watched(*arguments):
+        for item in operations_in(*arguments):
+            seen.append(item.name)
+            yield item
+
+    monkeypatch.setattr("blu.passes.framework.base.operations_in", watched)
+    module = ir.Module.parse(NESTED, make_context())
+    names = [ir.StringAttr(item.attributes["sym_name"]).value for item in find(module, func.FuncOp, "llvm.func")]
+    assert names == ["first", "declared", "second", "third"] and len(seen) == 5
+    [first, *_] = find(module, func.FuncOp)
+    assert [item.operation.name for item in find(first, "arith.addi", func.FuncOp)] == ["arith.addi"]
+    assert [item.operation.name for item in find(first, "scf.*")] == ["scf.for", "scf.if", *["scf.yield"] * 3]
 
 
 def test_replace_checks_the_number_of_values():

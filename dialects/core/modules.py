@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from blu.dialects.core.mlir import ir
@@ -29,17 +29,26 @@ def written_once(key: tuple[Any, ...], make: Callable[[], ir.Module]) -> ir.Modu
     return ir.Module.parse(_written[key])
 
 
-def operations_in(root: ir.Operation) -> Iterator[ir.Operation]:
+def operations_in(root: ir.Operation, closed: Collection[str] = ()) -> Iterator[ir.Operation]:
     """Operations under `root` in order of the text, nested ones after their parent.
 
-    As quick as `root.walk`, which makes a RuntimeError of whatever its callback raises, Ctrl-C included.
+    Those with a name in `closed` are not looked into. As quick as `root.walk`, which makes a RuntimeError of whatever
+    its callback raises, Ctrl-C included.
     """
-    for region in root.regions:
-        for block in region.blocks:
-            for item in block.operations:
-                operation = item.operation
-                yield operation
-                yield from operations_in(operation)
+    pending = _children(root)
+    while pending:
+        operation = pending.pop()
+        yield operation
+        if not closed or operation.name not in closed:
+            pending += _children(operation)
+
+
+def _children(operation: ir.Operation) -> list[ir.Operation]:
+    """The operations right under one, the last first."""
+    regions = operation.regions
+    if not len(regions):
+        return []
+    return [item.operation for region in regions for block in region.blocks for item in block.operations][::-1]
 
 
 def attribute_names(module: ir.Module) -> list[str]:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -153,19 +153,25 @@ def find(root: ir.Module | ir.Operation | ir.OpView, *kinds: str | type[ir.OpVie
     In order of the text, nested operations after their parent. They are collected before the first is given,
     so the loop may replace and erase the operation that it holds (but not others that are still to come).
     """
-    wanted = _matcher(kinds)
     watch = _watch.get()
-    for operation in [item for item in operations_in(root.operation) if wanted(item.name)]:
+    for operation in _found(root.operation, kinds):
         watch.operation, watch.location = operation.name, operation.location
         yield operation.opview
 
 
-def _matcher(kinds: Sequence[str | type[ir.OpView]]) -> Callable[[str], bool]:
+# What holds code and cannot hold another of its kind: who looks for these need not look into them.
+_FUNCTIONS = frozenset({"func.func", "gpu.func", "llvm.func"})
+
+
+def _found(root: ir.Operation, kinds: Sequence[str | type[ir.OpView]]) -> list[ir.Operation]:
     names = {kind if isinstance(kind, str) else kind.OPERATION_NAME for kind in kinds}
     prefixes = tuple(name[:-1] for name in names if name.endswith(".*"))
     if not names:
-        return lambda name: True
-    return lambda name: name in names or name.startswith(prefixes)
+        return list(operations_in(root))
+    operations = operations_in(root, _FUNCTIONS if names <= _FUNCTIONS else ())
+    if not prefixes:
+        return [item for item in operations if item.name in names]
+    return [item for item in operations if item.name in names or item.name.startswith(prefixes)]
 
 
 def replace(operation: ir.Operation | ir.OpView, values: Sequence[ir.Value]) -> None:
