@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from blu.dialects.core.dtypes import tensor_type
 from blu.dialects.core.mlir import func, ir
+from blu.dialects.core.modules import operations_in
 from blu.errors import BluError, ParseError
 from blu.passes.framework import registry
-from blu.passes.framework.base import Pass, find
+from blu.passes.framework.base import Pass
 from blu.passes.framework.families import own_kernels
 
 # A barrier is a view of what is behind it, down to the memory that it lies in.
@@ -91,11 +92,16 @@ class CheckLevel(Pass, name="blu-check-level"):
 
     def run(self, module: ir.Module) -> None:
         level = level_named(self.to)
-        for operation in find(module):
-            if not level.allows(operation.operation.name):
-                self.fail(operation, _complaint(level, operation.operation.name))
-            if level.is_placed and operation.operation.name == "func.func":
-                self._check_places(operation)
+        legal: set[str] = set()  # there are many ops, of few names
+        for operation in operations_in(module.operation):
+            if operation.name in legal:
+                continue
+            if not level.allows(operation.name):
+                self.fail(operation, _complaint(level, operation.name))
+            if level.is_placed and operation.name == "func.func":
+                self._check_places(operation.opview)
+            else:
+                legal.add(operation.name)
         if level.name == "blu":
             self._check_program(module)
 
