@@ -3,7 +3,7 @@
 
 module attributes {
   blu.level = "llvm",
-  blu.plan = "{\"launches\": [{\"kernel\": \"rows_0\", \"grid\": [12]}, {\"kernel\": \"rows_1\", \"grid\": [96]}, {\"kernel\": \"rows_2\", \"grid\": [3]}, {\"kernel\": \"rows_3\", \"grid\": [4]}]}"
+  blu.plan = "{\"entry\": \"main\", \"inputs\": [], \"outputs\": [], \"constants\": [], \"launches\": [{\"kernel\": \"rows_0\", \"args\": [[\"arena\", 0]], \"location\": \"\", \"grid\": [12, 1, 1], \"threads\": 128, \"shared_bytes\": 0}, {\"kernel\": \"rows_1\", \"args\": [[\"arena\", 0]], \"location\": \"\", \"grid\": [96, 1, 1], \"threads\": 128, \"shared_bytes\": 0}, {\"kernel\": \"rows_2\", \"args\": [[\"arena\", 0]], \"location\": \"\", \"grid\": [3, 1, 1], \"threads\": 128, \"shared_bytes\": 0}, {\"kernel\": \"rows_3\", \"args\": [[\"arena\", 0]], \"location\": \"\", \"grid\": [4, 1, 1], \"threads\": 128, \"shared_bytes\": 0}], \"checks\": [], \"status_slots\": 0, \"arena_bytes\": 64}"
 } {
   llvm.func @rows_0(%x: !llvm.ptr) attributes {blu.kernel = "rows", blu.grid = array<i64: 12>, blu.shared_bytes = 0 : i64, blu.threads = 128 : i64, nvvm.kernel} {
     %0 = llvm.mlir.constant(1.0 : f32) : f32
@@ -27,7 +27,7 @@ module attributes {
   }
 }
 
-// CHECK: blu.plan = "{\22launches\22: [{\22kernel\22: \22rows_0\22, \22grid\22: [12]}, {\22kernel\22: \22rows_0\22, \22grid\22: [96]}, {\22kernel\22: \22rows_2\22, \22grid\22: [3]}, {\22kernel\22: \22rows_3\22, \22grid\22: [4]}]}"
+// CHECK: blu.plan = "{{.*}}{\22kernel\22: \22rows_0\22, \22grid\22: [12, 1, 1], {{.*}}{\22kernel\22: \22rows_0\22, \22grid\22: [96, 1, 1], {{.*}}{\22kernel\22: \22rows_2\22, \22grid\22: [3, 1, 1], {{.*}}{\22kernel\22: \22rows_3\22, \22grid\22: [4, 1, 1], 
 // CHECK: llvm.func @rows_0
 // CHECK-NOT: llvm.func @rows_1
 // CHECK: llvm.func @rows_2
