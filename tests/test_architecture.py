@@ -182,6 +182,13 @@ def _room(name: str) -> str:
     return name.split(".")[2] if name.startswith("blu.passes.") else ""
 
 
+def test_inline_assembly_is_written_in_one_folder() -> None:
+    """Elsewhere, an instruction is called by the name that the ISA gives it."""
+    written = re.compile(r"inline_asm|\b(pure_)?assembly\(")
+    others = [item for item in _modules() if _room(item.name) and not item.name.startswith("blu.passes.gpu.isa.")]
+    _none([_where(item.path) for item in others if written.search(item.path.read_text())], "write it in passes/gpu/isa")
+
+
 def test_every_room_of_passes_has_its_arrows() -> None:
     assert {_room(module.name) for module in _modules()} - {""} == set(ROOMS)
 

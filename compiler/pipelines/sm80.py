@@ -54,7 +54,7 @@ PIPELINE = Pipeline(
         Stage(
             "linalg",
             (
-                LowerToLinalg(keeps_subnormals=False),  # passes/gpu/isa/exponentials.py
+                LowerToLinalg(keeps_subnormals=False),  # passes/gpu/lower/exponentials.py
                 MlirPass("canonicalize"),  # cancels the reshapes between ops of one canonical form, so that they fuse
                 NarrowAttention(),  # what reads its gradients still says in which bits
                 SinkWidening(),  # after the reshapes are gone, before loops are compared

@@ -35,7 +35,7 @@ from blu.passes.gpu.attention.scores import (
 )
 from blu.passes.gpu.attention.tiles import Loader, Tile, tile_bytes
 from blu.passes.gpu.attention.walk import Advance, Walk, tiles_of
-from blu.passes.gpu.isa import warp
+from blu.passes.gpu.isa import barrier, cp_async, warp
 from blu.passes.gpu.isa.warp import WARP, Number
 from blu.passes.gpu.kernel import GpuKernel, Thread
 from blu.passes.gpu.shared import SharedMemory, shared_address
@@ -177,7 +177,7 @@ class Forward:
         if not schedule.keeps_queries:
             walk.end()
         if problem.width != problem.depth:
-            warp.wait_for_block()  # rows of other warps are in this warp's rows of results
+            barrier.sync()  # rows of other warps are in this warp's rows of results
         stage = self._tile(self.layout.queries, schedule.rows, problem.width)
         write_tile(scaled(results, inverses), span, stage, own_row, self.output.matrix(head))
 
@@ -215,8 +215,8 @@ class Forward:
         fragments = Fragments(queries, span.lane)
         left = [fragments.left(warp.add(own_row, STRIP * strip)).load for strip in range(span.strips)]
         if schedule.keeps_queries:
-            warp.wait_for_copies()
-            warp.wait_for_block()
+            cp_async.wait_all()
+            barrier.sync()
             left = kept(left, queries.steps)
         mask = Mask(problem, problem.mask and problem.mask.matrix(head), span)
         keys, values = self._key_tiles

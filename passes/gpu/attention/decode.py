@@ -16,7 +16,7 @@ from blu.dialects.core.op import operands_of
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu.attention.operands import Matrix, Operand, Problem, operand_of, pointer, read_problem, split_head
 from blu.passes.gpu.attention.scores import LOG2_E
-from blu.passes.gpu.isa import warp
+from blu.passes.gpu.isa import approx, barrier, shared_memory, shfl, warp
 from blu.passes.gpu.isa.warp import WARP, Number
 from blu.passes.gpu.kernel import GpuKernel, Thread, when
 from blu.passes.gpu.shared import SharedMemory, shared_address
@@ -108,10 +108,10 @@ class Decode:
         query = [arith.mulf(item, scale) for item in self._row(problem.query.matrix(head), own, columns)]
         carried = self._walk(head, own, group, columns, query)
         for distance in (1 << bit for bit in range(5) if 1 << bit >= shares.lanes):
-            carried = _merge([carried, [warp.exchange(item, distance) for item in carried]])
+            carried = _merge([carried, [shfl.bfly(item, distance) for item in carried]])
         with when(warp.is_below(warp.remainder(thread, WARP), shares.lanes)):
             self._leave(warp.divide(thread, WARP), columns, carried)
-        warp.wait_for_block()
+        barrier.sync()
         with when(warp.is_below(thread, shares.columns)):
             self._combine(self.output.matrix(head), own, thread)
 
@@ -167,7 +167,7 @@ class Decode:
         total = arith.addf(arith.addf(chains[0], chains[1]), arith.addf(chains[2], chains[3]))
         distance = 1
         while distance < self.shares.lanes:
-            total = arith.addf(total, warp.exchange(total, distance))
+            total = arith.addf(total, shfl.bfly(total, distance))
             distance *= 2
         return total
 
@@ -193,18 +193,18 @@ class Decode:
         for number, first in enumerate(columns):
             with when(warp.is_below(first, width)):
                 for place, item in enumerate(results[number * PIECE : (number + 1) * PIECE]):
-                    warp.store_shared(self._at(own_warp, first), 4 * place, [item])
+                    shared_memory.st(self._at(own_warp, first), 4 * place, [item])
         # All lanes of a row have the same two numbers.
         for place, item in enumerate((largest, total)):
-            warp.store_shared(self._at(own_warp, width), 4 * place, [item])
+            shared_memory.st(self._at(own_warp, width), 4 * place, [item])
 
     def _combine(self, output: Matrix, row: ir.Value, column: ir.Value) -> None:
         """One column of the result from what the warps have left."""
         width = self.shares.columns
         parts = [
-            [*warp.load_shared(self._at(number, width), 0, 1, warp.f32()),
-             *warp.load_shared(self._at(number, width), 4, 1, warp.f32()),
-             *warp.load_shared(self._at(number, column), 0, 1, warp.f32())]
+            [*shared_memory.ld(self._at(number, width), 0, 1, warp.f32()),
+             *shared_memory.ld(self._at(number, width), 4, 1, warp.f32()),
+             *shared_memory.ld(self._at(number, column), 0, 1, warp.f32())]
             for number in range(self.warps)
         ]  # fmt: skip
         _, total, result = _merge(parts)
@@ -231,7 +231,7 @@ def _weight(score: ir.Value, largest: ir.Value) -> ir.Value:
     """2 ** (score - largest), 0 where there is no score yet."""
     is_none = arith.cmpf(arith.CmpFPredicate.OEQ, largest, warp.real(-inf))
     finite = arith.select(is_none, warp.real(0), largest)
-    return warp.power_of_two(arith.subf(score, finite))
+    return approx.ex2(arith.subf(score, finite))
 
 
 def _wide(value: ir.Value) -> ir.Value:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from blu.dialects.core.mlir import ir
 from blu.passes.gpu.attention.operands import COPY_BYTES
 from blu.passes.gpu.attention.tiles import Tile
-from blu.passes.gpu.isa import warp
+from blu.passes.gpu.isa import mma, shared_memory, warp
 from blu.passes.gpu.isa.warp import Number
 
 
@@ -64,7 +64,7 @@ class LeftFragments:
 
     def load(self, step: int) -> list[ir.Value]:
         """Columns from 16 * step on."""
-        return warp.load_matrices(warp.number(self.address), step * 32)
+        return mma.ldmatrix(warp.number(self.address), step * 32)
 
 
 @dataclass(frozen=True)
@@ -81,12 +81,12 @@ class RightFragments:
 
     def as_columns(self, pair: int, step: int) -> tuple[list[ir.Value], list[ir.Value]]:
         """Tile rows 16 * pair.. are columns of the product; tile columns 16 * step.. are summed over."""
-        parts = warp.load_matrices(warp.number(self.by_rows), pair * 16 * self.pitch + step * 32)
+        parts = mma.ldmatrix(warp.number(self.by_rows), pair * 16 * self.pitch + step * 32)
         return parts[:2], parts[2:]
 
     def as_rows(self, pair: int, step: int) -> tuple[list[ir.Value], list[ir.Value]]:
         """Tile columns 16 * pair.. are columns of the product; tile rows 16 * step.. are summed over."""
-        parts = warp.load_matrices(warp.number(self.turned), step * 16 * self.pitch + pair * 32, transposed=True)
+        parts = mma.ldmatrix(warp.number(self.turned), step * 16 * self.pitch + pair * 32, transposed=True)
         return parts[:2], parts[2:]
 
 
@@ -124,4 +124,4 @@ class WideRightFragments(RightFragments):
 
 
 def _load(address: Number, offset: int) -> ir.Value:
-    return warp.load_shared(warp.number(address), offset, 1, warp.f32())[0]
+    return shared_memory.ld(warp.number(address), offset, 1, warp.f32())[0]

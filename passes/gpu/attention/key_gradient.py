@@ -29,7 +29,7 @@ from blu.passes.gpu.attention.scores import (
 from blu.passes.gpu.attention.slopes import Gradient, Place, slopes
 from blu.passes.gpu.attention.tiles import Loader, Tile, tile_bytes
 from blu.passes.gpu.attention.walk import Advance, Walk
-from blu.passes.gpu.isa import warp
+from blu.passes.gpu.isa import approx, barrier, cp_async, shared_memory, warp
 from blu.passes.gpu.isa.warp import WARP, Number
 from blu.passes.gpu.kernel import when
 from blu.passes.gpu.shared import SharedMemory
@@ -164,7 +164,7 @@ class KeyGradient:
                 present = warp.is_below(query, problem.queries)
                 size = arith.select(present, warp.number(NUMBER_BYTES), warp.number(0))
                 target = warp.add(target, warp.multiply(thread, NUMBER_BYTES))
-                warp.copy_async(target, 0, item.matrix([]).address(flat, query), NUMBER_BYTES, size)
+                cp_async.copy(target, 0, item.matrix([]).address(flat, query), NUMBER_BYTES, size)
 
     def _prepare(self, walk: Walk, first: ir.Value, own_row: ir.Value, key_head: Sequence[ir.Value]) -> list[LeftLoads]:
         """Left factors of keys and values."""
@@ -180,8 +180,8 @@ class KeyGradient:
             fragments = Fragments(tile, self.place.lane)
             left.append([fragments.left(row).load for row in rows])
         if schedule.keeps:
-            warp.wait_for_copies()
-            warp.wait_for_block()
+            cp_async.wait_all()
+            barrier.sync()
             left = [kept(load, tile.steps) for load, tile in zip(left, (keys, values), strict=True)]
         return left
 
@@ -309,7 +309,7 @@ class KeyStep:
         """One of the numbers of the two queries of each block of 8 columns."""
         address, count = warp.add(self.numbers, stage), self.schedule.queries
         return [
-            warp.load_shared(address, (part * count + first) * NUMBER_BYTES, 2, warp.f32())
+            shared_memory.ld(address, (part * count + first) * NUMBER_BYTES, 2, warp.f32())
             for first in range(0, count, 8)
         ]
 
@@ -318,5 +318,5 @@ class KeyStep:
         shifts = [[arith.negf(value) for value in pair] for pair in logarithms]
         return map_sums(
             scores,
-            lambda value, strip, half, at: warp.power_of_two(math.fma(value, scale, shifts[at // 8][at % 8])),
+            lambda value, strip, half, at: approx.ex2(math.fma(value, scale, shifts[at // 8][at % 8])),
         )

@@ -6,7 +6,7 @@ from blu.dialects.core.mlir import arith, ir, llvm, vector
 from blu.passes.gpu.attention.operands import COPY_BYTES, Matrix, further, pointer
 from blu.passes.gpu.attention.scores import STRIP, Span, Sums
 from blu.passes.gpu.attention.tiles import Tile
-from blu.passes.gpu.isa import warp
+from blu.passes.gpu.isa import barrier, cvt, shared_memory, warp
 from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import when
 
@@ -40,14 +40,14 @@ def write_tile(sums: Sums, span: Span, stage: Tile, own_row: ir.Value, output: M
     if not output.is_aligned or output.size != 2:
         write_rows(sums, span, output)
         return
-    warp.wait_for_warp()
+    barrier.warp_sync()
     row = warp.add(own_row, warp.divide(span.lane, 4))
     address = warp.add(stage.address, warp.add(warp.multiply(row, stage.pitch), warp.multiply(span.column, 2)))
     for strip, half in span.rows:
         for number, block in enumerate(sums[strip]):
-            pair = warp.pack(block[2 * half], block[2 * half + 1], str(output.element))
-            warp.store_shared(address, (strip * STRIP + half * 8) * stage.pitch + number * COPY_BYTES, [pair])
-    warp.wait_for_warp()
+            pair = cvt.rn_x2(block[2 * half], block[2 * half + 1], str(output.element))
+            shared_memory.st(address, (strip * STRIP + half * 8) * stage.pitch + number * COPY_BYTES, [pair])
+    barrier.warp_sync()
     _copy_pieces(span, stage, own_row, output)
 
 
@@ -66,7 +66,7 @@ def _copy_pieces(span: Span, stage: Tile, own_row: ir.Value, output: Matrix) -> 
         if number + WARP // wide > rows:  # the other rows are another warp's
             present = arith.andi(present, warp.is_below(row, rows - number))
         with when(present):
-            values = warp.load_shared(source, number * stage.pitch, 4, warp.i32())
+            values = shared_memory.ld(source, number * stage.pitch, 4, warp.i32())
             packed = vector.from_elements(ir.VectorType.get([4], warp.i32()), values)
             place = further(base, number, output.strides[0] * output.size)
             llvm.store(packed, pointer(place), alignment=COPY_BYTES)
@@ -76,7 +76,7 @@ def _rounded(values: list[ir.Value], element: ir.Type) -> ir.Value:
     """Two f32 in an element type, as one value to store."""
     if isinstance(element, ir.F32Type):
         return vector.from_elements(ir.VectorType.get([2], element), values)
-    return warp.pack(values[0], values[1], str(element))
+    return cvt.rn_x2(values[0], values[1], str(element))
 
 
 def _write_elements(values: list[ir.Value], row: ir.Value, column: ir.Value, output: Matrix) -> None:

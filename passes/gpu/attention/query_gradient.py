@@ -28,7 +28,7 @@ from blu.passes.gpu.attention.scores import (
 from blu.passes.gpu.attention.slopes import Gradient, Place, slopes
 from blu.passes.gpu.attention.tiles import Loader, Tile, tile_bytes
 from blu.passes.gpu.attention.walk import Advance, Walk, tiles_of
-from blu.passes.gpu.isa import warp
+from blu.passes.gpu.isa import barrier, cp_async, cvt, warp
 from blu.passes.gpu.isa.warp import WARP, Number
 from blu.passes.gpu.kernel import when
 from blu.passes.gpu.shared import SharedMemory
@@ -145,8 +145,8 @@ class QueryGradient:
         for item, tile in ((problem.query, queries), (gradient.g, upstream), (gradient.result, result)):
             self._loader(item.matrix(head)).copy(tile, first, problem.queries)
         walk.begin()
-        warp.wait_for_copies()
-        warp.wait_for_block()
+        cp_async.wait_all()
+        barrier.sync()
         loads = []
         for tile in (queries, upstream, result):
             fragments = Fragments(tile, self.place.lane)
@@ -228,7 +228,7 @@ def _inner_products(left: LeftLoads, right: LeftLoads, steps: int, element: str)
         own = [warp.real(0), warp.real(0)]
         for step in range(steps):
             for place, pair in enumerate(zip(*(load(step) for load in loads), strict=True)):
-                for one, other in zip(*(warp.unpack(item, element) for item in pair), strict=True):
+                for one, other in zip(*(cvt.unpack(item, element) for item in pair), strict=True):
                     own[place % 2] = math.fma(one, other, own[place % 2])
         sums.extend(sum_quad(value) for value in own)
     return sums

@@ -8,7 +8,7 @@ from math import e, inf, log2
 
 from blu.dialects.core.mlir import arith, ir, math
 from blu.passes.gpu.attention.operands import Matrix, Problem
-from blu.passes.gpu.isa import warp
+from blu.passes.gpu.isa import approx, cvt, mma, shfl, warp
 from blu.passes.gpu.isa.warp import Number
 
 LOG2_E = log2(e)
@@ -42,13 +42,13 @@ def add_product(sums: Sums, left: LeftLoads, right: RightLoads, steps: int, elem
 
 
 def _prepared(fragment: list[ir.Value], element: str) -> list:
-    return [warp.split(value) for value in fragment] if element == "f32" else fragment
+    return [mma.split(value) for value in fragment] if element == "f32" else fragment
 
 
 def _multiply_add(sums: Sequence[ir.Value], left: list, right: list, element: str) -> list[ir.Value]:
     if element == "f32":
-        return warp.multiply_add_wide(sums, left, right)
-    return warp.multiply_add(sums, left, right, element)
+        return mma.m16n8k16_f32(sums, left, right)
+    return mma.m16n8k16(sums, left, right, element)
 
 
 def flatten(sums: Sums) -> list[ir.Value]:
@@ -69,7 +69,7 @@ def as_left(sums: Sums, element: str) -> LeftLoads:
         near, far = strip[2 * step], strip[2 * step + 1]
         if element == "f32":
             return [block[place] for block in (near, far) for place in (0, 2, 1, 3)]
-        return [warp.pack(block[half], block[half + 1], element) for block in (near, far) for half in (0, 2)]
+        return [cvt.rn_x2(block[half], block[half + 1], element) for block in (near, far) for half in (0, 2)]
 
     return [lambda step, strip=strip: load(strip, step) for strip in sums]
 
@@ -219,13 +219,13 @@ class Softmax:
         largest = [_largest(row, before) for row, before in zip(_rows(scores), self.largest, strict=True)]
         finite = [_or_zero(value) for value in largest]
         shares = [
-            warp.power_of_two(arith.mulf(arith.subf(before, now), scale))
+            approx.ex2(arith.mulf(arith.subf(before, now), scale))
             for before, now in zip(self.largest, finite, strict=True)
         ]
         shifts = [arith.mulf(arith.negf(value), scale) for value in finite]
         weights = map_sums(
             scores,
-            lambda value, strip, half, _: warp.power_of_two(math.fma(value, scale, shifts[2 * strip + half])),
+            lambda value, strip, half, _: approx.ex2(math.fma(value, scale, shifts[2 * strip + half])),
         )
         total = [
             arith.addf(arith.mulf(before, share), _sum(row))
@@ -243,7 +243,7 @@ class Softmax:
             for is_empty, total in zip(empty, totals, strict=True)
         ]
         logarithms = [
-            arith.select(is_empty, warp.real(inf), math.fma(largest, scale, warp.logarithm(total)))
+            arith.select(is_empty, warp.real(inf), math.fma(largest, scale, approx.lg2(total)))
             for is_empty, total, largest in zip(empty, totals, self.largest, strict=True)
         ]
         return inverses, logarithms
@@ -288,7 +288,7 @@ def sum_quad(value: ir.Value) -> ir.Value:
 def _quad(value: ir.Value, combine: Callable[[ir.Value, ir.Value], ir.Value]) -> ir.Value:
     """Over the four threads that hold a row."""
     for distance in (1, 2):
-        value = combine(value, warp.exchange(value, distance))
+        value = combine(value, shfl.bfly(value, distance))
     return value
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, ir, scf
 from blu.passes.gpu.attention.operands import COPY_BYTES, Matrix, further
-from blu.passes.gpu.isa import warp
+from blu.passes.gpu.isa import cp_async, shared_memory, warp
 from blu.passes.gpu.isa.warp import Number
 from blu.passes.gpu.kernel import when
 
@@ -94,7 +94,7 @@ class Loader:
                     present = arith.andi(present, warp.is_below(piece, stored))
                 size = arith.select(present, warp.number(COPY_BYTES), warp.number(0))
                 place = further(source, number, self.matrix.strides[0] * self.matrix.size)
-                warp.copy_async(target, number * tile.pitch, place, COPY_BYTES, size)
+                cp_async.copy(target, number * tile.pitch, place, COPY_BYTES, size)
 
         conditions = [] if wide == tile.pieces else [warp.is_below(piece, tile.pieces)]
         if tile.rows % step:
@@ -124,7 +124,7 @@ class Loader:
             if self.matrix.size == 2:
                 pairs = zip(values[::2], values[1::2], strict=True)
                 values = [arith.ori(low, arith.shli(high, warp.number(16))) for low, high in pairs]
-            warp.store_shared(warp.add(tile.address, target), 0, values)
+            shared_memory.st(warp.add(tile.address, target), 0, values)
             scf.yield_([])
 
     def _bits(self, value: ir.Value, present: ir.Value) -> ir.Value:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import ir, scf
-from blu.passes.gpu.isa import warp
+from blu.passes.gpu.isa import barrier, cp_async, warp
 from blu.passes.gpu.isa.warp import Number
 from blu.passes.gpu.kernel import when
 
@@ -34,8 +34,8 @@ class Walk:
         if isinstance(self.count, int) and self.count > 0:
             return
         with when(warp.is_equal(self.count, 0)):
-            warp.wait_for_copies()
-            warp.wait_for_block()
+            cp_async.wait_all()
+            barrier.sync()
 
     def run(self, begin: Number, end: Number, carried: list[ir.Value], advance: Advance) -> list[ir.Value]:
         """Work on the tiles from `begin` to `end`, after those before."""
@@ -44,8 +44,8 @@ class Walk:
         loop = scf.ForOp(warp.number(begin), warp.number(end), warp.number(1), carried)
         with ir.InsertionPoint(loop.body):
             place = loop.induction_variable
-            warp.wait_for_copies()
-            warp.wait_for_block()
+            cp_async.wait_all()
+            barrier.sync()
             following = warp.add(place, 1)
             with when(warp.is_below(following, self.count)):
                 self.copy(following, self._stage(following))

@@ -16,7 +16,7 @@ from blu.passes.gpu.attention.operands import further, pointer
 from blu.passes.gpu.gemm.problem import COPY_BYTES, Factor
 from blu.passes.gpu.gemm.schedule import ROW_BYTES, needs_registers
 from blu.passes.gpu.gemm.unaligned import Buffer, Shift
-from blu.passes.gpu.isa import warp
+from blu.passes.gpu.isa import cp_async, cvt, shared_memory, warp
 from blu.passes.gpu.isa.warp import Number
 
 PIECES = ROW_BYTES // COPY_BYTES
@@ -139,7 +139,7 @@ class Loader:
             return
         target, each = warp.add(stage, self.target), 4
         for piece in self.pieces:
-            warp.store_shared(target, piece * self.step * ROW_BYTES, values[piece * each : (piece + 1) * each])
+            shared_memory.st(target, piece * self.step * ROW_BYTES, values[piece * each : (piece + 1) * each])
 
     def result_types(self) -> list[ir.Type]:
         """The types of what `begin` gives."""
@@ -209,10 +209,10 @@ class Loader:
         for part in range(0, COPY_BYTES, width):
             place = further(source, part // self.factor.bytes, self.factor.bytes)
             if present is None:
-                _copy_whole(target, offset + part, place, width)
+                cp_async.copy(target, offset + part, place, width)
                 continue
             size = warp.subtract(warp.multiply(present, self.factor.bytes), part)
-            warp.copy_async(target, offset + part, place, width, warp.larger(warp.smaller(size, width), 0))
+            cp_async.copy(target, offset + part, place, width, warp.larger(warp.smaller(size, width), 0))
 
     def _read(self, piece: int, start: ir.Value, left: ir.Value | None) -> list[ir.Value]:
         """A piece as four registers, read element by element, with zeros for what does not exist."""
@@ -221,7 +221,7 @@ class Loader:
         values = _load_elements(source, self.factor, stride, self.tile.lanes, present)
         if self.tile.bytes == 4:
             return [arith.bitcast(warp.i32(), value) for value in values]
-        return [warp.pack(low, high, self.element) for low, high in zip(values[::2], values[1::2], strict=True)]
+        return [cvt.rn_x2(low, high, self.element) for low, high in zip(values[::2], values[1::2], strict=True)]
 
 
 def _load_elements(
@@ -253,10 +253,3 @@ def first_address(factor: Factor) -> ir.Value:
 
 def _widened(value: ir.Value, element: ir.Type) -> ir.Value:
     return value if isinstance(element, ir.F32Type) else arith.extf(warp.f32(), value)
-
-
-def _copy_whole(address: ir.Value, offset: int, source: ir.Value, size: int) -> None:
-    """Begin to copy `size` bytes (16, 8 or 4) to shared memory."""
-    kind = "cg" if size == COPY_BYTES else "ca"
-    text = f"cp.async.{kind}.shared.global [$0+{offset}], [$1], {size};"
-    warp.assembly([], [address, source], text, "r,l,~{memory}")

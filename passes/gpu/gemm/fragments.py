@@ -13,7 +13,7 @@ from blu.dialects.core.mlir import arith, ir
 from blu.passes.gpu.gemm.copy import Tile
 from blu.passes.gpu.gemm.problem import COPY_BYTES
 from blu.passes.gpu.gemm.schedule import ROW_BYTES
-from blu.passes.gpu.isa import warp
+from blu.passes.gpu.isa import cvt, mma, shared_memory, warp
 
 STEP_BYTES = 32
 """Of a row that one instruction multiplies: 16 elements of two bytes, 8 of four."""
@@ -79,7 +79,7 @@ class Reader:
 
     def _load_deep(self, start: ir.Value, step: int) -> list[Fragment]:
         address = _turned(start, step)
-        parts = [warp.load_matrices(address, block * ROW_BYTES) for block in range(0, self.extent, 16)]
+        parts = [mma.ldmatrix(address, block * ROW_BYTES) for block in range(0, self.extent, 16)]
         return self._split(parts)
 
     def _load_pairs(self, start: ir.Value, step: int) -> list[Fragment]:
@@ -87,7 +87,7 @@ class Reader:
         for block in range(self.extent // 16):
             panel, place = divmod(block, _TURNED_PANEL)
             offset = panel * self.tile.panel_bytes + step * 16 * ROW_BYTES
-            parts.append(warp.load_matrices(_turned(start, place), offset, transposed=True))
+            parts.append(mma.ldmatrix(_turned(start, place), offset, transposed=True))
         return self._split(parts)
 
     def _load_single(self, start: ir.Value, step: int) -> list[Fragment]:
@@ -96,7 +96,7 @@ class Reader:
             panel, place = divmod(block, _TURNED_PANEL)
             offset = panel * self.tile.panel_bytes + step * 8 * ROW_BYTES
             address = _turned(start, place)
-            columns.append([warp.load_shared(address, offset + half, 1, warp.i32())[0] for half in (0, 4 * ROW_BYTES)])
+            columns.append([shared_memory.ld(address, offset + half, 1, warp.i32())[0] for half in (0, 4 * ROW_BYTES)])
         if not self.is_left:
             return columns
         pairs = zip(columns[::2], columns[1::2], strict=True)
@@ -115,17 +115,12 @@ def _turned(address: ir.Value, place: int) -> ir.Value:
 def multiply_add(sums: Fragment, left: Fragment, right: Fragment, instruction: str) -> Fragment:
     """sums [16, 8] + left @ right, by one instruction: k is 16 for bf16 and f16, 8 for tf32."""
     if instruction == "tf32":
-        return warp.multiply_add_tf32(sums, left, right)
-    return warp.multiply_add(sums, left, right, instruction)
-
-
-def rounded_to_tf32(value: ir.Value) -> ir.Value:
-    """An f32 (as i32) rounded to 10 bits of fraction."""
-    return warp.pure_assembly(warp.i32(), [value], "cvt.rna.tf32.f32 $0, $1;", "=r,r")
+        return mma.m16n8k8_tf32(sums, left, right)
+    return mma.m16n8k16(sums, left, right, instruction)
 
 
 def split_in_two(value: ir.Value) -> tuple[ir.Value, ir.Value]:
     """An f32 (as i32) as the sum of two tf32, to about 22 bits."""
-    big = rounded_to_tf32(value)
+    big = cvt.rna_tf32(value)
     rest = arith.subf(arith.bitcast(warp.f32(), value), arith.bitcast(warp.f32(), big))
-    return big, rounded_to_tf32(arith.bitcast(warp.i32(), rest))
+    return big, cvt.rna_tf32(arith.bitcast(warp.i32(), rest))

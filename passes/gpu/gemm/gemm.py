@@ -33,7 +33,7 @@ from blu.passes.gpu.gemm.problem import Product, read_product
 from blu.passes.gpu.gemm.schedule import GemmSchedule, choose_schedule
 from blu.passes.gpu.gemm.simt import Lane, SimtLoop, SimtTile, readers_of
 from blu.passes.gpu.gemm.split import PART
-from blu.passes.gpu.isa import warp
+from blu.passes.gpu.isa import barrier, warp
 from blu.passes.gpu.kernel import GpuKernel, Thread
 from blu.passes.gpu.others import loops
 from blu.passes.gpu.shared import SharedMemory, shared_address
@@ -145,7 +145,7 @@ class _Gemm:
             staged = Staged(warp.add(base, staging), schedule.rows, schedule.columns)
             compute = self._compute_simt if schedule.kind == "simt" else self._compute_mma
             compute(block, thread, warp.add(base, stages), staged)
-            warp.wait_for_block()
+            barrier.sync()
             self._output(thread).write(staged, {**block.point, PART: block.part}, block.row, block.column)
 
     def _locate(self, here: Thread) -> _Block:

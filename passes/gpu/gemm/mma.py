@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, ir
-from blu.passes.gpu.gemm.fragments import STEPS, Fragment, Reader, multiply_add, rounded_to_tf32, split_in_two
+from blu.passes.gpu.gemm.fragments import STEPS, Fragment, Reader, multiply_add, split_in_two
 from blu.passes.gpu.gemm.pipeline import Pipeline, Range
 from blu.passes.gpu.gemm.schedule import GemmSchedule
-from blu.passes.gpu.isa import warp
+from blu.passes.gpu.isa import cvt, warp
 
 
 @dataclass(frozen=True)
@@ -91,4 +91,4 @@ def _split_all(fragments: list[Fragment]) -> tuple[list[Fragment], list[Fragment
 
 
 def _rounded(fragments: list[Fragment]) -> list[Fragment]:
-    return [[rounded_to_tf32(value) for value in fragment] for fragment in fragments]
+    return [[cvt.rna_tf32(value) for value in fragment] for fragment in fragments]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, ir, llvm, scf
 from blu.passes.gpu.gemm.problem import COPY_BYTES, Product
-from blu.passes.gpu.isa import warp
+from blu.passes.gpu.isa import shared_memory, warp
 from blu.passes.gpu.kernel import when
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.contraction import Operand, Point
@@ -69,12 +69,7 @@ def stage_fragments(staged: Staged, row: ir.Value, column: ir.Value, lane: ir.Va
         i, j = divmod(number, wide)
         for half in range(2):
             offset = (16 * i + 8 * half) * staged.pitch + 8 * j * 4
-            store_pair(start, offset, values[2 * half : 2 * half + 2])
-
-
-def store_pair(address: ir.Value, offset: int, values: Sequence[ir.Value]) -> None:
-    """Two neighbouring f32 to shared memory."""
-    warp.assembly([], [address, *values], f"st.shared.v2.f32 [$0+{offset}], {{$1, $2}};", "r,f,f,~{memory}")
+            shared_memory.st(start, offset, values[2 * half : 2 * half + 2])
 
 
 @dataclass(frozen=True)

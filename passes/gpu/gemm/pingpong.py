@@ -18,17 +18,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
 
-from blu.dialects.core.mlir import arith, ir, nvvm, scf
+from blu.dialects.core.mlir import arith, ir, scf
 from blu.passes.gpu.gemm.output import Staged, stage_fragments, staged_bytes
 from blu.passes.gpu.gemm.problem import Product
-from blu.passes.gpu.isa import bulk_copy, warp, warpgroup
-from blu.passes.gpu.isa.warpgroup import Matrix
+from blu.passes.gpu.isa import barrier, elect, mbarrier, setmaxnreg, shfl, tma, warp, wgmma
+from blu.passes.gpu.isa.wgmma import Matrix
 from blu.passes.gpu.kernel import when
 from blu.passes.gpu.shared import SharedMemory
 from blu.passes.kernels.epilogue import Known
 
 GROUPS = 3
-THREADS = GROUPS * warpgroup.THREADS
+THREADS = GROUPS * wgmma.THREADS
 COPY_REGISTERS, MULTIPLY_REGISTERS = 40, 232
 SLAB = 32
 """Columns of the sums that are written at a time."""
@@ -57,15 +57,15 @@ class WgmmaSchedule:
     @property
     def depth(self) -> int:
         """k of a stage: 128 bytes."""
-        return warpgroup.ROW_BYTES // self.element_bytes
+        return wgmma.ROW_BYTES // self.element_bytes
 
     @property
     def left_bytes(self) -> int:
-        return self.rows * warpgroup.ROW_BYTES
+        return self.rows * wgmma.ROW_BYTES
 
     @property
     def stage_bytes(self) -> int:
-        return (self.rows + self.columns) * warpgroup.ROW_BYTES
+        return (self.rows + self.columns) * wgmma.ROW_BYTES
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Ring:
     def reserve(cls, shared: SharedMemory, schedule: WgmmaSchedule) -> tuple[int, int]:
         """Offsets of the tiles and of the barriers."""
         tiles = shared.take(schedule.stages * schedule.stage_bytes, alignment=1024)
-        return tiles, shared.take(2 * schedule.stages * bulk_copy.BARRIER_BYTES)
+        return tiles, shared.take(2 * schedule.stages * mbarrier.BYTES)
 
     def left(self, stage: ir.Value) -> ir.Value:
         return warp.add(self.tiles, warp.multiply(stage, self.schedule.stage_bytes))
@@ -89,17 +89,17 @@ class Ring:
         return warp.add(self.left(stage), self.schedule.left_bytes)
 
     def full(self, stage: warp.Number) -> ir.Value:
-        return warp.add(self.barriers, warp.multiply(warp.number(stage), bulk_copy.BARRIER_BYTES))
+        return warp.add(self.barriers, warp.multiply(warp.number(stage), mbarrier.BYTES))
 
     def empty(self, stage: warp.Number) -> ir.Value:
-        return warp.add(self.full(stage), self.schedule.stages * bulk_copy.BARRIER_BYTES)
+        return warp.add(self.full(stage), self.schedule.stages * mbarrier.BYTES)
 
     def begin(self) -> None:
         """Make the barriers, by one thread."""
         for stage in range(self.schedule.stages):
-            bulk_copy.begin_barrier(self.full(stage), 1)
-            bulk_copy.begin_barrier(self.empty(stage), 1)
-        bulk_copy.publish_barriers()
+            mbarrier.init(self.full(stage), 1)
+            mbarrier.init(self.empty(stage), 1)
+        mbarrier.fence_init()
 
     def following(self, stage: ir.Value, phase: ir.Value) -> list[ir.Value]:
         """The stage after this one, and its phase."""
@@ -191,21 +191,21 @@ class Block:
         with when(warp.is_equal(self.thread, 0)):
             self.ring.begin()
             for map_ in self.maps:
-                bulk_copy.prefetch_map(map_)
-        nvvm.barrier()
+                tma.prefetch_tensormap(map_)
+        barrier.sync()
         # The same in all threads of a warp, and known to be: branches on it are not divergent.
-        number = _same_in_warp(warp.divide(self.thread, warpgroup.THREADS))
+        number = shfl.idx(warp.divide(self.thread, wgmma.THREADS), 0)
         branch = scf.IfOp(warp.is_equal(number, GROUPS - 1), has_else=True)
         with ir.InsertionPoint(branch.then_block):
-            warpgroup.keep_registers(COPY_REGISTERS)
-            in_group = warp.remainder(self.thread, warpgroup.THREADS)
-            first_warp = warp.is_equal(_same_in_warp(warp.divide(in_group, warp.WARP)), 0)
-            with when(arith.andi(first_warp, warpgroup.is_elected())):
+            setmaxnreg.decrease(COPY_REGISTERS)
+            in_group = warp.remainder(self.thread, wgmma.THREADS)
+            first_warp = warp.is_equal(shfl.idx(warp.divide(in_group, warp.WARP), 0), 0)
+            with when(arith.andi(first_warp, elect.elect_sync())):
                 self._copy()
             scf.yield_([])
         with ir.InsertionPoint(branch.else_block):
-            warpgroup.take_registers(MULTIPLY_REGISTERS)
-            self._multiply(number, write(warp.remainder(self.thread, warpgroup.THREADS)))
+            setmaxnreg.increase(MULTIPLY_REGISTERS)
+            self._multiply(number, write(warp.remainder(self.thread, wgmma.THREADS)))
             scf.yield_([])
 
     # The copying thread.
@@ -218,9 +218,9 @@ class Block:
     def _fill(self, place: Place, step: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
         """Copy one stage when it is empty."""
         stage, phase = carried
-        bulk_copy.wait(self.ring.empty(stage), arith.xori(phase, warp.number(1)))
+        mbarrier.wait(self.ring.empty(stage), arith.xori(phase, warp.number(1)))
         full = self.ring.full(stage)
-        bulk_copy.announce(full, self.schedule.stage_bytes)
+        mbarrier.arrive_expect_tx(full, self.schedule.stage_bytes)
         before = warp.multiply(place.part, self.walk.steps)
         depth = warp.multiply(warp.add(before, step), self.schedule.depth)
         product = self.walk.product
@@ -231,17 +231,17 @@ class Block:
         for factor, map_, first, extent, target in sides:
             outer = [place.outer] if factor.outer_strides else []
             if factor.is_deep:
-                bulk_copy.copy_tile(map_, [depth, first, *outer], target, full)
+                tma.cp_async_bulk_tensor(map_, [depth, first, *outer], target, full)
                 continue
-            wide = warpgroup.ROW_BYTES // self.schedule.element_bytes
+            wide = wgmma.ROW_BYTES // self.schedule.element_bytes
             for panel in range(extent // wide):
                 begin = [warp.add(first, panel * wide), depth, *outer]
-                bulk_copy.copy_tile(map_, begin, warp.add(target, panel * self._panel_bytes), full)
+                tma.cp_async_bulk_tensor(map_, begin, warp.add(target, panel * self._panel_bytes), full)
         return self.ring.following(stage, phase)
 
     @property
     def _panel_bytes(self) -> int:
-        return self.schedule.depth * warpgroup.ROW_BYTES
+        return self.schedule.depth * wgmma.ROW_BYTES
 
     # The multiplying groups.
     def _multiply(self, group: ir.Value, write: SlabWriter) -> None:
@@ -254,7 +254,7 @@ class Block:
 
         def tile(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             place = self.walk.place(number)
-            warpgroup.meet(warp.add(group, _TURN), 2 * warpgroup.THREADS)
+            barrier.sync_named(warp.add(group, _TURN), 2 * wgmma.THREADS)
             stage, phase, *sums = self._sums(carried)
             _pass_turn(warp.subtract(1, group))
             after = self.ring.after(stage, phase, steps)  # the other group's tile lies between
@@ -266,23 +266,23 @@ class Block:
 
     def _sums(self, carried: list[ir.Value]) -> list[ir.Value]:
         """The stage and phase after a tile, and its sums."""
-        count = self.schedule.rows // warpgroup.ROWS * self.schedule.columns // 2
+        count = self.schedule.rows // wgmma.ROWS * self.schedule.columns // 2
 
         def step(number: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
             stage, phase, *sums = values
-            bulk_copy.wait(self.ring.full(stage), phase)
-            warpgroup.open_products()
+            mbarrier.wait(self.ring.full(stage), phase)
+            wgmma.fence()
             sums = self._products(stage, number, sums)
-            warpgroup.close_products()
-            warpgroup.settle(1)
+            wgmma.commit_group()
+            wgmma.wait_group(1)
             with when(warp.is_below(0, number)):
                 self._release(self._before(stage))
             return [*self.ring.following(stage, phase), *sums]
 
         stage, phase, *sums = _repeat(0, self.walk.steps, 1, [*carried, *[warp.real(0.0)] * count], step)
-        warpgroup.settle(0)
+        wgmma.wait_group(0)
         self._release(self._before(stage))
-        return [stage, phase, *warpgroup.tie(sums)]
+        return [stage, phase, *wgmma.tie(sums)]
 
     def _products(self, stage: ir.Value, number: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
         """All products of a stage, for every 64 rows."""
@@ -293,14 +293,14 @@ class Block:
         results: list[ir.Value] = []
         each = self.schedule.columns // 2
         is_first = arith.extui(warp.i32(), warp.is_equal(number, 0))
-        down_bytes = warpgroup.ROWS * warpgroup.ROW_BYTES if product.left.is_deep else self._panel_bytes
-        for part in range(self.schedule.rows // warpgroup.ROWS):
+        down_bytes = wgmma.ROWS * wgmma.ROW_BYTES if product.left.is_deep else self._panel_bytes
+        for part in range(self.schedule.rows // wgmma.ROWS):
             own = sums[part * each : (part + 1) * each]
-            for k in range(self.schedule.depth // warpgroup.instruction_depth(size)):
-                own = warpgroup.multiply_add(
+            for k in range(self.schedule.depth // wgmma.instruction_depth(size)):
+                own = wgmma.mma_async(
                     own,
-                    warpgroup.further(first, part * down_bytes + k * left.step_bytes(size)),
-                    warpgroup.further(second, k * right.step_bytes(size)),
+                    wgmma.further(first, part * down_bytes + k * left.step_bytes(size)),
+                    wgmma.further(second, k * right.step_bytes(size)),
                     self.schedule.instruction,
                     (left.is_deep, right.is_deep),
                     is_first if k == 0 else 0,
@@ -314,29 +314,29 @@ class Block:
 
     def _release(self, stage: ir.Value) -> None:
         """Let a stage be filled again, once for the whole group."""
-        with when(warp.is_equal(warp.remainder(self.thread, warpgroup.THREADS), 0)):
-            bulk_copy.arrive(self.ring.empty(stage))
+        with when(warp.is_equal(warp.remainder(self.thread, wgmma.THREADS), 0)):
+            mbarrier.arrive(self.ring.empty(stage))
 
     def _write(self, group: ir.Value, sums: list[ir.Value], staged: Staged, write: SlabWriter, place: Place) -> None:
         """Write the sums of a tile, a slab of columns at a time."""
-        in_group = warp.remainder(self.thread, warpgroup.THREADS)
+        in_group = warp.remainder(self.thread, wgmma.THREADS)
         own_row = warp.multiply(warp.divide(in_group, warp.WARP), 16)
         lane = warp.remainder(in_group, warp.WARP)
         each = self.schedule.columns // 2
-        barrier = warp.add(group, _WRITTEN)
+        written = warp.add(group, _WRITTEN)
         slabs = [
             replace(place, column=warp.add(place.column, first)) for first in range(0, self.schedule.columns, SLAB)
         ]
         is_whole = self.walk.product.columns % self.schedule.columns == 0
         known: list[Known] | None = None
         for slab in range(self.schedule.columns // SLAB):
-            warpgroup.meet(barrier, warpgroup.THREADS)  # the slab before has been read
-            for part in range(self.schedule.rows // warpgroup.ROWS):
+            barrier.sync_named(written, wgmma.THREADS)  # the slab before has been read
+            for part in range(self.schedule.rows // wgmma.ROWS):
                 first = part * each + slab * SLAB // 2
                 fragments = [sums[place : place + 4] for place in range(first, first + SLAB // 2, 4)]
-                down = warp.add(own_row, part * warpgroup.ROWS)
+                down = warp.add(own_row, part * wgmma.ROWS)
                 stage_fragments(staged, down, warp.number(0), lane, fragments, SLAB // 8)
-            warpgroup.meet(barrier, warpgroup.THREADS)
+            barrier.sync_named(written, wgmma.THREADS)
             here = slabs[slab]
             if is_whole:
                 # The next slab is asked for before this one is worked on, once there are registers for both.
@@ -352,14 +352,7 @@ class Block:
 
 def _pass_turn(group: ir.Value) -> None:
     """Let a group multiply, without waiting for it."""
-    threads = warp.number(2 * warpgroup.THREADS)
-    nvvm.barrier_arrive(threads, barrier_id=warp.add(group, _TURN))
-
-
-def _same_in_warp(value: ir.Value) -> ir.Value:
-    """The first lane's value in all lanes."""
-    kind = ir.Attribute.parse("#nvvm<shfl_kind idx>")
-    return nvvm.shfl_sync(warp.number(-1), value, warp.number(0), warp.number(31), kind)
+    barrier.arrive_named(warp.add(group, _TURN), 2 * wgmma.THREADS)
 
 
 def _repeat(

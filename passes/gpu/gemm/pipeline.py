@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, ir, scf
 from blu.passes.gpu.gemm.copy import Loader
-from blu.passes.gpu.isa import warp
+from blu.passes.gpu.isa import barrier, cp_async, warp
 
 Range = tuple[ir.Value, ir.Value]
 """The first step of k of a block, and the first that is not its own (i32)."""
@@ -36,15 +36,15 @@ class Pipeline:
         loop = scf.ForOp(*bounds, arith.constant(index, 1), [*start, *sums])
         with ir.InsertionPoint(loop.body):
             number, (read, write, *sums) = warp.as_number(loop.induction_variable), loop.inner_iter_args
-            wait_for_groups(self.stages - 2)
-            warp.wait_for_block()
+            cp_async.wait_group(self.stages - 2)
+            barrier.sync()
             target = warp.add(self.base, write)
             pending = self._begin(warp.add(number, self.stages - 1), end, target)
             sums = multiply(number, warp.add(self.base, read), sums)
             self._end(pending, target)
             scf.yield_([self._following(read), self._following(write), *sums])
-        wait_for_groups(0)
-        warp.wait_for_block()
+        cp_async.wait_group(0)
+        barrier.sync()
         return list(loop.results)[2:]
 
     def _following(self, stage: ir.Value) -> ir.Value:
@@ -60,20 +60,10 @@ class Pipeline:
             scf.yield_([value for loader in self.loaders for value in loader.begin(number, target)])
         with ir.InsertionPoint(branch.else_block):
             scf.yield_([warp.number(0) for each in types for _ in each])
-        commit_copies()
+        cp_async.commit_group()
         values = list(branch.results)
         return [values[: len(types[0])], values[len(types[0]) :]]
 
     def _end(self, pending: list[list[ir.Value]], target: ir.Value) -> None:
         for loader, values in zip(self.loaders, pending, strict=True):
             loader.end(values, target)
-
-
-def commit_copies() -> None:
-    """Close the group of copies that were begun since the last group."""
-    warp.assembly([], [], "cp.async.commit_group;", "~{memory}")
-
-
-def wait_for_groups(count: int) -> None:
-    """Wait until at most the last `count` groups of copies are still on their way."""
-    warp.assembly([], [], f"cp.async.wait_group {count};", "~{memory}")

@@ -17,7 +17,7 @@ from blu.passes.gpu.attention.operands import further, pointer
 from blu.passes.gpu.gemm.copy import first_address
 from blu.passes.gpu.gemm.output import PADDING, Output, Staged, choose_lanes, epilogue_sink
 from blu.passes.gpu.gemm.problem import COPY_BYTES, Factor, Product
-from blu.passes.gpu.isa import warp
+from blu.passes.gpu.isa import barrier, shared_memory, shfl, warp
 from blu.passes.gpu.kernel import GpuKernel, when
 from blu.passes.gpu.shared import SharedMemory, shared_address
 from blu.passes.kernels import lanes as vectors
@@ -67,7 +67,7 @@ def emit(frame: GpuKernel, product: Product, epilogue: Epilogue, target: GpuTarg
         left, right = (_start(factor, [point[dim] for dim in product.contraction.outer])
                        for factor in (product.left, product.right))  # fmt: skip
         kernel.sum_up(_Block(left, right, column, thread), warp.add(base, parts), staged)
-        warp.wait_for_block()
+        barrier.sync()
         lanes = choose_lanes(epilogue, [operand for _, operand in epilogue.outputs])
         output = Output(product, epilogue_sink(epilogue), min(lanes, 4), 1, thread, THREADS)
         output.write_edge(staged, point, warp.number(0), column)
@@ -139,7 +139,7 @@ class _Deep(_Kernel):
             for row, values in enumerate(_rows(totals, each)):
                 start = staged.at(row, first)
                 for number, value in enumerate(values):
-                    warp.store_shared(start, number * 4, [arith.bitcast(warp.i32(), value)])
+                    shared_memory.st(start, number * 4, [arith.bitcast(warp.i32(), value)])
 
     def _step(self, block: _Block, right: list[ir.Value], k: ir.Value, sums: Sums) -> Sums:
         """The products of a piece of each column, from `k` on."""
@@ -182,8 +182,8 @@ class _Turned(_Kernel):
             for first in range(0, self.lanes, 4):
                 offset = (row * self.columns + first) * 4
                 bits = [arith.bitcast(warp.i32(), value) for value in values[first : first + 4]]
-                warp.store_shared(warp.add(parts, place), offset, bits)
-        warp.wait_for_block()
+                shared_memory.st(warp.add(parts, place), offset, bits)
+        barrier.sync()
         self._add_parts(block.thread, parts, staged)
 
     def _walk(self, block: _Block, start: ir.Value, own: ir.Value) -> Sums:
@@ -232,13 +232,13 @@ class _Turned(_Kernel):
         with ir.InsertionPoint(loop.body):
             number = warp.as_number(loop.induction_variable)
             start = warp.add(parts, warp.multiply(number, 4))
-            sums = [warp.load_shared(start, part * rows * self.columns * 4, 1, warp.f32())[0]
+            sums = [shared_memory.ld(start, part * rows * self.columns * 4, 1, warp.f32())[0]
                     for part in range(self.parts)]  # fmt: skip
             total = sums[0]
             for value in sums[1:]:
                 total = arith.addf(total, value)
             place = staged.at(warp.divide(number, self.columns), warp.remainder(number, self.columns))
-            warp.store_shared(place, 0, [arith.bitcast(warp.i32(), total)])
+            shared_memory.st(place, 0, [arith.bitcast(warp.i32(), total)])
             scf.yield_([])
 
 
@@ -265,5 +265,5 @@ def _widened(value: ir.Value) -> ir.Value:
 def _sum_of_warp(value: ir.Value) -> ir.Value:
     """The sum over all lanes, the same in each."""
     for distance in (16, 8, 4, 2, 1):
-        value = arith.addf(value, warp.exchange(value, distance))
+        value = arith.addf(value, shfl.bfly(value, distance))
     return value

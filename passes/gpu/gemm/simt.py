@@ -20,7 +20,7 @@ from blu.passes.gpu.gemm.output import Staged
 from blu.passes.gpu.gemm.pipeline import Pipeline, Range
 from blu.passes.gpu.gemm.problem import COPY_BYTES
 from blu.passes.gpu.gemm.schedule import ROW_BYTES, GemmSchedule
-from blu.passes.gpu.isa import warp
+from blu.passes.gpu.isa import shared_memory, warp
 
 LONG_DEPTH = 512
 """Beyond this many products, an element is the sum of chains of `CHAIN`."""
@@ -102,7 +102,7 @@ class SimtReader:
         elif not self.is_left:
             offset += block * self.tile.panel_bytes
         address = arith.xori(start, warp.number(turn)) if turn else start
-        return warp.load_shared(address, offset, LANES, warp.f32())
+        return shared_memory.ld(address, offset, LANES, warp.f32())
 
 
 @dataclass(frozen=True)
@@ -158,9 +158,9 @@ class SimtLoop:
                 offset = row * self.staged.pitch + j * _BLOCK[1] * 4
                 values = list(sums[place : place + LANES])
                 if add:
-                    before = warp.load_shared(start, offset, LANES, warp.f32())
+                    before = shared_memory.ld(start, offset, LANES, warp.f32())
                     values = [arith.addf(*pair) for pair in zip(before, values, strict=True)]
-                warp.store_shared(start, offset, [arith.bitcast(warp.i32(), value) for value in values])
+                shared_memory.st(start, offset, [arith.bitcast(warp.i32(), value) for value in values])
 
 
 def readers_of(schedule: GemmSchedule, tiles: tuple[Tile, Tile], lane: Lane) -> tuple[SimtReader, SimtReader]:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from blu.dialects.core.mlir import arith, ir, llvm, memref
 from blu.passes.gpu.attention.operands import further, pointer
 from blu.passes.gpu.gemm.problem import COPY_BYTES, Factor
-from blu.passes.gpu.isa import warp
+from blu.passes.gpu.isa import shift, warp
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Shift:
             pairs = zip(words[:-distance], words[distance:], strict=True)
             words = [arith.select(moves, after, word) for word, after in pairs]
         bits = arith.select(self._has(2), warp.number(16), warp.number(0))
-        return [_funnel(low, high, bits) for low, high in pairwise(words)]
+        return [shift.shf_r_wrap(low, high, bits) for low, high in pairwise(words)]
 
     def _has(self, bit: int) -> ir.Value:
         masked = arith.andi(self.bytes, warp.number(bit))
@@ -104,11 +104,6 @@ def _load_rest(address: ir.Value, count: int) -> list[ir.Value]:
         last = llvm.load(half, pointer(further(address, 4 * len(words), 1)), alignment=2)
         words.append(arith.extui(warp.i32(), last))
     return words + [warp.number(0)] * (4 - len(words))
-
-
-def _funnel(low: ir.Value, high: ir.Value, bits: ir.Value) -> ir.Value:
-    """32 bits of two words, from a bit of the first one on."""
-    return warp.pure_assembly(warp.i32(), [low, high, bits], "shf.r.wrap.b32 $0, $1, $2, $3;", "=r,r,r,r")
 
 
 def _kept(word: ir.Value, present: ir.Value, first: int) -> ir.Value:

@@ -19,8 +19,8 @@ from blu.passes.gpu.gemm.output import (
 from blu.passes.gpu.gemm.pingpong import SLAB, THREADS, Block, Ring, SlabWriter, Walk, WgmmaSchedule
 from blu.passes.gpu.gemm.problem import Factor, Product
 from blu.passes.gpu.gemm.split import PART, Read
-from blu.passes.gpu.isa import bulk_copy, warp, warpgroup
-from blu.passes.gpu.isa.bulk_copy import TensorMap
+from blu.passes.gpu.isa import tma, warp, wgmma
+from blu.passes.gpu.isa.tma import TensorMap
 from blu.passes.gpu.kernel import GpuKernel
 from blu.passes.gpu.shared import SharedMemory, shared_address
 from blu.passes.kernels.epilogue import Epilogue
@@ -47,7 +47,7 @@ def suits(product: Product, instruction: str | None, target: GpuTarget) -> bool:
 
 def emit_with(kernel: func.FuncOp, read: Read, schedule: WgmmaSchedule, target: GpuTarget) -> list[func.FuncOp]:
     """Replace a kernel whose product `suits`; `read` gives the product and the epilogue of an opened kernel."""
-    frame = GpuKernel.open(kernel, (bulk_copy.map_type(), bulk_copy.map_type()))
+    frame = GpuKernel.open(kernel, (tma.map_type(), tma.map_type()))
     product, epilogue = read(frame)
     walk, shared = Walk(product, schedule), SharedMemory()
     tiles, barriers = Ring.reserve(shared, schedule)
@@ -56,7 +56,7 @@ def emit_with(kernel: func.FuncOp, read: Read, schedule: WgmmaSchedule, target: 
     blocks = min(target.processors, walk.tiles)
     with product.contraction.operation.location, frame.launch((blocks,), THREADS, shared.bytes) as here:
         base, thread = shared_address(frame), warp.as_number(here.thread)
-        maps = tuple(bulk_copy.map_pointer(argument) for argument in list(frame.replacement.arguments)[-2:])
+        maps = tuple(tma.map_pointer(argument) for argument in list(frame.replacement.arguments)[-2:])
         ring = Ring(schedule, warp.add(base, tiles), warp.add(base, barriers))
         block = Block(walk, ring, maps, warp.add(base, staging), warp.as_number(here.block[0]), blocks, thread)
 
@@ -72,15 +72,15 @@ def _writer(
     if schedule.split == 1:
         lanes = choose_lanes(epilogue, [operand for _, operand in epilogue.outputs])
         together = choose_together(epilogue, lanes)
-        pieces = schedule.rows * SLAB // lanes // warpgroup.THREADS
+        pieces = schedule.rows * SLAB // lanes // wgmma.THREADS
         reader = epilogue_reader(epilogue, pieces, lanes)
-        output = Output(product, epilogue_sink(epilogue), lanes, together, thread, warpgroup.THREADS, reader)
+        output = Output(product, epilogue_sink(epilogue), lanes, together, thread, wgmma.THREADS, reader)
         return SlabWriter(
             lambda staged, at: output.read_ahead(staged, {dim: at.outer for dim in outer}, at.row, at.column),
             lambda staged, at, known: output.write(staged, {dim: at.outer for dim in outer}, at.row, at.column, known),
         )
     sink = gemm_split.partial_sink(product, gemm_split.scratch_of(frame, product, schedule.split))
-    output = Output(product, sink, gemm_split.choose_part_lanes(product), 4, thread, warpgroup.THREADS)
+    output = Output(product, sink, gemm_split.choose_part_lanes(product), 4, thread, wgmma.THREADS)
     return SlabWriter(
         lambda staged, at: None,
         lambda staged, at, known: output.write(
@@ -101,7 +101,7 @@ def _describe_maps(frame: GpuKernel, product: Product, schedule: WgmmaSchedule) 
 
 def _map_of(factor: Factor, argument: int, extent: int, outer: Sequence[int], schedule: WgmmaSchedule) -> TensorMap:
     """The map for tiles of a factor: `extent` rows of 128 bytes, or panels of as many elements as are 128 bytes."""
-    wide = warpgroup.ROW_BYTES // schedule.element_bytes
+    wide = wgmma.ROW_BYTES // schedule.element_bytes
     shape, strides, box = (factor.depth, factor.size), (1, factor.stride), (schedule.depth, extent)
     if not factor.is_deep:
         shape, strides, box = (factor.size, factor.depth), (1, factor.depth_stride), (wide, schedule.depth)

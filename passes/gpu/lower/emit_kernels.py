@@ -10,8 +10,8 @@ from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.families import family_of, kernels_in
 from blu.passes.gpu.families import EMITTERS
-from blu.passes.gpu.isa.bulk_copy import map_type
-from blu.passes.gpu.isa.fast_math import mark, writes_halves
+from blu.passes.gpu.isa.tma import map_type
+from blu.passes.gpu.lower.fast_math import mark, writes_halves
 from blu.passes.kernels.launch import MAPS
 
 

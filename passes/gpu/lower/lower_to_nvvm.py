@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from blu.dialects.core.mlir import PassManager, func, ir
 from blu.dialects.plan import BATCH
 from blu.passes.framework.base import Pass, find
-from blu.passes.gpu.isa.exponentials import expand_exponentials
-from blu.passes.gpu.isa.fast_math import approximate
+from blu.passes.gpu.lower.exponentials import expand_exponentials
+from blu.passes.gpu.lower.fast_math import approximate
 from blu.passes.gpu.lower.read_table import read_arguments_from_table
 from blu.passes.gpu.lower.remainders import expand_remainders
 from blu.passes.kernels.before_llvm import give_empty_memrefs_strides, widen_bf16_conversions

@@ -17,7 +17,7 @@ from math import ceil
 from blu.dialects.core.mlir import arith, func, ir, llvm, memref, scf
 from blu.dialects.core.op import attributes_of, operands_of
 from blu.dialects.targets.nvidia import GpuTarget
-from blu.passes.gpu.isa import warp
+from blu.passes.gpu.isa import barrier, warp
 from blu.passes.gpu.kernel import GpuKernel, below, when
 from blu.passes.gpu.shared import SharedMemory, shared_address
 from blu.passes.kernels import lanes as vectors
@@ -284,7 +284,7 @@ class _TileSort:
         with self._elements() as number:
             row, place = self._split(number)
             self._store(number, read(row, place), warp.number(warp.add(start, place)))
-        warp.wait_for_block()
+        barrier.sync()
 
     def run(self) -> ir.Value:
         """Merge until each row is one run; which half holds it (0 or 1)."""
@@ -295,7 +295,7 @@ class _TileSort:
             half = arith.andi(level, warp.number(1))
             with self._elements() as number:
                 self._merge(number, level, warp.multiply(half, TILE), warp.multiply(warp.subtract(1, half), TILE))
-            warp.wait_for_block()
+            barrier.sync()
             scf.yield_([])
         return warp.number(passes % 2)
 

@@ -16,7 +16,7 @@ from blu.dialects.core.mlir import arith, func, ir, llvm, memref, scf, vector
 from blu.dialects.core.op import attributes_of, operands_of
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.framework.base import find
-from blu.passes.gpu.isa import warp
+from blu.passes.gpu.isa import barrier, warp
 from blu.passes.gpu.kernel import GpuKernel, below, when
 from blu.passes.gpu.others.update import add_columns
 from blu.passes.gpu.shared import SharedMemory, shared_address
@@ -175,9 +175,9 @@ class _Share:
 
     def publish(self, key: ir.Value) -> None:
         """Publish a row, when all have read the ones before, and wait for the others'."""
-        warp.wait_for_block()
+        barrier.sync()
         llvm.store(key, self._at(self.thread), alignment=4)
-        warp.wait_for_block()
+        barrier.sync()
 
     def count(self, start: ir.Value, counts: Callable[[ir.Value, ir.Value], ir.Value]) -> ir.Value:
         """`start` and the number of rows that count: `counts(row, thread that has published it)`."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from blu.dialects.core.mlir import arith, ir, llvm, nvvm, scf
-from blu.passes.gpu.isa import warp
+from blu.dialects.core.mlir import arith, ir, llvm, scf
+from blu.passes.gpu.isa import barrier, shfl, warp
 from blu.passes.gpu.kernel import GpuKernel, when
 from blu.passes.gpu.shared import SharedMemory, shared_address
 from blu.passes.kernels import lanes as vectors
@@ -103,10 +103,10 @@ class TeamScan:
             return carry, self.body.combine(carry, [from_lane(value, last) for value in across])
         last_warp, last_lane = warp.divide(last, warp.WARP), warp.remainder(last, warp.WARP)
         end = arith.select(warp.is_equal(self.warp, last_warp), last_lane, warp.number(warp.WARP - 1))
-        warp.wait_for_block()  # until all have read what was there before
+        barrier.sync()  # until all have read what was there before
         with when(warp.is_equal(self.lane, end)):
             self._store(across)
-        warp.wait_for_block()
+        barrier.sync()
         prefix, total = carry, carry
         for number in range(self.warps):
             joined = self.body.combine(total, self._load(number))
@@ -149,8 +149,7 @@ def from_lane(value: ir.Value, lane: ir.Value) -> ir.Value:
         low = from_lane(arith.trunci(warp.i32(), value), lane)
         high = from_lane(arith.trunci(warp.i32(), arith.shrui(value, half)), lane)
         return arith.ori(arith.shli(arith.extui(value.type, high), half), arith.extui(value.type, low))
-    kind = ir.Attribute.parse("#nvvm<shfl_kind idx>")
-    return nvvm.shfl_sync(warp.number(warp.ALL_LANES), value, lane, warp.number(warp.WARP - 1), kind)
+    return shfl.idx(value, lane)
 
 
 def _choose(condition: ir.Value, yes: Sequence[ir.Value], no: Sequence[ir.Value]) -> Values:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import gcd
 
 from blu.dialects.core.mlir import arith, ir, memref, scf, vector
-from blu.passes.gpu.isa import warp
+from blu.passes.gpu.isa import assembly, warp
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.rows.bodies import BodyEmitter, Lane, position_of
 from blu.passes.kernels.rows.lanes import Consecutive, from_storage, load_scalar, to_storage
@@ -130,7 +130,7 @@ def hide(value: ir.Value) -> ir.Value:
     A row that stays in registers as it was read takes less of them than all that is made from it.
     """
     words = to_words(value)
-    hidden = [warp.pure_assembly(warp.i32(), [word], "// $0", "=r,0") for word in words]
+    hidden = [assembly.hidden(word) for word in words]
     return from_words(hidden, value.type)
 
 

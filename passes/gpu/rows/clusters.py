@@ -12,13 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import ir, llvm
-from blu.passes.gpu.isa import warp
-from blu.passes.gpu.isa.bulk_copy import BARRIER_BYTES, announce, begin_barrier, publish_barriers
+from blu.passes.gpu.isa import barrier, cluster, mbarrier, shared_memory, warp
 from blu.passes.gpu.kernel import repeat_while, when
 from blu.passes.gpu.rows.bodies import from_words, to_words
 from blu.passes.gpu.rows.teams import SLOT_BYTES, Combine, Team, merge
 
-BARRIER = SLOT_BYTES - BARRIER_BYTES
+BARRIER = SLOT_BYTES - mbarrier.BYTES
 """Where in a slot the barrier is that counts what comes there."""
 
 
@@ -42,31 +41,31 @@ class ClusterTeam(Team):
         """Make the barriers of the slots, and wait until all blocks run and have made theirs."""
         with when(warp.is_equal(self.thread, 0)):
             for slot in range(slots):
-                begin_barrier(warp.number(warp.add(self._base, self._start(slot) + BARRIER)), 1)
-            publish_barriers()
-        warp.wait_for_cluster()
+                mbarrier.init(warp.number(warp.add(self._base, self._start(slot) + BARRIER)), 1)
+            mbarrier.fence_init()
+        barrier.cluster_sync()
 
     def wait(self) -> None:
         """Wait for all threads, and see what they wrote to shared memory."""
-        warp.wait_for_cluster()
+        barrier.cluster_sync()
 
     def reduce(self, value: ir.Value, combine: Combine, slot: int) -> ir.Value:
         """All threads' values combined; every thread of the cluster has the result."""
         value = Team(self.size // self.blocks, self.thread, self.shared).reduce(value, combine, slot)
         words, start = to_words(value), self._start(slot)
-        barrier = warp.number(warp.add(self._base, start + BARRIER))
+        counter = warp.number(warp.add(self._base, start + BARRIER))
         with when(warp.is_equal(self.thread, 0)):
-            announce(barrier, 4 * len(words) * self.blocks)
+            mbarrier.arrive_expect_tx(counter, 4 * len(words) * self.blocks)
         with when(warp.is_below(self.thread, self.blocks)):
             own = warp.number(warp.add(self._base, warp.multiply(self.rank, 4)))
-            there, counted = (warp.address_in_block(address, self.thread) for address in (own, barrier))
+            there, counted = (cluster.mapa(address, self.thread) for address in (own, counter))
             for place, word in enumerate(words):
-                warp.send_in_cluster(there, start + 4 * place * self.blocks, word, counted)
-        repeat_while(lambda: warp.is_equal(warp.has_ended(barrier, self.phase), 0))
+                cluster.st_async(there, start + 4 * place * self.blocks, word, counted)
+        repeat_while(lambda: warp.is_equal(mbarrier.try_wait_cluster(counter, self.phase), 0))
         found = []
         for rank in range(self.blocks):
             places = [start + 4 * (place * self.blocks + rank) for place in range(len(words))]
-            found.append(from_words([warp.load_shared(self._base, at, 1, warp.i32())[0] for at in places], value.type))
+            found.append(from_words([shared_memory.ld(self._base, at, 1, warp.i32())[0] for at in places], value.type))
         return merge(found, combine)
 
     @property

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, ir, llvm, memref
 from blu.dialects.targets.nvidia import GpuTarget
-from blu.passes.gpu.isa import warp
+from blu.passes.gpu.isa import cp_async, shift, warp
 from blu.passes.gpu.rows.bodies import GpuBodies, Place, element_bytes
 from blu.passes.gpu.rows.teams import all_of, element_pointer
 from blu.passes.gpu.rows.walks import RowKernel
@@ -100,13 +100,13 @@ class Prefetch:
                         size = arith.select(present, size, warp.number(0))
                     address = llvm.ptrtoint(warp.i32(), self._slot(source, 0))
                     step = number * self.kernel.schedule.threads * source.size
-                    warp.copy_async(address, step, _address(buffer, index), source.size, size)
+                    cp_async.copy(address, step, _address(buffer, index), source.size, size)
 
     def fill(self, places: list[Place]) -> None:
         """Let places know what has been copied for them."""
         lanes = self.kernel.schedule.lanes
         with places[0].cursor.point:
-            warp.wait_for_copies()
+            cp_async.wait_all()
         for number, place in enumerate(places):
             for source in self.sources:
                 buffer = self.bodies.buffer(source.value, source.access)
@@ -126,7 +126,7 @@ def not_hoisted(number: ir.Value, row: ir.Value) -> ir.Value:
 
     There is no register to keep it in. (A row has no sign, but nobody else knows.)
     """
-    sign = warp.pure_assembly(warp.i32(), [row], "shr.u32 $0, $1, 31;", "=r,r")
+    sign = shift.shr(row, 31)
     return warp.add(number, sign)
 
 

@@ -16,8 +16,8 @@ from math import ceil, prod
 from blu.dialects.core.mlir import arith, func, ir
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu.isa import warp
-from blu.passes.gpu.isa.fast_math import mark
 from blu.passes.gpu.kernel import GpuKernel, Thread
+from blu.passes.gpu.lower.fast_math import mark
 from blu.passes.gpu.others import loops
 from blu.passes.gpu.rows.ahead import try_ahead
 from blu.passes.gpu.rows.bodies import Place

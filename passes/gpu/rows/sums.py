@@ -16,7 +16,7 @@ from math import ceil, gcd, prod
 
 from blu.dialects.core.mlir import arith, func, ir
 from blu.dialects.targets.nvidia import GpuTarget
-from blu.passes.gpu.isa import warp
+from blu.passes.gpu.isa import barrier, cp_async, warp
 from blu.passes.gpu.kernel import GpuKernel, Thread
 from blu.passes.gpu.others import loops
 from blu.passes.gpu.rows import rows
@@ -215,7 +215,7 @@ class RangeThread:
         totals = cursor.loop(walk.lower, end, step, [zero for zero in zeros for _ in range(chunks)], walk.body)
         if sources:
             with cursor.point:
-                warp.wait_for_copies()  # what comes next is put in their place
+                cp_async.wait_all()  # what comes next is put in their place
         for place, item in enumerate(self.sums):
             self._write(item, totals[place * chunks : (place + 1) * chunks], block, thread, team)
 
@@ -320,7 +320,7 @@ class _Rows:
         thread.emit()
         if share.kernel.slots == 1 and schedule.team > warp.WARP:
             with inner.point:
-                warp.wait_for_block()  # before the only slot is written again
+                barrier.sync()  # before the only slot is written again
         return [total for found in totals for total in found]
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from blu.dialects.core.mlir import arith, ir, llvm, nvvm, vector
-from blu.passes.gpu.isa import warp
+from blu.dialects.core.mlir import arith, ir, llvm, vector
+from blu.passes.gpu.isa import barrier, shfl, warp
 from blu.passes.gpu.kernel import when
 from blu.passes.gpu.rows.bodies import element_bytes, from_words, to_words
 from blu.passes.kernels import lanes as vectors
@@ -38,14 +38,14 @@ class Team:
         with when(warp.is_equal(lane, 0)):
             for place, word in enumerate(words):
                 llvm.store(word, self._slot(slot, own_warp, place), alignment=4)
-        nvvm.barrier()
+        barrier.sync()
         if warps & (warps - 1):
             return merge([self._found(slot, warp.number(source), value.type) for source in range(warps)], combine)
         return _butterfly(self._found(slot, warp.remainder(lane, warps), value.type), combine, warps)
 
     def wait(self) -> None:
         """Wait for all threads, and see what they wrote to shared memory."""
-        warp.wait_for_block()
+        barrier.sync()
 
     def _found(self, slot: int, source: ir.Value, type_: ir.Type) -> ir.Value:
         """What a warp has left."""
@@ -72,10 +72,10 @@ def combine_depth(
     def slot(source: ir.Value, place: int) -> ir.Value:
         return element_pointer(shared, warp.add(source, place * width * depth), warp.i32())
 
-    warp.wait_for_block()
+    barrier.sync()
     for place, word in enumerate(words):
         llvm.store(word, slot(thread, place), alignment=4)
-    warp.wait_for_block()
+    barrier.sync()
     column = warp.remainder(thread, width)
     found = []
     for number in range(depth):
@@ -103,7 +103,7 @@ def _butterfly(value: ir.Value, combine: Combine, size: int) -> ir.Value:
 
 
 def _exchange(word: ir.Value, distance: int) -> ir.Value:
-    return warp.exchange(word, distance)
+    return shfl.bfly(word, distance)
 
 
 def merge_lanes(value: ir.Value, combine: Combine) -> ir.Value:

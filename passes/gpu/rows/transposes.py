@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from blu.dialects.core.mlir import arith, ir, llvm
-from blu.passes.gpu.isa import warp
+from blu.passes.gpu.isa import barrier, warp
 from blu.passes.gpu.kernel import Thread
 from blu.passes.gpu.rows.bodies import GpuBodies, Place, element_bytes, from_words, to_words
 from blu.passes.gpu.rows.teams import all_of, element_pointer
@@ -105,7 +105,7 @@ class SquareThread:
                     (word,) = to_words(read)
                     llvm.store(word, self._slot(number, row, along), alignment=4)
         with self.entry.cursor.point:
-            warp.wait_for_block()
+            barrier.sync()
         stacks = []
         for step in range(side // depth):
             with self.entry.cursor.point:

@@ -16,8 +16,8 @@ from collections.abc import Callable
 
 from blu.dialects.core.mlir import func, ir, vector
 from blu.passes.framework.base import find
-from blu.passes.gpu.isa import warp
-from blu.passes.gpu.isa.fast_math import ATTRIBUTE
+from blu.passes.gpu.isa import approx
+from blu.passes.gpu.lower.fast_math import ATTRIBUTE
 from blu.passes.kernels.math.elements import Elements, clamp, element_type, fma, polynomial, select
 from blu.passes.kernels.math.exponential import LOG2_E, TANH
 
@@ -43,7 +43,7 @@ def expand_exponentials(function: func.FuncOp) -> None:
 def _exp(x: Elements) -> Elements:
     power = x * LOG2_E
     rest = fma(power, -LN2, x)
-    result = _each(x, power, "ex2.approx.ftz.f32")
+    result = _each(x, power, approx.ex2)
     return select(abs(power) < LARGEST, fma(result, rest, result), result)
 
 
@@ -52,7 +52,7 @@ def _rough_exp(x: Elements) -> Elements:
 
 
 def _exp2(x: Elements) -> Elements:
-    return _each(x, x, "ex2.approx.ftz.f32")
+    return _each(x, x, approx.ex2)
 
 
 def _tanh(x: Elements) -> Elements:
@@ -60,21 +60,17 @@ def _tanh(x: Elements) -> Elements:
     a = abs(x)
     z = x * x
     near = fma(x * z, polynomial(z, TANH), x)
-    power = _each(x, clamp(a, high=20.0) * (2.0 * LOG2_E), "ex2.approx.ftz.f32")
-    far = fma(_each(x, power + 1.0, "rcp.approx.ftz.f32"), -2.0, 1.0)
+    power = _each(x, clamp(a, high=20.0) * (2.0 * LOG2_E), approx.ex2)
+    far = fma(_each(x, power + 1.0, approx.rcp), -2.0, 1.0)
     return select(a < 0.625, near, far).copysign(x)
 
 
-def _each(like: Elements, operand: Elements, instruction: str) -> Elements:
+def _each(like: Elements, operand: Elements, instruction: Callable[[ir.Value], ir.Value]) -> Elements:
     """An instruction of one f32 on each element."""
     value = operand.value
-
-    def one(element: ir.Value) -> ir.Value:
-        return warp.pure_assembly(warp.f32(), [element], f"{instruction} $0, $1;", "=f,f")
-
     if not isinstance(value.type, ir.VectorType):
-        return Elements(one(value), like.fused)
-    parts = [one(vector.extract(value, [], [lane])) for lane in range(ir.VectorType(value.type).shape[0])]
+        return Elements(instruction(value), like.fused)
+    parts = [instruction(vector.extract(value, [], [lane])) for lane in range(ir.VectorType(value.type).shape[0])]
     return Elements(vector.from_elements(value.type, parts), like.fused)
 
 

@@ -1,4 +1,4 @@
-"""What the 128 threads of a Hopper warpgroup do together: products of tiles in shared memory, summed in registers.
+"""`wgmma`: products of tiles in shared memory by the 128 threads of a Hopper warpgroup, summed in registers.
 
 The sums of a tile [64, n] are n / 2 f32 a thread: element 4 j + 2 h + e is that of row 16 w + lane / 4 + 8 h, w being
 the warp in its group, and column 8 j + 2 (lane % 4) + e, as `mma.sync` has them.
@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, ir, nvvm
-from blu.passes.gpu.isa import warp
-from blu.passes.gpu.isa.warp import Number
+from blu.passes.gpu.isa.assembly import assembly
+from blu.passes.gpu.isa.warp import Number, f32, number
 
 THREADS = 128
 ROWS = 64
@@ -38,7 +38,7 @@ class Matrix:
     def descriptor(self) -> ir.Value:
         """The i64 that describes the tile to an instruction."""
         i64 = ir.IntegerType.get_signless(64)
-        low = arith.shrui(arith.andi(self.address, warp.number(_ADDRESS_BITS)), warp.number(4))
+        low = arith.shrui(arith.andi(self.address, number(_ADDRESS_BITS)), number(4))
         leading = 1 if self.is_deep else self.panel_bytes >> 4
         constant = arith.constant(i64, ir.IntegerAttr.get(i64, _DESCRIPTOR | (leading << 16)))
         return arith.ori(arith.extui(i64, low), constant)
@@ -62,7 +62,7 @@ def further(descriptor: ir.Value, num_bytes: int) -> ir.Value:
     return arith.addi(descriptor, step)
 
 
-def multiply_add(
+def mma_async(
     sums: Sequence[ir.Value],
     left: ir.Value,
     right: ir.Value,
@@ -73,7 +73,7 @@ def multiply_add(
     """sums [64, n] + left [64, k] @ right [k, n], both given by descriptors; `layouts` says which of them are deep.
 
     `element` is bf16, f16 or tf32 (deep only). Where `is_first` is not 0 the sums start anew. The sums may be used only
-    when `settle` says so.
+    when `wait_group` says so.
     """
     count = len(sums)
     columns, depth = 2 * count, instruction_depth(4 if element == "tf32" else 2)
@@ -85,46 +85,26 @@ def multiply_add(
         f"{{{registers}}}, ${2 * count}, ${2 * count + 1}, p, 1, 1{orders}; }}"
     )
     constraints = ",".join(["=f"] * count + [str(index) for index in range(count)] + ["l", "l", "r"])
-    return warp.assembly([warp.f32()] * count, [*sums, left, right, warp.number(is_first)], text, constraints)
+    return assembly([f32()] * count, [*sums, left, right, number(is_first)], text, constraints)
 
 
 def tie(values: Sequence[ir.Value]) -> list[ir.Value]:
     """The same registers, which nothing may be computed from before this point."""
     count = len(values)
     constraints = ",".join(["=f"] * count + [str(index) for index in range(count)])
-    return warp.assembly([warp.f32()] * count, list(values), "", constraints)
+    return assembly([f32()] * count, list(values), "", constraints)
 
 
-def open_products() -> None:
+def fence() -> None:
     """Let products see registers and shared memory as they are now."""
     nvvm.wgmma_fence_aligned()
 
 
-def close_products() -> None:
+def commit_group() -> None:
     """Put the products since the last call into a group."""
     nvvm.wgmma_commit_group_sync_aligned()
 
 
-def settle(pending: int) -> None:
+def wait_group(pending: int) -> None:
     """Wait until at most so many groups of products are unfinished."""
     nvvm.wgmma_wait_group_sync_aligned(pending)
-
-
-def keep_registers(count: int) -> None:
-    """Give back registers that a warpgroup does not need, so that another may have them."""
-    nvvm.setmaxregister(count, nvvm.SetMaxRegisterAction.decrease)
-
-
-def take_registers(count: int) -> None:
-    """Take registers that others have given back; waits for them."""
-    nvvm.setmaxregister(count, nvvm.SetMaxRegisterAction.increase)
-
-
-def meet(barrier: Number, threads: int) -> None:
-    """Wait until `threads` threads have come to a named barrier (1 to 15)."""
-    nvvm.barrier(barrier_id=warp.number(barrier), number_of_threads=warp.number(threads))
-
-
-def is_elected() -> ir.Value:
-    """Whether this is the one thread of its warp that was chosen."""
-    return nvvm.elect_sync()

@@ -1,0 +1,22 @@
+"""`ex2.approx`, `lg2.approx`, `rcp.approx`: the functions that the special function unit approximates, of one f32."""
+
+from __future__ import annotations
+
+from blu.dialects.core.mlir import ir
+from blu.passes.gpu.isa.assembly import pure_assembly
+from blu.passes.gpu.isa.warp import f32
+
+
+def ex2(exponent: ir.Value) -> ir.Value:
+    """2 ** exponent, to about 2 units in the last place; subnormal results are 0."""
+    return pure_assembly(f32(), [exponent], "ex2.approx.ftz.f32 $0, $1;", "=f,f")
+
+
+def lg2(value: ir.Value) -> ir.Value:
+    """The logarithm to base 2 of a positive number, to about 1e-7."""
+    return pure_assembly(f32(), [value], "lg2.approx.f32 $0, $1;", "=f,f")
+
+
+def rcp(value: ir.Value) -> ir.Value:
+    """1 / value, to about 1 unit in the last place; subnormal results are 0."""
+    return pure_assembly(f32(), [value], "rcp.approx.ftz.f32 $0, $1;", "=f,f")

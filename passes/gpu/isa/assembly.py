@@ -1,0 +1,26 @@
+"""Inline PTX: what `nvvm` has no op for, or none that survives the way to PTX. Used in this folder alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from blu.dialects.core.mlir import ir, llvm
+
+
+def assembly(results: Sequence[ir.Type], operands: Sequence[ir.Value], text: str, constraints: str) -> list[ir.Value]:
+    """Inline PTX that stays where it is put; its results."""
+    if len(results) == 1:
+        return [llvm.inline_asm(results[0], operands, text, constraints, has_side_effects=True, asm_dialect=0)]
+    type_ = ir.Type.parse(f"!llvm.struct<({', '.join(map(str, results))})>") if results else None
+    value = llvm.inline_asm(type_, operands, text, constraints, has_side_effects=True, asm_dialect=0)
+    return [llvm.extractvalue(kind, value, [place]) for place, kind in enumerate(results)]
+
+
+def pure_assembly(result: ir.Type, operands: Sequence[ir.Value], text: str, constraints: str) -> ir.Value:
+    """Inline PTX that only computes one result from its operands."""
+    return llvm.inline_asm(result, operands, text, constraints, has_side_effects=False, asm_dialect=0)
+
+
+def hidden(word: ir.Value) -> ir.Value:
+    """The same i32, of which nothing is known: what was computed from it before has to be computed again."""
+    return pure_assembly(word.type, [word], "// $0", "=r,0")

@@ -1,0 +1,33 @@
+"""`barrier`: waiting for other threads, and seeing what they wrote to shared memory."""
+
+from __future__ import annotations
+
+from blu.dialects.core.mlir import nvvm
+from blu.passes.gpu.isa.assembly import assembly
+from blu.passes.gpu.isa.warp import ALL_LANES, Number, number
+
+
+def sync() -> None:
+    """Wait for all threads of the block, and see what they wrote to shared memory."""
+    nvvm.barrier()
+
+
+def sync_named(barrier: Number, threads: int) -> None:
+    """Wait until `threads` threads have come to a named barrier (1 to 15)."""
+    nvvm.barrier(barrier_id=number(barrier), number_of_threads=number(threads))
+
+
+def arrive_named(barrier: Number, threads: int) -> None:
+    """Count this thread at a named barrier, without waiting for it."""
+    nvvm.barrier_arrive(number(threads), barrier_id=number(barrier))
+
+
+def warp_sync() -> None:
+    """Wait for all threads of the warp, and see what they wrote to shared memory."""
+    nvvm.bar_warp_sync(number(ALL_LANES))  # known to LLVM, which otherwise copies it to both sides of a branch
+
+
+def cluster_sync() -> None:
+    """Wait for all threads of the cluster, and see what they wrote to shared memory."""
+    assembly([], [], "barrier.cluster.arrive.release.aligned;", "~{memory}")
+    assembly([], [], "barrier.cluster.wait.acquire.aligned;", "~{memory}")

@@ -1,0 +1,18 @@
+"""`shfl.sync`: what other lanes of the warp have."""
+
+from __future__ import annotations
+
+from blu.dialects.core.mlir import ir, nvvm
+from blu.passes.gpu.isa.warp import ALL_LANES, WARP, number
+
+
+def bfly(value: ir.Value, distance: int) -> ir.Value:
+    """The f32 of the lane whose number differs in the bit `distance`."""
+    kind = ir.Attribute.parse("#nvvm<shfl_kind bfly>")
+    return nvvm.shfl_sync(number(ALL_LANES), value, number(distance), number(WARP - 1), kind)
+
+
+def idx(value: ir.Value, lane: ir.Value | int) -> ir.Value:
+    """The 32 bits of another lane, or of the same one for all."""
+    kind = ir.Attribute.parse("#nvvm<shfl_kind idx>")
+    return nvvm.shfl_sync(number(ALL_LANES), value, number(lane), number(WARP - 1), kind)

@@ -1,0 +1,65 @@
+"""The Tensor Memory Accelerator: Hopper's asynchronous copies of tiles that tensor maps describe.
+
+Source: PTX ISA, "cp.async.bulk.tensor", "prefetch.tensormap".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from blu.dialects.core.mlir import arith, ir, llvm, memref, nvvm
+from blu.passes.gpu.isa.assembly import assembly
+from blu.passes.gpu.isa.mbarrier import shared_pointer
+from blu.passes.gpu.isa.warp import Number, number
+
+MAP_BYTES = 128
+"""Of a tensor map, which the driver makes; it says where a tile of a tensor is to be found, and how it is swizzled."""
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """A map for tiles of `box` elements of argument `argument`, innermost dimension first; strides are in elements.
+
+    Elements outside of `shape` are read as zeros. Rows of 128 bytes are swizzled: piece p (16 bytes) of row r lies at
+    place p XOR r % 8. With `rounds_tf32`, f32 elements are rounded to tf32.
+    """
+
+    argument: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+    offset: int
+    dtype: str
+    rounds_tf32: bool = False
+
+    def to_attribute(self) -> ir.Attribute:
+        """As an attribute of a kernel."""
+        i64 = ir.IntegerType.get_signless(64)
+        lists = {name: ir.DenseI64ArrayAttr.get(getattr(self, name)) for name in ("shape", "strides", "box")}
+        numbers = {name: ir.IntegerAttr.get(i64, getattr(self, name)) for name in ("argument", "offset")}
+        dtype = "tf32" if self.rounds_tf32 else self.dtype
+        return ir.DictAttr.get({**lists, **numbers, "dtype": ir.StringAttr.get(dtype)})
+
+
+def map_type() -> ir.MemRefType:
+    """The type of a kernel's argument that is a tensor map."""
+    return ir.MemRefType.get([MAP_BYTES], ir.IntegerType.get_signless(8))
+
+
+def map_pointer(argument: ir.Value) -> ir.Value:
+    """The generic address of a tensor map."""
+    address = arith.index_cast(ir.IntegerType.get_signless(64), memref.extract_aligned_pointer_as_index(argument))
+    return llvm.inttoptr(ir.Type.parse("!llvm.ptr"), address)
+
+
+def cp_async_bulk_tensor(map_: ir.Value, place: Sequence[Number], target: ir.Value, barrier: ir.Value) -> None:
+    """Copy the tile that begins at `place` (innermost coordinate first) to shared memory, counted by a barrier."""
+    cluster = llvm.addrspacecast(ir.Type.parse("!llvm.ptr<7>"), shared_pointer(target))
+    coordinates = [number(item) for item in place]
+    nvvm.cp_async_bulk_tensor_shared_cluster_global(cluster, map_, coordinates, shared_pointer(barrier), [])
+
+
+def prefetch_tensormap(map_: ir.Value) -> None:
+    """Read a tensor map before the first copy needs it."""
+    assembly([], [map_], "prefetch.tensormap [$0];", "l,~{memory}")
