@@ -28,7 +28,11 @@ _HOMES = {
     "register_pass": "blu.passes.framework.registry",
     "BluError": "blu.errors",
 }
-_MODULES = {name: f"blu.frontend.{name}" for name in ("nn", "io", "optim", "random")} | {
+_MODULES = {
+    "nn": "blu.frontend.nn",
+    "io": "blu.frontend.io",
+    "optim": "blu.frontend.optim",
+    "random": "blu.frontend.functional.random",
     "settings": "blu.settings",
     "train": "blu.compiler.training",
 }
