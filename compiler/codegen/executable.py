@@ -49,8 +49,16 @@ def _gpu_code(module: ir.Module, target: GpuTarget) -> tuple[Members, Counts]:
     """PTX for every kernel, and machine code where this machine has ptxas."""
     ptx = ptx_of_kernels(module, target)
     cubins = cubins_of(ptx, target)
-    members = {f"{name}.ptx": code for name, code in ptx.by_name().items()}
+    places = _places(module)
+    members = {f"{name}.ptx": places.get(name, b"") + code for name, code in ptx.by_name().items()}
     return members | {f"{name}.{target.name}.cubin": code for name, code in cubins.items()}, ptx.counts
+
+
+def _places(module: ir.Module) -> dict[str, bytes]:
+    """For each kernel a comment with the user's line, which is no part of the code that programs share."""
+    named = [item.operation for item in module.body.operations if "sym_name" in item.operation.attributes]
+    lines = {ir.StringAttr(item.attributes["sym_name"]).value: describe(item.location) for item in named}
+    return {name: f"// {name}: {line}\n".encode() for name, line in lines.items() if line}
 
 
 def _contracts(module: ir.Module) -> bytes:
