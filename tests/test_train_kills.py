@@ -8,10 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from training_kills import KILLS
 from training_runs import BATCH, MODEL, Trial
 
 
+@pytest.mark.slow
 def test_a_run_killed_at_random_moments_ends_as_if_nothing_had_been(trial: Trial) -> None:
     words = [*MODEL, *BATCH, "--data", "tokens.bin", "--warmup", "5", "--decay-steps", "500", "--validate-every", "0"]
     assert trial.train("--steps", "1", "--out", "compiled", *words[len(MODEL) :], flags=MODEL).code == 0

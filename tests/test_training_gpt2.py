@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
@@ -15,6 +16,7 @@ TOLERANCE = 2e-6
 """Of the difference's norm, relative to the gradient's."""
 
 
+@pytest.mark.slow
 def test_every_gradient_of_gpt2_124m_equals_torch_in_float64() -> None:
     model = nn.GPT2(CONFIG).initialize(0)
     rng = np.random.default_rng(0)
