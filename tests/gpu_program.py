@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import ml_dtypes
@@ -15,6 +15,7 @@ import blu
 from blu.compiler.codegen.cubins import Cubin, assemble
 from blu.compiler.codegen.executable import ptx_of
 from blu.dialects.core.mlir import ir
+from blu.passes.kernels.schedules import Fields, wish_for
 from blu.plan.schema import NOTHING_FOUND
 
 DTYPES = {
@@ -86,10 +87,15 @@ class GpuProgram:
         return self.plan["tables"][place[0]] if space == "table" else None
 
 
-def compile_program(function: Callable, *arguments: np.ndarray, target: str = "sm_90a") -> GpuProgram:
-    """Compile a function of arrays of such shapes and dtypes."""
+def compile_program(
+    function: Callable, *arguments: np.ndarray, target: str = "sm_90a", schedules: Mapping[str, Fields] | None = None
+) -> GpuProgram:
+    """Compile a function of arrays of such shapes and dtypes; `schedules` are fields of kernels' schedules."""
     specs = [blu.spec(item.shape, _NAMES[item.dtype]) for item in arguments]
-    return GpuProgram.of(blu.jit(function).trace(*specs).lower(target).module, target)
+    traced = blu.jit(function).trace(*specs)
+    if schedules:
+        wish_for(traced.traced.module, schedules)
+    return GpuProgram.of(traced.lower(target).module, target)
 
 
 def _bytes_of(spaces: dict, argument: list) -> np.ndarray:

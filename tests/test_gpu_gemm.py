@@ -20,9 +20,10 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.targets.nvidia import SM_80
 from blu.passes.framework.base import find
 from blu.passes.gpu.gemm import gemm
-from blu.passes.gpu.gemm import schedule as gemm_schedule
+from blu.passes.gpu.lower.fit_schedules import fit
 from blu.passes.gpu.lower.lower_to_nvvm import LowerToNvvm
 from blu.passes.kernels.launch import GRID, SHARED
+from blu.passes.kernels.schedules import Fields
 
 # One rounding of the result (bf16, f16), of the operands (tf32), or of sums (f32), in the norm.
 TOLERANCES = {"bf16": 2.5e-3, "f16": 4e-4, "tf32": 5e-4, "f32": 4e-7}
@@ -58,10 +59,12 @@ def _error(found: np.ndarray, expected: np.ndarray) -> float:
     return float(np.linalg.norm(found.astype(np.float64) - expected) / np.linalg.norm(expected))
 
 
-def _check(dtype: str, layout: str, sizes: tuple[int, int, int], target: str = "sm_80") -> GpuProgram:
+def _check(
+    dtype: str, layout: str, sizes: tuple[int, int, int], target: str = "sm_80", **schedules: Fields
+) -> GpuProgram:
     operands = _operands(dtype, layout, sizes)
     function = partial(_multiply, layout, "tf32" if dtype == "tf32" else "highest")
-    program = compile_program(function, *operands, target=target)
+    program = compile_program(function, *operands, target=target, schedules=schedules)
     assert _error(program.interpret(*operands)[0], _expected(layout, *operands)) < TOLERANCES[dtype]
     return program
 
@@ -110,10 +113,8 @@ def test_long_sums_are_sums_of_chains() -> None:
     assert _error(program.interpret(*ones)[0], ones[0].astype(np.float64) @ ones[1].astype(np.float64)) < 2e-6
 
 
-def test_three_products_of_tf32_are_as_exact_as_f32(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gemm_schedule, "HIGHEST", "3xtf32")
-    monkeypatch.setenv("BLU_CACHE_LIMIT", "0")
-    program = _check("f32", "nt", (40, 70, 500))
+def test_three_products_of_tf32_are_as_exact_as_f32() -> None:
+    program = _check("f32", "nt", (40, 70, 500), gemm_0={"instruction": "3xtf32"})
     assert program.ptx["gemm_0"].count("mma.sync.aligned.m16n8k8.row.col.f32.tf32") == 3 * 4 * 4 * 2
 
 
@@ -177,6 +178,7 @@ def _emit(text: str) -> tuple[dict[str, str], list[tuple[str, list[int], int]]]:
         module = ir.Module.parse(text)
         kernel = next(iter(find(module, func.FuncOp)))
         launches = []
+        fit(kernel, SM_80)
         for item in gemm.emit(kernel, SM_80):
             grid, shared = item.attributes[GRID], item.attributes[SHARED]
             launches.append((item.name.value, list(grid), ir.IntegerAttr(shared).value))

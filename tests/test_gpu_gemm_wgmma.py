@@ -23,8 +23,8 @@ from blu.dialects.targets.nvidia import SM_90A
 from blu.passes.framework.base import find
 from blu.passes.gpu.gemm import gemm
 from blu.passes.gpu.gemm import wgmma as gemm_wgmma
-from blu.passes.gpu.gemm.pingpong import WgmmaSchedule
-from blu.passes.gpu.gemm.schedule import GemmSchedule
+from blu.passes.gpu.gemm.schedule import MmaSchedule, WgmmaSchedule
+from blu.passes.gpu.lower.fit_schedules import fit
 from blu.passes.gpu.lower.lower_to_nvvm import LowerToNvvm
 
 ROWS, COLUMNS, DEPTH = 4096, 3072, 768
@@ -58,8 +58,8 @@ def emit_fused(emitter: Callable[[func.FuncOp], object]) -> dict[str, str]:
 
 
 EMITTERS: dict[str, Callable[[func.FuncOp], object]] = {
-    "chosen": lambda kernel: gemm.emit(kernel, SM_90A),
-    "tensor cores": lambda kernel: gemm.emit_with(kernel, GemmSchedule("mma", "bf16")),
+    "chosen": lambda kernel: (fit(kernel, SM_90A), gemm.emit(kernel, SM_90A)),
+    "tensor cores": lambda kernel: gemm.emit_with(kernel, MmaSchedule("bf16")),
     "warpgroups": lambda kernel: gemm_wgmma.emit_with(kernel, gemm.read, WgmmaSchedule("bf16"), SM_90A),
 }
 

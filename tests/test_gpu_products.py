@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from itertools import cycle
 
 import pytest
 from gpu_program import GpuProgram, compile_program
 from product_cases import EPILOGUES, INTEGERS, Case, random_case, table
 
-from blu.passes.gpu.gemm import gemm
-from blu.passes.gpu.gemm import wgmma as gemm_wgmma
-from blu.passes.gpu.gemm.pingpong import WgmmaSchedule
+from blu.passes.kernels.schedules import Fields
 
 TARGETS = ("sm_80", "sm_86", "sm_89", "sm_90a")
 FLOATS = ("bf16", "f16", "tf32", "f32")
 
 
-def check(case: Case, target: str) -> GpuProgram:
+def check(case: Case, target: str, **schedules: Fields) -> GpuProgram:
     """Compile a product for a GPU, and compare what the interpreter finds."""
     arrays = case.arrays()
-    program = compile_program(case.compute, *arrays, target=target)
+    program = compile_program(case.compute, *arrays, target=target, schedules=schedules)
     case.check(program.interpret(*arrays))
     return program
 
@@ -94,12 +91,10 @@ def test_products_by_loops(case: Case, target: str) -> None:
 
 
 @pytest.mark.parametrize("case", WARPGROUPS, ids=str)
-def test_warpgroups(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warpgroups(case: Case) -> None:
     """Small tiles, so that several and what is beyond the last one are checked soon."""
-    monkeypatch.setenv("BLU_CACHE_LIMIT", "0")
-    monkeypatch.setattr(gemm_wgmma, "LEAST_TILES", 0)
-    monkeypatch.setattr(gemm, "WgmmaSchedule", partial(WgmmaSchedule, rows=64, columns=64, stages=2))
-    assert "wgmma.mma_async" in check(case, "sm_90a").ptx["gemm_0"]
+    small: Fields = {"kind": "wgmma", "rows": 64, "columns": 64, "stages": 2}
+    assert "wgmma.mma_async" in check(case, "sm_90a", gemm_0=small).ptx["gemm_0"]
 
 
 @pytest.mark.parametrize("seed", range(4))

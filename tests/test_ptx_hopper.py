@@ -19,7 +19,7 @@ from ptx_warpgroup import AsynchronyError
 from blu.dialects.targets.nvidia import SM_90A
 from blu.passes.gpu.gemm import gemm
 from blu.passes.gpu.gemm import wgmma as gemm_wgmma
-from blu.passes.gpu.gemm.pingpong import WgmmaSchedule
+from blu.passes.gpu.gemm.schedule import WgmmaSchedule
 
 ROWS, COLUMNS, DEPTH = 128, 192, 384
 SCHEDULE = WgmmaSchedule("bf16", rows=64, columns=64, stages=2)

@@ -47,7 +47,7 @@ _LOOKING = (
     "mlir_print_ir_after_change",
     "mlir_print_ir_after_failure",
 )
-_WRITING = ("emit", "output", "compile_to", "compile_from", "pass_pipeline")
+_WRITING = ("schedules", "emit", "output", "compile_to", "compile_from", "pass_pipeline")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from blu.compiler.cli.compile_options import compile_options, print_report
+from blu.compiler.cli.compile_options import compile_options, print_report, put_schedules
 from blu.compiler.cli.example_function import trace_function
 from blu.compiler.cli.ir_flags import load_passes, print_options
 from blu.compiler.cli.messages import UsageError, as_usage
@@ -118,6 +118,8 @@ def _compile(
         source = read_subject(subject, arguments, target)
     if isinstance(subject, IrSubject):
         steps = _steps(arguments, target, _start(source.module, arguments))
+    if arguments.schedules is not None:
+        put_schedules(arguments.schedules, source.module, steps)
     if what in MACHINE:
         worker_pool().start()
     with progress.step(f"compiling {source.name} for {target}"):

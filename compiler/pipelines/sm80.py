@@ -7,7 +7,9 @@ from blu.passes.framework.base import MlirPass
 from blu.passes.gpu.attention.decompose_attention import DecomposeAttention
 from blu.passes.gpu.attention.narrow_attention import NarrowAttention
 from blu.passes.gpu.gemm.split_products import SplitProducts
+from blu.passes.gpu.lower.choose_schedules import ChooseSchedules
 from blu.passes.gpu.lower.emit_kernels import EmitGpuKernels
+from blu.passes.gpu.lower.fit_schedules import FitSchedules
 from blu.passes.gpu.lower.fold_counters import FoldCounters
 from blu.passes.gpu.lower.lower_to_nvvm import LowerToNvvm
 from blu.passes.gpu.lower.scratch import ReserveGpuScratch
@@ -67,8 +69,25 @@ PIPELINE = Pipeline(
                 ShareNumbers(),  # before anything is done for each kernel
             ),
         ),
-        Stage("memref", (SplitProducts(), BatchCalls(), ReserveGpuScratch(), Bufferize(over_rows=True), PlanMemory())),
-        Stage("kernel", (EmitGpuKernels(), LaunchBatches())),
+        Stage(
+            "memref",
+            (
+                ChooseSchedules(),  # kernels are what they stay, and none has memory yet
+                SplitProducts(),
+                BatchCalls(),
+                ReserveGpuScratch(),
+                Bufferize(over_rows=True),
+                PlanMemory(),
+            ),
+        ),
+        Stage(
+            "kernel",
+            (
+                FitSchedules(),  # strides are known
+                EmitGpuKernels(),
+                LaunchBatches(),
+            ),
+        ),
         Stage(
             "llvm",
             (

@@ -16,7 +16,7 @@ def to_attribute(target: Any, known: Mapping[str, Any]) -> ir.DictAttr:
     """{name = "x86-64-v3"}, and each field in which the target is not the known one of its name."""
     base = asdict(known[target.name]) if target.name in known else {}
     fields = {name: value for name, value in asdict(target).items() if name == "name" or base.get(name) != value}
-    return ir.DictAttr.get({name: _encoded(value) for name, value in fields.items()})
+    return ir.DictAttr.get({name: encoded(value) for name, value in fields.items()})
 
 
 def from_attribute(attribute: ir.DictAttr, known: Mapping[str, Machine], kind: type[Machine]) -> Machine:
@@ -26,7 +26,8 @@ def from_attribute(attribute: ir.DictAttr, known: Mapping[str, Machine], kind: t
     return kind(**{**base, **given})
 
 
-def _encoded(value: str | int | bool) -> ir.Attribute:
+def encoded(value: str | int | bool) -> ir.Attribute:
+    """A field as an attribute: a string, a bool, or 64 bits."""
     if isinstance(value, bool):
         return ir.BoolAttr.get(value)
     return (

@@ -1,5 +1,5 @@
 // A product whose k is split among blocks leaves its parts, and another kernel adds them.
-// RUN: %blu-opt %s --blu-split-products | %filecheck %s
+// RUN: %blu-opt %s --blu-choose-schedules --blu-split-products | %filecheck %s
 
 module attributes {blu.target = {name = "sm_80"}} {
   // CHECK-LABEL: func.func @long(

@@ -15,6 +15,8 @@ from blu.passes.framework.base import find
 ATTRIBUTE = "blu.kernel"
 SCRATCH = "blu.scratch"
 """The types of the memory that a kernel works in, beside what it reads and writes."""
+SCHEDULE = "blu.schedule"
+"""How a kernel's code goes about its work (passes/kernels/schedules.py): emitters read it."""
 FULL_EFFORT = 2
 
 

@@ -7,7 +7,7 @@ among blocks, these leave their sums in scratch memory and a second kernel adds 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 
 from blu.dialects.core.mlir import arith, func, ir
@@ -27,10 +27,16 @@ from blu.passes.gpu.gemm.output import (
     stage_fragments,
     staged_bytes,
 )
-from blu.passes.gpu.gemm.pingpong import WgmmaSchedule
 from blu.passes.gpu.gemm.pipeline import Pipeline, Range
 from blu.passes.gpu.gemm.problem import Product, read_product
-from blu.passes.gpu.gemm.schedule import GemmSchedule, choose_schedule
+from blu.passes.gpu.gemm.schedule import (
+    FewRowsSchedule,
+    LoopsSchedule,
+    MmaSchedule,
+    SimtSchedule,
+    WgmmaSchedule,
+    schedule_of,
+)
 from blu.passes.gpu.gemm.simt import Lane, SimtLoop, SimtTile, readers_of
 from blu.passes.gpu.gemm.split import PART
 from blu.passes.gpu.isa import barrier, warp
@@ -39,29 +45,29 @@ from blu.passes.gpu.others import loops
 from blu.passes.gpu.shared import SharedMemory, shared_address
 from blu.passes.kernels.contraction import Point, read_contraction
 from blu.passes.kernels.epilogue import Epilogue, read_epilogue
+from blu.passes.kernels.schedules import refused
+
+WarpSchedule = MmaSchedule | SimtSchedule
 
 
 def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
-    """Replace `kernel`, whose body is one linalg.contract with an elementwise epilogue; what no tile fits: by loops."""
-    product = product_of(kernel)
-    schedule = None if product is None else schedule_of(kernel, product, target)
-    if product is None or schedule is None:
+    """Replace `kernel`, whose body is one linalg.contract with an elementwise epilogue, as its schedule says.
+
+    PassError where it says nothing, or not yet by which kind of kernel.
+    """
+    schedule = schedule_of(kernel)
+    if isinstance(schedule, LoopsSchedule):
         return loops.emit(kernel, target)
-    if gemm_rows.suits(product):
+    if isinstance(schedule, FewRowsSchedule):
         frame = GpuKernel.open(kernel)
-        gemm_rows.emit(frame, *read(frame), target)
+        gemm_rows.emit(frame, *read(frame), schedule)
         return frame.finish()
-    if gemm_wgmma.suits(product, schedule.instruction, target):
-        return gemm_wgmma.emit_with(kernel, read, WgmmaSchedule(schedule.instruction, split=schedule.split), target)
-    return emit_with(kernel, schedule)
-
-
-def schedule_of(kernel: func.FuncOp, product: Product, target: GpuTarget) -> GemmSchedule | None:
-    """The schedule of tiles of warps that `emit` uses, None for plain loops. Without scratch memory k is not split."""
-    schedule = choose_schedule(product, target)
-    if schedule is None or "blu.scratch" in kernel.attributes or gemm_split.gives_parts(kernel):
-        return schedule
-    return replace(schedule, split=1)
+    if isinstance(schedule, WgmmaSchedule):
+        return gemm_wgmma.emit_with(kernel, read, schedule, target)
+    if isinstance(schedule, MmaSchedule | SimtSchedule):
+        return emit_with(kernel, schedule)
+    message = f"the schedule of kernel '{kernel.name.value}' is of kind '{schedule.kind}', which does not say how"
+    raise refused(kernel, message, "blu-fit-schedules decides, before blu-emit-gpu-kernels.")
 
 
 def product_of(kernel: func.FuncOp) -> Product | None:
@@ -76,7 +82,16 @@ def product_of(kernel: func.FuncOp) -> Product | None:
     return read_product(contraction)
 
 
-def emit_with(kernel: func.FuncOp, schedule: GemmSchedule) -> list[func.FuncOp]:
+def share_out(schedule: WarpSchedule) -> tuple[SharedMemory, int, int]:
+    """The shared memory of a block, and where its stages and its staged sums begin."""
+    shared, is_simt = SharedMemory(), isinstance(schedule, SimtSchedule)
+    operands, sums = schedule.stages * schedule.stage_bytes, staged_bytes(schedule.rows, schedule.columns)
+    stages = shared.take(operands if is_simt else max(operands, sums), alignment=1024)
+    # Tensor cores are done with the operands when sums are staged: these lie over them.
+    return shared, stages, shared.take(sums, alignment=128) if is_simt else stages
+
+
+def emit_with(kernel: func.FuncOp, schedule: WarpSchedule) -> list[func.FuncOp]:
     """The same with a given schedule."""
     frame = GpuKernel.open(kernel)
     gemm = _Gemm(frame, *read(frame), schedule)
@@ -115,7 +130,7 @@ class _Gemm:
     frame: GpuKernel
     product: Product
     epilogue: Epilogue
-    schedule: GemmSchedule
+    schedule: WarpSchedule
 
     @property
     def tiles(self) -> tuple[int, int]:
@@ -128,11 +143,7 @@ class _Gemm:
         return self.product.runs * ceil(self.product.depth / self.schedule.depth)
 
     def emit(self) -> None:
-        schedule, shared = self.schedule, SharedMemory()
-        operands, sums = schedule.stages * schedule.stage_bytes, staged_bytes(schedule.rows, schedule.columns)
-        stages = shared.take(operands if schedule.kind == "simt" else max(operands, sums), alignment=1024)
-        # Tensor cores are done with the operands when sums are staged: these lie over them.
-        staging = shared.take(sums, alignment=128) if schedule.kind == "simt" else stages
+        schedule, (shared, stages, staging) = self.schedule, share_out(self.schedule)
         down, along = self.tiles
         grid = (down * along * schedule.split * self.product.outer,)
         location = self.product.contraction.operation.location
@@ -143,8 +154,10 @@ class _Gemm:
             block = self._locate(here)
             base = shared_address(self.frame)
             staged = Staged(warp.add(base, staging), schedule.rows, schedule.columns)
-            compute = self._compute_simt if schedule.kind == "simt" else self._compute_mma
-            compute(block, thread, warp.add(base, stages), staged)
+            if isinstance(schedule, MmaSchedule):
+                self._compute_mma(schedule, block, thread, warp.add(base, stages), staged)
+            else:
+                self._compute_simt(schedule, block, thread, warp.add(base, stages), staged)
             barrier.sync()
             self._output(thread).write(staged, {**block.point, PART: block.part}, block.row, block.column)
 
@@ -187,8 +200,9 @@ class _Gemm:
         )
         return Pipeline(loaders, schedule.stages, schedule.stage_bytes, base)
 
-    def _compute_mma(self, block: _Block, thread: ir.Value, base: ir.Value, staged: Staged) -> None:
-        schedule = self.schedule
+    def _compute_mma(
+        self, schedule: MmaSchedule, block: _Block, thread: ir.Value, base: ir.Value, staged: Staged
+    ) -> None:
         tiles = self._tiles(Tile)
         own = WarpTile.of(thread, schedule)
         readers = (
@@ -199,9 +213,11 @@ class _Gemm:
         sums = MmaLoop(schedule, readers).sums(pipeline, self._range(block))
         stage_fragments(staged, own.row, own.column, own.lane, sums, schedule.warp_columns // 8)
 
-    def _compute_simt(self, block: _Block, thread: ir.Value, base: ir.Value, staged: Staged) -> None:
-        tiles, lane = self._tiles(SimtTile), Lane.of(thread, self.schedule)
-        loop = SimtLoop(self.schedule, readers_of(self.schedule, tiles, lane), staged, lane)
+    def _compute_simt(
+        self, schedule: SimtSchedule, block: _Block, thread: ir.Value, base: ir.Value, staged: Staged
+    ) -> None:
+        tiles, lane = self._tiles(SimtTile), Lane.of(thread, schedule)
+        loop = SimtLoop(schedule, readers_of(schedule, tiles, lane), staged, lane)
         pipeline = self._pipeline(block, thread, tiles, base)
         loop.sum_up(pipeline, self._range(block), self.product.depth * self.product.runs)
 
@@ -215,8 +231,7 @@ class _Gemm:
         """What becomes of staged sums."""
         threads = self.schedule.threads
         if self.schedule.split > 1:
-            buffer = gemm_split.scratch_of(self.frame, self.product, self.schedule.split)
-            sink = gemm_split.partial_sink(self.product, buffer)
+            sink = gemm_split.partial_sink(self.product, gemm_split.scratch_of(self.frame))
             return Output(self.product, sink, gemm_split.choose_part_lanes(self.product), 4, thread, threads)
         lanes = choose_lanes(self.epilogue, [operand for _, operand in self.epilogue.outputs])
         together = choose_together(self.epilogue, lanes)

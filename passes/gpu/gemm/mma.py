@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from blu.dialects.core.mlir import arith, ir
 from blu.passes.gpu.gemm.fragments import STEPS, Fragment, Reader, multiply_add, split_in_two
 from blu.passes.gpu.gemm.pipeline import Pipeline, Range
-from blu.passes.gpu.gemm.schedule import GemmSchedule
+from blu.passes.gpu.gemm.schedule import MmaSchedule
 from blu.passes.gpu.isa import cvt, warp
 
 
@@ -20,7 +20,7 @@ class WarpTile:
     lane: ir.Value
 
     @classmethod
-    def of(cls, thread: ir.Value, schedule: GemmSchedule) -> WarpTile:
+    def of(cls, thread: ir.Value, schedule: MmaSchedule) -> WarpTile:
         """The warps of a block go down the rows first."""
         number = warp.divide(thread, warp.WARP)
         down = schedule.rows // schedule.warp_rows
@@ -36,7 +36,7 @@ class WarpTile:
 class MmaLoop:
     """Sums of one block; `readers` give the warp's fragments of both tiles."""
 
-    schedule: GemmSchedule
+    schedule: MmaSchedule
     readers: tuple[Reader, Reader]
 
     def sums(self, pipeline: Pipeline, steps: Range) -> list[Fragment]:

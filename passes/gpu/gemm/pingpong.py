@@ -21,6 +21,7 @@ from math import ceil
 from blu.dialects.core.mlir import arith, ir, scf
 from blu.passes.gpu.gemm.output import Staged, stage_fragments, staged_bytes
 from blu.passes.gpu.gemm.problem import Product
+from blu.passes.gpu.gemm.schedule import WgmmaSchedule
 from blu.passes.gpu.isa import barrier, elect, mbarrier, setmaxnreg, shfl, tma, warp, wgmma
 from blu.passes.gpu.isa.wgmma import Matrix
 from blu.passes.gpu.kernel import when
@@ -34,38 +35,6 @@ SLAB = 32
 """Columns of the sums that are written at a time."""
 _TURN, _WRITTEN = 4, 1
 """Named barriers: whose turn it is (4, 5), and those of each writing group (1, 2)."""
-
-
-@dataclass(frozen=True)
-class WgmmaSchedule:
-    """Tiles of `rows` x `columns` results, `stages` of k in shared memory, `group` rows of tiles walked together.
-
-    k is split in `split` parts, whose sums go to scratch memory and are added by a second kernel.
-    """
-
-    instruction: str
-    rows: int = 128
-    columns: int = 192
-    stages: int = 4
-    group: int = 8
-    split: int = 1
-
-    @property
-    def element_bytes(self) -> int:
-        return 4 if self.instruction == "tf32" else 2
-
-    @property
-    def depth(self) -> int:
-        """k of a stage: 128 bytes."""
-        return wgmma.ROW_BYTES // self.element_bytes
-
-    @property
-    def left_bytes(self) -> int:
-        return self.rows * wgmma.ROW_BYTES
-
-    @property
-    def stage_bytes(self) -> int:
-        return (self.rows + self.columns) * wgmma.ROW_BYTES
 
 
 @dataclass(frozen=True)

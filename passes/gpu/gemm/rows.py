@@ -17,6 +17,7 @@ from blu.passes.gpu.attention.operands import further, pointer
 from blu.passes.gpu.gemm.copy import first_address
 from blu.passes.gpu.gemm.output import PADDING, Output, Staged, choose_lanes, epilogue_sink
 from blu.passes.gpu.gemm.problem import COPY_BYTES, Factor, Product
+from blu.passes.gpu.gemm.schedule import FewRowsSchedule
 from blu.passes.gpu.isa import barrier, shared_memory, shfl, warp
 from blu.passes.gpu.kernel import GpuKernel, when
 from blu.passes.gpu.shared import SharedMemory, shared_address
@@ -47,9 +48,29 @@ def suits(product: Product) -> bool:
     return left.depth_stride == 1 and product.depth % lanes == 0 and left.copy_bytes == COPY_BYTES
 
 
-def emit(frame: GpuKernel, product: Product, epilogue: Epilogue, target: GpuTarget) -> None:
+def choose_schedule(product: Product, target: GpuTarget) -> FewRowsSchedule:
+    """As many columns at a time as leave work for every multiprocessor."""
+    if product.right.is_deep:
+        each = 4
+        while each > 1 and product.outer * ceil(product.columns / (each * _WARPS)) < 2 * target.processors:
+            each //= 2
+        return FewRowsSchedule(each * _WARPS)
+    lanes, pieces = COPY_BYTES // product.right.bytes, 16
+    while pieces > 2 and product.outer * ceil(product.columns / (pieces * lanes)) < target.processors:
+        pieces //= 2  # at least two: a sector of memory
+    return FewRowsSchedule(pieces * lanes)
+
+
+def widths(product: Product) -> list[int]:
+    """How many columns a block may have."""
+    if product.right.is_deep:
+        return [each * _WARPS for each in (1, 2, 4)]
+    return [pieces * (COPY_BYTES // product.right.bytes) for pieces in (2, 4, 8, 16)]
+
+
+def emit(frame: GpuKernel, product: Product, epilogue: Epilogue, schedule: FewRowsSchedule) -> None:
     """Fill the kernel's replacement."""
-    kernel = _Deep.of(product, target) if product.right.is_deep else _Turned.of(product, target)
+    kernel = (_Deep if product.right.is_deep else _Turned).of(product, schedule.columns)
     shared = SharedMemory()
     parts = shared.take(kernel.parts * product.rows * kernel.columns * 4)
     sums = shared.take(product.rows * (kernel.columns + PADDING) * 4)
@@ -112,12 +133,8 @@ class _Deep(_Kernel):
     """A warp for a few columns, whose k are side by side."""
 
     @classmethod
-    def of(cls, product: Product, target: GpuTarget) -> _Deep:
-        """As many columns at a time as leave work for every multiprocessor."""
-        each = 4
-        while each > 1 and product.outer * ceil(product.columns / (each * _WARPS)) < 2 * target.processors:
-            each //= 2
-        return cls(product, each * _WARPS, 0)
+    def of(cls, product: Product, columns: int) -> _Deep:
+        return cls(product, columns, 0)
 
     def sum_up(self, block: _Block, parts: ir.Value, staged: Staged) -> None:
         product, each = self.product, self.columns // _WARPS
@@ -163,12 +180,8 @@ class _Turned(_Kernel):
     """A thread for the columns of a piece, in every `parts`-th row of the matrix."""
 
     @classmethod
-    def of(cls, product: Product, target: GpuTarget) -> _Turned:
-        """As many pieces side by side as leave work for every multiprocessor; at least two: a sector of memory."""
-        lanes, pieces = COPY_BYTES // product.right.bytes, 16
-        while pieces > 2 and product.outer * ceil(product.columns / (pieces * lanes)) < target.processors:
-            pieces //= 2
-        return cls(product, pieces * lanes, THREADS // pieces)
+    def of(cls, product: Product, columns: int) -> _Turned:
+        return cls(product, columns, THREADS * (COPY_BYTES // product.right.bytes) // columns)
 
     def sum_up(self, block: _Block, parts: ir.Value, staged: Staged) -> None:
         product, pieces = self.product, self.columns // self.lanes

@@ -19,7 +19,7 @@ from blu.passes.gpu.gemm.copy import PIECES, Tile
 from blu.passes.gpu.gemm.output import Staged
 from blu.passes.gpu.gemm.pipeline import Pipeline, Range
 from blu.passes.gpu.gemm.problem import COPY_BYTES
-from blu.passes.gpu.gemm.schedule import ROW_BYTES, GemmSchedule
+from blu.passes.gpu.gemm.schedule import ROW_BYTES, SimtSchedule
 from blu.passes.gpu.isa import shared_memory, warp
 
 LONG_DEPTH = 512
@@ -49,7 +49,7 @@ class Lane:
     column: ir.Value
 
     @classmethod
-    def of(cls, thread: ir.Value, schedule: GemmSchedule) -> Lane:
+    def of(cls, thread: ir.Value, schedule: SimtSchedule) -> Lane:
         number, lane = warp.divide(thread, warp.WARP), warp.remainder(thread, warp.WARP)
         down, across = _WARPS
         row = warp.multiply(warp.remainder(number, down), schedule.rows // down)
@@ -109,7 +109,7 @@ class SimtReader:
 class SimtLoop:
     """Sums of one block, left in `staged`."""
 
-    schedule: GemmSchedule
+    schedule: SimtSchedule
     readers: tuple[SimtReader, SimtReader]
     staged: Staged
     lane: Lane
@@ -163,7 +163,7 @@ class SimtLoop:
                 shared_memory.st(start, offset, [arith.bitcast(warp.i32(), value) for value in values])
 
 
-def readers_of(schedule: GemmSchedule, tiles: tuple[Tile, Tile], lane: Lane) -> tuple[SimtReader, SimtReader]:
+def readers_of(schedule: SimtSchedule, tiles: tuple[Tile, Tile], lane: Lane) -> tuple[SimtReader, SimtReader]:
     """What a thread reads of both tiles of a stage."""
     left, right = (size // wide // warps for size, wide, warps in
                    zip((schedule.rows, schedule.columns), _BLOCK, _WARPS, strict=True))  # fmt: skip

@@ -9,16 +9,15 @@ from collections.abc import Callable
 from math import ceil
 
 from blu.dialects.core.mlir import arith, func, ir, vector
-from blu.dialects.targets.nvidia import GpuTarget
-from blu.passes.gpu.gemm import rows as gemm_rows
 from blu.passes.gpu.gemm.output import align, choose_lanes, epilogue_sink
 from blu.passes.gpu.gemm.problem import Product
-from blu.passes.gpu.gemm.schedule import Sizes, choose_instruction, cut
+from blu.passes.gpu.gemm.schedule import parts_of, schedule_of
 from blu.passes.gpu.isa import warp
 from blu.passes.gpu.kernel import GpuKernel, when
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.contraction import Contraction, Point, read_contraction
 from blu.passes.kernels.epilogue import Epilogue
+from blu.passes.kernels.schedules import refused
 
 PART = -1
 """The key of a point that holds the number of its part of k."""
@@ -28,30 +27,17 @@ Read = Callable[[GpuKernel], tuple[Product, Epilogue]]
 
 
 def reserve(kernel: func.FuncOp) -> list[ir.MemRefType]:
-    """The scratch memory of a kernel on tensors: f32 [parts, *outer, rows, columns], where k is split."""
-    contraction = split_contraction(kernel)
-    return [] if contraction is None or gives_parts(kernel) else [parts_type(kernel, contraction)]
+    """The scratch memory of a kernel: f32 [parts, *outer, rows, columns], where its schedule splits k."""
+    split = parts_of(schedule_of(kernel))
+    return [] if split == 1 or gives_parts(kernel) else [parts_type(contraction_of(kernel), split)]
 
 
-def split_contraction(kernel: func.FuncOp) -> Contraction | None:
-    """The contraction of a kernel on tensors, where k is split."""
+def contraction_of(kernel: func.FuncOp) -> Contraction:
+    """What a kernel contracts: sizes and roles of its dims, of tensors, whatever memory they are in."""
     operation = next((op.operation for op in kernel.body.blocks[0] if op.operation.name == "linalg.contract"), None)
     if operation is None:
-        return None
-    contraction = read_contraction(operation, {value: value for value in operation.operands})
-    instruction = choose_instruction(contraction)
-    sizes = Sizes.of(contraction, instruction or "")
-    if instruction is None or sizes.is_degenerate or sizes.rows <= gemm_rows.MOST_ROWS:
-        return None
-    *_, split = cut(sizes, GpuTarget.of(kernel.operation.parent))
-    return contraction if split > 1 else None
-
-
-def parts_type(kernel: func.FuncOp, contraction: Contraction) -> ir.MemRefType:
-    """The type of the parts of a contraction that is split."""
-    sizes = Sizes.of(contraction, choose_instruction(contraction) or "")
-    *_, split = cut(sizes, GpuTarget.of(kernel.operation.parent))
-    return _type_of(contraction, split)
+        raise refused(kernel, f"kernel '{kernel.name.value}' of a matrix product has no linalg.contract")
+    return read_contraction(operation, {value: value for value in operation.operands})
 
 
 def gives_parts(kernel: func.FuncOp) -> bool:
@@ -59,15 +45,15 @@ def gives_parts(kernel: func.FuncOp) -> bool:
     return any(op.operation.name == "plan.parts" for op in kernel.body.blocks[0])
 
 
-def _type_of(contraction: Contraction, split: int) -> ir.MemRefType:
+def parts_type(contraction: Contraction, split: int) -> ir.MemRefType:
+    """The memory of the parts of a contraction whose k is split."""
     dims = (*contraction.outer, contraction.rows, contraction.columns)
     return ir.MemRefType.get([split, *(contraction.size(dim) for dim in dims)], ir.F32Type.get())
 
 
-def scratch_of(frame: GpuKernel, product: Product, split: int) -> ir.Value:
+def scratch_of(frame: GpuKernel) -> ir.Value:
     """The buffer of partial sums: scratch memory, or the result."""
     (buffer,) = frame.scratch or [memory for _, memory in frame.outputs]
-    assert buffer.type == _type_of(product.contraction, split), f"scratch memory {buffer.type} for {split} parts"
     return buffer
 
 
@@ -95,7 +81,6 @@ def _place(product: Product, point: Point, part: ir.Value) -> list[ir.Value]:
 def finish(frame: GpuKernel, read: Read, split: int) -> list[func.FuncOp]:
     """The replacements of a kernel: its own, and that of the sums of parts which it does not give as its result."""
     kernel = frame.function
-    assert split > 1 or not gives_parts(kernel), "a product that is not split has no parts"
     if split == 1 or gives_parts(kernel):
         return frame.finish()
     final = GpuKernel.open(kernel, name=f"{kernel.name.value}_sum")
@@ -105,7 +90,7 @@ def finish(frame: GpuKernel, read: Read, split: int) -> list[func.FuncOp]:
 
 def emit_sum(frame: GpuKernel, product: Product, epilogue: Epilogue, split: int) -> None:
     """Each thread adds the partial sums of a few neighbours, part by part, and runs the fused operations."""
-    buffer = scratch_of(frame, product, split)
+    buffer = scratch_of(frame)
     lanes = choose_lanes(epilogue, [operand for _, operand in epilogue.outputs])
     while product.columns % lanes:
         lanes //= 2

@@ -11,6 +11,7 @@ from blu.dialects.core.mlir import arith, func, ir, tensor
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.families import GEMM, ROWS, family_of, kernels_in, mark
 from blu.passes.gpu.gemm import split as gemm_split
+from blu.passes.gpu.gemm.schedule import parts_of, schedule_of
 from blu.passes.host.bufferize.uses import transposed_layout
 from blu.passes.loops.lower_to_linalg.generic import PARALLEL, empty, generic, projection, reshape
 
@@ -28,8 +29,8 @@ class SplitProducts(Pass):
         %13 = call @gemm_0_sum(%2, ..) : (tensor<262144xf32>, ..) -> tensor<262144xf32>
         %14 = tensor.expand_shape %13
 
-    so that the sums of equal products can be one launch. How often k is split is the target's choice, as for products
-    with more fused to them, which keep their parts in scratch memory and add them themselves. In the kernel,
+    so that the sums of equal products can be one launch. How often k is split is in the kernel's schedule, as for
+    products with more fused to them, which keep their parts in scratch memory and add them themselves. In the kernel,
     `plan.parts` says that a contraction's result is left in parts.
     """
 
@@ -47,18 +48,16 @@ class SplitProducts(Pass):
 
 
 def _parts_of(kernel: func.FuncOp) -> ir.RankedTensorType | None:
-    """The type of the parts of a kernel that is nothing but a product, and would be split."""
-    if family_of(kernel) != GEMM:
+    """The type of the parts of a kernel that is nothing but a product, and is split."""
+    split = parts_of(schedule_of(kernel)) if family_of(kernel) == GEMM else 1
+    if split == 1 or gemm_split.gives_parts(kernel):
         return None
-    contraction = gemm_split.split_contraction(kernel)
+    contraction = gemm_split.contraction_of(kernel)
     returned = list(kernel.entry_block.operations)[-1].operation.operands
-    if contraction is None or list(returned) != [contraction.operation.results[0]]:
-        return None
-    reads_arguments = all(isinstance(value.owner, ir.Block) for value in list(contraction.operation.operands)[:2])
     is_ordered = contraction.result_dims == (*contraction.outer, contraction.rows, contraction.columns)
-    if contraction.depth is None or not reads_arguments or not is_ordered:
+    if list(returned) != [contraction.operation.results[0]] or not is_ordered:
         return None
-    parts = gemm_split.parts_type(kernel, contraction)
+    parts = gemm_split.parts_type(contraction, split)
     return ir.RankedTensorType.get(parts.shape, parts.element_type)
 
 

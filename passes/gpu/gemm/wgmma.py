@@ -16,8 +16,9 @@ from blu.passes.gpu.gemm.output import (
     epilogue_sink,
     staged_bytes,
 )
-from blu.passes.gpu.gemm.pingpong import SLAB, THREADS, Block, Ring, SlabWriter, Walk, WgmmaSchedule
+from blu.passes.gpu.gemm.pingpong import SLAB, THREADS, Block, Ring, SlabWriter, Walk
 from blu.passes.gpu.gemm.problem import Factor, Product
+from blu.passes.gpu.gemm.schedule import WgmmaSchedule
 from blu.passes.gpu.gemm.split import PART, Read
 from blu.passes.gpu.isa import tma, warp, wgmma
 from blu.passes.gpu.isa.tma import TensorMap
@@ -26,32 +27,43 @@ from blu.passes.gpu.shared import SharedMemory, shared_address
 from blu.passes.kernels.epilogue import Epilogue
 from blu.passes.kernels.launch import MAPS
 
+INSTRUCTIONS = ("bf16", "f16", "tf32")
 LEAST_TILES, LEAST_DEPTH, DEEP = 64, 64, 4096
 """Products with fewer tiles leave most multiprocessors idle, unless k is so deep that it is split."""
 
 
 def suits(product: Product, instruction: str | None, target: GpuTarget) -> bool:
     """Whether this kernel takes a product: the copy engine reads it where it lies, in the products' own type."""
-    if not target.wgmma or instruction not in ("bf16", "f16", "tf32") or product.is_degenerate:
+    if not target.wgmma or instruction not in INSTRUCTIONS or product.is_degenerate or misfit(product, instruction):
         return False
+    return product.depth >= DEEP or Walk(product, WgmmaSchedule(instruction)).tiles >= LEAST_TILES
+
+
+def misfit(product: Product, instruction: str) -> str:
+    """Why the copy engine does not bring the factors of a product as the instruction takes them; "" if it does."""
     size = 4 if instruction == "tf32" else 2
     factors = (product.left, product.right)
     if not all(factor.bytes == size and factor.is_dense and factor.copy_bytes == 16 for factor in factors):
-        return False
+        return "the copy engine reads rows that begin at multiples of 16 bytes, with neighbours side by side"
     if instruction == "tf32" and not all(factor.is_deep for factor in factors):
-        return False
-    if product.runs != 1 or len(product.contraction.outer) > 1 or product.depth < LEAST_DEPTH:
-        return False
-    return product.depth >= DEEP or Walk(product, WgmmaSchedule(instruction)).tiles >= LEAST_TILES
+        return "products of tf32 take factors whose neighbours along k lie side by side"
+    if product.runs != 1 or len(product.contraction.outer) > 1:
+        return "tensor maps have one dimension for k, and one for which product it is"
+    return f"k is at least {LEAST_DEPTH}, not {product.depth}" if product.depth < LEAST_DEPTH else ""
+
+
+def share_out(schedule: WgmmaSchedule) -> tuple[SharedMemory, int, int, int]:
+    """The shared memory of a block, and where its tiles, barriers and staged sums begin."""
+    shared = SharedMemory()
+    tiles, barriers = Ring.reserve(shared, schedule)
+    return shared, tiles, barriers, shared.take(2 * staged_bytes(schedule.rows, SLAB), alignment=128)
 
 
 def emit_with(kernel: func.FuncOp, read: Read, schedule: WgmmaSchedule, target: GpuTarget) -> list[func.FuncOp]:
     """Replace a kernel whose product `suits`; `read` gives the product and the epilogue of an opened kernel."""
     frame = GpuKernel.open(kernel, (tma.map_type(), tma.map_type()))
     product, epilogue = read(frame)
-    walk, shared = Walk(product, schedule), SharedMemory()
-    tiles, barriers = Ring.reserve(shared, schedule)
-    staging = shared.take(2 * staged_bytes(schedule.rows, SLAB), alignment=128)
+    walk, (shared, tiles, barriers, staging) = Walk(product, schedule), share_out(schedule)
     _describe_maps(frame, product, schedule)
     blocks = min(target.processors, walk.tiles)
     with product.contraction.operation.location, frame.launch((blocks,), THREADS, shared.bytes) as here:
@@ -79,7 +91,7 @@ def _writer(
             lambda staged, at: output.read_ahead(staged, {dim: at.outer for dim in outer}, at.row, at.column),
             lambda staged, at, known: output.write(staged, {dim: at.outer for dim in outer}, at.row, at.column, known),
         )
-    sink = gemm_split.partial_sink(product, gemm_split.scratch_of(frame, product, schedule.split))
+    sink = gemm_split.partial_sink(product, gemm_split.scratch_of(frame))
     output = Output(product, sink, gemm_split.choose_part_lanes(product), 4, thread, wgmma.THREADS)
     return SlabWriter(
         lambda staged, at: None,

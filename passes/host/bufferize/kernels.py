@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 
 from blu.dialects.core.mlir import bufferization, func, ir, tensor
 from blu.dialects.core.modules import code_text
-from blu.passes.framework.families import ROWS, SCRATCH, Family, family_of, mark
+from blu.passes.framework.families import ROWS, SCHEDULE, SCRATCH, Family, family_of, mark
 from blu.passes.loops.fuse.fuse import clone_into
 from blu.passes.loops.lower_to_linalg.generic import PARALLEL, fill, generic, projection
 
-# The attribute with the types of the memory that a kernel works in (see passes/cpu/lower/scratch.py).
+# What a kernel on buffers says as the kernel on tensors does. Where two say it differently, they are not equal.
+_SAID = (SCRATCH, SCHEDULE)
 
 
 @dataclass
@@ -39,8 +40,9 @@ class KernelTable:
         read = [type_ for index, type_ in enumerate(inputs) if index != in_place]
         family = family_of(kernel)
         function, block = self._open(family, [*read, *outputs, *scratch_types(kernel)], kernel.operation.location)
-        if SCRATCH in kernel.attributes:
-            function.attributes[SCRATCH] = kernel.attributes[SCRATCH]
+        for name in _SAID:
+            if name in kernel.attributes:
+                function.attributes[name] = kernel.attributes[name]
         with ir.InsertionPoint(block), kernel.operation.location:
             arguments = iter(block.arguments)
             results = list(block.arguments)[len(read) : len(read) + len(outputs)]

@@ -1,0 +1,218 @@
+"""How a matrix product on a GPU is cut: the choice of its schedule, by sizes first, then by strides.
+
+Only blu-choose-schedules and blu-fit-schedules choose. What they have chosen is written on the kernel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil, prod
+
+from blu.dialects.core.mlir import ir
+from blu.dialects.targets.nvidia import GpuTarget
+from blu.errors import ParseError
+from blu.passes.gpu.gemm import rows as few_rows
+from blu.passes.gpu.gemm import wgmma
+from blu.passes.gpu.gemm.problem import Product
+from blu.passes.gpu.gemm.rows import MOST_ROWS
+from blu.passes.gpu.gemm.schedule import (
+    KINDS,
+    ROW_BYTES,
+    LoopsSchedule,
+    MmaSchedule,
+    ProductSchedule,
+    SimtSchedule,
+    WgmmaSchedule,
+    needs_registers,
+)
+from blu.passes.kernels.contraction import Contraction
+from blu.passes.kernels.schedules import Fields, Schedule, make
+
+# Clocks that a multiprocessor takes to multiply 128 x 128 x 128 bytes, and to begin and end a tile; bytes of global
+# memory per clock; clocks of one more launch. Rough: they only have to put schedules in the right order.
+_CLOCKS = {"bf16": 1024, "f16": 1024, "tf32": 1024, "3xtf32": 3600, "f32": 6000}
+_TILE_CLOCKS = 5000
+_BYTES_PER_CLOCK = 2400
+_LAUNCH_CLOCKS = 5000
+_SPLITS = (1, 2, 3, 4, 6, 8, 11, 12, 16, 22, 24, 32)
+_LEAST_STEPS = 8
+"""Steps of k that a split must leave to a block."""
+SCRATCH_BYTES = 1 << 28
+_LARGE_SHARED_BYTES = 200 * 1024
+_INSTEAD = {"bf16": ("bf16",), "f16": ("f16",), "tf32": ("tf32", "3xtf32", "f32"), "f32": ("f32", "3xtf32")}
+"""By the instruction that is chosen, those that are as exact: the errors of 3xtf32 are of the same size as of f32."""
+TILES = {(128, 128): 1.0, (64, 128): 0.8, (128, 64): 0.8, (64, 64): 0.65}
+"""Tiles of a block, and how near to its best speed a multiprocessor comes with them."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """What a schedule is chosen by before strides are known: `outer` products of rows x depth by depth x columns."""
+
+    rows: int
+    columns: int
+    depth: int
+    outer: int
+    instruction: str
+
+    @classmethod
+    def of(cls, contraction: Contraction, instruction: str) -> Sizes:
+        size = contraction.size
+        outer, runs = (prod(map(size, dims)) for dims in (contraction.outer, contraction.outer_depth))
+        depth = size(contraction.depth) * runs
+        return cls(size(contraction.rows), size(contraction.columns), depth, outer, instruction)
+
+    @property
+    def steps(self) -> int:
+        """Steps of k, of 128 bytes each."""
+        return ceil(self.depth / (ROW_BYTES // (2 if self.instruction in ("bf16", "f16") else 4)))
+
+    @property
+    def part_bytes(self) -> int:
+        """Bytes of the sums of one part of k."""
+        return self.outer * self.rows * self.columns * 4
+
+    @property
+    def is_degenerate(self) -> bool:
+        """Whether a size is 0."""
+        return 0 in (self.rows, self.columns, self.depth, self.outer)
+
+
+def choose_instruction(contraction: Contraction) -> str | None:
+    """The type of the products, or None where only plain loops will do (integers, f64)."""
+    if not isinstance(contraction.accumulator, ir.F32Type):
+        return None
+    attributes = contraction.operation.attributes
+    precision = ir.StringAttr(attributes["blu.precision"]).value if "blu.precision" in attributes else "highest"
+    operands = list(contraction.operation.operands)[:2]
+    elements = {str(ir.ShapedType(value.type).element_type) for value in operands}
+    if len(elements) > 1 or not elements <= {"f32", "bf16", "f16"}:
+        return None
+    if elements != {"f32"}:
+        return elements.pop()
+    return "tf32" if precision == "tf32" else "f32"
+
+
+def choose_by_sizes(contraction: Contraction, target: GpuTarget, given: Fields, can_split: bool = True) -> Schedule:
+    """The schedule of a product before strides are known, with the fields that are given.
+
+    Few rows are not split, nor is anything that cannot have memory for its parts any more.
+    ParseError says which of them there is no such thing as, or what is wrong with it for this product.
+    """
+    chosen = choose_instruction(contraction)
+    if chosen is None or None in (contraction.rows, contraction.columns, contraction.depth):
+        return _choose_loops(given)
+    if "kind" not in given and given.keys() & {"rows", "columns"}:
+        raise ParseError("a tile is that of one kind of kernel", advice="Give 'kind' with 'rows' and 'columns'.")
+    instruction = str(given.get("instruction", chosen))
+    if instruction not in _INSTEAD[chosen]:
+        possible = " or ".join(_INSTEAD[chosen])
+        raise ParseError(f"instruction '{instruction}' does not multiply what is here: {possible} does")
+    sizes = Sizes.of(contraction, instruction)
+    if sizes.is_degenerate:
+        return _choose_loops(given)
+    rows, columns, split = cut(sizes, target)
+    can_split = can_split and sizes.rows > MOST_ROWS
+    kind = given.get("kind", ProductSchedule.kind)
+    fields = {"instruction": instruction, "split": split if can_split else 1}
+    if kind != WgmmaSchedule.kind:  # whose tile is always the same
+        fields |= {"rows": rows, "columns": columns}
+    return make(KINDS, {"kind": kind, **given}, fields)
+
+
+def _choose_loops(given: Fields) -> Schedule:
+    """The only schedule of integers, of f64, and of a product without elements."""
+    kind = given.get("kind", LoopsSchedule.kind)
+    if kind in KINDS and kind != LoopsSchedule.kind:
+        raise ParseError(f"tiles of kind '{kind}' do not multiply what is here: only loops do")
+    return make(KINDS, {"kind": kind, **given}, {})
+
+
+def choose_by_strides(product: Product, schedule: ProductSchedule, target: GpuTarget) -> Schedule:
+    """The kind of kernel for a product whose strides are known, cut as the sizes say."""
+    if few_rows.suits(product):
+        return few_rows.choose_schedule(product, target)
+    instruction, split = schedule.instruction, schedule.split
+    if wgmma.suits(product, instruction, target):
+        return WgmmaSchedule(instruction, split=split)
+    rows, columns = schedule.rows, schedule.columns
+    if instruction == "f32":
+        stages = 3 if target.shared_bytes > _LARGE_SHARED_BYTES else 2
+        return SimtSchedule(instruction, rows, columns, stages, split)
+    in_registers = any(needs_registers(factor) for factor in (product.left, product.right))
+    warp_rows, warp_columns = _warp_tile(rows, columns, in_registers or instruction == "3xtf32")
+    stages = 2 if in_registers else _stages(rows, columns, target)
+    tile = MmaSchedule(instruction, rows, columns, stages, split)
+    return replace(tile, warp_rows=warp_rows, warp_columns=warp_columns)
+
+
+def cut(sizes: Sizes, target: GpuTarget) -> tuple[int, int, int]:
+    """Rows and columns of a tile, and how often k is split: what should take the fewest clocks."""
+    tiles = [tile for tile in TILES if not _is_too_large(sizes, target, *tile)]
+    if takes_warpgroups(sizes, target):
+        return 128, 128, warpgroup_split(sizes, target)
+    choices = [(rows, columns, split) for rows, columns in tiles for split in _SPLITS]
+    return min((choice for choice in choices if _is_possible(sizes, *choice)), key=lambda c: _clocks(sizes, target, *c))
+
+
+def _is_too_large(sizes: Sizes, target: GpuTarget, rows: int, columns: int) -> bool:
+    """Sums in f32 wait in shared memory beside the operands."""
+    return sizes.instruction == "f32" and rows * columns == 128 * 128 and target.shared_bytes < 2 * 64 * 1024
+
+
+WARPGROUP_TILE = (128, 192)
+_WARPGROUP_STEP, _WARPGROUP_END = 768, 3000
+"""Clocks of 128 bytes of k of such a tile, and of what the other tile's products do not hide of writing one."""
+
+
+def takes_warpgroups(sizes: Sizes, target: GpuTarget) -> bool:
+    """Whether tiles of warpgroups would be used, if the operands lie for it."""
+    is_large = sizes.rows * sizes.columns >= 1 << 14
+    return target.wgmma and sizes.instruction in ("bf16", "f16", "tf32") and is_large
+
+
+def warpgroup_split(sizes: Sizes, target: GpuTarget) -> int:
+    """How often to split k so that two tiles at a time on each multiprocessor take the fewest clocks."""
+    rows, columns = WARPGROUP_TILE
+    tiles = ceil(sizes.rows / rows) * ceil(sizes.columns / columns) * sizes.outer
+
+    def clocks(split: int) -> float:
+        rounds = ceil(tiles * split / (2 * target.processors))
+        total = rounds * 2 * ceil(sizes.steps / split) * _WARPGROUP_STEP + _WARPGROUP_END
+        moved = 2 * split * sizes.part_bytes
+        return total + (moved / _BYTES_PER_CLOCK + _LAUNCH_CLOCKS if split > 1 else 0)
+
+    return min((split for split in range(1, 33) if _is_possible(sizes, rows, columns, split)), key=clocks)
+
+
+def _is_possible(sizes: Sizes, rows: int, columns: int, split: int) -> bool:
+    if split == 1:
+        return True
+    return sizes.steps // split >= _LEAST_STEPS and split * sizes.part_bytes <= SCRATCH_BYTES
+
+
+def _clocks(sizes: Sizes, target: GpuTarget, rows: int, columns: int, split: int) -> float:
+    tiles = ceil(sizes.rows / rows) * ceil(sizes.columns / columns) * sizes.outer * split
+    share = rows * columns / (128 * 128)
+    step = _CLOCKS[sizes.instruction] * share / TILES[rows, columns]
+    each = ceil(sizes.steps / split) * step + _TILE_CLOCKS * share
+    total = ceil(tiles / target.processors) * each
+    if split > 1:
+        moved = 2 * split * sizes.part_bytes
+        total += moved / _BYTES_PER_CLOCK + _LAUNCH_CLOCKS
+    return total
+
+
+def _warp_tile(rows: int, columns: int, is_crowded: bool) -> tuple[int, int]:
+    """Four warps, or eight with half as many sums where registers are needed for more than sums."""
+    warp_rows, warp_columns = max(32, rows // 2), max(32, columns // 2)
+    if is_crowded and warp_columns > 32:
+        warp_columns = 32
+    return warp_rows, warp_columns
+
+
+def _stages(rows: int, columns: int, target: GpuTarget) -> int:
+    """Four at most: as many as leave room for a second block, or if those are too few, as many as there is room for."""
+    each = (rows + columns) * ROW_BYTES
+    shared = min(target.shared_bytes, target.shared_bytes_per_processor // 2 - 1024) // each
+    return min(4, shared if shared >= 3 else target.shared_bytes // each)

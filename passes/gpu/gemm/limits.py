@@ -1,0 +1,105 @@
+"""What a schedule of a product may not be: more than a target has, or what no instruction and no kernel does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from blu.dialects.targets.nvidia import GpuTarget
+from blu.passes.gpu.gemm import gemm, wgmma
+from blu.passes.gpu.gemm import rows as few_rows
+from blu.passes.gpu.gemm.choice import SCRATCH_BYTES, TILES, Sizes
+from blu.passes.gpu.gemm.pingpong import SLAB
+from blu.passes.gpu.gemm.problem import Product
+from blu.passes.gpu.gemm.schedule import (
+    FewRowsSchedule,
+    MmaSchedule,
+    ProductSchedule,
+    SimtSchedule,
+    TileSchedule,
+    WgmmaSchedule,
+    parts_of,
+)
+from blu.passes.gpu.isa import wgmma as isa
+from blu.passes.kernels.contraction import Contraction
+from blu.passes.kernels.schedules import Schedule
+
+_SUM_REGISTERS = 192
+"""Of the 232 registers of a thread that multiplies, those that may hold sums of its tile."""
+_WARP_TILES = (32, 64)
+
+
+def excess(schedule: Schedule, contraction: Contraction, target: GpuTarget) -> str:
+    """What a schedule asks for that there is not, whatever the strides; "" where it fits."""
+    return next(_excesses(schedule, contraction, target), "")
+
+
+def _excesses(schedule: Schedule, contraction: Contraction, target: GpuTarget) -> Iterator[str]:
+    if isinstance(schedule, TileSchedule | ProductSchedule):
+        yield from _excess_parts(Sizes.of(contraction, schedule.instruction), parts_of(schedule))
+    if isinstance(schedule, WgmmaSchedule):
+        yield from _excess_wgmma(schedule, target)
+    if isinstance(schedule, MmaSchedule | SimtSchedule | ProductSchedule):
+        yield from _excess_tile(schedule)
+    if isinstance(schedule, MmaSchedule | SimtSchedule):
+        yield from _excess_shared(gemm.share_out(schedule)[0].bytes, schedule, target)
+
+
+def _excess_parts(sizes: Sizes, split: int) -> Iterator[str]:
+    if split > sizes.steps:
+        yield f"split = {split}: k of {sizes.depth} has {sizes.steps} steps of 128 bytes to share"
+    if split > 1 and sizes.part_bytes * split > SCRATCH_BYTES:
+        yield f"split = {split}: the parts would take {sizes.part_bytes * split} bytes of at most {SCRATCH_BYTES}"
+
+
+def _excess_wgmma(schedule: WgmmaSchedule, target: GpuTarget) -> Iterator[str]:
+    rows, columns = schedule.rows, schedule.columns
+    if not target.wgmma:
+        yield f"{target.name} has no warpgroup products"
+    if schedule.instruction not in wgmma.INSTRUCTIONS:
+        yield f"warpgroups multiply {', '.join(wgmma.INSTRUCTIONS)}, not {schedule.instruction}"
+    if rows not in (isa.ROWS, 2 * isa.ROWS):
+        yield f"rows = {rows}: tiles of warpgroups have {isa.ROWS} rows, or {2 * isa.ROWS}"
+    if columns % (2 * SLAB) or columns > 256:
+        yield f"columns = {columns}: tiles of warpgroups have a multiple of {2 * SLAB} columns, 256 at most"
+    if rows * columns // isa.THREADS > _SUM_REGISTERS:
+        sums = rows * columns // isa.THREADS
+        yield f"a tile of {rows} x {columns} takes {sums} registers of each thread, of at most {_SUM_REGISTERS}"
+    if schedule.stages < 2:
+        yield "stages = 1: one stage is filled while another is multiplied"
+    yield from _excess_shared(wgmma.share_out(schedule)[0].bytes, schedule, target)
+
+
+def _excess_tile(schedule: MmaSchedule | SimtSchedule | ProductSchedule) -> Iterator[str]:
+    if (schedule.rows, schedule.columns) not in TILES:
+        tiles = ", ".join(f"{rows} x {columns}" for rows, columns in TILES)
+        yield f"there is no tile of {schedule.rows} x {schedule.columns}: tiles are {tiles}"
+    if isinstance(schedule, MmaSchedule | SimtSchedule) and schedule.stages < 2:
+        yield "stages = 1: one stage is filled while another is multiplied"
+    if isinstance(schedule, MmaSchedule):
+        if schedule.instruction == "f32":
+            yield "tensor cores multiply bf16, f16, tf32, 3xtf32, not f32"
+        if schedule.warp_rows not in _WARP_TILES or schedule.warp_columns not in _WARP_TILES:
+            yield f"a warp's tile is of 32 or 64, not of {schedule.warp_rows} x {schedule.warp_columns}"
+    if isinstance(schedule, SimtSchedule) and schedule.instruction != "f32":
+        yield f"threads multiply f32 on their own, not {schedule.instruction}"
+
+
+def _excess_shared(needed: int, schedule: TileSchedule, target: GpuTarget) -> Iterator[str]:
+    if needed > target.shared_bytes:
+        tile = f"{schedule.stages} stages of tiles of {schedule.rows} x {schedule.columns}"
+        yield f"{tile} take {needed} bytes of shared memory, and a block on {target.name} has {target.shared_bytes}"
+
+
+def misfit(schedule: Schedule, product: Product) -> str:
+    """Why a schedule does not fit the strides of a product; "" where it does."""
+    if isinstance(schedule, WgmmaSchedule):
+        return wgmma.misfit(product, schedule.instruction)
+    if not isinstance(schedule, FewRowsSchedule):
+        return ""
+    if not few_rows.suits(product):
+        most = few_rows.MOST_ROWS
+        return f"kind 'few_rows' takes at most {most} rows, and a matrix whose rows begin at multiples of 16 bytes"
+    widths = few_rows.widths(product)
+    if schedule.columns not in widths:
+        return f"columns = {schedule.columns}: blocks have {', '.join(map(str, widths))} of these columns"
+    return ""

@@ -1,0 +1,118 @@
+"""How the schedule of a kernel is written on it: `blu.schedule = {kind = "wgmma", rows = 128 : i64, split = 4 : i64}`.
+
+A kind of schedule is a frozen dataclass whose fields are strings and positive integers. Whoever emits a kernel reads
+its schedule and never chooses: what is not in the attribute is the field's default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, asdict, dataclass, fields
+from typing import Any, ClassVar
+
+from blu.dialects.core.locations import describe
+from blu.dialects.core.mlir import func, ir
+from blu.dialects.targets.description import encoded
+from blu.errors import ParseError, PassError, suggestion
+from blu.passes.framework.families import SCHEDULE
+
+WISHES = "blu.schedules"
+"""Of a module: fields of schedules by the names of kernels, for blu-choose-schedules: {gemm_0 = {split = 4 : i64}}."""
+Fields = Mapping[str, str | int]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Base of all kinds of schedules; `kind` is a kind's name."""
+
+    kind: ClassVar[str] = ""
+
+    def to_attribute(self) -> ir.DictAttr:
+        """The dictionary that `read_fields` and `make` read back: the kind, and all fields."""
+        return _dictionary({"kind": self.kind, **asdict(self)})
+
+
+def wish_for(module: ir.Module, schedules: Mapping[str, Fields]) -> None:
+    """Write fields of the schedules of kernels on a module, for blu-choose-schedules."""
+    with module.context:
+        dictionaries = {name: _dictionary(given) for name, given in schedules.items()}
+        module.operation.attributes[WISHES] = ir.DictAttr.get(dictionaries)
+
+
+def _dictionary(given: Fields) -> ir.DictAttr:
+    return ir.DictAttr.get({name: encoded(value) for name, value in given.items()})
+
+
+Kinds = Mapping[str, type[Schedule]]
+
+
+def table_of(*kinds: type[Schedule]) -> Kinds:
+    """Kinds of schedules by name."""
+    return {cls.kind: cls for cls in kinds}
+
+
+def read_fields(attribute: ir.Attribute) -> dict[str, str | int]:
+    """What a dictionary says of a schedule. ParseError where it holds other things than strings and integers."""
+    if not isinstance(attribute, ir.DictAttr):
+        raise ParseError(f"{attribute} is no schedule, which is a dictionary")
+    found = {}
+    for item in attribute:
+        if not isinstance(item.attr, ir.StringAttr | ir.IntegerAttr) or isinstance(item.attr, ir.BoolAttr):
+            raise ParseError(f"'{item.name}' of a schedule is a number or a string, not {item.attr}")
+        found[item.name] = item.attr.value
+    return found
+
+
+def make(kinds: Kinds, given: Fields, chosen: Fields) -> Schedule:
+    """The schedule of the kind that is given, with the fields that are given, and those chosen that it has.
+
+    ParseError says which kind or field there is none of, and which value does not fit its field.
+    """
+    if "kind" not in given:
+        raise ParseError("a schedule says its 'kind'", advice=_one_of("", list(kinds)))
+    kind = str(given["kind"])
+    if kind not in kinds:
+        raise ParseError(f"there is no kind of schedule '{kind}'", advice=_one_of(kind, list(kinds)))
+    known = {item.name: item for item in fields(kinds[kind])}
+    own = {name: value for name, value in given.items() if name != "kind"}
+    for name, value in own.items():
+        if name not in known:
+            raise ParseError(f"a schedule of kind '{kind}' has no field '{name}'", advice=_one_of(name, list(known)))
+        _check_value(name, value, str(known[name].type))
+    values: dict[str, Any] = {**{name: value for name, value in chosen.items() if name in known}, **own}
+    for name, item in known.items():
+        if name not in values and item.default is MISSING:
+            raise ParseError(f"a schedule of kind '{kind}' says its '{name}'")
+    return kinds[kind](**values)
+
+
+def _check_value(name: str, value: str | int, type_: str) -> None:
+    if type(value).__name__ != type_:
+        raise ParseError(f"'{name}' of a schedule is {'a number' if type_ == 'int' else 'a string'}, not {value!r}")
+    if isinstance(value, int) and value < 1:
+        raise ParseError(f"'{name}' of a schedule is at least 1, not {value}")
+
+
+def _one_of(word: str, candidates: list[str]) -> str:
+    return f"{suggestion(word, candidates)} There are: {', '.join(candidates) or 'none'}.".strip()
+
+
+def schedule_of(kernel: func.FuncOp, kinds: Kinds) -> Schedule:
+    """The schedule that is written on a kernel, with nothing chosen. PassError where there is none, or no such one."""
+    if SCHEDULE not in kernel.attributes:
+        advice = "blu-choose-schedules chooses it, before blu-bufferize."
+        raise refused(kernel, f"kernel '{kernel.name.value}' has no {SCHEDULE}", advice)
+    try:
+        return make(kinds, read_fields(kernel.attributes[SCHEDULE]), {})
+    except ParseError as error:
+        message = f"the schedule of kernel '{kernel.name.value}': {error.message}"
+        raise refused(kernel, message, error.advice) from None
+
+
+def refused(
+    place: func.FuncOp | ir.Module, message: str, advice: str = "", line: ir.Location | None = None
+) -> PassError:
+    """The error at the line of a kernel, or at that one of the user's."""
+    operation = place.operation
+    location = describe(line or operation.location) or describe(operation.location)
+    return PassError(message, location=location, advice=advice, operation=operation.name)
