@@ -37,7 +37,7 @@ class BluSide:
     def __init__(self, state: dict[str, np.ndarray], config: dict[str, Any], dtype: str):
         from blu.compiler.cache import default_cache
         from blu.compiler.generation.generate import Gpt2Runner
-        from blu.compiler.generation.gpt2_programs import compile_request
+        from blu.compiler.requests import compile_request
         from blu.compiler.target import resolve_target_name
         from blu.plan.schema import DTYPES
         from blu.runtime import load_program

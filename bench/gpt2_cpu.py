@@ -74,7 +74,7 @@ class BluSide:
     def __init__(self, threads: int, state: dict[str, np.ndarray] | None):
         from blu.compiler.cache import default_cache
         from blu.compiler.generation.generate import Gpt2Runner
-        from blu.compiler.generation.gpt2_programs import compile_request
+        from blu.compiler.requests import compile_request
         from blu.compiler.target import resolve_target_name
         from blu.frontend.io.gpt2 import PRESETS, complete_config, random_state_dict
         from blu.runtime.host import set_threads

@@ -29,7 +29,7 @@ from op_programs import arrays_of, program_of
 
 import blu
 from blu.compiler.codegen.executable import assembly_of, ptx_of
-from blu.compiler.generation.gpt2_programs import Gpt2Request, trace_request
+from blu.compiler.generation.gpt2_programs import Gpt2Request
 from blu.compiler.jit import Traced
 from blu.dialects.core.op import OPS
 from blu.dialects.targets.nvidia import TARGETS as DESCRIPTIONS
@@ -55,7 +55,7 @@ def _traced(function: Callable, arrays: list[np.ndarray]) -> Traced:
 
 
 def _gpt2(entry: str, **sizes: Any) -> Traced:
-    return trace_request(Gpt2Request.of(entry, complete_config(SMALL), "x86-64-v3", **sizes))
+    return Gpt2Request.of(entry, complete_config(SMALL), "x86-64-v3", **sizes).trace()
 
 
 def _attention(dtype: str, depth: int, gradient: bool, **masked: Any) -> Traced:

@@ -14,7 +14,7 @@ import blu
 from blu import nn, optim
 from blu.compiler.driver.driver import run_pipeline
 from blu.compiler.driver.source import Source, parse_source
-from blu.compiler.generation.gpt2_programs import Gpt2Request, trace_request
+from blu.compiler.generation.gpt2_programs import Gpt2Request
 from blu.compiler.pipelines import loose_steps
 from blu.dialects.core.context import make_context
 from blu.errors import ArgumentError, PassError
@@ -225,4 +225,4 @@ def test_a_request_for_gpt2_says_its_policy() -> None:
     config = GPT2Config.of(CONFIG).to_dict()
     plain, cast = (Gpt2Request.of("decode", config, "x86-64-v3", autocast=policy) for policy in ("", "f16"))
     assert plain.key() != cast.key()
-    assert 'blu.autocast = "f16"' in trace_request(cast).text and "autocast" not in trace_request(plain).text
+    assert 'blu.autocast = "f16"' in cast.trace().text and "autocast" not in plain.trace().text

@@ -11,8 +11,9 @@ from fake_cuda import FakeDriver, view
 
 from blu.compiler.cache import default_cache
 from blu.compiler.generation.generate import Gpt2Runner
-from blu.compiler.generation.gpt2_programs import Gpt2Request, compile_request
+from blu.compiler.generation.gpt2_programs import Gpt2Request
 from blu.compiler.generation.sampling import Sampling
+from blu.compiler.requests import compile_request
 from blu.compiler.target import resolve_target_name
 from blu.compiler.training.engine import Engine, load_training
 from blu.compiler.training.recipe import Recipe

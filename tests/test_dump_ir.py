@@ -15,7 +15,7 @@ from blu.compiler.codegen.executable import build_executable
 from blu.compiler.driver.driver import DriverOptions, run_pipeline
 from blu.compiler.driver.position import read_position
 from blu.compiler.driver.source import parse_source, read_source
-from blu.compiler.generation.gpt2_programs import Gpt2Request, trace_request
+from blu.compiler.generation.gpt2_programs import Gpt2Request
 from blu.compiler.pipelines.cpu import PIPELINE
 from blu.compiler.target import host_target_name
 from blu.dialects.core.context import make_context
@@ -128,7 +128,7 @@ def test_the_command_continues_from_a_file(folder: Path, tmp_path: Path, logits:
 
 def test_python_dumps_what_the_command_dumps(folder: Path, dumps: list[Path], tmp_path: Path):
     config = load_config(folder / "model")
-    traced = trace_request(Gpt2Request.of("forward", config, host_target_name(), batch=1, length=LENGTH))
+    traced = Gpt2Request.of("forward", config, host_target_name(), batch=1, length=LENGTH).trace()
     traced.lower(options=DriverOptions(dump_dir=tmp_path))
     assert [path.name for path in sorted(tmp_path.glob("*.mlir"))] == [path.name for path in dumps]
     for dump in dumps:

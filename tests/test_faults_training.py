@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from training_runs import BATCH, TEXT, TINY, Trial, same_arrays
 
-from blu.compiler.generation.gpt2_programs import CONFIG_KEYS
+from blu.compiler.requests import CONFIG_KEYS
 from blu.compiler.training import Cadence, Recipe, Trainer, training_config
 from blu.compiler.training.engine import Engine
 from blu.compiler.training.events import Saved

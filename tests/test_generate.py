@@ -11,7 +11,7 @@ import torch
 from interpret import interpret
 
 from blu.compiler.generation.generate import Generation, Gpt2Runner, check_prompt
-from blu.compiler.generation.gpt2_programs import Gpt2Request, bucket, trace_request
+from blu.compiler.generation.gpt2_programs import Gpt2Request, bucket
 from blu.compiler.generation.sampling import Sampling
 from blu.errors import ArgumentError
 from blu.frontend.io import random_state_dict
@@ -28,7 +28,7 @@ class Interpreted:
     """What the loop needs of a Program, by interpretation."""
 
     def __init__(self, request: Gpt2Request):
-        traced = trace_request(request).traced
+        traced = request.trace().traced
         names = [name for name in traced.signature.tree.names]
         types = traced.signature.leaves
         self.module = traced.module

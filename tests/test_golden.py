@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from golden_text import Golden
 
-from blu.compiler.generation.gpt2_programs import Gpt2Request, trace_request
+from blu.compiler.generation.gpt2_programs import Gpt2Request
 from blu.compiler.jit import Traced
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.modules import attribute_names, copy_module, module_text
@@ -16,7 +16,7 @@ CONFIG = {"model_type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 16, "vocab_
 
 @pytest.fixture(scope="module")
 def traced() -> Traced:
-    return trace_request(Gpt2Request.of("forward", complete_config(CONFIG), "x86-64-v3", batch=1, length=8))
+    return Gpt2Request.of("forward", complete_config(CONFIG), "x86-64-v3", batch=1, length=8).trace()
 
 
 def plain_text(module: ir.Module) -> str:

@@ -16,8 +16,9 @@ from blu.compiler.cache import Cache
 from blu.compiler.cli.compile import main as blu_compile
 from blu.compiler.cli.run import main as blu_run
 from blu.compiler.generation.generate import Gpt2Runner, float32_state
-from blu.compiler.generation.gpt2_programs import Gpt2Request, compile_request
+from blu.compiler.generation.gpt2_programs import Gpt2Request
 from blu.compiler.generation.sampling import Sampling
+from blu.compiler.requests import compile_request
 from blu.compiler.target import host_target_name
 from blu.frontend.io import gpt2_state_dict, load_config
 from blu.runtime.program import Program

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from blu.compiler.generation.gpt2_programs import CONFIG_KEYS, Gpt2Request
+from blu.compiler.generation.gpt2_programs import Gpt2Request
+from blu.compiler.requests import CONFIG_KEYS
 from blu.compiler.training.engine import PROGRAM_FIELDS, Engine
 from blu.compiler.training.programs import TrainingRequest
 from blu.compiler.training.recipe import Recipe

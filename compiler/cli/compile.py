@@ -24,7 +24,8 @@ from blu.compiler.cli.outcome import run_command
 from blu.compiler.cli.progress import Progress
 from blu.compiler.cli.subject import Gpt2Subject, IrSubject, Subject, find_subject
 from blu.compiler.cli.supervised import run_supervised
-from blu.compiler.generation.gpt2_programs import Gpt2Request, compile_request, trace_request
+from blu.compiler.generation.gpt2_programs import Gpt2Request
+from blu.compiler.requests import compile_request
 from blu.compiler.target import NAMES, resolve_target_name, runs_here
 from blu.dialects.core.autocast import POLICIES
 from blu.errors import BluError, UnsupportedError, suggestion
@@ -194,7 +195,7 @@ class Job:
 
         load_passes(self.arguments)
         options = compile_options(self.arguments, self.progress, f"{request.entry}-{request.length}")
-        lowered = trace_request(request).lower(options=options)
+        lowered = request.trace().lower(options=options)
         if lowered.report is not None:
             print_report(self.arguments, lowered.report)
         return lowered.executable()

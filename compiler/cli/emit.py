@@ -27,7 +27,7 @@ from blu.compiler.driver.isolate import step_record
 from blu.compiler.driver.position import Position, read_position
 from blu.compiler.driver.source import parse_source, read_source
 from blu.compiler.driver.supervise import Progress as Telling
-from blu.compiler.generation.gpt2_programs import Gpt2Request, trace_request
+from blu.compiler.generation.gpt2_programs import Gpt2Request
 from blu.compiler.jit import pipeline_of
 from blu.compiler.pipelines import Step, loose_steps, pipeline_text
 from blu.dialects.core.context import make_context
@@ -179,7 +179,7 @@ def read_subject(subject: Subject, arguments: argparse.Namespace, target: str) -
     if length > subject.config["n_positions"]:
         raise UsageError(f"--seq-len {length} is more than the model's {subject.config['n_positions']} positions")
     request = Gpt2Request.of("forward", subject.config, target, batch=arguments.batch_size, length=length)
-    traced = trace_request(request)
+    traced = request.trace()
     return _with_target(Source(request.name, traced.traced.module, traced.text), target)
 
 

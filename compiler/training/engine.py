@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 
 from blu.compiler.cache import default_cache
+from blu.compiler.requests import compile_request
 from blu.compiler.target import resolve_target_name
 from blu.compiler.training.first_nonfinite import first_nonfinite
-from blu.compiler.training.programs import TrainingRequest, compile_training
+from blu.compiler.training.programs import TrainingRequest
 from blu.compiler.training.recipe import Recipe
 from blu.errors import ArgumentError
 from blu.plan.tensors import TensorSpec
@@ -170,7 +171,7 @@ class Engine:
 
 def load_training(request: TrainingRequest) -> Runnable:
     """The program of a request, from the compile cache or compiled now."""
-    return load_program(compile_training(request, default_cache()))
+    return load_program(compile_request(request, default_cache()))
 
 
 def _first(spec: TensorSpec) -> np.ndarray:

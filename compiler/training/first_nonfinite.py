@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from blu.compiler.training.programs import TrainingRequest, trace_training
+from blu.compiler.training.programs import TrainingRequest
 
 
 def first_nonfinite(request: TrainingRequest, names: Sequence[str], values: Mapping[str, np.ndarray]) -> str:
@@ -16,7 +16,7 @@ def first_nonfinite(request: TrainingRequest, names: Sequence[str], values: Mapp
     `names` are the program's inputs in their order, `values` their arrays. Empty where everything is finite: NumPy
     computes in f64 between roundings, and may come through where the program does not.
     """
-    lowered = trace_training(request).lower(stop="blu-inline")  # gradients are ops by then, calls are gone
+    lowered = request.trace().lower(stop="blu-inline")  # gradients are ops by then, calls are gone
     [main] = [item.operation for item in lowered.module.body.operations]
     block = main.regions[0].blocks[0]
     assert len(block.arguments) == len(names), "the program has other inputs than the module"

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from blu.compiler.generation.gpt2_programs import CONFIG_KEYS
+from blu.compiler.requests import CONFIG_KEYS
 from blu.compiler.training.engine import SCALE, STATE, Engine
 from blu.compiler.training.recipe import Recipe
 from blu.errors import CheckpointError, DataError

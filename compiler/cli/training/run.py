@@ -15,13 +15,12 @@ from blu.compiler.cache import default_cache
 from blu.compiler.cli.messages import UsageError
 from blu.compiler.cli.progress import Progress
 from blu.compiler.generation.generate import Gpt2Runner
-from blu.compiler.generation.gpt2_programs import compile_request
+from blu.compiler.requests import ProgramRequest, compile_request
 from blu.compiler.target import GPU_NAMES, resolve_target_name
 from blu.compiler.training.arithmetic_peak import gpu_peak_flops, peak_flops
 from blu.compiler.training.engine import Engine
 from blu.compiler.training.events import Note, Observer
 from blu.compiler.training.presets import training_config
-from blu.compiler.training.programs import TrainingRequest, compile_training
 from blu.compiler.training.recipe import Cadence, Recipe
 from blu.compiler.training.trainer import Trainer, TrainingResult
 from blu.compiler.training.writer import Writer
@@ -117,7 +116,7 @@ class Run:
         target = resolve_target_name(self.flags.get("target", "cpu"))
         find = self.flags.get("find_nonfinite", False)
         engine = Engine.of(self.config, recipe, target=target, guarded=find, load=self._load)
-        runner = Gpt2Runner(self.config, {}, target, self._load_writer)
+        runner = Gpt2Runner(self.config, {}, target, self._load)
         make = partial(
             Trainer,
             engine,
@@ -161,11 +160,7 @@ class Run:
             return random_state_dict(self.config, seed)
         return cast(gpt2_state_dict(self.source), "f32")
 
-    def _load(self, request: TrainingRequest) -> Runnable:
-        with self.compile_progress.step(f"compiling {request.name} for {request.target}"):
-            return load_program(compile_training(request, default_cache(), self.compile_progress.detail))
-
-    def _load_writer(self, request: Any) -> Runnable:
+    def _load(self, request: ProgramRequest) -> Runnable:
         with self.compile_progress.step(f"compiling {request.name} for {request.target}"):
             return load_program(compile_request(request, default_cache(), self.compile_progress.detail))
 
