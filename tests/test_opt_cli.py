@@ -191,6 +191,14 @@ def test_deep_brackets_in_strings_and_comments_do_not_count(blu_opt, tmp_path):
     assert blu_opt(path)[0] == 0
 
 
+def test_strings_with_names_are_no_cycle(blu_opt, tmp_path):
+    """The names are used in the lines after their definitions, which are strings and nothing else."""
+    path = tmp_path / "fine.mlir"
+    path.write_text('#x = "one [two"\n#y = "two"\nmodule attributes {\n  a.x = #x,\n  a.y = #y\n} {\n}\n')
+    code, output, error = blu_opt(path)
+    assert (code, error) == (0, "") and 'a.x = "one [two", a.y = "two"' in output
+
+
 def test_aliases_of_a_dump_are_not_a_cycle(blu_opt, model, tmp_path):
     assert blu_opt(model, "--dump-ir", tmp_path / "ir", "--cse")[0] == 0
     assert blu_opt(tmp_path / "ir" / "001-cse.mlir") == blu_opt(model, "--cse")

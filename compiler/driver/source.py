@@ -111,8 +111,12 @@ def _check_runs(text: str, name: str) -> None:
 
 
 def _blanked(text: str) -> str:
-    """The text with strings and comments replaced by spaces."""
-    return _SKIPPED.sub(lambda match: " " * len(match[0]), text)
+    """The text with what is in strings, and comments, replaced by spaces. A string by itself defines an alias, too."""
+    return _SKIPPED.sub(lambda match: _blank(match[0]), text)
+
+
+def _blank(skipped: str) -> str:
+    return f'"{" " * (len(skipped) - 2)}"' if skipped[0] == '"' else " " * len(skipped)
 
 
 def _check_aliases(text: str, name: str) -> None:
