@@ -52,6 +52,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_run_flags(parser.add_argument_group("running it"))
     _add_compile_flags(parser.add_argument_group("compiling it"))
     add_ir_flags(parser)
+    parser.set_defaults(readable=True)
     parser.add_argument("--progress-fd", type=int, help=argparse.SUPPRESS)
     loudness = parser.add_mutually_exclusive_group()
     loudness.add_argument("-v", "--verbose", action="store_true", help="say what takes how long; tracebacks of errors")

@@ -61,6 +61,12 @@ def _add_output_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--mlir-print-op-generic", action="store_true", help="print the generic form")
     group.add_argument("--mlir-print-local-scope", action="store_true", help="print without aliases")
     group.add_argument(
+        "--readable",
+        action=argparse.BooleanOptionalAction,
+        default=False,
+        help="print as --dump-ir writes: values by name, arguments on lines of their own",
+    )
+    group.add_argument(
         "--mlir-use-nameloc-as-prefix", action="store_true", help="call values after the names in their locations"
     )
     group.add_argument(
@@ -100,6 +106,7 @@ def print_options(arguments: argparse.Namespace) -> PrintOptions:
         generic=arguments.mlir_print_op_generic,
         local_scope=arguments.mlir_print_local_scope,
         names=arguments.mlir_use_nameloc_as_prefix,
+        readable=arguments.readable,
         elide_elements=arguments.mlir_elide_elementsattrs_if_larger,
         elide_resources=arguments.mlir_elide_resource_strings_if_larger,
         tree_dir=arguments.mlir_print_ir_tree_dir,

@@ -2,6 +2,7 @@
 
     ir/000-input.mlir  ir/016-blu-fuse.mlir  ir/016-blu-fuse.diff  ir/plan.json  ir/manifest.json
 
+Values, maps and locations are called after what they are (`readable.py`), so that a difference shows what has changed.
 `plan.json` is the host program (launches, memory) in lines for people. The `.mlir` files hold everything (locations,
 constants in full), so `blu-opt` reads them back as the same module, and `blu-compile` continues from them: the module
 itself says how far it is (`blu.level`, `blu.passes_done`).
@@ -9,24 +10,26 @@ itself says how far it is (`blu.level`, `blu.passes_done`).
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from blu.compiler.driver.difference import difference
 from blu.compiler.driver.file_names import file_name
 from blu.compiler.driver.observer import Observer, PassRun
 from blu.compiler.driver.position import positioned
+from blu.compiler.driver.readable import dumped_text
+from blu.compiler.driver.value_names import ValueNames
 from blu.compiler.pipelines import Step
 from blu.dialects.core.mlir import ir
-from blu.dialects.core.modules import attribute_names, module_text
+from blu.dialects.core.modules import attribute_names
 from blu.errors import BluError
+from blu.passes.host.export_plan import PLAN as PLAN_ATTRIBUTE
 
 MANIFEST = "manifest.json"
 PLAN = "plan.json"
-PLAN_ATTRIBUTE = "blu.plan"
 
 
 class DumpWriter(Observer):
@@ -57,7 +60,7 @@ class DumpWriter(Observer):
         before, self.last = self.last, _Dumped.of(f"{stem}.mlir", module)
         (self.directory / f"{stem}.diff").write_text(before.difference(self.last))
         with positioned(module, step.position):
-            text = f"// Blu IR: after pass {step.number} '{step.name}'{level}\n" + module_text(module)
+            text = f"// Blu IR: after pass {step.number} '{step.name}'{level}\n" + dumped_text(module)
         return {**self._write(f"{stem}.mlir", text), "diff": f"{stem}.diff", **self._write_plan(module)}
 
     def _write_plan(self, module: ir.Module) -> dict[str, str]:
@@ -97,13 +100,14 @@ class _Dumped:
 
     @classmethod
     def of(cls, name: str, module: ir.Module) -> _Dumped:
-        return cls(name, module_text(module), module_text(module, locations=False))
+        names = ValueNames(module)
+        return cls(name, dumped_text(module, names), dumped_text(module, names, locations=False))
 
     def difference(self, other: _Dumped) -> str:
         """A unified diff to another, of locations only where nothing else differs."""
         pairs = (self.text, other.text) if self.plain == other.plain else (self.plain, other.plain)
         old, new = (text.splitlines() for text in pairs)
-        return "\n".join([*difflib.unified_diff(old, new, self.name, other.name, lineterm=""), ""])
+        return difference(old, new, self.name, other.name)
 
 
 def _lines(plan: dict[str, Any]) -> str:

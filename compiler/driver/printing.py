@@ -8,6 +8,7 @@ from pathlib import Path
 
 from blu.compiler.driver.file_names import file_name
 from blu.compiler.driver.observer import Observer, PassRun
+from blu.compiler.driver.readable import readable_text
 from blu.compiler.pipelines import Step
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.modules import is_mathematics
@@ -17,7 +18,8 @@ from blu.dialects.core.modules import is_mathematics
 class PrintOptions:
     """Which IR is printed and how. `before` and `after` are pass names; `tree_dir` gets files in place of stderr.
 
-    `names` calls values after named locations at every level (see `is_mathematics` for where that happens anyhow).
+    `readable` prints as dumps are written (`readable.py`); `names` is MLIR's way of calling values after named
+    locations at every level (see `is_mathematics` for where that happens anyhow).
     """
 
     before: tuple[str, ...] = ()
@@ -30,6 +32,7 @@ class PrintOptions:
     generic: bool = False
     local_scope: bool = False
     names: bool = False
+    readable: bool = False
     elide_elements: int | None = None
     elide_resources: int | None = None
     tree_dir: Path | None = None
@@ -47,20 +50,22 @@ class PrintOptions:
         flags = [f"--mlir-print-ir-{name.replace('_', '-')}" for name in switches if getattr(self, name)]
         flags += [f"--mlir-print-ir-before={','.join(self.before)}"] if self.before else []
         flags += [f"--mlir-print-ir-after={','.join(self.after)}"] if self.after else []
+        flags += ["--readable"] if self.readable else []
         flags += [f"--mlir-print-ir-tree-dir={self.tree_dir}"] if self.tree_dir else []
         return flags
 
     def text(self, module: ir.Module) -> str:
         """The module as these options print it, with an end of line (MLIR leaves it out where it prints no aliases)."""
+        readable = self.readable and not self.generic and not self.names
         text = module.operation.get_asm(
             enable_debug_info=self.debuginfo,
             print_generic_op_form=self.generic,
             use_local_scope=self.local_scope,
-            use_name_loc_as_prefix=self.names or is_mathematics(module),
+            use_name_loc_as_prefix=self.names or (is_mathematics(module) and not readable),
             large_elements_limit=self.elide_elements,
             large_resource_limit=self.elide_resources,
         )
-        return text.rstrip("\n") + "\n"
+        return readable_text(module, text) if readable else text.rstrip("\n") + "\n"
 
 
 class IrPrinter(Observer):

@@ -1,0 +1,245 @@
+"""The text of a module for people; it reads back as the same module, as MLIR's own text does.
+
+MLIR numbers values, maps and locations through the file, so that one op more changes most lines after it. Here all are
+called after what they are (`value_names.py`), so that the difference between two texts is what has changed:
+
+    %h.0.mlp.c_fc.addf = call @gemm_2(%h.0.ln_2.addf, %model.h.0.mlp.c_fc.weight, ...) loc(#loc_h_0_mlp_c_fc_37)
+
+Arguments have a line each, and so have long attributes of the module; locations stand at the end; kernels stand in the
+order of the calls; comments say where `main` comes to another block of the model. Text that is not as expected here is
+given as MLIR prints it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from blu.compiler.driver.value_names import Definition, ValueNames
+from blu.dialects.core.mlir import ir
+from blu.dialects.core.modules import attribute_names
+
+WIDTH = 120
+# Dimensions in the names of maps.
+_LETTERS = "ijklmnpqrstuvwxyz"
+_STRING = r'"(?:[^"\\]|\\.)*"'
+_VALUE = re.compile(rf"{_STRING}|(?P<name>%[\w$.-]+)(?P<count>:\d+(?=,? ))?(?P<part>#\d+)?")
+_DEFINES = re.compile(r": |(?:, %[\w.-]+(?::\d+)?)* = ")
+_PLACE = re.compile(rf"(?<!= )loc\(({_STRING}(?:\(#loc\d*\)|:\d+:\d+))\)")
+_ALIAS = re.compile(rf"{_STRING}|#(?:loc|map)\d*(?![\w.])")
+_ALIAS_LINE = re.compile(r"(#(?:loc|map)\d*) = (.*)")
+_BLOCK = re.compile(r"(?:[^.]+\.)*?\d+(?=\.|$)")
+
+
+class _UnexpectedTextError(Exception):
+    """Text that does not follow the module as it should."""
+
+
+def readable_text(module: ir.Module, printed: str, names: ValueNames | None = None) -> str:
+    """The text of a module, which MLIR has `printed` under its own names of values, as above."""
+    try:
+        return _Text.of(printed.rstrip("\n").split("\n")).joined(module, names or ValueNames(module))
+    except _UnexpectedTextError:
+        return printed.rstrip("\n") + "\n"
+
+
+def dumped_text(module: ir.Module, names: ValueNames | None = None, *, locations: bool = True) -> str:
+    """All of a module, constants in full, as people read it."""
+    return readable_text(module, module.operation.get_asm(enable_debug_info=locations), names)
+
+
+@dataclass(frozen=True)
+class _Text:
+    """Lines of a module's text by what they are; `bodies` are those of each op of the module."""
+
+    aliases: list[str]
+    head: str
+    bodies: list[list[str]]
+    tail: str
+
+    @classmethod
+    def of(cls, lines: list[str]) -> _Text:
+        aliases = [line for line in lines if line.startswith("#")]
+        lines = [line for line in lines if line and not line.startswith("#")]
+        if len(lines) < 2 or not lines[0].startswith("module") or not lines[-1].startswith("}"):
+            raise _UnexpectedTextError
+        bodies: list[list[str]] = []
+        for line in lines[1:-1]:
+            if re.match(r"  [^ }^]", line):
+                bodies.append([])
+            if not bodies:
+                raise _UnexpectedTextError
+            bodies[-1].append(line)
+        return cls(aliases, lines[0], bodies, lines[-1])
+
+    def joined(self, module: ir.Module, names: ValueNames) -> str:
+        """All of it, as people read it."""
+        symbols = [_symbol(item.operation) for item in module.body.operations]
+        if len(symbols) != len(self.bodies) or len(set(symbols)) != len(symbols):
+            raise _UnexpectedTextError
+        bodies = {}
+        for symbol, lines in zip(symbols, self.bodies, strict=True):
+            text = _renamed("\n".join(lines), names.definitions.get(symbol, []))
+            bodies[symbol] = _with_blocks(text, names, symbol)
+        order = [*names.order, *(symbol for symbol in symbols if symbol not in names.definitions)]
+        long, head = _head(module, self.head)
+        text = "\n".join([head, *(bodies[symbol] for symbol in order), self.tail])
+        return _with_aliases(self.aliases, long, text)
+
+
+def _symbol(operation: ir.Operation) -> str:
+    attributes = operation.attributes
+    return ir.StringAttr(attributes["sym_name"]).value if "sym_name" in attributes else f"#{id(operation)}"
+
+
+def _head(module: ir.Module, line: str) -> tuple[list[str], str]:
+    """Definitions of the module's long attributes, and its first line with an attribute on each."""
+    attributes = {name: str(module.operation.attributes[name]) for name in attribute_names(module)}
+    written = ", ".join(name if text == "unit" else f"{name} = {text}" for name, text in attributes.items())
+    if line != f"module attributes {{{written}}} {{":
+        return [], line
+    aliases = {name: f"#{re.sub(r'[^A-Za-z0-9]', '_', name)}" for name, text in attributes.items() if len(text) > WIDTH}
+    items = [f"  {name} = {aliases.get(name, text)}" for name, text in attributes.items()]
+    long = [f"{alias} = {attributes[name]}" for name, alias in aliases.items()]
+    return long, "module attributes {\n" + ",\n".join(items) + "\n} {"
+
+
+def _renamed(text: str, definitions: list[Definition]) -> str:
+    """The text of a function with our names for its values."""
+    header = text.find("\n")
+    known: dict[str, Definition] = {}
+    later = {item.printed: item for item in reversed(definitions)}
+    position = 0
+
+    def replace(match: re.Match[str]) -> str:
+        nonlocal position
+        name = match["name"]
+        if name is None:
+            return match[0]
+        is_next = position < len(definitions) and definitions[position].printed == name
+        defines = is_next and (bool(match["count"]) or _DEFINES.match(text, match.end()) is not None)
+        if defines or (is_next and name not in known):
+            known[name] = definitions[position]
+            position += 1
+        definition = known.get(name) or later.get(name)
+        if definition is None:
+            raise _UnexpectedTextError
+        if not defines:
+            return _use(definition, match["part"])
+        on_its_own_line = definition.parameter and match.start() < header and header > WIDTH
+        return ("\n      " if on_its_own_line else "") + _definition(definition, match["count"])
+
+    changed = _VALUE.sub(replace, text)
+    if position != len(definitions):
+        raise _UnexpectedTextError
+    return changed.replace(", \n      %", ",\n      %")
+
+
+def _definition(definition: Definition, count: str | None) -> str:
+    if len(definition.names) > 1:
+        return ", ".join(f"%{name}" for name in definition.names)
+    return f"%{definition.names[0]}{count or ''}"
+
+
+def _use(definition: Definition, part: str | None) -> str:
+    if len(definition.names) > 1 and part is not None:
+        return f"%{definition.names[int(part[1:])]}"
+    return f"%{definition.names[0]}{part or ''}"
+
+
+def _with_blocks(text: str, names: ValueNames, symbol: str) -> str:
+    """With a comment where a function comes to another block of the model, `// h.3`."""
+    function = names.functions.get(symbol)
+    blocks = [block for region in function.regions for block in region] if function else []
+    operations = [item.operation for block in blocks[:1] for item in block.operations]
+    lines = text.split("\n")
+    starts = [number for number, line in enumerate(lines) if re.match(r"    [^ }^)]", line)]
+    is_kernel = function is None or "blu.kernel" in function.attributes
+    if is_kernel or len(blocks) != 1 or len(starts) != len(operations):
+        return text
+    comments, current = {}, ""
+    for start, operation in zip(starts, operations, strict=True):
+        found = _block(names.path(operation.location))
+        if found and found != current:
+            comments[start] = f"    // {found}"
+            current = found
+    return "\n".join(f"{comments[n]}\n{line}" if n in comments else line for n, line in enumerate(lines))
+
+
+def _block(path: str) -> str:
+    """The block of a model that a module path leads into: `h.3` of `h.3.mlp.c_fc`."""
+    found = _BLOCK.match(path)
+    return found[0] if found else ""
+
+
+def _with_aliases(aliases: list[str], long: list[str], text: str) -> str:
+    """The text under names for maps and locations that say what they are; maps stand above it, locations below."""
+    known = {match[1]: match[2] for match in map(_ALIAS_LINE.fullmatch, aliases) if match}
+    places = {body[4:-1]: alias for alias, body in known.items() if alias.startswith("#loc")}
+    named = _alias_names(known)
+
+    def shorten(match: re.Match[str]) -> str:
+        return f"loc({places[match[1]]})" if match[1] in places else match[0]
+
+    def rename(match: re.Match[str]) -> str:
+        return named.get(match[0], match[0])
+
+    others = [line for line in aliases if not _ALIAS_LINE.fullmatch(line)]
+    lines = {alias: _ALIAS.sub(rename, f"{alias} = {body}") for alias, body in known.items()}
+    maps = sorted(line for alias, line in lines.items() if alias.startswith("#map"))
+    above = [*maps, *(_ALIAS.sub(rename, line) for line in others), *long]
+    # A location stands behind those that it is made of.
+    locations = [alias for alias in known if alias.startswith("#loc")]
+    below = [lines[alias] for alias in sorted(locations, key=lambda alias: (_depth(alias, known), named[alias]))]
+    return "\n".join([*above, _ALIAS.sub(rename, _PLACE.sub(shorten, text)), *below, ""])
+
+
+def _depth(alias: str, known: dict[str, str]) -> int:
+    return max((1 + _depth(child, known) for child in re.findall(r"#loc\d*", known.get(alias, ""))), default=0)
+
+
+def _alias_names(known: dict[str, str]) -> dict[str, str]:
+    """A name for each alias, made of what it stands for."""
+    names: dict[str, str] = {}
+    taken: set[str] = set()
+    for alias, body in known.items():
+        describe: Callable[[str, dict[str, str]], str] = _map_name if alias.startswith("#map") else _location_name
+        base = name = re.sub(r"\W", "_", describe(body, known), flags=re.ASCII)
+        number = 1
+        while name in taken:
+            number += 1
+            name = f"{base}_{number}"
+        taken.add(name)
+        names[alias] = f"#{name}"
+    return names
+
+
+def _map_name(body: str, known: dict[str, str]) -> str:
+    """`ij_to_j` for `affine_map<(d0, d1) -> (d1)>`."""
+    found = re.fullmatch(r"affine_map<\(([d\d, ]*)\) -> \((.*)\)>", body)
+    if found is None or not found[1]:
+        return "map"
+    words = {"*": "_times_", "+": "_plus_", "-": "_minus_", " ": "_"}
+    dimensions, results = found.groups()
+    results = re.sub(r"[*+ -]", lambda match: words[match[0]], re.sub(r" ([*+-]) ", r"\1", results.replace(", ", "")))
+    name = f"{dimensions.replace(', ', '')}_to_{results or 'none'}"
+    name = re.sub(r"d(\d+)", lambda match: _LETTERS[int(match[1])] if int(match[1]) < len(_LETTERS) else match[0], name)
+    return name if len(name) < WIDTH // 3 else "map"
+
+
+def _location_name(body: str, known: dict[str, str]) -> str:
+    """`loc_layers_37` for a line, `loc_h_0_attn_52` for a line of a module; `_fused`, `_called` behind these."""
+    place = re.fullmatch(r'loc\("(.*)":(\d+):(\d+)\)', body)
+    if place:
+        column = "" if place[3] == "1" else f"_{place[3]}"
+        return f"loc_{PurePath(place[1]).stem}_{place[2]}{column}"
+    child = re.search(r"#loc\d*(?!\w)", body)
+    named = re.fullmatch(r'loc\("(.*)"\(#loc\d*\)\)', body)
+    if named and child:
+        line = re.fullmatch(r'loc\(".*":(\d+):\d+\)', known.get(child[0], ""))
+        return f"loc_{named[1]}" + (f"_{line[1]}" if line else "")
+    if child is None or child[0] not in known:
+        return "loc_unknown"
+    return _location_name(known[child[0]], known) + ("_called" if body.startswith("loc(callsite") else "_fused")
