@@ -97,6 +97,28 @@ def test_warpgroups(case: Case) -> None:
     assert "wgmma.mma_async" in check(case, "sm_90a", gemm_0=small).ptx["gemm_0"]
 
 
+GIVEN: list[tuple[Case, Fields]] = [
+    (Case("bf16", "tn", (72, 264, 72)), {"kind": "wgmma", "rows": 64, "columns": 256, "stages": 3}),
+    (Case("f16", "nt", (136, 136, 200)), {"kind": "wgmma", "columns": 128, "stages": 2, "group": 1}),
+    (Case("tf32", "nt", (72, 200, 68)), {"kind": "wgmma", "rows": 64, "stages": 2}),
+    (Case("bf16", "nn", (130, 66, 200)), {"kind": "mma", "rows": 128, "columns": 64, "warp_rows": 32, "split": 2}),
+    (Case("f16", "tt", (65, 129, 70)), {"kind": "mma", "rows": 64, "columns": 128, "warp_columns": 32, "stages": 5}),
+    (Case("tf32", "tn", (66, 70, 100)), {"kind": "mma", "instruction": "3xtf32", "rows": 128, "columns": 128}),
+    (Case("tf32", "nn", (66, 70, 100)), {"kind": "simt", "instruction": "f32", "rows": 128, "columns": 64}),
+    (Case("f32", "nt", (70, 66, 100)), {"kind": "simt", "rows": 64, "columns": 128, "stages": 4, "split": 3}),
+    (Case("bf16", "nn", (3, 264, 72)), {"kind": "few_rows", "columns": 128}),
+    (Case("f32", "nt", (2, 70, 136)), {"kind": "few_rows", "columns": 8}),
+    (Case("bf16", "nn", (33, 17, 24)), {"kind": "mma", "rows": 64, "columns": 64, "stages": 2}),
+    (Case("bf16", "nn", (33, 17, 24)), {"kind": "loops"}),
+]
+
+
+@pytest.mark.parametrize(("case", "given"), GIVEN, ids=str)
+def test_schedules_that_nobody_would_choose(case: Case, given: Fields) -> None:
+    """What is taken for a schedule computes what the chosen one does."""
+    check(case, "sm_90a", gemm_0=given)
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_random_products(seed: int) -> None:
     check(random_case(seed, FLOATS, [0, 1, 2, 3, 8, 15, 16, 17, 31, 33, 64, 65, 72, 97, 129]), TARGETS[seed % 4])

@@ -72,7 +72,8 @@ def text_at(stop: str, target: str = "sm_90a", **schedules: Fields) -> str:
             "6 stages of tiles of 128 x 192 take 286848 bytes of shared memory, and a block on sm_90a has 232448",
         ),
         ({"kind": "mma", "rows": 96}, "there is no tile of 96 x 64: tiles are 128 x 128, 64 x 128"),
-        ({"kind": "mma", "warp_rows": 16}, "a warp's tile is of 32 or 64, not of 16 x 64"),
+        ({"kind": "mma", "warp_rows": 16}, "a warp's tile is of 32 or 64, not of 16 x 32"),
+        ({"kind": "mma", "warp_rows": 64}, "warps of 64 x 32 leave a block 64 threads: it takes 128 to copy its tiles"),
         ({"kind": "simt"}, "threads multiply f32 on their own, not bf16"),
         ({"kind": "few_rows"}, "kind 'few_rows' takes at most 4 rows"),
     ],
@@ -114,6 +115,23 @@ def test_wishes_for_what_is_no_product_are_refused() -> None:
         text_at("blu-choose-schedules", gemm_1={"split": 2})
     with pytest.raises(PassError, match="kernel 'rows_0' has no schedule: only matrix products have one"):
         text_at("blu-choose-schedules", rows_0={"split": 2})
+
+
+@pytest.mark.parametrize(
+    ("wishes", "message"),
+    [
+        ("7 : i64", "blu.schedules = 7 : i64 is no dictionary of kernels' names"),
+        ("{gemm_0 = 7 : i64}", "7 : i64 is no schedule, which is a dictionary"),
+        ("{gemm_0 = {split}}", "'split' of a schedule is a number or a string, not unit"),
+        ("{gemm_0 = {split = true}}", "'split' of a schedule is a number or a string, not true"),
+    ],
+)
+def test_wishes_of_another_form_are_refused(wishes: str, message: str) -> None:
+    program = traced(*DEEP)
+    attributes = program.traced.module.operation.attributes
+    attributes["blu.schedules"] = ir.Attribute.parse(wishes, program.traced.module.context)
+    with pytest.raises(PassError, match=re.escape(message)):
+        program.lower("sm_90a", stop="blu-choose-schedules")
 
 
 @pytest.mark.parametrize("split", [1, 2, 5, 64])

@@ -41,9 +41,9 @@ module attributes {blu.target = {name = "sm_90a"}, blu.schedules = {gemm_3 = {ki
 
   // What a kernel says itself stays; the rest is chosen.
   // CHECK-LABEL: func.func private @gemm_2(
-  // CHECK-SAME: blu.schedule = {columns = 64 : i64, group = 8 : i64, instruction = "bf16", kind = "mma", rows = 64 : i64, split = 1 : i64, stages = 2 : i64, warp_columns = 64 : i64, warp_rows = 32 : i64}
-  // FIT: blu.schedule = {columns = 64 : i64, group = 8 : i64, instruction = "bf16", kind = "mma", rows = 64 : i64, split = 1 : i64, stages = 2 : i64, warp_columns = 64 : i64, warp_rows = 32 : i64}
-  func.func private @gemm_2(%x: tensor<256x512xbf16>, %y: tensor<512x256xbf16>) -> tensor<256x256xf32> attributes {blu.kernel = "gemm", blu.schedule = {kind = "mma", rows = 64 : i64, columns = 64 : i64, warp_rows = 32 : i64, stages = 2 : i64}} {
+  // CHECK-SAME: blu.schedule = {columns = 128 : i64, group = 8 : i64, instruction = "bf16", kind = "mma", rows = 64 : i64, split = 1 : i64, stages = 2 : i64, warp_columns = 32 : i64, warp_rows = 32 : i64}
+  // FIT: blu.schedule = {columns = 128 : i64, group = 8 : i64, instruction = "bf16", kind = "mma", rows = 64 : i64, split = 1 : i64, stages = 2 : i64, warp_columns = 32 : i64, warp_rows = 32 : i64}
+  func.func private @gemm_2(%x: tensor<256x512xbf16>, %y: tensor<512x256xbf16>) -> tensor<256x256xf32> attributes {blu.kernel = "gemm", blu.schedule = {kind = "mma", rows = 64 : i64, columns = 128 : i64, warp_columns = 32 : i64, stages = 2 : i64}} {
     %zero = arith.constant 0.0 : f32
     %0 = tensor.empty() : tensor<256x256xf32>
     %1 = linalg.fill ins(%zero : f32) outs(%0 : tensor<256x256xf32>) -> tensor<256x256xf32>

@@ -114,10 +114,19 @@ def choose_by_sizes(contraction: Contraction, target: GpuTarget, given: Fields, 
     rows, columns, split = cut(sizes, target)
     can_split = can_split and sizes.rows > MOST_ROWS
     kind = given.get("kind", ProductSchedule.kind)
-    fields = {"instruction": instruction, "split": split if can_split else 1}
+    fields: dict[str, str | int] = {"instruction": instruction, "split": split if can_split else 1}
     if kind != WgmmaSchedule.kind:  # whose tile is always the same
         fields |= {"rows": rows, "columns": columns}
+    if kind == MmaSchedule.kind:
+        fields |= _warps_of({**fields, **given})
     return make(KINDS, {"kind": kind, **given}, fields)
+
+
+def _warps_of(fields: Fields) -> Fields:
+    """The tile of a warp where that of a block is given. What is no tile is found later."""
+    rows, columns = (size if isinstance(size := fields[name], int) else 0 for name in ("rows", "columns"))
+    warp_rows, warp_columns = _warp_tile(rows, columns, fields["instruction"] == "3xtf32")
+    return {"warp_rows": warp_rows, "warp_columns": warp_columns}
 
 
 def _choose_loops(given: Fields) -> Schedule:

@@ -26,6 +26,8 @@ from blu.passes.kernels.schedules import Schedule
 _SUM_REGISTERS = 192
 """Of the 232 registers of a thread that multiplies, those that may hold sums of its tile."""
 _WARP_TILES = (32, 64)
+_LEAST_THREADS = 128
+"""One for each of 128 columns, of which each may be written by itself."""
 
 
 def excess(schedule: Schedule, contraction: Contraction, target: GpuTarget) -> str:
@@ -80,6 +82,9 @@ def _excess_tile(schedule: MmaSchedule | SimtSchedule | ProductSchedule) -> Iter
             yield "tensor cores multiply bf16, f16, tf32, 3xtf32, not f32"
         if schedule.warp_rows not in _WARP_TILES or schedule.warp_columns not in _WARP_TILES:
             yield f"a warp's tile is of 32 or 64, not of {schedule.warp_rows} x {schedule.warp_columns}"
+        if schedule.threads < _LEAST_THREADS:
+            warps = f"warps of {schedule.warp_rows} x {schedule.warp_columns}"
+            yield f"{warps} leave a block {schedule.threads} threads: it takes {_LEAST_THREADS} to copy its tiles"
     if isinstance(schedule, SimtSchedule) and schedule.instruction != "f32":
         yield f"threads multiply f32 on their own, not {schedule.instruction}"
 

@@ -51,8 +51,12 @@ class ChooseSchedules(Pass):
         attributes = module.operation.attributes
         if WISHES not in attributes:
             return {}
+        if not isinstance(attributes[WISHES], ir.DictAttr):
+            self.fail(module.operation, f"{WISHES} = {attributes[WISHES]} is no dictionary of kernels' names")
         products = [name for name, kernel in kernels.items() if family_of(kernel) == GEMM]
-        found = {item.name: _fields_of(item.attr, kernels.get(item.name, module)) for item in attributes[WISHES]}
+        found = {
+            item.name: _fields_of(item.attr, kernels.get(item.name, module)) for item in ir.DictAttr(attributes[WISHES])
+        }
         for name in found:
             if name in kernels and name not in products:
                 self.fail(kernels[name], f"kernel '{name}' has no schedule: only matrix products have one")
