@@ -230,6 +230,23 @@ def test_schedules_that_no_pass_reads_are_refused(tmp_path, monkeypatch, capfd) 
     assert code == 2 and "--schedules=a.json has no effect on these passes" in error
 
 
+def test_a_model_is_not_run_by_schedules_of_one_program(capfd) -> None:
+    assert compile_command.main(["gpt2-demo", "--run", "--schedules=a.json"]) == 2
+    assert "--run (or --logits) and --schedules do not go together" in capfd.readouterr().err
+
+
+def test_a_kernel_by_hand_without_memory_for_parts_is_not_split() -> None:
+    """At level memref nobody can give it any."""
+    module = unscheduled("memref", "blu.schedule")
+    kernel = kernels_in(module)["gemm_0"]
+    with module.context, ir.Location.unknown():
+        with pytest.raises(PassError, match=r"'gemm_0' has no blu.schedule"):
+            FitSchedules().run(module)
+        del kernel.attributes["blu.scratch"]
+        FitSchedules().run(module)
+        assert kinds.parts_of(kinds.schedule_of(kernel)) == 1
+
+
 def compile_with(tmp_path, monkeypatch, capfd, name: str, text: str, target: str = "sm_90a") -> tuple[int, str, str]:
     """Exit code, output and errors of blu-compile with a file of schedules."""
     monkeypatch.chdir(tmp_path)
