@@ -39,7 +39,7 @@ class BluSide:
         from blu.compiler.generation.generate import Gpt2Runner
         from blu.compiler.requests import compile_request
         from blu.compiler.target import resolve_target_name
-        from blu.plan.schema import DTYPES
+        from blu.plan.tensors import DTYPES
         from blu.runtime import load_program
 
         def load(request: Any) -> Any:

@@ -56,7 +56,7 @@ class Relocation(NamedTuple):
     addend: int
 
 
-class Place(NamedTuple):
+class PatchedPlace(NamedTuple):
     """The quantities of the ABI's relocation formulas."""
 
     S: int
@@ -73,7 +73,7 @@ class Formula(NamedTuple):
     name: str
     size: int
     signed: bool
-    value: Callable[[Place], int]
+    value: Callable[[PatchedPlace], int]
 
 
 # By the numbers of the x86-64 ABI.

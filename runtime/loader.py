@@ -25,7 +25,7 @@ from blu.runtime.elf import (
     UNDEFINED,
     WRITABLE,
     ObjectFile,
-    Place,
+    PatchedPlace,
     Relocation,
     check,
 )
@@ -172,7 +172,7 @@ class LoadedObject:
         gate = self._gates.get(relocation.symbol)
         near = address if gate is None else self.base + gate
         slot, table = self.base + self._slots[relocation.symbol], self.base + self._table
-        value = value_at(Place(address, relocation.addend, self.base + offset, near, slot, table))
+        value = value_at(PatchedPlace(address, relocation.addend, self.base + offset, near, slot, table))
         bits = size * 8
         low, high = (-(1 << bits - 1), 1 << bits - 1) if signed else (0, 1 << bits)
         symbol = self._object.symbols[relocation.symbol].name

@@ -52,6 +52,8 @@ ROOMS = {
     "cpu": {"framework", "loops", "kernels"},
     "gpu": {"framework", "graph", "loops", "kernels", "host"},
 }
+# Modules that give their names out as they are asked for.
+UNTOLD = ("blu", "blu.dialects.core.mlir")
 MAX_FILE, MAX_FUNCTION, MAX_FOLDER = 400, 50, 20
 MEANINGLESS = re.compile(r"(^|_)(utils?|helpers?|misc|common|stuff|new|old|v\d+|tmp)(_|$)")
 # Homes of people and machines; "me" stands for the reader in examples.
@@ -196,6 +198,32 @@ def test_every_room_of_passes_has_its_arrows() -> None:
 def test_folders_are_small() -> None:
     count = Counter(module.path.parent for module in _modules() if module.path.name != "__init__.py")
     _none([f"{_where(path)} has {size}" for path, size in count.items() if size > MAX_FOLDER], "files in a folder")
+
+
+def test_what_is_imported_is_there() -> None:
+    """In the package, its tests and its benchmarks, many of which only run where there is a GPU."""
+    wrong = []
+    for path in (path for path in _files() if path.suffix == ".py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "") in _names() and node.module not in UNTOLD:
+                known = _defined(node.module or "")
+                missing = {alias.name for alias in node.names if f"{node.module}.{alias.name}" not in _names()} - known
+                wrong += [f"{_where(path, node.lineno)}: {node.module} has no {name}" for name in sorted(missing)]
+    _none(wrong, "imported from where it is not")
+
+
+@cache
+def _defined(module: str) -> set[str]:
+    """The names that a module gives to anything."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(_names()[module].read_text())):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            found.update((alias.asname or alias.name).split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+    return found
 
 
 def test_the_face_loads_nothing_at_once() -> None:

@@ -19,7 +19,7 @@ from toy_passes import (
 )
 
 from blu.compiler.driver.driver import DriverOptions, run_pipeline
-from blu.compiler.driver.position import Position, read_position
+from blu.compiler.driver.position import PipelinePosition, read_position
 from blu.compiler.driver.printing import PrintOptions
 from blu.compiler.driver.reproducer import read_reproducer
 from blu.compiler.driver.source import parse_source, read_source
@@ -70,7 +70,7 @@ def test_passes_run_in_order_on_a_copy(module):
 
 
 def test_the_result_says_how_far_it_is(module):
-    assert read_position(run_pipeline(module, DROPPING).module) == Position("blu", 4)
+    assert read_position(run_pipeline(module, DROPPING).module) == PipelinePosition("blu", 4)
     assert read_position(run(module, CSE).module) is None
 
 

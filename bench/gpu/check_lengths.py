@@ -17,7 +17,7 @@ from bench.gpu.check_samples import case_of
 from blu.dialects.core.context import make_context
 from blu.dialects.core.evaluation import evaluate
 from blu.dialects.core.op import OPS, Op, Sample
-from blu.plan.schema import NAMES
+from blu.plan.tensors import NAMES
 
 LENGTHS = (1, 31, 33, 65, 257, 1025, 5000)
 ROWS = 3

@@ -15,7 +15,7 @@ import blu
 from bench.gpu.case import Case
 from blu.dialects.core.context import make_context
 from blu.dialects.core.op import OPS, Op, Sample
-from blu.plan.schema import NAMES
+from blu.plan.tensors import NAMES
 
 sys.path.insert(0, str(checkout.ROOT / "tests"))
 

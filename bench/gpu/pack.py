@@ -38,7 +38,7 @@ from blu.dialects.core.modules import module_text
 from blu.errors import BluError
 from blu.frontend.tracing.spec import Spec
 from blu.frontend.tracing.tree import flatten
-from blu.plan.schema import NAMES
+from blu.plan.tensors import NAMES
 from blu.runtime.artifact import write_artifact
 
 HERE = Path(__file__).resolve().parent

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from blu.plan.schema import DTYPES, NAMES
+from blu.plan.tensors import DTYPES, NAMES
 
 INDEX = "cases.json"
 KEPT_ELEMENTS = 1 << 14

@@ -99,7 +99,7 @@ def _run(arguments: argparse.Namespace, words: list[str]) -> int:
         return opt.main(["--replay", arguments.replay, *(f"--load-pass={path}" for path in arguments.load_pass)])
     if arguments.threads is not None:
         set_threads(arguments.threads)
-    job = Job(arguments, [_target(name) for name in dict.fromkeys(arguments.target.split(","))])
+    job = CompileJob(arguments, [_target(name) for name in dict.fromkeys(arguments.target.split(","))])
     if arguments.print_pipeline:
         from blu.compiler.cli.emit import print_pipeline
 
@@ -133,7 +133,7 @@ def _target(name: str) -> str:
 
 
 @dataclass
-class Job:
+class CompileJob:
     """One run of the command: what was asked, for which targets, and how long compiling took."""
 
     arguments: argparse.Namespace

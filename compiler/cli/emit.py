@@ -24,7 +24,7 @@ from blu.compiler.codegen.executable import assembly_of, build_executable, combi
 from blu.compiler.codegen.worker_pool import worker_pool
 from blu.compiler.driver.driver import Report, run_pipeline
 from blu.compiler.driver.isolate import step_record
-from blu.compiler.driver.position import Position, read_position
+from blu.compiler.driver.position import PipelinePosition, read_position
 from blu.compiler.driver.source import parse_source, read_source
 from blu.compiler.driver.supervise import Progress as Telling
 from blu.compiler.generation.gpt2_programs import Gpt2Request
@@ -135,7 +135,7 @@ def _compile(
     return data, details_of(report.module) if isinstance(data, dict) else {}, source.name
 
 
-def _start(module: ir.Module, arguments: argparse.Namespace) -> str | Position | None:
+def _start(module: ir.Module, arguments: argparse.Namespace) -> str | PipelinePosition | None:
     """Where IR from a file goes on: where it says that it is, else at the level that --compile-from names."""
     found = read_position(module)
     if found is None or arguments.compile_from in (None, found.level):
@@ -200,7 +200,7 @@ def _with_target(source: Source, target: str) -> Source:
     return source
 
 
-def _steps(arguments: argparse.Namespace, target: str, start: str | Position | None) -> Sequence[Step]:
+def _steps(arguments: argparse.Namespace, target: str, start: str | PipelinePosition | None) -> Sequence[Step]:
     """The passes to run. What the user got wrong in asking for them is a UsageError."""
     stop = arguments.compile_to or (arguments.emit if arguments.emit in LEVELS and arguments.emit != "llvm" else None)
     try:

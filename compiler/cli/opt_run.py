@@ -22,7 +22,7 @@ from blu.compiler.driver.source import MalformedError, Source, parse_source, rea
 from blu.compiler.driver.supervise import Progress
 from blu.compiler.pipelines import Step, loose_steps, pipeline_text
 from blu.dialects.core.context import make_context
-from blu.dialects.core.locations import Place
+from blu.dialects.core.locations import SourcePlace
 from blu.dialects.core.mlir import ir
 from blu.errors import BluError, ParseError, PassError, suggestion
 from blu.passes.framework.pipeline_text import make_pass, parse_pipeline, split_elements, unknown_pass
@@ -33,7 +33,7 @@ SEPARATOR = "// -----"
 
 
 @dataclass(frozen=True)
-class Job:
+class OptJob:
     """Everything about one run of the command."""
 
     arguments: argparse.Namespace
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace, flags: Sequence[str]) -> int:
         on_pass=lambda step: progress.tell(start=1),
         reproduce=not arguments.verify_diagnostics,
     )
-    return _run_all(Job(arguments, steps, options, progress), source)
+    return _run_all(OptJob(arguments, steps, options, progress), source)
 
 
 def _steps(arguments: argparse.Namespace, flags: Sequence[str], source: Source | None) -> tuple[Step, ...]:
@@ -113,7 +113,7 @@ def _flag_pass(flag: str):
         raise UsageError(f"there is no flag or pass '--{name}'", advice=guess or error.advice) from None
 
 
-def _run_all(job: Job, source: Source) -> int:
+def _run_all(job: OptJob, source: Source) -> int:
     results: list[str | bytes] = []
     status = 0
     for chunk in _chunks(source) if job.arguments.split_input_file else [source]:
@@ -138,7 +138,7 @@ def _chunks(source: Source) -> Iterator[Source]:
         start = index + 1
 
 
-def _run_chunk(job: Job, source: Source, results: list[str | bytes]) -> int:
+def _run_chunk(job: OptJob, source: Source, results: list[str | bytes]) -> int:
     """Run the passes over one module and keep its text; 1 if that failed."""
     text = source.data if isinstance(source.data, str) else ""
     try:
@@ -157,7 +157,7 @@ def _run_chunk(job: Job, source: Source, results: list[str | bytes]) -> int:
     return 0
 
 
-def _process(job: Job, source: Source) -> Report:
+def _process(job: OptJob, source: Source) -> Report:
     context = make_context()
     context.allow_unregistered_dialects = job.arguments.allow_unregistered_dialect
     report = run_pipeline(parse_source(source, context), job.steps, job.options)
@@ -173,7 +173,7 @@ def _process(job: Job, source: Source) -> Report:
     return report
 
 
-def _result(job: Job, module: ir.Module) -> str | bytes:
+def _result(job: OptJob, module: ir.Module) -> str | bytes:
     if not job.arguments.emit_bytecode:
         return print_options(job.arguments).text(module)
     buffer = io.BytesIO()
@@ -194,7 +194,7 @@ def _write(output: str, results: list[str | bytes]) -> None:
         raise BluError(f"cannot write {output}: {error.strerror}") from error
 
 
-def _verify_chunk(job: Job, source: Source) -> int:
+def _verify_chunk(job: OptJob, source: Source) -> int:
     """Compare what MLIR and the passes report with the comments in the text; 1 if they differ."""
     text = source.data if isinstance(source.data, str) else ""
     expected = read_expectations(text, source.name)
@@ -216,5 +216,5 @@ def _as_diagnostics(error: BluError) -> list[Diagnostic]:
     if any(item.severity == "error" for item in reported):
         return reported
     match = re.match(r"(.*?):(\d+)(?::(\d+))?", error.location or "")
-    place = Place(match[1], int(match[2]), int(match[3] or 0)) if match else Place()
+    place = SourcePlace(match[1], int(match[2]), int(match[3] or 0)) if match else SourcePlace()
     return [*reported, Diagnostic("error", error.message, place)]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
-from blu.dialects.core.locations import Place, place_of
+from blu.dialects.core.locations import SourcePlace, place_of
 from blu.dialects.core.mlir import ir
 
 
@@ -16,7 +16,7 @@ class Diagnostic:
 
     severity: str
     message: str
-    place: Place
+    place: SourcePlace
     notes: tuple[Diagnostic, ...] = ()
 
     def __str__(self) -> str:
@@ -49,7 +49,7 @@ def _convert(diagnostic: ir.Diagnostic) -> Diagnostic:
         notes = tuple(map(_convert, diagnostic.notes))
         return Diagnostic(severity, diagnostic.message, place_of(diagnostic.location), notes)
     except (UnicodeDecodeError, RuntimeError):  # names from damaged bytecode; bindings cannot pass an exception on
-        return Diagnostic(severity, "a name that is no UTF-8 text", Place())
+        return Diagnostic(severity, "a name that is no UTF-8 text", SourcePlace())
 
 
 def rename_file(diagnostic: Diagnostic, old: str, new: str) -> Diagnostic:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from blu.compiler.driver.observer import PassRun
-from blu.compiler.driver.position import Position
+from blu.compiler.driver.position import PipelinePosition
 from blu.compiler.driver.source import parse_source, read_source
 from blu.compiler.driver.supervise import Outcome, Victim, death_error, run_child
 from blu.compiler.pipelines import Step
@@ -82,4 +82,4 @@ def step_record(step: Step) -> dict[str, object]:
 def step_from_record(record: dict[str, object]) -> Step:
     """The step that `step_record` described."""
     (pass_,) = parse_pipeline(str(record["text"]))
-    return Step(int(str(record["number"])), pass_, Position(**record["position"]))  # type: ignore[arg-type]
+    return Step(int(str(record["number"])), pass_, PipelinePosition(**record["position"]))  # type: ignore[arg-type]

@@ -15,18 +15,18 @@ _DONE = "blu.passes_done"
 
 
 @dataclass(frozen=True)
-class Position:
+class PipelinePosition:
     """`done` passes of the stage that leads to `level` have run."""
 
     level: str
     done: int
 
-    def before(self) -> Position:
+    def before(self) -> PipelinePosition:
         """The position one pass earlier."""
-        return Position(self.level, self.done - 1)
+        return PipelinePosition(self.level, self.done - 1)
 
 
-def read_position(module: ir.Module) -> Position | None:
+def read_position(module: ir.Module) -> PipelinePosition | None:
     """The position that a module carries, or None for hand-written IR."""
     names = attribute_names(module)
     if _LEVEL not in names:
@@ -34,13 +34,13 @@ def read_position(module: ir.Module) -> Position | None:
     attributes = module.operation.attributes
     try:
         done = ir.IntegerAttr(attributes[_DONE]).value if _DONE in names else 0
-        return Position(ir.StringAttr(attributes[_LEVEL]).value, done)
+        return PipelinePosition(ir.StringAttr(attributes[_LEVEL]).value, done)
     except ValueError:
         advice = f'As in {_LEVEL} = "linalg", {_DONE} = 1 : i64; hand-written IR needs neither.'
         raise ParseError(f"{_LEVEL} and {_DONE} do not say where the module is", advice=advice) from None
 
 
-def write_position(module: ir.Module, position: Position | None) -> None:
+def write_position(module: ir.Module, position: PipelinePosition | None) -> None:
     """Set the position of a module, or remove it."""
     attributes = module.operation.attributes
     for name in attribute_names(module):
@@ -54,7 +54,7 @@ def write_position(module: ir.Module, position: Position | None) -> None:
 
 
 @contextmanager
-def positioned(module: ir.Module, position: Position) -> Iterator[None]:
+def positioned(module: ir.Module, position: PipelinePosition) -> Iterator[None]:
     """The module with that position for the time of the block, as it was afterwards."""
     before = read_position(module)
     write_position(module, position if position.level else before)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from blu.compiler.driver.position import Position
+from blu.compiler.driver.position import PipelinePosition
 from blu.compiler.pipelines.plugins import check_placements, insert_plugins
 from blu.errors import ParseError
 from blu.passes.framework import registry
@@ -36,7 +36,7 @@ class Step:
 
     number: int
     pass_: Pass
-    position: Position
+    position: PipelinePosition
 
     @property
     def name(self) -> str:
@@ -57,7 +57,7 @@ class Pipeline:
     def __str__(self) -> str:
         return pipeline_text(self.steps())
 
-    def steps(self, start: str | Position | None = None, stop: str | None = None) -> tuple[Step, ...]:
+    def steps(self, start: str | PipelinePosition | None = None, stop: str | None = None) -> tuple[Step, ...]:
         """The passes to run: those after `start`, up to and including `stop`.
 
         `start` is a level that is said to be reached, which is checked first, or a module's position; `stop` is a level
@@ -92,7 +92,7 @@ class Pipeline:
         ]
         return Pipeline(self.name, tuple(stages))
 
-    def _after(self, steps: tuple[Step, ...], start: str | Position) -> tuple[Step, ...]:
+    def _after(self, steps: tuple[Step, ...], start: str | PipelinePosition) -> tuple[Step, ...]:
         level = start if isinstance(start, str) else start.level
         levels = [stage.level for stage in self.stages]
         if level not in levels:
@@ -127,12 +127,12 @@ def _number(stages: Iterable[Stage]) -> Iterator[Step]:
     for stage in stages:
         for done, pass_ in enumerate((*stage.passes, CheckLevel(stage.level)), start=1):
             number += 1
-            yield Step(number, pass_, Position(stage.level, done))
+            yield Step(number, pass_, PipelinePosition(stage.level, done))
 
 
 def loose_steps(passes: Iterable[Pass]) -> tuple[Step, ...]:
     """Steps of passes that belong to no pipeline (`blu-opt --pass-pipeline`)."""
-    return tuple(Step(number, pass_, Position("", number)) for number, pass_ in enumerate(passes, start=1))
+    return tuple(Step(number, pass_, PipelinePosition("", number)) for number, pass_ in enumerate(passes, start=1))
 
 
 def pipeline_text(steps: Iterable[Step]) -> str:

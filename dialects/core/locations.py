@@ -15,7 +15,7 @@ def user_location(file: str, line: int, path: str = "") -> ir.Location:
 
 
 @dataclass(frozen=True)
-class Place:
+class SourcePlace:
     """A position in a file and the module path ("h.0.attn") that it was traced under; line 0 is unknown."""
 
     file: str = ""
@@ -30,18 +30,20 @@ class Place:
         return f"{spot} ({self.path})" if self.path and spot else spot or self.path
 
 
-def place_of(location: ir.Location) -> Place:
+def place_of(location: ir.Location) -> SourcePlace:
     """The place that a location names; of fused ones, the first that is known."""
     if isinstance(location, ir.FileLineColLoc):
         # MLIR gives the module of a file without `module` the line 0.
-        return Place(location.filename, max(location.start_line, 1), location.start_col or int(not location.start_line))
+        return SourcePlace(
+            location.filename, max(location.start_line, 1), location.start_col or int(not location.start_line)
+        )
     if isinstance(location, ir.NameLoc):
         return replace(place_of(location.child_loc), path=location.name_str)
     if isinstance(location, ir.CallSiteLoc):
         return place_of(location.callee)
     if isinstance(location, ir.FusedLoc):
-        return next((place for place in map(place_of, location.locations) if str(place)), Place())
-    return Place()
+        return next((place for place in map(place_of, location.locations) if str(place)), SourcePlace())
+    return SourcePlace()
 
 
 def describe(location: ir.Location) -> str | None:

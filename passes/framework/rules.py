@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from blu.dialects.core.locations import Place, place_of, short
+from blu.dialects.core.locations import SourcePlace, place_of, short
 from blu.dialects.core.mlir import ir
 
 Case = TypeVar("Case", contravariant=True)
@@ -41,10 +41,10 @@ class Decision:
     locations: tuple[ir.Location, ...]
 
     @property
-    def key(self) -> tuple[Hashable, tuple[Place, ...]]:
+    def key(self) -> tuple[Hashable, tuple[SourcePlace, ...]]:
         """What is the same for all that are alike."""
         places = map(place_of, self.locations)
-        return self.kind, tuple(Place(place.file, place.line, place.column) for place in places)
+        return self.kind, tuple(SourcePlace(place.file, place.line, place.column) for place in places)
 
     @property
     def places(self) -> str:

@@ -10,7 +10,7 @@ from blu.dialects.core.modules import code_text
 from blu.dialects.plan import put_in_batch
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.families import family_of, is_kernel, kernels_in
-from blu.passes.host.host_steps import HostSteps, Step, bytes_of
+from blu.passes.host.host_steps import HostStep, HostSteps, bytes_of
 from blu.passes.kernels.launch import MAX_GRID
 
 
@@ -58,7 +58,7 @@ class BatchCalls(Pass):
 
 def _mark_equal_calls(steps: HostSteps, kernels: dict[str, func.FuncOp], call_bytes: int) -> list[str]:
     """Give calls that may be in a batch the text of their kernel; the texts that several have, small ones first."""
-    found: dict[str, list[Step]] = {}
+    found: dict[str, list[HostStep]] = {}
     for step in steps.order:
         [operation] = step.operations
         if operation.name != "func.call" or _bytes_moved(operation) > call_bytes:
@@ -80,7 +80,7 @@ def _text(kernel: func.FuncOp) -> str:
     return text.replace(f"@{kernel.name.value}(", "@kernel(", 1)
 
 
-def _batches(steps: HostSteps, key: str, limit: int) -> Iterator[Step]:
+def _batches(steps: HostSteps, key: str, limit: int) -> Iterator[HostStep]:
     """Make batches of the calls with this key, as large as they may be."""
     waiting = [step for step in steps.order if step.key == key]
     while len(waiting) > 1:
@@ -93,16 +93,16 @@ def _batches(steps: HostSteps, key: str, limit: int) -> Iterator[Step]:
             yield batch
 
 
-def _independent(waiting: Sequence[Step], latest: int) -> list[Step]:
+def _independent(waiting: Sequence[HostStep], latest: int) -> list[HostStep]:
     """Those that can run just before the step of this index, of which the first must come before that."""
-    found: list[Step] = []
+    found: list[HostStep] = []
     for step in waiting:
         if step.earliest < latest and step.needs.isdisjoint(found) and step.users.isdisjoint(found):
             found.append(step)
     return found
 
 
-def _merge_some(steps: HostSteps, together: Sequence[Step], limit: int) -> tuple[int, Step | None]:
+def _merge_some(steps: HostSteps, together: Sequence[HostStep], limit: int) -> tuple[int, HostStep | None]:
     """Merge as many of these calls as memory allows, half of them at a time less; how many are done with."""
     size, latest = len(together), together[0].latest(len(steps.order))
     while size > 1:

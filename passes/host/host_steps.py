@@ -17,14 +17,14 @@ _STEPS = ("func.call", "tensor.insert_slice", "linalg.fill", "plan.check", "func
 
 
 @dataclass(eq=False)
-class Step:
+class HostStep:
     """What runs at one time: one op, or the calls of a batch. Equal calls have equal `key`s; others have none."""
 
     operations: list[ir.Operation]
     key: str = ""
     index: int = 0
-    needs: set[Step] = field(default_factory=set)
-    users: set[Step] = field(default_factory=set)
+    needs: set[HostStep] = field(default_factory=set)
+    users: set[HostStep] = field(default_factory=set)
 
     @property
     def earliest(self) -> int:
@@ -43,9 +43,9 @@ class HostSteps:
         self.function = function
         self._operations = [operation.operation for operation in function.entry_block.operations]
         self._sources: dict[ir.Value, frozenset[ir.Value]] = {}
-        self._readers: dict[ir.Value, list[Step]] = {}
-        self._maker: dict[ir.Value, Step] = {}
-        self.order: list[Step] = []
+        self._readers: dict[ir.Value, list[HostStep]] = {}
+        self._maker: dict[ir.Value, HostStep] = {}
+        self.order: list[HostStep] = []
         for operation in self._operations:
             self._read(operation, kernels)
         self._keep_in_place()
@@ -57,7 +57,7 @@ class HostSteps:
         if operation.name not in _STEPS:
             self._sources.update((result, found) for result in operation.results)
             return
-        step = Step([operation])
+        step = HostStep([operation])
         for value in found:
             if value in self._maker:
                 _let_wait(step, self._maker[value])
@@ -85,31 +85,31 @@ class HostSteps:
                     if writer is not None and reader.index < writer.index:
                         _let_wait(writer, reader)
 
-    def _number(self, order: Sequence[Step]) -> None:
+    def _number(self, order: Sequence[HostStep]) -> None:
         for index, step in enumerate(order):
             step.index = index
 
-    def reordered(self, members: Sequence[Step], before: int) -> list[list[Step]]:
+    def reordered(self, members: Sequence[HostStep], before: int) -> list[list[HostStep]]:
         """The order with steps taken out and put, side by side, before the step of an index."""
         chosen = set(members)
         head = [[step] for step in self.order[:before] if step not in chosen]
         tail = [[step] for step in self.order[before:] if step not in chosen]
         return [*head, list(members), *tail]
 
-    def memory(self, order: Sequence[Sequence[Step]] | None = None) -> tuple[int, int]:
+    def memory(self, order: Sequence[Sequence[HostStep]] | None = None) -> tuple[int, int]:
         """The most bytes of intermediate results that are alive at once, and the sum of bytes over all steps."""
         times = order if order is not None else [[step] for step in self.order]
         return self._memory.measure({step: time for time, steps in enumerate(times) for step in steps})
 
-    def merge(self, order: Sequence[Sequence[Step]], members: Sequence[Step]) -> Step:
+    def merge(self, order: Sequence[Sequence[HostStep]], members: Sequence[HostStep]) -> HostStep:
         """Take an order in which some steps stand side by side, and make one step of them."""
         merged = self._merged(members)
         self.order = [steps[0] if len(steps) == 1 else merged for steps in order]
         self._number(self.order)
         return merged
 
-    def _merged(self, steps: Sequence[Step]) -> Step:
-        merged = Step([operation for step in steps for operation in step.operations])
+    def _merged(self, steps: Sequence[HostStep]) -> HostStep:
+        merged = HostStep([operation for step in steps for operation in step.operations])
         for step in steps:
             for other in step.needs:
                 other.users.discard(step)
@@ -138,7 +138,7 @@ class HostSteps:
 class _Memory:
     """When the results of steps are alive. Results of the program are not counted: they have memory of their own."""
 
-    def __init__(self, values: Sequence[tuple[ir.Value, Step, Sequence[Step]]]):
+    def __init__(self, values: Sequence[tuple[ir.Value, HostStep, Sequence[HostStep]]]):
         returned = "func.return"
         self._lives = [
             (bytes_of(value), [maker, *readers])
@@ -146,11 +146,11 @@ class _Memory:
             if not any(reader.operations[0].name == returned for reader in readers)
         ]
 
-    def rename(self, steps: set[Step], merged: Step) -> None:
+    def rename(self, steps: set[HostStep], merged: HostStep) -> None:
         """From now on these steps are this one."""
         self._lives = [(size, [merged if step in steps else step for step in life]) for size, life in self._lives]
 
-    def measure(self, times: dict[Step, int]) -> tuple[int, int]:
+    def measure(self, times: dict[HostStep, int]) -> tuple[int, int]:
         """The most bytes that are alive at once, and the sum over all times."""
         change = np.zeros(len(times) + 1, np.int64)
         for size, life in self._lives:
@@ -161,7 +161,7 @@ class _Memory:
         return int(alive.max()), int(alive.sum())
 
 
-def _let_wait(step: Step, other: Step) -> None:
+def _let_wait(step: HostStep, other: HostStep) -> None:
     if step is not other:
         step.needs.add(other)
         other.users.add(step)

@@ -11,7 +11,7 @@ from blu.errors import ArgumentError
 from blu.plan.tensors import NAMES
 from blu.runtime.array import Array
 from blu.runtime.cuda import exchange
-from blu.runtime.cuda.block import Block
+from blu.runtime.cuda.block import DeviceBlock
 from blu.runtime.cuda.driver.driver import Driver, default_driver
 from blu.runtime.memory import address_of, allocate_array
 
@@ -47,7 +47,7 @@ class DeviceArray(Array):
     @classmethod
     def empty(cls, driver: Driver, shape: tuple[int, ...], dtype: np.dtype, purpose: str = "an array") -> DeviceArray:
         """Memory of undefined contents."""
-        block = Block(driver, math.prod(shape) * dtype.itemsize, purpose)
+        block = DeviceBlock(driver, math.prod(shape) * dtype.itemsize, purpose)
         return cls(block.address, shape, dtype, block)
 
     is_shared = False

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from blu.runtime.cuda.driver.driver import Driver
 
 
-class Block:
+class DeviceBlock:
     """Device memory of Blu's own; it goes back to the driver's pool when nothing refers to it any more."""
 
     __slots__ = ("_driver", "address", "nbytes")

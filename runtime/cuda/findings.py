@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from blu.plan.schema import NOTHING_FOUND, Check, Plan
-from blu.runtime.cuda.block import Block
+from blu.runtime.cuda.block import DeviceBlock
 from blu.runtime.memory import address_of
 from blu.runtime.runnable import report
 
@@ -76,8 +76,8 @@ class Checks:
     def __init__(self, driver: Driver, plan: Plan):
         self._driver, self._plan = driver, plan
         nbytes = 8 * plan.status_slots
-        self._status = Block(driver, nbytes, "the status block")
-        self._clean = Block(driver, nbytes, "the status block")
+        self._status = DeviceBlock(driver, nbytes, "the status block")
+        self._clean = DeviceBlock(driver, nbytes, "the status block")
         # Slots for one run more than may be unread, the last for those that are none.
         slots = driver.pinned(max(nbytes, 8) * (MOST_UNREAD + 1)).view(np.int64)
         slots.fill(NOTHING_FOUND)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from blu.plan.schema import MAP_BYTES, MAP_DTYPES, Argument, TensorMap
-from blu.runtime.cuda.array import Block
+from blu.runtime.cuda.block import DeviceBlock
 from blu.runtime.cuda.driver.driver import Driver
 
 AddressOf = Callable[[Argument], int]
@@ -18,7 +18,7 @@ class TensorMaps:
 
     def __init__(self, driver: Driver, maps: Sequence[TensorMap]):
         self._driver, self._maps = driver, maps
-        self._block = Block(driver, len(maps) * MAP_BYTES, "the program's tensor maps")
+        self._block = DeviceBlock(driver, len(maps) * MAP_BYTES, "the program's tensor maps")
         self._encoded = np.zeros(len(maps) * MAP_BYTES, np.uint8)
         self._addresses: Sequence[int | None] = [None] * len(maps)
 

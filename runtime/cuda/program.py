@@ -15,7 +15,7 @@ from blu.plan.schema import Argument, GpuLaunch, Launch, Plan
 from blu.runtime.arguments import count_error, overlapping
 from blu.runtime.artifact import Artifact
 from blu.runtime.cuda.array import DeviceArray, to_device
-from blu.runtime.cuda.block import Block
+from blu.runtime.cuda.block import DeviceBlock
 from blu.runtime.cuda.code import Functions, part_of
 from blu.runtime.cuda.driver.driver import Driver, Graph, Kernel, default_driver
 from blu.runtime.cuda.findings import Checks
@@ -53,8 +53,8 @@ class CudaProgram(Runnable):
         super().__init__(plan, constants.nbytes)
         self._driver = driver
         with driver.exclusively():
-            self._arena = Block(driver, plan.arena_bytes, "the program's intermediate results")
-            self._constants = Block(driver, constants.nbytes, "the program's constants")
+            self._arena = DeviceBlock(driver, plan.arena_bytes, "the program's intermediate results")
+            self._constants = DeviceBlock(driver, constants.nbytes, "the program's constants")
             with driver.explained("load the program"):
                 if constants.nbytes:
                     driver.copy_in(self._constants.address, address_of(constants), constants.nbytes)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from blu.plan.schema import POINTER_BYTES, Argument
-from blu.runtime.cuda.array import Block
+from blu.runtime.cuda.block import DeviceBlock
 from blu.runtime.cuda.driver.driver import Driver
 from blu.runtime.cuda.moving import MovingPointers
 
@@ -21,7 +21,7 @@ class PointerTables:
         self._driver = driver
         self._arguments = [argument for table in tables for argument in table]
         self._starts = [0, *np.cumsum([len(table) for table in tables]).tolist()]
-        self._block = Block(driver, len(self._arguments) * POINTER_BYTES, "the program's tables of pointers")
+        self._block = DeviceBlock(driver, len(self._arguments) * POINTER_BYTES, "the program's tables of pointers")
         self._is_written = False
 
     def address(self, number: int) -> int:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, ir, memref, scf, vector
 from blu.passes.cpu.attention.mask import apply_mask, hide_from, index_lanes
-from blu.passes.cpu.attention.operands import Matrix, Problem
+from blu.passes.cpu.attention.operands import HeadMatrix, Problem
 from blu.passes.cpu.attention.weights import HIDDEN, divisor, larger, unit_of, weights, without_hidden
 from blu.passes.cpu.gemm.tile import multiply_add, scratch
 from blu.passes.cpu.kernel import for_range
@@ -33,11 +33,11 @@ STEP = 4
 class _Row:
     """Where a block is: its head's matrices from its query on, its mask, and how many keys it sees."""
 
-    query: Matrix
-    key: Matrix
-    value: Matrix
-    output: Matrix
-    mask: Matrix | None
+    query: HeadMatrix
+    key: HeadMatrix
+    value: HeadMatrix
+    output: HeadMatrix
+    mask: HeadMatrix | None
     limit: ir.Value
 
 
@@ -143,7 +143,7 @@ class Decode:
         vector.store(hidden, self.scores, [self._place(arith.subi(end, first))])
         return loop.results[0]
 
-    def _load_mask(self, mask: Matrix, key: ir.Value) -> ir.Value:
+    def _load_mask(self, mask: HeadMatrix, key: ir.Value) -> ir.Value:
         if not mask.column_stride:
             return vectors.splat(mask.scalar(0, 0), self.lanes)
         return mask.load(0, key, self.lanes, min(self.lanes, self.problem.keys))
@@ -203,7 +203,7 @@ class Decode:
             self._accumulate_columns(values, vectors.index(whole), self.problem.width - whole, count, decay)
 
     def _accumulate_columns(
-        self, values: Matrix, column: ir.Value, width: int, count: ir.Value, decay: ir.Value
+        self, values: HeadMatrix, column: ir.Value, width: int, count: ir.Value, decay: ir.Value
     ) -> None:
         lanes = self.lanes
         values = values.column(column)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, ir, vector
-from blu.passes.cpu.attention.operands import Index, Matrix, Problem, scaled
+from blu.passes.cpu.attention.operands import HeadMatrix, Index, Problem, scaled
 from blu.passes.cpu.attention.weights import unit_of
 from blu.passes.cpu.gemm.tile import scratch
 from blu.passes.kernels import lanes as vectors
@@ -53,14 +53,14 @@ class Buffers:
 
 
 @dataclass(frozen=True)
-class Block:
+class QueryBlock:
     """Where a block is: its head's matrices and its first query."""
 
-    query: Matrix
-    key: Matrix
-    value: Matrix
-    output: Matrix
-    mask: Matrix | None
+    query: HeadMatrix
+    key: HeadMatrix
+    value: HeadMatrix
+    output: HeadMatrix
+    mask: HeadMatrix | None
     first: ir.Value
 
 
@@ -105,14 +105,14 @@ class Frame:
     def constant(self, number: float) -> ir.Value:
         return vectors.constant(self.type, number)
 
-    def query(self, block: Block, distance: ir.Value) -> ir.Value:
+    def query(self, block: QueryBlock, distance: ir.Value) -> ir.Value:
         """The query at a distance from the block's first, or the last one there is."""
         return arith.minsi(arith.addi(block.first, distance), vectors.index(self.problem.queries - 1))
 
-    def group_query(self, block: Block, group: ir.Value, distance: int) -> ir.Value:
+    def group_query(self, block: QueryBlock, group: ir.Value, distance: int) -> ir.Value:
         return self.query(block, vectors.offset(scaled(group, self.schedule.group_queries), distance))
 
-    def lane_queries(self, block: Block, group: ir.Value, register: Index) -> list[tuple[ir.Value, int]]:
+    def lane_queries(self, block: QueryBlock, group: ir.Value, register: Index) -> list[tuple[ir.Value, int]]:
         """The query in each lane of one vector of a group, as an index and a distance from it."""
         lanes = self.schedule.lanes
         place = scaled(group, self.schedule.group_queries)

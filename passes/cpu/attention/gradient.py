@@ -21,9 +21,9 @@ from blu.dialects.core.mlir import arith, func, ir, memref, scf, vector
 from blu.dialects.core.op import operands_of
 from blu.dialects.targets.cpu import CpuTarget
 from blu.passes.cpu.attention.attention import KEYS, TILE_VECTORS
-from blu.passes.cpu.attention.frame import Block, Frame, Keys, PrefillSchedule
-from blu.passes.cpu.attention.operands import Matrix, Problem, Stack, problem_of, result_stack, scaled, stack
-from blu.passes.cpu.attention.step import Step
+from blu.passes.cpu.attention.frame import Frame, Keys, PrefillSchedule, QueryBlock
+from blu.passes.cpu.attention.operands import HeadMatrix, Problem, Stack, problem_of, result_stack, scaled, stack
+from blu.passes.cpu.attention.step import KeyBlockStep
 from blu.passes.cpu.attention.weights import HIDDEN, divisor, weights, without_hidden
 from blu.passes.cpu.gemm.tile import multiply_add, scratch
 from blu.passes.cpu.gemm.transpose import transpose
@@ -48,11 +48,11 @@ class Gradients:
 class Head:
     """The matrices of one head of queries and of the head of keys that it looks at."""
 
-    block: Block
-    g: Matrix
-    result: Matrix
-    of_key: Matrix
-    of_value: Matrix
+    block: QueryBlock
+    g: HeadMatrix
+    result: HeadMatrix
+    of_key: HeadMatrix
+    of_value: HeadMatrix
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,11 @@ class Rows:
     `left(row, k)` gives a scalar, and `right` has the k-th term's row.
     """
 
-    matrix: Matrix
+    matrix: HeadMatrix
     count: ir.Value
     depth: ir.Value
     left: Callable[[ir.Value, ir.Value], ir.Value]
-    right: Matrix
+    right: HeadMatrix
     width: int
 
 
@@ -81,7 +81,7 @@ def emit(kernel: func.FuncOp, target: CpuTarget) -> None:
             read = [stack(item, body, problem.accumulator) for item in (g, result)]
             written = [result_stack(item, body, problem.accumulator) for item in list(operation.results)[1:]]
         with ir.InsertionPoint(body.replacement.body.blocks[0]):
-            backward = Backward(problem, Gradients(*read, *written), choose_schedule(problem, target))
+            backward = GradientKernel(problem, Gradients(*read, *written), choose_schedule(problem, target))
         *batch, _ = problem.leading
         heads = problem.key.shape[-3]
         with body.grid(prod((*batch, heads))) as block:
@@ -101,7 +101,7 @@ def choose_schedule(problem: Problem, target: CpuTarget) -> PrefillSchedule:
     return PrefillSchedule(lanes, group_vectors, 1, KEYS, rows, rows, copies=False)
 
 
-class Backward:
+class GradientKernel:
     """Emits the blocks of one kernel."""
 
     def __init__(self, problem: Problem, gradients: Gradients, schedule: PrefillSchedule):
@@ -131,9 +131,9 @@ class Backward:
             item.matrix(shared) for item in (problem.key, problem.value, gradients.of_key, gradients.of_value)
         )
         mask = problem.mask and problem.mask.matrix(mine)
-        return Head(Block(query, key, value, of_query, mask, first), g, result, of_key, of_value)
+        return Head(QueryBlock(query, key, value, of_query, mask, first), g, result, of_key, of_value)
 
-    def _clear(self, matrix: Matrix, rows: ir.Value, width: int) -> None:
+    def _clear(self, matrix: HeadMatrix, rows: ir.Value, width: int) -> None:
         lanes = self.schedule.lanes
         with for_range(0, rows) as loop:
             for column in range(0, width, lanes):
@@ -149,7 +149,7 @@ class Backward:
         self._clear(block.output.row(block.first), count, problem.depth)
         self._begin(head)
         limit = problem.limit(self.frame.group_query(block, self.zero, self.schedule.group_queries - 1))
-        step = Step(self.frame)
+        step = KeyBlockStep(self.frame)
         with _each_block(limit, self.schedule.keys) as keys:
             step.emit_scores(block, self.zero, keys)
             step.emit_weights(self.zero, keys, step.find_largest(block, self.zero, keys))
@@ -186,7 +186,9 @@ class Backward:
         self._each_square(head.block, [head.block.query], problem.depth, query)
         self._each_square(head.block, [head.g, head.result], problem.width, upstream)
 
-    def _each_square(self, block: Block, matrices: Sequence[Matrix], width: int, emit_square: Callable) -> None:
+    def _each_square(
+        self, block: QueryBlock, matrices: Sequence[HeadMatrix], width: int, emit_square: Callable
+    ) -> None:
         """`emit_square(rows, vector, first, count)` for each run of `lanes` columns of each vector of queries.
 
         `rows` has, for each of these queries, `count` elements from column `first` on of each matrix.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from blu.dialects.core.mlir import arith, ir, vector
-from blu.passes.cpu.attention.operands import Index, Matrix, Problem, scaled
+from blu.passes.cpu.attention.operands import HeadMatrix, Index, Problem, scaled
 from blu.passes.cpu.attention.weights import HIDDEN
 from blu.passes.cpu.gemm.transpose import transpose
 from blu.passes.cpu.kernel import for_range
@@ -48,7 +48,7 @@ class QueryMask:
     for keys before the first of a block.
     """
 
-    def __init__(self, problem: Problem, matrix: Matrix, plane: ir.Value | None, lanes: int):
+    def __init__(self, problem: Problem, matrix: HeadMatrix, plane: ir.Value | None, lanes: int):
         self.problem, self.matrix, self.plane, self.lanes = problem, matrix, plane, lanes
         self.by_query: list[ir.Value] = []
 

@@ -30,7 +30,7 @@ def clamped(value: ir.Value, low: ir.Value | int, high: ir.Value | int) -> ir.Va
 
 
 @dataclass(frozen=True)
-class Matrix:
+class HeadMatrix:
     """Rows x columns that begin at element `base` of the memref `flat`. Stride 0: the same for all.
 
     Values are read in the type `accumulator`: narrow floats are widened, a bool is 0 or 1.
@@ -42,13 +42,13 @@ class Matrix:
     column_stride: int
     accumulator: ir.Type
 
-    def row(self, row: Index) -> Matrix:
+    def row(self, row: Index) -> HeadMatrix:
         """The matrix from a row on."""
-        return Matrix(self.flat, self.place(row, 0), self.row_stride, self.column_stride, self.accumulator)
+        return HeadMatrix(self.flat, self.place(row, 0), self.row_stride, self.column_stride, self.accumulator)
 
-    def column(self, column: Index) -> Matrix:
+    def column(self, column: Index) -> HeadMatrix:
         """The matrix from a column on."""
-        return Matrix(self.flat, self.place(0, column), self.row_stride, self.column_stride, self.accumulator)
+        return HeadMatrix(self.flat, self.place(0, column), self.row_stride, self.column_stride, self.accumulator)
 
     def place(self, row: Index, column: Index) -> ir.Value:
         """The element's index in `flat`; constants are added last, where they fold into the address."""
@@ -122,7 +122,7 @@ class Stack:
     is_bool: bool
     accumulator: ir.Type
 
-    def matrix(self, leading: Sequence[ir.Value]) -> Matrix:
+    def matrix(self, leading: Sequence[ir.Value]) -> HeadMatrix:
         """One of them; dimensions of size 1 and missing ones are the same for all indices."""
         base = vectors.index(0)
         missing = len(leading) + 2 - len(self.shape)
@@ -131,7 +131,7 @@ class Stack:
         )
         for place, step in zip(leading, steps, strict=False):
             base = base if not step else arith.addi(base, scaled(place, step))
-        return Matrix(self.flat, base, steps[-2], steps[-1], self.accumulator)
+        return HeadMatrix(self.flat, base, steps[-2], steps[-1], self.accumulator)
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from blu.dialects.core.mlir import arith, ir, scf, vector
-from blu.passes.cpu.attention.frame import Block, Frame, Keys, PrefillSchedule
-from blu.passes.cpu.attention.operands import Matrix, Problem, clamped, scaled
-from blu.passes.cpu.attention.step import Step
+from blu.passes.cpu.attention.frame import Frame, Keys, PrefillSchedule, QueryBlock
+from blu.passes.cpu.attention.operands import HeadMatrix, Problem, clamped, scaled
+from blu.passes.cpu.attention.step import KeyBlockStep
 from blu.passes.cpu.attention.weights import HIDDEN, divisor
 from blu.passes.cpu.gemm.transpose import transpose
 from blu.passes.cpu.kernel import for_range
@@ -64,20 +64,20 @@ class Prefill:
         with for_range(0, groups) as loop:
             self._finish_group(block, loop.induction_variable)
 
-    def _locate(self, leading: list[ir.Value], first: ir.Value) -> Block:
+    def _locate(self, leading: list[ir.Value], first: ir.Value) -> QueryBlock:
         problem = self.frame.problem
         *batch, head = leading
         key_head = head if problem.groups <= 1 else arith.divui(head, vectors.index(problem.groups))
         key, value = (stack.matrix([*batch, key_head]) for stack in (problem.key, problem.value))
         mask = problem.mask and problem.mask.matrix(leading)
-        return Block(problem.query.matrix(leading), key, value, problem.output.matrix(leading), mask, first)
+        return QueryBlock(problem.query.matrix(leading), key, value, problem.output.matrix(leading), mask, first)
 
-    def _begin_group(self, block: Block, group: ir.Value) -> None:
+    def _begin_group(self, block: QueryBlock, group: ir.Value) -> None:
         """Transpose the queries, scaled, into scratch; nothing seen yet."""
         lanes, depth = self.frame.schedule.lanes, self.frame.problem.depth
         factor = self.frame.constant(self.frame.problem.scale * self.frame.unit)
 
-        def square(rows: list[Matrix], register: ir.Value, first: ir.Value, count: int) -> None:
+        def square(rows: list[HeadMatrix], register: ir.Value, first: ir.Value, count: int) -> None:
             values = [arith.mulf(row.load(0, first, lanes, count), factor) for row in rows]
             for lane, value in enumerate(transpose(values)[:count]):
                 row = arith.addi(scaled(group, depth), vectors.offset(first, lane))
@@ -93,7 +93,7 @@ class Prefill:
                 row = arith.addi(start, loop.induction_variable)
                 self.frame.store(self.frame.constant(0), self.frame.buffers.result, row, j)
 
-    def _each_square(self, block: Block, matrix: Matrix, group: ir.Value, size: int, emit: Callable) -> None:
+    def _each_square(self, block: QueryBlock, matrix: HeadMatrix, group: ir.Value, size: int, emit: Callable) -> None:
         """`emit(rows, vector, first, count)` for each run of `lanes` of `size` columns (the last one shorter) of each
         vector of queries: `rows` are the matrix from each of its queries on."""
         lanes = self.frame.schedule.lanes
@@ -107,7 +107,7 @@ class Prefill:
             if size > whole:
                 emit(rows, register, vectors.index(whole), size - whole)
 
-    def _copy(self, source: Matrix, buffer: ir.Value, columns: int, keys: Keys) -> None:
+    def _copy(self, source: HeadMatrix, buffer: ir.Value, columns: int, keys: Keys) -> None:
         """Copy a block of keys or values into scratch, whole vectors at a time."""
         lanes = self.frame.schedule.lanes
         rows = source.row(keys.first)
@@ -117,19 +117,19 @@ class Prefill:
                 value = rows.load(row, column, lanes, min(lanes, columns - column))
                 vector.store(value, buffer, [row, vectors.index(column)])
 
-    def _visit(self, block: Block, group: ir.Value, keys: Keys) -> None:
+    def _visit(self, block: QueryBlock, group: ir.Value, keys: Keys) -> None:
         """Let the queries of a group see a block of keys, as far as it is visible to them."""
         if not self.frame.problem.causal:
-            Step(self.frame).emit(block, group, keys)
+            KeyBlockStep(self.frame).emit(block, group, keys)
             return
         last = self.frame.problem.limit(self.frame.group_query(block, group, self.frame.schedule.group_queries - 1))
         count = clamped(arith.subi(last, keys.first), 0, keys.count)
         branch = scf.IfOp(arith.cmpi(arith.CmpIPredicate.sgt, count, vectors.index(0)))
         with ir.InsertionPoint(branch.then_block):
-            Step(self.frame).emit(block, group, Keys(keys.first, count))
+            KeyBlockStep(self.frame).emit(block, group, Keys(keys.first, count))
             scf.yield_([])
 
-    def _finish_group(self, block: Block, group: ir.Value) -> None:
+    def _finish_group(self, block: QueryBlock, group: ir.Value) -> None:
         """Divide by the sums, transpose back and write."""
         lanes, width = self.frame.schedule.lanes, self.frame.problem.width
         one = self.frame.constant(1)
@@ -137,7 +137,7 @@ class Prefill:
             factor = arith.divf(one, divisor(self.frame.load(self.frame.buffers.total, group, j)))
             self.frame.store(factor, self.frame.buffers.total, group, j)
 
-        def square(rows: list[Matrix], register: ir.Value, first: ir.Value, count: int) -> None:
+        def square(rows: list[HeadMatrix], register: ir.Value, first: ir.Value, count: int) -> None:
             start = arith.addi(scaled(group, width), first)
             factor = self.frame.load(self.frame.buffers.total, group, register)
             values = [

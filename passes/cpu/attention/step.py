@@ -5,29 +5,29 @@ from __future__ import annotations
 from functools import partial
 
 from blu.dialects.core.mlir import arith, ir, memref, scf
-from blu.passes.cpu.attention.frame import Block, Frame, Keys
+from blu.passes.cpu.attention.frame import Frame, Keys, QueryBlock
 from blu.passes.cpu.attention.mask import QueryMask, apply_mask, hide_from, index_lanes
-from blu.passes.cpu.attention.operands import Matrix, clamped, scaled
+from blu.passes.cpu.attention.operands import HeadMatrix, clamped, scaled
 from blu.passes.cpu.attention.weights import HIDDEN, larger, weights, without_hidden
 from blu.passes.cpu.gemm.tile import multiply_add
 from blu.passes.cpu.kernel import for_range
 from blu.passes.kernels import lanes as vectors
 
 
-class Step:
+class KeyBlockStep:
     """Emits the step: scores, the largest of them, weights, and what they add to the result."""
 
     def __init__(self, frame: Frame):
         self.frame = frame
 
-    def emit(self, block: Block, group: ir.Value, keys: Keys) -> None:
+    def emit(self, block: QueryBlock, group: ir.Value, keys: Keys) -> None:
         """Let the queries of a group see all of `keys`, but for masks."""
         self.emit_scores(block, group, keys)
         largest = self.find_largest(block, group, keys)
         decays = self.emit_weights(group, keys, largest)
         self._accumulate(block, group, keys, decays)
 
-    def emit_scores(self, block: Block, group: ir.Value, keys: Keys) -> None:
+    def emit_scores(self, block: QueryBlock, group: ir.Value, keys: Keys) -> None:
         """S = K Q for all keys of the block, by tiles of `key_rows` keys (the last one may write rows nobody reads)."""
         schedule, problem = self.frame.schedule, self.frame.problem
         rows = schedule.key_rows if schedule.copies else min(schedule.key_rows, problem.keys)
@@ -56,7 +56,7 @@ class Step:
                 i, j = divmod(place, schedule.vectors)
                 self.frame.store(value, self.frame.buffers.scores, self._score_row(local, i), j)
 
-    def _fetch_ahead(self, block: Block, group: ir.Value, key: ir.Value) -> None:
+    def _fetch_ahead(self, block: QueryBlock, group: ir.Value, key: ir.Value) -> None:
         """Fetch a share of the rows of the next block of keys into L2, where they are copied by the block.
 
         Rows may be a few lines each, a long way apart: hardware does not guess where the next one is.
@@ -84,7 +84,7 @@ class Step:
                 result.append(multiply_add(factor, column, sums[i * len(columns) + j]))
         return result
 
-    def find_largest(self, block: Block, group: ir.Value, keys: Keys) -> list[ir.Value]:
+    def find_largest(self, block: QueryBlock, group: ir.Value, keys: Keys) -> list[ir.Value]:
         """Apply masks to the scores, and return the largest of each query."""
         lanes, problem = self.frame.schedule.lanes, self.frame.problem
         largest = [self.frame.constant(HIDDEN)] * self.frame.schedule.vectors
@@ -157,7 +157,7 @@ class Step:
             self.frame.store(total, self.frame.buffers.total, group, j)
         return decays
 
-    def _accumulate(self, block: Block, group: ir.Value, keys: Keys, decays: list[ir.Value]) -> None:
+    def _accumulate(self, block: QueryBlock, group: ir.Value, keys: Keys, decays: list[ir.Value]) -> None:
         """O = O * decay + V P, by tiles of `value_rows` columns of V."""
         width, rows = self.frame.problem.width, self.frame.schedule.value_rows
         whole = width // rows * rows
@@ -168,7 +168,7 @@ class Step:
             self._accumulate_tile(block, group, keys, decays, vectors.index(whole), width - whole)
 
     def _accumulate_tile(
-        self, block: Block, group: ir.Value, keys: Keys, decays: list[ir.Value], column: ir.Value, rows: int
+        self, block: QueryBlock, group: ir.Value, keys: Keys, decays: list[ir.Value], column: ir.Value, rows: int
     ) -> None:
         first = arith.addi(scaled(group, self.frame.problem.width), column)
         value = block.value.row(keys.first)
@@ -192,9 +192,9 @@ class Step:
             self.frame.store(total, self.frame.buffers.result, vectors.offset(first, i), j)
 
 
-def _scratch_matrix(buffer: ir.Value, accumulator: ir.Type) -> Matrix:
+def _scratch_matrix(buffer: ir.Value, accumulator: ir.Type) -> HeadMatrix:
     """A two-dimensional scratch buffer, to be read element by element."""
     rows, columns = ir.MemRefType(buffer.type).shape
     type_ = ir.MemRefType.get([rows * columns], accumulator)
     flat = memref.collapse_shape(type_, buffer, [[0, 1]])
-    return Matrix(flat, vectors.index(0), columns, 1, accumulator)
+    return HeadMatrix(flat, vectors.index(0), columns, 1, accumulator)

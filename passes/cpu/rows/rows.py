@@ -18,12 +18,12 @@ from blu.dialects.core.mlir import arith, func, ir
 from blu.dialects.targets.cpu import CpuTarget
 from blu.passes.cpu.kernel import KernelBody, open_kernel
 from blu.passes.cpu.others import loops
-from blu.passes.cpu.rows.walks import LANES, Across, Along, Kernel
+from blu.passes.cpu.rows.walks import LANES, Across, Along, RowKernel
 from blu.passes.framework.families import LOOPS, ROWS, mark
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.cursor import Cursor, split_index
 from blu.passes.kernels.rows.fills import spell_out_fills
-from blu.passes.kernels.rows.layout import Buffer, Layout, collapse, flatten, strides, tables
+from blu.passes.kernels.rows.layout import FlatBuffer, Layout, collapse, flatten, strides, tables
 from blu.passes.kernels.rows.program import RowProgram, accepts, analyse, cost_of
 from blu.passes.kernels.rows.scope import ROW, Scope
 
@@ -61,7 +61,7 @@ def emit(kernel: func.FuncOp, target: CpuTarget) -> None:
     late = _in_place(frame)
     hosts = [value for value in _outputs_of_last_walk(frame, program) if value not in late]
     with kernel.location, frame.grid(grid.blocks) as block:
-        _emit_block(Kernel(program, layout, target, late, hosts), frame, block, grid)
+        _emit_block(RowKernel(program, layout, target, late, hosts), frame, block, grid)
 
 
 def _in_place(frame: KernelBody) -> set[ir.Value]:
@@ -97,7 +97,7 @@ def choose_grid(program: RowProgram, layout: Layout) -> Grid:
     return Grid(max(1, items), items, 1, piece)
 
 
-def _emit_block(kernel: Kernel, frame: KernelBody, block: ir.Value, grid: Grid) -> None:
+def _emit_block(kernel: RowKernel, frame: KernelBody, block: ir.Value, grid: Grid) -> None:
     """The loop over the items of one block."""
     entry, cursor = Cursor(frame.replacement.body.blocks[0]), Cursor(block.owner)
     entry.stand_before(block.owner.owner)
@@ -116,7 +116,7 @@ def _emit_block(kernel: Kernel, frame: KernelBody, block: ir.Value, grid: Grid) 
     cursor.loop(lower, upper, kernel.bodies.index(1), [], body)
 
 
-def _emit_item(kernel: Kernel, cursor: Cursor, item: ir.Value, grid: Grid) -> None:
+def _emit_item(kernel: RowKernel, cursor: Cursor, item: ir.Value, grid: Grid) -> None:
     layout, bodies = kernel.layout, kernel.bodies
     along = not kernel.program.across and layout.vector_dim is not None
     sizes = {dim: layout.sizes[dim] for dim in layout.rows if not (along and dim == layout.vector_dim)}
@@ -133,14 +133,14 @@ def _emit_item(kernel: Kernel, cursor: Cursor, item: ir.Value, grid: Grid) -> No
         Along(kernel, row).emit(piece, grid.piece)
 
 
-def _bind_memrefs(kernel: Kernel, frame: KernelBody, entry: Cursor) -> None:
+def _bind_memrefs(kernel: RowKernel, frame: KernelBody, entry: Cursor) -> None:
     """Flat views of all memrefs, at the function's start."""
     used = {operand for node in kernel.program.nodes for operand in node.operation.operands} | tables(kernel.program)
     with entry.point:
         for value, memref in frame.buffers.items():
             if value in used:
-                flat = Buffer(flatten(memref), memref.type.element_type, {})
+                flat = FlatBuffer(flatten(memref), memref.type.element_type, {})
                 kernel.bodies.inputs[value] = (flat, vectors.strides_of(memref))
         for value, memref in frame.outputs:
             steps = kernel.layout.strides(kernel.program.access_of(value), vectors.strides_of(memref))
-            kernel.add_output(value, Buffer(flatten(memref), memref.type.element_type, steps))
+            kernel.add_output(value, FlatBuffer(flatten(memref), memref.type.element_type, steps))

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from blu.dialects.core.mlir import arith, ir
 from blu.passes.kernels.cursor import Cursor
-from blu.passes.kernels.rows.scope import Position
+from blu.passes.kernels.rows.scope import LanePosition
 
 # For each position of a group, what it carries from one group to the next.
 Lists = list[list[ir.Value]]
-Visit = Callable[[Cursor, list[Position], Lists], Lists]
+Visit = Callable[[Cursor, list[LanePosition], Lists], Lists]
 Number = Callable[[int], ir.Value]
 
 
@@ -33,14 +33,14 @@ def sweep(
     main = size - size % step
 
     def body(inner: Cursor, base: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-        positions = [Position(base, place * lanes, lanes, lanes) for place in range(count)]
+        positions = [LanePosition(base, place * lanes, lanes, lanes) for place in range(count)]
         return join(visit(inner, positions, split(carried, accumulators)))
 
     if main:
         joined = cursor.loop(number(0), number(main), number(step), join(accumulators), body)
         accumulators = split(joined, accumulators)
     starts = range(main, size, lanes)
-    rest = [Position(number(main), start - main, lanes, min(lanes, size - start)) for start in starts]
+    rest = [LanePosition(number(main), start - main, lanes, min(lanes, size - start)) for start in starts]
     return visit(cursor, rest, accumulators) if rest else accumulators
 
 
@@ -60,7 +60,7 @@ def sweep_piece(number: Number, cursor: Cursor, bounds: tuple, size: int, lanes:
             inner: Cursor, base: ir.Value, carried: list[ir.Value], step: int = step, filled: int = filled
         ) -> list[ir.Value]:
             places = range(max(1, step // lanes))
-            visit(inner, [Position(base, place * lanes, lanes, filled) for place in places], [[]] * len(places))
+            visit(inner, [LanePosition(base, place * lanes, lanes, filled) for place in places], [[]] * len(places))
             return carried
 
         with cursor.point:

@@ -10,19 +10,19 @@ from blu.passes.cpu.rows.sweep import Lists, Visit, join, split, sweep, sweep_pi
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.cursor import Cursor
 from blu.passes.kernels.rows.bodies import BodyEmitter
-from blu.passes.kernels.rows.layout import Buffer, Layout, is_bool
-from blu.passes.kernels.rows.plan import Planner, Walk
+from blu.passes.kernels.rows.layout import FlatBuffer, Layout, is_bool
+from blu.passes.kernels.rows.plan import ColumnWalk, Planner
 from blu.passes.kernels.rows.program import RowProgram, cost_of
 from blu.passes.kernels.rows.reductions import Fold, Search, merge_accumulators, merge_lanes, parts_of
-from blu.passes.kernels.rows.scope import Position, Scope
-from blu.passes.kernels.rows.space import Node
+from blu.passes.kernels.rows.scope import LanePosition, Scope
+from blu.passes.kernels.rows.space import RowNode
 
 LANES = 16
 ACCUMULATORS = 4
 SCRATCH_BYTES = 128 * 1024
 
 
-class Kernel:
+class RowKernel:
     """What all rows of a kernel share: the program, its plan, the emitter of bodies and the buffers."""
 
     def __init__(self, program: RowProgram, layout: Layout, target: CpuTarget, late: set[ir.Value], hosts: list):
@@ -33,8 +33,8 @@ class Kernel:
         budget = SCRATCH_BYTES if program.across else 0
         self.planner = Planner(program, self.width + LANES, budget, late, hosts)
         self.walks = self.planner.plan()
-        self.outputs: list[tuple[ir.Value, Buffer]] = []
-        self.scratch: dict[ir.Value, Buffer] = {}
+        self.outputs: list[tuple[ir.Value, FlatBuffer]] = []
+        self.scratch: dict[ir.Value, FlatBuffer] = {}
 
     def open(self, entry: Scope) -> None:
         """Start emitting: `entry` is the function's top."""
@@ -49,34 +49,34 @@ class Kernel:
                 for value in walk.keep:
                     self.scratch[value] = self._room_for(value)
 
-    def _room_for(self, value: ir.Value) -> Buffer:
+    def _room_for(self, value: ir.Value) -> FlatBuffer:
         host = self.planner.hosted.get(value)
         if host is None:
             return self._scratch(value.type.element_type)
         return next(buffer for output, buffer in self.outputs if output == host)
 
-    def _scratch(self, element: ir.Type) -> Buffer:
+    def _scratch(self, element: ir.Type) -> FlatBuffer:
         storage = ir.IntegerType.get_signless(8) if is_bool(element) else element
         strides, step = {}, 1
         for dim in reversed(self.layout.columns):
             strides[dim] = step
             step *= self.layout.sizes[dim]
         flat = memref.alloca(ir.MemRefType.get([self.width + LANES], storage), [], [], alignment=64)
-        return Buffer(flat, element, strides)
+        return FlatBuffer(flat, element, strides)
 
-    def add_output(self, value: ir.Value, buffer: Buffer) -> None:
+    def add_output(self, value: ir.Value, buffer: FlatBuffer) -> None:
         self.outputs.append((value, buffer))
 
-    def reload(self, walk: Walk) -> None:
+    def reload(self, walk: ColumnWalk) -> None:
         """From here on, values of `walk.reload` are read back."""
         for value in walk.reload:
             outputs = [buffer for output, buffer in self.outputs if output == value]
             self.bodies.reloads[value] = self.scratch[value] if value in self.scratch else outputs[0]
 
-    def buffers(self, values: list[ir.Value]) -> list[tuple[ir.Value, Buffer]]:
+    def buffers(self, values: list[ir.Value]) -> list[tuple[ir.Value, FlatBuffer]]:
         return [(value, buffer) for value, buffer in self.outputs if value in values]
 
-    def unroll(self, walk: Walk) -> int:
+    def unroll(self, walk: ColumnWalk) -> int:
         """How many positions a loop without accumulators handles at once: more where bodies are short."""
         cost = sum(cost_of(self.program.nodes[number]) for number in walk.nodes)
         return 4 if cost <= 12 else 2 if cost <= 40 else 1
@@ -85,7 +85,7 @@ class Kernel:
 class Across:
     """One row, lanes along its columns: the walks one after the other, reductions merged at the end of each."""
 
-    def __init__(self, kernel: Kernel, row: Scope):
+    def __init__(self, kernel: RowKernel, row: Scope):
         self.kernel = kernel
         self.bodies = kernel.bodies
         self.row = row
@@ -105,7 +105,7 @@ class Across:
             if not self.kernel.program.is_wide(value):
                 self.bodies.store(value, buffer, self.scopes)
 
-    def _walk(self, walk: Walk) -> None:
+    def _walk(self, walk: ColumnWalk) -> None:
         nodes = [self.kernel.program.nodes[number] for number in walk.reductions]
         count = ACCUMULATORS if nodes else self.kernel.unroll(walk)
         starts = [self._starts(number) for number in walk.reductions]
@@ -133,7 +133,7 @@ class Across:
         splat = ir.DenseElementsAttr.get_splat(type_, attribute)
         return self.kernel.entry.find(("constant", type_, splat), lambda: arith.constant(type_, splat))
 
-    def _finish(self, walk: Walk, accumulators: Lists) -> None:
+    def _finish(self, walk: ColumnWalk, accumulators: Lists) -> None:
         """Merge accumulators and lanes to the scalar results of the walk's reductions."""
         start = 0
         for number in walk.reductions:
@@ -150,7 +150,7 @@ class Across:
                 self.bodies.remember(result, value, self.scopes)
                 self.bodies.homes[value] = self.row
 
-    def _total(self, node: Node, fold: Fold, scalars: list[ir.Value]) -> ir.Value:
+    def _total(self, node: RowNode, fold: Fold, scalars: list[ir.Value]) -> ir.Value:
         """The merged lanes combined with what the reduction starts from, where lanes did not start from that."""
         place = node.num_inputs + fold.number
         initial = node.operation.operands[place]
@@ -161,7 +161,7 @@ class Across:
 
     # Columns
 
-    def _columns(self, cursor: Cursor, indices: dict, accumulators: Lists, count: int, walk: Walk) -> Lists:
+    def _columns(self, cursor: Cursor, indices: dict, accumulators: Lists, count: int, walk: ColumnWalk) -> Lists:
         """Loops over the outer columns, then the sweep over the vector dimension."""
         outer = [dim for dim in self.kernel.layout.columns[:-1] if dim not in indices]
         if not outer:
@@ -184,8 +184,8 @@ class Across:
         size = self.kernel.layout.sizes[outer[0]]
         return split(cursor.loop(number(0), number(size), number(1), join(accumulators), body), accumulators)
 
-    def _visitor(self, indices: dict, walk: Walk) -> Visit:
-        def visit(cursor: Cursor, positions: list[Position], accumulators: Lists) -> Lists:
+    def _visitor(self, indices: dict, walk: ColumnWalk) -> Visit:
+        def visit(cursor: Cursor, positions: list[LanePosition], accumulators: Lists) -> Lists:
             results = list(accumulators)
             for place, position in enumerate(positions):
                 scope = Scope(self.bound, cursor, indices, position)
@@ -194,7 +194,7 @@ class Across:
 
         return visit
 
-    def _position(self, scopes: list[Scope], walk: Walk, accumulators: list[ir.Value]) -> list[ir.Value]:
+    def _position(self, scopes: list[Scope], walk: ColumnWalk, accumulators: list[ir.Value]) -> list[ir.Value]:
         """All work of a walk at one position."""
         for number in walk.nodes:
             self.bodies.inline(self.kernel.program.nodes[number], scopes)
@@ -233,7 +233,7 @@ class Across:
 class Along:
     """One row or a piece of it, lanes along a parallel dimension: each lane has accumulators of its own."""
 
-    def __init__(self, kernel: Kernel, row: Scope):
+    def __init__(self, kernel: RowKernel, row: Scope):
         self.kernel = kernel
         self.bodies = kernel.bodies
         self.row = row
@@ -253,7 +253,7 @@ class Along:
             high = arith.minui(arith.addi(low, self.bodies.index(length)), self.bodies.index(self.size))
         sweep_piece(self.bodies.index, self.row.cursor, (low, high), self.size, self.lanes, count, self._visit)
 
-    def _visit(self, cursor: Cursor, positions: list[Position], accumulators: Lists) -> Lists:
+    def _visit(self, cursor: Cursor, positions: list[LanePosition], accumulators: Lists) -> Lists:
         stacks = [[self.kernel.entry, self.row, Scope(self.bound, cursor, {}, position)] for position in positions]
         *walks, last = self.kernel.walks
         self.bodies.reloads = {}
@@ -269,7 +269,7 @@ class Along:
                     self.bodies.store(value, buffer, scopes)
         return accumulators
 
-    def _walk(self, walk: Walk, stacks: list[list[Scope]], cursor: Cursor) -> None:
+    def _walk(self, walk: ColumnWalk, stacks: list[list[Scope]], cursor: Cursor) -> None:
         starts = [self._starts(walk, scopes) for scopes in stacks]
         results = self._columns(walk, stacks, cursor, {}, starts)
         for scopes, values in zip(stacks, results, strict=True):
@@ -280,7 +280,7 @@ class Along:
                     self.bodies.remember(result, value, scopes)
                     self.bodies.homes[value] = scopes[-1]
 
-    def _starts(self, walk: Walk, scopes: list[Scope]) -> list[ir.Value]:
+    def _starts(self, walk: ColumnWalk, scopes: list[Scope]) -> list[ir.Value]:
         values = []
         for number in walk.reductions:
             node = self.kernel.program.nodes[number]
@@ -290,7 +290,7 @@ class Along:
                     values.append(self.bodies.as_vector(start, scopes))
         return values
 
-    def _columns(self, walk: Walk, stacks: list, cursor: Cursor, indices: dict, carried: Lists) -> Lists:
+    def _columns(self, walk: ColumnWalk, stacks: list, cursor: Cursor, indices: dict, carried: Lists) -> Lists:
         """Loops over all columns, in order, for all positions at once."""
         left = [dim for dim in self.kernel.layout.columns if dim not in indices]
         if not left:
@@ -305,7 +305,7 @@ class Along:
         size = self.kernel.layout.sizes[left[0]]
         return split(cursor.loop(number(0), number(size), number(1), join(carried), body), carried)
 
-    def _column(self, walk: Walk, scopes: list[Scope], old: list[ir.Value]) -> list[ir.Value]:
+    def _column(self, walk: ColumnWalk, scopes: list[Scope], old: list[ir.Value]) -> list[ir.Value]:
         for number in walk.nodes:
             self.bodies.inline(self.kernel.program.nodes[number], scopes)
         results: list[ir.Value] = []

@@ -16,14 +16,14 @@ from blu.dialects.core.op import operands_of
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu.attention import decode as attention_decode
 from blu.passes.gpu.attention.fragments import Fragments, RightFragments
-from blu.passes.gpu.attention.operands import Operand, Problem, operand_of, read_problem, split_head
+from blu.passes.gpu.attention.operands import AttentionOperand, Problem, operand_of, read_problem, split_head
 from blu.passes.gpu.attention.output import write_tile
 from blu.passes.gpu.attention.scores import (
     STRIP,
+    KeySpan,
     LeftLoads,
     Mask,
     Softmax,
-    Span,
     Sums,
     add_product,
     as_left,
@@ -34,7 +34,7 @@ from blu.passes.gpu.attention.scores import (
     zeros,
 )
 from blu.passes.gpu.attention.tiles import Loader, Tile, tile_bytes
-from blu.passes.gpu.attention.walk import Advance, Walk, tiles_of
+from blu.passes.gpu.attention.walk import Advance, TileWalk, tiles_of
 from blu.passes.gpu.isa import barrier, cp_async, warp
 from blu.passes.gpu.isa.warp import WARP, Number
 from blu.passes.gpu.kernel import GpuKernel, Thread
@@ -84,7 +84,7 @@ def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
     query, value = (ir.RankedTensorType(item.type).shape for item in (operands[0], operands[2]))
     size = ir.RankedTensorType(operands[0].type).element_type.width // 8
     schedule = choose_schedule(query[-2], max(query[-1], value[-1]), operands[3] is not None, size)
-    layout = Layout.of(schedule, query[-1], value[-1], size)
+    layout = SharedLayout.of(schedule, query[-1], value[-1], size)
     leave_registers(frame)
     grid = (max(1, prod(query[:-2]) * layout.blocks(query[-2])),)
     with operation.location, frame.launch(grid, WARPS * WARP, layout.memory.bytes) as here:
@@ -114,7 +114,7 @@ def leave_registers(frame: GpuKernel) -> None:
 
 
 @dataclass(frozen=True)
-class Layout:
+class SharedLayout:
     """Where the tiles of queries, of keys and of values are in shared memory; the last two are there twice."""
 
     schedule: Schedule
@@ -124,7 +124,7 @@ class Layout:
     values: int
 
     @classmethod
-    def of(cls, schedule: Schedule, depth: int, width: int, size: int) -> Layout:
+    def of(cls, schedule: Schedule, depth: int, width: int, size: int) -> SharedLayout:
         """Tiles of queries and keys with `depth` columns, and of values and results with `width`, of `size` bytes."""
         memory = SharedMemory()
         queries = memory.take(tile_bytes(schedule.rows, max(depth, width), size))
@@ -147,8 +147,8 @@ class Forward:
     """Emits one kernel."""
 
     problem: Problem
-    layout: Layout
-    output: Operand
+    layout: SharedLayout
+    output: AttentionOperand
     here: Thread
     shared: ir.Value
 
@@ -162,7 +162,7 @@ class Forward:
         first = warp.multiply(warp.subtract(blocks - 1, warp.remainder(block, blocks)), schedule.rows)
         head = split_head(warp.divide(block, blocks), problem.heads)
         own_row = warp.multiply(own_warp, STRIP * schedule.strips)
-        span = Span(lane, warp.add(first, own_row), schedule.strips)
+        span = KeySpan(lane, warp.add(first, own_row), schedule.strips)
         queries = self._tile(self.layout.queries, schedule.rows, problem.depth)
         walk = self._walk(thread, first, head)
         Loader(problem.query.matrix(head), thread, WARPS * WARP).copy(queries, first, problem.queries)
@@ -191,7 +191,7 @@ class Forward:
         keys = self._tile(self.layout.keys, rows, self.problem.depth)
         return keys, self._tile(self.layout.values, rows, self.problem.width)
 
-    def _walk(self, thread: ir.Value, first: ir.Value, head: Sequence[ir.Value]) -> Walk:
+    def _walk(self, thread: ir.Value, first: ir.Value, head: Sequence[ir.Value]) -> TileWalk:
         """Over the tiles of keys that any query of the block sees."""
         problem, schedule = self.problem, self.layout.schedule
         limit = problem.limit(warp.smaller(warp.add(first, schedule.rows - 1), problem.queries - 1))
@@ -202,7 +202,7 @@ class Forward:
             for loader, tile in zip(loaders, self._key_tiles, strict=True):
                 loader.copy(tile.at(stage), warp.multiply(number, schedule.keys), limit)
 
-        return Walk(copy, tiles_of(limit, schedule.keys), self.layout.stage)
+        return TileWalk(copy, tiles_of(limit, schedule.keys), self.layout.stage)
 
     def _full_tiles(self, first: ir.Value) -> Number:
         """How many tiles of keys all queries of the block see whole."""
@@ -210,7 +210,7 @@ class Forward:
         keys = self.layout.schedule.keys
         return seen // keys if isinstance(seen, int) else warp.divide(seen, keys)
 
-    def _step(self, span: Span, queries: Tile, own_row: ir.Value, head: Sequence[ir.Value]) -> Step:
+    def _step(self, span: KeySpan, queries: Tile, own_row: ir.Value, head: Sequence[ir.Value]) -> TileStep:
         problem, schedule = self.problem, self.layout.schedule
         fragments = Fragments(queries, span.lane)
         left = [fragments.left(warp.add(own_row, STRIP * strip)).load for strip in range(span.strips)]
@@ -221,9 +221,9 @@ class Forward:
         mask = Mask(problem, problem.mask and problem.mask.matrix(head), span)
         keys, values = self._key_tiles
         right = [Fragments(tile, span.lane).right() for tile in (keys, values)]
-        return Step(problem, mask, left, right[0], right[1], queries.steps, values.steps, schedule.keys // 16)
+        return TileStep(problem, mask, left, right[0], right[1], queries.steps, values.steps, schedule.keys // 16)
 
-    def _advance(self, step: Step, hides: bool) -> Advance:
+    def _advance(self, step: TileStep, hides: bool) -> Advance:
         keys = self.layout.schedule.keys
 
         def advance(carried: list[ir.Value], place: ir.Value, stage: ir.Value) -> list[ir.Value]:
@@ -234,7 +234,7 @@ class Forward:
 
 
 @dataclass(frozen=True)
-class Step:
+class TileStep:
     """What a warp does with one tile of keys and values."""
 
     problem: Problem

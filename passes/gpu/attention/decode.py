@@ -14,7 +14,15 @@ from math import inf, prod
 from blu.dialects.core.mlir import arith, func, ir, llvm, math, scf
 from blu.dialects.core.op import operands_of
 from blu.dialects.targets.nvidia import GpuTarget
-from blu.passes.gpu.attention.operands import Matrix, Operand, Problem, operand_of, pointer, read_problem, split_head
+from blu.passes.gpu.attention.operands import (
+    AttentionOperand,
+    HeadMatrix,
+    Problem,
+    operand_of,
+    pointer,
+    read_problem,
+    split_head,
+)
 from blu.passes.gpu.attention.scores import LOG2_E
 from blu.passes.gpu.isa import approx, barrier, shared_memory, shfl, warp
 from blu.passes.gpu.isa.warp import WARP, Number
@@ -92,7 +100,7 @@ class Decode:
     problem: Problem
     shares: Shares
     warps: int
-    output: Operand
+    output: AttentionOperand
     shared: ir.Value
 
     def emit(self, here: Thread) -> None:
@@ -139,7 +147,7 @@ class Decode:
             scf.yield_(_merge([list(loop.inner_iter_args), *single]))
         return list(loop.results)
 
-    def _row(self, matrix: Matrix, row: Number, columns: list[Number]) -> list[ir.Value]:
+    def _row(self, matrix: HeadMatrix, row: Number, columns: list[Number]) -> list[ir.Value]:
         """A lane's elements of a row, as f32; 0 for columns that are not there."""
         found: list[ir.Value] = []
         for first in columns:
@@ -148,7 +156,7 @@ class Decode:
             found += [arith.select(present, item, warp.real(0)) for item in self._piece(matrix, row, safe)]
         return found
 
-    def _piece(self, matrix: Matrix, row: Number, first: ir.Value) -> list[ir.Value]:
+    def _piece(self, matrix: HeadMatrix, row: Number, first: ir.Value) -> list[ir.Value]:
         if not matrix.is_aligned or matrix.constant is not None:
             return [_wide(matrix.load(row, warp.add(first, place))) for place in range(PIECE)]
         count = 16 // matrix.size
@@ -198,7 +206,7 @@ class Decode:
         for place, item in enumerate((largest, total)):
             shared_memory.st(self._at(own_warp, width), 4 * place, [item])
 
-    def _combine(self, output: Matrix, row: ir.Value, column: ir.Value) -> None:
+    def _combine(self, output: HeadMatrix, row: ir.Value, column: ir.Value) -> None:
         """One column of the result from what the warps have left."""
         width = self.shares.columns
         parts = [

@@ -22,7 +22,7 @@ from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu.attention.attention import leave_registers, rows_fit
 from blu.passes.gpu.attention.key_gradient import KeyGradient, KeySchedule
 from blu.passes.gpu.attention.query_gradient import QueryGradient, QuerySchedule
-from blu.passes.gpu.attention.slopes import Gradient, Place
+from blu.passes.gpu.attention.slopes import Gradient, SlopePosition
 from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import GpuKernel
 from blu.passes.gpu.shared import shared_address
@@ -80,6 +80,6 @@ def _launch(
     grid = (max(1, prod(rows[:-2]) * parts),)
     with operation.location, frame.launch(grid, schedule.warps * WARP, schedule.memory.bytes) as here:
         if prod(rows):
-            gradient, place = Gradient.read(operation, frame), Place.of(here, parts)
+            gradient, place = Gradient.read(operation, frame), SlopePosition.of(here, parts)
             emitter(gradient=gradient, place=place, shared=shared_address(frame)).emit()
     return frame.replacement

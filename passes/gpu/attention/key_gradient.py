@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, ir, math
 from blu.passes.gpu.attention.fragments import Fragments, RightFragments
-from blu.passes.gpu.attention.operands import Matrix, split_head
+from blu.passes.gpu.attention.operands import HeadMatrix, split_head
 from blu.passes.gpu.attention.output import write_tile
 from blu.passes.gpu.attention.scores import (
     STRIP,
+    KeySpan,
     LeftLoads,
     Mask,
-    Span,
     Sums,
     add_product,
     as_left,
@@ -26,9 +26,9 @@ from blu.passes.gpu.attention.scores import (
     unflatten,
     zeros,
 )
-from blu.passes.gpu.attention.slopes import Gradient, Place, slopes
+from blu.passes.gpu.attention.slopes import Gradient, SlopePosition, slopes
 from blu.passes.gpu.attention.tiles import Loader, Tile, tile_bytes
-from blu.passes.gpu.attention.walk import Advance, Walk
+from blu.passes.gpu.attention.walk import Advance, TileWalk
 from blu.passes.gpu.isa import approx, barrier, cp_async, shared_memory, warp
 from blu.passes.gpu.isa.warp import WARP, Number
 from blu.passes.gpu.kernel import when
@@ -103,7 +103,7 @@ class KeyGradient:
 
     gradient: Gradient
     schedule: KeySchedule
-    place: Place
+    place: SlopePosition
     shared: ir.Value
 
     def emit(self) -> None:
@@ -112,9 +112,9 @@ class KeyGradient:
         first = warp.multiply(place.part, schedule.rows)
         key_head = split_head(place.head, problem.key_heads)
         own_row = warp.multiply(place.own_warp, STRIP * schedule.strips)
-        span = Span(place.lane, warp.add(first, own_row), schedule.strips)
+        span = KeySpan(place.lane, warp.add(first, own_row), schedule.strips)
         queries = Queries.seeing(self, first, key_head)
-        walk = Walk(lambda number, stage: self._copy(queries, number, stage), queries.total, schedule.stage)
+        walk = TileWalk(lambda number, stage: self._copy(queries, number, stage), queries.total, schedule.stage)
         left = self._prepare(walk, first, own_row, key_head)
         step = self._step(span, left, queries)
         carried = flatten(zeros(span.strips, step.carried_steps))
@@ -146,7 +146,7 @@ class KeyGradient:
         queries = self._tile(schedule.first_queries, schedule.queries, problem.depth)
         return queries, self._tile(schedule.first_gradients, schedule.queries, problem.width)
 
-    def _loader(self, matrix: Matrix) -> Loader:
+    def _loader(self, matrix: HeadMatrix) -> Loader:
         return Loader(matrix, self.place.thread, self.schedule.warps * WARP)
 
     def _copy(self, queries: Queries, number: Number, stage: Number) -> None:
@@ -166,7 +166,9 @@ class KeyGradient:
                 target = warp.add(target, warp.multiply(thread, NUMBER_BYTES))
                 cp_async.copy(target, 0, item.matrix([]).address(flat, query), NUMBER_BYTES, size)
 
-    def _prepare(self, walk: Walk, first: ir.Value, own_row: ir.Value, key_head: Sequence[ir.Value]) -> list[LeftLoads]:
+    def _prepare(
+        self, walk: TileWalk, first: ir.Value, own_row: ir.Value, key_head: Sequence[ir.Value]
+    ) -> list[LeftLoads]:
         """Left factors of keys and values."""
         schedule, problem = self.schedule, self.gradient.problem
         keys = self._tile(schedule.keys, schedule.rows, problem.depth)
@@ -185,7 +187,7 @@ class KeyGradient:
             left = [kept(load, tile.steps) for load, tile in zip(left, (keys, values), strict=True)]
         return left
 
-    def _step(self, span: Span, left: list[LeftLoads], queries: Queries) -> KeyStep:
+    def _step(self, span: KeySpan, left: list[LeftLoads], queries: Queries) -> KeyStep:
         tiles = self._query_tiles
         right = [Fragments(tile, span.lane).right() for tile in tiles]
         numbers = warp.add(self.shared, warp.add(warp.multiply(span.column, NUMBER_BYTES), self.schedule.numbers))
@@ -257,7 +259,7 @@ class KeyStep:
 
     gradient: Gradient
     schedule: KeySchedule
-    span: Span
+    span: KeySpan
     tiles: Queries
     keys: LeftLoads
     values: LeftLoads

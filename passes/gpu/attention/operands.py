@@ -18,7 +18,7 @@ COPY_BYTES = 16
 
 
 @dataclass(frozen=True)
-class Matrix:
+class HeadMatrix:
     """Rows x columns from the address `base` on (i64, in bytes); strides in elements.
 
     With `constant` there is no memory: it is every element.
@@ -59,7 +59,7 @@ class Matrix:
 
 
 @dataclass(frozen=True)
-class Operand:
+class AttentionOperand:
     """Matrices stacked along leading dimensions: shape [..., rows, columns]."""
 
     start: ir.Value | None
@@ -73,14 +73,14 @@ class Operand:
     def size(self) -> int:
         return max(8, self.element.width) // 8
 
-    def matrix(self, leading: Sequence[Number]) -> Matrix:
+    def matrix(self, leading: Sequence[Number]) -> HeadMatrix:
         """One of them. Missing leading dimensions, and those of size 1, are the same for all."""
         base, missing = self.start, len(leading) + 2 - len(self.shape)
         strides = (0,) * missing + self.strides
         for position, stride in zip(leading, strides, strict=False):
             base = further(base, position, stride * self.size) if base is not None else None
         shape = ((1,) * missing + self.shape)[-2:]
-        return Matrix(base, (shape[0], shape[1]), (strides[-2], strides[-1]), self.element, self.is_aligned,
+        return HeadMatrix(base, (shape[0], shape[1]), (strides[-2], strides[-1]), self.element, self.is_aligned,
                       self.constant)  # fmt: skip
 
 
@@ -91,10 +91,10 @@ class Problem:
     `offset` is the position of the first query among the keys (i32), `factor` what scores are multiplied with.
     """
 
-    query: Operand
-    key: Operand
-    value: Operand
-    mask: Operand | None
+    query: AttentionOperand
+    key: AttentionOperand
+    value: AttentionOperand
+    mask: AttentionOperand | None
     offset: Number
     causal: bool
     factor: float
@@ -185,7 +185,7 @@ def split_head(number: ir.Value, heads: Sequence[int]) -> list[ir.Value]:
     return indices
 
 
-def read_operand(tensor: ir.Value, frame: GpuKernel) -> Operand:
+def read_operand(tensor: ir.Value, frame: GpuKernel) -> AttentionOperand:
     """An operand of the op, in a buffer or the same everywhere."""
     shape = tuple(ir.RankedTensorType(tensor.type).shape)
     if tensor in frame.buffers:
@@ -197,10 +197,10 @@ def read_operand(tensor: ir.Value, frame: GpuKernel) -> Operand:
     element = value.type
     if isinstance(element, ir.IntegerType) and element.width == 1:
         value = arith.extui(ir.IntegerType.get_signless(8), value)
-    return Operand(None, shape, (0,) * len(shape), element, False, value)
+    return AttentionOperand(None, shape, (0,) * len(shape), element, False, value)
 
 
-def operand_of(buffer: ir.Value) -> Operand:
+def operand_of(buffer: ir.Value) -> AttentionOperand:
     """A buffer as matrices."""
     type_ = ir.MemRefType(buffer.type)
     shape, element = tuple(type_.shape) or (1,), type_.element_type  # a mask may be one number
@@ -214,7 +214,7 @@ def operand_of(buffer: ir.Value) -> Operand:
     steps = [offset, *strides[:-1]]
     dense = shape[-1] == 1 or strides[-1] == 1
     is_aligned = dense and shape[-1] * size % COPY_BYTES == 0 and all(step * size % COPY_BYTES == 0 for step in steps)
-    return Operand(start, shape, strides, element, is_aligned)
+    return AttentionOperand(start, shape, strides, element, is_aligned)
 
 
 def read_problem(operation: ir.Operation, frame: GpuKernel, operands: Sequence[ir.Value | None]) -> Problem:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from blu.dialects.core.mlir import arith, ir, llvm, vector
-from blu.passes.gpu.attention.operands import COPY_BYTES, Matrix, further, pointer
-from blu.passes.gpu.attention.scores import STRIP, Span, Sums
+from blu.passes.gpu.attention.operands import COPY_BYTES, HeadMatrix, further, pointer
+from blu.passes.gpu.attention.scores import STRIP, KeySpan, Sums
 from blu.passes.gpu.attention.tiles import Tile
 from blu.passes.gpu.isa import barrier, cvt, shared_memory, warp
 from blu.passes.gpu.isa.warp import WARP
@@ -14,7 +14,7 @@ PIECE = 8
 """Columns of a block of sums, and elements of 16 bits in 16 bytes."""
 
 
-def write_rows(sums: Sums, span: Span, output: Matrix) -> None:
+def write_rows(sums: Sums, span: KeySpan, output: HeadMatrix) -> None:
     """Write the rows of a warp, each thread two neighbours at a time where memory lies so, else one."""
     rows, columns = output.shape
     pairs = output.is_aligned and columns % PIECE == 0
@@ -31,7 +31,7 @@ def write_rows(sums: Sums, span: Span, output: Matrix) -> None:
                     _write_elements(values, row, warp.add(span.column, PIECE * number), output)
 
 
-def write_tile(sums: Sums, span: Span, stage: Tile, own_row: ir.Value, output: Matrix) -> None:
+def write_tile(sums: Sums, span: KeySpan, stage: Tile, own_row: ir.Value, output: HeadMatrix) -> None:
     """Write the rows of a warp as 16-bit floats, by way of its own rows of `stage`: 16 bytes a thread.
 
     What is in these rows must have been read. Memory that does not take 16 bytes at a time is written as write_rows
@@ -51,7 +51,7 @@ def write_tile(sums: Sums, span: Span, stage: Tile, own_row: ir.Value, output: M
     _copy_pieces(span, stage, own_row, output)
 
 
-def _copy_pieces(span: Span, stage: Tile, own_row: ir.Value, output: Matrix) -> None:
+def _copy_pieces(span: KeySpan, stage: Tile, own_row: ir.Value, output: HeadMatrix) -> None:
     """Each lane copies pieces of 16 bytes of the warp's rows."""
     pieces, rows = output.shape[1] // PIECE, span.strips * STRIP
     wide = 1 << (pieces - 1).bit_length()
@@ -79,7 +79,7 @@ def _rounded(values: list[ir.Value], element: ir.Type) -> ir.Value:
     return cvt.rn_x2(values[0], values[1], str(element))
 
 
-def _write_elements(values: list[ir.Value], row: ir.Value, column: ir.Value, output: Matrix) -> None:
+def _write_elements(values: list[ir.Value], row: ir.Value, column: ir.Value, output: HeadMatrix) -> None:
     for at, value in enumerate(values):
         place = warp.add(column, at)
         with when(warp.is_below(place, output.shape[1])):

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, ir, math
 from blu.passes.gpu.attention.fragments import Fragments, RightFragments
-from blu.passes.gpu.attention.operands import Matrix, split_head
+from blu.passes.gpu.attention.operands import HeadMatrix, split_head
 from blu.passes.gpu.attention.output import write_tile
 from blu.passes.gpu.attention.scores import (
     STRIP,
+    KeySpan,
     LeftLoads,
     Mask,
     Softmax,
-    Span,
     Sums,
     add_product,
     as_left,
@@ -25,9 +25,9 @@ from blu.passes.gpu.attention.scores import (
     unflatten,
     zeros,
 )
-from blu.passes.gpu.attention.slopes import Gradient, Place, slopes
+from blu.passes.gpu.attention.slopes import Gradient, SlopePosition, slopes
 from blu.passes.gpu.attention.tiles import Loader, Tile, tile_bytes
-from blu.passes.gpu.attention.walk import Advance, Walk, tiles_of
+from blu.passes.gpu.attention.walk import Advance, TileWalk, tiles_of
 from blu.passes.gpu.isa import barrier, cp_async, cvt, warp
 from blu.passes.gpu.isa.warp import WARP, Number
 from blu.passes.gpu.kernel import when
@@ -84,7 +84,7 @@ class QueryGradient:
 
     gradient: Gradient
     schedule: QuerySchedule
-    place: Place
+    place: SlopePosition
     shared: ir.Value
 
     def emit(self) -> None:
@@ -93,7 +93,7 @@ class QueryGradient:
         first = warp.multiply(warp.subtract(place.parts - 1, place.part), schedule.rows)
         head = split_head(place.head, problem.heads)
         own_row = warp.multiply(place.own_warp, STRIP * schedule.strips)
-        span = Span(place.lane, warp.add(first, own_row), schedule.strips)
+        span = KeySpan(place.lane, warp.add(first, own_row), schedule.strips)
         walk = self._walk(first, head)
         left, inner = self._prepare(walk, first, own_row, head)
         step = self._step(span, left, inner, head)
@@ -119,10 +119,10 @@ class QueryGradient:
         keys = self._tile(schedule.first_keys, schedule.keys, problem.depth)
         return keys, self._tile(schedule.first_values, schedule.keys, problem.width)
 
-    def _loader(self, matrix: Matrix) -> Loader:
+    def _loader(self, matrix: HeadMatrix) -> Loader:
         return Loader(matrix, self.place.thread, self.schedule.warps * WARP)
 
-    def _walk(self, first: ir.Value, head: Sequence[ir.Value]) -> Walk:
+    def _walk(self, first: ir.Value, head: Sequence[ir.Value]) -> TileWalk:
         problem, schedule = self.gradient.problem, self.schedule
         limit = problem.limit(warp.smaller(warp.add(first, schedule.rows - 1), problem.queries - 1))
         key_head = problem.key_head(head)
@@ -132,10 +132,10 @@ class QueryGradient:
             for loader, tile in zip(loaders, self._key_tiles, strict=True):
                 loader.copy(tile.at(stage), warp.multiply(number, schedule.keys), limit)
 
-        return Walk(copy, tiles_of(limit, schedule.keys), schedule.stage)
+        return TileWalk(copy, tiles_of(limit, schedule.keys), schedule.stage)
 
     def _prepare(
-        self, walk: Walk, first: ir.Value, own_row: ir.Value, head: Sequence[ir.Value]
+        self, walk: TileWalk, first: ir.Value, own_row: ir.Value, head: Sequence[ir.Value]
     ) -> tuple[list[LeftLoads], list[ir.Value]]:
         """Left factors of queries and of g, and `inner` of each of a thread's rows."""
         gradient, schedule, problem = self.gradient, self.schedule, self.gradient.problem
@@ -158,7 +158,7 @@ class QueryGradient:
             left = [kept(load, tile.steps) for load, tile in zip(left, (queries, upstream), strict=True)]
         return left, inner
 
-    def _step(self, span: Span, left: list[LeftLoads], inner: list[ir.Value], head: Sequence[ir.Value]) -> QueryStep:
+    def _step(self, span: KeySpan, left: list[LeftLoads], inner: list[ir.Value], head: Sequence[ir.Value]) -> QueryStep:
         problem = self.gradient.problem
         mask = Mask(problem, problem.mask and problem.mask.matrix(head), span)
         keys, values = self._key_tiles
@@ -167,7 +167,7 @@ class QueryGradient:
             mask, left[0], left[1], right[0], right[1], keys.steps, values.steps, self.schedule.keys // 16, inner
         )
 
-    def _write_numbers(self, span: Span, logarithms: list[ir.Value], inner: list[ir.Value]) -> None:
+    def _write_numbers(self, span: KeySpan, logarithms: list[ir.Value], inner: list[ir.Value]) -> None:
         """One thread of the four that hold a row writes its numbers."""
         matrices = [item.matrix([]) for item in (self.gradient.logarithms, self.gradient.inner)]
         with when(warp.is_equal(warp.remainder(span.lane, 4), 0)):

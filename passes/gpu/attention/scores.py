@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import e, inf, log2
 
 from blu.dialects.core.mlir import arith, ir, math
-from blu.passes.gpu.attention.operands import Matrix, Problem
+from blu.passes.gpu.attention.operands import HeadMatrix, Problem
 from blu.passes.gpu.isa import approx, cvt, mma, shfl, warp
 from blu.passes.gpu.isa.warp import Number
 
@@ -81,7 +81,7 @@ def kept(left: LeftLoads, steps: int) -> LeftLoads:
 
 
 @dataclass(frozen=True)
-class Span:
+class KeySpan:
     """Where the scores of a warp are: rows are lane / 4 and 8 more after the first of each strip."""
 
     lane: ir.Value
@@ -118,8 +118,8 @@ class Mask:
     """What hides scores [queries, keys], and what is added to them. With `turned`, rows of sums are keys."""
 
     problem: Problem
-    matrix: Matrix | None
-    span: Span
+    matrix: HeadMatrix | None
+    span: KeySpan
     turned: bool = False
 
     @property
@@ -161,7 +161,7 @@ class Mask:
             ),
         )
 
-    def _apply_matrix(self, scores: Sums, matrix: Matrix, first: Number) -> Sums:
+    def _apply_matrix(self, scores: Sums, matrix: HeadMatrix, first: Number) -> Sums:
         column = warp.add(self.span.column, first)
         rows = {place: self.span.row(*place) for place in self.span.rows}
 
@@ -175,7 +175,7 @@ class Mask:
 
         return map_sums(scores, apply)
 
-    def _inside(self, matrix: Matrix, query: Number, key: Number) -> tuple[Number, Number]:
+    def _inside(self, matrix: HeadMatrix, query: Number, key: Number) -> tuple[Number, Number]:
         """Indices into the mask, which may be the same for all queries or keys, for scores that may be past its end."""
         sizes = (self.problem.queries, self.problem.keys)
         at = [
@@ -198,7 +198,7 @@ class Softmax:
     total: list[ir.Value]
 
     @classmethod
-    def begin(cls, span: Span) -> Softmax:
+    def begin(cls, span: KeySpan) -> Softmax:
         """Before any score."""
         return cls([warp.real(-inf)] * len(span.rows), [warp.real(0)] * len(span.rows))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, ir
 from blu.dialects.core.op import operands_of
-from blu.passes.gpu.attention.operands import Operand, Problem, operand_of, read_operand, read_problem
+from blu.passes.gpu.attention.operands import AttentionOperand, Problem, operand_of, read_operand, read_problem
 from blu.passes.gpu.attention.scores import Sums
 from blu.passes.gpu.isa import warp
 from blu.passes.gpu.isa.warp import WARP
@@ -19,13 +19,13 @@ class Gradient:
     """A blu.attention_gradient in a launch: `logarithms` and `inner` are the scratch memory [heads, queries]."""
 
     problem: Problem
-    g: Operand
-    result: Operand
-    of_query: Operand
-    of_key: Operand
-    of_value: Operand
-    logarithms: Operand
-    inner: Operand
+    g: AttentionOperand
+    result: AttentionOperand
+    of_query: AttentionOperand
+    of_key: AttentionOperand
+    of_value: AttentionOperand
+    logarithms: AttentionOperand
+    inner: AttentionOperand
 
     @classmethod
     def read(cls, operation: ir.Operation, frame: GpuKernel) -> Gradient:
@@ -39,7 +39,7 @@ class Gradient:
 
 
 @dataclass(frozen=True)
-class Place:
+class SlopePosition:
     """Where a thread is: its lane, its warp, and its block's part of the rows of a head."""
 
     thread: ir.Value
@@ -50,7 +50,7 @@ class Place:
     head: ir.Value
 
     @classmethod
-    def of(cls, here: Thread, parts: int) -> Place:
+    def of(cls, here: Thread, parts: int) -> SlopePosition:
         """Blocks number the parts of each head, head after head."""
         thread, block = warp.as_number(here.thread), warp.as_number(here.block[0])
         return cls(

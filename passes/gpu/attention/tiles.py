@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, ir, scf
-from blu.passes.gpu.attention.operands import COPY_BYTES, Matrix, further
+from blu.passes.gpu.attention.operands import COPY_BYTES, HeadMatrix, further
 from blu.passes.gpu.isa import cp_async, shared_memory, warp
 from blu.passes.gpu.isa.warp import Number
 from blu.passes.gpu.kernel import when
@@ -60,7 +60,7 @@ def tile_bytes(rows: int, columns: int, size: int) -> int:
 class Loader:
     """Copies tiles of one matrix to shared memory with all `threads` of a block."""
 
-    matrix: Matrix
+    matrix: HeadMatrix
     thread: ir.Value
     threads: int
 

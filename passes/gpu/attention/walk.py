@@ -18,7 +18,7 @@ Advance = Callable[[list[ir.Value], ir.Value, ir.Value], Sequence[ir.Value]]
 
 
 @dataclass(frozen=True)
-class Walk:
+class TileWalk:
     """Tiles 0 to `count`, each in one of two stages of `stage` bytes."""
 
     copy: CopyTile

@@ -23,7 +23,7 @@ from blu.passes.gpu.gemm.output import Staged, stage_fragments, staged_bytes
 from blu.passes.gpu.gemm.problem import Product
 from blu.passes.gpu.gemm.schedule import WgmmaSchedule
 from blu.passes.gpu.isa import barrier, elect, mbarrier, setmaxnreg, shfl, tma, warp, wgmma
-from blu.passes.gpu.isa.wgmma import Matrix
+from blu.passes.gpu.isa.wgmma import SharedTile
 from blu.passes.gpu.kernel import when
 from blu.passes.gpu.shared import SharedMemory
 from blu.passes.kernels.epilogue import Known
@@ -256,8 +256,8 @@ class Block:
     def _products(self, stage: ir.Value, number: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
         """All products of a stage, for every 64 rows."""
         product, size = self.walk.product, self.schedule.element_bytes
-        left = Matrix(self.ring.left(stage), product.left.is_deep, self._panel_bytes)
-        right = Matrix(self.ring.right(stage), product.right.is_deep, self._panel_bytes)
+        left = SharedTile(self.ring.left(stage), product.left.is_deep, self._panel_bytes)
+        right = SharedTile(self.ring.right(stage), product.right.is_deep, self._panel_bytes)
         first, second = left.descriptor(), right.descriptor()
         results: list[ir.Value] = []
         each = self.schedule.columns // 2

@@ -24,7 +24,7 @@ _DESCRIPTOR = (1 << 62) | ((1024 >> 4) << 32)
 
 
 @dataclass(frozen=True)
-class Matrix:
+class SharedTile:
     """A tile in shared memory, in rows of 128 bytes that are swizzled.
 
     Where it `is_deep`, there is a row of neighbours along k for each a. Otherwise a row holds 64 neighbours along a; it

@@ -7,10 +7,10 @@ from dataclasses import replace
 from blu.dialects.core.mlir import arith, ir
 from blu.passes.gpu.isa import warp
 from blu.passes.gpu.kernel import GpuKernel
-from blu.passes.gpu.rows.bodies import Place
+from blu.passes.gpu.rows.bodies import GuardedScope
 from blu.passes.gpu.rows.clusters import ClusterTeam
 from blu.passes.gpu.rows.launch import Launches, open_launch, row_place, team_of
-from blu.passes.gpu.rows.prefetch import Prefetch, Source, find_sources, not_hoisted, shared_bytes
+from blu.passes.gpu.rows.prefetch import Prefetch, RowSource, find_sources, not_hoisted, shared_bytes
 from blu.passes.gpu.rows.schedule import choose_cluster, is_better_shared
 from blu.passes.gpu.rows.teams import SLOT_BYTES, Team
 from blu.passes.gpu.rows.walks import RowKernel, RowThread
@@ -35,7 +35,7 @@ def try_ahead(launches: Launches, kernel: RowKernel, rows: int, late: set[ir.Val
     return bool(sources)
 
 
-def _write_ahead(launches: Launches, kernel: RowKernel, sources: list[Source], rows: int) -> None:
+def _write_ahead(launches: Launches, kernel: RowKernel, sources: list[RowSource], rows: int) -> None:
     """A block for each processor, which copies its next row, or its part of that, while it works on one."""
     (frame,) = launches.frames
     schedule = kernel.schedule
@@ -53,7 +53,7 @@ def _write_ahead(launches: Launches, kernel: RowKernel, sources: list[Source], r
             ahead.copy(place, RowThread(kernel, bodies, entry, place, team).new_places())
 
         def body(inner: Cursor, row: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-            def fill(places: list[Place]) -> None:
+            def fill(places: list[GuardedScope]) -> None:
                 ahead.fill(places)
                 with inner.point:
                     following = warp.add(row, clusters)

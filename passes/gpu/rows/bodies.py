@@ -11,15 +11,15 @@ from blu.passes.gpu.isa import assembly, warp
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.rows.bodies import BodyEmitter, Lane, position_of
 from blu.passes.kernels.rows.lanes import Consecutive, from_storage, load_scalar, to_storage
-from blu.passes.kernels.rows.layout import Buffer
-from blu.passes.kernels.rows.scope import Position, Scope
+from blu.passes.kernels.rows.layout import FlatBuffer
+from blu.passes.kernels.rows.scope import LanePosition, Scope
 
 WIDEST = 16
 """Bytes of the widest load or store."""
 
 
 @dataclass
-class Place(Scope):
+class GuardedScope(Scope):
     """A scope of which a thread may have no share: nothing is stored where `present` (an i1) is false."""
 
     present: ir.Value | None = None
@@ -38,7 +38,7 @@ class GpuBodies(BodyEmitter):
         assert self.layout.vector_dim is not None, "a vector without a dimension"
         return self.layout.vector_dim
 
-    def _load(self, buffer: Buffer, scopes: Sequence[Scope]) -> ir.Value:
+    def _load(self, buffer: FlatBuffer, scopes: Sequence[Scope]) -> ir.Value:
         index, position = self.linear(buffer.strides, scopes), self._position(buffer, scopes)
         if position is None:
             value = load_scalar(buffer, index)
@@ -48,17 +48,17 @@ class GpuBodies(BodyEmitter):
         alignment = alignment_of(buffer, position.lanes, dim)
         return _load_lanes(buffer, index, buffer.strides[dim], position.lanes, alignment)
 
-    def store(self, value: ir.Value, buffer: Buffer, scopes: Sequence[Scope]) -> None:
+    def store(self, value: ir.Value, buffer: FlatBuffer, scopes: Sequence[Scope]) -> None:
         """Write a value of the group at the innermost scope, where it is present."""
         self.put(self.lookup(value, scopes), buffer, scopes)
 
-    def put(self, emitted: Lane, buffer: Buffer, scopes: Sequence[Scope]) -> None:
+    def put(self, emitted: Lane, buffer: FlatBuffer, scopes: Sequence[Scope]) -> None:
         """Write what has been emitted at the innermost scope, where that is present."""
         scope = scopes[-1]
         with scope.cursor.point:
             index, position = self.linear(buffer.strides, scopes), self._position(buffer, scopes)
             lanes = self.as_scalar(emitted) if position is None else self.as_vector(emitted, scopes)
-            present = scope.present if isinstance(scope, Place) else None
+            present = scope.present if isinstance(scope, GuardedScope) else None
             if present is None:
                 self._write(lanes, buffer, index, position)
                 return
@@ -67,7 +67,7 @@ class GpuBodies(BodyEmitter):
                 self._write(lanes, buffer, index, position)
                 scf.yield_([])
 
-    def _write(self, value: ir.Value, buffer: Buffer, index: ir.Value, position: Position | None) -> None:
+    def _write(self, value: ir.Value, buffer: FlatBuffer, index: ir.Value, position: LanePosition | None) -> None:
         value = to_storage(value, buffer.element)
         if position is None:
             memref.store(value, buffer.flat, [index])
@@ -95,7 +95,7 @@ class GpuBodies(BodyEmitter):
         if position is None or len(varied) != 1 or counts != [True] or varied[0][1] != 1:
             return super()._gather(table, indices, scopes)
         start = self._place([(self.as_scalar(index), step) for index, step in zip(indices, steps, strict=True)])
-        whole = Buffer(flat.flat, flat.element, dict(enumerate(steps)))
+        whole = FlatBuffer(flat.flat, flat.element, dict(enumerate(steps)))
         alignment = alignment_of(whole, position.lanes, list(steps).index(1))
         return _load_lanes(flat, start, 1, position.lanes, alignment)
 
@@ -109,14 +109,14 @@ def element_bytes(element: ir.Type) -> int:
     return 8 if isinstance(element, ir.IndexType) else max(1, element.width // 8)
 
 
-def alignment_of(buffer: Buffer, lanes: int, lane_dim: int) -> int:
+def alignment_of(buffer: FlatBuffer, lanes: int, lane_dim: int) -> int:
     """The alignment in bytes of every vector along `lane_dim`, at most 16; buffers begin at multiples of 16."""
     _, offset = ir.MemRefType(buffer.flat.type).get_strides_and_offset()
     steps = [step for dim, step in buffer.strides.items() if dim != lane_dim]
     return gcd(WIDEST, element_bytes(buffer.element) * gcd(offset, lanes, *steps))
 
 
-def _load_lanes(buffer: Buffer, index: ir.Value, stride: int, lanes: int, alignment: int) -> ir.Value:
+def _load_lanes(buffer: FlatBuffer, index: ir.Value, stride: int, lanes: int, alignment: int) -> ir.Value:
     if stride != 1:
         parts = [load_scalar(buffer, vectors.offset(index, lane * stride)) for lane in range(lanes)]
         return vector.from_elements(vectors.vector_type(lanes, buffer.element), parts)

@@ -13,7 +13,7 @@ from math import ceil, gcd, prod
 from blu.dialects.core.mlir import arith, ir, memref, vector
 from blu.passes.gpu.isa import warp
 from blu.passes.gpu.kernel import when
-from blu.passes.gpu.rows.bodies import WIDEST, Place, element_bytes
+from blu.passes.gpu.rows.bodies import WIDEST, GuardedScope, element_bytes
 from blu.passes.gpu.rows.partials import COLUMN_THREADS
 from blu.passes.gpu.rows.schedule import COLUMN_BLOCK
 from blu.passes.gpu.rows.teams import all_of, combine_depth
@@ -22,7 +22,7 @@ from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.cursor import Cursor
 from blu.passes.kernels.rows.lanes import from_storage, to_storage
 from blu.passes.kernels.rows.reductions import Fold
-from blu.passes.kernels.rows.space import Node
+from blu.passes.kernels.rows.space import RowNode
 
 THREADS = COLUMN_BLOCK
 FEWEST_THREADS = 8
@@ -135,12 +135,12 @@ class ColumnThread(RowThread):
                 totals.append(total)
         self._end(totals, self._finish_column)
 
-    def _row_place(self, cursor: Cursor, row: ir.Value, present: ir.Value | None) -> Place:
+    def _row_place(self, cursor: Cursor, row: ir.Value, present: ir.Value | None) -> GuardedScope:
         if present is not None:
             row = arith.select(present, row, warp.number(0))
         sizes = {dim: self.kernel.layout.sizes[dim] for dim in self.kernel.layout.columns}
         indices = {dim: as_index(value) for dim, value in split_number(row, sizes).items()}
-        return Place(self.row.bound | set(sizes), cursor, indices, None, {}, present)
+        return GuardedScope(self.row.bound | set(sizes), cursor, indices, None, {}, present)
 
     def _end(self, totals: list[ir.Value], write: Callable) -> None:
         for total, (node, fold) in zip(totals, self.kernel.folds(self.kernel.walks[0]), strict=True):
@@ -155,7 +155,7 @@ class ColumnThread(RowThread):
             first = warp.is_equal(self.depth, 0) if self.grid.depth > 1 else None
             return all_of([self.row.present, first])
 
-    def _finish_column(self, node: Node, fold: Fold, value: ir.Value) -> None:
+    def _finish_column(self, node: RowNode, fold: Fold, value: ir.Value) -> None:
         place = node.num_inputs + fold.number
         initial = node.operation.operands[place]
         scopes = [self.entry, self.row]
@@ -175,7 +175,7 @@ class ColumnThread(RowThread):
     def _alignment(self, fold: Fold) -> int:
         return gcd(WIDEST, element_bytes(fold.element) * gcd(self.kernel.schedule.lanes, column_points(self.kernel)))
 
-    def _partial(self, node: Node, fold: Fold, part: ir.Value, present: ir.Value | None) -> ir.Value:
+    def _partial(self, node: RowNode, fold: Fold, part: ir.Value, present: ir.Value | None) -> ir.Value:
         buffer, lanes = self.partials[node.operation.results[fold.number]], self.kernel.schedule.lanes
         place = part if present is None else arith.select(present, part, warp.number(0))
         if lanes == 1:
@@ -186,7 +186,7 @@ class ColumnThread(RowThread):
         found = from_storage(found, fold.element)
         return found if present is None else arith.select(present, found, self._identity(fold))
 
-    def _leave(self, node: Node, fold: Fold, value: ir.Value) -> None:
+    def _leave(self, node: RowNode, fold: Fold, value: ir.Value) -> None:
         buffer = self.partials[node.operation.results[fold.number]]
         first = self._is_first()
         with node.operation.location, self.row.cursor.point:

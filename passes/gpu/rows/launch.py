@@ -9,13 +9,13 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu.isa import warp
 from blu.passes.gpu.kernel import GpuKernel, Thread
-from blu.passes.gpu.rows.bodies import GpuBodies, Place
+from blu.passes.gpu.rows.bodies import GpuBodies, GuardedScope
 from blu.passes.gpu.rows.teams import Team
 from blu.passes.gpu.rows.walks import RowKernel, as_index, split_number
 from blu.passes.gpu.shared import shared_pointer
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.cursor import Cursor
-from blu.passes.kernels.rows.layout import Buffer, flatten, tables
+from blu.passes.kernels.rows.layout import FlatBuffer, flatten, tables
 from blu.passes.kernels.rows.scope import ROW, Scope
 
 
@@ -54,12 +54,12 @@ def open_launch(
         yield here, bodies, entry
 
 
-def row_place(kernel: RowKernel, cursor: Cursor, row: ir.Value, present: ir.Value | None) -> Place:
+def row_place(kernel: RowKernel, cursor: Cursor, row: ir.Value, present: ir.Value | None) -> GuardedScope:
     """The scope of a row by its number (i32)."""
     sizes = {dim: kernel.layout.sizes[dim] for dim in kernel.layout.rows}
     with cursor.point:
         indices = {dim: as_index(value) for dim, value in split_number(row, sizes).items()}
-    return Place(frozenset({*sizes, ROW}), cursor, indices, None, {}, present)
+    return GuardedScope(frozenset({*sizes, ROW}), cursor, indices, None, {}, present)
 
 
 def team_of(frame: GpuKernel, cursor: Cursor, size: int, number: ir.Value) -> Team:
@@ -74,8 +74,8 @@ def _bind_memrefs(kernel: RowKernel, bodies: GpuBodies, frame: GpuKernel, cursor
     with cursor.point:
         for value, memref in frame.buffers.items():
             if value in used:
-                flat = Buffer(flatten(memref), memref.type.element_type, {})
+                flat = FlatBuffer(flatten(memref), memref.type.element_type, {})
                 bodies.inputs[value] = (flat, vectors.strides_of(memref))
         for value, memref in frame.outputs:
             steps = kernel.layout.strides(kernel.program.access_of(value), vectors.strides_of(memref))
-            kernel.outputs.append((value, Buffer(flatten(memref), memref.type.element_type, steps)))
+            kernel.outputs.append((value, FlatBuffer(flatten(memref), memref.type.element_type, steps)))

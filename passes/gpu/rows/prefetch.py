@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from blu.dialects.core.mlir import arith, ir, llvm, memref
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu.isa import cp_async, shift, warp
-from blu.passes.gpu.rows.bodies import GpuBodies, Place, element_bytes
+from blu.passes.gpu.rows.bodies import GpuBodies, GuardedScope, element_bytes
 from blu.passes.gpu.rows.teams import all_of, element_pointer
 from blu.passes.gpu.rows.walks import RowKernel
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.body import Kernel
-from blu.passes.kernels.rows.layout import Buffer, is_bool
+from blu.passes.kernels.rows.layout import FlatBuffer, is_bool
 from blu.passes.kernels.rows.scope import Scope
 from blu.passes.kernels.rows.space import Access
 
@@ -25,7 +25,7 @@ COPIES = (16, 8, 4)
 
 
 @dataclass(frozen=True)
-class Source:
+class RowSource:
     """An input that walks before the last one read, in `bytes` of shared memory from `offset` on."""
 
     value: ir.Value
@@ -34,7 +34,7 @@ class Source:
     size: int
 
 
-def find_sources(kernel: RowKernel, frame: Kernel, target: GpuTarget) -> list[Source]:
+def find_sources(kernel: RowKernel, frame: Kernel, target: GpuTarget) -> list[RowSource]:
     """What to copy ahead; nothing where it cannot be copied, or does not fit in shared memory."""
     schedule, lane_dim = kernel.schedule, kernel.layout.vector_dim
     assert lane_dim is not None and schedule.chunks is not None, "a row in registers has vectors"
@@ -49,7 +49,7 @@ def find_sources(kernel: RowKernel, frame: Kernel, target: GpuTarget) -> list[So
     return sources if shared_bytes(kernel, sources) <= target.shared_bytes // schedule.per_processor else []
 
 
-def copied(found: dict[ir.Value, Access], kernel: RowKernel, frame: Kernel) -> list[Source]:
+def copied(found: dict[ir.Value, Access], kernel: RowKernel, frame: Kernel) -> list[RowSource]:
     """Inputs with places in shared memory; none if one of them cannot be copied as vectors."""
     schedule, layout, lane_dim = kernel.schedule, kernel.layout, kernel.layout.vector_dim
     sources, offset = [], kernel.slot_bytes
@@ -64,12 +64,12 @@ def copied(found: dict[ir.Value, Access], kernel: RowKernel, frame: Kernel) -> l
             return []
         if strides[lane_dim] != 1:
             return []
-        sources.append(Source(value, access, offset, size))
+        sources.append(RowSource(value, access, offset, size))
         offset += size * schedule.threads * (schedule.chunks or 0)
     return sources
 
 
-def shared_bytes(kernel: RowKernel, sources: list[Source]) -> int:
+def shared_bytes(kernel: RowKernel, sources: list[RowSource]) -> int:
     """The slots of reductions, and the rows after them."""
     schedule = kernel.schedule
     vectors_of_block = schedule.threads * (schedule.chunks or 0)
@@ -81,13 +81,13 @@ class Prefetch:
     """Emits the copies of one thread (`thread`, an i32) and the loads of what it has copied."""
 
     kernel: RowKernel
-    sources: list[Source]
+    sources: list[RowSource]
     bodies: GpuBodies
     entry: Scope
     thread: ir.Value
     shared: ir.Value
 
-    def copy(self, row: Place, places: list[Place]) -> None:
+    def copy(self, row: GuardedScope, places: list[GuardedScope]) -> None:
         """Begin to copy a row's vectors at some places; nothing of a row that is not present."""
         for number, place in enumerate(places):
             with place.cursor.point:
@@ -102,7 +102,7 @@ class Prefetch:
                     step = number * self.kernel.schedule.threads * source.size
                     cp_async.copy(address, step, _address(buffer, index), source.size, size)
 
-    def fill(self, places: list[Place]) -> None:
+    def fill(self, places: list[GuardedScope]) -> None:
         """Let places know what has been copied for them."""
         lanes = self.kernel.schedule.lanes
         with places[0].cursor.point:
@@ -115,7 +115,7 @@ class Prefetch:
                     value = llvm.load(type_, self._slot(source, number), alignment=source.size)
                 place.memo[("load", buffer.flat, tuple(buffer.strides.items()))] = value
 
-    def _slot(self, source: Source, number: int) -> ir.Value:
+    def _slot(self, source: RowSource, number: int) -> ir.Value:
         place = warp.add(self.thread, number * self.kernel.schedule.threads)
         index = warp.add(warp.multiply(place, source.size), source.offset)
         return element_pointer(self.shared, index, ir.IntegerType.get_signless(8))
@@ -130,7 +130,7 @@ def not_hoisted(number: ir.Value, row: ir.Value) -> ir.Value:
     return warp.add(number, sign)
 
 
-def _address(buffer: Buffer, index: ir.Value) -> ir.Value:
+def _address(buffer: FlatBuffer, index: ir.Value) -> ir.Value:
     """The address of an element in global memory, an i64."""
     size = element_bytes(buffer.element)
     _, offset = ir.MemRefType(buffer.flat.type).get_strides_and_offset()

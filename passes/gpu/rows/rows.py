@@ -20,7 +20,7 @@ from blu.passes.gpu.kernel import GpuKernel, Thread
 from blu.passes.gpu.lower.fast_math import mark
 from blu.passes.gpu.others import loops
 from blu.passes.gpu.rows.ahead import try_ahead
-from blu.passes.gpu.rows.bodies import Place
+from blu.passes.gpu.rows.bodies import GuardedScope
 from blu.passes.gpu.rows.columns import THREADS, ColumnGrid, ColumnThread, column_grid, column_points, shared_bytes
 from blu.passes.gpu.rows.launch import Launches, open_launch, row_place, team_of
 from blu.passes.gpu.rows.partials import has_folds
@@ -35,7 +35,7 @@ from blu.passes.kernels.cursor import Cursor
 from blu.passes.kernels.rows.fills import spell_out_fills
 from blu.passes.kernels.rows.layout import Layout, collapse, flatten, strides
 from blu.passes.kernels.rows.program import RowProgram, analyse
-from blu.passes.kernels.rows.scope import ROW, Position, Scope
+from blu.passes.kernels.rows.scope import ROW, LanePosition, Scope
 
 MOST_POINTS = 2**31 - 2**20
 """Vectors of a pointwise kernel and elements of a row are counted in i32, with room for a block beyond the end."""
@@ -119,7 +119,7 @@ def _write_rows(launches: Launches, program: RowProgram, layout: Layout, late: s
         RowThread(kernel, bodies, entry, row, team).emit()
 
 
-def _row_of(kernel: RowKernel, frame: GpuKernel, cursor: Cursor, here: Thread, rows: int) -> tuple[Place, Team]:
+def _row_of(kernel: RowKernel, frame: GpuKernel, cursor: Cursor, here: Thread, rows: int) -> tuple[GuardedScope, Team]:
     """The row of this thread, and its place in the team that has it."""
     schedule = kernel.schedule
     with cursor.point:
@@ -228,7 +228,7 @@ def _write_points(launches: Launches, program: RowProgram, layout: Layout, late:
                     present = warp.is_below(point, total)
                     point = arith.select(present, point, warp.number(0))
                 places.append(_point_place(layout, entry.cursor, point, schedule.lanes, present))
-        share = RowThread(kernel, bodies, entry, Place(frozenset(), entry.cursor), Team(1, thread, None))
+        share = RowThread(kernel, bodies, entry, GuardedScope(frozenset(), entry.cursor), Team(1, thread, None))
         _compute_points(share, [[entry, place] for place in places])
 
 
@@ -244,7 +244,7 @@ def _write_squares(launches: Launches, program: RowProgram, layout: Layout, late
         with entry.cursor.point:
             shared = shared_pointer(frame)
         stacks = SquareThread(square, layout, bodies, entry, shared).places(here)
-        share = RowThread(kernel, bodies, entry, Place(frozenset(), entry.cursor), Team(1, shared, None))
+        share = RowThread(kernel, bodies, entry, GuardedScope(frozenset(), entry.cursor), Team(1, shared, None))
         _compute_points(share, stacks)
 
 
@@ -260,11 +260,11 @@ def _compute_points(share: RowThread, stacks: Sequence[list[Scope]]) -> None:
             share.bodies.store(value, buffer, scopes)
 
 
-def _point_place(layout: Layout, cursor: Cursor, point: ir.Value, lanes: int, present: ir.Value | None) -> Place:
+def _point_place(layout: Layout, cursor: Cursor, point: ir.Value, lanes: int, present: ir.Value | None) -> GuardedScope:
     """The place of vector number `point`."""
     sizes = {dim: layout.sizes[dim] // (lanes if dim == layout.vector_dim else 1) for dim in layout.rows}
     split = split_number(point, sizes)
     inner = None if layout.vector_dim is None else split.pop(layout.vector_dim, None)
     base = vectors.index(0) if inner is None else as_index(warp.multiply(inner, lanes))
     indices = {dim: as_index(value) for dim, value in split.items()}
-    return Place(frozenset({*sizes, ROW}), cursor, indices, Position(base, 0, lanes, lanes), {}, present)
+    return GuardedScope(frozenset({*sizes, ROW}), cursor, indices, LanePosition(base, 0, lanes, lanes), {}, present)

@@ -72,7 +72,7 @@ class RowSchedule:
 
 
 @dataclass(frozen=True)
-class Operand:
+class RowOperand:
     """A memref that a kernel reads or writes along the vector dimension: element size in bytes, stride, and whether a
     walk before the last one reads it, so that a row in registers has it there for longer."""
 
@@ -82,7 +82,7 @@ class Operand:
     is_input: bool
 
 
-def operands_of(program: RowProgram, layout: Layout, frame: Kernel) -> list[Operand]:
+def operands_of(program: RowProgram, layout: Layout, frame: Kernel) -> list[RowOperand]:
     """All memrefs with an element for each lane."""
     walks = Planner(program, 0, -1, set(program.outputs)).plan()
     accesses: dict[ir.Value, Access] = {}
@@ -102,11 +102,11 @@ def operands_of(program: RowProgram, layout: Layout, frame: Kernel) -> list[Oper
             -1 if layout.vector_dim is None else layout.vector_dim
         )
         if stride is not None:
-            found.append(Operand(element_bytes(ir.MemRefType(buffer.type).element_type), stride, is_kept, is_input))
+            found.append(RowOperand(element_bytes(ir.MemRefType(buffer.type).element_type), stride, is_kept, is_input))
     return found
 
 
-def choose_lanes(operands: list[Operand], size: int, widest: int = WIDEST) -> int:
+def choose_lanes(operands: list[RowOperand], size: int, widest: int = WIDEST) -> int:
     """Elements of a vector, so that accesses to the narrowest type have `widest` bytes, of a dimension of `size`."""
     sizes = [operand.size for operand in operands if operand.stride == 1]
     return gcd(widest // min(sizes), size) if sizes else 1
@@ -167,7 +167,7 @@ def _writes(program: RowProgram) -> bool:
     return any(program.is_wide(value) for value in program.outputs)
 
 
-def _kept_words(operands: list[Operand], lanes: int) -> float:
+def _kept_words(operands: list[RowOperand], lanes: int) -> float:
     """Registers for an element of a row of which only what is read in several walks is kept, as it was read."""
     kept = [operand for operand in operands if operand.is_input and operand.is_kept]
     return max(sum(ceil(operand.size * lanes / 4) / lanes for operand in kept), 0.5)
@@ -198,7 +198,7 @@ def choose_columns(program: RowProgram, layout: Layout, frame: Kernel) -> RowSch
     return RowSchedule(COLUMN_BLOCK, 1, lanes, max(1, min(8, 2 * IN_FLIGHT // max(vector, 1))), None)
 
 
-def _lanes_of(operands: list[Operand], layout: Layout) -> int:
+def _lanes_of(operands: list[RowOperand], layout: Layout) -> int:
     return choose_lanes(operands, 1 if layout.vector_dim is None else layout.sizes[layout.vector_dim])
 
 
@@ -208,7 +208,7 @@ def team_of_warp(width: int, lanes: int) -> int:
     return min(WARP, 1 << (vectors_of_row - 1).bit_length())
 
 
-def _flat(operands: list[Operand], lanes: int, elements: int) -> RowSchedule:
+def _flat(operands: list[RowOperand], lanes: int, elements: int) -> RowSchedule:
     inputs = sum(operand.size * lanes for operand in operands if operand.is_input)
     unroll = max(1, min(4, FLAT_IN_FLIGHT // max(inputs, WIDEST)))
     while unroll > 1 and elements < FLAT_THREADS * lanes * unroll * 512:

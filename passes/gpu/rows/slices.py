@@ -16,9 +16,9 @@ from blu.passes.gpu.rows.teams import all_of, merge_lanes
 from blu.passes.gpu.rows.walks import RowKernel, RowThread, as_index
 from blu.passes.kernels.cursor import Cursor
 from blu.passes.kernels.rows.lanes import from_storage, to_storage
-from blu.passes.kernels.rows.plan import Walk
+from blu.passes.kernels.rows.plan import ColumnWalk
 from blu.passes.kernels.rows.reductions import Fold
-from blu.passes.kernels.rows.space import Node
+from blu.passes.kernels.rows.space import RowNode
 
 
 @dataclass
@@ -56,7 +56,7 @@ class SliceThread(RowThread):
         with self.row.cursor.point:
             return all_of([first, None if self.part is None else warp.is_equal(self.part, 0)])
 
-    def _sweep(self, walk: Walk) -> list[ir.Value]:
+    def _sweep(self, walk: ColumnWalk) -> list[ir.Value]:
         schedule, width = self.kernel.schedule, self._width
         stride = schedule.lanes * self.team.size
         step = stride * schedule.unroll
@@ -84,7 +84,7 @@ class SliceThread(RowThread):
     def _index(self, part: ir.Value) -> ir.Value:
         return as_index(warp.add(warp.multiply(self.number, self.parts), part))
 
-    def _leave(self, node: Node, fold: Fold, total: ir.Value, slot: int) -> None:
+    def _leave(self, node: RowNode, fold: Fold, total: ir.Value, slot: int) -> None:
         """Write what this slice has found."""
         with node.operation.location, self.row.cursor.point:
             value = self.team.reduce(merge_lanes(total, fold.combine), fold.combine, slot)
@@ -92,7 +92,7 @@ class SliceThread(RowThread):
             with when(warp.is_equal(self.team.number, 0)):
                 memref.store(value, self.partials[node.operation.results[fold.number]], [index])
 
-    def _put_together(self, node: Node, fold: Fold, slot: int) -> None:
+    def _put_together(self, node: RowNode, fold: Fold, slot: int) -> None:
         """The result of a reduction whose slices have been walked by an earlier launch."""
         result = node.operation.results[fold.number]
         with node.operation.location, self.row.cursor.point:

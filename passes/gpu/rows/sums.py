@@ -20,11 +20,11 @@ from blu.passes.gpu.isa import barrier, cp_async, warp
 from blu.passes.gpu.kernel import GpuKernel, Thread
 from blu.passes.gpu.others import loops
 from blu.passes.gpu.rows import rows
-from blu.passes.gpu.rows.bodies import WIDEST, GpuBodies, Place
+from blu.passes.gpu.rows.bodies import WIDEST, GpuBodies, GuardedScope
 from blu.passes.gpu.rows.columns import range_grid, words_of
 from blu.passes.gpu.rows.launch import Launches, open_launch, row_place, team_of
 from blu.passes.gpu.rows.partials import has_folds
-from blu.passes.gpu.rows.prefetch import Prefetch, Source, copied, shared_bytes
+from blu.passes.gpu.rows.prefetch import Prefetch, RowSource, copied, shared_bytes
 from blu.passes.gpu.rows.schedule import RowSchedule, choose_columns, operands_of, team_of_warp
 from blu.passes.gpu.rows.teams import Team, all_of, combine_depth
 from blu.passes.gpu.rows.walks import RowKernel, RowThread
@@ -32,8 +32,8 @@ from blu.passes.gpu.shared import shared_pointer
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.cursor import Cursor
 from blu.passes.kernels.rows.fills import spell_out_fills
-from blu.passes.kernels.rows.layout import Buffer, Layout, collapse, flatten
-from blu.passes.kernels.rows.plan import Walk
+from blu.passes.kernels.rows.layout import FlatBuffer, Layout, collapse, flatten
+from blu.passes.kernels.rows.plan import ColumnWalk
 from blu.passes.kernels.rows.program import RowProgram, analyse
 from blu.passes.kernels.rows.scope import Scope
 from blu.passes.kernels.rows.space import Access
@@ -122,7 +122,7 @@ def _write_rows(launches: Launches) -> bool:
     return True
 
 
-def _find_sources(kernel: RowKernel, frame: GpuKernel, sums: list[RangeSum], target: GpuTarget) -> list[Source]:
+def _find_sources(kernel: RowKernel, frame: GpuKernel, sums: list[RangeSum], target: GpuTarget) -> list[RowSource]:
     """The rows to copy ahead, where warps have rows; none where they cannot be copied, or there is no room."""
     if kernel.schedule.team > warp.WARP:
         return []  # other blocks read while this one's threads wait for each other
@@ -159,12 +159,14 @@ class SummingThread(RowThread):
     totals: list[list[ir.Value]]
     numbers: dict[int, int] = field(default_factory=dict)
 
-    def new_places(self) -> list[Place]:
+    def new_places(self) -> list[GuardedScope]:
         places = super().new_places()
         self.numbers = {id(place): number for number, place in enumerate(places)}
         return places
 
-    def _visit_some(self, walk: Walk, places: list[Place], totals: list[ir.Value | None]) -> list[ir.Value]:
+    def _visit_some(
+        self, walk: ColumnWalk, places: list[GuardedScope], totals: list[ir.Value | None]
+    ) -> list[ir.Value]:
         found = super()._visit_some(walk, places, totals)
         # The last walk knows all that is added up.
         if walk is [item for item in self.kernel.walks if not item.is_empty][-1]:
@@ -174,7 +176,7 @@ class SummingThread(RowThread):
                     sums[number] = self._added(value, access, place, sums[number])
         return found
 
-    def _added(self, value: ir.Value, access: Access, place: Place, total: ir.Value) -> ir.Value:
+    def _added(self, value: ir.Value, access: Access, place: GuardedScope, total: ir.Value) -> ir.Value:
         scopes = [self.entry, self.row, place]
         with place.cursor.point:
             term = self.bodies.as_vector(self.bodies.read(value, access, scopes), scopes)
@@ -194,7 +196,7 @@ class RangeThread:
     entry: Scope
     frame: GpuKernel
 
-    def emit(self, here: Thread, sources: list[Source]) -> None:
+    def emit(self, here: Thread, sources: list[RowSource]) -> None:
         """Walk over the rows, then write the sums. `sources` are copied to shared memory a row ahead."""
         schedule, layout, cursor = self.kernel.schedule, self.kernel.layout, self.entry.cursor
         rows, length = layout.sizes[layout.rows[0]], self.sums[0].length
@@ -225,7 +227,7 @@ class RangeThread:
             if value in self.frame.buffers and value not in self.bodies.inputs:
                 memref = self.frame.buffers[value]
                 with self.entry.cursor.point:
-                    flat = Buffer(flatten(memref), memref.type.element_type, {})
+                    flat = FlatBuffer(flatten(memref), memref.type.element_type, {})
                 self.bodies.inputs[value] = (flat, vectors.strides_of(memref))
 
     @property
@@ -244,7 +246,7 @@ class RangeThread:
         share = RowThread(self.kernel, self.bodies, self.entry, row, team)
         with item.operation.location, cursor.point:
             steps = dict(zip((layout.rows[0], layout.columns[0]), vectors.strides_of(item.target), strict=True))
-            buffer = Buffer(flatten(item.target), item.element, steps)
+            buffer = FlatBuffer(flatten(item.target), item.element, steps)
             first = warp.is_below(thread, schedule.team) if schedule.rows_per_block > 1 else None
             shared = shared_pointer(self.frame) if schedule.rows_per_block > 1 else None
         for place, total in zip(share.new_places(), totals, strict=True):
@@ -279,7 +281,7 @@ class _Rows:
         with self.share.entry.cursor.point:
             return self.begin if self._is_together else warp.add(self.begin, self.own)
 
-    def read_ahead(self, sources: list[Source]) -> None:
+    def read_ahead(self, sources: list[RowSource]) -> None:
         """Begin to copy the first row."""
         share, cursor = self.share, self.share.entry.cursor
         with cursor.point:
@@ -291,7 +293,7 @@ class _Rows:
         row, share = self._row(cursor, base, is_sure=False), self.share
         self.ahead.copy(row, RowThread(share.kernel, share.bodies, share.entry, row, self.team).new_places())
 
-    def _row(self, cursor: Cursor, base: ir.Value, is_sure: bool) -> Place:
+    def _row(self, cursor: Cursor, base: ir.Value, is_sure: bool) -> GuardedScope:
         """The row that the thread has when the loop is at `base`."""
         with cursor.point:
             row = warp.add(base, self.own) if self._is_together else base
@@ -305,7 +307,7 @@ class _Rows:
         """One step of the loop: all walks over a row, its columns added to what has been carried."""
         share, schedule = self.share, self.share.kernel.schedule
 
-        def fill(places: list[Place]) -> None:
+        def fill(places: list[GuardedScope]) -> None:
             self.ahead.fill(places)
             with inner.point:
                 following = warp.add(base, schedule.rows_per_block)

@@ -12,14 +12,14 @@ from math import ceil, prod
 from blu.dialects.core.mlir import arith, ir, llvm
 from blu.passes.gpu.isa import barrier, warp
 from blu.passes.gpu.kernel import Thread
-from blu.passes.gpu.rows.bodies import GpuBodies, Place, element_bytes, from_words, to_words
+from blu.passes.gpu.rows.bodies import GpuBodies, GuardedScope, element_bytes, from_words, to_words
 from blu.passes.gpu.rows.teams import all_of, element_pointer
 from blu.passes.gpu.rows.walks import as_index, split_number
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.body import Kernel
 from blu.passes.kernels.rows.layout import Layout
 from blu.passes.kernels.rows.program import RowProgram
-from blu.passes.kernels.rows.scope import ROW, Position, Scope
+from blu.passes.kernels.rows.scope import ROW, LanePosition, Scope
 from blu.passes.kernels.rows.space import Access
 
 THREADS = 256
@@ -30,7 +30,7 @@ SMALLEST = 16
 
 
 @dataclass(frozen=True)
-class Square:
+class TransposedSquare:
     """A tile of `side` x `side` elements of the dimensions `near` and `far`; `sources` are read along `far`."""
 
     near: int
@@ -53,7 +53,7 @@ class Square:
         return prod(sizes)
 
 
-def find_square(program: RowProgram, layout: Layout, frame: Kernel) -> Square | None:
+def find_square(program: RowProgram, layout: Layout, frame: Kernel) -> TransposedSquare | None:
     """The tile of a pointwise kernel; None if it reads nothing across."""
     near = layout.vector_dim
     if near is None or layout.sizes[near] < SMALLEST:
@@ -75,14 +75,14 @@ def find_square(program: RowProgram, layout: Layout, frame: Kernel) -> Square | 
     far = max(found, key=lambda dim: len(found[dim]))
     sources = tuple(found[far].items())
     size = max(element_bytes(ir.MemRefType(frame.buffers[value].type).element_type) for value, _ in sources)
-    return Square(near, far, min(64, LINE // size), sources)
+    return TransposedSquare(near, far, min(64, LINE // size), sources)
 
 
 @dataclass
 class SquareThread:
     """Emits one thread's share of a tile."""
 
-    square: Square
+    square: TransposedSquare
     layout: Layout
     bodies: GpuBodies
     entry: Scope
@@ -128,7 +128,7 @@ class SquareThread:
         split = split_number(block, sizes)
         return {dim: warp.multiply(split.pop(dim), self.square.side) for dim in both}, split
 
-    def _place(self, corner: dict, others: dict, near: ir.Value, far: ir.Value) -> Place:
+    def _place(self, corner: dict, others: dict, near: ir.Value, far: ir.Value) -> GuardedScope:
         """The element at (`near`, `far`) of the tile."""
         points, conditions = {}, []
         for dim, offset in ((self.square.near, near), (self.square.far, far)):
@@ -138,9 +138,9 @@ class SquareThread:
                 point = arith.select(conditions[-1], point, warp.number(0))
             points[dim] = as_index(point)
         indices = {dim: as_index(value) for dim, value in others.items()} | {self.square.far: points[self.square.far]}
-        position = Position(points[self.square.near], 0, 1, 1)
+        position = LanePosition(points[self.square.near], 0, 1, 1)
         bound = frozenset({*self.layout.sizes, ROW})
-        return Place(bound, self.entry.cursor, indices, position, {}, all_of(conditions))
+        return GuardedScope(bound, self.entry.cursor, indices, position, {}, all_of(conditions))
 
     def _slot(self, number: int, row: ir.Value, column: ir.Value) -> ir.Value:
         index = warp.add(warp.multiply(row, self.square.side + 1), column)

@@ -8,17 +8,17 @@ from math import prod
 
 from blu.dialects.core.mlir import arith, ir
 from blu.passes.gpu.isa import warp
-from blu.passes.gpu.rows.bodies import GpuBodies, Place, hide
+from blu.passes.gpu.rows.bodies import GpuBodies, GuardedScope, hide
 from blu.passes.gpu.rows.schedule import RowSchedule
 from blu.passes.gpu.rows.teams import SLOT_BYTES, Team, all_of, merge_lanes
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.cursor import Cursor
-from blu.passes.kernels.rows.layout import Buffer, Layout
-from blu.passes.kernels.rows.plan import Planner, Walk
+from blu.passes.kernels.rows.layout import FlatBuffer, Layout
+from blu.passes.kernels.rows.plan import ColumnWalk, Planner
 from blu.passes.kernels.rows.program import RowProgram
 from blu.passes.kernels.rows.reductions import Fold
-from blu.passes.kernels.rows.scope import Position, Scope
-from blu.passes.kernels.rows.space import Access, Node
+from blu.passes.kernels.rows.scope import LanePosition, Scope
+from blu.passes.kernels.rows.space import Access, RowNode
 
 BATCH = 8
 """Elements that a thread reads at once in later walks over a row that is in its registers."""
@@ -32,8 +32,8 @@ class RowKernel:
     layout: Layout
     schedule: RowSchedule
     planner: Planner
-    walks: list[Walk]
-    outputs: list[tuple[ir.Value, Buffer]] = field(default_factory=list)
+    walks: list[ColumnWalk]
+    outputs: list[tuple[ir.Value, FlatBuffer]] = field(default_factory=list)
 
     @classmethod
     def plan(cls, program: RowProgram, layout: Layout, schedule: RowSchedule, late: set[ir.Value]) -> RowKernel:
@@ -52,7 +52,7 @@ class RowKernel:
         """Shared memory for reductions: of the block, and of its cluster if it has one."""
         return self.slots * SLOT_BYTES * (1 if self.schedule.cluster == 1 else 2)
 
-    def folds(self, walk: Walk) -> list[tuple[Node, Fold]]:
+    def folds(self, walk: ColumnWalk) -> list[tuple[RowNode, Fold]]:
         """The reductions of a walk, result by result."""
         return [(self.program.nodes[number], fold) for number in walk.reductions for fold in self.folds_of(number)]
 
@@ -62,7 +62,7 @@ class RowKernel:
         assert isinstance(folds, list), "another reduction than a fold"
         return folds
 
-    def buffers(self, values: list[ir.Value]) -> list[tuple[ir.Value, Buffer]]:
+    def buffers(self, values: list[ir.Value]) -> list[tuple[ir.Value, FlatBuffer]]:
         return [(value, buffer) for value, buffer in self.outputs if value in values]
 
 
@@ -73,16 +73,16 @@ class RowThread:
     kernel: RowKernel
     bodies: GpuBodies
     entry: Scope
-    row: Place
+    row: GuardedScope
     team: Team
-    fill: Callable[[list[Place]], None] | None = field(default=None, kw_only=True)
+    fill: Callable[[list[GuardedScope]], None] | None = field(default=None, kw_only=True)
     """Called with the places of a row in registers, before anything is read there."""
 
     def emit(self) -> None:
         """All walks, then the results without columns."""
         *walks, last = self.kernel.walks
         slot = 0
-        places: list[Place] = []
+        places: list[GuardedScope] = []
         self._read_for_row()
         for walk in walks:
             if walk.is_empty:
@@ -109,14 +109,14 @@ class RowThread:
                     with node.operation.location:
                         self.bodies.read(operand, access, [self.entry, self.row])
 
-    def reload(self, walk: Walk) -> None:
+    def reload(self, walk: ColumnWalk) -> None:
         """From here on, values of `walk.reload` are read back from the outputs that have them."""
         for value in walk.reload:
             self.bodies.reloads[value] = self.kernel.buffers([value])[0][1]
 
-    def _store_results(self, last: Walk) -> None:
+    def _store_results(self, last: ColumnWalk) -> None:
         first = self._is_first()
-        scope = Place(self.row.bound, self.row.cursor, self.row.indices, self.row.position, self.row.memo, first)
+        scope = GuardedScope(self.row.bound, self.row.cursor, self.row.indices, self.row.position, self.row.memo, first)
         for number in last.nodes:
             self.bodies.inline(self.kernel.program.nodes[number], [self.entry, scope])
         for value, buffer in self.kernel.outputs:
@@ -131,7 +131,7 @@ class RowThread:
 
     # Rows in registers
 
-    def _places(self, before: list[Place]) -> list[Place]:
+    def _places(self, before: list[GuardedScope]) -> list[GuardedScope]:
         """The vectors of this thread; what `before` has read, and nothing else, is known there."""
         if before and not self.kernel.schedule.hides:
             return before
@@ -144,14 +144,14 @@ class RowThread:
         for place in places:
             with place.cursor.point:
                 memo = {key: hide(value) for key, value in place.memo.items() if _is_load(key)}
-            found.append(Place(place.bound, place.cursor, place.indices, place.position, memo, place.present))
+            found.append(GuardedScope(place.bound, place.cursor, place.indices, place.position, memo, place.present))
         return found
 
-    def new_places(self) -> list[Place]:
+    def new_places(self) -> list[GuardedScope]:
         """The vectors of this thread."""
         return [self._place(number) for number in range(self.kernel.schedule.chunks or 0)]
 
-    def _place(self, number: int) -> Place:
+    def _place(self, number: int) -> GuardedScope:
         """Vector `number`: vectors of the team's threads are neighbours."""
         step = self.kernel.schedule.lanes * self.team.size
         whole = (number + 1) * step <= self._width
@@ -173,12 +173,12 @@ class RowThread:
     def _start(self) -> ir.Value:
         return self.row.find("start index", lambda: as_index(self._start_number()))
 
-    def _place_at(self, cursor: Cursor, base: ir.Value, offset: int, present: ir.Value | None) -> Place:
+    def _place_at(self, cursor: Cursor, base: ir.Value, offset: int, present: ir.Value | None) -> GuardedScope:
         bound = self.row.bound | set(self.kernel.layout.columns)
-        position = Position(base, offset, self.kernel.schedule.lanes, self.kernel.schedule.lanes)
-        return Place(bound, cursor, {}, position, {}, present)
+        position = LanePosition(base, offset, self.kernel.schedule.lanes, self.kernel.schedule.lanes)
+        return GuardedScope(bound, cursor, {}, position, {}, present)
 
-    def _place_at_point(self, cursor: Cursor, point: ir.Value, present: ir.Value | None) -> Place:
+    def _place_at_point(self, cursor: Cursor, point: ir.Value, present: ir.Value | None) -> GuardedScope:
         """The vector at element `point` (i32) of the row; of the first one where it is not `present`."""
         if present is not None:
             point = arith.select(present, point, warp.number(0))
@@ -193,7 +193,7 @@ class RowThread:
 
     # Rows in a loop
 
-    def _sweep(self, walk: Walk) -> list[ir.Value]:
+    def _sweep(self, walk: ColumnWalk) -> list[ir.Value]:
         """Whole steps in a loop, then the rest of the row with guards."""
         schedule = self.kernel.schedule
         stride = schedule.lanes * self.team.size
@@ -232,7 +232,7 @@ class RowThread:
 
     # Both
 
-    def _visit(self, walk: Walk, places: list[Place], totals: list[ir.Value | None]) -> list[ir.Value]:
+    def _visit(self, walk: ColumnWalk, places: list[GuardedScope], totals: list[ir.Value | None]) -> list[ir.Value]:
         """All work of a walk at some places: everything is read before anything is written.
 
         After the first walk over a row in registers, what all rows share is read for some places at a time, and where
@@ -247,7 +247,9 @@ class RowThread:
             totals = self._visit_some(walk, places[first : first + size], totals)
         return list(totals)
 
-    def _visit_some(self, walk: Walk, places: list[Place], totals: list[ir.Value | None]) -> list[ir.Value]:
+    def _visit_some(
+        self, walk: ColumnWalk, places: list[GuardedScope], totals: list[ir.Value | None]
+    ) -> list[ir.Value]:
         program = self.kernel.program
         stacks = [[self.entry, self.row, place] for place in places]
         self.read(walk, stacks)
@@ -265,12 +267,12 @@ class RowThread:
                 self.bodies.store(value, buffer, [self.entry, self.row, self._guarded(scopes[-1])])
         return totals
 
-    def _guarded(self, place: Place) -> Place:
+    def _guarded(self, place: GuardedScope) -> GuardedScope:
         with place.cursor.point:
             present = all_of([place.present, self.row.present])
-        return Place(place.bound, place.cursor, place.indices, place.position, place.memo, present)
+        return GuardedScope(place.bound, place.cursor, place.indices, place.position, place.memo, present)
 
-    def read(self, walk: Walk, stacks: Sequence[list[Scope]], dims: set[int] | None = None) -> None:
+    def read(self, walk: ColumnWalk, stacks: Sequence[list[Scope]], dims: set[int] | None = None) -> None:
         """Ask for all vectors of a walk at once, or only for those that vary with one of `dims`."""
         for scopes in stacks:
             for node, operand, access in self._inputs(walk):
@@ -278,7 +280,7 @@ class RowThread:
                     with node.operation.location:
                         self.bodies.read(operand, access, scopes)
 
-    def _inputs(self, walk: Walk) -> Iterator[tuple[Node, ir.Value, Access]]:
+    def _inputs(self, walk: ColumnWalk) -> Iterator[tuple[RowNode, ir.Value, Access]]:
         """The memrefs that the bodies of a walk read, with the nodes that do."""
         for number in (*walk.nodes, *walk.reductions):
             node = self.kernel.program.nodes[number]
@@ -290,14 +292,14 @@ class RowThread:
 
     def _add(self, fold: Fold, total: ir.Value | None, scopes: list[Scope]) -> ir.Value:
         place = scopes[-1]
-        assert isinstance(place, Place)
+        assert isinstance(place, GuardedScope)
         with fold.combiner.location, place.cursor.point:
             term = self.bodies.as_vector(self.bodies.lookup(fold.term, scopes), scopes)
             if place.present is not None:
                 term = arith.select(place.present, term, self._identity(fold))
             return term if total is None else fold.combine(total, term)
 
-    def _finish(self, node: Node, fold: Fold, total: ir.Value, slot: int) -> None:
+    def _finish(self, node: RowNode, fold: Fold, total: ir.Value, slot: int) -> None:
         """Merge lanes and threads, and what the reduction starts with where that changes something."""
         place = node.num_inputs + fold.number
         initial = node.operation.operands[place]

@@ -14,7 +14,7 @@ from blu.dialects.core.mlir import func, ir
 from blu.passes.framework.rules import Rule
 from blu.passes.host.bufferize.concatenation import part_of
 from blu.passes.host.bufferize.in_place import reads_rows_in_place, reads_where_it_writes
-from blu.passes.host.bufferize.times import Span
+from blu.passes.host.bufferize.times import LifeSpan
 from blu.passes.host.bufferize.uses import Returned, transposed_layout
 from blu.passes.host.bufferize.views import Root, View, ViewTable
 
@@ -32,7 +32,7 @@ class Memory:
     """What is known of the memory of a host program while results get their places."""
 
     views: ViewTable
-    spans: dict[ir.Operation, Span]
+    spans: dict[ir.Operation, LifeSpan]
     returned: Returned
     kernels: dict[str, func.FuncOp]
     steps: int = 0

@@ -8,7 +8,7 @@ from blu.dialects.core.dtypes import product
 from blu.dialects.core.mlir import func, ir
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.families import is_kernel
-from blu.passes.host.bufferize.times import Span, spans
+from blu.passes.host.bufferize.times import LifeSpan, spans
 
 ALIGNMENT = 64
 
@@ -118,7 +118,7 @@ def _intervals(function: func.FuncOp) -> list[Interval]:
     return found
 
 
-def _uses(value: ir.Value, times: dict[ir.Operation, Span]) -> list[Span]:
+def _uses(value: ir.Value, times: dict[ir.Operation, LifeSpan]) -> list[LifeSpan]:
     found = []
     for use in value.uses:
         owner = use.owner.operation

@@ -17,10 +17,10 @@ from blu.passes.kernels.rows.lanes import (
     store_scalar,
     widen,
 )
-from blu.passes.kernels.rows.layout import Buffer, Layout
+from blu.passes.kernels.rows.layout import FlatBuffer, Layout
 from blu.passes.kernels.rows.program import RowProgram, constant_of
-from blu.passes.kernels.rows.scope import Position, Scope
-from blu.passes.kernels.rows.space import Access, Node
+from blu.passes.kernels.rows.scope import LanePosition, Scope
+from blu.passes.kernels.rows.space import Access, RowNode
 
 Lane = ir.Value | Consecutive
 Scopes = Sequence[Scope]
@@ -37,8 +37,8 @@ class BodyEmitter:
         self.program = program
         self.layout = layout
         self.entry = entry
-        self.inputs: dict[ir.Value, tuple[Buffer, Sequence[int]]] = {}
-        self.reloads: dict[ir.Value, Buffer] = {}
+        self.inputs: dict[ir.Value, tuple[FlatBuffer, Sequence[int]]] = {}
+        self.reloads: dict[ir.Value, FlatBuffer] = {}
         self.homes: dict[ir.Value, Scope] = {}
         self.constants: dict[ir.Value, ir.Attribute] = {}
 
@@ -116,14 +116,14 @@ class BodyEmitter:
         distance = index if stride == 1 else arith.muli(index, self.index(stride))
         return distance if base == self.index(0) else arith.addi(base, distance)
 
-    def load(self, buffer: Buffer, scopes: Scopes) -> ir.Value:
+    def load(self, buffer: FlatBuffer, scopes: Scopes) -> ir.Value:
         """The elements of a buffer for the scopes: a scalar where lanes do not matter."""
         dims = frozenset(buffer.strides)
         scope = self.scope_of(dims, scopes)
         inner = scopes[: scopes.index(scope) + 1]
         return scope.find(("load", buffer.flat, tuple(buffer.strides.items())), lambda: self._load(buffer, inner))
 
-    def _load(self, buffer: Buffer, scopes: Scopes) -> ir.Value:
+    def _load(self, buffer: FlatBuffer, scopes: Scopes) -> ir.Value:
         index, position = self.linear(buffer.strides, scopes), self._position(buffer, scopes)
         if position is None:
             value = load_scalar(buffer, index)
@@ -131,13 +131,13 @@ class BodyEmitter:
             return value
         return load_lanes(buffer, index, buffer.strides[self.layout.vector_dim], position)
 
-    def _position(self, buffer: Buffer, scopes: Scopes) -> Position | None:
+    def _position(self, buffer: FlatBuffer, scopes: Scopes) -> LanePosition | None:
         """The position to load or store lanes at; None if the buffer has one element for all lanes."""
         position = position_of(scopes)
         lanes = position is not None and position.lanes > 1 and self.layout.vector_dim in buffer.strides
         return position if lanes else None
 
-    def store(self, value: ir.Value, buffer: Buffer, scopes: Scopes) -> None:
+    def store(self, value: ir.Value, buffer: FlatBuffer, scopes: Scopes) -> None:
         """Write a value of the group at the innermost scope."""
         emitted, scope = self.lookup(value, scopes), scopes[-1]
         with scope.cursor.point:
@@ -151,10 +151,10 @@ class BodyEmitter:
     def as_scalar(self, emitted: Lane) -> ir.Value:
         return emitted.base if isinstance(emitted, Consecutive) else emitted
 
-    def buffer(self, value: ir.Value, access: Access) -> Buffer:
+    def buffer(self, value: ir.Value, access: Access) -> FlatBuffer:
         """An outside tensor as a buffer laid over the space."""
         flat, steps = self.inputs[value]
-        return Buffer(flat.flat, flat.element, self.layout.strides(access, steps))
+        return FlatBuffer(flat.flat, flat.element, self.layout.strides(access, steps))
 
     # Bodies
 
@@ -170,7 +170,7 @@ class BodyEmitter:
             return self.lookup(value, scopes)
         return self.load(self.buffer(value, access), scopes)
 
-    def inline(self, node: Node, scopes: Scopes, skip: Collection[ir.Operation] = ()) -> None:
+    def inline(self, node: RowNode, scopes: Scopes, skip: Collection[ir.Operation] = ()) -> None:
         """Emit a node's body. Accumulators of a reduction must have been remembered by the caller, or not be needed."""
         for number, (argument, operand) in enumerate(zip(node.body.arguments, node.operation.operands, strict=True)):
             accumulator = node.is_reduction and number >= node.num_inputs
@@ -185,13 +185,13 @@ class BodyEmitter:
             elif operation not in skip and operation.name != "arith.constant":
                 self._emit(operation, node, scopes)
 
-    def _yield(self, node: Node, operation: ir.Operation, scopes: Scopes) -> None:
+    def _yield(self, node: RowNode, operation: ir.Operation, scopes: Scopes) -> None:
         if node.is_reduction:
             return
         for result, operand in zip(node.operation.results, operation.operands, strict=True):
             self.remember(result, self.lookup(operand, scopes), scopes)
 
-    def _emit(self, operation: ir.Operation, node: Node, scopes: Scopes) -> None:
+    def _emit(self, operation: ir.Operation, node: RowNode, scopes: Scopes) -> None:
         scope = self.home_of(operation.results[0], scopes)
         if operation.results[0] in scope.memo:
             return
@@ -203,7 +203,7 @@ class BodyEmitter:
             if isinstance(value, ir.Value):
                 self.homes[value] = scope
 
-    def _emit_one(self, operation: ir.Operation, node: Node, scopes: Scopes) -> list[Lane]:
+    def _emit_one(self, operation: ir.Operation, node: RowNode, scopes: Scopes) -> list[Lane]:
         if operation.name == "linalg.index":
             return [self._loop_index(node.dims[operation.attributes["dim"].value], scopes)]
         operands = [self.lookup(operand, scopes) for operand in operation.operands if not _is_tensor(operand)]
@@ -248,7 +248,7 @@ class BodyEmitter:
         return result
 
 
-def position_of(scopes: Scopes) -> Position | None:
+def position_of(scopes: Scopes) -> LanePosition | None:
     """The position of the scope that has one."""
     return next((scope.position for scope in scopes if scope.position), None)
 

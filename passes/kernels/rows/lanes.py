@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, ir, memref, vector
 from blu.passes.kernels import lanes as vectors
-from blu.passes.kernels.rows.layout import Buffer, is_bool
-from blu.passes.kernels.rows.scope import Position
+from blu.passes.kernels.rows.layout import FlatBuffer, is_bool
+from blu.passes.kernels.rows.scope import LanePosition
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Consecutive:
     base: ir.Value
 
 
-def widen(consecutive: Consecutive, position: Position) -> ir.Value:
+def widen(consecutive: Consecutive, position: LanePosition) -> ir.Value:
     """The vector of a Consecutive at the current insertion point."""
     type_ = vectors.vector_type(position.lanes, consecutive.base.type)
     steps = [lane if lane < position.count else 0 for lane in range(position.lanes)]
@@ -30,12 +30,12 @@ def widen(consecutive: Consecutive, position: Position) -> ir.Value:
     return arith.addi(vectors.splat(consecutive.base, position.lanes), steps_value)
 
 
-def load_scalar(buffer: Buffer, index: ir.Value) -> ir.Value:
+def load_scalar(buffer: FlatBuffer, index: ir.Value) -> ir.Value:
     """One element of a buffer."""
     return from_storage(memref.load(buffer.flat, [index]), buffer.element)
 
 
-def load_lanes(buffer: Buffer, index: ir.Value, stride: int, position: Position) -> ir.Value:
+def load_lanes(buffer: FlatBuffer, index: ir.Value, stride: int, position: LanePosition) -> ir.Value:
     """The lanes that start at element `index` and are `stride` elements apart."""
     if stride != 1:
         return load_each(buffer, [vectors.offset(index, lane * stride) for lane in range(position.count)], position)
@@ -48,19 +48,19 @@ def load_lanes(buffer: Buffer, index: ir.Value, stride: int, position: Position)
     return from_storage(vector.maskedload(type_, buffer.flat, [index], mask, first), buffer.element)
 
 
-def load_each(buffer: Buffer, indices: list[ir.Value], position: Position) -> ir.Value:
+def load_each(buffer: FlatBuffer, indices: list[ir.Value], position: LanePosition) -> ir.Value:
     """One scalar load for each present lane."""
     parts = [load_scalar(buffer, index) for index in indices]
     parts += [parts[0]] * (position.lanes - len(parts))
     return vector.from_elements(vectors.vector_type(position.lanes, buffer.element), parts)
 
 
-def store_scalar(value: ir.Value, buffer: Buffer, index: ir.Value) -> None:
+def store_scalar(value: ir.Value, buffer: FlatBuffer, index: ir.Value) -> None:
     """Write one element of a buffer."""
     memref.store(to_storage(value, buffer.element), buffer.flat, [index])
 
 
-def store_lanes(value: ir.Value, buffer: Buffer, index: ir.Value, stride: int, position: Position) -> None:
+def store_lanes(value: ir.Value, buffer: FlatBuffer, index: ir.Value, stride: int, position: LanePosition) -> None:
     """Store the present lanes from element `index` on, `stride` elements apart."""
     value = to_storage(value, buffer.element)
     if stride != 1:

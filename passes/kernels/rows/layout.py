@@ -98,7 +98,7 @@ def _indexed(program: RowProgram) -> set[int]:
 
 
 @dataclass(frozen=True)
-class Buffer:
+class FlatBuffer:
     """A memref as a run of elements, and its strides by dimension of the space. A bool is a byte (as numpy has it),
     because a vector of i1 in memory would be packed bits."""
 

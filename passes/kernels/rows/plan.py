@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from blu.dialects.core.mlir import ir
 from blu.passes.kernels.rows.program import RowProgram, cost_of
-from blu.passes.kernels.rows.space import Node
+from blu.passes.kernels.rows.space import RowNode
 
 CHEAP = 10  # A value that costs less than this to compute again is not kept.
 
 
 @dataclass
-class Walk:
+class ColumnWalk:
     """One walk over the columns: `nodes` to inline in order, `reductions` (node numbers) to accumulate, wide results to
     `store`, values to `keep` in scratch for later walks, and values to `reload` from scratch or from their output."""
 
@@ -53,14 +53,14 @@ class Planner:
         self.first: dict[ir.Value, int] = {}
         self.stored: set[ir.Value] = set()
         self.kept: set[ir.Value] = set()
-        self.walks: list[Walk] = []
+        self.walks: list[ColumnWalk] = []
 
-    def plan(self) -> list[Walk]:
+    def plan(self) -> list[ColumnWalk]:
         """One walk for each level, and a last one whose `nodes` are what the results without columns need."""
         program = self.program
         narrow = [value for value in program.outputs if not program.is_wide(value)]
         for level in range(max(program.levels) + 1):
-            walk = Walk()
+            walk = ColumnWalk()
             self.walks.append(walk)
             walk.reductions = [number for number, node in enumerate(program.nodes)
                                if node.is_reduction and program.levels[number] == level]  # fmt: skip
@@ -70,7 +70,7 @@ class Planner:
             roots = [operand for number in walk.reductions for operand in program.nodes[number].operation.operands]
             walk.nodes = self._needed([*roots, *walk.store], level)
             self.stored |= {value for value in walk.store if self._varies(value)}
-        self.walks.append(Walk())
+        self.walks.append(ColumnWalk())
         self.walks[-1].nodes = self._needed(narrow, len(self.walks))
         return self.walks
 
@@ -134,7 +134,7 @@ class Planner:
         node = self.program.nodes[made.node]
         return cost_of(node) + sum(self._cost(source, seen) for source in self._sources(node))
 
-    def _sources(self, node: Node) -> list[ir.Value]:
+    def _sources(self, node: RowNode) -> list[ir.Value]:
         """The operands whose elements the body reads."""
         return [operand for operand, argument in zip(node.operation.operands, node.body.arguments, strict=True)
                 if len(list(argument.uses))]  # fmt: skip

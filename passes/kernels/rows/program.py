@@ -14,7 +14,7 @@ from math import prod
 from blu.dialects.core.mlir import ir
 from blu.passes.kernels.rows.reductions import Fold, Search, read_reduction
 from blu.passes.kernels.rows.scope import ROW
-from blu.passes.kernels.rows.space import PLAIN, Access, Node, Refused, read_node, shape_of, share_space
+from blu.passes.kernels.rows.space import PLAIN, Access, Refused, RowNode, read_node, shape_of, share_space
 
 MAX_OPS = 128
 SLOW_OPS = {"arith.divf": 5, "arith.remf": 20, "arith.divsi": 20, "arith.divui": 20, "arith.remsi": 20,
@@ -25,7 +25,7 @@ Strides = Callable[[ir.Value], "tuple[int, ...] | None"]
 
 
 @dataclass(frozen=True)
-class Refusal:
+class RowRefusal:
     """Why a group cannot be one row kernel."""
 
     reason: str
@@ -52,7 +52,7 @@ class RowProgram:
     which a node can run. `dependence` maps every body value and group value to the dimensions that it varies with.
     """
 
-    nodes: tuple[Node, ...]
+    nodes: tuple[RowNode, ...]
     sizes: tuple[int, ...]
     columns: frozenset[int]
     vector_dim: int | None
@@ -86,7 +86,7 @@ def accepts(operations: Iterable[ir.Operation | ir.OpView]) -> bool:
     return bool(analyse(operations))
 
 
-def analyse(operations: Iterable[ir.Operation | ir.OpView], strides: Strides | None = None) -> RowProgram | Refusal:
+def analyse(operations: Iterable[ir.Operation | ir.OpView], strides: Strides | None = None) -> RowProgram | RowRefusal:
     """Analyse linalg.generic, linalg.fill and tensor.empty ops (in SSA order) as one group.
 
     Every result with a use outside of `operations` is an output. `strides` gives the strides of outside tensors;
@@ -95,7 +95,7 @@ def analyse(operations: Iterable[ir.Operation | ir.OpView], strides: Strides | N
     try:
         return _analyse([operation.operation for operation in operations], strides or (lambda value: None))
     except Refused as refused:
-        return Refusal(str(refused))
+        return RowRefusal(str(refused))
 
 
 def _analyse(operations: Sequence[ir.Operation], strides: Strides) -> RowProgram:
@@ -123,7 +123,7 @@ def _analyse(operations: Sequence[ir.Operation], strides: Strides) -> RowProgram
     )
 
 
-def _read_reduction(node: Node, fills: dict[ir.Value, ir.Attribute]) -> list[Fold] | Search | None:
+def _read_reduction(node: RowNode, fills: dict[ir.Value, ir.Attribute]) -> list[Fold] | Search | None:
     """How a reduction can have lanes. The lanes of a search all start from the same constants."""
     reduction = read_reduction(node.body, node.num_inputs)
     constant = all(operand in fills for operand in list(node.operation.operands)[node.num_inputs :])
@@ -144,7 +144,7 @@ def _read_fills(operations: Sequence[ir.Operation]) -> dict[ir.Value, ir.Attribu
     return fills
 
 
-def _read_empties(nodes: Sequence[Node]) -> dict[ir.Value, ir.Attribute]:
+def _read_empties(nodes: Sequence[RowNode]) -> dict[ir.Value, ir.Attribute]:
     """A zero for each tensor.empty that is read: it has no elements, or nobody may care which."""
     read = {operand for node in nodes for operand in list(node.operation.operands)[: node.num_inputs]}
     empties = [value for value in read if not isinstance(value.owner, ir.Block) and value.owner.name == "tensor.empty"]
@@ -166,12 +166,14 @@ def constant_of(value: ir.Value) -> ir.Attribute | None:
     return attribute.get_splat_value() if attribute.is_splat else None
 
 
-def captured(node: Node) -> list[ir.Value]:
+def captured(node: RowNode) -> list[ir.Value]:
     """The tensors that the body gathers from."""
     return [operation.operands[0] for operation in node.body.operations if operation.operation.name == "tensor.extract"]
 
 
-def _check_captures(nodes: Sequence[Node], makers: dict[ir.Value, Made], fills: dict[ir.Value, ir.Attribute]) -> None:
+def _check_captures(
+    nodes: Sequence[RowNode], makers: dict[ir.Value, Made], fills: dict[ir.Value, ir.Attribute]
+) -> None:
     for node in nodes:
         if any(table in makers or table in fills for table in captured(node)):
             raise Refused(f"{node.operation.location} gathers from a value of the group")
@@ -180,7 +182,7 @@ def _check_captures(nodes: Sequence[Node], makers: dict[ir.Value, Made], fills: 
                 raise Refused(f"{operation.operation.name} in a body")
 
 
-def _columns(nodes: Sequence[Node], dims: int) -> frozenset[int]:
+def _columns(nodes: Sequence[RowNode], dims: int) -> frozenset[int]:
     columns = {dim for node in nodes for dim in node.columns}
     for node in nodes:
         if node.is_reduction and (node.columns != columns or len(node.domain) != dims):
@@ -188,7 +190,7 @@ def _columns(nodes: Sequence[Node], dims: int) -> frozenset[int]:
     return frozenset(columns)
 
 
-def _outputs(operations: Sequence[ir.Operation], nodes: Sequence[Node], fills: dict) -> tuple[ir.Value, ...]:
+def _outputs(operations: Sequence[ir.Operation], nodes: Sequence[RowNode], fills: dict) -> tuple[ir.Value, ...]:
     inside = set(operations)
     results = [result for node in nodes for result in node.operation.results]
     outputs = [value for value in results if any(use.owner.operation not in inside for use in value.uses)]
@@ -199,7 +201,7 @@ def _outputs(operations: Sequence[ir.Operation], nodes: Sequence[Node], fills: d
 
 
 def _check_outputs(
-    nodes: Sequence[Node], makers: dict, outputs: Sequence[ir.Value], columns: frozenset, dims: int
+    nodes: Sequence[RowNode], makers: dict, outputs: Sequence[ir.Value], columns: frozenset, dims: int
 ) -> None:
     """An output must be written once: by all rows, and by all columns or after them."""
     rows = frozenset(range(dims)) - columns
@@ -238,7 +240,7 @@ def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def _levels(nodes: Sequence[Node], makers: dict[ir.Value, Made]) -> tuple[int, ...]:
+def _levels(nodes: Sequence[RowNode], makers: dict[ir.Value, Made]) -> tuple[int, ...]:
     levels: list[int] = []
     for node in nodes:
         made = [makers[operand] for operand in node.operation.operands if operand in makers]
@@ -247,7 +249,7 @@ def _levels(nodes: Sequence[Node], makers: dict[ir.Value, Made]) -> tuple[int, .
     return tuple(levels)
 
 
-def _dependence(nodes: Sequence[Node], makers: dict[ir.Value, Made], fills: dict) -> dict[ir.Value, frozenset[int]]:
+def _dependence(nodes: Sequence[RowNode], makers: dict[ir.Value, Made], fills: dict) -> dict[ir.Value, frozenset[int]]:
     found: dict[ir.Value, frozenset[int]] = {}
     for node in nodes:
         for argument, operand, access in zip(node.body.arguments, node.operation.operands, node.accesses, strict=True):
@@ -260,7 +262,7 @@ def _dependence(nodes: Sequence[Node], makers: dict[ir.Value, Made], fills: dict
     return found
 
 
-def _depend(operation: ir.Operation, node: Node, found: dict[ir.Value, frozenset[int]]) -> None:
+def _depend(operation: ir.Operation, node: RowNode, found: dict[ir.Value, frozenset[int]]) -> None:
     if operation.name == "linalg.yield":
         for place, (result, operand) in enumerate(zip(node.operation.results, operation.operands, strict=True)):
             access = frozenset(dim for dim in node.result_access(place) if dim is not None)
@@ -274,7 +276,7 @@ def _depend(operation: ir.Operation, node: Node, found: dict[ir.Value, frozenset
         found[result] = dims
 
 
-def cost_of(node: Node) -> int:
+def cost_of(node: RowNode) -> int:
     """The work of one element of a node, in units of a simple vector instruction."""
     return sum(_op_cost(operation.operation.name) for operation in node.body.operations)
 

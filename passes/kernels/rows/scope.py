@@ -16,7 +16,7 @@ ROW = -1  # A dimension that only stands for "inside of the row loop": a reducti
 
 
 @dataclass(frozen=True)
-class Position:
+class LanePosition:
     """The elements base + offset ... + count - 1 along the vector dimension, held in `lanes` lanes."""
 
     base: ir.Value
@@ -39,7 +39,7 @@ class Scope:
     bound: frozenset[int]
     cursor: Cursor
     indices: dict[int, ir.Value] = field(default_factory=dict)
-    position: Position | None = None
+    position: LanePosition | None = None
     memo: dict[object, object] = field(default_factory=dict)
 
     def find(self, key: object, make: Callable[[], object]) -> object:

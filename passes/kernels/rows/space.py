@@ -21,7 +21,7 @@ class Refused(Exception):  # noqa: N818 - not an error: the answer "no" of an an
 
 
 @dataclass(frozen=True)
-class Node:
+class RowNode:
     """One linalg.generic. `accesses` (one per operand, inputs first) and `dims` (one per loop) are in group dimensions
     after `share_space`; before, accesses are in loops and `dims` is empty."""
 
@@ -53,13 +53,13 @@ class Node:
         return self.accesses[self.num_inputs + number]
 
 
-def read_node(operation: ir.Operation) -> Node:
+def read_node(operation: ir.Operation) -> RowNode:
     """Read maps, sizes and iterator types of a linalg.generic."""
     generic = operation.opview
     accesses = tuple(_access(attribute.value) for attribute in generic.indexing_maps)
     reduced = tuple("reduction" in str(iterator) for iterator in generic.iterator_types)
     sizes = _loop_sizes(operation, accesses, len(reduced))
-    return Node(operation, sizes, reduced, accesses, len(generic.inputs))
+    return RowNode(operation, sizes, reduced, accesses, len(generic.inputs))
 
 
 def _access(map_: ir.AffineMap) -> Access:
@@ -94,7 +94,7 @@ def shape_of(value: ir.Value) -> tuple[int, ...]:
 class _Union:
     """Union-find over (node number, loop)."""
 
-    def __init__(self, nodes: Sequence[Node]):
+    def __init__(self, nodes: Sequence[RowNode]):
         self.nodes = nodes
         self.parents = {
             (number, loop): (number, loop) for number, node in enumerate(nodes) for loop in range(len(node.sizes))
@@ -130,7 +130,7 @@ class _Union:
         return len({self.find((number, loop)) for loop in loops}) == len(loops)
 
 
-def share_space(nodes: Sequence[Node]) -> tuple[list[Node], list[int]]:
+def share_space(nodes: Sequence[RowNode]) -> tuple[list[RowNode], list[int]]:
     """Nodes with accesses in group dimensions, and the size of each dimension.
 
     Loops are joined where a value passes from op to op. Loops that no value ties are free to run together in any way:
@@ -161,7 +161,7 @@ def share_space(nodes: Sequence[Node]) -> tuple[list[Node], list[int]]:
     return shared, sizes
 
 
-def _number_dims(union: _Union, nodes: Sequence[Node]) -> tuple[list[tuple[int | None, ...]], list[int]]:
+def _number_dims(union: _Union, nodes: Sequence[RowNode]) -> tuple[list[tuple[int | None, ...]], list[int]]:
     """Group dimension of every loop. Loops of size one that are not reduced get none: their index is 0."""
     reduced = {union.find((number, loop)) for number, node in enumerate(nodes)
                for loop, flag in enumerate(node.reduced) if flag}  # fmt: skip
@@ -183,15 +183,15 @@ def _number_dims(union: _Union, nodes: Sequence[Node]) -> tuple[list[tuple[int |
     return dims, sizes
 
 
-def _renumber(node: Node, dims: tuple[int | None, ...]) -> Node:
+def _renumber(node: RowNode, dims: tuple[int | None, ...]) -> RowNode:
     used = [dim for dim in dims if dim is not None]
     if len(used) != len(set(used)):
         raise Refused(f"{node.operation.location} walks one dimension of the group with two loops")
     accesses = tuple(tuple(None if loop is None else dims[loop] for loop in access) for access in node.accesses)
-    return Node(node.operation, node.sizes, node.reduced, accesses, node.num_inputs, dims)
+    return RowNode(node.operation, node.sizes, node.reduced, accesses, node.num_inputs, dims)
 
 
-def _check_reads(node: Node, nodes: Sequence[Node], makers: dict[ir.Value, tuple[int, int]]) -> None:
+def _check_reads(node: RowNode, nodes: Sequence[RowNode], makers: dict[ir.Value, tuple[int, int]]) -> None:
     for operand, access in zip(node.operation.operands, node.accesses, strict=True):
         if operand not in makers:
             continue

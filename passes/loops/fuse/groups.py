@@ -26,7 +26,7 @@ from blu.passes.loops.fuse.rules import (
 
 
 @dataclass(frozen=True)
-class Refusal:
+class GroupRefusal:
     """Why an op of the group `reader` is in no kernel with `maker`, whose results it reads, or whose inputs."""
 
     maker: Group
@@ -36,7 +36,7 @@ class Refusal:
 
 
 @dataclass
-class Operand:
+class ReadOperand:
     """A group that an op needs, and why the op does not join it, or it is not merged with the one that the op joins."""
 
     group: Group
@@ -54,7 +54,7 @@ class Grouping:
         self._scalars_apart = scalars_apart
         self._all: list[Group] = []
         self.flow = Flow()
-        self.refusals: list[Refusal] = []
+        self.refusals: list[GroupRefusal] = []
         self.unknown: list[ir.Operation] = []  # ops of which no kernel is made
         for index, operation in enumerate(block.operations):
             self._visit(operation.operation, index)
@@ -82,7 +82,9 @@ class Grouping:
         needs = self.flow.needs_of(operation)
         # The latest first: nothing that an op reads waits for that one.
         operands = [
-            Operand(group, self._refusal_to_join(nest, group) if nest else f"{operation.name} is a kernel of its own")
+            ReadOperand(
+                group, self._refusal_to_join(nest, group) if nest else f"{operation.name} is a kernel of its own"
+            )
             for group in sorted(needs, key=lambda group: -group.index)
         ]
         group = self._find_group(nest, operands) if nest else None
@@ -92,11 +94,11 @@ class Grouping:
         self._add(group, operation, nest, needs | self.flow.needs_of_effects(operation, group))
         self._keep_reasons(group, operation, operands)
 
-    def _keep_reasons(self, group: Group, operation: ir.Operation, operands: Sequence[Operand]) -> None:
+    def _keep_reasons(self, group: Group, operation: ir.Operation, operands: Sequence[ReadOperand]) -> None:
         for operand in operands:
             if operand.group.final is not group:
                 assert operand.reason is not None, "whatever is refused has a reason"
-                self.refusals.append(Refusal(operand.group, group, operation, operand.reason))
+                self.refusals.append(GroupRefusal(operand.group, group, operation, operand.reason))
 
     def _refusal_to_join(self, nest: LoopNest, group: Group) -> str | None:
         return refusal(joining_rules(group), Joining(nest, group, self.flow))
@@ -107,7 +109,7 @@ class Grouping:
     def _can_merge(self, group: Group, other: Group) -> bool:
         return self._refusal_to_merge(group, other) is None
 
-    def _find_group(self, nest: LoopNest, operands: Sequence[Operand]) -> Group | None:
+    def _find_group(self, nest: LoopNest, operands: Sequence[ReadOperand]) -> Group | None:
         """The group to join: the latest of those that make an operand, the others merged into it where possible."""
         candidates = [operand for operand in operands if operand.reason is None]
         joined = [operand.group for operand in candidates]
@@ -123,7 +125,7 @@ class Grouping:
         self._gather(group, candidates, operands)
         return group
 
-    def _gather(self, group: Group, candidates: Sequence[Operand], operands: Sequence[Operand]) -> None:
+    def _gather(self, group: Group, candidates: Sequence[ReadOperand], operands: Sequence[ReadOperand]) -> None:
         """Merge into a group those others that make an operand too.
 
         Not one that waits for what the op needs besides: the group with the op in it would wait for itself. A need may
@@ -133,7 +135,7 @@ class Grouping:
         while taken := [operand for operand in waiting if self._gathers(group, operand, operands)]:
             waiting = [operand for operand in waiting if operand not in taken]
 
-    def _gathers(self, group: Group, operand: Operand, operands: Sequence[Operand]) -> bool:
+    def _gathers(self, group: Group, operand: ReadOperand, operands: Sequence[ReadOperand]) -> bool:
         other = operand.group
         thirds = [item.group for item in operands if item.group not in (group, other) and not item.group.is_merged]
         operand.reason = refusal(GATHERING, Gathering(other, thirds, self.flow)) or self._refusal_to_merge(group, other)
@@ -143,7 +145,7 @@ class Grouping:
         return True
 
     def _refusal_to_grow(
-        self, group: Group, nest: LoopNest, operands: Sequence[Operand], candidates: Sequence[Group]
+        self, group: Group, nest: LoopNest, operands: Sequence[ReadOperand], candidates: Sequence[Group]
     ) -> str | None:
         others = [operand.group for operand in operands if operand.group is not group]
         return refusal(GROWING, Growing(nest, group, others, candidates, self.flow, self._scalars_apart))
@@ -220,7 +222,7 @@ class Grouping:
             return False
         reason = self._refusal_to_merge(first, second)
         if reason is not None and first.is_rows and second.is_rows:
-            self.refusals.append(Refusal(first, second, second.members[0], reason))
+            self.refusals.append(GroupRefusal(first, second, second.members[0], reason))
         return reason is None
 
 

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from blu.dialects.core.mlir import ir
 from blu.passes.framework.rules import Decision
 from blu.passes.loops.fuse.flow import Group
-from blu.passes.loops.fuse.groups import Refusal
+from blu.passes.loops.fuse.groups import GroupRefusal
 
 
 def kernels_apart(
-    refusals: Iterable[Refusal], names: Mapping[Group, str], positions: Mapping[ir.Operation, int]
+    refusals: Iterable[GroupRefusal], names: Mapping[Group, str], positions: Mapping[ir.Operation, int]
 ) -> Iterator[Decision]:
     """Each two kernels of which one reads the other's results, or both the same, in program order.
 
