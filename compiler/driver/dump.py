@@ -20,8 +20,7 @@ from blu.compiler.driver.difference import difference
 from blu.compiler.driver.file_names import file_name
 from blu.compiler.driver.observer import Observer, PassRun
 from blu.compiler.driver.position import positioned
-from blu.compiler.driver.readable import dumped_text
-from blu.compiler.driver.value_names import ValueNames
+from blu.compiler.driver.readable import dumped_text, dumped_texts
 from blu.compiler.pipelines import Step
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.modules import attribute_names
@@ -100,8 +99,7 @@ class _Dumped:
 
     @classmethod
     def of(cls, name: str, module: ir.Module) -> _Dumped:
-        names = ValueNames(module)
-        return cls(name, dumped_text(module, names), dumped_text(module, names, locations=False))
+        return cls(name, *dumped_texts(module))
 
     def difference(self, other: _Dumped) -> str:
         """A unified diff to another, of locations only where nothing else differs."""

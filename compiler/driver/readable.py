@@ -5,9 +5,9 @@ called after what they are (`value_names.py`), so that the difference between tw
 
     %h.0.mlp.c_fc.addf = call @gemm_2(%h.0.ln_2.addf, %model.h.0.mlp.c_fc.weight, ...) loc(#loc_h_0_mlp_c_fc_37)
 
-Arguments have a line each, and so have long attributes of the module; locations stand at the end; kernels stand in the
-order of the calls; comments say where `main` comes to another block of the model. Text that is not as expected here is
-given as MLIR prints it.
+Arguments have a line each, and so have inputs and outputs of loops, and the module's attributes; locations stand at the
+end; kernels stand in the order of the calls; comments say where `main` comes to another block of the model. Text that
+is not as expected here, such as that of IR which does not verify, is given as MLIR prints it.
 """
 
 from __future__ import annotations
@@ -31,23 +31,39 @@ _PLACE = re.compile(rf"(?<!= )loc\(({_STRING}(?:\(#loc\d*\)|:\d+:\d+))\)")
 _ALIAS = re.compile(rf"{_STRING}|#(?:loc|map)\d*(?![\w.])")
 _ALIAS_LINE = re.compile(r"(#(?:loc|map)\d*) = (.*)")
 _BLOCK = re.compile(r"(?:[^.]+\.)*?\d+(?=\.|$)")
+# Ops that are broken into lines.
+_LOOP = re.compile(r'( *)(%\S+ = linalg\.[^"]*(?:"(?:parallel|reduction|highest)"[^"]*)*?) (ins\(.*\)) (outs\(.*)')
+_CALL = re.compile(r"( *)((?:%\S+ = |%\S+ )*call @\w+\(.*?\)) (: \(.*)")
 
 
 class _UnexpectedTextError(Exception):
     """Text that does not follow the module as it should."""
 
 
-def readable_text(module: ir.Module, printed: str, names: ValueNames | None = None) -> str:
+def readable_text(module: ir.Module, printed: str) -> str:
     """The text of a module, which MLIR has `printed` under its own names of values, as above."""
-    try:
-        return _Text.of(printed.rstrip("\n").split("\n")).joined(module, names or ValueNames(module))
-    except _UnexpectedTextError:
-        return printed.rstrip("\n") + "\n"
+    return _readable_texts(module, [printed])[0]
 
 
-def dumped_text(module: ir.Module, names: ValueNames | None = None, *, locations: bool = True) -> str:
+def dumped_text(module: ir.Module, *, locations: bool = True) -> str:
     """All of a module, constants in full, as people read it."""
-    return readable_text(module, module.operation.get_asm(enable_debug_info=locations), names)
+    return readable_text(module, module.operation.get_asm(enable_debug_info=locations))
+
+
+def dumped_texts(module: ir.Module) -> tuple[str, str]:
+    """All of a module with locations, and without."""
+    texts = [module.operation.get_asm(enable_debug_info=locations) for locations in (True, False)]
+    with_locations, without = _readable_texts(module, texts)
+    return with_locations, without
+
+
+def _readable_texts(module: ir.Module, texts: list[str]) -> list[str]:
+    texts = [text.rstrip("\n") for text in texts]
+    try:
+        names = ValueNames(module)
+        return [_Text.of(text.split("\n")).joined(module, names) for text in texts]
+    except (_UnexpectedTextError, LookupError, ValueError):
+        return [f"{text}\n" for text in texts]
 
 
 @dataclass(frozen=True)
@@ -82,7 +98,7 @@ class _Text:
         bodies = {}
         for symbol, lines in zip(symbols, self.bodies, strict=True):
             text = _renamed("\n".join(lines), names.definitions.get(symbol, []))
-            bodies[symbol] = _with_blocks(text, names, symbol)
+            bodies[symbol] = "\n".join(map(_broken, _with_blocks(text, names, symbol).split("\n")))
         order = [*names.order, *(symbol for symbol in symbols if symbol not in names.definitions)]
         long, head = _head(module, self.head)
         text = "\n".join([head, *(bodies[symbol] for symbol in order), self.tail])
@@ -147,6 +163,17 @@ def _use(definition: Definition, part: str | None) -> str:
     if len(definition.names) > 1 and part is not None:
         return f"%{definition.names[int(part[1:])]}"
     return f"%{definition.names[0]}{part or ''}"
+
+
+def _broken(line: str) -> str:
+    """A long line in parts that change independently: inputs and outputs of loops, arguments and types of calls."""
+    found = None
+    if len(line) > WIDTH:
+        found = _LOOP.fullmatch(line) or _CALL.fullmatch(line)
+    if found is None:
+        return line
+    indent, *parts = found.groups()
+    return f"\n{indent}    ".join([indent + parts[0], *parts[1:]])
 
 
 def _with_blocks(text: str, names: ValueNames, symbol: str) -> str:

@@ -1,6 +1,6 @@
 // The whole pipeline for processors, level by level: a network of two layers and a softmax is three kernels.
-// RUN: %blu-compile %s -q --target=x86-64-v3 --compile-to=linalg | %filecheck %s --check-prefix=LINALG
-// RUN: %blu-compile %s -q --target=x86-64-v3 --compile-to=memref | %filecheck %s --check-prefix=MEMREF
+// RUN: %blu-compile %s -q --no-readable --target=x86-64-v3 --compile-to=linalg | %filecheck %s --check-prefix=LINALG
+// RUN: %blu-compile %s -q --no-readable --target=x86-64-v3 --compile-to=memref | %filecheck %s --check-prefix=MEMREF
 // RUN: %blu-compile %s -q --target=x86-64-v3 --emit=llvm | %filecheck %s --check-prefix=LLVM
 
 // LINALG: blu.level = "linalg"
