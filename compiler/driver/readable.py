@@ -20,6 +20,7 @@ from pathlib import PurePath
 from blu.compiler.driver.value_names import Definition, ValueNames
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.modules import attribute_names
+from blu.passes.framework.families import ATTRIBUTE
 
 WIDTH = 120
 # Dimensions in the names of maps.
@@ -183,7 +184,7 @@ def _with_blocks(text: str, names: ValueNames, symbol: str) -> str:
     operations = [item.operation for block in blocks[:1] for item in block.operations]
     lines = text.split("\n")
     starts = [number for number, line in enumerate(lines) if re.match(r"    [^ }^)]", line)]
-    is_kernel = function is None or "blu.kernel" in function.attributes
+    is_kernel = function is None or ATTRIBUTE in function.attributes
     if is_kernel or len(blocks) != 1 or len(starts) != len(operations):
         return text
     comments, current = {}, ""
