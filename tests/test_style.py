@@ -40,7 +40,7 @@ def _link_package() -> None:
     """The package as one folder of links, which is how pyright reads it (see pyproject.toml)."""
     package = ROOT / "build" / "pyright" / "blu"
     package.mkdir(parents=True, exist_ok=True)
-    for target in [*(ROOT / "blu").glob("*.py"), *(ROOT / name for name in FOLDERS)]:
+    for target in [*(ROOT / "blu").glob("*.py*"), ROOT / "blu" / "plan", *(ROOT / name for name in FOLDERS)]:
         link = package / target.name
         if not link.exists():
             link.unlink(missing_ok=True)

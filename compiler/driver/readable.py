@@ -155,15 +155,17 @@ def _renamed(text: str, definitions: list[Definition]) -> str:
 
 
 def _definition(definition: Definition, count: str | None) -> str:
-    if len(definition.names) > 1:
+    first, *others = definition.names
+    if others:
         return ", ".join(f"%{name}" for name in definition.names)
-    return f"%{definition.names[0]}{count or ''}"
+    return f"%{first}{count or ''}"
 
 
 def _use(definition: Definition, part: str | None) -> str:
-    if len(definition.names) > 1 and part is not None:
+    first, *others = definition.names
+    if others and part is not None:
         return f"%{definition.names[int(part[1:])]}"
-    return f"%{definition.names[0]}{part or ''}"
+    return f"%{first}{part or ''}"
 
 
 def _broken(line: str) -> str:
