@@ -13,8 +13,10 @@ from pathlib import Path
 PACKAGES = ("blu", "blu.frontend", "blu.dialects", "blu.passes", "blu.compiler", "blu.runtime")
 # What the generated code depends on besides Blu itself.
 TOOLCHAIN = ("torch-mlir", "llvmlite", "numpy")
-# What makes code of the text of a kernel: a package, and what it is made with.
+# What makes code of the text of a kernel: a package, the module that says how much effort a family gets, and what the
+# code is made with.
 CODE_GENERATION = "blu.compiler.codegen"
+FAMILIES = "blu.passes.framework.families"
 CODE_TOOLCHAIN = ("torch-mlir", "llvmlite")
 # The group of entry points by which installed packages bring passes.
 PLUGINS = "blu.passes"
@@ -44,6 +46,9 @@ def _code_fingerprint() -> str:
     """A hash of what turns the text of a kernel into code."""
     digest = hashlib.sha256()
     digest.update(_sources(CODE_GENERATION))
+    families = importlib.util.find_spec(FAMILIES)
+    assert families is not None and families.origin
+    digest.update(Path(families.origin).read_bytes())
     for name in CODE_TOOLCHAIN:
         digest.update(f"{name}=={_version(name)}\0".encode())
     return digest.hexdigest()

@@ -20,9 +20,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """A shell's background jobs ignore Ctrl-C, and so would the commands that tests start and interrupt."""
+    """A shell's background jobs ignore Ctrl-C, those of nohup SIGHUP, and so would commands that tests interrupt."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture

@@ -31,6 +31,7 @@ import blu
 from blu.compiler.codegen.executable import assembly_of, ptx_of
 from blu.compiler.generation.gpt2_programs import Gpt2Request
 from blu.compiler.jit import Traced
+from blu.dialects.core.context import make_context
 from blu.dialects.core.op import OPS
 from blu.dialects.targets.nvidia import TARGETS as DESCRIPTIONS
 from blu.dialects.targets.nvidia import GpuTarget
@@ -118,6 +119,7 @@ def _op_program(name: str) -> Traced:
     return _traced(lambda *tensors: program_of(OPS[name], chosen)(list(tensors)), arrays_of(chosen))
 
 
+make_context()  # declares the ops
 OP_PROGRAMS: dict[str, Callable[[], Traced]] = {f"op {name}": partial(_op_program, name) for name in sorted(OPS)}
 PROGRAMS = {**EVERYWHERE, **SOMEWHERE, **OP_PROGRAMS}
 CASES = [

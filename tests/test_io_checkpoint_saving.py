@@ -120,7 +120,7 @@ LIMITED = """
 import resource, sys
 import numpy as np
 from blu.errors import CheckpointError
-from blu.frontend.io import checkpoint
+from blu.frontend.io.checkpoints import checkpoint
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 try:
     checkpoint.save(sys.argv[1], 2, {"h.0.w": np.zeros(10)}, {"m": np.zeros(100_000)}, keep_last=1)
@@ -267,7 +267,8 @@ def test_the_error_of_the_body_comes_first(tmp_path, failing):
 AT_EXIT = """
 import sys, time
 import numpy as np
-from blu.frontend.io import Checkpoints, checkpoint_write
+from blu.frontend.io import Checkpoints
+from blu.frontend.io.checkpoints import write as checkpoint_write
 fill = checkpoint_write._fill
 def slow(*arguments):
     time.sleep(0.3)
