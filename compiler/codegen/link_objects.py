@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from blu.runtime.elf import Section
+
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
@@ -20,21 +22,6 @@ _PROGBITS, _SYMTAB, _STRTAB, _RELA_TYPE, _NOBITS, _REL, _GROUP, _ADDRSIG = 1, 2,
 _LINK_INFO = 0x40
 _LOCAL, _OF_SECTION, _OF_FILE = 0, 3, 4
 _RESERVED = 0xFF00
-
-
-class _Header(NamedTuple):
-    """A section header, by the names of the ELF standard."""
-
-    name: int
-    type: int
-    flags: int
-    address: int
-    offset: int
-    size: int
-    link: int
-    info: int
-    alignment: int
-    entry_size: int
 
 
 class _Symbol(NamedTuple):
@@ -67,7 +54,7 @@ class _Part:
     alignment: int = 1
     relocations: list[tuple[int, int, int, int]] = field(default_factory=list)
 
-    def append(self, header: _Header, data: bytes) -> int:
+    def append(self, header: Section, data: bytes) -> int:
         """Add a section's bytes; the offset at which they begin."""
         self.alignment = max(self.alignment, header.alignment)
         padding = -self.size % max(1, header.alignment)
@@ -86,11 +73,11 @@ class _Object:
         self.header = _HEADER.unpack_from(data)
         assert self.header[0][:6] == b"\x7fELF\x02\x01" and self.header[1] == 1, "no relocatable ELF64 object"
         at, count, names = self.header[6], self.header[12], self.header[13]
-        self.sections = [_Header(*_SECTION.unpack_from(data, at + index * _SECTION.size)) for index in range(count)]
+        self.sections = [Section(*_SECTION.unpack_from(data, at + index * _SECTION.size)) for index in range(count)]
         self.names = [self._text(self.sections[names], section.name) for section in self.sections]
         assert not any(section.type in (_REL, _GROUP) for section in self.sections), "sections of an unknown kind"
 
-    def contents(self, section: _Header) -> bytes:
+    def contents(self, section: Section) -> bytes:
         return b"" if section.type == _NOBITS else self.data[section.offset : section.offset + section.size]
 
     def symbols(self) -> list[_Symbol]:
@@ -100,7 +87,7 @@ class _Object:
         entries = _SYMBOL.iter_unpack(self.contents(table))
         return [_Symbol(self._text(self.sections[table.link], name), *rest) for name, *rest in entries]
 
-    def _text(self, table: _Header, offset: int) -> bytes:
+    def _text(self, table: Section, offset: int) -> bytes:
         start = table.offset + offset
         return self.data[start : self.data.index(b"\0", start)]
 
@@ -177,26 +164,26 @@ def _written(header: tuple, linker: _Linker) -> bytes:
     first_global = next((at for at, item in enumerate(symbols) if item.info >> 4 != _LOCAL), len(symbols))
     related = [(kind, part) for kind, part in linker.parts.items() if part.relocations]
     table_at = len(linker.parts) + len(related) + 1
-    rows: list[tuple[bytes, _Header, bytes]] = [(b"", _Header(0, 0, 0, 0, 0, 0, 0, 0, 0, 0), b"")]
+    rows: list[tuple[bytes, Section, bytes]] = [(b"", Section(0, 0, 0, 0, 0, 0, 0, 0, 0, 0), b"")]
     for kind, part in linker.parts.items():
-        described = _Header(0, kind.type, kind.flags, 0, 0, part.size, 0, 0, part.alignment, kind.entry_size)
+        described = Section(0, kind.type, kind.flags, 0, 0, part.size, 0, 0, part.alignment, kind.entry_size)
         rows.append((kind.name, described, bytes(part.data)))
     for kind, part in related:
         data = b"".join(
             _RELA.pack(offset, order[number] << 32 | type_, addend)
             for offset, type_, number, addend in part.relocations
         )
-        described = _Header(0, _RELA_TYPE, _LINK_INFO, 0, 0, len(data), table_at, part.index, 8, _RELA.size)
+        described = Section(0, _RELA_TYPE, _LINK_INFO, 0, 0, len(data), table_at, part.index, 8, _RELA.size)
         rows.append((b".rela" + kind.name, described, data))
-    rows.append((b".symtab", _Header(0, _SYMTAB, 0, 0, 0, len(table), table_at + 1, first_global, 8, 24), table))
-    rows.append((b".strtab", _Header(0, _STRTAB, 0, 0, 0, len(names), 0, 0, 1, 0), names))
+    rows.append((b".symtab", Section(0, _SYMTAB, 0, 0, 0, len(table), table_at + 1, first_global, 8, 24), table))
+    rows.append((b".strtab", Section(0, _STRTAB, 0, 0, 0, len(names), 0, 0, 1, 0), names))
     return _laid_out(header, rows)
 
 
-def _laid_out(header: tuple, rows: list[tuple[bytes, _Header, bytes]]) -> bytes:
+def _laid_out(header: tuple, rows: list[tuple[bytes, Section, bytes]]) -> bytes:
     """Header, the contents of all sections, and their headers."""
     names, places = _strings([*(name for name, _, _ in rows), b".shstrtab"])
-    rows = [*rows, (b".shstrtab", _Header(0, _STRTAB, 0, 0, 0, len(names), 0, 0, 1, 0), names)]
+    rows = [*rows, (b".shstrtab", Section(0, _STRTAB, 0, 0, 0, len(names), 0, 0, 1, 0), names)]
     file, headers = bytearray(_HEADER.size), []
     for name, described, data in rows:
         file += bytes(-len(file) % max(1, described.alignment))
