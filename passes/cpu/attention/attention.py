@@ -46,16 +46,16 @@ def emit(kernel: func.FuncOp, target: CpuTarget) -> None:
 
 def emit_with(body: KernelBody, problem: Problem, schedule: PrefillSchedule | None) -> None:
     """The same with a given schedule; None does the queries one by one."""
-    if not prod((*problem.leading, problem.queries, problem.width)):
+    if not prod((*problem.heads, problem.queries, problem.width)):
         with body.grid(0):
             return
     with ir.InsertionPoint(body.replacement.body.blocks[0]):
         emitter = Decode(problem) if schedule is None else Prefill(problem, schedule)
     parts = emitter.blocks_per_head if isinstance(emitter, Prefill) else problem.queries
-    with body.grid(prod(problem.leading) * parts) as block:
+    with body.grid(prod(problem.heads) * parts) as block:
         block, number = _split(block, parts)
         leading = []
-        for size in reversed(problem.leading):
+        for size in reversed(problem.heads):
             block, index = _split(block, size)
             leading.insert(0, index)
         emitter.emit_block(leading, number)

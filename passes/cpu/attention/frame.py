@@ -88,7 +88,7 @@ class Frame:
         def buffer(rows: int, width: int = columns) -> ir.Value:
             return scratch([max(rows, 1), max(width, 1)], element)
 
-        mask = problem.mask and problem.mask.matrix([vectors.index(0)] * len(problem.leading))
+        mask = problem.mask and problem.mask.matrix([vectors.index(0)] * len(problem.heads))
         full_mask = mask is not None and mask.row_stride and mask.column_stride
         padded = [-(-size // lanes) * lanes for size in (problem.depth, problem.width)]
         return Buffers(

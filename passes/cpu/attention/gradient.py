@@ -82,7 +82,7 @@ def emit(kernel: func.FuncOp, target: CpuTarget) -> None:
             written = [result_stack(item, body, problem.accumulator) for item in list(operation.results)[1:]]
         with ir.InsertionPoint(body.replacement.body.blocks[0]):
             backward = GradientKernel(problem, Gradients(*read, *written), choose_schedule(problem, target))
-        *batch, _ = problem.leading
+        *batch, _ = problem.heads
         heads = problem.key.shape[-3]
         with body.grid(prod((*batch, heads))) as block:
             block, head = vectors.split(block, heads)

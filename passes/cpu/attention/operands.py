@@ -10,6 +10,7 @@ from blu.dialects.core.op import attributes_of, operands_of
 from blu.passes.cpu.gemm.tile import scratch, widen
 from blu.passes.cpu.kernel import KernelBody
 from blu.passes.kernels import lanes as vectors
+from blu.passes.kernels.attention import AttentionSizes
 from blu.passes.kernels.rows.layout import flatten, is_bool
 
 Index = ir.Value | int
@@ -135,7 +136,7 @@ class Stack:
 
 
 @dataclass(frozen=True)
-class Problem:
+class Problem(AttentionSizes):
     """One attention: shapes are [*leading, heads, rows, columns], as in blu.dialects.ops.attention."""
 
     query: Stack
@@ -147,32 +148,6 @@ class Problem:
     causal: bool
     scale: float
     accumulator: ir.Type
-
-    @property
-    def leading(self) -> tuple[int, ...]:
-        """Leading dimensions and heads of the queries."""
-        return self.query.shape[:-2]
-
-    @property
-    def queries(self) -> int:
-        return self.query.shape[-2]
-
-    @property
-    def keys(self) -> int:
-        return self.key.shape[-2]
-
-    @property
-    def depth(self) -> int:
-        return self.key.shape[-1]
-
-    @property
-    def width(self) -> int:
-        return self.value.shape[-1]
-
-    @property
-    def groups(self) -> int:
-        """Query heads per key head."""
-        return self.query.shape[-3] // max(1, self.key.shape[-3])
 
     @property
     def is_wide(self) -> bool:

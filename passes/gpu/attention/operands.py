@@ -12,6 +12,7 @@ from blu.passes.gpu.isa import warp
 from blu.passes.gpu.isa.warp import Number
 from blu.passes.gpu.kernel import GpuKernel
 from blu.passes.kernels import lanes as vectors
+from blu.passes.kernels.attention import AttentionSizes
 
 COPY_BYTES = 16
 """What one thread copies at a time, where memory is laid out for it."""
@@ -85,7 +86,7 @@ class AttentionOperand:
 
 
 @dataclass(frozen=True)
-class Problem:
+class Problem(AttentionSizes):
     """One attention: shapes are [*leading, heads, rows, columns], as in blu.dialects.ops.attention.
 
     `offset` is the position of the first query among the keys (i32), `factor` what scores are multiplied with.
@@ -98,39 +99,6 @@ class Problem:
     offset: Number
     causal: bool
     factor: float
-
-    @property
-    def heads(self) -> tuple[int, ...]:
-        """Leading dimensions and heads of the queries."""
-        return self.query.shape[:-2]
-
-    @property
-    def key_heads(self) -> tuple[int, ...]:
-        """Leading dimensions and heads of the keys."""
-        return self.key.shape[:-2]
-
-    @property
-    def queries(self) -> int:
-        return self.query.shape[-2]
-
-    @property
-    def keys(self) -> int:
-        return self.key.shape[-2]
-
-    @property
-    def depth(self) -> int:
-        """Columns of queries and keys."""
-        return self.key.shape[-1]
-
-    @property
-    def width(self) -> int:
-        """Columns of values."""
-        return self.value.shape[-1]
-
-    @property
-    def groups(self) -> int:
-        """Query heads per key head."""
-        return self.query.shape[-3] // max(1, self.key.shape[-3])
 
     @property
     def element(self) -> str:
