@@ -243,7 +243,7 @@ TABLE: tuple[Setting, ...] = tuple(map(_setting_of, get_type_hints(Settings, inc
 
 def current() -> Settings:
     """What the environment asks for now. SettingError for the first thing in it that nothing here fits."""
-    for problem in problems():
+    for problem in unknown():
         raise problem
     return Settings(**{setting.field: setting.value() for setting in TABLE})
 
