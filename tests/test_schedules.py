@@ -17,7 +17,7 @@ from blu.dialects.core.context import make_context
 from blu.dialects.core.mlir import ir
 from blu.errors import PassError
 from blu.passes.framework.base import Pass
-from blu.passes.framework.families import kernels_in
+from blu.passes.framework.kernels import kernels_in
 from blu.passes.gpu.gemm import schedule as kinds
 from blu.passes.gpu.gemm.split_products import SplitProducts
 from blu.passes.gpu.lower.choose_schedules import ChooseSchedules

@@ -15,7 +15,9 @@ from blu.dialects.core.mlir import ir
 from blu.dialects.core.modules import attribute_names
 from blu.dialects.targets.nvidia import GpuTarget, Target, target_of
 from blu.errors import ParseError, PassError
+from blu.passes.host.export_plan import CONSTANTS, CONTRACTS, PLAN
 from blu.plan.contract import MEMBER
+from blu.plan.schema import Plan
 
 Members = dict[str, bytes]
 
@@ -32,8 +34,8 @@ def build_executable(module: ir.Module, source: str, tell: Callable[[str], None]
         raise _explained(error, module) from None
     tell(str(counts))
     return {
-        "plan.json": _attribute(module, "blu.plan").encode(),
-        "constants.bin": bytes.fromhex(_attribute(module, "blu.constants")),
+        "plan.json": _attribute(module, PLAN).encode(),
+        "constants.bin": bytes.fromhex(_attribute(module, CONSTANTS)),
         MEMBER: _contracts(module),
         **code,
         "ir.mlir": source.encode(),
@@ -63,13 +65,13 @@ def _places(module: ir.Module) -> dict[str, bytes]:
 
 def _contracts(module: ir.Module) -> bytes:
     """What each kernel's launches were compiled for. The pass that writes the plan has listed that launch by launch."""
-    listed = json.loads(_attribute(module, "blu.contracts"))
+    listed = json.loads(_attribute(module, CONTRACTS))
     contracts: dict[str, list[Any]] = {}
-    launches = json.loads(_attribute(module, "blu.plan"))["launches"]
+    launches = _plan(module).launches
     if len(launches) != len(listed):
         raise ParseError(f"the module has {len(launches)} launches, and contracts of {len(listed)}")
     for launch, contract in zip(launches, listed, strict=True):
-        known = contracts.setdefault(launch["kernel"], [])
+        known = contracts.setdefault(launch.kernel, [])
         if contract not in known:
             known.append(contract)
     return json.dumps(contracts).encode()
@@ -144,8 +146,12 @@ def details_of(module: ir.Module) -> dict[str, Any]:
     return {
         "target": {"name": target.name, "triple": target.triple},
         "versions": versions,
-        "entry": json.loads(_attribute(module, "blu.plan"))["entry"],
+        "entry": _plan(module).entry,
     }
+
+
+def _plan(module: ir.Module) -> Plan:
+    return Plan.parse(_attribute(module, PLAN).encode())
 
 
 def _attribute(module: ir.Module, name: str) -> str:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from blu.dialects.core.locations import place_of
 from blu.dialects.core.mlir import ir
 from blu.passes.host.export_plan import PLAN
+from blu.passes.kernels.launch import BLOCKS, GRID
 
 # A splat or a number as MLIR prints it, and its type.
 _CONSTANT = re.compile(r"(?:dense<)?(-?\d[\d.eE+-]*)>? : (.+)")
@@ -236,7 +237,7 @@ def _kind(operation: ir.Operation) -> str:
 
 
 def _is_emitted(kernel: ir.Operation) -> bool:
-    return "blu.blocks" in kernel.attributes or "blu.grid" in kernel.attributes
+    return BLOCKS in kernel.attributes or GRID in kernel.attributes
 
 
 def _passed_by_plan(module: ir.Module) -> dict[str, tuple[str, ...]]:

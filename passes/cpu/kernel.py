@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from blu.dialects.core.mlir import func, ir, scf
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.body import Kernel
+from blu.passes.kernels.launch import BLOCKS, CHUNK
 
 
 class KernelBody(Kernel):
@@ -21,8 +22,8 @@ class KernelBody(Kernel):
         """
         i64 = ir.IntegerType.get_signless(64)
         attributes = self.replacement.operation.attributes
-        attributes["blu.blocks"] = ir.IntegerAttr.get(i64, blocks)
-        attributes["blu.chunk"] = ir.IntegerAttr.get(i64, chunk)
+        attributes[BLOCKS] = ir.IntegerAttr.get(i64, blocks)
+        attributes[CHUNK] = ir.IntegerAttr.get(i64, chunk)
         *_, begin, end = self.replacement.arguments
         entry = self.replacement.body.blocks[0]
         with ir.InsertionPoint(entry):

@@ -2,6 +2,7 @@
 
 A kernel says its family in an attribute. Who writes its code is in the table of its target (`passes/cpu/families.py`,
 `passes/gpu/families.py`). An op that has a kernel of its own (`kernel = True` in its class) is a family of its name.
+The processes that generate code read this table too, so it imports no more of Blu than MLIR.
 """
 
 from __future__ import annotations
@@ -9,8 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import func, ir
-from blu.dialects.core.op import OPS
-from blu.passes.framework.base import find
 
 ATTRIBUTE = "blu.kernel"
 SCRATCH = "blu.scratch"
@@ -75,16 +74,6 @@ def mark(kernel: func.FuncOp, family: Family) -> None:
 def is_kernel(function: func.FuncOp) -> bool:
     """Whether a function is a kernel, and not the host program."""
     return ATTRIBUTE in function.attributes
-
-
-def kernels_in(module: ir.Module) -> dict[str, func.FuncOp]:
-    """The kernels of a module, by name."""
-    return {item.name.value: item for item in find(module, func.FuncOp) if is_kernel(item)}
-
-
-def own_kernels() -> frozenset[str]:
-    """The ops that have a kernel of their own, as they are written in IR."""
-    return frozenset(f"blu.{name}" for name, cls in OPS.items() if cls.kernel)
 
 
 def reserve(kernel: func.FuncOp, types: list[ir.MemRefType]) -> None:

@@ -10,7 +10,7 @@ from blu.dialects.core.modules import operations_in
 from blu.errors import BluError, ParseError
 from blu.passes.framework import registry
 from blu.passes.framework.base import Pass
-from blu.passes.framework.families import own_kernels
+from blu.passes.framework.kernels import has_own_kernel
 
 # A barrier is a view of what is behind it, down to the memory that it lies in.
 _VIEWS = frozenset({"blu.barrier"})
@@ -33,7 +33,7 @@ class Level:
         """Whether an operation of that name may be left."""
         if operation.partition(".")[0] in self.dialects:
             return True
-        return self.has_own_kernels and operation in own_kernels() | _VIEWS
+        return self.has_own_kernels and (operation in _VIEWS or has_own_kernel(operation))
 
 
 def _level(name: str, dialects: str, missing_rule: str, has_own_kernels: bool = False, is_placed: bool = True) -> Level:

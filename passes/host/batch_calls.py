@@ -9,7 +9,8 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.modules import code_text
 from blu.dialects.plan import put_in_batch
 from blu.passes.framework.base import Pass, find
-from blu.passes.framework.families import family_of, is_kernel, kernels_in
+from blu.passes.framework.families import family_of, is_kernel
+from blu.passes.framework.kernels import kernels_in
 from blu.passes.host.host_steps import HostStep, HostSteps, bytes_of
 from blu.passes.kernels.launch import MAX_GRID
 

@@ -13,7 +13,7 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.plan import batch_of
 from blu.errors import PassError
 from blu.passes.framework.base import Pass, find
-from blu.passes.framework.families import kernels_in
+from blu.passes.framework.kernels import kernels_in
 from blu.passes.host.bufferize.plan_memory import element_bytes
 from blu.passes.kernels.launch import GRID, SHARED, THREADS
 from blu.plan.contract import DONATED, NOWHERE, Contract

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from blu.dialects.core.mlir import func, ir
+from blu.passes.framework.families import SCRATCH
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,6 @@ class Kernel:
     def scratch(self) -> list[ir.Value]:
         """The buffers that ReserveScratch asked for: the last arguments that the kernel was read with."""
         attributes = self.replacement.operation.attributes
-        count = len(ir.ArrayAttr(attributes["blu.scratch"])) if "blu.scratch" in attributes else 0
+        count = len(ir.ArrayAttr(attributes[SCRATCH])) if SCRATCH in attributes else 0
         arguments = list(self.replacement.arguments)[: len(self.function.arguments)]
         return arguments[len(arguments) - count :]

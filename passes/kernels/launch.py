@@ -1,9 +1,11 @@
-"""What an emitted kernel for a GPU says of its launch, by attributes that passes over the host program read."""
+"""What an emitted kernel says of its launch, by attributes that passes over the host program read."""
 
 from __future__ import annotations
 
+BLOCKS, CHUNK = "blu.blocks", "blu.chunk"
+"""On processors: blocks, and how many of them a thread claims at a time."""
 GRID, THREADS, SHARED, CLUSTER = "blu.grid", "blu.threads", "blu.shared_bytes", "blu.cluster"
-"""Blocks in three dimensions, threads of a block, bytes of shared memory, blocks of a cluster where there are such."""
+"""On GPUs: blocks in three dimensions, threads of a block, bytes of shared memory, blocks of a cluster if there are such."""
 PER_PROCESSOR = "nvvm.minctasm"
 """Blocks that have enough registers on a processor at the same time."""
 MAPS = "blu.tensor_maps"

@@ -9,7 +9,9 @@ from blu.dialects.core.mlir import arith, func, ir
 from blu.dialects.targets.cpu import CpuTarget
 from blu.passes.cpu.families import EMITTERS
 from blu.passes.framework.base import Pass, find
-from blu.passes.framework.families import family_of, kernels_in
+from blu.passes.framework.families import family_of
+from blu.passes.framework.kernels import kernels_in
+from blu.passes.kernels.launch import BLOCKS
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def _call_each(call: func.CallOp, kernels: Sequence[func.FuncOp]) -> None:
     """Replace a call by calls of all that its kernel has become, each with the range of all its blocks."""
     with ir.InsertionPoint(call), call.operation.location:
         for kernel in kernels:
-            blocks = ir.IntegerAttr(kernel.attributes["blu.blocks"]).value
+            blocks = ir.IntegerAttr(kernel.attributes[BLOCKS]).value
             bounds = [arith.ConstantOp(ir.IndexType.get(), number).result for number in (0, blocks)]
             func.CallOp([], kernel.name.value, [*call.operation.operands, *bounds])
     call.operation.erase()

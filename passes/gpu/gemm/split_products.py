@@ -9,7 +9,8 @@ from blu.dialects import plan
 from blu.dialects.core.dtypes import product
 from blu.dialects.core.mlir import arith, func, ir, tensor
 from blu.passes.framework.base import Pass, find
-from blu.passes.framework.families import GEMM, ROWS, family_of, kernels_in, mark
+from blu.passes.framework.families import GEMM, ROWS, family_of, mark
+from blu.passes.framework.kernels import kernels_in
 from blu.passes.gpu.gemm import split as gemm_split
 from blu.passes.gpu.gemm.schedule import parts_of, schedule_of
 from blu.passes.host.bufferize.uses import transposed_layout

@@ -8,7 +8,8 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.errors import ParseError, suggestion
 from blu.passes.framework.base import Pass
-from blu.passes.framework.families import GEMM, SCHEDULE, family_of, kernels_in
+from blu.passes.framework.families import GEMM, SCHEDULE, family_of
+from blu.passes.framework.kernels import kernels_in
 from blu.passes.gpu.gemm import split
 from blu.passes.gpu.gemm.choice import choose_by_sizes
 from blu.passes.gpu.gemm.limits import excess

@@ -8,7 +8,8 @@ from blu.dialects import plan
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.framework.base import Pass, find
-from blu.passes.framework.families import family_of, kernels_in
+from blu.passes.framework.families import family_of
+from blu.passes.framework.kernels import kernels_in
 from blu.passes.gpu.families import EMITTERS
 from blu.passes.gpu.isa.tma import map_type
 from blu.passes.gpu.lower.fast_math import mark, writes_halves

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.framework.base import Pass
-from blu.passes.framework.families import GEMM, SCHEDULE, SCRATCH, family_of, kernels_in
+from blu.passes.framework.families import GEMM, SCHEDULE, SCRATCH, family_of
+from blu.passes.framework.kernels import kernels_in
 from blu.passes.gpu.gemm import split
 from blu.passes.gpu.gemm.choice import choose_by_strides
 from blu.passes.gpu.gemm.gemm import product_of

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from blu.dialects.core.mlir import ir
 from blu.passes.framework.base import Pass
-from blu.passes.framework.families import family_of, kernels_in, reserve
+from blu.passes.framework.families import family_of, reserve
+from blu.passes.framework.kernels import kernels_in
 from blu.passes.gpu.families import EMITTERS
 
 

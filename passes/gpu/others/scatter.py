@@ -16,6 +16,7 @@ from blu.dialects.core.mlir import arith, func, ir, llvm, memref, scf, vector
 from blu.dialects.core.op import attributes_of, operands_of
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.framework.base import find
+from blu.passes.framework.families import SCRATCH
 from blu.passes.gpu.isa import barrier, warp
 from blu.passes.gpu.kernel import GpuKernel, below, when
 from blu.passes.gpu.others.update import add_columns
@@ -42,7 +43,7 @@ def reserve(kernel: func.FuncOp) -> list[ir.MemRefType]:
 
 def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
     """Replace a kernel around a blu.scatter_add."""
-    if "blu.scratch" not in kernel.attributes:
+    if SCRATCH not in kernel.attributes:
         return add_columns(kernel)
     sorting = _Scatter.open(kernel, f"{kernel.name.value}_order")
     adding = _Scatter.open(kernel, kernel.name.value)

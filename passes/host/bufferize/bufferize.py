@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from blu.dialects import plan
 from blu.dialects.core.mlir import func, ir, memref
 from blu.passes.framework.base import Pass
-from blu.passes.framework.families import family_of, is_kernel, kernels_in
+from blu.passes.framework.families import family_of, is_kernel
+from blu.passes.framework.kernels import kernels_in
 from blu.passes.framework.rules import lines_of, refusal
 from blu.passes.host.bufferize import views
 from blu.passes.host.bufferize.concatenation import beginning_of, inserted_into, part_of

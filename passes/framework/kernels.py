@@ -1,0 +1,19 @@
+"""Which functions of a module are kernels, and which ops have kernels of their own."""
+
+from __future__ import annotations
+
+from blu.dialects.core.mlir import func, ir
+from blu.dialects.core.op import OPS
+from blu.passes.framework.base import find
+from blu.passes.framework.families import is_kernel
+
+
+def kernels_in(module: ir.Module) -> dict[str, func.FuncOp]:
+    """The kernels of a module, by name."""
+    return {item.name.value: item for item in find(module, func.FuncOp) if is_kernel(item)}
+
+
+def has_own_kernel(operation: str) -> bool:
+    """Whether an op, by its name in IR, is taken by kernels as it is."""
+    dialect, _, name = operation.partition(".")
+    return dialect == "blu" and name in OPS and OPS[name].kernel
