@@ -5,7 +5,7 @@ from __future__ import annotations
 BLOCKS, CHUNK = "blu.blocks", "blu.chunk"
 """On processors: blocks, and how many of them a thread claims at a time."""
 GRID, THREADS, SHARED, CLUSTER = "blu.grid", "blu.threads", "blu.shared_bytes", "blu.cluster"
-"""On GPUs: blocks in three dimensions, threads of a block, bytes of shared memory, blocks of a cluster if there are such."""
+"""On GPUs: blocks in three dimensions, threads of a block, bytes of shared memory, and blocks of a cluster."""
 PER_PROCESSOR = "nvvm.minctasm"
 """Blocks that have enough registers on a processor at the same time."""
 MAPS = "blu.tensor_maps"
