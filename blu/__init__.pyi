@@ -1,4 +1,4 @@
-"""What `blu` has, for editors and type checkers: `pytest tests/test_face.py --update-golden` writes it."""
+"""What `blu` has, for type checkers: `pytest tests/frontend/test_face.py --update-golden` writes it."""
 
 from blu import settings as settings
 from blu.compiler import training as _training

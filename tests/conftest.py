@@ -7,11 +7,12 @@ import sys
 from collections.abc import Iterator
 
 import pytest
-from cuda_programs import gpu  # noqa: F401 (a fixture)
-from golden_text import Golden
-from training_runs import trial  # noqa: F401 (a fixture)
 
-pytest_plugins = ("slowest_first", "watchdog")
+from tests.support.golden_text import Golden
+from tests.support.programs.cuda_programs import gpu  # noqa: F401 (a fixture)
+from tests.support.training.training_runs import trial  # noqa: F401 (a fixture)
+
+pytest_plugins = ("tests.support.slowest_first", "tests.support.watchdog")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -9,7 +9,6 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from documents import Reader, blocks_of
 
 from blu.dialects.core.context import make_context
 from blu.dialects.core.op import OPS, BluDialect
@@ -20,6 +19,7 @@ from blu.passes.kernels.math.expand_math import DOUBLE_FUNCTIONS, FUNCTIONS
 from blu.passes.loops.lower_to_linalg import RULES
 from blu.passes.loops.lower_to_linalg.pointwise import BODIES
 from blu.plan.schema import Check, GpuLaunch, Launch, Plan, TensorMap
+from tests.support.documents import Reader, blocks_of
 
 make_context()  # declares Blu's own ops, before documents declare others
 

@@ -10,18 +10,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fuzz import calls
-from fuzz.check import Outcome, check
-from fuzz.generate import generate
-from fuzz.programs import Call, Input, Program
-from fuzz.reduce import reduced
-from fuzz.run import program_of
-from gpu_budgets import training_step
 
 from blu.dialects.core.op import OPS
 from blu.frontend.functional import functional
+from tests.fuzz import calls
+from tests.fuzz.check import Outcome, check
+from tests.fuzz.generate import generate
+from tests.fuzz.programs import Call, Input, Program
+from tests.fuzz.reduce import reduced
+from tests.fuzz.run import program_of
+from tests.support.folders import DATA
+from tests.support.gpu_budgets import training_step
 
-FAILURES = Path(__file__).with_name("data") / "fuzz_failures.jsonl"
+FAILURES = DATA / "fuzz_failures.jsonl"
 CHUNK = 25
 GPU_CHUNK = 5
 

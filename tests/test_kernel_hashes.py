@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from kernel_hashes import CASES, PROGRAMS, Record, hashes_of, record, toolchain
+
+from tests.support.kernel_hashes import CASES, PROGRAMS, Record, hashes_of, record, toolchain
 
 KNOWN = Record.read()
 

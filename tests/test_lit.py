@@ -6,9 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import lit_in_process
 import pytest
-from lit_in_process import FOLDER, failure_of
+
+from tests.support import lit_in_process
+from tests.support.lit_in_process import FOLDER, failure_of
 
 NAMES = sorted(path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*.mlir") if "inputs" not in path.parts)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-import checkout
+import checkout  # noqa: F401 (it makes the next ones importable)
 import numpy as np
 
 import blu
@@ -16,12 +15,9 @@ from bench.gpu.case import Case
 from blu.dialects.core.context import make_context
 from blu.dialects.core.op import OPS, Op, Sample
 from blu.plan.tensors import NAMES
-
-sys.path.insert(0, str(checkout.ROOT / "tests"))
-
-from gradient_programs import cases_of, floats_of, is_differentiable, scalar_of
-from op_programs import arrays_of, expected_of, program_of
-from tolerances import ELEMENTARY, TOLERANCES
+from tests.support.programs.gradient_programs import cases_of, floats_of, is_differentiable, scalar_of
+from tests.support.programs.op_programs import arrays_of, expected_of, program_of
+from tests.support.tolerances import ELEMENTARY, TOLERANCES
 
 EPSILON = {"f64": 2.0**-52, "f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}
 # Sums of products of narrow numbers are rounded where the reference rounds but once.

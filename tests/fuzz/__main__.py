@@ -11,9 +11,6 @@ dies or takes too long is a failure like another. The exit code is 1 where any f
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from .run import main
 

@@ -65,7 +65,7 @@ def _run(traced: Traced, arrays: list[np.ndarray], target: str) -> list[np.ndarr
 
 
 def _interpreted(traced: Traced, arrays: list[np.ndarray], target: str) -> list[np.ndarray]:
-    from gpu_program import GpuProgram
+    from tests.support.kernels.gpu_program import GpuProgram
 
     program = GpuProgram.of(traced.lower(target).module, target)
     return program.interpret(*(np.ascontiguousarray(array) for array in [*arrays, *traced.traced.captured]))
@@ -107,7 +107,7 @@ def _total_of(program: Program, arrays: list[np.ndarray]) -> Callable[[list[np.n
 
 
 def _values(module: ir.Module, inputs: list[np.ndarray]) -> list[Any]:
-    from interpret import interpret
+    from tests.support.programs.interpret import interpret
 
     return interpret(module, inputs)
 

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 
 import ml_dtypes
 import numpy as np
-from interpret import interpret
-from tolerances import ELEMENTARY, TOLERANCES
 
 from blu.dialects.core.dtypes import as_dtype
 from blu.dialects.core.evaluation import array_type, evaluate, on_operand
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.op import OPS, Op, attributes_of, operands_of
+from tests.support.programs.interpret import interpret
+from tests.support.tolerances import ELEMENTARY, TOLERANCES
 
 NOISY_RUNS = 6
 ROOM = 3.0

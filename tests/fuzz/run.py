@@ -13,12 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.support.folders import ROOT
+
 from .check import Outcome, check
 from .generate import generate
 from .programs import Program
 from .reduce import reduced
 
-ROOT = Path(__file__).resolve().parents[2]
 PATIENCE = 120.0
 """Seconds that one program may take, cutting it down included."""
 

@@ -16,7 +16,7 @@ ERFC_F64 = (1.232995118625592, -0.13962111686638867, 0.015379652099630565, 0.068
 def erf(x: Elements) -> Elements:
     """x + x P(x^2) below 0.92, else 1 - exp(-a + a Q(a)) with Q(a) = log(erfc(a)) / a + 1; 1 from 3.92 on.
 
-    Both polynomials: tests/minimax.py. Writing the exponent as -a plus a smaller term saves half a bit.
+    Both polynomials: tests/support/minimax.py. Writing the exponent as -a plus a smaller term saves half a bit.
     """
     a = abs(x)
     z = x * x
@@ -30,7 +30,7 @@ def erfc(x: Elements) -> Elements:
     """exp(-a^2) R(t) / (1 + 2 a) with t = (a - 4) / (a + 4), 2 minus that for negative x, in f64.
 
     The exponential of a square loses all digits in f32; f64 costs two instructions for one and leaves one rounding
-    error, in subnormal results as well. R: tests/minimax.py.
+    error, in subnormal results as well. R: tests/support/minimax.py.
     """
     a = clamp(abs(x).to_f64(), high=10.2)
     t = (a - 4.0) / (a + 4.0)

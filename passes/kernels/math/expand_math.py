@@ -48,7 +48,8 @@ class Function:
 
     `expand` takes and returns Elements (a tuple of them for several results); with `libm`, the names of the C functions
     for the results, f64 operands go there and `expand` sees only f32. `max_ulp` is the largest error measured in f32
-    (tests/test_expand_math.py), with fused multiply-add and without; None for results that are exact by construction.
+    (tests/kernels/math/test_expand_math.py), with fused multiply-add and without; None for results that are exact by
+    construction.
     """
 
     expand: Expansion

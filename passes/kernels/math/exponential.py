@@ -2,7 +2,7 @@
 
 All write x = n ln2 + r with |r| <= ln2 / 2 (Cody and Waite) and evaluate a polynomial in r. n is rounded by adding a
 large number, which also leaves its integer in the low bits of the sum: neither a rounding nor a conversion instruction
-is needed. Coefficients: tests/minimax.py.
+is needed. Coefficients: tests/support/minimax.py.
 """
 
 from __future__ import annotations

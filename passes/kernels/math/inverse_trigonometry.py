@@ -1,6 +1,6 @@
-"""asin, acos, atan and atan2 in f32: an odd polynomial each (tests/minimax.py), the range folded in halves onto it.
+"""asin, acos, atan and atan2 in f32: an odd polynomial each, the range folded in halves onto it.
 
-pi and pi/2 are sums of two f32 numbers; the second is added to the small term.
+Coefficients: tests/support/minimax.py. pi and pi/2 are sums of two f32 numbers; the second is added to the small term.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """log, log2, log10 and log1p in f32; asinh, acosh, atanh through an f64 logarithm.
 
 All write x = 2^e (1 + f) with sqrt(1/2) <= 1 + f < sqrt(2) and log(1 + f) = f - f^2/2 + f^3 P(f); coefficients:
-tests/minimax.py. The inverse hyperbolic functions cancel or pile up rounding errors in f32 and are rare: they are
-evaluated in f64 with a logarithm good to 2^-33, which costs two instructions for each one in f32 and leaves one
+tests/support/minimax.py. The inverse hyperbolic functions cancel or pile up rounding errors in f32 and are rare: they
+are evaluated in f64 with a logarithm good to 2^-33, which costs two instructions for each one in f32 and leaves one
 rounding error.
 """
 

@@ -2,7 +2,7 @@
 
 |x| = n pi/2 + r with |r| <= pi/4. Up to LARGE by Cody and Waite (three fused steps in f32; two steps in f64 where the
 target cannot fuse), beyond it by Payne and Hanek, in integers, in a branch that is taken only if some element needs it.
-The polynomials in r are those of tests/minimax.py. tan amplifies the error of r and is rare: it is done in f64.
+The polynomials in r are those of tests/support/minimax.py. tan amplifies the error of r and is rare: it is done in f64.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """erf and erfc in f64: x + x P(x^2) below 0.8, else exp(-a^2) R(t) / (1 + 2 a) with t = (a - 3) / (a + 3).
 
-Coefficients: tests/minimax.py.
+Coefficients: tests/support/minimax.py.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """exp, exp2, expm1, tanh, sinh and cosh in f64.
 
-As in f32: x = n ln2 + r with |r| <= ln2 / 2, here with exp(r) - 1 as a pair. Coefficients: tests/minimax.py.
+As in f32: x = n ln2 + r with |r| <= ln2 / 2, here with exp(r) - 1 as a pair. Coefficients: tests/support/minimax.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""asin, acos, atan and atan2 in f64. Coefficients: tests/minimax.py.
+"""asin, acos, atan and atan2 in f64. Coefficients: tests/support/minimax.py.
 
 asin has one odd polynomial up to 1/2, and beyond it is folded. For atan of a ratio, the nearest multiple c of 1/4 is
 taken off: atan(t) = atan(c) + atan((t - c) / (1 + t c)), which leaves at most 1/8.

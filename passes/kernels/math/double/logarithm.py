@@ -2,7 +2,7 @@
 
 x = 2^e (1 + f) with sqrt(1/2) <= 1 + f < sqrt(2), and log(1 + f) = 2 atanh(s) = 2 s + 2/3 s^3 + s^5 P(s^2) with
 s = f / (2 + f), where P takes f64 and the rest pairs. Good to 2^-64 relative, as pow needs it. Coefficients:
-tests/minimax.py.
+tests/support/minimax.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """sin, cos, sincos and tan in f64.
 
 |x| = n pi/2 + r with |r| <= pi/4, r as a pair. Up to LARGE by Cody and Waite, beyond it by Payne and Hanek, in a branch
-that is taken only if some element needs it. Coefficients: tests/minimax.py.
+that is taken only if some element needs it. Coefficients: tests/support/minimax.py.
 """
 
 from __future__ import annotations

@@ -1,0 +1,90 @@
+"""Passes and ops of the user's in Python programs: they take part at once, and the compile cache keeps out of it."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from importlib import metadata
+
+import numpy as np
+import pytest
+
+import blu
+from blu.compiler import fingerprint
+from blu.compiler.cache import default_cache
+from blu.dialects.core.op import OPS
+from blu.dialects.ops.normalization import Softmax
+from blu.dialects.ops.pointwise import Unary
+from blu.dialects.ops.pointwise_unary import Tanh
+from blu.passes.framework import registry
+from tests.support.folders import DATA
+
+USER_PASS = DATA / "double_constants.py"
+X = np.array([1, 2], np.float32)
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("BLU_CACHE_DIR", str(tmp_path))
+
+
+def threefold():
+    return blu.jit(lambda x: x * 3.0)(X).tolist()
+
+
+def test_a_pass_changes_programs_that_the_cache_knows():
+    assert threefold() == [3, 6]
+    assert len(default_cache().entries()) == 1
+    registry.load_pass_file(USER_PASS)
+    assert threefold() == [6, 12]
+    registry.unload_pass_files()
+    assert threefold() == [3, 6]
+    assert len(default_cache().entries()) == 1
+
+
+def test_an_op_turns_the_cache_off(monkeypatch):
+    assert not fingerprint.is_extended()
+    monkeypatch.setattr("blu.dialects.core.op.OPS", dict(OPS))
+    type("Foreign", (Unary,), {"__module__": "somewhere"}, name="foreign_op")
+    assert fingerprint.is_extended() and default_cache().entries() == []
+
+
+def test_installed_plugins_are_in_the_key_and_in_pipelines(monkeypatch):
+    before = fingerprint.source_fingerprint.__wrapped__()
+    entry = metadata.EntryPoint("doubling", "some_package.passes", "blu.passes")
+    monkeypatch.setattr(metadata, "entry_points", lambda group: (entry,) if group == "blu.passes" else ())
+    assert fingerprint.source_fingerprint.__wrapped__() != before
+    loaded = []
+    monkeypatch.setattr(metadata.EntryPoint, "load", lambda self: loaded.append(self.name))
+    monkeypatch.setattr(registry, "_imported", set())
+    registry.placements()
+    assert loaded == ["doubling"]
+
+
+def test_a_plugin_file_can_be_imported_too(monkeypatch):
+    registry.load_pass_file(USER_PASS)
+    monkeypatch.syspath_prepend(USER_PASS.parent)
+    module = importlib.import_module("double_constants")
+    assert registry.lookup("blu-double-constants") is module.DoubleConstants
+    registry.load_pass_file(USER_PASS)
+    assert registry.lookup("blu-double-constants") is not module.DoubleConstants
+    assert threefold() == [6, 12]
+    del sys.modules["double_constants"]
+
+
+def test_a_gradient_of_another_dtype_names_its_op(monkeypatch):
+    monkeypatch.setattr(Tanh, "vjp", staticmethod(lambda g, operand, result: g.astype("f64")))
+    with pytest.raises(blu.BluError, match=r"the gradient of tanh \(its vjp\) gives f64\[2\]") as raised:
+        blu.jit(blu.grad(lambda x: blu.tanh(x).sum())).trace(X).lower(stop="blu")
+    assert "test_extensions.py" in raised.value.location
+
+
+WRONG_CALLS = (lambda x: Tanh(), lambda x: Tanh(x, x), lambda x: Tanh(x, axis=0), lambda x: Softmax(x))
+
+
+@pytest.mark.parametrize("call", WRONG_CALLS)
+def test_an_op_that_is_called_wrongly_says_how_it_is_called(call):
+    forms = r"is called as (Tanh\(operand\)|Softmax\(operand, axis=...\)), not with"
+    with pytest.raises(blu.BluError, match=forms) as raised:
+        blu.jit(call).trace(X)
+    assert "test_extensions.py" in raised.value.location

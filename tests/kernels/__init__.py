@@ -1,0 +1,1 @@
+"""What kernels compute, by target."""

@@ -1,0 +1,1 @@
+"""Kernels of processors, a file for each family."""

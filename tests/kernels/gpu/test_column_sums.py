@@ -1,0 +1,150 @@
+"""Column sums on GPUs: cut into ranges of rows, which the kernels that walk over these rows add up themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import blu
+from blu.compiler.codegen.cubins import find_ptxas
+from tests.kernels.gpu.test_rows import LOADS, TARGETS, WIDE_LOADS, array, count, shape_only
+from tests.support.kernels.gpu_program import compile_program
+
+needs_ptxas = pytest.mark.skipif(find_ptxas() is None, reason="there is no ptxas on this machine")
+
+
+def layer_norm_gradient(x, w, g, r):
+    """The gradient of a layer norm added to another one, in two types; those of its parameters and of a bias before."""
+    b = blu.zeros(w.shape)
+    _, pull = blu.vjp(lambda x, w, b: blu.layer_norm(x, w, b), x, w, b)
+    dx, dw, db = pull(g)
+    total = dx + r
+    return total, total.astype("bf16"), dw, db, blu.sum(total, axis=0)
+
+
+def layer_norm_gradient_reference(x, w, g, r):
+    x, w, g, r = (item.astype(np.float64) for item in (x, w, g, r))
+    inverse = 1 / np.sqrt(x.var(1, keepdims=True) + 1e-5)
+    y = (x - x.mean(1, keepdims=True)) * inverse
+    dy = g * w
+    total = inverse * (dy - dy.mean(1, keepdims=True) - y * (dy * y).mean(1, keepdims=True)) + r
+    return total, total, (g * y).sum(0), g.sum(0), total.sum(0)
+
+
+def sizes(rows: int, columns: int) -> tuple[np.ndarray, ...]:
+    """The arguments of `layer_norm_gradient`, without memory."""
+    return shape_only(rows, columns), shape_only(columns), shape_only(rows, columns), shape_only(rows, columns)
+
+
+@needs_ptxas
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(("rows", "columns"), [(65536, 768), (16384, 4096), (1000, 1000)])
+def test_sums_stay_in_registers(rows: int, columns: int, target: str):
+    program = compile_program(layer_norm_gradient, *sizes(rows, columns), target=target)
+    for cubin in program.assembled("").values():
+        assert (cubin.stack_bytes, cubin.spill_bytes) == (0, 0), cubin.log
+
+
+def test_a_layer_norm_and_its_sums_are_one_kernel():
+    program = compile_program(layer_norm_gradient, *sizes(65536, 768))
+    first, *others = program.plan["launches"]
+    assert (first["grid"][0], first["threads"]) == (128, 256), "a block for each range of 512 rows"
+    assert len(others) == 1, "all sums over ranges are put together in one launch"
+    assert count(program, r"cp\.async\.c", "rows") == 2 * 3 * 6, "three inputs are copied, before the loop and in it"
+    assert count(program, LOADS, "rows") == count(program, WIDE_LOADS, "rows") == 6, "only the weights are loaded"
+
+
+def test_rows_that_do_not_fit_are_added_up_alone():
+    program = compile_program(layer_norm_gradient, *sizes(1024, 50000))
+    assert len([launch for launch in program.plan["launches"] if launch["kernel"].startswith("rows")]) > 1
+
+
+def test_few_rows_are_added_up_at_once():
+    launches = compile_program(lambda x: blu.sum(x, axis=0), shape_only(200, 768)).plan["launches"]
+    assert [launch["kernel"] for launch in launches] == ["loops_0"]
+
+
+def halves(*shape: int) -> np.ndarray:
+    return array(*shape, dtype=ml_dtypes.bfloat16)
+
+
+def products_and_sums(x, y):
+    z = x * y + 1.0
+    return z, blu.sum(z, axis=0)
+
+
+def softmax_and_sums(x):
+    y = blu.softmax(x, axis=-1)
+    return y, blu.sum(y, axis=0), blu.sum(x, axis=0)
+
+
+def softmax_and_sums_reference(x):
+    y = np.exp(x - x.max(1, keepdims=True))
+    y /= y.sum(1, keepdims=True)
+    return y, y.sum(0), x.sum(0)
+
+
+X = array(300, 24)
+RESULTS: dict[str, tuple[Callable, tuple[np.ndarray, ...], Callable]] = {
+    "layer_norm": (
+        layer_norm_gradient,
+        (array(300, 40), array(40), array(300, 40), array(300, 40)[::-1].copy()),
+        layer_norm_gradient_reference,
+    ),
+    "odd layer_norm": (
+        layer_norm_gradient,
+        (array(257, 33), array(33), array(257, 33), array(257, 33)[::-1].copy()),
+        layer_norm_gradient_reference,
+    ),
+    "layer_norm of few columns": (
+        layer_norm_gradient,
+        (array(260, 3), array(3), array(260, 3), array(260, 3)[::-1].copy()),
+        layer_norm_gradient_reference,
+    ),
+    "products": (products_and_sums, (X, X), lambda x, y: (x * y + 1, (x * y + 1).sum(0))),
+    "halves": (
+        lambda x: blu.sum(x.astype("f32"), axis=0),
+        (halves(256, 4),),
+        lambda x: (x.astype(np.float64).sum(0),),
+    ),
+    "softmax": (softmax_and_sums, (X,), softmax_and_sums_reference),
+    "softmax of columns": (
+        lambda x: softmax_and_sums(blu.transpose(x)),
+        (X.T.copy(),),
+        lambda x: softmax_and_sums_reference(x.T),
+    ),
+    "rows and columns": (
+        lambda x: (blu.sum(x * x, axis=1), blu.sum(x, axis=0)),
+        (X,),
+        lambda x: ((x * x).sum(1), x.sum(0)),
+    ),
+    "scaled rows": (
+        lambda x, v: (v * 2.0, x * v[:, None], blu.sum(x * v[:, None], axis=0)),
+        (X, array(300)),
+        lambda x, v: (v * 2, x * v[:, None], (x * v[:, None]).sum(0)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_results(name: str):
+    function, arguments, reference = RESULTS[name]
+    found = compile_program(function, *arguments).interpret(*arguments)
+    for result, expected in zip(found, reference(*arguments), strict=True):
+        tolerance = 1e-2 if result.dtype == ml_dtypes.bfloat16 else 2e-5
+        difference = np.abs(result.astype(np.float64) - expected).max()
+        assert difference <= tolerance * np.abs(expected).max()
+
+
+@pytest.mark.parametrize("name", ["any", "all"])
+@pytest.mark.parametrize(("shape", "axis"), [((1025, 8), 0), ((2015, 5), 0), ((1, 70001), 1), ((2, 140000), 1)])
+def test_what_parts_find_out_about_bools_is_a_byte_in_memory(name: str, shape: tuple[int, int], axis: int):
+    """Columns and rows that several blocks walk: one element decides, in the last part."""
+    x = np.full(shape, name == "all")
+    x[-1, -1] = name == "any"
+    program = compile_program(lambda x: getattr(blu, name)(x, axis=axis), x)
+    assert len(program.plan["launches"]) == 2
+    assert np.array_equal(program.interpret(x)[0], getattr(np, name)(x, axis=axis))

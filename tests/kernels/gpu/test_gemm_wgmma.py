@@ -1,0 +1,145 @@
+"""Hopper's warpgroups do what tensor cores do: the same fused kernel, by another schedule."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+import blu
+from blu.compiler.codegen.cubins import assemble, find_ptxas
+from blu.compiler.codegen.ptx import PtxCodegen
+from blu.dialects.core.context import make_context
+from blu.dialects.core.mlir import func, ir
+from blu.dialects.targets.nvidia import SM_90A
+from blu.passes.framework.base import find
+from blu.passes.gpu.gemm import gemm
+from blu.passes.gpu.gemm import wgmma as gemm_wgmma
+from blu.passes.gpu.gemm.schedule import MmaSchedule, WgmmaSchedule
+from blu.passes.gpu.lower.fit_schedules import fit
+from blu.passes.gpu.lower.lower_to_nvvm import LowerToNvvm
+from tests.support.kernels.gemm_text import NN, NT, TN, TT, Buffer, gemm_text
+from tests.support.kernels.gpu_products import as_multiplied, bound_of_sums, emit, random_array
+from tests.support.kernels.gpu_program import compile_program
+
+ROWS, COLUMNS, DEPTH = 4096, 3072, 768
+MMA, WGMMA = "mma.sync.aligned.m16n8k16", "wgmma.mma_async"
+
+
+def block(x: blu.Tensor, w: blu.Tensor, bias: blu.Tensor, residual: blu.Tensor) -> tuple:
+    """A product with two results and four operands."""
+    before = x @ w + bias
+    return before, blu.gelu(before, approximate="tanh") + residual
+
+
+@cache
+def fused(target: str) -> str:
+    """The one kernel that `block` becomes, before it is emitted."""
+    shapes = ((ROWS, DEPTH), (DEPTH, COLUMNS), (COLUMNS,), (ROWS, COLUMNS))
+    traced = blu.jit(block).trace(*(blu.spec(shape, "bf16") for shape in shapes))
+    module = traced.lower(target, stop="memref").module
+    (kernel,) = (item for item in find(module, func.FuncOp) if "blu.kernel" in item.attributes)
+    return kernel.operation.get_asm(enable_debug_info=False, use_local_scope=True)
+
+
+def emit_fused(emitter: Callable[[func.FuncOp], object]) -> dict[str, str]:
+    """The PTX of what an emitter makes of the kernel, for Hopper."""
+    with make_context(), ir.Location.unknown():
+        module = ir.Module.parse(fused("sm_90a"))
+        emitter(next(iter(find(module, func.FuncOp))))
+        LowerToNvvm().run(module)
+        target = {"triple": SM_90A.triple, "name": SM_90A.name, "ptx": SM_90A.ptx}
+        return json.loads(PtxCodegen(target).ptx_of_kernels(str(module)))
+
+
+EMITTERS: dict[str, Callable[[func.FuncOp], object]] = {
+    "chosen": lambda kernel: (fit(kernel, SM_90A), gemm.emit(kernel, SM_90A)),
+    "tensor cores": lambda kernel: gemm.emit_with(kernel, MmaSchedule("bf16")),
+    "warpgroups": lambda kernel: gemm_wgmma.emit_with(kernel, gemm.read, WgmmaSchedule("bf16"), SM_90A),
+}
+
+
+def test_fusion_does_not_know_the_instruction() -> None:
+    assert fused("sm_80") == fused("sm_89") == fused("sm_90a")
+    assert len(re.findall("linalg.contract", fused("sm_80"))) == 1
+
+
+@pytest.mark.parametrize(("name", "instruction"), [("chosen", WGMMA), ("tensor cores", MMA), ("warpgroups", WGMMA)])
+def test_one_kernel_is_emitted_by_either_schedule(name: str, instruction: str) -> None:
+    ptx = emit_fused(EMITTERS[name])
+    assert list(ptx) == ["gemm_0"]
+    other = MMA if instruction == WGMMA else WGMMA
+    assert instruction in ptx["gemm_0"] and other not in ptx["gemm_0"]
+    if find_ptxas() is None:
+        pytest.skip("assembling GPU code needs ptxas")
+    cubin = assemble(ptx, "sm_90a")["gemm_0"]
+    assert (cubin.spill_bytes, cubin.stack_bytes) == (0, 0), cubin.log
+
+
+LAYOUTS = {"nn": NN, "nt": NT, "tn": TN, "tt": TT}
+
+
+def multiply(layout: str, kind: str, sizes: tuple[int, int, int], schedule: WgmmaSchedule, processors: int) -> None:
+    """Check a product of small tiles, each of its sums by itself."""
+    rows, columns, depth = sizes
+    left, right = random_array((rows, depth), kind), random_array((depth, columns), kind, 1)
+    operands = [np.ascontiguousarray(x.T if how == "t" else x) for x, how in zip((left, right), layout, strict=True)]
+    element = "f32" if kind == "tf32" else kind
+    buffers = [Buffer(item.shape, element) for item in operands]
+    target = replace(SM_90A, processors=processors)
+    (kernel,) = emit(
+        gemm_text(*buffers, Buffer((rows, columns)), LAYOUTS[layout]),
+        lambda item: gemm_wgmma.emit_with(item, gemm.read, schedule, target),
+    )
+    result = np.full((rows, columns), np.nan, np.float32)
+    kernel.run(*operands, result)
+    left, right = as_multiplied(left, kind), as_multiplied(right, kind)
+    assert (np.abs(result - left @ right) <= bound_of_sums(left, right, kind)).all()
+
+
+@pytest.mark.parametrize(("kind", "layout"), [*((k, how) for k in ("bf16", "f16") for how in LAYOUTS), ("tf32", "nt")])
+def test_all_layouts_by_warpgroups(kind: str, layout: str) -> None:
+    """Six tiles by two blocks: each group has its turn twice, and the ring goes round."""
+    depth = 96 if kind == "tf32" else 192
+    multiply(layout, kind, (128, 192, depth), WgmmaSchedule(kind, rows=64, columns=64, stages=2), processors=2)
+
+
+@pytest.mark.parametrize("sizes", [(8, 8, 64), (64, 64, 72), (72, 200, 136), (56, 72, 64), (136, 56, 328)])
+def test_tiles_that_reach_beyond_the_product(sizes: tuple[int, int, int]) -> None:
+    multiply("nn", "bf16", sizes, WgmmaSchedule("bf16", rows=64, columns=64, stages=3), processors=3)
+
+
+def test_the_last_group_of_rows_of_tiles_is_smaller() -> None:
+    schedule = WgmmaSchedule("bf16", rows=64, columns=64, stages=2, group=2)
+    multiply("nt", "bf16", (192, 128, 64), schedule, processors=2)
+
+
+def test_a_whole_tile_of_a_block() -> None:
+    multiply("nt", "bf16", (128, 192, 256), WgmmaSchedule("bf16"), processors=1)
+
+
+@pytest.mark.parametrize("kind", ["bf16", "tf32"])
+def test_all_parts_of_a_split_k_are_added(kind: str) -> None:
+    """The last part is shorter than the others; what adds is a kernel of rows, or the product's own with a bias."""
+    left, right, bias = (
+        random_array(shape, kind, seed) for seed, shape in enumerate(((128, 4104), (136, 4104), (136,)))
+    )
+    fused = kind == "bf16"
+
+    def function(x: blu.Tensor, w: blu.Tensor, bias: blu.Tensor) -> blu.Tensor:
+        product = blu.matmul(x, w.swapaxes(0, 1), precision="tf32" if kind == "tf32" else "highest")
+        return product + bias if fused else product
+
+    program = compile_program(function, left, right, bias)
+    assert WGMMA in program.ptx["gemm_0"] and len(program.ptx) == 2
+    factors = as_multiplied(left, kind), as_multiplied(right, kind).T
+    product = factors[0] @ factors[1]
+    expected = product + bias.astype(np.float64) * fused
+    rounded = 2.0**-8 * (np.abs(product) + np.abs(expected)) if fused else 2.0**-24 * np.abs(expected)
+    bound = rounded + bound_of_sums(*factors, kind)
+    assert (np.abs(program.interpret(left, right, bias)[0] - expected) <= bound).all()

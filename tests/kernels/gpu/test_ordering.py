@@ -1,0 +1,107 @@
+"""Sorting and selection on GPUs, interpreted: every dtype, several rows in a tile, and many tiles in a row."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import blu
+from blu.compiler.codegen.cubins import find_ptxas
+from blu.dialects.core.context import make_context
+from blu.dialects.core.dtypes import NUMBERS, DType, f32, f64, i8
+from blu.passes.gpu.others import ordering
+from tests.support.kernels.gpu_program import GpuProgram, compile_program
+from tests.support.kernels.ordering_check import numbers, order_of
+
+make_context()
+Shape = tuple[int, int]
+
+
+def _sort(shape: Shape, dtype: DType, descending: bool = False, target: str = "sm_90a") -> GpuProgram:
+    return compile_program(lambda x: blu.argsort(x, descending=descending), numbers(shape, dtype), target=target)
+
+
+def _top_k(shape: Shape, dtype: DType, count: int, target: str = "sm_90a") -> GpuProgram:
+    return compile_program(lambda x: blu.top_k(x, count), numbers(shape, dtype), target=target)
+
+
+def _check_sort(shape: Shape, dtype: DType, descending: bool = False) -> None:
+    values = numbers(shape, dtype)
+    (order,) = _sort(shape, dtype, descending).interpret(values)
+    np.testing.assert_array_equal(order, order_of(values, 1, descending))
+
+
+def _check_top_k(shape: Shape, dtype: DType, count: int) -> None:
+    rows = numbers(shape, dtype)
+    values, places = _top_k(shape, dtype, count).interpret(rows)
+    expected = order_of(rows, 1, True)[:, :count]
+    np.testing.assert_array_equal(places, expected)
+    assert values.tobytes() == np.take_along_axis(rows, expected, 1).tobytes()
+
+
+@pytest.fixture
+def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiles of 16 keys, so that rows of a few hundred take as many launches as long ones do."""
+    monkeypatch.setattr(ordering, "TILE", 16)
+    monkeypatch.setattr(ordering, "TILE_THREADS", 32)
+    monkeypatch.setattr(ordering, "THREADS", 64)
+    monkeypatch.setattr(ordering, "SOME_RUNS", 3)
+    monkeypatch.setattr(ordering, "FEW", 2)
+    monkeypatch.setattr(ordering, "MANY_RUNS", 5)
+
+
+@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize("dtype", NUMBERS, ids=str)
+def test_rows_of_many_tiles_of_every_dtype(dtype: DType) -> None:
+    _check_sort((2, 165), dtype, descending=dtype.is_float)
+
+
+@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize("width", [1, 2, 3, 8, 9, 15, 16, 17, 31, 32, 33, 48, 49])
+def test_lengths_around_tiles(width: int) -> None:
+    _check_sort((3, width), f32)
+
+
+@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize("count", [1, 2, 3, 16, 17, 40, 199])
+def test_top_k_keeps_what_it_needs_of_each_run(count: int) -> None:
+    _check_top_k((2, 200), f32, count)
+
+
+@pytest.mark.usefixtures("small_tiles")
+@pytest.mark.parametrize(("rows", "width"), [(5, 5), (4, 16), (9, 2), (7, 1)])
+def test_short_rows_share_a_tile(rows: int, width: int) -> None:
+    _check_sort((rows, width), i8)
+    _check_top_k((rows, width), i8, 1)
+
+
+@pytest.mark.usefixtures("small_tiles")
+def test_equal_keys_keep_their_order_across_runs() -> None:
+    row = np.zeros((1, 100), np.float32)
+    (order,) = compile_program(lambda x: blu.argsort(x, descending=True), row).interpret(row)
+    np.testing.assert_array_equal(order, np.arange(100)[None])
+
+
+def test_a_row_of_one_tile_and_a_little() -> None:
+    _check_top_k((1, ordering.TILE + 1), f32, 3)
+
+
+def test_launches_grow_with_the_logarithm_of_the_row() -> None:
+    assert len(_kernels(_sort((1, 50257), f32))) == 3
+    assert len(_kernels(_top_k((1, 50257), f32, 50))) == 2
+    assert len(_kernels(_top_k((1, 1 << 20), f32, 50))) == 3
+
+
+def _kernels(program: GpuProgram) -> list[str]:
+    """The names of the kernels that are launched to order keys."""
+    names = [launch["kernel"] for launch in program.plan["launches"]]
+    return [name for name in names if name.startswith("arg")]
+
+
+@pytest.mark.skipif(find_ptxas() is None, reason="assembling GPU code needs ptxas")
+@pytest.mark.parametrize("target", ["sm_80", "sm_89", "sm_90a"])
+def test_kernels_spill_nothing(target: str) -> None:
+    for program in (_sort((2, 50257), f64, target=target), _top_k((1, 50257), f32, 50, target)):
+        cubins = program.assembled("arg")
+        assert cubins
+        assert all(cubin.spill_bytes == cubin.stack_bytes == 0 for cubin in cubins.values())

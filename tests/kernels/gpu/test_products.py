@@ -1,0 +1,124 @@
+"""Matrix products on GPUs at all kinds of sizes: results of every family of kernels in the interpreter of PTX."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import cycle
+
+import pytest
+
+from blu.passes.kernels.schedules import Fields
+from tests.support.kernels.gpu_program import GpuProgram, compile_program
+from tests.support.kernels.product_cases import EPILOGUES, INTEGERS, Case, random_case, table
+
+TARGETS = ("sm_80", "sm_86", "sm_89", "sm_90a")
+FLOATS = ("bf16", "f16", "tf32", "f32")
+
+
+def check(case: Case, target: str, **schedules: Fields) -> GpuProgram:
+    """Compile a product for a GPU, and compare what the interpreter finds."""
+    arrays = case.arrays()
+    program = compile_program(case.compute, *arrays, target=target, schedules=schedules)
+    case.check(program.interpret(*arrays))
+    return program
+
+
+def on_targets(cases: Sequence[Case]) -> pytest.MarkDecorator:
+    """Run a test with each of the cases, on all targets in turn."""
+    return pytest.mark.parametrize(("case", "target"), list(zip(cases, cycle(TARGETS), strict=False)), ids=str)
+
+
+# Tiles are 64 or 128 wide: one element, one less and one more than a tile, and several tiles.
+SIZES = [(1, 1, 1), (65, 63, 31), (63, 65, 33), (5, 129, 64), (64, 64, 65), (129, 17, 70), (130, 66, 7)]
+TILES = table(FLOATS, SIZES, epilogue=EPILOGUES, batch=[(), (), (2,)], offset=[0, 0, 8, 1, 0, 2])
+EMPTY = table(FLOATS, [(0, 5, 7), (5, 0, 7), (5, 7, 0)], ["nn", "tt"], batch=[(2, 0), (), ()])
+APART = table(FLOATS, [(6, 70, 40), (33, 9, 65)], ["nt", "tn"], step=[2, 3, 3], offset=[0, 1, 3])
+FEW_ROWS = [(1, 40, 136), (4, 24, 72), (2, 9, 264), (3, 1, 8)]
+FEW = table(FLOATS, FEW_ROWS, ["nn", "nt"], epilogue=["bias", "two", "none"], batch=[(), (2,)])
+BY_LOOPS = table(["f64", *INTEGERS], [(3, 65, 7), (33, 5, 64), (2, 3, 0)], ["nn", "tt"], batch=[(), (3,)])
+LONG = [
+    Case("bf16", "nt", (24, 40, 2110)),
+    Case("f16", "tn", (40, 24, 2070), epilogue="two"),
+    Case("tf32", "nn", (9, 17, 1031), epilogue="bias"),
+    Case("f32", "tt", (17, 9, 1031), epilogue="tanh"),
+]
+# Rows of tiles are walked together by eight: here there are nine, and two columns of them.
+TALL = [Case("bf16", "nn", (9 * 64, 72, 16)), Case("f32", "nn", (9 * 64, 72, 8))]
+WARPGROUPS = [
+    Case("bf16", "nn", (72, 136, 72), (2,), "two"),
+    Case("bf16", "tt", (128, 64, 64), epilogue="bias"),
+    Case("f16", "tn", (64, 200, 136), epilogue="tanh"),
+    Case("f16", "nt", (8, 64, 200), (3,), offset=8),
+    Case("bf16", "tn", (136, 8, 64), epilogue="cast"),
+    Case("tf32", "nt", (65, 129, 68), epilogue="two"),
+    Case("tf32", "nt", (5, 63, 100), (2,), epilogue="cast"),
+]
+
+
+@on_targets(TILES)
+def test_tiles_and_what_is_beyond_them(case: Case, target: str) -> None:
+    check(case, target)
+
+
+@on_targets(EMPTY)
+def test_sizes_of_0(case: Case, target: str) -> None:
+    check(case, target)
+
+
+@on_targets(APART)
+def test_factors_without_neighbours_in_memory(case: Case, target: str) -> None:
+    check(case, target)
+
+
+@on_targets(FEW)
+def test_few_rows(case: Case, target: str) -> None:
+    check(case, target)
+
+
+@on_targets(LONG)
+def test_parts_of_a_long_k(case: Case, target: str) -> None:
+    assert len(check(case, target).plan["launches"]) > 1
+
+
+@on_targets(TALL)
+def test_the_last_group_of_rows_of_tiles_is_smaller(case: Case, target: str) -> None:
+    assert check(case, target).plan["launches"][0]["grid"][0] == 18
+
+
+@on_targets(BY_LOOPS)
+def test_products_by_loops(case: Case, target: str) -> None:
+    check(case, target)
+
+
+@pytest.mark.parametrize("case", WARPGROUPS, ids=str)
+def test_warpgroups(case: Case) -> None:
+    """Small tiles, so that several and what is beyond the last one are checked soon."""
+    small: Fields = {"kind": "wgmma", "rows": 64, "columns": 64, "stages": 2}
+    assert "wgmma.mma_async" in check(case, "sm_90a", gemm_0=small).ptx["gemm_0"]
+
+
+GIVEN: list[tuple[Case, Fields]] = [
+    (Case("bf16", "tn", (72, 264, 72)), {"kind": "wgmma", "rows": 64, "columns": 256, "stages": 3}),
+    (Case("f16", "nt", (136, 136, 200)), {"kind": "wgmma", "columns": 128, "stages": 2, "group": 1}),
+    (Case("tf32", "nt", (72, 200, 68)), {"kind": "wgmma", "rows": 64, "stages": 2}),
+    (Case("bf16", "nn", (130, 66, 200)), {"kind": "mma", "rows": 128, "columns": 64, "warp_rows": 32, "split": 2}),
+    (Case("f16", "tt", (65, 129, 70)), {"kind": "mma", "rows": 64, "columns": 128, "warp_columns": 32, "stages": 5}),
+    (Case("tf32", "tn", (66, 70, 100)), {"kind": "mma", "instruction": "3xtf32", "rows": 128, "columns": 128}),
+    (Case("tf32", "nn", (66, 70, 100)), {"kind": "simt", "instruction": "f32", "rows": 128, "columns": 64}),
+    (Case("f32", "nt", (70, 66, 100)), {"kind": "simt", "rows": 64, "columns": 128, "stages": 4, "split": 3}),
+    (Case("bf16", "nn", (3, 264, 72)), {"kind": "few_rows", "columns": 128}),
+    (Case("f32", "nt", (2, 70, 136)), {"kind": "few_rows", "columns": 8}),
+    (Case("bf16", "nn", (33, 17, 24)), {"kind": "mma", "rows": 64, "columns": 64, "stages": 2}),
+    (Case("bf16", "nn", (33, 17, 24)), {"kind": "loops"}),
+]
+
+
+@pytest.mark.parametrize(("case", "given"), GIVEN, ids=str)
+def test_schedules_that_nobody_would_choose(case: Case, given: Fields) -> None:
+    """What is taken for a schedule computes what the chosen one does."""
+    check(case, "sm_90a", gemm_0=given)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_random_products(seed: int) -> None:
+    check(random_case(seed, FLOATS, [0, 1, 2, 3, 8, 15, 16, 17, 31, 33, 64, 65, 72, 97, 129]), TARGETS[seed % 4])

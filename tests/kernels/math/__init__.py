@@ -1,0 +1,1 @@
+"""Mathematical functions, in units of the last place."""

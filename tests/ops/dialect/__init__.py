@@ -1,0 +1,1 @@
+"""How ops are declared: dtypes, inference, verification, effects, printed tables."""

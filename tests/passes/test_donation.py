@@ -1,0 +1,148 @@
+"""Donated arguments: a program may use their memory, and nobody reads by accident what it left there."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+
+import numpy as np
+import pytest
+
+import blu
+from blu.errors import ArgumentError, OutOfRangeError
+from blu.runtime import Array
+from blu.runtime.cuda import CudaProgram, DeviceArray, to_device
+from tests.support.programs.cuda_programs import COUNT, launch, members
+from tests.support.programs.cuda_programs import tensor as cuda_tensor
+
+VALUES = np.arange(4, dtype=np.float32)
+
+
+@blu.jit(donate=("total",))
+def add(total, x):
+    return total + x
+
+
+def of_ours() -> Array:
+    """An array that nobody else refers to."""
+    return blu.jit(lambda x: x * 1.0)(VALUES)
+
+
+def line_before() -> str:
+    frame = inspect.currentframe()
+    assert frame is not None and frame.f_back is not None
+    return f"{__file__}:{frame.f_back.f_lineno - 1}"
+
+
+def test_an_array_of_numpys_stays_what_it_was():
+    x = VALUES.copy()
+    result = blu.jit(lambda a: a + 1, donate=("a",))(x)
+    assert x.tolist() == VALUES.tolist() and result.tolist() == (VALUES + 1).tolist()
+    assert x.flags.writeable
+
+
+def test_numpys_arrays_are_overwritten_where_that_is_asked_for():
+    x = VALUES.copy()
+    result = blu.jit(lambda a: a + 1, donate=("a",), overwrite=True)(x)
+    assert x.tolist() == (VALUES + 1).tolist() and np.shares_memory(x, np.asarray(result))
+    ours = of_ours()
+    again = blu.jit(lambda a: a + 1, donate=("a",), overwrite=True)(ours)
+    assert ours.tolist() == again.tolist() == (VALUES + 1).tolist()
+
+
+def test_a_donated_array_says_who_took_it():
+    total = of_ours()
+    result = add(total, VALUES)
+    where = line_before()
+    assert result.tolist() == (2 * VALUES).tolist()
+    readings = (
+        Array.numpy, np.asarray, Array.tolist, Array.__dlpack__, len, iter, bool, np.array, lambda x: x[0],
+        lambda x: x.shape, lambda x: x.dtype, lambda x: add(VALUES, x), lambda x: add(x, VALUES), copy.deepcopy,
+    )  # fmt: skip
+    for read in readings:
+        with pytest.raises(ArgumentError, match=r"donated to add \(") as caught:
+            read(total)
+        assert f"add ({where})" in str(caught.value)
+    assert repr(total) == f"Array(donated to add ({where}))" and total.is_donated and not result.is_donated
+
+
+def test_the_memory_of_a_donated_array_is_that_of_the_result():
+    total = of_ours()
+    address = total._value.ctypes.data
+    for step in range(1, 4):
+        total = add(total, VALUES)
+        assert total._value.ctypes.data == address and total.tolist() == (VALUES * (step + 1)).tolist()
+
+
+@pytest.mark.parametrize("share", [Array.numpy, np.asarray, np.from_dlpack, lambda x: x[1:], lambda x: x[...]])
+def test_what_somebody_else_sees_of_an_array_stays_what_it_was(share):
+    total = of_ours()
+    seen = share(total)
+    before = np.array(seen)
+    address = total._value.ctypes.data
+    result = add(total, VALUES)
+    assert np.array(seen).tolist() == before.tolist() and result._value.ctypes.data != address
+    assert result.tolist() == (2 * VALUES).tolist() and total.is_donated
+    if isinstance(seen, Array) and seen.shape == VALUES.shape:
+        assert add(seen, VALUES).tolist() == (2 * VALUES).tolist()
+        assert seen.is_donated
+
+
+def test_an_array_that_is_given_twice_is_read_before_it_is_gone():
+    total = of_ours()
+    assert add(total, total).tolist() == (2 * VALUES).tolist() and total.is_donated
+
+
+def test_every_array_of_a_donated_tree_is_gone_and_others_are_not():
+    step = blu.jit(lambda model, x: {name: value + x for name, value in model.items()}, donate=("model",))
+    model, x = {"a": of_ours(), "b": of_ours(), "c": VALUES.copy()}, of_ours()
+    step(model, x)
+    assert model["a"].is_donated and model["b"].is_donated and not x.is_donated
+    assert model["c"].tolist() == x.tolist() == VALUES.tolist()
+
+
+def test_an_array_is_gone_after_a_run_that_fails_and_not_after_a_call_that_is_refused():
+    @blu.jit(donate=("total",))
+    def take(total, index):
+        return total * 2 + total[index]
+
+    total = of_ours()
+    with pytest.raises(ArgumentError):
+        take(total)
+    assert total.tolist() == VALUES.tolist()
+    with pytest.raises(OutOfRangeError):
+        take(total, np.array([4]))
+    assert total.is_donated
+
+
+def test_a_loop_that_donates_copies_nothing_after_its_first_step(monkeypatch):
+    copied = []
+    copy_of = blu.runtime.arguments.copy_of
+    monkeypatch.setattr(blu.runtime.arguments, "copy_of", lambda *given: copied.append(given) or copy_of(*given))
+    total = VALUES.copy()
+    for step in range(5):
+        total = add(total, VALUES)
+        assert len(copied) == 1, f"step {step} copied"
+
+
+def test_a_donated_array_on_a_gpu_is_gone(gpu):
+    program = CudaProgram.load(
+        members(
+            [launch("shift", ["input", 0, 0], ["output", 0, 0])],
+            inputs=[cuda_tensor("state", COUNT, donated=True)],
+            outputs=[cuda_tensor("", COUNT, input=0)],
+        )
+    )
+    first = to_device(np.zeros(COUNT, np.float32))
+    address, state = first.address, first
+    for step in range(1, 4):
+        given = state
+        [state] = program.run([given])
+        assert state.address == address and given.is_donated and (state.numpy() == step).all()
+        for read in (DeviceArray.numpy, np.asarray, DeviceArray.__dlpack__, lambda x: x[0], lambda x: program.run([x])):
+            with pytest.raises(ArgumentError, match=r"donated to main \(.*test_donation.py:"):
+                read(given)
+        with pytest.raises(ArgumentError, match="donated to main"):
+            given.__cuda_array_interface__  # noqa: B018 (it is a property)
+    [same] = program.run([state], overwrite=True)
+    assert same is state and (state.numpy() == 4).all()

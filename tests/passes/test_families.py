@@ -1,0 +1,32 @@
+"""The families of kernels: each has an emitter for every target, and its name is said in one place."""
+
+from __future__ import annotations
+
+import pytest
+
+from blu.dialects.core.context import make_context
+from blu.dialects.core.op import OPS
+from blu.passes.cpu import families as cpu
+from blu.passes.framework.families import ATTRIBUTE, FAMILIES
+from blu.passes.framework.kernels import has_own_kernel
+from blu.passes.gpu import families as gpu
+from tests.support.folders import ROOT
+
+make_context()
+
+
+@pytest.mark.parametrize("emitters", [cpu.EMITTERS, gpu.EMITTERS], ids=["cpu", "gpu"])
+def test_every_family_has_an_emitter(emitters: dict) -> None:
+    assert emitters.keys() == FAMILIES.keys()
+
+
+def test_every_op_with_a_kernel_is_a_family() -> None:
+    assert {name for name, cls in OPS.items() if cls.kernel} == {name for name in OPS if has_own_kernel(f"blu.{name}")}
+    assert {name for name, cls in OPS.items() if cls.kernel} <= FAMILIES.keys()
+
+
+def test_one_file_knows_how_a_kernel_says_its_family() -> None:
+    files = (path for folder in ("passes", "compiler", "dialects") for path in (ROOT / folder).rglob("*.py"))
+    assert [path.relative_to(ROOT).as_posix() for path in files if f'"{ATTRIBUTE}"' in path.read_text()] == [
+        "passes/framework/families.py"
+    ]

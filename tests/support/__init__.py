@@ -1,0 +1,1 @@
+"""What tests are made of, and tests of that."""

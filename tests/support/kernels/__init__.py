@@ -1,0 +1,1 @@
+"""Kernels as text, kernels that run here, and what their results are compared with."""

@@ -1,0 +1,105 @@
+"""Programs for GPUs in tests: compiled and assembled without one, and interpreted where results matter."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import ml_dtypes
+import numpy as np
+
+import blu
+from blu.compiler.codegen.cubins import Cubin, assemble
+from blu.compiler.codegen.executable import ptx_of
+from blu.dialects.core.mlir import ir
+from blu.passes.kernels.schedules import Fields, wish_for
+from blu.plan.schema import NOTHING_FOUND
+from tests.support.ptx import machine as ptx_machine
+from tests.support.ptx.tensors import MAP_BYTES, TensorMap
+
+DTYPES = {
+    "bool": np.bool_, "i8": np.int8, "i16": np.int16, "i32": np.int32, "i64": np.int64, "u8": np.uint8,
+    "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64,
+}  # fmt: skip
+_NAMES = {np.dtype(dtype): name for name, dtype in DTYPES.items()}
+
+
+@dataclass(frozen=True)
+class GpuProgram:
+    """The PTX of each kernel, and the plan of launches."""
+
+    target: str
+    ptx: dict[str, str]
+    plan: dict
+    constants: bytes = b""
+
+    @classmethod
+    def of(cls, module: ir.Module, target: str) -> GpuProgram:
+        """The program of a module at level "llvm"."""
+        attributes = module.operation.attributes
+        plan, constants = (ir.StringAttr(attributes[name]).value for name in ("blu.plan", "blu.constants"))
+        return cls(target, ptx_of(module), json.loads(plan), bytes.fromhex(constants))
+
+    def assembled(self, family: str) -> dict[str, Cubin]:
+        """Machine code of the kernels whose names begin so."""
+        return assemble({name: text for name, text in self.ptx.items() if name.startswith(family)}, self.target)
+
+    def interpret(self, *inputs: np.ndarray) -> list[np.ndarray]:
+        """The program's outputs, by running every launch in the interpreter."""
+        return self._run(inputs)[0]
+
+    def findings(self, *inputs: np.ndarray) -> list[int]:
+        """What the program's checks have found, in the interpreter."""
+        return self._run(inputs)[1].tolist()
+
+    def _run(self, inputs: Sequence[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
+        """Outputs and status slots."""
+        outputs = [np.zeros(item["shape"], DTYPES[item["dtype"]]) for item in self.plan["outputs"]]
+        arena = np.full(max(1, self.plan["arena_bytes"]), 0xFF, np.uint8)
+        status = np.full(max(1, self.plan["status_slots"]), NOTHING_FOUND, np.int64)
+        data = np.frombuffer(self.constants, np.uint8)
+        constants = [data[item["offset"] :][: item["bytes"]] for item in self.plan["constants"]]
+        spaces = {"input": inputs, "output": outputs, "arena": [arena], "status": [status], "constant": constants}
+        for launch in self.plan["launches"]:
+            # Arguments may overlap in the arena, so that each kernel gets copies, of which what has changed goes back.
+            maps = [item for item in launch["args"] if item[0] == "map"]
+            arguments, table = [item for item in launch["args"] if item[0] != "map"], self._table_of(launch)
+            buffers = [_bytes_of(spaces, argument) for argument in table or arguments]
+            before, after = ([buffer.copy() for buffer in buffers] for _ in range(2))
+            ptx = self.ptx[launch["kernel"]]
+            seen = [self._map_of(place, arguments) for _, place in maps]
+            ptx_machine.run(ptx, launch["grid"], after, launch["shared_bytes"], table is not None, seen)
+            for buffer, old, written in zip(buffers, before, after, strict=True):
+                if buffer.flags.writeable:
+                    buffer[old != written] = written[old != written]
+        return outputs, status
+
+    def _map_of(self, place: int, arguments: list) -> TensorMap:
+        """A launch's tensor map, which is `place` bytes after the first one of the plan."""
+        entry = self.plan["tensor_maps"][place // MAP_BYTES]
+        lists = (tuple(entry[name]) for name in ("shape", "strides", "box"))
+        return TensorMap(arguments.index(entry["buffer"]), entry["offset"], entry["dtype"], *lists)
+
+    def _table_of(self, launch: dict) -> list | None:
+        """The arguments of a launch that finds them in a table."""
+        (space, *place), *_ = launch["args"]
+        return self.plan["tables"][place[0]] if space == "table" else None
+
+
+def compile_program(
+    function: Callable, *arguments: np.ndarray, target: str = "sm_90a", schedules: Mapping[str, Fields] | None = None
+) -> GpuProgram:
+    """Compile a function of arrays of such shapes and dtypes; `schedules` are fields of kernels' schedules."""
+    specs = [blu.spec(item.shape, _NAMES[item.dtype]) for item in arguments]
+    traced = blu.jit(function).trace(*specs)
+    if schedules:
+        wish_for(traced.traced.module, schedules)
+    return GpuProgram.of(traced.lower(target).module, target)
+
+
+def _bytes_of(spaces: dict, argument: list) -> np.ndarray:
+    """The memory that an argument of a launch points to, to the end of its buffer."""
+    space, *place, offset = argument
+    buffer = spaces[space][place[0] if place else 0]
+    return buffer.reshape(-1).view(np.uint8)[offset:]

@@ -1,0 +1,1 @@
+"""Programs and cases that several tests compile."""

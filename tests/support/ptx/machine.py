@@ -1,0 +1,273 @@
+"""An interpreter of PTX, so that GPU kernels can be checked where there is no GPU.
+
+All threads of a block, or of the blocks of a cluster, are lanes of numpy arrays. schedule.py says which of them run
+next, tensors.py and warpgroup.py are Hopper's bulk copies and products. Copies with `cp.async` arrive when they
+are waited for, memory that nobody wrote holds NaN, and an access outside of every buffer is an error. So is a race
+between warps in shared memory (races.py); races in global memory, and between lanes of a warp, it does not find.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import ml_dtypes
+import numpy as np
+
+from tests.support.ptx.barriers import NamedBarriers
+from tests.support.ptx.copies import Copies
+from tests.support.ptx.program import dtype_of, parse, type_named
+from tests.support.ptx.races import Races
+from tests.support.ptx.tensors import MAP_BYTES, TensorMap
+from tests.support.ptx.warpgroup import Warpgroups, cut
+
+_GUARD = 1 << 12
+# `mapa` gives addresses in windows of this size, one for each block of the cluster.
+_WINDOW = 1 << 24
+
+
+class MemoryFaultError(AssertionError):
+    """An access outside of all buffers."""
+
+
+class Memory:
+    """Global memory: buffers with unmapped bytes between them. `parameters` are the addresses that a kernel gets: those
+    of the buffers and tensor maps, or that of a table of buffers. `maps` has the maps' buffers' bytes, by address."""
+
+    def __init__(self, buffers: Sequence[np.ndarray], in_table: bool = False, maps: Sequence[TensorMap] = ()):
+        self.starts, self.ends, total = [], [], _GUARD
+        table = np.zeros(len(buffers), np.uint64)
+        buffers = [*buffers, table] if in_table else [*buffers, *(np.zeros(MAP_BYTES, np.uint8) for _ in maps)]
+        for buffer in buffers:
+            self.starts.append(total)
+            self.ends.append(total + buffer.nbytes)
+            total = -(-self.ends[-1] // _GUARD) * _GUARD + _GUARD
+        self.bytes = np.full(total, 0xFF, np.uint8)
+        self.mapped = np.zeros(total, np.bool_)
+        for buffer, start, end in zip(buffers, self.starts, self.ends, strict=True):
+            self.bytes[start:end] = np.ascontiguousarray(buffer).reshape(-1).view(np.uint8)
+            self.mapped[start:end] = True
+        self.parameters = self.starts
+        if in_table:
+            table[:] = self.starts[:-1]
+            self.bytes[self.starts[-1] : self.ends[-1]] = table.view(np.uint8)
+            self.parameters = self.starts[-1:]
+        self.maps: dict[int, tuple[TensorMap, np.ndarray]] = {}
+        for map_, address in zip(maps, self.starts[len(self.starts) - len(maps) :], strict=True):
+            map_.check()
+            self.maps[address] = map_, self.bytes[self.starts[map_.buffer] : self.ends[map_.buffer]]
+
+    def read_back(self, buffers: Sequence[np.ndarray]) -> None:
+        """Copy memory into the arrays it was made from."""
+        for buffer, start, end in zip(buffers, self.starts, self.ends, strict=False):
+            buffer.reshape(-1).view(np.uint8)[:] = self.bytes[start:end]
+
+
+def run(
+    ptx: str, grid: Sequence[int], buffers: Sequence[np.ndarray], shared_bytes: int = 0, in_table: bool = False,
+    maps: Sequence[TensorMap] = (),
+) -> None:  # fmt: skip
+    """Run a kernel whose parameters are pointers to `buffers`, or to a table of these, which are changed in place.
+
+    Pointers to tensor maps of the buffers come after these.
+    """
+    program, memory = parse(ptx), Memory(buffers, in_table, maps)
+    blocks = [*grid, 1, 1][:3]
+    with np.errstate(all="ignore"):
+        for z in range(blocks[2]):
+            for y in range(blocks[1]):
+                for x in range(0, blocks[0], program.cluster):
+                    _Block(
+                        threads=program.threads * program.cluster,
+                        program=program,
+                        memory=memory,
+                        maps=memory.maps,
+                        block=(x, y, z),
+                        shared_bytes=shared_bytes,
+                    ).run()
+    memory.read_back(buffers)
+
+
+@dataclass(kw_only=True)
+class _Block(Warpgroups):
+    memory: Memory
+    # The first of the cluster's blocks, which all have their own piece of `shared`.
+    block: tuple[int, int, int]
+    copies: Copies = field(init=False)
+
+    def run(self) -> None:
+        """Until every thread has returned."""
+        threads, of_block = self.threads, self.program.threads
+        self.shared = np.full(self.shared_bytes * self.program.cluster, 0xFF, np.uint8)
+        self.races = Races(of_block, self.program.cluster, self.shared_bytes)
+        self.copies, self.named = Copies(self.shared, self.races, threads), NamedBarriers(self.races)
+        self.begin()
+        number = np.arange(threads) % of_block
+        x, y, z = self.block
+        places = (("%tid", (number, 0, 0)), ("%ctaid", (x + self.rank, y, z)), ("%ntid", (of_block, 1, 1)))
+        for name, values in places:
+            for axis, value in zip("xyz", values, strict=True):
+                self.registers[f"{name}.{axis}"] = np.broadcast_to(np.asarray(value, np.uint32), threads)
+        while (self.place < self.end).any():
+            self.step()
+        self.finish()
+
+    def _do_shfl(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        value, distance = self._read(operands[1], 32), self._read(operands[2], 32)
+        lanes = np.arange(self.threads)
+        if parts[2] == "bfly":
+            source = lanes ^ distance
+        else:
+            assert parts[2] == "idx", parts
+            source = (lanes & ~31) | (distance & 31)
+        target = operands[0].split("|")[0]
+        self._write(target, value[source.astype(np.int64)], active)
+
+    # -- memory ------------------------------------------------------------------------------------------------------
+
+    def _address(self, operand: str, bits: int) -> np.ndarray:
+        name, _, offset = operand.strip("[]").replace("+-", "-").replace("-", "+-").partition("+")
+        return self._read(name, bits).astype(np.int64) + (int(offset) if offset else 0)
+
+    def _places(self, space: str, address: np.ndarray, size: int, active: np.ndarray, unit: int = 0) -> np.ndarray:
+        """Indices [threads, size] of bytes in a space; the first byte for threads that are not active.
+
+        Addresses must be multiples of `unit` (0: of `size`).
+        """
+        limit = len(self.memory.bytes)
+        if space == "shared":
+            address, limit = address + self.rank * self.shared_bytes, (self.rank + 1) * self.shared_bytes
+        elif space == "shared::cluster":
+            rank = address // _WINDOW - 1
+            address, limit = address % _WINDOW + rank * self.shared_bytes, (rank + 1) * self.shared_bytes
+        places = np.where(active, address, 0)[:, None] + np.arange(size)
+        inside = (places >= np.reshape(limit, (-1, 1)) - self.shared_bytes) if space != "global" else places >= 0
+        inside &= places < np.reshape(limit, (-1, 1))
+        if space == "global":
+            inside &= self.memory.mapped[np.where(inside, places, 0)]
+        if not inside[active].all():
+            raise MemoryFaultError(f"{space} memory is accessed at {address[active & ~inside.all(axis=1)][:4]}")
+        if (address[active] % (unit or size)).any():
+            raise MemoryFaultError(f"{space} memory is accessed at {address[active][:4]}, in pieces of {size} bytes")
+        return places
+
+    def _do_mapa(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        rank = self._read(operands[2], 32)
+        self._write(operands[0], (self._read(operands[1], 32) + (rank + 1) * _WINDOW).astype(np.uint32), active)
+
+    def _do_ld(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        space, bits = parts[1], type_named(parts[-1])[1]
+        if space == "param":
+            number = int(re.search(r"_param_(\d+)", operands[1])[1])
+            value = np.full(self.threads, self.memory.parameters[number], np.uint64)
+            self._write(operands[0], value, active)
+            return
+        targets = operands[0] if isinstance(operands[0], tuple) else (operands[0],)
+        size = bits // 8
+        data = self._load(space, operands[1], size * len(targets), active)
+        for place, name in enumerate(targets):
+            part = np.ascontiguousarray(data[:, place * size : (place + 1) * size]).view(
+                dtype_of(*type_named(parts[-1]))
+            )[:, 0]
+            self._write(name, part, active)
+
+    def _load(self, space: str, operand: str, size: int, active: np.ndarray) -> np.ndarray:
+        address = self._address(operand, 64 if space == "global" else 32)
+        places = self._places(space, address, size, active)
+        if space == "shared":
+            self.races.read(places[active], np.flatnonzero(active))
+        source = self.memory.bytes if space == "global" else self.shared
+        return source[np.where(active[:, None], places, 0)]
+
+    def _do_st(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        if parts[1] == "async":
+            self._send(operands, active)
+            return
+        space, bits = parts[1], type_named(parts[-1])[1]
+        sources = operands[1] if isinstance(operands[1], tuple) else (operands[1],)
+        data = np.stack([self._stored(name, bits, self.program.floats) for name in sources], -1).view(np.uint8)
+        address = self._address(operands[0], 64 if space == "global" else 32)
+        places = self._places(space, address, data.shape[1], active)
+        if space == "shared":
+            self.races.write(places[active], np.flatnonzero(active))
+        target = self.memory.bytes if space == "global" else self.shared
+        target[places[active]] = data[active]
+
+    def _send(self, operands: tuple, active: np.ndarray) -> None:
+        """Bytes arrive when the phase of the barrier that counts them is over."""
+        data = np.ascontiguousarray(self._read(operands[1], 32)).view(np.uint8).reshape(self.threads, 4)
+        places = self._places("shared::cluster", self._address(operands[0], 32), 4, active)
+        barriers = self._barrier_places(operands[2], active, "shared::cluster")
+        self.asleep.clear()
+        for thread in map(int, np.flatnonzero(active)):
+            barrier = int(barriers[thread])
+            self.races.tell(thread, barrier)
+            self.races.begin_copy(places[thread, None], np.array([thread]))
+            self.shared[places[thread]] = 0xFF
+            self._barrier(barrier).count(4, partial(self.deliver, places[thread], data[thread].copy(), barrier))
+
+    def _do_cp(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        if parts[2] == "commit_group":
+            self.copies.commit(active)
+        elif parts[2] in ("wait_all", "wait_group"):
+            self.copies.wait(active, int(operands[0]) if parts[2] == "wait_group" else None)
+        elif parts[2] in ("cg", "ca"):
+            self._copy(operands, active)
+        else:
+            self._copy_bulk(parts, operands, active)
+
+    def _copy(self, operands: tuple, active: np.ndarray) -> None:
+        size = int(operands[2])
+        present = self._read(operands[3], 32) if len(operands) > 3 else np.full(self.threads, size)
+        assert (present <= size)[active].all()
+        data = np.zeros((self.threads, size), np.uint8)
+        address = self._address(operands[1], 64)
+        for count in np.unique(present[active & (present > 0)]):
+            some = active & (present == count)
+            # All bytes must exist, as for compute-sanitizer, even those that are left out.
+            places = self._places("global", address, size, some)[some, :count]
+            data[some, :count] = self.memory.bytes[places]
+        places = self._places("shared", self._address(operands[0], 32), size, active)
+        self.copies.begin(places[active], data[active], np.flatnonzero(active))
+
+    def _do_ldmatrix(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        rows = self._load("shared", operands[1], 16, active).view(np.uint16)
+        count = len(operands[0])
+        matrices = rows.reshape(-1, 32 // 8, 8, 8)[:, :count]
+        if "trans" in parts:
+            matrices = matrices.swapaxes(-1, -2)
+        pairs = np.ascontiguousarray(matrices).view(np.uint32).reshape(-1, count, 32)
+        for place, name in enumerate(operands[0]):
+            self._write(name, pairs[:, place].reshape(-1), active)
+
+    def _do_mma(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        depth = {"m16n8k16": 16, "m16n8k8": 8}[parts[3]]
+        dtype = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "tf32": np.float32}[parts[7]]
+        far = depth // 2
+        left, right = (
+            np.stack([self._read(name, 32) for name in operands[place]], 1).reshape(-1, 32, len(operands[place]))
+            for place in (1, 2)
+        )
+        if parts[7] == "tf32":  # whose last 13 bits nobody reads
+            left, right = left & np.uint32(0xFFFFE000), right & np.uint32(0xFFFFE000)
+        a = self._matrix(left, dtype, ((0, 0), (8, 0), (0, far), (8, far)), (16, depth))
+        b = self._matrix(right, dtype, ((0, 0), (0, far)), (8, depth))
+        product = a @ b.swapaxes(-1, -2)
+        lane = np.arange(32)
+        row, column = lane // 4, lane % 4 * 2
+        for place, (name, before) in enumerate(zip(operands[0], operands[3], strict=True)):
+            part = product[:, row + place // 2 * 8, column + place % 2].reshape(-1)
+            self._write(name, cut(part + self._read(before, 32, "f")), active)
+
+    def _matrix(self, registers: np.ndarray, dtype: type, corners: Sequence, shape: tuple[int, int]) -> np.ndarray:
+        """Matrices [warps, *shape] of f64 from the fragments [warps, lanes, registers]."""
+        lane = np.arange(32)
+        result = np.zeros((len(registers), *shape))
+        numbers = np.ascontiguousarray(registers).view(dtype).astype(np.float64)
+        each = 4 // np.dtype(dtype).itemsize
+        for place, (row, column) in enumerate(corners):
+            for part in range(each):
+                result[:, row + lane // 4, column + lane % 4 * each + part] = numbers[:, :, each * place + part]
+        return result

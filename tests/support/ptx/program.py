@@ -1,0 +1,147 @@
+"""PTX read into instructions, for the machine of machine.py."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cache, cached_property
+
+import ml_dtypes
+import numpy as np
+
+UNSIGNED = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+SIGNED = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
+FLOAT = {32: np.float32, 64: np.float64}
+# What a warp, a warpgroup or more threads do together or wait for, and what may end the wait of others.
+_COLLECTIVE = ("mma", "ldmatrix", "shfl", "bar", "mbarrier.try_wait", "wgmma", "setmaxnreg", "elect")
+_EVENTS = ("bra", "ret", "mbarrier", "bar", "cp.async.bulk", "st.async", "setmaxnreg")
+_TYPE = re.compile(r"^(bf|[busf])(8|16|32|64)$")
+
+_FLOAT = re.compile(r"^b?f\d+$")
+_NUMBERS = re.compile(r"^(tf|bf|[busf])\d+(x2)?$")
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction: `@[!]guard name operands`; braces around several registers are a tuple."""
+
+    guard: str
+    negated: bool
+    name: str
+    operands: tuple
+    line: int
+
+    @cached_property
+    def parts(self) -> list[str]:
+        """The name between its points."""
+        return self.name.split(".")
+
+    @cached_property
+    def registers(self) -> frozenset[str]:
+        """All registers among the operands, those in brackets left out."""
+        names = [name for item in self.operands for name in (item if isinstance(item, tuple) else (item,))]
+        return frozenset(name for name in names if name.startswith("%"))
+
+
+@dataclass(frozen=True)
+class Program:
+    """A kernel: instructions, where labels stand among them, threads of a block and blocks of a cluster."""
+
+    instructions: list[Instruction]
+    labels: dict[str, int]
+    threads: int
+    cluster: int
+
+    @cached_property
+    def is_collective(self) -> list[bool]:
+        """For each instruction, whether threads wait there for others; False after the last one."""
+        return [item.name.startswith(_COLLECTIVE) for item in self.instructions] + [False]
+
+    @cached_property
+    def is_event(self) -> list[bool]:
+        """For each instruction, whether others may have to run after it."""
+        return [item.name.startswith(_EVENTS) for item in self.instructions]
+
+    @cached_property
+    def sums(self) -> frozenset[str]:
+        """Registers of the sums of asynchronous products."""
+        products = [item for item in self.instructions if item.name.startswith("wgmma.mma_async")]
+        return frozenset(name for item in products for name in item.operands[0])
+
+    @cached_property
+    def floats(self) -> dict[str, tuple[str, int]]:
+        """The registers that ptxas takes for floats, and their types: that of the result of an instruction."""
+        found: dict[str, tuple[str, int]] = {}
+        for item in self.instructions:
+            types = [part for part in item.name.split(".") if _NUMBERS.match(part)]
+            if types and _FLOAT.match(types[0]) and item.operands:
+                targets = item.operands[0] if isinstance(item.operands[0], tuple) else item.operands[:1]
+                found.update(dict.fromkeys(targets, type_named(types[0])))
+        return found
+
+
+def parse(text: str) -> Program:
+    """Read the PTX of a module with one kernel."""
+    instructions: list[Instruction] = []
+    labels: dict[str, int] = {}
+    threads = int(re.search(r"\.reqntid (\d+)", text)[1])
+    cluster = re.search(r"\.reqnctapercluster (\d+)", text)
+    body = text[text.index("{", text.index(".entry")) :]
+    for number, line in enumerate(body.splitlines()):
+        line = line.split("//")[0].strip()
+        if ".section" in line:
+            break
+        label = re.match(r"^(\$\w+):$", line)
+        if label:
+            labels[label[1]] = len(instructions)
+            continue
+        if ".reg" in line and line.startswith("{"):
+            line = line[1:].rstrip("} ")
+        for part in line.split(";"):
+            found = _instruction(part.strip(), number)
+            if found:
+                instructions.append(found)
+    return Program(instructions, labels, threads, int(cluster[1]) if cluster else 1)
+
+
+def _instruction(text: str, line: int) -> Instruction | None:
+    if not text or text[0] in "{}." or text.startswith((".", "pragma")):
+        return None
+    guard, negated = "", False
+    if text.startswith("@"):
+        word, text = text.split(None, 1)
+        negated, guard = word[1] == "!", word.lstrip("@!")
+    name, *rest = text.split(None, 1)
+    return Instruction(guard, negated, name, _operands("".join(rest).strip()), line)
+
+
+def _operands(text: str) -> tuple:
+    parts = re.findall(r"\{[^}]*\}|\[[^\]]*\]|[^,\s][^,]*", text)
+    return tuple(
+        tuple(item.strip() for item in part[1:-1].split(",")) if part.startswith("{") else part.strip()
+        for part in parts
+    )
+
+
+def type_named(text: str) -> tuple[str, int]:
+    """A type's kind (b, u, s, f, bf) and bits."""
+    found = _TYPE.match(text)
+    assert found, f"no type of PTX that the machine knows: {text}"
+    return found[1], int(found[2])
+
+
+def dtype_of(kind: str, bits: int) -> type:
+    """The numpy type of a type."""
+    if kind == "bf":
+        return ml_dtypes.bfloat16
+    if kind == "f":
+        return np.float16 if bits == 16 else FLOAT[bits]
+    return (SIGNED if kind == "s" else UNSIGNED)[bits]
+
+
+@cache
+def constant(text: str, bits: int) -> np.generic:
+    """A literal operand as a number of so many bits."""
+    if re.match(r"^0[fd][0-9A-Fa-f]+$", text):
+        return UNSIGNED[bits](int(text[2:], 16))
+    return UNSIGNED[bits](int(text.rstrip("U"), 0) % (1 << bits)) if bits > 1 else np.bool_(int(text, 0))

@@ -1,0 +1,255 @@
+"""Which threads of the interpreter of PTX run next, what they wait for, and who waits on what when nobody can go on.
+
+The threads that stand first in the program run, all together and straight on until they branch or meet others, which
+brings threads together again after a branch. Threads that wait are passed over: for the rest of their warp or
+warpgroup, for others at a barrier, for the phase of a barrier in shared memory, or for registers. Bulk copies arrive
+when nobody can go on without them: as late as they may.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+
+from tests.support.ptx.arithmetic import Arithmetic
+from tests.support.ptx.barriers import CountingBarrier, NamedBarriers, keys_of, name_of
+from tests.support.ptx.program import Instruction, Program
+from tests.support.ptx.races import RaceError, Races
+
+WARP, WARPGROUP = 32, 128
+_REGISTERS = 1 << 16
+"""Of a multiprocessor; a kernel of so many threads gets an equal share of them for each, in units of 8."""
+
+
+class DeadlockError(AssertionError):
+    """Threads wait for what will never be."""
+
+
+@dataclass(kw_only=True)
+class Schedule(Arithmetic):
+    """The threads of a cluster's blocks, `place` being the instruction that each one comes to next."""
+
+    program: Program
+    place: np.ndarray = field(init=False)
+    rank: np.ndarray = field(init=False)
+    races: Races = field(init=False)
+    named: NamedBarriers = field(init=False)
+    # By place in shared memory.
+    barriers: dict[int, CountingBarrier] = field(default_factory=dict)
+    # Bulk copies under way, in order: each gives its bytes to a barrier.
+    transfers: list[Callable[[], None]] = field(default_factory=list)
+    # How many threads wait at a place, while nothing has happened that they could wait for.
+    asleep: dict[int, int] = field(default_factory=dict)
+    # Registers that the blocks' threads have given back.
+    spare: dict[int, int] = field(default_factory=dict)
+    own_registers: np.ndarray = field(init=False)
+
+    @abstractmethod
+    def _places(self, space: str, address: np.ndarray, size: int, active: np.ndarray, unit: int = 0) -> np.ndarray:
+        """Indices of bytes in a space."""
+
+    @abstractmethod
+    def _address(self, operand: str, bits: int) -> np.ndarray:
+        """The address that an operand in brackets names."""
+
+    @property
+    def end(self) -> int:
+        """Where threads stand that have returned."""
+        return len(self.program.instructions)
+
+    def begin(self) -> None:
+        """All threads of all blocks stand at the first instruction."""
+        self.place = np.zeros(self.threads, np.int64)
+        self.rank = np.arange(self.threads) // self.program.threads
+        self.own_registers = np.full(self.threads, _REGISTERS // self.program.threads // 8 * 8)
+
+    def step(self) -> None:
+        """Let the first threads that can run go on as far as they get by themselves."""
+        for place in np.unique(self.place[self.place < self.end]):
+            active = self.place == place
+            if self.program.is_collective[place]:
+                if self.asleep.get(int(place)) == active.sum():
+                    continue
+                ready = self._ready(self.program.instructions[place], active)
+                if not ready.any():
+                    self.asleep[int(place)] = int(active.sum())
+                    continue
+                active = ready
+            self._go(int(place), active)
+            return
+        if not self.transfers:
+            raise DeadlockError("threads wait for each other forever:\n" + "\n".join(self._waiting()))
+        self.transfers.pop(0)()
+        self.asleep.clear()
+
+    def _go(self, place: int, active: np.ndarray) -> None:
+        """Run instructions up to a branch, to what others may wait for, or to where other threads stand."""
+        program, beyond = self.program, self.place[self.place > place]
+        limit = int(beyond.min()) if len(beyond) else self.end
+        is_last = False
+        while not is_last:
+            instruction, place = program.instructions[place], place + 1
+            is_last = program.is_event[place - 1] or place >= limit or program.is_collective[place]
+            if is_last:
+                self.place[active] = place
+            some = active
+            if instruction.guard:
+                some = active & (self._read(instruction.guard, 1) != instruction.negated)
+            if some.any():
+                self._execute(instruction, some)
+
+    def _execute(self, item: Instruction, active: np.ndarray) -> None:
+        handler = getattr(self, f"_do_{item.parts[0]}", None)
+        assert handler is not None, f"the machine does not know {item.name} (line {item.line})"
+        try:
+            handler(item.parts, item.operands, active)
+        except RaceError as error:
+            raise RaceError(f"{item.name} (line {item.line}): {error}") from None
+
+    # -- who is ready ------------------------------------------------------------------------------------------------
+
+    def _ready(self, instruction: Instruction, active: np.ndarray) -> np.ndarray:
+        """Those of the threads at an instruction that need not wait for anything more."""
+        name = instruction.name
+        if name.startswith("mbarrier.try_wait"):
+            return self._is_over(instruction.operands, active) & active
+        if name.startswith("barrier.cluster"):
+            return active & active.all()
+        if name.startswith("setmaxnreg.inc"):
+            return self._together(active, WARPGROUP) & self._has_spare(instruction, active)
+        if _meets(instruction):
+            return self.named.ready(*self._named(instruction.operands), active)
+        return self._together(active, WARPGROUP if name.startswith(("wgmma", "setmaxnreg")) else WARP)
+
+    def _together(self, active: np.ndarray, size: int) -> np.ndarray:
+        """Threads whose whole warp or warpgroup is there."""
+        return np.repeat(active.reshape(-1, size).all(axis=1), size)
+
+    def _has_spare(self, instruction: Instruction, active: np.ndarray) -> np.ndarray:
+        """Threads that there are registers for, in the order of their numbers."""
+        wanted, result = int(instruction.operands[0]), np.zeros(self.threads, np.bool_)
+        for first in range(0, self.threads, WARPGROUP):
+            group = slice(first, first + WARPGROUP)
+            more = (wanted - int(self.own_registers[first])) * WARPGROUP
+            if active[first] and more <= self.spare.get(int(self.rank[first]), 0):
+                result[group] = True
+                break  # another one asks again
+        return result
+
+    def _named(self, operands: tuple) -> tuple[np.ndarray, np.ndarray]:
+        """For each thread the barrier that these operands name, and for how many threads it is."""
+        count = self._read(operands[1], 32) if len(operands) > 1 else np.full(self.threads, self.program.threads)
+        return keys_of(self.rank, self._read(operands[0], 32)), count
+
+    def _is_over(self, operands: tuple, active: np.ndarray) -> np.ndarray:
+        """Whether the phase that a thread asks for is over."""
+        parity = self._read(operands[2], 32)
+        places, over = self._barrier_places(operands[1], active), np.zeros(self.threads, np.bool_)
+        for place in np.unique(places[active]):
+            here = active & (places == place)
+            over[here] = self._barrier(place).phase % 2 != parity[here]
+        return over
+
+    def _barrier_places(self, operand: str, active: np.ndarray, space: str = "shared") -> np.ndarray:
+        return self._places(space, self._address(operand, 32), 8, active)[:, 0]
+
+    def _barrier(self, place: int) -> CountingBarrier:
+        assert place in self.barriers, f"there is no barrier at {place} of shared memory"
+        return self.barriers[place]
+
+    # -- instructions that others wait for ---------------------------------------------------------------------------
+
+    def _do_bra(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        self.place[active] = self.program.labels[operands[0]]
+
+    def _do_ret(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        self.place[active] = self.end
+
+    def _do_bar(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        self.asleep.clear()
+        if parts[1] == "sync":
+            self.named.sync(self._named(operands)[0], active)
+        elif parts[1] == "arrive":
+            self.named.arrive(self._named(operands)[0], active)
+        elif parts[1] == "cluster":
+            self.races.meet(np.flatnonzero(active))
+
+    _do_barrier = _do_bar
+
+    def _do_fence(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        """All threads see what others did at once."""
+
+    def _do_mbarrier(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        assert parts[1] in ("init", "arrive", "try_wait"), f"the machine does not know {'.'.join(parts)}"
+        place, more = (0, operands[1:]) if parts[1] == "init" else (1, operands[2:])
+        places = self._barrier_places(operands[place], active)
+        if parts[1] == "try_wait":
+            for barrier in map(int, np.unique(places[active])):
+                self.races.hear(np.flatnonzero(active & (places == barrier)), barrier)
+            self._write(operands[0], self._is_over(operands, active), active)
+            return
+        self.asleep.clear()
+        numbers = self._read(more[0], 32) if more else np.ones(self.threads, np.int64)
+        for thread in map(int, np.flatnonzero(active)):
+            barrier, number = int(places[thread]), int(numbers[thread])
+            if parts[1] == "init":
+                self.barriers[barrier] = CountingBarrier(number, partial(self.races.end_phase, barrier))
+                continue
+            self.races.tell(thread, barrier)
+            counts = {"announced": number} if "expect_tx" in parts else {"count": number}
+            self._barrier(barrier).arrive(**counts)
+
+    def _do_setmaxnreg(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        """Registers go from one warpgroup to another."""
+        self.asleep.clear()
+        for first in np.flatnonzero(active)[::WARPGROUP]:
+            more = int(operands[0]) - int(self.own_registers[first])
+            assert more >= 0 or parts[1] == "dec", f"a warpgroup gives back {-more} registers by {'.'.join(parts)}"
+            block = int(self.rank[first])
+            self.spare[block] = self.spare.get(block, 0) - more * WARPGROUP
+            self.own_registers[first : first + WARPGROUP] += more
+
+    # -- who waits on what -------------------------------------------------------------------------------------------
+
+    def _waiting(self) -> Iterator[str]:
+        """A line for each place where threads wait."""
+        for place in np.unique(self.place[self.place < self.end]):
+            instruction, active = self.program.instructions[place], self.place == place
+            for reason, some in self._reasons(instruction, active):
+                yield f"  {_ranges(some)} at line {instruction.line}, {instruction.name}: {reason}"
+
+    def _reasons(self, instruction: Instruction, active: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+        if instruction.name.startswith("mbarrier.try_wait"):
+            _, address, asked = instruction.operands
+            places, parity = self._barrier_places(address, active), self._read(asked, 32)
+            for place in np.unique(places[active]):
+                found, here = self._barrier(place), active & (places == place)
+                wanted = f"phase {parity[here][0]} of the barrier at {place}, which has seen {found.phase} phases, "
+                seen = f"{found.arrived} of {found.arrivals} arrivals, and misses {found.awaited_bytes} bytes"
+                yield wanted + seen, here
+        elif _meets(instruction):
+            keys, counts = self._named(instruction.operands)
+            for key in map(int, np.unique(keys[active])):
+                here = active & (keys == key)
+                come = int(here.sum()) + self.named.arrived.get(key, 0)
+                yield f"barrier {name_of(key)}, to which {come} of {counts[here][0]} threads have come", here
+        elif instruction.name.startswith("setmaxnreg"):
+            yield f"{instruction.operands[0]} registers a thread, and {self.spare} are spare", active
+        else:
+            yield "the rest of the warp, warpgroup or cluster", active
+
+
+def _meets(instruction: Instruction) -> bool:
+    """Whether threads wait for others at a named barrier."""
+    return instruction.name.startswith(("bar.sync", "barrier.sync"))
+
+
+def _ranges(active: np.ndarray) -> str:
+    """Threads as text: 0-31, 64."""
+    numbers = np.flatnonzero(active)
+    runs = np.split(numbers, np.flatnonzero(np.diff(numbers) != 1) + 1)
+    return "threads " + ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)

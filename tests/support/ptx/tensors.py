@@ -1,0 +1,126 @@
+"""Bulk copies of tiles that tensor maps describe, for the interpreter of PTX.
+
+Source: PTX ISA, "cp.async.bulk.tensor", "Tensor swizzling modes".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+
+import ml_dtypes
+import numpy as np
+
+from tests.support.ptx.schedule import Schedule
+
+MAP_BYTES = 128
+ROW_BYTES = 128
+"""Of a tile's row in shared memory, which is swizzled."""
+PIECE_BYTES = 16
+_ELEMENTS = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32, "tf32": np.float32}
+
+
+@dataclass(frozen=True)
+class TensorMap:
+    """Tiles of `box` elements of a tensor in the buffer of number `buffer`, innermost dimension first.
+
+    `offset` and `strides` are in elements. Elements of "tf32" are f32, rounded as they are read.
+    """
+
+    buffer: int
+    offset: int
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+
+    def check(self) -> None:
+        """What the driver refuses to encode."""
+        size = self.element_bytes
+        assert 1 <= len(self.shape) == len(self.strides) == len(self.box) <= 5, self
+        assert self.strides[0] == 1 and self.offset * size % PIECE_BYTES == 0, self
+        steps = [stride * size for stride in self.strides[1:]]
+        assert all(0 < step < 1 << 40 and step % PIECE_BYTES == 0 for step in steps), self
+        assert all(1 <= extent <= 256 for extent in self.box) and all(1 <= each < 1 << 32 for each in self.shape), self
+        assert self.box[0] * size == ROW_BYTES, f"the machine knows only rows of {ROW_BYTES} bytes: {self}"
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of an element."""
+        return np.dtype(_ELEMENTS[self.dtype]).itemsize
+
+    def tile(self, memory: np.ndarray, place: list[int]) -> np.ndarray:
+        """The bytes [rows, 128] of the tile that begins at `place`; zeros for what is outside of the tensor."""
+        offsets, exists = np.array(self.offset), np.array(True)
+        for first, extent, size, stride in list(zip(place, self.box, self.shape, self.strides, strict=True))[::-1]:
+            index = first + np.arange(extent)
+            offsets = offsets[..., None] + index * stride
+            exists = exists[..., None] & (index >= 0) & (index < size)
+        elements = memory[: len(memory) // self.element_bytes * self.element_bytes].view(f"u{self.element_bytes}")
+        found = np.where(exists, elements[np.where(exists, offsets, 0)], 0).astype(elements.dtype)
+        if self.dtype == "tf32":  # to nearest, ties away from zero
+            found = (found + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
+        return np.ascontiguousarray(found).view(np.uint8).reshape(-1, ROW_BYTES)
+
+
+def swizzled(pieces: np.ndarray) -> np.ndarray:
+    """Where pieces of 16 bytes of shared memory are, given the place that they would have in rows of 128 bytes."""
+    return pieces ^ (pieces >> 3 & 7)
+
+
+def bytes_of_pieces(pieces: np.ndarray, start: int) -> np.ndarray:
+    """Numbers [pieces, 16] of the bytes of pieces of a block's shared memory, which begins at `start`."""
+    return start + pieces.reshape(-1, 1) * PIECE_BYTES + np.arange(PIECE_BYTES)
+
+
+@dataclass(kw_only=True)
+class Tensors(Schedule):
+    """Blocks whose threads start bulk copies; `maps` are the tensor maps and their buffers' bytes, by address."""
+
+    shared: np.ndarray = field(init=False)
+    shared_bytes: int
+    maps: dict[int, tuple[TensorMap, np.ndarray]] = field(default_factory=dict)
+
+    def _do_prefetch(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        for address in np.unique(self._address(operands[0], 64)[active]):
+            self._map_at(int(address))
+
+    def _map_at(self, address: int) -> tuple[TensorMap, np.ndarray]:
+        assert address in self.maps, f"there is no tensor map at {address}"
+        return self.maps[address]
+
+    def _copy_bulk(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        """Copy a tile to shared memory for each active thread; a barrier counts its bytes as they come."""
+        assert parts[3] == "tensor" and parts[5:8] == ["shared::cluster", "global", "tile"], parts
+        assert "multicast::cluster" not in parts and len(operands) == 3, f"the machine does not know {'.'.join(parts)}"
+        name, _, coordinates = operands[1].strip("[]").partition(",")
+        place = [self._read(item.strip(), 32, "s") for item in coordinates.strip(" {}").split(",")]
+        addresses = self._read(name.strip(), 64)
+        targets = self._places("shared", self._address(operands[0], 64), ROW_BYTES, active)[:, 0]
+        barriers = self._barrier_places(operands[2], active)
+        for thread in np.flatnonzero(active):
+            map_, memory = self._map_at(int(addresses[thread]))
+            assert parts[4] == f"{len(map_.box)}d", f"{'.'.join(parts)} of {map_}"
+            rows = map_.tile(memory, [int(item[thread]) for item in place])
+            self._transfer(int(thread), int(targets[thread]), rows, int(barriers[thread]))
+
+    def _transfer(self, thread: int, first: int, rows: np.ndarray, barrier: int) -> None:
+        """Send rows to shared memory from a place on, where nothing can be read until they have come."""
+        start = int(self.rank[thread]) * self.shared_bytes
+        where = swizzled((first - start) // PIECE_BYTES + np.arange(rows.size // PIECE_BYTES))
+        assert where.max() < self.shared_bytes // PIECE_BYTES, f"{rows.size} bytes are copied to {first - start}"
+        places = bytes_of_pieces(where, start)
+        self.races.begin_copy(places, np.full(len(places), thread))
+        self.shared[places] = 0xFF
+        deliver = partial(self.deliver, places, rows.reshape(-1, PIECE_BYTES), barrier)
+        self.transfers.append(partial(self._barrier(barrier).count, rows.size, deliver))
+
+    def deliver(self, places: np.ndarray, data: np.ndarray, barrier: int) -> None:
+        """Bytes that a barrier has counted are there."""
+        self.shared[places] = data
+        self.races.end_counted_copy(places, barrier)
+
+    def own_pieces(self, rank: int) -> np.ndarray:
+        """The shared memory of a block in pieces of 16 bytes, as a view."""
+        count = self.shared_bytes // PIECE_BYTES
+        return self.shared[rank * self.shared_bytes :][: count * PIECE_BYTES].reshape(-1, PIECE_BYTES)

@@ -1,0 +1,64 @@
+"""The order of tests under `-n`: each runs once, slow ones first, and what took long is written down."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import slowest_first
+from tests.support.slowest_first import ordered
+
+NAMES = [f"test_{letter}" for letter in "abcdefgh"]
+
+
+def test_every_process_begins_with_its_slow_tests_and_goes_on_in_order() -> None:
+    seconds = {"test_c": 5.0, "test_h": 50.0, "test_f": 7.0, "test_gone": 99.0}
+    assert ordered(NAMES, seconds, 2) == [
+        *["test_h", "test_c", "test_a", "test_b"],
+        *["test_f", "test_d", "test_e", "test_g"],
+    ]
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3, 8, 11])
+@pytest.mark.parametrize("slow", [0, 1, 3, 8])
+def test_every_test_is_in_the_order_once(workers: int, slow: int) -> None:
+    found = ordered(NAMES, dict.fromkeys(NAMES[:slow], 9.0), workers)
+    assert sorted(found) == NAMES
+
+
+SLEEPS = """
+import time, pytest
+
+@pytest.mark.parametrize("number", range(4))
+def test_quick(number): pass
+
+def test_slow(): time.sleep(0.3)
+"""
+
+
+def test_slow_tests_are_written_down_and_run_first_then(tmp_path: Path) -> None:
+    plugin = Path(slowest_first.__file__).read_text().replace("SLOW = 2.0", "SLOW = 0.2")
+    (tmp_path / "support").mkdir()
+    (tmp_path / "support" / "slowest_first.py").write_text(plugin)
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ("support.slowest_first",)\n')
+    (tmp_path / "test_it.py").write_text(SLEEPS)
+    (tmp_path / "data").mkdir()
+    file = tmp_path / "data" / "durations.json"
+    file.write_text('{"test_gone.py::test": 7.0, "test_it.py::test_quick[1]": 3.0}')
+    assert "PASSED" in run(tmp_path, "--update-durations")
+    assert list(json.loads(file.read_text())) == ["test_it.py::test_slow"], "files that are gone are forgotten"
+    lines = [line for line in run(tmp_path, "-n", "2").splitlines() if "PASSED" in line]
+    slow = next(line for line in lines if "test_slow" in line)
+    assert slow == next(line for line in lines if line[:5] == slow[:5]), f"its process does not begin with it: {lines}"
+
+
+def run(folder: Path, *words: str) -> str:
+    """What pytest says, a line for each test."""
+    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--rootdir", str(folder), *words, "."]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, cwd=folder)
+    assert "5 passed" in done.stdout, done.stdout + done.stderr
+    return done.stdout

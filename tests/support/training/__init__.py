@@ -1,0 +1,1 @@
+"""Small training runs and checkpoints, and processes that are killed."""
