@@ -14,6 +14,8 @@ from blu.dialects.core.mlir import func, ir
 ATTRIBUTE = "blu.kernel"
 SCRATCH = "blu.scratch"
 """The types of the memory that a kernel works in, beside what it reads and writes."""
+WRITTEN_OVER = "blu.written_over"
+"""The numbers of the results that a kernel writes over what it reads: all of that is to be read before."""
 SCHEDULE = "blu.schedule"
 """How a kernel's code goes about its work (passes/kernels/schedules.py): emitters read it."""
 FULL_EFFORT = 2

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from blu.dialects.core.mlir import func, ir
-from blu.passes.framework.families import SCRATCH
+from blu.passes.framework.families import SCRATCH, WRITTEN_OVER
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,14 @@ class Kernel:
         """The operations on tensors, in order, without constants and the edges to memrefs."""
         edges = ("bufferization.", "func.return", "arith.constant", "tensor.empty")
         return [op.operation for op in self.function.body.blocks[0] if not op.operation.name.startswith(edges)]
+
+    @property
+    def written_over(self) -> set[ir.Value]:
+        """The results that are written over what the kernel reads: all of that is to be read before."""
+        attributes = self.replacement.operation.attributes
+        numbers = ir.DenseI64ArrayAttr(attributes[WRITTEN_OVER]) if WRITTEN_OVER in attributes else ()
+        read = set(self.buffers.values())
+        return {value for value, memref in self.outputs if memref in read} | {self.outputs[n][0] for n in numbers}
 
     @property
     def scratch(self) -> list[ir.Value]:

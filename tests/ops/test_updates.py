@@ -148,7 +148,7 @@ READ_AGAIN = {
 
 @pytest.mark.parametrize("name", READ_AGAIN)
 def test_an_intermediate_value_is_written_over_only_if_each_row_is_read_for_itself_on_gpus(name):
-    """The interpreter gives each argument memory of its own: the plan says which are the same."""
+    """The plan says which of a launch's arguments are the same memory."""
     compute, is_over = READ_AGAIN[name]
     a = np.zeros((64, 64), np.float32)
     launches = compile_program(lambda a, b, c: compute(a @ b) @ c, a, a, a).plan["launches"]

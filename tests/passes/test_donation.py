@@ -12,6 +12,7 @@ import blu
 from blu.errors import ArgumentError, OutOfRangeError
 from blu.runtime import Array
 from blu.runtime.cuda import CudaProgram, DeviceArray, to_device
+from tests.support.kernels.gpu_program import compile_program
 from tests.support.programs.cuda_programs import COUNT, launch, members
 from tests.support.programs.cuda_programs import tensor as cuda_tensor
 
@@ -146,3 +147,48 @@ def test_a_donated_array_on_a_gpu_is_gone(gpu):
             given.__cuda_array_interface__  # noqa: B018 (it is a property)
     [same] = program.run([state], overwrite=True)
     assert same is state and (state.numpy() == 4).all()
+
+
+def softmax_added(x, total):
+    """A program's result needs what has been kept of the row until the last walk over it."""
+    return total + blu.softmax(x, axis=1)
+
+
+def two_results(x, total):
+    """The result in place is there after the first walk over a row, and the donated argument is read in later ones."""
+    return total + x, blu.softmax(total * 3, axis=1)
+
+
+def three_results(x, total):
+    """The same, and another result that more walks lead to."""
+    sums = blu.softmax(total * 3, axis=1)
+    return total + x, sums, blu.softmax(sums + total, axis=1) + total
+
+
+def results(found):
+    return found if isinstance(found, tuple) else (found,)
+
+
+WALKS = [softmax_added, two_results, three_results]
+
+
+@pytest.mark.parametrize("shape", [(1, 2), (3, 15), (2, 16), (4, 17), (2, 1536), (130, 65)])
+@pytest.mark.parametrize("compute", WALKS)
+def test_what_is_read_in_several_walks_is_not_written_over_before_the_last(compute, shape):
+    x, total = np.random.default_rng(0).standard_normal((2, *shape)).astype(np.float32)
+    assert blu.jit(compute, donate=("total",)).trace(x, total).compile().program.outputs[0].input == 1
+    found, expected = (blu.jit(compute, donate=donated)(x, total) for donated in (("total",), ()))
+    for ours, theirs in zip(results(found), results(expected), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("shape", [(2, 33), (1, 20_000)])
+@pytest.mark.parametrize("compute", WALKS)
+def test_nor_is_it_on_gpus(compute, shape, target):
+    """Rows that registers hold, and rows that they do not."""
+    x, total = np.random.default_rng(0).standard_normal((2, *shape)).astype(np.float32)
+    program = compile_program(compute, x, total, target=target, donate=("total",))
+    assert program.plan["outputs"][0]["input"] == 1
+    for ours, theirs in zip(program.interpret(x, total), results(blu.jit(compute)(x, total)), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)

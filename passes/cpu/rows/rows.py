@@ -4,8 +4,8 @@ Bits do not depend on the target or on how blocks are spread: a reduction across
 4 accumulators (for every element type), merged in a fixed order; all other reductions run in order. A reduction of a
 whole tensor to a scalar is one row, hence one block.
 
-An output may be the very memref of an input whose elements are read where they are written; apart from that, memory
-of outputs must not overlap other memory.
+An output may lie over an input whose elements are read where they are written, and where rows are walked over more than
+once the kernel says so (`blu.written_over`); apart from that, memory of outputs must not overlap other memory.
 """
 
 from __future__ import annotations
@@ -58,16 +58,10 @@ def emit(kernel: func.FuncOp, target: CpuTarget) -> None:
     mark(frame.replacement, ROWS)
     layout = collapse(program, frame)
     grid = choose_grid(program, layout)
-    late = _in_place(frame)
+    late = frame.written_over
     hosts = [value for value in _outputs_of_last_walk(frame, program) if value not in late]
     with kernel.location, frame.grid(grid.blocks) as block:
         _emit_block(RowKernel(program, layout, target, late, hosts), frame, block, grid)
-
-
-def _in_place(frame: KernelBody) -> set[ir.Value]:
-    """Outputs in a memref that is also read: they are written in the last walk over the columns."""
-    read = set(frame.buffers.values())
-    return {value for value, memref in frame.outputs if memref in read}
 
 
 def _outputs_of_last_walk(frame: KernelBody, program: RowProgram) -> list[ir.Value]:

@@ -51,8 +51,7 @@ def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
     if not isinstance(program, RowProgram) or layout is None or not _is_covered(program, layout):
         frame.replacement.operation.erase()
         return loops.emit(kernel, target)
-    late = {value for value, buffer in frame.outputs if buffer in set(frame.buffers.values())}
-    _choose_writer(program, layout, launches)(launches, program, layout, late)
+    _choose_writer(program, layout, launches)(launches, program, layout, frame.written_over)
     if _is_of_halves(program, frame):
         mark([item.replacement for item in launches.frames])
     return launches.finish()

@@ -13,8 +13,8 @@ from blu.passes.framework.kernels import kernels_in
 from blu.passes.framework.rules import lines_of, refusal
 from blu.passes.host.bufferize import views
 from blu.passes.host.bufferize.concatenation import beginning_of, inserted_into, part_of
-from blu.passes.host.bufferize.in_place import donated_arguments, pair_results
-from blu.passes.host.bufferize.kernels import KernelTable, scratch_types
+from blu.passes.host.bufferize.in_place import donated_arguments, pair_results, walks_again
+from blu.passes.host.bufferize.kernels import KernelMemory, KernelTable, scratch_types
 from blu.passes.host.bufferize.placement import (
     INSERTED_IN_PLACE,
     OVER_DONATED,
@@ -297,9 +297,8 @@ class _Bufferizer:
             outputs = [self._updated(operation, in_place)]
         for value, view in zip(operation.results, outputs, strict=True):
             self.views[value] = view
-        name = self.table.specialise(
-            kernel, [view.memref_type() for view in inputs], [view.memref_type() for view in outputs], in_place
-        )
+        types = (tuple(view.memref_type() for view in group) for group in (inputs, outputs))
+        name = self.table.specialise(kernel, KernelMemory(*types, in_place, _written_over(kernel, inputs, outputs)))
         read = [view for index, view in enumerate(inputs) if index != in_place]
         scratch = [whole(self._new_root(type_.shape, type_.element_type)) for type_ in scratch_types(kernel)]
         call = func.CallOp([], name, [self._memory(view) for view in (*read, *outputs, *scratch)])
@@ -361,3 +360,11 @@ def _updated_input(kernel: func.FuncOp) -> int | None:
         if item.operation.name == name:
             return list(kernel.arguments).index(item.operation.operands[operand])
     return None
+
+
+def _written_over(kernel: func.FuncOp, inputs: Sequence[View], outputs: Sequence[View]) -> tuple[int, ...]:
+    """The outputs that are donated arguments, which the kernel reads in another walk than that in which it writes."""
+    if not walks_again(kernel):
+        return ()
+    read = {view.root for view in inputs if view.root.input is not None}
+    return tuple(number for number, view in enumerate(outputs) if view.root in read)

@@ -43,6 +43,13 @@ def reads_where_it_writes(kernel: func.FuncOp, argument: ir.Value) -> bool:
     return all(_is_elementwise(use.owner.operation, argument) for use in argument.uses)
 
 
+def walks_again(kernel: func.FuncOp) -> bool:
+    """Whether a kernel of rows walks over a row more than once: it writes results in one walk, and reads in others."""
+    loops = (item.operation for item in kernel.entry_block.operations if item.operation.name == "linalg.generic")
+    nests = [loop_nest(operation, 0) for operation in loops]
+    return family_of(kernel).writes_over_rows and any(nest is None or not nest.is_pointwise for nest in nests)
+
+
 def _is_elementwise(operation: ir.Operation, argument: ir.Value) -> bool:
     nest = loop_nest(operation, 0)
     if nest is None or not nest.is_pointwise:

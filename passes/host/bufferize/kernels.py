@@ -7,12 +7,26 @@ from dataclasses import dataclass, field
 
 from blu.dialects.core.mlir import bufferization, func, ir, tensor
 from blu.dialects.core.modules import code_text
-from blu.passes.framework.families import ROWS, SCHEDULE, SCRATCH, Family, family_of, mark
+from blu.passes.framework.families import ROWS, SCHEDULE, SCRATCH, WRITTEN_OVER, Family, family_of, mark
 from blu.passes.loops.fuse.fuse import clone_into
 from blu.passes.loops.lower_to_linalg.generic import PARALLEL, fill, generic, projection
 
 # What a kernel on buffers says as the kernel on tensors does. Where two say it differently, they are not equal.
 _SAID = (SCRATCH, SCHEDULE)
+
+
+@dataclass(frozen=True)
+class KernelMemory:
+    """The memory of a call: types of memrefs, and which of them are one.
+
+    `in_place` is the input that an update changes, whose memory is the output. `written_over` are the outputs that the
+    kernel writes over what else it reads, where it matters in which order it does that.
+    """
+
+    inputs: tuple[ir.Type, ...]
+    outputs: tuple[ir.Type, ...]
+    in_place: int | None = None
+    written_over: tuple[int, ...] = ()
 
 
 @dataclass
@@ -25,31 +39,30 @@ class KernelTable:
     by_types: dict[tuple, str] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
 
-    def specialise(
-        self, kernel: func.FuncOp, inputs: Sequence[ir.Type], outputs: Sequence[ir.Type], in_place: int | None
-    ) -> str:
-        """The name of the kernel with these memref types. `in_place` is the input whose memory is the output."""
-        key = (kernel.name.value, tuple(inputs), tuple(outputs), in_place)
+    def specialise(self, kernel: func.FuncOp, memory: KernelMemory) -> str:
+        """The name of the kernel with this memory."""
+        key = (kernel.name.value, memory)
         if key not in self.by_types:
-            self.by_types[key] = self._specialise(kernel, inputs, outputs, in_place)
+            self.by_types[key] = self._specialise(kernel, memory)
         return self.by_types[key]
 
-    def _specialise(
-        self, kernel: func.FuncOp, inputs: Sequence[ir.Type], outputs: Sequence[ir.Type], in_place: int | None
-    ) -> str:
-        read = [type_ for index, type_ in enumerate(inputs) if index != in_place]
+    def _specialise(self, kernel: func.FuncOp, memory: KernelMemory) -> str:
+        outputs, in_place = memory.outputs, memory.in_place
+        read = [type_ for index, type_ in enumerate(memory.inputs) if index != in_place]
         family = family_of(kernel)
         function, block = self._open(family, [*read, *outputs, *scratch_types(kernel)], kernel.operation.location)
         for name in _SAID:
             if name in kernel.attributes:
                 function.attributes[name] = kernel.attributes[name]
+        if memory.written_over:
+            function.attributes[WRITTEN_OVER] = ir.DenseI64ArrayAttr.get(memory.written_over)
         with ir.InsertionPoint(block), kernel.operation.location:
             arguments = iter(block.arguments)
             results = list(block.arguments)[len(read) : len(read) + len(outputs)]
             values = {}
             for index, argument in enumerate(kernel.arguments):
-                memory = results[0] if index == in_place else next(arguments)
-                values[argument] = to_tensor(memory, argument.type, writable=index == in_place)
+                buffer = results[0] if index == in_place else next(arguments)
+                values[argument] = to_tensor(buffer, argument.type, writable=index == in_place)
             self._fill(kernel, values, results)
         return self._keep_if_unseen(function, family.name)
 

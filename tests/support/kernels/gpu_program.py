@@ -55,7 +55,11 @@ class GpuProgram:
 
     def _run(self, inputs: Sequence[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
         """Outputs and status slots."""
-        outputs = [np.zeros(item["shape"], DTYPES[item["dtype"]]) for item in self.plan["outputs"]]
+        inputs = [array.copy() for array in inputs]
+        outputs = [
+            np.zeros(item["shape"], DTYPES[item["dtype"]]) if item["input"] is None else inputs[item["input"]]
+            for item in self.plan["outputs"]
+        ]
         arena = np.full(max(1, self.plan["arena_bytes"]), 0xFF, np.uint8)
         status = np.full(max(1, self.plan["status_slots"]), NOTHING_FOUND, np.int64)
         data = np.frombuffer(self.constants, np.uint8)
@@ -63,10 +67,11 @@ class GpuProgram:
         spaces = {"input": inputs, "output": outputs, "arena": [arena], "status": [status], "constant": constants}
         for launch in self.plan["launches"]:
             # Arguments may overlap in the arena, so that each kernel gets copies, of which what has changed goes back.
+            # Two that are the same, as a result that is written over a donated argument, are one copy.
             maps = [item for item in launch["args"] if item[0] == "map"]
             arguments, table = [item for item in launch["args"] if item[0] != "map"], self._table_of(launch)
             buffers = [_bytes_of(spaces, argument) for argument in table or arguments]
-            before, after = ([buffer.copy() for buffer in buffers] for _ in range(2))
+            before, after = (_copies(buffers) for _ in range(2))
             ptx = self.ptx[launch["kernel"]]
             seen = [self._map_of(place, arguments) for _, place in maps]
             ptx_machine.run(ptx, launch["grid"], after, launch["shared_bytes"], table is not None, seen)
@@ -88,14 +93,24 @@ class GpuProgram:
 
 
 def compile_program(
-    function: Callable, *arguments: np.ndarray, target: str = "sm_90a", schedules: Mapping[str, Fields] | None = None
+    function: Callable,
+    *arguments: np.ndarray,
+    target: str = "sm_90a",
+    schedules: Mapping[str, Fields] | None = None,
+    donate: Sequence[str] = (),
 ) -> GpuProgram:
     """Compile a function of arrays of such shapes and dtypes; `schedules` are fields of kernels' schedules."""
     specs = [blu.spec(item.shape, _NAMES[item.dtype]) for item in arguments]
-    traced = blu.jit(function).trace(*specs)
+    traced = blu.jit(function, donate=donate).trace(*specs)
     if schedules:
         wish_for(traced.traced.module, schedules)
     return GpuProgram.of(traced.lower(target).module, target)
+
+
+def _copies(buffers: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """A copy of each; of those in the same memory, one."""
+    known: dict[tuple[int, int], np.ndarray] = {}
+    return [known.setdefault((buffer.ctypes.data, buffer.nbytes), buffer.copy()) for buffer in buffers]
 
 
 def _bytes_of(spaces: dict, argument: list) -> np.ndarray:

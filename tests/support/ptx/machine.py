@@ -34,16 +34,18 @@ class MemoryFaultError(AssertionError):
 
 class Memory:
     """Global memory: buffers with unmapped bytes between them. `parameters` are the addresses that a kernel gets: those
-    of the buffers and tensor maps, or that of a table of buffers. `maps` has the maps' buffers' bytes, by address."""
+    of the buffers and tensor maps, or that of a table of buffers. `maps` has the maps' buffers' bytes, by address.
+    An array that is given twice is one buffer."""
 
     def __init__(self, buffers: Sequence[np.ndarray], in_table: bool = False, maps: Sequence[TensorMap] = ()):
         self.starts, self.ends, total = [], [], _GUARD
+        known: dict[int, int] = {}
         table = np.zeros(len(buffers), np.uint64)
         buffers = [*buffers, table] if in_table else [*buffers, *(np.zeros(MAP_BYTES, np.uint8) for _ in maps)]
         for buffer in buffers:
-            self.starts.append(total)
-            self.ends.append(total + buffer.nbytes)
-            total = -(-self.ends[-1] // _GUARD) * _GUARD + _GUARD
+            self.starts.append(known.setdefault(id(buffer), total))
+            self.ends.append(self.starts[-1] + buffer.nbytes)
+            total = max(total, -(-self.ends[-1] // _GUARD) * _GUARD + _GUARD)
         self.bytes = np.full(total, 0xFF, np.uint8)
         self.mapped = np.zeros(total, np.bool_)
         for buffer, start, end in zip(buffers, self.starts, self.ends, strict=True):
