@@ -50,14 +50,14 @@ _LEVELS = (
     _level(
         "linalg",
         "func linalg tensor arith math plan",
-        "no rule @lowers({op}) in passes/lower_to_linalg, and no decomposition, covers it",
+        "no rule @lowers({op}) in passes/loops/lower_to_linalg, and no decomposition, covers it",
         has_own_kernels=True,
         is_placed=False,
     ),
     _level(
         "memref",
         "func linalg tensor arith math memref bufferization plan",
-        "no rule of passes/bufferize places it in a buffer",
+        "no rule of passes/host/bufferize places it in a buffer",
         has_own_kernels=True,
     ),
     _level("kernel", "func memref vector scf arith math plan nvvm llvm", "no kernel emitter of the target takes it"),

@@ -1,0 +1,47 @@
+// What the pass does besides applying a rule for each op (lit_tests/ops shows those): types, names, lines, what is kept.
+// RUN: %blu-opt %s --split-input-file --lower-to-linalg --mlir-print-local-scope --mlir-print-debuginfo | %filecheck %s
+// RUN: %blu-opt %s --split-input-file --lower-to-linalg=keeps-subnormals=false | %filecheck %s --check-prefix=SHORT
+
+// Types lose their sign, and the function keeps those that callers know. Names and donations stay, and so do lines: all
+// that a rule writes is at that of its op.
+// CHECK-LABEL: func.func @unsigned(
+// CHECK-SAME: %[[X:.+]]: tensor<2x3xi8> {blu.donated, blu.name = "x"}
+// CHECK-SAME: -> tensor<2x3xi8> attributes {blu.inputs = [tensor<2x3xui8>], blu.results = [tensor<2x3xui8>]}
+// CHECK: %[[Y:.+]] = linalg.generic {{.*}}ins(%[[X]], %[[X]] : tensor<2x3xi8>, tensor<2x3xi8>)
+// CHECK: arith.maxui %{{.+}}, %{{.+}} : i8 loc("up"("model.py":3:1))
+// CHECK: linalg.yield {{.*}}loc("up"("model.py":3:1))
+// CHECK: return %[[Y]]
+func.func @unsigned(%x: tensor<2x3xui8> {blu.name = "x", blu.donated}) -> tensor<2x3xui8> {
+  %0 = "blu.maximum"(%x, %x) : (tensor<2x3xui8>, tensor<2x3xui8>) -> tensor<2x3xui8> loc("up"("model.py":3:1))
+  return %0 : tensor<2x3xui8>
+}
+
+// -----
+
+// Attention has a kernel of its own, which takes it whole; what is around it is lowered.
+// CHECK-LABEL: func.func @attention(
+// CHECK: %[[Q:.+]] = linalg.generic
+// CHECK: %[[HEADS:.+]] = tensor.expand_shape %[[Q]]
+// CHECK: %[[Y:.+]] = "blu.attention"(%[[HEADS]], {{.*}}causal = true
+// CHECK: return %[[Y]]
+func.func @attention(%q: tensor<2x8x64xf32>, %k: tensor<2x8x64xf32>, %v: tensor<2x8x64xf32>) -> tensor<2x8x64xf32> {
+  %0 = "blu.tanh"(%q) : (tensor<2x8x64xf32>) -> tensor<2x8x64xf32>
+  %1 = "blu.attention"(%0, %k, %v) {causal = true, scale = 0.125 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>} : (tensor<2x8x64xf32>, tensor<2x8x64xf32>, tensor<2x8x64xf32>) -> tensor<2x8x64xf32>
+  return %1 : tensor<2x8x64xf32>
+}
+
+// -----
+
+// Where exponentials are 0 before they are subnormal there is nothing to keep, and a shorter body will do.
+// CHECK-LABEL: func.func @sigmoid(
+// CHECK: arith.select
+// CHECK: return
+// SHORT-LABEL: func.func @sigmoid(
+// SHORT: math.exp
+// SHORT-NOT: arith.select
+// SHORT: arith.divf
+// SHORT: return
+func.func @sigmoid(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = "blu.sigmoid"(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return %0 : tensor<4xf32>
+}

@@ -1,0 +1,40 @@
+// Level kernel, for processors: kernels are vector code over a range of blocks, and their calls pass the whole range.
+// RUN: %blu-compile %S/inputs/network.mlir -q --target=x86-64-v3 --compile-to=kernel | %filecheck %s
+
+// CHECK: blu.level = "kernel"
+// CHECK-LABEL: func.func @main(
+// CHECK: %[[MAXIMUM:.+]] = "plan.buffer"() {{.*}}space = "status"} : () -> memref<i64>
+// CHECK: call @rows_0(%tokens, %[[MAXIMUM]], %{{.+}}, %{{.+}})
+// CHECK: "plan.check"(%[[MAXIMUM]])
+// CHECK: %[[X:.+]] = "plan.buffer"() {{.*}}space = "arena"} : () -> memref<1024x64xbf16>
+// CHECK: call @rows_1(%tokens, %embed.weight, %[[X]], %{{.+}}, %{{.+}})
+// CHECK: %[[Y:.+]] = "plan.buffer"() {{.*}}space = "arena"} : () -> memref<1024x1536xbf16>
+// CHECK: %[[W:.+]] = memref.reinterpret_cast %up.weight
+// CHECK: %[[BEGIN:.+]] = arith.constant 0 : index
+// CHECK-NEXT: %[[BLOCKS:.+]] = arith.constant [[N:[0-9]+]] : index
+// CHECK-NEXT: call @gemm_0(%[[X]], %[[W]], %up.bias, %[[Y]], %[[BEGIN]], %[[BLOCKS]])
+// CHECK: call @rows_2(%[[Y]], %total, %total, %{{.+}}, %{{.+}})
+
+// Vectors as long as the target has them, a tile of 4 rows by 3 of these, and the activation on what is in registers.
+// CHECK: func.func private @gemm_0(
+// CHECK: %begin: index,
+// CHECK-NEXT: %end: index) attributes {blu.blocks = [[N]] : i64, blu.chunk = {{[0-9]+}} : i64, blu.kernel = "gemm"} {
+// CHECK-NOT: linalg
+// CHECK: scf.for %{{.+}} = %begin to %end
+// CHECK-COUNT-12: vector.fma {{.*}} : vector<8xf32>
+// CHECK: vector.load %up.bias[{{.+}}] : memref<1536xbf16>, vector<8xbf16>
+// CHECK: vector.store %{{.+}}, %{{.+}}[{{.+}}] : memref<1024x1536xbf16>, vector<8xbf16>
+
+// What is added to the total is written over it in the last walk over a row.
+// CHECK: func.func private @rows_2(
+// CHECK: attributes {{{.*}}blu.kernel = "rows", blu.written_over = array<i64: 0>} {
+// CHECK-NOT: linalg
+// CHECK: %[[READ:.+]] = memref.reinterpret_cast %total to
+// CHECK-NEXT: %[[WRITTEN:.+]] = memref.reinterpret_cast %total_1 to
+// CHECK: arith.cmpf ogt, {{.*}} : vector<16xf32>
+// CHECK-NOT: %[[WRITTEN]][
+// CHECK: math.exp {{.*}} : vector<16xf32>
+// CHECK-NOT: %[[WRITTEN]][
+// CHECK: %[[OLD:.+]] = vector.load %[[READ]][{{.+}}] : {{.*}}, vector<16xf32>
+// CHECK: %[[NEW:.+]] = arith.addf %[[OLD]], %{{.+}} : vector<16xf32>
+// CHECK: vector.store %[[NEW]], %[[WRITTEN]][{{.+}}] : {{.*}}, vector<16xf32>
