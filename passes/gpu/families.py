@@ -9,26 +9,30 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.framework import families
 from blu.passes.gpu.attention import attention, gradient
-from blu.passes.gpu.gemm import gemm, split
+from blu.passes.gpu.gemm import gemm, scheduling, split
 from blu.passes.gpu.others import ordering, scan, scatter, update
-from blu.passes.gpu.rows import partials, rows, sums
+from blu.passes.gpu.rows import rows, sums
+from blu.passes.gpu.rows import scheduling as row_scheduling
+from blu.passes.kernels.schedules import Scheduler
 
 
 @dataclass(frozen=True)
 class Emitter:
     """`emit` replaces a kernel by one or more, which are launched in order with the same arguments.
 
-    `scratch` tells the types of the memory that they work in, from the kernel on tensors.
+    `scratch` tells the types of the memory that they work in, from the kernel on tensors. `scheduler` chooses how a
+    kernel goes about its work, which the others read; families without one have no choice.
     """
 
     emit: Callable[[func.FuncOp, GpuTarget], list[func.FuncOp]]
     scratch: Callable[[func.FuncOp], list[ir.MemRefType]] | None = None
+    scheduler: Scheduler | None = None
 
 
 EMITTERS: dict[str, Emitter] = {
-    families.GEMM.name: Emitter(gemm.emit, split.reserve),
-    families.ROWS.name: Emitter(sums.emit, partials.reserve),
-    families.LOOPS.name: Emitter(rows.emit, partials.reserve),
+    families.GEMM.name: Emitter(gemm.emit, split.reserve, scheduling.SCHEDULER),
+    families.ROWS.name: Emitter(sums.emit, row_scheduling.reserve, row_scheduling.SCHEDULER),
+    families.LOOPS.name: Emitter(rows.emit, row_scheduling.reserve, row_scheduling.SCHEDULER),
     families.ATTENTION.name: Emitter(attention.emit),
     families.ATTENTION_GRADIENT.name: Emitter(gradient.emit, gradient.reserve),
     families.ARGSORT.name: Emitter(ordering.emit, ordering.reserve),
@@ -37,3 +41,5 @@ EMITTERS: dict[str, Emitter] = {
     families.UPDATE.name: Emitter(update.emit_slice),
     families.SCATTER_ADD.name: Emitter(scatter.emit, scatter.reserve),
 }
+
+SCHEDULERS = {name: emitter.scheduler for name, emitter in EMITTERS.items() if emitter.scheduler is not None}

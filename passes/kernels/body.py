@@ -32,6 +32,15 @@ class Kernel:
             if attribute not in ("sym_name", "function_type"):
                 replacement.operation.attributes[attribute] = function.operation.attributes[attribute]
         replacement.add_entry_block([function.operation.location] * len(types))
+        return cls._between(function, replacement)
+
+    @classmethod
+    def read(cls, function: func.FuncOp) -> Self:
+        """The same of a kernel for which no code is written: its own memrefs."""
+        return cls._between(function, function)
+
+    @classmethod
+    def _between(cls, function: func.FuncOp, replacement: func.FuncOp) -> Self:
         memrefs = dict(zip(function.arguments, replacement.arguments, strict=False))
         buffers, outputs = {}, []
         for operation in function.body.blocks[0]:

@@ -2,11 +2,15 @@
 
 A kind of schedule is a frozen dataclass whose fields are strings and positive integers. Whoever emits a kernel reads
 its schedule and never chooses: what is not in the attribute is the field's default.
+
+Two passes choose: one before bufferization, of what sizes decide, one after, of what strides do. Families of kernels in
+which there is something to choose say how in the table of their target, as a `Scheduler`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any, ClassVar
 
@@ -29,21 +33,41 @@ class Schedule:
 
     def to_attribute(self) -> ir.DictAttr:
         """The dictionary that `read_fields` and `make` read back: the kind, and all fields."""
-        return _dictionary({"kind": self.kind, **asdict(self)})
+        return dictionary(self.fields)
+
+    @property
+    def fields(self) -> dict[str, str | int]:
+        """The kind, and all fields."""
+        return {"kind": self.kind, **asdict(self)}
 
 
 def wish_for(module: ir.Module, schedules: Mapping[str, Fields]) -> None:
     """Write fields of the schedules of kernels on a module, for blu-choose-schedules."""
     with module.context:
-        dictionaries = {name: _dictionary(given) for name, given in schedules.items()}
+        dictionaries = {name: dictionary(given) for name, given in schedules.items()}
         module.operation.attributes[WISHES] = ir.DictAttr.get(dictionaries)
 
 
-def _dictionary(given: Fields) -> ir.DictAttr:
+def dictionary(given: Fields) -> ir.DictAttr:
+    """Fields as an attribute, which `read_fields` reads back."""
     return ir.DictAttr.get({name: encoded(value) for name, value in given.items()})
 
 
 Kinds = Mapping[str, type[Schedule]]
+
+
+@dataclass(frozen=True)
+class Scheduler:
+    """How the kernels of a family on a target get their schedules.
+
+    `choose` gives the fields that sizes decide, of a kernel on tensors: none where they decide nothing. `fit` gives the
+    schedule of a kernel over buffers. Both get the fields that the kernel's schedule has already, which stay, and raise
+    ParseError where these do not fit. `line` is the user's line that such an error names, if not the kernel's.
+    """
+
+    choose: Callable[[func.FuncOp, Any, Fields], Fields]
+    fit: Callable[[func.FuncOp, Any, Fields], Schedule]
+    line: Callable[[func.FuncOp], ir.Location] | None = None
 
 
 def table_of(*kinds: type[Schedule]) -> Kinds:
@@ -68,22 +92,31 @@ def make(kinds: Kinds, given: Fields, chosen: Fields) -> Schedule:
 
     ParseError says which kind or field there is none of, and which value does not fit its field.
     """
+    check(kinds, given)
+    kind = str(given["kind"])
+    known = {item.name: item for item in fields(kinds[kind])}
+    own = {name: value for name, value in given.items() if name != "kind"}
+    values: dict[str, Any] = {**{name: value for name, value in chosen.items() if name in known}, **own}
+    for name, item in known.items():
+        if name not in values and item.default is MISSING:
+            raise ParseError(f"a schedule of kind '{kind}' says its '{name}'")
+    return kinds[kind](**values)
+
+
+def check(kinds: Kinds, given: Fields) -> None:
+    """ParseError says which kind or field there is none of, and which value does not fit its field."""
     if "kind" not in given:
         raise ParseError("a schedule says its 'kind'", advice=_one_of("", list(kinds)))
     kind = str(given["kind"])
     if kind not in kinds:
         raise ParseError(f"there is no kind of schedule '{kind}'", advice=_one_of(kind, list(kinds)))
     known = {item.name: item for item in fields(kinds[kind])}
-    own = {name: value for name, value in given.items() if name != "kind"}
-    for name, value in own.items():
+    for name, value in given.items():
+        if name == "kind":
+            continue
         if name not in known:
             raise ParseError(f"a schedule of kind '{kind}' has no field '{name}'", advice=_one_of(name, list(known)))
         _check_value(name, value, str(known[name].type))
-    values: dict[str, Any] = {**{name: value for name, value in chosen.items() if name in known}, **own}
-    for name, item in known.items():
-        if name not in values and item.default is MISSING:
-            raise ParseError(f"a schedule of kind '{kind}' says its '{name}'")
-    return kinds[kind](**values)
 
 
 def _check_value(name: str, value: str | int, type_: str) -> None:
@@ -100,13 +133,33 @@ def _one_of(word: str, candidates: list[str]) -> str:
 def schedule_of(kernel: func.FuncOp, kinds: Kinds) -> Schedule:
     """The schedule that is written on a kernel, with nothing chosen. PassError where there is none, or no such one."""
     if SCHEDULE not in kernel.attributes:
-        advice = "blu-choose-schedules chooses it, before blu-bufferize."
-        raise refused(kernel, f"kernel '{kernel.name.value}' has no {SCHEDULE}", advice)
-    try:
+        raise missing(kernel)
+    with said_of(kernel):
         return make(kinds, read_fields(kernel.attributes[SCHEDULE]), {})
+
+
+def given_to(kernel: func.FuncOp) -> dict[str, str | int]:
+    """The fields of the schedule that is written on a kernel, if any. PassError for what is none."""
+    if SCHEDULE not in kernel.attributes:
+        return {}
+    with said_of(kernel):
+        return read_fields(kernel.attributes[SCHEDULE])
+
+
+def missing(kernel: func.FuncOp) -> PassError:
+    """The error of a kernel without a schedule."""
+    advice = "blu-choose-schedules chooses it, before blu-bufferize, and blu-fit-schedules after that."
+    return refused(kernel, f"kernel '{kernel.name.value}' has no {SCHEDULE}", advice)
+
+
+@contextmanager
+def said_of(kernel: func.FuncOp, line: ir.Location | None = None) -> Iterator[None]:
+    """What a ParseError says, as a PassError of a kernel's schedule, at the user's line."""
+    try:
+        yield
     except ParseError as error:
         message = f"the schedule of kernel '{kernel.name.value}': {error.message}"
-        raise refused(kernel, message, error.advice) from None
+        raise refused(kernel, message, error.advice, line) from None
 
 
 def refused(

@@ -12,6 +12,7 @@ from typing import ClassVar
 
 from blu.dialects.core.mlir import func
 from blu.passes.gpu.gemm.problem import Factor
+from blu.passes.gpu.others.loops import LoopsSchedule
 from blu.passes.kernels import schedules
 from blu.passes.kernels.schedules import Schedule, table_of
 
@@ -111,13 +112,6 @@ class FewRowsSchedule(Schedule):
 
     kind: ClassVar[str] = "few_rows"
     columns: int = 32
-
-
-@dataclass(frozen=True)
-class LoopsSchedule(Schedule):
-    """A thread per result: what no tile fits (integers, f64, nothing to multiply)."""
-
-    kind: ClassVar[str] = "loops"
 
 
 KINDS = table_of(ProductSchedule, WgmmaSchedule, MmaSchedule, SimtSchedule, FewRowsSchedule, LoopsSchedule)

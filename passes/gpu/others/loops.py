@@ -6,7 +6,9 @@ long sums, right for all of them, and with the same order of additions.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import ceil, prod
+from typing import ClassVar
 
 from blu.dialects.core.mlir import arith, func, ir, memref, scf
 from blu.dialects.targets.nvidia import GpuTarget
@@ -14,8 +16,16 @@ from blu.passes.gpu.kernel import GpuKernel, below
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.cursor import Cursor, split_index
 from blu.passes.kernels.loop_values import Evaluator, layout_of
+from blu.passes.kernels.schedules import Schedule
 
 THREADS = 256
+
+
+@dataclass(frozen=True)
+class LoopsSchedule(Schedule):
+    """A thread per element: what no other kind fits (products of integers, what has no elements)."""
+
+    kind: ClassVar[str] = "loops"
 
 
 def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:

@@ -14,8 +14,6 @@ from blu.dialects.core.mlir import arith, ir, memref, vector
 from blu.passes.gpu.isa import warp
 from blu.passes.gpu.kernel import when
 from blu.passes.gpu.rows.bodies import WIDEST, GuardedScope, element_bytes
-from blu.passes.gpu.rows.partials import COLUMN_THREADS
-from blu.passes.gpu.rows.schedule import COLUMN_BLOCK
 from blu.passes.gpu.rows.teams import all_of, combine_depth
 from blu.passes.gpu.rows.walks import RowKernel, RowThread, as_index, split_number
 from blu.passes.kernels import lanes as vectors
@@ -24,11 +22,6 @@ from blu.passes.kernels.rows.lanes import from_storage, to_storage
 from blu.passes.kernels.rows.reductions import Fold
 from blu.passes.kernels.rows.space import RowNode
 
-THREADS = COLUMN_BLOCK
-FEWEST_THREADS = 8
-"""Threads that read a piece of a row together: of 16 bytes each, 128."""
-FEW_BLOCKS = 64
-
 
 @dataclass(frozen=True)
 class ColumnGrid:
@@ -36,39 +29,32 @@ class ColumnGrid:
     rows."""
 
     width: int
+    depth: int
     tiles: int
     parts: int
     length: int
 
-    @property
-    def depth(self) -> int:
-        return THREADS // self.width
+    @classmethod
+    def of(cls, kernel: RowKernel, width: int, parts: int) -> ColumnGrid:
+        """Blocks that share the rows in `parts`."""
+        depth = kernel.cut.threads // width
+        step = depth * kernel.cut.unroll
+        return cls(width, depth, _tiles(kernel, width), parts, ceil(_rows_of(kernel) / (parts * step)) * step)
+
+    @classmethod
+    def of_ranges(cls, kernel: RowKernel, width: int, length: int) -> ColumnGrid:
+        """The same for given ranges of rows."""
+        depth = kernel.cut.threads // width
+        return cls(width, depth, _tiles(kernel, width), ceil(_rows_of(kernel) / length), length)
 
 
-def column_grid(kernel: RowKernel, parts: int) -> ColumnGrid:
-    """The blocks of a kernel that reduces columns."""
-    width, tiles = _column_tiles(kernel, FEWEST_THREADS if parts == 1 else COLUMN_THREADS)
-    step = THREADS // width * kernel.schedule.unroll
-    rows = prod(kernel.layout.sizes[dim] for dim in kernel.layout.columns)
-    return ColumnGrid(width, tiles, parts, ceil(rows / (parts * step)) * step)
+def _tiles(kernel: RowKernel, width: int) -> int:
+    return ceil(column_points(kernel) // kernel.cut.lanes / width)
 
 
-def range_grid(kernel: RowKernel, length: int) -> ColumnGrid:
-    """The same for given ranges of rows."""
-    rows = prod(kernel.layout.sizes[dim] for dim in kernel.layout.columns)
-    return ColumnGrid(*_column_tiles(kernel, COLUMN_THREADS), ceil(rows / length), length)
-
-
-def _column_tiles(kernel: RowKernel, fewest: int) -> tuple[int, int]:
-    """Vectors beside each other in a block, at least `fewest` if there are so many, and how many such blocks there are.
-
-    Where there is one range of rows only, more blocks have fewer columns each.
-    """
-    count = column_points(kernel) // kernel.schedule.lanes
-    width = min(COLUMN_THREADS, 1 << (count - 1).bit_length())
-    while width > fewest and ceil(count / width) < FEW_BLOCKS:
-        width //= 2
-    return width, ceil(count / width)
+def _rows_of(kernel: RowKernel) -> int:
+    """Rows of each column."""
+    return prod(kernel.layout.sizes[dim] for dim in kernel.layout.columns)
 
 
 def column_points(kernel: RowKernel) -> int:
@@ -79,7 +65,7 @@ def column_points(kernel: RowKernel) -> int:
 def shared_bytes(kernel: RowKernel) -> int:
     """Shared memory for the sums of all threads of a block, of one reduction after the other."""
     words = [words_of(fold.element) for walk in kernel.walks for _, fold in kernel.folds(walk)]
-    return max(words, default=0) * 4 * kernel.schedule.lanes * THREADS
+    return max(words, default=0) * 4 * kernel.cut.lanes * kernel.cut.threads
 
 
 def words_of(element: ir.Type) -> int:
@@ -100,7 +86,7 @@ class ColumnThread(RowThread):
     def emit_sums(self) -> None:
         """Add up the rows of a range, and write results or what was found for them."""
         walk = self.kernel.walks[0]
-        step, length = self.grid.depth * self.kernel.schedule.unroll, self.grid.length
+        step, length = self.grid.depth * self.kernel.cut.unroll, self.grid.length
         is_exact = self._width % length == 0 and length % step == 0
         with self.row.cursor.point:
             carried = [self._identity(fold) for _, fold in self.kernel.folds(walk)]
@@ -111,7 +97,7 @@ class ColumnThread(RowThread):
         def body(cursor: Cursor, base: ir.Value, old: list[ir.Value]) -> list[ir.Value]:
             places = []
             with cursor.point:
-                for number in range(self.kernel.schedule.unroll):
+                for number in range(self.kernel.cut.unroll):
                     row = warp.add(warp.add(base, self.depth), number * self.grid.depth)
                     present = None if is_exact else warp.is_below(row, end)
                     places.append(self._row_place(cursor, row, present))
@@ -169,14 +155,14 @@ class ColumnThread(RowThread):
     # What ranges of rows have found
 
     def _address(self, part: ir.Value) -> ir.Value:
-        index = as_index(warp.multiply(self.point, self.kernel.schedule.lanes))
+        index = as_index(warp.multiply(self.point, self.kernel.cut.lanes))
         return arith.addi(arith.muli(as_index(part), vectors.index(column_points(self.kernel))), index)
 
     def _alignment(self, fold: Fold) -> int:
-        return gcd(WIDEST, element_bytes(fold.element) * gcd(self.kernel.schedule.lanes, column_points(self.kernel)))
+        return gcd(WIDEST, element_bytes(fold.element) * gcd(self.kernel.cut.lanes, column_points(self.kernel)))
 
     def _partial(self, node: RowNode, fold: Fold, part: ir.Value, present: ir.Value | None) -> ir.Value:
-        buffer, lanes = self.partials[node.operation.results[fold.number]], self.kernel.schedule.lanes
+        buffer, lanes = self.partials[node.operation.results[fold.number]], self.kernel.cut.lanes
         place = part if present is None else arith.select(present, part, warp.number(0))
         if lanes == 1:
             found = memref.load(buffer, [self._address(place)])
@@ -192,7 +178,7 @@ class ColumnThread(RowThread):
         with node.operation.location, self.row.cursor.point:
             address, value = self._address(self.part), to_storage(value, fold.element)
             with when(first):
-                if self.kernel.schedule.lanes == 1:
+                if self.kernel.cut.lanes == 1:
                     memref.store(value, buffer, [address])
                 else:
                     vector.store(value, buffer, [address], alignment=self._alignment(fold))

@@ -44,8 +44,8 @@ def open_launch(
 ) -> Iterator[tuple[Thread, GpuBodies, Scope]]:
     """The code of one thread, with all memrefs bound."""
     kernel.outputs.clear()
-    schedule = kernel.schedule
-    launch = frame.launch((blocks,), threads, bytes_, schedule.cluster, schedule.per_processor)
+    cut = kernel.cut
+    launch = frame.launch((blocks,), threads, bytes_, cut.cluster, cut.per_processor)
     with frame.function.location, launch as here:
         cursor = Cursor(frame.replacement.body.blocks[0])
         entry = Scope(frozenset(), cursor)

@@ -1,60 +1,34 @@
-"""How a row kernel is cut into blocks, threads and vectors: a choice by shapes, from which all else follows."""
+"""The kinds of schedules of row kernels on GPUs: how blocks and threads share rows, columns or elements.
+
+Sizes say how many blocks share a reduction, which needs memory for what each has found; what vectors there are, and
+whether a row stays in registers, depends on strides. So there is a kind for what is known first, "nest", in whose place
+one of the others is put once there are strides (choice.py).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, gcd, prod
+from math import ceil
+from typing import ClassVar
 
-from blu.dialects.core.mlir import ir
-from blu.passes.gpu.rows.bodies import WIDEST, element_bytes
-from blu.passes.kernels import lanes as vectors
-from blu.passes.kernels.body import Kernel
-from blu.passes.kernels.rows.layout import Layout
-from blu.passes.kernels.rows.plan import Planner
-from blu.passes.kernels.rows.program import RowProgram
-from blu.passes.kernels.rows.space import Access
+from blu.dialects.core.mlir import func
+from blu.passes.gpu.others.loops import LoopsSchedule
+from blu.passes.kernels import schedules
+from blu.passes.kernels.schedules import Fields, Schedule, table_of
 
-WARP = 32
-BLOCK = 128
-"""Threads of a block whose rows are worked on by a part of it."""
-WORDS_OF_WARP_ROW = 96
-"""Registers that a thread may use for its share of a row's inputs, where one warp has a row."""
-WORDS = {128: 72, 256: 72, 512: 64, 1024: 28}
-"""The same for blocks that have a row, by their threads: some blocks should fit on a processor."""
-HIDDEN_WORDS = {128: 64, 256: 64, 640: 48}
-"""The same for rows of which nothing else is kept: few, but more than fit with all that is made from them."""
-FEW_ROWS = 64
-"""Rows that leave most processors without work, so that only the time of one row counts."""
-FEW_VECTORS = 2
-"""Vectors of a thread in such a row."""
-READ_CLUSTERS = ((2, 640, 52, 1), (4, 640, 52, 1), (8, 640, 52, 1))
-"""Blocks that can have a row together, their threads, registers for a thread's part of a row, and blocks of a
-processor, best first. 8 are the most blocks that every Hopper GPU runs at the same time."""
-WRITTEN_CLUSTERS = ((2, 640, 36, 1), (4, 192, 68, 3), (4, 640, 52, 1), (8, 640, 52, 1))
-"""The same for rows along which something is written: with more registers, ptxas would spill some."""
-HALVES_CLUSTERS = ((4, 320, 24, 2), (4, 640, 28, 1), (8, 640, 52, 1))
-"""The same where all that is kept of such rows has 16 bits: also for rows that one block could have."""
-WRITTEN_LANES = 4
-"""Elements that a thread writes at once, where a row in its registers leaves none for more."""
-SWEEP_THREADS = 1024
-"""One block to a processor: what it reads again is still in the second-level cache."""
-SLICE_THREADS = 512
-FLAT_THREADS = 128
-FLAT_IN_FLIGHT = 32
-"""Bytes that a thread of a pointwise kernel has asked for before it computes; others ask meanwhile."""
-COLUMN_BLOCK = 256
-IN_FLIGHT = 64
-"""The same for a step of a loop over a row or a column."""
+DIRECTLY, AHEAD = "directly", "ahead"
+VALUES, INPUTS = "values", "inputs"
 
 
 @dataclass(frozen=True)
-class RowSchedule:
-    """How many threads have a row, the elements of a vector, and the vectors of a thread that are read at once.
+class RowCut:
+    """What emitters read of a schedule, whatever its kind: who has a row, and how it walks over it.
 
-    `threads` of a block; `team` of them have a row together, or each element for itself (1, without `columns`).
-    `chunks` vectors of a row are in one thread's registers; None: a loop walks over the row, `unroll` vectors a step.
-    `hides`: what is made from inputs is made again in each walk over the registers, rather than kept. `cluster` blocks
-    have a row together: `team` are the threads of all of them. `per_processor` blocks should fit on a processor.
+    `threads` of a block; `team` of them have a row together, or each element for itself (1, without columns). Vectors
+    have `lanes` elements. `chunks` vectors of a row are in one thread's registers; None: a loop walks over the row,
+    `unroll` vectors a step. `hides`: what is made from inputs is made again in each walk over the registers, rather
+    than kept. `cluster` blocks have a row together: `team` are the threads of all of them. `per_processor` blocks
+    should have registers on a processor.
     """
 
     threads: int
@@ -72,145 +46,158 @@ class RowSchedule:
 
 
 @dataclass(frozen=True)
-class RowOperand:
-    """A memref that a kernel reads or writes along the vector dimension: element size in bytes, stride, and whether a
-    walk before the last one reads it, so that a row in registers has it there for longer."""
+class NestSchedule(Schedule):
+    """What sizes decide: in how many parts the reductions are split, each a block's."""
 
-    size: int
-    stride: int
-    is_kept: bool
-    is_input: bool
+    kind: ClassVar[str] = "nest"
+    split: int = 1
 
 
-def operands_of(program: RowProgram, layout: Layout, frame: Kernel) -> list[RowOperand]:
-    """All memrefs with an element for each lane."""
-    walks = Planner(program, 0, -1, set(program.outputs)).plan()
-    accesses: dict[ir.Value, Access] = {}
-    levels: dict[ir.Value, int] = {}
-    for level, walk in enumerate(walks):
-        for node in (program.nodes[number] for number in (*walk.nodes, *walk.reductions)):
-            for operand, access in zip(node.operation.operands, node.accesses, strict=True):
-                accesses[operand] = access
-                levels.setdefault(operand, level)
-    last = max((level for level, walk in enumerate(walks) if not walk.is_empty), default=0)
-    pairs = [(frame.buffers[value], accesses[value], levels[value] < last, True)
-             for value in accesses if value in frame.buffers]  # fmt: skip
-    pairs += [(buffer, program.access_of(value), False, False) for value, buffer in frame.outputs]
-    found = []
-    for buffer, access, is_kept, is_input in pairs:
-        stride = layout.strides(access, vectors.strides_of(buffer)).get(
-            -1 if layout.vector_dim is None else layout.vector_dim
-        )
-        if stride is not None:
-            found.append(RowOperand(element_bytes(ir.MemRefType(buffer.type).element_type), stride, is_kept, is_input))
-    return found
+@dataclass(frozen=True)
+class RowSchedule(Schedule):
+    """Base of those whose blocks have `threads` threads, which read vectors of `lanes` elements."""
+
+    threads: int
+    lanes: int
+
+    def cut(self, width: int) -> RowCut:
+        """What it comes to, for rows of `width` elements."""
+        return RowCut(self.threads, 1, self.lanes, 1, 1)
 
 
-def choose_lanes(operands: list[RowOperand], size: int, widest: int = WIDEST) -> int:
-    """Elements of a vector, so that accesses to the narrowest type have `widest` bytes, of a dimension of `size`."""
-    sizes = [operand.size for operand in operands if operand.stride == 1]
-    return gcd(widest // min(sizes), size) if sizes else 1
+@dataclass(frozen=True)
+class RowsSchedule(RowSchedule):
+    """A row for each `team` of threads: a part of a warp, or the whole block. It stays in their registers.
+
+    What is kept from walk to walk are `values`, all that has been made from the row, or `inputs`, of which they are
+    made again in each walk.
+    """
+
+    kind: ClassVar[str] = "rows"
+    team: int
+    keeps: str = VALUES
+
+    def cut(self, width: int) -> RowCut:
+        chunks = ceil(width / (self.lanes * self.team))
+        return RowCut(self.threads, self.team, self.lanes, 1, chunks, self.keeps == INPUTS)
 
 
-def choose(program: RowProgram, layout: Layout, frame: Kernel) -> RowSchedule:
-    """The schedule of a kernel whose vectors run along columns, or that has none."""
-    operands = operands_of(program, layout, frame)
-    lanes = _lanes_of(operands, layout)
-    if not layout.columns:
-        return _flat(operands, lanes, prod(layout.sizes.values()))
-    width = prod(layout.sizes[dim] for dim in layout.columns)
-    inputs = [operand for operand in operands if operand.is_input]
-    raw, made = _kept_words(operands, lanes), max(sum(max(operand.size, 4) / 4 for operand in inputs), 1.0)
-    team = team_of_warp(width, lanes)
-    is_alone = prod(layout.sizes[dim] for dim in layout.rows) < FEW_ROWS and width > FEW_VECTORS * lanes * team
-    if width <= WORDS_OF_WARP_ROW * team / made and not is_alone:
-        return RowSchedule(BLOCK, team, lanes, 1, ceil(width / (lanes * team)))
-    for hides, need, limits in ((False, made, WORDS), (True, raw, HIDDEN_WORDS)):
-        if hides and _writes(program):
-            lanes = min(lanes, WRITTEN_LANES)
-        fitting = {threads: ceil(width / (lanes * threads)) for threads in limits}
-        fitting = {threads: chunks for threads, chunks in fitting.items() if chunks * lanes * need <= limits[threads]}
-        if fitting:
-            threads = _fast_alone(fitting) if is_alone else min(fitting)
-            return RowSchedule(threads, threads, lanes, 1, fitting[threads], hides)
-    return choose_sweep(program, layout, frame, SWEEP_THREADS)
+@dataclass(frozen=True)
+class RowsAheadSchedule(RowSchedule):
+    """A row for each block, or `cluster` of blocks, which copies its next row while it works on one (ahead.py).
+
+    There are as many blocks as run at the same time, `per_processor` on each.
+    """
+
+    kind: ClassVar[str] = "rows_ahead"
+    cluster: int = 1
+    per_processor: int = 1
+
+    def cut(self, width: int) -> RowCut:
+        team = self.threads * self.cluster
+        chunks = ceil(width / (self.lanes * team))
+        return RowCut(self.threads, team, self.lanes, 1, chunks, True, self.cluster, self.per_processor)
 
 
-def choose_cluster(program: RowProgram, layout: Layout, frame: Kernel) -> RowSchedule | None:
-    """The schedule of as few blocks as have a row in their registers together."""
-    operands = operands_of(program, layout, frame)
-    lanes = _lanes_of(operands, layout)
-    width, need = prod(layout.sizes[dim] for dim in layout.columns), _kept_words(operands, lanes)
-    for blocks, threads, limit, per_processor in _clusters(program, need):
-        chunks = ceil(width / (lanes * threads * blocks))
-        if chunks * lanes * need <= limit:
-            return RowSchedule(threads, threads * blocks, lanes, 1, chunks, True, blocks, per_processor)
-    return None
+@dataclass(frozen=True)
+class SweepSchedule(RowSchedule):
+    """A row for each block, which reads it again in each walk, `unroll` vectors of a thread at a time.
+
+    At most `per_processor` blocks are on a processor.
+    """
+
+    kind: ClassVar[str] = "sweep"
+    unroll: int = 1
+    per_processor: int = 2
+
+    def cut(self, width: int) -> RowCut:
+        return RowCut(self.threads, self.threads, self.lanes, self.unroll, None)
 
 
-def is_better_shared(program: RowProgram, layout: Layout, frame: Kernel, schedule: RowSchedule) -> bool:
-    """Whether several blocks should have a row although one could: two on a processor write faster than one there."""
-    if schedule.threads != max(HIDDEN_WORDS, default=0):
-        return False
-    operands = operands_of(program, layout, frame)
-    return _clusters(program, _kept_words(operands, _lanes_of(operands, layout))) is HALVES_CLUSTERS
+@dataclass(frozen=True)
+class SlicesSchedule(RowSchedule):
+    """`split` blocks share a row, and each walk over it is a launch of its own (slices.py)."""
+
+    kind: ClassVar[str] = "slices"
+    unroll: int = 1
+    split: int = 2
+
+    def cut(self, width: int) -> RowCut:
+        return RowCut(self.threads, self.threads, self.lanes, self.unroll, None)
 
 
-def _clusters(program: RowProgram, need: float) -> tuple[tuple[int, int, int, int], ...]:
-    if not _writes(program):
-        return READ_CLUSTERS
-    return WRITTEN_CLUSTERS if need > 0.5 else HALVES_CLUSTERS
+@dataclass(frozen=True)
+class ColumnSchedule(RowSchedule):
+    """Base of those of threads that walk down columns: `width` threads of a block are beside each other."""
+
+    width: int = 32
+    unroll: int = 1
+
+    def cut(self, width: int) -> RowCut:
+        return RowCut(self.threads, 1, self.lanes, self.unroll, None)
 
 
-def _writes(program: RowProgram) -> bool:
-    """Whether a kernel writes something along its rows."""
-    return any(program.is_wide(value) for value in program.outputs)
+@dataclass(frozen=True)
+class ColumnsSchedule(ColumnSchedule):
+    """`split` blocks share a column, and another launch adds up what they have found (columns.py)."""
+
+    kind: ClassVar[str] = "columns"
+    split: int = 1
 
 
-def _kept_words(operands: list[RowOperand], lanes: int) -> float:
-    """Registers for an element of a row of which only what is read in several walks is kept, as it was read."""
-    kept = [operand for operand in operands if operand.is_input and operand.is_kept]
-    return max(sum(ceil(operand.size * lanes / 4) / lanes for operand in kept), 0.5)
+@dataclass(frozen=True)
+class ColumnRangesSchedule(ColumnSchedule):
+    """A block has a range of rows, of which it leaves one sum for each column."""
+
+    kind: ClassVar[str] = "column_ranges"
 
 
-def _fast_alone(fitting: dict[int, int]) -> int:
-    """Threads of a block that has a processor for itself: as many as have something to wait for, of some numbers of
-    threads with the vectors that each would have."""
-    return min((threads for threads, chunks in fitting.items() if chunks <= FEW_VECTORS), default=max(fitting))
+@dataclass(frozen=True)
+class RowRangesSchedule(RowSchedule):
+    """The same for a block that walks over the rows of its range (sums.py), each of a `team` of its threads.
+
+    A thread `reads` its part of a row directly, or ahead, to shared memory.
+    """
+
+    kind: ClassVar[str] = "row_ranges"
+    team: int
+    reads: str = DIRECTLY
+
+    def cut(self, width: int) -> RowCut:
+        return RowCut(self.threads, self.team, self.lanes, 1, ceil(width / (self.lanes * self.team)))
 
 
-def choose_sweep(program: RowProgram, layout: Layout, frame: Kernel, threads: int = SLICE_THREADS) -> RowSchedule:
-    """The schedule of blocks that walk over rows, or slices of them, in loops."""
-    operands = operands_of(program, layout, frame)
-    lanes = _lanes_of(operands, layout)
-    vector = sum(operand.size * lanes for operand in operands if operand.is_input)
-    unroll = max(1, min(8, IN_FLIGHT // max(vector, 1)))
-    return RowSchedule(threads, threads, lanes, unroll, None)
+@dataclass(frozen=True)
+class PointsSchedule(RowSchedule):
+    """Elements one by one, `unroll` vectors for each thread."""
+
+    kind: ClassVar[str] = "points"
+    unroll: int = 1
+
+    def cut(self, width: int) -> RowCut:
+        return RowCut(self.threads, 1, self.lanes, self.unroll, 1)
 
 
-def choose_columns(program: RowProgram, layout: Layout, frame: Kernel) -> RowSchedule:
-    """The schedule of threads that each have some columns: vectors are as wide as the widest type allows."""
-    operands = operands_of(program, layout, frame)
-    sizes = [operand.size for operand in operands if operand.stride == 1]
-    size = 1 if layout.vector_dim is None else layout.sizes[layout.vector_dim]
-    lanes = gcd(WIDEST // max(sizes, default=WIDEST), size)
-    vector = sum(operand.size * lanes for operand in operands if operand.is_input)
-    return RowSchedule(COLUMN_BLOCK, 1, lanes, max(1, min(8, 2 * IN_FLIGHT // max(vector, 1))), None)
+@dataclass(frozen=True)
+class SquaresSchedule(Schedule):
+    """Elements one by one, in tiles of `side` x `side` that are transposed in shared memory (transposes.py)."""
+
+    kind: ClassVar[str] = "squares"
+    side: int
 
 
-def _lanes_of(operands: list[RowOperand], layout: Layout) -> int:
-    return choose_lanes(operands, 1 if layout.vector_dim is None else layout.sizes[layout.vector_dim])
+KINDS = table_of(
+    *(NestSchedule, RowsSchedule, RowsAheadSchedule, SweepSchedule, SlicesSchedule, ColumnsSchedule),
+    *(ColumnRangesSchedule, RowRangesSchedule, PointsSchedule, SquaresSchedule, LoopsSchedule),
+)
 
 
-def team_of_warp(width: int, lanes: int) -> int:
-    """As many threads of a warp as have something to do, a power of two."""
-    vectors_of_row = max(1, width // lanes)
-    return min(WARP, 1 << (vectors_of_row - 1).bit_length())
+def schedule_of(kernel: func.FuncOp) -> Schedule:
+    """The schedule of a row kernel. PassError where it has none."""
+    return schedules.schedule_of(kernel, KINDS)
 
 
-def _flat(operands: list[RowOperand], lanes: int, elements: int) -> RowSchedule:
-    inputs = sum(operand.size * lanes for operand in operands if operand.is_input)
-    unroll = max(1, min(4, FLAT_IN_FLIGHT // max(inputs, WIDEST)))
-    while unroll > 1 and elements < FLAT_THREADS * lanes * unroll * 512:
-        unroll //= 2
-    return RowSchedule(FLAT_THREADS, 1, lanes, unroll, 1)
+def parts_of(fields: Fields) -> int:
+    """In how many parts reductions are split whose results are in memory between two launches."""
+    split = fields.get("split", 1)
+    return split if isinstance(split, int) else 1

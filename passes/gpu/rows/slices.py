@@ -57,9 +57,9 @@ class SliceThread(RowThread):
             return all_of([first, None if self.part is None else warp.is_equal(self.part, 0)])
 
     def _sweep(self, walk: ColumnWalk) -> list[ir.Value]:
-        schedule, width = self.kernel.schedule, self._width
-        stride = schedule.lanes * self.team.size
-        step = stride * schedule.unroll
+        cut, width = self.kernel.cut, self._width
+        stride = cut.lanes * self.team.size
+        step = stride * cut.unroll
         length = ceil(width / (self.parts * step)) * step
         with self.row.cursor.point:
             carried = [self._identity(fold) for _, fold in self.kernel.folds(walk)]
@@ -71,7 +71,7 @@ class SliceThread(RowThread):
             places = []
             with cursor.point:
                 first = warp.add(base, self._start_number())
-                for number in range(schedule.unroll):
+                for number in range(cut.unroll):
                     point = warp.add(first, number * stride)
                     present = warp.is_below(point, width) if width % length else None
                     places.append(self._place_at_point(cursor, point, present))

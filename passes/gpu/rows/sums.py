@@ -12,40 +12,32 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from math import ceil, gcd, prod
+from math import ceil, prod
 
 from blu.dialects.core.mlir import arith, func, ir
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu.isa import barrier, cp_async, warp
 from blu.passes.gpu.kernel import GpuKernel, Thread
-from blu.passes.gpu.others import loops
 from blu.passes.gpu.rows import rows
-from blu.passes.gpu.rows.bodies import WIDEST, GpuBodies, GuardedScope
-from blu.passes.gpu.rows.columns import range_grid, words_of
+from blu.passes.gpu.rows.ahead import Prefetch, RowSource, copied, shared_bytes
+from blu.passes.gpu.rows.bodies import GpuBodies, GuardedScope
+from blu.passes.gpu.rows.columns import ColumnGrid, words_of
+from blu.passes.gpu.rows.group import MOST_POINTS, RowGroup, has_folds
 from blu.passes.gpu.rows.launch import Launches, open_launch, row_place, team_of
-from blu.passes.gpu.rows.partials import has_folds
-from blu.passes.gpu.rows.prefetch import Prefetch, RowSource, copied, shared_bytes
-from blu.passes.gpu.rows.schedule import RowSchedule, choose_columns, operands_of, team_of_warp
+from blu.passes.gpu.rows.schedule import AHEAD, ColumnRangesSchedule, RowRangesSchedule, schedule_of
 from blu.passes.gpu.rows.teams import Team, all_of, combine_depth
 from blu.passes.gpu.rows.walks import RowKernel, RowThread
 from blu.passes.gpu.shared import shared_pointer
 from blu.passes.kernels import lanes as vectors
+from blu.passes.kernels.body import Kernel
 from blu.passes.kernels.cursor import Cursor
-from blu.passes.kernels.rows.fills import spell_out_fills
-from blu.passes.kernels.rows.layout import FlatBuffer, Layout, collapse, flatten
+from blu.passes.kernels.rows.layout import FlatBuffer, collapse, flatten
 from blu.passes.kernels.rows.plan import ColumnWalk
 from blu.passes.kernels.rows.program import RowProgram, analyse
 from blu.passes.kernels.rows.scope import Scope
 from blu.passes.kernels.rows.space import Access
-from blu.passes.loops.fuse.loops import loop_nest
+from blu.passes.loops.fuse.loops import LoopNest, loop_nest
 from blu.passes.loops.lower_to_linalg.generic import PARALLEL, REDUCTION, constant, fill, generic, projection
-
-BLOCK = 256
-"""Threads of a block whose rows are worked on by a part of it: as many as a processor has registers for."""
-WORDS_OF_WARP_ROW = 192
-"""Registers that a thread may use for its share of a row and of sums, where a warp has a row."""
-WORDS = {256: 80, 512: 80, 1024: 24}
-"""The same for blocks that have a row, by their threads."""
 
 
 @dataclass(frozen=True)
@@ -65,24 +57,47 @@ class RangeSum:
         return self.operation.results[0].type.element_type
 
 
+@dataclass(frozen=True)
+class RangeGroup(RowGroup):
+    """A group of ops whose sums over ranges of rows are apart. All that it writes is written last."""
+
+    sums: list[RangeSum]
+
+    @property
+    def late(self) -> set[ir.Value]:
+        return {value for value, _ in self.frame.outputs}
+
+
 def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
-    """Replace a kernel of linalg.generic ops, which may add up ranges of rows."""
-    operations = [item.operation for item in kernel.entry_block.operations]
-    nests = [loop_nest(operation, 0) for operation in operations if operation.name == "linalg.generic"]
-    if not any(nest is not None and nest.range_length for nest in nests):
+    """Replace a kernel of linalg.generic ops, which may add up ranges of rows, as its schedule says."""
+    schedule = schedule_of(kernel)
+    if not isinstance(schedule, RowRangesSchedule | ColumnRangesSchedule):
         return rows.emit(kernel, target)
-    spell_out_fills(kernel)
     launches = Launches(kernel, target)
-    walks_rows = any(nest is not None and nest.is_row_reduction for nest in nests)
-    if not (_write_rows if walks_rows else _write_columns)(launches):
-        launches.frames[0].replacement.operation.erase()
-        return loops.emit(kernel, target)
+    if isinstance(schedule, RowRangesSchedule):
+        _write_rows(launches, schedule)
+    else:
+        _write_columns(launches, schedule)
     return launches.finish()
 
 
-def _open(launches: Launches) -> tuple[GpuKernel, list[RangeSum], list[ir.Operation]]:
-    """A launch without its sums over ranges, these sums, and all other operations."""
-    frame = launches.open("")
+def has_ranges(kernel: func.FuncOp) -> bool:
+    """Whether a kernel adds up ranges of rows."""
+    return any(nest is not None and nest.range_length for nest in _nests(kernel))
+
+
+def has_rows(kernel: func.FuncOp) -> bool:
+    """Whether a kernel reduces rows, too."""
+    return any(nest is not None and nest.is_row_reduction for nest in _nests(kernel))
+
+
+def _nests(kernel: func.FuncOp) -> list[LoopNest | None]:
+    operations = [item.operation for item in kernel.entry_block.operations]
+    return [loop_nest(operation, 0) for operation in operations if operation.name == "linalg.generic"]
+
+
+def _read(frame: Kernel) -> tuple[Kernel, list[RangeSum], list[ir.Operation]]:
+    """A kernel without its sums over ranges, these sums, and all other operations."""
     targets = dict(frame.outputs)
     sums = []
     for operation in frame.operations:
@@ -100,55 +115,45 @@ def _open(launches: Launches) -> tuple[GpuKernel, list[RangeSum], list[ir.Operat
 # Rows and columns
 
 
-def _write_rows(launches: Launches) -> bool:
-    """Blocks for ranges of rows, threads for some columns of each; whether there is such a kernel."""
-    frame, sums, operations = _open(launches)
+def read_rows(frame: Kernel) -> RangeGroup | None:
+    """What walks over rows and adds up their columns; None where it has a form that only loops have."""
+    frame, sums, operations = _read(frame)
     program = analyse(operations, lambda value: None)
     if not isinstance(program, RowProgram) or not program.across or not has_folds(program):
-        return False
+        return None
     layout = collapse(program, frame)
-    if len(layout.rows) != 1 or len(layout.columns) != 1 or prod(layout.sizes.values()) >= 4 * rows.MOST_POINTS:
-        return False
-    schedule = _choose(program, layout, frame, len(sums))
-    kernel = RowKernel.plan(program, layout, schedule, set())
-    words = max(words_of(item.element) for item in sums) * schedule.lanes
-    bytes_ = 4 * words * schedule.threads if schedule.rows_per_block > 1 else kernel.slot_bytes
-    sources = _find_sources(kernel, frame, sums, launches.target)
-    if sources:
-        bytes_ = max(bytes_, shared_bytes(kernel, sources))
-    blocks = ceil(layout.sizes[layout.rows[0]] / sums[0].length)
-    with open_launch(frame, kernel, blocks, schedule.threads, bytes_) as (here, bodies, entry):
-        RangeThread(kernel, sums, bodies, entry, frame).emit(here, sources)
-    return True
+    if len(layout.rows) != 1 or len(layout.columns) != 1 or prod(layout.sizes.values()) >= 4 * MOST_POINTS:
+        return None
+    return RangeGroup(frame, program, layout, sums)
 
 
-def _find_sources(kernel: RowKernel, frame: GpuKernel, sums: list[RangeSum], target: GpuTarget) -> list[RowSource]:
-    """The rows to copy ahead, where warps have rows; none where they cannot be copied, or there is no room."""
-    if kernel.schedule.team > warp.WARP:
-        return []  # other blocks read while this one's threads wait for each other
+def copied_ahead(group: RangeGroup, schedule: RowRangesSchedule, target: GpuTarget) -> list[RowSource]:
+    """The rows that can be copied ahead; none where one of them cannot, or there is no room."""
+    kernel = RowKernel.plan(group, schedule.cut(group.width))
     row, column = kernel.layout.rows[0], kernel.layout.columns[0]
-    read = {item.value: (row, column) for item in sums}
+    read = {item.value: (row, column) for item in group.sums}
     for node in kernel.program.nodes:
         read |= dict(zip(node.operation.operands, node.accesses, strict=True))
-    whole = {value: access for value, access in read.items() if value in frame.buffers and {row, column} <= {*access}}
-    found = copied(whole, kernel, frame)
+    buffers = group.frame.buffers
+    whole = {value: access for value, access in read.items() if value in buffers and {row, column} <= {*access}}
+    found = copied(whole, kernel, group.frame)
     return found if shared_bytes(kernel, found) <= target.shared_bytes else []
 
 
-def _choose(program: RowProgram, layout: Layout, frame: GpuKernel, count: int) -> RowSchedule:
-    """How threads share a row, so that inputs and `count` sums stay in registers."""
-    operands = operands_of(program, layout, frame)
-    width = layout.sizes[layout.columns[0]]
-    # Inputs, of which most is read, come in whole vectors: narrower outputs may be written in parts of them.
-    lanes = gcd(WIDEST // max((operand.size for operand in operands if operand.is_input), default=WIDEST), width)
-    need = sum(max(operand.size, 4) / 4 for operand in operands if operand.is_input) + count
-    team = team_of_warp(width, lanes)
-    if ceil(width / (lanes * team)) * lanes * need <= WORDS_OF_WARP_ROW:
-        return RowSchedule(BLOCK, team, lanes, 1, ceil(width / (lanes * team)))
-    chunks = {threads: ceil(width / (lanes * threads)) for threads in WORDS}
-    fitting = [threads for threads, limit in WORDS.items() if chunks[threads] * lanes * need <= limit]
-    threads = fitting[0] if fitting else max(WORDS)
-    return RowSchedule(threads, threads, lanes, 1, chunks[threads])
+def _write_rows(launches: Launches, schedule: RowRangesSchedule) -> None:
+    """Blocks for ranges of rows, threads for some columns of each."""
+    frame = launches.open("")
+    group = read_rows(frame)
+    assert group is not None, "ranges of rows of another form than their schedule"
+    kernel, sums = RowKernel.plan(group, schedule.cut(group.width)), group.sums
+    words = max(words_of(item.element) for item in sums) * schedule.lanes
+    bytes_ = 4 * words * schedule.threads if kernel.cut.rows_per_block > 1 else kernel.slot_bytes
+    sources = copied_ahead(group, schedule, launches.target) if schedule.reads == AHEAD else []
+    if sources:
+        bytes_ = max(bytes_, shared_bytes(kernel, sources))
+    blocks = ceil(group.rows / sums[0].length)
+    with open_launch(group.frame, kernel, blocks, schedule.threads, bytes_) as (here, bodies, entry):
+        RangeThread(kernel, sums, bodies, entry, group.frame).emit(here, sources)
 
 
 @dataclass
@@ -198,22 +203,22 @@ class RangeThread:
 
     def emit(self, here: Thread, sources: list[RowSource]) -> None:
         """Walk over the rows, then write the sums. `sources` are copied to shared memory a row ahead."""
-        schedule, layout, cursor = self.kernel.schedule, self.kernel.layout, self.entry.cursor
+        cut, layout, cursor = self.kernel.cut, self.kernel.layout, self.entry.cursor
         rows, length = layout.sizes[layout.rows[0]], self.sums[0].length
         self._bind()
         with cursor.point:
             thread, block = warp.as_number(here.thread), warp.as_number(here.block[0])
             begin = warp.multiply(block, length)
             end = warp.smaller(warp.add(begin, length), rows) if rows % length else warp.add(begin, length)
-            own = warp.divide(thread, schedule.team)
-            number = thread if schedule.rows_per_block == 1 else warp.remainder(thread, schedule.team)
-            step = warp.number(schedule.rows_per_block)
+            own = warp.divide(thread, cut.team)
+            number = thread if cut.rows_per_block == 1 else warp.remainder(thread, cut.team)
+            step = warp.number(cut.rows_per_block)
             zeros = [vectors.constant(self._total_type(item), 0.0) for item in self.sums]
-        team = team_of(self.frame, cursor, schedule.team, number)
+        team = team_of(self.frame, cursor, cut.team, number)
         walk = _Rows(self, team, thread, begin, end, own)
         if sources:
             walk.read_ahead(sources)
-        chunks = schedule.chunks or 0
+        chunks = cut.chunks or 0
         totals = cursor.loop(walk.lower, end, step, [zero for zero in zeros for _ in range(chunks)], walk.body)
         if sources:
             with cursor.point:
@@ -236,23 +241,23 @@ class RangeThread:
         return [(item.value, access) for item in self.sums]
 
     def _total_type(self, item: RangeSum) -> ir.Type:
-        lanes = self.kernel.schedule.lanes
+        lanes = self.kernel.cut.lanes
         return item.element if lanes == 1 else vectors.vector_type(lanes, item.element)
 
     def _write(self, item: RangeSum, totals: list[ir.Value], block: ir.Value, thread: ir.Value, team: Team) -> None:
         """Write the sums of the block's range, which its teams have parts of."""
-        schedule, layout, cursor = self.kernel.schedule, self.kernel.layout, self.entry.cursor
+        cut, layout, cursor = self.kernel.cut, self.kernel.layout, self.entry.cursor
         row = row_place(self.kernel, cursor, block, None)
         share = RowThread(self.kernel, self.bodies, self.entry, row, team)
         with item.operation.location, cursor.point:
             steps = dict(zip((layout.rows[0], layout.columns[0]), vectors.strides_of(item.target), strict=True))
             buffer = FlatBuffer(flatten(item.target), item.element, steps)
-            first = warp.is_below(thread, schedule.team) if schedule.rows_per_block > 1 else None
-            shared = shared_pointer(self.frame) if schedule.rows_per_block > 1 else None
+            first = warp.is_below(thread, cut.team) if cut.rows_per_block > 1 else None
+            shared = shared_pointer(self.frame) if cut.rows_per_block > 1 else None
         for place, total in zip(share.new_places(), totals, strict=True):
             with item.operation.location, cursor.point:
-                if schedule.rows_per_block > 1:
-                    total = combine_depth(shared, thread, total, arith.addf, schedule.team, schedule.rows_per_block)
+                if cut.rows_per_block > 1:
+                    total = combine_depth(shared, thread, total, arith.addf, cut.team, cut.rows_per_block)
                 place.present = all_of([place.present, first])
             with item.operation.location:
                 self.bodies.put(total, buffer, [self.entry, row, place])
@@ -305,22 +310,22 @@ class _Rows:
 
     def body(self, inner: Cursor, base: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
         """One step of the loop: all walks over a row, its columns added to what has been carried."""
-        share, schedule = self.share, self.share.kernel.schedule
+        share, cut = self.share, self.share.kernel.cut
 
         def fill(places: list[GuardedScope]) -> None:
             self.ahead.fill(places)
             with inner.point:
-                following = warp.add(base, schedule.rows_per_block)
+                following = warp.add(base, cut.rows_per_block)
             self._copy(inner, following)
 
-        chunks = schedule.chunks or 0
+        chunks = cut.chunks or 0
         totals = [carried[first : first + chunks] for first in range(0, len(carried), chunks)]
         row = self._row(inner, base, is_sure=True)
         thread = SummingThread(
             share.kernel, share.bodies, share.entry, row, self.team, share.terms, totals, fill=self.ahead and fill
         )
         thread.emit()
-        if share.kernel.slots == 1 and schedule.team > warp.WARP:
+        if share.kernel.slots == 1 and cut.team > warp.WARP:
             with inner.point:
                 barrier.sync()  # before the only slot is written again
         return [total for found in totals for total in found]
@@ -329,28 +334,30 @@ class _Rows:
 # Columns alone
 
 
-def _write_columns(launches: Launches) -> bool:
-    """Threads for columns, blocks for ranges of rows; whether there is such a kernel."""
-    results = _spell_out_sums(launches.kernel)
-    frame, sums, operations = _open(launches)
+def read_columns(frame: Kernel) -> RangeGroup | None:
+    """What adds up columns alone, of a kernel whose sums are spelled out; None for a form that only loops have."""
+    frame, sums, operations = _read(frame)
     program = analyse(operations, lambda value: None)
     if not isinstance(program, RowProgram) or program.across or not has_folds(program):
-        return False
+        return None
     layout = collapse(program, frame)
-    if any(program.levels) or 0 in layout.sizes.values() or prod(layout.sizes.values()) >= 4 * rows.MOST_POINTS:
-        return False
-    late = {value for value, _ in frame.outputs}
-    kernel = RowKernel.plan(program, layout, choose_columns(program, layout, frame), late)
-    grid = range_grid(kernel, sums[0].length)
-    unrolls = range(1, kernel.schedule.unroll + 1)
-    unroll = max([count for count in unrolls if grid.length % (grid.depth * count) == 0], default=1)
-    kernel = replace(kernel, schedule=replace(kernel.schedule, unroll=unroll))
-    found = {results[item.operation]: item.target for item in sums}
-    rows.write_column_launch(frame, kernel, grid, found, True)
-    return True
+    if any(program.levels) or 0 in layout.sizes.values() or prod(layout.sizes.values()) >= 4 * MOST_POINTS:
+        return None
+    return RangeGroup(frame, program, layout, sums)
 
 
-def _spell_out_sums(kernel: func.FuncOp) -> dict[ir.Operation, ir.Value]:
+def _write_columns(launches: Launches, schedule: ColumnRangesSchedule) -> None:
+    """Threads for columns, blocks for ranges of rows."""
+    results = spell_out_sums(launches.kernel)
+    group = read_columns(launches.open(""))
+    assert group is not None, "ranges of columns of another form than their schedule"
+    kernel = RowKernel.plan(group, schedule.cut(group.width))
+    grid = ColumnGrid.of_ranges(kernel, schedule.width, group.sums[0].length)
+    found = {results[item.operation]: item.target for item in group.sums}
+    rows.write_column_launch(group.frame, kernel, grid, found, True)
+
+
+def spell_out_sums(kernel: func.FuncOp) -> dict[ir.Operation, ir.Value]:
     """Put sums over all rows beside those over ranges: the same to a thread that has one range."""
     found = {}
     for operation in [item.operation for item in kernel.entry_block.operations]:

@@ -9,7 +9,8 @@ from math import prod
 from blu.dialects.core.mlir import arith, ir
 from blu.passes.gpu.isa import warp
 from blu.passes.gpu.rows.bodies import GpuBodies, GuardedScope, hide
-from blu.passes.gpu.rows.schedule import RowSchedule
+from blu.passes.gpu.rows.group import RowGroup
+from blu.passes.gpu.rows.schedule import RowCut
 from blu.passes.gpu.rows.teams import SLOT_BYTES, Team, all_of, merge_lanes
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.cursor import Cursor
@@ -30,17 +31,17 @@ class RowKernel:
 
     program: RowProgram
     layout: Layout
-    schedule: RowSchedule
+    cut: RowCut
     planner: Planner
     walks: list[ColumnWalk]
     outputs: list[tuple[ir.Value, FlatBuffer]] = field(default_factory=list)
 
     @classmethod
-    def plan(cls, program: RowProgram, layout: Layout, schedule: RowSchedule, late: set[ir.Value]) -> RowKernel:
-        """Outputs in `late` are written in the last walk; of a row in registers all are."""
-        in_registers = schedule.chunks is not None
-        planner = Planner(program, 0, -1, set(program.outputs) if in_registers else late)
-        return cls(program, layout, schedule, planner, planner.plan())
+    def plan(cls, group: RowGroup, cut: RowCut) -> RowKernel:
+        """Outputs over inputs are written in the last walk; of a row in registers all are."""
+        in_registers = cut.chunks is not None
+        planner = Planner(group.program, 0, -1, set(group.program.outputs) if in_registers else group.late)
+        return cls(group.program, group.layout, cut, planner, planner.plan())
 
     @property
     def slots(self) -> int:
@@ -50,7 +51,7 @@ class RowKernel:
     @property
     def slot_bytes(self) -> int:
         """Shared memory for reductions: of the block, and of its cluster if it has one."""
-        return self.slots * SLOT_BYTES * (1 if self.schedule.cluster == 1 else 2)
+        return self.slots * SLOT_BYTES * (1 if self.cut.cluster == 1 else 2)
 
     def folds(self, walk: ColumnWalk) -> list[tuple[RowNode, Fold]]:
         """The reductions of a walk, result by result."""
@@ -89,7 +90,7 @@ class RowThread:
                 continue
             self.reload(walk)
             folds = self.kernel.folds(walk)
-            if self.kernel.schedule.chunks is None:
+            if self.kernel.cut.chunks is None:
                 totals = self._sweep(walk)
             else:
                 places = self._places(places)
@@ -101,7 +102,7 @@ class RowThread:
 
     def _read_for_row(self) -> None:
         """Ask for what there is once for a row in registers: it comes while the row does, not after its reductions."""
-        if self.kernel.schedule.chunks is None:
+        if self.kernel.cut.chunks is None:
             return
         for walk in self.kernel.walks:
             for node, operand, access in self._inputs(walk):
@@ -133,7 +134,7 @@ class RowThread:
 
     def _places(self, before: list[GuardedScope]) -> list[GuardedScope]:
         """The vectors of this thread; what `before` has read, and nothing else, is known there."""
-        if before and not self.kernel.schedule.hides:
+        if before and not self.kernel.cut.hides:
             return before
         places = before or self.new_places()
         if not before:
@@ -149,11 +150,11 @@ class RowThread:
 
     def new_places(self) -> list[GuardedScope]:
         """The vectors of this thread."""
-        return [self._place(number) for number in range(self.kernel.schedule.chunks or 0)]
+        return [self._place(number) for number in range(self.kernel.cut.chunks or 0)]
 
     def _place(self, number: int) -> GuardedScope:
         """Vector `number`: vectors of the team's threads are neighbours."""
-        step = self.kernel.schedule.lanes * self.team.size
+        step = self.kernel.cut.lanes * self.team.size
         whole = (number + 1) * step <= self._width
         with self.row.cursor.point:
             start = self._start()
@@ -168,14 +169,14 @@ class RowThread:
         return prod(self.kernel.layout.sizes[dim] for dim in self.kernel.layout.columns)
 
     def _start_number(self) -> ir.Value:
-        return self.row.find("start", lambda: warp.multiply(self.team.number, self.kernel.schedule.lanes))
+        return self.row.find("start", lambda: warp.multiply(self.team.number, self.kernel.cut.lanes))
 
     def _start(self) -> ir.Value:
         return self.row.find("start index", lambda: as_index(self._start_number()))
 
     def _place_at(self, cursor: Cursor, base: ir.Value, offset: int, present: ir.Value | None) -> GuardedScope:
         bound = self.row.bound | set(self.kernel.layout.columns)
-        position = LanePosition(base, offset, self.kernel.schedule.lanes, self.kernel.schedule.lanes)
+        position = LanePosition(base, offset, self.kernel.cut.lanes, self.kernel.cut.lanes)
         return GuardedScope(bound, cursor, {}, position, {}, present)
 
     def _place_at_point(self, cursor: Cursor, point: ir.Value, present: ir.Value | None) -> GuardedScope:
@@ -195,9 +196,9 @@ class RowThread:
 
     def _sweep(self, walk: ColumnWalk) -> list[ir.Value]:
         """Whole steps in a loop, then the rest of the row with guards."""
-        schedule = self.kernel.schedule
-        stride = schedule.lanes * self.team.size
-        step = stride * schedule.unroll
+        cut = self.kernel.cut
+        stride = cut.lanes * self.team.size
+        step = stride * cut.unroll
         whole = self._width // step
         with self.row.cursor.point:
             carried = [self._identity(fold) for _, fold in self.kernel.folds(walk)]
@@ -206,12 +207,12 @@ class RowThread:
         def body(cursor: Cursor, base: ir.Value, old: list[ir.Value]) -> list[ir.Value]:
             with cursor.point:
                 first = warp.add(base, self._start_number())
-                points = [warp.add(first, number * stride) for number in range(schedule.unroll)]
+                points = [warp.add(first, number * stride) for number in range(cut.unroll)]
                 if len(self.kernel.layout.columns) > 1:
                     places = [self._place_at_point(cursor, point, None) for point in points]
                 else:
                     start = as_index(first)
-                    places = [self._place_at(cursor, start, number * stride, None) for number in range(schedule.unroll)]
+                    places = [self._place_at(cursor, start, number * stride, None) for number in range(cut.unroll)]
             return self._visit(walk, places, old)
 
         if whole:
@@ -228,7 +229,7 @@ class RowThread:
     def _identity(self, fold: Fold) -> ir.Value:
         """What changes nothing, in all lanes."""
         value = arith.constant(fold.element, fold.identity())
-        return value if self.kernel.schedule.lanes == 1 else vectors.splat(value, self.kernel.schedule.lanes)
+        return value if self.kernel.cut.lanes == 1 else vectors.splat(value, self.kernel.cut.lanes)
 
     # Both
 
@@ -238,11 +239,11 @@ class RowThread:
         After the first walk over a row in registers, what all rows share is read for some places at a time, and where
         the row hardly fits, the rest is too.
         """
-        schedule = self.kernel.schedule
-        later = walk is not self.kernel.walks[0] and schedule.chunks is not None
-        if later and not schedule.hides:
+        cut = self.kernel.cut
+        later = walk is not self.kernel.walks[0] and cut.chunks is not None
+        if later and not cut.hides:
             self.read(walk, [[self.entry, self.row, place] for place in places], set(self.kernel.layout.rows))
-        size = max(1, BATCH // schedule.lanes) if later else len(places)
+        size = max(1, BATCH // cut.lanes) if later else len(places)
         for first in range(0, len(places), size):
             totals = self._visit_some(walk, places[first : first + size], totals)
         return list(totals)

@@ -1,0 +1,73 @@
+"""The schedules of kernels of matrix products: chosen on tensors, fitted to buffers, refused where they do not fit."""
+
+from __future__ import annotations
+
+from blu.dialects.core.mlir import func, ir
+from blu.dialects.targets.nvidia import GpuTarget
+from blu.errors import ParseError
+from blu.passes.framework.families import SCRATCH
+from blu.passes.gpu.gemm import split
+from blu.passes.gpu.gemm.choice import choose_by_sizes, choose_by_strides
+from blu.passes.gpu.gemm.gemm import product_of
+from blu.passes.gpu.gemm.limits import excess, misfit
+from blu.passes.gpu.gemm.schedule import KINDS, LoopsSchedule, ProductSchedule, parts_of
+from blu.passes.kernels.schedules import Fields, Schedule, Scheduler, make, missing
+
+
+def choose(kernel: func.FuncOp, target: GpuTarget, given: Fields) -> Fields:
+    """What sizes decide of a product; what is given stays."""
+    return _choose(kernel, target, given, can_split=True).fields
+
+
+def _choose(kernel: func.FuncOp, target: GpuTarget, given: Fields, can_split: bool) -> Schedule:
+    contraction = split.contraction_of(kernel)
+    if not all(map(_is_in_memory, list(contraction.operation.operands)[:2])):
+        return LoopsSchedule()
+    schedule = choose_by_sizes(contraction, target, given, can_split)
+    if message := excess(schedule, contraction, target):
+        raise ParseError(message)
+    return schedule
+
+
+def _is_in_memory(value: ir.Value) -> bool:
+    """Whether a factor is what the kernel was given, and not made in it."""
+    return isinstance(value.owner, ir.Block) or value.owner.name == "bufferization.to_tensor"
+
+
+def fit(kernel: func.FuncOp, target: GpuTarget, given: Fields) -> Schedule:
+    """Which kind of kernel a product over buffers is. ParseError where its schedule does not fit."""
+    if not given and (SCRATCH in kernel.attributes or split.gives_parts(kernel)):
+        raise missing(kernel)
+    schedule = make(KINDS, given, {}) if given else _choose(kernel, target, {}, can_split=False)
+    product = product_of(kernel)
+    if isinstance(schedule, ProductSchedule):
+        schedule = LoopsSchedule() if product is None else choose_by_strides(product, schedule, target)
+    if product is not None and not isinstance(schedule, LoopsSchedule):
+        _check_parts(kernel, schedule)
+        if message := excess(schedule, product.contraction, target) or misfit(schedule, product):
+            raise ParseError(message)
+    return schedule
+
+
+def _check_parts(kernel: func.FuncOp, schedule: Schedule) -> None:
+    """The memory of a kernel holds as many parts as its schedule says."""
+    contraction, count = split.contraction_of(kernel), parts_of(schedule)
+    wanted = split.parts_type(contraction, count)
+    if split.gives_parts(kernel):
+        given = [value.operands[1].type for value in _written(kernel)]
+    else:
+        given = [ir.TypeAttr(item).value for item in ir.ArrayAttr(kernel.attributes.get(SCRATCH, ir.ArrayAttr.get([])))]
+    if given != ([wanted] if count > 1 or split.gives_parts(kernel) else []):
+        found = ", ".join(map(str, given)) or "none"
+        advice = "blu-split-products and blu-reserve-gpu-scratch give memory by the schedule that a kernel has then."
+        raise ParseError(
+            f"split = {count} takes memory of {wanted} for parts, and the kernel has {found}", advice=advice
+        )
+
+
+def _written(kernel: func.FuncOp) -> list[ir.Operation]:
+    names = "bufferization.materialize_in_destination"
+    return [item.operation for item in kernel.body.blocks[0] if item.operation.name == names]
+
+
+SCHEDULER = Scheduler(choose, fit, lambda kernel: split.contraction_of(kernel).operation.location)

@@ -1,0 +1,92 @@
+"""What passes that choose schedules do, whatever the target: it stays what is given, and each family says the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from blu.dialects.core.mlir import func, ir
+from blu.errors import ParseError, suggestion
+from blu.passes.framework.base import Pass
+from blu.passes.framework.families import SCHEDULE, family_of
+from blu.passes.framework.kernels import kernels_in
+from blu.passes.kernels.schedules import (
+    WISHES,
+    Fields,
+    Scheduler,
+    dictionary,
+    given_to,
+    read_fields,
+    refused,
+    said_of,
+)
+
+Schedulers = Mapping[str, Scheduler]
+"""Those of a target, by the names of families."""
+
+
+def choose_by_sizes(pass_: Pass, module: ir.Module, target: Any, schedulers: Schedulers) -> None:
+    """Write on kernels what sizes decide of their schedules, and what the module says of them."""
+    kernels = kernels_in(module)
+    wishes = _take_wishes(pass_, module, kernels, schedulers)
+    for name, kernel in kernels.items():
+        scheduler = schedulers.get(family_of(kernel).name)
+        if scheduler is None:
+            continue
+        given = {**given_to(kernel), **wishes.get(name, {})}
+        with said_of(kernel, scheduler.line and scheduler.line(kernel)):
+            chosen = scheduler.choose(kernel, target, given)
+        if chosen:
+            kernel.attributes[SCHEDULE] = dictionary(chosen)
+            pass_.count(f"schedules of kind {chosen['kind']}")
+
+
+def fit_to_strides(pass_: Pass, module: ir.Module, target: Any, schedulers: Schedulers) -> None:
+    """Write on kernels over buffers their whole schedules."""
+    for kernel in kernels_in(module).values():
+        scheduler = schedulers.get(family_of(kernel).name)
+        if scheduler is None:
+            continue
+        given = given_to(kernel)
+        with said_of(kernel, scheduler.line and scheduler.line(kernel)):
+            schedule = scheduler.fit(kernel, target, given)
+        kernel.attributes[SCHEDULE] = schedule.to_attribute()
+        pass_.count(f"schedules of kind {schedule.kind}")
+
+
+def _take_wishes(
+    pass_: Pass, module: ir.Module, kernels: Mapping[str, func.FuncOp], schedulers: Schedulers
+) -> dict[str, Fields]:
+    """What the module says of schedules, by kernel."""
+    attributes = module.operation.attributes
+    if WISHES not in attributes:
+        return {}
+    if not isinstance(attributes[WISHES], ir.DictAttr):
+        pass_.fail(module.operation, f"{WISHES} = {attributes[WISHES]} is no dictionary of kernels' names")
+    items = list(ir.DictAttr(attributes[WISHES]))
+    found = {item.name: _fields_of(item.attr, kernels.get(item.name, module)) for item in items}
+    for name in found:
+        _check_name(pass_, module, kernels, schedulers, name)
+    del attributes[WISHES]
+    return found
+
+
+def _check_name(
+    pass_: Pass, module: ir.Module, kernels: Mapping[str, func.FuncOp], schedulers: Schedulers, name: str
+) -> None:
+    """There is a kernel of that name, and something to choose for it."""
+    families = {each: family_of(kernel).name for each, kernel in kernels.items()}
+    if name not in kernels:
+        candidates = [each for each, family in families.items() if family in schedulers]
+        advice = f"{suggestion(name, candidates)} There are: {', '.join(candidates) or 'none'}.".strip()
+        pass_.fail(module.operation, f"schedules are given for '{name}', which is no kernel", advice=advice)
+    if families[name] not in schedulers:
+        message = f"kernel '{name}' has no schedule: there is one way to write kernels of the family '{families[name]}'"
+        pass_.fail(kernels[name], message)
+
+
+def _fields_of(attribute: ir.Attribute, place: func.FuncOp | ir.Module) -> Fields:
+    try:
+        return read_fields(attribute)
+    except ParseError as error:
+        raise refused(place, error.message) from None
