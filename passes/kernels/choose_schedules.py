@@ -13,6 +13,7 @@ from blu.passes.framework.kernels import kernels_in
 from blu.passes.kernels.schedules import (
     WISHES,
     Fields,
+    Schedule,
     Scheduler,
     dictionary,
     given_to,
@@ -45,13 +46,17 @@ def fit_to_strides(pass_: Pass, module: ir.Module, target: Any, schedulers: Sche
     """Write on kernels over buffers their whole schedules."""
     for kernel in kernels_in(module).values():
         scheduler = schedulers.get(family_of(kernel).name)
-        if scheduler is None:
-            continue
-        given = given_to(kernel)
-        with said_of(kernel, scheduler.line and scheduler.line(kernel)):
-            schedule = scheduler.fit(kernel, target, given)
-        kernel.attributes[SCHEDULE] = schedule.to_attribute()
-        pass_.count(f"schedules of kind {schedule.kind}")
+        if scheduler is not None:
+            pass_.count(f"schedules of kind {fit_kernel(kernel, target, scheduler).kind}")
+
+
+def fit_kernel(kernel: func.FuncOp, target: Any, scheduler: Scheduler) -> Schedule:
+    """Write on a kernel over buffers its whole schedule. PassError where what it says does not fit."""
+    given = given_to(kernel)
+    with said_of(kernel, scheduler.line and scheduler.line(kernel)):
+        schedule = scheduler.fit(kernel, target, given)
+    kernel.attributes[SCHEDULE] = schedule.to_attribute()
+    return schedule
 
 
 def _take_wishes(

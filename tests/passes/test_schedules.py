@@ -1,4 +1,4 @@
-"""Schedules of matrix products on GPUs: written in IR, given by others, and refused where they do not fit."""
+"""Schedules in the IR: chosen, given by others, and refused where they do not fit; those of products on GPUs."""
 
 from __future__ import annotations
 
@@ -110,11 +110,14 @@ def test_what_strides_do_not_allow_is_said(fields: Fields, shapes: Sequence, mes
     assert message in refusal(fields, *shapes).message
 
 
-def test_wishes_for_what_is_no_product_are_refused() -> None:
+def test_wishes_for_what_has_no_schedule_are_refused() -> None:
     with pytest.raises(PassError, match=r"for 'gemm_1', which is no kernel\n  did you mean 'gemm_0'\?"):
         text_at("blu-choose-schedules", gemm_1={"split": 2})
-    with pytest.raises(PassError, match="kernel 'rows_0' has no schedule: only matrix products have one"):
-        text_at("blu-choose-schedules", rows_0={"split": 2})
+    program = blu.jit(lambda x: blu.argsort(x, axis=1)).trace(blu.spec((4, 9), "i32"))
+    wish_for(program.traced.module, {"argsort_0": {"split": 2}})
+    message = "kernel 'argsort_0' has no schedule: there is one way to write kernels of the family 'argsort'"
+    with pytest.raises(PassError, match=message):
+        program.lower("sm_90a", stop="blu-choose-schedules")
 
 
 @pytest.mark.parametrize(

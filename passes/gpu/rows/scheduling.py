@@ -164,7 +164,21 @@ def _complete(group: RowGroup, target: GpuTarget, natural: Schedule, given: Fiel
     if kind == NestSchedule.kind:
         return natural
     others = natural if kind == natural.kind else _other(group, target, natural, str(kind))
-    return make(KINDS, given, others.fields)
+    schedule = make(KINDS, given, {**others.fields, **_team_with(others, given)})
+    if isinstance(schedule, RowRangesSchedule) and isinstance(group, RangeGroup) and "reads" not in given:
+        can = schedule.team <= choice.WARP and bool(copied_ahead(group, schedule, target))
+        return replace(schedule, reads=AHEAD if can else DIRECTLY)
+    return schedule
+
+
+def _team_with(others: Schedule, given: Fields) -> Fields:
+    """Where a whole block has a row, its threads and those of the row are the same."""
+    if not isinstance(others, RowsSchedule | RowRangesSchedule):
+        return {}
+    team, threads = given.get("team", others.team), given.get("threads", others.threads)
+    if not isinstance(team, int) or team <= choice.WARP:
+        return {}
+    return {"threads": team} if "team" in given else {"team": threads}
 
 
 def _other(group: RowGroup, target: GpuTarget, natural: Schedule, kind: str) -> Schedule:

@@ -17,8 +17,9 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.targets.nvidia import SM_80
 from blu.passes.framework.base import find
 from blu.passes.gpu.gemm import gemm
-from blu.passes.gpu.lower.fit_schedules import fit
+from blu.passes.gpu.gemm.scheduling import SCHEDULER
 from blu.passes.gpu.lower.lower_to_nvvm import LowerToNvvm
+from blu.passes.kernels.choose_schedules import fit_kernel
 from blu.passes.kernels.launch import GRID, SHARED
 from blu.passes.kernels.schedules import Fields
 from tests.support.kernels.gemm_text import Buffer, gemm_text
@@ -178,7 +179,7 @@ def _emit(text: str) -> tuple[dict[str, str], list[tuple[str, list[int], int]]]:
         module = ir.Module.parse(text)
         kernel = next(iter(find(module, func.FuncOp)))
         launches = []
-        fit(kernel, SM_80)
+        fit_kernel(kernel, SM_80, SCHEDULER)
         for item in gemm.emit(kernel, SM_80):
             grid, shared = item.attributes[GRID], item.attributes[SHARED]
             launches.append((item.name.value, list(grid), ir.IntegerAttr(shared).value))

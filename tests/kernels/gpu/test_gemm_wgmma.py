@@ -21,8 +21,9 @@ from blu.passes.framework.base import find
 from blu.passes.gpu.gemm import gemm
 from blu.passes.gpu.gemm import wgmma as gemm_wgmma
 from blu.passes.gpu.gemm.schedule import MmaSchedule, WgmmaSchedule
-from blu.passes.gpu.lower.fit_schedules import fit
+from blu.passes.gpu.gemm.scheduling import SCHEDULER
 from blu.passes.gpu.lower.lower_to_nvvm import LowerToNvvm
+from blu.passes.kernels.choose_schedules import fit_kernel
 from tests.support.kernels.gemm_text import NN, NT, TN, TT, Buffer, gemm_text
 from tests.support.kernels.gpu_products import as_multiplied, bound_of_sums, emit, random_array
 from tests.support.kernels.gpu_program import compile_program
@@ -58,7 +59,7 @@ def emit_fused(emitter: Callable[[func.FuncOp], object]) -> dict[str, str]:
 
 
 EMITTERS: dict[str, Callable[[func.FuncOp], object]] = {
-    "chosen": lambda kernel: (fit(kernel, SM_90A), gemm.emit(kernel, SM_90A)),
+    "chosen": lambda kernel: (fit_kernel(kernel, SM_90A, SCHEDULER), gemm.emit(kernel, SM_90A)),
     "tensor cores": lambda kernel: gemm.emit_with(kernel, MmaSchedule("bf16")),
     "warpgroups": lambda kernel: gemm_wgmma.emit_with(kernel, gemm.read, WgmmaSchedule("bf16"), SM_90A),
 }

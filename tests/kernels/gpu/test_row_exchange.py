@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import blu
-from blu.passes.gpu.rows import schedule as row_schedule
-from blu.passes.gpu.rows import sums as row_sums
+from blu.passes.kernels.schedules import Fields
 from tests.kernels.gpu.test_sizes import few_values, numbers
 from tests.support.kernels.gpu_program import compile_program
 
@@ -28,18 +27,10 @@ FUNCTIONS: dict[str, tuple[Callable, Callable]] = {
 }
 
 
-def _give_few_registers(monkeypatch: pytest.MonkeyPatch, words: dict[int, int]) -> None:
-    """So few that rows of some hundred elements are kept as they were read, in a block of such threads or a cluster."""
-    for name, few in {"WORDS_OF_WARP_ROW": 0, "WORDS": {}, "HIDDEN_WORDS": words}.items():
-        monkeypatch.setattr(row_schedule, name, few)
-    for name in ("READ_CLUSTERS", "WRITTEN_CLUSTERS", "HALVES_CLUSTERS"):
-        monkeypatch.setattr(row_schedule, name, ((2, 64, 16, 1),))
-
-
-def _check(name: str, x: np.ndarray) -> str:
-    """Interpret a function and compare; the PTX of its first kernel."""
+def _check(name: str, x: np.ndarray, wish: Fields) -> str:
+    """Interpret a function whose first kernel has such a schedule, and compare; the PTX of that kernel."""
     function, reference = FUNCTIONS[name]
-    program = compile_program(function, x)
+    program = compile_program(function, x, schedules={"rows_0": wish})
     [found] = program.interpret(x)
     np.testing.assert_array_equal(found, reference(x))
     return program.ptx["rows_0"]
@@ -49,29 +40,26 @@ CASES = [("one slot", "f32"), ("one slot", "f64"), ("one slot", "i64"), ("two sl
 
 
 @pytest.mark.parametrize(("name", "dtype"), CASES)
-def test_blocks_of_a_cluster_send_all_bits(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    _give_few_registers(monkeypatch, {})
-    ptx = _check(name, numbers((ROWS, 300), dtype))
+def test_blocks_of_a_cluster_send_all_bits(name: str, dtype: str) -> None:
+    ptx = _check(name, numbers((ROWS, 300), dtype), {"kind": "rows_ahead", "threads": 64, "cluster": 2})
     assert ".reqnctapercluster 2, 1, 1" in ptx and "st.async" in ptx
 
 
 @pytest.mark.parametrize(("name", "dtype"), CASES)
-def test_warps_of_a_block_send_all_bits(name: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    _give_few_registers(monkeypatch, {64: 64, 128: 0})
-    ptx = _check(name, numbers((ROWS, 300), dtype))
+def test_warps_of_a_block_send_all_bits(name: str, dtype: str) -> None:
+    ptx = _check(name, numbers((ROWS, 300), dtype), {"kind": "rows_ahead", "threads": 64})
     assert "cluster" not in ptx and "bar.sync" in ptx and "cp.async.wait_all" in ptx
 
 
-def test_rows_of_a_block_are_added_up_beside_their_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_a_block_are_added_up_beside_their_columns() -> None:
     """Blocks that have one row after the other, with one slot."""
-    monkeypatch.setattr(row_sums, "WORDS_OF_WARP_ROW", 0)
     (x,) = few_values((300, 68), "f32")
 
     def function(x: blu.Tensor) -> tuple[blu.Tensor, blu.Tensor]:
         below = blu.max(x, axis=1, keepdims=True) - x
         return below, blu.sum(below, axis=0)
 
-    program = compile_program(function, x)
+    program = compile_program(function, x, schedules={"rows_0": {"kind": "row_ranges", "threads": 256, "team": 256}})
     below, total = program.interpret(x)
     assert "bar.sync" in program.ptx["rows_0"]
     np.testing.assert_array_equal(below, _below(x))

@@ -11,7 +11,7 @@ import pytest
 
 import blu
 from blu.compiler.codegen.cubins import find_ptxas
-from blu.passes.gpu.rows import schedule as row_schedule
+from blu.passes.kernels.schedules import Fields
 from tests.support.kernels.gpu_program import DTYPES, GpuProgram, compile_program
 
 TARGETS = ("sm_80", "sm_89", "sm_90a")
@@ -126,16 +126,8 @@ def test_long_rows_are_shared_by_a_cluster(width: int, gradient: bool, dtype: st
 @pytest.mark.parametrize(
     ("width", "dtype", "writes", "blocks"), [(1001, "f32", False, 4), (1000, "f32", True, 2), (1000, "bf16", True, 2)]
 )
-def test_clusters_find_what_one_block_would(
-    width: int, dtype: str, writes: bool, blocks: int, monkeypatch: pytest.MonkeyPatch
-):
-    """With so few registers that short rows are long ones. One block could have the rows of 16-bit numbers."""
-    one_block = {64: 64} if dtype == "bf16" else {}
-    for name, few in {"WORDS_OF_WARP_ROW": 0, "WORDS": {}, "HIDDEN_WORDS": one_block}.items():
-        monkeypatch.setattr(row_schedule, name, few)
-    monkeypatch.setattr(row_schedule, "READ_CLUSTERS", ((2, 64, 4, 2), (4, 64, 4, 2)))
-    monkeypatch.setattr(row_schedule, "WRITTEN_CLUSTERS", ((2, 64, 8, 1),))
-    monkeypatch.setattr(row_schedule, "HALVES_CLUSTERS", ((2, 64, 8, 2),))
+def test_clusters_find_what_one_block_would(width: int, dtype: str, writes: bool, blocks: int):
+    """Short rows as if they were long ones."""
     x = array(264, width).astype(DTYPES[dtype])
     x[2, :] = -3.0
 
@@ -143,7 +135,8 @@ def test_clusters_find_what_one_block_would(
         below = blu.max(x.astype("f32"), axis=1, keepdims=True) - x.astype("f32")
         return blu.sum(below, axis=1), below.astype(dtype) if writes else blu.min(x, axis=1)
 
-    program = compile_program(function, x)
+    wish: Fields = {"kind": "rows_ahead", "threads": 64, "cluster": blocks, "per_processor": 2}
+    program = compile_program(function, x, schedules={"rows_0": wish})
     assert f".reqnctapercluster {blocks}, 1, 1" in program.ptx["rows_0"]
     total, other = program.interpret(x)
     below = (x.max(1, keepdims=True).astype(np.float32) - x.astype(np.float32)).astype(np.float64)

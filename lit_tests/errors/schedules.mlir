@@ -1,0 +1,25 @@
+// A schedule that does not fit its kernel is refused, with the kernel, its line and the limit.
+// RUN: %blu-opt %s --split-input-file --verify-diagnostics --pass-pipeline='blu-choose-schedules,blu-reserve-gpu-scratch,blu-bufferize,blu-plan-memory,blu-fit-schedules'
+
+#whole = affine_map<(d0, d1) -> (d0, d1)>
+#rows = affine_map<(d0, d1) -> (d0)>
+module attributes {blu.target = {name = "sm_90a"}} {
+  func.func @main(%x: tensor<300x70xf32>) -> tensor<300xf32> {
+    %0 = call @rows_0(%x) : (tensor<300x70xf32>) -> tensor<300xf32>
+    return %0 : tensor<300xf32>
+  }
+
+  // expected-error@+1 {{the schedule of kernel 'rows_0': team = 24: a row has a power of two of threads up to 32, or all of a block}}
+  func.func private @rows_0(%x: tensor<300x70xf32>) -> tensor<300xf32> attributes {blu.kernel = "rows", blu.schedule = {kind = "rows", team = 24 : i64}} {
+    %zero = arith.constant 0.0 : f32
+    %0 = tensor.empty() : tensor<300xf32>
+    %1 = linalg.fill ins(%zero : f32) outs(%0 : tensor<300xf32>) -> tensor<300xf32>
+    %2 = linalg.generic {indexing_maps = [#whole, #rows], iterator_types = ["parallel", "reduction"]}
+        ins(%x : tensor<300x70xf32>) outs(%1 : tensor<300xf32>) {
+    ^bb0(%in: f32, %sum: f32):
+      %3 = arith.addf %in, %sum : f32
+      linalg.yield %3 : f32
+    } -> tensor<300xf32>
+    return %2 : tensor<300xf32>
+  }
+}
