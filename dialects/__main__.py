@@ -13,7 +13,7 @@ from blu.dialects.core.context import make_context
 from blu.dialects.core.op_table import OpRow, op_rows
 
 WIDEST = 1000
-COLUMNS = ("op", "family", "operands", "attributes", "dtypes", "reference", "lowering", "gradient")
+COLUMNS = ("op", "family", "operands", "attributes", "regions", "dtypes", "reference", "lowering", "gradient")
 
 
 def lowered_names() -> Collection[str]:
@@ -33,6 +33,7 @@ def op_table(rows: list[OpRow]) -> Table:
             row.family,
             row.operands,
             row.attributes,
+            row.regions,
             row.dtypes,
             "yes" if row.has_reference else "no",
             row.lowering or "no",

@@ -9,12 +9,13 @@ from contextvars import ContextVar
 from typing import Any
 
 from blu.dialects.core.mlir import func, ir
+from blu.dialects.core.regions import close_over
 from blu.dialects.hooks import HOOKS
 from blu.dialects.tensor.function import is_tracing
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ArgumentError, TraceError
-from blu.frontend.tracing.trace import as_results
-from blu.frontend.tracing.tree import TreeDef, flatten
+from blu.frontend.tracing.flat_function import FlatFunction
+from blu.frontend.tracing.tree import TreeDef
 from blu.frontend.tracing.user_location import user_line, user_location
 
 # How many gradients of gradients there may be.
@@ -65,12 +66,13 @@ def _differentiate(
             raise ArgumentError(
                 f"cannot differentiate with respect to argument {position} of {len(arguments)}", location=user_line()
             )
-    leaves, tree = flatten((arguments, keywords))
-    traced = _trace_function(function, leaves, tree)
+    flat = FlatFunction(function, arguments, keywords)
+    leaves, tree = flat.leaves, flat.tree
+    traced = _trace_function(flat)
     wanted = _wanted(tree, leaves, [position % len(arguments) for position in positions])
     outputs = traced.call_gradient(wanted, [leaves[index].is_weak for index in wanted])
     results, gradients = outputs[: traced.num_results], outputs[traced.num_results :]
-    value = traced.result_tree.unflatten(results)
+    value = flat.result_tree.unflatten(results)
     if has_aux and not (isinstance(value, tuple) and len(value) == 2):
         raise TraceError("with has_aux the function must return (scalar, anything else)", location=user_line())
     by_leaf = dict(zip(wanted, gradients, strict=True))
@@ -98,14 +100,12 @@ class _TracedFunction:
         function: func.FuncOp,
         operands: list[ir.Value],
         places: dict[int, int],
-        result_tree: TreeDef,
         weak_results: list[bool],
     ):
         self.function = function
         self.operands = operands
         # For each tensor leaf of the arguments its position among the function's arguments.
         self.places = places
-        self.result_tree = result_tree
         # For each result whether it is a Python number.
         self.weak_results = weak_results
 
@@ -127,26 +127,21 @@ class _TracedFunction:
         return [Tensor(*pair) for pair in zip(call.results, (*self.weak_results, *weak_leaves), strict=True)]
 
 
-def _trace_function(function: Callable[..., Any], leaves: list[Any], tree: TreeDef) -> _TracedFunction:
-    tensors = [index for index, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
-    operands = [leaves[index].value for index in tensors]
+def _trace_function(flat: FlatFunction) -> _TracedFunction:
+    operands = [tensor.value for tensor in flat.tensors]
     module = _module_of(ir.InsertionPoint.current.block)
     with ir.InsertionPoint(module.regions[0].blocks[0]):
-        name = _fresh_name(module, getattr(function, "__name__", "function"))
+        name = _fresh_name(module, flat.__name__)
         traced = func.FuncOp(name, ([value.type for value in operands], []), visibility="private", loc=user_location())
     block = traced.add_entry_block([user_location()] * len(operands))
-    inner = list(leaves)
-    for index, argument in zip(tensors, block.arguments, strict=True):
-        inner[index] = Tensor(argument, leaves[index].is_weak)
     with ir.InsertionPoint(block), one_gradient_deeper(name):
-        arguments, keywords = tree.unflatten(inner)
-        results, result_tree = as_results(function(*arguments, **keywords))
+        results = flat(*map(Tensor, block.arguments))
         func.ReturnOp([tensor.value for tensor in results], loc=user_location())
-    operands += _close_over(block)
+    operands += close_over([block])
     type_ = ir.FunctionType.get([item.type for item in block.arguments], [tensor.value.type for tensor in results])
     traced.attributes["function_type"] = ir.TypeAttr.get(type_)
-    places = {leaf: place for place, leaf in enumerate(tensors)}
-    return _TracedFunction(traced, operands, places, result_tree, [tensor.is_weak for tensor in results])
+    places = {leaf: place for place, leaf in enumerate(flat.places)}
+    return _TracedFunction(traced, operands, places, flat.weak_results)
 
 
 @contextmanager
@@ -161,21 +156,6 @@ def one_gradient_deeper(name: str) -> Iterator[None]:
         yield
     finally:
         _depth.reset(token)
-
-
-def _close_over(block: ir.Block) -> list[ir.Value]:
-    """Make arguments of the values that a traced body uses from outside (what its Python closure holds)."""
-    known = set(block.arguments)
-    outside: dict[ir.Value, ir.Value] = {}
-    for operation in block.operations:
-        for index, operand in enumerate(operation.operation.operands):
-            if operand in known:
-                continue
-            if operand not in outside:
-                outside[operand] = block.add_argument(operand.type, operation.operation.location)
-            operation.operation.operands[index] = outside[operand]
-        known.update(operation.operation.results)
-    return list(outside)
 
 
 def _module_of(block: ir.Block) -> ir.Operation:

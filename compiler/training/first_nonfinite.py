@@ -29,15 +29,13 @@ def first_nonfinite(request: TrainingRequest, names: Sequence[str], values: Mapp
 
 def _walk(block: Any, values: dict[Any, np.ndarray]) -> str:
     """Run the ops of a block in order, as far as the first that is to blame."""
-    from blu.dialects.core.evaluation import evaluate, on_operand
-    from blu.dialects.core.op import OPS, attributes_of, operands_of
+    from blu.dialects.core.evaluation import evaluate_operation
 
     for view in block.operations:
         operation = view.operation
         if operation.name == "func.return":
             break
-        operands = tuple(on_operand(values.__getitem__, item) for item in operands_of(operation))
-        results = evaluate(OPS[operation.name.removeprefix("blu.")], operands, attributes_of(operation))
+        results = evaluate_operation(operation, values)
         values.update(zip(operation.results, results, strict=True))
         counts = [_count(result) for result in results]
         if any(counts) and len(operation.operands) and not any(_count(values[item]) for item in operation.operands):

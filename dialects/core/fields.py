@@ -10,13 +10,16 @@ import numpy as np
 
 from blu.dialects.core.dtypes import dtype_of_mlir
 from blu.dialects.core.mlir import ir
-from blu.errors import ParseError
+from blu.errors import ParseError, ShapeError
 
 SEGMENTS = "operandSegmentSizes"
-# The annotations of fields that hold operands: one, one or none, any number.
-OPERAND_KINDS = ("Operand", "OptionalOperand", "VariadicOperand")
-# How many tensors a variadic field holds at most.
+RESULT_SEGMENTS = "resultSegmentSizes"
+# How many tensors a variadic field holds at most, and how many bodies of an op may read from above it.
 VARIADIC_SLOTS = 16
+CAPTURED_SLOTS = 32
+# The annotations of fields that hold operands, and how many tensors they hold at most.
+OPERAND_KINDS = {"Operand": 1, "OptionalOperand": 1, "VariadicOperand": VARIADIC_SLOTS, "Captured": CAPTURED_SLOTS}
+REGION_KIND = "Region"
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ ATTRIBUTE_KINDS = {
 
 @dataclass(frozen=True)
 class Field:
-    """One declared operand or attribute of an op."""
+    """One declared operand, attribute or region of an op."""
 
     name: str
     kind: str
@@ -77,9 +80,34 @@ class Field:
         return self.kind in OPERAND_KINDS
 
     @property
+    def is_region(self) -> bool:
+        return self.kind == REGION_KIND
+
+    @property
+    def is_attribute(self) -> bool:
+        return not self.is_operand and not self.is_region
+
+    @property
     def width(self) -> int:
         """The most operands that the field holds."""
-        return VARIADIC_SLOTS if self.kind == "VariadicOperand" else 1
+        return OPERAND_KINDS[self.kind]
+
+    @property
+    def holds_list(self) -> bool:
+        """Whether the field holds any number of operands."""
+        return self.width > 1
+
+
+def slots(sizes: Sequence[int], widths: Sequence[int]) -> ir.Attribute:
+    """Which slots of operands or results are filled, of groups that have so many each: 1 or 0 for each slot."""
+    filled = [int(slot < size) for size, width in zip(sizes, widths, strict=True) for slot in range(width)]
+    return ir.DenseI32ArrayAttr.get(filled)
+
+
+def check_number(number: int, most: int, what: str) -> None:
+    """ShapeError where there are more tensors than slots for them."""
+    if number > most:
+        raise ShapeError(f"there are {number} tensors {what}, and at most {most} are possible")
 
 
 def segment_sizes(operation: ir.Operation, declared: Sequence[Field]) -> list[int]:
@@ -143,3 +171,29 @@ def decoded(item: Field, found: ir.OpAttributeMap) -> Any:
         raise ParseError(
             f"{item.name} = {found[item.name]} is no attribute of the form {item.name} = {kind.example}"
         ) from None
+
+
+def read_operands(operation: ir.Operation, declared: Sequence[Field]) -> list[Any]:
+    """The operands by declared field: a value, a list for fields of many, None for an absent optional one."""
+    values = list(operation.operands)
+    if all(item.kind == "Operand" for item in declared):
+        return values
+    result: list[Any] = []
+    for item, size in zip(declared, segment_sizes(operation, declared), strict=True):
+        segment, values = values[:size], values[size:]
+        single = segment[0] if segment else None
+        result.append(segment if item.holds_list else single)
+    return result
+
+
+def read_attributes(operation: ir.Operation, declared: Sequence[Field]) -> dict[str, Any]:
+    """The attributes by declared field, as Python values. ParseError for what hand-written IR lacks or gets wrong."""
+    found = operation.attributes
+    return {item.name: decoded(item, found) for item in declared}
+
+
+def on_operand(function: Callable[[Any], Any], item: Any) -> Any:
+    """Apply `function` to one operand field's content: a value, a list of values, or None."""
+    if item is None:
+        return None
+    return [function(entry) for entry in item] if isinstance(item, list | tuple) else function(item)

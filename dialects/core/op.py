@@ -26,32 +26,29 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from blu.dialects.core.dialect import YIELD, BluDialect, Closed
 from blu.dialects.core.dtypes import TensorType, check_size, tensor_type
 from blu.dialects.core.fields import (
     ATTRIBUTE_KINDS,
     OPERAND_KINDS,
+    REGION_KIND,
+    RESULT_SEGMENTS,
+    SEGMENTS,
     VARIADIC_SLOTS,
     Field,
-    check_counts,
-    decoded,
-    segment_sizes,
+    check_number,
+    on_operand,
+    read_attributes,
+    read_operands,
+    slots,
 )
 from blu.dialects.core.locations import describe
 from blu.dialects.core.marks import marks_of
 from blu.dialects.core.mlir import ext, ir
-from blu.dialects.core.modules import written_once
-from blu.dialects.core.verification import remembered
+from blu.dialects.core.regions import body_of, tracing_bodies
+from blu.dialects.core.verification import verifier_of
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ArgumentError, BluError, ShapeError
-
-
-class BluDialect(ext.Dialect, name="blu"):
-    """Deep learning on tensors: the mathematics of a model, before any decision on how to compute it."""
-
-    @classmethod
-    def _emit_module(cls) -> ir.Module:
-        """The declarations as IR. To go through the classes of all ops takes longer than a small program."""
-        return written_once((cls.name, *cls.operations), super()._emit_module)
 
 
 class Operand:
@@ -64,6 +61,14 @@ class OptionalOperand:
 
 class VariadicOperand:
     """Annotation of a field that holds any number of tensors."""
+
+
+class Captured:
+    """Annotation of the last operand field of an op with regions: what their functions read from above."""
+
+
+class Region:
+    """Annotation of a field that holds a body: the op is called with a function of tensors, which is traced."""
 
 
 class Ints:
@@ -118,8 +123,9 @@ class Op:
     fields: ClassVar[tuple[Field, ...]]
     # Why an op has no lowering rule or no gradient, where that is deliberate.
     deliberate: ClassVar[dict[str, str]] = {}
-    num_results: ClassVar[int] = 1
-    # Passes ask `is_pure`.
+    # None: as many as `infer` says, at most VARIADIC_SLOTS; they are a tuple then, however many there are.
+    num_results: ClassVar[int | None] = 1
+    # Passes ask `is_pure`. Those of what is in its bodies are an op's as well.
     effects: ClassVar[Effects] = Effects.NONE
     # Whether Python numbers alone give a Python number.
     keeps_weak: ClassVar[bool] = False
@@ -138,17 +144,28 @@ class Op:
         assert name not in OPS, f"op {name} is declared twice"
         cls.name = name
         cls.fields = _collect_fields(cls)
+        _check_declaration(cls)
         OPS[name] = cls
         cls.ext_class = _make_ext_class(cls)
 
     def __new__(cls, *operands: Any, **attributes: Any) -> Any:
-        """Emit the op at the current insertion point; give its result (a Tensor, or a tuple of them)."""
+        """Emit the op at the current insertion point; give its result (a Tensor, or a tuple of them).
+
+        Regions are given as functions of tensors, by name as attributes are. What these read from above is found by
+        tracing them, and not given.
+        """
         results = emit(cls, operands, attributes)
-        return results[0] if len(results) == 1 else tuple(results)
+        return results[0] if len(results) == 1 and cls.num_results else tuple(results)
 
     @staticmethod
     def infer(*operands: Any, **attributes: Any) -> TensorType | tuple[TensorType, ...]:
+        """The types of the results. Regions are given by name, as a `RegionType` each; what they capture is not."""
         raise AssertionError("every op says what shape and dtype it gives")
+
+    @staticmethod
+    def region_arguments(*operands: Any, **attributes: Any) -> tuple[Sequence[TensorType], ...]:
+        """For each region, in the order of the fields, what it takes before what it reads from above."""
+        return ()
 
     @classmethod
     def infer_all(cls, operands: Sequence[Any], attributes: dict[str, Any]) -> tuple[TensorType, ...]:
@@ -164,8 +181,17 @@ class Op:
         return [item for item in cls.fields if item.is_operand]
 
     @classmethod
+    def given_fields(cls) -> list[Field]:
+        """The operand fields that the class is called with: all but what regions capture."""
+        return [item for item in cls.operand_fields() if item.kind != "Captured"]
+
+    @classmethod
     def attribute_fields(cls) -> list[Field]:
-        return [item for item in cls.fields if not item.is_operand]
+        return [item for item in cls.fields if item.is_attribute]
+
+    @classmethod
+    def region_fields(cls) -> list[Field]:
+        return [item for item in cls.fields if item.is_region]
 
 
 def _collect_fields(cls: type[Op]) -> tuple[Field, ...]:
@@ -174,9 +200,16 @@ def _collect_fields(cls: type[Op]) -> tuple[Field, ...]:
     for base in reversed(cls.__mro__):
         for name, kind in inspect.get_annotations(base).items():
             kind_name = kind if isinstance(kind, str) else kind.__name__
-            if kind_name in OPERAND_KINDS or kind_name in ATTRIBUTE_KINDS:
+            if kind_name in (*OPERAND_KINDS, *ATTRIBUTE_KINDS, REGION_KIND):
                 found[name] = Field(name, kind_name)
     return tuple(found.values())
+
+
+def _check_declaration(cls: type[Op]) -> None:
+    captured = [item.kind == "Captured" for item in cls.operand_fields()]
+    wanted = [False] * (len(captured) - 1) + [True] if cls.region_fields() else [False] * len(captured)
+    assert captured == wanted, f"op {cls.name}: the last operand of an op with regions, and of no other, is Captured"
+    assert not (cls.region_fields() and cls.kernel), f"op {cls.name}: kernels take no ops with regions"
 
 
 def _make_ext_class(cls: type[Op]) -> type:
@@ -184,62 +217,50 @@ def _make_ext_class(cls: type[Op]) -> type:
     annotations: dict[str, Any] = {}
     for item in cls.fields:
         annotations |= _irdl_fields(item)
-    for number in range(cls.num_results):
-        annotations[f"result_{number}"] = ir.OpResult[Any]
+    is_fixed = cls.num_results is not None
+    for number in range(cls.num_results if is_fixed else VARIADIC_SLOTS):
+        annotations[f"result_{number}"] = ir.OpResult[Any] if is_fixed else ir.OpResult[Any] | None
     body = {"__annotations__": annotations, "__doc__": cls.__doc__}
-    body["verify_invariants"] = staticmethod(remembered(_verify))
-    return types.new_class(
-        cls.__name__,
-        (BluDialect.Operation,),
-        {"name": cls.name, "traits": [ext.Pure] if cls.effects is Effects.NONE else []},
-        lambda space: space.update(body),
-    )
+    body["verify_invariants"] = staticmethod(verifier_of(cls))
+    traits = {"name": cls.name, "traits": _traits(cls)}
+    return types.new_class(cls.__name__, (BluDialect.Operation,), traits, lambda space: space.update(body))
+
+
+def _traits(cls: type[Op]) -> list[type]:
+    if cls.region_fields():
+        return [Closed, EffectsOfBodies]
+    return [ext.Pure] if cls.effects is Effects.NONE else []
+
+
+class EffectsOfBodies:
+    """The trait of an op that has the effects of what is in its bodies, besides its own."""
+
+    class Answer(ir.MemoryEffectsOpInterface):
+        """What MLIR's passes are told: that the op writes something, or that it does nothing."""
+
+        @staticmethod
+        def get_effects(operation: Any, effects: Any) -> None:
+            """Add to `effects` where there is any."""
+            if not is_pure(operation.operation):
+                effects.append(ir.MemoryEffect.Write)
+
+    @staticmethod
+    def attach(op_name: str) -> None:
+        """Give it to an op of the current context."""
+        EffectsOfBodies.Answer.attach(op_name)
 
 
 def _irdl_fields(item: Field) -> dict[str, Any]:
     """IRDL gives all operands of a variadic field one type, so such a field is declared as optional slots instead."""
-    if item.kind == "VariadicOperand":
-        return {f"{item.name}_{slot}": ir.Value[Any] | None for slot in range(VARIADIC_SLOTS)}
-    return {item.name: {"Operand": ir.Value[Any], "OptionalOperand": ir.Value[Any] | None}.get(item.kind, Any)}
-
-
-def _verify(operation: Any) -> bool:
-    """Check a built or parsed op with the same `infer` that the builder uses, and say the same sentence."""
-    operation = operation.operation
-    cls = OPS[operation.name.removeprefix("blu.")]
-    try:
-        check_counts(operation, cls.operand_fields())
-        operands = [_map_operand(_checked_type, item) for item in operands_of(operation)]
-        expected = cls.infer_all(operands, attributes_of(operation))
-        found = tuple(tensor_type(result.type) for result in operation.results)
-        if expected != found:
-            raise ShapeError(f"gives {_listed(expected)}, but the result is declared as {_listed(found)}")
-    except BluError as error:
-        operation.location.emit_error(f"{operation.name}: {error.message}")
-        return False
-    return True
-
-
-def _listed(types: Sequence[TensorType]) -> str:
-    return ", ".join(map(str, types))
-
-
-def _map_operand(function: Callable[[Any], Any], item: Any) -> Any:
-    """Apply `function` to one operand field's content: a value, a list of values, or None."""
-    if item is None:
-        return None
-    return [function(entry) for entry in item] if isinstance(item, list) else function(item)
+    if item.is_operand and item.holds_list:
+        return {f"{item.name}_{slot}": ir.Value[Any] | None for slot in range(item.width)}
+    kinds = {"Operand": ir.Value[Any], "OptionalOperand": ir.Value[Any] | None, REGION_KIND: ir.Region}
+    return {item.name: kinds.get(item.kind, Any)}
 
 
 def value_type(value: ir.Value) -> TensorType:
     """The shape and dtype of a value of the `blu` dialect."""
     return tensor_type(value.type)
-
-
-def _checked_type(value: ir.Value) -> TensorType:
-    type_ = value_type(value)
-    check_size(type_)
-    return type_
 
 
 def operation_class(operation: ir.Operation) -> type[Op] | None:
@@ -249,65 +270,85 @@ def operation_class(operation: ir.Operation) -> type[Op] | None:
 
 
 def is_pure(operation: ir.Operation) -> bool:
-    """Whether all that an op on tensors does is to compute its results: see `Effects.NONE`."""
+    """Whether all that an op on tensors does, its bodies included, is to compute its results: see `Effects.NONE`."""
     cls = operation_class(operation)
-    return operation.name.partition(".")[0] in PURE_DIALECTS if cls is None else cls.effects is Effects.NONE
+    if cls is None:
+        return operation.name.partition(".")[0] in PURE_DIALECTS
+    inside = (item.operation for region in operation.regions for block in region for item in block.operations)
+    return cls.effects is Effects.NONE and all(item.name == YIELD or is_pure(item) for item in inside)
 
 
 def operands_of(operation: ir.Operation) -> list[Any]:
     """The operands by declared field: a value, a list for variadic fields, None for an absent optional one."""
-    cls = OPS[operation.name.removeprefix("blu.")]
-    declared = cls.operand_fields()
-    values = list(operation.operands)
-    if all(item.kind == "Operand" for item in declared):
-        return values
-    sizes = segment_sizes(operation, declared)
-    result: list[Any] = []
-    for item, size in zip(declared, sizes, strict=True):
-        segment, values = values[:size], values[size:]
-        single = segment[0] if segment else None
-        result.append(segment if item.kind == "VariadicOperand" else single)
-    return result
+    return read_operands(operation, OPS[operation.name.removeprefix("blu.")].operand_fields())
 
 
 def attributes_of(operation: ir.Operation) -> dict[str, Any]:
     """The attributes by declared field, as Python values. ParseError for what hand-written IR lacks or gets wrong."""
+    return read_attributes(operation, OPS[operation.name.removeprefix("blu.")].attribute_fields())
+
+
+def body_blocks_of(operation: ir.Operation) -> dict[str, ir.Block]:
+    """The bodies by declared region."""
     cls = OPS[operation.name.removeprefix("blu.")]
-    found = operation.attributes
-    return {item.name: decoded(item, found) for item in cls.attribute_fields()}
+    return {item.name: body_of(region) for item, region in zip(cls.region_fields(), operation.regions, strict=True)}
 
 
 def emit(cls: type[Op], operands: Sequence[Any], attributes: dict[str, Any]) -> list[Tensor]:
     """Infer, then create the operation at the current insertion point. Mistakes carry the location of the op."""
     location = _current_location()
     _check_fields(cls, operands, attributes)
+    functions = {item.name: attributes[item.name] for item in cls.region_fields()}
+    own = {name: value for name, value in attributes.items() if name not in functions}
     try:
-        results = cls.infer_all([_map_operand(lambda tensor: tensor.type, item) for item in operands], attributes)
+        given = [on_operand(lambda tensor: tensor.type, item) for item in operands]
+        if not functions:
+            operation = _create(cls, operands, own, cls.infer_all(given, own), location)
+        else:
+            takes = cls.region_arguments(*given, **own)
+            with tracing_bodies(f"blu.{cls.name}", functions, takes, location) as bodies:
+                results = cls.infer_all(given, own | bodies.types)
+                captured = list(map(Tensor, bodies.captured))
+                operation = _create(cls, [*operands, captured], own, results, location)
+                bodies.move_to(operation)
     except BluError as error:
         if error.location is None:
             error = type(error)(f"{cls.name}: {error.message}", location=describe(location), advice=error.advice)
         raise error from None
-    encoded = {item.name: ATTRIBUTE_KINDS[item.kind].encode(attributes[item.name]) for item in cls.attribute_fields()}
-    values, segments = _flatten(cls, operands)
-    if any(item.kind != "Operand" for item in cls.operand_fields()):
-        encoded["operandSegmentSizes"] = ir.DenseI32ArrayAttr.get(segments)
-    operation = ir.Operation.create(
-        f"blu.{cls.name}",
-        results=[result.to_mlir() for result in results],
-        operands=values,
-        attributes=encoded | marks_of(cls.name),
-        loc=location,
-    )
     is_weak = cls.keeps_weak and all(tensor.is_weak for tensor in operands if tensor is not None)
     return [Tensor(value, is_weak) for value in operation.results]
 
 
+def _create(
+    cls: type[Op],
+    operands: Sequence[Any],
+    attributes: dict[str, Any],
+    results: Sequence[TensorType],
+    location: ir.Location,
+) -> ir.Operation:
+    encoded = {item.name: ATTRIBUTE_KINDS[item.kind].encode(attributes[item.name]) for item in cls.attribute_fields()}
+    values, segments = _flatten(cls, operands)
+    if any(item.kind != "Operand" for item in cls.operand_fields()):
+        encoded[SEGMENTS] = ir.DenseI32ArrayAttr.get(segments)
+    if cls.num_results is None:
+        check_number(len(results), VARIADIC_SLOTS, f"that {cls.name} gives")
+        encoded[RESULT_SEGMENTS] = slots([len(results)], [VARIADIC_SLOTS])
+    return ir.Operation.create(
+        f"blu.{cls.name}",
+        results=[result.to_mlir() for result in results],
+        operands=values,
+        attributes=encoded | marks_of(cls.name),
+        regions=len(cls.region_fields()),
+        loc=location,
+    )
+
+
 def _check_fields(cls: type[Op], operands: Sequence[Any], attributes: dict[str, Any]) -> None:
     """Whether the class is called with what it declares; ArgumentError at the caller's line says how to call it."""
-    wanted = [item.name for item in cls.attribute_fields()]
-    if len(operands) == len(cls.operand_fields()) and set(attributes) == set(wanted):
+    wanted = [item.name for item in (*cls.attribute_fields(), *cls.region_fields())]
+    if len(operands) == len(cls.given_fields()) and set(attributes) == set(wanted):
         return
-    names = [item.name for item in cls.operand_fields()]
+    names = [item.name for item in cls.given_fields()]
     form = f"{cls.__name__}({', '.join([*names, *(f'{name}=...' for name in wanted)])})"
     got = f"{len(operands)} operands and {', '.join(attributes) or 'no attributes'}"
     raise ArgumentError(f"{cls.name} is called as {form}, not with {got}", location=describe(_current_location()))
@@ -319,11 +360,10 @@ def _flatten(cls: type[Op], operands: Sequence[Any]) -> tuple[list[ir.Value], li
     segments: list[int] = []
     for item, content in zip(cls.operand_fields(), operands, strict=True):
         group = [] if content is None else content if isinstance(content, (list, tuple)) else [content]
-        width = VARIADIC_SLOTS if item.kind == "VariadicOperand" else 1
-        if len(group) > width:
-            raise ShapeError(f"takes at most {width} {item.name}, got {len(group)}")
+        if len(group) > item.width:
+            raise ShapeError(f"takes at most {item.width} {item.name}, got {len(group)}")
         values.extend(tensor.value for tensor in group)
-        segments.extend([1] * len(group) + [0] * (width - len(group)))
+        segments.extend([1] * len(group) + [0] * (item.width - len(group)))
     return values, segments
 
 

@@ -12,7 +12,7 @@ from blu.dialects.core.op import OPS, Op, Sample
 
 _GROUPS = {frozenset(DTYPES): "all", frozenset(NUMBERS): "numbers", frozenset(FLOATS): "floats"}
 _GROUPS |= {frozenset(INTEGERS): "integers", frozenset(DTYPES) - frozenset(FLOATS): "bool, integers"}
-_MARKS = {"OptionalOperand": "?", "VariadicOperand": "..."}
+_MARKS = {"OptionalOperand": "?", "VariadicOperand": "...", "Captured": "..."}
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,7 @@ class OpRow:
     family: str
     operands: str
     attributes: str
+    regions: str
     dtypes: str
     has_reference: bool
     lowering: str
@@ -50,6 +51,7 @@ def _row(cls: type[Op], has_rule: bool) -> OpRow:
         family=cls.__module__.rpartition(".")[2],
         operands=", ".join(item.name + _MARKS.get(item.kind, "") for item in cls.operand_fields()),
         attributes=", ".join(map(_described, cls.attribute_fields())),
+        regions=", ".join(item.name for item in cls.region_fields()),
         dtypes=_dtype_names(sampled_dtypes(cls)),
         has_reference=hasattr(cls, "reference"),
         lowering="rule" if has_rule else "decompose" if cls.decompose else "",
@@ -69,14 +71,21 @@ def _described(item: Field) -> str:
 
 
 def sampled_dtypes(cls: type[Op]) -> set[DType]:
-    """The dtypes that the op is tested with: its results' where operands have them too, else its first operand's."""
+    """The dtypes that the op is tested with: its results' where operands have them too, else its first operand's.
+
+    An op of a user's may have no samples.
+    """
+    if not hasattr(cls, "samples"):
+        return set()
     return {_sampled_dtype(cls, sample) for sample in cls.samples()}
 
 
 def _sampled_dtype(cls: type[Op], sample: Sample) -> DType:
-    result = cls.infer_all([on_operand(array_type, item) for item in sample.operands], sample.attributes)[0].dtype
     arrays = [array for item in sample.operands for array in (item if isinstance(item, list) else [item])]
     given = [as_dtype(array.dtype) for array in arrays if array is not None]
+    if cls.region_fields():  # its bodies would have to be traced
+        return given[0]
+    result = cls.infer_all([on_operand(array_type, item) for item in sample.operands], sample.attributes)[0].dtype
     return result if result in given or not given else given[0]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from blu.dialects.core.autocast import ATTRIBUTE, GOVERNED, HALVES, POLICIES, check_policy
+from blu.dialects.core.dialect import YIELD
 from blu.dialects.core.dtypes import DType, as_dtype, f32
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.remat import emitting_in_place_of
@@ -101,7 +102,7 @@ def _store_as(result: ir.Value, half: DType) -> None:
     if len(users) == 1 and _adds_bias(users[0], result):
         result = users[0].results[0]
         users = [use.owner.operation for use in result.uses]
-    if all(user.name in ("blu.add", "blu.subtract", "func.return") for user in users):
+    if all(user.name in ("blu.add", "blu.subtract", "func.return", YIELD) for user in users):
         return
     _replace_after(result, lambda: ReducePrecision(Tensor(result), dtype=half, rounds_gradient=True))
 

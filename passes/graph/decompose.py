@@ -10,6 +10,7 @@ from blu.dialects.core.op import attributes_of, operands_of, operation_class
 from blu.dialects.core.remat import emitting_in_place_of
 from blu.dialects.tensor.tensor import Tensor
 from blu.passes.framework.base import Pass, find
+from blu.passes.framework.bodies import bodies_of
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Decompose(Pass):
     def run(self, module: ir.Module) -> None:
         kept = {f"blu.{name}" for name in self.keep.split("+")}
         while found := [item.operation for item in find(module, "blu.*") if _is_composite(item.operation, kept)]:
-            for operation in found:
+            for operation in reversed(found):  # bodies before the ops that they are in, which then write simple ones
                 decompose_operation(operation)
                 self.count("ops decomposed")
 
@@ -48,7 +49,7 @@ def decompose_operation(operation: ir.Operation) -> None:
     assert cls is not None and cls.decompose is not None
     operands = [on_operand(Tensor, item) for item in operands_of(operation)]
     with ir.InsertionPoint(operation), emitting_in_place_of(operation):
-        results = cls.decompose(*operands, **attributes_of(operation))
+        results = cls.decompose(*operands, **attributes_of(operation), **bodies_of(operation))
     for old, tensor in zip(operation.results, results if isinstance(results, tuple) else (results,), strict=True):
         old.replace_all_uses_with(tensor.value)
     operation.erase()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import func, ir
+from blu.dialects.core.regions import copy_block
 from blu.passes.framework.base import Pass, find
 
 
@@ -75,20 +76,7 @@ def inline_call(call: func.CallOp, function: func.FuncOp) -> None:
     """Replace one call by a copy of the function's body."""
     values = dict(zip(function.arguments, call.operation.operands, strict=True))
     with ir.InsertionPoint(call):
-        results = copy_body(function, values)
+        results = copy_block(function.entry_block, values)
     for old, new in zip(call.operation.results, results, strict=True):
         old.replace_all_uses_with(new)
     call.operation.erase()
-
-
-def copy_body(function: func.FuncOp, values: dict[ir.Value, ir.Value]) -> list[ir.Value]:
-    """Copy a function's operations to the insertion point, operands mapped by `values`; what it returns, mapped."""
-    for operation in function.entry_block.operations:
-        operation = operation.operation
-        if operation.name == "func.return":
-            return [values[value] for value in operation.operands]
-        clone = operation.clone()
-        for index, operand in enumerate(operation.operands):
-            clone.operands[index] = values[operand]
-        values.update(zip(operation.results, clone.results, strict=True))
-    raise AssertionError("a function ends in a return")

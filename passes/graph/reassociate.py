@@ -12,6 +12,7 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import attributes_of, emitting_at, is_pure, operands_of, value_type
 from blu.dialects.tensor.tensor import Tensor
 from blu.passes.framework.base import Pass, find
+from blu.passes.framework.bodies import blocks_of
 from blu.passes.graph.simplify.rules import Site, emit, made_by, splat_of
 from blu.passes.graph.split_reductions import LONG, REDUCTIONS, SEARCHES, reduced, split, split_dot
 
@@ -49,15 +50,15 @@ class Reassociate(Pass):
     def run(self, module: ir.Module) -> None:
         rules: dict[str, Rule] = {"blu.add": _add}
         rules |= {f"blu.{name}": self._cut for name in (*REDUCTIONS, *SEARCHES, "matmul")}
-        for function in find(module, func.FuncOp):
-            for operation in [item.operation for item in function.entry_block.operations if item.name in rules]:
+        for block in [block for function in find(module, func.FuncOp) for block in blocks_of(function)]:
+            for operation in [item.operation for item in block.operations if item.name in rules]:
                 with ir.InsertionPoint(operation), emitting_at(operation.location):
                     value = rules[operation.name](operation)
                 if value is not None:
                     operation.results[0].replace_all_uses_with(value)
                     operation.erase()
                     self.count("sums")
-            _erase_unused(function.entry_block)
+            _erase_unused(block)
 
     def _cut(self, operation: ir.Operation) -> ir.Value | None:
         """A sum of all elements in two steps; a reduction of few long rows in parts."""

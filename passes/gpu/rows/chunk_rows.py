@@ -45,7 +45,7 @@ class ChunkRows(Pass):
                 product, count = found
                 left.add(product)
                 try:
-                    chunks = Chunks.of(product, function.entry_block, count)
+                    chunks = Chunks.of(product, product.block, count)
                 except NotByRowsError as reason:
                     self.count(f"products left whole: {reason}")
                     continue

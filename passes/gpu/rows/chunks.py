@@ -210,7 +210,7 @@ def _members(product: ir.Operation, operations: list[ir.Operation]) -> list[ir.O
         made = [value.owner for value in operation.operands if value_type(value).size == size]
         found = [item for item in made if operation != product and not isinstance(item, ir.Block)]
         if value_type(operation.results[0]).size == size:
-            found += [use.owner.operation for use in _uses(operation) if use.owner.name != "func.return"]
+            found += [use.owner.operation for use in _uses(operation) if len(use.owner.results)]
         found = [item for item in found if item not in large]
         large.update(found)
         waiting.extend(found)

@@ -12,11 +12,12 @@ import numpy as np
 from blu.dialects.core.dtypes import computing_dtype
 from blu.dialects.core.evaluation import on_operand
 from blu.dialects.core.mlir import ir
-from blu.dialects.core.op import Op, attributes_of, emitting_at, operands_of, operation_class
+from blu.dialects.core.op import OPS, Op, attributes_of, emitting_at, operands_of, operation_class
 from blu.dialects.ops.creation import Constant
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import DTypeError
 from blu.passes.framework.base import Pass
+from blu.passes.framework.bodies import bodies_of
 from blu.passes.graph.decompose import decompose_operation
 
 
@@ -66,10 +67,20 @@ class Backward:
         active = set(self.wanted)
         for operation in operations:
             cls = operation_class(operation)
-            if cls is None or cls.vjp is None or not any(value in active for value in operation.operands):
+            if cls is None or not any(value in active for value in operation.operands):
+                continue
+            if cls.vjp is None:
+                self._check_regions(operation)
                 continue
             active.update(result for result in operation.results if Tensor(result).dtype.is_float)
         return active
+
+    def _check_regions(self, operation: ir.Operation) -> None:
+        """What bodies compute of floats has a gradient, and it is not zero."""
+        is_asked = len(operation.regions) and "vjp" not in OPS[operation.name[4:]].deliberate
+        if is_asked and any(Tensor(result).dtype.is_float for result in operation.results):
+            advice = "Give its class a vjp or a decompose, or stop gradients before it with blu.stop_gradient."
+            self.owner.fail(operation, f"{operation.name} has bodies, and no gradient", advice=advice)
 
     def _step(self, operation: ir.Operation, active: set[ir.Value]) -> None:
         """Add one operation's share to the gradients of its active operands."""
@@ -78,10 +89,11 @@ class Backward:
         fields = operands_of(operation)
         with emitting_at(operation.location):
             upstream = [self._gradient_of(result) for result in operation.results]
-            given = upstream[0] if len(upstream) == 1 else tuple(upstream)
+            given = upstream[0] if len(upstream) == 1 and cls.num_results else tuple(upstream)
             results = [Tensor(result) for result in operation.results]
+            results = results if cls.num_results else [tuple(results)]
             operands = [on_operand(Tensor, item) for item in fields]
-            shares = cls.vjp(given, *operands, *results, **attributes_of(operation))
+            shares = cls.vjp(given, *operands, *results, **attributes_of(operation), **bodies_of(operation))
             shares = shares if isinstance(shares, tuple) else (shares,)
             for value, share in zip(_flat(fields), _flat(list(shares)), strict=True):
                 if share is not None and value in active:

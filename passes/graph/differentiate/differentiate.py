@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import func, ir
+from blu.dialects.core.regions import copy_block
 from blu.passes.framework.base import Pass, find
 from blu.passes.graph.differentiate.backward import Backward
-from blu.passes.graph.inline import callees, copy_body, inline_call, reached, refuse_recursion
+from blu.passes.graph.inline import callees, inline_call, reached, refuse_recursion
 
 GRADIENT_OF = "blu.gradient_of"
 WITH_RESPECT_TO = "blu.with_respect_to"
@@ -44,6 +45,7 @@ class Differentiate(Pass):
         sources = {name: _symbol(item) for name, item in functions.items() if GRADIENT_OF in item.attributes}
         refuse_recursion(self, functions, sources)
         while declared := [item for item in find(module, func.FuncOp) if item.is_external]:
+            functions = {item.name.value: item for item in find(module, func.FuncOp)}  # a vjp may have declared some
             ready = [item for item in declared if self._is_ready(item, functions)]
             if not ready:
                 self.fail(declared[0], f"'{declared[0].name.value}' is declared but is the gradient of nothing")
@@ -69,7 +71,7 @@ class Differentiate(Pass):
         block = declaration.add_entry_block([argument.location for argument in primal.arguments])
         with ir.InsertionPoint(block), primal.operation.location:
             values = dict(zip(primal.arguments, block.arguments, strict=True))
-            results = copy_body(primal, values)
+            results = copy_block(primal.entry_block, values)
             if not results:
                 self.fail(
                     primal,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from blu.dialects.core.dialect import YIELD
 from blu.dialects.core.dtypes import product
 from blu.dialects.core.mlir import ir
+from blu.dialects.core.modules import operations_in
 from blu.dialects.core.op import OPS, attributes_of, value_type
 from blu.dialects.ops.contraction import parse_equation
 from blu.dialects.ops.pointwise import Pointwise
@@ -23,6 +25,8 @@ def work_of(operation: ir.Operation) -> int:
     """About how many multiplications an op is as much work as."""
     if is_view(operation):
         return 0
+    if len(operation.regions):  # how often they run is known to the op alone
+        return sum(work_of(inner) for inner in operations_in(operation) if inner.name != YIELD)
     if operation.name in _MULTIPLICATIONS:
         return _MULTIPLICATIONS[operation.name](operation)
     return PER_ELEMENT * sum(value_type(value).size for value in (*operation.operands, *operation.results))

@@ -9,6 +9,7 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import OPS, emitting_at, is_pure
 from blu.dialects.ops.pointwise import Pointwise, Where
 from blu.passes.framework.base import Pass, find
+from blu.passes.framework.bodies import blocks_of
 from blu.passes.graph.simplify import arithmetic, fold, shapes  # noqa: F401  (importing a file registers its rules)
 from blu.passes.graph.simplify.rules import RULES, Rule, Site
 
@@ -34,10 +35,10 @@ class Simplify(Pass):
 
     def run(self, module: ir.Module) -> None:
         for function in find(module, func.FuncOp):
-            block = function.entry_block
-            for operation in list(block.operations):
-                self._simplify(operation.operation)
-            self._erase_unused(block)
+            for block in blocks_of(function):
+                for operation in list(block.operations):
+                    self._simplify(operation.operation)
+                self._erase_unused(block)
 
     def _simplify(self, operation: ir.Operation) -> None:
         """Replace an op by what the rules say, and look at that again, and at what the rule made for it to use."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from blu.dialects.core.dialect import YIELD
 from blu.dialects.core.dtypes import tensor_type
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import is_pure, operation_class
@@ -60,9 +61,8 @@ class LowerToLinalg(Pass, name="lower-to-linalg"):
         function.operation.erase()
 
     def _lower_operation(self, operation: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
-        kept = operation.name in KEPT or operation_class(operation) is None or not is_pure(operation)
         with operation.location:
-            results = _clone(operation, values) if kept else self._apply_rule(operation, values)
+            results = _clone(operation, values) if _is_kept(operation) else self._apply_rule(operation, values)
         values.update(zip(operation.results, results, strict=True))
 
     def _apply_rule(self, operation: ir.Operation, values: dict[ir.Value, ir.Value]) -> Sequence[ir.Value]:
@@ -70,12 +70,28 @@ class LowerToLinalg(Pass, name="lower-to-linalg"):
         if rule is None:
             self.fail(
                 operation,
-                f"no rule lowers {operation.name} to linalg",
+                f"no rule lowers {operation.name}{', which has regions,' * bool(len(operation.regions))} to linalg",
                 advice=f'Write one: @lowers("{operation.name.removeprefix("blu.")}") in passes/loops/lower_to_linalg/, '
                 "or give the op a decompose.",
             )
-        result = rule(describe(operation, values.__getitem__, self.keeps_subnormals))
+        result = rule(describe(operation, values.__getitem__, self.keeps_subnormals, self._lower_body))
         return [result] if isinstance(result, ir.Value) else list(result)
+
+    def _lower_body(self, block: ir.Block, *arguments: ir.Value) -> list[ir.Value]:
+        """Write what a body computes of lowered values; what it gives, lowered."""
+        values = dict(zip(block.arguments, arguments, strict=True))
+        for operation in (item.operation for item in block.operations):
+            if operation.name == YIELD:
+                return [values[value] for value in operation.operands]
+            self._lower_operation(operation, values)
+        raise AssertionError("a body ends in a yield")
+
+
+def _is_kept(operation: ir.Operation) -> bool:
+    """Whether an op keeps its form: of another dialect, or one that a kernel takes whole. None takes bodies."""
+    if operation_class(operation) is None or operation.name in KEPT:
+        return True
+    return not len(operation.regions) and not is_pure(operation)
 
 
 def _signless(type_: ir.Type) -> ir.Type:

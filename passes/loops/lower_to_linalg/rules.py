@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from blu.dialects.core.dtypes import DType, TensorType, u8
 from blu.dialects.core.evaluation import on_operand
 from blu.dialects.core.mlir import ir
-from blu.dialects.core.op import attributes_of, operands_of, value_type
+from blu.dialects.core.op import attributes_of, body_blocks_of, operands_of, value_type
+
+LoweredBody = Callable[..., list[ir.Value]]
 
 
 @dataclass(frozen=True)
@@ -18,7 +21,7 @@ class Lowering:
 
     `operands` and `types` follow the declared fields (a list for variadic ones, None for absent ones); `types` keep the
     signedness that linalg's signless element types no longer show. `keeps_subnormals` says whether the machine's
-    exponentials of f32 do.
+    exponentials of f32 do. `bodies` of an op with regions take lowered values, and write what they compute with them.
     """
 
     operation: ir.Operation
@@ -27,6 +30,7 @@ class Lowering:
     attributes: dict[str, Any]
     results: tuple[TensorType, ...]
     keeps_subnormals: bool = True
+    bodies: dict[str, LoweredBody] = field(default_factory=dict)
 
     @property
     def result(self) -> TensorType:
@@ -49,7 +53,12 @@ def lowers(*names: str) -> Callable[[Rule], Rule]:
     return register
 
 
-def describe(operation: ir.Operation, mapped: Callable[[ir.Value], ir.Value], keeps_subnormals: bool) -> Lowering:
+def describe(
+    operation: ir.Operation,
+    mapped: Callable[[ir.Value], ir.Value],
+    keeps_subnormals: bool,
+    lower_body: Callable[..., list[ir.Value]],
+) -> Lowering:
     """Collect what a rule needs to know about an operation."""
     fields = operands_of(operation)
     return Lowering(
@@ -59,6 +68,7 @@ def describe(operation: ir.Operation, mapped: Callable[[ir.Value], ir.Value], ke
         attributes_of(operation),
         tuple(map(value_type, operation.results)),
         keeps_subnormals,
+        {name: partial(lower_body, block) for name, block in body_blocks_of(operation).items()},
     )
 
 

@@ -22,7 +22,7 @@ def test_no_op_lacks_a_part_without_a_reason() -> None:
 
 
 def test_a_hole_is_seen() -> None:
-    row = OpRow("new", "pointwise", "x", "", "all", has_reference=False, lowering="", gradient="", reasons=())
+    row = OpRow("new", "pointwise", "x", "", "", "all", has_reference=False, lowering="", gradient="", reasons=())
     assert row.holes == ["reference", "lowering"]
     without_rules = {row.name for row in op_rows(()) if row.holes}
     assert "exp" in without_rules and "softmax" not in without_rules
@@ -40,7 +40,9 @@ def test_the_table_prints(capsys: pytest.CaptureFixture[str], monkeypatch: pytes
     main()
     printed = capsys.readouterr().out
     assert f"{len(OPS)} ops" in printed
-    assert re.search(r"softmax\s*│ normalization\s*│ operand\s*│ axis: int\s*│ floats\s*│ yes\s*│ decompose", printed)
+    assert re.search(
+        r"softmax\s*│ normalization\s*│ operand\s*│ axis: int\s*│\s*│ floats\s*│ yes\s*│ decompose", printed
+    )
     assert "has no" not in printed
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from blu.dialects.core.evaluation import evaluate, on_operand
+from blu.dialects.core.evaluation import evaluate_operation
 from blu.dialects.core.mlir import ir
-from blu.dialects.core.op import OPS, attributes_of, operands_of, value_type
+from blu.dialects.core.op import value_type
 
 Evaluate = Callable[[ir.Operation, dict[ir.Value, np.ndarray]], list[np.ndarray]]
 
@@ -21,14 +21,9 @@ def interpret(module: ir.Module, inputs: Sequence[np.ndarray], evaluated: Evalua
     for operation in block.operations:
         if operation.operation.name == "func.return":
             return [values[operand] for operand in operation.operands]
-        results = (evaluated or _evaluate)(operation.operation, values)
+        results = (evaluated or evaluate_operation)(operation.operation, values)
         for result, array in zip(operation.results, results, strict=True):
             kind = value_type(result)
             assert array.shape == kind.shape, f"{operation.operation.name} gives {array.shape}, declared {kind}"
             values[result] = array.astype(kind.dtype.numpy, copy=False)
     raise AssertionError("main has no return")
-
-
-def _evaluate(operation: ir.Operation, values: dict[ir.Value, np.ndarray]) -> list[np.ndarray]:
-    operands = tuple(on_operand(values.__getitem__, item) for item in operands_of(operation))
-    return evaluate(OPS[operation.name.removeprefix("blu.")], operands, attributes_of(operation))
