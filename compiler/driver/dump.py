@@ -20,7 +20,7 @@ from blu.compiler.driver.difference import difference
 from blu.compiler.driver.file_names import file_name
 from blu.compiler.driver.observer import Observer, PassRun
 from blu.compiler.driver.position import positioned
-from blu.compiler.driver.readable import dumped_text, dumped_texts
+from blu.compiler.driver.readable import DumpedText
 from blu.compiler.pipelines import Step
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.modules import attribute_names
@@ -37,13 +37,13 @@ class DumpWriter(Observer):
     def __init__(self, directory: Path):
         self.directory = directory
         self.entries: list[dict[str, Any]] = []
-        self.last = _Dumped("", "", "")
+        self.last = _Dumped("", DumpedText("", "", None))
         self.has_plan = False
 
     def start(self, module: ir.Module) -> None:
         self._clear()
         self.last = _Dumped.of("000-input.mlir", module)
-        written = self._write(self.last.name, "// Blu IR: the input\n" + self.last.text)
+        written = self._write(self.last.name, "// Blu IR: the input\n" + self.last.all.text)
         self.entries.append({"number": 0, "name": "input", **written})
         self._write_manifest()
 
@@ -59,8 +59,9 @@ class DumpWriter(Observer):
         before, self.last = self.last, _Dumped.of(f"{stem}.mlir", module)
         (self.directory / f"{stem}.diff").write_text(before.difference(self.last))
         with positioned(module, step.position):
-            text = f"// Blu IR: after pass {step.number} '{step.name}'{level}\n" + dumped_text(module)
-        return {**self._write(f"{stem}.mlir", text), "diff": f"{stem}.diff", **self._write_plan(module)}
+            text = self.last.all.with_attributes_of(module)
+        header = f"// Blu IR: after pass {step.number} '{step.name}'{level}\n"
+        return {**self._write(f"{stem}.mlir", header + text), "diff": f"{stem}.diff", **self._write_plan(module)}
 
     def _write_plan(self, module: ir.Module) -> dict[str, str]:
         """The plan in lines, when a pass has just made it."""
@@ -91,19 +92,19 @@ class DumpWriter(Observer):
 
 @dataclass(frozen=True)
 class _Dumped:
-    """A module as it was dumped: the name of its file, its text with locations and without."""
+    """A module as it was dumped: the name of its file, and its text."""
 
     name: str
-    text: str
-    plain: str
+    all: DumpedText
 
     @classmethod
     def of(cls, name: str, module: ir.Module) -> _Dumped:
-        return cls(name, *dumped_texts(module))
+        return cls(name, DumpedText.of(module))
 
     def difference(self, other: _Dumped) -> str:
         """A unified diff to another, of locations only where nothing else differs."""
-        pairs = (self.text, other.text) if self.plain == other.plain else (self.plain, other.plain)
+        ours, theirs = self.all, other.all
+        pairs = (ours.text, theirs.text) if ours.plain == theirs.plain else (ours.plain, theirs.plain)
         old, new = (text.splitlines() for text in pairs)
         return difference(old, new, self.name, other.name)
 

@@ -13,8 +13,8 @@ is not as expected here, such as that of IR which does not verify, is given as M
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from blu.compiler.driver.value_names import Definition, ValueNames
@@ -23,6 +23,8 @@ from blu.dialects.core.modules import attribute_names
 from blu.passes.framework.families import ATTRIBUTE
 
 WIDTH = 120
+# How lines within an op of the module begin.
+_INSIDE = ("   ", "  }", "  ^")
 # Dimensions in the names of maps.
 _LETTERS = "ijklmnpqrstuvwxyz"
 _STRING = r'"(?:[^"\\]|\\.)*"'
@@ -43,7 +45,8 @@ class _UnexpectedTextError(Exception):
 
 def readable_text(module: ir.Module, printed: str) -> str:
     """The text of a module, which MLIR has `printed` under its own names of values, as above."""
-    return _readable_texts(module, [printed])[0]
+    (text,) = _readable_texts(module, [printed])
+    return text if isinstance(text, str) else text.joined()
 
 
 def dumped_text(module: ir.Module, *, locations: bool = True) -> str:
@@ -51,20 +54,54 @@ def dumped_text(module: ir.Module, *, locations: bool = True) -> str:
     return readable_text(module, module.operation.get_asm(enable_debug_info=locations))
 
 
-def dumped_texts(module: ir.Module) -> tuple[str, str]:
-    """All of a module with locations, and without."""
-    texts = [module.operation.get_asm(enable_debug_info=locations) for locations in (True, False)]
-    with_locations, without = _readable_texts(module, texts)
-    return with_locations, without
+@dataclass(frozen=True)
+class DumpedText:
+    """All of a module, constants in full, as people read it: with locations, and without (`plain`)."""
+
+    text: str
+    plain: str
+    _parts: _Parts | None
+
+    @classmethod
+    def of(cls, module: ir.Module) -> DumpedText:
+        """The text of a module as it is now."""
+        printed = [module.operation.get_asm(enable_debug_info=locations) for locations in (True, False)]
+        whole, plain = _readable_texts(module, printed)
+        if isinstance(whole, str) or isinstance(plain, str):
+            return cls(str(whole), str(plain), None)
+        return cls(whole.joined(), plain.joined(), whole)
+
+    def with_attributes_of(self, module: ir.Module) -> str:
+        """The text with locations, of the module when only its attributes are other ones by now."""
+        return self._parts.with_attributes_of(module).joined() if self._parts else dumped_text(module)
 
 
-def _readable_texts(module: ir.Module, texts: list[str]) -> list[str]:
+def _readable_texts(module: ir.Module, texts: list[str]) -> Sequence[_Parts | str]:
+    """The parts of each text, or all of them as MLIR has printed them."""
     texts = [text.rstrip("\n") for text in texts]
     try:
         names = ValueNames(module)
-        return [_Text.of(text.split("\n")).joined(module, names) for text in texts]
+        return [_Text.of(text.split("\n")).renamed(module, names) for text in texts]
     except (_UnexpectedTextError, LookupError, ValueError):
         return [f"{text}\n" for text in texts]
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """A module's text, from the top: aliases, those of long attributes, the first line, the functions, locations."""
+
+    above: list[str]
+    long: list[str]
+    head: str
+    body: str
+    below: list[str]
+
+    def joined(self) -> str:
+        return "\n".join([*self.above, *self.long, self.head, self.body, *self.below, ""])
+
+    def with_attributes_of(self, module: ir.Module) -> _Parts:
+        long, head = _head(_attributes_of(module))
+        return replace(self, long=long, head=head)
 
 
 @dataclass(frozen=True)
@@ -84,14 +121,14 @@ class _Text:
             raise _UnexpectedTextError
         bodies: list[list[str]] = []
         for line in lines[1:-1]:
-            if re.match(r"  [^ }^]", line):
+            if line.startswith("  ") and not line.startswith(_INSIDE):
                 bodies.append([])
             if not bodies:
                 raise _UnexpectedTextError
             bodies[-1].append(line)
         return cls(aliases, lines[0], bodies, lines[-1])
 
-    def joined(self, module: ir.Module, names: ValueNames) -> str:
+    def renamed(self, module: ir.Module, names: ValueNames) -> _Parts:
         """All of it, as people read it."""
         symbols = [_symbol(item.operation) for item in module.body.operations]
         if len(symbols) != len(self.bodies) or len(set(symbols)) != len(symbols):
@@ -101,9 +138,14 @@ class _Text:
             text = _renamed("\n".join(lines), names.definitions.get(symbol, []))
             bodies[symbol] = "\n".join(map(_broken, _with_blocks(text, names, symbol).split("\n")))
         order = [*names.order, *(symbol for symbol in symbols if symbol not in names.definitions)]
-        long, head = _head(module, self.head)
-        text = "\n".join([head, *(bodies[symbol] for symbol in order), self.tail])
-        return _with_aliases(self.aliases, long, text)
+        long, head = self._head(module)
+        text = "\n".join([*(bodies[symbol] for symbol in order), self.tail])
+        return _with_aliases(self.aliases, long, head, text)
+
+    def _head(self, module: ir.Module) -> tuple[list[str], str]:
+        attributes = _attributes_of(module)
+        written = ", ".join(name if text == "unit" else f"{name} = {text}" for name, text in attributes.items())
+        return _head(attributes) if self.head == f"module attributes {{{written}}} {{" else ([], self.head)
 
 
 def _symbol(operation: ir.Operation) -> str:
@@ -111,12 +153,14 @@ def _symbol(operation: ir.Operation) -> str:
     return ir.StringAttr(attributes["sym_name"]).value if "sym_name" in attributes else f"#{id(operation)}"
 
 
-def _head(module: ir.Module, line: str) -> tuple[list[str], str]:
+def _attributes_of(module: ir.Module) -> dict[str, str]:
+    return {name: str(module.operation.attributes[name]) for name in attribute_names(module)}
+
+
+def _head(attributes: dict[str, str]) -> tuple[list[str], str]:
     """Definitions of the module's long attributes, and its first line with an attribute on each."""
-    attributes = {name: str(module.operation.attributes[name]) for name in attribute_names(module)}
-    written = ", ".join(name if text == "unit" else f"{name} = {text}" for name, text in attributes.items())
-    if line != f"module attributes {{{written}}} {{":
-        return [], line
+    if not attributes:
+        return [], "module {"
     aliases = {name: f"#{re.sub(r'[^A-Za-z0-9]', '_', name)}" for name, text in attributes.items() if len(text) > WIDTH}
     items = [f"  {name} = {aliases.get(name, text)}" for name, text in attributes.items()]
     long = [f"{alias} = {attributes[name]}" for name, alias in aliases.items()]
@@ -130,7 +174,7 @@ def _renamed(text: str, definitions: list[Definition]) -> str:
     later = {item.printed: item for item in reversed(definitions)}
     position = 0
 
-    def replace(match: re.Match[str]) -> str:
+    def named(match: re.Match[str]) -> str:
         nonlocal position
         name = match["name"]
         if name is None:
@@ -148,7 +192,7 @@ def _renamed(text: str, definitions: list[Definition]) -> str:
         on_its_own_line = definition.parameter and match.start() < header and header > WIDTH
         return ("\n      " if on_its_own_line else "") + _definition(definition, match["count"])
 
-    changed = _VALUE.sub(replace, text)
+    changed = _VALUE.sub(named, text)
     if position != len(definitions):
         raise _UnexpectedTextError
     return changed.replace(", \n      %", ",\n      %")
@@ -204,7 +248,7 @@ def _block(path: str) -> str:
     return found[0] if found else ""
 
 
-def _with_aliases(aliases: list[str], long: list[str], text: str) -> str:
+def _with_aliases(aliases: list[str], long: list[str], head: str, text: str) -> _Parts:
     """The text under names for maps and locations that say what they are; maps stand above it, locations below."""
     known = {match[1]: match[2] for match in map(_ALIAS_LINE.fullmatch, aliases) if match}
     places = {body[4:-1]: alias for alias, body in known.items() if alias.startswith("#loc")}
@@ -219,11 +263,12 @@ def _with_aliases(aliases: list[str], long: list[str], text: str) -> str:
     others = [line for line in aliases if not _ALIAS_LINE.fullmatch(line)]
     lines = {alias: _ALIAS.sub(rename, f"{alias} = {body}") for alias, body in known.items()}
     maps = sorted(line for alias, line in lines.items() if alias.startswith("#map"))
-    above = [*maps, *(_ALIAS.sub(rename, line) for line in others), *long]
+    above = [*maps, *(_ALIAS.sub(rename, line) for line in others)]
     # A location stands behind those that it is made of.
     locations = [alias for alias in known if alias.startswith("#loc")]
     below = [lines[alias] for alias in sorted(locations, key=lambda alias: (_depth(alias, known), named[alias]))]
-    return "\n".join([*above, _ALIAS.sub(rename, _PLACE.sub(shorten, text)), *below, ""])
+    head, text = (_ALIAS.sub(rename, _PLACE.sub(shorten, item)) for item in (head, text))
+    return _Parts(above, long, head, text, below)
 
 
 def _depth(alias: str, known: dict[str, str]) -> int:

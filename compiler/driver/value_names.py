@@ -15,6 +15,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from blu.dialects.core.locations import place_of
 from blu.dialects.core.mlir import ir
@@ -50,6 +51,13 @@ class Definition:
     parameter: bool = False
 
 
+@cache
+def _spelled(wanted: str) -> str:
+    """A name as MLIR's text can have it."""
+    name = re.sub(r"[^\w.$-]", "_", wanted, flags=re.ASCII)
+    return name if re.match(r"[A-Za-z_$.-]", name) else f"_{name}"
+
+
 class _Scope:
     """Names that values of one function have so far, those of regions that have ended left out."""
 
@@ -61,8 +69,7 @@ class _Scope:
 
     def unique(self, wanted: str) -> str:
         """The wanted name, with a number where it is taken."""
-        base = re.sub(r"[^\w.$-]", "_", wanted, flags=re.ASCII)
-        base = base if re.match(r"[A-Za-z_$.-]", base) else f"_{base}"
+        base = _spelled(wanted)
         name, number = base, self.counts.get(base, 0)
         while name in self.taken:
             number += 1

@@ -14,7 +14,8 @@ import blu
 from blu.compiler.cli import compile as compile_command
 from blu.compiler.cli import opt
 from blu.compiler.driver.difference import difference
-from blu.compiler.driver.readable import dumped_text, readable_text
+from blu.compiler.driver.position import PipelinePosition, positioned
+from blu.compiler.driver.readable import DumpedText, dumped_text, readable_text
 from blu.compiler.generation.gpt2_programs import Gpt2Request
 from blu.compiler.jit import Traced
 from blu.dialects.core.context import make_context
@@ -102,6 +103,16 @@ def test_each_block_of_a_model_begins_with_a_comment(lowered: Lower):
     for level in ("blu", "linalg", "memref"):
         text = dumped_text(lowered("x86-64-v3", level))
         assert re.findall(r"^ *// (.*)$", text, re.MULTILINE) == ["h.0", "h.1"]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_dump_says_where_it_is_without_being_written_anew(lowered: Lower, level: str | None):
+    module = lowered("x86-64-v3", level)
+    for dumped in (DumpedText.of(module), DumpedText("", "", None)):
+        with positioned(module, PipelinePosition("memref", 3)):
+            text = dumped.with_attributes_of(module)
+            assert text == dumped_text(module) and "\n  blu.passes_done = 3 : i64,\n" in text
+    assert dumped_text(module) != text
 
 
 def kernels_of(text: str) -> list[str]:
