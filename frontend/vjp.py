@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from blu.dialects.core.dtypes import DType, f32, f64
+from blu.dialects.core.dtypes import DType
 from blu.dialects.hooks import HOOKS
-from blu.dialects.tensor.folding import sum as sum_of
 from blu.dialects.tensor.function import is_tracing
 from blu.dialects.tensor.promotion import as_tensor, as_tensors, is_weak
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ArgumentError, DTypeError, ShapeError, TraceError
+from blu.frontend.tracing.flat_function import FlatFunction
 from blu.frontend.tracing.spec import is_static, type_of_leaf
 from blu.frontend.tracing.trace import as_results
+from blu.frontend.tracing.traced_function import one_gradient_deeper, trace_function
 from blu.frontend.tracing.tree import TreeDef, describe_difference, flatten, is_array
 from blu.frontend.tracing.user_location import user_line
-from blu.frontend.transform import grad, one_gradient_deeper
+from blu.frontend.transform import differentiable
 
 
 def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
@@ -37,45 +38,82 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> t
     Raises ArgumentError where no primal or no result is a float tensor; `pull_back` raises ArgumentError, ShapeError or
     DTypeError for gradients that do not fit the results.
     """
-    is_traced = is_tracing()
     if not any(_is_float_tensor(leaf) for leaf in flatten(primals)[0]):
         raise ArgumentError("vjp: no argument is a float tensor, so there is no gradient", location=user_line())
-    outputs = _call(function, primals)
-    if has_aux and not (isinstance(outputs, tuple) and len(outputs) == 2):
-        raise TraceError("with has_aux the function must return (result, anything else)", location=user_line())
-    result = _with_tensors_only(outputs[0] if has_aux else outputs)
-    if not any(_dtype_of(leaf).is_float for leaf in flatten(result)[0]):
-        raise ArgumentError("vjp: no result is a float tensor, so there is no gradient", location=user_line())
+    return (_in_trace if is_tracing() else _on_arrays)(function, primals, has_aux)
 
-    def weighted(cotangents: Any, *values: Any) -> Any:
-        outputs = function(*values)
-        return _weighted(outputs[0] if has_aux else outputs, cotangents)
+
+def _in_trace(function: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> tuple[Any, ...]:
+    """The function is traced once, for the result and for what is pulled back through it."""
+    split = _SplitResult(function, has_aux)
+    flat = FlatFunction(split, _traced(primals, numbers_too=False))
+    traced = trace_function(flat)
+    results, effects = traced.call()
+    result, aux = split.put_together(results)
+    _check_result(result)
 
     def pull_back(cotangents: Any) -> tuple[Any, ...]:
-        if is_traced and not is_tracing():
+        if not is_tracing():
             advice = "Call pull_back in the compiled function, and return what it gives."
             message = "vjp: gradients of a traced function can be taken only while it is traced"
             raise TraceError(message, location=user_line(), advice=advice)
+        given = _cotangents(result, cotangents)
+        wanted = differentiable(flat.tree, flat.leaves, range(len(primals)))
+        gradients = traced.call_pullback(wanted, [flat.leaves[leaf].is_weak for leaf in wanted], effects, given)
+        by_leaf = dict(zip(wanted, gradients, strict=True))
+        return flat.tree.unflatten([by_leaf.get(leaf) for leaf in range(len(flat.leaves))])[0]
+
+    return (result, pull_back, aux) if has_aux else (result, pull_back)
+
+
+class _SplitResult:
+    """A function that gives the tensors in its result, then those in what it gives besides, and keeps all else."""
+
+    def __init__(self, function: Callable[..., Any], has_aux: bool):
+        self.function, self.has_aux = function, has_aux
+        self.__name__ = getattr(function, "__name__", "function")
+
+    def __call__(self, *values: Any) -> list[Tensor]:
+        outputs = self.function(*values)
+        if self.has_aux and not (isinstance(outputs, tuple) and len(outputs) == 2):
+            raise TraceError("with has_aux the function must return (result, anything else)", location=user_line())
+        result, aux = outputs if self.has_aux else (outputs, None)
+        tensors, self.tree = as_results(result)
+        self.aux, self.aux_tree = flatten(aux)
+        return tensors + [leaf for leaf in self.aux if isinstance(leaf, Tensor)]
+
+    def put_together(self, tensors: list[Tensor]) -> tuple[Any, Any]:
+        """The result and what is given besides, with other tensors in the place of those that were."""
+        others = iter(tensors)
+        result = self.tree.unflatten([next(others) for _ in self.tree.names])
+        aux = [next(others) if isinstance(leaf, Tensor) else leaf for leaf in self.aux]
+        return result, self.aux_tree.unflatten(aux)
+
+
+def _on_arrays(function: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> tuple[Any, ...]:
+    """The result and `pull_back` are programs of their own."""
+    with one_gradient_deeper(getattr(function, "__name__", "function")):
+        outputs = HOOKS.compiler.run_transformed(function, primals, {})
+    if has_aux and not (isinstance(outputs, tuple) and len(outputs) == 2):
+        raise TraceError("with has_aux the function must return (result, anything else)", location=user_line())
+    result = outputs[0] if has_aux else outputs
+    _check_result(result)
+
+    def pulled(cotangents: Any, *values: Any) -> tuple[Any, ...]:
+        return vjp(function, *values, has_aux=has_aux)[1](cotangents)
+
+    def pull_back(cotangents: Any) -> tuple[Any, ...]:
         _check_cotangents(flatten(result), flatten(cotangents))
-        values = _traced(primals, numbers_too=not is_traced) if is_tracing() else primals
-        return grad(weighted, argnums=tuple(range(1, 1 + len(primals))))(cotangents, *values)
+        if is_tracing():
+            return pulled(cotangents, *_traced(primals, numbers_too=True))
+        return HOOKS.compiler.run_transformed(pulled, (cotangents, *primals), {})
 
     return (result, pull_back, outputs[1]) if has_aux else (result, pull_back)
 
 
-def _call(function: Callable[..., Any], primals: tuple[Any, ...]) -> Any:
-    with one_gradient_deeper(getattr(function, "__name__", "function")):
-        if is_tracing():
-            return function(*primals)
-        return HOOKS.compiler.run_transformed(function, primals, {})
-
-
-def _with_tensors_only(result: Any) -> Any:
-    """While tracing, the numbers in a result as tensors, which is what results of a compiled function are."""
-    if not is_tracing():
-        return result
-    tensors, tree = as_results(result)
-    return tree.unflatten(tensors)
+def _check_result(result: Any) -> None:
+    if not any(_dtype_of(leaf).is_float for leaf in flatten(result)[0]):
+        raise ArgumentError("vjp: no result is a float tensor, so there is no gradient", location=user_line())
 
 
 def _traced(primals: tuple[Any, ...], numbers_too: bool) -> tuple[Any, ...]:
@@ -91,17 +129,12 @@ def _traced(primals: tuple[Any, ...], numbers_too: bool) -> tuple[Any, ...]:
     )
 
 
-def _weighted(result: Any, cotangents: Any) -> Tensor:
-    """The scalar whose gradient is wanted: the sum of all float results times their gradients."""
+def _cotangents(result: Any, cotangents: Any) -> dict[int, Tensor]:
+    """The gradients of the float results, by their positions, each of its result's dtype."""
+    _check_cotangents(flatten(result), flatten(cotangents))
     by_name = _leaves_by_name(flatten(cotangents))
-    total: Tensor | None = None
-    for name, leaf in _leaves_by_name(flatten(result)).items():
-        tensor = as_tensor(leaf)
-        if tensor.dtype.is_float:
-            part = sum_of(tensor * by_name[name]).astype(f64 if tensor.dtype == f64 else f32)
-            total = part if total is None else total + part
-    assert total is not None, "some result is a float"
-    return total
+    leaves = enumerate(_leaves_by_name(flatten(result)).items())
+    return {place: as_tensor(by_name[name], leaf.dtype) for place, (name, leaf) in leaves if leaf.dtype.is_float}
 
 
 def _leaves_by_name(flat: tuple[list[Any], TreeDef]) -> dict[str, Any]:

@@ -63,3 +63,21 @@ func.func private @stopped(%x: tensor<f32>) -> tensor<f32> {
   return %1 : tensor<f32>
 }
 func.func private @stopped_gradient(tensor<f32>) -> (tensor<f32>, tensor<f32>) attributes {blu.gradient_of = @stopped, blu.with_respect_to = array<i64: 0>}
+
+// A pullback takes the gradients of results, and what ops with effects gave: here there are none.
+// CHECK-LABEL: func.func private @pair_pullback(
+// CHECK-SAME: %[[X:.+]]: tensor<3xf32>, %[[G:.+]]: tensor<3xf32>, %[[H:.+]]: tensor<3xf32>) -> tensor<3xf32>
+// CHECK-SAME: attributes {blu.forward_ops = 2 : i64} {
+// CHECK-NEXT: %[[E:.+]] = "blu.exp"(%[[X]])
+// CHECK-NEXT: %{{.+}} = "blu.sin"(%[[X]])
+// CHECK-NEXT: %[[C:.+]] = "blu.cos"(%[[X]])
+// CHECK-NEXT: %[[B:.+]] = "blu.multiply"(%[[H]], %[[C]])
+// CHECK-NEXT: %[[A:.+]] = "blu.multiply"(%[[G]], %[[E]])
+// CHECK-NEXT: %[[D:.+]] = "blu.add"(%[[B]], %[[A]])
+// CHECK-NEXT: return %[[D]]
+func.func private @pair(%x: tensor<3xf32>) -> (tensor<3xf32>, tensor<3xf32>) {
+  %0 = "blu.exp"(%x) : (tensor<3xf32>) -> tensor<3xf32>
+  %1 = "blu.sin"(%x) : (tensor<3xf32>) -> tensor<3xf32>
+  return %0, %1 : tensor<3xf32>, tensor<3xf32>
+}
+func.func private @pair_pullback(tensor<3xf32>, tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32> attributes {blu.pullback_of = @pair, blu.pulled_results = array<i64: 0, 1>, blu.with_respect_to = array<i64: 0>}

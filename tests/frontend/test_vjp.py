@@ -249,3 +249,51 @@ def test_a_function_that_calls_itself_without_end_ends_in_an_error() -> None:
         with pytest.raises(TraceError, match=r"functions call each other more than \d+ deep") as caught:
             call(X)
         assert "test_vjp.py" in str(caught.value)
+
+
+def test_vjp_in_a_compiled_function_calls_the_function_once() -> None:
+    calls = []
+
+    def counted(x: Any) -> Any:
+        calls.append(x)
+        return blu.sin(x), blu.cos(x)
+
+    def program(x: Any) -> Any:
+        (sine, _), pull_back = blu.vjp(counted, x)
+        return sine, pull_back((x, x)), pull_back((2 * x, sine))
+
+    sine, (first,), (second,) = blu.jit(program)(X)
+    assert len(calls) == 1
+    np.testing.assert_allclose(sine, np.sin(X), rtol=1e-6)
+    np.testing.assert_allclose(first, X * (np.cos(X) - np.sin(X)), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(second, 2 * X * np.cos(X) - np.sin(X) ** 2, rtol=1e-5, atol=1e-6)
+    blu.vjp(counted, X)[1]((X, X))
+    assert len(calls) == 3  # on arrays, the result and what is pulled back are programs of their own
+
+
+def test_what_vjp_is_given_besides_the_result_may_be_anything() -> None:
+    def program(x: Any) -> Any:
+        result, pull_back, (kept, text) = blu.vjp(lambda x: (x * x, (blu.exp(x), "text")), x, has_aux=True)
+        assert text == "text"
+        return result, kept, pull_back(x)
+
+    result, kept, (dx,) = blu.jit(program)(X)
+    np.testing.assert_allclose(result, X * X, rtol=1e-6)
+    np.testing.assert_allclose(kept, np.exp(X), rtol=1e-6)
+    np.testing.assert_allclose(dx, 2 * X * X, rtol=1e-6)
+
+
+def test_results_that_are_arguments_or_given_twice_have_gradients() -> None:
+    def program(x: Any, w: Any) -> Any:
+        def function(x: Any) -> Any:
+            square = x * x
+            return square, x, square, w
+
+        result, pull_back = blu.vjp(function, x)
+        return result, pull_back((x, w, 2 * w, w))
+
+    w = np.full_like(X, 3)
+    result, (dx,) = blu.jit(program)(X, w)
+    for found, wanted in zip(result, (X * X, X, X * X, w), strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-6)
+    np.testing.assert_allclose(dx, (X + 2 * w) * 2 * X + w, rtol=1e-6)

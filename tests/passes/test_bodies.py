@@ -157,3 +157,14 @@ def test_an_op_with_a_body_that_nothing_lowers_is_refused(target: str) -> None:
         with pytest.raises(BluError, match=r"no rule lowers blu\.repeat_bare, which has regions, to linalg") as raised:
             blu.jit(function).trace(X, W).lower(target)
         assert re.search(r"(region_ops|test_bodies)\.py:\d", str(raised.value.location))
+
+
+def test_effects_in_a_body_that_gradients_write_out_are_refused_by_vjp() -> None:
+    def program(x: Any) -> Any:
+        function = lambda x: OPS["repeat"]([x], body=lambda state: OPS["tell"](state) * 2, count=2)[0]  # noqa: E731
+        result, pull_back = blu.vjp(function, x)
+        return result, pull_back(x)
+
+    with pytest.raises(BluError, match=r"blu\.tell has effects, which blu\.vjp would have happen twice") as raised:
+        blu.jit(program).trace(X).lower(stop="blu")
+    assert "test_bodies.py:" in str(raised.value.location)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import reduce
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial, reduce
 from operator import add
 from typing import Any
 
@@ -22,7 +22,7 @@ from blu.passes.graph.decompose import decompose_operation
 
 
 class Backward:
-    """Gradients of one scalar with respect to some values of a block, written at the block's end."""
+    """Gradients of a scalar, or of several values, with respect to some values of a block, written at its end."""
 
     def __init__(self, owner: Pass, block: ir.Block, wanted: Sequence[ir.Value]):
         self.owner = owner
@@ -36,12 +36,23 @@ class Backward:
     def run(self, scalar: ir.Value) -> list[ir.Value]:
         """The gradients of `scalar` with respect to the wanted values; zeros where it does not depend on one."""
         self._check_scalar(scalar)
+        return self._walk({scalar: lambda: _full(Tensor(scalar), 1)})
+
+    def pull(self, values: Sequence[ir.Value], cotangents: Sequence[ir.Value]) -> list[ir.Value]:
+        """The gradients with respect to the wanted values, given those with respect to some values of the block."""
+        given: dict[ir.Value, list[ir.Value]] = {}
+        for value, cotangent in zip(values, cotangents, strict=True):
+            given.setdefault(value, []).append(cotangent)
+        return self._walk({value: partial(_total, list(map(Tensor, shares))) for value, shares in given.items()})
+
+    def _walk(self, given: Mapping[ir.Value, Callable[[], Tensor]]) -> list[ir.Value]:
         self._decompose_what_has_no_gradient()
         operations = [operation.operation for operation in self.block.operations]
         self.num_forward = len(operations)
         active = self._active(operations)
-        if scalar in active:
-            self.gradients[scalar] = [_full(Tensor(scalar), 1)]
+        for value, share in given.items():
+            if value in active:
+                self.gradients[value] = [share()]
         for operation in reversed(operations):
             if any(result in self.gradients for result in operation.results):
                 self._step(operation, active)

@@ -22,6 +22,7 @@ from blu.passes.loops.fuse import Fuse
 from blu.passes.loops.lower_to_linalg import LowerToLinalg
 from blu.passes.loops.merge_duplicates import MergeDuplicates
 from blu.passes.loops.sink_widening import SinkWidening
+from tests.support.programs.interpret import interpret
 
 MARK = '{blu.checkpoint = {policy = "nothing", region = 0 : i64}}'
 BOTH = "(tensor<4xf32>) -> tensor<4xf32>"
@@ -257,6 +258,70 @@ def test_a_program_and_its_gradient_have_each_effect_once(announce, target):
     for function in (loss, blu.value_and_grad(blu.checkpoint()(loss))):
         lowered = blu.jit(function).trace(blu.spec((4,))).lower(target, stop="cse")
         assert lowered.text.count('"blu.announce"') == 3
+
+
+VJPS = {
+    "alone": lambda function, x: blu.vjp(function, x)[0],
+    "pulled": lambda function, x: pulled(function, x)[1],
+    "pulled twice": lambda function, x: [*map(blu.vjp(function, x)[1], (x, 2 * x))],
+    "in a gradient": lambda function, x: blu.grad(lambda y: blu.sum(pulled(function, y)[1]))(x),
+    "in a vjp": lambda function, x: pulled(lambda y: pulled(function, y)[1], x),
+    "of a gradient": lambda function, x: pulled(blu.grad(lambda y: blu.sum(function(y))), x),
+    "beside a gradient": lambda function, x: blu.grad(lambda y: blu.sum(function(y)))(pulled(function, x)[0]),
+}
+
+
+def pulled(function, x):
+    """What a function gives, and what it takes back of x."""
+    result, pull_back = blu.vjp(function, x)
+    return result, pull_back(x)[0]
+
+
+@pytest.mark.parametrize("case", VJPS)
+def test_effects_of_what_vjp_is_given_happen_once(announce, case):
+    def function(x):
+        announce(x)
+        return blu.sin(announce(blu.exp(x)))
+
+    calls = {"beside a gradient": 2}.get(case, 1)
+    text = blu.jit(lambda x: VJPS[case](function, x)).trace(blu.spec((4,))).lower(stop="cse").text
+    assert text.count('"blu.announce"') == 2 * calls
+
+
+def test_gradients_of_what_has_effects_are_right(announce):
+    """With an op that does nothing besides, numbers are what they are without effects."""
+
+    def program(announced):
+        def loss(x):
+            result, pull_back = blu.vjp(lambda y: blu.sin(announced(y * y)), x)
+            return blu.sum(result * pull_back(blu.exp(x))[0])
+
+        return blu.jit(blu.value_and_grad(loss)).trace(blu.spec((4,))).lower(stop="blu").module
+
+    x = np.linspace(-1, 1, 4).astype(np.float32)
+    found, wanted = (interpret(program(item), [x]) for item in (announce, lambda y: y))
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+
+def test_effects_that_vjp_cannot_have_once_are_refused(announce):
+    """What a gradient itself does is not known yet where it is called."""
+
+    def acts_in_its_gradient(x):
+        return blu.sum(Telling(x))
+
+    class Telling(Unary, name="telling", dtypes=FLOATS):
+        """The operand; somebody is told of its gradient."""
+
+        reference = staticmethod(lambda x: x.copy())
+        vjp = staticmethod(lambda g, x, y: announce(g))
+
+    try:
+        with pytest.raises(blu.BluError, match=r"blu\.announce has effects, which blu\.vjp would have happen twice"):
+            program = blu.jit(lambda x: pulled(blu.grad(acts_in_its_gradient), x))
+            program.trace(blu.spec((4,))).lower(stop="blu")
+    finally:
+        BluDialect.operations.remove(OPS.pop("telling").ext_class)
 
 
 def test_what_has_effects_and_no_kernel_is_refused(announce, monkeypatch):
