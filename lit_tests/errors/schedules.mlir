@@ -23,3 +23,18 @@ module attributes {blu.target = {name = "sm_90a"}} {
     return %2 : tensor<300xf32>
   }
 }
+
+// -----
+
+module attributes {blu.target = {name = "sm_90a"}} {
+  func.func @main(%q: tensor<2x20x32xbf16>) -> tensor<2x20x32xbf16> {
+    %0 = call @attention_0(%q) : (tensor<2x20x32xbf16>) -> tensor<2x20x32xbf16>
+    return %0 : tensor<2x20x32xbf16>
+  }
+
+  // expected-error@+1 {{the schedule of kernel 'attention_0': keys = 48: there are 16, 32, 64, 128}}
+  func.func private @attention_0(%q: tensor<2x20x32xbf16>) -> tensor<2x20x32xbf16> attributes {blu.kernel = "attention", blu.schedule = {kind = "tiles", keys = 48 : i64}} {
+    %0 = "blu.attention"(%q, %q, %q) {causal = false, scale = 0.125 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>} : (tensor<2x20x32xbf16>, tensor<2x20x32xbf16>, tensor<2x20x32xbf16>) -> tensor<2x20x32xbf16>
+    return %0 : tensor<2x20x32xbf16>
+  }
+}

@@ -106,10 +106,10 @@ module attributes {blu.target = {name = "sm_90a"}} {
     return
   }
 
-  // Other families have no schedule.
-  // CHECK-LABEL: func.func private @rows_0(
+  // What is written in one way has no schedule.
+  // CHECK-LABEL: func.func private @update_0(
   // CHECK-NOT: blu.schedule
-  func.func private @rows_0(%x: memref<8xf32>, %y: memref<8xf32>) attributes {blu.kernel = "rows"} {
+  func.func private @update_0(%x: memref<8xf32>, %y: memref<8xf32>) attributes {blu.kernel = "update"} {
     %0 = bufferization.to_tensor %x restrict : memref<8xf32> to tensor<8xf32>
     bufferization.materialize_in_destination %0 in restrict writable %y : (tensor<8xf32>, memref<8xf32>) -> ()
     return

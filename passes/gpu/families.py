@@ -9,6 +9,7 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.framework import families
 from blu.passes.gpu.attention import attention, gradient
+from blu.passes.gpu.attention import choice as attention_choice
 from blu.passes.gpu.gemm import gemm, scheduling, split
 from blu.passes.gpu.others import ordering, scan, scatter, update
 from blu.passes.gpu.rows import rows, sums
@@ -33,8 +34,8 @@ EMITTERS: dict[str, Emitter] = {
     families.GEMM.name: Emitter(gemm.emit, split.reserve, scheduling.SCHEDULER),
     families.ROWS.name: Emitter(sums.emit, row_scheduling.reserve, row_scheduling.SCHEDULER),
     families.LOOPS.name: Emitter(rows.emit, row_scheduling.reserve, row_scheduling.SCHEDULER),
-    families.ATTENTION.name: Emitter(attention.emit),
-    families.ATTENTION_GRADIENT.name: Emitter(gradient.emit, gradient.reserve),
+    families.ATTENTION.name: Emitter(attention.emit, scheduler=attention_choice.SCHEDULER),
+    families.ATTENTION_GRADIENT.name: Emitter(gradient.emit, gradient.reserve, attention_choice.GRADIENT_SCHEDULER),
     families.ARGSORT.name: Emitter(ordering.emit, ordering.reserve),
     families.ARG_TOP_K.name: Emitter(ordering.emit, ordering.reserve),
     families.SCAN.name: Emitter(scan.emit, scan.reserve),

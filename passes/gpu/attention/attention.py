@@ -18,6 +18,7 @@ from blu.passes.gpu.attention import decode as attention_decode
 from blu.passes.gpu.attention.fragments import Fragments, RightFragments
 from blu.passes.gpu.attention.operands import AttentionOperand, Problem, operand_of, read_problem, split_head
 from blu.passes.gpu.attention.output import write_tile
+from blu.passes.gpu.attention.schedule import REGISTERS, WARPS, FewQueriesSchedule, TilesSchedule, schedule_of
 from blu.passes.gpu.attention.scores import (
     STRIP,
     KeySpan,
@@ -41,7 +42,6 @@ from blu.passes.gpu.kernel import GpuKernel, Thread
 from blu.passes.gpu.shared import SharedMemory, shared_address
 from blu.passes.kernels.updates import find_operation
 
-WARPS = 4
 LARGEST_ROW = 256
 """Columns of queries and values of 16 bits, up to which a warp's results fit in registers."""
 
@@ -49,41 +49,17 @@ LARGEST_WIDE_ROW = 128
 """The same for f32, whose tiles take twice the shared memory."""
 
 
-@dataclass(frozen=True)
-class Schedule:
-    """`strips` of 16 rows of queries for each warp, tiles of `keys` keys; `keeps_queries` in registers."""
-
-    strips: int
-    keys: int
-    keeps_queries: bool
-
-    @property
-    def rows(self) -> int:
-        """Rows of queries of a block."""
-        return WARPS * STRIP * self.strips
-
-
-def choose_schedule(queries: int, columns: int, masked: bool, size: int) -> Schedule:
-    """How to cut a problem whose rows have up to `columns` columns of `size` bytes. A mask takes registers."""
-    if size == 4:
-        return Schedule(1, 32, False)
-    if columns <= 64:
-        return Schedule(2 if queries > WARPS * STRIP and not masked else 1, 64, True)
-    if columns <= 128:
-        return Schedule(1, 64, True)
-    return Schedule(1, 32, False)
-
-
 def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
-    """Replace a kernel around a blu.attention."""
+    """Replace a kernel around a blu.attention, as its schedule says."""
+    schedule = schedule_of(kernel)
+    if isinstance(schedule, FewQueriesSchedule):
+        return attention_decode.emit(kernel, schedule)
+    assert isinstance(schedule, TilesSchedule), "there is no other kind"
     operation = find_operation(kernel, "blu.attention")
-    if attention_decode.suits(operation):
-        return attention_decode.emit(kernel, target)
     operands = operands_of(operation)
     frame = GpuKernel.open(kernel)
     query, value = (ir.RankedTensorType(item.type).shape for item in (operands[0], operands[2]))
     size = ir.RankedTensorType(operands[0].type).element_type.width // 8
-    schedule = choose_schedule(query[-2], max(query[-1], value[-1]), operands[3] is not None, size)
     layout = SharedLayout.of(schedule, query[-1], value[-1], size)
     leave_registers(frame)
     grid = (max(1, prod(query[:-2]) * layout.blocks(query[-2])),)
@@ -117,14 +93,14 @@ def leave_registers(frame: GpuKernel) -> None:
 class SharedLayout:
     """Where the tiles of queries, of keys and of values are in shared memory; the last two are there twice."""
 
-    schedule: Schedule
+    schedule: TilesSchedule
     memory: SharedMemory
     queries: int
     keys: int
     values: int
 
     @classmethod
-    def of(cls, schedule: Schedule, depth: int, width: int, size: int) -> SharedLayout:
+    def of(cls, schedule: TilesSchedule, depth: int, width: int, size: int) -> SharedLayout:
         """Tiles of queries and keys with `depth` columns, and of values and results with `width`, of `size` bytes."""
         memory = SharedMemory()
         queries = memory.take(tile_bytes(schedule.rows, max(depth, width), size))
@@ -174,7 +150,7 @@ class Forward:
         carried = walk.run(full, walk.count, carried, self._advance(step, hides=True))
         softmax, results = step.unpack(carried)
         inverses, _ = softmax.finish(step.mask.factor)
-        if not schedule.keeps_queries:
+        if schedule.queries != REGISTERS:
             walk.end()
         if problem.width != problem.depth:
             barrier.sync()  # rows of other warps are in this warp's rows of results
@@ -214,7 +190,7 @@ class Forward:
         problem, schedule = self.problem, self.layout.schedule
         fragments = Fragments(queries, span.lane)
         left = [fragments.left(warp.add(own_row, STRIP * strip)).load for strip in range(span.strips)]
-        if schedule.keeps_queries:
+        if schedule.queries == REGISTERS:
             cp_async.wait_all()
             barrier.sync()
             left = kept(left, queries.steps)

@@ -13,7 +13,6 @@ from math import inf, prod
 
 from blu.dialects.core.mlir import arith, func, ir, llvm, math, scf
 from blu.dialects.core.op import operands_of
-from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu.attention.operands import (
     AttentionOperand,
     HeadMatrix,
@@ -23,6 +22,7 @@ from blu.passes.gpu.attention.operands import (
     read_problem,
     split_head,
 )
+from blu.passes.gpu.attention.schedule import FewQueriesSchedule
 from blu.passes.gpu.attention.scores import LOG2_E
 from blu.passes.gpu.isa import approx, barrier, shared_memory, shfl, warp
 from blu.passes.gpu.isa.warp import WARP, Number
@@ -32,9 +32,6 @@ from blu.passes.kernels.updates import find_operation
 
 FEW_QUERIES = 8
 """Up to so many queries are done one by one: products of matrices would be mostly of nothing."""
-
-WARPS = 16
-"""Of a block; fewer where there are so many heads that all processors have several."""
 
 LARGEST_ROW = 256
 PIECE = 8
@@ -75,15 +72,14 @@ class Shares:
         return max(1, 4 // self.pieces)
 
 
-def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
+def emit(kernel: func.FuncOp, schedule: FewQueriesSchedule) -> list[func.FuncOp]:
     """Replace a kernel around a blu.attention that suits, of 16-bit or 32-bit floats."""
     operation = find_operation(kernel, "blu.attention")
     operands = operands_of(operation)
     frame = GpuKernel.open(kernel)
     query = ir.RankedTensorType(operands[0].type).shape
     blocks = prod(query[:-1])
-    warps = WARPS if blocks <= 4 * target.processors else WARPS // 4
-    shares, memory = Shares.of(query[-1]), SharedMemory()
+    warps, shares, memory = schedule.warps, Shares.of(query[-1]), SharedMemory()
     start = memory.take(warps * (shares.columns + NUMBERS) * 4)
     with operation.location, frame.launch((max(1, blocks),), warps * WARP, memory.bytes) as here:
         if prod(query):

@@ -13,6 +13,7 @@ warp: results do not depend on the order in which blocks run.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from math import prod
 
@@ -20,21 +21,17 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import operands_of
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu.attention.attention import leave_registers, rows_fit
-from blu.passes.gpu.attention.key_gradient import KeyGradient, KeySchedule
-from blu.passes.gpu.attention.query_gradient import QueryGradient, QuerySchedule
+from blu.passes.gpu.attention.key_gradient import KeyGradient, KeyTiles
+from blu.passes.gpu.attention.query_gradient import QueryGradient, QueryTiles
+from blu.passes.gpu.attention.schedule import APART, TOGETHER, gradient_schedule_of
 from blu.passes.gpu.attention.slopes import Gradient, SlopePosition
 from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import GpuKernel
 from blu.passes.gpu.shared import shared_address
 from blu.passes.kernels.updates import find_operation
 
-LARGEST_PAIR = 128
-"""Columns up to which a warp's gradients of keys and of values fit in registers at a time."""
-
-
-# Launches for the gradients of keys and of values: their suffix, and whether they compute the one and the other.
-TOGETHER = (("_key", True, True),)
-SPLIT = (("_value", False, True), ("_key", True, False))
+LAUNCHES = {TOGETHER: (("_key", True, True),), APART: (("_value", False, True), ("_key", True, False))}
+"""Launches for the gradients of keys and of values: their suffix, and whether they compute the one and the other."""
 
 
 def reserve(kernel: func.FuncOp) -> list[ir.MemRefType]:
@@ -51,16 +48,15 @@ def takes(operation: ir.Operation) -> bool:
 
 def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
     """Replace a kernel around a blu.attention_gradient by two launches, or three for long rows."""
-    operation = find_operation(kernel, "blu.attention_gradient")
+    schedule, operation = gradient_schedule_of(kernel), find_operation(kernel, "blu.attention_gradient")
     query, key, value = (ir.RankedTensorType(item.type).shape for item in operands_of(operation)[1:4])
     columns = (query[-1], value[-1])
-    masked, limit = operands_of(operation)[5] is not None, target.shared_bytes
     size = ir.RankedTensorType(operands_of(operation)[1].type).element_type.width // 8
-    of_query = QuerySchedule.choose(query[-2], columns, masked, size, limit)
+    of_query = QueryTiles.by(schedule, columns, size)
     launches = [_launch(kernel, "_query", of_query, query, partial(QueryGradient, schedule=of_query))]
-    for suffix, of_key, of_value in SPLIT if max(columns) > LARGEST_PAIR else TOGETHER:
-        schedule = KeySchedule.choose(of_key, of_value, key[-2], columns, masked, size, limit)
-        launches.append(_launch(kernel, suffix, schedule, key, partial(KeyGradient, schedule=schedule)))
+    for suffix, of_key, of_value in LAUNCHES[schedule.launches]:
+        tiles = replace(KeyTiles.by(schedule, columns, size), of_key=of_key, of_value=of_value)
+        launches.append(_launch(kernel, suffix, tiles, key, partial(KeyGradient, schedule=tiles)))
     kernel.operation.erase()
     return launches
 
@@ -68,7 +64,7 @@ def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
 def _launch(
     kernel: func.FuncOp,
     suffix: str,
-    schedule: QuerySchedule | KeySchedule,
+    tiles: QueryTiles | KeyTiles,
     rows: Sequence[int],
     emitter: Callable[..., QueryGradient | KeyGradient],
 ) -> func.FuncOp:
@@ -76,9 +72,9 @@ def _launch(
     operation = find_operation(kernel, "blu.attention_gradient")
     frame = GpuKernel.open(kernel, name=f"{kernel.name.value}{suffix}")
     leave_registers(frame)
-    parts = -(-rows[-2] // schedule.rows)
+    parts = -(-rows[-2] // tiles.rows)
     grid = (max(1, prod(rows[:-2]) * parts),)
-    with operation.location, frame.launch(grid, schedule.warps * WARP, schedule.memory.bytes) as here:
+    with operation.location, frame.launch(grid, tiles.warps * WARP, tiles.memory.bytes) as here:
         if prod(rows):
             gradient, place = Gradient.read(operation, frame), SlopePosition.of(here, parts)
             emitter(gradient=gradient, place=place, shared=shared_address(frame)).emit()

@@ -12,6 +12,7 @@ from blu.dialects.core.mlir import arith, ir, math
 from blu.passes.gpu.attention.fragments import Fragments, RightFragments
 from blu.passes.gpu.attention.operands import HeadMatrix, split_head
 from blu.passes.gpu.attention.output import write_tile
+from blu.passes.gpu.attention.schedule import REGISTERS, GradientSchedule
 from blu.passes.gpu.attention.scores import (
     STRIP,
     KeySpan,
@@ -38,18 +39,16 @@ NUMBER_BYTES = 4
 
 
 @dataclass(frozen=True)
-class KeySchedule:
-    """A block of `warps` warps of `strips` times 16 keys; tiles of `queries` queries. What to compute, and where.
+class KeyTiles:
+    """A block of `warps` warps of `strips` times 16 keys; tiles of `queries` queries; where left factors are.
 
-    The rest says where tiles are in shared memory.
+    The rest says where tiles are in shared memory, and what to compute.
     """
 
-    of_key: bool
-    of_value: bool
     warps: int
     strips: int
     queries: int
-    keeps: bool
+    left: str
     memory: SharedMemory
     keys: int
     values: int
@@ -57,39 +56,31 @@ class KeySchedule:
     first_gradients: int
     numbers: int
     stage: int
+    of_key: bool = True
+    of_value: bool = True
 
     @classmethod
-    def choose(
-        cls, of_key: bool, of_value: bool, keys: int, columns: tuple[int, int], masked: bool, size: int, limit: int
-    ) -> KeySchedule:
-        """The largest tiles whose sums fit in registers, beside a mask, and in `limit` bytes of shared memory."""
-        widest = max(columns)
-        strips = 2 if size == 2 and widest <= 48 and keys > 4 * STRIP and not masked else 1
-        queries, keeps = (64, True) if size == 2 and widest <= 64 and strips == 1 else (32, False)
-        choices = [(4, queries), (4, 16), (2, 16)]
-        schedules = (cls._place(of_key, of_value, warps, strips, tile, keeps, columns, size) for warps, tile in choices)
-        return next(item for item in schedules if item.memory.bytes <= limit)
+    def by(cls, schedule: GradientSchedule, columns: tuple[int, int], size: int) -> KeyTiles:
+        """Those of a schedule."""
+        cut = schedule.key_warps, schedule.key_strips, schedule.queries, schedule.key_left
+        return cls.of(*cut, columns, size)
 
     @classmethod
-    def _place(
-        cls,
-        of_key: bool,
-        of_value: bool,
-        warps: int,
-        strips: int,
-        queries: int,
-        keeps: bool,
-        columns: tuple[int, int],
-        size: int,
-    ) -> KeySchedule:
+    def of(cls, warps: int, strips: int, queries: int, left: str, columns: tuple[int, int], size: int) -> KeyTiles:
+        """Those of operands with so many columns, of `size` bytes."""
         memory, rows = SharedMemory(), warps * strips * STRIP
         of_keys, of_values = (memory.take(tile_bytes(rows, each, size)) for each in columns)
         of_queries, of_gradients = (memory.take(tile_bytes(queries, each, size)) for each in columns)
         numbers = memory.take(2 * queries * NUMBER_BYTES)
         stage = memory.bytes - of_queries
         memory.take(stage)
-        return cls(of_key, of_value, warps, strips, queries, keeps, memory, of_keys, of_values, of_queries,
-                   of_gradients, numbers, stage)  # fmt: skip
+        places = of_keys, of_values, of_queries, of_gradients, numbers, stage
+        return cls(warps, strips, queries, left, memory, *places)
+
+    @property
+    def keeps(self) -> bool:
+        """Whether left factors stay in registers."""
+        return self.left == REGISTERS
 
     @property
     def rows(self) -> int:
@@ -102,7 +93,7 @@ class KeyGradient:
     """Emits the launch."""
 
     gradient: Gradient
-    schedule: KeySchedule
+    schedule: KeyTiles
     place: SlopePosition
     shared: ir.Value
 
@@ -204,7 +195,7 @@ class Queries:
     The first `hidden` of a head are those where some query does not see some key.
     """
 
-    schedule: KeySchedule
+    schedule: KeyTiles
     gradient: Gradient
     key_head: Sequence[ir.Value]
     start: Number
@@ -258,7 +249,7 @@ class KeyStep:
     """What a warp does with one tile of queries."""
 
     gradient: Gradient
-    schedule: KeySchedule
+    schedule: KeyTiles
     span: KeySpan
     tiles: Queries
     keys: LeftLoads

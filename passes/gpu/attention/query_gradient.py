@@ -9,6 +9,7 @@ from blu.dialects.core.mlir import arith, ir, math
 from blu.passes.gpu.attention.fragments import Fragments, RightFragments
 from blu.passes.gpu.attention.operands import HeadMatrix, split_head
 from blu.passes.gpu.attention.output import write_tile
+from blu.passes.gpu.attention.schedule import REGISTERS, GradientSchedule
 from blu.passes.gpu.attention.scores import (
     STRIP,
     KeySpan,
@@ -35,8 +36,8 @@ from blu.passes.gpu.shared import SharedMemory
 
 
 @dataclass(frozen=True)
-class QuerySchedule:
-    """A block of `warps` warps of `strips` times 16 queries; tiles of `keys` keys. Left factors may stay in registers.
+class QueryTiles:
+    """A block of `warps` warps of `strips` times 16 queries; tiles of `keys` keys; where left factors are.
 
     The rest says where tiles are in shared memory. The result is there only until the second keys come.
     """
@@ -44,7 +45,7 @@ class QuerySchedule:
     warps: int
     strips: int
     keys: int
-    keeps: bool
+    left: str
     memory: SharedMemory
     queries: int
     gradients: int
@@ -53,24 +54,25 @@ class QuerySchedule:
     stage: int
 
     @classmethod
-    def choose(cls, queries: int, columns: tuple[int, int], masked: bool, size: int, limit: int) -> QuerySchedule:
-        """The largest tiles whose sums fit in registers, beside a mask, and in `limit` bytes of shared memory."""
-        widest = max(columns)
-        strips = 2 if size == 2 and widest <= 64 and queries > 4 * STRIP and not masked else 1
-        keys, keeps = (64, True) if size == 2 and widest <= 64 and strips == 1 else (32, False)
-        schedules = (cls._place(warps, strips, keys, keeps, columns, size) for warps in (4, 2, 1))
-        return next(item for item in schedules if item.memory.bytes <= limit)
+    def by(cls, schedule: GradientSchedule, columns: tuple[int, int], size: int) -> QueryTiles:
+        """Those of a schedule."""
+        cut = schedule.query_warps, schedule.query_strips, schedule.keys, schedule.query_left
+        return cls.of(*cut, columns, size)
 
     @classmethod
-    def _place(
-        cls, warps: int, strips: int, keys: int, keeps: bool, columns: tuple[int, int], size: int
-    ) -> QuerySchedule:
+    def of(cls, warps: int, strips: int, keys: int, left: str, columns: tuple[int, int], size: int) -> QueryTiles:
+        """Those of operands with so many columns, of `size` bytes."""
         memory, rows = SharedMemory(), warps * strips * STRIP
         of_queries, of_gradients = (memory.take(tile_bytes(rows, each, size)) for each in columns)
         of_keys, of_values = (memory.take(tile_bytes(keys, each, size)) for each in columns)
         stage = memory.bytes - of_keys
         memory.take(max(stage, tile_bytes(rows, columns[1], size)))
-        return cls(warps, strips, keys, keeps, memory, of_queries, of_gradients, of_keys, of_values, stage)
+        return cls(warps, strips, keys, left, memory, of_queries, of_gradients, of_keys, of_values, stage)
+
+    @property
+    def keeps(self) -> bool:
+        """Whether left factors stay in registers."""
+        return self.left == REGISTERS
 
     @property
     def rows(self) -> int:
@@ -83,7 +85,7 @@ class QueryGradient:
     """Emits the launch."""
 
     gradient: Gradient
-    schedule: QuerySchedule
+    schedule: QueryTiles
     place: SlopePosition
     shared: ir.Value
 

@@ -1,0 +1,77 @@
+"""The kinds of schedules of attention and of its gradients on GPUs. Sizes and dtypes alone decide."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from blu.dialects.core.mlir import func
+from blu.passes.gpu.attention.scores import STRIP
+from blu.passes.kernels import schedules
+from blu.passes.kernels.schedules import Schedule, table_of
+
+REGISTERS, SHARED = "registers", "shared"
+TOGETHER, APART = "together", "apart"
+WARPS = 4
+
+
+@dataclass(frozen=True)
+class TilesSchedule(Schedule):
+    """A block of four warps of `strips` times 16 queries walks over tiles of `keys` keys.
+
+    Queries are in `registers`, or read from `shared` memory at every tile.
+    """
+
+    kind: ClassVar[str] = "tiles"
+    strips: int
+    keys: int
+    queries: str = SHARED
+
+    @property
+    def rows(self) -> int:
+        """Rows of queries of a block."""
+        return WARPS * STRIP * self.strips
+
+
+@dataclass(frozen=True)
+class FewQueriesSchedule(Schedule):
+    """A block of `warps` warps for each query, which share out the keys (decode.py)."""
+
+    kind: ClassVar[str] = "few_queries"
+    warps: int
+
+
+@dataclass(frozen=True)
+class GradientSchedule(Schedule):
+    """One launch walks over tiles of `keys` keys: blocks have `query_warps` warps of `query_strips` times 16 queries.
+
+    The next walks over tiles of `queries` queries, for `key_warps` times `key_strips` times 16 keys; those of keys and
+    values are found `together`, or `apart`, in a launch each. Left factors are in `registers` or in `shared` memory.
+    """
+
+    kind: ClassVar[str] = "gradient"
+    query_warps: int
+    query_strips: int
+    keys: int
+    query_left: str
+    key_warps: int
+    key_strips: int
+    queries: int
+    key_left: str
+    launches: str = TOGETHER
+
+
+KINDS = table_of(TilesSchedule, FewQueriesSchedule)
+GRADIENT_KINDS = table_of(GradientSchedule)
+
+
+def schedule_of(kernel: func.FuncOp) -> Schedule:
+    """The schedule of a kernel of attention. PassError where it has none."""
+    return schedules.schedule_of(kernel, KINDS)
+
+
+def gradient_schedule_of(kernel: func.FuncOp) -> GradientSchedule:
+    """The schedule of a kernel of the gradients of attention. PassError where it has none."""
+    schedule = schedules.schedule_of(kernel, GRADIENT_KINDS)
+    assert isinstance(schedule, GradientSchedule), "the only kind there is"
+    return schedule
