@@ -14,6 +14,7 @@ from math import prod
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import operands_of
 from blu.dialects.targets.nvidia import GpuTarget
+from blu.passes.gpu import numbers
 from blu.passes.gpu.attention import decode as attention_decode
 from blu.passes.gpu.attention.fragments import Fragments, RightFragments
 from blu.passes.gpu.attention.operands import AttentionOperand, Problem, operand_of, read_problem, split_head
@@ -36,9 +37,10 @@ from blu.passes.gpu.attention.scores import (
 )
 from blu.passes.gpu.attention.tiles import Loader, Tile, tile_bytes
 from blu.passes.gpu.attention.walk import Advance, TileWalk, tiles_of
-from blu.passes.gpu.isa import barrier, cp_async, warp
-from blu.passes.gpu.isa.warp import WARP, Number
+from blu.passes.gpu.isa import barrier, cp_async
+from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import GpuKernel, Thread
+from blu.passes.gpu.numbers import Number
 from blu.passes.gpu.shared import SharedMemory, shared_address
 from blu.passes.kernels.updates import find_operation
 
@@ -86,7 +88,7 @@ def rows_fit(query: ir.RankedTensorType, value: ir.RankedTensorType) -> bool:
 
 def leave_registers(frame: GpuKernel) -> None:
     """Say that one block to a multiprocessor is enough, or ptxas would rather spill than take more registers."""
-    frame.replacement.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(warp.i32(), 1)
+    frame.replacement.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(numbers.i32(), 1)
 
 
 @dataclass(frozen=True)
@@ -131,14 +133,14 @@ class Forward:
     def emit(self) -> None:
         """What one thread does."""
         problem, schedule = self.problem, self.layout.schedule
-        thread, block = warp.as_number(self.here.thread), warp.as_number(self.here.block[0])
-        lane, own_warp = warp.remainder(thread, WARP), warp.divide(thread, WARP)
+        thread, block = numbers.as_number(self.here.thread), numbers.as_number(self.here.block[0])
+        lane, own_warp = numbers.remainder(thread, WARP), numbers.divide(thread, WARP)
         blocks = self.layout.blocks(problem.queries)
         # With causal masks the last queries have most to do, so that they are begun first.
-        first = warp.multiply(warp.subtract(blocks - 1, warp.remainder(block, blocks)), schedule.rows)
-        head = split_head(warp.divide(block, blocks), problem.heads)
-        own_row = warp.multiply(own_warp, STRIP * schedule.strips)
-        span = KeySpan(lane, warp.add(first, own_row), schedule.strips)
+        first = numbers.multiply(numbers.subtract(blocks - 1, numbers.remainder(block, blocks)), schedule.rows)
+        head = split_head(numbers.divide(block, blocks), problem.heads)
+        own_row = numbers.multiply(own_warp, STRIP * schedule.strips)
+        span = KeySpan(lane, numbers.add(first, own_row), schedule.strips)
         queries = self._tile(self.layout.queries, schedule.rows, problem.depth)
         walk = self._walk(thread, first, head)
         Loader(problem.query.matrix(head), thread, WARPS * WARP).copy(queries, first, problem.queries)
@@ -158,7 +160,7 @@ class Forward:
         write_tile(scaled(results, inverses), span, stage, own_row, self.output.matrix(head))
 
     def _tile(self, offset: int, rows: int, columns: int) -> Tile:
-        return Tile(warp.add(self.shared, offset), rows, columns, self.problem.size)
+        return Tile(numbers.add(self.shared, offset), rows, columns, self.problem.size)
 
     @property
     def _key_tiles(self) -> tuple[Tile, Tile]:
@@ -170,13 +172,13 @@ class Forward:
     def _walk(self, thread: ir.Value, first: ir.Value, head: Sequence[ir.Value]) -> TileWalk:
         """Over the tiles of keys that any query of the block sees."""
         problem, schedule = self.problem, self.layout.schedule
-        limit = problem.limit(warp.smaller(warp.add(first, schedule.rows - 1), problem.queries - 1))
+        limit = problem.limit(numbers.smaller(numbers.add(first, schedule.rows - 1), problem.queries - 1))
         key_head = problem.key_head(head)
         loaders = [Loader(item.matrix(key_head), thread, WARPS * WARP) for item in (problem.key, problem.value)]
 
         def copy(number: Number, stage: Number) -> None:
             for loader, tile in zip(loaders, self._key_tiles, strict=True):
-                loader.copy(tile.at(stage), warp.multiply(number, schedule.keys), limit)
+                loader.copy(tile.at(stage), numbers.multiply(number, schedule.keys), limit)
 
         return TileWalk(copy, tiles_of(limit, schedule.keys), self.layout.stage)
 
@@ -184,12 +186,12 @@ class Forward:
         """How many tiles of keys all queries of the block see whole."""
         seen = self.problem.limit(first)
         keys = self.layout.schedule.keys
-        return seen // keys if isinstance(seen, int) else warp.divide(seen, keys)
+        return seen // keys if isinstance(seen, int) else numbers.divide(seen, keys)
 
     def _step(self, span: KeySpan, queries: Tile, own_row: ir.Value, head: Sequence[ir.Value]) -> TileStep:
         problem, schedule = self.problem, self.layout.schedule
         fragments = Fragments(queries, span.lane)
-        left = [fragments.left(warp.add(own_row, STRIP * strip)).load for strip in range(span.strips)]
+        left = [fragments.left(numbers.add(own_row, STRIP * strip)).load for strip in range(span.strips)]
         if schedule.queries == REGISTERS:
             cp_async.wait_all()
             barrier.sync()
@@ -203,7 +205,7 @@ class Forward:
         keys = self.layout.schedule.keys
 
         def advance(carried: list[ir.Value], place: ir.Value, stage: ir.Value) -> list[ir.Value]:
-            softmax, results = step.emit(*step.unpack(carried), warp.multiply(place, keys), stage, hides)
+            softmax, results = step.emit(*step.unpack(carried), numbers.multiply(place, keys), stage, hides)
             return [*softmax.values, *flatten(results)]
 
         return advance

@@ -13,6 +13,7 @@ from math import inf, prod
 
 from blu.dialects.core.mlir import arith, func, ir, llvm, math, scf
 from blu.dialects.core.op import operands_of
+from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.operands import (
     AttentionOperand,
     HeadMatrix,
@@ -24,9 +25,10 @@ from blu.passes.gpu.attention.operands import (
 )
 from blu.passes.gpu.attention.schedule import FewQueriesSchedule
 from blu.passes.gpu.attention.scores import LOG2_E
-from blu.passes.gpu.isa import approx, barrier, shared_memory, shfl, warp
-from blu.passes.gpu.isa.warp import WARP, Number
+from blu.passes.gpu.isa import approx, barrier, shared_memory, shfl
+from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import GpuKernel, Thread, when
+from blu.passes.gpu.numbers import Number
 from blu.passes.gpu.shared import SharedMemory, shared_address
 from blu.passes.kernels.updates import find_operation
 
@@ -84,7 +86,7 @@ def emit(kernel: func.FuncOp, schedule: FewQueriesSchedule) -> list[func.FuncOp]
     with operation.location, frame.launch((max(1, blocks),), warps * WARP, memory.bytes) as here:
         if prod(query):
             problem = read_problem(operation, frame, operands)
-            shared = warp.add(shared_address(frame), start)
+            shared = numbers.add(shared_address(frame), start)
             Decode(problem, shares, warps, operand_of(frame.outputs[0][1]), shared).emit(here)
     return frame.finish()
 
@@ -102,21 +104,21 @@ class Decode:
     def emit(self, here: Thread) -> None:
         """What one thread does."""
         problem, shares = self.problem, self.shares
-        thread, block = warp.as_number(here.thread), warp.as_number(here.block[0])
+        thread, block = numbers.as_number(here.thread), numbers.as_number(here.block[0])
         own, *head = reversed(split_head(block, (*problem.heads, problem.queries)))
         head.reverse()
-        group, lane = warp.divide(thread, shares.lanes), warp.remainder(thread, shares.lanes)
-        columns = [warp.multiply(warp.add(warp.multiply(lane, shares.pieces), piece), PIECE)
+        group, lane = numbers.divide(thread, shares.lanes), numbers.remainder(thread, shares.lanes)
+        columns = [numbers.multiply(numbers.add(numbers.multiply(lane, shares.pieces), piece), PIECE)
                    for piece in range(shares.pieces)]  # fmt: skip
-        scale = warp.real(problem.factor * LOG2_E)
+        scale = numbers.real(problem.factor * LOG2_E)
         query = [arith.mulf(item, scale) for item in self._row(problem.query.matrix(head), own, columns)]
         carried = self._walk(head, own, group, columns, query)
         for distance in (1 << bit for bit in range(5) if 1 << bit >= shares.lanes):
             carried = _merge([carried, [shfl.bfly(item, distance) for item in carried]])
-        with when(warp.is_below(warp.remainder(thread, WARP), shares.lanes)):
-            self._leave(warp.divide(thread, WARP), columns, carried)
+        with when(numbers.is_below(numbers.remainder(thread, WARP), shares.lanes)):
+            self._leave(numbers.divide(thread, WARP), columns, carried)
         barrier.sync()
-        with when(warp.is_below(thread, shares.columns)):
+        with when(numbers.is_below(thread, shares.columns)):
             self._combine(self.output.matrix(head), own, thread)
 
     def _walk(
@@ -126,20 +128,22 @@ class Decode:
         problem, groups = self.problem, self.warps * self.shares.rows
         key_head = problem.key_head(head)
         keys, values = problem.key.matrix(key_head), problem.value.matrix(key_head)
-        limit = warp.number(problem.limit(own))
-        start = [warp.real(-inf), warp.real(0), *[warp.real(0)] * len(query)]
-        loop = scf.ForOp(warp.number(0), limit, warp.number(groups * self.shares.ahead), start)
+        limit = numbers.number(problem.limit(own))
+        start = [numbers.real(-inf), numbers.real(0), *[numbers.real(0)] * len(query)]
+        loop = scf.ForOp(numbers.number(0), limit, numbers.number(groups * self.shares.ahead), start)
         with ir.InsertionPoint(loop.body):
-            first = warp.add(loop.induction_variable, group)
-            places = [warp.add(first, number * groups) for number in range(self.shares.ahead)]
-            present = [warp.is_below(place, limit) for place in places]
-            safe = [arith.select(is_key, place, warp.number(0)) for is_key, place in zip(present, places, strict=True)]
+            first = numbers.add(loop.induction_variable, group)
+            places = [numbers.add(first, number * groups) for number in range(self.shares.ahead)]
+            present = [numbers.is_below(place, limit) for place in places]
+            safe = [
+                arith.select(is_key, place, numbers.number(0)) for is_key, place in zip(present, places, strict=True)
+            ]
             rows = [[self._row(matrix, place, columns) for place in safe] for matrix in (keys, values)]
             scores = [
-                arith.select(is_key, self._masked(self._product(query, key), head, own, place), warp.real(-inf))
+                arith.select(is_key, self._masked(self._product(query, key), head, own, place), numbers.real(-inf))
                 for is_key, key, place in zip(present, rows[0], safe, strict=True)
             ]
-            single = [[score, warp.real(1), *value] for score, value in zip(scores, rows[1], strict=True)]
+            single = [[score, numbers.real(1), *value] for score, value in zip(scores, rows[1], strict=True)]
             scf.yield_(_merge([list(loop.inner_iter_args), *single]))
         return list(loop.results)
 
@@ -147,25 +151,25 @@ class Decode:
         """A lane's elements of a row, as f32; 0 for columns that are not there."""
         found: list[ir.Value] = []
         for first in columns:
-            present = warp.is_below(first, self.shares.columns)
-            safe = arith.select(present, warp.number(first), warp.number(0))
-            found += [arith.select(present, item, warp.real(0)) for item in self._piece(matrix, row, safe)]
+            present = numbers.is_below(first, self.shares.columns)
+            safe = arith.select(present, numbers.number(first), numbers.number(0))
+            found += [arith.select(present, item, numbers.real(0)) for item in self._piece(matrix, row, safe)]
         return found
 
     def _piece(self, matrix: HeadMatrix, row: Number, first: ir.Value) -> list[ir.Value]:
         if not matrix.is_aligned or matrix.constant is not None:
-            return [_wide(matrix.load(row, warp.add(first, place))) for place in range(PIECE)]
+            return [_wide(matrix.load(row, numbers.add(first, place))) for place in range(PIECE)]
         count = 16 // matrix.size
         type_ = ir.VectorType.get([count], matrix.element)
         found = []
         for place in range(0, PIECE, count):
-            loaded = llvm.load(type_, pointer(matrix.address(row, warp.add(first, place))), alignment=16)
-            found += [_wide(llvm.extractelement(loaded, warp.number(at))) for at in range(count)]
+            loaded = llvm.load(type_, pointer(matrix.address(row, numbers.add(first, place))), alignment=16)
+            found += [_wide(llvm.extractelement(loaded, numbers.number(at))) for at in range(count)]
         return found
 
     def _product(self, query: list[ir.Value], key: list[ir.Value]) -> ir.Value:
         """The sum of products over the lanes that share a row."""
-        chains = [warp.real(0)] * 4
+        chains = [numbers.real(0)] * 4
         for place, pair in enumerate(zip(query, key, strict=True)):
             chains[place % 4] = math.fma(*pair, chains[place % 4])
         total = arith.addf(arith.addf(chains[0], chains[1]), arith.addf(chains[2], chains[3]))
@@ -183,19 +187,19 @@ class Decode:
         place = [0 if size == 1 else at for at, size in zip((query, key), matrix.shape, strict=True)]
         read = matrix.load(place[0], place[1])
         if isinstance(matrix.element, ir.IntegerType):
-            return arith.select(arith.trunci(ir.IntegerType.get_signless(1), read), score, warp.real(-inf))
-        return math.fma(_wide(read), warp.real(LOG2_E), score)
+            return arith.select(arith.trunci(ir.IntegerType.get_signless(1), read), score, numbers.real(-inf))
+        return math.fma(_wide(read), numbers.real(LOG2_E), score)
 
     def _at(self, own_warp: Number, column: Number) -> ir.Value:
         """The shared address of a number that a warp leaves: its results, the largest score, the sum."""
-        place = warp.add(warp.multiply(own_warp, self.shares.columns + NUMBERS), column)
-        return warp.number(warp.add(self.shared, warp.multiply(place, 4)))
+        place = numbers.add(numbers.multiply(own_warp, self.shares.columns + NUMBERS), column)
+        return numbers.number(numbers.add(self.shared, numbers.multiply(place, 4)))
 
     def _leave(self, own_warp: ir.Value, columns: list[Number], carried: list[ir.Value]) -> None:
         width = self.shares.columns
-        largest, total, *results = (arith.bitcast(warp.i32(), item) for item in carried)
+        largest, total, *results = (arith.bitcast(numbers.i32(), item) for item in carried)
         for number, first in enumerate(columns):
-            with when(warp.is_below(first, width)):
+            with when(numbers.is_below(first, width)):
                 for place, item in enumerate(results[number * PIECE : (number + 1) * PIECE]):
                     shared_memory.st(self._at(own_warp, first), 4 * place, [item])
         # All lanes of a row have the same two numbers.
@@ -206,14 +210,14 @@ class Decode:
         """One column of the result from what the warps have left."""
         width = self.shares.columns
         parts = [
-            [*shared_memory.ld(self._at(number, width), 0, 1, warp.f32()),
-             *shared_memory.ld(self._at(number, width), 4, 1, warp.f32()),
-             *shared_memory.ld(self._at(number, column), 0, 1, warp.f32())]
+            [*shared_memory.ld(self._at(number, width), 0, 1, numbers.f32()),
+             *shared_memory.ld(self._at(number, width), 4, 1, numbers.f32()),
+             *shared_memory.ld(self._at(number, column), 0, 1, numbers.f32())]
             for number in range(self.warps)
         ]  # fmt: skip
         _, total, result = _merge(parts)
-        is_empty = arith.cmpf(arith.CmpFPredicate.OEQ, total, warp.real(0))
-        output.store(arith.select(is_empty, warp.real(0), arith.divf(result, total)), row, column)
+        is_empty = arith.cmpf(arith.CmpFPredicate.OEQ, total, numbers.real(0))
+        output.store(arith.select(is_empty, numbers.real(0), arith.divf(result, total)), row, column)
 
 
 def _merge(parts: list[list[ir.Value]]) -> list[ir.Value]:
@@ -233,10 +237,10 @@ def _merge(parts: list[list[ir.Value]]) -> list[ir.Value]:
 
 def _weight(score: ir.Value, largest: ir.Value) -> ir.Value:
     """2 ** (score - largest), 0 where there is no score yet."""
-    is_none = arith.cmpf(arith.CmpFPredicate.OEQ, largest, warp.real(-inf))
-    finite = arith.select(is_none, warp.real(0), largest)
+    is_none = arith.cmpf(arith.CmpFPredicate.OEQ, largest, numbers.real(-inf))
+    finite = arith.select(is_none, numbers.real(0), largest)
     return approx.ex2(arith.subf(score, finite))
 
 
 def _wide(value: ir.Value) -> ir.Value:
-    return value if isinstance(value.type, ir.F32Type) else arith.extf(warp.f32(), value)
+    return value if isinstance(value.type, ir.F32Type) else arith.extf(numbers.f32(), value)

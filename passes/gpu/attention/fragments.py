@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import ir
+from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.operands import COPY_BYTES
 from blu.passes.gpu.attention.tiles import Tile
-from blu.passes.gpu.isa import mma, shared_memory, warp
-from blu.passes.gpu.isa.warp import Number
+from blu.passes.gpu.isa import mma, shared_memory
+from blu.passes.gpu.numbers import Number
 
 
 @dataclass(frozen=True)
@@ -21,39 +22,43 @@ class Fragments:
     def left(self, first_row: Number) -> LeftFragments | WideLeftFragments:
         """Fragments of left factors whose rows are 16 rows of the tile."""
         if self.tile.size == 4:
-            place = warp.add(warp.multiply(warp.add(self._eighth, first_row), self.tile.pitch), self._column)
-            return WideLeftFragments(warp.add(self.tile.address, place), self.tile.pitch)
-        row = warp.add(warp.remainder(self.lane, 16), first_row)
-        place = warp.add(warp.multiply(row, self.tile.pitch), warp.multiply(warp.divide(self.lane, 16), COPY_BYTES))
-        return LeftFragments(warp.add(self.tile.address, place))
+            place = numbers.add(numbers.multiply(numbers.add(self._eighth, first_row), self.tile.pitch), self._column)
+            return WideLeftFragments(numbers.add(self.tile.address, place), self.tile.pitch)
+        row = numbers.add(numbers.remainder(self.lane, 16), first_row)
+        place = numbers.add(
+            numbers.multiply(row, self.tile.pitch), numbers.multiply(numbers.divide(self.lane, 16), COPY_BYTES)
+        )
+        return LeftFragments(numbers.add(self.tile.address, place))
 
     def right(self) -> RightFragments:
         """Fragments of right factors, whose columns or rows are rows of the tile."""
         if self.tile.size == 4:
             return self._wide_right()
         lane, pitch = self.lane, self.tile.pitch
-        row = warp.add(warp.remainder(lane, 8), warp.multiply(warp.divide(lane, 16), 8))
-        half = warp.remainder(warp.divide(lane, 8), 2)
-        by_rows = warp.add(warp.multiply(row, pitch), warp.multiply(half, COPY_BYTES))
-        place = warp.multiply(warp.divide(lane, 16), COPY_BYTES)
-        turned = warp.add(warp.multiply(warp.remainder(lane, 16), pitch), place)
-        return RightFragments(warp.add(self.tile.address, by_rows), warp.add(self.tile.address, turned), pitch)
+        row = numbers.add(numbers.remainder(lane, 8), numbers.multiply(numbers.divide(lane, 16), 8))
+        half = numbers.remainder(numbers.divide(lane, 8), 2)
+        by_rows = numbers.add(numbers.multiply(row, pitch), numbers.multiply(half, COPY_BYTES))
+        place = numbers.multiply(numbers.divide(lane, 16), COPY_BYTES)
+        turned = numbers.add(numbers.multiply(numbers.remainder(lane, 16), pitch), place)
+        return RightFragments(numbers.add(self.tile.address, by_rows), numbers.add(self.tile.address, turned), pitch)
 
     @property
     def _eighth(self) -> ir.Value:
-        return warp.divide(self.lane, 4)
+        return numbers.divide(self.lane, 4)
 
     @property
     def _column(self) -> Number:
         """Bytes to the lane's column among four f32."""
-        return warp.multiply(warp.remainder(self.lane, 4), 4)
+        return numbers.multiply(numbers.remainder(self.lane, 4), 4)
 
     def _wide_right(self) -> RightFragments:
         pitch = self.tile.pitch
-        by_rows = warp.add(warp.multiply(self._eighth, pitch), self._column)
-        row = warp.multiply(warp.remainder(self.lane, 4), 2)
-        turned = warp.add(warp.multiply(row, pitch), warp.multiply(self._eighth, 4))
-        return WideRightFragments(warp.add(self.tile.address, by_rows), warp.add(self.tile.address, turned), pitch)
+        by_rows = numbers.add(numbers.multiply(self._eighth, pitch), self._column)
+        row = numbers.multiply(numbers.remainder(self.lane, 4), 2)
+        turned = numbers.add(numbers.multiply(row, pitch), numbers.multiply(self._eighth, 4))
+        return WideRightFragments(
+            numbers.add(self.tile.address, by_rows), numbers.add(self.tile.address, turned), pitch
+        )
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,7 @@ class LeftFragments:
 
     def load(self, step: int) -> list[ir.Value]:
         """Columns from 16 * step on."""
-        return mma.ldmatrix(warp.number(self.address), step * 32)
+        return mma.ldmatrix(numbers.number(self.address), step * 32)
 
 
 @dataclass(frozen=True)
@@ -77,16 +82,16 @@ class RightFragments:
 
     def at(self, offset: ir.Value) -> RightFragments:
         """The same tile, further on by some bytes."""
-        return type(self)(warp.add(self.by_rows, offset), warp.add(self.turned, offset), self.pitch)
+        return type(self)(numbers.add(self.by_rows, offset), numbers.add(self.turned, offset), self.pitch)
 
     def as_columns(self, pair: int, step: int) -> tuple[list[ir.Value], list[ir.Value]]:
         """Tile rows 16 * pair.. are columns of the product; tile columns 16 * step.. are summed over."""
-        parts = mma.ldmatrix(warp.number(self.by_rows), pair * 16 * self.pitch + step * 32)
+        parts = mma.ldmatrix(numbers.number(self.by_rows), pair * 16 * self.pitch + step * 32)
         return parts[:2], parts[2:]
 
     def as_rows(self, pair: int, step: int) -> tuple[list[ir.Value], list[ir.Value]]:
         """Tile columns 16 * pair.. are columns of the product; tile rows 16 * step.. are summed over."""
-        parts = mma.ldmatrix(warp.number(self.turned), step * 16 * self.pitch + pair * 32, transposed=True)
+        parts = mma.ldmatrix(numbers.number(self.turned), step * 16 * self.pitch + pair * 32, transposed=True)
         return parts[:2], parts[2:]
 
 
@@ -124,4 +129,4 @@ class WideRightFragments(RightFragments):
 
 
 def _load(address: Number, offset: int) -> ir.Value:
-    return shared_memory.ld(warp.number(address), offset, 1, warp.f32())[0]
+    return shared_memory.ld(numbers.number(address), offset, 1, numbers.f32())[0]

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, ir, math
+from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.fragments import Fragments, RightFragments
 from blu.passes.gpu.attention.operands import HeadMatrix, split_head
 from blu.passes.gpu.attention.output import write_tile
@@ -30,9 +31,10 @@ from blu.passes.gpu.attention.scores import (
 from blu.passes.gpu.attention.slopes import Gradient, SlopePosition, slopes
 from blu.passes.gpu.attention.tiles import Loader, Tile, tile_bytes
 from blu.passes.gpu.attention.walk import Advance, TileWalk
-from blu.passes.gpu.isa import approx, barrier, cp_async, shared_memory, warp
-from blu.passes.gpu.isa.warp import WARP, Number
+from blu.passes.gpu.isa import approx, barrier, cp_async, shared_memory
+from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import when
+from blu.passes.gpu.numbers import Number
 from blu.passes.gpu.shared import SharedMemory
 
 NUMBER_BYTES = 4
@@ -54,7 +56,7 @@ class KeyTiles:
     values: int
     first_queries: int
     first_gradients: int
-    numbers: int
+    row_numbers: int
     stage: int
     of_key: bool = True
     of_value: bool = True
@@ -71,10 +73,10 @@ class KeyTiles:
         memory, rows = SharedMemory(), warps * strips * STRIP
         of_keys, of_values = (memory.take(tile_bytes(rows, each, size)) for each in columns)
         of_queries, of_gradients = (memory.take(tile_bytes(queries, each, size)) for each in columns)
-        numbers = memory.take(2 * queries * NUMBER_BYTES)
+        row_numbers = memory.take(2 * queries * NUMBER_BYTES)
         stage = memory.bytes - of_queries
         memory.take(stage)
-        places = of_keys, of_values, of_queries, of_gradients, numbers, stage
+        places = of_keys, of_values, of_queries, of_gradients, row_numbers, stage
         return cls(warps, strips, queries, left, memory, *places)
 
     @property
@@ -100,10 +102,10 @@ class KeyGradient:
     def emit(self) -> None:
         """What one thread does. The first keys, which all queries see, come first."""
         problem, schedule, place = self.gradient.problem, self.schedule, self.place
-        first = warp.multiply(place.part, schedule.rows)
+        first = numbers.multiply(place.part, schedule.rows)
         key_head = split_head(place.head, problem.key_heads)
-        own_row = warp.multiply(place.own_warp, STRIP * schedule.strips)
-        span = KeySpan(place.lane, warp.add(first, own_row), schedule.strips)
+        own_row = numbers.multiply(place.own_warp, STRIP * schedule.strips)
+        span = KeySpan(place.lane, numbers.add(first, own_row), schedule.strips)
         queries = Queries.seeing(self, first, key_head)
         walk = TileWalk(lambda number, stage: self._copy(queries, number, stage), queries.total, schedule.stage)
         left = self._prepare(walk, first, own_row, key_head)
@@ -120,7 +122,7 @@ class KeyGradient:
         if not schedule.keeps:
             walk.end()
         if schedule.of_key:
-            factor = warp.real(problem.factor)
+            factor = numbers.real(problem.factor)
             of_key = map_sums(of_key, lambda value, *_: arith.mulf(value, factor))
             stage = self._tile(schedule.keys, schedule.rows, problem.depth)
             write_tile(of_key, span, stage, own_row, self.gradient.of_key.matrix(key_head))
@@ -129,7 +131,7 @@ class KeyGradient:
             write_tile(of_value, span, stage, own_row, self.gradient.of_value.matrix(key_head))
 
     def _tile(self, offset: int, rows: int, columns: int) -> Tile:
-        return Tile(warp.add(self.shared, offset), rows, columns, self.gradient.problem.size)
+        return Tile(numbers.add(self.shared, offset), rows, columns, self.gradient.problem.size)
 
     @property
     def _query_tiles(self) -> tuple[Tile, Tile]:
@@ -149,12 +151,14 @@ class KeyGradient:
         count, thread = self.schedule.queries, self.place.thread
         flat = queries.flat_head(head)
         for part, item in enumerate((gradient.logarithms, gradient.inner)):
-            target = warp.add(self.shared, warp.add(stage, self.schedule.numbers + part * count * NUMBER_BYTES))
-            with when(warp.is_below(thread, count)):
-                query = warp.add(first, thread)
-                present = warp.is_below(query, problem.queries)
-                size = arith.select(present, warp.number(NUMBER_BYTES), warp.number(0))
-                target = warp.add(target, warp.multiply(thread, NUMBER_BYTES))
+            target = numbers.add(
+                self.shared, numbers.add(stage, self.schedule.row_numbers + part * count * NUMBER_BYTES)
+            )
+            with when(numbers.is_below(thread, count)):
+                query = numbers.add(first, thread)
+                present = numbers.is_below(query, problem.queries)
+                size = arith.select(present, numbers.number(NUMBER_BYTES), numbers.number(0))
+                target = numbers.add(target, numbers.multiply(thread, NUMBER_BYTES))
                 cp_async.copy(target, 0, item.matrix([]).address(flat, query), NUMBER_BYTES, size)
 
     def _prepare(
@@ -168,7 +172,7 @@ class KeyGradient:
             self._loader(item.matrix(key_head)).copy(tile, first, problem.keys)
         walk.begin()
         left = []
-        rows = [warp.add(own_row, STRIP * strip) for strip in range(schedule.strips)]
+        rows = [numbers.add(own_row, STRIP * strip) for strip in range(schedule.strips)]
         for tile in (keys, values):
             fragments = Fragments(tile, self.place.lane)
             left.append([fragments.left(row).load for row in rows])
@@ -181,9 +185,11 @@ class KeyGradient:
     def _step(self, span: KeySpan, left: list[LeftLoads], queries: Queries) -> KeyStep:
         tiles = self._query_tiles
         right = [Fragments(tile, span.lane).right() for tile in tiles]
-        numbers = warp.add(self.shared, warp.add(warp.multiply(span.column, NUMBER_BYTES), self.schedule.numbers))
+        row_numbers = numbers.add(
+            self.shared, numbers.add(numbers.multiply(span.column, NUMBER_BYTES), self.schedule.row_numbers)
+        )
         return KeyStep(
-            self.gradient, self.schedule, span, queries, left[0], left[1], right[0], right[1], numbers,
+            self.gradient, self.schedule, span, queries, left[0], left[1], right[0], right[1], row_numbers,
             tiles[0].steps, tiles[1].steps,
         )  # fmt: skip
 
@@ -209,18 +215,18 @@ class Queries:
         rows, tiles = schedule.queries, -(-problem.queries // schedule.queries)
         if not problem.causal:
             return cls(schedule, emitter.gradient, key_head, 0, tiles, 0)
-        before = warp.larger(warp.subtract(first, problem.offset), 0)
-        start = warp.smaller(warp.divide(before, rows), tiles)
-        last = warp.smaller(warp.add(first, schedule.rows - 1), problem.keys - 1)
-        all_see = warp.larger(warp.subtract(last, problem.offset), 0)
-        end = warp.smaller(warp.divide(warp.add(all_see, rows - 1), rows), tiles)
-        hidden = warp.larger(warp.subtract(end, start), 0)
-        return cls(schedule, emitter.gradient, key_head, start, warp.subtract(tiles, start), hidden)
+        before = numbers.larger(numbers.subtract(first, problem.offset), 0)
+        start = numbers.smaller(numbers.divide(before, rows), tiles)
+        last = numbers.smaller(numbers.add(first, schedule.rows - 1), problem.keys - 1)
+        all_see = numbers.larger(numbers.subtract(last, problem.offset), 0)
+        end = numbers.smaller(numbers.divide(numbers.add(all_see, rows - 1), rows), tiles)
+        hidden = numbers.larger(numbers.subtract(end, start), 0)
+        return cls(schedule, emitter.gradient, key_head, start, numbers.subtract(tiles, start), hidden)
 
     @property
     def total(self) -> Number:
         """Tiles of all heads."""
-        return self.count * self._groups if isinstance(self.count, int) else warp.multiply(self.count, self._groups)
+        return self.count * self._groups if isinstance(self.count, int) else numbers.multiply(self.count, self._groups)
 
     @property
     def _groups(self) -> int:
@@ -231,16 +237,19 @@ class Queries:
         *batch, own = self.key_head
         group: Number = 0
         if self._groups > 1:
-            count = warp.larger(self.count, 1)
-            group, number = warp.divide(warp.number(number), count), warp.remainder(warp.number(number), count)
-        head = warp.add(warp.multiply(own, self._groups), group)
-        return [*batch, head], warp.multiply(warp.add(self.start, number), self.schedule.queries)
+            count = numbers.larger(self.count, 1)
+            group, number = (
+                numbers.divide(numbers.number(number), count),
+                numbers.remainder(numbers.number(number), count),
+            )
+        head = numbers.add(numbers.multiply(own, self._groups), group)
+        return [*batch, head], numbers.multiply(numbers.add(self.start, number), self.schedule.queries)
 
     def flat_head(self, head: Sequence[ir.Value]) -> ir.Value:
         """The number of a head of queries among all."""
-        flat = warp.number(0)
+        flat = numbers.number(0)
         for place, size in zip(head, self.gradient.problem.heads, strict=True):
-            flat = warp.add(warp.multiply(flat, size), place)
+            flat = numbers.add(numbers.multiply(flat, size), place)
         return flat
 
 
@@ -256,7 +265,7 @@ class KeyStep:
     values: LeftLoads
     queries: RightFragments
     upstream: RightFragments
-    numbers: ir.Value
+    row_numbers: ir.Value
     depth_steps: int
     width_steps: int
 
@@ -300,14 +309,14 @@ class KeyStep:
 
     def _numbers(self, stage: ir.Value, part: int) -> list[list[ir.Value]]:
         """One of the numbers of the two queries of each block of 8 columns."""
-        address, count = warp.add(self.numbers, stage), self.schedule.queries
+        address, count = numbers.add(self.row_numbers, stage), self.schedule.queries
         return [
-            shared_memory.ld(address, (part * count + first) * NUMBER_BYTES, 2, warp.f32())
+            shared_memory.ld(address, (part * count + first) * NUMBER_BYTES, 2, numbers.f32())
             for first in range(0, count, 8)
         ]
 
     def _weights(self, scores: Sums, logarithms: list[list[ir.Value]], factor: float) -> Sums:
-        scale = warp.real(factor)
+        scale = numbers.real(factor)
         shifts = [[arith.negf(value) for value in pair] for pair in logarithms]
         return map_sums(
             scores,

@@ -8,9 +8,9 @@ from math import prod
 
 from blu.dialects.core.mlir import arith, ir, llvm, memref
 from blu.dialects.core.op import attributes_of
-from blu.passes.gpu.isa import warp
-from blu.passes.gpu.isa.warp import Number
+from blu.passes.gpu import numbers
 from blu.passes.gpu.kernel import GpuKernel
+from blu.passes.gpu.numbers import Number
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.attention import AttentionSizes
 
@@ -117,14 +117,14 @@ class Problem(AttentionSizes):
 
     def key_head(self, head: Sequence[ir.Value]) -> list[ir.Value]:
         """The head of keys that a head of queries looks at."""
-        return [*head[:-1], warp.divide(head[-1], self.groups)]
+        return [*head[:-1], numbers.divide(head[-1], self.groups)]
 
     def limit(self, query: Number) -> Number:
         """How many keys a query sees: those before this one."""
         if not self.causal:
             return self.keys
-        seen = warp.add(warp.add(query, self.offset), 1)
-        return warp.larger(warp.smaller(seen, self.keys), 0)
+        seen = numbers.add(numbers.add(query, self.offset), 1)
+        return numbers.larger(numbers.smaller(seen, self.keys), 0)
 
 
 def pointer(address: ir.Value) -> ir.Value:
@@ -148,8 +148,8 @@ def split_head(number: ir.Value, heads: Sequence[int]) -> list[ir.Value]:
     """The indices of the `number`-th head."""
     indices: list[ir.Value] = []
     for size in reversed(heads):
-        indices.insert(0, warp.number(0) if size == 1 else warp.remainder(number, size))
-        number = warp.divide(number, size)
+        indices.insert(0, numbers.number(0) if size == 1 else numbers.remainder(number, size))
+        number = numbers.divide(number, size)
     return indices
 
 
@@ -212,4 +212,4 @@ def _read_offset(offset: ir.Value | None, frame: GpuKernel, problem: Problem) ->
     assert value is not None
     low, high = (vectors.constant(value.type, bound) for bound in (-problem.queries, problem.keys))
     value = arith.maxsi(arith.minsi(value, high), low)
-    return value if value.type.width == 32 else arith.trunci(warp.i32(), value)
+    return value if value.type.width == 32 else arith.trunci(numbers.i32(), value)

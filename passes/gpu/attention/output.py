@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from blu.dialects.core.mlir import arith, ir, llvm, vector
+from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.operands import COPY_BYTES, HeadMatrix, further, pointer
 from blu.passes.gpu.attention.scores import STRIP, KeySpan, Sums
 from blu.passes.gpu.attention.tiles import Tile
-from blu.passes.gpu.isa import barrier, cvt, shared_memory, warp
+from blu.passes.gpu.isa import barrier, cvt, shared_memory
 from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import when
 
@@ -20,7 +21,7 @@ def write_rows(sums: Sums, span: KeySpan, output: HeadMatrix) -> None:
     pairs = output.is_aligned and columns % PIECE == 0
     for strip, half in span.rows:
         row = span.row(strip, half)
-        with when(warp.is_below(row, rows)):
+        with when(numbers.is_below(row, rows)):
             base = output.address(row, span.column)
             for number, block in enumerate(sums[strip]):
                 values = block[2 * half : 2 * half + 2]
@@ -28,7 +29,7 @@ def write_rows(sums: Sums, span: KeySpan, output: HeadMatrix) -> None:
                     place = further(base, PIECE * number, output.size)
                     llvm.store(_rounded(values, output.element), pointer(place), alignment=2 * output.size)
                 elif not pairs:
-                    _write_elements(values, row, warp.add(span.column, PIECE * number), output)
+                    _write_elements(values, row, numbers.add(span.column, PIECE * number), output)
 
 
 def write_tile(sums: Sums, span: KeySpan, stage: Tile, own_row: ir.Value, output: HeadMatrix) -> None:
@@ -41,8 +42,10 @@ def write_tile(sums: Sums, span: KeySpan, stage: Tile, own_row: ir.Value, output
         write_rows(sums, span, output)
         return
     barrier.warp_sync()
-    row = warp.add(own_row, warp.divide(span.lane, 4))
-    address = warp.add(stage.address, warp.add(warp.multiply(row, stage.pitch), warp.multiply(span.column, 2)))
+    row = numbers.add(own_row, numbers.divide(span.lane, 4))
+    address = numbers.add(
+        stage.address, numbers.add(numbers.multiply(row, stage.pitch), numbers.multiply(span.column, 2))
+    )
     for strip, half in span.rows:
         for number, block in enumerate(sums[strip]):
             pair = cvt.rn_x2(block[2 * half], block[2 * half + 1], str(output.element))
@@ -55,19 +58,19 @@ def _copy_pieces(span: KeySpan, stage: Tile, own_row: ir.Value, output: HeadMatr
     """Each lane copies pieces of 16 bytes of the warp's rows."""
     pieces, rows = output.shape[1] // PIECE, span.strips * STRIP
     wide = 1 << (pieces - 1).bit_length()
-    row, piece = warp.divide(span.lane, wide), warp.remainder(span.lane, wide)
-    source = warp.add(warp.multiply(warp.add(own_row, row), stage.pitch), warp.multiply(piece, COPY_BYTES))
-    source = warp.add(stage.address, source)
-    base = output.address(warp.add(span.first_row, row), warp.multiply(piece, PIECE))
+    row, piece = numbers.divide(span.lane, wide), numbers.remainder(span.lane, wide)
+    source = numbers.add(numbers.multiply(numbers.add(own_row, row), stage.pitch), numbers.multiply(piece, COPY_BYTES))
+    source = numbers.add(stage.address, source)
+    base = output.address(numbers.add(span.first_row, row), numbers.multiply(piece, PIECE))
     for number in range(0, rows, WARP // wide):
-        present = warp.is_below(warp.add(span.first_row, warp.add(row, number)), output.shape[0])
+        present = numbers.is_below(numbers.add(span.first_row, numbers.add(row, number)), output.shape[0])
         if wide != pieces:
-            present = arith.andi(present, warp.is_below(piece, pieces))
+            present = arith.andi(present, numbers.is_below(piece, pieces))
         if number + WARP // wide > rows:  # the other rows are another warp's
-            present = arith.andi(present, warp.is_below(row, rows - number))
+            present = arith.andi(present, numbers.is_below(row, rows - number))
         with when(present):
-            values = shared_memory.ld(source, number * stage.pitch, 4, warp.i32())
-            packed = vector.from_elements(ir.VectorType.get([4], warp.i32()), values)
+            values = shared_memory.ld(source, number * stage.pitch, 4, numbers.i32())
+            packed = vector.from_elements(ir.VectorType.get([4], numbers.i32()), values)
             place = further(base, number, output.strides[0] * output.size)
             llvm.store(packed, pointer(place), alignment=COPY_BYTES)
 
@@ -81,6 +84,6 @@ def _rounded(values: list[ir.Value], element: ir.Type) -> ir.Value:
 
 def _write_elements(values: list[ir.Value], row: ir.Value, column: ir.Value, output: HeadMatrix) -> None:
     for at, value in enumerate(values):
-        place = warp.add(column, at)
-        with when(warp.is_below(place, output.shape[1])):
+        place = numbers.add(column, at)
+        with when(numbers.is_below(place, output.shape[1])):
             output.store(value, row, place)

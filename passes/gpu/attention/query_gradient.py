@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, ir, math
+from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.fragments import Fragments, RightFragments
 from blu.passes.gpu.attention.operands import HeadMatrix, split_head
 from blu.passes.gpu.attention.output import write_tile
@@ -29,9 +30,10 @@ from blu.passes.gpu.attention.scores import (
 from blu.passes.gpu.attention.slopes import Gradient, SlopePosition, slopes
 from blu.passes.gpu.attention.tiles import Loader, Tile, tile_bytes
 from blu.passes.gpu.attention.walk import Advance, TileWalk, tiles_of
-from blu.passes.gpu.isa import barrier, cp_async, cvt, warp
-from blu.passes.gpu.isa.warp import WARP, Number
+from blu.passes.gpu.isa import barrier, cp_async, cvt
+from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import when
+from blu.passes.gpu.numbers import Number
 from blu.passes.gpu.shared import SharedMemory
 
 
@@ -92,28 +94,28 @@ class QueryGradient:
     def emit(self) -> None:
         """What one thread does."""
         problem, schedule, place = self.gradient.problem, self.schedule, self.place
-        first = warp.multiply(warp.subtract(place.parts - 1, place.part), schedule.rows)
+        first = numbers.multiply(numbers.subtract(place.parts - 1, place.part), schedule.rows)
         head = split_head(place.head, problem.heads)
-        own_row = warp.multiply(place.own_warp, STRIP * schedule.strips)
-        span = KeySpan(place.lane, warp.add(first, own_row), schedule.strips)
+        own_row = numbers.multiply(place.own_warp, STRIP * schedule.strips)
+        span = KeySpan(place.lane, numbers.add(first, own_row), schedule.strips)
         walk = self._walk(first, head)
         left, inner = self._prepare(walk, first, own_row, head)
         step = self._step(span, left, inner, head)
         carried = [*Softmax.begin(span).values, *flatten(zeros(span.strips, step.depth_steps))]
         seen = problem.limit(first)
-        full = seen // schedule.keys if isinstance(seen, int) else warp.divide(seen, schedule.keys)
+        full = seen // schedule.keys if isinstance(seen, int) else numbers.divide(seen, schedule.keys)
         carried = walk.run(0, full, carried, step.advance(schedule.keys, hides=False))
         carried = walk.run(full, walk.count, carried, step.advance(schedule.keys, hides=True))
         softmax, sums = step.unpack(carried)
         inverses, logarithms = softmax.finish(step.mask.factor)
-        factor = warp.real(problem.factor)
+        factor = numbers.real(problem.factor)
         factors = [arith.mulf(inverse, factor) for inverse in inverses]
         stage = self._tile(schedule.queries, schedule.rows, problem.depth)
         write_tile(scaled(sums, factors), span, stage, own_row, self.gradient.of_query.matrix(head))
         self._write_numbers(span, logarithms, inner)
 
     def _tile(self, offset: int, rows: int, columns: int) -> Tile:
-        return Tile(warp.add(self.shared, offset), rows, columns, self.gradient.problem.size)
+        return Tile(numbers.add(self.shared, offset), rows, columns, self.gradient.problem.size)
 
     @property
     def _key_tiles(self) -> tuple[Tile, Tile]:
@@ -126,13 +128,13 @@ class QueryGradient:
 
     def _walk(self, first: ir.Value, head: Sequence[ir.Value]) -> TileWalk:
         problem, schedule = self.gradient.problem, self.schedule
-        limit = problem.limit(warp.smaller(warp.add(first, schedule.rows - 1), problem.queries - 1))
+        limit = problem.limit(numbers.smaller(numbers.add(first, schedule.rows - 1), problem.queries - 1))
         key_head = problem.key_head(head)
         loaders = [self._loader(item.matrix(key_head)) for item in (problem.key, problem.value)]
 
         def copy(number: Number, stage: Number) -> None:
             for loader, tile in zip(loaders, self._key_tiles, strict=True):
-                loader.copy(tile.at(stage), warp.multiply(number, schedule.keys), limit)
+                loader.copy(tile.at(stage), numbers.multiply(number, schedule.keys), limit)
 
         return TileWalk(copy, tiles_of(limit, schedule.keys), schedule.stage)
 
@@ -152,7 +154,7 @@ class QueryGradient:
         loads = []
         for tile in (queries, upstream, result):
             fragments = Fragments(tile, self.place.lane)
-            rows = [warp.add(own_row, STRIP * strip) for strip in range(schedule.strips)]
+            rows = [numbers.add(own_row, STRIP * strip) for strip in range(schedule.strips)]
             loads.append([fragments.left(row).load for row in rows])
         inner = _inner_products(loads[1], loads[2], upstream.steps, problem.element)
         left = loads[:2]
@@ -172,10 +174,10 @@ class QueryGradient:
     def _write_numbers(self, span: KeySpan, logarithms: list[ir.Value], inner: list[ir.Value]) -> None:
         """One thread of the four that hold a row writes its numbers."""
         matrices = [item.matrix([]) for item in (self.gradient.logarithms, self.gradient.inner)]
-        with when(warp.is_equal(warp.remainder(span.lane, 4), 0)):
+        with when(numbers.is_equal(numbers.remainder(span.lane, 4), 0)):
             for number, place in enumerate(span.rows):
                 row = span.row(*place)
-                with when(warp.is_below(row, self.gradient.problem.queries)):
+                with when(numbers.is_below(row, self.gradient.problem.queries)):
                     for matrix, values in zip(matrices, (logarithms, inner), strict=True):
                         matrix.store(values[number], self.place.head, row)
 
@@ -203,7 +205,7 @@ class QueryStep:
         """The step as a walk's work on a tile of `rows` keys."""
 
         def advance(carried: list[ir.Value], place: ir.Value, stage: ir.Value) -> list[ir.Value]:
-            softmax, sums = self._emit(*self.unpack(carried), warp.multiply(place, rows), stage, hides)
+            softmax, sums = self._emit(*self.unpack(carried), numbers.multiply(place, rows), stage, hides)
             return [*softmax.values, *flatten(sums)]
 
         return advance
@@ -227,7 +229,7 @@ def _inner_products(left: LeftLoads, right: LeftLoads, steps: int, element: str)
     """The sum of the products of two matrices' elements, for each of a thread's rows."""
     sums = []
     for loads in zip(left, right, strict=True):
-        own = [warp.real(0), warp.real(0)]
+        own = [numbers.real(0), numbers.real(0)]
         for step in range(steps):
             for place, pair in enumerate(zip(*(load(step) for load in loads), strict=True)):
                 for one, other in zip(*(cvt.unpack(item, element) for item in pair), strict=True):

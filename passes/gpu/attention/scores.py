@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from math import e, inf, log2
 
 from blu.dialects.core.mlir import arith, ir, math
+from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.operands import HeadMatrix, Problem
-from blu.passes.gpu.isa import approx, cvt, mma, shfl, warp
-from blu.passes.gpu.isa.warp import Number
+from blu.passes.gpu.isa import approx, cvt, mma, shfl
+from blu.passes.gpu.numbers import Number
 
 LOG2_E = log2(e)
 STRIP = 16
@@ -24,7 +25,7 @@ RightLoads = Callable[[int, int], tuple[list[ir.Value], list[ir.Value]]]
 
 def zeros(strips: int, pairs: int) -> Sums:
     """Sums of 16 * strips rows and 16 * pairs columns before anything is added."""
-    zero = warp.real(0)
+    zero = numbers.real(0)
     return [[[zero] * 4 for _ in range(2 * pairs)] for _ in range(strips)]
 
 
@@ -58,8 +59,8 @@ def flatten(sums: Sums) -> list[ir.Value]:
 
 def unflatten(values: Sequence[ir.Value], strips: int, pairs: int) -> Sums:
     """The reverse of flatten."""
-    numbers = iter(values)
-    return [[[next(numbers) for _ in range(4)] for _ in range(2 * pairs)] for _ in range(strips)]
+    each = iter(values)
+    return [[[next(each) for _ in range(4)] for _ in range(2 * pairs)] for _ in range(strips)]
 
 
 def as_left(sums: Sums, element: str) -> LeftLoads:
@@ -90,8 +91,8 @@ class KeySpan:
 
     def row(self, strip: int, half: int) -> Number:
         """The row of a thread's sums."""
-        own = warp.add(self.first_row, warp.divide(self.lane, 4))
-        return warp.add(own, strip * STRIP + half * 8)
+        own = numbers.add(self.first_row, numbers.divide(self.lane, 4))
+        return numbers.add(own, strip * STRIP + half * 8)
 
     @property
     def rows(self) -> list[tuple[int, int]]:
@@ -101,7 +102,7 @@ class KeySpan:
     @property
     def column(self) -> ir.Value:
         """The first column of a thread's sums; those of other blocks are multiples of 8 further."""
-        return warp.multiply(warp.remainder(self.lane, 4), 2)
+        return numbers.multiply(numbers.remainder(self.lane, 4), 2)
 
 
 def map_sums(sums: Sums, change: Callable[[ir.Value, int, int, int], ir.Value]) -> Sums:
@@ -130,7 +131,7 @@ class Mask:
     def finish(self, scores: Sums, first: Number, hides: bool) -> Sums:
         """Scores of the columns from `first` on with the masks; `hides` is False where all of them are visible."""
         if not self.problem.has_plain_scores:
-            scale = warp.real(self.problem.factor * LOG2_E)
+            scale = numbers.real(self.problem.factor * LOG2_E)
             scores = map_sums(scores, lambda value, *_: arith.mulf(value, scale))
         if self.matrix is not None:
             scores = self._apply_matrix(scores, self.matrix, first)
@@ -138,40 +139,40 @@ class Mask:
 
     def _hide(self, scores: Sums, first: Number) -> Sums:
         """-inf for keys from a query's limit on."""
-        hidden, column = warp.real(-inf), warp.add(self.span.column, first)
+        hidden, column = numbers.real(-inf), numbers.add(self.span.column, first)
         rows = {place: self.span.row(*place) for place in self.span.rows}
         if self.turned:
             return self._hide_turned(scores, column, rows)
-        room = {place: warp.subtract(self.problem.limit(row), column) for place, row in rows.items()}
+        room = {place: numbers.subtract(self.problem.limit(row), column) for place, row in rows.items()}
         return map_sums(
             scores,
             lambda value, strip, half, at: arith.select(
-                arith.cmpi(arith.CmpIPredicate.sgt, room[strip, half], warp.number(at)), value, hidden
+                arith.cmpi(arith.CmpIPredicate.sgt, room[strip, half], numbers.number(at)), value, hidden
             ),
         )
 
     def _hide_turned(self, scores: Sums, column: Number, rows: dict[tuple[int, int], Number]) -> Sums:
         """A query in column q sees a key in row k where k <= q + offset."""
-        hidden = warp.real(-inf)
-        beyond = {place: warp.subtract(row, warp.add(column, self.problem.offset)) for place, row in rows.items()}
+        hidden = numbers.real(-inf)
+        beyond = {place: numbers.subtract(row, numbers.add(column, self.problem.offset)) for place, row in rows.items()}
         return map_sums(
             scores,
             lambda value, strip, half, at: arith.select(
-                arith.cmpi(arith.CmpIPredicate.sle, beyond[strip, half], warp.number(at)), value, hidden
+                arith.cmpi(arith.CmpIPredicate.sle, beyond[strip, half], numbers.number(at)), value, hidden
             ),
         )
 
     def _apply_matrix(self, scores: Sums, matrix: HeadMatrix, first: Number) -> Sums:
-        column = warp.add(self.span.column, first)
+        column = numbers.add(self.span.column, first)
         rows = {place: self.span.row(*place) for place in self.span.rows}
 
         def apply(value: ir.Value, strip: int, half: int, at: int) -> ir.Value:
-            place = (rows[strip, half], warp.add(column, at))
+            place = (rows[strip, half], numbers.add(column, at))
             query, key = reversed(place) if self.turned else place
             read = matrix.load(*self._inside(matrix, query, key))
             if isinstance(matrix.element, ir.IntegerType):
-                return arith.select(arith.trunci(ir.IntegerType.get_signless(1), read), value, warp.real(-inf))
-            return math.fma(_widened(read), warp.real(LOG2_E), value)
+                return arith.select(arith.trunci(ir.IntegerType.get_signless(1), read), value, numbers.real(-inf))
+            return math.fma(_widened(read), numbers.real(LOG2_E), value)
 
         return map_sums(scores, apply)
 
@@ -179,14 +180,14 @@ class Mask:
         """Indices into the mask, which may be the same for all queries or keys, for scores that may be past its end."""
         sizes = (self.problem.queries, self.problem.keys)
         at = [
-            0 if size == 1 else warp.smaller(place, full - 1)
+            0 if size == 1 else numbers.smaller(place, full - 1)
             for place, size, full in zip((query, key), matrix.shape, sizes, strict=True)
         ]
         return at[0], at[1]
 
 
 def _widened(value: ir.Value) -> ir.Value:
-    return value if isinstance(value.type, ir.F32Type) else arith.extf(warp.f32(), value)
+    return value if isinstance(value.type, ir.F32Type) else arith.extf(numbers.f32(), value)
 
 
 @dataclass(frozen=True)
@@ -200,7 +201,7 @@ class Softmax:
     @classmethod
     def begin(cls, span: KeySpan) -> Softmax:
         """Before any score."""
-        return cls([warp.real(-inf)] * len(span.rows), [warp.real(0)] * len(span.rows))
+        return cls([numbers.real(-inf)] * len(span.rows), [numbers.real(0)] * len(span.rows))
 
     @classmethod
     def of_values(cls, values: Sequence[ir.Value]) -> Softmax:
@@ -215,7 +216,7 @@ class Softmax:
 
     def step(self, scores: Sums, factor: float) -> tuple[Softmax, Sums, list[ir.Value]]:
         """Add scores: the softmax, weights 2 ** (factor * (score - largest)), what to multiply earlier sums with."""
-        scale = warp.real(factor)
+        scale = numbers.real(factor)
         largest = [_largest(row, before) for row, before in zip(_rows(scores), self.largest, strict=True)]
         finite = [_or_zero(value) for value in largest]
         shares = [
@@ -235,15 +236,15 @@ class Softmax:
 
     def finish(self, factor: float) -> tuple[list[ir.Value], list[ir.Value]]:
         """1 / the sum of weights (0 where there are none), and the logarithm to base 2 of the sum of 2 ** score."""
-        zero, scale = warp.real(0), warp.real(factor)
+        zero, scale = numbers.real(0), numbers.real(factor)
         totals = [sum_quad(total) for total in self.total]
         empty = [arith.cmpf(arith.CmpFPredicate.OEQ, total, zero) for total in totals]
         inverses = [
-            arith.select(is_empty, zero, arith.divf(warp.real(1), total))
+            arith.select(is_empty, zero, arith.divf(numbers.real(1), total))
             for is_empty, total in zip(empty, totals, strict=True)
         ]
         logarithms = [
-            arith.select(is_empty, warp.real(inf), math.fma(largest, scale, approx.lg2(total)))
+            arith.select(is_empty, numbers.real(inf), math.fma(largest, scale, approx.lg2(total)))
             for is_empty, total, largest in zip(empty, totals, self.largest, strict=True)
         ]
         return inverses, logarithms
@@ -294,5 +295,5 @@ def _quad(value: ir.Value, combine: Callable[[ir.Value, ir.Value], ir.Value]) ->
 
 def _or_zero(largest: ir.Value) -> ir.Value:
     """The largest score, or 0 where there is none yet: -inf - -inf is no number."""
-    is_none = arith.cmpf(arith.CmpFPredicate.OEQ, largest, warp.real(-inf))
-    return arith.select(is_none, warp.real(0), largest)
+    is_none = arith.cmpf(arith.CmpFPredicate.OEQ, largest, numbers.real(-inf))
+    return arith.select(is_none, numbers.real(0), largest)

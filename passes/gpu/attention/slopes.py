@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, ir
 from blu.dialects.core.op import operands_of
+from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.operands import AttentionOperand, Problem, operand_of, read_operand, read_problem
 from blu.passes.gpu.attention.scores import Sums
-from blu.passes.gpu.isa import warp
 from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import GpuKernel, Thread
 
@@ -52,25 +52,25 @@ class SlopePosition:
     @classmethod
     def of(cls, here: Thread, parts: int) -> SlopePosition:
         """Blocks number the parts of each head, head after head."""
-        thread, block = warp.as_number(here.thread), warp.as_number(here.block[0])
+        thread, block = numbers.as_number(here.thread), numbers.as_number(here.block[0])
         return cls(
             thread,
-            warp.remainder(thread, WARP),
-            warp.divide(thread, WARP),
-            warp.remainder(block, parts),
+            numbers.remainder(thread, WARP),
+            numbers.divide(thread, WARP),
+            numbers.remainder(block, parts),
             parts,
-            warp.divide(block, parts),
+            numbers.divide(block, parts),
         )
 
 
 def slopes(weights: Sums, of_weights: Sums, inner: Sequence[Sequence[ir.Value]]) -> Sums:
     """weights * (of_weights - inner), all [strips][blocks of 8][4]; `inner` is [strips * blocks] rows of four."""
-    numbers = iter(inner)
+    each = iter(inner)
     return [
         [
             [
                 arith.mulf(weight, arith.subf(slope, shift))
-                for weight, slope, shift in zip(*values, next(numbers), strict=True)
+                for weight, slope, shift in zip(*values, next(each), strict=True)
             ]
             for values in zip(*strips, strict=True)
         ]

@@ -11,10 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, ir, scf
+from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.operands import COPY_BYTES, HeadMatrix, further
-from blu.passes.gpu.isa import cp_async, shared_memory, warp
-from blu.passes.gpu.isa.warp import Number
+from blu.passes.gpu.isa import cp_async, shared_memory
 from blu.passes.gpu.kernel import when
+from blu.passes.gpu.numbers import Number
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Tile:
 
     def at(self, offset: Number) -> Tile:
         """The tile, further on by some bytes."""
-        return Tile(warp.add(self.address, offset), self.rows, self.columns, self.size)
+        return Tile(numbers.add(self.address, offset), self.rows, self.columns, self.size)
 
 
 def pitch_of(columns: int, size: int) -> int:
@@ -79,27 +80,27 @@ class Loader:
     def _copy_pieces(self, tile: Tile, first: Number, end: Number) -> None:
         """Each thread copies one piece of every `threads / wide`-th row."""
         wide = 1 << (tile.pieces - 1).bit_length()
-        row, piece = warp.divide(self.thread, wide), warp.remainder(self.thread, wide)
+        row, piece = numbers.divide(self.thread, wide), numbers.remainder(self.thread, wide)
         step = self.threads // wide
-        target = warp.add(warp.multiply(row, tile.pitch), warp.multiply(piece, COPY_BYTES))
-        target = warp.add(tile.address, target)
-        source = self.matrix.address(warp.add(row, first), warp.multiply(piece, self._piece))
-        left = warp.subtract(end, warp.add(row, first))
+        target = numbers.add(numbers.multiply(row, tile.pitch), numbers.multiply(piece, COPY_BYTES))
+        target = numbers.add(tile.address, target)
+        source = self.matrix.address(numbers.add(row, first), numbers.multiply(piece, self._piece))
+        left = numbers.subtract(end, numbers.add(row, first))
         stored = self.matrix.shape[1] // self._piece
 
         def copy_rows() -> None:
             for number in range(0, tile.rows, step):
-                present = arith.cmpi(arith.CmpIPredicate.sgt, left, warp.number(number))
+                present = arith.cmpi(arith.CmpIPredicate.sgt, left, numbers.number(number))
                 if stored < wide:
-                    present = arith.andi(present, warp.is_below(piece, stored))
-                size = arith.select(present, warp.number(COPY_BYTES), warp.number(0))
+                    present = arith.andi(present, numbers.is_below(piece, stored))
+                size = arith.select(present, numbers.number(COPY_BYTES), numbers.number(0))
                 place = further(source, number, self.matrix.strides[0] * self.matrix.size)
                 cp_async.copy(target, number * tile.pitch, place, COPY_BYTES, size)
 
-        conditions = [] if wide == tile.pieces else [warp.is_below(piece, tile.pieces)]
+        conditions = [] if wide == tile.pieces else [numbers.is_below(piece, tile.pieces)]
         if tile.rows % step:
             assert tile.rows < step
-            conditions.append(warp.is_below(row, tile.rows))
+            conditions.append(numbers.is_below(row, tile.rows))
         _under(conditions, copy_rows)
 
     def _copy_elements(self, tile: Tile, first: Number, end: Number) -> None:
@@ -110,28 +111,28 @@ class Loader:
         bounds = [arith.constant(index, value) for value in (tile.rows * tile.pieces, self.threads)]
         loop = scf.ForOp(begin, *bounds)
         with ir.InsertionPoint(loop.body):
-            number = warp.as_number(loop.induction_variable)
-            row, piece = warp.divide(number, tile.pieces), warp.remainder(number, tile.pieces)
-            place = warp.add(row, first)
-            is_row = arith.andi(warp.is_below(place, end), warp.is_below(place, rows))
+            number = numbers.as_number(loop.induction_variable)
+            row, piece = numbers.divide(number, tile.pieces), numbers.remainder(number, tile.pieces)
+            place = numbers.add(row, first)
+            is_row = arith.andi(numbers.is_below(place, end), numbers.is_below(place, rows))
             values = []
             for element in range(self._piece):
-                column = warp.add(warp.multiply(piece, self._piece), element)
-                present = arith.andi(is_row, warp.is_below(column, columns))
-                safe = [arith.select(present, at, warp.number(0)) for at in (place, column)]
+                column = numbers.add(numbers.multiply(piece, self._piece), element)
+                present = arith.andi(is_row, numbers.is_below(column, columns))
+                safe = [arith.select(present, at, numbers.number(0)) for at in (place, column)]
                 values.append(self._bits(self.matrix.load(*safe), present))
-            target = warp.add(warp.multiply(row, tile.pitch), warp.multiply(piece, COPY_BYTES))
+            target = numbers.add(numbers.multiply(row, tile.pitch), numbers.multiply(piece, COPY_BYTES))
             if self.matrix.size == 2:
                 pairs = zip(values[::2], values[1::2], strict=True)
-                values = [arith.ori(low, arith.shli(high, warp.number(16))) for low, high in pairs]
-            shared_memory.st(warp.add(tile.address, target), 0, values)
+                values = [arith.ori(low, arith.shli(high, numbers.number(16))) for low, high in pairs]
+            shared_memory.st(numbers.add(tile.address, target), 0, values)
             scf.yield_([])
 
     def _bits(self, value: ir.Value, present: ir.Value) -> ir.Value:
         """An element's bits, as i32."""
         bits = arith.bitcast(ir.IntegerType.get_signless(8 * self.matrix.size), value)
-        wide = bits if self.matrix.size == 4 else arith.extui(warp.i32(), bits)
-        return arith.select(present, wide, warp.number(0))
+        wide = bits if self.matrix.size == 4 else arith.extui(numbers.i32(), bits)
+        return arith.select(present, wide, numbers.number(0))
 
 
 def _under(conditions: list[ir.Value], emit: Callable[[], None]) -> None:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import ir, scf
-from blu.passes.gpu.isa import barrier, cp_async, warp
-from blu.passes.gpu.isa.warp import Number
+from blu.passes.gpu import numbers
+from blu.passes.gpu.isa import barrier, cp_async
 from blu.passes.gpu.kernel import when
+from blu.passes.gpu.numbers import Number
 
 CopyTile = Callable[[Number, Number], None]
 """Begins to copy the tile of a number to shared memory, some bytes after the first stage."""
@@ -33,7 +34,7 @@ class TileWalk:
         """Let shared memory be written again. Without a tile, copies begun before the walk would still be under way."""
         if isinstance(self.count, int) and self.count > 0:
             return
-        with when(warp.is_equal(self.count, 0)):
+        with when(numbers.is_equal(self.count, 0)):
             cp_async.wait_all()
             barrier.sync()
 
@@ -41,21 +42,21 @@ class TileWalk:
         """Work on the tiles from `begin` to `end`, after those before."""
         if isinstance(begin, int) and begin == end:
             return carried
-        loop = scf.ForOp(warp.number(begin), warp.number(end), warp.number(1), carried)
+        loop = scf.ForOp(numbers.number(begin), numbers.number(end), numbers.number(1), carried)
         with ir.InsertionPoint(loop.body):
             place = loop.induction_variable
             cp_async.wait_all()
             barrier.sync()
-            following = warp.add(place, 1)
-            with when(warp.is_below(following, self.count)):
+            following = numbers.add(place, 1)
+            with when(numbers.is_below(following, self.count)):
                 self.copy(following, self._stage(following))
             scf.yield_(advance(list(loop.inner_iter_args), place, self._stage(place)))
         return list(loop.results)
 
     def _stage(self, place: ir.Value) -> ir.Value:
-        return warp.multiply(warp.remainder(place, 2), self.stage)
+        return numbers.multiply(numbers.remainder(place, 2), self.stage)
 
 
 def tiles_of(limit: Number, rows: int) -> Number:
     """Tiles of `rows` rows that hold `limit` rows."""
-    return -(-limit // rows) if isinstance(limit, int) else warp.divide(warp.add(limit, rows - 1), rows)
+    return -(-limit // rows) if isinstance(limit, int) else numbers.divide(numbers.add(limit, rows - 1), rows)

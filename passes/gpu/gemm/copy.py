@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, ir, llvm, memref
+from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.operands import further, pointer
 from blu.passes.gpu.gemm.problem import COPY_BYTES, Factor
 from blu.passes.gpu.gemm.schedule import ROW_BYTES, needs_registers
 from blu.passes.gpu.gemm.unaligned import Buffer, Shift
-from blu.passes.gpu.isa import cp_async, cvt, shared_memory, warp
-from blu.passes.gpu.isa.warp import Number
+from blu.passes.gpu.isa import cp_async, cvt, shared_memory
+from blu.passes.gpu.numbers import Number
 
 PIECES = ROW_BYTES // COPY_BYTES
 
@@ -64,10 +65,10 @@ class Tile:
 
         Four-byte elements with rows for k are read one by one, four rows at a time: these are moved two pieces apart.
         """
-        turn = warp.remainder(warp.number(row), PIECES)
+        turn = numbers.remainder(numbers.number(row), PIECES)
         if self.bytes == 4 and not self.is_deep:
-            turn = warp.multiply(warp.remainder(warp.number(row), 4), 2)
-        return arith.xori(warp.number(piece), turn)
+            turn = numbers.multiply(numbers.remainder(numbers.number(row), 4), 2)
+        return arith.xori(numbers.number(piece), turn)
 
 
 @dataclass(frozen=True)
@@ -91,10 +92,10 @@ class Loader:
         self.factor, self.tile, self.place, self.runs = factor, tile, place, runs
         self.element = instruction
         self.in_registers = needs_registers(factor)
-        self.row = warp.divide(place.thread, PIECES)
-        self.piece = warp.remainder(place.thread, PIECES)
-        swizzled = warp.multiply(tile.swizzle(self.piece, self.row), COPY_BYTES)
-        self.target = warp.add(warp.add(warp.multiply(self.row, ROW_BYTES), swizzled), base)
+        self.row = numbers.divide(place.thread, PIECES)
+        self.piece = numbers.remainder(place.thread, PIECES)
+        swizzled = numbers.multiply(tile.swizzle(self.piece, self.row), COPY_BYTES)
+        self.target = numbers.add(numbers.add(numbers.multiply(self.row, ROW_BYTES), swizzled), base)
         self.start = self._start()
         self.present_across = self._present_across()
         self.buffer = Buffer.of(factor) if self.is_shifted else None
@@ -128,7 +129,7 @@ class Loader:
             return [value for piece in pieces for value in piece]
         if self.in_registers:
             return [value for piece in self.pieces for value in self._read(piece, start, left)]
-        target = warp.add(stage, self.target)
+        target = numbers.add(stage, self.target)
         for piece in self.pieces:
             self._copy(piece, target, start, left)
         return []
@@ -137,13 +138,13 @@ class Loader:
         """Store what `begin` has read."""
         if not self.in_registers:
             return
-        target, each = warp.add(stage, self.target), 4
+        target, each = numbers.add(stage, self.target), 4
         for piece in self.pieces:
             shared_memory.st(target, piece * self.step * ROW_BYTES, values[piece * each : (piece + 1) * each])
 
     def result_types(self) -> list[ir.Type]:
         """The types of what `begin` gives."""
-        return [warp.i32()] * (4 * len(self.pieces)) if self.in_registers else []
+        return [numbers.i32()] * (4 * len(self.pieces)) if self.in_registers else []
 
     def _start(self) -> ir.Value:
         """The address of the thread's first piece of the first tile along k, i64."""
@@ -151,9 +152,9 @@ class Loader:
         address = first_address(factor)
         for position, stride in zip(self.place.outer, factor.outer_strides, strict=True):
             address = further(address, position, stride * factor.bytes)
-        along = warp.multiply(self.piece, tile.lanes)
+        along = numbers.multiply(self.piece, tile.lanes)
         across, deep = (self.row, along) if tile.is_deep else (along, self.row)
-        address = further(address, warp.add(across, self.place.first), factor.stride * factor.bytes)
+        address = further(address, numbers.add(across, self.place.first), factor.stride * factor.bytes)
         return further(address, deep, factor.depth_stride * factor.bytes)
 
     def _at(self, number: ir.Value) -> tuple[ir.Value, ir.Value | None]:
@@ -161,23 +162,23 @@ class Loader:
         factor, depth = self.factor, self.tile.depth
         steps, address = -(-factor.depth // depth), self.start
         if len(self.runs):
-            run, number = warp.divide(number, steps), warp.remainder(number, steps)
+            run, number = numbers.divide(number, steps), numbers.remainder(number, steps)
             for size, stride in zip(reversed(self.runs), reversed(factor.outer_depth_strides), strict=True):
-                address = further(address, warp.remainder(run, size), stride * factor.bytes)
-                run = warp.divide(run, size)
+                address = further(address, numbers.remainder(run, size), stride * factor.bytes)
+                run = numbers.divide(run, size)
         address = further(address, number, depth * factor.depth_stride * factor.bytes)
         if factor.depth % depth == 0:
             return address, None
-        own = warp.multiply(self.piece, self.tile.lanes) if self.tile.is_deep else self.row
-        return address, warp.subtract(factor.depth, warp.add(warp.multiply(number, depth), own))
+        own = numbers.multiply(self.piece, self.tile.lanes) if self.tile.is_deep else self.row
+        return address, numbers.subtract(factor.depth, numbers.add(numbers.multiply(number, depth), own))
 
     def _present_across(self) -> list[ir.Value] | None:
         """For each piece, how many rows or columns there are from its first on (at least 0); None: enough for all."""
         if self.factor.size % self.tile.extent == 0:
             return None
-        own = self.row if self.tile.is_deep else warp.multiply(self.piece, self.tile.lanes)
-        left = warp.subtract(self.factor.size, warp.add(self.place.first, own))
-        return [warp.subtract(left, self._distance(piece)[0]) for piece in self.pieces]
+        own = self.row if self.tile.is_deep else numbers.multiply(self.piece, self.tile.lanes)
+        left = numbers.subtract(self.factor.size, numbers.add(self.place.first, own))
+        return [numbers.subtract(left, self._distance(piece)[0]) for piece in self.pieces]
 
     def _distance(self, piece: int) -> tuple[int, int]:
         """How far a piece is from the thread's first one: rows or columns, and k."""
@@ -194,14 +195,14 @@ class Loader:
     def _present(self, piece: int, left: ir.Value | None) -> ir.Value | None:
         """How many elements of a piece exist, 0 where its row does not; None: all. It may be more than a piece has."""
         across = None if self.present_across is None else self.present_across[piece]
-        deep = None if left is None else warp.subtract(left, self._distance(piece)[1])
+        deep = None if left is None else numbers.subtract(left, self._distance(piece)[1])
         along, other = (deep, across) if self.tile.is_deep else (across, deep)
         if along is None and other is None:
             return None
-        along = warp.number(self.tile.lanes) if along is None else warp.larger(along, 0)
+        along = numbers.number(self.tile.lanes) if along is None else numbers.larger(along, 0)
         if other is None:
             return along
-        return arith.select(warp.is_below(0, other), along, warp.number(0))
+        return arith.select(numbers.is_below(0, other), along, numbers.number(0))
 
     def _copy(self, piece: int, target: ir.Value, start: ir.Value, left: ir.Value | None) -> None:
         width, offset = self.factor.copy_bytes, piece * self.step * ROW_BYTES
@@ -211,8 +212,8 @@ class Loader:
             if present is None:
                 cp_async.copy(target, offset + part, place, width)
                 continue
-            size = warp.subtract(warp.multiply(present, self.factor.bytes), part)
-            cp_async.copy(target, offset + part, place, width, warp.larger(warp.smaller(size, width), 0))
+            size = numbers.subtract(numbers.multiply(present, self.factor.bytes), part)
+            cp_async.copy(target, offset + part, place, width, numbers.larger(numbers.smaller(size, width), 0))
 
     def _read(self, piece: int, start: ir.Value, left: ir.Value | None) -> list[ir.Value]:
         """A piece as four registers, read element by element, with zeros for what does not exist."""
@@ -220,7 +221,7 @@ class Loader:
         stride = self.factor.depth_stride if self.tile.is_deep else self.factor.stride
         values = _load_elements(source, self.factor, stride, self.tile.lanes, present)
         if self.tile.bytes == 4:
-            return [arith.bitcast(warp.i32(), value) for value in values]
+            return [arith.bitcast(numbers.i32(), value) for value in values]
         return [cvt.rn_x2(low, high, self.element) for low, high in zip(values[::2], values[1::2], strict=True)]
 
 
@@ -240,7 +241,7 @@ def _load_if(address: ir.Value, factor: Factor, present: ir.Value | None, number
     size, element = factor.bytes, factor.element
     if present is None:
         return llvm.load(element, pointer(address), alignment=size)
-    exists = warp.is_below(number, present)
+    exists = numbers.is_below(number, present)
     value = llvm.load(element, pointer(arith.select(exists, address, first_address(factor))), alignment=size)
     return arith.select(exists, value, arith.constant(element, ir.FloatAttr.get(element, 0.0)))
 
@@ -252,4 +253,4 @@ def first_address(factor: Factor) -> ir.Value:
 
 
 def _widened(value: ir.Value, element: ir.Type) -> ir.Value:
-    return value if isinstance(element, ir.F32Type) else arith.extf(warp.f32(), value)
+    return value if isinstance(element, ir.F32Type) else arith.extf(numbers.f32(), value)

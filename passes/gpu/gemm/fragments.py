@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from blu.dialects.core.mlir import arith, ir
+from blu.passes.gpu import numbers
 from blu.passes.gpu.gemm.copy import Tile
 from blu.passes.gpu.gemm.problem import COPY_BYTES
 from blu.passes.gpu.gemm.schedule import ROW_BYTES
-from blu.passes.gpu.isa import cvt, mma, shared_memory, warp
+from blu.passes.gpu.isa import cvt, mma, shared_memory
 
 STEP_BYTES = 32
 """Of a row that one instruction multiplies: 16 elements of two bytes, 8 of four."""
@@ -43,17 +44,17 @@ class Reader:
         tile = self.tile
         if tile.is_deep:
             row, piece = self._deep_row()
-            place = warp.multiply(warp.add(row, self.first), ROW_BYTES)
-            return warp.add(warp.add(place, warp.multiply(tile.swizzle(piece, row), COPY_BYTES)), self.base)
+            place = numbers.multiply(numbers.add(row, self.first), ROW_BYTES)
+            return numbers.add(numbers.add(place, numbers.multiply(tile.swizzle(piece, row), COPY_BYTES)), self.base)
         row, piece, within = self._turned_row()
-        panel = warp.multiply(warp.divide(self.first, tile.width), tile.panel_bytes)
-        piece = warp.add(piece, warp.divide(warp.remainder(self.first, tile.width), tile.lanes))
-        place = warp.add(warp.multiply(row, ROW_BYTES), warp.multiply(tile.swizzle(piece, row), COPY_BYTES))
-        return warp.add(warp.add(warp.add(place, panel), within), self.base)
+        panel = numbers.multiply(numbers.divide(self.first, tile.width), tile.panel_bytes)
+        piece = numbers.add(piece, numbers.divide(numbers.remainder(self.first, tile.width), tile.lanes))
+        place = numbers.add(numbers.multiply(row, ROW_BYTES), numbers.multiply(tile.swizzle(piece, row), COPY_BYTES))
+        return numbers.add(numbers.add(numbers.add(place, panel), within), self.base)
 
     def load(self, stage: ir.Value, step: int) -> list[Fragment]:
         """The fragments of a step of a row: one for every 16 rows of the left factor, or every 8 columns."""
-        start = warp.add(stage, self.address)
+        start = numbers.add(stage, self.address)
         if self.tile.is_deep:
             return self._load_deep(start, step)
         return self._load_pairs(start, step) if self.tile.bytes == 2 else self._load_single(start, step)
@@ -62,20 +63,24 @@ class Reader:
         """The row and piece whose address the lane gives `ldmatrix`."""
         lane = self.lane
         if self.is_left:
-            return warp.remainder(lane, 16), warp.divide(lane, 16)
-        row = warp.add(warp.remainder(lane, 8), warp.multiply(warp.divide(lane, 16), 8))
-        return row, warp.remainder(warp.divide(lane, 8), 2)
+            return numbers.remainder(lane, 16), numbers.divide(lane, 16)
+        row = numbers.add(numbers.remainder(lane, 8), numbers.multiply(numbers.divide(lane, 16), 8))
+        return row, numbers.remainder(numbers.divide(lane, 8), 2)
 
-    def _turned_row(self) -> tuple[ir.Value, ir.Value, warp.Number]:
+    def _turned_row(self) -> tuple[ir.Value, ir.Value, numbers.Number]:
         """The same where rows are k: for `ldmatrix.trans`, or the place of the lane's first float."""
         lane = self.lane
         if self.tile.bytes == 4:
-            across = warp.divide(lane, 4)
-            return warp.remainder(lane, 4), warp.divide(across, 4), warp.multiply(warp.remainder(across, 4), 4)
+            across = numbers.divide(lane, 4)
+            return (
+                numbers.remainder(lane, 4),
+                numbers.divide(across, 4),
+                numbers.multiply(numbers.remainder(across, 4), 4),
+            )
         if self.is_left:
-            row = warp.add(warp.remainder(lane, 8), warp.multiply(warp.divide(lane, 16), 8))
-            return row, warp.remainder(warp.divide(lane, 8), 2), 0
-        return warp.remainder(lane, 16), warp.divide(lane, 16), 0
+            row = numbers.add(numbers.remainder(lane, 8), numbers.multiply(numbers.divide(lane, 16), 8))
+            return row, numbers.remainder(numbers.divide(lane, 8), 2), 0
+        return numbers.remainder(lane, 16), numbers.divide(lane, 16), 0
 
     def _load_deep(self, start: ir.Value, step: int) -> list[Fragment]:
         address = _turned(start, step)
@@ -96,7 +101,9 @@ class Reader:
             panel, place = divmod(block, _TURNED_PANEL)
             offset = panel * self.tile.panel_bytes + step * 8 * ROW_BYTES
             address = _turned(start, place)
-            columns.append([shared_memory.ld(address, offset + half, 1, warp.i32())[0] for half in (0, 4 * ROW_BYTES)])
+            columns.append(
+                [shared_memory.ld(address, offset + half, 1, numbers.i32())[0] for half in (0, 4 * ROW_BYTES)]
+            )
         if not self.is_left:
             return columns
         pairs = zip(columns[::2], columns[1::2], strict=True)
@@ -109,7 +116,7 @@ class Reader:
 
 def _turned(address: ir.Value, place: int) -> ir.Value:
     """The address of the piece 2 * place further on, before it was moved: XOR commutes."""
-    return arith.xori(address, warp.number(place * STEP_BYTES)) if place else address
+    return arith.xori(address, numbers.number(place * STEP_BYTES)) if place else address
 
 
 def multiply_add(sums: Fragment, left: Fragment, right: Fragment, instruction: str) -> Fragment:
@@ -122,5 +129,5 @@ def multiply_add(sums: Fragment, left: Fragment, right: Fragment, instruction: s
 def split_in_two(value: ir.Value) -> tuple[ir.Value, ir.Value]:
     """An f32 (as i32) as the sum of two tf32, to about 22 bits."""
     big = cvt.rna_tf32(value)
-    rest = arith.subf(arith.bitcast(warp.f32(), value), arith.bitcast(warp.f32(), big))
-    return big, cvt.rna_tf32(arith.bitcast(warp.i32(), rest))
+    rest = arith.subf(arith.bitcast(numbers.f32(), value), arith.bitcast(numbers.f32(), big))
+    return big, cvt.rna_tf32(arith.bitcast(numbers.i32(), rest))

@@ -12,6 +12,7 @@ from math import ceil
 
 from blu.dialects.core.mlir import arith, func, ir
 from blu.dialects.targets.nvidia import GpuTarget
+from blu.passes.gpu import numbers
 from blu.passes.gpu.gemm import rows as gemm_rows
 from blu.passes.gpu.gemm import split as gemm_split
 from blu.passes.gpu.gemm import wgmma as gemm_wgmma
@@ -39,7 +40,7 @@ from blu.passes.gpu.gemm.schedule import (
 )
 from blu.passes.gpu.gemm.simt import Lane, SimtLoop, SimtTile, readers_of
 from blu.passes.gpu.gemm.split import PART
-from blu.passes.gpu.isa import barrier, warp
+from blu.passes.gpu.isa import barrier
 from blu.passes.gpu.kernel import GpuKernel, Thread
 from blu.passes.gpu.others import loops
 from blu.passes.gpu.shared import SharedMemory, shared_address
@@ -148,44 +149,44 @@ class _Gemm:
         grid = (down * along * schedule.split * self.product.outer,)
         location = self.product.contraction.operation.location
         # Else ptxas would rather spill a little than have one block fewer on a multiprocessor.
-        self.frame.replacement.operation.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(warp.i32(), 1)
+        self.frame.replacement.operation.attributes["nvvm.minctasm"] = ir.IntegerAttr.get(numbers.i32(), 1)
         with location, self.frame.launch(grid, schedule.threads, shared.bytes) as here:
-            thread = warp.as_number(here.thread)
+            thread = numbers.as_number(here.thread)
             block = self._locate(here)
             base = shared_address(self.frame)
-            staged = Staged(warp.add(base, staging), schedule.rows, schedule.columns)
+            staged = Staged(numbers.add(base, staging), schedule.rows, schedule.columns)
             if isinstance(schedule, MmaSchedule):
-                self._compute_mma(schedule, block, thread, warp.add(base, stages), staged)
+                self._compute_mma(schedule, block, thread, numbers.add(base, stages), staged)
             else:
-                self._compute_simt(schedule, block, thread, warp.add(base, stages), staged)
+                self._compute_simt(schedule, block, thread, numbers.add(base, stages), staged)
             barrier.sync()
             self._output(thread).write(staged, {**block.point, PART: block.part}, block.row, block.column)
 
     def _locate(self, here: Thread) -> _Block:
         """Tiles change fastest, a group of rows of them at a time, then the parts of k, then the products."""
         schedule, (down, along) = self.schedule, self.tiles
-        number = warp.as_number(here.block[0])
-        rest, tile = warp.divide(number, down * along), warp.remainder(number, down * along)
-        rest, part = warp.divide(rest, schedule.split), warp.remainder(rest, schedule.split)
+        number = numbers.as_number(here.block[0])
+        rest, tile = numbers.divide(number, down * along), numbers.remainder(number, down * along)
+        rest, part = numbers.divide(rest, schedule.split), numbers.remainder(rest, schedule.split)
         point: dict[int, ir.Value] = {}
         for dim in reversed(self.product.contraction.outer):
             size = self.product.contraction.size(dim)
-            rest, point[dim] = warp.divide(rest, size), warp.remainder(rest, size)
+            rest, point[dim] = numbers.divide(rest, size), numbers.remainder(rest, size)
         group = min(schedule.group, down)
-        first = warp.multiply(warp.divide(tile, group * along), group)
-        inside = warp.remainder(tile, group * along)
-        height: warp.Number = group if down % group == 0 else warp.smaller(group, warp.subtract(down, first))
-        row = warp.add(first, arith.remui(inside, warp.number(height)))
-        column = arith.divui(inside, warp.number(height))
-        return _Block(point, warp.multiply(row, schedule.rows), warp.multiply(column, schedule.columns), part)
+        first = numbers.multiply(numbers.divide(tile, group * along), group)
+        inside = numbers.remainder(tile, group * along)
+        height: numbers.Number = group if down % group == 0 else numbers.smaller(group, numbers.subtract(down, first))
+        row = numbers.add(first, arith.remui(inside, numbers.number(height)))
+        column = arith.divui(inside, numbers.number(height))
+        return _Block(point, numbers.multiply(row, schedule.rows), numbers.multiply(column, schedule.columns), part)
 
     def _range(self, block: _Block) -> Range:
         """The steps of k of a block."""
         each = ceil(self.steps / self.schedule.split)
         if self.schedule.split == 1:
-            return warp.number(0), warp.number(self.steps)
-        first = warp.multiply(block.part, each)
-        return first, warp.smaller(warp.add(first, each), self.steps)
+            return numbers.number(0), numbers.number(self.steps)
+        first = numbers.multiply(block.part, each)
+        return first, numbers.smaller(numbers.add(first, each), self.steps)
 
     def _pipeline(self, block: _Block, thread: ir.Value, tiles: tuple[Tile, Tile], base: ir.Value) -> Pipeline:
         """What brings the operands' tiles to shared memory."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, ir
+from blu.passes.gpu import numbers
 from blu.passes.gpu.gemm.fragments import STEPS, Fragment, Reader, multiply_add, split_in_two
 from blu.passes.gpu.gemm.pipeline import Pipeline, Range
 from blu.passes.gpu.gemm.schedule import MmaSchedule
-from blu.passes.gpu.isa import cvt, warp
+from blu.passes.gpu.isa import cvt
+from blu.passes.gpu.isa.warp import WARP
 
 
 @dataclass(frozen=True)
@@ -22,13 +24,13 @@ class WarpTile:
     @classmethod
     def of(cls, thread: ir.Value, schedule: MmaSchedule) -> WarpTile:
         """The warps of a block go down the rows first."""
-        number = warp.divide(thread, warp.WARP)
+        number = numbers.divide(thread, WARP)
         down = schedule.rows // schedule.warp_rows
-        row, column = warp.remainder(number, down), warp.divide(number, down)
+        row, column = numbers.remainder(number, down), numbers.divide(number, down)
         return cls(
-            warp.multiply(row, schedule.warp_rows),
-            warp.multiply(column, schedule.warp_columns),
-            warp.remainder(thread, warp.WARP),
+            numbers.multiply(row, schedule.warp_rows),
+            numbers.multiply(column, schedule.warp_columns),
+            numbers.remainder(thread, WARP),
         )
 
 
@@ -44,14 +46,14 @@ class MmaLoop:
         schedule = self.schedule
         for reader in self.readers:
             _ = reader.address  # emitted here, before the loop
-        start = [warp.real(0.0)] * (schedule.warp_rows // 16 * (schedule.warp_columns // 8) * 4)
+        start = [numbers.real(0.0)] * (schedule.warp_rows // 16 * (schedule.warp_columns // 8) * 4)
         sums = pipeline.run(steps, start, lambda _, stage, sums: self._multiply(stage, sums))
         return [sums[place : place + 4] for place in range(0, len(sums), 4)]
 
     def _multiply(self, stage: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
         """Add the products of a stage; fragments are read one step ahead."""
         precise = self.schedule.instruction == "3xtf32"
-        before, sums = sums, [warp.real(0.0)] * len(sums) if precise else sums
+        before, sums = sums, [numbers.real(0.0)] * len(sums) if precise else sums
         following = self._fragments(stage, 0)
         for step in range(STEPS):
             left, right = following

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, ir, llvm, scf
+from blu.passes.gpu import numbers
 from blu.passes.gpu.gemm.problem import COPY_BYTES, Product
-from blu.passes.gpu.isa import shared_memory, warp
+from blu.passes.gpu.isa import shared_memory
 from blu.passes.gpu.kernel import when
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.contraction import Operand, Point
@@ -44,15 +45,17 @@ class Staged:
     def pitch(self) -> int:
         return (self.columns + PADDING) * 4
 
-    def at(self, row: warp.Number, column: warp.Number) -> ir.Value:
+    def at(self, row: numbers.Number, column: numbers.Number) -> ir.Value:
         """The address of a sum."""
-        place = warp.add(warp.multiply(warp.number(row), self.pitch), warp.multiply(warp.number(column), 4))
-        return warp.add(self.address, place)
+        place = numbers.add(
+            numbers.multiply(numbers.number(row), self.pitch), numbers.multiply(numbers.number(column), 4)
+        )
+        return numbers.add(self.address, place)
 
     def load(self, row: ir.Value, column: ir.Value, lanes: int) -> ir.Value:
         """A vector of neighbours."""
         pointer = llvm.inttoptr(ir.Type.parse("!llvm.ptr<3>"), self.at(row, column))
-        return llvm.load(vectors.vector_type(lanes, warp.f32()), pointer, alignment=min(COPY_BYTES, lanes * 4))
+        return llvm.load(vectors.vector_type(lanes, numbers.f32()), pointer, alignment=min(COPY_BYTES, lanes * 4))
 
 
 def staged_bytes(rows: int, columns: int) -> int:
@@ -62,8 +65,8 @@ def staged_bytes(rows: int, columns: int) -> int:
 
 def stage_fragments(staged: Staged, row: ir.Value, column: ir.Value, lane: ir.Value, sums: Sequence, wide: int) -> None:
     """Store a warp's fragments, `wide` of them in a row of 8 columns each, from (row, column) of the tile on."""
-    row = warp.add(row, warp.divide(lane, 4))
-    column = warp.add(column, warp.multiply(warp.remainder(lane, 4), 2))
+    row = numbers.add(row, numbers.divide(lane, 4))
+    column = numbers.add(column, numbers.multiply(numbers.remainder(lane, 4), 2))
     start = staged.at(row, column)
     for number, values in enumerate(sums):
         i, j = divmod(number, wide)
@@ -94,8 +97,8 @@ class Output:
             return None
         wide = staged.columns // self.lanes
         first, inner = self._first(wide)
-        owns = [warp.add(first, number) for number in range(0, staged.rows, self.threads // wide)]
-        points = [self._point(point, warp.add(row, own), warp.add(column, inner)) for own in owns]
+        owns = [numbers.add(first, number) for number in range(0, staged.rows, self.threads // wide)]
+        points = [self._point(point, numbers.add(row, own), numbers.add(column, inner)) for own in owns]
         return self.reader(points, self.lanes)
 
     def _is_whole(self, staged: Staged) -> bool:
@@ -110,8 +113,8 @@ class Output:
         if self._is_whole(staged):
             self._write_whole(staged, point, row, column, known)
             return
-        fits = [warp.is_below(warp.add(row, staged.rows - 1), product.rows),
-                warp.is_below(warp.add(column, staged.columns - 1), product.columns)]  # fmt: skip
+        fits = [numbers.is_below(numbers.add(row, staged.rows - 1), product.rows),
+                numbers.is_below(numbers.add(column, staged.columns - 1), product.columns)]  # fmt: skip
         branch = scf.IfOp(arith.andi(*fits), has_else=True)
         with ir.InsertionPoint(branch.then_block):
             self._write_whole(staged, point, row, column, None)
@@ -130,9 +133,9 @@ class Output:
         def body(first: ir.Value, inner: ir.Value, *before: list[Known]) -> None:
             totals, points = [], []
             for number in range(together):
-                own = warp.add(first, number * step)
+                own = numbers.add(first, number * step)
                 totals.append(staged.load(own, inner, self.lanes))
-                points.append(self._point(point, warp.add(row, own), warp.add(column, inner)))
+                points.append(self._point(point, numbers.add(row, own), numbers.add(column, inner)))
             self.sink(totals, points, self.lanes, *before)
 
         if known is None:
@@ -140,27 +143,27 @@ class Output:
             return
         first, inner = self._first(wide)
         for number in range(0, len(known), together):
-            body(warp.add(first, number * step), inner, known[number : number + together])
+            body(numbers.add(first, number * step), inner, known[number : number + together])
 
     def write_edge(self, staged: Staged, point: Point, row: ir.Value, column: ir.Value) -> None:
         """The same for a tile of any shape, of which rows and columns may not exist."""
         product, wide = self.product, staged.columns // self.lanes
 
         def store(own: ir.Value, inner: ir.Value, lanes: int) -> None:
-            place = self._point(point, warp.add(row, own), warp.add(column, inner))
+            place = self._point(point, numbers.add(row, own), numbers.add(column, inner))
             self.sink([staged.load(own, inner, lanes)], [place], lanes)
 
         def body(own: ir.Value, inner: ir.Value) -> None:
-            with when(warp.is_below(warp.add(row, own), product.rows)):
-                last = warp.add(warp.add(column, inner), self.lanes - 1)
-                branch = scf.IfOp(warp.is_below(last, product.columns), has_else=True)
+            with when(numbers.is_below(numbers.add(row, own), product.rows)):
+                last = numbers.add(numbers.add(column, inner), self.lanes - 1)
+                branch = scf.IfOp(numbers.is_below(last, product.columns), has_else=True)
                 with ir.InsertionPoint(branch.then_block):
                     store(own, inner, self.lanes)
                     scf.yield_([])
                 with ir.InsertionPoint(branch.else_block):
                     if self.lanes > 1 and product.columns % self.lanes:
-                        count = warp.subtract(product.columns, warp.add(column, inner))
-                        self._each_lane(count, lambda lane: store(own, warp.add(inner, lane), 1))
+                        count = numbers.subtract(product.columns, numbers.add(column, inner))
+                        self._each_lane(count, lambda lane: store(own, numbers.add(inner, lane), 1))
                     scf.yield_([])
 
         self._each(staged, wide, self.threads // wide, body)
@@ -171,26 +174,26 @@ class Output:
         bounds = [vectors.index(value) for value in (0, staged.rows, step)]
         loop = scf.ForOp(*bounds)
         with ir.InsertionPoint(loop.body):
-            body(warp.add(first, warp.as_number(loop.induction_variable)), inner)
+            body(numbers.add(first, numbers.as_number(loop.induction_variable)), inner)
             scf.yield_([])
 
     def _first(self, wide: int) -> tuple[ir.Value, ir.Value]:
         """The first row of a thread's pieces, and their column, where there are `wide` pieces in a row."""
-        piece = warp.remainder(self.thread, wide)
-        return warp.divide(self.thread, wide), warp.multiply(piece, self.lanes)
+        piece = numbers.remainder(self.thread, wide)
+        return numbers.divide(self.thread, wide), numbers.multiply(piece, self.lanes)
 
     def _each_lane(self, count: ir.Value, body: Callable[[ir.Value], None]) -> None:
         """`body(lane)` for the lanes of a piece that exist."""
-        end = arith.index_cast(ir.IndexType.get(), warp.smaller(warp.larger(count, 0), self.lanes))
+        end = arith.index_cast(ir.IndexType.get(), numbers.smaller(numbers.larger(count, 0), self.lanes))
         loop = scf.ForOp(vectors.index(0), end, vectors.index(1))
         with ir.InsertionPoint(loop.body):
-            body(warp.as_number(loop.induction_variable))
+            body(numbers.as_number(loop.induction_variable))
             scf.yield_([])
 
     def _point(self, point: Point, row: ir.Value, column: ir.Value) -> Point:
         contraction, index = self.product.contraction, ir.IndexType.get()
-        numbers = {**point, contraction.rows: row, contraction.columns: column}
-        place = {dim: arith.index_castui(index, value) for dim, value in numbers.items() if dim is not None}
+        known = {**point, contraction.rows: row, contraction.columns: column}
+        place = {dim: arith.index_castui(index, value) for dim, value in known.items() if dim is not None}
         for dim in (*contraction.outer_depth, contraction.depth):
             place[dim] = vectors.index(0)
         return place

@@ -19,10 +19,12 @@ from functools import partial
 from math import ceil
 
 from blu.dialects.core.mlir import arith, ir, scf
+from blu.passes.gpu import numbers
 from blu.passes.gpu.gemm.output import Staged, stage_fragments, staged_bytes
 from blu.passes.gpu.gemm.problem import Product
 from blu.passes.gpu.gemm.schedule import WgmmaSchedule
-from blu.passes.gpu.isa import barrier, elect, mbarrier, setmaxnreg, shfl, tma, warp, wgmma
+from blu.passes.gpu.isa import barrier, elect, mbarrier, setmaxnreg, shfl, tma, wgmma
+from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.isa.wgmma import SharedTile
 from blu.passes.gpu.kernel import when
 from blu.passes.gpu.shared import SharedMemory
@@ -52,16 +54,16 @@ class Ring:
         return tiles, shared.take(2 * schedule.stages * mbarrier.BYTES)
 
     def left(self, stage: ir.Value) -> ir.Value:
-        return warp.add(self.tiles, warp.multiply(stage, self.schedule.stage_bytes))
+        return numbers.add(self.tiles, numbers.multiply(stage, self.schedule.stage_bytes))
 
     def right(self, stage: ir.Value) -> ir.Value:
-        return warp.add(self.left(stage), self.schedule.left_bytes)
+        return numbers.add(self.left(stage), self.schedule.left_bytes)
 
-    def full(self, stage: warp.Number) -> ir.Value:
-        return warp.add(self.barriers, warp.multiply(warp.number(stage), mbarrier.BYTES))
+    def full(self, stage: numbers.Number) -> ir.Value:
+        return numbers.add(self.barriers, numbers.multiply(numbers.number(stage), mbarrier.BYTES))
 
-    def empty(self, stage: warp.Number) -> ir.Value:
-        return warp.add(self.full(stage), self.schedule.stages * mbarrier.BYTES)
+    def empty(self, stage: numbers.Number) -> ir.Value:
+        return numbers.add(self.full(stage), self.schedule.stages * mbarrier.BYTES)
 
     def begin(self) -> None:
         """Make the barriers, by one thread."""
@@ -72,16 +74,16 @@ class Ring:
 
     def following(self, stage: ir.Value, phase: ir.Value) -> list[ir.Value]:
         """The stage after this one, and its phase."""
-        after = warp.add(stage, 1)
-        wraps = warp.is_equal(after, self.schedule.stages)
-        flipped = arith.xori(phase, arith.extui(warp.i32(), wraps))
-        return [arith.select(wraps, warp.number(0), after), flipped]
+        after = numbers.add(stage, 1)
+        wraps = numbers.is_equal(after, self.schedule.stages)
+        flipped = arith.xori(phase, arith.extui(numbers.i32(), wraps))
+        return [arith.select(wraps, numbers.number(0), after), flipped]
 
-    def after(self, stage: ir.Value, phase: ir.Value, steps: warp.Number) -> list[ir.Value]:
+    def after(self, stage: ir.Value, phase: ir.Value, steps: numbers.Number) -> list[ir.Value]:
         """The stage so many steps on, and its phase."""
-        place = warp.add(stage, steps)
-        turns = arith.andi(warp.divide(place, self.schedule.stages), warp.number(1))
-        return [warp.remainder(place, self.schedule.stages), arith.xori(phase, turns)]
+        place = numbers.add(stage, steps)
+        turns = arith.andi(numbers.divide(place, self.schedule.stages), numbers.number(1))
+        return [numbers.remainder(place, self.schedule.stages), arith.xori(phase, turns)]
 
 
 @dataclass(frozen=True)
@@ -129,14 +131,16 @@ class Walk:
     def place(self, tile: ir.Value) -> Place:
         """Where a tile is: the parts of k change slowest, then the products."""
         each, outer = self.down * self.across, self.product.outer
-        rest, tile = warp.divide(tile, each), warp.remainder(tile, each)
-        part, number = warp.divide(rest, outer), warp.remainder(rest, outer) if outer > 1 else warp.number(0)
+        rest, tile = numbers.divide(tile, each), numbers.remainder(tile, each)
+        part, number = numbers.divide(rest, outer), numbers.remainder(rest, outer) if outer > 1 else numbers.number(0)
         wide = min(self.schedule.group, self.down)
-        band, inside = warp.divide(tile, wide * self.across), warp.remainder(tile, wide * self.across)
-        first = warp.multiply(band, wide)
-        height = warp.smaller(warp.subtract(self.down, first), wide)
-        row, column = warp.add(first, arith.remui(inside, height)), arith.divui(inside, height)
-        return Place(part, number, warp.multiply(row, self.schedule.rows), warp.multiply(column, self.schedule.columns))
+        band, inside = numbers.divide(tile, wide * self.across), numbers.remainder(tile, wide * self.across)
+        first = numbers.multiply(band, wide)
+        height = numbers.smaller(numbers.subtract(self.down, first), wide)
+        row, column = numbers.add(first, arith.remui(inside, height)), arith.divui(inside, height)
+        return Place(
+            part, number, numbers.multiply(row, self.schedule.rows), numbers.multiply(column, self.schedule.columns)
+        )
 
 
 @dataclass(frozen=True)
@@ -157,24 +161,24 @@ class Block:
 
     def emit(self, write: Callable[[ir.Value], SlabWriter]) -> None:
         """All three groups. `write(thread)` gives what writes a slab: (staged sums, product, row, column)."""
-        with when(warp.is_equal(self.thread, 0)):
+        with when(numbers.is_equal(self.thread, 0)):
             self.ring.begin()
             for map_ in self.maps:
                 tma.prefetch_tensormap(map_)
         barrier.sync()
         # The same in all threads of a warp, and known to be: branches on it are not divergent.
-        number = shfl.idx(warp.divide(self.thread, wgmma.THREADS), 0)
-        branch = scf.IfOp(warp.is_equal(number, GROUPS - 1), has_else=True)
+        number = shfl.idx(numbers.divide(self.thread, wgmma.THREADS), 0)
+        branch = scf.IfOp(numbers.is_equal(number, GROUPS - 1), has_else=True)
         with ir.InsertionPoint(branch.then_block):
             setmaxnreg.decrease(COPY_REGISTERS)
-            in_group = warp.remainder(self.thread, wgmma.THREADS)
-            first_warp = warp.is_equal(shfl.idx(warp.divide(in_group, warp.WARP), 0), 0)
+            in_group = numbers.remainder(self.thread, wgmma.THREADS)
+            first_warp = numbers.is_equal(shfl.idx(numbers.divide(in_group, WARP), 0), 0)
             with when(arith.andi(first_warp, elect.elect_sync())):
                 self._copy()
             scf.yield_([])
         with ir.InsertionPoint(branch.else_block):
             setmaxnreg.increase(MULTIPLY_REGISTERS)
-            self._multiply(number, write(warp.remainder(self.thread, wgmma.THREADS)))
+            self._multiply(number, write(numbers.remainder(self.thread, wgmma.THREADS)))
             scf.yield_([])
 
     # The copying thread.
@@ -182,16 +186,16 @@ class Block:
         def tile(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             return _repeat(0, self.walk.steps, 1, carried, partial(self._fill, self.walk.place(number)))
 
-        _repeat(self.block, self.walk.tiles, self.blocks, [warp.number(0), warp.number(0)], tile)
+        _repeat(self.block, self.walk.tiles, self.blocks, [numbers.number(0), numbers.number(0)], tile)
 
     def _fill(self, place: Place, step: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
         """Copy one stage when it is empty."""
         stage, phase = carried
-        mbarrier.wait(self.ring.empty(stage), arith.xori(phase, warp.number(1)))
+        mbarrier.wait(self.ring.empty(stage), arith.xori(phase, numbers.number(1)))
         full = self.ring.full(stage)
         mbarrier.arrive_expect_tx(full, self.schedule.stage_bytes)
-        before = warp.multiply(place.part, self.walk.steps)
-        depth = warp.multiply(warp.add(before, step), self.schedule.depth)
+        before = numbers.multiply(place.part, self.walk.steps)
+        depth = numbers.multiply(numbers.add(before, step), self.schedule.depth)
         product = self.walk.product
         sides = (
             (product.left, self.maps[0], place.row, self.schedule.rows, self.ring.left(stage)),
@@ -204,8 +208,8 @@ class Block:
                 continue
             wide = wgmma.ROW_BYTES // self.schedule.element_bytes
             for panel in range(extent // wide):
-                begin = [warp.add(first, panel * wide), depth, *outer]
-                tma.cp_async_bulk_tensor(map_, begin, warp.add(target, panel * self._panel_bytes), full)
+                begin = [numbers.add(first, panel * wide), depth, *outer]
+                tma.cp_async_bulk_tensor(map_, begin, numbers.add(target, panel * self._panel_bytes), full)
         return self.ring.following(stage, phase)
 
     @property
@@ -215,22 +219,22 @@ class Block:
     # The multiplying groups.
     def _multiply(self, group: ir.Value, write: SlabWriter) -> None:
         steps = self.walk.steps
-        with when(warp.is_equal(group, 1)):  # the first turn is group 0's
-            _pass_turn(warp.number(0))
-        start = self.ring.after(warp.number(0), warp.number(0), warp.multiply(group, steps))
-        address = warp.add(self.staging, warp.multiply(group, staged_bytes(self.schedule.rows, SLAB)))
+        with when(numbers.is_equal(group, 1)):  # the first turn is group 0's
+            _pass_turn(numbers.number(0))
+        start = self.ring.after(numbers.number(0), numbers.number(0), numbers.multiply(group, steps))
+        address = numbers.add(self.staging, numbers.multiply(group, staged_bytes(self.schedule.rows, SLAB)))
         staged = Staged(address, self.schedule.rows, SLAB)
 
         def tile(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             place = self.walk.place(number)
-            barrier.sync_named(warp.add(group, _TURN), 2 * wgmma.THREADS)
+            barrier.sync_named(numbers.add(group, _TURN), 2 * wgmma.THREADS)
             stage, phase, *sums = self._sums(carried)
-            _pass_turn(warp.subtract(1, group))
+            _pass_turn(numbers.subtract(1, group))
             after = self.ring.after(stage, phase, steps)  # the other group's tile lies between
             self._write(group, sums, staged, write, place)
             return after
 
-        begin = warp.add(self.block, warp.multiply(group, self.blocks))
+        begin = numbers.add(self.block, numbers.multiply(group, self.blocks))
         _repeat(begin, self.walk.tiles, 2 * self.blocks, start, tile)
 
     def _sums(self, carried: list[ir.Value]) -> list[ir.Value]:
@@ -244,11 +248,11 @@ class Block:
             sums = self._products(stage, number, sums)
             wgmma.commit_group()
             wgmma.wait_group(1)
-            with when(warp.is_below(0, number)):
+            with when(numbers.is_below(0, number)):
                 self._release(self._before(stage))
             return [*self.ring.following(stage, phase), *sums]
 
-        stage, phase, *sums = _repeat(0, self.walk.steps, 1, [*carried, *[warp.real(0.0)] * count], step)
+        stage, phase, *sums = _repeat(0, self.walk.steps, 1, [*carried, *[numbers.real(0.0)] * count], step)
         wgmma.wait_group(0)
         self._release(self._before(stage))
         return [stage, phase, *wgmma.tie(sums)]
@@ -261,7 +265,7 @@ class Block:
         first, second = left.descriptor(), right.descriptor()
         results: list[ir.Value] = []
         each = self.schedule.columns // 2
-        is_first = arith.extui(warp.i32(), warp.is_equal(number, 0))
+        is_first = arith.extui(numbers.i32(), numbers.is_equal(number, 0))
         down_bytes = wgmma.ROWS * wgmma.ROW_BYTES if product.left.is_deep else self._panel_bytes
         for part in range(self.schedule.rows // wgmma.ROWS):
             own = sums[part * each : (part + 1) * each]
@@ -278,23 +282,23 @@ class Block:
         return results
 
     def _before(self, stage: ir.Value) -> ir.Value:
-        is_first = warp.is_equal(stage, 0)
-        return arith.select(is_first, warp.number(self.schedule.stages - 1), warp.subtract(stage, 1))
+        is_first = numbers.is_equal(stage, 0)
+        return arith.select(is_first, numbers.number(self.schedule.stages - 1), numbers.subtract(stage, 1))
 
     def _release(self, stage: ir.Value) -> None:
         """Let a stage be filled again, once for the whole group."""
-        with when(warp.is_equal(warp.remainder(self.thread, wgmma.THREADS), 0)):
+        with when(numbers.is_equal(numbers.remainder(self.thread, wgmma.THREADS), 0)):
             mbarrier.arrive(self.ring.empty(stage))
 
     def _write(self, group: ir.Value, sums: list[ir.Value], staged: Staged, write: SlabWriter, place: Place) -> None:
         """Write the sums of a tile, a slab of columns at a time."""
-        in_group = warp.remainder(self.thread, wgmma.THREADS)
-        own_row = warp.multiply(warp.divide(in_group, warp.WARP), 16)
-        lane = warp.remainder(in_group, warp.WARP)
+        in_group = numbers.remainder(self.thread, wgmma.THREADS)
+        own_row = numbers.multiply(numbers.divide(in_group, WARP), 16)
+        lane = numbers.remainder(in_group, WARP)
         each = self.schedule.columns // 2
-        written = warp.add(group, _WRITTEN)
+        written = numbers.add(group, _WRITTEN)
         slabs = [
-            replace(place, column=warp.add(place.column, first)) for first in range(0, self.schedule.columns, SLAB)
+            replace(place, column=numbers.add(place.column, first)) for first in range(0, self.schedule.columns, SLAB)
         ]
         is_whole = self.walk.product.columns % self.schedule.columns == 0
         known: list[Known] | None = None
@@ -303,8 +307,8 @@ class Block:
             for part in range(self.schedule.rows // wgmma.ROWS):
                 first = part * each + slab * SLAB // 2
                 fragments = [sums[place : place + 4] for place in range(first, first + SLAB // 2, 4)]
-                down = warp.add(own_row, part * wgmma.ROWS)
-                stage_fragments(staged, down, warp.number(0), lane, fragments, SLAB // 8)
+                down = numbers.add(own_row, part * wgmma.ROWS)
+                stage_fragments(staged, down, numbers.number(0), lane, fragments, SLAB // 8)
             barrier.sync_named(written, wgmma.THREADS)
             here = slabs[slab]
             if is_whole:
@@ -315,24 +319,24 @@ class Block:
                 write.write(staged, here, before)
                 known = write.read(staged, *following) if following and not slab else known
                 continue
-            with when(warp.is_below(here.column, self.walk.product.columns)):  # the tile may reach beyond the result
+            with when(numbers.is_below(here.column, self.walk.product.columns)):  # the tile may reach beyond the result
                 write.write(staged, here, None)
 
 
 def _pass_turn(group: ir.Value) -> None:
     """Let a group multiply, without waiting for it."""
-    barrier.arrive_named(warp.add(group, _TURN), 2 * wgmma.THREADS)
+    barrier.arrive_named(numbers.add(group, _TURN), 2 * wgmma.THREADS)
 
 
 def _repeat(
-    begin: warp.Number,
-    end: warp.Number,
-    step: warp.Number,
+    begin: numbers.Number,
+    end: numbers.Number,
+    step: numbers.Number,
     carried: list[ir.Value],
     body: Callable[[ir.Value, list[ir.Value]], list[ir.Value]],
 ) -> list[ir.Value]:
     """An scf.for over i32; what it carries out."""
-    loop = scf.ForOp(warp.number(begin), warp.number(end), warp.number(step), carried)
+    loop = scf.ForOp(numbers.number(begin), numbers.number(end), numbers.number(step), carried)
     with ir.InsertionPoint(loop.body):
         scf.yield_(body(loop.induction_variable, list(loop.inner_iter_args)))
     return list(loop.results)

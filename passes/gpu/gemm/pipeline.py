@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, ir, scf
+from blu.passes.gpu import numbers
 from blu.passes.gpu.gemm.copy import Loader
-from blu.passes.gpu.isa import barrier, cp_async, warp
+from blu.passes.gpu.isa import barrier, cp_async
 
 Range = tuple[ir.Value, ir.Value]
 """The first step of k of a block, and the first that is not its own (i32)."""
@@ -28,19 +29,19 @@ class Pipeline:
         """The sums after all steps; then nobody reads or fills a stage any more."""
         first, end = steps
         for number in range(self.stages - 1):
-            target = warp.add(self.base, number * self.stage_bytes)
-            self._end(self._begin(warp.add(first, number), end, target), target)
+            target = numbers.add(self.base, number * self.stage_bytes)
+            self._end(self._begin(numbers.add(first, number), end, target), target)
         index = ir.IndexType.get()
         bounds = [arith.index_cast(index, value) for value in (first, end)]
-        start = [warp.number(0), warp.number((self.stages - 1) * self.stage_bytes)]
+        start = [numbers.number(0), numbers.number((self.stages - 1) * self.stage_bytes)]
         loop = scf.ForOp(*bounds, arith.constant(index, 1), [*start, *sums])
         with ir.InsertionPoint(loop.body):
-            number, (read, write, *sums) = warp.as_number(loop.induction_variable), loop.inner_iter_args
+            number, (read, write, *sums) = numbers.as_number(loop.induction_variable), loop.inner_iter_args
             cp_async.wait_group(self.stages - 2)
             barrier.sync()
-            target = warp.add(self.base, write)
-            pending = self._begin(warp.add(number, self.stages - 1), end, target)
-            sums = multiply(number, warp.add(self.base, read), sums)
+            target = numbers.add(self.base, write)
+            pending = self._begin(numbers.add(number, self.stages - 1), end, target)
+            sums = multiply(number, numbers.add(self.base, read), sums)
             self._end(pending, target)
             scf.yield_([self._following(read), self._following(write), *sums])
         cp_async.wait_group(0)
@@ -49,17 +50,17 @@ class Pipeline:
 
     def _following(self, stage: ir.Value) -> ir.Value:
         """The offset of the stage after this one."""
-        last = warp.is_equal(stage, (self.stages - 1) * self.stage_bytes)
-        return arith.select(last, warp.number(0), warp.add(stage, self.stage_bytes))
+        last = numbers.is_equal(stage, (self.stages - 1) * self.stage_bytes)
+        return arith.select(last, numbers.number(0), numbers.add(stage, self.stage_bytes))
 
     def _begin(self, number: ir.Value, end: ir.Value, target: ir.Value) -> list[list[ir.Value]]:
         """Start to copy a tile where there is one; what is to be stored later."""
         types = [loader.result_types() for loader in self.loaders]
-        branch = scf.IfOp(warp.is_below(number, end), [type_ for each in types for type_ in each], has_else=True)
+        branch = scf.IfOp(numbers.is_below(number, end), [type_ for each in types for type_ in each], has_else=True)
         with ir.InsertionPoint(branch.then_block):
             scf.yield_([value for loader in self.loaders for value in loader.begin(number, target)])
         with ir.InsertionPoint(branch.else_block):
-            scf.yield_([warp.number(0) for each in types for _ in each])
+            scf.yield_([numbers.number(0) for each in types for _ in each])
         cp_async.commit_group()
         values = list(branch.results)
         return [values[: len(types[0])], values[len(types[0]) :]]

@@ -13,12 +13,14 @@ from math import ceil
 
 from blu.dialects.core.mlir import arith, ir, llvm, math, scf
 from blu.dialects.targets.nvidia import GpuTarget
+from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.operands import further, pointer
 from blu.passes.gpu.gemm.copy import first_address
 from blu.passes.gpu.gemm.output import PADDING, Output, Staged, choose_lanes, epilogue_sink
 from blu.passes.gpu.gemm.problem import COPY_BYTES, Factor, Product
 from blu.passes.gpu.gemm.schedule import FewRowsSchedule
-from blu.passes.gpu.isa import barrier, shared_memory, shfl, warp
+from blu.passes.gpu.isa import barrier, shared_memory, shfl
+from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import GpuKernel, when
 from blu.passes.gpu.shared import SharedMemory, shared_address
 from blu.passes.kernels import lanes as vectors
@@ -26,7 +28,7 @@ from blu.passes.kernels.epilogue import Epilogue
 
 MOST_ROWS = 4
 THREADS = 256
-_WARPS = THREADS // warp.WARP
+_WARPS = THREADS // WARP
 _AHEAD = 8
 """Rows of the matrix that a thread reads before it multiplies the first."""
 
@@ -77,21 +79,24 @@ def emit(frame: GpuKernel, product: Product, epilogue: Epilogue, schedule: FewRo
     across = ceil(product.columns / kernel.columns)
     grid = (across * product.outer,)
     with product.contraction.operation.location, frame.launch(grid, THREADS, shared.bytes) as here:
-        thread, number = warp.as_number(here.thread), warp.as_number(here.block[0])
-        rest, column = warp.divide(number, across), warp.multiply(warp.remainder(number, across), kernel.columns)
+        thread, number = numbers.as_number(here.thread), numbers.as_number(here.block[0])
+        rest, column = (
+            numbers.divide(number, across),
+            numbers.multiply(numbers.remainder(number, across), kernel.columns),
+        )
         point: dict[int, ir.Value] = {}
         for dim in reversed(product.contraction.outer):
             size = product.contraction.size(dim)
-            rest, point[dim] = warp.divide(rest, size), warp.remainder(rest, size)
+            rest, point[dim] = numbers.divide(rest, size), numbers.remainder(rest, size)
         base = shared_address(frame)
-        staged = Staged(warp.add(base, sums), product.rows, kernel.columns)
+        staged = Staged(numbers.add(base, sums), product.rows, kernel.columns)
         left, right = (_start(factor, [point[dim] for dim in product.contraction.outer])
                        for factor in (product.left, product.right))  # fmt: skip
-        kernel.sum_up(_Block(left, right, column, thread), warp.add(base, parts), staged)
+        kernel.sum_up(_Block(left, right, column, thread), numbers.add(base, parts), staged)
         barrier.sync()
         lanes = choose_lanes(epilogue, [operand for _, operand in epilogue.outputs])
         output = Output(product, epilogue_sink(epilogue), min(lanes, 4), 1, thread, THREADS)
-        output.write_edge(staged, point, warp.number(0), column)
+        output.write_edge(staged, point, numbers.number(0), column)
 
 
 def _start(factor: Factor, outer: list[ir.Value]) -> ir.Value:
@@ -126,7 +131,7 @@ class _Kernel:
         return COPY_BYTES // self.product.right.bytes
 
     def zeros(self, columns: int) -> Sums:
-        return [[warp.real(0.0)] * columns for _ in range(self.product.rows)]
+        return [[numbers.real(0.0)] * columns for _ in range(self.product.rows)]
 
 
 class _Deep(_Kernel):
@@ -138,25 +143,27 @@ class _Deep(_Kernel):
 
     def sum_up(self, block: _Block, parts: ir.Value, staged: Staged) -> None:
         product, each = self.product, self.columns // _WARPS
-        lane, own = warp.remainder(block.thread, warp.WARP), warp.divide(block.thread, warp.WARP)
-        first = warp.multiply(own, each)
-        right = [self._column(block, warp.add(first, number)) for number in range(each)]
+        lane, own = numbers.remainder(block.thread, WARP), numbers.divide(block.thread, WARP)
+        first = numbers.multiply(own, each)
+        right = [self._column(block, numbers.add(first, number)) for number in range(each)]
         pieces, index = product.depth // self.lanes, ir.IndexType.get()
         begin, end = arith.index_cast(index, lane), vectors.index(pieces)
-        if pieces % warp.WARP == 0:  # the same number of steps for all lanes, which may be unrolled
+        if pieces % WARP == 0:  # the same number of steps for all lanes, which may be unrolled
             begin = vectors.index(0)
-        loop = scf.ForOp(begin, end, vectors.index(warp.WARP), [value for row in self.zeros(each) for value in row])
+        loop = scf.ForOp(begin, end, vectors.index(WARP), [value for row in self.zeros(each) for value in row])
         with ir.InsertionPoint(loop.body):
-            number = warp.as_number(loop.induction_variable)
-            piece = warp.add(number, lane) if pieces % warp.WARP == 0 else number
-            sums = self._step(block, right, warp.multiply(piece, self.lanes), _rows(list(loop.inner_iter_args), each))
+            number = numbers.as_number(loop.induction_variable)
+            piece = numbers.add(number, lane) if pieces % WARP == 0 else number
+            sums = self._step(
+                block, right, numbers.multiply(piece, self.lanes), _rows(list(loop.inner_iter_args), each)
+            )
             scf.yield_([value for row in sums for value in row])
         totals = [_sum_of_warp(value) for value in loop.results]
-        with when(warp.is_equal(lane, 0)):
+        with when(numbers.is_equal(lane, 0)):
             for row, values in enumerate(_rows(totals, each)):
                 start = staged.at(row, first)
                 for number, value in enumerate(values):
-                    shared_memory.st(start, number * 4, [arith.bitcast(warp.i32(), value)])
+                    shared_memory.st(start, number * 4, [arith.bitcast(numbers.i32(), value)])
 
     def _step(self, block: _Block, right: list[ir.Value], k: ir.Value, sums: Sums) -> Sums:
         """The products of a piece of each column, from `k` on."""
@@ -172,7 +179,7 @@ class _Deep(_Kernel):
 
     def _column(self, block: _Block, number: ir.Value) -> ir.Value:
         """Where a column begins; the last one for those that are not there."""
-        column = warp.smaller(warp.add(block.column, number), self.product.columns - 1)
+        column = numbers.smaller(numbers.add(block.column, number), self.product.columns - 1)
         return further(block.right, column, self.product.right.stride * self.product.right.bytes)
 
 
@@ -185,17 +192,17 @@ class _Turned(_Kernel):
 
     def sum_up(self, block: _Block, parts: ir.Value, staged: Staged) -> None:
         product, pieces = self.product, self.columns // self.lanes
-        own, piece = warp.divide(block.thread, pieces), warp.remainder(block.thread, pieces)
-        inner = warp.multiply(piece, self.lanes)
-        column = warp.smaller(warp.add(block.column, inner), product.columns - self.lanes)
+        own, piece = numbers.divide(block.thread, pieces), numbers.remainder(block.thread, pieces)
+        inner = numbers.multiply(piece, self.lanes)
+        column = numbers.smaller(numbers.add(block.column, inner), product.columns - self.lanes)
         start = further(block.right, column, product.right.bytes)
         sums = self._walk(block, start, own)
-        place = warp.add(warp.multiply(own, product.rows * self.columns * 4), warp.multiply(inner, 4))
+        place = numbers.add(numbers.multiply(own, product.rows * self.columns * 4), numbers.multiply(inner, 4))
         for row, values in enumerate(sums):
             for first in range(0, self.lanes, 4):
                 offset = (row * self.columns + first) * 4
-                bits = [arith.bitcast(warp.i32(), value) for value in values[first : first + 4]]
-                shared_memory.st(warp.add(parts, place), offset, bits)
+                bits = [arith.bitcast(numbers.i32(), value) for value in values[first : first + 4]]
+                shared_memory.st(numbers.add(parts, place), offset, bits)
         barrier.sync()
         self._add_parts(block.thread, parts, staged)
 
@@ -210,7 +217,7 @@ class _Turned(_Kernel):
 
     def _many(self, block: _Block, start: ir.Value, own: ir.Value, ahead: int) -> Callable[[ir.Value, Sums], Sums]:
         def body(k: ir.Value, sums: Sums) -> Sums:
-            places = [warp.add(warp.add(k, own), number * self.parts) for number in range(ahead)]
+            places = [numbers.add(numbers.add(k, own), number * self.parts) for number in range(ahead)]
             return self._add(block, start, places, sums)
 
         return body
@@ -223,7 +230,7 @@ class _Turned(_Kernel):
         loop = scf.ForOp(begin, vectors.index(end), vectors.index(step), flat)
         with ir.InsertionPoint(loop.body):
             rows = _rows(list(loop.inner_iter_args), self.lanes)
-            rows = body(warp.as_number(loop.induction_variable), rows)
+            rows = body(numbers.as_number(loop.induction_variable), rows)
             scf.yield_([value for row in rows for value in row])
         return _rows(list(loop.results), self.lanes)
 
@@ -243,15 +250,15 @@ class _Turned(_Kernel):
         rows, count = self.product.rows, self.product.rows * self.columns
         loop = scf.ForOp(arith.index_cast(ir.IndexType.get(), thread), vectors.index(count), vectors.index(THREADS))
         with ir.InsertionPoint(loop.body):
-            number = warp.as_number(loop.induction_variable)
-            start = warp.add(parts, warp.multiply(number, 4))
-            sums = [shared_memory.ld(start, part * rows * self.columns * 4, 1, warp.f32())[0]
+            number = numbers.as_number(loop.induction_variable)
+            start = numbers.add(parts, numbers.multiply(number, 4))
+            sums = [shared_memory.ld(start, part * rows * self.columns * 4, 1, numbers.f32())[0]
                     for part in range(self.parts)]  # fmt: skip
             total = sums[0]
             for value in sums[1:]:
                 total = arith.addf(total, value)
-            place = staged.at(warp.divide(number, self.columns), warp.remainder(number, self.columns))
-            shared_memory.st(place, 0, [arith.bitcast(warp.i32(), total)])
+            place = staged.at(numbers.divide(number, self.columns), numbers.remainder(number, self.columns))
+            shared_memory.st(place, 0, [arith.bitcast(numbers.i32(), total)])
             scf.yield_([])
 
 
@@ -267,12 +274,12 @@ def _load(address: ir.Value, factor: Factor, count: int) -> list[ir.Value]:
     for first in range(0, count, lanes):
         place = pointer(further(address, first, factor.bytes))
         loaded = llvm.load(ir.VectorType.get([lanes], factor.element), place, alignment=lanes * factor.bytes)
-        values += [_widened(llvm.extractelement(loaded, warp.number(lane))) for lane in range(lanes)]
+        values += [_widened(llvm.extractelement(loaded, numbers.number(lane))) for lane in range(lanes)]
     return values
 
 
 def _widened(value: ir.Value) -> ir.Value:
-    return value if isinstance(value.type, ir.F32Type) else arith.extf(warp.f32(), value)
+    return value if isinstance(value.type, ir.F32Type) else arith.extf(numbers.f32(), value)
 
 
 def _sum_of_warp(value: ir.Value) -> ir.Value:

@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from blu.dialects.core.mlir import arith, ir, math, scf
+from blu.passes.gpu import numbers
 from blu.passes.gpu.gemm.copy import PIECES, Tile
 from blu.passes.gpu.gemm.output import Staged
 from blu.passes.gpu.gemm.pipeline import Pipeline, Range
 from blu.passes.gpu.gemm.problem import COPY_BYTES
 from blu.passes.gpu.gemm.schedule import ROW_BYTES, SimtSchedule
-from blu.passes.gpu.isa import shared_memory, warp
+from blu.passes.gpu.isa import shared_memory
+from blu.passes.gpu.isa.warp import WARP
 
 LONG_DEPTH = 512
 """Beyond this many products, an element is the sum of chains of `CHAIN`."""
@@ -34,11 +36,11 @@ _WARPS = (4, 2)
 class SimtTile(Tile):
     """A tile of f32 of which threads read four neighbours at a time, in rows that are four apart."""
 
-    def swizzle(self, piece: warp.Number, row: warp.Number) -> ir.Value:
+    def swizzle(self, piece: numbers.Number, row: numbers.Number) -> ir.Value:
         if not self.is_deep:
             return super().swizzle(piece, row)
-        turn = warp.remainder(warp.divide(warp.number(row), LANES), PIECES)
-        return arith.xori(warp.number(piece), turn)
+        turn = numbers.remainder(numbers.divide(numbers.number(row), LANES), PIECES)
+        return arith.xori(numbers.number(piece), turn)
 
 
 @dataclass(frozen=True)
@@ -50,12 +52,12 @@ class Lane:
 
     @classmethod
     def of(cls, thread: ir.Value, schedule: SimtSchedule) -> Lane:
-        number, lane = warp.divide(thread, warp.WARP), warp.remainder(thread, warp.WARP)
+        number, lane = numbers.divide(thread, WARP), numbers.remainder(thread, WARP)
         down, across = _WARPS
-        row = warp.multiply(warp.remainder(number, down), schedule.rows // down)
-        column = warp.multiply(warp.divide(number, down), schedule.columns // across)
-        row = warp.add(row, warp.multiply(warp.remainder(lane, 4), LANES))
-        return cls(row, warp.add(column, warp.multiply(warp.divide(lane, 4), LANES)))
+        row = numbers.multiply(numbers.remainder(number, down), schedule.rows // down)
+        column = numbers.multiply(numbers.divide(number, down), schedule.columns // across)
+        row = numbers.add(row, numbers.multiply(numbers.remainder(lane, 4), LANES))
+        return cls(row, numbers.add(column, numbers.multiply(numbers.divide(lane, 4), LANES)))
 
 
 @dataclass(frozen=True)
@@ -72,16 +74,16 @@ class SimtReader:
     def address(self) -> ir.Value:
         """What the thread adds to a stage's address for its first block."""
         if self.tile.is_deep:
-            place = warp.multiply(self.first, ROW_BYTES)
+            place = numbers.multiply(self.first, ROW_BYTES)
             piece = self.tile.swizzle(0, self.first)
         else:
-            place = warp.multiply(warp.divide(self.first, self.tile.width), self.tile.panel_bytes)
-            piece = warp.divide(warp.remainder(self.first, self.tile.width), LANES)
-        return warp.add(warp.add(place, warp.multiply(piece, COPY_BYTES)), self.base)
+            place = numbers.multiply(numbers.divide(self.first, self.tile.width), self.tile.panel_bytes)
+            piece = numbers.divide(numbers.remainder(self.first, self.tile.width), LANES)
+        return numbers.add(numbers.add(place, numbers.multiply(piece, COPY_BYTES)), self.base)
 
     def load(self, stage: ir.Value, piece: int) -> list[list[ir.Value]]:
         """For each of four k (those of a piece of a deep row), the thread's values."""
-        start = warp.add(stage, self.address)
+        start = numbers.add(stage, self.address)
         if self.tile.is_deep:
             rows = [self._load(start, piece * COPY_BYTES, block, row * ROW_BYTES)
                     for block in range(self.count) for row in range(LANES)]  # fmt: skip
@@ -101,8 +103,8 @@ class SimtReader:
             offset += block * step * ROW_BYTES
         elif not self.is_left:
             offset += block * self.tile.panel_bytes
-        address = arith.xori(start, warp.number(turn)) if turn else start
-        return shared_memory.ld(address, offset, LANES, warp.f32())
+        address = arith.xori(start, numbers.number(turn)) if turn else start
+        return shared_memory.ld(address, offset, LANES, numbers.f32())
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ class SimtLoop:
         """All steps; `depth` products make an element."""
         for reader in self.readers:
             _ = reader.address  # emitted here, before the loop
-        zeros = [warp.real(0.0)] * (16 * self.readers[0].count * self.readers[1].count)
+        zeros = [numbers.real(0.0)] * (16 * self.readers[0].count * self.readers[1].count)
         is_long, chain = depth > LONG_DEPTH, CHAIN // self.schedule.depth
         if is_long:
             self._stage(zeros, add=False)
@@ -139,7 +141,7 @@ class SimtLoop:
 
     def _end_chain(self, number: ir.Value, chain: int, sums: list[ir.Value], zeros: list[ir.Value]) -> list[ir.Value]:
         """After the last step of a chain, its sums are added to those of the others."""
-        is_last = warp.is_equal(warp.remainder(number, chain), chain - 1)
+        is_last = numbers.is_equal(numbers.remainder(number, chain), chain - 1)
         branch = scf.IfOp(is_last, [value.type for value in sums], has_else=True)
         with ir.InsertionPoint(branch.then_block):
             self._stage(sums, add=True)
@@ -158,9 +160,9 @@ class SimtLoop:
                 offset = row * self.staged.pitch + j * _BLOCK[1] * 4
                 values = list(sums[place : place + LANES])
                 if add:
-                    before = shared_memory.ld(start, offset, LANES, warp.f32())
+                    before = shared_memory.ld(start, offset, LANES, numbers.f32())
                     values = [arith.addf(*pair) for pair in zip(before, values, strict=True)]
-                shared_memory.st(start, offset, [arith.bitcast(warp.i32(), value) for value in values])
+                shared_memory.st(start, offset, [arith.bitcast(numbers.i32(), value) for value in values])
 
 
 def readers_of(schedule: SimtSchedule, tiles: tuple[Tile, Tile], lane: Lane) -> tuple[SimtReader, SimtReader]:

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from math import ceil
 
 from blu.dialects.core.mlir import arith, func, ir, vector
+from blu.passes.gpu import numbers
 from blu.passes.gpu.gemm.output import align, choose_lanes, epilogue_sink
 from blu.passes.gpu.gemm.problem import Product
 from blu.passes.gpu.gemm.schedule import parts_of, schedule_of
-from blu.passes.gpu.isa import warp
 from blu.passes.gpu.kernel import GpuKernel, when
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.contraction import Contraction, Point, read_contraction
@@ -98,10 +98,12 @@ def emit_sum(frame: GpuKernel, product: Product, epilogue: Epilogue, split: int)
     pieces = product.outer * product.rows * wide
     location = product.contraction.operation.location
     with location, frame.launch((ceil(pieces / THREADS),), THREADS) as here:
-        number = warp.add(warp.multiply(warp.as_number(here.block[0]), THREADS), warp.as_number(here.thread))
-        with when(warp.is_below(number, pieces)):
+        number = numbers.add(
+            numbers.multiply(numbers.as_number(here.block[0]), THREADS), numbers.as_number(here.thread)
+        )
+        with when(numbers.is_below(number, pieces)):
             point = _point_of(product, number, wide, lanes)
-            type_ = vectors.vector_type(lanes, warp.f32())
+            type_ = vectors.vector_type(lanes, numbers.f32())
             parts = []
             for part in range(split):
                 parts.append(vector.load(type_, buffer, _place(product, point, vectors.index(part))))
@@ -116,11 +118,11 @@ def _point_of(product: Product, number: ir.Value, wide: int, lanes: int) -> Poin
     """Where the piece of that number begins: pieces of a row change fastest."""
     contraction, index = product.contraction, ir.IndexType.get()
     sizes = {dim: contraction.size(dim) for dim in contraction.outer}
-    rest, piece = warp.divide(number, wide), warp.remainder(number, wide)
-    place: dict[int | None, ir.Value] = {contraction.columns: warp.multiply(piece, lanes)}
-    rest, place[contraction.rows] = warp.divide(rest, product.rows), warp.remainder(rest, product.rows)
+    rest, piece = numbers.divide(number, wide), numbers.remainder(number, wide)
+    place: dict[int | None, ir.Value] = {contraction.columns: numbers.multiply(piece, lanes)}
+    rest, place[contraction.rows] = numbers.divide(rest, product.rows), numbers.remainder(rest, product.rows)
     for dim in reversed(contraction.outer):
-        rest, place[dim] = warp.divide(rest, sizes[dim]), warp.remainder(rest, sizes[dim])
+        rest, place[dim] = numbers.divide(rest, sizes[dim]), numbers.remainder(rest, sizes[dim])
     for dim in (*contraction.outer_depth, contraction.depth):
-        place[dim] = warp.number(0)
+        place[dim] = numbers.number(0)
     return {dim: arith.index_castui(index, value) for dim, value in place.items() if dim is not None}

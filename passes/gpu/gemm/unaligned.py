@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from blu.dialects.core.mlir import arith, ir, llvm, memref
+from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.operands import further, pointer
 from blu.passes.gpu.gemm.problem import COPY_BYTES, Factor
-from blu.passes.gpu.isa import shift, warp
+from blu.passes.gpu.isa import shift
 
 
 @dataclass(frozen=True)
@@ -54,15 +55,15 @@ class Shift:
     @classmethod
     def of(cls, buffer: Buffer, address: ir.Value) -> Shift:
         """The shift of a piece, and of those that are a multiple of 16 bytes from it."""
-        return cls(buffer, arith.andi(arith.trunci(warp.i32(), address), warp.number(COPY_BYTES - 1)))
+        return cls(buffer, arith.andi(arith.trunci(numbers.i32(), address), numbers.number(COPY_BYTES - 1)))
 
     def load(self, address: ir.Value, present: ir.Value | None) -> list[ir.Value]:
         """Four registers of two elements of 16 bits, those from `present` on as zeros."""
         start = _aligned(address)
-        count = warp.number(8) if present is None else warp.smaller(present, 8)
-        needs_second = warp.is_below(COPY_BYTES, warp.add(self.bytes, warp.multiply(count, 2)))
+        count = numbers.number(8) if present is None else numbers.smaller(present, 8)
+        needs_second = numbers.is_below(COPY_BYTES, numbers.add(self.bytes, numbers.multiply(count, 2)))
         if present is not None:
-            start = arith.select(warp.is_below(0, present), start, self.buffer.start)
+            start = arith.select(numbers.is_below(0, present), start, self.buffer.start)
         second = arith.select(needs_second, further(start, 1, COPY_BYTES), start)
         words = self._shifted([*self.buffer.load(start), *self.buffer.load(second)])
         return words if present is None else [_kept(word, present, 2 * place) for place, word in enumerate(words)]
@@ -73,12 +74,12 @@ class Shift:
             moves = self._has(4 * distance)
             pairs = zip(words[:-distance], words[distance:], strict=True)
             words = [arith.select(moves, after, word) for word, after in pairs]
-        bits = arith.select(self._has(2), warp.number(16), warp.number(0))
+        bits = arith.select(self._has(2), numbers.number(16), numbers.number(0))
         return [shift.shf_r_wrap(low, high, bits) for low, high in pairwise(words)]
 
     def _has(self, bit: int) -> ir.Value:
-        masked = arith.andi(self.bytes, warp.number(bit))
-        return arith.cmpi(arith.CmpIPredicate.ne, masked, warp.number(0))
+        masked = arith.andi(self.bytes, numbers.number(bit))
+        return arith.cmpi(arith.CmpIPredicate.ne, masked, numbers.number(0))
 
 
 def _aligned(address: ir.Value) -> ir.Value:
@@ -87,27 +88,27 @@ def _aligned(address: ir.Value) -> ir.Value:
 
 
 def _load(address: ir.Value) -> list[ir.Value]:
-    loaded = llvm.load(ir.VectorType.get([4], warp.i32()), pointer(address), alignment=COPY_BYTES)
-    return [llvm.extractelement(loaded, warp.number(lane)) for lane in range(4)]
+    loaded = llvm.load(ir.VectorType.get([4], numbers.i32()), pointer(address), alignment=COPY_BYTES)
+    return [llvm.extractelement(loaded, numbers.number(lane)) for lane in range(4)]
 
 
 def _load_rest(address: ir.Value, count: int) -> list[ir.Value]:
     """Four words of which `count` bytes exist, an even number: two words, one, and half of one are read."""
     words = []
     if count & 8:
-        loaded = llvm.load(ir.VectorType.get([2], warp.i32()), pointer(address), alignment=8)
-        words += [llvm.extractelement(loaded, warp.number(lane)) for lane in range(2)]
+        loaded = llvm.load(ir.VectorType.get([2], numbers.i32()), pointer(address), alignment=8)
+        words += [llvm.extractelement(loaded, numbers.number(lane)) for lane in range(2)]
     if count & 4:
-        words.append(llvm.load(warp.i32(), pointer(further(address, 4 * len(words), 1)), alignment=4))
+        words.append(llvm.load(numbers.i32(), pointer(further(address, 4 * len(words), 1)), alignment=4))
     if count & 2:
         half = ir.IntegerType.get_signless(16)
         last = llvm.load(half, pointer(further(address, 4 * len(words), 1)), alignment=2)
-        words.append(arith.extui(warp.i32(), last))
-    return words + [warp.number(0)] * (4 - len(words))
+        words.append(arith.extui(numbers.i32(), last))
+    return words + [numbers.number(0)] * (4 - len(words))
 
 
 def _kept(word: ir.Value, present: ir.Value, first: int) -> ir.Value:
     """A word whose elements are the `first` one and the next, without those that do not exist."""
-    half = arith.andi(word, warp.number(0xFFFF))
-    some = arith.select(warp.is_below(first, present), half, warp.number(0))
-    return arith.select(warp.is_below(first + 1, present), word, some)
+    half = arith.andi(word, numbers.number(0xFFFF))
+    some = arith.select(numbers.is_below(first, present), half, numbers.number(0))
+    return arith.select(numbers.is_below(first + 1, present), word, some)

@@ -7,6 +7,7 @@ from functools import partial
 
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.targets.nvidia import GpuTarget
+from blu.passes.gpu import numbers
 from blu.passes.gpu.gemm import split as gemm_split
 from blu.passes.gpu.gemm.output import (
     Output,
@@ -20,7 +21,7 @@ from blu.passes.gpu.gemm.pingpong import SLAB, THREADS, Block, Ring, SlabWriter,
 from blu.passes.gpu.gemm.problem import Factor, Product
 from blu.passes.gpu.gemm.schedule import WgmmaSchedule
 from blu.passes.gpu.gemm.split import PART, Read
-from blu.passes.gpu.isa import tma, warp, wgmma
+from blu.passes.gpu.isa import tma, wgmma
 from blu.passes.gpu.isa.tma import TensorMap
 from blu.passes.gpu.kernel import GpuKernel
 from blu.passes.gpu.shared import SharedMemory, shared_address
@@ -67,10 +68,10 @@ def emit_with(kernel: func.FuncOp, read: Read, schedule: WgmmaSchedule, target: 
     _describe_maps(frame, product, schedule)
     blocks = min(target.processors, walk.tiles)
     with product.contraction.operation.location, frame.launch((blocks,), THREADS, shared.bytes) as here:
-        base, thread = shared_address(frame), warp.as_number(here.thread)
+        base, thread = shared_address(frame), numbers.as_number(here.thread)
         maps = tuple(tma.map_pointer(argument) for argument in list(frame.replacement.arguments)[-2:])
-        ring = Ring(schedule, warp.add(base, tiles), warp.add(base, barriers))
-        block = Block(walk, ring, maps, warp.add(base, staging), warp.as_number(here.block[0]), blocks, thread)
+        ring = Ring(schedule, numbers.add(base, tiles), numbers.add(base, barriers))
+        block = Block(walk, ring, maps, numbers.add(base, staging), numbers.as_number(here.block[0]), blocks, thread)
 
         block.emit(partial(_writer, frame, product, epilogue, schedule))
     return gemm_split.finish(frame, read, schedule.split)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from blu.dialects.core.mlir import ir
 from blu.passes.gpu.isa.assembly import pure_assembly
-from blu.passes.gpu.isa.warp import f32
+from blu.passes.gpu.numbers import f32
 
 
 def ex2(exponent: ir.Value) -> ir.Value:

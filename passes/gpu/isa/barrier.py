@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from blu.dialects.core.mlir import nvvm
 from blu.passes.gpu.isa.assembly import assembly
-from blu.passes.gpu.isa.warp import ALL_LANES, Number, number
+from blu.passes.gpu.isa.warp import ALL_LANES
+from blu.passes.gpu.numbers import Number, number
 
 
 def sync() -> None:

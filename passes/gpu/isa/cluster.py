@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from blu.dialects.core.mlir import ir
 from blu.passes.gpu.isa.assembly import assembly, pure_assembly
-from blu.passes.gpu.isa.warp import i32
+from blu.passes.gpu.numbers import i32
 
 
 def mapa(address: ir.Value, rank: ir.Value) -> ir.Value:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from blu.dialects.core.mlir import arith, ir
 from blu.passes.gpu.isa.assembly import pure_assembly
-from blu.passes.gpu.isa.warp import f32, i32, number
+from blu.passes.gpu.numbers import f32, i32, number
 
 
 def rna_tf32(value: ir.Value) -> ir.Value:

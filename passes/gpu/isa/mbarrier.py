@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from blu.dialects.core.mlir import arith, ir, llvm, nvvm
 from blu.passes.gpu.isa.assembly import assembly
-from blu.passes.gpu.isa.warp import Number, i32, number
 from blu.passes.gpu.kernel import repeat_while
+from blu.passes.gpu.numbers import Number, i32, number
 
 BYTES = 8
 

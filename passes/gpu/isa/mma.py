@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from blu.dialects.core.mlir import arith, ir
 from blu.passes.gpu.isa.assembly import assembly
 from blu.passes.gpu.isa.cvt import rna_tf32
-from blu.passes.gpu.isa.warp import f32, i32, real
+from blu.passes.gpu.numbers import f32, i32, real
 
 Split = tuple[ir.Value, ir.Value]
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from blu.dialects.core.mlir import ir, nvvm
-from blu.passes.gpu.isa.warp import ALL_LANES, WARP, number
+from blu.passes.gpu.isa.warp import ALL_LANES, WARP
+from blu.passes.gpu.numbers import number
 
 
 def bfly(value: ir.Value, distance: int) -> ir.Value:

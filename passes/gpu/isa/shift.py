@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from blu.dialects.core.mlir import ir
 from blu.passes.gpu.isa.assembly import pure_assembly
-from blu.passes.gpu.isa.warp import i32
+from blu.passes.gpu.numbers import i32
 
 
 def shf_r_wrap(low: ir.Value, high: ir.Value, bits: ir.Value) -> ir.Value:

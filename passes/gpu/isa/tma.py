@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from blu.dialects.core.mlir import arith, ir, llvm, memref, nvvm
 from blu.passes.gpu.isa.assembly import assembly
 from blu.passes.gpu.isa.mbarrier import shared_pointer
-from blu.passes.gpu.isa.warp import Number, number
+from blu.passes.gpu.numbers import Number, number
 
 MAP_BYTES = 128
 """Of a tensor map, which the driver makes; it says where a tile of a tensor is to be found, and how it is swizzled."""

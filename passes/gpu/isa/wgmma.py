@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, ir, nvvm
 from blu.passes.gpu.isa.assembly import assembly
-from blu.passes.gpu.isa.warp import Number, f32, number
+from blu.passes.gpu.numbers import Number, f32, number
 
 THREADS = 128
 ROWS = 64

@@ -17,7 +17,8 @@ from math import ceil
 from blu.dialects.core.mlir import arith, func, ir, llvm, memref, scf
 from blu.dialects.core.op import attributes_of, operands_of
 from blu.dialects.targets.nvidia import GpuTarget
-from blu.passes.gpu.isa import barrier, warp
+from blu.passes.gpu import numbers
+from blu.passes.gpu.isa import barrier
 from blu.passes.gpu.kernel import GpuKernel, below, when
 from blu.passes.gpu.shared import SharedMemory, shared_address
 from blu.passes.kernels import lanes as vectors
@@ -51,8 +52,8 @@ class _Runs:
 
     def length(self, run: ir.Value) -> ir.Value:
         """How many keys a run holds; 0 for those that there are not."""
-        left = warp.subtract(self.width, warp.multiply(run, self.span))
-        return warp.larger(warp.smaller(left, self.capacity), 0)
+        left = numbers.subtract(self.width, numbers.multiply(run, self.span))
+        return numbers.larger(numbers.smaller(left, self.capacity), 0)
 
     def merged(self) -> _Runs:
         """The runs after another launch."""
@@ -108,7 +109,7 @@ def reserve(kernel: func.FuncOp) -> list[ir.MemRefType]:
     """Keys and positions between launches, twice, for a kernel that is still on tensors."""
     problem = _Problem.of(kernel)
     shape = [2, problem.rows, problem.kept]
-    return [ir.MemRefType.get(shape, element) for element in (problem.element, warp.i32())] if problem.kept else []
+    return [ir.MemRefType.get(shape, element) for element in (problem.element, numbers.i32())] if problem.kept else []
 
 
 def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
@@ -162,18 +163,18 @@ class _Launch:
             number, run = vectors.split(here.block[0], runs.count)
             first = arith.muli(number, vectors.index(together))
             rows = arith.minui(vectors.index(together), arith.subi(vectors.index(self.problem.rows), first))
-            start = warp.multiply(warp.as_number(run), runs.span)
-            length = warp.smaller(warp.subtract(self.problem.width, start), runs.span)
-            count = warp.multiply(warp.as_number(rows), length)
-            sort = _TileSort(tile, warp.as_number(here.thread), count, length, has_rows=together > 1)
-            sort.load(lambda row, place: self._key(arith.addi(first, _index(row)), warp.add(start, place)), start)
+            start = numbers.multiply(numbers.as_number(run), runs.span)
+            length = numbers.smaller(numbers.subtract(self.problem.width, start), runs.span)
+            count = numbers.multiply(numbers.as_number(rows), length)
+            sort = _TileSort(tile, numbers.as_number(here.thread), count, length, has_rows=together > 1)
+            sort.load(lambda row, place: self._key(arith.addi(first, _index(row)), numbers.add(start, place)), start)
             half = sort.run()
-            out = warp.multiply(warp.as_number(run), runs.capacity)
+            out = numbers.multiply(numbers.as_number(run), runs.capacity)
             sort.each(
                 half,
                 runs.capacity,
                 lambda row, place, key, position: self.put(
-                    0, arith.addi(first, _index(row)), warp.number(warp.add(out, place)), key, position
+                    0, arith.addi(first, _index(row)), numbers.number(numbers.add(out, place)), key, position
                 ),
             )
 
@@ -188,8 +189,8 @@ class _Launch:
             with when(below(number, self.problem.rows * each)):
                 row, column = vectors.split(number, each)
                 run, offset = vectors.split(column, runs.capacity)
-                run, offset = warp.as_number(run), warp.as_number(offset)
-                with when(warp.is_below(offset, runs.length(run))):
+                run, offset = numbers.as_number(run), numbers.as_number(offset)
+                with when(numbers.is_below(offset, runs.length(run))):
                     self._place(runs, after, half, row, run, offset)
 
     def _place(self, runs: _Runs, after: _Runs, half: int, row: ir.Value, run: ir.Value, offset: ir.Value) -> None:
@@ -199,19 +200,19 @@ class _Launch:
         def read(place: ir.Value, which: int = 0) -> ir.Value:
             return memref.load(memory[which], [vectors.index(half), row, _index(place)])
 
-        own = warp.add(warp.multiply(run, runs.capacity), offset)
-        key, group = read(own), warp.divide(run, runs.together)
-        first = warp.multiply(group, runs.together)
-        loop = scf.ForOp(warp.number(0), warp.number(min(runs.together, runs.count)), warp.number(1), [offset])
+        own = numbers.add(numbers.multiply(run, runs.capacity), offset)
+        key, group = read(own), numbers.divide(run, runs.together)
+        first = numbers.multiply(group, runs.together)
+        loop = scf.ForOp(numbers.number(0), numbers.number(min(runs.together, runs.count)), numbers.number(1), [offset])
         with ir.InsertionPoint(loop.body):
-            other = warp.add(first, loop.induction_variable)
-            length = arith.select(warp.is_equal(other, run), warp.number(0), runs.length(other))
-            start = warp.multiply(warp.smaller(other, runs.count - 1), runs.capacity)
-            found = _count_before(key, warp.is_below(other, run), start, length, runs.capacity, read)
-            scf.yield_([warp.add(loop.inner_iter_args[0], found)])
+            other = numbers.add(first, loop.induction_variable)
+            length = arith.select(numbers.is_equal(other, run), numbers.number(0), runs.length(other))
+            start = numbers.multiply(numbers.smaller(other, runs.count - 1), runs.capacity)
+            found = _count_before(key, numbers.is_below(other, run), start, length, runs.capacity, read)
+            scf.yield_([numbers.add(loop.inner_iter_args[0], found)])
         place = loop.results[0]
-        with when(warp.is_below(place, after.capacity)):
-            out = warp.add(warp.multiply(group, after.capacity), place)
+        with when(numbers.is_below(place, after.capacity)):
+            out = numbers.add(numbers.multiply(group, after.capacity), place)
             self.put(1 - half, row, out, key, read(own, 1))
 
 
@@ -219,11 +220,11 @@ def _count_before(
     key: ir.Value, equal_counts: ir.Value, start: ir.Value, length: ir.Value, most: int, read: Callable
 ) -> ir.Value:
     """How many of the sorted keys from `start` on, of which there are `length`, come before a key."""
-    count = warp.number(0)
-    last = warp.subtract(warp.larger(length, 1), 1)
+    count = numbers.number(0)
+    last = numbers.subtract(numbers.larger(length, 1), 1)
     for step in reversed(range(most.bit_length())):
-        longer = warp.add(count, 1 << step)
-        other = read(warp.add(start, warp.smaller(warp.subtract(longer, 1), last)))
+        longer = numbers.add(count, 1 << step)
+        other = read(numbers.add(start, numbers.smaller(numbers.subtract(longer, 1), last)))
         count = _counted(longer, count, length, _comes_before(other, key, equal_counts))
     return count
 
@@ -237,7 +238,7 @@ def _comes_before(other: ir.Value, key: ir.Value, equal_counts: ir.Value) -> ir.
 def _counted(longer: ir.Value, count: ir.Value, length: ir.Value, is_before: ir.Value) -> ir.Value:
     """`longer` where the last of so many keys is there and comes before, else `count`."""
     kept = arith.select(is_before, longer, count)
-    return arith.select(warp.is_below(length, longer), count, kept)
+    return arith.select(numbers.is_below(length, longer), count, kept)
 
 
 def _index(number: ir.Value) -> ir.Value:
@@ -261,8 +262,8 @@ class _Tile:
     def at(self, base: ir.Value, number: ir.Value, of_places: bool = False) -> tuple[ir.Value, int]:
         """A pointer to an element, and its bytes."""
         size = 4 if of_places else self.element.width // 8
-        begin = warp.add(base, self.places if of_places else self.keys)
-        address = warp.add(begin, warp.multiply(number, size))
+        begin = numbers.add(base, self.places if of_places else self.keys)
+        address = numbers.add(begin, numbers.multiply(number, size))
         return llvm.inttoptr(ir.Type.parse("!llvm.ptr<3>"), address), size
 
 
@@ -283,34 +284,36 @@ class _TileSort:
         """Fill the first half: `read(row, place)` gives a key, whose position is `start + place`."""
         with self._elements() as number:
             row, place = self._split(number)
-            self._store(number, read(row, place), warp.number(warp.add(start, place)))
+            self._store(number, read(row, place), numbers.number(numbers.add(start, place)))
         barrier.sync()
 
     def run(self) -> ir.Value:
         """Merge until each row is one run; which half holds it (0 or 1)."""
         passes = (self.tile.width - 1).bit_length()
-        loop = scf.ForOp(warp.number(0), warp.number(passes), warp.number(1))
+        loop = scf.ForOp(numbers.number(0), numbers.number(passes), numbers.number(1))
         with ir.InsertionPoint(loop.body):
             level = loop.induction_variable
-            half = arith.andi(level, warp.number(1))
+            half = arith.andi(level, numbers.number(1))
             with self._elements() as number:
-                self._merge(number, level, warp.multiply(half, TILE), warp.multiply(warp.subtract(1, half), TILE))
+                self._merge(
+                    number, level, numbers.multiply(half, TILE), numbers.multiply(numbers.subtract(1, half), TILE)
+                )
             barrier.sync()
             scf.yield_([])
-        return warp.number(passes % 2)
+        return numbers.number(passes % 2)
 
     def each(self, half: ir.Value, most: int, write: Callable) -> None:
         """`write(row, place, key, position)` for the first `most` places of each row."""
         with self._elements() as number:
             row, place = self._split(number)
-            where = warp.add(number, warp.multiply(half, TILE))
-            with when(warp.is_below(place, most)):
+            where = numbers.add(number, numbers.multiply(half, TILE))
+            with when(numbers.is_below(place, most)):
                 write(row, place, self._key(where), self._place(where))
 
     @contextmanager
     def _elements(self) -> Iterator[ir.Value]:
         """Emit a loop over what this thread has of the tile."""
-        loop = scf.ForOp(self.thread, self.count, warp.number(TILE_THREADS))
+        loop = scf.ForOp(self.thread, self.count, numbers.number(TILE_THREADS))
         with ir.InsertionPoint(loop.body):
             yield loop.induction_variable
             scf.yield_([])
@@ -318,37 +321,39 @@ class _TileSort:
     def _split(self, number: ir.Value) -> tuple[ir.Value, ir.Value]:
         """The row of the tile that an element is in, and its place there."""
         if not self.has_rows:
-            return warp.number(0), number
-        return warp.divide(number, self.tile.width), warp.remainder(number, self.tile.width)
+            return numbers.number(0), number
+        return numbers.divide(number, self.tile.width), numbers.remainder(number, self.tile.width)
 
     def _merge(self, number: ir.Value, level: ir.Value, source: ir.Value, target: ir.Value) -> None:
         """Place one key of two runs of 2 ** level keys that become one."""
         _, place = self._split(number)
-        row = warp.subtract(number, place)
-        one = warp.number(1)
+        row = numbers.subtract(number, place)
+        one = numbers.number(1)
         size = arith.shli(one, level)
-        run = warp.subtract(place, warp.remainder(place, size))
+        run = numbers.subtract(place, numbers.remainder(place, size))
         other = arith.xori(run, size)
-        is_second = warp.is_below(other, run)
-        length = warp.larger(warp.smaller(warp.subtract(self.length, other), size), 0)
-        key, position = (read(warp.add(source, number)) for read in (self._key, self._place))
-        found = self._search(key, is_second, warp.add(warp.add(source, row), other), length, level)
-        begin = warp.smaller(run, other)
-        where = warp.add(warp.add(row, begin), warp.add(warp.subtract(place, run), found))
-        self._store(warp.add(target, where), key, position)
+        is_second = numbers.is_below(other, run)
+        length = numbers.larger(numbers.smaller(numbers.subtract(self.length, other), size), 0)
+        key, position = (read(numbers.add(source, number)) for read in (self._key, self._place))
+        found = self._search(key, is_second, numbers.add(numbers.add(source, row), other), length, level)
+        begin = numbers.smaller(run, other)
+        where = numbers.add(numbers.add(row, begin), numbers.add(numbers.subtract(place, run), found))
+        self._store(numbers.add(target, where), key, position)
 
     def _search(
         self, key: ir.Value, equal_counts: ir.Value, start: ir.Value, length: ir.Value, level: ir.Value
     ) -> ir.Value:
         """The same as _count_before, for runs of up to 2 ** level keys."""
-        last = warp.subtract(warp.larger(length, 1), 1)
-        bound = warp.smaller(start, 2 * TILE - 1)
-        loop = scf.ForOp(warp.number(0), warp.add(level, 1), warp.number(1), [warp.number(0)])
+        last = numbers.subtract(numbers.larger(length, 1), 1)
+        bound = numbers.smaller(start, 2 * TILE - 1)
+        loop = scf.ForOp(numbers.number(0), numbers.add(level, 1), numbers.number(1), [numbers.number(0)])
         with ir.InsertionPoint(loop.body):
             count = loop.inner_iter_args[0]
-            step = arith.shli(warp.number(1), warp.subtract(level, loop.induction_variable))
-            longer = warp.add(count, step)
-            place = warp.smaller(warp.add(bound, warp.smaller(warp.subtract(longer, 1), last)), 2 * TILE - 1)
+            step = arith.shli(numbers.number(1), numbers.subtract(level, loop.induction_variable))
+            longer = numbers.add(count, step)
+            place = numbers.smaller(
+                numbers.add(bound, numbers.smaller(numbers.subtract(longer, 1), last)), 2 * TILE - 1
+            )
             is_before = _comes_before(self._key(place), key, equal_counts)
             scf.yield_([_counted(longer, count, length, is_before)])
         return loop.results[0]
@@ -359,7 +364,7 @@ class _TileSort:
 
     def _place(self, number: ir.Value) -> ir.Value:
         pointer, size = self.tile.at(self.base, number, of_places=True)
-        return llvm.load(warp.i32(), pointer, alignment=size)
+        return llvm.load(numbers.i32(), pointer, alignment=size)
 
     def _store(self, number: ir.Value, key: ir.Value, position: ir.Value) -> None:
         for value, of_places in ((key, False), (position, True)):

@@ -17,7 +17,7 @@ from math import ceil, prod
 
 from blu.dialects.core.mlir import arith, func, ir, memref, scf
 from blu.dialects.targets.nvidia import GpuTarget
-from blu.passes.gpu.isa import warp
+from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import GpuKernel, below, when
 from blu.passes.gpu.others.team_scan import ITEMS, THREADS, TeamScan
 from blu.passes.gpu.shared import SharedMemory
@@ -126,13 +126,13 @@ class _Scan:
         """Each team scans a row, or a piece of one."""
         rows, width = self.cut.sizes
         is_short = width <= SHORT and self.cut.pieces == 1
-        together = THREADS // warp.WARP if is_short else 1
+        together = THREADS // WARP if is_short else 1
         shared = SharedMemory()
-        team = TeamScan(self.frame, self.body, shared, warp.WARP if is_short else THREADS)
+        team = TeamScan(self.frame, self.body, shared, WARP if is_short else THREADS)
         with self.frame.launch((ceil(rows * self.cut.pieces / together),), THREADS, shared.bytes) as here:
             place = here.block[0]
             if is_short:
-                number = arith.divui(here.thread, vectors.index(warp.WARP))
+                number = arith.divui(here.thread, vectors.index(WARP))
                 place = arith.addi(arith.muli(place, vectors.index(together)), number)
             with when(below(place, rows * self.cut.pieces)):
                 row, piece = vectors.split(place, self.cut.pieces)

@@ -17,7 +17,8 @@ from blu.dialects.core.op import attributes_of, operands_of
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.framework.base import find
 from blu.passes.framework.families import SCRATCH
-from blu.passes.gpu.isa import barrier, warp
+from blu.passes.gpu import numbers
+from blu.passes.gpu.isa import barrier
 from blu.passes.gpu.kernel import GpuKernel, below, when
 from blu.passes.gpu.others.update import add_columns
 from blu.passes.gpu.shared import SharedMemory, shared_address
@@ -99,31 +100,31 @@ class _Scatter:
         keys = shared.take(4 * SORT_THREADS)
         blocks = ceil(self.count / SORT_THREADS)
         with self.frame.launch((blocks,), SORT_THREADS, shared.bytes) as here:
-            block, thread = warp.as_number(here.block[0]), warp.as_number(here.thread)
-            share = _Share(warp.add(shared_address(self.frame), keys), thread)
+            block, thread = numbers.as_number(here.block[0]), numbers.as_number(here.thread)
+            share = _Share(numbers.add(shared_address(self.frame), keys), thread)
             own = self._key(block, thread)
-            loop = scf.ForOp(warp.number(0), warp.number(blocks), warp.number(1), [warp.number(0)])
+            loop = scf.ForOp(numbers.number(0), numbers.number(blocks), numbers.number(1), [numbers.number(0)])
             with ir.InsertionPoint(loop.body):
                 number, place = loop.induction_variable, loop.inner_iter_args[0]
                 share.publish(self._key(number, thread))
                 # Of equal rows, those of earlier shares come first.
-                limit = warp.add(own, arith.extui(warp.i32(), warp.is_below(number, block)))
-                scf.yield_([share.count(place, lambda key, _: warp.is_below(key, limit))])
+                limit = numbers.add(own, arith.extui(numbers.i32(), numbers.is_below(number, block)))
+                scf.yield_([share.count(place, lambda key, _: numbers.is_below(key, limit))])
             share.publish(own)
             place = share.count(
                 loop.results[0],
-                lambda key, other: arith.andi(warp.is_equal(key, own), warp.is_below(other, thread)),
+                lambda key, other: arith.andi(numbers.is_equal(key, own), numbers.is_below(other, thread)),
             )
-            position = warp.add(warp.multiply(block, SORT_THREADS), thread)
-            with when(warp.is_below(position, self.count)):
+            position = numbers.add(numbers.multiply(block, SORT_THREADS), thread)
+            with when(numbers.is_below(position, self.count)):
                 memref.store(position, self.order, [arith.index_castui(ir.IndexType.get(), place)])
 
     def _key(self, share: ir.Value, thread: ir.Value) -> ir.Value:
         """The row that a position chooses, as i32; for positions that there are not, one beyond all."""
-        position = warp.add(warp.multiply(share, SORT_THREADS), thread)
-        safe = warp.smaller(position, self.count - 1)
-        row = arith.index_cast(warp.i32(), self.row(arith.index_castui(ir.IndexType.get(), safe)))
-        return arith.select(warp.is_below(position, self.count), row, warp.number(2**31 - 1))
+        position = numbers.add(numbers.multiply(share, SORT_THREADS), thread)
+        safe = numbers.smaller(position, self.count - 1)
+        row = arith.index_cast(numbers.i32(), self.row(arith.index_castui(ir.IndexType.get(), safe)))
+        return arith.select(numbers.is_below(position, self.count), row, numbers.number(2**31 - 1))
 
     def add(self) -> None:
         """The second launch: a block for each place, of which those work that begin a run."""
@@ -182,17 +183,17 @@ class _Share:
 
     def count(self, start: ir.Value, counts: Callable[[ir.Value, ir.Value], ir.Value]) -> ir.Value:
         """`start` and the number of rows that count: `counts(row, thread that has published it)`."""
-        loop = scf.ForOp(warp.number(0), warp.number(SORT_THREADS), warp.number(_TOGETHER), [start])
+        loop = scf.ForOp(numbers.number(0), numbers.number(SORT_THREADS), numbers.number(_TOGETHER), [start])
         with ir.InsertionPoint(loop.body):
             first, total = loop.induction_variable, loop.inner_iter_args[0]
-            type_ = vectors.vector_type(_TOGETHER, warp.i32())
+            type_ = vectors.vector_type(_TOGETHER, numbers.i32())
             keys = llvm.load(type_, self._at(first), alignment=4 * _TOGETHER)
             for lane in range(_TOGETHER):
                 key = vector.extract(keys, [], [lane])
-                total = warp.add(total, arith.extui(warp.i32(), counts(key, warp.add(first, lane))))
+                total = numbers.add(total, arith.extui(numbers.i32(), counts(key, numbers.add(first, lane))))
             scf.yield_([total])
         return loop.results[0]
 
     def _at(self, number: ir.Value) -> ir.Value:
-        address = warp.add(self.address, warp.multiply(number, 4))
+        address = numbers.add(self.address, numbers.multiply(number, 4))
         return llvm.inttoptr(ir.Type.parse("!llvm.ptr<3>"), address)

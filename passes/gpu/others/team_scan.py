@@ -6,7 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from blu.dialects.core.mlir import arith, ir, llvm, scf
-from blu.passes.gpu.isa import barrier, shfl, warp
+from blu.passes.gpu import numbers
+from blu.passes.gpu.isa import barrier, shfl
+from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import GpuKernel, when
 from blu.passes.gpu.shared import SharedMemory, shared_address
 from blu.passes.kernels import lanes as vectors
@@ -43,13 +45,13 @@ class TeamScan:
 
     @property
     def warps(self) -> int:
-        return self.threads // warp.WARP
+        return self.threads // WARP
 
     def stand(self, thread: ir.Value) -> None:
         """Say which thread of the block this is, once the kernel's code has begun."""
-        number = warp.as_number(thread)
-        self.thread = warp.remainder(number, self.threads)
-        self.lane, self.warp = warp.remainder(number, warp.WARP), warp.divide(self.thread, warp.WARP)
+        number = numbers.as_number(thread)
+        self.thread = numbers.remainder(number, self.threads)
+        self.lane, self.warp = numbers.remainder(number, WARP), numbers.divide(self.thread, WARP)
         self.base = shared_address(self.frame) if self.slots else None
 
     def walk(self, begin: ir.Value, end: ir.Value, carry: Values, read: Read, write: Write | None = None) -> Values:
@@ -60,10 +62,10 @@ class TeamScan:
         loop = scf.ForOp(begin, end, vectors.index(self.threads * ITEMS), carry)
         with ir.InsertionPoint(loop.body):
             here, before = loop.induction_variable, list(loop.inner_iter_args)
-            count = warp.smaller(warp.as_number(arith.subi(end, here)), self.threads * ITEMS)
+            count = numbers.smaller(numbers.as_number(arith.subi(end, here)), self.threads * ITEMS)
             totals = self._in_thread(here, count, read)
             across = self._in_warp(totals[-1])
-            last = warp.divide(warp.subtract(count, 1), ITEMS)  # the last thread that has anything
+            last = numbers.divide(numbers.subtract(count, 1), ITEMS)  # the last thread that has anything
             prefix, after = self._in_team(across, before, last)
             if write:
                 self._write(here, count, self._before_thread(across, prefix), totals, write)
@@ -75,25 +77,25 @@ class TeamScan:
         totals: list[Values] = []
         for item in range(ITEMS):
             number = self._number(item)
-            place = arith.addi(here, _index(warp.smaller(number, warp.subtract(count, 1))))
+            place = arith.addi(here, _index(numbers.smaller(number, numbers.subtract(count, 1))))
             term = read(place)
             if totals:
                 joined = self.body.combine(totals[-1], term)
-                term = _choose(warp.is_below(number, count), joined, totals[-1])
+                term = _choose(numbers.is_below(number, count), joined, totals[-1])
             totals.append(term)
         return totals
 
     def _number(self, item: int) -> ir.Value:
         """Which of the team's elements one of the thread's is."""
-        return warp.number(warp.add(warp.multiply(self.thread, ITEMS), item))
+        return numbers.number(numbers.add(numbers.multiply(self.thread, ITEMS), item))
 
     def _in_warp(self, values: Values) -> Values:
         """What all threads of the warp up to each come to."""
         distance = 1
-        while distance < warp.WARP:
-            below = [from_lane(value, warp.subtract(self.lane, distance)) for value in values]
+        while distance < WARP:
+            below = [from_lane(value, numbers.subtract(self.lane, distance)) for value in values]
             joined = self.body.combine(below, values)
-            values = _choose(warp.is_below(distance - 1, self.lane), joined, values)
+            values = _choose(numbers.is_below(distance - 1, self.lane), joined, values)
             distance *= 2
         return values
 
@@ -101,38 +103,38 @@ class TeamScan:
         """What comes before this warp, and what the team comes to; `last` is the last thread that has anything."""
         if self.warps == 1:
             return carry, self.body.combine(carry, [from_lane(value, last) for value in across])
-        last_warp, last_lane = warp.divide(last, warp.WARP), warp.remainder(last, warp.WARP)
-        end = arith.select(warp.is_equal(self.warp, last_warp), last_lane, warp.number(warp.WARP - 1))
+        last_warp, last_lane = numbers.divide(last, WARP), numbers.remainder(last, WARP)
+        end = arith.select(numbers.is_equal(self.warp, last_warp), last_lane, numbers.number(WARP - 1))
         barrier.sync()  # until all have read what was there before
-        with when(warp.is_equal(self.lane, end)):
+        with when(numbers.is_equal(self.lane, end)):
             self._store(across)
         barrier.sync()
         prefix, total = carry, carry
         for number in range(self.warps):
             joined = self.body.combine(total, self._load(number))
-            total = _choose(warp.is_below(last_warp, number), total, joined)
-            prefix = _choose(warp.is_below(number, self.warp), total, prefix)
+            total = _choose(numbers.is_below(last_warp, number), total, joined)
+            prefix = _choose(numbers.is_below(number, self.warp), total, prefix)
         return prefix, total
 
     def _store(self, values: Values) -> None:
         for value, slot in zip(values, self.slots, strict=True):
-            address = warp.add(warp.add(self.base, slot), warp.multiply(self.warp, _SLOT))
+            address = numbers.add(numbers.add(self.base, slot), numbers.multiply(self.warp, _SLOT))
             llvm.store(value, _pointer(address), alignment=_alignment(value.type))
 
     def _load(self, number: int) -> Values:
-        places = [warp.add(self.base, slot + _SLOT * number) for slot in self.slots]
+        places = [numbers.add(self.base, slot + _SLOT * number) for slot in self.slots]
         typed = zip(self.body.types, places, strict=True)
         return [llvm.load(type_, _pointer(place), alignment=_alignment(type_)) for type_, place in typed]
 
     def _before_thread(self, across: Values, prefix: Values) -> Values:
         """What comes before a thread, of what comes before its warp and what the threads below it come to."""
-        below = [from_lane(value, warp.subtract(self.lane, 1)) for value in across]
-        return _choose(warp.is_equal(self.lane, 0), prefix, self.body.combine(prefix, below))
+        below = [from_lane(value, numbers.subtract(self.lane, 1)) for value in across]
+        return _choose(numbers.is_equal(self.lane, 0), prefix, self.body.combine(prefix, below))
 
     def _write(self, here: ir.Value, count: ir.Value, prefix: Values, totals: list[Values], write: Write) -> None:
         for item, total in enumerate(totals):
             number = self._number(item)
-            with when(warp.is_below(number, count)):
+            with when(numbers.is_below(number, count)):
                 write(arith.addi(here, _index(number)), self.body.combine(prefix, total))
 
 
@@ -143,11 +145,11 @@ def from_lane(value: ir.Value, lane: ir.Value) -> ir.Value:
         bits = arith.bitcast(ir.IntegerType.get_signless(width), value)
         return arith.bitcast(value.type, from_lane(bits, lane))
     if width < 32:
-        return arith.trunci(value.type, from_lane(arith.extui(warp.i32(), value), lane))
+        return arith.trunci(value.type, from_lane(arith.extui(numbers.i32(), value), lane))
     if width == 64:
         half = arith.constant(value.type, ir.IntegerAttr.get(value.type, 32))
-        low = from_lane(arith.trunci(warp.i32(), value), lane)
-        high = from_lane(arith.trunci(warp.i32(), arith.shrui(value, half)), lane)
+        low = from_lane(arith.trunci(numbers.i32(), value), lane)
+        high = from_lane(arith.trunci(numbers.i32(), arith.shrui(value, half)), lane)
         return arith.ori(arith.shli(arith.extui(value.type, high), half), arith.extui(value.type, low))
     return shfl.idx(value, lane)
 

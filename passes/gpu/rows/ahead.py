@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 from blu.dialects.core.mlir import arith, ir, llvm, memref
 from blu.dialects.targets.nvidia import GpuTarget
-from blu.passes.gpu.isa import cp_async, shift, warp
+from blu.passes.gpu import numbers
+from blu.passes.gpu.isa import cp_async, shift
 from blu.passes.gpu.kernel import GpuKernel
 from blu.passes.gpu.rows.bodies import GpuBodies, GuardedScope, element_bytes
 from blu.passes.gpu.rows.group import RowGroup
@@ -102,10 +103,10 @@ class Prefetch:
                 for source in self.sources:
                     buffer = self.bodies.buffer(source.value, source.access)
                     index = self.bodies.linear(buffer.strides, [self.entry, row, place])
-                    size = warp.number(source.size)
+                    size = numbers.number(source.size)
                     if present is not None:
-                        size = arith.select(present, size, warp.number(0))
-                    address = llvm.ptrtoint(warp.i32(), self._slot(source, 0))
+                        size = arith.select(present, size, numbers.number(0))
+                    address = llvm.ptrtoint(numbers.i32(), self._slot(source, 0))
                     step = number * self.kernel.cut.threads * source.size
                     cp_async.copy(address, step, _address(buffer, index), source.size, size)
 
@@ -123,8 +124,8 @@ class Prefetch:
                 place.memo[("load", buffer.flat, tuple(buffer.strides.items()))] = value
 
     def _slot(self, source: RowSource, number: int) -> ir.Value:
-        place = warp.add(self.thread, number * self.kernel.cut.threads)
-        index = warp.add(warp.multiply(place, source.size), source.offset)
+        place = numbers.add(self.thread, number * self.kernel.cut.threads)
+        index = numbers.add(numbers.multiply(place, source.size), source.offset)
         return element_pointer(self.shared, index, ir.IntegerType.get_signless(8))
 
 
@@ -134,7 +135,7 @@ def not_hoisted(number: ir.Value, row: ir.Value) -> ir.Value:
     There is no register to keep it in. (A row has no sign, but nobody else knows.)
     """
     sign = shift.shr(row, 31)
-    return warp.add(number, sign)
+    return numbers.add(number, sign)
 
 
 def _address(buffer: FlatBuffer, index: ir.Value) -> ir.Value:
@@ -156,7 +157,7 @@ def write_ahead(launches: Launches, group: RowGroup, schedule: RowsAheadSchedule
     with open_launch(frame, kernel, clusters * schedule.cluster, schedule.threads, size) as (here, bodies, entry):
         cursor = entry.cursor
         with cursor.point:
-            thread, block = warp.as_number(here.thread), warp.as_number(here.block[0])
+            thread, block = numbers.as_number(here.thread), numbers.as_number(here.block[0])
         team, first = _team_of_cluster(frame, kernel, cursor, thread, block)
         ahead = Prefetch(kernel, sources, bodies, entry, thread, team.shared)
 
@@ -168,16 +169,16 @@ def write_ahead(launches: Launches, group: RowGroup, schedule: RowsAheadSchedule
             def fill(places: list[GuardedScope]) -> None:
                 ahead.fill(places)
                 with inner.point:
-                    following = warp.add(row, clusters)
-                    present = warp.is_below(following, rows)
-                    following = arith.select(present, following, warp.number(0))
+                    following = numbers.add(row, clusters)
+                    present = numbers.is_below(following, rows)
+                    following = arith.select(present, following, numbers.number(0))
                 copy(inner, following, present)
 
             with inner.point:
                 own = replace(team, number=not_hoisted(team.number, row))
                 if isinstance(own, ClusterTeam):
                     own = replace(own, phase=carried[0])
-                    carried = [arith.xori(carried[0], warp.number(1))]
+                    carried = [arith.xori(carried[0], numbers.number(1))]
             RowThread(kernel, bodies, entry, row_place(kernel, inner, row, None), own, fill=fill).emit()
             if kernel.slots == 1:
                 with inner.point:
@@ -186,7 +187,7 @@ def write_ahead(launches: Launches, group: RowGroup, schedule: RowsAheadSchedule
 
         copy(cursor, first, None)
         with cursor.point:
-            bounds = first, warp.number(rows), warp.number(clusters)
+            bounds = first, numbers.number(rows), numbers.number(clusters)
             start = [team.phase] if isinstance(team, ClusterTeam) else []
         cursor.loop(*bounds, start, body)
 
@@ -204,9 +205,9 @@ def _team_of_cluster(
     if cut.cluster == 1:
         return team_of(frame, cursor, cut.team, thread), block
     with cursor.point:
-        rank, first = warp.remainder(block, cut.cluster), warp.divide(block, cut.cluster)
-        number = warp.add(warp.multiply(rank, cut.threads), thread)
-        offset, phase = kernel.slots * SLOT_BYTES, warp.number(0)
+        rank, first = numbers.remainder(block, cut.cluster), numbers.divide(block, cut.cluster)
+        number = numbers.add(numbers.multiply(rank, cut.threads), thread)
+        offset, phase = kernel.slots * SLOT_BYTES, numbers.number(0)
         team = ClusterTeam(cut.team, number, shared_pointer(frame), cut.cluster, thread, rank, offset, phase)
         team.begin(kernel.slots)
     return team, first

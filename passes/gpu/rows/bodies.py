@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from math import gcd
 
 from blu.dialects.core.mlir import arith, ir, memref, scf, vector
-from blu.passes.gpu.isa import assembly, warp
+from blu.passes.gpu import numbers
+from blu.passes.gpu.isa import assembly
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.rows.bodies import BodyEmitter, Lane, position_of
 from blu.passes.kernels.rows.lanes import Consecutive, from_storage, load_scalar, to_storage
@@ -142,13 +143,13 @@ def to_words(value: ir.Value) -> list[ir.Value]:
     if bits % 32 == 0:
         if not vectors.is_vector(value):
             value = vector.broadcast(vectors.vector_type(1, value.type), value)
-        packed = vector.bitcast(vectors.vector_type(bits // 32, warp.i32()), value)
+        packed = vector.bitcast(vectors.vector_type(bits // 32, numbers.i32()), value)
         return [vector.extract(packed, [], [number]) for number in range(bits // 32)]
     if vectors.is_vector(value):
         count = ir.VectorType(value.type).shape[0]
         return [word for lane in range(count) for word in to_words(vector.extract(value, [], [lane]))]
     integer = ir.IntegerType.get_signless(bits)
-    return [arith.extui(warp.i32(), value if value.type == integer else arith.bitcast(integer, value))]
+    return [arith.extui(numbers.i32(), value if value.type == integer else arith.bitcast(integer, value))]
 
 
 def from_words(words: Sequence[ir.Value], type_: ir.Type) -> ir.Value:
@@ -157,7 +158,7 @@ def from_words(words: Sequence[ir.Value], type_: ir.Type) -> ir.Value:
         return arith.index_cast(type_, from_words(words, ir.IntegerType.get_signless(64)))
     bits = _bits(type_)
     if bits % 32 == 0:
-        packed = vector.from_elements(vectors.vector_type(len(words), warp.i32()), list(words))
+        packed = vector.from_elements(vectors.vector_type(len(words), numbers.i32()), list(words))
         if isinstance(type_, ir.VectorType):
             return vector.bitcast(type_, packed)
         return vector.extract(vector.bitcast(vectors.vector_type(1, type_), packed), [], [0])

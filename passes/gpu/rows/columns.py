@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import ceil, gcd, prod
 
 from blu.dialects.core.mlir import arith, ir, memref, vector
-from blu.passes.gpu.isa import warp
+from blu.passes.gpu import numbers
 from blu.passes.gpu.kernel import when
 from blu.passes.gpu.rows.bodies import WIDEST, GuardedScope, element_bytes
 from blu.passes.gpu.rows.teams import all_of, combine_depth
@@ -90,16 +90,16 @@ class ColumnThread(RowThread):
         is_exact = self._width % length == 0 and length % step == 0
         with self.row.cursor.point:
             carried = [self._identity(fold) for _, fold in self.kernel.folds(walk)]
-            begin = warp.multiply(self.part, length)
-            end = warp.smaller(warp.add(begin, length), self._width)
-            stride = warp.number(step)
+            begin = numbers.multiply(self.part, length)
+            end = numbers.smaller(numbers.add(begin, length), self._width)
+            stride = numbers.number(step)
 
         def body(cursor: Cursor, base: ir.Value, old: list[ir.Value]) -> list[ir.Value]:
             places = []
             with cursor.point:
                 for number in range(self.kernel.cut.unroll):
-                    row = warp.add(warp.add(base, self.depth), number * self.grid.depth)
-                    present = None if is_exact else warp.is_below(row, end)
+                    row = numbers.add(numbers.add(base, self.depth), number * self.grid.depth)
+                    present = None if is_exact else numbers.is_below(row, end)
                     places.append(self._row_place(cursor, row, present))
             return self._visit(walk, places, old)
 
@@ -113,9 +113,9 @@ class ColumnThread(RowThread):
             with node.operation.location, self.row.cursor.point:
                 total = self._identity(fold)
                 for first in range(0, self.grid.parts, self.grid.depth):
-                    part = warp.add(self.depth, first)
+                    part = numbers.add(self.depth, first)
                     whole = first + self.grid.depth <= self.grid.parts
-                    present = None if whole else warp.is_below(part, self.grid.parts)
+                    present = None if whole else numbers.is_below(part, self.grid.parts)
                     found = self._partial(node, fold, part, present)
                     total = fold.combine(total, found)
                 totals.append(total)
@@ -123,7 +123,7 @@ class ColumnThread(RowThread):
 
     def _row_place(self, cursor: Cursor, row: ir.Value, present: ir.Value | None) -> GuardedScope:
         if present is not None:
-            row = arith.select(present, row, warp.number(0))
+            row = arith.select(present, row, numbers.number(0))
         sizes = {dim: self.kernel.layout.sizes[dim] for dim in self.kernel.layout.columns}
         indices = {dim: as_index(value) for dim, value in split_number(row, sizes).items()}
         return GuardedScope(self.row.bound | set(sizes), cursor, indices, None, {}, present)
@@ -138,7 +138,7 @@ class ColumnThread(RowThread):
 
     def _is_first(self) -> ir.Value | None:
         with self.row.cursor.point:
-            first = warp.is_equal(self.depth, 0) if self.grid.depth > 1 else None
+            first = numbers.is_equal(self.depth, 0) if self.grid.depth > 1 else None
             return all_of([self.row.present, first])
 
     def _finish_column(self, node: RowNode, fold: Fold, value: ir.Value) -> None:
@@ -155,7 +155,7 @@ class ColumnThread(RowThread):
     # What ranges of rows have found
 
     def _address(self, part: ir.Value) -> ir.Value:
-        index = as_index(warp.multiply(self.point, self.kernel.cut.lanes))
+        index = as_index(numbers.multiply(self.point, self.kernel.cut.lanes))
         return arith.addi(arith.muli(as_index(part), vectors.index(column_points(self.kernel))), index)
 
     def _alignment(self, fold: Fold) -> int:
@@ -163,7 +163,7 @@ class ColumnThread(RowThread):
 
     def _partial(self, node: RowNode, fold: Fold, part: ir.Value, present: ir.Value | None) -> ir.Value:
         buffer, lanes = self.partials[node.operation.results[fold.number]], self.kernel.cut.lanes
-        place = part if present is None else arith.select(present, part, warp.number(0))
+        place = part if present is None else arith.select(present, part, numbers.number(0))
         if lanes == 1:
             found = memref.load(buffer, [self._address(place)])
         else:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.targets.nvidia import GpuTarget
-from blu.passes.gpu.isa import warp
+from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import GpuKernel, Thread
 from blu.passes.gpu.rows.bodies import GpuBodies, GuardedScope
 from blu.passes.gpu.rows.teams import Team
@@ -65,7 +65,7 @@ def row_place(kernel: RowKernel, cursor: Cursor, row: ir.Value, present: ir.Valu
 def team_of(frame: GpuKernel, cursor: Cursor, size: int, number: ir.Value) -> Team:
     """A team of the threads of one block, and a thread's place in it."""
     with cursor.point:
-        return Team(size, number, shared_pointer(frame) if size > warp.WARP else None)
+        return Team(size, number, shared_pointer(frame) if size > WARP else None)
 
 
 def _bind_memrefs(kernel: RowKernel, bodies: GpuBodies, frame: GpuKernel, cursor: Cursor) -> None:

@@ -15,7 +15,8 @@ from typing import Any
 
 from blu.dialects.core.mlir import arith, func, ir
 from blu.dialects.targets.nvidia import GpuTarget
-from blu.passes.gpu.isa import warp
+from blu.passes.gpu import numbers
+from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import GpuKernel, Thread
 from blu.passes.gpu.lower.fast_math import mark
 from blu.passes.gpu.others import loops
@@ -85,7 +86,7 @@ def _write_rows(launches: Launches, group: RowGroup, schedule: RowsSchedule | Sw
     (frame,) = launches.frames
     kernel, rows = RowKernel.plan(group, schedule.cut(group.width)), group.rows
     cut = kernel.cut
-    bytes_ = kernel.slots * SLOT_BYTES if cut.team > warp.WARP else 0
+    bytes_ = kernel.slots * SLOT_BYTES if cut.team > WARP else 0
     if isinstance(schedule, SweepSchedule) and schedule.per_processor == 1:
         bytes_ = max(bytes_, launches.target.shared_bytes_per_processor // 2)
     blocks = ceil(rows / cut.rows_per_block)
@@ -98,14 +99,14 @@ def _row_of(kernel: RowKernel, frame: GpuKernel, cursor: Cursor, here: Thread, r
     """The row of this thread, and its place in the team that has it."""
     cut = kernel.cut
     with cursor.point:
-        thread, block = warp.as_number(here.thread), warp.as_number(here.block[0])
-        own, count = warp.divide(thread, cut.team), cut.rows_per_block
-        row = block if count == 1 else warp.add(warp.multiply(block, count), own)
+        thread, block = numbers.as_number(here.thread), numbers.as_number(here.block[0])
+        own, count = numbers.divide(thread, cut.team), cut.rows_per_block
+        row = block if count == 1 else numbers.add(numbers.multiply(block, count), own)
         present = None
         if rows % count:
-            present = warp.is_below(row, rows)
-            row = arith.select(present, row, warp.number(0))
-        number = thread if count == 1 else warp.remainder(thread, cut.team)
+            present = numbers.is_below(row, rows)
+            row = arith.select(present, row, numbers.number(0))
+        number = thread if count == 1 else numbers.remainder(thread, cut.team)
     return row_place(kernel, cursor, row, present), team_of(frame, cursor, cut.team, number)
 
 
@@ -120,7 +121,7 @@ def _write_slices(launches: Launches, group: RowGroup, schedule: SlicesSchedule)
         ends = level == levels[-1] and not last_reduces
         _write_slice_walk(frame, kernel, (rows, parts), level, ends)
     if last_reduces:
-        team = max(warp.WARP, 1 << (parts - 1).bit_length())
+        team = max(WARP, 1 << (parts - 1).bit_length())
         kernel = replace(kernel, cut=replace(kernel.cut, threads=team, team=team))
         _write_slice_walk(launches.open("_end"), kernel, (rows, 0), len(kernel.walks) - 1, True, parts)
 
@@ -134,9 +135,9 @@ def _write_slice_walk(
     with open_launch(frame, kernel, rows * max(slices, 1), cut.threads, kernel.slots * SLOT_BYTES) as launched:
         here, bodies, entry = launched
         with entry.cursor.point:
-            thread, block = warp.as_number(here.thread), warp.as_number(here.block[0])
-            number = warp.divide(block, slices) if slices else block
-            part = warp.remainder(block, slices) if slices else None
+            thread, block = numbers.as_number(here.thread), numbers.as_number(here.block[0])
+            number = numbers.divide(block, slices) if slices else block
+            part = numbers.remainder(block, slices) if slices else None
         row, team = row_place(kernel, entry.cursor, number, None), team_of(frame, entry.cursor, cut.team, thread)
         partials = dict(zip(result_values(kernel), map(flatten, frame.scratch), strict=True))
         share = SliceThread(kernel, bodies, entry, row, team, part, slices or parts, number, partials)
@@ -164,16 +165,16 @@ def write_column_launch(
     with open_launch(frame, kernel, blocks, kernel.cut.threads, shared_bytes(kernel)) as (here, bodies, entry):
         cursor = entry.cursor
         with cursor.point:
-            thread, block = warp.as_number(here.thread), warp.as_number(here.block[0])
-            tile, part = warp.remainder(block, grid.tiles), warp.divide(block, grid.tiles)
-            point = warp.add(warp.multiply(tile, grid.width), warp.remainder(thread, grid.width))
+            thread, block = numbers.as_number(here.thread), numbers.as_number(here.block[0])
+            tile, part = numbers.remainder(block, grid.tiles), numbers.divide(block, grid.tiles)
+            point = numbers.add(numbers.multiply(tile, grid.width), numbers.remainder(thread, grid.width))
             present = None
             if points % grid.width:
-                present = warp.is_below(point, points)
-                point = arith.select(present, point, warp.number(0))
+                present = numbers.is_below(point, points)
+                point = arith.select(present, point, numbers.number(0))
             row = _point_place(kernel.layout, cursor, point, lanes, present)
             team = Team(kernel.cut.threads, thread, shared_pointer(frame))
-            depth = warp.divide(thread, grid.width)
+            depth = numbers.divide(thread, grid.width)
             partials = {value: flatten(memref) for value, memref in found.items()}
         share = ColumnThread(kernel, bodies, entry, row, team, grid, depth, part, partials, point)
         if is_first:
@@ -191,14 +192,14 @@ def _write_points(launches: Launches, group: RowGroup, schedule: PointsSchedule)
     with open_launch(frame, kernel, ceil(total / per_block), schedule.threads, 0) as (here, bodies, entry):
         places = []
         with entry.cursor.point:
-            block, thread = warp.as_number(here.block[0]), warp.as_number(here.thread)
-            first = warp.add(warp.multiply(block, per_block), thread)
+            block, thread = numbers.as_number(here.block[0]), numbers.as_number(here.thread)
+            first = numbers.add(numbers.multiply(block, per_block), thread)
             for number in range(schedule.unroll):
-                point = warp.add(first, number * schedule.threads)
+                point = numbers.add(first, number * schedule.threads)
                 present = None
                 if total % per_block:
-                    present = warp.is_below(point, total)
-                    point = arith.select(present, point, warp.number(0))
+                    present = numbers.is_below(point, total)
+                    point = arith.select(present, point, numbers.number(0))
                 places.append(_point_place(layout, entry.cursor, point, schedule.lanes, present))
         share = RowThread(kernel, bodies, entry, GuardedScope(frozenset(), entry.cursor), Team(1, thread, None))
         _compute_points(share, [[entry, place] for place in places])
@@ -237,7 +238,7 @@ def _point_place(layout: Layout, cursor: Cursor, point: ir.Value, lanes: int, pr
     sizes = {dim: layout.sizes[dim] // (lanes if dim == layout.vector_dim else 1) for dim in layout.rows}
     split = split_number(point, sizes)
     inner = None if layout.vector_dim is None else split.pop(layout.vector_dim, None)
-    base = vectors.index(0) if inner is None else as_index(warp.multiply(inner, lanes))
+    base = vectors.index(0) if inner is None else as_index(numbers.multiply(inner, lanes))
     indices = {dim: as_index(value) for dim, value in split.items()}
     return GuardedScope(frozenset({*sizes, ROW}), cursor, indices, LanePosition(base, 0, lanes, lanes), {}, present)
 

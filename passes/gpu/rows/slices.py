@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import ceil
 
 from blu.dialects.core.mlir import arith, ir, memref
-from blu.passes.gpu.isa import warp
+from blu.passes.gpu import numbers
 from blu.passes.gpu.kernel import when
 from blu.passes.gpu.rows.teams import all_of, merge_lanes
 from blu.passes.gpu.rows.walks import RowKernel, RowThread, as_index
@@ -54,7 +54,7 @@ class SliceThread(RowThread):
     def _is_first(self) -> ir.Value | None:
         first = super()._is_first()
         with self.row.cursor.point:
-            return all_of([first, None if self.part is None else warp.is_equal(self.part, 0)])
+            return all_of([first, None if self.part is None else numbers.is_equal(self.part, 0)])
 
     def _sweep(self, walk: ColumnWalk) -> list[ir.Value]:
         cut, width = self.kernel.cut, self._width
@@ -63,41 +63,41 @@ class SliceThread(RowThread):
         length = ceil(width / (self.parts * step)) * step
         with self.row.cursor.point:
             carried = [self._identity(fold) for _, fold in self.kernel.folds(walk)]
-            begin = warp.multiply(self.part, length)
-            end = warp.smaller(warp.add(begin, length), width)
+            begin = numbers.multiply(self.part, length)
+            end = numbers.smaller(numbers.add(begin, length), width)
             self._start_number()
 
         def body(cursor: Cursor, base: ir.Value, old: list[ir.Value]) -> list[ir.Value]:
             places = []
             with cursor.point:
-                first = warp.add(base, self._start_number())
+                first = numbers.add(base, self._start_number())
                 for number in range(cut.unroll):
-                    point = warp.add(first, number * stride)
-                    present = warp.is_below(point, width) if width % length else None
+                    point = numbers.add(first, number * stride)
+                    present = numbers.is_below(point, width) if width % length else None
                     places.append(self._place_at_point(cursor, point, present))
             return self._visit(walk, places, old)
 
         with self.row.cursor.point:
-            bound = warp.number(step)
+            bound = numbers.number(step)
         return self.row.cursor.loop(begin, end, bound, carried, body)
 
     def _index(self, part: ir.Value) -> ir.Value:
-        return as_index(warp.add(warp.multiply(self.number, self.parts), part))
+        return as_index(numbers.add(numbers.multiply(self.number, self.parts), part))
 
     def _leave(self, node: RowNode, fold: Fold, total: ir.Value, slot: int) -> None:
         """Write what this slice has found."""
         with node.operation.location, self.row.cursor.point:
             value = self.team.reduce(merge_lanes(total, fold.combine), fold.combine, slot)
             value, index = to_storage(value, fold.element), self._index(self.part)
-            with when(warp.is_equal(self.team.number, 0)):
+            with when(numbers.is_equal(self.team.number, 0)):
                 memref.store(value, self.partials[node.operation.results[fold.number]], [index])
 
     def _put_together(self, node: RowNode, fold: Fold, slot: int) -> None:
         """The result of a reduction whose slices have been walked by an earlier launch."""
         result = node.operation.results[fold.number]
         with node.operation.location, self.row.cursor.point:
-            present = warp.is_below(self.team.number, self.parts)
-            part = arith.select(present, self.team.number, warp.number(0))
+            present = numbers.is_below(self.team.number, self.parts)
+            part = arith.select(present, self.team.number, numbers.number(0))
             found = from_storage(memref.load(self.partials[result], [self._index(part)]), fold.element)
             found = arith.select(present, found, arith.constant(fold.element, fold.identity()))
         self._finish(node, fold, found, slot)
@@ -110,5 +110,5 @@ def nonempty_walks(kernel: RowKernel) -> list[int]:
 
 def result_values(kernel: RowKernel) -> list[ir.Value]:
     """The results of all reductions, in the order in which `row_partials.reserve` has their types."""
-    numbers = sorted(kernel.program.reductions)
-    return [result for number in numbers for result in kernel.program.nodes[number].operation.results]
+    order = sorted(kernel.program.reductions)
+    return [result for number in order for result in kernel.program.nodes[number].operation.results]

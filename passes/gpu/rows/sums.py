@@ -16,7 +16,9 @@ from math import ceil, prod
 
 from blu.dialects.core.mlir import arith, func, ir
 from blu.dialects.targets.nvidia import GpuTarget
-from blu.passes.gpu.isa import barrier, cp_async, warp
+from blu.passes.gpu import numbers
+from blu.passes.gpu.isa import barrier, cp_async
+from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import GpuKernel, Thread
 from blu.passes.gpu.rows import rows
 from blu.passes.gpu.rows.ahead import Prefetch, RowSource, copied, shared_bytes
@@ -207,12 +209,12 @@ class RangeThread:
         rows, length = layout.sizes[layout.rows[0]], self.sums[0].length
         self._bind()
         with cursor.point:
-            thread, block = warp.as_number(here.thread), warp.as_number(here.block[0])
-            begin = warp.multiply(block, length)
-            end = warp.smaller(warp.add(begin, length), rows) if rows % length else warp.add(begin, length)
-            own = warp.divide(thread, cut.team)
-            number = thread if cut.rows_per_block == 1 else warp.remainder(thread, cut.team)
-            step = warp.number(cut.rows_per_block)
+            thread, block = numbers.as_number(here.thread), numbers.as_number(here.block[0])
+            begin = numbers.multiply(block, length)
+            end = numbers.smaller(numbers.add(begin, length), rows) if rows % length else numbers.add(begin, length)
+            own = numbers.divide(thread, cut.team)
+            number = thread if cut.rows_per_block == 1 else numbers.remainder(thread, cut.team)
+            step = numbers.number(cut.rows_per_block)
             zeros = [vectors.constant(self._total_type(item), 0.0) for item in self.sums]
         team = team_of(self.frame, cursor, cut.team, number)
         walk = _Rows(self, team, thread, begin, end, own)
@@ -252,7 +254,7 @@ class RangeThread:
         with item.operation.location, cursor.point:
             steps = dict(zip((layout.rows[0], layout.columns[0]), vectors.strides_of(item.target), strict=True))
             buffer = FlatBuffer(flatten(item.target), item.element, steps)
-            first = warp.is_below(thread, cut.team) if cut.rows_per_block > 1 else None
+            first = numbers.is_below(thread, cut.team) if cut.rows_per_block > 1 else None
             shared = shared_pointer(self.frame) if cut.rows_per_block > 1 else None
         for place, total in zip(share.new_places(), totals, strict=True):
             with item.operation.location, cursor.point:
@@ -278,13 +280,13 @@ class _Rows:
     @property
     def _is_together(self) -> bool:
         """Whether a warp has several rows: then all its threads go as far as the longest way."""
-        return self.team.size < warp.WARP
+        return self.team.size < WARP
 
     @cached_property
     def lower(self) -> ir.Value:
         """Where the loop over rows begins."""
         with self.share.entry.cursor.point:
-            return self.begin if self._is_together else warp.add(self.begin, self.own)
+            return self.begin if self._is_together else numbers.add(self.begin, self.own)
 
     def read_ahead(self, sources: list[RowSource]) -> None:
         """Begin to copy the first row."""
@@ -301,10 +303,10 @@ class _Rows:
     def _row(self, cursor: Cursor, base: ir.Value, is_sure: bool) -> GuardedScope:
         """The row that the thread has when the loop is at `base`."""
         with cursor.point:
-            row = warp.add(base, self.own) if self._is_together else base
+            row = numbers.add(base, self.own) if self._is_together else base
             present = None
             if self._is_together or not is_sure:
-                present = warp.is_below(row, self.end)
+                present = numbers.is_below(row, self.end)
                 row = arith.select(present, row, self.begin)
         return row_place(self.share.kernel, cursor, row, present)
 
@@ -315,7 +317,7 @@ class _Rows:
         def fill(places: list[GuardedScope]) -> None:
             self.ahead.fill(places)
             with inner.point:
-                following = warp.add(base, cut.rows_per_block)
+                following = numbers.add(base, cut.rows_per_block)
             self._copy(inner, following)
 
         chunks = cut.chunks or 0
@@ -325,7 +327,7 @@ class _Rows:
             share.kernel, share.bodies, share.entry, row, self.team, share.terms, totals, fill=self.ahead and fill
         )
         thread.emit()
-        if share.kernel.slots == 1 and cut.team > warp.WARP:
+        if share.kernel.slots == 1 and cut.team > WARP:
             with inner.point:
                 barrier.sync()  # before the only slot is written again
         return [total for found in totals for total in found]

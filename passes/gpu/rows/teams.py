@@ -14,7 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, ir, llvm, vector
-from blu.passes.gpu.isa import barrier, cluster, mbarrier, shared_memory, shfl, warp
+from blu.passes.gpu import numbers
+from blu.passes.gpu.isa import barrier, cluster, mbarrier, shared_memory, shfl
+from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import repeat_while, when
 from blu.passes.gpu.rows.bodies import element_bytes, from_words, to_words
 from blu.passes.kernels import lanes as vectors
@@ -39,19 +41,19 @@ class Team:
 
     def reduce(self, value: ir.Value, combine: Combine, slot: int) -> ir.Value:
         """All threads' values combined; every thread of the team has the result."""
-        value = _butterfly(value, combine, min(self.size, warp.WARP))
-        if self.size <= warp.WARP:
+        value = _butterfly(value, combine, min(self.size, WARP))
+        if self.size <= WARP:
             return value
-        warps = self.size // warp.WARP
-        lane, own_warp = warp.remainder(self.number, warp.WARP), warp.divide(self.number, warp.WARP)
+        warps = self.size // WARP
+        lane, own_warp = numbers.remainder(self.number, WARP), numbers.divide(self.number, WARP)
         words = to_words(value)
-        with when(warp.is_equal(lane, 0)):
+        with when(numbers.is_equal(lane, 0)):
             for place, word in enumerate(words):
                 llvm.store(word, self._slot(slot, own_warp, place), alignment=4)
         barrier.sync()
         if warps & (warps - 1):
-            return merge([self._found(slot, warp.number(source), value.type) for source in range(warps)], combine)
-        return _butterfly(self._found(slot, warp.remainder(lane, warps), value.type), combine, warps)
+            return merge([self._found(slot, numbers.number(source), value.type) for source in range(warps)], combine)
+        return _butterfly(self._found(slot, numbers.remainder(lane, warps), value.type), combine, warps)
 
     def wait(self) -> None:
         """Wait for all threads, and see what they wrote to shared memory."""
@@ -60,12 +62,12 @@ class Team:
     def _found(self, slot: int, source: ir.Value, type_: ir.Type) -> ir.Value:
         """What a warp has left."""
         count = max(1, element_bytes(type_) // 4)
-        words = [llvm.load(warp.i32(), self._slot(slot, source, place), alignment=4) for place in range(count)]
+        words = [llvm.load(numbers.i32(), self._slot(slot, source, place), alignment=4) for place in range(count)]
         return from_words(words, type_)
 
     def _slot(self, slot: int, own_warp: ir.Value, place: int) -> ir.Value:
-        index = warp.add(own_warp, slot * (SLOT_BYTES // 4) + place * warp.WARP)
-        return element_pointer(self.shared, index, warp.i32())
+        index = numbers.add(own_warp, slot * (SLOT_BYTES // 4) + place * WARP)
+        return element_pointer(self.shared, index, numbers.i32())
 
 
 @dataclass(frozen=True)
@@ -86,9 +88,9 @@ class ClusterTeam(Team):
 
     def begin(self, slots: int) -> None:
         """Make the barriers of the slots, and wait until all blocks run and have made theirs."""
-        with when(warp.is_equal(self.thread, 0)):
+        with when(numbers.is_equal(self.thread, 0)):
             for slot in range(slots):
-                mbarrier.init(warp.number(warp.add(self._base, self._start(slot) + BARRIER)), 1)
+                mbarrier.init(numbers.number(numbers.add(self._base, self._start(slot) + BARRIER)), 1)
             mbarrier.fence_init()
         barrier.cluster_sync()
 
@@ -100,24 +102,26 @@ class ClusterTeam(Team):
         """All threads' values combined; every thread of the cluster has the result."""
         value = Team(self.size // self.blocks, self.thread, self.shared).reduce(value, combine, slot)
         words, start = to_words(value), self._start(slot)
-        counter = warp.number(warp.add(self._base, start + BARRIER))
-        with when(warp.is_equal(self.thread, 0)):
+        counter = numbers.number(numbers.add(self._base, start + BARRIER))
+        with when(numbers.is_equal(self.thread, 0)):
             mbarrier.arrive_expect_tx(counter, 4 * len(words) * self.blocks)
-        with when(warp.is_below(self.thread, self.blocks)):
-            own = warp.number(warp.add(self._base, warp.multiply(self.rank, 4)))
+        with when(numbers.is_below(self.thread, self.blocks)):
+            own = numbers.number(numbers.add(self._base, numbers.multiply(self.rank, 4)))
             there, counted = (cluster.mapa(address, self.thread) for address in (own, counter))
             for place, word in enumerate(words):
                 cluster.st_async(there, start + 4 * place * self.blocks, word, counted)
-        repeat_while(lambda: warp.is_equal(mbarrier.try_wait_cluster(counter, self.phase), 0))
+        repeat_while(lambda: numbers.is_equal(mbarrier.try_wait_cluster(counter, self.phase), 0))
         found = []
         for rank in range(self.blocks):
             places = [start + 4 * (place * self.blocks + rank) for place in range(len(words))]
-            found.append(from_words([shared_memory.ld(self._base, at, 1, warp.i32())[0] for at in places], value.type))
+            found.append(
+                from_words([shared_memory.ld(self._base, at, 1, numbers.i32())[0] for at in places], value.type)
+            )
         return merge(found, combine)
 
     @property
     def _base(self) -> ir.Value:
-        return llvm.ptrtoint(warp.i32(), self.shared)
+        return llvm.ptrtoint(numbers.i32(), self.shared)
 
     def _start(self, slot: int) -> int:
         return self.offset + slot * SLOT_BYTES
@@ -135,17 +139,17 @@ def combine_depth(
     words = to_words(value)
 
     def slot(source: ir.Value, place: int) -> ir.Value:
-        return element_pointer(shared, warp.add(source, place * width * depth), warp.i32())
+        return element_pointer(shared, numbers.add(source, place * width * depth), numbers.i32())
 
     barrier.sync()
     for place, word in enumerate(words):
         llvm.store(word, slot(thread, place), alignment=4)
     barrier.sync()
-    column = warp.remainder(thread, width)
+    column = numbers.remainder(thread, width)
     found = []
     for number in range(depth):
-        source = warp.add(column, number * width)
-        read = [llvm.load(warp.i32(), slot(source, place), alignment=4) for place in range(len(words))]
+        source = numbers.add(column, number * width)
+        read = [llvm.load(numbers.i32(), slot(source, place), alignment=4) for place in range(len(words))]
         found.append(from_words(read, value.type))
     result = found[0]
     for other in found[1:]:

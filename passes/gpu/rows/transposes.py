@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from blu.dialects.core.mlir import arith, ir, llvm
-from blu.passes.gpu.isa import barrier, warp
+from blu.passes.gpu import numbers
+from blu.passes.gpu.isa import barrier
 from blu.passes.gpu.kernel import Thread
 from blu.passes.gpu.rows.bodies import GpuBodies, GuardedScope, element_bytes, from_words, to_words
 from blu.passes.gpu.rows.teams import all_of, element_pointer
@@ -92,12 +93,12 @@ class SquareThread:
         """Fill the tiles; the scopes of this thread's elements, at which the transposed tensors are known."""
         side, depth = self.square.side, self.square.depth
         with self.entry.cursor.point:
-            thread = warp.as_number(here.thread)
-            across, along = warp.divide(thread, side), warp.remainder(thread, side)
-            corner, others = self._corner(warp.as_number(here.block[0]))
+            thread = numbers.as_number(here.thread)
+            across, along = numbers.divide(thread, side), numbers.remainder(thread, side)
+            corner, others = self._corner(numbers.as_number(here.block[0]))
         for step in range(side // depth):
             with self.entry.cursor.point:
-                row = warp.add(across, step * depth)
+                row = numbers.add(across, step * depth)
                 place = self._place(corner, others, row, along)
             for number, (value, access) in enumerate(self.square.sources):
                 read = self.bodies.read(value, access, [self.entry, place])
@@ -109,11 +110,11 @@ class SquareThread:
         stacks = []
         for step in range(side // depth):
             with self.entry.cursor.point:
-                row = warp.add(across, step * depth)
+                row = numbers.add(across, step * depth)
                 place = self._place(corner, others, along, row)
                 for number, (value, access) in enumerate(self.square.sources):
                     buffer = self.bodies.buffer(value, access)
-                    word = llvm.load(warp.i32(), self._slot(number, along, row), alignment=4)
+                    word = llvm.load(numbers.i32(), self._slot(number, along, row), alignment=4)
                     place.memo[("load", buffer.flat, tuple(buffer.strides.items()))] = from_words(
                         [word], buffer.element
                     )
@@ -126,16 +127,16 @@ class SquareThread:
         sizes = {dim: size for dim, size in self.layout.sizes.items() if dim not in both}
         sizes |= {dim: ceil(self.layout.sizes[dim] / self.square.side) for dim in both}
         split = split_number(block, sizes)
-        return {dim: warp.multiply(split.pop(dim), self.square.side) for dim in both}, split
+        return {dim: numbers.multiply(split.pop(dim), self.square.side) for dim in both}, split
 
     def _place(self, corner: dict, others: dict, near: ir.Value, far: ir.Value) -> GuardedScope:
         """The element at (`near`, `far`) of the tile."""
         points, conditions = {}, []
         for dim, offset in ((self.square.near, near), (self.square.far, far)):
-            point, size = warp.add(corner[dim], offset), self.layout.sizes[dim]
+            point, size = numbers.add(corner[dim], offset), self.layout.sizes[dim]
             if size % self.square.side:
-                conditions.append(warp.is_below(point, size))
-                point = arith.select(conditions[-1], point, warp.number(0))
+                conditions.append(numbers.is_below(point, size))
+                point = arith.select(conditions[-1], point, numbers.number(0))
             points[dim] = as_index(point)
         indices = {dim: as_index(value) for dim, value in others.items()} | {self.square.far: points[self.square.far]}
         position = LanePosition(points[self.square.near], 0, 1, 1)
@@ -143,5 +144,5 @@ class SquareThread:
         return GuardedScope(bound, self.entry.cursor, indices, position, {}, all_of(conditions))
 
     def _slot(self, number: int, row: ir.Value, column: ir.Value) -> ir.Value:
-        index = warp.add(warp.multiply(row, self.square.side + 1), column)
-        return element_pointer(self.shared, warp.add(index, number * self.square.words), warp.i32())
+        index = numbers.add(numbers.multiply(row, self.square.side + 1), column)
+        return element_pointer(self.shared, numbers.add(index, number * self.square.words), numbers.i32())

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import prod
 
 from blu.dialects.core.mlir import arith, ir
-from blu.passes.gpu.isa import warp
+from blu.passes.gpu import numbers
 from blu.passes.gpu.rows.bodies import GpuBodies, GuardedScope, hide
 from blu.passes.gpu.rows.group import RowGroup
 from blu.passes.gpu.rows.schedule import RowCut
@@ -127,7 +127,7 @@ class RowThread:
     def _is_first(self) -> ir.Value | None:
         """Whether the thread writes what there is once for a row."""
         with self.row.cursor.point:
-            first = warp.is_equal(self.team.number, 0) if self.team.size > 1 else None
+            first = numbers.is_equal(self.team.number, 0) if self.team.size > 1 else None
             return all_of([self.row.present, first])
 
     # Rows in registers
@@ -160,8 +160,8 @@ class RowThread:
             start = self._start()
             if whole and len(self.kernel.layout.columns) == 1:
                 return self._place_at(self.row.cursor, start, number * step, None)
-            point = warp.add(self._start_number(), number * step)
-            present = None if whole else warp.is_below(point, self._width)
+            point = numbers.add(self._start_number(), number * step)
+            present = None if whole else numbers.is_below(point, self._width)
             return self._place_at_point(self.row.cursor, point, present)
 
     @property
@@ -169,7 +169,7 @@ class RowThread:
         return prod(self.kernel.layout.sizes[dim] for dim in self.kernel.layout.columns)
 
     def _start_number(self) -> ir.Value:
-        return self.row.find("start", lambda: warp.multiply(self.team.number, self.kernel.cut.lanes))
+        return self.row.find("start", lambda: numbers.multiply(self.team.number, self.kernel.cut.lanes))
 
     def _start(self) -> ir.Value:
         return self.row.find("start index", lambda: as_index(self._start_number()))
@@ -182,7 +182,7 @@ class RowThread:
     def _place_at_point(self, cursor: Cursor, point: ir.Value, present: ir.Value | None) -> GuardedScope:
         """The vector at element `point` (i32) of the row; of the first one where it is not `present`."""
         if present is not None:
-            point = arith.select(present, point, warp.number(0))
+            point = arith.select(present, point, numbers.number(0))
         *outer, inner = self.kernel.layout.columns
         if not outer:
             return self._place_at(cursor, as_index(point), 0, present)
@@ -202,12 +202,12 @@ class RowThread:
         whole = self._width // step
         with self.row.cursor.point:
             carried = [self._identity(fold) for _, fold in self.kernel.folds(walk)]
-            lower, upper, by = (warp.number(number) for number in (0, whole * step, step))
+            lower, upper, by = (numbers.number(number) for number in (0, whole * step, step))
 
         def body(cursor: Cursor, base: ir.Value, old: list[ir.Value]) -> list[ir.Value]:
             with cursor.point:
-                first = warp.add(base, self._start_number())
-                points = [warp.add(first, number * stride) for number in range(cut.unroll)]
+                first = numbers.add(base, self._start_number())
+                points = [numbers.add(first, number * stride) for number in range(cut.unroll)]
                 if len(self.kernel.layout.columns) > 1:
                     places = [self._place_at_point(cursor, point, None) for point in points]
                 else:
@@ -221,8 +221,8 @@ class RowThread:
         places = []
         with self.row.cursor.point:
             for offset in range(whole * step, self._width, stride):
-                point = warp.add(self._start_number(), offset)
-                present = None if offset + stride <= self._width else warp.is_below(point, self._width)
+                point = numbers.add(self._start_number(), offset)
+                present = None if offset + stride <= self._width else numbers.is_below(point, self._width)
                 places.append(self._place_at_point(self.row.cursor, point, present))
         return self._visit(walk, places, carried) if places else carried
 
@@ -328,8 +328,8 @@ def split_number(point: ir.Value, sizes: dict[int, int]) -> dict[int, ir.Value]:
     left = list(sizes.items())
     while len(left) > 1:
         dim, size = left.pop()
-        indices[dim] = warp.remainder(point, size)
-        point = warp.divide(point, size)
+        indices[dim] = numbers.remainder(point, size)
+        point = numbers.divide(point, size)
     if left:
         indices[left[0][0]] = point
     return indices
