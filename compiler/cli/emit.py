@@ -27,6 +27,7 @@ from blu.compiler.driver.isolate import step_record
 from blu.compiler.driver.position import PipelinePosition, read_position
 from blu.compiler.driver.source import parse_source, read_source
 from blu.compiler.driver.supervise import Progress as Telling
+from blu.compiler.driver.written_by import telling_who_wrote, version_in
 from blu.compiler.generation.gpt2_programs import Gpt2Request
 from blu.compiler.jit import pipeline_of
 from blu.compiler.pipelines import Step, loose_steps, pipeline_text
@@ -50,11 +51,15 @@ MACHINE = ("artifact", "llvm", "asm", "object")
 
 @dataclass(frozen=True)
 class Source:
-    """A module to compile, its name, and its text at the start, which artifacts keep for reading."""
+    """A module to compile, its name, and its text at the start, which artifacts keep for reading.
+
+    `version` is that of the Blu that wrote the file, if it is IR from one that says so.
+    """
 
     name: str
     module: ir.Module
     text: str
+    version: str | None = None
 
 
 def print_pipeline(arguments: argparse.Namespace, target: str) -> int:
@@ -117,7 +122,8 @@ def _compile(
     with progress.step(f"tracing {arguments.model}"):
         source = read_subject(subject, arguments, target)
     if isinstance(subject, IrSubject):
-        steps = _steps(arguments, target, _start(source.module, arguments))
+        with telling_who_wrote(arguments.model, source.version):
+            steps = _steps(arguments, target, _start(source.module, arguments))
     if arguments.schedules is not None:
         put_schedules(arguments.schedules, source.module, steps)
     if what in MACHINE:
@@ -125,7 +131,8 @@ def _compile(
     with progress.step(f"compiling {source.name} for {target}"):
         told = Telling(arguments.progress_fd)
         told.tell(steps=[step_record(step) for step in steps])
-        report = run_pipeline(source.module, steps, compile_options(arguments, progress))
+        with telling_who_wrote(arguments.model, source.version):
+            report = run_pipeline(source.module, steps, compile_options(arguments, progress))
         told.tell(finished=True)
         data = _product(what, report, source, arguments, progress) if what is not None else None
     print_report(arguments, report)
@@ -168,9 +175,10 @@ def _what(arguments: argparse.Namespace) -> str | None:
 def read_subject(subject: Subject, arguments: argparse.Namespace, target: str) -> Source:
     """The module that MODEL stands for, with the target written on it."""
     if isinstance(subject, IrSubject):
-        module = parse_source(read_source(subject.name), make_context())
+        file = read_source(subject.name)
+        module = parse_source(file, make_context())
         _check_target(subject.name, module, arguments, target)
-        return _with_target(Source(Path(subject.name).stem, module, ""), target)
+        return _with_target(Source(Path(subject.name).stem, module, "", version_in(file.data)), target)
     if isinstance(subject, FunctionSubject):
         traced = trace_function(subject)
         return _with_target(Source(traced.name, traced.traced.module, traced.text), target)

@@ -20,6 +20,7 @@ from blu.compiler.driver.isolate import step_from_record, step_record
 from blu.compiler.driver.reproducer import read_reproducer
 from blu.compiler.driver.source import MalformedError, Source, parse_source, read_source
 from blu.compiler.driver.supervise import Progress
+from blu.compiler.driver.written_by import telling_who_wrote, version_in
 from blu.compiler.pipelines import Step, loose_steps, pipeline_text
 from blu.dialects.core.context import make_context
 from blu.dialects.core.locations import SourcePlace
@@ -68,7 +69,8 @@ def _steps(arguments: argparse.Namespace, flags: Sequence[str], source: Source |
         return tuple(step_from_record(record) for record in json.loads(arguments.steps.read_text()))
     try:
         if arguments.replay is not None:
-            return loose_steps(_replayed(arguments, source))
+            with telling_who_wrote(arguments.replay, version_in(source.data) if source else None):
+                return loose_steps(_replayed(arguments, source))
         if flags:
             return loose_steps([_flag_pass(flag) for flag in flags])
         return loose_steps(parse_pipeline(arguments.pass_pipeline or ""))
@@ -160,7 +162,9 @@ def _run_chunk(job: OptJob, source: Source, results: list[str | bytes]) -> int:
 def _process(job: OptJob, source: Source) -> Report:
     context = make_context()
     context.allow_unregistered_dialects = job.arguments.allow_unregistered_dialect
-    report = run_pipeline(parse_source(source, context), job.steps, job.options)
+    module = parse_source(source, context)
+    with telling_who_wrote(source.name, version_in(source.data)):
+        report = run_pipeline(module, job.steps, job.options)
     for run in report.runs:
         job.progress.tell(run=asdict(run))
     job.progress.tell(finished=True)

@@ -19,7 +19,7 @@ from typing import Any
 from blu.compiler.driver.difference import difference
 from blu.compiler.driver.file_names import file_name
 from blu.compiler.driver.observer import Observer, PassRun
-from blu.compiler.driver.position import positioned
+from blu.compiler.driver.position import START, positioned
 from blu.compiler.driver.readable import DumpedText
 from blu.compiler.pipelines import Step
 from blu.dialects.core.mlir import ir
@@ -43,7 +43,9 @@ class DumpWriter(Observer):
     def start(self, module: ir.Module) -> None:
         self._clear()
         self.last = _Dumped.of("000-input.mlir", module)
-        written = self._write(self.last.name, "// Blu IR: the input\n" + self.last.all.text)
+        with positioned(module, START):
+            text = self.last.all.with_attributes_of(module)
+        written = self._write(self.last.name, "// Blu IR: the input\n" + text)
         self.entries.append({"number": 0, "name": "input", **written})
         self._write_manifest()
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from blu.compiler.driver.diagnostics import Diagnostic, capture_diagnostics, rename_file
+from blu.compiler.driver.written_by import telling_who_wrote, version_in
 from blu.dialects.core.mlir import ir
 from blu.errors import ParseError
 
@@ -68,7 +69,7 @@ def parse_source(source: Source, context: ir.Context) -> ir.Module:
     """The verified module of a source. MalformedError carries `file:line:col` and MLIR's diagnostics."""
     if isinstance(source.data, str):
         check_limits(source.data, source.name)
-    with capture_diagnostics(context) as found:
+    with telling_who_wrote(source.name, version_in(source.data)), capture_diagnostics(context) as found:
         try:
             # Only a module read from a file by MLIR itself carries the file's name in its locations.
             if source.path is not None and source.path.is_file():

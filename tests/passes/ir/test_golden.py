@@ -23,7 +23,7 @@ def plain_text(module: ir.Module) -> str:
     """The module without locations, and without what its target is tuned to."""
     copy = copy_module(module)
     for name in attribute_names(copy):
-        if name in ("blu.target", "blu.level", "blu.passes_done"):
+        if name in ("blu.target", "blu.level", "blu.passes_done", "blu.version"):
             del copy.operation.attributes[name]
     return module_text(copy, locations=False)
 
