@@ -39,8 +39,8 @@ func.func @batched(%x: tensor<2x2x3x4xf32>, %y: tensor<2x2x4x5xf32>) -> tensor<2
 
 // CHECK-LABEL: func.func @vectors(
 // CHECK-SAME: %[[X:.+]]: tensor<4xf32>, %[[Y:.+]]: tensor<4xf32>)
-// CHECK: %[[SPLIT:.+]] = tensor.expand_shape %[[X]] [[0, 1]] output_shape [1, 4] : tensor<4xf32> into tensor<1x4xf32>
-// CHECK: %[[SPLIT_1:.+]] = tensor.expand_shape %[[Y]] [[0, 1]] output_shape [4, 1] : tensor<4xf32> into tensor<4x1xf32>
+// CHECK-DAG: %[[SPLIT:.+]] = tensor.expand_shape %[[X]] [[0, 1]] output_shape [1, 4] : tensor<4xf32> into tensor<1x4xf32>
+// CHECK-DAG: %[[SPLIT_1:.+]] = tensor.expand_shape %[[Y]] [[0, 1]] output_shape [4, 1] : tensor<4xf32> into tensor<4x1xf32>
 // CHECK: %[[C0:.+]] = arith.constant 0.000000e+00 : f32
 // CHECK: %[[START:.+]] = linalg.fill ins(%[[C0]] : f32) outs(%{{.+}} : tensor<1x1xf32>)
 // CHECK: %[[PRODUCT:.+]] = linalg.contract

@@ -1,4 +1,4 @@
-// Strides say by which kind of kernel a product is formed; what others have said stays.
+// Strides say by which kind of kernel a product is formed, or rows are walked; what others have said stays.
 // RUN: %blu-opt %s --blu-fit-schedules | %filecheck %s
 // RUN: %blu-opt %s --blu-fit-schedules --mlir-pass-statistics -o %t 2>&1 | %filecheck %s --check-prefix=COUNT
 
@@ -6,7 +6,7 @@
 // COUNT-DAG: blu-fit-schedules: 3 schedules of kind mma
 // COUNT-DAG: blu-fit-schedules: 1 schedules of kind simt
 // COUNT-DAG: blu-fit-schedules: 1 schedules of kind few_rows
-// COUNT-DAG: blu-fit-schedules: 1 schedules of kind loops
+// COUNT-DAG: blu-fit-schedules: 2 schedules of kind loops
 module attributes {blu.target = {name = "sm_90a"}} {
   // Hopper's copy engine takes rows that begin at multiples of 16 bytes.
   // CHECK-LABEL: func.func private @aligned(
@@ -103,6 +103,15 @@ module attributes {blu.target = {name = "sm_90a"}} {
     %3 = linalg.fill ins(%zero : i32) outs(%2 : tensor<8x8xi32>) -> tensor<8x8xi32>
     %4 = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>] ins(%0, %1 : tensor<8x8xi32>, tensor<8x8xi32>) outs(%3 : tensor<8x8xi32>) -> tensor<8x8xi32>
     bufferization.materialize_in_destination %4 in restrict writable %z : (tensor<8x8xi32>, memref<8x8xi32>) -> ()
+    return
+  }
+
+  // A kernel of rows is walked in one way or another as well.
+  // CHECK-LABEL: func.func private @rows_0(
+  // CHECK-SAME: attributes {blu.kernel = "rows", blu.schedule = {kind = "loops"}}
+  func.func private @rows_0(%x: memref<8xf32>, %y: memref<8xf32>) attributes {blu.kernel = "rows"} {
+    %0 = bufferization.to_tensor %x restrict : memref<8xf32> to tensor<8xf32>
+    bufferization.materialize_in_destination %0 in restrict writable %y : (tensor<8xf32>, memref<8xf32>) -> ()
     return
   }
 

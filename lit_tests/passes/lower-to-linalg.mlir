@@ -18,6 +18,29 @@ func.func @unsigned(%x: tensor<2x3xui8> {blu.name = "x", blu.donated}) -> tensor
 
 // -----
 
+// Ops over the same data have the same loops, and no reshape between them: a reshape of a reshape is one, or none. What a
+// rule has written into a loop, as a splat, stands nowhere else.
+// CHECK-LABEL: func.func @chain(
+// CHECK-SAME: %[[X:.+]]: tensor<2x3x4xf32>
+// CHECK-NEXT: %[[ROWS:.+]] = tensor.collapse_shape %[[X]] {{\[\[}}0, 1], [2]] : tensor<2x3x4xf32> into tensor<6x4xf32>
+// CHECK-NOT: {{(collapse|expand)_shape}}
+// CHECK: %[[E:.+]] = linalg.generic {{.*}}ins(%[[ROWS]] : tensor<6x4xf32>)
+// CHECK-NOT: {{(collapse|expand)_shape}}
+// CHECK-NOT: dense<
+// CHECK: %[[S:.+]] = linalg.generic {{.*}}ins(%[[E]] : tensor<6x4xf32>)
+// CHECK-NOT: {{(collapse|expand)_shape %[^3]}}
+// CHECK: %[[Y:.+]] = tensor.expand_shape %[[S]] {{\[\[}}0], [1, 2]] output_shape [6, 2, 2] : tensor<6x4xf32> into tensor<6x2x2xf32>
+// CHECK-NEXT: return %[[Y]]
+func.func @chain(%x: tensor<2x3x4xf32>) -> tensor<6x2x2xf32> {
+  %0 = "blu.exp"(%x) : (tensor<2x3x4xf32>) -> tensor<2x3x4xf32>
+  %c = "blu.constant"() {value = dense<2.0> : tensor<f32>} : () -> tensor<f32>
+  %1 = "blu.multiply"(%0, %c) : (tensor<2x3x4xf32>, tensor<f32>) -> tensor<2x3x4xf32>
+  %2 = "blu.reshape"(%1) {shape = array<i64: 6, 2, 2>} : (tensor<2x3x4xf32>) -> tensor<6x2x2xf32>
+  return %2 : tensor<6x2x2xf32>
+}
+
+// -----
+
 // Attention has a kernel of its own, which takes it whole; what is around it is lowered.
 // CHECK-LABEL: func.func @attention(
 // CHECK: %[[Q:.+]] = linalg.generic

@@ -8,7 +8,7 @@
 // CHECK: func.func private @argsort_0({{.*}}) -> tensor<3x5000xi64> attributes {blu.kernel = "argsort", blu.scratch = [memref<2x3x6144xi8>, memref<2x3x6144xi32>]}
 // CHECK: func.func private @argsort_1({{.*}}) -> tensor<2x8xi64> attributes {blu.kernel = "argsort"} {
 // Sums over ranges of rows, for each column; a sum along rows takes one launch.
-// CHECK: func.func private @loops_0({{.*}}) -> tensor<64xf32> attributes {blu.kernel = "loops", blu.schedule = {kind = "nest", split = [[PARTS:[0-9]+]] : i64}, blu.scratch = [memref<4096xf32>]}
+// CHECK: func.func private @loops_0({{.*}}) -> tensor<64xf32> attributes {blu.kernel = "loops", blu.schedule = {kind = "nest", split = 64 : i64}, blu.scratch = [memref<4096xf32>]}
 // CHECK: func.func private @rows_{{.+}}({{.*}}) -> tensor<64xf32> attributes {blu.kernel = "rows"} {
 // A split product leaves as many parts as its schedule says.
 // CHECK: func.func private @gemm_0({{.*}}) -> tensor<24x40xf32> attributes {blu.kernel = "gemm", blu.schedule = {{{.*}}split = [[PARTS:[0-9]+]] : i64}, blu.scratch = [memref<[[PARTS]]x24x40xf32>]}

@@ -15,6 +15,7 @@ from blu.dialects.core.mlir import arith, ir, linalg, tensor
 
 Body = Callable[..., ir.Value | Sequence[ir.Value]]
 PARALLEL, REDUCTION = "parallel", "reduction"
+RESHAPES = ("tensor.collapse_shape", "tensor.expand_shape")
 
 
 def iterators(kinds: Sequence[str]) -> ir.ArrayAttr:
@@ -62,8 +63,11 @@ def shape_of(value: ir.Value) -> tuple[int, ...]:
 
 
 def reshape(value: ir.Value, shape: Sequence[int]) -> ir.Value:
-    """`value` with another shape of the same size, as collapse_shape and expand_shape."""
+    """`value` with another shape of the same size, as collapse_shape and expand_shape, seen through those before it."""
     source, target = shape_of(value), tuple(shape)
+    while source != target and not isinstance(value.owner, ir.Block) and value.owner.name in RESHAPES:
+        value = value.owner.operands[0]
+        source = shape_of(value)
     if source == target:
         return value
     element = ir.RankedTensorType(value.type).element_type

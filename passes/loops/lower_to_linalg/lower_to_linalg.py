@@ -10,10 +10,12 @@ from blu.dialects.core.dtypes import tensor_type
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import is_pure, operation_class
 from blu.passes.framework.base import Pass
+from blu.passes.loops.lower_to_linalg.generic import RESHAPES
 from blu.passes.loops.lower_to_linalg.rules import RULES, describe, storage
 
 # Ops that keep their `blu` form at this level, because a kernel of their own takes them whole.
 KEPT = ("blu.attention", "blu.attention_gradient")
+_SEEN_THROUGH = (*RESHAPES, "arith.constant")
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class LowerToLinalg(Pass, name="lower-to-linalg"):
         %b = linalg.generic {maps = [(i, j) -> (i, j), (i, j) -> (j), (i, j) -> (i, j)]} ins(%a, %bias) ...
         %1 = tensor.expand_shape %b [[0, 1], [2]] : tensor<6x4xf32> into tensor<2x3x4xf32>
 
+    A reshape of a reshape is one of what that is made of, so that none are left between ops over the same data.
     The function keeps the types that callers know, signedness included, in `blu.inputs` and `blu.results`.
     With `keeps_subnormals`, exponentials of f32 are not 0 where they are subnormal, and so is what is made of them.
     """
@@ -58,6 +61,7 @@ class LowerToLinalg(Pass, name="lower-to-linalg"):
         with ir.InsertionPoint(block):
             for operation in old.operations:
                 self._lower_operation(operation.operation, values)
+        _erase_unread(block)
         function.operation.erase()
 
     def _lower_operation(self, operation: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
@@ -92,6 +96,13 @@ def _is_kept(operation: ir.Operation) -> bool:
     if operation_class(operation) is None or operation.name in KEPT:
         return True
     return not len(operation.regions) and not is_pure(operation)
+
+
+def _erase_unread(block: ir.Block) -> None:
+    """Erase reshapes of which rules have read what is behind them, and constants that are in loops by now."""
+    for operation in reversed([item.operation for item in block.operations]):
+        if operation.name in _SEEN_THROUGH and not any(list(result.uses) for result in operation.results):
+            operation.erase()
 
 
 def _signless(type_: ir.Type) -> ir.Type:
