@@ -25,7 +25,7 @@ from blu.compiler.driver.reproducer import Reproducer, attach_reproducer
 from blu.compiler.pipelines import Pipeline, Step, pipeline_text
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.modules import copy_module, module_text
-from blu.dialects.core.verification import remembering
+from blu.dialects.core.remembering import remembering
 from blu.errors import PassError
 from blu.passes.framework import registry
 from blu.passes.framework.base import watching
@@ -143,7 +143,7 @@ class _Run:
         with _guarding_handles(step, module):
             step.pass_.run(module)
         middle, self.is_after_run = time.perf_counter(), True
-        if self.options.verify_each:
+        if self.options.verify_each and not step.pass_.only_looks:
             module.operation.verify()
         if self.options.compare:
             self.options.compare(module, step)

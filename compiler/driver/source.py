@@ -11,6 +11,7 @@ from pathlib import Path
 from blu.compiler.driver.diagnostics import Diagnostic, capture_diagnostics, rename_file
 from blu.compiler.driver.written_by import telling_who_wrote, version_in
 from blu.dialects.core.mlir import ir
+from blu.dialects.core.remembering import remembering
 from blu.errors import ParseError
 
 MAX_DEPTH = 500
@@ -71,17 +72,21 @@ def parse_source(source: Source, context: ir.Context) -> ir.Module:
         check_limits(source.data, source.name)
     with telling_who_wrote(source.name, version_in(source.data)), capture_diagnostics(context) as found:
         try:
-            # Only a module read from a file by MLIR itself carries the file's name in its locations.
-            if source.path is not None and source.path.is_file():
-                module = ir.Module.parseFile(str(source.path), context)
-            else:
-                module = ir.Module.parse(source.data, context)
-            module.operation.verify()
+            with remembering():
+                module = _parsed(source, context)
+                module.operation.verify()
         except ir.MLIRError:
             raise MalformedError([rename_file(item, "-", source.name) for item in found], source.name) from None
         except ValueError as error:
             raise ParseError(str(error), location=source.name) from None
     return module
+
+
+def _parsed(source: Source, context: ir.Context) -> ir.Module:
+    # Only a module read from a file by MLIR itself carries the file's name in its locations.
+    if source.path is not None and source.path.is_file():
+        return ir.Module.parseFile(str(source.path), context)
+    return ir.Module.parse(source.data, context)
 
 
 def check_limits(text: str, name: str) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 from blu.dialects.core.mlir import ir
+from blu.dialects.core.remembering import remembering
 
 
 def copy_module(module: ir.Module) -> ir.Module:
@@ -59,7 +60,8 @@ def attribute_names(module: ir.Module) -> list[str]:
 def module_text(module: ir.Module, *, locations: bool = True) -> str:
     """Text that parses back to the same module: constants in full, generic form only where IR does not verify."""
     named = is_mathematics(module)
-    text = module.operation.get_asm(enable_debug_info=locations, use_name_loc_as_prefix=named)
+    with remembering():  # the printer verifies what it prints
+        text = module.operation.get_asm(enable_debug_info=locations, use_name_loc_as_prefix=named)
     return text.rstrip("\n") + "\n"
 
 

@@ -1,24 +1,19 @@
-"""The verifiers of ops. Inside of `remembering`, an op like one that was right is not looked at again: passes leave
-most ops as they were, and layers of a model repeat the same ones.
-"""
+"""The verifiers of ops: whether they give what their classes say."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from blu.dialects.core.dtypes import TensorType, check_size, tensor_type
 from blu.dialects.core.fields import check_counts, on_operand, read_attributes, read_operands
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.regions import check_taken, listed, read_region
+from blu.dialects.core.remembering import remembered
 from blu.errors import BluError, ShapeError
 
 if TYPE_CHECKING:
     from blu.dialects.core.op import Op
-
-_known: ContextVar[set[Hashable] | None] = ContextVar("known", default=None)
 
 
 def verifier_of(cls: type[Op]) -> Callable[[Any], bool]:
@@ -57,41 +52,3 @@ def _checked_type(value: ir.Value) -> TensorType:
     type_ = tensor_type(value.type)
     check_size(type_)
     return type_
-
-
-@contextmanager
-def remembering() -> Iterator[None]:
-    """Inside, an op like one that was found right is not looked at again."""
-    token = _known.set(set())
-    try:
-        yield
-    finally:
-        _known.reset(token)
-
-
-def remembered(verify: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    """A verifier, from operation to whether it is right, that asks `verify` only for what it has not seen yet.
-
-    What `verify` says must depend on nothing but the op's name, attributes, and the types of operands and results.
-    """
-
-    def check(operation: Any) -> bool:
-        known = _known.get()
-        if known is None:
-            return verify(operation)
-        key = _key(operation.operation)
-        if key in known:
-            return True
-        is_right = verify(operation)
-        if is_right:
-            known.add(key)
-        return is_right
-
-    return check
-
-
-def _key(operation: ir.Operation) -> Hashable:
-    found = operation.attributes
-    attributes = tuple((name, found[name]) for name in found)
-    operands = tuple(value.type for value in operation.operands)
-    return operation.name, attributes, operands, tuple(value.type for value in operation.results)

@@ -50,6 +50,8 @@ class Pass:
     name: ClassVar[str] = ""
     level: ClassVar[str] = ""
     leads_to: ClassVar[str] = ""
+    only_looks: ClassVar[bool] = False
+    """Whether it leaves every module as it is, which need not be verified again then."""
 
     def __init_subclass__(cls, *, name: str = "", abstract: bool = False, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)

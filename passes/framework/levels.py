@@ -85,6 +85,8 @@ class CheckLevel(Pass, name="blu-check-level"):
     Pipelines end each of their stages with it.
     """
 
+    only_looks = True
+
     to: str = "linalg"
 
     def __post_init__(self) -> None:

@@ -6,9 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from blu.compiler.driver.source import Source, parse_source
+from blu.dialects.core import verification
 from blu.dialects.core.context import make_context
 from blu.dialects.core.mlir import ir
-from blu.dialects.core.verification import remembered, remembering
+from blu.dialects.core.modules import module_text
+from blu.dialects.core.remembering import remembered, remembering
 
 TEXT = """
 func.func @main(%x: tensor<2xf32>, %y: tensor<3xf32>) -> (tensor<2xf32>, tensor<2xf32>, tensor<3xf32>) {
@@ -53,3 +56,12 @@ def test_a_wrong_type_is_found_beside_right_ones(exponentials: list[ir.Operation
         second.operands[0].set_type(ir.Type.parse("tensor<4xf32>"))
         with pytest.raises(ir.MLIRError):
             second.verify()
+
+
+def test_reading_and_printing_look_at_equal_ops_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    inferred, seen = verification._inferred, []
+    monkeypatch.setattr(verification, "_inferred", lambda *given: seen.append(given[1].name) or inferred(*given))
+    module = parse_source(Source("x.mlir", TEXT), make_context())
+    assert seen == ["blu.exp"] * 2
+    assert '"blu.exp"' in module_text(module)
+    assert seen == ["blu.exp"] * 4
