@@ -38,3 +38,18 @@ module attributes {blu.target = {name = "sm_90a"}} {
     return %0 : tensor<2x20x32xbf16>
   }
 }
+
+// -----
+
+module attributes {blu.target = {name = "sm_90a"}} {
+  func.func @main(%keys: tensor<3x50xi8>) -> tensor<3x50xi64> {
+    %0 = call @argsort_0(%keys) : (tensor<3x50xi8>) -> tensor<3x50xi64>
+    return %0 : tensor<3x50xi64>
+  }
+
+  // expected-error@+1 {{the schedule of kernel 'argsort_0': tile = 100: tiles have a power of two of keys}}
+  func.func private @argsort_0(%keys: tensor<3x50xi8>) -> tensor<3x50xi64> attributes {blu.kernel = "argsort", blu.schedule = {kind = "merge", tile = 100 : i64}} {
+    %0 = "blu.argsort"(%keys) {axis = 1 : i64, descending = false} : (tensor<3x50xi8>) -> tensor<3x50xi64>
+    return %0 : tensor<3x50xi64>
+  }
+}

@@ -75,6 +75,28 @@ def table_of(*kinds: type[Schedule]) -> Kinds:
     return {cls.kind: cls for cls in kinds}
 
 
+def by_sizes(
+    kinds: Kinds,
+    choose: Callable[[func.FuncOp, Any], Schedule],
+    excesses: Callable[[Schedule, func.FuncOp, Any], Iterator[str]],
+    others: Callable[[func.FuncOp, Any], Fields] = lambda kernel, target: {},
+) -> Scheduler:
+    """The scheduler of a family of which sizes decide all.
+
+    `excesses` says what a schedule asks for that there is not, of any but the one that is chosen. `others` are fields
+    that go with kinds which are not chosen.
+    """
+
+    def fit(kernel: func.FuncOp, target: Any, given: Fields) -> Schedule:
+        chosen = choose(kernel, target)
+        schedule = make(kinds, {"kind": chosen.kind, **given}, {**others(kernel, target), **chosen.fields})
+        if schedule != chosen and (message := next(excesses(schedule, kernel, target), "")):
+            raise ParseError(message)
+        return schedule
+
+    return Scheduler(lambda kernel, target, given: fit(kernel, target, given).fields, fit)
+
+
 def read_fields(attribute: ir.Attribute) -> dict[str, str | int]:
     """What a dictionary says of a schedule. ParseError where it holds other things than strings and integers."""
     if not isinstance(attribute, ir.DictAttr):

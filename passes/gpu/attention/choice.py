@@ -12,7 +12,6 @@ from math import ceil, prod
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import operands_of
 from blu.dialects.targets.nvidia import GpuTarget
-from blu.errors import ParseError
 from blu.passes.gpu.attention import decode
 from blu.passes.gpu.attention.attention import SharedLayout
 from blu.passes.gpu.attention.key_gradient import KeyTiles
@@ -31,7 +30,7 @@ from blu.passes.gpu.attention.schedule import (
 )
 from blu.passes.gpu.attention.scores import STRIP
 from blu.passes.gpu.isa.warp import WARP
-from blu.passes.kernels.schedules import Fields, Kinds, Schedule, Scheduler, make
+from blu.passes.kernels.schedules import Fields, Kinds, Schedule, Scheduler, by_sizes
 from blu.passes.kernels.updates import find_operation
 
 DECODING_WARPS = 16
@@ -189,24 +188,20 @@ def _excess_shared(needed: int, target: GpuTarget) -> Iterator[str]:
         yield f"tiles take {needed} bytes of shared memory, and a block on {target.name} has {target.shared_bytes}"
 
 
-Choose = Callable[[ir.Operation, GpuTarget], Schedule]
+def _around(name: str, choose: Callable[[ir.Operation, GpuTarget], Schedule], kinds: Kinds) -> Scheduler:
+    """The scheduler of kernels around an op."""
+
+    def others(kernel: func.FuncOp, target: GpuTarget) -> Fields:
+        sizes = Sizes.of(find_operation(kernel, name))
+        return {**_tiles(sizes).fields, **_few_queries(sizes, target).fields}
+
+    return by_sizes(
+        kinds,
+        lambda kernel, target: choose(find_operation(kernel, name), target),
+        lambda schedule, kernel, target: _excesses(schedule, find_operation(kernel, name), target),
+        others,
+    )
 
 
-def _scheduler(name: str, kinds: Kinds, choose: Choose) -> Scheduler:
-    """Of kernels around an op, whose sizes say all."""
-
-    def fit(kernel: func.FuncOp, target: GpuTarget, given: Fields) -> Schedule:
-        operation = find_operation(kernel, name)
-        natural = choose(operation, target)
-        sizes = Sizes.of(operation)
-        chosen = {**_tiles(sizes).fields, **_few_queries(sizes, target).fields, **natural.fields}
-        schedule = make(kinds, {"kind": natural.kind, **given}, chosen)
-        if schedule != natural and (message := next(_excesses(schedule, operation, target), "")):
-            raise ParseError(message)
-        return schedule
-
-    return Scheduler(lambda kernel, target, given: fit(kernel, target, given).fields, fit)
-
-
-SCHEDULER = _scheduler("blu.attention", KINDS, _choose)
-GRADIENT_SCHEDULER = _scheduler("blu.attention_gradient", GRADIENT_KINDS, _choose_gradient)
+SCHEDULER = _around("blu.attention", _choose, KINDS)
+GRADIENT_SCHEDULER = _around("blu.attention_gradient", _choose_gradient, GRADIENT_KINDS)

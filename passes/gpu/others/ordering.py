@@ -20,17 +20,11 @@ from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu import numbers
 from blu.passes.gpu.isa import barrier
 from blu.passes.gpu.kernel import GpuKernel, below, when
+from blu.passes.gpu.others.schedule import MERGE_KINDS, MergeSchedule
 from blu.passes.gpu.shared import SharedMemory, shared_address
 from blu.passes.kernels import lanes as vectors
+from blu.passes.kernels.schedules import schedule_of
 from blu.passes.kernels.updates import find_operation
-
-TILE = 2048
-"""Keys that a block sorts."""
-TILE_THREADS = 512
-THREADS = 256
-FEW = 256
-"""Up to so many keys of each run, many runs are merged at a time."""
-MANY_RUNS, SOME_RUNS = 32, 8
 
 
 @dataclass(frozen=True)
@@ -40,6 +34,7 @@ class _Runs:
     width: int
     span: int
     wanted: int
+    schedule: MergeSchedule
 
     @property
     def count(self) -> int:
@@ -57,12 +52,12 @@ class _Runs:
 
     def merged(self) -> _Runs:
         """The runs after another launch."""
-        return _Runs(self.width, min(self.span * self.together, self.width), self.wanted)
+        return _Runs(self.width, min(self.span * self.together, self.width), self.wanted, self.schedule)
 
     @property
     def together(self) -> int:
         """How many are merged."""
-        return MANY_RUNS if self.capacity <= FEW else SOME_RUNS
+        return self.schedule.short_runs if self.capacity <= self.schedule.short else self.schedule.runs
 
 
 @dataclass(frozen=True)
@@ -73,6 +68,7 @@ class _Problem:
     width: int
     wanted: int
     element: ir.IntegerType
+    schedule: MergeSchedule
 
     @classmethod
     def of(cls, kernel: func.FuncOp) -> _Problem:
@@ -81,12 +77,14 @@ class _Problem:
         rows, width = keys.shape
         is_known = attributes == _ASCENDING or attributes == {"k": attributes.get("k"), "largest": False}
         assert is_known, "lower_to_linalg gives every sort and selection this form"
-        return cls(rows, width, attributes.get("k", width), keys.element_type)
+        schedule = schedule_of(kernel, MERGE_KINDS)
+        assert isinstance(schedule, MergeSchedule), "there is no other kind"
+        return cls(rows, width, attributes.get("k", width), keys.element_type, schedule)
 
     @property
     def levels(self) -> list[_Runs]:
         """The runs after each launch."""
-        found = [_Runs(self.width, min(TILE, self.width), self.wanted)]
+        found = [_Runs(self.width, min(self.schedule.tile, self.width), self.wanted, self.schedule)]
         while found[-1].count > 1:
             found.append(found[-1].merged())
         return found
@@ -103,6 +101,11 @@ _ASCENDING = {"axis": 1, "descending": False}
 def _find(kernel: func.FuncOp) -> ir.Operation:
     names = [item.operation.name for item in kernel.entry_block.operations]
     return find_operation(kernel, "blu.argsort" if "blu.argsort" in names else "blu.arg_top_k")
+
+
+def key_bytes(kernel: func.FuncOp) -> int:
+    """Bytes of a key."""
+    return ir.ShapedType(operands_of(_find(kernel))[0].type).element_type.width // 8
 
 
 def reserve(kernel: func.FuncOp) -> list[ir.MemRefType]:
@@ -156,10 +159,12 @@ class _Launch:
 
     def sort_tiles(self, runs: _Runs) -> None:
         """The first launch: a block sorts a tile of a row, or several short rows."""
-        together = TILE // self.problem.width if runs.count == 1 else 1
+        schedule = self.problem.schedule
+        together = schedule.tile // self.problem.width if runs.count == 1 else 1
         shared = SharedMemory()
-        tile = _Tile.take(self.frame, shared, self.problem.element, min(self.problem.width, TILE))
-        with self.frame.launch((ceil(self.problem.rows / together) * runs.count,), TILE_THREADS, shared.bytes) as here:
+        tile = _Tile.take(self.frame, shared, self.problem.element, min(self.problem.width, schedule.tile), schedule)
+        grid = (ceil(self.problem.rows / together) * runs.count,)
+        with self.frame.launch(grid, schedule.tile_threads, shared.bytes) as here:
             number, run = vectors.split(here.block[0], runs.count)
             first = arith.muli(number, vectors.index(together))
             rows = arith.minui(vectors.index(together), arith.subi(vectors.index(self.problem.rows), first))
@@ -183,9 +188,9 @@ class _Launch:
 
     def merge(self, runs: _Runs, after: _Runs, half: int) -> None:
         """A further launch: each thread places one key of one of the runs that become one."""
-        each = runs.count * runs.capacity
-        with self.frame.launch((ceil(self.problem.rows * each / THREADS),), THREADS) as here:
-            number = arith.addi(arith.muli(here.block[0], vectors.index(THREADS)), here.thread)
+        each, threads = runs.count * runs.capacity, self.problem.schedule.threads
+        with self.frame.launch((ceil(self.problem.rows * each / threads),), threads) as here:
+            number = arith.addi(arith.muli(here.block[0], vectors.index(threads)), here.thread)
             with when(below(number, self.problem.rows * each)):
                 row, column = vectors.split(number, each)
                 run, offset = vectors.split(column, runs.capacity)
@@ -252,12 +257,16 @@ class _Tile:
     frame: GpuKernel
     element: ir.IntegerType
     width: int
+    schedule: MergeSchedule
     keys: int
     places: int
 
     @classmethod
-    def take(cls, frame: GpuKernel, shared: SharedMemory, element: ir.IntegerType, width: int) -> _Tile:
-        return cls(frame, element, width, shared.take(2 * TILE * element.width // 8), shared.take(2 * TILE * 4))
+    def take(
+        cls, frame: GpuKernel, shared: SharedMemory, element: ir.IntegerType, width: int, schedule: MergeSchedule
+    ) -> _Tile:
+        keys, places = (shared.take(2 * schedule.tile * size) for size in (element.width // 8, 4))
+        return cls(frame, element, width, schedule, keys, places)
 
     def at(self, base: ir.Value, number: ir.Value, of_places: bool = False) -> tuple[ir.Value, int]:
         """A pointer to an element, and its bytes."""
@@ -295,8 +304,9 @@ class _TileSort:
             level = loop.induction_variable
             half = arith.andi(level, numbers.number(1))
             with self._elements() as number:
+                size = self.tile.schedule.tile
                 self._merge(
-                    number, level, numbers.multiply(half, TILE), numbers.multiply(numbers.subtract(1, half), TILE)
+                    number, level, numbers.multiply(half, size), numbers.multiply(numbers.subtract(1, half), size)
                 )
             barrier.sync()
             scf.yield_([])
@@ -306,14 +316,14 @@ class _TileSort:
         """`write(row, place, key, position)` for the first `most` places of each row."""
         with self._elements() as number:
             row, place = self._split(number)
-            where = numbers.add(number, numbers.multiply(half, TILE))
+            where = numbers.add(number, numbers.multiply(half, self.tile.schedule.tile))
             with when(numbers.is_below(place, most)):
                 write(row, place, self._key(where), self._place(where))
 
     @contextmanager
     def _elements(self) -> Iterator[ir.Value]:
         """Emit a loop over what this thread has of the tile."""
-        loop = scf.ForOp(self.thread, self.count, numbers.number(TILE_THREADS))
+        loop = scf.ForOp(self.thread, self.count, numbers.number(self.tile.schedule.tile_threads))
         with ir.InsertionPoint(loop.body):
             yield loop.induction_variable
             scf.yield_([])
@@ -345,15 +355,14 @@ class _TileSort:
     ) -> ir.Value:
         """The same as _count_before, for runs of up to 2 ** level keys."""
         last = numbers.subtract(numbers.larger(length, 1), 1)
-        bound = numbers.smaller(start, 2 * TILE - 1)
+        end = 2 * self.tile.schedule.tile - 1
+        bound = numbers.smaller(start, end)
         loop = scf.ForOp(numbers.number(0), numbers.add(level, 1), numbers.number(1), [numbers.number(0)])
         with ir.InsertionPoint(loop.body):
             count = loop.inner_iter_args[0]
             step = arith.shli(numbers.number(1), numbers.subtract(level, loop.induction_variable))
             longer = numbers.add(count, step)
-            place = numbers.smaller(
-                numbers.add(bound, numbers.smaller(numbers.subtract(longer, 1), last)), 2 * TILE - 1
-            )
+            place = numbers.smaller(numbers.add(bound, numbers.smaller(numbers.subtract(longer, 1), last)), end)
             is_before = _comes_before(self._key(place), key, equal_counts)
             scf.yield_([_counted(longer, count, length, is_before)])
         return loop.results[0]

@@ -17,37 +17,32 @@ from math import ceil, prod
 
 from blu.dialects.core.mlir import arith, func, ir, memref, scf
 from blu.dialects.targets.nvidia import GpuTarget
-from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import GpuKernel, below, when
-from blu.passes.gpu.others.team_scan import ITEMS, THREADS, TeamScan
+from blu.passes.gpu.others.schedule import SCAN_KINDS, ScanColumnsSchedule, ScanRowsSchedule
+from blu.passes.gpu.others.team_scan import THREADS, TeamScan
 from blu.passes.gpu.shared import SharedMemory
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.scan_body import ScanBody
-
-SHORT = 1024
-"""Elements up to which a warp takes a row."""
-PIECE = 2048
-"""Elements that a piece of a row has at least."""
-COLUMN_PIECE = 32
-"""Elements that a piece of a column has at least."""
-MOST_PIECES = 1024
-BLOCKS_PER_PROCESSOR = 4
+from blu.passes.kernels.schedules import schedule_of
 
 
 @dataclass(frozen=True)
 class _Cut:
-    """How the loops of a scan are cut: in pieces of `length` elements; (outer, inner, width) by columns."""
+    """How the loops of a scan are cut: in pieces of `length` elements; (outer, inner, width) by columns.
+
+    A `team` of threads has a row.
+    """
 
     sizes: tuple[int, ...]
     length: int
+    team: int
 
     @classmethod
-    def of(cls, sizes: tuple[int, ...], target: GpuTarget) -> _Cut:
-        points, width = prod(sizes[:-1]), sizes[-1]
-        each, least, unit = (THREADS, COLUMN_PIECE, 1) if len(sizes) > 2 else (1, PIECE, ITEMS * THREADS)
-        wanted = min(BLOCKS_PER_PROCESSOR * target.processors * each // points, MOST_PIECES)
-        pieces = max(1, min(wanted, width // least))
-        return cls(sizes, width if pieces == 1 else ceil(width / pieces / unit) * unit)
+    def of(cls, kernel: func.FuncOp) -> _Cut:
+        schedule = schedule_of(kernel, SCAN_KINDS)
+        assert isinstance(schedule, ScanRowsSchedule | ScanColumnsSchedule), "there is no other kind"
+        team = schedule.team if isinstance(schedule, ScanRowsSchedule) else 1
+        return cls(ScanBody.of(kernel).nest.sizes, schedule.length, team)
 
     @property
     def pieces(self) -> int:
@@ -65,8 +60,7 @@ class _Cut:
 
 def reserve(kernel: func.FuncOp) -> list[ir.MemRefType]:
     """What the pieces of each row come to, for a kernel that is still on tensors."""
-    body = ScanBody.of(kernel)
-    cut = _Cut.of(body.nest.sizes, GpuTarget.of(kernel.operation.parent.opview))
+    body, cut = ScanBody.of(kernel), _Cut.of(kernel)
     points = prod(cut.sizes[:-1])
     # Neighbouring threads read neighbouring elements: pieces of a row, or columns.
     shape = [cut.pieces, points] if cut.is_by_columns else [points, cut.pieces]
@@ -75,8 +69,7 @@ def reserve(kernel: func.FuncOp) -> list[ir.MemRefType]:
 
 def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
     """Replace a kernel around a scan."""
-    body = ScanBody.of(kernel)
-    cut = _Cut.of(body.nest.sizes, target)
+    body, cut = ScanBody.of(kernel), _Cut.of(kernel)
     scans = _Scan(GpuKernel.open(kernel, name=kernel.name.value), body, cut)
     launches = [scans]
     with kernel.location:
@@ -124,15 +117,14 @@ class _Scan:
 
     def rows(self) -> None:
         """Each team scans a row, or a piece of one."""
-        rows, width = self.cut.sizes
-        is_short = width <= SHORT and self.cut.pieces == 1
-        together = THREADS // WARP if is_short else 1
+        rows, _ = self.cut.sizes
+        together = THREADS // self.cut.team
         shared = SharedMemory()
-        team = TeamScan(self.frame, self.body, shared, WARP if is_short else THREADS)
+        team = TeamScan(self.frame, self.body, shared, self.cut.team)
         with self.frame.launch((ceil(rows * self.cut.pieces / together),), THREADS, shared.bytes) as here:
             place = here.block[0]
-            if is_short:
-                number = arith.divui(here.thread, vectors.index(WARP))
+            if together > 1:
+                number = arith.divui(here.thread, vectors.index(self.cut.team))
                 place = arith.addi(arith.muli(place, vectors.index(together)), number)
             with when(below(place, rows * self.cut.pieces)):
                 row, piece = vectors.split(place, self.cut.pieces)

@@ -15,36 +15,32 @@ from math import ceil, prod
 from blu.dialects.core.mlir import arith, func, ir, llvm, memref, scf, vector
 from blu.dialects.core.op import attributes_of, operands_of
 from blu.dialects.targets.nvidia import GpuTarget
-from blu.passes.framework.base import find
-from blu.passes.framework.families import SCRATCH
 from blu.passes.gpu import numbers
 from blu.passes.gpu.isa import barrier
 from blu.passes.gpu.kernel import GpuKernel, below, when
+from blu.passes.gpu.others.schedule import SCATTER_KINDS, SortedSchedule
 from blu.passes.gpu.others.update import add_columns
 from blu.passes.gpu.shared import SharedMemory, shared_address
 from blu.passes.kernels import lanes as vectors
-from blu.passes.kernels.updates import add_terms, delinearize, find_operation, is_half, rounded, widened, wrapped
+from blu.passes.kernels.schedules import schedule_of
+from blu.passes.kernels.updates import add_terms, delinearize, find_operation, rounded, widened, wrapped
 
 SORT_THREADS, ADD_THREADS = 256, 192
 _TOGETHER = 4
 """Rows that are read from shared memory at a time."""
-FEW = 64
-"""Up to so many updates, each thread takes a column through all of them, and memory has the sums."""
 
 
 def reserve(kernel: func.FuncOp) -> list[ir.MemRefType]:
     """The sorted positions, for a kernel that is still on tensors."""
-    operation = next(item.operation for item in find(kernel, "blu.scatter_add"))
-    indices, updates = (ir.RankedTensorType(item.type) for item in operands_of(operation)[1:])
-    count = prod(indices.shape)
-    # Memory would round sums of halves after each of them.
-    few = 1 if is_half(updates.element_type) else FEW
-    return [ir.MemRefType.get([count], ir.IntegerType.get_signless(32))] if count > few else []
+    if not isinstance(schedule_of(kernel, SCATTER_KINDS), SortedSchedule):
+        return []
+    indices = ir.RankedTensorType(operands_of(find_operation(kernel, "blu.scatter_add"))[1].type)
+    return [ir.MemRefType.get([prod(indices.shape)], ir.IntegerType.get_signless(32))]
 
 
 def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
-    """Replace a kernel around a blu.scatter_add."""
-    if SCRATCH not in kernel.attributes:
+    """Replace a kernel around a blu.scatter_add, as its schedule says."""
+    if not isinstance(schedule_of(kernel, SCATTER_KINDS), SortedSchedule):
         return add_columns(kernel)
     sorting = _Scatter.open(kernel, f"{kernel.name.value}_order")
     adding = _Scatter.open(kernel, kernel.name.value)

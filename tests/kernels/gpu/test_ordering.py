@@ -9,7 +9,8 @@ import blu
 from blu.compiler.codegen.cubins import find_ptxas
 from blu.dialects.core.context import make_context
 from blu.dialects.core.dtypes import NUMBERS, DType, f32, f64, i8
-from blu.passes.gpu.others import ordering
+from blu.passes.gpu.others.schedule import MergeSchedule
+from blu.passes.kernels.schedules import Fields
 from tests.support.kernels.gpu_program import GpuProgram, compile_program
 from tests.support.kernels.ordering_check import numbers, order_of
 
@@ -17,73 +18,69 @@ make_context()
 Shape = tuple[int, int]
 
 
-def _sort(shape: Shape, dtype: DType, descending: bool = False, target: str = "sm_90a") -> GpuProgram:
-    return compile_program(lambda x: blu.argsort(x, descending=descending), numbers(shape, dtype), target=target)
+SMALL_TILES: Fields = {"tile": 16, "tile_threads": 32, "threads": 64, "runs": 3, "short_runs": 5, "short": 2}
+"""Tiles of 16 keys, so that rows of a few hundred take as many launches as long ones do."""
 
 
-def _top_k(shape: Shape, dtype: DType, count: int, target: str = "sm_90a") -> GpuProgram:
-    return compile_program(lambda x: blu.top_k(x, count), numbers(shape, dtype), target=target)
+def _sort(
+    shape: Shape, dtype: DType, descending: bool = False, target: str = "sm_90a", tiles: Fields | None = None
+) -> GpuProgram:
+    wishes = {"argsort_0": tiles} if tiles else None
+    values = numbers(shape, dtype)
+    return compile_program(lambda x: blu.argsort(x, descending=descending), values, target=target, schedules=wishes)
+
+
+def _top_k(shape: Shape, dtype: DType, count: int, target: str = "sm_90a", tiles: Fields | None = None) -> GpuProgram:
+    # All of a row is sorted.
+    wishes = {"argsort_0" if count == shape[1] else "arg_top_k_0": tiles} if tiles else None
+    return compile_program(lambda x: blu.top_k(x, count), numbers(shape, dtype), target=target, schedules=wishes)
 
 
 def _check_sort(shape: Shape, dtype: DType, descending: bool = False) -> None:
     values = numbers(shape, dtype)
-    (order,) = _sort(shape, dtype, descending).interpret(values)
+    (order,) = _sort(shape, dtype, descending, tiles=SMALL_TILES).interpret(values)
     np.testing.assert_array_equal(order, order_of(values, 1, descending))
 
 
-def _check_top_k(shape: Shape, dtype: DType, count: int) -> None:
+def _check_top_k(shape: Shape, dtype: DType, count: int, tiles: Fields | None = SMALL_TILES) -> None:
     rows = numbers(shape, dtype)
-    values, places = _top_k(shape, dtype, count).interpret(rows)
+    values, places = _top_k(shape, dtype, count, tiles=tiles).interpret(rows)
     expected = order_of(rows, 1, True)[:, :count]
     np.testing.assert_array_equal(places, expected)
     assert values.tobytes() == np.take_along_axis(rows, expected, 1).tobytes()
 
 
-@pytest.fixture
-def small_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tiles of 16 keys, so that rows of a few hundred take as many launches as long ones do."""
-    monkeypatch.setattr(ordering, "TILE", 16)
-    monkeypatch.setattr(ordering, "TILE_THREADS", 32)
-    monkeypatch.setattr(ordering, "THREADS", 64)
-    monkeypatch.setattr(ordering, "SOME_RUNS", 3)
-    monkeypatch.setattr(ordering, "FEW", 2)
-    monkeypatch.setattr(ordering, "MANY_RUNS", 5)
-
-
-@pytest.mark.usefixtures("small_tiles")
 @pytest.mark.parametrize("dtype", NUMBERS, ids=str)
 def test_rows_of_many_tiles_of_every_dtype(dtype: DType) -> None:
     _check_sort((2, 165), dtype, descending=dtype.is_float)
 
 
-@pytest.mark.usefixtures("small_tiles")
 @pytest.mark.parametrize("width", [1, 2, 3, 8, 9, 15, 16, 17, 31, 32, 33, 48, 49])
 def test_lengths_around_tiles(width: int) -> None:
     _check_sort((3, width), f32)
 
 
-@pytest.mark.usefixtures("small_tiles")
 @pytest.mark.parametrize("count", [1, 2, 3, 16, 17, 40, 199])
 def test_top_k_keeps_what_it_needs_of_each_run(count: int) -> None:
     _check_top_k((2, 200), f32, count)
 
 
-@pytest.mark.usefixtures("small_tiles")
 @pytest.mark.parametrize(("rows", "width"), [(5, 5), (4, 16), (9, 2), (7, 1)])
 def test_short_rows_share_a_tile(rows: int, width: int) -> None:
     _check_sort((rows, width), i8)
     _check_top_k((rows, width), i8, 1)
 
 
-@pytest.mark.usefixtures("small_tiles")
 def test_equal_keys_keep_their_order_across_runs() -> None:
     row = np.zeros((1, 100), np.float32)
-    (order,) = compile_program(lambda x: blu.argsort(x, descending=True), row).interpret(row)
+    wishes = {"argsort_0": SMALL_TILES}
+    program = compile_program(lambda x: blu.argsort(x, descending=True), row, schedules=wishes)
+    (order,) = program.interpret(row)
     np.testing.assert_array_equal(order, np.arange(100)[None])
 
 
 def test_a_row_of_one_tile_and_a_little() -> None:
-    _check_top_k((1, ordering.TILE + 1), f32, 3)
+    _check_top_k((1, MergeSchedule().tile + 1), f32, 3, tiles=None)
 
 
 def test_launches_grow_with_the_logarithm_of_the_row() -> None:

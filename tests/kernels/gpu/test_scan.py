@@ -11,7 +11,7 @@ import blu
 from blu.compiler.codegen.cubins import find_ptxas
 from blu.dialects.core.context import make_context
 from blu.dialects.core.dtypes import NUMBERS, DType, f16, f32, f64
-from blu.passes.gpu.others import scan
+from blu.passes.gpu.others import choice
 from tests.support.kernels.gpu_program import GpuProgram, compile_program
 from tests.support.kernels.scan_check import check_running_sum, numbers
 
@@ -53,13 +53,13 @@ def test_more_rows_than_a_block_has_warps() -> None:
 
 @pytest.mark.parametrize("dtype", [f16, f32, f64], ids=str)
 def test_a_long_row_is_cut_into_pieces(dtype: DType) -> None:
-    length = 3 * scan.PIECE + 5
+    length = 3 * choice.PIECE + 5
     program = _check([((length,), 0)], dtype)
     assert [launch["grid"][0] for launch in program.plan["launches"]] == [3, 3]
 
 
 def test_long_columns_are_cut_into_pieces() -> None:
-    program = _check([((3 * scan.COLUMN_PIECE + 1, 5), 0)], f32)
+    program = _check([((3 * choice.COLUMN_PIECE + 1, 5), 0)], f32)
     assert len(program.plan["launches"]) == 2
 
 
@@ -81,7 +81,7 @@ def test_the_gradient_sums_from_the_end() -> None:
 @pytest.mark.skipif(find_ptxas() is None, reason="assembling GPU code needs ptxas")
 @pytest.mark.parametrize("target", ["sm_80", "sm_89", "sm_90a"])
 def test_kernels_spill_nothing(target: str) -> None:
-    cases = [((3, 131), 1), ((1, 1100), 1), ((3 * scan.PIECE,), 0), ((3 * scan.COLUMN_PIECE, 5), 0)]
+    cases = [((3, 131), 1), ((1, 1100), 1), ((3 * choice.PIECE,), 0), ((3 * choice.COLUMN_PIECE, 5), 0)]
     for dtype in (f16, f64):
         cubins = _compiled(cases, dtype, lambda x: x, target).assembled("scan")
         assert len(cubins) == 6

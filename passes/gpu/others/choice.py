@@ -1,0 +1,116 @@
+"""How scans, sorts and additions at indices on a GPU are cut: the choice of their schedules, and what these may not be.
+
+Sizes and dtypes decide, so that blu-choose-schedules chooses all; blu-fit-schedules only does where nothing is chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil, prod
+
+from blu.dialects.core.mlir import func, ir
+from blu.dialects.core.op import operands_of
+from blu.dialects.targets.nvidia import GpuTarget
+from blu.passes.gpu.isa.warp import WARP
+from blu.passes.gpu.others.ordering import key_bytes
+from blu.passes.gpu.others.schedule import (
+    MERGE_KINDS,
+    SCAN_KINDS,
+    SCATTER_KINDS,
+    InOrderSchedule,
+    MergeSchedule,
+    ScanColumnsSchedule,
+    ScanRowsSchedule,
+    SortedSchedule,
+)
+from blu.passes.gpu.others.team_scan import ITEMS, THREADS
+from blu.passes.kernels.scan_body import ScanBody
+from blu.passes.kernels.schedules import Schedule, by_sizes
+from blu.passes.kernels.updates import find_operation, is_half
+
+SHORT = 1024
+"""Elements up to which a warp takes a row."""
+PIECE = 2048
+"""Elements that a piece of a row has at least."""
+COLUMN_PIECE = 32
+"""Elements that a piece of a column has at least."""
+MOST_PIECES = 1024
+BLOCKS_PER_PROCESSOR = 4
+FEW = 64
+"""Up to so many updates, each thread takes a column through all of them."""
+MOST_THREADS = 1024
+
+
+def _choose_scan(kernel: func.FuncOp, target: GpuTarget) -> Schedule:
+    sizes = ScanBody.of(kernel).nest.sizes
+    points, width = prod(sizes[:-1]), sizes[-1]
+    by_columns = len(sizes) > 2
+    each, least, unit = (THREADS, COLUMN_PIECE, 1) if by_columns else (1, PIECE, ITEMS * THREADS)
+    wanted = min(BLOCKS_PER_PROCESSOR * target.processors * each // points, MOST_PIECES)
+    pieces = max(1, min(wanted, width // least))
+    length = width if pieces == 1 else ceil(width / pieces / unit) * unit
+    if by_columns:
+        return ScanColumnsSchedule(length)
+    return ScanRowsSchedule(length, WARP if width <= SHORT and length >= width else THREADS)
+
+
+def _excess_scan(schedule: Schedule, kernel: func.FuncOp, target: GpuTarget) -> Iterator[str]:
+    assert isinstance(schedule, ScanRowsSchedule | ScanColumnsSchedule), "there is no other kind"
+    sizes = ScanBody.of(kernel).nest.sizes
+    if isinstance(schedule, ScanColumnsSchedule) != (len(sizes) > 2):
+        yield f"kind '{schedule.kind}' does not go along what is scanned: the other one does"
+    if ceil(sizes[-1] / schedule.length) > MOST_PIECES:
+        yield f"length = {schedule.length}: {sizes[-1]} elements have at most {MOST_PIECES} pieces"
+    if isinstance(schedule, ScanRowsSchedule) and schedule.team not in (WARP, THREADS):
+        yield f"team = {schedule.team}: a row, or a piece of one, has {WARP} threads, or {THREADS}"
+    if isinstance(schedule, ScanRowsSchedule) and schedule.team == WARP and schedule.length < sizes[-1]:
+        yield f"team = {WARP}: pieces of a row have {THREADS} threads"
+
+
+def _excess_merge(schedule: Schedule, kernel: func.FuncOp, target: GpuTarget) -> Iterator[str]:
+    assert isinstance(schedule, MergeSchedule), "there is no other kind"
+    if schedule.tile < 2 or schedule.tile & (schedule.tile - 1):
+        yield f"tile = {schedule.tile}: tiles have a power of two of keys"
+    for name, threads in (("tile_threads", schedule.tile_threads), ("threads", schedule.threads)):
+        if threads % WARP or threads > MOST_THREADS:
+            yield f"{name} = {threads}: blocks have a multiple of {WARP} threads, {MOST_THREADS} at most"
+    for name, runs in (("runs", schedule.runs), ("short_runs", schedule.short_runs)):
+        if runs < 2:
+            yield f"{name} = {runs}: at least two runs become one"
+    needed = 2 * schedule.tile * (key_bytes(kernel) + 4)
+    if needed > target.shared_bytes:
+        yield (
+            f"tile = {schedule.tile}: its keys and positions take {needed} bytes of shared memory, and a block on "
+            f"{target.name} has {target.shared_bytes}"
+        )
+
+
+def _updates(kernel: func.FuncOp) -> tuple[int, bool]:
+    """How many updates there are, and whether of halves."""
+    indices, updates = (
+        ir.RankedTensorType(item.type) for item in operands_of(find_operation(kernel, "blu.scatter_add"))[1:]
+    )
+    return prod(indices.shape), is_half(updates.element_type)
+
+
+def _choose_scatter(kernel: func.FuncOp, target: GpuTarget) -> Schedule:
+    count, of_halves = _updates(kernel)
+    # Memory would round sums of halves after each of them.
+    return SortedSchedule() if count > (1 if of_halves else FEW) else InOrderSchedule()
+
+
+def _excess_scatter(schedule: Schedule, kernel: func.FuncOp, target: GpuTarget) -> Iterator[str]:
+    count, of_halves = _updates(kernel)
+    if isinstance(schedule, InOrderSchedule) and of_halves and count > 1:
+        yield f"kind '{schedule.kind}' would round sums of halves after each of {count} updates"
+    if isinstance(schedule, SortedSchedule) and not count:
+        yield f"kind '{schedule.kind}' sorts updates, of which there are none"
+
+
+def _merge(kernel: func.FuncOp, target: GpuTarget) -> Schedule:
+    return MergeSchedule()
+
+
+SCAN_SCHEDULER = by_sizes(SCAN_KINDS, _choose_scan, _excess_scan)
+MERGE_SCHEDULER = by_sizes(MERGE_KINDS, _merge, _excess_merge)
+SCATTER_SCHEDULER = by_sizes(SCATTER_KINDS, _choose_scatter, _excess_scatter)

@@ -1,0 +1,60 @@
+"""The kinds of schedules of scans, sorts and additions at indices on GPUs. Sizes and dtypes alone decide."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from blu.passes.kernels.schedules import Schedule, table_of
+
+
+@dataclass(frozen=True)
+class ScanRowsSchedule(Schedule):
+    """Rows in pieces of `length` elements, each of which a `team` of threads scans: a warp, or a block."""
+
+    kind: ClassVar[str] = "scan_rows"
+    length: int
+    team: int
+
+
+@dataclass(frozen=True)
+class ScanColumnsSchedule(Schedule):
+    """Columns in pieces of `length` elements, a thread for each."""
+
+    kind: ClassVar[str] = "scan_columns"
+    length: int
+
+
+@dataclass(frozen=True)
+class MergeSchedule(Schedule):
+    """Blocks of `tile_threads` threads sort tiles of `tile` keys; further launches, blocks of `threads`, merge runs.
+
+    At a time, `runs` runs become one; `short_runs` where each has at most `short` keys.
+    """
+
+    kind: ClassVar[str] = "merge"
+    tile: int = 2048
+    tile_threads: int = 512
+    threads: int = 256
+    runs: int = 8
+    short_runs: int = 32
+    short: int = 256
+
+
+@dataclass(frozen=True)
+class SortedSchedule(Schedule):
+    """Positions are sorted by their indices, then a block adds all updates of a row."""
+
+    kind: ClassVar[str] = "sorted"
+
+
+@dataclass(frozen=True)
+class InOrderSchedule(Schedule):
+    """Each thread takes a column through all updates, and memory has the sums."""
+
+    kind: ClassVar[str] = "in_order"
+
+
+SCAN_KINDS = table_of(ScanRowsSchedule, ScanColumnsSchedule)
+MERGE_KINDS = table_of(MergeSchedule)
+SCATTER_KINDS = table_of(SortedSchedule, InOrderSchedule)
