@@ -34,6 +34,9 @@ _PLACE = re.compile(rf"(?<!= )loc\(({_STRING}(?:\(#loc\d*\)|:\d+:\d+))\)")
 _ALIAS = re.compile(rf"{_STRING}|#(?:loc|map)\d*(?![\w.])")
 _ALIAS_LINE = re.compile(r"(#(?:loc|map)\d*) = (.*)")
 _BLOCK = re.compile(r"(?:[^.]+\.)*?\d+(?=\.|$)")
+# Which of an op's operands or results there are, of those that there may be: a number for each.
+_SLOTS = re.compile(rf"{_STRING}|(?<=SegmentSizes = )array<i32: ([01](?:, [01])+)>")
+_FEW_SLOTS = 8
 # Ops that are broken into lines.
 _LOOP = re.compile(r'( *)(%\S+ = linalg\.[^"]*(?:"(?:parallel|reduction|highest)"[^"]*)*?) (ins\(.*\)) (outs\(.*)')
 _CALL = re.compile(r"( *)((?:%\S+ = |%\S+ )*call @\w+\(.*?\)) (: \(.*)")
@@ -268,7 +271,24 @@ def _with_aliases(aliases: list[str], long: list[str], head: str, text: str) -> 
     locations = [alias for alias in known if alias.startswith("#loc")]
     below = [lines[alias] for alias in sorted(locations, key=lambda alias: (_depth(alias, known), named[alias]))]
     head, text = (_ALIAS.sub(rename, _PLACE.sub(shorten, item)) for item in (head, text))
-    return _Parts(above, long, head, text, below)
+    slots, text = _with_slots(text)
+    return _Parts([*above, *slots], long, head, text, below)
+
+
+def _with_slots(text: str) -> tuple[list[str], str]:
+    """Names for long lists of slots, `#slots_3_of_16` where the first three are taken; and the text with them."""
+    found: dict[str, str] = {}
+
+    def name(match: re.Match[str]) -> str:
+        slots = match[1].split(", ") if match[1] else []
+        if len(slots) <= _FEW_SLOTS or slots != sorted(slots, reverse=True):
+            return match[0]
+        alias = f"#slots_{slots.count('1')}_of_{len(slots)}"
+        found[alias] = match[0]
+        return alias
+
+    text = _SLOTS.sub(name, text) if "SegmentSizes" in text else text
+    return [f"{alias} = {found[alias]}" for alias in sorted(found)], text
 
 
 def _depth(alias: str, known: dict[str, str]) -> int:

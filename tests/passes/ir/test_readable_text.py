@@ -115,6 +115,23 @@ def test_a_dump_says_where_it_is_without_being_written_anew(lowered: Lower, leve
     assert dumped_text(module) != text
 
 
+def test_operands_that_are_not_there_take_no_room():
+    def join(parts: list[blu.Tensor]) -> tuple[blu.Tensor, blu.Tensor]:
+        return blu.concatenate(parts, axis=0), blu.concatenate(parts[:2], axis=0)
+
+    traced = blu.jit(join).trace([blu.spec((4,)), blu.spec((5,)), blu.spec((6,))])
+    text = check_text(traced.lower("x86-64-v3", stop="blu").module)
+    assert "{axis = 0 : i64, operandSegmentSizes = #slots_3_of_16} : (tensor<4xf32>, tensor<5xf32>, " in text
+    assert "operandSegmentSizes = #slots_2_of_16}" in text
+    assert "#slots_3_of_16 = array<i32: 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>\n" in text
+
+
+def test_text_in_strings_is_left_as_it_is():
+    slots = f"operandSegmentSizes = array<i32: {', '.join(['1'] * 9)}>"
+    text = f'module {{\n  func.func private @f() attributes {{note = "{slots}"}}\n}}\n'
+    assert slots in check_text(ir.Module.parse(text, make_context()))
+
+
 def kernels_of(text: str) -> list[str]:
     return re.findall(r"func\.func private @(\w+)", text)
 
