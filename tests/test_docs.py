@@ -15,11 +15,16 @@ from blu.dialects.core.op import OPS, BluDialect
 from blu.passes.framework import registry
 from blu.passes.framework.families import FAMILIES
 from blu.passes.framework.levels import LEVELS
+from blu.passes.gpu.attention import schedule as attention_schedules
+from blu.passes.gpu.gemm import schedule as gemm_schedules
+from blu.passes.gpu.rows import schedule as row_schedules
 from blu.passes.kernels.math.expand_math import DOUBLE_FUNCTIONS, FUNCTIONS
 from blu.passes.loops.lower_to_linalg import RULES
 from blu.passes.loops.lower_to_linalg.pointwise import BODIES
+from blu.plan import schema
 from blu.plan.schema import Check, GpuLaunch, Launch, Plan, TensorMap
 from tests.support.documents import Reader, blocks_of
+from tests.support.folders import ROOT
 
 make_context()  # declares Blu's own ops, before documents declare others
 
@@ -70,6 +75,49 @@ def test_the_levels_are_those_of_the_code():
     assert rows == {level.name: ", ".join(sorted(level.dialects - {"builtin"})) for level in LEVELS.values()}
     families = text.partition("| family |")[2].partition("\n\n")[0]
     assert set(re.findall(r"`(\w+)`", families)) == set(FAMILIES)
+
+
+def test_ops_with_a_kernel_of_their_own_are_those_of_the_code():
+    text = (FOLDER / "ir.md").read_text().partition("Some ops have a kernel of their own")[2].partition(". ")[0]
+    assert set(re.findall(r"`blu\.(\w+)`", text)) == {name for name, cls in OPS.items() if cls.kernel}
+
+
+SCHEDULES = {
+    "For matrix products (`gemm`):": gemm_schedules.KINDS,
+    "For rows (`rows`, `loops`):": row_schedules.KINDS,
+    "For attention (`attention`, `attention_gradient`)": attention_schedules.KINDS | attention_schedules.GRADIENT_KINDS,
+}
+
+
+@pytest.mark.parametrize("title", SCHEDULES)
+def test_the_kinds_of_schedules_are_those_of_the_code(title: str):
+    _, found, rest = (FOLDER / "ir.md").read_text().partition(title)
+    table = rest.partition("|---|---|---|")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| `(\w+)` \| .* \| (.*) \|$", table, re.MULTILINE)
+    described = {kind: set(re.findall(r"`(\w+)`", names)) for kind, names in rows}
+    assert found and described == {kind: {item.name for item in fields(cls)} for kind, cls in SCHEDULES[title].items()}
+
+
+def test_the_pointers_of_a_launch_are_those_of_the_code():
+    text = (FOLDER / "ir.md").read_text().partition("Each of `args` is a pointer")[2].partition("\n\n")[0]
+    assert set(re.findall(r'\["(\w+)",', text)) == set(schema._SPACES)
+
+
+ROOMS = ("blu", "frontend", "dialects", "passes", "compiler", "runtime", "tests", "lit_tests", "docs", "bench")
+FOLDERS = ("*", *(f"{room}/**/*" for room in ROOMS))
+SUFFIXES = (".py", ".pyi", ".md", ".mlir")
+NAMED = re.compile(rf"(?<![\w./-])(?:{'|'.join(ROOMS)})/[\w./-]*\w\b(?![<{{*])")
+PLACEHOLDER = re.compile(r"NAME")
+
+
+def test_files_that_are_named_are_there():
+    """In documents, docstrings, comments and messages: moves of files leave none behind."""
+    wrong = []
+    for path in (path for folder in FOLDERS for path in ROOT.glob(folder) if path.suffix in SUFFIXES):
+        for name in set(NAMED.findall(path.read_text())):
+            if not PLACEHOLDER.search(name) and not any((ROOT / f"{name}{end}").exists() for end in ("", ".py")):
+                wrong.append(f"{path.relative_to(ROOT)} names {name}")
+    assert not wrong, "\n".join(wrong)
 
 
 def test_the_fields_of_a_plan_are_those_of_the_code():
