@@ -1,1 +1,1 @@
-"""Attention and its gradient on processors."""
+"""Attention on processors: of many queries (`prefill.py`), of one (`decode.py`), and its gradient (`gradient.py`)."""

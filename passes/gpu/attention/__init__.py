@@ -1,1 +1,1 @@
-"""Attention and its gradient on GPUs."""
+"""Attention on GPUs: of many queries (`attention.py`), of one (`decode.py`), and its gradient (`gradient.py`)."""

@@ -8,7 +8,25 @@ wait. Blocks walk all tiles of the result, as many blocks as there are multiproc
     multiplying group  wait for its turn -> for each stage: wait for "full", multiply, arrive at "empty" -> give the
                        turn to the other -> write the sums
 
-Source of the scheme: CUTLASS documentation, "Efficient GEMM", the "pingpong" kernel.
+Why it is so:
+
+- A product of a warpgroup reads both factors from shared memory and sums in registers, and runs on its own once it is
+  issued: tensor cores are busy as long as the next tiles are there. The copy engine brings a tile by one instruction of
+  one thread, so a single thread keeps all stages under way, and none of those that multiply computes an address.
+- A stage has two barriers, since both sides wait for each other: "full" for the bytes to come, "empty" for the last
+  product that reads them. A stage is given back one step late: `wait_group(1)` leaves the products of this step under
+  way, and says that those of the step before are done.
+- While sums are written, a group has nothing for tensor cores. So there are two groups with a tile each, half a turn
+  apart. The ring goes on through the tiles of both: a group begins where the other's stages end. Turns keep their
+  products from mixing, which would finish both tiles late.
+- A thread of a multiplying group holds rows x columns / 128 sums, 192 in a tile of 128 x 192, and the 65,536 registers
+  of a multiprocessor are 168 for each of 384 threads. The copying group hands its own on: 40 and twice 232 are three
+  times 168.
+- Blocks stay, one on each multiprocessor, so that barriers, tensor maps and the ring are set up once, and copies of the
+  next tile begin while the last one is written. They take tiles in bands of `group` rows, column by column: blocks that
+  run at a time then share factors in the L2 cache.
+
+Sources: CUTLASS documentation, "Efficient GEMM" (the "pingpong" kernel); PTX ISA, "wgmma", "setmaxnreg", "mbarrier".
 """
 
 from __future__ import annotations

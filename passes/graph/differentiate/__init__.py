@@ -1,4 +1,4 @@
-"""Reverse-mode differentiation as a pass."""
+"""Reverse-mode differentiation as a pass: `differentiate.py` finds declared gradients, `backward.py` writes them."""
 
 from blu.passes.graph.differentiate.differentiate import Differentiate
 

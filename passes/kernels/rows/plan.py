@@ -1,4 +1,25 @@
-"""Which node runs in which walk over the columns, and what is kept between walks instead of computed again."""
+"""Which node runs in which walk over the columns, and what is kept between walks instead of computed again.
+
+What needs a reduction of a row has to wait until the row's end, so a row is walked over as often as reductions follow
+from each other, and once more. A softmax takes three walks (Milakov and Gimelshein, "Online normalizer calculation for
+softmax", 2018, call it the safe softmax):
+
+    level 0    m = max(x)
+    level 1    e = exp(x - m), s = sum(e)         reload x
+    level 2    store e / s                        reload e, or x - m and the exponential again
+
+A node's level is that of the first walk in which all it needs is known (`program.py`). Where its value is wanted in a
+later walk as well, there are three ways to have it again:
+
+- a result that has been stored is read back from there;
+- what costs less than CHEAP, or is the same for the whole row, is computed again;
+- the rest is kept for the length of one row: in the memory of a result of the same type that is written in the last
+  walk only (a `host`), else in scratch, as long as `budget` lasts; else it is computed again. GPUs have rows in
+  registers where they can, and give no budget.
+
+Results that lie over something that the kernel reads (`late`) are stored in the last walk, whatever their level, since
+what they lie over may be read until then; and nothing is kept in them.
+"""
 
 from __future__ import annotations
 

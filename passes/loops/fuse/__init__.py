@@ -1,4 +1,4 @@
-"""Grouping linalg ops into kernels."""
+"""Grouping linalg ops into kernels: `groups.py` chooses, by the rules of `rules.py`, and `fuse.py` writes kernels."""
 
 from blu.passes.loops.fuse.fuse import Fuse
 
