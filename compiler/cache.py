@@ -48,7 +48,7 @@ class CacheWarning(UserWarning):
 
 
 @dataclass(frozen=True)
-class Entry:
+class CacheEntry:
     """One executable in the cache: its name, target, size and when it was last used (seconds since the epoch)."""
 
     key: str
@@ -59,7 +59,7 @@ class Entry:
     used: float
 
     def __repr__(self) -> str:
-        return f"Entry({self.key[:12]}, {self.name}, {self.nbytes} bytes)"
+        return f"CacheEntry({self.key[:12]}, {self.name}, {self.nbytes} bytes)"
 
 
 class Cache:
@@ -142,7 +142,7 @@ class Cache:
             return None
         return self.get(key) if _KEY.fullmatch(key) else None
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[CacheEntry]:
         """All entries, the one used last first; damaged ones are listed as such."""
         paths = [] if self.directory is None else (self.directory / ENTRIES).glob("*.blu")
         found = [entry for path in paths if (entry := _describe(path)) is not None]
@@ -310,7 +310,7 @@ def _user_directory() -> Path | None:
     return path if path.is_absolute() else None
 
 
-def _describe(path: Path) -> Entry | None:
+def _describe(path: Path) -> CacheEntry | None:
     status = _status(path)
     if status is None:
         return None
@@ -321,7 +321,7 @@ def _describe(path: Path) -> Entry | None:
         manifest = {"name": "damaged"}
     target = manifest.get("target")
     target = target.get("name", "?") if isinstance(target, dict) else "?"
-    return Entry(path.stem, path, str(manifest.get("name", "?")), str(target), status.st_size, status.st_mtime)
+    return CacheEntry(path.stem, path, str(manifest.get("name", "?")), str(target), status.st_size, status.st_mtime)
 
 
 def _is_there(path: Path) -> bool:

@@ -14,7 +14,7 @@ from typing import TypeVar
 from blu import settings
 from blu.errors import BluError, CacheError, UnsupportedError
 from blu.runtime.loader import LoadedObject
-from blu.runtime.pool import CodeObject, Pool, default_threads
+from blu.runtime.pool import CodeObject, ThreadPool, default_threads
 
 Result = TypeVar("Result")
 
@@ -28,7 +28,7 @@ _MACHINES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 _OBJECT_MAGIC = (b"\x7fELF\x02", b"\xcf\xfa\xed\xfe")
 
-_pool: Pool | None = None
+_pool: ThreadPool | None = None
 _run_lock = threading.RLock()
 _running = threading.Lock()
 
@@ -97,7 +97,7 @@ class McjitObject:
         return address
 
 
-def run_exclusively(code: CodeObject, work: Callable[[Pool], Result]) -> Result:
+def run_exclusively(code: CodeObject, work: Callable[[ThreadPool], Result]) -> Result:
     """Call `work` with the process's thread pool; other Python threads wait until it is done.
 
     The pool is started on first use with the `pool.o` of the program that asks first. A child of `fork` starts its own:
@@ -111,10 +111,10 @@ def run_exclusively(code: CodeObject, work: Callable[[Pool], Result]) -> Result:
             return work(_pool_for(code))
 
 
-def _pool_for(code: CodeObject) -> Pool:
+def _pool_for(code: CodeObject) -> ThreadPool:
     global _pool
     if _pool is None:
-        _pool = Pool(code, default_threads())
+        _pool = ThreadPool(code, default_threads())
     return _pool
 
 

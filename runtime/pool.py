@@ -68,7 +68,7 @@ def default_threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-class Pool:
+class ThreadPool:
     """`threads` threads (the caller is one of them) that run one launch at a time.
 
     `code` is the loaded `pool.o`. Workers are daemon threads that stay in native code and hold no interpreter lock.
@@ -94,7 +94,7 @@ class Pool:
         self._start()
 
     def __repr__(self) -> str:
-        return f"Pool(threads={self.threads})"
+        return f"ThreadPool(threads={self.threads})"
 
     def _start(self) -> None:
         self._control.fill(0)

@@ -17,7 +17,7 @@ from blu.runtime.artifact import Artifact
 from blu.runtime.contracts import check_contracts
 from blu.runtime.host import check_machine, load_object, run_exclusively
 from blu.runtime.memory import address_of, allocate, allocate_array
-from blu.runtime.pool import Pool
+from blu.runtime.pool import ThreadPool
 from blu.runtime.runnable import Runnable
 
 
@@ -79,7 +79,7 @@ class Program(Runnable):
         return self._in_order(arrays, fresh)
 
     def _run_on(
-        self, pool: Pool, arrays: list[np.ndarray], given: dict[int, np.ndarray], fresh: list[np.ndarray]
+        self, pool: ThreadPool, arrays: list[np.ndarray], given: dict[int, np.ndarray], fresh: list[np.ndarray]
     ) -> Sequence[int]:
         """Run the launch table; returns the status slots."""
         self._place(pool, arrays, fresh)
@@ -143,7 +143,7 @@ class Program(Runnable):
         bases = {"arena": self._arena, "status": self._status}
         return address_of(bases[argument.space]) + argument.offset if argument.space in bases else 0
 
-    def _place(self, pool: Pool, arrays: list[np.ndarray], fresh: list[np.ndarray]) -> None:
+    def _place(self, pool: ThreadPool, arrays: list[np.ndarray], fresh: list[np.ndarray]) -> None:
         """Write this run's addresses into the kernels' arguments."""
         pool.place((*arrays, *fresh), self._addresses_at, self._moves_at, len(self._moves), self._args_at)
 

@@ -21,7 +21,7 @@ from blu.compiler.cli.compile_flags import EMITS, make_parser
 from blu.compiler.cli.generate_text import Session, prepare_session, run_session, sampling_of
 from blu.compiler.cli.messages import UsageError
 from blu.compiler.cli.outcome import run_command
-from blu.compiler.cli.progress import Progress
+from blu.compiler.cli.progress import ProgressDisplay
 from blu.compiler.cli.subject import Gpt2Subject, IrSubject, Subject, find_subject
 from blu.compiler.cli.supervised import run_supervised
 from blu.compiler.generation.gpt2_programs import Gpt2Request
@@ -138,11 +138,11 @@ class CompileJob:
 
     arguments: argparse.Namespace
     targets: Sequence[str]
-    progress: Progress = field(init=False)
+    progress: ProgressDisplay = field(init=False)
     compile_seconds: float = 0.0
 
     def __post_init__(self) -> None:
-        self.progress = Progress(PROGRAM, self.arguments.verbose - self.arguments.quiet)
+        self.progress = ProgressDisplay(PROGRAM, self.arguments.verbose - self.arguments.quiet)
 
     @property
     def target(self) -> str:

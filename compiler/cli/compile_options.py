@@ -12,19 +12,19 @@ from pathlib import Path
 
 from blu.compiler.cli.ir_flags import driver_options
 from blu.compiler.cli.messages import UsageError
-from blu.compiler.cli.progress import Progress
+from blu.compiler.cli.progress import ProgressDisplay
 from blu.compiler.driver.driver import DriverOptions, Report
-from blu.compiler.driver.supervise import Progress as Telling
+from blu.compiler.driver.supervise import ProgressPipe
 from blu.compiler.pipelines import Step
 from blu.dialects.core.mlir import ir
 from blu.passes.gpu.lower.choose_schedules import ChooseSchedules
 from blu.passes.kernels.schedules import wish_for
 
 
-def compile_options(arguments: argparse.Namespace, progress: Progress, folder: str = "") -> DriverOptions:
+def compile_options(arguments: argparse.Namespace, progress: ProgressDisplay, folder: str = "") -> DriverOptions:
     """The driver's options; dumps go into a `folder` of --dump-ir, where several programs are compiled."""
     options = driver_options(arguments)
-    told = Telling(arguments.progress_fd)
+    told = ProgressPipe(arguments.progress_fd)
 
     def on_pass(step: Step) -> None:
         told.tell(start=1)

@@ -17,7 +17,7 @@ from blu.compiler.cli.compile_options import compile_options, print_report, put_
 from blu.compiler.cli.example_function import trace_function
 from blu.compiler.cli.ir_flags import load_passes, print_options
 from blu.compiler.cli.messages import UsageError, as_usage
-from blu.compiler.cli.progress import Progress
+from blu.compiler.cli.progress import ProgressDisplay
 from blu.compiler.cli.run import MODEL, WEIGHTS
 from blu.compiler.cli.subject import FunctionSubject, Gpt2Subject, IrSubject, Subject, load_weights
 from blu.compiler.codegen.executable import assembly_of, build_executable, combined, details_of, llvm_ir_of, object_of
@@ -26,7 +26,7 @@ from blu.compiler.driver.driver import Report, run_pipeline
 from blu.compiler.driver.isolate import step_record
 from blu.compiler.driver.position import PipelinePosition, read_position
 from blu.compiler.driver.source import parse_source, read_source
-from blu.compiler.driver.supervise import Progress as Telling
+from blu.compiler.driver.supervise import ProgressPipe
 from blu.compiler.driver.written_by import telling_who_wrote, version_in
 from blu.compiler.generation.gpt2_programs import Gpt2Request
 from blu.compiler.jit import pipeline_of
@@ -69,7 +69,7 @@ def print_pipeline(arguments: argparse.Namespace, target: str) -> int:
     return 0
 
 
-def emit(subject: Subject, arguments: argparse.Namespace, targets: Sequence[str], progress: Progress) -> int:
+def emit(subject: Subject, arguments: argparse.Namespace, targets: Sequence[str], progress: ProgressDisplay) -> int:
     """Compile as far as was asked for, and write it; the exit code."""
     load_passes(arguments)
     what = _what(arguments)
@@ -114,7 +114,7 @@ def _check_targets(targets: Sequence[str], what: str | None) -> None:
 
 
 def _compile(
-    subject: Subject, arguments: argparse.Namespace, target: str, what: str | None, progress: Progress
+    subject: Subject, arguments: argparse.Namespace, target: str, what: str | None, progress: ProgressDisplay
 ) -> tuple[Any, dict[str, Any], str]:
     """What is to be written for one target, what its manifest says, and the program's name."""
     # What is wrong with a pipeline is said before anything is traced; only IR from a file says itself where it is.
@@ -129,7 +129,7 @@ def _compile(
     if what in MACHINE:
         worker_pool().start()
     with progress.step(f"compiling {source.name} for {target}"):
-        told = Telling(arguments.progress_fd)
+        told = ProgressPipe(arguments.progress_fd)
         told.tell(steps=[step_record(step) for step in steps])
         with telling_who_wrote(arguments.model, source.version):
             report = run_pipeline(source.module, steps, compile_options(arguments, progress))
@@ -226,7 +226,7 @@ def _steps(arguments: argparse.Namespace, target: str, start: str | PipelinePosi
 
 
 def _product(
-    what: str, report: Report, source: Source, arguments: argparse.Namespace, progress: Progress
+    what: str, report: Report, source: Source, arguments: argparse.Namespace, progress: ProgressDisplay
 ) -> str | bytes | dict[str, bytes]:
     if what in ("asm", "llvm"):
         return assembly_of(report.module) if what == "asm" else llvm_ir_of(report.module)

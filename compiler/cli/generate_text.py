@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from blu.compiler.cli.messages import UsageError
-from blu.compiler.cli.progress import Progress
+from blu.compiler.cli.progress import ProgressDisplay
 from blu.compiler.cli.subject import Gpt2Subject, find_tokenizer, load_weights
 from blu.compiler.generation.generate import Generation, Gpt2Runner, check_prompt, float32_state
 from blu.compiler.generation.gpt2_programs import Gpt2Request
@@ -32,7 +32,7 @@ class Session:
 
     subject: Gpt2Subject
     arguments: argparse.Namespace
-    progress: Progress
+    progress: ProgressDisplay
     target: str
     load: Callable[[Gpt2Request], Runnable]
     compile_seconds: Callable[[], float]

@@ -18,8 +18,8 @@ from blu.compiler.driver.driver import DriverOptions, Report, run_pipeline
 from blu.compiler.driver.expectations import check_expectations, read_expectations
 from blu.compiler.driver.isolate import step_from_record, step_record
 from blu.compiler.driver.reproducer import read_reproducer
-from blu.compiler.driver.source import MalformedError, Source, parse_source, read_source
-from blu.compiler.driver.supervise import Progress
+from blu.compiler.driver.source import IrSource, MalformedError, parse_source, read_source
+from blu.compiler.driver.supervise import ProgressPipe
 from blu.compiler.driver.written_by import telling_who_wrote, version_in
 from blu.compiler.pipelines import Step, loose_steps, pipeline_text
 from blu.dialects.core.context import make_context
@@ -40,7 +40,7 @@ class OptJob:
     arguments: argparse.Namespace
     steps: tuple[Step, ...]
     options: DriverOptions
-    progress: Progress
+    progress: ProgressPipe
 
 
 def run(arguments: argparse.Namespace, flags: Sequence[str]) -> int:
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace, flags: Sequence[str]) -> int:
     if source is None:
         print(pipeline_text(steps))
         return 0
-    progress = Progress(arguments.progress_fd)
+    progress = ProgressPipe(arguments.progress_fd)
     options = replace(
         driver_options(arguments),
         on_pass=lambda step: progress.tell(start=1),
@@ -63,7 +63,7 @@ def run(arguments: argparse.Namespace, flags: Sequence[str]) -> int:
     return _run_all(OptJob(arguments, steps, options, progress), source)
 
 
-def _steps(arguments: argparse.Namespace, flags: Sequence[str], source: Source | None) -> tuple[Step, ...]:
+def _steps(arguments: argparse.Namespace, flags: Sequence[str], source: IrSource | None) -> tuple[Step, ...]:
     """The passes to run. What the user got wrong in asking for them is a UsageError."""
     if arguments.steps is not None:
         return tuple(step_from_record(record) for record in json.loads(arguments.steps.read_text()))
@@ -78,7 +78,7 @@ def _steps(arguments: argparse.Namespace, flags: Sequence[str], source: Source |
         raise as_usage(error) from None
 
 
-def _replayed(arguments: argparse.Namespace, source: Source | None):
+def _replayed(arguments: argparse.Namespace, source: IrSource | None):
     if source is None:
         source = read_source(arguments.replay)
     if isinstance(source.data, bytes):
@@ -115,7 +115,7 @@ def _flag_pass(flag: str):
         raise UsageError(f"there is no flag or pass '--{name}'", advice=guess or error.advice) from None
 
 
-def _run_all(job: OptJob, source: Source) -> int:
+def _run_all(job: OptJob, source: IrSource) -> int:
     results: list[str | bytes] = []
     status = 0
     for chunk in _chunks(source) if job.arguments.split_input_file else [source]:
@@ -129,18 +129,18 @@ def _run_all(job: OptJob, source: Source) -> int:
     return status
 
 
-def _chunks(source: Source) -> Iterator[Source]:
+def _chunks(source: IrSource) -> Iterator[IrSource]:
     """The parts between separators, each with empty lines in front so that line numbers stay those of the file."""
     if isinstance(source.data, bytes):
         raise UsageError("bytecode cannot be split", advice="leave out --split-input-file")
     start = 0
     lines = source.data.splitlines(keepends=True)
     for index in [*(i for i, line in enumerate(lines) if line.strip() == SEPARATOR), len(lines)]:
-        yield Source(source.name, "\n" * start + "".join(lines[start:index]))
+        yield IrSource(source.name, "\n" * start + "".join(lines[start:index]))
         start = index + 1
 
 
-def _run_chunk(job: OptJob, source: Source, results: list[str | bytes]) -> int:
+def _run_chunk(job: OptJob, source: IrSource, results: list[str | bytes]) -> int:
     """Run the passes over one module and keep its text; 1 if that failed."""
     text = source.data if isinstance(source.data, str) else ""
     try:
@@ -159,7 +159,7 @@ def _run_chunk(job: OptJob, source: Source, results: list[str | bytes]) -> int:
     return 0
 
 
-def _process(job: OptJob, source: Source) -> Report:
+def _process(job: OptJob, source: IrSource) -> Report:
     context = make_context()
     context.allow_unregistered_dialects = job.arguments.allow_unregistered_dialect
     module = parse_source(source, context)
@@ -198,7 +198,7 @@ def _write(output: str, results: list[str | bytes]) -> None:
         raise BluError(f"cannot write {output}: {error.strerror}") from error
 
 
-def _verify_chunk(job: OptJob, source: Source) -> int:
+def _verify_chunk(job: OptJob, source: IrSource) -> int:
     """Compare what MLIR and the passes report with the comments in the text; 1 if they differ."""
     text = source.data if isinstance(source.data, str) else ""
     expected = read_expectations(text, source.name)

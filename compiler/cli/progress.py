@@ -12,7 +12,7 @@ from typing import Any
 PATIENCE = 1.0
 
 
-class Progress:
+class ProgressDisplay:
     """Shows steps that take longer than PATIENCE seconds. `verbosity` is -1 (nothing), 0, or 1 (every step, timed)."""
 
     def __init__(self, program: str, verbosity: int = 0):

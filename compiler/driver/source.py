@@ -28,7 +28,7 @@ _REFERENCE = re.compile(r"[#!][A-Za-z_][\w$.-]*")
 
 
 @dataclass(frozen=True)
-class Source:
+class IrSource:
     """IR as read from a file: text, or MLIR bytecode. `name` is shown in messages."""
 
     name: str
@@ -47,7 +47,7 @@ class MalformedError(ParseError):
         super().__init__(first.message if first else "MLIR does not accept this module", location=place)
 
 
-def read_source(name: str) -> Source:
+def read_source(name: str) -> IrSource:
     """Read a file (or stdin, for "-"). ParseError says why it cannot be read."""
     try:
         data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
@@ -58,15 +58,15 @@ def read_source(name: str) -> Source:
         raise ParseError(f"{shown} has {len(data)} bytes; IR files are limited to {MAX_BYTES}")
     path = None if name == "-" else Path(name)
     if data.startswith(_BYTECODE):
-        return Source(shown, data, path)
+        return IrSource(shown, data, path)
     try:
-        return Source(shown, data.decode(), path)
+        return IrSource(shown, data.decode(), path)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise ParseError(f"byte {data[error.start]:#x} is no UTF-8 text", location=f"{shown}:{line}:1") from None
 
 
-def parse_source(source: Source, context: ir.Context) -> ir.Module:
+def parse_source(source: IrSource, context: ir.Context) -> ir.Module:
     """The verified module of a source. MalformedError carries `file:line:col` and MLIR's diagnostics."""
     if isinstance(source.data, str):
         check_limits(source.data, source.name)
@@ -82,7 +82,7 @@ def parse_source(source: Source, context: ir.Context) -> ir.Module:
     return module
 
 
-def _parsed(source: Source, context: ir.Context) -> ir.Module:
+def _parsed(source: IrSource, context: ir.Context) -> ir.Module:
     # Only a module read from a file by MLIR itself carries the file's name in its locations.
     if source.path is not None and source.path.is_file():
         return ir.Module.parseFile(str(source.path), context)

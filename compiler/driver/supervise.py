@@ -51,7 +51,7 @@ class Outcome:
         self.error = event.get("error", self.error)
 
 
-class Progress:
+class ProgressPipe:
     """The child's side: one JSON line per event. Without a pipe, nothing is written."""
 
     def __init__(self, descriptor: int | None):

@@ -45,7 +45,7 @@ DTYPES = {
 
 
 @dataclass(frozen=True)
-class Entry:
+class StoredTensor:
     """One tensor of a file: bytes [begin, end) of the data section."""
 
     name: str
@@ -99,7 +99,7 @@ def write_error(path: Path, error: Exception) -> WeightsError:
     return WeightsError(f"{path}: cannot be written: {error}", advice=advice)
 
 
-def _read_header(path: Path, file: BinaryIO) -> tuple[list[Entry], int]:
+def _read_header(path: Path, file: BinaryIO) -> tuple[list[StoredTensor], int]:
     """The checked entries in file order, and the offset of the data section in bytes."""
     total = os.fstat(file.fileno()).st_size
     start = file.read(8)
@@ -124,7 +124,7 @@ def _check_metadata(path: Path, metadata: Any) -> None:
         raise WeightsError(f"{path}: __metadata__ is not a map of strings")
 
 
-def _entry(path: Path, name: str, fields: Any) -> Entry:
+def _entry(path: Path, name: str, fields: Any) -> StoredTensor:
     where = f"{path}: tensor {name!r}"
     if not isinstance(fields, dict) or set(fields) != {"dtype", "shape", "data_offsets"}:
         raise WeightsError(f"{where}: dtype, shape and data_offsets were expected")
@@ -141,7 +141,7 @@ def _entry(path: Path, name: str, fields: Any) -> Entry:
     expected = math.prod(shape) * DTYPES[dtype].itemsize
     if offsets[1] - offsets[0] != expected:
         raise WeightsError(f"{where}: data_offsets {offsets} do not hold the {expected} bytes of {dtype} {shape}")
-    return Entry(name, DTYPES[dtype], tuple(shape), offsets[0], offsets[1])
+    return StoredTensor(name, DTYPES[dtype], tuple(shape), offsets[0], offsets[1])
 
 
 def _are_sizes(value: Any) -> bool:
@@ -149,7 +149,7 @@ def _are_sizes(value: Any) -> bool:
     return isinstance(value, list) and all(type(item) is int and item >= 0 for item in value)
 
 
-def _check_layout(path: Path, entries: Iterable[Entry], available: int) -> None:
+def _check_layout(path: Path, entries: Iterable[StoredTensor], available: int) -> None:
     """Tensors follow each other without overlap or hole and fill the data section."""
     position = 0
     for entry in entries:
@@ -165,7 +165,7 @@ def _check_layout(path: Path, entries: Iterable[Entry], available: int) -> None:
         raise WeightsError(f"{path}: {available - position} bytes of data belong to no tensor")
 
 
-def _view(mapped: mmap.mmap, data_offset: int, entry: Entry) -> np.ndarray:
+def _view(mapped: mmap.mmap, data_offset: int, entry: StoredTensor) -> np.ndarray:
     count = math.prod(entry.shape)
     if count == 0:
         return np.empty(entry.shape, entry.dtype)

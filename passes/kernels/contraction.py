@@ -13,7 +13,7 @@ Point = Mapping[int, ir.Value]
 
 
 @dataclass(frozen=True)
-class Operand:
+class IndexedBuffer:
     """A buffer and the iteration dim behind each of its dimensions; None stands for the constant 0."""
 
     buffer: ir.Value
@@ -57,8 +57,8 @@ class Contraction:
 
     operation: ir.Operation
     sizes: tuple[int, ...]
-    left: Operand
-    right: Operand
+    left: IndexedBuffer
+    right: IndexedBuffer
     result_dims: tuple[int | None, ...]
     rows: int | None
     columns: int | None
@@ -104,7 +104,9 @@ def read_contraction(operation: ir.Operation, buffers: Mapping[ir.Value, ir.Valu
     """Give the dims of a linalg.contract their roles; the right operand is the one that holds the columns."""
     left_dims, right_dims, result_dims = maps_of(operation)
     sizes = sizes_of(operation)
-    left, right = (Operand(buffers[operation.operands[i]], dims) for i, dims in enumerate((left_dims, right_dims)))
+    left, right = (
+        IndexedBuffer(buffers[operation.operands[i]], dims) for i, dims in enumerate((left_dims, right_dims))
+    )
     parallel = [dim for dim in result_dims if dim is not None]
     columns = _choose_columns([dim for dim in parallel if (dim in left_dims) != (dim in right_dims)], sizes)
     if columns in left_dims:

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from blu.dialects.core.mlir import arith, ir
 from blu.passes.kernels import lanes as vectors
-from blu.passes.kernels.contraction import Contraction, Operand, Point, maps_of
+from blu.passes.kernels.contraction import Contraction, IndexedBuffer, Point, maps_of
 from blu.passes.kernels.inline import inline_vector
 
 Dims = tuple[int | None, ...]
@@ -26,7 +26,7 @@ class Epilogue:
 
     contraction: Contraction
     buffers: Mapping[ir.Value, ir.Value]
-    outputs: Sequence[tuple[ir.Value, Operand]]
+    outputs: Sequence[tuple[ir.Value, IndexedBuffer]]
 
     def store(self, total: ir.Value, point: Point, lanes: int, count: int) -> None:
         """Write all outputs at `point` for `count` of `lanes` columns; `total` is the vector of finished sums.
@@ -69,7 +69,7 @@ class Epilogue:
     def read(self, point: Point, lanes: int, count: int) -> Known:
         """What `whole_reads` are at `point`, before the sums are."""
         columns = self.contraction.columns
-        return {(tensor, dims): Operand(self.buffers[tensor], dims).load(point, columns, lanes, count)
+        return {(tensor, dims): IndexedBuffer(self.buffers[tensor], dims).load(point, columns, lanes, count)
                 for tensor, dims in self.whole_reads}  # fmt: skip
 
     def write(self, values: Sequence[ir.Value], point: Point, lanes: int, count: int) -> None:
@@ -102,7 +102,7 @@ def read_epilogue(
             _follow(operation.operation, known)
     # What does not depend on the product is here because it walks the same elements.
     dims = {tensor: known.get(tensor, contraction.result_dims) for tensor, _ in outputs}
-    return Epilogue(contraction, buffers, [(tensor, Operand(buffer, dims[tensor])) for tensor, buffer in outputs])
+    return Epilogue(contraction, buffers, [(tensor, IndexedBuffer(buffer, dims[tensor])) for tensor, buffer in outputs])
 
 
 def _follow(operation: ir.Operation, known: dict[ir.Value, Dims]) -> None:
@@ -142,7 +142,7 @@ class _Evaluation:
     def compute(self, tensor: ir.Value, dims: Dims) -> None:
         contraction, definition = self.epilogue.contraction, _definition(tensor)
         if tensor in self.epilogue.buffers:
-            operand = Operand(self.epilogue.buffers[tensor], dims)
+            operand = IndexedBuffer(self.epilogue.buffers[tensor], dims)
             with definition.location:
                 self.done[tensor, dims] = operand.load(self.point, contraction.columns, self.lanes, self.count)
         elif definition == contraction.operation:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from blu.runtime.cuda.driver.driver import Driver, Graph, Kernel
+from blu.runtime.cuda.driver.driver import BoundLaunch, Driver, Graph
 
 _KEPT = 4
 
@@ -22,7 +22,7 @@ class Graphs:
     kernel that they concern.
     """
 
-    def __init__(self, driver: Driver, kernels: Sequence[Kernel], before: Callable[[], None]):
+    def __init__(self, driver: Driver, kernels: Sequence[BoundLaunch], before: Callable[[], None]):
         self._driver = driver
         self._kernels = kernels
         self._before = before

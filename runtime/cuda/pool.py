@@ -16,7 +16,7 @@ from blu.runtime.cuda.driver.failures import DriverError
 _GRAIN = 512
 
 
-class Pool:
+class DeviceMemoryPool:
     """Blocks of one device's memory: in use and kept."""
 
     def __init__(self, allocate: Callable[[int], int], release: Callable[[int], None]):
@@ -30,7 +30,7 @@ class Pool:
         self.peak_bytes = 0
 
     def __repr__(self) -> str:
-        return f"Pool({self.used_bytes} bytes in use, {self.kept_bytes} kept)"
+        return f"DeviceMemoryPool({self.used_bytes} bytes in use, {self.kept_bytes} kept)"
 
     @property
     def kept_bytes(self) -> int:

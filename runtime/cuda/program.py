@@ -17,7 +17,7 @@ from blu.runtime.artifact import Artifact
 from blu.runtime.cuda.array import DeviceArray, to_device
 from blu.runtime.cuda.block import DeviceBlock
 from blu.runtime.cuda.code import Functions, part_of
-from blu.runtime.cuda.driver.driver import Driver, Graph, Kernel, default_driver
+from blu.runtime.cuda.driver.driver import BoundLaunch, Driver, Graph, default_driver
 from blu.runtime.cuda.findings import Checks
 from blu.runtime.cuda.graphs import Graphs
 from blu.runtime.cuda.inputs import Inputs, accept_result
@@ -259,8 +259,9 @@ class CudaProgram(Runnable):
         for number, launch in enumerate(launches):
             end = start + len(launch.args)
             values, pointers = self._values[start:end], address_of(self._pointers) + 8 * start
-            kernel = Kernel(launch.kernel, launch.location, self._functions[launch.kernel], launch.grid, launch.threads,
-                            launch.shared_bytes, values, pointers)  # fmt: skip
+            function = self._functions[launch.kernel]
+            sizes = launch.grid, launch.threads, launch.shared_bytes
+            kernel = BoundLaunch(launch.kernel, launch.location, function, *sizes, values, pointers)
             self._kernels.append(kernel)
             owners += [number] * len(launch.args)
             start = end

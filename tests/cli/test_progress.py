@@ -9,7 +9,7 @@ import time
 import pytest
 
 from blu.compiler.cli import progress as progress_module
-from blu.compiler.cli.progress import Progress
+from blu.compiler.cli.progress import ProgressDisplay
 
 
 @pytest.fixture(autouse=True)
@@ -18,20 +18,20 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_long_step_is_a_line_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    with Progress("blu-compile").step("compiling f"):
+    with ProgressDisplay("blu-compile").step("compiling f"):
         time.sleep(0.5)
     assert capsys.readouterr().err == "blu-compile: compiling f ...\n"
 
 
 def test_a_short_step_is_silent(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress_module, "PATIENCE", 30.0)
-    with Progress("blu-compile").step("compiling f"):
+    with ProgressDisplay("blu-compile").step("compiling f"):
         pass
     assert capsys.readouterr().err == ""
 
 
 def test_quiet_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
-    progress = Progress("blu-compile", -1)
+    progress = ProgressDisplay("blu-compile", -1)
     with progress.step("compiling f"):
         time.sleep(0.3)
     progress.say("done")
@@ -40,7 +40,7 @@ def test_quiet_is_silent(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_verbose_times_every_step(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress_module, "PATIENCE", 30.0)
-    with Progress("blu-compile", 1).step("compiling f"):
+    with ProgressDisplay("blu-compile", 1).step("compiling f"):
         pass
     assert re.fullmatch(r"blu-compile: compiling f: \d\.\d\d s\n", capsys.readouterr().err)
 
@@ -50,7 +50,7 @@ def test_a_terminal_gets_a_spinner_with_details(
 ) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("TERM", "xterm")
-    progress = Progress("blu-compile")
+    progress = ProgressDisplay("blu-compile")
     with progress.step("compiling f"):
         deadline = time.monotonic() + 5
         while progress._spinner is None and time.monotonic() < deadline:
@@ -63,7 +63,7 @@ def test_a_terminal_gets_a_spinner_with_details(
 
 
 def test_an_error_ends_the_step() -> None:
-    progress = Progress("blu-compile")
+    progress = ProgressDisplay("blu-compile")
     with pytest.raises(ZeroDivisionError), progress.step("compiling f"):
         time.sleep(0.2)
         raise ZeroDivisionError

@@ -12,7 +12,7 @@ import torch
 import blu
 from blu import nn, optim
 from blu.compiler.driver.driver import run_pipeline
-from blu.compiler.driver.source import Source, parse_source
+from blu.compiler.driver.source import IrSource, parse_source
 from blu.compiler.generation.gpt2_programs import Gpt2Request
 from blu.compiler.pipelines import loose_steps
 from blu.dialects.core.context import make_context
@@ -216,7 +216,7 @@ def test_a_policy_is_what_the_pipeline_does_where_nothing_is_marked(operands: tu
     text = str(report.module)
     assert text.count('"blu.reduce_precision"') == 3 and 'precision = "f16"' in text
     marked = traced.text.replace('precision = "highest"', 'blu.autocast = "half", precision = "highest"')
-    module = parse_source(Source("x", marked), make_context())
+    module = parse_source(IrSource("x", marked), make_context())
     with pytest.raises(PassError, match="is no policy"):
         run_pipeline(module, loose_steps([Autocast()]))
 

@@ -16,7 +16,7 @@ from blu.errors import BluError, CacheError
 from blu.plan.schema import MAX_BLOCKS
 from blu.runtime import host
 from blu.runtime.host import load_object
-from blu.runtime.pool import Pool, default_threads, pool_path, pool_text
+from blu.runtime.pool import ThreadPool, default_threads, pool_path, pool_text
 from tests.support.folders import ROOT
 from tests.support.kernels import native_code as native
 
@@ -78,7 +78,7 @@ def make_pool():
     pools = []
 
     def make(threads):
-        pools.append(Pool(code, threads))
+        pools.append(ThreadPool(code, threads))
         return pools[-1]
 
     yield make
@@ -225,7 +225,7 @@ def test_number_of_threads(monkeypatch):
 def test_pool_of_another_version_is_refused():
     text = pool_text(native.TRIPLE).replace("ret i32 1", "ret i32 7")
     with pytest.raises(CacheError, match=r"version 7.*version 1"):
-        Pool(load_object(native.compile_object(text)), 1)
+        ThreadPool(load_object(native.compile_object(text)), 1)
 
 
 def test_pool_compiles_for_aarch64():

@@ -13,7 +13,7 @@ from typing import Any
 
 from blu.compiler.cache import default_cache
 from blu.compiler.cli.messages import UsageError
-from blu.compiler.cli.progress import Progress
+from blu.compiler.cli.progress import ProgressDisplay
 from blu.compiler.generation.generate import Gpt2Runner
 from blu.compiler.requests import ProgramRequest, compile_request
 from blu.compiler.target import GPU_NAMES, resolve_target_name
@@ -63,7 +63,7 @@ class Run:
     source: Path | None
     cadence: Cadence
     tokenizer: Tokenizer | None = None
-    compile_progress: Progress = field(default_factory=lambda: Progress("blu train"))
+    compile_progress: ProgressDisplay = field(default_factory=lambda: ProgressDisplay("blu train"))
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Run:

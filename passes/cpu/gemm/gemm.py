@@ -17,8 +17,8 @@ from blu.dialects.targets.cpu import CpuTarget
 from blu.passes.cpu.gemm import gemv, gemv_rows
 from blu.passes.cpu.gemm.ahead import Turn, choose_ahead
 from blu.passes.cpu.gemm.pack import Depth, RightPanels
-from blu.passes.cpu.gemm.schedule import Schedule, choose_schedule, is_long
-from blu.passes.cpu.gemm.tile import Tile, add, load_tile, scratch, store_tile
+from blu.passes.cpu.gemm.schedule import ProductTiling, choose_schedule, is_long
+from blu.passes.cpu.gemm.tile import RegisterTile, add, load_tile, scratch, store_tile
 from blu.passes.cpu.kernel import KernelBody, for_range, open_kernel, scratch_scope
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.contraction import Contraction, Point, read_contraction
@@ -51,7 +51,7 @@ def read(kernel: func.FuncOp) -> tuple[KernelBody, Epilogue]:
     return body, read_epilogue(contraction, body.buffers, body.outputs)
 
 
-def emit_with(body: KernelBody, epilogue: Epilogue, schedule: Schedule) -> None:
+def emit_with(body: KernelBody, epilogue: Epilogue, schedule: ProductTiling) -> None:
     """The same with a given schedule."""
     gemm = _Gemm(epilogue.contraction, epilogue, schedule, body.replacement)
     with body.grid(gemm.blocks, schedule.claim) as block:
@@ -100,7 +100,7 @@ class _Gemm:
 
     contraction: Contraction
     epilogue: Epilogue
-    schedule: Schedule
+    schedule: ProductTiling
     function: func.FuncOp
 
     def __post_init__(self) -> None:
@@ -188,7 +188,7 @@ class _Gemm:
 
         def emit_rows(row: ir.Value, tile_rows: int, packs: bool = False) -> None:
             def emit_tile(place: Point, slot: ir.Value, counts: tuple[int, ...]) -> None:
-                tile = Tile(tile_rows, counts, self.schedule.lanes, self.contraction.accumulator)
+                tile = RegisterTile(tile_rows, counts, self.schedule.lanes, self.contraction.accumulator)
                 group_slot = arith.addi(set_.group_slot, slot)
                 self.emit_tile(_TileAt(place, slot, set_.rows, row, group_slot, packs), tile, depth)
 
@@ -253,7 +253,7 @@ class _Gemm:
         start = arith.muli(slot, vectors.index(self.schedule.chunk_rows))
         return arith.addi(start, arith.subi(row, rows.first))
 
-    def emit_tile(self, at: _TileAt, tile: Tile, depth: Depth) -> None:
+    def emit_tile(self, at: _TileAt, tile: RegisterTile, depth: Depth) -> None:
         """One tile for one block of k: from zero to its outputs if that is all of k."""
         if self.one_pass:
             self.output(at, tile, self.run(at, tile, depth, tile.zeros()), vectors.index(0))
@@ -276,7 +276,7 @@ class _Gemm:
         found = [arith.cmpi(arith.CmpIPredicate.eq, place, vectors.index(limit)) for place, limit in places]
         return reduce(arith.andi, found)
 
-    def resume(self, at: _TileAt, tile: Tile, depth: Depth, local: ir.Value) -> list[ir.Value]:
+    def resume(self, at: _TileAt, tile: RegisterTile, depth: Depth, local: ir.Value) -> list[ir.Value]:
         """The sums after one more block of k: the chain goes on, or a chain of its own is added."""
         first = self.is_at(at.point, depth[0], last=False)
         if not is_long(self.contraction):
@@ -291,7 +291,7 @@ class _Gemm:
         )
 
     def unless(
-        self, condition: ir.Value, tile: Tile, sums: list[ir.Value], otherwise: Callable[[], list[ir.Value]]
+        self, condition: ir.Value, tile: RegisterTile, sums: list[ir.Value], otherwise: Callable[[], list[ir.Value]]
     ) -> list[ir.Value]:
         """The sums where the condition holds, else those that `otherwise` emits."""
         branch = scf.IfOp(condition, [tile.vector] * len(sums), has_else=True)
@@ -300,7 +300,7 @@ class _Gemm:
                 scf.yield_(emit())
         return list(branch.results)
 
-    def output(self, at: _TileAt, tile: Tile, sums: list[ir.Value], local: ir.Value) -> None:
+    def output(self, at: _TileAt, tile: RegisterTile, sums: list[ir.Value], local: ir.Value) -> None:
         """Hand the finished sums of a tile to the epilogue; a long one takes them from scratch memory, at `local`."""
         if self.epilogue.operation_count > INLINE_EPILOGUE:
             store_tile(sums, self.totals, local, tile)
@@ -310,7 +310,7 @@ class _Gemm:
             i, j = divmod(place, len(tile.counts))
             self.store(at.point, vectors.offset(at.row, i), j, total, tile)
 
-    def run(self, at: _TileAt, tile: Tile, depth: Depth, sums: list[ir.Value]) -> list[ir.Value]:
+    def run(self, at: _TileAt, tile: RegisterTile, depth: Depth, sums: list[ir.Value]) -> list[ir.Value]:
         """The k loop of a tile."""
         contraction = self.contraction
 
@@ -333,7 +333,7 @@ class _Gemm:
         number = arith.divui(arith.subi(at.row, at.rows.first), vectors.index(self.schedule.rows))
         return Turn(at.point, number, depth)
 
-    def finish(self, point: Point, row: ir.Value, local: ir.Value, tile: Tile) -> None:
+    def finish(self, point: Point, row: ir.Value, local: ir.Value, tile: RegisterTile) -> None:
         """Run the epilogue over a tile of finished sums in the scratch buffer, row by row."""
         with for_range(0, tile.rows) as loop:
             i = loop.induction_variable
@@ -342,7 +342,7 @@ class _Gemm:
                 total = vector.load(tile.vector, self.totals, place)
                 self.store(point, arith.addi(row, i), j, total, tile)
 
-    def store(self, point: Point, row: ir.Value, j: int, total: ir.Value, tile: Tile) -> None:
+    def store(self, point: Point, row: ir.Value, j: int, total: ir.Value, tile: RegisterTile) -> None:
         """Hand one vector of finished sums to the epilogue."""
         contraction = self.contraction
         place = {**point, contraction.rows: row}

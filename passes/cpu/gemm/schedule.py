@@ -38,7 +38,7 @@ IN_PLACE_BYTES = 32 * 1024
 
 
 @dataclass(frozen=True)
-class Schedule:
+class ProductTiling:
     """A tile of `rows` x (`vectors` x `lanes`) sums in registers; k in blocks of `depth_block`.
 
     A block of the grid has `chunk_rows` rows (a multiple of `rows`, or all) and `group_panels` panels of columns.
@@ -69,7 +69,7 @@ def is_long(contraction: Contraction) -> bool:
     )
 
 
-def choose_schedule(contraction: Contraction, target: CpuTarget) -> Schedule:
+def choose_schedule(contraction: Contraction, target: CpuTarget) -> ProductTiling:
     """The schedule for a contraction on a target."""
     schedule = _choose(contraction, target)
     if not is_long(contraction):
@@ -79,7 +79,7 @@ def choose_schedule(contraction: Contraction, target: CpuTarget) -> Schedule:
     return replace(schedule, depth_block=CHAIN, group_panels=group, packed_panels=min(schedule.packed_panels, group))
 
 
-def _choose(contraction: Contraction, target: CpuTarget) -> Schedule:
+def _choose(contraction: Contraction, target: CpuTarget) -> ProductTiling:
     rows, columns = contraction.size(contraction.rows), contraction.size(contraction.columns)
     lanes = target.lanes(contraction.accumulator.width // 8)
     whole_vectors = max(1, -(-columns // lanes))
@@ -90,7 +90,7 @@ def _choose(contraction: Contraction, target: CpuTarget) -> Schedule:
         panels = -(-columns // (tile_vectors * lanes))
         group = _group(contraction, panels, 1)
         ahead = 8 if tile_rows > 1 else 0
-        return Schedule(tile_rows, tile_vectors, lanes, _whole_depth(contraction), rows or 1, group, 0, ahead)
+        return ProductTiling(tile_rows, tile_vectors, lanes, _whole_depth(contraction), rows or 1, group, 0, ahead)
     tile_rows, tile_vectors = _choose_tile(rows, whole_vectors, target)
     panels = -(-columns // (tile_vectors * lanes))
     if rows >= MANY_ROWS:
@@ -99,15 +99,15 @@ def _choose(contraction: Contraction, target: CpuTarget) -> Schedule:
     chunk_rows = -(-rows // chunks // tile_rows) * tile_rows
     if _stays_in_cache(contraction):
         group = _group(contraction, panels, chunks)
-        return Schedule(tile_rows, tile_vectors, lanes, _whole_depth(contraction), chunk_rows, group, 0)
+        return ProductTiling(tile_rows, tile_vectors, lanes, _whole_depth(contraction), chunk_rows, group, 0)
     depth = _depth_block(contraction)
     group = _group(contraction, panels, chunks)
     if depth < contraction.size(contraction.depth) or contraction.outer_depth:
         panel_bytes = chunk_rows * tile_vectors * lanes * contraction.accumulator.width // 8
         # The rows are read again for every group: half as many groups, as far as the scratch memory goes.
         group = max(1, min(2 * group, TOTALS_BYTES // panel_bytes))
-        return Schedule(tile_rows, tile_vectors, lanes, depth, chunk_rows, group)
-    return Schedule(tile_rows, tile_vectors, lanes, depth, chunk_rows, claim=group)
+        return ProductTiling(tile_rows, tile_vectors, lanes, depth, chunk_rows, group)
+    return ProductTiling(tile_rows, tile_vectors, lanes, depth, chunk_rows, claim=group)
 
 
 def _in_rows(contraction: Contraction) -> bool:
@@ -142,7 +142,7 @@ def _group(contraction: Contraction, panels: int, chunks: int) -> int:
     return max(1, min(GROUP_PANELS, panels * chunks * outer // BLOCKS, panels))
 
 
-def _many_rows(contraction: Contraction, rows: int, vectors: int, lanes: int, panels: int) -> Schedule:
+def _many_rows(contraction: Contraction, rows: int, vectors: int, lanes: int, panels: int) -> ProductTiling:
     """A set of panels stays packed in L2 and the rows stream by."""
     count = contraction.size(contraction.rows)
     chunks = max(1, -(-count // 1024))
@@ -152,8 +152,8 @@ def _many_rows(contraction: Contraction, rows: int, vectors: int, lanes: int, pa
     together = min(3, panels, SET_BYTES // panel_bytes)
     if together < 2 or contraction.outer_depth:
         depth, group = _depth_block(contraction), min(5, panels)
-        return Schedule(rows, vectors, lanes, depth, CHUNK_ROWS // rows * rows, group)
-    return Schedule(rows, vectors, lanes, depth, chunk_rows, together, together)
+        return ProductTiling(rows, vectors, lanes, depth, CHUNK_ROWS // rows * rows, group)
+    return ProductTiling(rows, vectors, lanes, depth, chunk_rows, together, together)
 
 
 def _choose_tile(rows: int, whole_vectors: int, target: CpuTarget) -> tuple[int, int]:

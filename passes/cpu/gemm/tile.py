@@ -18,7 +18,7 @@ Fetch = Callable[[int, ir.Value], ir.Value]
 
 
 @dataclass(frozen=True)
-class Tile:
+class RegisterTile:
     """`rows` x `counts` vectors of `lanes` columns; each count tells how many lanes of that vector exist."""
 
     rows: int
@@ -87,7 +87,7 @@ def widen(value: ir.Value, element: ir.Type) -> ir.Value:
     return arith.extf(wide, value) if isinstance(element, ir.FloatType) else arith.extsi(wide, value)
 
 
-def load_tile(buffer: ir.Value, row: ir.Value, tile: Tile) -> list[ir.Value]:
+def load_tile(buffer: ir.Value, row: ir.Value, tile: RegisterTile) -> list[ir.Value]:
     """The sums that an earlier k-block left in a scratch buffer of whole vectors."""
     return [
         vector.load(tile.vector, buffer, [vectors.offset(row, i), vectors.index(j * tile.lanes)])
@@ -96,7 +96,7 @@ def load_tile(buffer: ir.Value, row: ir.Value, tile: Tile) -> list[ir.Value]:
     ]
 
 
-def store_tile(sums: Sequence[ir.Value], buffer: ir.Value, row: ir.Value, tile: Tile) -> None:
+def store_tile(sums: Sequence[ir.Value], buffer: ir.Value, row: ir.Value, tile: RegisterTile) -> None:
     """Write the sums of a tile, in rows of vectors, from `row` on."""
     for place, total in enumerate(sums):
         i, j = divmod(place, len(tile.counts))

@@ -25,7 +25,7 @@ from blu.passes.gpu.attention.scores import (
     KeySpan,
     LeftLoads,
     Mask,
-    Softmax,
+    RunningSoftmax,
     Sums,
     add_product,
     as_left,
@@ -35,7 +35,7 @@ from blu.passes.gpu.attention.scores import (
     unflatten,
     zeros,
 )
-from blu.passes.gpu.attention.tiles import Loader, Tile, tile_bytes
+from blu.passes.gpu.attention.tiles import MatrixLoader, MatrixTile, tile_bytes
 from blu.passes.gpu.attention.walk import Advance, TileWalk, tiles_of
 from blu.passes.gpu.isa import barrier, cp_async
 from blu.passes.gpu.isa.warp import WARP
@@ -143,10 +143,10 @@ class Forward:
         span = KeySpan(lane, numbers.add(first, own_row), schedule.strips)
         queries = self._tile(self.layout.queries, schedule.rows, problem.depth)
         walk = self._walk(thread, first, head)
-        Loader(problem.query.matrix(head), thread, WARPS * WARP).copy(queries, first, problem.queries)
+        MatrixLoader(problem.query.matrix(head), thread, WARPS * WARP).copy(queries, first, problem.queries)
         walk.begin()
         step = self._step(span, queries, own_row, head)
-        carried = [*Softmax.begin(span).values, *flatten(zeros(span.strips, step.values_steps))]
+        carried = [*RunningSoftmax.begin(span).values, *flatten(zeros(span.strips, step.values_steps))]
         full = self._full_tiles(first)
         carried = walk.run(0, full, carried, self._advance(step, hides=False))
         carried = walk.run(full, walk.count, carried, self._advance(step, hides=True))
@@ -159,11 +159,11 @@ class Forward:
         stage = self._tile(self.layout.queries, schedule.rows, problem.width)
         write_tile(scaled(results, inverses), span, stage, own_row, self.output.matrix(head))
 
-    def _tile(self, offset: int, rows: int, columns: int) -> Tile:
-        return Tile(numbers.add(self.shared, offset), rows, columns, self.problem.size)
+    def _tile(self, offset: int, rows: int, columns: int) -> MatrixTile:
+        return MatrixTile(numbers.add(self.shared, offset), rows, columns, self.problem.size)
 
     @property
-    def _key_tiles(self) -> tuple[Tile, Tile]:
+    def _key_tiles(self) -> tuple[MatrixTile, MatrixTile]:
         """The first tiles of keys and values."""
         rows = self.layout.schedule.keys
         keys = self._tile(self.layout.keys, rows, self.problem.depth)
@@ -174,7 +174,7 @@ class Forward:
         problem, schedule = self.problem, self.layout.schedule
         limit = problem.limit(numbers.smaller(numbers.add(first, schedule.rows - 1), problem.queries - 1))
         key_head = problem.key_head(head)
-        loaders = [Loader(item.matrix(key_head), thread, WARPS * WARP) for item in (problem.key, problem.value)]
+        loaders = [MatrixLoader(item.matrix(key_head), thread, WARPS * WARP) for item in (problem.key, problem.value)]
 
         def copy(number: Number, stage: Number) -> None:
             for loader, tile in zip(loaders, self._key_tiles, strict=True):
@@ -188,7 +188,7 @@ class Forward:
         keys = self.layout.schedule.keys
         return seen // keys if isinstance(seen, int) else numbers.divide(seen, keys)
 
-    def _step(self, span: KeySpan, queries: Tile, own_row: ir.Value, head: Sequence[ir.Value]) -> TileStep:
+    def _step(self, span: KeySpan, queries: MatrixTile, own_row: ir.Value, head: Sequence[ir.Value]) -> TileStep:
         problem, schedule = self.problem, self.layout.schedule
         fragments = Fragments(queries, span.lane)
         left = [fragments.left(numbers.add(own_row, STRIP * strip)).load for strip in range(span.strips)]
@@ -224,15 +224,15 @@ class TileStep:
     values_steps: int
     pairs: int
 
-    def unpack(self, carried: list[ir.Value]) -> tuple[Softmax, Sums]:
+    def unpack(self, carried: list[ir.Value]) -> tuple[RunningSoftmax, Sums]:
         """The softmax and the results from what a loop carries."""
         count = 2 * len(self.mask.span.rows)
         results = unflatten(carried[count:], len(self.left), self.values_steps)
-        return Softmax.of_values(carried[:count]), results
+        return RunningSoftmax.of_values(carried[:count]), results
 
     def emit(
-        self, softmax: Softmax, results: Sums, first: Number, stage: ir.Value, hides: bool
-    ) -> tuple[Softmax, Sums]:
+        self, softmax: RunningSoftmax, results: Sums, first: Number, stage: ir.Value, hides: bool
+    ) -> tuple[RunningSoftmax, Sums]:
         """Scores, weights, and their product with the values added to the results."""
         element = self.problem.element
         keys, values = self.keys.at(stage), self.values.at(stage)

@@ -46,7 +46,7 @@ WARPS_OF_BLOCKS = (1, 2, 4, 8)
 
 
 @dataclass(frozen=True)
-class Sizes:
+class ScheduleSizes:
     """What a schedule is chosen by: heads in all, rows and columns of `size` bytes, and whether there is a mask."""
 
     heads: int
@@ -57,7 +57,7 @@ class Sizes:
     size: int
 
     @classmethod
-    def of(cls, operation: ir.Operation) -> Sizes:
+    def of(cls, operation: ir.Operation) -> ScheduleSizes:
         """Those of a blu.attention or a blu.attention_gradient."""
         operands = operands_of(operation)[operation.name == "blu.attention_gradient" :]
         query, key, value = (ir.RankedTensorType(item.type) for item in operands[:3])
@@ -71,17 +71,17 @@ class Sizes:
 
 
 def _choose(operation: ir.Operation, target: GpuTarget) -> Schedule:
-    sizes = Sizes.of(operation)
+    sizes = ScheduleSizes.of(operation)
     return _few_queries(sizes, target) if decode.suits(operation) else _tiles(sizes)
 
 
-def _few_queries(sizes: Sizes, target: GpuTarget) -> FewQueriesSchedule:
+def _few_queries(sizes: ScheduleSizes, target: GpuTarget) -> FewQueriesSchedule:
     is_few = sizes.heads * sizes.queries <= 4 * target.processors
     # A thread puts together what the warps have found for one column.
     return FewQueriesSchedule(DECODING_WARPS if is_few else max(DECODING_WARPS // 4, ceil(sizes.columns[0] / WARP)))
 
 
-def _tiles(sizes: Sizes) -> TilesSchedule:
+def _tiles(sizes: ScheduleSizes) -> TilesSchedule:
     """Rows of more columns leave fewer registers, as does a mask."""
     if sizes.size == 4:
         return TilesSchedule(1, 32)
@@ -92,12 +92,12 @@ def _tiles(sizes: Sizes) -> TilesSchedule:
 
 def _choose_gradient(operation: ir.Operation, target: GpuTarget) -> GradientSchedule:
     """The largest tiles whose sums fit in registers, beside a mask, and in shared memory."""
-    sizes = Sizes.of(operation)
+    sizes = ScheduleSizes.of(operation)
     launches = APART if sizes.widest > LARGEST_PAIR else TOGETHER
     return GradientSchedule(*_of_queries(sizes, target), *_of_keys(sizes, target), launches)
 
 
-def _of_queries(sizes: Sizes, target: GpuTarget) -> tuple[int, int, int, str]:
+def _of_queries(sizes: ScheduleSizes, target: GpuTarget) -> tuple[int, int, int, str]:
     is_narrow = sizes.size == 2 and sizes.widest <= 64
     strips = 2 if is_narrow and sizes.queries > 4 * STRIP and not sizes.masked else 1
     keys, left = (64, REGISTERS) if is_narrow and strips == 1 else (32, SHARED)
@@ -106,7 +106,7 @@ def _of_queries(sizes: Sizes, target: GpuTarget) -> tuple[int, int, int, str]:
     return next(filter(fits, choices))
 
 
-def _of_keys(sizes: Sizes, target: GpuTarget) -> tuple[int, int, int, str]:
+def _of_keys(sizes: ScheduleSizes, target: GpuTarget) -> tuple[int, int, int, str]:
     is_narrow = sizes.size == 2 and sizes.widest <= 64
     strips = 2 if is_narrow and sizes.widest <= 48 and sizes.keys > 4 * STRIP and not sizes.masked else 1
     queries, left = (64, REGISTERS) if is_narrow and strips == 1 else (32, SHARED)
@@ -119,7 +119,7 @@ def _of_keys(sizes: Sizes, target: GpuTarget) -> tuple[int, int, int, str]:
 
 
 def _excesses(schedule: Schedule, operation: ir.Operation, target: GpuTarget) -> Iterator[str]:
-    sizes = Sizes.of(operation)
+    sizes = ScheduleSizes.of(operation)
     if isinstance(schedule, FewQueriesSchedule):
         yield from _excess_few(schedule, operation, sizes)
     if isinstance(schedule, TilesSchedule):
@@ -134,7 +134,7 @@ def _excesses(schedule: Schedule, operation: ir.Operation, target: GpuTarget) ->
         yield from _excess_gradient(schedule, sizes, target)
 
 
-def _excess_few(schedule: FewQueriesSchedule, operation: ir.Operation, sizes: Sizes) -> Iterator[str]:
+def _excess_few(schedule: FewQueriesSchedule, operation: ir.Operation, sizes: ScheduleSizes) -> Iterator[str]:
     if not decode.suits(operation):
         yield f"kind 'few_queries' takes at most {decode.FEW_QUERIES} queries, of multiples of {decode.PIECE} columns"
     if schedule.warps > MOST_WARPS or schedule.warps * WARP < sizes.columns[0]:
@@ -142,7 +142,7 @@ def _excess_few(schedule: FewQueriesSchedule, operation: ir.Operation, sizes: Si
         yield f"warps = {schedule.warps}: a block has a thread for each column, {least} to {MOST_WARPS} warps"
 
 
-def _excess_gradient(schedule: GradientSchedule, sizes: Sizes, target: GpuTarget) -> Iterator[str]:
+def _excess_gradient(schedule: GradientSchedule, sizes: ScheduleSizes, target: GpuTarget) -> Iterator[str]:
     for name in ("query", "key"):
         yield from _excess_tile(WARPS_OF_BLOCKS, f"{name}_warps", getattr(schedule, f"{name}_warps"))
         yield from _excess_tile(STRIPS, f"{name}_strips", getattr(schedule, f"{name}_strips"))
@@ -171,7 +171,7 @@ def _excess_tile(possible: tuple[int, ...], name: str, value: int) -> Iterator[s
         yield f"{name} = {value}: there are {', '.join(map(str, possible))}"
 
 
-def _excess_left(name: str, value: str, sizes: Sizes) -> Iterator[str]:
+def _excess_left(name: str, value: str, sizes: ScheduleSizes) -> Iterator[str]:
     if value not in (REGISTERS, SHARED):
         yield f"{name} = '{value}': left factors are in '{REGISTERS}' or in '{SHARED}' memory"
     if value == REGISTERS and sizes.size > 2:
@@ -192,7 +192,7 @@ def _around(name: str, choose: Callable[[ir.Operation, GpuTarget], Schedule], ki
     """The scheduler of kernels around an op."""
 
     def others(kernel: func.FuncOp, target: GpuTarget) -> Fields:
-        sizes = Sizes.of(find_operation(kernel, name))
+        sizes = ScheduleSizes.of(find_operation(kernel, name))
         return {**_tiles(sizes).fields, **_few_queries(sizes, target).fields}
 
     return by_sizes(

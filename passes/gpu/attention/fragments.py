@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from blu.dialects.core.mlir import ir
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.operands import COPY_BYTES
-from blu.passes.gpu.attention.tiles import Tile
+from blu.passes.gpu.attention.tiles import MatrixTile
 from blu.passes.gpu.isa import mma, shared_memory
 from blu.passes.gpu.numbers import Number
 
@@ -16,7 +16,7 @@ from blu.passes.gpu.numbers import Number
 class Fragments:
     """The ways to read fragments of a tile."""
 
-    tile: Tile
+    tile: MatrixTile
     lane: ir.Value
 
     def left(self, first_row: Number) -> LeftFragments | WideLeftFragments:

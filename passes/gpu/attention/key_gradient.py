@@ -29,7 +29,7 @@ from blu.passes.gpu.attention.scores import (
     zeros,
 )
 from blu.passes.gpu.attention.slopes import Gradient, SlopePosition, slopes
-from blu.passes.gpu.attention.tiles import Loader, Tile, tile_bytes
+from blu.passes.gpu.attention.tiles import MatrixLoader, MatrixTile, tile_bytes
 from blu.passes.gpu.attention.walk import Advance, TileWalk
 from blu.passes.gpu.isa import approx, barrier, cp_async, shared_memory
 from blu.passes.gpu.isa.warp import WARP
@@ -130,17 +130,17 @@ class KeyGradient:
             stage = self._tile(schedule.values, schedule.rows, problem.width)
             write_tile(of_value, span, stage, own_row, self.gradient.of_value.matrix(key_head))
 
-    def _tile(self, offset: int, rows: int, columns: int) -> Tile:
-        return Tile(numbers.add(self.shared, offset), rows, columns, self.gradient.problem.size)
+    def _tile(self, offset: int, rows: int, columns: int) -> MatrixTile:
+        return MatrixTile(numbers.add(self.shared, offset), rows, columns, self.gradient.problem.size)
 
     @property
-    def _query_tiles(self) -> tuple[Tile, Tile]:
+    def _query_tiles(self) -> tuple[MatrixTile, MatrixTile]:
         schedule, problem = self.schedule, self.gradient.problem
         queries = self._tile(schedule.first_queries, schedule.queries, problem.depth)
         return queries, self._tile(schedule.first_gradients, schedule.queries, problem.width)
 
-    def _loader(self, matrix: HeadMatrix) -> Loader:
-        return Loader(matrix, self.place.thread, self.schedule.warps * WARP)
+    def _loader(self, matrix: HeadMatrix) -> MatrixLoader:
+        return MatrixLoader(matrix, self.place.thread, self.schedule.warps * WARP)
 
     def _copy(self, queries: Queries, number: Number, stage: Number) -> None:
         """Begin to copy a tile of queries, of g, and the two numbers of each query."""

@@ -6,7 +6,7 @@ from blu.dialects.core.mlir import arith, ir, llvm, vector
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.operands import COPY_BYTES, HeadMatrix, further, pointer
 from blu.passes.gpu.attention.scores import STRIP, KeySpan, Sums
-from blu.passes.gpu.attention.tiles import Tile
+from blu.passes.gpu.attention.tiles import MatrixTile
 from blu.passes.gpu.isa import barrier, cvt, shared_memory
 from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import when
@@ -32,7 +32,7 @@ def write_rows(sums: Sums, span: KeySpan, output: HeadMatrix) -> None:
                     _write_elements(values, row, numbers.add(span.column, PIECE * number), output)
 
 
-def write_tile(sums: Sums, span: KeySpan, stage: Tile, own_row: ir.Value, output: HeadMatrix) -> None:
+def write_tile(sums: Sums, span: KeySpan, stage: MatrixTile, own_row: ir.Value, output: HeadMatrix) -> None:
     """Write the rows of a warp as 16-bit floats, by way of its own rows of `stage`: 16 bytes a thread.
 
     What is in these rows must have been read. Memory that does not take 16 bytes at a time is written as write_rows
@@ -54,7 +54,7 @@ def write_tile(sums: Sums, span: KeySpan, stage: Tile, own_row: ir.Value, output
     _copy_pieces(span, stage, own_row, output)
 
 
-def _copy_pieces(span: KeySpan, stage: Tile, own_row: ir.Value, output: HeadMatrix) -> None:
+def _copy_pieces(span: KeySpan, stage: MatrixTile, own_row: ir.Value, output: HeadMatrix) -> None:
     """Each lane copies pieces of 16 bytes of the warp's rows."""
     pieces, rows = output.shape[1] // PIECE, span.strips * STRIP
     wide = 1 << (pieces - 1).bit_length()

@@ -16,7 +16,7 @@ from blu.passes.gpu.attention.scores import (
     KeySpan,
     LeftLoads,
     Mask,
-    Softmax,
+    RunningSoftmax,
     Sums,
     add_product,
     as_left,
@@ -28,7 +28,7 @@ from blu.passes.gpu.attention.scores import (
     zeros,
 )
 from blu.passes.gpu.attention.slopes import Gradient, SlopePosition, slopes
-from blu.passes.gpu.attention.tiles import Loader, Tile, tile_bytes
+from blu.passes.gpu.attention.tiles import MatrixLoader, MatrixTile, tile_bytes
 from blu.passes.gpu.attention.walk import Advance, TileWalk, tiles_of
 from blu.passes.gpu.isa import barrier, cp_async, cvt
 from blu.passes.gpu.isa.warp import WARP
@@ -101,7 +101,7 @@ class QueryGradient:
         walk = self._walk(first, head)
         left, inner = self._prepare(walk, first, own_row, head)
         step = self._step(span, left, inner, head)
-        carried = [*Softmax.begin(span).values, *flatten(zeros(span.strips, step.depth_steps))]
+        carried = [*RunningSoftmax.begin(span).values, *flatten(zeros(span.strips, step.depth_steps))]
         seen = problem.limit(first)
         full = seen // schedule.keys if isinstance(seen, int) else numbers.divide(seen, schedule.keys)
         carried = walk.run(0, full, carried, step.advance(schedule.keys, hides=False))
@@ -114,17 +114,17 @@ class QueryGradient:
         write_tile(scaled(sums, factors), span, stage, own_row, self.gradient.of_query.matrix(head))
         self._write_numbers(span, logarithms, inner)
 
-    def _tile(self, offset: int, rows: int, columns: int) -> Tile:
-        return Tile(numbers.add(self.shared, offset), rows, columns, self.gradient.problem.size)
+    def _tile(self, offset: int, rows: int, columns: int) -> MatrixTile:
+        return MatrixTile(numbers.add(self.shared, offset), rows, columns, self.gradient.problem.size)
 
     @property
-    def _key_tiles(self) -> tuple[Tile, Tile]:
+    def _key_tiles(self) -> tuple[MatrixTile, MatrixTile]:
         schedule, problem = self.schedule, self.gradient.problem
         keys = self._tile(schedule.first_keys, schedule.keys, problem.depth)
         return keys, self._tile(schedule.first_values, schedule.keys, problem.width)
 
-    def _loader(self, matrix: HeadMatrix) -> Loader:
-        return Loader(matrix, self.place.thread, self.schedule.warps * WARP)
+    def _loader(self, matrix: HeadMatrix) -> MatrixLoader:
+        return MatrixLoader(matrix, self.place.thread, self.schedule.warps * WARP)
 
     def _walk(self, first: ir.Value, head: Sequence[ir.Value]) -> TileWalk:
         problem, schedule = self.gradient.problem, self.schedule
@@ -196,10 +196,12 @@ class QueryStep:
     pairs: int
     inner: list[ir.Value]
 
-    def unpack(self, carried: list[ir.Value]) -> tuple[Softmax, Sums]:
+    def unpack(self, carried: list[ir.Value]) -> tuple[RunningSoftmax, Sums]:
         """The softmax and the sums from what a loop carries."""
         count = 2 * len(self.mask.span.rows)
-        return Softmax.of_values(carried[:count]), unflatten(carried[count:], len(self.queries), self.depth_steps)
+        return RunningSoftmax.of_values(carried[:count]), unflatten(
+            carried[count:], len(self.queries), self.depth_steps
+        )
 
     def advance(self, rows: int, hides: bool) -> Advance:
         """The step as a walk's work on a tile of `rows` keys."""
@@ -211,8 +213,8 @@ class QueryStep:
         return advance
 
     def _emit(
-        self, softmax: Softmax, sums: Sums, first: ir.Value, stage: ir.Value, hides: bool
-    ) -> tuple[Softmax, Sums]:
+        self, softmax: RunningSoftmax, sums: Sums, first: ir.Value, stage: ir.Value, hides: bool
+    ) -> tuple[RunningSoftmax, Sums]:
         element, strips = self.mask.problem.element, len(self.queries)
         keys, values = self.keys.at(stage), self.values.at(stage)
         scores = add_product(zeros(strips, self.pairs), self.queries, keys.as_columns, self.depth_steps, element)

@@ -191,7 +191,7 @@ def _widened(value: ir.Value) -> ir.Value:
 
 
 @dataclass(frozen=True)
-class Softmax:
+class RunningSoftmax:
     """The running softmax of a warp's rows: for each (strip, half), the largest score, and a thread's share of the sum
     of weights."""
 
@@ -199,12 +199,12 @@ class Softmax:
     total: list[ir.Value]
 
     @classmethod
-    def begin(cls, span: KeySpan) -> Softmax:
+    def begin(cls, span: KeySpan) -> RunningSoftmax:
         """Before any score."""
         return cls([numbers.real(-inf)] * len(span.rows), [numbers.real(0)] * len(span.rows))
 
     @classmethod
-    def of_values(cls, values: Sequence[ir.Value]) -> Softmax:
+    def of_values(cls, values: Sequence[ir.Value]) -> RunningSoftmax:
         """The reverse of `values`."""
         half = len(values) // 2
         return cls(list(values[:half]), list(values[half:]))
@@ -214,7 +214,7 @@ class Softmax:
         """As loops carry it."""
         return [*self.largest, *self.total]
 
-    def step(self, scores: Sums, factor: float) -> tuple[Softmax, Sums, list[ir.Value]]:
+    def step(self, scores: Sums, factor: float) -> tuple[RunningSoftmax, Sums, list[ir.Value]]:
         """Add scores: the softmax, weights 2 ** (factor * (score - largest)), what to multiply earlier sums with."""
         scale = numbers.real(factor)
         largest = [_largest(row, before) for row, before in zip(_rows(scores), self.largest, strict=True)]
@@ -232,7 +232,7 @@ class Softmax:
             arith.addf(arith.mulf(before, share), _sum(row))
             for before, share, row in zip(self.total, shares, _rows(weights), strict=True)
         ]
-        return Softmax(largest, total), weights, shares
+        return RunningSoftmax(largest, total), weights, shares
 
     def finish(self, factor: float) -> tuple[list[ir.Value], list[ir.Value]]:
         """1 / the sum of weights (0 where there are none), and the logarithm to base 2 of the sum of 2 ** score."""

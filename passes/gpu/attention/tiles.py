@@ -19,7 +19,7 @@ from blu.passes.gpu.numbers import Number
 
 
 @dataclass(frozen=True)
-class Tile:
+class MatrixTile:
     """`rows` rows of `columns` elements of `size` bytes at a shared address, padded with zeros to 16 columns."""
 
     address: Number
@@ -42,9 +42,9 @@ class Tile:
         """Bytes from one row to the next."""
         return pitch_of(self.columns, self.size)
 
-    def at(self, offset: Number) -> Tile:
+    def at(self, offset: Number) -> MatrixTile:
         """The tile, further on by some bytes."""
-        return Tile(numbers.add(self.address, offset), self.rows, self.columns, self.size)
+        return MatrixTile(numbers.add(self.address, offset), self.rows, self.columns, self.size)
 
 
 def pitch_of(columns: int, size: int) -> int:
@@ -58,7 +58,7 @@ def tile_bytes(rows: int, columns: int, size: int) -> int:
 
 
 @dataclass(frozen=True)
-class Loader:
+class MatrixLoader:
     """Copies tiles of one matrix to shared memory with all `threads` of a block."""
 
     matrix: HeadMatrix
@@ -70,14 +70,14 @@ class Loader:
         """Elements in 16 bytes."""
         return COPY_BYTES // self.matrix.size
 
-    def copy(self, tile: Tile, first: Number, end: Number) -> None:
+    def copy(self, tile: MatrixTile, first: Number, end: Number) -> None:
         """Begin to copy rows from `first` on; those from `end` on become 0. Ends before wait_for_copies does."""
         if self.matrix.is_aligned and self.matrix.constant is None:
             self._copy_pieces(tile, first, end)
         else:
             self._copy_elements(tile, first, end)
 
-    def _copy_pieces(self, tile: Tile, first: Number, end: Number) -> None:
+    def _copy_pieces(self, tile: MatrixTile, first: Number, end: Number) -> None:
         """Each thread copies one piece of every `threads / wide`-th row."""
         wide = 1 << (tile.pieces - 1).bit_length()
         row, piece = numbers.divide(self.thread, wide), numbers.remainder(self.thread, wide)
@@ -103,7 +103,7 @@ class Loader:
             conditions.append(numbers.is_below(row, tile.rows))
         _under(conditions, copy_rows)
 
-    def _copy_elements(self, tile: Tile, first: Number, end: Number) -> None:
+    def _copy_elements(self, tile: MatrixTile, first: Number, end: Number) -> None:
         """Element by element, for any strides."""
         rows, columns = self.matrix.shape
         index = ir.IndexType.get()

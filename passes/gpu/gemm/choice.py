@@ -46,7 +46,7 @@ TILES = {(128, 128): 1.0, (64, 128): 0.8, (128, 64): 0.8, (64, 64): 0.65}
 
 
 @dataclass(frozen=True)
-class Sizes:
+class ProductSizes:
     """What a schedule is chosen by before strides are known: `outer` products of rows x depth by depth x columns."""
 
     rows: int
@@ -56,7 +56,7 @@ class Sizes:
     instruction: str
 
     @classmethod
-    def of(cls, contraction: Contraction, instruction: str) -> Sizes:
+    def of(cls, contraction: Contraction, instruction: str) -> ProductSizes:
         size = contraction.size
         outer, runs = (prod(map(size, dims)) for dims in (contraction.outer, contraction.outer_depth))
         depth = size(contraction.depth) * runs
@@ -108,7 +108,7 @@ def choose_by_sizes(contraction: Contraction, target: GpuTarget, given: Fields, 
     if instruction not in _INSTEAD[chosen]:
         possible = " or ".join(_INSTEAD[chosen])
         raise ParseError(f"instruction '{instruction}' does not multiply what is here: {possible} does")
-    sizes = Sizes.of(contraction, instruction)
+    sizes = ProductSizes.of(contraction, instruction)
     if sizes.is_degenerate:
         return _choose_loops(given)
     rows, columns, split = cut(sizes, target)
@@ -155,7 +155,7 @@ def choose_by_strides(product: Product, schedule: ProductSchedule, target: GpuTa
     return replace(tile, warp_rows=warp_rows, warp_columns=warp_columns)
 
 
-def cut(sizes: Sizes, target: GpuTarget) -> tuple[int, int, int]:
+def cut(sizes: ProductSizes, target: GpuTarget) -> tuple[int, int, int]:
     """Rows and columns of a tile, and how often k is split: what should take the fewest clocks."""
     tiles = [tile for tile in TILES if not _is_too_large(sizes, target, *tile)]
     if takes_warpgroups(sizes, target):
@@ -164,7 +164,7 @@ def cut(sizes: Sizes, target: GpuTarget) -> tuple[int, int, int]:
     return min((choice for choice in choices if _is_possible(sizes, *choice)), key=lambda c: _clocks(sizes, target, *c))
 
 
-def _is_too_large(sizes: Sizes, target: GpuTarget, rows: int, columns: int) -> bool:
+def _is_too_large(sizes: ProductSizes, target: GpuTarget, rows: int, columns: int) -> bool:
     """Sums in f32 wait in shared memory beside the operands."""
     return sizes.instruction == "f32" and rows * columns == 128 * 128 and target.shared_bytes < 2 * 64 * 1024
 
@@ -174,13 +174,13 @@ _WARPGROUP_STEP, _WARPGROUP_END = 768, 3000
 """Clocks of 128 bytes of k of such a tile, and of what the other tile's products do not hide of writing one."""
 
 
-def takes_warpgroups(sizes: Sizes, target: GpuTarget) -> bool:
+def takes_warpgroups(sizes: ProductSizes, target: GpuTarget) -> bool:
     """Whether tiles of warpgroups would be used, if the operands lie for it."""
     is_large = sizes.rows * sizes.columns >= 1 << 14
     return target.wgmma and sizes.instruction in ("bf16", "f16", "tf32") and is_large
 
 
-def warpgroup_split(sizes: Sizes, target: GpuTarget) -> int:
+def warpgroup_split(sizes: ProductSizes, target: GpuTarget) -> int:
     """How often to split k so that two tiles at a time on each multiprocessor take the fewest clocks."""
     rows, columns = WARPGROUP_TILE
     tiles = ceil(sizes.rows / rows) * ceil(sizes.columns / columns) * sizes.outer
@@ -194,13 +194,13 @@ def warpgroup_split(sizes: Sizes, target: GpuTarget) -> int:
     return min((split for split in range(1, 33) if _is_possible(sizes, rows, columns, split)), key=clocks)
 
 
-def _is_possible(sizes: Sizes, rows: int, columns: int, split: int) -> bool:
+def _is_possible(sizes: ProductSizes, rows: int, columns: int, split: int) -> bool:
     if split == 1:
         return True
     return sizes.steps // split >= _LEAST_STEPS and split * sizes.part_bytes <= SCRATCH_BYTES
 
 
-def _clocks(sizes: Sizes, target: GpuTarget, rows: int, columns: int, split: int) -> float:
+def _clocks(sizes: ProductSizes, target: GpuTarget, rows: int, columns: int, split: int) -> float:
     tiles = ceil(sizes.rows / rows) * ceil(sizes.columns / columns) * sizes.outer * split
     share = rows * columns / (128 * 128)
     step = _CLOCKS[sizes.instruction] * share / TILES[rows, columns]

@@ -16,7 +16,7 @@ from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.operands import further, pointer
 from blu.passes.gpu.gemm.problem import COPY_BYTES, Factor
 from blu.passes.gpu.gemm.schedule import ROW_BYTES, needs_registers
-from blu.passes.gpu.gemm.unaligned import Buffer, Shift
+from blu.passes.gpu.gemm.unaligned import AlignedRange, Shift
 from blu.passes.gpu.isa import cp_async, cvt, shared_memory
 from blu.passes.gpu.numbers import Number
 
@@ -24,7 +24,7 @@ PIECES = ROW_BYTES // COPY_BYTES
 
 
 @dataclass(frozen=True)
-class Tile:
+class FactorTile:
     """`extent` rows (or columns of the right factor) x one step of k, in elements of `bytes` bytes."""
 
     extent: int
@@ -72,7 +72,7 @@ class Tile:
 
 
 @dataclass(frozen=True)
-class Place:
+class BlockPosition:
     """Where a block works: the indices of its product (i32), its first row or column, and the thread's number."""
 
     outer: Sequence[ir.Value]
@@ -81,14 +81,16 @@ class Place:
     threads: int
 
 
-class Loader:
+class FactorLoader:
     """Copies the tiles of one factor; what does not depend on k is emitted where the loader is made.
 
     `begin` starts to copy the tile of a step of k (the copies end before a later wait), and gives what is still to be
     stored by `end`.
     """
 
-    def __init__(self, factor: Factor, tile: Tile, place: Place, base: int, runs: Sequence[int], instruction: str):
+    def __init__(
+        self, factor: Factor, tile: FactorTile, place: BlockPosition, base: int, runs: Sequence[int], instruction: str
+    ):
         self.factor, self.tile, self.place, self.runs = factor, tile, place, runs
         self.element = instruction
         self.in_registers = needs_registers(factor)
@@ -98,7 +100,7 @@ class Loader:
         self.target = numbers.add(numbers.add(numbers.multiply(self.row, ROW_BYTES), swizzled), base)
         self.start = self._start()
         self.present_across = self._present_across()
-        self.buffer = Buffer.of(factor) if self.is_shifted else None
+        self.buffer = AlignedRange.of(factor) if self.is_shifted else None
 
     @property
     def step(self) -> int:

@@ -11,7 +11,7 @@ from functools import cached_property
 
 from blu.dialects.core.mlir import arith, ir
 from blu.passes.gpu import numbers
-from blu.passes.gpu.gemm.copy import Tile
+from blu.passes.gpu.gemm.copy import FactorTile
 from blu.passes.gpu.gemm.problem import COPY_BYTES
 from blu.passes.gpu.gemm.schedule import ROW_BYTES
 from blu.passes.gpu.isa import cvt, mma, shared_memory
@@ -31,7 +31,7 @@ class Reader:
     `is_left` says of which factor. `base` is the tile's offset in its stage.
     """
 
-    tile: Tile
+    tile: FactorTile
     is_left: bool
     first: ir.Value
     extent: int

@@ -16,7 +16,7 @@ from blu.passes.gpu import numbers
 from blu.passes.gpu.gemm import rows as gemm_rows
 from blu.passes.gpu.gemm import split as gemm_split
 from blu.passes.gpu.gemm import wgmma as gemm_wgmma
-from blu.passes.gpu.gemm.copy import Loader, Place, Tile
+from blu.passes.gpu.gemm.copy import BlockPosition, FactorLoader, FactorTile
 from blu.passes.gpu.gemm.fragments import Reader
 from blu.passes.gpu.gemm.mma import MmaLoop, WarpTile
 from blu.passes.gpu.gemm.output import (
@@ -28,7 +28,7 @@ from blu.passes.gpu.gemm.output import (
     stage_fragments,
     staged_bytes,
 )
-from blu.passes.gpu.gemm.pipeline import Pipeline, Range
+from blu.passes.gpu.gemm.pipeline import Range, StageRing
 from blu.passes.gpu.gemm.problem import Product, read_product
 from blu.passes.gpu.gemm.schedule import (
     FewRowsSchedule,
@@ -188,23 +188,25 @@ class _Gemm:
         first = numbers.multiply(block.part, each)
         return first, numbers.smaller(numbers.add(first, each), self.steps)
 
-    def _pipeline(self, block: _Block, thread: ir.Value, tiles: tuple[Tile, Tile], base: ir.Value) -> Pipeline:
+    def _pipeline(
+        self, block: _Block, thread: ir.Value, tiles: tuple[FactorTile, FactorTile], base: ir.Value
+    ) -> StageRing:
         """What brings the operands' tiles to shared memory."""
         contraction, schedule = self.product.contraction, self.schedule
         outer = [block.point[dim] for dim in contraction.outer]
         runs = [contraction.size(dim) for dim in contraction.outer_depth]
-        left = Place(outer, block.row, thread, schedule.threads)
-        right = Place(outer, block.column, thread, schedule.threads)
+        left = BlockPosition(outer, block.row, thread, schedule.threads)
+        right = BlockPosition(outer, block.column, thread, schedule.threads)
         loaders = (
-            Loader(self.product.left, tiles[0], left, 0, runs, schedule.instruction),
-            Loader(self.product.right, tiles[1], right, tiles[0].size, runs, schedule.instruction),
+            FactorLoader(self.product.left, tiles[0], left, 0, runs, schedule.instruction),
+            FactorLoader(self.product.right, tiles[1], right, tiles[0].size, runs, schedule.instruction),
         )
-        return Pipeline(loaders, schedule.stages, schedule.stage_bytes, base)
+        return StageRing(loaders, schedule.stages, schedule.stage_bytes, base)
 
     def _compute_mma(
         self, schedule: MmaSchedule, block: _Block, thread: ir.Value, base: ir.Value, staged: Staged
     ) -> None:
-        tiles = self._tiles(Tile)
+        tiles = self._tiles(FactorTile)
         own = WarpTile.of(thread, schedule)
         readers = (
             Reader(tiles[0], True, own.row, schedule.warp_rows, own.lane, 0),
@@ -222,7 +224,7 @@ class _Gemm:
         pipeline = self._pipeline(block, thread, tiles, base)
         loop.sum_up(pipeline, self._range(block), self.product.depth * self.product.runs)
 
-    def _tiles(self, kind: type[Tile]) -> tuple[Tile, Tile]:
+    def _tiles(self, kind: type[FactorTile]) -> tuple[FactorTile, FactorTile]:
         """The shapes of both operands' tiles."""
         schedule, size = self.schedule, self.schedule.element_bytes
         left, right = self.product.left, self.product.right

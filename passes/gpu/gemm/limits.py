@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu.gemm import gemm, wgmma
 from blu.passes.gpu.gemm import rows as few_rows
-from blu.passes.gpu.gemm.choice import SCRATCH_BYTES, TILES, Sizes
+from blu.passes.gpu.gemm.choice import SCRATCH_BYTES, TILES, ProductSizes
 from blu.passes.gpu.gemm.pingpong import SLAB
 from blu.passes.gpu.gemm.problem import Product
 from blu.passes.gpu.gemm.schedule import (
@@ -37,7 +37,7 @@ def excess(schedule: Schedule, contraction: Contraction, target: GpuTarget) -> s
 
 def _excesses(schedule: Schedule, contraction: Contraction, target: GpuTarget) -> Iterator[str]:
     if isinstance(schedule, TileSchedule | ProductSchedule):
-        yield from _excess_parts(Sizes.of(contraction, schedule.instruction), parts_of(schedule))
+        yield from _excess_parts(ProductSizes.of(contraction, schedule.instruction), parts_of(schedule))
     if isinstance(schedule, WgmmaSchedule):
         yield from _excess_wgmma(schedule, target)
     if isinstance(schedule, MmaSchedule | SimtSchedule | ProductSchedule):
@@ -46,7 +46,7 @@ def _excesses(schedule: Schedule, contraction: Contraction, target: GpuTarget) -
         yield from _excess_shared(gemm.share_out(schedule)[0].bytes, schedule, target)
 
 
-def _excess_parts(sizes: Sizes, split: int) -> Iterator[str]:
+def _excess_parts(sizes: ProductSizes, split: int) -> Iterator[str]:
     if split > sizes.steps:
         yield f"split = {split}: k of {sizes.depth} has {sizes.steps} steps of 128 bytes to share"
     if split > 1 and sizes.part_bytes * split > SCRATCH_BYTES:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from blu.dialects.core.mlir import arith, ir
 from blu.passes.gpu import numbers
 from blu.passes.gpu.gemm.fragments import STEPS, Fragment, Reader, multiply_add, split_in_two
-from blu.passes.gpu.gemm.pipeline import Pipeline, Range
+from blu.passes.gpu.gemm.pipeline import Range, StageRing
 from blu.passes.gpu.gemm.schedule import MmaSchedule
 from blu.passes.gpu.isa import cvt
 from blu.passes.gpu.isa.warp import WARP
@@ -41,7 +41,7 @@ class MmaLoop:
     schedule: MmaSchedule
     readers: tuple[Reader, Reader]
 
-    def sums(self, pipeline: Pipeline, steps: Range) -> list[Fragment]:
+    def sums(self, pipeline: StageRing, steps: Range) -> list[Fragment]:
         """The finished sums: for every 16 rows of the warp, for every 8 columns, four f32."""
         schedule = self.schedule
         for reader in self.readers:

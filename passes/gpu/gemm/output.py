@@ -17,7 +17,7 @@ from blu.passes.gpu.gemm.problem import COPY_BYTES, Product
 from blu.passes.gpu.isa import shared_memory
 from blu.passes.gpu.kernel import when
 from blu.passes.kernels import lanes as vectors
-from blu.passes.kernels.contraction import Operand, Point
+from blu.passes.kernels.contraction import IndexedBuffer, Point
 from blu.passes.kernels.epilogue import Epilogue, Known
 
 Sink = Callable[..., None]
@@ -262,7 +262,7 @@ def can_align(buffer: ir.Value, dim: int | None, size: int) -> bool:
     return all(step * width % size == 0 for step in [offset, *steps])
 
 
-def choose_lanes(epilogue: Epilogue, buffers: Sequence[Operand]) -> int:
+def choose_lanes(epilogue: Epilogue, buffers: Sequence[IndexedBuffer]) -> int:
     """How many neighbours a thread takes: 16 bytes of the narrowest output, if all that is accessed lies for that."""
     contraction = epilogue.contraction
     along = [operand for operand in buffers if contraction.columns in operand.dims]
@@ -278,11 +278,11 @@ def choose_together(epilogue: Epilogue, lanes: int) -> int:
     return 1 if epilogue.operation_count > _LONG else max(2, _TOGETHER * 4 // lanes)
 
 
-def _width(operand: Operand) -> int:
+def _width(operand: IndexedBuffer) -> int:
     return max(8, operand.element.width) // 8
 
 
-def _suits(operand: Operand, columns: int | None, lanes: int) -> bool:
+def _suits(operand: IndexedBuffer, columns: int | None, lanes: int) -> bool:
     dim = operand.dims.index(columns)
     if vectors.strides_of(operand.buffer)[dim] != 1:
         return False

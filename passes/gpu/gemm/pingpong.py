@@ -105,7 +105,7 @@ class Ring:
 
 
 @dataclass(frozen=True)
-class Place:
+class TilePosition:
     """A tile: its part of k, its product, its first row and column."""
 
     part: ir.Value
@@ -118,8 +118,8 @@ class Place:
 class SlabWriter:
     """`write(staged, place, known)` writes a slab of staged sums; `read(staged, place)` gives what is known before."""
 
-    read: Callable[[Staged, Place], list[Known] | None]
-    write: Callable[[Staged, Place, list[Known] | None], None]
+    read: Callable[[Staged, TilePosition], list[Known] | None]
+    write: Callable[[Staged, TilePosition, list[Known] | None], None]
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class Walk:
         """Stages of k of a tile. In the last part some may lie beyond the end, where factors are read as zeros."""
         return ceil(ceil(self.product.depth / self.schedule.depth) / self.schedule.split)
 
-    def place(self, tile: ir.Value) -> Place:
+    def place(self, tile: ir.Value) -> TilePosition:
         """Where a tile is: the parts of k change slowest, then the products."""
         each, outer = self.down * self.across, self.product.outer
         rest, tile = numbers.divide(tile, each), numbers.remainder(tile, each)
@@ -156,13 +156,13 @@ class Walk:
         first = numbers.multiply(band, wide)
         height = numbers.smaller(numbers.subtract(self.down, first), wide)
         row, column = numbers.add(first, arith.remui(inside, height)), arith.divui(inside, height)
-        return Place(
+        return TilePosition(
             part, number, numbers.multiply(row, self.schedule.rows), numbers.multiply(column, self.schedule.columns)
         )
 
 
 @dataclass(frozen=True)
-class Block:
+class BlockCode:
     """The code of one block: `maps` are the tensor maps' addresses, `staging` that of the slabs of both groups."""
 
     walk: Walk
@@ -206,7 +206,7 @@ class Block:
 
         _repeat(self.block, self.walk.tiles, self.blocks, [numbers.number(0), numbers.number(0)], tile)
 
-    def _fill(self, place: Place, step: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+    def _fill(self, place: TilePosition, step: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
         """Copy one stage when it is empty."""
         stage, phase = carried
         mbarrier.wait(self.ring.empty(stage), arith.xori(phase, numbers.number(1)))
@@ -308,7 +308,9 @@ class Block:
         with when(numbers.is_equal(numbers.remainder(self.thread, wgmma.THREADS), 0)):
             mbarrier.arrive(self.ring.empty(stage))
 
-    def _write(self, group: ir.Value, sums: list[ir.Value], staged: Staged, write: SlabWriter, place: Place) -> None:
+    def _write(
+        self, group: ir.Value, sums: list[ir.Value], staged: Staged, write: SlabWriter, place: TilePosition
+    ) -> None:
         """Write the sums of a tile, a slab of columns at a time."""
         in_group = numbers.remainder(self.thread, wgmma.THREADS)
         own_row = numbers.multiply(numbers.divide(in_group, WARP), 16)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, ir, scf
 from blu.passes.gpu import numbers
-from blu.passes.gpu.gemm.copy import Loader
+from blu.passes.gpu.gemm.copy import FactorLoader
 from blu.passes.gpu.isa import barrier, cp_async
 
 Range = tuple[ir.Value, ir.Value]
@@ -17,10 +17,10 @@ Multiply = Callable[[ir.Value, ir.Value, list[ir.Value]], list[ir.Value]]
 
 
 @dataclass(frozen=True)
-class Pipeline:
+class StageRing:
     """`stages` stages of `stage_bytes` bytes from the shared address `base` on, which is a multiple of 128."""
 
-    loaders: tuple[Loader, Loader]
+    loaders: tuple[FactorLoader, FactorLoader]
     stages: int
     stage_bytes: int
     base: ir.Value

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 
 from blu.dialects.core.mlir import ir
-from blu.passes.kernels.contraction import Contraction, Operand
+from blu.passes.kernels.contraction import Contraction, IndexedBuffer
 
 COPY_BYTES = 16
 """The most that one thread copies at a time."""
@@ -114,7 +114,7 @@ def read_product(contraction: Contraction) -> Product:
     return Product(contraction, left, _factor(contraction, contraction.right, contraction.columns))
 
 
-def _factor(contraction: Contraction, operand: Operand, across: int | None) -> Factor:
+def _factor(contraction: Contraction, operand: IndexedBuffer, across: int | None) -> Factor:
     def stride(dim: int | None) -> int:
         """0 along what there is one of."""
         return (operand.stride(dim) or 0) if contraction.size(dim) != 1 else 0

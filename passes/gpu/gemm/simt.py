@@ -16,9 +16,9 @@ from functools import cached_property
 
 from blu.dialects.core.mlir import arith, ir, math, scf
 from blu.passes.gpu import numbers
-from blu.passes.gpu.gemm.copy import PIECES, Tile
+from blu.passes.gpu.gemm.copy import PIECES, FactorTile
 from blu.passes.gpu.gemm.output import Staged
-from blu.passes.gpu.gemm.pipeline import Pipeline, Range
+from blu.passes.gpu.gemm.pipeline import Range, StageRing
 from blu.passes.gpu.gemm.problem import COPY_BYTES
 from blu.passes.gpu.gemm.schedule import ROW_BYTES, SimtSchedule
 from blu.passes.gpu.isa import shared_memory
@@ -33,7 +33,7 @@ _BLOCK = (16, 32)  # rows and columns of a warp between a thread's blocks of fou
 _WARPS = (4, 2)
 
 
-class SimtTile(Tile):
+class SimtTile(FactorTile):
     """A tile of f32 of which threads read four neighbours at a time, in rows that are four apart."""
 
     def swizzle(self, piece: numbers.Number, row: numbers.Number) -> ir.Value:
@@ -64,7 +64,7 @@ class Lane:
 class SimtReader:
     """Reads a thread's values of one factor: `count` blocks of four, from the row or column `first` on."""
 
-    tile: Tile
+    tile: FactorTile
     is_left: bool
     first: ir.Value
     count: int
@@ -116,7 +116,7 @@ class SimtLoop:
     staged: Staged
     lane: Lane
 
-    def sum_up(self, pipeline: Pipeline, steps: Range, depth: int) -> None:
+    def sum_up(self, pipeline: StageRing, steps: Range, depth: int) -> None:
         """All steps; `depth` products make an element."""
         for reader in self.readers:
             _ = reader.address  # emitted here, before the loop
@@ -165,7 +165,9 @@ class SimtLoop:
                 shared_memory.st(start, offset, [arith.bitcast(numbers.i32(), value) for value in values])
 
 
-def readers_of(schedule: SimtSchedule, tiles: tuple[Tile, Tile], lane: Lane) -> tuple[SimtReader, SimtReader]:
+def readers_of(
+    schedule: SimtSchedule, tiles: tuple[FactorTile, FactorTile], lane: Lane
+) -> tuple[SimtReader, SimtReader]:
     """What a thread reads of both tiles of a stage."""
     left, right = (size // wide // warps for size, wide, warps in
                    zip((schedule.rows, schedule.columns), _BLOCK, _WARPS, strict=True))  # fmt: skip

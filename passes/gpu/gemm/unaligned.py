@@ -17,7 +17,7 @@ from blu.passes.gpu.isa import shift
 
 
 @dataclass(frozen=True)
-class Buffer:
+class AlignedRange:
     """Where a factor may be read: from the aligned address `start` on (i64), before `end`, 16 bytes at a time.
 
     `words` are what there is from `end` on, less than 16 bytes; zeros follow. They are empty where there is nothing.
@@ -28,7 +28,7 @@ class Buffer:
     words: list[ir.Value]
 
     @classmethod
-    def of(cls, factor: Factor) -> Buffer:
+    def of(cls, factor: Factor) -> AlignedRange:
         """The buffer of a factor; its last bytes are read here."""
         index = memref.extract_aligned_pointer_as_index(factor.buffer)
         start = arith.index_cast(ir.IntegerType.get_signless(64), index)
@@ -49,11 +49,11 @@ class Buffer:
 class Shift:
     """How far pieces of a buffer are from aligned addresses, in bytes (i32)."""
 
-    buffer: Buffer
+    buffer: AlignedRange
     bytes: ir.Value
 
     @classmethod
-    def of(cls, buffer: Buffer, address: ir.Value) -> Shift:
+    def of(cls, buffer: AlignedRange, address: ir.Value) -> Shift:
         """The shift of a piece, and of those that are a multiple of 16 bytes from it."""
         return cls(buffer, arith.andi(arith.trunci(numbers.i32(), address), numbers.number(COPY_BYTES - 1)))
 

@@ -17,12 +17,12 @@ from blu.passes.gpu.gemm.output import (
     epilogue_sink,
     staged_bytes,
 )
-from blu.passes.gpu.gemm.pingpong import SLAB, THREADS, Block, Ring, SlabWriter, Walk
+from blu.passes.gpu.gemm.pingpong import SLAB, THREADS, BlockCode, Ring, SlabWriter, Walk
 from blu.passes.gpu.gemm.problem import Factor, Product
 from blu.passes.gpu.gemm.schedule import WgmmaSchedule
 from blu.passes.gpu.gemm.split import PART, Read
 from blu.passes.gpu.isa import tma, wgmma
-from blu.passes.gpu.isa.tma import TensorMap
+from blu.passes.gpu.isa.tma import TileMap
 from blu.passes.gpu.kernel import GpuKernel
 from blu.passes.gpu.shared import SharedMemory, shared_address
 from blu.passes.kernels.epilogue import Epilogue
@@ -71,7 +71,9 @@ def emit_with(kernel: func.FuncOp, read: Read, schedule: WgmmaSchedule, target: 
         base, thread = shared_address(frame), numbers.as_number(here.thread)
         maps = tuple(tma.map_pointer(argument) for argument in list(frame.replacement.arguments)[-2:])
         ring = Ring(schedule, numbers.add(base, tiles), numbers.add(base, barriers))
-        block = Block(walk, ring, maps, numbers.add(base, staging), numbers.as_number(here.block[0]), blocks, thread)
+        block = BlockCode(
+            walk, ring, maps, numbers.add(base, staging), numbers.as_number(here.block[0]), blocks, thread
+        )
 
         block.emit(partial(_writer, frame, product, epilogue, schedule))
     return gemm_split.finish(frame, read, schedule.split)
@@ -112,13 +114,13 @@ def _describe_maps(frame: GpuKernel, product: Product, schedule: WgmmaSchedule) 
     frame.replacement.operation.attributes[MAPS] = ir.ArrayAttr.get(attributes)
 
 
-def _map_of(factor: Factor, argument: int, extent: int, outer: Sequence[int], schedule: WgmmaSchedule) -> TensorMap:
+def _map_of(factor: Factor, argument: int, extent: int, outer: Sequence[int], schedule: WgmmaSchedule) -> TileMap:
     """The map for tiles of a factor: `extent` rows of 128 bytes, or panels of as many elements as are 128 bytes."""
     wide = wgmma.ROW_BYTES // schedule.element_bytes
     shape, strides, box = (factor.depth, factor.size), (1, factor.stride), (schedule.depth, extent)
     if not factor.is_deep:
         shape, strides, box = (factor.size, factor.depth), (1, factor.depth_stride), (wide, schedule.depth)
-    return TensorMap(
+    return TileMap(
         argument,
         (*shape, *outer),
         (*strides, *factor.outer_strides),

@@ -18,7 +18,7 @@ MAP_BYTES = 128
 
 
 @dataclass(frozen=True)
-class TensorMap:
+class TileMap:
     """A map for tiles of `box` elements of argument `argument`, innermost dimension first; strides are in elements.
 
     Elements outside of `shape` are read as zeros. Rows of 128 bytes are swizzled: piece p (16 bytes) of row r lies at

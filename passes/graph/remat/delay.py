@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.op import is_pure
-from blu.passes.graph.remat.saved import LONGEST_WAY, Saved
+from blu.passes.graph.remat.saved import LONGEST_WAY, SavedValues
 from blu.passes.graph.remat.work import is_cheap
 
 
@@ -18,7 +18,7 @@ class Delay:
     becomes %e, %d, %f: %x is read once, for %y and for the gradient. Those that wait keep their order, as do others.
     """
 
-    def __init__(self, saved: Saved):
+    def __init__(self, saved: SavedValues):
         self.saved = saved
         self.readers = saved.late_readers()
         # For ops that wait the position of the op that they come before.

@@ -6,13 +6,13 @@ from blu.dialects.core.mlir import ir
 from blu.dialects.core.op import emitting_at, is_pure
 from blu.dialects.ops.barrier import Barrier
 from blu.dialects.tensor.tensor import Tensor
-from blu.passes.graph.remat.saved import Saved
+from blu.passes.graph.remat.saved import SavedValues
 
 
 class Recompute:
     """The late ops of a block get what is not kept from copies of the ops that made it, right before them."""
 
-    def __init__(self, saved: Saved):
+    def __init__(self, saved: SavedValues):
         self.saved = saved
         self.again: dict[ir.Value, ir.Value] = {}
         self.num_ops = 0

@@ -10,7 +10,7 @@ from blu.passes.framework.base import Pass, find
 from blu.passes.graph.differentiate.differentiate import FORWARD
 from blu.passes.graph.remat.delay import Delay
 from blu.passes.graph.remat.recompute import Recompute
-from blu.passes.graph.remat.saved import Saved
+from blu.passes.graph.remat.saved import SavedValues
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Remat(Pass):
                 del operation.operation.attributes[ATTRIBUTE]
 
     def _rewrite(self, function: func.FuncOp, num_forward: int, budget: int) -> None:
-        saved = Saved(function.entry_block, num_forward, is_frugal=self.isolate or self.cheap or budget > 0)
+        saved = SavedValues(function.entry_block, num_forward, is_frugal=self.isolate or self.cheap or budget > 0)
         if self.cheap:
             saved.give_up_cheap()
         if budget:

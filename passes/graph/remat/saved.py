@@ -22,7 +22,7 @@ MOST_TRAFFIC = 4
 SMALLEST_PART = 1 / 1024
 
 
-class Saved:
+class SavedValues:
     """The values that ops after the first `num_forward` ones of a block may read of what those have computed.
 
     To begin with they are what is read, except what `blu.checkpoint` has marked; for that, what it is computed from.

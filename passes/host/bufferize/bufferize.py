@@ -30,7 +30,7 @@ from blu.passes.host.bufferize.placement import (
     Returning,
     Updating,
 )
-from blu.passes.host.bufferize.report import Report
+from blu.passes.host.bufferize.report import PlacementReport
 from blu.passes.host.bufferize.times import spans
 from blu.passes.host.bufferize.uses import Returned, is_empty, only_gives_a_shape, transposed_layout
 from blu.passes.host.bufferize.views import Root, View, ViewTable, contiguous_strides, whole
@@ -91,7 +91,7 @@ class _Bufferizer:
         operations = [operation.operation for operation in old.operations]
         self.memory = Memory(self.views, spans(operations), Returned(operations[-1].operands), self.kernels)
         self._open()
-        self.report = Report(self.function)
+        self.report = PlacementReport(self.function)
         handlers = {
             "arith.constant": self._constant,
             "tensor.empty": self._empty,

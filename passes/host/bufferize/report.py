@@ -8,7 +8,7 @@ from blu.dialects.core.mlir import func, ir
 from blu.passes.framework.rules import Decision
 
 
-class Report:
+class PlacementReport:
     """Decisions about the memory of one host function, in program order."""
 
     def __init__(self, function: func.FuncOp) -> None:

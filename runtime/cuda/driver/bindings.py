@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from blu.plan.schema import MAP_BYTES, MAP_DTYPES, TensorMap
-from blu.runtime.cuda.driver.driver import Driver, Graph, Kernel
+from blu.runtime.cuda.driver.driver import BoundLaunch, Driver, Graph
 from blu.runtime.cuda.driver.failures import DriverError
 
 
@@ -131,7 +131,7 @@ class BindingsDriver(Driver):
         free, total = self._call(self.cuda.cuMemGetInfo)
         return free, total
 
-    def _launch(self, kernel: Kernel) -> None:
+    def _launch(self, kernel: BoundLaunch) -> None:
         (x, y, z), stream = kernel.grid, self._stream
         (status,) = self.cuda.cuLaunchKernel(
             kernel.function, x, y, z, kernel.threads, 1, 1, kernel.shared_bytes, stream, kernel.pointers, 0
@@ -181,7 +181,7 @@ class _CapturedGraph(Graph):
             order.append(node)
         return order
 
-    def update(self, index: int, kernel: Kernel) -> None:
+    def update(self, index: int, kernel: BoundLaunch) -> None:
         cuda, parameters = self._driver.cuda, self._parameters[index]
         parameters.kernelParams, parameters.extra = kernel.pointers, 0
         with self._driver.explained("update a graph", kernel):

@@ -26,7 +26,7 @@ from blu.errors import BluError, OutOfRangeError, UnsupportedError
 from blu.plan.schema import TensorMap
 from blu.runtime.cuda.driver.failures import DriverError, Named, explain, no_library, out_of_memory
 from blu.runtime.cuda.findings import Findings
-from blu.runtime.cuda.pool import Pool
+from blu.runtime.cuda.pool import DeviceMemoryPool
 from blu.runtime.cuda.staging import Staging
 
 ALIGNMENT = 256
@@ -43,7 +43,7 @@ logger = logging.getLogger("blu")
 
 
 @dataclass(eq=False)
-class Kernel:
+class BoundLaunch:
     """A launch that is ready to go. `values` (uint64) are its arguments, `pointers` is the address of their addresses.
 
     Both stay where they are, so that a change of `values` is all that other arguments take.
@@ -62,7 +62,7 @@ class Kernel:
 class Graph:
     """A captured sequence of calls that the GPU runs at one request."""
 
-    def update(self, index: int, kernel: Kernel) -> None:
+    def update(self, index: int, kernel: BoundLaunch) -> None:
         """Let the kernel of this number (in the order of capture) have its arguments of now, in later launches."""
         raise NotImplementedError
 
@@ -86,7 +86,7 @@ class Driver:
         self._process = os.getpid()
         self._lost: BluError | None = None
         self._recent: deque[Sequence[Named]] = deque(maxlen=_REMEMBERED_RUNS)
-        self.pool = Pool(self._raw_allocate, self._raw_free)
+        self.pool = DeviceMemoryPool(self._raw_allocate, self._raw_free)
         self.staging = Staging(self)
         self.findings = Findings(self)
         self._discarded: deque[Callable[[], None]] = deque()
@@ -153,7 +153,7 @@ class Driver:
         with self.explained("ask for the free memory"):
             return self._memory()
 
-    def run(self, kernels: Sequence[Kernel]) -> None:
+    def run(self, kernels: Sequence[BoundLaunch]) -> None:
         """Enqueue kernels one by one."""
         for kernel in kernels:
             self._recent.append((kernel,))
@@ -162,13 +162,13 @@ class Driver:
             except DriverError as failure:
                 raise self._explanation(failure, f"launch the kernel {kernel.name!r}", kernel) from None
 
-    def replay(self, graph: Graph, kernels: Sequence[Kernel]) -> None:
+    def replay(self, graph: Graph, kernels: Sequence[BoundLaunch]) -> None:
         """Enqueue a graph, which was captured from these kernels."""
         self._recent.append(kernels)
         with self.explained("launch a graph"):
             graph.launch()
 
-    def capture(self, kernels: Sequence[Kernel], before: Callable[[], None]) -> Graph:
+    def capture(self, kernels: Sequence[BoundLaunch], before: Callable[[], None]) -> Graph:
         """A graph of what `before` enqueues, and the kernels."""
 
         def enqueue() -> None:
@@ -179,7 +179,7 @@ class Driver:
         with self.explained("capture a graph"):
             return self._captured(enqueue)
 
-    def timed(self, kernels: Sequence[Kernel], graph: bool) -> Callable[[], list[float]]:
+    def timed(self, kernels: Sequence[BoundLaunch], graph: bool) -> Callable[[], list[float]]:
         """A function that runs kernels and returns the microseconds of each.
 
         In a graph no kernel waits for the host, whose time would otherwise count where kernels are short.
@@ -326,7 +326,7 @@ class Driver:
     def _memory(self) -> tuple[int, int]:
         raise NotImplementedError
 
-    def _launch(self, kernel: Kernel) -> None:
+    def _launch(self, kernel: BoundLaunch) -> None:
         raise NotImplementedError
 
     def _is_done(self) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from blu.runtime.cuda.driver.bindings import BindingsDriver, load_bindings
-from blu.runtime.cuda.driver.driver import Driver, Graph, Kernel
+from blu.runtime.cuda.driver.driver import BoundLaunch, Driver, Graph
 from blu.runtime.cuda.driver.failures import DriverError
 
 # What cuGetErrorString says, which is all that PyCUDA tells.
@@ -165,7 +165,7 @@ class PycudaDriver(BindingsDriver):
         free, total = self._try(self._pycuda.mem_get_info)
         return free, total
 
-    def _launch(self, kernel: Kernel) -> None:
+    def _launch(self, kernel: BoundLaunch) -> None:
         block, stream, data = (kernel.threads, 1, 1), self._py_stream, kernel.values.tobytes()
         self._try(kernel.function._launch_kernel, kernel.grid, block, data, kernel.shared_bytes, stream)
 

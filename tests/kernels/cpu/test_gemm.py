@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from blu.dialects.core.mlir import ir
 from blu.dialects.targets.cpu import CpuTarget
 from blu.passes.cpu.gemm import gemm
-from blu.passes.cpu.gemm.schedule import LONG_DEPTH, Schedule
+from blu.passes.cpu.gemm.schedule import LONG_DEPTH, ProductTiling
 from tests.support.kernels.cpu_kernel import compile_kernel, host_targets, run_kernel
 from tests.support.kernels.gemm_text import NN, NT, TN, TT, Buffer, gemm_text, plain_text
 
@@ -22,7 +22,7 @@ DTYPES = {"f32": np.float32, "f64": np.float64, "bf16": ml_dtypes.bfloat16, "f16
 V2, V3, V4 = "x86-64-v2", "x86-64-v3", "x86-64-v4"
 
 
-def emitted(text: str, target: CpuTarget, schedule: Schedule | None = None) -> ir.Module:
+def emitted(text: str, target: CpuTarget, schedule: ProductTiling | None = None) -> ir.Module:
     """The module of a kernel text after the emitter ran on it, with the emitter's own schedule or a given one."""
     context = ir.Context()
     context.enable_multithreading(False)
@@ -224,14 +224,14 @@ def test_epilogues(orientation: str, sizes: tuple[int, int, int]):
         close(output, expected, depth + 4, 2**-23)
 
 
-def some_schedules() -> list[Schedule]:
+def some_schedules() -> list[ProductTiling]:
     """Tiles, blocks of k, chunks, groups and packing that differ in everything, for 16 lanes."""
     return [
-        Schedule(8, 3, 16, 1000, 128, 1, 1),
-        Schedule(6, 4, 16, 64, 48, 2, 1),
-        Schedule(1, 1, 16, 7, 1, 1, 0),
-        Schedule(5, 2, 16, 100, 15, 3, 3),
-        Schedule(4, 6, 16, 130, 8, 1, 0, 8),
+        ProductTiling(8, 3, 16, 1000, 128, 1, 1),
+        ProductTiling(6, 4, 16, 64, 48, 2, 1),
+        ProductTiling(1, 1, 16, 7, 1, 1, 0),
+        ProductTiling(5, 2, 16, 100, 15, 3, 3),
+        ProductTiling(4, 6, 16, 130, 8, 1, 0, 8),
     ]
 
 
@@ -244,7 +244,7 @@ def test_bits_do_not_depend_on_the_schedule_or_the_vector_width():
         if target.name == V2:
             continue  # no FMA: products are rounded first
         lanes = target.vector_bytes // 4
-        schedules = [Schedule(s.rows, s.vectors, lanes, *_rest(s)) for s in some_schedules()]
+        schedules = [ProductTiling(s.rows, s.vectors, lanes, *_rest(s)) for s in some_schedules()]
         for schedule in [None, *schedules]:
             for orientation, weights in ((NN, right), (NT, transposed)):
                 output = np.zeros(sizes[:2], np.float32)
@@ -255,7 +255,7 @@ def test_bits_do_not_depend_on_the_schedule_or_the_vector_width():
         assert np.array_equal(output, results[0])
 
 
-def _rest(schedule: Schedule) -> tuple:
+def _rest(schedule: ProductTiling) -> tuple:
     depth, chunk = schedule.depth_block, schedule.chunk_rows
     return depth, chunk, schedule.group_panels, schedule.packed_panels, schedule.fetch_ahead
 

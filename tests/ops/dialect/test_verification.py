@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from blu.compiler.driver.source import Source, parse_source
+from blu.compiler.driver.source import IrSource, parse_source
 from blu.dialects.core import verification
 from blu.dialects.core.context import make_context
 from blu.dialects.core.mlir import ir
@@ -61,7 +61,7 @@ def test_a_wrong_type_is_found_beside_right_ones(exponentials: list[ir.Operation
 def test_reading_and_printing_look_at_equal_ops_once(monkeypatch: pytest.MonkeyPatch) -> None:
     inferred, seen = verification._inferred, []
     monkeypatch.setattr(verification, "_inferred", lambda *given: seen.append(given[1].name) or inferred(*given))
-    module = parse_source(Source("x.mlir", TEXT), make_context())
+    module = parse_source(IrSource("x.mlir", TEXT), make_context())
     assert seen == ["blu.exp"] * 2
     assert '"blu.exp"' in module_text(module)
     assert seen == ["blu.exp"] * 4

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from blu.runtime.cuda.driver.driver import Driver, Graph, Kernel
+from blu.runtime.cuda.driver.driver import BoundLaunch, Driver, Graph
 from blu.runtime.cuda.driver.failures import DriverError
 
 Function = Callable[..., None]
@@ -167,7 +167,7 @@ class FakeDriver(Driver):
     def _memory(self) -> tuple[int, int]:
         return self.total_bytes - self.allocated_bytes, self.total_bytes
 
-    def _launch(self, kernel: Kernel) -> None:
+    def _launch(self, kernel: BoundLaunch) -> None:
         self._step(kernel.name)
         if self._capture is not None:
             self._capture.add(kernel)
@@ -194,12 +194,12 @@ class FakeGraph(Graph):
         self._places: list[int] = []
         self.work: list[Work] = []
 
-    def add(self, kernel: Kernel) -> None:
+    def add(self, kernel: BoundLaunch) -> None:
         """Capture a launch."""
         self._places.append(len(self.work))
         self.work.append(_call(kernel, kernel.values.tolist()))
 
-    def update(self, index: int, kernel: Kernel) -> None:
+    def update(self, index: int, kernel: BoundLaunch) -> None:
         self._driver._step("update")
         self.work[self._places[index]] = _call(kernel, kernel.values.tolist())
 
@@ -208,6 +208,6 @@ class FakeGraph(Graph):
         self._driver._queue += self.work
 
 
-def _call(kernel: Kernel, values: list[int]) -> Work:
+def _call(kernel: BoundLaunch, values: list[int]) -> Work:
     threads = kernel.threads * kernel.grid[0] * kernel.grid[1] * kernel.grid[2]
     return lambda: kernel.function(threads, *values)

@@ -1,0 +1,37 @@
+"""One name, one class: who reads a name knows what it is."""
+
+from __future__ import annotations
+
+import ast
+
+from tests.test_architecture import _modules, _none, _where
+
+# Names that classes of several modules may have, and why.
+_PER_TARGET = "the same for each target, which know nothing of each other"
+_OP_AND_STEP = "an op of the host program, named in IR, and the step of a plan that it becomes, named in its JSON"
+_OP_AND_LAYER = "an op, named in IR, and the layer of models, named by users"
+HOMONYMS = {
+    "Array": "what a field of an op holds, written by who declares one, and what users get",
+    "Attention": _OP_AND_LAYER,
+    "Check": _OP_AND_STEP,
+    "Constant": "an op, named in IR, and a constant of a plan, named in its JSON",
+    "Decode": _PER_TARGET,
+    "Emitter": _PER_TARGET,
+    "HeadMatrix": _PER_TARGET,
+    "Launch": _OP_AND_STEP,
+    "LayerNorm": _OP_AND_LAYER,
+    "Problem": _PER_TARGET,
+    "RowKernel": _PER_TARGET,
+}
+
+
+def test_classes_are_named_apart() -> None:
+    """By their role, where two would have one name."""
+    found: dict[str, list[str]] = {}
+    for module in _modules():
+        for node in module.tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(_where(module.path, node.lineno))
+    twice = {name: places for name, places in found.items() if len(places) > 1}
+    _none([f"{name}: {', '.join(twice[name])}" for name in twice.keys() - HOMONYMS.keys()], "see HOMONYMS")
+    assert not HOMONYMS.keys() - twice.keys(), "these are no longer two"
