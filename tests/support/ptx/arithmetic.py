@@ -25,21 +25,37 @@ class Arithmetic:
     """Each register is an array with an element for each thread; `_do_x` runs an instruction x for active threads."""
 
     threads: int
+    # An array is never changed: an instruction puts another in its place.
     registers: dict[str, np.ndarray] = field(default_factory=dict)
+    literals: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
+    # Threads that were asked for last, and whether that is all of them.
+    asked: tuple[np.ndarray | None, bool] = (None, False)
+
+    def _is_all(self, active: np.ndarray) -> bool:
+        """Whether all threads are active: most instructions follow others of the same threads."""
+        if self.asked[0] is not active:
+            self.asked = active, bool(active.all())
+        return self.asked[1]
+
+    def _literal(self, operand: str, bits: int) -> np.ndarray:
+        found = self.literals.get((operand, bits))
+        if found is None:
+            found = self.literals[operand, bits] = np.full(self.threads, constant(operand, bits))
+            found.flags.writeable = False
+        return found
 
     def _read(self, operand: str, bits: int, kind: str = "b") -> np.ndarray:
         """An operand's value in every thread, as a type of so many bits."""
-        threads = self.threads
-        if operand in self.registers:
-            value = self.registers[operand]
+        value = self.registers.get(operand)
+        if value is not None:
             if value.dtype.itemsize * 8 > bits and bits > 1:
                 value = value.astype(UNSIGNED[bits])
         elif operand == "blu_shared":
-            value = np.zeros(threads, UNSIGNED[bits])
+            value = np.zeros(self.threads, UNSIGNED[bits])
         elif operand.startswith("%"):
             raise AssertionError(f"{operand} is read before it is written")
         else:
-            value = np.full(threads, constant(operand, bits))
+            value = self._literal(operand, bits)
         if kind == "f":
             return value.view(FLOAT[bits])
         return value.view(SIGNED[bits]) if kind == "s" else value
@@ -60,8 +76,8 @@ class Arithmetic:
         if bits > 1:
             if value.dtype.kind == "i" and value.dtype.itemsize * 8 < bits:
                 value = value.astype(SIGNED[bits])  # signed numbers fill wider registers with their sign
-            value = value.view(UNSIGNED[value.dtype.itemsize * 8]).astype(UNSIGNED[bits])
-        if not active.all():
+            value = value.view(UNSIGNED[value.dtype.itemsize * 8]).astype(UNSIGNED[bits], copy=False)
+        if not self._is_all(active):
             before = self.registers.get(name)
             value = np.where(active, value, np.zeros_like(value) if before is None else before)
         self.registers[name] = value

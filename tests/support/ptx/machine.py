@@ -144,16 +144,16 @@ class _Block(Warpgroups):
         elif space == "shared::cluster":
             rank = address // _WINDOW - 1
             address, limit = address % _WINDOW + rank * self.shared_bytes, (rank + 1) * self.shared_bytes
-        places = np.where(active, address, 0)[:, None] + np.arange(size)
-        inside = (places >= np.reshape(limit, (-1, 1)) - self.shared_bytes) if space != "global" else places >= 0
-        inside &= places < np.reshape(limit, (-1, 1))
-        if space == "global":
-            inside &= self.memory.mapped[np.where(inside, places, 0)]
-        if not inside[active].all():
-            raise MemoryFaultError(f"{space} memory is accessed at {address[active & ~inside.all(axis=1)][:4]}")
-        if (address[active] % (unit or size)).any():
+        first = address if self._is_all(active) else np.where(active, address, 0)
+        last = first + (size - 1)
+        inside = (first >= 0 if space == "global" else first >= limit - self.shared_bytes) & (last < limit)
+        if space == "global":  # as much lies between buffers as any instruction accesses: both ends are in the same one
+            inside &= self.memory.mapped[np.where(inside, first, 0)] & self.memory.mapped[np.where(inside, last, 0)]
+        if not (inside | ~active).all():
+            raise MemoryFaultError(f"{space} memory is accessed at {address[active & ~inside][:4]}")
+        if (first % (unit or size))[active].any():
             raise MemoryFaultError(f"{space} memory is accessed at {address[active][:4]}, in pieces of {size} bytes")
-        return places
+        return first[:, None] + np.arange(size)
 
     def _do_mapa(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         rank = self._read(operands[2], 32)
@@ -181,7 +181,7 @@ class _Block(Warpgroups):
         if space == "shared":
             self.races.read(places[active], np.flatnonzero(active))
         source = self.memory.bytes if space == "global" else self.shared
-        return source[np.where(active[:, None], places, 0)]
+        return source[places if self._is_all(active) else np.where(active[:, None], places, 0)]
 
     def _do_st(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         if parts[1] == "async":

@@ -37,6 +37,11 @@ class Instruction:
         return self.name.split(".")
 
     @cached_property
+    def handler(self) -> str:
+        """The machine's method that runs it."""
+        return f"_do_{self.parts[0]}"
+
+    @cached_property
     def registers(self) -> frozenset[str]:
         """All registers among the operands, those in brackets left out."""
         names = [name for item in self.operands for name in (item if isinstance(item, tuple) else (item,))]
@@ -123,6 +128,7 @@ def _operands(text: str) -> tuple:
     )
 
 
+@cache
 def type_named(text: str) -> tuple[str, int]:
     """A type's kind (b, u, s, f, bf) and bits."""
     found = _TYPE.match(text)

@@ -96,14 +96,15 @@ class Schedule(Arithmetic):
             is_last = program.is_event[place - 1] or place >= limit or program.is_collective[place]
             if is_last:
                 self.place[active] = place
-            some = active
-            if instruction.guard:
-                some = active & (self._read(instruction.guard, 1) != instruction.negated)
+            if not instruction.guard:
+                self._execute(instruction, active)
+                continue
+            some = active & (self._read(instruction.guard, 1) != instruction.negated)
             if some.any():
                 self._execute(instruction, some)
 
     def _execute(self, item: Instruction, active: np.ndarray) -> None:
-        handler = getattr(self, f"_do_{item.parts[0]}", None)
+        handler = getattr(self, item.handler, None)
         assert handler is not None, f"the machine does not know {item.name} (line {item.line})"
         try:
             handler(item.parts, item.operands, active)
