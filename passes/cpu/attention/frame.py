@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, ir, vector
 from blu.passes.cpu.attention.operands import HeadMatrix, Index, Problem, scaled
 from blu.passes.cpu.attention.weights import unit_of
 from blu.passes.cpu.gemm.tile import scratch
+from blu.passes.cpu.kernel import for_range
 from blu.passes.kernels import lanes as vectors
 
 
@@ -135,3 +138,11 @@ class Frame:
         """The first column of the j-th vector."""
         lanes = self.schedule.lanes
         return vectors.index(j * lanes) if isinstance(j, int) else scaled(j, lanes)
+
+
+@contextmanager
+def each_block(limit: ir.Value, size: int) -> Iterator[Keys]:
+    """The loop over blocks of the keys before `limit`."""
+    with for_range(0, limit, size) as loop:
+        first = loop.induction_variable
+        yield Keys(first, arith.minsi(arith.subi(limit, first), vectors.index(size)))

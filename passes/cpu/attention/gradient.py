@@ -12,8 +12,7 @@ The last three are register tiles along rows of g, queries and keys; rows of gra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -21,7 +20,7 @@ from blu.dialects.core.mlir import arith, func, ir, memref, scf, vector
 from blu.dialects.core.op import operands_of
 from blu.dialects.targets.cpu import CpuTarget
 from blu.passes.cpu.attention.attention import KEYS, TILE_VECTORS
-from blu.passes.cpu.attention.frame import Frame, Keys, PrefillSchedule, QueryBlock
+from blu.passes.cpu.attention.frame import Frame, Keys, PrefillSchedule, QueryBlock, each_block
 from blu.passes.cpu.attention.operands import HeadMatrix, Problem, Stack, problem_of, result_stack, scaled, stack
 from blu.passes.cpu.attention.step import KeyBlockStep
 from blu.passes.cpu.attention.weights import HIDDEN, divisor, weights, without_hidden
@@ -150,11 +149,11 @@ class GradientKernel:
         self._begin(head)
         limit = problem.limit(self.frame.group_query(block, self.zero, self.schedule.group_queries - 1))
         step = KeyBlockStep(self.frame)
-        with _each_block(limit, self.schedule.keys) as keys:
+        with each_block(limit, self.schedule.keys) as keys:
             step.emit_scores(block, self.zero, keys)
             step.emit_weights(self.zero, keys, step.find_largest(block, self.zero, keys))
         largest, factors = self._finish_sums()
-        with _each_block(limit, self.schedule.keys) as keys:
+        with each_block(limit, self.schedule.keys) as keys:
             step.emit_scores(block, self.zero, keys)
             step.find_largest(block, self.zero, keys)
             self._emit_weights(keys, largest, factors)
@@ -295,14 +294,6 @@ class GradientKernel:
         for number, value in enumerate(loop.results):
             i, chunk = divmod(number, len(chunks))
             target.store(value, i, *chunks[chunk])
-
-
-@contextmanager
-def _each_block(limit: ir.Value, size: int) -> Iterator[Keys]:
-    """The loop over blocks of the keys before `limit`."""
-    with for_range(0, limit, size) as loop:
-        first = loop.induction_variable
-        yield Keys(first, arith.minsi(arith.subi(limit, first), vectors.index(size)))
 
 
 def step_tile(

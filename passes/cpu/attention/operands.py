@@ -10,7 +10,7 @@ from blu.dialects.core.op import attributes_of, operands_of
 from blu.passes.cpu.gemm.tile import scratch, widen
 from blu.passes.cpu.kernel import KernelBody
 from blu.passes.kernels import lanes as vectors
-from blu.passes.kernels.attention import AttentionSizes
+from blu.passes.kernels.attention import AttentionSizes, splat_of
 from blu.passes.kernels.rows.layout import flatten, is_bool
 
 Index = ir.Value | int
@@ -212,28 +212,18 @@ def _stack_of(buffer: ir.Value, shape: Sequence[int], accumulator: ir.Type) -> S
 
 def _splat_of(tensor: ir.Value, accumulator: ir.Type) -> Stack:
     """A tensor that the kernel fills itself: one element in scratch, with strides of 0."""
-    fill = tensor.owner
-    assert fill.name == "linalg.fill", f"attention reads {tensor}, which is neither a buffer nor a splat"
-    scalar = fill.operands[0]
-    value = ir.Operation.create(
-        scalar.owner.name, [scalar.type], [], {"value": scalar.owner.attributes["value"]}
-    ).result
+    value, element = splat_of(tensor)
     shape = ir.RankedTensorType(tensor.type).shape
-    is_bit = is_bool(value.type)
-    if is_bit:
-        value = arith.extui(ir.IntegerType.get_signless(8), value)
     flat = scratch([1], value.type)
     memref.store(value, flat, [vectors.index(0)])
-    return Stack(flat, tuple(shape), (0,) * len(shape), is_bit, accumulator)
+    return Stack(flat, tuple(shape), (0,) * len(shape), is_bool(element), accumulator)
 
 
 def _read_offset(offset: ir.Value | None, body: KernelBody, problem: Problem) -> ir.Value:
-    """The position of the first query among the keys, cut to where it still makes a difference."""
+    """The position of the first query among the keys."""
     if offset is None:
         return vectors.index(problem.keys - problem.queries)
     wide = memref.load(stack(offset, body, problem.accumulator).flat, [vectors.index(0)])
     i64 = ir.IntegerType.get_signless(64)
     wide = wide if wide.type == i64 else arith.extsi(i64, wide)
-    low, high = (vectors.constant(i64, bound) for bound in (-problem.queries, problem.keys))
-    wide = arith.maxsi(arith.minsi(wide, high), low)
-    return arith.index_cast(ir.IndexType.get(), wide)
+    return arith.index_cast(ir.IndexType.get(), problem.cut_offset(wide))

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from blu.dialects.core.mlir import arith, ir, scf, vector
-from blu.passes.cpu.attention.frame import Frame, Keys, PrefillSchedule, QueryBlock
+from blu.passes.cpu.attention.frame import Frame, Keys, PrefillSchedule, QueryBlock, each_block
 from blu.passes.cpu.attention.operands import HeadMatrix, Problem, clamped, scaled
 from blu.passes.cpu.attention.step import KeyBlockStep
 from blu.passes.cpu.attention.weights import HIDDEN, divisor
@@ -53,9 +53,7 @@ class Prefill:
         with for_range(0, groups) as loop:
             self._begin_group(block, loop.induction_variable)
         limit = problem.limit(self.frame.query(block, vectors.index(schedule.queries - 1)))
-        with for_range(0, limit, schedule.keys) as loop:
-            first = loop.induction_variable
-            keys = Keys(first, arith.minsi(arith.subi(limit, first), vectors.index(schedule.keys)))
+        with each_block(limit, schedule.keys) as keys:
             if schedule.copies:
                 self._copy(block.key, self.frame.buffers.key, problem.depth, keys)
                 self._copy(block.value, self.frame.buffers.value, problem.width, keys)

@@ -16,30 +16,24 @@ from blu.dialects.core.op import operands_of
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention import decode as attention_decode
-from blu.passes.gpu.attention.fragments import Fragments, RightFragments
-from blu.passes.gpu.attention.operands import AttentionOperand, Problem, operand_of, read_problem, split_head
+from blu.passes.gpu.attention.block import RowPosition, SeenKeys, SoftmaxStep, TileBlock
+from blu.passes.gpu.attention.operands import AttentionOperand, operand_of, read_problem, split_head
 from blu.passes.gpu.attention.output import write_tile
 from blu.passes.gpu.attention.schedule import REGISTERS, WARPS, FewQueriesSchedule, TilesSchedule, schedule_of
 from blu.passes.gpu.attention.scores import (
-    STRIP,
     KeySpan,
-    LeftLoads,
     Mask,
     RunningSoftmax,
     Sums,
     add_product,
     as_left,
-    flatten,
     kept,
     scaled,
-    unflatten,
-    zeros,
 )
-from blu.passes.gpu.attention.tiles import MatrixLoader, MatrixTile, tile_bytes
-from blu.passes.gpu.attention.walk import Advance, TileWalk, tiles_of
+from blu.passes.gpu.attention.tiles import MatrixTile, tile_bytes
 from blu.passes.gpu.isa import barrier, cp_async
 from blu.passes.gpu.isa.warp import WARP
-from blu.passes.gpu.kernel import GpuKernel, Thread
+from blu.passes.gpu.kernel import GpuKernel
 from blu.passes.gpu.numbers import Number
 from blu.passes.gpu.shared import SharedMemory, shared_address
 from blu.passes.kernels.updates import find_operation
@@ -68,8 +62,9 @@ def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
     with operation.location, frame.launch(grid, WARPS * WARP, layout.memory.bytes) as here:
         if prod(query[:-1]) * value[-1]:
             problem = read_problem(operation, frame, operands)
-            shared = shared_address(frame)
-            Forward(problem, layout, operand_of(frame.outputs[0][1]), here, shared).emit()
+            shared, output = shared_address(frame), operand_of(frame.outputs[0][1])
+            position = RowPosition.of(here, layout.blocks(query[-2]))
+            Forward(TileBlock(problem, position, WARPS, schedule.strips, shared), layout, output).emit()
     return frame.finish()
 
 
@@ -124,120 +119,66 @@ class SharedLayout:
 class Forward:
     """Emits one kernel."""
 
-    problem: Problem
+    block: TileBlock
     layout: SharedLayout
     output: AttentionOperand
-    here: Thread
-    shared: ir.Value
 
     def emit(self) -> None:
         """What one thread does."""
-        problem, schedule = self.problem, self.layout.schedule
-        thread, block = numbers.as_number(self.here.thread), numbers.as_number(self.here.block[0])
-        lane, own_warp = numbers.remainder(thread, WARP), numbers.divide(thread, WARP)
-        blocks = self.layout.blocks(problem.queries)
+        block, problem, schedule = self.block, self.block.problem, self.layout.schedule
+        position, keys = block.position, self._keys
         # With causal masks the last queries have most to do, so that they are begun first.
-        first = numbers.multiply(numbers.subtract(blocks - 1, numbers.remainder(block, blocks)), schedule.rows)
-        head = split_head(numbers.divide(block, blocks), problem.heads)
-        own_row = numbers.multiply(own_warp, STRIP * schedule.strips)
-        span = KeySpan(lane, numbers.add(first, own_row), schedule.strips)
-        queries = self._tile(self.layout.queries, schedule.rows, problem.depth)
-        walk = self._walk(thread, first, head)
-        MatrixLoader(problem.query.matrix(head), thread, WARPS * WARP).copy(queries, first, problem.queries)
+        first = numbers.multiply(numbers.subtract(position.parts - 1, position.part), schedule.rows)
+        head = split_head(position.head, problem.heads)
+        own_row = block.own_row()
+        span = KeySpan(position.lane, numbers.add(first, own_row), schedule.strips)
+        queries = block.tile(self.layout.queries, schedule.rows, problem.depth)
+        walk = keys.walk(first, head)
+        block.loader(problem.query.matrix(head)).copy(queries, first, problem.queries)
         walk.begin()
-        step = self._step(span, queries, own_row, head)
-        carried = [*RunningSoftmax.begin(span).values, *flatten(zeros(span.strips, step.values_steps))]
-        full = self._full_tiles(first)
-        carried = walk.run(0, full, carried, self._advance(step, hides=False))
-        carried = walk.run(full, walk.count, carried, self._advance(step, hides=True))
-        softmax, results = step.unpack(carried)
+        step = self._step(keys, span, queries, own_row, head)
+        softmax, results = keys.run(walk, first, step)
         inverses, _ = softmax.finish(step.mask.factor)
         if schedule.queries != REGISTERS:
             walk.end()
         if problem.width != problem.depth:
             barrier.sync()  # rows of other warps are in this warp's rows of results
-        stage = self._tile(self.layout.queries, schedule.rows, problem.width)
+        stage = block.tile(self.layout.queries, schedule.rows, problem.width)
         write_tile(scaled(results, inverses), span, stage, own_row, self.output.matrix(head))
 
-    def _tile(self, offset: int, rows: int, columns: int) -> MatrixTile:
-        return MatrixTile(numbers.add(self.shared, offset), rows, columns, self.problem.size)
-
     @property
-    def _key_tiles(self) -> tuple[MatrixTile, MatrixTile]:
-        """The first tiles of keys and values."""
-        rows = self.layout.schedule.keys
-        keys = self._tile(self.layout.keys, rows, self.problem.depth)
-        return keys, self._tile(self.layout.values, rows, self.problem.width)
+    def _keys(self) -> SeenKeys:
+        layout = self.layout
+        places = layout.keys, layout.values
+        return SeenKeys(self.block, layout.schedule.rows, layout.schedule.keys, places, layout.stage)
 
-    def _walk(self, thread: ir.Value, first: ir.Value, head: Sequence[ir.Value]) -> TileWalk:
-        """Over the tiles of keys that any query of the block sees."""
-        problem, schedule = self.problem, self.layout.schedule
-        limit = problem.limit(numbers.smaller(numbers.add(first, schedule.rows - 1), problem.queries - 1))
-        key_head = problem.key_head(head)
-        loaders = [MatrixLoader(item.matrix(key_head), thread, WARPS * WARP) for item in (problem.key, problem.value)]
-
-        def copy(number: Number, stage: Number) -> None:
-            for loader, tile in zip(loaders, self._key_tiles, strict=True):
-                loader.copy(tile.at(stage), numbers.multiply(number, schedule.keys), limit)
-
-        return TileWalk(copy, tiles_of(limit, schedule.keys), self.layout.stage)
-
-    def _full_tiles(self, first: ir.Value) -> Number:
-        """How many tiles of keys all queries of the block see whole."""
-        seen = self.problem.limit(first)
-        keys = self.layout.schedule.keys
-        return seen // keys if isinstance(seen, int) else numbers.divide(seen, keys)
-
-    def _step(self, span: KeySpan, queries: MatrixTile, own_row: ir.Value, head: Sequence[ir.Value]) -> TileStep:
-        problem, schedule = self.problem, self.layout.schedule
-        fragments = Fragments(queries, span.lane)
-        left = [fragments.left(numbers.add(own_row, STRIP * strip)).load for strip in range(span.strips)]
+    def _step(
+        self, keys: SeenKeys, span: KeySpan, queries: MatrixTile, own_row: Number, head: Sequence[ir.Value]
+    ) -> TileStep:
+        problem, schedule = self.block.problem, self.layout.schedule
+        left = self.block.left(queries, own_row)
         if schedule.queries == REGISTERS:
             cp_async.wait_all()
             barrier.sync()
             left = kept(left, queries.steps)
         mask = Mask(problem, problem.mask and problem.mask.matrix(head), span)
-        keys, values = self._key_tiles
-        right = [Fragments(tile, span.lane).right() for tile in (keys, values)]
-        return TileStep(problem, mask, left, right[0], right[1], queries.steps, values.steps, schedule.keys // 16)
-
-    def _advance(self, step: TileStep, hides: bool) -> Advance:
-        keys = self.layout.schedule.keys
-
-        def advance(carried: list[ir.Value], place: ir.Value, stage: ir.Value) -> list[ir.Value]:
-            softmax, results = step.emit(*step.unpack(carried), numbers.multiply(place, keys), stage, hides)
-            return [*softmax.values, *flatten(results)]
-
-        return advance
+        steps = [tile.steps for tile in keys.tiles]
+        return TileStep(mask, left, *keys.right(span.lane), *steps, schedule.keys // 16)
 
 
 @dataclass(frozen=True)
-class TileStep:
-    """What a warp does with one tile of keys and values."""
+class TileStep(SoftmaxStep):
+    """Weights, and their product with the values added to the results."""
 
-    problem: Problem
-    mask: Mask
-    left: LeftLoads
-    keys: RightFragments
-    values: RightFragments
-    key_steps: int
-    values_steps: int
-    pairs: int
-
-    def unpack(self, carried: list[ir.Value]) -> tuple[RunningSoftmax, Sums]:
-        """The softmax and the results from what a loop carries."""
-        count = 2 * len(self.mask.span.rows)
-        results = unflatten(carried[count:], len(self.left), self.values_steps)
-        return RunningSoftmax.of_values(carried[:count]), results
+    @property
+    def sum_steps(self) -> int:
+        return self.width_steps
 
     def emit(
-        self, softmax: RunningSoftmax, results: Sums, first: Number, stage: ir.Value, hides: bool
+        self, softmax: RunningSoftmax, sums: Sums, first: Number, stage: ir.Value, hides: bool
     ) -> tuple[RunningSoftmax, Sums]:
-        """Scores, weights, and their product with the values added to the results."""
-        element = self.problem.element
+        element = self.mask.problem.element
         keys, values = self.keys.at(stage), self.values.at(stage)
-        scores = add_product(zeros(len(self.left), self.pairs), self.left, keys.as_columns, self.key_steps, element)
-        scores = self.mask.finish(scores, first, hides)
-        softmax, weights, shares = softmax.step(scores, self.mask.factor)
+        softmax, weights, shares = softmax.step(self.scores(keys, first, hides), self.mask.factor)
         left = as_left(weights, element)
-        return softmax, add_product(scaled(results, shares), left, values.as_rows, self.pairs, element)
+        return softmax, add_product(scaled(sums, shares), left, values.as_rows, self.pairs, element)

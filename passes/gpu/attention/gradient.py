@@ -21,10 +21,11 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import operands_of
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu.attention.attention import leave_registers, rows_fit
+from blu.passes.gpu.attention.block import RowPosition, RowTiles, TileBlock
 from blu.passes.gpu.attention.key_gradient import KeyGradient, KeyTiles
 from blu.passes.gpu.attention.query_gradient import QueryGradient, QueryTiles
 from blu.passes.gpu.attention.schedule import APART, TOGETHER, gradient_schedule_of
-from blu.passes.gpu.attention.slopes import Gradient, SlopePosition
+from blu.passes.gpu.attention.slopes import Gradient
 from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import GpuKernel
 from blu.passes.gpu.shared import shared_address
@@ -64,7 +65,7 @@ def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
 def _launch(
     kernel: func.FuncOp,
     suffix: str,
-    tiles: QueryTiles | KeyTiles,
+    tiles: RowTiles,
     rows: Sequence[int],
     emitter: Callable[..., QueryGradient | KeyGradient],
 ) -> func.FuncOp:
@@ -76,6 +77,7 @@ def _launch(
     grid = (max(1, prod(rows[:-2]) * parts),)
     with operation.location, frame.launch(grid, tiles.warps * WARP, tiles.memory.bytes) as here:
         if prod(rows):
-            gradient, place = Gradient.read(operation, frame), SlopePosition.of(here, parts)
-            emitter(gradient=gradient, place=place, shared=shared_address(frame)).emit()
+            gradient, position = Gradient.read(operation, frame), RowPosition.of(here, parts)
+            block = TileBlock(gradient.problem, position, tiles.warps, tiles.strips, shared_address(frame))
+            emitter(gradient=gradient, block=block).emit()
     return frame.replacement

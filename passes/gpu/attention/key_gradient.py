@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, ir, math
 from blu.passes.gpu import numbers
+from blu.passes.gpu.attention.block import RowTiles, TileBlock
 from blu.passes.gpu.attention.fragments import Fragments, RightFragments
-from blu.passes.gpu.attention.operands import HeadMatrix, split_head
+from blu.passes.gpu.attention.operands import split_head
 from blu.passes.gpu.attention.output import write_tile
-from blu.passes.gpu.attention.schedule import REGISTERS, GradientSchedule
+from blu.passes.gpu.attention.schedule import GradientSchedule
 from blu.passes.gpu.attention.scores import (
     STRIP,
     KeySpan,
@@ -28,11 +29,10 @@ from blu.passes.gpu.attention.scores import (
     unflatten,
     zeros,
 )
-from blu.passes.gpu.attention.slopes import Gradient, SlopePosition, slopes
-from blu.passes.gpu.attention.tiles import MatrixLoader, MatrixTile, tile_bytes
+from blu.passes.gpu.attention.slopes import Gradient, slopes
+from blu.passes.gpu.attention.tiles import MatrixTile, tile_bytes
 from blu.passes.gpu.attention.walk import Advance, TileWalk
 from blu.passes.gpu.isa import approx, barrier, cp_async, shared_memory
-from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import when
 from blu.passes.gpu.numbers import Number
 from blu.passes.gpu.shared import SharedMemory
@@ -41,17 +41,10 @@ NUMBER_BYTES = 4
 
 
 @dataclass(frozen=True)
-class KeyTiles:
-    """A block of `warps` warps of `strips` times 16 keys; tiles of `queries` queries; where left factors are.
+class KeyTiles(RowTiles):
+    """Rows are keys; tiles of `queries` queries. The rest says where tiles are in shared memory, what is computed."""
 
-    The rest says where tiles are in shared memory, and what to compute.
-    """
-
-    warps: int
-    strips: int
     queries: int
-    left: str
-    memory: SharedMemory
     keys: int
     values: int
     first_queries: int
@@ -77,17 +70,7 @@ class KeyTiles:
         stage = memory.bytes - of_queries
         memory.take(stage)
         places = of_keys, of_values, of_queries, of_gradients, row_numbers, stage
-        return cls(warps, strips, queries, left, memory, *places)
-
-    @property
-    def keeps(self) -> bool:
-        """Whether left factors stay in registers."""
-        return self.left == REGISTERS
-
-    @property
-    def rows(self) -> int:
-        """Keys of a block."""
-        return self.warps * self.strips * STRIP
+        return cls(warps, strips, left, memory, queries, *places)
 
 
 @dataclass(frozen=True)
@@ -96,16 +79,15 @@ class KeyGradient:
 
     gradient: Gradient
     schedule: KeyTiles
-    place: SlopePosition
-    shared: ir.Value
+    block: TileBlock
 
     def emit(self) -> None:
         """What one thread does. The first keys, which all queries see, come first."""
-        problem, schedule, place = self.gradient.problem, self.schedule, self.place
-        first = numbers.multiply(place.part, schedule.rows)
-        key_head = split_head(place.head, problem.key_heads)
-        own_row = numbers.multiply(place.own_warp, STRIP * schedule.strips)
-        span = KeySpan(place.lane, numbers.add(first, own_row), schedule.strips)
+        problem, schedule, position = self.gradient.problem, self.schedule, self.block.position
+        first = numbers.multiply(position.part, schedule.rows)
+        key_head = split_head(position.head, problem.key_heads)
+        own_row = self.block.own_row()
+        span = KeySpan(position.lane, numbers.add(first, own_row), schedule.strips)
         queries = Queries.seeing(self, first, key_head)
         walk = TileWalk(lambda number, stage: self._copy(queries, number, stage), queries.total, schedule.stage)
         left = self._prepare(walk, first, own_row, key_head)
@@ -124,35 +106,29 @@ class KeyGradient:
         if schedule.of_key:
             factor = numbers.real(problem.factor)
             of_key = map_sums(of_key, lambda value, *_: arith.mulf(value, factor))
-            stage = self._tile(schedule.keys, schedule.rows, problem.depth)
+            stage = self.block.tile(schedule.keys, schedule.rows, problem.depth)
             write_tile(of_key, span, stage, own_row, self.gradient.of_key.matrix(key_head))
         if schedule.of_value:
-            stage = self._tile(schedule.values, schedule.rows, problem.width)
+            stage = self.block.tile(schedule.values, schedule.rows, problem.width)
             write_tile(of_value, span, stage, own_row, self.gradient.of_value.matrix(key_head))
-
-    def _tile(self, offset: int, rows: int, columns: int) -> MatrixTile:
-        return MatrixTile(numbers.add(self.shared, offset), rows, columns, self.gradient.problem.size)
 
     @property
     def _query_tiles(self) -> tuple[MatrixTile, MatrixTile]:
         schedule, problem = self.schedule, self.gradient.problem
-        queries = self._tile(schedule.first_queries, schedule.queries, problem.depth)
-        return queries, self._tile(schedule.first_gradients, schedule.queries, problem.width)
-
-    def _loader(self, matrix: HeadMatrix) -> MatrixLoader:
-        return MatrixLoader(matrix, self.place.thread, self.schedule.warps * WARP)
+        queries = self.block.tile(schedule.first_queries, schedule.queries, problem.depth)
+        return queries, self.block.tile(schedule.first_gradients, schedule.queries, problem.width)
 
     def _copy(self, queries: Queries, number: Number, stage: Number) -> None:
         """Begin to copy a tile of queries, of g, and the two numbers of each query."""
         gradient, problem = self.gradient, self.gradient.problem
         head, first = queries.locate(number)
         for item, tile in zip((problem.query, gradient.g), self._query_tiles, strict=True):
-            self._loader(item.matrix(head)).copy(tile.at(stage), first, problem.queries)
-        count, thread = self.schedule.queries, self.place.thread
+            self.block.loader(item.matrix(head)).copy(tile.at(stage), first, problem.queries)
+        count, thread = self.schedule.queries, self.block.position.thread
         flat = queries.flat_head(head)
         for part, item in enumerate((gradient.logarithms, gradient.inner)):
             target = numbers.add(
-                self.shared, numbers.add(stage, self.schedule.row_numbers + part * count * NUMBER_BYTES)
+                self.block.shared, numbers.add(stage, self.schedule.row_numbers + part * count * NUMBER_BYTES)
             )
             with when(numbers.is_below(thread, count)):
                 query = numbers.add(first, thread)
@@ -162,20 +138,16 @@ class KeyGradient:
                 cp_async.copy(target, 0, item.matrix([]).address(flat, query), NUMBER_BYTES, size)
 
     def _prepare(
-        self, walk: TileWalk, first: ir.Value, own_row: ir.Value, key_head: Sequence[ir.Value]
+        self, walk: TileWalk, first: ir.Value, own_row: Number, key_head: Sequence[ir.Value]
     ) -> list[LeftLoads]:
         """Left factors of keys and values."""
         schedule, problem = self.schedule, self.gradient.problem
-        keys = self._tile(schedule.keys, schedule.rows, problem.depth)
-        values = self._tile(schedule.values, schedule.rows, problem.width)
+        keys = self.block.tile(schedule.keys, schedule.rows, problem.depth)
+        values = self.block.tile(schedule.values, schedule.rows, problem.width)
         for item, tile in ((problem.key, keys), (problem.value, values)):
-            self._loader(item.matrix(key_head)).copy(tile, first, problem.keys)
+            self.block.loader(item.matrix(key_head)).copy(tile, first, problem.keys)
         walk.begin()
-        left = []
-        rows = [numbers.add(own_row, STRIP * strip) for strip in range(schedule.strips)]
-        for tile in (keys, values):
-            fragments = Fragments(tile, self.place.lane)
-            left.append([fragments.left(row).load for row in rows])
+        left = [self.block.left(tile, own_row) for tile in (keys, values)]
         if schedule.keeps:
             cp_async.wait_all()
             barrier.sync()
@@ -186,7 +158,7 @@ class KeyGradient:
         tiles = self._query_tiles
         right = [Fragments(tile, span.lane).right() for tile in tiles]
         row_numbers = numbers.add(
-            self.shared, numbers.add(numbers.multiply(span.column, NUMBER_BYTES), self.schedule.row_numbers)
+            self.block.shared, numbers.add(numbers.multiply(span.column, NUMBER_BYTES), self.schedule.row_numbers)
         )
         return KeyStep(
             self.gradient, self.schedule, span, queries, left[0], left[1], right[0], right[1], row_numbers,

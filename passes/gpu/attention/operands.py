@@ -12,7 +12,7 @@ from blu.passes.gpu import numbers
 from blu.passes.gpu.kernel import GpuKernel
 from blu.passes.gpu.numbers import Number
 from blu.passes.kernels import lanes as vectors
-from blu.passes.kernels.attention import AttentionSizes
+from blu.passes.kernels.attention import AttentionSizes, splat_of
 
 COPY_BYTES = 16
 """What one thread copies at a time, where memory is laid out for it."""
@@ -158,13 +158,7 @@ def read_operand(tensor: ir.Value, frame: GpuKernel) -> AttentionOperand:
     shape = tuple(ir.RankedTensorType(tensor.type).shape)
     if tensor in frame.buffers:
         return operand_of(frame.buffers[tensor])
-    fill = tensor.owner
-    assert fill.name == "linalg.fill", f"attention reads {tensor}, which is neither a buffer nor a splat"
-    scalar = fill.operands[0].owner
-    value = ir.Operation.create(scalar.name, [scalar.result.type], [], {"value": scalar.attributes["value"]}).result
-    element = value.type
-    if isinstance(element, ir.IntegerType) and element.width == 1:
-        value = arith.extui(ir.IntegerType.get_signless(8), value)
+    value, element = splat_of(tensor)
     return AttentionOperand(None, shape, (0,) * len(shape), element, False, value)
 
 
@@ -204,12 +198,11 @@ def read_problem(operation: ir.Operation, frame: GpuKernel, operands: Sequence[i
 
 
 def _read_offset(offset: ir.Value | None, frame: GpuKernel, problem: Problem) -> Number:
-    """The position of the first query among the keys, cut to where it still makes a difference."""
+    """The position of the first query among the keys."""
     if offset is None:
         return problem.keys - problem.queries
     is_stored = offset in frame.buffers
     value = memref.load(frame.buffers[offset], []) if is_stored else read_operand(offset, frame).constant
     assert value is not None
-    low, high = (vectors.constant(value.type, bound) for bound in (-problem.queries, problem.keys))
-    value = arith.maxsi(arith.minsi(value, high), low)
+    value = problem.cut_offset(value)
     return value if value.type.width == 32 else arith.trunci(numbers.i32(), value)

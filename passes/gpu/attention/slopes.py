@@ -7,11 +7,9 @@ from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, ir
 from blu.dialects.core.op import operands_of
-from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.operands import AttentionOperand, Problem, operand_of, read_operand, read_problem
 from blu.passes.gpu.attention.scores import Sums
-from blu.passes.gpu.isa.warp import WARP
-from blu.passes.gpu.kernel import GpuKernel, Thread
+from blu.passes.gpu.kernel import GpuKernel
 
 
 @dataclass(frozen=True)
@@ -36,31 +34,6 @@ class Gradient:
         scratch = [operand_of(item) for item in frame.scratch]
         problem = read_problem(operation, frame, (query, key, value, mask, offset))
         return cls(problem, read_operand(g, frame), read_operand(result, frame), *written, *scratch)
-
-
-@dataclass(frozen=True)
-class SlopePosition:
-    """Where a thread is: its lane, its warp, and its block's part of the rows of a head."""
-
-    thread: ir.Value
-    lane: ir.Value
-    own_warp: ir.Value
-    part: ir.Value
-    parts: int
-    head: ir.Value
-
-    @classmethod
-    def of(cls, here: Thread, parts: int) -> SlopePosition:
-        """Blocks number the parts of each head, head after head."""
-        thread, block = numbers.as_number(here.thread), numbers.as_number(here.block[0])
-        return cls(
-            thread,
-            numbers.remainder(thread, WARP),
-            numbers.divide(thread, WARP),
-            numbers.remainder(block, parts),
-            parts,
-            numbers.divide(block, parts),
-        )
 
 
 def slopes(weights: Sums, of_weights: Sums, inner: Sequence[Sequence[ir.Value]]) -> Sums:
