@@ -27,6 +27,7 @@ from tests.support.documents import Reader, blocks_of
 from tests.support.folders import ROOT
 
 make_context()  # declares Blu's own ops, before documents declare others
+registry.all_passes()  # and its passes, which are forgotten with those of a document otherwise
 
 FOLDER = Path(__file__).parents[1] / "docs"
 DOCUMENTS = sorted(FOLDER.glob("*.md"))

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+import blu
 from blu.dialects.core.context import make_context
+from blu.dialects.core.dialect import BluDialect
+from blu.dialects.core.dtypes import FLOATS
 from blu.dialects.core.op import OPS
+from blu.dialects.ops.pointwise import Unary
 from blu.passes.cpu import families as cpu
 from blu.passes.framework.families import ATTRIBUTE, FAMILIES
 from blu.passes.framework.kernels import has_own_kernel
@@ -23,6 +27,20 @@ def test_every_family_has_an_emitter(emitters: dict) -> None:
 def test_every_op_with_a_kernel_is_a_family() -> None:
     assert {name for name, cls in OPS.items() if cls.kernel} == {name for name in OPS if has_own_kernel(f"blu.{name}")}
     assert {name for name, cls in OPS.items() if cls.kernel} <= FAMILIES.keys()
+
+
+def test_an_op_with_a_kernel_of_its_own_needs_no_rule_to_keep_its_form() -> None:
+    class Whole(Unary, name="whole", dtypes=FLOATS):
+        """The operand, by a kernel of its own."""
+
+        kernel = True
+        reference = staticmethod(lambda x: x.copy())
+
+    try:
+        lowered = blu.jit(lambda x: Whole(blu.exp(x)) * 2).trace(blu.spec((4,))).lower("x86-64-v3", stop="linalg")
+        assert "func.func private @whole_0(" in lowered.text and '"blu.whole"(%' in lowered.text
+    finally:
+        BluDialect.operations.remove(OPS.pop("whole").ext_class)
 
 
 def test_one_file_knows_how_a_kernel_says_its_family() -> None:

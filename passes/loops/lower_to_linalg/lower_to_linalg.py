@@ -10,11 +10,10 @@ from blu.dialects.core.dtypes import tensor_type
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import is_pure, operation_class
 from blu.passes.framework.base import Pass
+from blu.passes.framework.kernels import has_own_kernel
 from blu.passes.loops.lower_to_linalg.generic import RESHAPES
 from blu.passes.loops.lower_to_linalg.rules import RULES, describe, storage
 
-# Ops that keep their `blu` form at this level, because a kernel of their own takes them whole.
-KEPT = ("blu.attention", "blu.attention_gradient")
 _SEEN_THROUGH = (*RESHAPES, "arith.constant")
 
 
@@ -93,7 +92,8 @@ class LowerToLinalg(Pass, name="lower-to-linalg"):
 
 def _is_kept(operation: ir.Operation) -> bool:
     """Whether an op keeps its form: of another dialect, or one that a kernel takes whole. None takes bodies."""
-    if operation_class(operation) is None or operation.name in KEPT:
+    has_rule = operation.name.removeprefix("blu.") in RULES
+    if operation_class(operation) is None or (has_own_kernel(operation.name) and not has_rule):
         return True
     return not len(operation.regions) and not is_pure(operation)
 
