@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.sources import tree_of
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 FOLDERS = {"blu": "blu"} | {
@@ -84,7 +86,7 @@ class Module:
 
     @cached_property
     def tree(self) -> ast.Module:
-        return ast.parse(self.path.read_text(), str(self.path))
+        return tree_of(self.path)
 
     @cached_property
     def imports(self) -> list[Import]:
@@ -204,7 +206,7 @@ def test_what_is_imported_is_there() -> None:
     """In the package, its tests and its benchmarks, many of which only run where there is a GPU."""
     wrong = []
     for path in (path for path in _files() if path.suffix == ".py"):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.ImportFrom) and (node.module or "") in _names() and node.module not in UNTOLD:
                 known = _defined(node.module or "")
                 missing = {alias.name for alias in node.names if f"{node.module}.{alias.name}" not in _names()} - known
@@ -216,7 +218,7 @@ def test_what_is_imported_is_there() -> None:
 def _defined(module: str) -> set[str]:
     """The names that a module gives to anything."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(_names()[module].read_text())):
+    for node in ast.walk(tree_of(_names()[module])):
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             found.add(node.name)
         elif isinstance(node, ast.Import | ast.ImportFrom):
@@ -315,7 +317,7 @@ def test_files_and_functions_are_short() -> None:
         text = path.read_text()
         if (lines := len(text.splitlines())) > MAX_FILE:
             wrong.append(f"{_where(path)} has {lines} lines")
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.FunctionDef) and (lines := (node.end_lineno or 0) - node.lineno + 1) > MAX_FUNCTION:
                 wrong.append(f"{_where(path, node.lineno)}: {node.name} has {lines} lines")
     _none(wrong, f"files stop at {MAX_FILE} lines, functions at {MAX_FUNCTION}")

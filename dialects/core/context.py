@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import threading
+from functools import cache
 
 import blu.dialects.ops
 import blu.dialects.tensor
@@ -28,6 +29,7 @@ def make_context() -> ir.Context:
     return context
 
 
+@cache
 def _declare_ops() -> None:
     """Import every module of ops, which declares them, and of what tensors offer, which passes write new ops with."""
     for package in (blu.dialects.ops, blu.dialects.tensor):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.support.folders import ROOT, TESTS
+from tests.support.sources import tree_of
 
 ASSERTING = {"raises", "warns", "fail"}
 """What fails by itself, of pytest's; numpy's functions begin with assert_."""
@@ -87,7 +88,7 @@ def without_assertion(trees: Mapping[str, ast.AST]) -> list[str]:
 
 def test_every_test_asserts_something() -> None:
     found = without_assertion(
-        {path.relative_to(ROOT).as_posix(): ast.parse(path.read_text()) for path in sorted(TESTS.rglob("*.py"))}
+        {path.relative_to(ROOT).as_posix(): tree_of(path) for path in sorted(TESTS.rglob("*.py"))}
     )
     assert not found, "tests that assert nothing:\n" + "\n".join(found)
 
