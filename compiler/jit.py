@@ -130,12 +130,12 @@ class Lowered:
 
     @property
     def llvm_ir(self) -> str:
-        """LLVM IR of the kernels, once they are at level "llvm"."""
+        """LLVM IR of the kernels, once they are at level "plan"."""
         return llvm_ir_of(self.module)
 
     @property
     def assembly(self) -> str:
-        """Assembly of the kernels, once they are at level "llvm"."""
+        """Assembly of the kernels, once they are at level "plan"."""
         return assembly_of(self.module)
 
     def save(self, path: str | Path) -> None:

@@ -1,25 +1,26 @@
-"""The `plan` dialect: the host program beside the kernels, with its buffers, launches and run-time checks.
+"""The `plan` dialect: the steps of the host program, and the memory that they work on.
 
     "plan.check"(%found) {kind = "index", op = "take", size = 10}          -- before buffers are placed, on a tensor
     %parts = "plan.parts"(%sum) : (tensor<4x8xf32>) -> tensor<3x4x8xf32>   -- in a kernel: a sum that is left in parts
     %0 = "plan.buffer"() {space = "arena", index = 0, offset = 4096} : () -> memref<4x8xf32>
-    "plan.launch"(%arg0, %0) {kernel = @gemm_0} : (memref<4x4xf32>, memref<4x8xf32>) -> ()
+    "plan.alias"(%state) {result = 1}                                      -- result 1 is this argument, written over
 
 Spaces: "arena" (intermediates; `offset` in bytes, -1 until planned), "output" (`index` counts results), "constant"
-(`index` counts constants), "status" (`index` counts checks, one i64 each), "map" (a tensor map of a kernel, which says
-in `blu.tensor_maps` what its `index`-th one shows).
+(`index` counts constants), "status" (`index` counts checks, one i64 each).
+
+Launches pass buffers and views of them. A launch on a GPU may pass two things more:
+
+    %map = "plan.tensor_map"(%x) {offset = 0, dtype = "bf16", shape = .., strides = .., box = ..} : .. -> memref<128xi8>
+    %x = "plan.each"(%x0, %x1)                                             -- in block z of the grid that of call z
 
 Calls of kernels with the same number in `blu.batch` stand side by side and run at the same time, in any order; at level
-"kernel" those of one kernel are one launch:
-
-    call @rows_0_batch(%x0, %out0) {blu.batch = 0}
-    call @rows_0_batch(%x1, %out1) {blu.batch = 0}
+"kernel" those of one kernel are one launch.
 """
 
 # pyright: reportGeneralTypeIssues=false, reportCallIssue=false
 # (MLIR's classes take keyword arguments when they are derived from, which an untyped module does not say.)
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from blu.dialects.core.mlir import ext, ir
 from blu.dialects.core.modules import written_once
@@ -28,6 +29,7 @@ from blu.dialects.core.modules import written_once
 BATCH = "blu.batch"
 # The attribute of a launch in a batch that comes after so many others of the same call; the first has none.
 LAUNCH = "blu.launch"
+T = TypeVar("T")
 
 
 class PlanDialect(ext.Dialect, name="plan"):
@@ -64,11 +66,30 @@ class Buffer(PlanDialect.Operation, name="buffer"):
     result: ir.OpResult[Any]
 
 
-class Launch(PlanDialect.Operation, name="launch"):
-    """Run all blocks of a kernel over buffers, inputs first, then outputs."""
+class Alias(PlanDialect.Operation, name="alias"):
+    """A result of the program is a donated argument, which was written over."""
 
-    arguments: Sequence[ir.Value[Any]]
-    kernel: Any
+    argument: ir.Value[Any]
+    result: Any
+
+
+class TensorMap(PlanDialect.Operation, name="tensor_map"):
+    """What a GPU's copy engine is told of a buffer, as `blu.plan.schema.TensorMap` says it."""
+
+    buffer: ir.Value[Any]
+    offset: Any
+    dtype: Any
+    shape: Any
+    strides: Any
+    box: Any
+    result: ir.OpResult[Any]
+
+
+class Each(PlanDialect.Operation, name="each"):
+    """What a launch that does the work of many calls passes: in block z of its grid the argument of call z."""
+
+    arguments: Sequence[ir.Value[T]]
+    result: ir.OpResult[T]
 
 
 def _i64(value: int) -> ir.IntegerAttr:
@@ -94,11 +115,20 @@ def parts(type_: ir.Type, total: ir.Value) -> ir.Value:
     return ir.Operation.create("plan.parts", results=[type_], operands=[total]).result
 
 
-def launch(kernel: str, arguments: Sequence[ir.Value]) -> ir.Operation:
-    """Emit a launch of the kernel of that name."""
-    return ir.Operation.create(
-        "plan.launch", operands=list(arguments), attributes={"kernel": ir.FlatSymbolRefAttr.get(kernel)}
-    )
+def alias(argument: ir.Value, result: int) -> None:
+    """Emit that a result is an argument."""
+    ir.Operation.create("plan.alias", operands=[argument], attributes={"result": _i64(result)})
+
+
+def tensor_map(type_: ir.Type, buffer: ir.Value, shown: ir.DictAttr) -> ir.Value:
+    """Emit a tensor map of a buffer, of which `shown` has the fields."""
+    attributes = {name: shown[name] for name in ("offset", "dtype", "shape", "strides", "box")}
+    return ir.Operation.create("plan.tensor_map", results=[type_], operands=[buffer], attributes=attributes).result
+
+
+def each(arguments: Sequence[ir.Value]) -> ir.Value:
+    """Emit what stands for the arguments of several calls, which are of one type."""
+    return ir.Operation.create("plan.each", results=[arguments[0].type], operands=list(arguments)).result
 
 
 def batch_of(operation: ir.Operation) -> int | None:

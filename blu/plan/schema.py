@@ -33,10 +33,11 @@ POINTER_BYTES = 8
 """Of an entry of a table of pointers."""
 MAP_DTYPES = {"bf16": 2, "f16": 2, "f32": 4, "tf32": 4}
 """Bytes of the elements that tensor maps show."""
-# What CUDA allows of one launch, on any GPU.
-_MAX_GRID = ((1 << 31) - 1, 65535, 65535)
-_MAX_BLOCK_THREADS = 1024
-_MAX_SHARED_BYTES = 256 << 10
+MAX_GRID = ((1 << 31) - 1, 65535, 65535)
+"""The most blocks of a grid in each dimension, on any GPU."""
+MAX_BLOCK_THREADS = 1024
+MAX_SHARED_BYTES = 256 << 10
+"""More than a block can have on any GPU; each has its own limit."""
 
 
 @dataclass(frozen=True)
@@ -132,10 +133,10 @@ class GpuLaunch:
         args = listed(entry.get("args"), f"the argument list of {kernel}")
         grid = listed(entry.get("grid"), f"the grid of {kernel}")
         require(len(grid) == 3, f"the grid of {kernel} is {grid}")
-        x, y, z = (natural(size, f"the grid of {kernel}", limit) for size, limit in zip(grid, _MAX_GRID, strict=True))
-        threads = natural(entry.get("threads"), f"the number of threads of {kernel}", _MAX_BLOCK_THREADS)
+        x, y, z = (natural(size, f"the grid of {kernel}", limit) for size, limit in zip(grid, MAX_GRID, strict=True))
+        threads = natural(entry.get("threads"), f"the number of threads of {kernel}", MAX_BLOCK_THREADS)
         require(threads >= 1, f"{kernel} has blocks without threads")
-        shared = natural(entry.get("shared_bytes", 0), f"the shared memory of {kernel}", _MAX_SHARED_BYTES)
+        shared = natural(entry.get("shared_bytes", 0), f"the shared memory of {kernel}", MAX_SHARED_BYTES)
         location = text(entry.get("location") or "", f"the location of {kernel}")
         return cls(kernel, (x, y, z), threads, shared, tuple(Argument.parse(arg) for arg in args), location)
 

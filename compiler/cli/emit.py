@@ -123,6 +123,8 @@ def _compile(
         source = read_subject(subject, arguments, target)
     if isinstance(subject, IrSubject):
         with telling_who_wrote(arguments.model, source.version):
+            said = target_of(source.module).name  # IR that says its target needs no --target
+            target = said if said in TARGETS else target
             steps = _steps(arguments, target, _start(source.module, arguments))
     if arguments.schedules is not None:
         put_schedules(arguments.schedules, source.module, steps)

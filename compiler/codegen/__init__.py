@@ -1,1 +1,1 @@
-"""From modules at level "llvm" to machine code: LLVM, ptxas, and the processes they run in."""
+"""From modules at level "plan" to machine code: LLVM, ptxas, and the processes they run in."""

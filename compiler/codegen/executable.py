@@ -1,4 +1,4 @@
-"""From a module at level "llvm" to an executable: machine code, the plan, constants, and the IR it came from."""
+"""From a module at level "plan" to an executable: machine code, the plan, constants, and the IR it came from."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from importlib import metadata
 from typing import Any
 
 from blu.compiler.codegen.kernel_code import Counts, cubins_of, described, objects_of, ptx_of_kernels
+from blu.compiler.codegen.kernel_texts import code_text
 from blu.compiler.codegen.worker_pool import worker_pool
 from blu.compiler.driver.reproducer import attach_reproducer, versions
 from blu.dialects.core.locations import describe
@@ -15,6 +16,7 @@ from blu.dialects.core.mlir import ir
 from blu.dialects.core.modules import attribute_names
 from blu.dialects.targets.nvidia import GpuTarget, Target, target_of
 from blu.errors import ParseError, PassError
+from blu.passes.framework.launches import code_of
 from blu.passes.host.export_plan import CONSTANTS, CONTRACTS, PLAN
 from blu.plan.contract import MEMBER
 from blu.plan.schema import Plan
@@ -23,7 +25,7 @@ Members = dict[str, bytes]
 
 
 def build_executable(module: ir.Module, source: str, tell: Callable[[str], None] = lambda text: None) -> Members:
-    """The members of the `.blu` file of a module at level "llvm". `source` is the `blu` IR, kept for reading.
+    """The members of the `.blu` file of a module at level "plan". `source` is the `blu` IR, kept for reading.
 
     `tell` is told how many kernels were compiled.
     """
@@ -58,7 +60,7 @@ def _gpu_code(module: ir.Module, target: GpuTarget) -> tuple[Members, Counts]:
 
 def _places(module: ir.Module) -> dict[str, bytes]:
     """For each kernel a comment with the user's line, which is no part of the code that programs share."""
-    named = [item.operation for item in module.body.operations if "sym_name" in item.operation.attributes]
+    named = [item for item in code_of(module) if "sym_name" in item.attributes]
     lines = {ir.StringAttr(item.attributes["sym_name"]).value: describe(item.location) for item in named}
     return {name: f"// {name}: {line}\n".encode() for name, line in lines.items() if line}
 
@@ -78,7 +80,7 @@ def _contracts(module: ir.Module) -> bytes:
 
 
 def ptx_of(module: ir.Module, lines: bool = False) -> dict[str, str]:
-    """The PTX of each kernel of a module for a GPU, at level "llvm", with or without the user's lines."""
+    """The PTX of each kernel of a module for a GPU, at level "plan", with or without the user's lines."""
     if lines:
         return json.loads(_asked("ptx", module))
     code = ptx_of_kernels(module, GpuTarget.of(module))
@@ -108,19 +110,18 @@ def _text_of(kind: str, module: ir.Module) -> str:
 
 def _asked(kind: str, module: ir.Module) -> bytes:
     """What a worker makes of all kernels, with the user's lines."""
-    text = module.operation.get_asm(enable_debug_info=True)
     try:
-        return worker_pool().ask(kind, described(target_of(module)), text)
+        return worker_pool().ask(kind, described(target_of(module)), code_text(module))
     except PassError as error:
         raise _explained(error, module) from None
 
 
 def _explained(error: PassError, module: ir.Module) -> PassError:
     """The error of a code generator that failed, with the user's line of its kernel and a reproducer."""
-    for operation in module.body.operations:
-        name = operation.operation.attributes.get("sym_name")
+    for operation in code_of(module):
+        name = operation.attributes.get("sym_name")
         if error.operation and name is not None and ir.StringAttr(name).value == error.operation:
-            error.location = describe(operation.operation.location)
+            error.location = describe(operation.location)
     header = f"// Blu reproducer: blu-compile THIS_FILE --emit=object\n// versions: {versions()}\n"
     text = module.operation.get_asm(enable_debug_info=True)
     return attach_reproducer(error, header + text, error.pass_name, None, "blu-compile --emit=object")

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 
 from blu.dialects.core.mlir import ir
 from blu.passes.framework.families import ATTRIBUTE as FAMILY
+from blu.passes.framework.launches import code_of
 
+# Attributes that launches need, and passes.
+_OF_LAUNCHES = ("blu.", "gpu.")
 _SYMBOL = re.compile(r'@(?:"([^"]+)"|([\w.$-]+))')
 
 
@@ -35,7 +38,7 @@ def stand_in_of(name: str) -> str:
 
 def kernel_texts(module: ir.Module) -> list[KernelText]:
     """All kernels in the module's order, each with the declarations that it refers to."""
-    operations = [item.operation for item in module.body.operations]
+    operations = code_of(module)
     declared = {_name(item): _text(item) for item in operations if FAMILY not in item.attributes}
     return [_kernel_text(item, declared) for item in operations if FAMILY in item.attributes]
 
@@ -46,7 +49,7 @@ def _kernel_text(kernel: ir.Operation, declared: dict[str, str]) -> KernelText:
     try:
         for attribute in list(copy.attributes):
             # Code generation reads one of them: how much of LLVM's middle end a family gets.
-            if attribute.startswith("blu.") and attribute != FAMILY:
+            if attribute.startswith(_OF_LAUNCHES) and attribute != FAMILY:
                 del copy.attributes[attribute]
         with kernel.context:
             copy.attributes["sym_name"] = ir.StringAttr.get(stand_in_of(name))
@@ -75,3 +78,13 @@ def _text(operation: ir.Operation) -> str:
 
 def _name(operation: ir.Operation) -> str:
     return ir.StringAttr(operation.attributes["sym_name"]).value
+
+
+def code_text(module: ir.Module) -> str:
+    """The text of a module of all kernels and nothing else, with the user's lines."""
+    alone = ir.Module.create(module.operation.location)
+    for operation in code_of(module):
+        copy = operation.clone(ir.InsertionPoint(alone.body))
+        if "gpu.kernel" in copy.attributes:
+            del copy.attributes["gpu.kernel"]
+    return alone.operation.get_asm(enable_debug_info=True)

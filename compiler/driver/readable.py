@@ -21,10 +21,9 @@ from blu.compiler.driver.value_names import Definition, ValueNames
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.modules import attribute_names
 from blu.passes.framework.families import ATTRIBUTE
+from blu.passes.framework.launches import HOLDERS
 
 WIDTH = 120
-# How lines within an op of the module begin.
-_INSIDE = ("   ", "  }", "  ^")
 # Dimensions in the names of maps.
 _LETTERS = "ijklmnpqrstuvwxyz"
 _STRING = r'"(?:[^"\\]|\\.)*"'
@@ -40,6 +39,7 @@ _FEW_SLOTS = 8
 # Ops that are broken into lines.
 _LOOP = re.compile(r'( *)(%\S+ = linalg\.[^"]*(?:"(?:parallel|reduction|highest)"[^"]*)*?) (ins\(.*\)) (outs\(.*)')
 _CALL = re.compile(r"( *)((?:%\S+ = |%\S+ )*call @\w+\(.*?\)) (: \(.*)")
+_LAUNCH = re.compile(r"( *)(gpu\.launch_func .*?) (args\(.*)")
 
 
 class _UnexpectedTextError(Exception):
@@ -122,33 +122,57 @@ class _Text:
         lines = [line for line in lines if line and not line.startswith("#")]
         if len(lines) < 2 or not lines[0].startswith("module") or not lines[-1].startswith("}"):
             raise _UnexpectedTextError
-        bodies: list[list[str]] = []
-        for line in lines[1:-1]:
-            if line.startswith("  ") and not line.startswith(_INSIDE):
-                bodies.append([])
-            if not bodies:
-                raise _UnexpectedTextError
-            bodies[-1].append(line)
-        return cls(aliases, lines[0], bodies, lines[-1])
+        return cls(aliases, lines[0], _bodies(lines[1:-1], "  "), lines[-1])
 
     def renamed(self, module: ir.Module, names: ValueNames) -> _Parts:
         """All of it, as people read it."""
-        symbols = [_symbol(item.operation) for item in module.body.operations]
-        if len(symbols) != len(self.bodies) or len(set(symbols)) != len(symbols):
-            raise _UnexpectedTextError
-        bodies = {}
-        for symbol, lines in zip(symbols, self.bodies, strict=True):
-            text = _renamed("\n".join(lines), names.definitions.get(symbol, []))
-            bodies[symbol] = "\n".join(map(_broken, _with_blocks(text, names, symbol).split("\n")))
-        order = [*names.order, *(symbol for symbol in symbols if symbol not in names.definitions)]
         long, head = self._head(module)
-        text = "\n".join([*(bodies[symbol] for symbol in order), self.tail])
+        text = "\n".join([*_written(_operations(module.body), self.bodies, names), self.tail])
         return _with_aliases(self.aliases, long, head, text)
 
     def _head(self, module: ir.Module) -> tuple[list[str], str]:
         attributes = _attributes_of(module)
         written = ", ".join(name if text == "unit" else f"{name} = {text}" for name, text in attributes.items())
         return _head(attributes) if self.head == f"module attributes {{{written}}} {{" else ([], self.head)
+
+
+def _bodies(lines: list[str], indent: str) -> list[list[str]]:
+    """The lines of each op that begins behind an indent."""
+    bodies: list[list[str]] = []
+    inside = tuple(indent + character for character in " }^")  # how lines within an op begin
+    for line in lines:
+        if line.startswith(indent) and not line.startswith(inside):
+            bodies.append([])
+        if not bodies:
+            raise _UnexpectedTextError
+        bodies[-1].append(line)
+    return bodies
+
+
+def _operations(block: ir.Block) -> list[ir.Operation]:
+    return [item.operation for item in block.operations]
+
+
+def _written(operations: list[ir.Operation], bodies: list[list[str]], names: ValueNames) -> list[str]:
+    """The text of each op of a module: functions in the order of the calls, then the rest."""
+    symbols = [_symbol(item) for item in operations]
+    if len(symbols) != len(bodies) or len(set(symbols)) != len(symbols):
+        raise _UnexpectedTextError
+    places = {symbol: place for place, symbol in enumerate(names.order)}
+    texts = [_text_of(*each, names) for each in zip(operations, bodies, symbols, strict=True)]
+    order = sorted(range(len(texts)), key=lambda number: places.get(symbols[number], len(places)))
+    return [texts[number] for number in order]
+
+
+def _text_of(operation: ir.Operation, lines: list[str], symbol: str, names: ValueNames) -> str:
+    if operation.name in HOLDERS:
+        first, *inner, last = lines
+        held = _written(_operations(operation.regions[0].blocks[0]), _bodies(inner, "    "), names) if inner else []
+        return "\n".join([first, *held, last])
+    text = "\n".join(lines)
+    if names.functions.get(symbol) == operation:  # and not declared here only
+        text = _with_blocks(_renamed(text, names.definitions.get(symbol, [])), operation, names)
+    return "\n".join(map(_broken, text.split("\n")))
 
 
 def _symbol(operation: ir.Operation) -> str:
@@ -165,14 +189,14 @@ def _head(attributes: dict[str, str]) -> tuple[list[str], str]:
     if not attributes:
         return [], "module {"
     aliases = {name: f"#{re.sub(r'[^A-Za-z0-9]', '_', name)}" for name, text in attributes.items() if len(text) > WIDTH}
-    items = [f"  {name} = {aliases.get(name, text)}" for name, text in attributes.items()]
+    items = [f"  {name}" + f" = {aliases.get(name, text)}" * (text != "unit") for name, text in attributes.items()]
     long = [f"{alias} = {attributes[name]}" for name, alias in aliases.items()]
     return long, "module attributes {\n" + ",\n".join(items) + "\n} {"
 
 
 def _renamed(text: str, definitions: list[Definition]) -> str:
     """The text of a function with our names for its values."""
-    header = text.find("\n")
+    header, apart = text.find("\n"), "\n" + " " * (len(text) - len(text.lstrip(" ")) + 4)
     known: dict[str, Definition] = {}
     later = {item.printed: item for item in reversed(definitions)}
     position = 0
@@ -193,12 +217,12 @@ def _renamed(text: str, definitions: list[Definition]) -> str:
         if not defines:
             return _use(definition, match["part"])
         on_its_own_line = definition.parameter and match.start() < header and header > WIDTH
-        return ("\n      " if on_its_own_line else "") + _definition(definition, match["count"])
+        return (apart if on_its_own_line else "") + _definition(definition, match["count"])
 
     changed = _VALUE.sub(named, text)
     if position != len(definitions):
         raise _UnexpectedTextError
-    return changed.replace(", \n      %", ",\n      %")
+    return changed.replace(f", {apart}%", f",{apart}%")
 
 
 def _definition(definition: Definition, count: str | None) -> str:
@@ -219,21 +243,20 @@ def _broken(line: str) -> str:
     """A long line in parts that change independently: inputs and outputs of loops, arguments and types of calls."""
     found = None
     if len(line) > WIDTH:
-        found = _LOOP.fullmatch(line) or _CALL.fullmatch(line)
+        found = _LOOP.fullmatch(line) or _CALL.fullmatch(line) or _LAUNCH.fullmatch(line)
     if found is None:
         return line
     indent, *parts = found.groups()
     return f"\n{indent}    ".join([indent + parts[0], *parts[1:]])
 
 
-def _with_blocks(text: str, names: ValueNames, symbol: str) -> str:
+def _with_blocks(text: str, function: ir.Operation, names: ValueNames) -> str:
     """With a comment where a function comes to another block of the model, `// h.3`."""
-    function = names.functions.get(symbol)
-    blocks = [block for region in function.regions for block in region] if function else []
+    blocks = [block for region in function.regions for block in region]
     operations = [item.operation for block in blocks[:1] for item in block.operations]
     lines = text.split("\n")
     starts = [number for number, line in enumerate(lines) if re.match(r"    [^ }^)]", line)]
-    is_kernel = function is None or ATTRIBUTE in function.attributes
+    is_kernel = ATTRIBUTE in function.attributes
     if is_kernel or len(blocks) != 1 or len(starts) != len(operations):
         return text
     comments, current = {}, ""

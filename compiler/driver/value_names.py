@@ -19,8 +19,8 @@ from functools import cache
 
 from blu.dialects.core.locations import place_of
 from blu.dialects.core.mlir import ir
+from blu.passes.framework.launches import HOLDERS, ON_GPUS, ON_PROCESSORS, arguments_of, kernel_of
 from blu.passes.host.export_plan import PLAN
-from blu.passes.kernels.launch import BLOCKS, GRID
 
 # A splat or a number as MLIR prints it, and its type.
 _CONSTANT = re.compile(r"(?:dense<)?(-?\d[\d.eE+-]*)>? : (.+)")
@@ -36,6 +36,9 @@ _SHORT = {
     "shufflevector": "shuffle",
     "extractelement": "element",
 }
+_CALLS = (ON_PROCESSORS, ON_GPUS)
+# What gives the memory of an operand on.
+_VIEWS = ("memref.reinterpret_cast", "plan.each")
 _STORED = "bufferization.materialize_in_destination"
 
 
@@ -92,11 +95,10 @@ class ValueNames:
 
     def __init__(self, module: ir.Module):
         self.state = ir.AsmState(module.operation)
-        self.functions = {
-            ir.StringAttr(item.operation.attributes["sym_name"]).value: item.operation
-            for item in module.body.operations
-            if "sym_name" in item.operation.attributes
-        }
+        held = [item.operation for holder in _holders(module) for item in holder.regions[0].blocks[0].operations]
+        # What is declared for the host program has its code in the module of kernels.
+        self.functions = _by_symbol([*(item.operation for item in module.body.operations), *held])
+        self.emitted = set(_by_symbol(held))
         self.definitions: dict[str, list[Definition]] = {}
         self.paths: dict[ir.Location, str] = {}
         self.passed = _passed_by_plan(module)
@@ -125,7 +127,7 @@ class _Function:
         self.found = module.definitions[name] = []
         module.order.append(name)
         function = module.functions[name]
-        self.is_emitted = _is_emitted(function)
+        self.is_emitted = name in module.emitted
         for region in function.regions:
             for number, block in enumerate(region.blocks):
                 if number == 0:
@@ -165,7 +167,7 @@ class _Function:
                 self.scope.forget(outside)
 
     def _name_results(self, operation: ir.Operation) -> None:
-        kinds = self._kinds_of_call(operation) if operation.name == "func.call" else None
+        kinds = self._kinds_of_call(operation) if operation.name in _CALLS else None
         results = list(operation.results)
         if not results:
             return
@@ -191,12 +193,12 @@ class _Function:
 
     def _kinds_of_call(self, call: ir.Operation) -> list[str] | None:
         """What a kernel's results are, after it has been named by its first call."""
-        name = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
+        name = kernel_of(call)
         if name not in self.module.functions:
             return None
         if name not in self.module.definitions:
-            passed = self._argument if _is_emitted(self.module.functions[name]) else self._passed
-            _Function(self.module, name, tuple(map(passed, call.operands)))
+            passed = self._argument if name in self.module.emitted else self._passed
+            _Function(self.module, name, tuple(map(passed, arguments_of(call))))
         return [
             _kind(value.owner.operation) if _has_op(value) else "call"
             for value in _returned(self.module.functions[name])
@@ -207,16 +209,18 @@ class _Function:
 
     def _argument(self, value: ir.Value) -> str:
         """The name of the argument of `main` that a value is (a view of), which is what the plan says of it as well."""
-        while _has_op(value) and value.owner.operation.name == "memref.reinterpret_cast":
+        while _has_op(value) and value.owner.operation.name in _VIEWS:
             value = value.owner.operation.operands[0]
+        if _has_op(value) and value.owner.operation.name == "plan.tensor_map":
+            name = self._argument(value.owner.operation.operands[0])
+            return name and f"{name}.map"
         return "" if _has_op(value) else self.names.get(value, "")
 
     def _kind_of_buffer(self, buffer: ir.Value) -> str:
         """What a kernel stores in a buffer; "buffer" where kernels no longer say it."""
         for use in buffer.uses:
-            call = use.owner.operation
-            callee = _callee(call)
-            if callee in self.module.functions:
+            callee = _callee(use.owner.operation)
+            if callee in self.module.functions and callee not in self.module.emitted:
                 kind = _stored(self.module.functions[callee], use.operand_number)
                 if kind:
                     return kind
@@ -243,8 +247,15 @@ def _kind(operation: ir.Operation) -> str:
     return _SHORT.get(kind, kind)
 
 
-def _is_emitted(kernel: ir.Operation) -> bool:
-    return BLOCKS in kernel.attributes or GRID in kernel.attributes
+def _holders(module: ir.Module) -> list[ir.Operation]:
+    """The modules of kernels that a module holds."""
+    return [item.operation for item in module.body.operations if item.operation.name in HOLDERS]
+
+
+def _by_symbol(operations: Sequence[ir.Operation]) -> dict[str, ir.Operation]:
+    """Operations that have a name and code; of those of one name the last."""
+    named = [item for item in operations if "sym_name" in item.attributes and item.name not in HOLDERS]
+    return {ir.StringAttr(item.attributes["sym_name"]).value: item for item in named}
 
 
 def _passed_by_plan(module: ir.Module) -> dict[str, tuple[str, ...]]:
@@ -283,7 +294,7 @@ def _has_op(value: ir.Value) -> bool:
 
 
 def _callee(operation: ir.Operation) -> str:
-    return ir.FlatSymbolRefAttr(operation.attributes["callee"]).value if operation.name == "func.call" else ""
+    return kernel_of(operation) if operation.name in _CALLS else ""
 
 
 def _callees(function: ir.Operation) -> Iterator[str]:

@@ -56,10 +56,10 @@ PIPELINE = Pipeline(
         Stage(
             "llvm",
             (
-                ExportPlan(),  # first, since the LLVM dialect holds kernels only
                 LowerToLlvm(),
                 MlirPass("ensure-debug-info-scope-on-llvm-func"),  # lets translation write the user's lines
             ),
         ),
+        Stage("plan", (ExportPlan(),)),
     ),
 )

@@ -91,11 +91,11 @@ PIPELINE = Pipeline(
         Stage(
             "llvm",
             (
-                ExportPlan(),  # first, since the LLVM dialect holds kernels only
                 LowerToNvvm(),
                 ShareKernels(),
                 MlirPass("ensure-debug-info-scope-on-llvm-func{emission-kind=DebugDirectivesOnly}"),  # the user's lines
             ),
         ),
+        Stage("plan", (ExportPlan(),)),
     ),
 )

@@ -96,4 +96,5 @@ def target_of(module: ir.Module) -> Target:
 
 
 def _is_named(attributes: ir.OpAttributeMap) -> bool:
-    return ATTRIBUTE in attributes and "name" in ir.DictAttr(attributes[ATTRIBUTE])
+    described = attributes.get(ATTRIBUTE, None)
+    return isinstance(described, ir.DictAttr) and "name" in described

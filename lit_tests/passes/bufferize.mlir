@@ -57,7 +57,7 @@ func.func @transposed_factor(%x: tensor<3x4xf32>, %y: tensor<3x5xf32>) -> tensor
 // CHECK-LABEL: func.func @in_place(
 // CHECK-SAME: %[[CACHE:.+]]: memref<8x4xf32> {blu.donated}, %[[ROW:.+]]: memref<1x4xf32>, %[[I:.+]]: memref<i32>)
 // CHECK-NEXT: call @update_0(%[[ROW]], %[[I]], %[[CACHE]])
-// CHECK-NEXT: "plan.buffer"() {index = 0 : i64, offset = 0 : i64, space = "input"} : () -> memref<8x4xf32>
+// CHECK-NEXT: "plan.alias"(%[[CACHE]]) {result = 0 : i64}
 // CHECK-NEXT: return
 // CHECK-LABEL: func.func private @update_0(
 // CHECK-SAME: %[[ROW:.+]]: memref<1x4xf32>, %[[I:.+]]: memref<i32>, %[[CACHE:.+]]: memref<8x4xf32>)

@@ -1,13 +1,13 @@
-// Kernels become vector code in loops over a range of blocks, and their calls pass the whole range.
+// Kernels become vector code in loops over a range of blocks, and their calls say how many blocks there are.
 // RUN: %blu-opt %s --split-input-file --pass-pipeline='blu-decompose,lower-to-linalg,canonicalize,cse,blu-fuse,blu-reserve-scratch,blu-bufferize,blu-plan-memory,blu-emit-kernels' --mlir-print-local-scope | %filecheck %s
 
 // A tile of 6 rows by 2 vectors, as the target says, and the bias added before it is stored.
 // CHECK-LABEL: func.func @gemm(
-// CHECK: %[[C0:.+]] = arith.constant 0 : index
-// CHECK: %[[BLOCKS:.+]] = arith.constant [[N:[0-9]+]] : index
-// CHECK: call @gemm_0({{.*}}, %[[C0]], %[[BLOCKS]])
-// CHECK-LABEL: func.func private @gemm_0(
-// CHECK-SAME: %[[X:.+]]: memref<60x32xf32>, %[[W:.+]]: memref<32x48xf32>, %[[B:.+]]: memref<48xf32>, %[[OUT:.+]]: memref<60x48xf32>, %[[BEGIN:[a-z0-9_]+]]: index, %[[END:[a-z0-9_]+]]: index) attributes {blu.blocks = [[N]] : i64, blu.chunk = {{[0-9]+}} : i64, blu.kernel = "gemm"}
+// CHECK: call @gemm_0({{.*}}) {blu.blocks = {{[0-9]+}} : i64, blu.chunk = {{[0-9]+}} : i64}
+// CHECK: func.func private @gemm_0(memref<60x32xf32>, memref<32x48xf32>, memref<48xf32>, memref<60x48xf32>)
+// CHECK: module @kernels {
+// CHECK-LABEL: func.func @gemm_0(
+// CHECK-SAME: %[[X:.+]]: memref<60x32xf32>, %[[W:.+]]: memref<32x48xf32>, %[[B:.+]]: memref<48xf32>, %[[OUT:.+]]: memref<60x48xf32>, %[[BEGIN:[a-z0-9_]+]]: index, %[[END:[a-z0-9_]+]]: index) attributes {blu.kernel = "gemm"}
 // CHECK: scf.for %{{.+}} = %[[BEGIN]] to %[[END]]
 // CHECK: :12 = scf.for
 // CHECK: vector.load %[[W]]
@@ -27,8 +27,8 @@ module attributes {blu.target = {gemm_rows = 6 : i64, gemm_vectors = 2 : i64, l2
 
 // A row at a time: vectors, a masked rest, and a sum across the lanes.
 // CHECK-LABEL: func.func @rows(
-// CHECK-LABEL: func.func private @rows_0(
-// CHECK-SAME: %[[BEGIN:[a-z0-9_]+]]: index, %[[END:[a-z0-9_]+]]: index) attributes {blu.blocks = {{[0-9]+}} : i64, blu.chunk = {{[0-9]+}} : i64, blu.kernel = "rows"}
+// CHECK-LABEL: func.func @rows_0(
+// CHECK-SAME: %[[BEGIN:[a-z0-9_]+]]: index, %[[END:[a-z0-9_]+]]: index) attributes {blu.kernel = "rows"}
 // CHECK: scf.for %{{.+}} = %[[BEGIN]] to %[[END]]
 // CHECK: vector.load
 // CHECK: vector.maskedload
@@ -45,7 +45,7 @@ module attributes {blu.target = {gemm_rows = 6 : i64, gemm_vectors = 2 : i64, l2
 
 // An update writes what changes, at a place that is known when it runs.
 // CHECK-LABEL: func.func @update(
-// CHECK-LABEL: func.func private @update_0(
+// CHECK-LABEL: func.func @update_0(
 // CHECK-SAME: %[[ROW:.+]]: memref<1x4xf32>, %[[I:.+]]: memref<i32>, %[[CACHE:.+]]: memref<8x4xf32>, %[[BEGIN:[a-z0-9_]+]]: index, %[[END:[a-z0-9_]+]]: index)
 // CHECK: memref.load %[[I]][] : memref<i32>
 // CHECK: vector.maskedload %[[ROW]]
@@ -63,7 +63,7 @@ module attributes {blu.target = {gemm_rows = 6 : i64, gemm_vectors = 2 : i64, l2
 // Attention never holds all scores: its scratch memory is a few tiles, 512 queries by 512 keys are nowhere.
 // CHECK-LABEL: func.func @attention(
 // CHECK-NOT: 512x512
-// CHECK-LABEL: func.func private @attention_0(
+// CHECK-LABEL: func.func @attention_0(
 // CHECK-SAME: %[[BEGIN:[a-z0-9_]+]]: index, %[[END:[a-z0-9_]+]]: index)
 // CHECK-NOT: memref.alloc(
 // CHECK: scf.for %{{.+}} = %[[BEGIN]] to %[[END]]

@@ -1,4 +1,4 @@
-// The host program becomes JSON, its constants bytes, and kernels that nothing calls go.
+// The host program becomes JSON, its constants bytes; kernels stay.
 // RUN: %blu-opt %s --blu-export-plan | %filecheck %s
 
 // CHECK: module attributes {
@@ -12,32 +12,31 @@
 // CHECK-SAME: {\22kernel\22: \22check_0\22, {{.*}} \22args\22: [[\22input\22, 1, 0], [\22status\22, 0]],
 // CHECK-SAME: \22checks\22: [{\22kind\22: \22index\22, \22op\22: \22take\22, \22size\22: 10, \22location\22: \22model.py:3\22}],
 // CHECK-SAME: \22status_slots\22: 1, \22arena_bytes\22: 128}"
-// CHECK-NOT: @main
-// CHECK: func.func private @rows_0(
-// CHECK: func.func private @check_0(
-// CHECK-NOT: @never_called
+// CHECK-NOT: func.func
+// CHECK: module @kernels {
+// CHECK-NEXT: llvm.func @rows_0(
+// CHECK: llvm.func @check_0(
 module attributes {blu.arena_bytes = 128 : i64} {
   func.func @main(%x: memref<2xf32> {blu.name = "x"}, %s: memref<2xi8> {blu.name = "state", blu.donated}) attributes {blu.inputs = [tensor<2xf32>, tensor<2xui8>], blu.results = [tensor<2xf32>, tensor<2xui8>]} {
-    %begin = arith.constant 0 : index
-    %end = arith.constant 3 : index
     %c = "plan.buffer"() {blu.value = dense<[1.0, 2.0]> : tensor<2xf32>, space = "constant", index = 0 : i64, offset = -1 : i64} : () -> memref<2xf32>
     %0 = "plan.buffer"() {space = "arena", index = 0 : i64, offset = 64 : i64} : () -> memref<2xf32>
-    func.call @rows_0(%x, %c, %0, %begin, %end) : (memref<2xf32>, memref<2xf32>, memref<2xf32>, index, index) -> () loc("up"("model.py":2:1))
+    func.call @rows_0(%x, %c, %0) {blu.blocks = 3 : i64, blu.chunk = 2 : i64} : (memref<2xf32>, memref<2xf32>, memref<2xf32>) -> () loc("up"("model.py":2:1))
     %1 = "plan.buffer"() {space = "output", index = 0 : i64, offset = -1 : i64} : () -> memref<2xf32>
-    func.call @rows_0(%0, %c, %1, %begin, %end) : (memref<2xf32>, memref<2xf32>, memref<2xf32>, index, index) -> () loc(unknown)
+    func.call @rows_0(%0, %c, %1) {blu.blocks = 3 : i64, blu.chunk = 2 : i64} : (memref<2xf32>, memref<2xf32>, memref<2xf32>) -> () loc(unknown)
     %found = "plan.buffer"() {space = "status", index = 0 : i64, offset = -1 : i64} : () -> memref<i64>
-    func.call @check_0(%s, %found, %begin, %end) : (memref<2xi8>, memref<i64>, index, index) -> ()
+    func.call @check_0(%s, %found) {blu.blocks = 1 : i64, blu.chunk = 1 : i64} : (memref<2xi8>, memref<i64>) -> ()
     "plan.check"(%found) {kind = "index", op = "take", size = 10 : i64} : (memref<i64>) -> () loc("model.py":3:1)
-    "plan.buffer"() {space = "input", index = 1 : i64, offset = 1 : i64} : () -> memref<2xi8>
+    "plan.alias"(%s) {result = 1 : i64} : (memref<2xi8>) -> ()
     return
   }
-  func.func private @rows_0(%x: memref<2xf32>, %c: memref<2xf32>, %out: memref<2xf32>, %begin: index, %end: index) attributes {blu.kernel = "rows", blu.blocks = 3 : i64, blu.chunk = 2 : i64} {
-    return
-  }
-  func.func private @check_0(%x: memref<2xi8>, %out: memref<i64>, %begin: index, %end: index) attributes {blu.kernel = "rows", blu.blocks = 1 : i64, blu.chunk = 1 : i64} {
-    return
-  }
-  func.func private @never_called(%out: memref<2xf32>, %begin: index, %end: index) attributes {blu.kernel = "rows", blu.blocks = 1 : i64, blu.chunk = 1 : i64} {
-    return
+  func.func private @rows_0(memref<2xf32>, memref<2xf32>, memref<2xf32>)
+  func.func private @check_0(memref<2xi8>, memref<i64>)
+  module @kernels {
+    llvm.func @rows_0(%x: !llvm.ptr, %c: !llvm.ptr, %out: !llvm.ptr, %begin: i64, %end: i64) attributes {blu.kernel = "rows"} {
+      llvm.return
+    }
+    llvm.func @check_0(%x: !llvm.ptr, %out: !llvm.ptr, %begin: i64, %end: i64) attributes {blu.kernel = "rows"} {
+      llvm.return
+    }
   }
 }

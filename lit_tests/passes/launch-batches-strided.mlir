@@ -3,36 +3,43 @@
 
 // All calls go after the last of them, whichever kernel that one calls; the first launch of a call stays before its second.
 // CHECK-LABEL: func.func @main(
-// CHECK: "plan.buffer"
-// CHECK: %[[B:.+]] = "plan.buffer"
-// CHECK: %[[C:.+]] = "plan.buffer"
-// CHECK-NEXT: call @dense_batch(%arg0, %[[A:.+]]) {blu.batch = 0 : i64}
-// CHECK-NEXT: call @dense_batch(%arg0, %[[C]]) {blu.batch = 0 : i64}
-// CHECK-NEXT: call @strided(%arg1, %[[B]]) :
-// CHECK-NEXT: call @finish_batch(%arg0, %[[A]]) {blu.batch = 0 : i64, blu.launch = 1 : i64}
-// CHECK-NEXT: call @finish_batch(%arg1, %[[B]]) {blu.batch = 0 : i64, blu.launch = 1 : i64}
-// CHECK-NEXT: call @finish_batch(%arg0, %[[C]]) {blu.batch = 0 : i64, blu.launch = 1 : i64}
+// CHECK: %[[A:.+]] = "plan.buffer"() {index = 0
+// CHECK: %[[B:.+]] = "plan.buffer"() {index = 1
+// CHECK: %[[C:.+]] = "plan.buffer"() {index = 2
+// CHECK-NEXT: %[[X:.+]] = "plan.each"(%arg0, %arg0)
+// CHECK-NEXT: %[[Y:.+]] = "plan.each"(%[[A]], %[[C]])
+// CHECK-NEXT: gpu.launch_func @kernels::@dense_batch {{.*}} args(%[[X]] : {{.+}}, %[[Y]] : {{.+}})
+// CHECK-NEXT: gpu.launch_func @kernels::@strided {{.*}} args(%arg1 : {{.+}}, %[[B]] : {{.+}})
+// CHECK-NEXT: %[[X:.+]] = "plan.each"(%arg0, %arg1, %arg0)
+// CHECK-NEXT: %[[Y:.+]] = "plan.each"(%[[A]], %[[B]], %[[C]])
+// CHECK-NEXT: gpu.launch_func @kernels::@finish_batch {{.*}} args(%[[X]] : {{.+}}, %[[Y]] : {{.+}})
 // CHECK-NEXT: return
-module attributes {blu.arena_bytes = 192 : i64} {
+module attributes {gpu.container_module, blu.arena_bytes = 192 : i64} {
   func.func @main(%x: memref<4xf32>, %y: memref<4xf32>) attributes {arg_attrs = [{}, {}], blu.inputs = [tensor<4xf32>, tensor<4xf32>], blu.results = []} {
+    %c1 = arith.constant 1 : index
+    %c2 = arith.constant 2 : index
+    %c3 = arith.constant 3 : index
+    %c32 = arith.constant 32 : index
     %0 = "plan.buffer"() {space = "arena", index = 0, offset = 0} : () -> memref<4xf32>
-    call @dense(%x, %0) {blu.batch = 0 : i64} : (memref<4xf32>, memref<4xf32>) -> ()
-    call @finish(%x, %0) {blu.batch = 0 : i64, blu.launch = 1 : i64} : (memref<4xf32>, memref<4xf32>) -> ()
+    gpu.launch_func @kernels::@dense blocks in (%c2, %c1, %c1) threads in (%c32, %c1, %c1) args(%x : memref<4xf32>, %0 : memref<4xf32>) {blu.batch = 0 : i64}
+    gpu.launch_func @kernels::@finish blocks in (%c3, %c1, %c1) threads in (%c32, %c1, %c1) args(%x : memref<4xf32>, %0 : memref<4xf32>) {blu.batch = 0 : i64, blu.launch = 1 : i64}
     %1 = "plan.buffer"() {space = "arena", index = 1, offset = 64} : () -> memref<4xf32>
-    call @strided(%y, %1) {blu.batch = 0 : i64} : (memref<4xf32>, memref<4xf32>) -> ()
-    call @finish(%y, %1) {blu.batch = 0 : i64, blu.launch = 1 : i64} : (memref<4xf32>, memref<4xf32>) -> ()
+    gpu.launch_func @kernels::@strided blocks in (%c2, %c1, %c1) threads in (%c32, %c1, %c1) args(%y : memref<4xf32>, %1 : memref<4xf32>) {blu.batch = 0 : i64}
+    gpu.launch_func @kernels::@finish blocks in (%c3, %c1, %c1) threads in (%c32, %c1, %c1) args(%y : memref<4xf32>, %1 : memref<4xf32>) {blu.batch = 0 : i64, blu.launch = 1 : i64}
     %2 = "plan.buffer"() {space = "arena", index = 2, offset = 128} : () -> memref<4xf32>
-    call @dense(%x, %2) {blu.batch = 0 : i64} : (memref<4xf32>, memref<4xf32>) -> ()
-    call @finish(%x, %2) {blu.batch = 0 : i64, blu.launch = 1 : i64} : (memref<4xf32>, memref<4xf32>) -> ()
+    gpu.launch_func @kernels::@dense blocks in (%c2, %c1, %c1) threads in (%c32, %c1, %c1) args(%x : memref<4xf32>, %2 : memref<4xf32>) {blu.batch = 0 : i64}
+    gpu.launch_func @kernels::@finish blocks in (%c3, %c1, %c1) threads in (%c32, %c1, %c1) args(%x : memref<4xf32>, %2 : memref<4xf32>) {blu.batch = 0 : i64, blu.launch = 1 : i64}
     return
   }
-  func.func @dense(%x: memref<4xf32>, %y: memref<4xf32>) attributes {blu.kernel = "rows", blu.grid = array<i64: 2, 1, 1>, blu.threads = 32 : i64, blu.shared_bytes = 0 : i64} {
-    return
-  }
-  func.func @strided(%x: memref<4xf32>, %y: memref<4xf32>) attributes {blu.kernel = "rows", blu.grid = array<i64: 2, 1, 1>, blu.threads = 32 : i64, blu.shared_bytes = 0 : i64} {
-    return
-  }
-  func.func @finish(%x: memref<4xf32>, %y: memref<4xf32>) attributes {blu.kernel = "rows", blu.grid = array<i64: 3, 1, 1>, blu.threads = 32 : i64, blu.shared_bytes = 0 : i64} {
-    return
+  gpu.module @kernels {
+    gpu.func @dense(%x: memref<4xf32>, %y: memref<4xf32>) kernel attributes {blu.kernel = "rows", known_block_size = array<i32: 32, 1, 1>} {
+      gpu.return
+    }
+    gpu.func @strided(%x: memref<4xf32>, %y: memref<4xf32>) kernel attributes {blu.kernel = "rows", known_block_size = array<i32: 32, 1, 1>} {
+      gpu.return
+    }
+    gpu.func @finish(%x: memref<4xf32>, %y: memref<4xf32>) kernel attributes {blu.kernel = "rows", known_block_size = array<i32: 32, 1, 1>} {
+      gpu.return
+    }
   }
 }

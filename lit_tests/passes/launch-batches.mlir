@@ -1,20 +1,23 @@
-// Calls of a batch become one launch of a kernel that takes the arguments of all from a table.
+// Calls of a batch become one launch of a kernel whose blocks find the arguments of their call in a table.
 // RUN: %blu-opt %s --blu-launch-batches | %filecheck %s
-// RUN: %blu-opt %s --pass-pipeline='blu-launch-batches,blu-export-plan' --mlir-print-local-scope | %filecheck %s --check-prefix=PLAN
-// RUN: %blu-opt %s --pass-pipeline='blu-launch-batches,blu-export-plan,lower-to-nvvm' | %filecheck %s --check-prefix=LLVM
+// RUN: %blu-opt %s --pass-pipeline='blu-launch-batches,lower-to-nvvm,blu-export-plan' --mlir-print-local-scope | %filecheck %s --check-prefix=PLAN
+// RUN: %blu-opt %s --pass-pipeline='blu-launch-batches,lower-to-nvvm' | %filecheck %s --check-prefix=LLVM
 
-// The first kernel of both calls comes before the second of any. A kernel with a grid of three sizes is called alone.
+// The first kernel of both calls comes before the second of any. A kernel with a grid of three sizes is launched alone.
 // CHECK-LABEL: func.func @main(
-// CHECK: call @first_batch(%arg0, %[[A:.+]]) {blu.batch = 0 : i64}
-// CHECK-NEXT: call @first_batch(%arg1, %[[B:.+]]) {blu.batch = 0 : i64}
-// CHECK-NEXT: call @second_batch(%arg0, %[[A]]) {blu.batch = 0 : i64, blu.launch = 1 : i64}
-// CHECK-NEXT: call @second_batch(%arg1, %[[B]]) {blu.batch = 0 : i64, blu.launch = 1 : i64}
-// CHECK-NEXT: call @third(%arg0, %[[A]]) :
-// CHECK-NEXT: call @third(%arg1, %[[B]]) :
-// CHECK-NEXT: call @first(%[[A]], %[[B]]) :
+// CHECK: %[[A:.+]] = "plan.buffer"() {index = 0
+// CHECK: %[[B:.+]] = "plan.buffer"() {index = 1
+// CHECK-NEXT: %[[X:.+]] = "plan.each"(%arg0, %arg1) : (memref<4xf32>, memref<4xf32>) -> memref<4xf32>
+// CHECK-NEXT: %[[Y:.+]] = "plan.each"(%[[A]], %[[B]])
+// CHECK-NEXT: gpu.launch_func @kernels::@first_batch blocks in (%c2, %c1, %c2) threads in (%c32, %c1, %c1) {{.*}}args(%[[X]] : {{.+}}, %[[Y]] : {{.+}})
+// CHECK: gpu.launch_func @kernels::@second_batch blocks in (%c3, %c1, %c2)
+// CHECK-NEXT: gpu.launch_func @kernels::@third {{.*}} args(%arg0 : {{.+}}, %[[A]] : {{.+}})
+// CHECK-NEXT: gpu.launch_func @kernels::@third {{.*}} args(%arg1 : {{.+}}, %[[B]] : {{.+}})
+// CHECK-NEXT: gpu.launch_func @kernels::@first blocks in (%c2, %c1, %c1) {{.*}} args(%[[A]] : {{.+}}, %[[B]] : {{.+}})
 // CHECK-NEXT: return
-// CHECK: func.func @first_batch(%{{.+}}: memref<4xf32>, %{{.+}}: memref<4xf32>) attributes {blu.batch,
-// CHECK: func.func @first(
+// CHECK: gpu.func @first_batch(%{{.+}}: memref<4xf32>, %{{.+}}: memref<4xf32>) kernel attributes {blu.batch,
+// CHECK: gpu.func @first(
+// CHECK-NOT: gpu.func @second(
 
 // PLAN: \22kernel\22: \22first_batch\22, \22grid\22: [2, 1, 2]
 // PLAN-SAME: \22args\22: {{\[\[}}\22table\22, 0, 0]]
@@ -31,29 +34,36 @@
 // LLVM: llvm.load %{{.+}} invariant {alignment = 8 : i64} : !llvm.ptr -> !llvm.ptr<1>
 // LLVM-LABEL: llvm.func @first(
 // LLVM-SAME: %{{.+}}: !llvm.ptr, %{{.+}}: !llvm.ptr) attributes
-module attributes {blu.arena_bytes = 128 : i64} {
+module attributes {gpu.container_module, blu.arena_bytes = 128 : i64} {
   func.func @main(%x: memref<4xf32>, %y: memref<4xf32>) attributes {arg_attrs = [{}, {}], blu.inputs = [tensor<4xf32>, tensor<4xf32>], blu.results = []} {
+    %c1 = arith.constant 1 : index
+    %c2 = arith.constant 2 : index
+    %c3 = arith.constant 3 : index
+    %c4 = arith.constant 4 : index
+    %c32 = arith.constant 32 : index
     %0 = "plan.buffer"() {space = "arena", index = 0, offset = 0} : () -> memref<4xf32>
-    call @first(%x, %0) {blu.batch = 0 : i64} : (memref<4xf32>, memref<4xf32>) -> ()
-    call @second(%x, %0) {blu.batch = 0 : i64, blu.launch = 1 : i64} : (memref<4xf32>, memref<4xf32>) -> ()
-    call @third(%x, %0) {blu.batch = 0 : i64, blu.launch = 2 : i64} : (memref<4xf32>, memref<4xf32>) -> ()
+    gpu.launch_func @kernels::@first blocks in (%c2, %c1, %c1) threads in (%c32, %c1, %c1) args(%x : memref<4xf32>, %0 : memref<4xf32>) {blu.batch = 0 : i64}
+    gpu.launch_func @kernels::@second blocks in (%c3, %c1, %c1) threads in (%c32, %c1, %c1) args(%x : memref<4xf32>, %0 : memref<4xf32>) {blu.batch = 0 : i64, blu.launch = 1 : i64}
+    gpu.launch_func @kernels::@third blocks in (%c3, %c1, %c4) threads in (%c32, %c1, %c1) args(%x : memref<4xf32>, %0 : memref<4xf32>) {blu.batch = 0 : i64, blu.launch = 2 : i64}
     %1 = "plan.buffer"() {space = "arena", index = 1, offset = 64} : () -> memref<4xf32>
-    call @first(%y, %1) {blu.batch = 0 : i64} : (memref<4xf32>, memref<4xf32>) -> ()
-    call @second(%y, %1) {blu.batch = 0 : i64, blu.launch = 1 : i64} : (memref<4xf32>, memref<4xf32>) -> ()
-    call @third(%y, %1) {blu.batch = 0 : i64, blu.launch = 2 : i64} : (memref<4xf32>, memref<4xf32>) -> ()
-    call @first(%0, %1) : (memref<4xf32>, memref<4xf32>) -> ()
+    gpu.launch_func @kernels::@first blocks in (%c2, %c1, %c1) threads in (%c32, %c1, %c1) args(%y : memref<4xf32>, %1 : memref<4xf32>) {blu.batch = 0 : i64}
+    gpu.launch_func @kernels::@second blocks in (%c3, %c1, %c1) threads in (%c32, %c1, %c1) args(%y : memref<4xf32>, %1 : memref<4xf32>) {blu.batch = 0 : i64, blu.launch = 1 : i64}
+    gpu.launch_func @kernels::@third blocks in (%c3, %c1, %c4) threads in (%c32, %c1, %c1) args(%y : memref<4xf32>, %1 : memref<4xf32>) {blu.batch = 0 : i64, blu.launch = 2 : i64}
+    gpu.launch_func @kernels::@first blocks in (%c2, %c1, %c1) threads in (%c32, %c1, %c1) args(%0 : memref<4xf32>, %1 : memref<4xf32>)
     return
   }
-  func.func @first(%x: memref<4xf32>, %y: memref<4xf32>) attributes {blu.kernel = "rows", blu.grid = array<i64: 2, 1, 1>, blu.threads = 32 : i64, blu.shared_bytes = 0 : i64} {
-    %c0 = arith.constant 0 : index
-    %0 = memref.load %x[%c0] : memref<4xf32>
-    memref.store %0, %y[%c0] : memref<4xf32>
-    return
-  }
-  func.func @second(%x: memref<4xf32>, %y: memref<4xf32>) attributes {blu.kernel = "rows", blu.grid = array<i64: 3, 1, 1>, blu.threads = 32 : i64, blu.shared_bytes = 0 : i64} {
-    return
-  }
-  func.func @third(%x: memref<4xf32>, %y: memref<4xf32>) attributes {blu.kernel = "rows", blu.grid = array<i64: 3, 1, 4>, blu.threads = 32 : i64, blu.shared_bytes = 0 : i64} {
-    return
+  gpu.module @kernels {
+    gpu.func @first(%x: memref<4xf32>, %y: memref<4xf32>) kernel attributes {blu.kernel = "rows", known_block_size = array<i32: 32, 1, 1>} {
+      %c0 = arith.constant 0 : index
+      %0 = memref.load %x[%c0] : memref<4xf32>
+      memref.store %0, %y[%c0] : memref<4xf32>
+      gpu.return
+    }
+    gpu.func @second(%x: memref<4xf32>, %y: memref<4xf32>) kernel attributes {blu.kernel = "rows", known_block_size = array<i32: 32, 1, 1>} {
+      gpu.return
+    }
+    gpu.func @third(%x: memref<4xf32>, %y: memref<4xf32>) kernel attributes {blu.kernel = "rows", known_block_size = array<i32: 32, 1, 1>} {
+      gpu.return
+    }
   }
 }

@@ -1,24 +1,25 @@
-// Level kernel, for processors: kernels are vector code over a range of blocks, and their calls pass the whole range.
+// Level kernel, for processors: kernels are vector code over a range of blocks, and their calls say how many there are.
 // RUN: %blu-compile %S/inputs/network.mlir -q --target=x86-64-v3 --compile-to=kernel | %filecheck %s
 
 // CHECK: blu.level = "kernel"
 // CHECK-LABEL: func.func @main(
 // CHECK: %[[MAXIMUM:.+]] = "plan.buffer"() {{.*}}space = "status"} : () -> memref<i64>
-// CHECK: call @rows_0(%tokens, %[[MAXIMUM]], %{{.+}}, %{{.+}})
+// CHECK: call @rows_0(%tokens, %[[MAXIMUM]]) {blu.blocks = {{[0-9]+}} : i64, blu.chunk = {{[0-9]+}} : i64}
 // CHECK: "plan.check"(%[[MAXIMUM]])
 // CHECK: %[[X:.+]] = "plan.buffer"() {{.*}}space = "arena"} : () -> memref<1024x64xbf16>
-// CHECK: call @rows_1(%tokens, %embed.weight, %[[X]], %{{.+}}, %{{.+}})
+// CHECK: call @rows_1(%tokens, %embed.weight, %[[X]])
 // CHECK: %[[Y:.+]] = "plan.buffer"() {{.*}}space = "arena"} : () -> memref<1024x1536xbf16>
 // CHECK: %[[W:.+]] = memref.reinterpret_cast %up.weight
-// CHECK: %[[BEGIN:.+]] = arith.constant 0 : index
-// CHECK-NEXT: %[[BLOCKS:.+]] = arith.constant [[N:[0-9]+]] : index
-// CHECK-NEXT: call @gemm_0(%[[X]], %[[W]], %up.bias, %[[Y]], %[[BEGIN]], %[[BLOCKS]])
-// CHECK: call @rows_2(%[[Y]], %total, %total, %{{.+}}, %{{.+}})
+// CHECK: call @gemm_0(%[[X]], %[[W]], %up.bias, %[[Y]])
+// CHECK: call @rows_2(%[[Y]], %total, %total)
+// CHECK: "plan.alias"(%total) {result = {{[0-9]}} : i64}
+// CHECK: func.func private @gemm_0(memref
 
 // Vectors as long as the target has them, a tile of 4 rows by 3 of these, and the activation on what is in registers.
-// CHECK: func.func private @gemm_0(
+// CHECK: module @kernels {
+// CHECK: func.func @gemm_0(
 // CHECK: %begin: index,
-// CHECK-NEXT: %end: index) attributes {blu.blocks = [[N]] : i64, blu.chunk = {{[0-9]+}} : i64, blu.kernel = "gemm"} {
+// CHECK-NEXT: %end: index) attributes {blu.kernel = "gemm"} {
 // CHECK-NOT: linalg
 // CHECK: scf.for %{{.+}} = %begin to %end
 // CHECK-COUNT-12: vector.fma {{.*}} : vector<8xf32>
@@ -26,7 +27,7 @@
 // CHECK: vector.store %{{.+}}, %{{.+}}[{{.+}}] : memref<1024x1536xbf16>, vector<8xbf16>
 
 // What is added to the total is written over it in the last walk over a row.
-// CHECK: func.func private @rows_2(
+// CHECK: func.func @rows_2(
 // CHECK: attributes {{{.*}}blu.kernel = "rows", blu.written_over = array<i64: 0>} {
 // CHECK-NOT: linalg
 // CHECK: %[[READ:.+]] = memref.reinterpret_cast %total to

@@ -1,15 +1,20 @@
-// Level llvm, for processors: kernels are functions on bare pointers, and a range of blocks.
+// Level llvm, for processors: kernels are functions on bare pointers, and a range of blocks; the program stays.
 // RUN: %blu-compile %S/inputs/network.mlir -q --target=x86-64-v3 --compile-to=llvm | %filecheck %s
 // RUN: %blu-compile %S/inputs/network.mlir -q --target=x86-64-v3 --emit=llvm | %filecheck %s --check-prefix=TRANSLATED
 
 // CHECK: blu.level = "llvm"
+// CHECK-LABEL: func.func @main(
+// CHECK: call @rows_0(%tokens, %{{.+}}) {blu.blocks = {{[0-9]+}} : i64, blu.chunk = {{[0-9]+}} : i64}
+// CHECK: "plan.check"(
+// CHECK: call @gemm_0(
+// CHECK: module @kernels {
 // CHECK: llvm.func @gemm_0(
 // CHECK-NEXT: !llvm.ptr,
 // CHECK-NEXT: !llvm.ptr,
 // CHECK-NEXT: %up.bias: !llvm.ptr,
 // CHECK-NEXT: !llvm.ptr,
 // CHECK-NEXT: %begin: i64,
-// CHECK-NEXT: %end: i64) attributes {blu.blocks = {{[0-9]+}} : i64, blu.chunk = {{[0-9]+}} : i64, blu.kernel = "gemm"
+// CHECK-NEXT: %end: i64) attributes {blu.kernel = "gemm"
 // CHECK-NOT: {{(scf|vector|memref|arith|math)\.}}
 // CHECK: llvm.icmp "slt" %{{.+}}, %end : i64
 // CHECK: llvm.intr.fmuladd({{.*}}) : (vector<8xf32>, vector<8xf32>, vector<8xf32>) -> vector<8xf32>

@@ -9,7 +9,7 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.targets.cpu import CpuTarget
 from blu.passes.cpu.attention import attention, gradient
 from blu.passes.cpu.gemm import gemm
-from blu.passes.cpu.others import arg_top_k, scan, scatter_add, sorting, update
+from blu.passes.cpu.others import ordering, scan, selection, update
 from blu.passes.cpu.rows import rows
 from blu.passes.framework import families
 
@@ -32,9 +32,9 @@ EMITTERS: dict[str, Emitter] = {
     families.LOOPS.name: Emitter(rows.emit),
     families.ATTENTION.name: Emitter(attention.emit),
     families.ATTENTION_GRADIENT.name: Emitter(gradient.emit),
-    families.ARGSORT.name: Emitter(sorting.emit, sorting.reserve),
-    families.ARG_TOP_K.name: Emitter(arg_top_k.emit, arg_top_k.reserve),
+    families.ARGSORT.name: Emitter(ordering.emit, ordering.reserve),
+    families.ARG_TOP_K.name: Emitter(selection.emit, selection.reserve),
     families.SCAN.name: Emitter(scan.emit, scan.reserve),
-    families.UPDATE.name: Emitter(update.emit),
-    families.SCATTER_ADD.name: Emitter(scatter_add.emit, scatter_add.reserve),
+    families.UPDATE.name: Emitter(update.emit_slice),
+    families.SCATTER_ADD.name: Emitter(update.emit_scatter_add, update.reserve),
 }

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from blu.dialects.core.mlir import func, ir, scf
+from blu.passes.framework.launches import BLOCKS, CHUNK
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.body import Kernel
-from blu.passes.kernels.launch import BLOCKS, CHUNK
 
 
 class KernelBody(Kernel):

@@ -10,7 +10,9 @@ from blu.dialects.core.modules import operations_in
 from blu.errors import BluError, ParseError
 from blu.passes.framework import registry
 from blu.passes.framework.base import Pass
+from blu.passes.framework.families import is_kernel
 from blu.passes.framework.kernels import has_own_kernel
+from blu.passes.framework.launches import check_launches
 
 # A barrier is a view of what is behind it, down to the memory that it lies in.
 _VIEWS = frozenset({"blu.barrier"})
@@ -20,7 +22,8 @@ _VIEWS = frozenset({"blu.barrier"})
 class Level:
     """A level: the dialects legal at its end, whether ops with kernels of their own are, and whose job the rest was.
 
-    `is_placed` says that what functions take and give has a place in memory: no tensors.
+    `is_placed` says that what functions take and give has a place in memory: no tensors. `host` are the dialects of
+    the host program, where they are others than those of kernels.
     """
 
     name: str
@@ -28,16 +31,29 @@ class Level:
     missing_rule: str
     has_own_kernels: bool = False
     is_placed: bool = True
+    host: frozenset[str] = frozenset()
 
-    def allows(self, operation: str) -> bool:
-        """Whether an operation of that name may be left."""
-        if operation.partition(".")[0] in self.dialects:
+    def allows(self, operation: str, in_host: bool = False) -> bool:
+        """Whether an operation of that name may be left, in the host program or elsewhere."""
+        dialects = self.host if in_host and self.host else self.dialects
+        if operation.partition(".")[0] in dialects:
             return True
         return self.has_own_kernels and (operation in _VIEWS or has_own_kernel(operation))
 
 
-def _level(name: str, dialects: str, missing_rule: str, has_own_kernels: bool = False, is_placed: bool = True) -> Level:
-    return Level(name, frozenset(dialects.split()) | {"builtin"}, missing_rule, has_own_kernels, is_placed)
+def _level(
+    name: str,
+    dialects: str,
+    missing_rule: str,
+    has_own_kernels: bool = False,
+    is_placed: bool = True,
+    host: str = "",
+) -> Level:
+    legal = frozenset(dialects.split()) | {"builtin"}
+    return Level(name, legal, missing_rule, has_own_kernels, is_placed, frozenset(host.split()))
+
+
+_HOST = "func plan gpu arith memref"
 
 
 _LEVELS = (
@@ -60,8 +76,14 @@ _LEVELS = (
         "no rule of passes/host/bufferize places it in a buffer",
         has_own_kernels=True,
     ),
-    _level("kernel", "func memref vector scf arith math plan nvvm llvm", "no kernel emitter of the target takes it"),
-    _level("llvm", "llvm nvvm", "no conversion to LLVM covers it: add one to the target's lowering"),
+    _level(
+        "kernel",
+        "func gpu memref vector scf arith math nvvm llvm",
+        "no kernel emitter of the target takes it",
+        host=_HOST,
+    ),
+    _level("llvm", "llvm nvvm gpu", "no conversion to LLVM covers it: add one to the target's lowering", host=_HOST),
+    _level("plan", "llvm nvvm gpu", "blu-export-plan writes the host program down, and leaves kernels"),
 )
 LEVELS: dict[str, Level] = {level.name: level for level in _LEVELS}
 
@@ -94,18 +116,25 @@ class CheckLevel(Pass, name="blu-check-level"):
 
     def run(self, module: ir.Module) -> None:
         level = level_named(self.to)
+        for item in module.body.operations:
+            in_host = bool(level.host) and isinstance(item, func.FuncOp) and not is_kernel(item)
+            self._check_operations(level, item.operation, in_host)
+            if in_host and not item.is_external:
+                check_launches(item)
+        if level.name == "blu":
+            self._check_program(module)
+
+    def _check_operations(self, level: Level, root: ir.Operation, in_host: bool) -> None:
         legal: set[str] = set()  # there are many ops, of few names
-        for operation in operations_in(module.operation):
+        for operation in (root, *operations_in(root)):
             if operation.name in legal:
                 continue
-            if not level.allows(operation.name):
+            if not level.allows(operation.name, in_host):
                 self.fail(operation, _complaint(level, operation.name))
             if level.is_placed and operation.name == "func.func":
                 self._check_places(operation.opview)
             else:
                 legal.add(operation.name)
-        if level.name == "blu":
-            self._check_program(module)
 
     def _check_places(self, function: ir.OpView) -> None:
         """Where memory has been given out, functions take and give no tensors."""

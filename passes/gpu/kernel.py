@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from blu.dialects.core.mlir import arith, func, ir, nvvm, scf
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.body import Kernel
-from blu.passes.kernels.launch import CLUSTER, GRID, MAX_GRID, PER_PROCESSOR, SHARED, THREADS
+from blu.passes.kernels.launch import CLUSTER, GRID, PER_PROCESSOR, SHARED, THREADS
+from blu.plan.schema import MAX_GRID
 
 
 @dataclass(frozen=True)

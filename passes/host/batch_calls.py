@@ -12,7 +12,7 @@ from blu.passes.framework.base import Pass, find
 from blu.passes.framework.families import family_of, is_kernel
 from blu.passes.framework.kernels import kernels_in
 from blu.passes.host.host_steps import HostStep, HostSteps, bytes_of
-from blu.passes.kernels.launch import MAX_GRID
+from blu.plan.schema import MAX_GRID
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -10,17 +11,21 @@ from blu.dialects.core.constants import decode
 from blu.dialects.core.dtypes import TensorType, tensor_type
 from blu.dialects.core.locations import describe
 from blu.dialects.core.mlir import func, ir
-from blu.dialects.plan import batch_of
-from blu.errors import PassError
 from blu.passes.framework.base import Pass, find
-from blu.passes.framework.kernels import kernels_in
+from blu.passes.framework.launches import (
+    ON_GPUS,
+    ON_PROCESSORS,
+    arguments_of,
+    blocks_of,
+    grid_of,
+    host_functions,
+    kernel_of,
+)
 from blu.passes.host.bufferize.plan_memory import element_bytes
-from blu.passes.kernels.launch import GRID, SHARED, THREADS
 from blu.plan.contract import DONATED, NOWHERE, Contract
 from blu.plan.schema import (
     ALIGNMENT,
     MAP_BYTES,
-    MAX_BLOCKS,
     Argument,
     Check,
     Constant,
@@ -32,51 +37,47 @@ from blu.plan.schema import (
 from blu.plan.tensors import TensorSpec
 
 PLAN, CONTRACTS, CONSTANTS = "blu.plan", "blu.contracts", "blu.constants"
-"""Attributes of a module at level "llvm": JSON of the plan and of contracts, hexadecimal digits of constants."""
+"""Attributes of a module at level "plan": JSON of the plan and of contracts, hexadecimal digits of constants."""
 
 
 @dataclass(frozen=True)
 class ExportPlan(Pass):
     """The host program becomes JSON in the module attribute `blu.plan`; its constants' bytes go to `blu.constants`.
 
-        func.func @main(%arg0) { %0 = plan.buffer ...  call @gemm_0(%arg0, %0, %c0, %c12) }
+        func.func @main(%x) { %0 = plan.buffer ...  call @gemm_0(%x, %0) {blu.blocks = 12, blu.chunk = 1} }
+        module @kernels { llvm.func @gemm_0(..) { .. } }
 
     becomes
 
-        module attributes {blu.plan = "{\\"launches\\": [{\\"kernel\\": \\"gemm_0\\", \\"blocks\\": 12, ...}]}"}
+        module attributes {blu.plan = "{\\"launches\\": [{\\"kernel\\": \\"gemm_0\\", \\"blocks\\": 12, ...}]}"} {
+          module @kernels { llvm.func @gemm_0(..) { .. } }
+        }
     """
 
-    level = "kernel"
+    level = "llvm"
+    leads_to = "plan"
 
     def run(self, module: ir.Module) -> None:
-        kernels = kernels_in(module)
         if "blu.arena_bytes" not in module.operation.attributes:
             self.fail(module.operation, "the module does not say how much memory it takes (blu.arena_bytes)")
-        for function in list(find(module, func.FuncOp)):
-            if function.name.value not in kernels:
-                _write(module, _Export(function, kernels))
-                function.operation.erase()
-        if PLAN not in module.operation.attributes:
-            self.fail(module.operation, "there is no program here: no function but kernels")
-        called = {launch.kernel for launch in read_plan(module).launches}
-        for name, kernel in kernels.items():
-            if name not in called:
-                kernel.operation.erase()
+        functions = host_functions(module)
+        if len(functions) != 1:
+            names = ", ".join(f"@{function.name.value}" for function in functions) or "no function but kernels"
+            self.fail(module.operation, f"a module holds one program; there is {names}")
+        [function] = functions
+        _write(module, _Export(function))
+        for item in list(find(module, func.FuncOp)):  # kernels are declared for the program only
+            item.operation.erase()
 
 
 def read_plan(module: ir.Module) -> Plan:
-    """The plan of a module at level "llvm"."""
+    """The plan of a module at level "plan"."""
     return Plan.parse(ir.StringAttr(module.operation.attributes[PLAN]).value.encode())
-
-
-def write_plan(module: ir.Module, plan: Plan) -> None:
-    """Keep a plan in the module."""
-    module.operation.attributes[PLAN] = ir.StringAttr.get(json.dumps(plan.to_json()))
 
 
 def _write(module: ir.Module, export: _Export) -> None:
     arena = ir.IntegerAttr(module.operation.attributes["blu.arena_bytes"]).value
-    write_plan(module, export.plan(arena))
+    module.operation.attributes[PLAN] = ir.StringAttr.get(json.dumps(export.plan(arena).to_json()))
     contracts = [contract.to_json() for contract in export.contracts]
     module.operation.attributes[CONTRACTS] = ir.StringAttr.get(json.dumps(contracts))
     module.operation.attributes[CONSTANTS] = ir.StringAttr.get(export.constants.hex())
@@ -87,7 +88,6 @@ class _Export:
     """One host function on its way to a plan."""
 
     function: func.FuncOp
-    kernels: dict[str, func.FuncOp]
     constants: bytearray = field(default_factory=bytearray)
     constant_entries: list[Constant] = field(default_factory=list)
     # For each result the donated input that it is, or None.
@@ -98,15 +98,18 @@ class _Export:
     maps: list[TensorMap] = field(default_factory=list)
     # Arguments of launches of many calls: those of one call after the other.
     tables: list[tuple[Argument, ...]] = field(default_factory=list)
-    # The places of launches of many calls among all, by batch and kernel, and the line of their first call.
-    batches: dict[tuple[int, str], int] = field(default_factory=dict)
-    first_lines: dict[tuple[int, str], str] = field(default_factory=dict)
     # By status slot: kernels may run in another order than the checks were written in.
     checks: dict[int, Check] = field(default_factory=dict)
 
     def plan(self, arena_bytes: int) -> Plan:
         """The plan, for intermediate results of so many bytes."""
-        handlers = {"plan.buffer": self._buffer, "func.call": self._call, "plan.check": self._check}
+        handlers = {
+            "plan.buffer": self._buffer,
+            "plan.alias": self._alias,
+            ON_PROCESSORS: self._launch,
+            ON_GPUS: self._launch,
+            "plan.check": self._check,
+        }
         for operation in self.function.entry_block.operations:
             handler = handlers.get(operation.operation.name)
             if handler:
@@ -139,8 +142,11 @@ class _Export:
         space, index = _space(operation), _integer(operation, "index")
         if space == "constant":
             self._constant(operation, index)
-        if space in ("output", "input"):
-            self.sources[index] = _integer(operation, "offset") if space == "input" else None
+        if space == "output":
+            self.sources[index] = None
+
+    def _alias(self, operation: ir.Operation) -> None:
+        self.sources[_integer(operation, "result")] = ir.BlockArgument(operation.operands[0]).arg_number
 
     def _constant(self, operation: ir.Operation, index: int) -> None:
         assert index == len(self.constant_entries), "constants are numbered in order"
@@ -149,43 +155,31 @@ class _Export:
         self.constant_entries.append(Constant(len(self.constants), len(data)))
         self.constants.extend(data)
 
-    def _call(self, operation: ir.Operation) -> None:
-        name = ir.FlatSymbolRefAttr(operation.attributes["callee"]).value
-        if not _has_blocks(self.kernels[name]):
-            return
-        memory = [value for value in operation.operands if isinstance(value.type, ir.MemRefType) and not _is_map(value)]
-        arguments = [self._argument(value) for value in memory]
-        shown = [_shown(item) for item in _tensor_maps(self.kernels[name])]
+    def _launch(self, operation: ir.Operation) -> None:
+        passed, location = arguments_of(operation), describe(operation.location) or ""
+        calls = _calls(passed)
+        buffers = [value for arguments in calls for value in arguments if not _made_by(value, "plan.tensor_map")]
+        arguments = tuple(map(self._argument, buffers))
+        shown = [self._shown(value.owner, buffers) for value in passed if _made_by(value, "plan.tensor_map")]
         pointers = (*arguments, *(self._map(replace(item, buffer=arguments[number])) for number, item in shown))
-        launch = _launch(self.kernels[name], operation, pointers)
-        parameters = tuple((_bytes_from(value.type), self._kind_of(value)) for value in memory)
-        contract = Contract(launch.size, parameters, tuple(shown))
-        number = batch_of(operation)
-        if number is None:
-            self._append(launch, contract)
-        else:
-            assert isinstance(launch, GpuLaunch), "processors have no batches"
-            self._add_to_batch((number, name), launch, contract)
-
-    def _append(self, launch: Launch | GpuLaunch, contract: Contract) -> None:
+        if len(calls) > 1:
+            pointers, location = (self._table(arguments),), f"{location} and {len(calls) - 1} more".strip()
+        launch = _sized(operation, pointers, location)
         self.launches.append(launch)
-        self.contracts.append(contract)
+        parameters = tuple((_bytes_from(value.type), self._kind_of(value)) for value in buffers)
+        self.contracts.append(Contract(launch.size, parameters, tuple(shown)))
 
-    def _add_to_batch(self, batch: tuple[int, str], launch: GpuLaunch, contract: Contract) -> None:
-        """One launch for all calls of a batch: their arguments are in a table, the grid's third size counts them."""
-        if batch not in self.batches:
-            self.batches[batch], self.first_lines[batch] = len(self.launches), launch.location
-            self._append(replace(launch, args=(Argument("table", len(self.tables), 0),)), contract)
-            self.tables.append(launch.args)
-            return
-        place = self.batches[batch]
-        (argument,), together = self.launches[place].args, self.contracts[place]
-        self.tables[argument.index] += launch.args
-        count = len(self.tables[argument.index]) // len(launch.args)
-        location = f"{self.first_lines[batch]} and {count - 1} more".strip()
-        counted = replace(launch, grid=(*launch.grid[:2], count), args=(argument,), location=location)
-        self.launches[place] = counted
-        self.contracts[place] = Contract(counted.size, together.parameters + contract.parameters, together.maps)
+    def _table(self, arguments: tuple[Argument, ...]) -> Argument:
+        """A table of the arguments of several calls."""
+        self.tables.append(arguments)
+        return Argument("table", len(self.tables) - 1, 0)
+
+    def _shown(self, described: ir.Operation, buffers: Sequence[ir.Value]) -> tuple[int, TensorMap]:
+        """The number of the argument that a tensor map shows, and what it shows of it; the buffer is not said yet."""
+        fields, offset = described.attributes, _integer(described, "offset")
+        shape, strides, box = (tuple(ir.DenseI64ArrayAttr(fields[name])) for name in ("shape", "strides", "box"))
+        dtype = ir.StringAttr(fields["dtype"]).value
+        return list(buffers).index(described.operands[0]), TensorMap(NOWHERE, offset, dtype, shape, strides, box)
 
     def _argument(self, value: ir.Value) -> Argument:
         """Where a pointer points: the root's start, since a kernel adds the offset of its layout itself."""
@@ -225,14 +219,6 @@ def _argument_spec(type_: TensorType, attributes: ir.DictAttr) -> TensorSpec:
     return TensorSpec(name, type_.shape, type_.dtype.name, "blu.donated" in attributes)
 
 
-def _shown(described: ir.Attribute) -> tuple[int, TensorMap]:
-    """The number of the argument that a tensor map shows, and what it shows of it; the buffer is not known yet."""
-    fields = ir.DictAttr(described)
-    argument, offset = (ir.IntegerAttr(fields[name]).value for name in ("argument", "offset"))
-    shape, strides, box = (tuple(ir.DenseI64ArrayAttr(fields[name])) for name in ("shape", "strides", "box"))
-    return argument, TensorMap(NOWHERE, offset, ir.StringAttr(fields["dtype"]).value, shape, strides, box)
-
-
 def _bytes_from(type_: ir.Type) -> int:
     """How far beyond its pointer the elements of a memref lie."""
     memref = ir.MemRefType(type_)
@@ -243,36 +229,25 @@ def _bytes_from(type_: ir.Type) -> int:
     return (offset + last + 1) * element_bytes(memref.element_type)
 
 
-def _is_map(value: ir.Value) -> bool:
-    owner = value.owner
-    return not isinstance(owner, ir.Block) and owner.name == "plan.buffer" and _space(owner.operation) == "map"
+def _calls(passed: Sequence[ir.Value]) -> list[tuple[ir.Value, ...]]:
+    """The arguments of each call whose work a launch does."""
+    if not passed or not _made_by(passed[0], "plan.each"):
+        return [tuple(passed)]
+    return list(zip(*(value.owner.operands for value in passed), strict=True))
 
 
-def _tensor_maps(kernel: func.FuncOp) -> list[ir.Attribute]:
-    """Descriptions of the tensor maps that a kernel takes as its last arguments."""
-    return list(ir.ArrayAttr(kernel.attributes["blu.tensor_maps"])) if "blu.tensor_maps" in kernel.attributes else []
+def _made_by(value: ir.Value, name: str) -> bool:
+    return not isinstance(value.owner, ir.Block) and value.owner.name == name
 
 
-def _has_blocks(kernel: func.FuncOp) -> bool:
-    """Whether there is anything to launch."""
-    return "blu.blocks" not in kernel.attributes or ir.IntegerAttr(kernel.attributes["blu.blocks"]).value > 0
-
-
-def _launch(kernel: func.FuncOp, call: ir.Operation, args: tuple[Argument, ...]) -> Launch | GpuLaunch:
-    """A range of blocks on a CPU, a grid of threads on a GPU."""
-    attributes, name, location = kernel.attributes, kernel.name.value, describe(call.location) or ""
-    if GRID in attributes:
-        x, y, z = ir.DenseI64ArrayAttr(attributes[GRID])
-        threads, shared = (ir.IntegerAttr(attributes[item]).value for item in (THREADS, SHARED))
-        return GpuLaunch(name, (x, y, z), threads, shared, args, location)
-    blocks, chunk = (ir.IntegerAttr(attributes[item]).value for item in ("blu.blocks", "blu.chunk"))
-    if blocks > MAX_BLOCKS:
-        raise PassError(
-            f"kernel '{name}' has {blocks} blocks, and one launch can have {MAX_BLOCKS}",
-            location=describe(call.location),
-            advice="Use smaller shapes.",
-        )
-    return Launch(name, blocks, chunk, args, location)
+def _sized(launch: ir.Operation, args: tuple[Argument, ...], location: str) -> Launch | GpuLaunch:
+    """A range of blocks on a processor, a grid of threads on a GPU."""
+    name = kernel_of(launch)
+    if launch.name == ON_PROCESSORS:
+        blocks = blocks_of(launch)
+        return Launch(name, blocks.count, blocks.chunk, args, location)
+    grid = grid_of(launch)
+    return GpuLaunch(name, grid.blocks, grid.threads, grid.shared_bytes, args, location)
 
 
 def _space(operation: ir.Operation) -> str:

@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from blu.dialects.core.mlir import ir, llvm
 from blu.dialects.core.modules import code_text
 from blu.passes.framework import families
 from blu.passes.framework.base import Pass, find
-from blu.passes.host.export_plan import read_plan, write_plan
-from blu.passes.kernels.launch import CLUSTER, PER_PROCESSOR, SHARED, THREADS
+from blu.passes.framework.launches import grid_of, host_functions, kernel_of, launches_in, let_launch
+from blu.passes.kernels.launch import PER_PROCESSOR
+
+_SIZES = ("nvvm.reqntid", "nvvm.cluster_dim", PER_PROCESSOR)
 
 
 @dataclass(frozen=True)
 class ShareKernels(Pass):
-    """Of kernels whose code is equal, only the first stays: shapes that only say how many blocks run are in the plan.
+    """Of kernels whose code is equal, only the first stays: how many blocks run is said by their launches.
 
-        module attributes {blu.plan = "{\\"launches\\": [{\\"kernel\\": \\"rows_0\\", \\"grid\\": [12]},
-                                                    {\\"kernel\\": \\"rows_1\\", \\"grid\\": [96]}]}"} {
+        gpu.launch_func @kernels::@rows_0 blocks in (%c12, %c1, %c1) .. args(%x)
+        gpu.launch_func @kernels::@rows_1 blocks in (%c96, %c1, %c1) .. args(%y)
+        gpu.module @kernels {
           llvm.func @rows_0(%x: !llvm.ptr) attributes {nvvm.kernel} { .. }
           llvm.func @rows_1(%x: !llvm.ptr) attributes {nvvm.kernel} { .. }
         }
 
     becomes
 
-        module attributes {blu.plan = "{\\"launches\\": [{\\"kernel\\": \\"rows_0\\", \\"grid\\": [12]},
-                                                    {\\"kernel\\": \\"rows_0\\", \\"grid\\": [96]}]}"} {
+        gpu.launch_func @kernels::@rows_0 blocks in (%c12, %c1, %c1) .. args(%x)
+        gpu.launch_func @kernels::@rows_0 blocks in (%c96, %c1, %c1) .. args(%y)
+        gpu.module @kernels {
           llvm.func @rows_0(%x: !llvm.ptr) attributes {nvvm.kernel} { .. }
         }
     """
@@ -34,23 +38,23 @@ class ShareKernels(Pass):
     level = "llvm"
 
     def run(self, module: ir.Module) -> None:
+        launches = [launch for function in host_functions(module) for launch in launches_in(function)]
+        memory = {kernel_of(launch): grid_of(launch).shared_bytes for launch in launches}
         first: dict[Hashable, str] = {}
         names: dict[str, str] = {}
         for kernel in [item for item in find(module, llvm.LLVMFuncOp) if "nvvm.kernel" in item.attributes]:
             name = ir.StringAttr(kernel.attributes["sym_name"]).value
-            names[name] = first.setdefault(_key(kernel), name)
+            names[name] = first.setdefault((memory.get(name), _key(kernel)), name)
             if names[name] != name:
                 kernel.operation.erase()
                 self.count("kernels shared")
-        plan = read_plan(module)
-        launches = tuple(replace(launch, kernel=names[launch.kernel]) for launch in plan.launches)
-        write_plan(module, replace(plan, launches=launches))
+        for launch in launches:
+            let_launch(launch, names[kernel_of(launch)])
 
 
 def _key(kernel: llvm.LLVMFuncOp) -> Hashable:
     """What a kernel is, but for its name and the user's lines. One with global memory of its own is like no other."""
-    names = (families.ATTRIBUTE, THREADS, SHARED, CLUSTER, PER_PROCESSOR)
-    attributes = tuple(kernel.attributes.get(name, None) for name in names)
+    attributes = tuple(kernel.attributes.get(name, None) for name in (families.ATTRIBUTE, *_SIZES))
     text = code_text(kernel)
     header, body = text.split("\n", 1)
     return attributes, header[header.index("(") : header.index(" attributes ")], body

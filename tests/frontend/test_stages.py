@@ -9,6 +9,7 @@ import pytest
 
 import blu
 from blu.compiler.cli import compile as compile_command
+from blu.runtime.artifact import Artifact
 from blu.runtime.program import Program
 
 X = np.linspace(-1, 1, 12, dtype=np.float32).reshape(3, 4)
@@ -45,6 +46,18 @@ def test_saved_ir_goes_on_in_the_command(traced, tmp_path, stop):
     np.testing.assert_allclose(found, np.exp(X) * 2, rtol=1e-6)
 
 
+@pytest.mark.parametrize("target", ["x86-64-v3", "sm_80", "sm_90a"])
+@pytest.mark.parametrize("level", ["linalg", "memref", "kernel", "llvm", "plan"])
+def test_a_dump_of_each_level_becomes_the_same_program(tmp_path, target, level):
+    traced = blu.jit(lambda x, w: blu.softmax(x @ w)).trace(blu.spec((64, 32)), blu.spec((32, 64)))
+    expected = traced.lower(target).executable()
+    traced.lower(target, stop=level).save(tmp_path / "x.mlir")
+    assert compile_command.main([str(tmp_path / "x.mlir"), "-o", str(tmp_path / "x.blu"), "-q"]) == 0
+    found = Artifact.open(tmp_path / "x.blu")
+    for name in expected.keys() - {"ir.mlir"}:
+        assert bytes(found.read(name)) == expected[name], name
+
+
 def test_a_saved_program_runs(traced, tmp_path):
     compiled = traced.lower().compile()
     compiled.save(tmp_path / "double.blu")
@@ -67,7 +80,7 @@ def test_machine_code_can_be_read(traced):
     ("attributes", "sentence"),
     [
         ('blu.level = "linalg", blu.passes_done = "x"', "do not say where the module is"),
-        ('blu.level = "llvm", blu.passes_done = 99 : i64', "the module has no blu.plan"),
+        ('blu.level = "plan", blu.passes_done = 99 : i64', "the module has no blu.plan"),
         ('blu.target = "fast"', 'blu.target = "fast" does not describe a target'),
     ],
 )

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from blu.dialects.core.mlir import ir
 from blu.passes.cpu.lower.lower_to_llvm import lower_to_llvm
-from blu.passes.framework.base import Pass
+from blu.passes.framework.base import Pass, find
+from blu.passes.framework.launches import host_functions
 
 
 @dataclass(frozen=True)
@@ -18,10 +19,13 @@ class LowerToLlvm(Pass, name="lower-to-llvm"):
     becomes
 
         llvm.func @gemm_0(%x: !llvm.ptr, %out: !llvm.ptr, %begin: i64, %end: i64) { llvm.intr.fma .. }
+
+    The host program stays what it is.
     """
 
     level = "kernel"
     leads_to = "llvm"
 
     def run(self, module: ir.Module) -> None:
-        lower_to_llvm(module)
+        for kernels in find(module, "builtin.module") if host_functions(module) else [module]:
+            lower_to_llvm(kernels, module.operation)

@@ -35,14 +35,17 @@ PASSES = (
 PIPELINE = f"builtin.module({','.join(PASSES)})"
 
 
-def lower_to_llvm(module: ir.Module) -> None:
-    """Lower `module` in place to the LLVM dialect; a kernel becomes `void name(ptr..., i64 begin, i64 end)`."""
+def lower_to_llvm(module: ir.Module, program: ir.Operation | None = None) -> None:
+    """Lower a module of kernels in place to the LLVM dialect; a kernel becomes `void name(ptr..., i64 begin, i64 end)`.
+
+    `program`, where that is another module, says the target.
+    """
     widen_bf16_conversions(module)
     # Before the scf and vector dialects are lowered: expansions use both.
     expand_math(module)
     with module.context, ir.Location.unknown():
-        described = ATTRIBUTE in module.operation.attributes
-        expand_half(module, CpuTarget.from_attribute(module.operation.attributes[ATTRIBUTE]) if described else None)
+        attributes = (program or module.operation).attributes
+        expand_half(module, CpuTarget.from_attribute(attributes[ATTRIBUTE]) if ATTRIBUTE in attributes else None)
         for operation in module.body.operations:
             if operation.operation.name == "func.func":
                 with operation.operation.location:

@@ -9,6 +9,7 @@ from blu.dialects.plan import BATCH
 from blu.passes.framework.base import Pass, find
 from blu.passes.gpu.lower.exponentials import expand_exponentials
 from blu.passes.gpu.lower.fast_math import approximate
+from blu.passes.gpu.lower.gpu_module import as_functions
 from blu.passes.gpu.lower.read_table import read_arguments_from_table
 from blu.passes.gpu.lower.remainders import expand_remainders
 from blu.passes.kernels.before_llvm import give_empty_memrefs_strides, widen_bf16_conversions
@@ -42,36 +43,52 @@ PIPELINE = f"builtin.module({','.join(PASSES)})"
 class LowerToNvvm(Pass, name="lower-to-nvvm"):
     """Kernels become functions of the LLVM dialect that take bare pointers and run in every thread.
 
-        func.func @rows_0(%x: memref<4x4xf32>, %out: memref<4x4xf32>) attributes {blu.threads = 256 : i64} { .. }
+        gpu.func @rows_0(%x: memref<4x4xf32>, %out: memref<4x4xf32>) kernel
+            attributes {known_block_size = array<i32: 256, 1, 1>} { .. }
 
     becomes
 
-        llvm.func @rows_0(%x: !llvm.ptr, %out: !llvm.ptr) attributes {nvvm.kernel, nvvm.reqntid = array<i32: 256, 1, 1>}
+        llvm.func @rows_0(%x: !llvm.ptr, %out: !llvm.ptr)
+            attributes {gpu.kernel, nvvm.kernel, nvvm.reqntid = array<i32: 256, 1, 1>} { .. }
+
+    Launches stay what they are.
     """
 
     level = "kernel"
     leads_to = "llvm"
 
     def run(self, module: ir.Module) -> None:
-        for kernel in find(module, func.FuncOp):
-            expand_remainders(kernel)
-        widen_bf16_conversions(module)
-        for kernel in find(module, func.FuncOp):
-            expand_exponentials(kernel)
-            approximate(kernel)
-        expand_math(module, fma=True, libm=False)
-        for kernel in find(module, func.FuncOp):
-            if THREADS in kernel.attributes:
-                threads = ir.IntegerAttr(kernel.attributes[THREADS]).value
-                kernel.attributes["nvvm.kernel"] = ir.UnitAttr.get()
-                kernel.attributes["nvvm.reqntid"] = ir.DenseI32ArrayAttr.get([threads, 1, 1])
-                if CLUSTER in kernel.attributes:
-                    blocks = ir.IntegerAttr(kernel.attributes[CLUSTER]).value
-                    kernel.attributes["nvvm.cluster_dim"] = ir.DenseI32ArrayAttr.get([blocks, 1, 1])
-                give_empty_memrefs_strides(kernel)
-        manager = PassManager.parse(PIPELINE, context=module.context)
-        manager.enable_verifier(False)  # the driver verifies after each pass
-        manager.run(module.operation)
-        for kernel in find(module, "llvm.func"):
-            if BATCH in kernel.attributes:
-                read_arguments_from_table(kernel.operation)
+        with as_functions(module) as kernels:
+            lower_kernels(kernels)
+
+
+def lower_kernels(module: ir.Module) -> None:
+    """Lower a module of kernels that are `func.func`s in place."""
+    for kernel in find(module, func.FuncOp):
+        expand_remainders(kernel)
+    widen_bf16_conversions(module)
+    for kernel in find(module, func.FuncOp):
+        expand_exponentials(kernel)
+        approximate(kernel)
+    expand_math(module, fma=True, libm=False)
+    for kernel in find(module, func.FuncOp):
+        if THREADS in kernel.attributes:
+            _say_size(kernel)
+            give_empty_memrefs_strides(kernel)
+    manager = PassManager.parse(PIPELINE, context=module.context)
+    manager.enable_verifier(False)  # the driver verifies after each pass
+    manager.run(module.operation)
+    for kernel in find(module, "llvm.func"):
+        if BATCH in kernel.attributes:
+            read_arguments_from_table(kernel.operation)
+
+
+def _say_size(kernel: func.FuncOp) -> None:
+    """Say in the words of the NVVM dialect how large blocks and clusters are."""
+    threads = ir.IntegerAttr(kernel.attributes[THREADS]).value
+    del kernel.attributes[THREADS]
+    kernel.attributes["nvvm.kernel"] = ir.UnitAttr.get()
+    kernel.attributes["nvvm.reqntid"] = ir.DenseI32ArrayAttr.get([threads, 1, 1])
+    if CLUSTER in kernel.attributes:
+        blocks = ir.IntegerAttr(kernel.attributes[CLUSTER]).value
+        kernel.attributes["nvvm.cluster_dim"] = ir.DenseI32ArrayAttr.get([blocks, 1, 1])

@@ -321,23 +321,11 @@ class _Bufferizer:
             self.report.tell_result(value, index, view.root.input, reason)
             if reason is None:
                 taken.add(view.root)
-                self._mark_in_place(index, view.root)
+                plan.alias(view.root.memref, index)
                 continue
             target = self._new_root(view.shape, view.element_type, "output", index)
             self._copy(view, whole(target))
         func.ReturnOp([])
-
-    def _mark_in_place(self, output: int, root: Root) -> None:
-        root_type = root.memref.type
-        ir.Operation.create(
-            "plan.buffer",
-            results=[root_type],
-            attributes={
-                "space": ir.StringAttr.get("input"),
-                "index": _i64(output),
-                "offset": _i64(root.input or 0),
-            },
-        )
 
 
 def _i64(value: int) -> ir.IntegerAttr:

@@ -116,3 +116,45 @@ def lower_reverse(op: Lowering) -> ir.Value:
     target = empty(shape, element_type(op.result.dtype))
     (result,) = generic([], [target], [projection(len(shape), range(len(shape)))], [PARALLEL] * len(shape), body)
     return result
+
+
+@lowers("iota")
+def lower_iota(op: Lowering) -> ir.Value:
+    """The position along one axis, converted to the dtype."""
+    from blu.dialects.core.dtypes import i64
+    from blu.passes.loops.lower_to_linalg.scalar import Scalar
+
+    shape, dtype, axis = op.result.shape, op.result.dtype, op.attributes["axis"]
+
+    def body(_: ir.Value) -> ir.Value:
+        position = arith.index_cast(ir.IntegerType.get_signless(64), linalg.IndexOp(axis).result)
+        return Scalar(position, i64).to(dtype).value
+
+    target = empty(shape, element_type(dtype))
+    (result,) = generic([], [target], [projection(len(shape), range(len(shape)))], [PARALLEL] * len(shape), body)
+    return result
+
+
+@lowers("constant")
+def lower_constant(op: Lowering) -> ir.Value:
+    """A dense arith.constant in the signless type."""
+    from blu.dialects.core.constants import encode_signless
+
+    attribute = encode_signless(op.attributes["value"])
+    if op.result.ndim and attribute.is_splat and op.result.size:
+        scalar = attribute.get_splat_value()
+        return fill(arith.ConstantOp(scalar.type, scalar).result, op.result.shape)
+    return arith.ConstantOp(attribute.type, attribute).result
+
+
+@lowers("barrier")
+def lower_barrier(op: Lowering) -> ir.Value:
+    """The barrier stays; bufferization gives it its operand's memory."""
+    (operand,) = op.operands
+    return ir.Operation.create("blu.barrier", results=[operand.type], operands=[operand]).results[0]
+
+
+@lowers("stop_gradient")
+def lower_stop_gradient(op: Lowering) -> ir.Value:
+    """The operand."""
+    return op.operands[0]

@@ -18,7 +18,7 @@ from blu.dialects.targets.nvidia import SM_80
 from blu.passes.framework.base import find
 from blu.passes.gpu.gemm import gemm
 from blu.passes.gpu.gemm.scheduling import SCHEDULER
-from blu.passes.gpu.lower.lower_to_nvvm import LowerToNvvm
+from blu.passes.gpu.lower.lower_to_nvvm import lower_kernels
 from blu.passes.kernels.choose_schedules import fit_kernel
 from blu.passes.kernels.launch import GRID, SHARED
 from blu.passes.kernels.schedules import Fields
@@ -183,7 +183,7 @@ def _emit(text: str) -> tuple[dict[str, str], list[tuple[str, list[int], int]]]:
         for item in gemm.emit(kernel, SM_80):
             grid, shared = item.attributes[GRID], item.attributes[SHARED]
             launches.append((item.name.value, list(grid), ir.IntegerAttr(shared).value))
-        LowerToNvvm().run(module)
+        lower_kernels(module)
         target = {"triple": SM_80.triple, "name": SM_80.name, "ptx": SM_80.ptx}
         return json.loads(PtxCodegen(target).ptx_of_kernels(str(module))), launches
 

@@ -22,7 +22,7 @@ from blu.passes.gpu.gemm import gemm
 from blu.passes.gpu.gemm import wgmma as gemm_wgmma
 from blu.passes.gpu.gemm.schedule import MmaSchedule, WgmmaSchedule
 from blu.passes.gpu.gemm.scheduling import SCHEDULER
-from blu.passes.gpu.lower.lower_to_nvvm import LowerToNvvm
+from blu.passes.gpu.lower.lower_to_nvvm import lower_kernels
 from blu.passes.kernels.choose_schedules import fit_kernel
 from tests.support.kernels.gemm_text import NN, NT, TN, TT, Buffer, gemm_text
 from tests.support.kernels.gpu_products import as_multiplied, bound_of_sums, emit, random_array
@@ -53,7 +53,7 @@ def emit_fused(emitter: Callable[[func.FuncOp], object]) -> dict[str, str]:
     with make_context(), ir.Location.unknown():
         module = ir.Module.parse(fused("sm_90a"))
         emitter(next(iter(find(module, func.FuncOp))))
-        LowerToNvvm().run(module)
+        lower_kernels(module)
         target = {"triple": SM_90A.triple, "name": SM_90A.name, "ptx": SM_90A.ptx}
         return json.loads(PtxCodegen(target).ptx_of_kernels(str(module)))
 

@@ -22,7 +22,7 @@ from blu.dialects.core.mlir import ir
 from blu.dialects.core.op import OPS, Op, Sample
 from blu.dialects.targets.cpu import ATTRIBUTE
 from blu.dialects.targets.nvidia import GPU_TARGETS
-from blu.passes.gpu.lower.lower_to_nvvm import LowerToNvvm
+from blu.passes.gpu.lower.lower_to_nvvm import lower_kernels
 from blu.passes.kernels.math.expand_math import FUNCTIONS, INTRINSICS
 from blu.passes.loops.lower_to_linalg.pointwise import BODIES
 from tests.support.kernels.gpu_program import DTYPES, compile_program
@@ -101,7 +101,7 @@ def test_math_operations(architecture: str) -> None:
     with make_context():
         module = ir.Module.parse("\n".join(map(kernel_text, NAMES)))
         module.operation.attributes[ATTRIBUTE] = GPU_TARGETS[architecture].to_attribute()
-        LowerToNvvm().run(module)
+        lower_kernels(module)
         module.operation.verify()
         ptx = ptx_of(module)
     assert sorted(ptx) == NAMES

@@ -77,7 +77,7 @@ def kernels_of(module: ir.Module) -> list[ir.Operation]:
 
 
 def count_launches(module: ir.Module) -> int:
-    """Launches of a module at level "llvm"."""
+    """Launches of a module at level "plan"."""
     return len(json.loads(ir.StringAttr(module.operation.attributes["blu.plan"]).value)["launches"])
 
 

@@ -22,11 +22,12 @@ from blu.dialects.core.context import make_context
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.modules import attribute_names
 from blu.frontend.io.gpt2 import complete_config
+from blu.passes.framework.launches import HOLDERS
 from tests.fuzz.run import program_of
 
 CONFIG = {"model_type": "gpt2", "n_layer": 2, "n_head": 2, "n_embd": 16, "vocab_size": 61, "n_positions": 12}
 TARGETS = ("x86-64-v3", "sm_90a")
-LEVELS = ("blu", "linalg", "memref", "kernel", None)
+LEVELS = ("blu", "linalg", "memref", "kernel", "llvm", None)
 Lower = Callable[[str, str | None], ir.Module]
 NUMBERED = re.compile(r"%(?:\d|arg\d|cst)|#(?:map|loc)\d")
 
@@ -44,9 +45,16 @@ def lowered(gpt2: Traced) -> Lower:
 
 def parts(module: ir.Module) -> tuple[list[str], dict[str, str]]:
     """All that is in a module, locations included, whatever the order of its functions."""
-    functions = (item.operation.get_asm(enable_debug_info=True, use_local_scope=True) for item in module.body)
+    functions = (item.operation.get_asm(enable_debug_info=True, use_local_scope=True) for item in functions_of(module))
     attributes = {name: str(module.operation.attributes[name]) for name in attribute_names(module)}
     return sorted(map(str, functions)), {**attributes, "location": str(module.operation.location)}
+
+
+def functions_of(module: ir.Module) -> list[ir.OpView]:
+    """The functions of a module, those in its module of kernels too."""
+    outside = [item for item in module.body if item.operation.name not in HOLDERS]
+    held = [item.operation.regions[0].blocks[0] for item in module.body if item.operation.name in HOLDERS]
+    return [*outside, *(item for block in held for item in block)]
 
 
 def check_text(module: ir.Module) -> str:
@@ -62,7 +70,12 @@ def check_text(module: ir.Module) -> str:
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_gpt2_reads_back_as_the_same_module(lowered: Lower, level: str | None, target: str):
     text = check_text(lowered(target, level))
-    assert "#loc_h_1_mlp_c_fc_" in text or level in ("memref", "kernel", None)  # kernels of blocks are shared there
+    assert "#loc_h_1_mlp_c_fc_" in text or level in (
+        "memref",
+        "kernel",
+        "llvm",
+        None,
+    )  # kernels of blocks are shared there
     if level in ("blu", "linalg", "memref"):
         assert not NUMBERED.search(re.sub(r'"(?:[^"\\]|\\.)*"', "", text))
 

@@ -12,7 +12,7 @@ from blu.compiler.codegen.ptx import PtxCodegen
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.targets.nvidia import SM_90A, GpuTarget
 from blu.passes.framework.base import find
-from blu.passes.gpu.lower.lower_to_nvvm import LowerToNvvm
+from blu.passes.gpu.lower.lower_to_nvvm import lower_kernels
 from blu.passes.kernels.launch import GRID, MAPS, SHARED
 from tests.support.kernels.gpu_program import DTYPES
 from tests.support.ptx import machine as ptx_machine
@@ -40,7 +40,7 @@ def emit(text: str, emitter: Emit, target: GpuTarget = SM_90A) -> list[Launch]:
     with ir.Context(), ir.Location.unknown():
         module = ir.Module.parse(text)
         launches = [(item.name.value, *_launch_of(item)) for item in emitter(next(iter(find(module, func.FuncOp))))]
-        LowerToNvvm().run(module)
+        lower_kernels(module)
         described = {"triple": target.triple, "name": target.name, "ptx": target.ptx}
         ptx = json.loads(PtxCodegen(described).ptx_of_kernels(str(module)))
     return [Launch(ptx[name], *launch) for name, *launch in launches]

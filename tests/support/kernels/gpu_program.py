@@ -36,7 +36,7 @@ class GpuProgram:
 
     @classmethod
     def of(cls, module: ir.Module, target: str) -> GpuProgram:
-        """The program of a module at level "llvm"."""
+        """The program of a module at level "plan"."""
         attributes = module.operation.attributes
         plan, constants = (ir.StringAttr(attributes[name]).value for name in ("blu.plan", "blu.constants"))
         return cls(target, ptx_of(module), json.loads(plan), bytes.fromhex(constants))
