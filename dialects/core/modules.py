@@ -33,14 +33,32 @@ def written_once(key: tuple[Any, ...], make: Callable[[], ir.Module]) -> ir.Modu
 def operations_in(root: ir.Operation, closed: Collection[str] = ()) -> Iterator[ir.Operation]:
     """Operations under `root` in order of the text, nested ones after their parent.
 
-    Those with a name in `closed` are not looked into. As quick as `root.walk`, which makes a RuntimeError of whatever
-    its callback raises, Ctrl-C included.
+    Those with a name in `closed` are not looked into. Without `closed` they are collected before the first is given.
     """
+    return _open(root, closed) if closed else iter(_all_in(root))
+
+
+def _all_in(root: ir.Operation) -> list[ir.Operation]:
+    """All operations under one: MLIR's walk finds them twice as quickly as their lists are read."""
+    found: list[ir.Operation] = []
+
+    def take(operation: ir.Operation) -> ir.WalkResult:
+        found.append(operation)
+        return ir.WalkResult.ADVANCE
+
+    try:
+        root.walk(take, ir.WalkOrder.PRE_ORDER)
+    except RuntimeError as error:  # which the walk makes of Ctrl-C in `take`, the only thing that can go wrong there
+        raise KeyboardInterrupt if "KeyboardInterrupt" in str(error) else error from None
+    return found[1:]
+
+
+def _open(root: ir.Operation, closed: Collection[str]) -> Iterator[ir.Operation]:
     pending = _children(root)
     while pending:
         operation = pending.pop()
         yield operation
-        if not closed or operation.name not in closed:
+        if operation.name not in closed:
             pending += _children(operation)
 
 

@@ -20,6 +20,7 @@ from blu.compiler.pipelines import loose_steps
 from blu.dialects.core.context import make_context
 from blu.dialects.core.dtypes import TensorType
 from blu.dialects.core.mlir import ir
+from blu.dialects.core.modules import operations_in
 from blu.dialects.ops.pointwise_unary import Exp
 from blu.passes.graph.simplify import Simplify
 
@@ -49,6 +50,22 @@ def test_ctrl_c_inside_of_a_pass_is_no_failure_of_the_pass(monkeypatch: pytest.M
     module = ir.Module.parse(TEXT, make_context())
     with pytest.raises(KeyboardInterrupt):
         run_pipeline(module, loose_steps([Simplify()]))
+
+
+def test_ctrl_c_while_operations_are_collected_is_ctrl_c() -> None:
+    """MLIR's walk gives another error in its place: a timer interrupts many of them, wherever they are."""
+    lines = "\n".join(f"%{number} = arith.addf %x, %x : f32" for number in range(3000))
+    module = ir.Module.parse(f"func.func @f(%x: f32) {{\n{lines}\nreturn }}", make_context())
+    before = signal.signal(signal.SIGVTALRM, signal.default_int_handler)
+    try:
+        for number in range(20):
+            with pytest.raises(KeyboardInterrupt):
+                signal.setitimer(signal.ITIMER_VIRTUAL, 0.001 + number * 0.0003)
+                while True:
+                    assert len(list(operations_in(module.operation))) == 3002
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def test_ctrl_c_in_mlirs_handler_of_diagnostics_comes_again(
