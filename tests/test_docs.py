@@ -12,11 +12,15 @@ import pytest
 
 from blu.dialects.core.context import make_context
 from blu.dialects.core.op import OPS, BluDialect
+from blu.passes.cpu.attention import schedule as cpu_attention_schedules
+from blu.passes.cpu.gemm import schedule as cpu_gemm_schedules
+from blu.passes.cpu.rows import schedule as cpu_row_schedules
 from blu.passes.framework import registry
 from blu.passes.framework.families import FAMILIES
 from blu.passes.framework.levels import LEVELS
 from blu.passes.gpu.attention import schedule as attention_schedules
 from blu.passes.gpu.gemm import schedule as gemm_schedules
+from blu.passes.gpu.others import schedule as other_schedules
 from blu.passes.gpu.rows import schedule as row_schedules
 from blu.passes.kernels.math.expand_math import DOUBLE_FUNCTIONS, FUNCTIONS
 from blu.passes.loops.lower_to_linalg import RULES
@@ -87,6 +91,14 @@ SCHEDULES = {
     "For matrix products (`gemm`):": gemm_schedules.KINDS,
     "For rows (`rows`, `loops`):": row_schedules.KINDS,
     "For attention (`attention`, `attention_gradient`)": attention_schedules.KINDS | attention_schedules.GRADIENT_KINDS,
+    "For scans, sorts and additions": {
+        **other_schedules.SCAN_KINDS,
+        **other_schedules.MERGE_KINDS,
+        **other_schedules.SCATTER_KINDS,
+    },
+    "For matrix products there:": cpu_gemm_schedules.KINDS,
+    "For rows on processors:": cpu_row_schedules.KINDS,
+    "For attention on processors:": cpu_attention_schedules.KINDS | cpu_attention_schedules.GRADIENT_KINDS,
 }
 
 

@@ -17,6 +17,7 @@ from blu.compiler.driver.driver import DriverOptions, Report
 from blu.compiler.driver.supervise import ProgressPipe
 from blu.compiler.pipelines import Step
 from blu.dialects.core.mlir import ir
+from blu.passes.cpu.lower.choose_schedules import ChooseCpuSchedules
 from blu.passes.gpu.lower.choose_schedules import ChooseSchedules
 from blu.passes.kernels.schedules import wish_for
 
@@ -42,8 +43,8 @@ def compile_options(arguments: argparse.Namespace, progress: ProgressDisplay, fo
 
 def put_schedules(file: str, module: ir.Module, steps: Sequence[Step]) -> None:
     """--schedules: write what a file says of kernels on the module. UsageError for a file of another form."""
-    if not any(isinstance(step.pass_, ChooseSchedules) for step in steps):
-        advice = f"{ChooseSchedules.name} reads them, on the way from 'linalg' to 'memref' for GPUs"
+    if not any(isinstance(step.pass_, ChooseSchedules | ChooseCpuSchedules) for step in steps):
+        advice = f"{ChooseSchedules.name} and {ChooseCpuSchedules.name} read them, from 'linalg' to 'memref'"
         raise UsageError(f"--schedules={file} has no effect on these passes", advice=advice)
     try:
         data = Path(file).read_bytes()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from blu.compiler.pipelines import Pipeline, Stage
+from blu.passes.cpu.lower.choose_schedules import ChooseCpuSchedules
 from blu.passes.cpu.lower.emit_kernels import EmitKernels
 from blu.passes.cpu.lower.finish import LowerToLlvm
+from blu.passes.cpu.lower.fit_schedules import FitCpuSchedules
 from blu.passes.cpu.lower.scratch import ReserveScratch
 from blu.passes.framework.base import MlirPass
 from blu.passes.graph.autocast import Autocast
@@ -51,8 +53,22 @@ PIPELINE = Pipeline(
                 ShareNumbers(),  # before anything is done for each kernel
             ),
         ),
-        Stage("memref", (ReserveScratch(), Bufferize(), PlanMemory())),
-        Stage("kernel", (EmitKernels(),)),
+        Stage(
+            "memref",
+            (
+                ChooseCpuSchedules(),  # kernels have the names that others know
+                ReserveScratch(),
+                Bufferize(),
+                PlanMemory(),
+            ),
+        ),
+        Stage(
+            "kernel",
+            (
+                FitCpuSchedules(),  # strides are known
+                EmitKernels(),
+            ),
+        ),
         Stage(
             "llvm",
             (

@@ -1,5 +1,5 @@
 // Kernels become vector code in loops over a range of blocks, and their calls say how many blocks there are.
-// RUN: %blu-opt %s --split-input-file --pass-pipeline='blu-decompose,lower-to-linalg,canonicalize,cse,blu-fuse,blu-reserve-scratch,blu-bufferize,blu-plan-memory,blu-emit-kernels' --mlir-print-local-scope | %filecheck %s
+// RUN: %blu-opt %s --split-input-file --pass-pipeline='blu-decompose,lower-to-linalg,canonicalize,cse,blu-fuse,blu-reserve-scratch,blu-bufferize,blu-plan-memory,blu-fit-cpu-schedules,blu-emit-kernels' --mlir-print-local-scope | %filecheck %s
 
 // A tile of 6 rows by 2 vectors, as the target says, and the bias added before it is stored.
 // CHECK-LABEL: func.func @gemm(
@@ -7,7 +7,7 @@
 // CHECK: func.func private @gemm_0(memref<60x32xf32>, memref<32x48xf32>, memref<48xf32>, memref<60x48xf32>)
 // CHECK: module @kernels {
 // CHECK-LABEL: func.func @gemm_0(
-// CHECK-SAME: %[[X:.+]]: memref<60x32xf32>, %[[W:.+]]: memref<32x48xf32>, %[[B:.+]]: memref<48xf32>, %[[OUT:.+]]: memref<60x48xf32>, %[[BEGIN:[a-z0-9_]+]]: index, %[[END:[a-z0-9_]+]]: index) attributes {blu.kernel = "gemm"}
+// CHECK-SAME: %[[X:.+]]: memref<60x32xf32>, %[[W:.+]]: memref<32x48xf32>, %[[B:.+]]: memref<48xf32>, %[[OUT:.+]]: memref<60x48xf32>, %[[BEGIN:[a-z0-9_]+]]: index, %[[END:[a-z0-9_]+]]: index) attributes {blu.kernel = "gemm", blu.schedule = {{{.*}}}}
 // CHECK: scf.for %{{.+}} = %[[BEGIN]] to %[[END]]
 // CHECK: :12 = scf.for
 // CHECK: vector.load %[[W]]
@@ -28,7 +28,7 @@ module attributes {blu.target = {gemm_rows = 6 : i64, gemm_vectors = 2 : i64, l2
 // A row at a time: vectors, a masked rest, and a sum across the lanes.
 // CHECK-LABEL: func.func @rows(
 // CHECK-LABEL: func.func @rows_0(
-// CHECK-SAME: %[[BEGIN:[a-z0-9_]+]]: index, %[[END:[a-z0-9_]+]]: index) attributes {blu.kernel = "rows"}
+// CHECK-SAME: %[[BEGIN:[a-z0-9_]+]]: index, %[[END:[a-z0-9_]+]]: index) attributes {blu.kernel = "rows", blu.schedule = {kind = "rows", rows = {{[0-9]+}} : i64}}
 // CHECK: scf.for %{{.+}} = %[[BEGIN]] to %[[END]]
 // CHECK: vector.load
 // CHECK: vector.maskedload

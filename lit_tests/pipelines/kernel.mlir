@@ -19,7 +19,7 @@
 // CHECK: module @kernels {
 // CHECK: func.func @gemm_0(
 // CHECK: %begin: index,
-// CHECK-NEXT: %end: index) attributes {blu.kernel = "gemm"} {
+// CHECK-NEXT: %end: index) attributes {blu.kernel = "gemm", blu.schedule = {{{.*}}}} {
 // CHECK-NOT: linalg
 // CHECK: scf.for %{{.+}} = %begin to %end
 // CHECK-COUNT-12: vector.fma {{.*}} : vector<8xf32>
@@ -28,7 +28,7 @@
 
 // What is added to the total is written over it in the last walk over a row.
 // CHECK: func.func @rows_2(
-// CHECK: attributes {{{.*}}blu.kernel = "rows", blu.written_over = array<i64: 0>} {
+// CHECK: attributes {{{.*}}blu.kernel = "rows", blu.schedule = {{{.*}}}, blu.written_over = array<i64: 0>} {
 // CHECK-NOT: linalg
 // CHECK: %[[READ:.+]] = memref.reinterpret_cast %total to
 // CHECK-NEXT: %[[WRITTEN:.+]] = memref.reinterpret_cast %total_1 to

@@ -1,7 +1,8 @@
 """How the schedule of a kernel is written on it: `blu.schedule = {kind = "wgmma", rows = 128 : i64, split = 4 : i64}`.
 
-A kind of schedule is a frozen dataclass whose fields are strings and positive integers. Whoever emits a kernel reads
-its schedule and never chooses: what is not in the attribute is the field's default.
+A kind of schedule is a frozen dataclass whose fields are strings and positive integers (and 0, where it is the
+default). Whoever emits a kernel reads its schedule and never chooses: what is not in the attribute is the field's
+default.
 
 Two passes choose: one before bufferization, of what sizes decide, one after, of what strides do. Families of kernels in
 which there is something to choose say how in the table of their target, as a `Scheduler`.
@@ -97,6 +98,22 @@ def by_sizes(
     return Scheduler(lambda kernel, target, given: fit(kernel, target, given).fields, fit)
 
 
+def by_strides(
+    kinds: Kinds,
+    choose: Callable[[func.FuncOp, Any], Schedule],
+    excesses: Callable[[Schedule, func.FuncOp, Any], Iterator[str]],
+    others: Callable[[func.FuncOp, Any], Fields] = lambda kernel, target: {},
+) -> Scheduler:
+    """The same where strides decide all: before these are known, what is given is only kept."""
+
+    def keep(kernel: func.FuncOp, target: Any, given: Fields) -> Fields:
+        if given:
+            check(kinds, given)
+        return given
+
+    return Scheduler(keep, by_sizes(kinds, choose, excesses, others).fit)
+
+
 def read_fields(attribute: ir.Attribute) -> dict[str, str | int]:
     """What a dictionary says of a schedule. ParseError where it holds other things than strings and integers."""
     if not isinstance(attribute, ir.DictAttr):
@@ -138,14 +155,14 @@ def check(kinds: Kinds, given: Fields) -> None:
             continue
         if name not in known:
             raise ParseError(f"a schedule of kind '{kind}' has no field '{name}'", advice=_one_of(name, list(known)))
-        _check_value(name, value, str(known[name].type))
+        _check_value(name, value, str(known[name].type), 0 if known[name].default == 0 else 1)
 
 
-def _check_value(name: str, value: str | int, type_: str) -> None:
+def _check_value(name: str, value: str | int, type_: str, least: int) -> None:
     if type(value).__name__ != type_:
         raise ParseError(f"'{name}' of a schedule is {'a number' if type_ == 'int' else 'a string'}, not {value!r}")
-    if isinstance(value, int) and value < 1:
-        raise ParseError(f"'{name}' of a schedule is at least 1, not {value}")
+    if isinstance(value, int) and value < least:
+        raise ParseError(f"'{name}' of a schedule is at least {least}, not {value}")
 
 
 def _one_of(word: str, candidates: list[str]) -> str:
@@ -170,7 +187,10 @@ def given_to(kernel: func.FuncOp) -> dict[str, str | int]:
 
 def missing(kernel: func.FuncOp) -> PassError:
     """The error of a kernel without a schedule."""
-    advice = "blu-choose-schedules chooses it, before blu-bufferize, and blu-fit-schedules after that."
+    advice = (
+        "blu-choose-schedules chooses it, before blu-bufferize, and blu-fit-schedules after that; on processors, "
+        "blu-fit-cpu-schedules does."
+    )
     return refused(kernel, f"kernel '{kernel.name.value}' has no {SCHEDULE}", advice)
 
 

@@ -8,36 +8,11 @@ from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, ir, vector
 from blu.passes.cpu.attention.operands import HeadMatrix, Index, Problem, scaled
+from blu.passes.cpu.attention.schedule import LanesSchedule
 from blu.passes.cpu.attention.weights import unit_of
 from blu.passes.cpu.gemm.tile import scratch
 from blu.passes.cpu.kernel import for_range
 from blu.passes.kernels import lanes as vectors
-
-
-@dataclass(frozen=True)
-class PrefillSchedule:
-    """`vectors` x `lanes` queries at a time, `groups` of those in a block of the grid.
-
-    `key_rows` x `vectors` scores, and `value_rows` x `vectors` results, are kept in registers; `keys` is the size of a
-    block of keys, a multiple of `key_rows`. With `copies`, each block of keys and values is copied (and widened) once
-    for all groups.
-    """
-
-    lanes: int
-    vectors: int
-    groups: int
-    keys: int
-    key_rows: int
-    value_rows: int
-    copies: bool
-
-    @property
-    def group_queries(self) -> int:
-        return self.lanes * self.vectors
-
-    @property
-    def queries(self) -> int:
-        return self.group_queries * self.groups
 
 
 @dataclass(frozen=True)
@@ -78,7 +53,7 @@ class Keys:
 class Frame:
     """One kernel while it is emitted. Its scratch is allocated at the current insertion point."""
 
-    def __init__(self, problem: Problem, schedule: PrefillSchedule):
+    def __init__(self, problem: Problem, schedule: LanesSchedule):
         self.problem, self.schedule = problem, schedule
         self.type = vectors.vector_type(schedule.lanes, problem.accumulator)
         self.unit = unit_of(problem)

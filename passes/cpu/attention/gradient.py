@@ -19,9 +19,9 @@ from math import prod
 from blu.dialects.core.mlir import arith, func, ir, memref, scf, vector
 from blu.dialects.core.op import operands_of
 from blu.dialects.targets.cpu import CpuTarget
-from blu.passes.cpu.attention.attention import KEYS, TILE_VECTORS
-from blu.passes.cpu.attention.frame import Frame, Keys, PrefillSchedule, QueryBlock, each_block
+from blu.passes.cpu.attention.frame import Frame, Keys, QueryBlock, each_block
 from blu.passes.cpu.attention.operands import HeadMatrix, Problem, Stack, problem_of, result_stack, scaled, stack
+from blu.passes.cpu.attention.schedule import GradientLanesSchedule, gradient_schedule_of
 from blu.passes.cpu.attention.step import KeyBlockStep
 from blu.passes.cpu.attention.weights import HIDDEN, divisor, weights, without_hidden
 from blu.passes.cpu.gemm.tile import multiply_add, scratch
@@ -70,8 +70,8 @@ class Rows:
 
 
 def emit(kernel: func.FuncOp, target: CpuTarget) -> None:
-    """Replace `kernel`, whose body is one blu.attention_gradient, by machine-near loops."""
-    body = open_kernel(kernel)
+    """Replace `kernel`, whose body is one blu.attention_gradient, by machine-near loops, as its schedule says."""
+    schedule, body = gradient_schedule_of(kernel), open_kernel(kernel)
     operation = next(op for op in body.operations if op.name == "blu.attention_gradient")
     g, query, key, value, result, mask, offset = operands_of(operation)
     with operation.location:
@@ -80,7 +80,7 @@ def emit(kernel: func.FuncOp, target: CpuTarget) -> None:
             read = [stack(item, body, problem.accumulator) for item in (g, result)]
             written = [result_stack(item, body, problem.accumulator) for item in list(operation.results)[1:]]
         with ir.InsertionPoint(body.replacement.body.blocks[0]):
-            backward = GradientKernel(problem, Gradients(*read, *written), choose_schedule(problem, target))
+            backward = GradientKernel(problem, Gradients(*read, *written), schedule)
         *batch, _ = problem.heads
         heads = problem.key.shape[-3]
         with body.grid(prod((*batch, heads))) as block:
@@ -92,18 +92,10 @@ def emit(kernel: func.FuncOp, target: CpuTarget) -> None:
             backward.emit_block(leading, head)
 
 
-def choose_schedule(problem: Problem, target: CpuTarget) -> PrefillSchedule:
-    """One group of queries at a time, of one or two vectors."""
-    lanes = target.lanes(problem.accumulator.width // 8)
-    group_vectors = max(1, min(2, -(-problem.queries // lanes)))
-    rows = min(target.registers - group_vectors - 2, TILE_VECTORS) // group_vectors
-    return PrefillSchedule(lanes, group_vectors, 1, KEYS, rows, rows, copies=False)
-
-
 class GradientKernel:
     """Emits the blocks of one kernel."""
 
-    def __init__(self, problem: Problem, gradients: Gradients, schedule: PrefillSchedule):
+    def __init__(self, problem: Problem, gradients: Gradients, schedule: GradientLanesSchedule):
         self.problem, self.gradients, self.schedule = problem, gradients, schedule
         self.frame = Frame(problem, schedule)
         columns = schedule.group_queries

@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from blu.dialects.core.mlir import arith, ir, scf, vector
-from blu.passes.cpu.attention.frame import Frame, Keys, PrefillSchedule, QueryBlock, each_block
+from blu.passes.cpu.attention.frame import Frame, Keys, QueryBlock, each_block
 from blu.passes.cpu.attention.operands import HeadMatrix, Problem, clamped, scaled
+from blu.passes.cpu.attention.schedule import PrefillSchedule
 from blu.passes.cpu.attention.step import KeyBlockStep
 from blu.passes.cpu.attention.weights import HIDDEN, divisor
 from blu.passes.cpu.gemm.transpose import transpose

@@ -17,10 +17,11 @@ from blu.dialects.targets.cpu import CpuTarget
 from blu.passes.cpu.gemm import gemv, gemv_rows
 from blu.passes.cpu.gemm.ahead import Turn, choose_ahead
 from blu.passes.cpu.gemm.pack import Depth, RightPanels
-from blu.passes.cpu.gemm.schedule import ProductTiling, choose_schedule, is_long
+from blu.passes.cpu.gemm.schedule import PanelTilesSchedule, ReadColumnsSchedule, ReadRowsSchedule, is_long, schedule_of
 from blu.passes.cpu.gemm.tile import RegisterTile, add, load_tile, scratch, store_tile
 from blu.passes.cpu.kernel import KernelBody, for_range, open_kernel, scratch_scope
 from blu.passes.kernels import lanes as vectors
+from blu.passes.kernels.body import Kernel
 from blu.passes.kernels.contraction import Contraction, Point, read_contraction
 from blu.passes.kernels.epilogue import Epilogue, read_epilogue
 
@@ -29,30 +30,42 @@ INLINE_EPILOGUE = 4
 
 
 def emit(kernel: func.FuncOp, target: CpuTarget) -> None:
-    """Replace `kernel`, whose body is one linalg.contract with an elementwise epilogue, by machine-near loops."""
+    """Replace `kernel`, whose body is one linalg.contract with an elementwise epilogue, as its schedule says."""
+    schedule = schedule_of(kernel)
     body, epilogue = read(kernel)
+    lanes = target.lanes(epilogue.contraction.accumulator.width // 8)
     with epilogue.contraction.operation.location:
         if epilogue.contraction.is_empty:
             with body.grid(0):
                 pass
-        elif gemv_rows.accepts(epilogue.contraction):
-            gemv_rows.emit(body, epilogue, target)
-        elif gemv.accepts(epilogue.contraction):
-            gemv.emit(body, epilogue, target)
+        elif isinstance(schedule, ReadRowsSchedule):
+            gemv_rows.emit(body, epilogue, schedule, lanes)
+        elif isinstance(schedule, ReadColumnsSchedule):
+            gemv.emit(body, epilogue, schedule, lanes)
         else:
-            emit_with(body, epilogue, choose_schedule(epilogue.contraction, target))
+            assert isinstance(schedule, PanelTilesSchedule), "there is no other kind"
+            emit_with(body, epilogue, schedule)
 
 
 def read(kernel: func.FuncOp) -> tuple[KernelBody, Epilogue]:
     """Open a kernel and find out what it multiplies and what follows."""
     body = open_kernel(kernel)
-    operation = next(op for op in body.operations if op.name == "linalg.contract")
-    contraction = read_contraction(operation, body.buffers)
+    contraction = read_contraction(product_of(kernel), body.buffers)
     return body, read_epilogue(contraction, body.buffers, body.outputs)
 
 
-def emit_with(body: KernelBody, epilogue: Epilogue, schedule: ProductTiling) -> None:
-    """The same with a given schedule."""
+def product_of(kernel: func.FuncOp) -> ir.Operation:
+    """The linalg.contract of a kernel."""
+    return next(op.operation for op in kernel.entry_block.operations if op.operation.name == "linalg.contract")
+
+
+def contraction_of(kernel: func.FuncOp) -> Contraction:
+    """What a kernel over buffers contracts, while no code is written for it."""
+    return read_contraction(product_of(kernel), Kernel.read(kernel).buffers)
+
+
+def emit_with(body: KernelBody, epilogue: Epilogue, schedule: PanelTilesSchedule) -> None:
+    """The kernel of tiles."""
     gemm = _Gemm(epilogue.contraction, epilogue, schedule, body.replacement)
     with body.grid(gemm.blocks, schedule.claim) as block:
         gemm.emit_block(block)
@@ -100,7 +113,7 @@ class _Gemm:
 
     contraction: Contraction
     epilogue: Epilogue
-    schedule: ProductTiling
+    schedule: PanelTilesSchedule
     function: func.FuncOp
 
     def __post_init__(self) -> None:

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from math import prod
 
 from blu.dialects.core.mlir import arith, ir, memref, scf
-from blu.dialects.targets.cpu import CpuTarget
-from blu.passes.cpu.gemm.schedule import CHAIN, is_long
+from blu.passes.cpu.gemm.schedule import CHAIN, ReadColumnsSchedule, is_long
 from blu.passes.cpu.gemm.tile import add, multiply_add, widen
 from blu.passes.cpu.gemm.transpose import transpose
 from blu.passes.cpu.kernel import KernelBody, for_range
@@ -22,7 +21,6 @@ from blu.passes.kernels.contraction import Contraction, Point
 from blu.passes.kernels.epilogue import Epilogue
 
 MOST_ROWS = 4
-COLUMNS_PER_BLOCK = 512
 VECTORS_AHEAD = 2
 """How many vectors of columns ahead to fetch: hardware does not follow as many rows as there are lanes."""
 TO_L2 = 2
@@ -37,11 +35,9 @@ def accepts(contraction: Contraction) -> bool:
     return few and along_depth and contraction.columns is not None and not contraction.outer_depth
 
 
-def emit(body: KernelBody, epilogue: Epilogue, target: CpuTarget) -> None:
+def emit(body: KernelBody, epilogue: Epilogue, schedule: ReadColumnsSchedule, lanes: int) -> None:
     """Emit the kernel: a block of the grid is a number of columns, for all rows."""
-    contraction = epilogue.contraction
-    lanes = target.lanes(contraction.accumulator.width // 8)
-    gemv = _Gemv(contraction, epilogue, lanes)
+    gemv = _Gemv(epilogue.contraction, epilogue, lanes, schedule.columns // lanes)
     with body.grid(gemv.blocks) as block:
         gemv.emit_block(block)
 
@@ -53,6 +49,8 @@ class _Gemv:
     contraction: Contraction
     epilogue: Epilogue
     lanes: int
+    group: int
+    """Vectors of columns per block of the grid."""
 
     @property
     def columns(self) -> int:
@@ -61,11 +59,6 @@ class _Gemv:
     @property
     def vectors(self) -> int:
         return -(-self.columns // self.lanes)
-
-    @property
-    def group(self) -> int:
-        """Vectors of columns per block of the grid."""
-        return max(1, min(COLUMNS_PER_BLOCK // self.lanes, self.vectors // 8))
 
     @property
     def groups(self) -> int:

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from math import prod
 
 from blu.dialects.core.mlir import arith, ir, memref, scf
-from blu.dialects.targets.cpu import CpuTarget
-from blu.passes.cpu.gemm.schedule import CHAIN, is_long
+from blu.passes.cpu.gemm.schedule import CHAIN, ReadRowsSchedule, is_long
 from blu.passes.cpu.gemm.tile import add, multiply_add, scratch, widen
 from blu.passes.cpu.kernel import KernelBody, for_range, scratch_scope
 from blu.passes.kernels import lanes as vectors
@@ -23,9 +22,6 @@ from blu.passes.kernels.epilogue import Epilogue
 MOST_ROWS = 16
 ROWS_AT_ONCE = 4
 """Rows of W that are read side by side: as many streams as a core follows well."""
-COLUMNS_PER_BLOCK = 384
-MOST_BLOCKS = 8
-SCRATCH_BYTES = 32 * 1024
 PREFETCH_TO_L1 = 3
 
 
@@ -36,11 +32,10 @@ def accepts(contraction: Contraction) -> bool:
     return few and in_rows and not contraction.outer_depth and contraction.size(contraction.depth) > ROWS_AT_ONCE
 
 
-def emit(body: KernelBody, epilogue: Epilogue, target: CpuTarget) -> None:
+def emit(body: KernelBody, epilogue: Epilogue, schedule: ReadRowsSchedule, lanes: int) -> None:
     """Emit the kernel: a block of the grid is a share of the columns, for all rows."""
     contraction = epilogue.contraction
-    lanes = target.lanes(contraction.accumulator.width // 8)
-    gemv = _Gemv(contraction, epilogue, lanes)
+    gemv = _Gemv(contraction, epilogue, lanes, schedule.columns)
     with scratch_scope(body.replacement):
         sums = scratch([gemv.rows, gemv.width], contraction.accumulator)
         totals = scratch([gemv.rows, gemv.width], contraction.accumulator) if is_long(contraction) else sums
@@ -55,6 +50,8 @@ class _Gemv:
     contraction: Contraction
     epilogue: Epilogue
     lanes: int
+    width: int
+    """Columns of a share, in whole vectors."""
 
     @property
     def rows(self) -> int:
@@ -63,18 +60,6 @@ class _Gemv:
     @property
     def columns(self) -> int:
         return self.contraction.size(self.contraction.columns)
-
-    @property
-    def groups(self) -> int:
-        """Shares of the columns: enough for some threads, none larger than the scratch memory."""
-        row_bytes = self.rows * self.columns * self.contraction.accumulator.width // 8
-        wanted = min(MOST_BLOCKS, self.columns // COLUMNS_PER_BLOCK)
-        return max(1, wanted, -(-row_bytes // SCRATCH_BYTES))
-
-    @property
-    def width(self) -> int:
-        """Columns of a share, in whole vectors."""
-        return max(1, -(-self.columns // (self.groups * self.lanes))) * self.lanes
 
     @property
     def blocks(self) -> int:

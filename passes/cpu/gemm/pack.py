@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, ir, memref, vector
-from blu.passes.cpu.gemm.schedule import ProductTiling
+from blu.passes.cpu.gemm.schedule import PanelTilesSchedule
 from blu.passes.cpu.gemm.tile import widen
 from blu.passes.cpu.gemm.transpose import transpose
 from blu.passes.cpu.kernel import for_range
@@ -30,7 +30,7 @@ class RightPanels:
     """
 
     contraction: Contraction
-    schedule: ProductTiling
+    schedule: PanelTilesSchedule
     buffer: ir.Value | None
     rows: int
 

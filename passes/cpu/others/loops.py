@@ -13,14 +13,11 @@ from collections.abc import Sequence
 from math import ceil, prod
 
 from blu.dialects.core.mlir import arith, func, ir, memref
-from blu.dialects.targets.cpu import CpuTarget
-from blu.passes.cpu.kernel import KernelBody, open_kernel
+from blu.passes.cpu.kernel import open_kernel
 from blu.passes.kernels import lanes as vectors
+from blu.passes.kernels.body import Kernel
 from blu.passes.kernels.cursor import Cursor, split_index
 from blu.passes.kernels.loop_values import VALUES, Evaluator, layout_of, loop_sizes
-
-NANOSECONDS_PER_STEP = 3
-BLOCK_NANOSECONDS = 30_000
 
 
 def accepts(operations: Sequence[ir.Operation | ir.OpView]) -> bool:
@@ -29,19 +26,26 @@ def accepts(operations: Sequence[ir.Operation | ir.OpView]) -> bool:
     return all(operation.operation.name in known for operation in operations)
 
 
-def emit(kernel: func.FuncOp, target: CpuTarget) -> None:
-    """Replace a bufferized kernel by scalar loops."""
+def steps_of(frame: Kernel) -> int:
+    """How many steps the loops of a kernel take, for an estimate."""
+    return sum(prod(_sizes(values[0][0])) for values in _group_outputs(frame)) * _steps(frame)
+
+
+def points_of(frame: Kernel) -> int:
+    """Elements of the largest output."""
+    return max(prod(_points(values[0][0])) for values in _group_outputs(frame))
+
+
+def emit(kernel: func.FuncOp, blocks: int) -> None:
+    """Replace a bufferized kernel by scalar loops, in so many blocks."""
     frame = open_kernel(kernel)
     groups = _group_outputs(frame)
-    work = sum(prod(_sizes(values[0][0])) for values in groups) * _steps(frame) * NANOSECONDS_PER_STEP
-    points = max(prod(_points(values[0][0])) for values in groups)
-    blocks = max(1, min(round(work / BLOCK_NANOSECONDS), points))
     with kernel.location, frame.grid(blocks) as block:
         for values in groups:
             _emit_output(frame, values, block, blocks)
 
 
-def _group_outputs(frame: KernelBody) -> list[list[tuple[ir.Value, ir.Value]]]:
+def _group_outputs(frame: Kernel) -> list[list[tuple[ir.Value, ir.Value]]]:
     """Outputs that one op makes at the same places share loops."""
     groups: dict[object, list[tuple[ir.Value, ir.Value]]] = {}
     for value, buffer in frame.outputs:
@@ -64,12 +68,12 @@ def _points(value: ir.Value) -> list[int]:
     return list(value.type.shape)
 
 
-def _steps(frame: KernelBody) -> int:
+def _steps(frame: Kernel) -> int:
     bodies = [operation.regions[0].blocks[0] for operation in frame.operations if len(operation.regions)]
     return max(1, sum(len(list(body.operations)) for body in bodies))
 
 
-def _emit_output(frame: KernelBody, values: list[tuple[ir.Value, ir.Value]], block: ir.Value, blocks: int) -> None:
+def _emit_output(frame: Kernel, values: list[tuple[ir.Value, ir.Value]], block: ir.Value, blocks: int) -> None:
     """The block's share of one output (or several that are made together)."""
     first = values[0][0]
     sizes = dict(enumerate(_points(first)))

@@ -18,20 +18,17 @@ from blu.dialects.core.mlir import arith, func, ir
 from blu.dialects.targets.cpu import CpuTarget
 from blu.passes.cpu.kernel import KernelBody, open_kernel
 from blu.passes.cpu.others import loops
+from blu.passes.cpu.rows.schedule import ColumnPiecesSchedule, RowBlocksSchedule, ScalarLoopsSchedule, schedule_of
 from blu.passes.cpu.rows.walks import LANES, Across, Along, RowKernel
 from blu.passes.framework.families import LOOPS, ROWS, mark
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.cursor import Cursor, split_index
-from blu.passes.kernels.rows.fills import spell_out_fills
 from blu.passes.kernels.rows.layout import FlatBuffer, Layout, collapse, flatten, strides, tables
-from blu.passes.kernels.rows.program import RowProgram, accepts, analyse, cost_of
+from blu.passes.kernels.rows.program import RowProgram, accepts, analyse
 from blu.passes.kernels.rows.scope import ROW, Scope
 
 __all__ = ["accepts", "analyse", "emit"]
 
-NANOSECONDS_PER_COST = 0.02
-NANOSECONDS_PER_ACCESS = 0.05
-BLOCK_NANOSECONDS = 20_000
 PIECE = 8 * LANES
 
 
@@ -44,20 +41,31 @@ class Grid:
     items_per_block: int
     piece: int | None
 
+    @classmethod
+    def of(cls, schedule: RowBlocksSchedule | ColumnPiecesSchedule, program: RowProgram, layout: Layout) -> Grid:
+        """That of a schedule."""
+        rows = prod(layout.sizes[dim] for dim in layout.rows if program.across or dim != layout.vector_dim)
+        if isinstance(schedule, RowBlocksSchedule):
+            return cls(max(1, ceil(rows / schedule.rows)), rows, schedule.rows, None)
+        assert layout.vector_dim is not None, "pieces of a row without columns"
+        items = rows * ceil(layout.sizes[layout.vector_dim] / schedule.columns)
+        return cls(max(1, items), items, 1, schedule.columns)
+
 
 def emit(kernel: func.FuncOp, target: CpuTarget) -> None:
-    """Replace a bufferized kernel by vectorised code; one that `accepts` refuses becomes scalar loops."""
-    spell_out_fills(kernel)
+    """Replace a bufferized kernel by vectorised code, or scalar loops, as its schedule says."""
+    schedule = schedule_of(kernel)
+    if isinstance(schedule, ScalarLoopsSchedule):
+        mark(kernel, LOOPS)
+        loops.emit(kernel, schedule.blocks)
+        return
+    assert isinstance(schedule, RowBlocksSchedule | ColumnPiecesSchedule), "there is no other kind"
     frame = open_kernel(kernel)
     program = analyse(frame.operations, partial(strides, frame))
-    if not program:
-        frame.replacement.operation.erase()
-        mark(kernel, LOOPS)
-        loops.emit(kernel, target)
-        return
+    assert isinstance(program, RowProgram), f"{kernel.name.value} is of another form than its schedule"
     mark(frame.replacement, ROWS)
     layout = collapse(program, frame)
-    grid = choose_grid(program, layout)
+    grid = Grid.of(schedule, program, layout)
     late = frame.written_over
     hosts = [value for value in _outputs_of_last_walk(frame, program) if value not in late]
     with kernel.location, frame.grid(grid.blocks) as block:
@@ -71,24 +79,6 @@ def _outputs_of_last_walk(frame: KernelBody, program: RowProgram) -> list[ir.Val
     ]
     steps = {value: dict(zip(program.access_of(value), strides(frame, value), strict=True)) for value in last}
     return [value for value in dict.fromkeys(last) if steps[value].get(program.vector_dim) == 1]
-
-
-def choose_grid(program: RowProgram, layout: Layout) -> Grid:
-    """Blocks of about 20 us by a rough estimate; a kernel of less than one and a half blocks is a single one."""
-    rows = prod(layout.sizes[dim] for dim in layout.rows if program.across or dim != layout.vector_dim)
-    width = 1 if program.across or layout.vector_dim is None else layout.sizes[layout.vector_dim]
-    columns = prod(layout.sizes[dim] for dim in layout.columns)
-    cost = sum(cost_of(node) for node in program.nodes) * NANOSECONDS_PER_COST
-    accesses = sum(len(node.accesses) for node in program.nodes) * NANOSECONDS_PER_ACCESS
-    element = (cost + accesses) * max(columns, 1)
-    blocks = max(1, round(rows * width * element / BLOCK_NANOSECONDS))
-    if program.across or width <= PIECE or rows >= 4 * blocks:
-        per_block = max(1, ceil(rows / blocks))
-        return Grid(max(1, ceil(rows / per_block)), rows, per_block, None)
-    pieces = ceil(blocks / max(rows, 1))
-    piece = ceil(width / pieces / PIECE) * PIECE
-    items = rows * ceil(width / piece)
-    return Grid(max(1, items), items, 1, piece)
 
 
 def _emit_block(kernel: RowKernel, frame: KernelBody, block: ir.Value, grid: Grid) -> None:

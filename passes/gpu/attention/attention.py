@@ -19,7 +19,7 @@ from blu.passes.gpu.attention import decode as attention_decode
 from blu.passes.gpu.attention.block import RowPosition, SeenKeys, SoftmaxStep, TileBlock
 from blu.passes.gpu.attention.operands import AttentionOperand, operand_of, read_problem, split_head
 from blu.passes.gpu.attention.output import write_tile
-from blu.passes.gpu.attention.schedule import REGISTERS, WARPS, FewQueriesSchedule, TilesSchedule, schedule_of
+from blu.passes.gpu.attention.schedule import REGISTERS, WARPS, FewQueriesSchedule, QueryTilesSchedule, schedule_of
 from blu.passes.gpu.attention.scores import (
     KeySpan,
     Mask,
@@ -50,7 +50,7 @@ def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
     schedule = schedule_of(kernel)
     if isinstance(schedule, FewQueriesSchedule):
         return attention_decode.emit(kernel, schedule)
-    assert isinstance(schedule, TilesSchedule), "there is no other kind"
+    assert isinstance(schedule, QueryTilesSchedule), "there is no other kind"
     operation = find_operation(kernel, "blu.attention")
     operands = operands_of(operation)
     frame = GpuKernel.open(kernel)
@@ -90,14 +90,14 @@ def leave_registers(frame: GpuKernel) -> None:
 class SharedLayout:
     """Where the tiles of queries, of keys and of values are in shared memory; the last two are there twice."""
 
-    schedule: TilesSchedule
+    schedule: QueryTilesSchedule
     memory: SharedMemory
     queries: int
     keys: int
     values: int
 
     @classmethod
-    def of(cls, schedule: TilesSchedule, depth: int, width: int, size: int) -> SharedLayout:
+    def of(cls, schedule: QueryTilesSchedule, depth: int, width: int, size: int) -> SharedLayout:
         """Tiles of queries and keys with `depth` columns, and of values and results with `width`, of `size` bytes."""
         memory = SharedMemory()
         queries = memory.take(tile_bytes(schedule.rows, max(depth, width), size))

@@ -25,8 +25,8 @@ from blu.passes.gpu.attention.schedule import (
     TOGETHER,
     WARPS,
     FewQueriesSchedule,
-    GradientSchedule,
-    TilesSchedule,
+    GradientTilesSchedule,
+    QueryTilesSchedule,
 )
 from blu.passes.gpu.attention.scores import STRIP
 from blu.passes.gpu.isa.warp import WARP
@@ -81,20 +81,20 @@ def _few_queries(sizes: ScheduleSizes, target: GpuTarget) -> FewQueriesSchedule:
     return FewQueriesSchedule(DECODING_WARPS if is_few else max(DECODING_WARPS // 4, ceil(sizes.columns[0] / WARP)))
 
 
-def _tiles(sizes: ScheduleSizes) -> TilesSchedule:
+def _tiles(sizes: ScheduleSizes) -> QueryTilesSchedule:
     """Rows of more columns leave fewer registers, as does a mask."""
     if sizes.size == 4:
-        return TilesSchedule(1, 32)
+        return QueryTilesSchedule(1, 32)
     if sizes.widest <= 64:
-        return TilesSchedule(2 if sizes.queries > WARPS * STRIP and not sizes.masked else 1, 64, REGISTERS)
-    return TilesSchedule(1, 64, REGISTERS) if sizes.widest <= 128 else TilesSchedule(1, 32)
+        return QueryTilesSchedule(2 if sizes.queries > WARPS * STRIP and not sizes.masked else 1, 64, REGISTERS)
+    return QueryTilesSchedule(1, 64, REGISTERS) if sizes.widest <= 128 else QueryTilesSchedule(1, 32)
 
 
-def _choose_gradient(operation: ir.Operation, target: GpuTarget) -> GradientSchedule:
+def _choose_gradient(operation: ir.Operation, target: GpuTarget) -> GradientTilesSchedule:
     """The largest tiles whose sums fit in registers, beside a mask, and in shared memory."""
     sizes = ScheduleSizes.of(operation)
     launches = APART if sizes.widest > LARGEST_PAIR else TOGETHER
-    return GradientSchedule(*_of_queries(sizes, target), *_of_keys(sizes, target), launches)
+    return GradientTilesSchedule(*_of_queries(sizes, target), *_of_keys(sizes, target), launches)
 
 
 def _of_queries(sizes: ScheduleSizes, target: GpuTarget) -> tuple[int, int, int, str]:
@@ -122,7 +122,7 @@ def _excesses(schedule: Schedule, operation: ir.Operation, target: GpuTarget) ->
     sizes = ScheduleSizes.of(operation)
     if isinstance(schedule, FewQueriesSchedule):
         yield from _excess_few(schedule, operation, sizes)
-    if isinstance(schedule, TilesSchedule):
+    if isinstance(schedule, QueryTilesSchedule):
         yield from _excess_tile(STRIPS, "strips", schedule.strips)
         yield from _excess_tile(ROWS_OF_TILES, "keys", schedule.keys)
         yield from _excess_left("queries", schedule.queries, sizes)
@@ -130,7 +130,7 @@ def _excesses(schedule: Schedule, operation: ir.Operation, target: GpuTarget) ->
         yield from _excess_registers(schedule.strips * (each + _kept(schedule.queries, sizes.columns[0])))
         needed = SharedLayout.of(schedule, *sizes.columns, sizes.size).memory.bytes
         yield from _excess_shared(needed, target)
-    if isinstance(schedule, GradientSchedule):
+    if isinstance(schedule, GradientTilesSchedule):
         yield from _excess_gradient(schedule, sizes, target)
 
 
@@ -142,7 +142,7 @@ def _excess_few(schedule: FewQueriesSchedule, operation: ir.Operation, sizes: Sc
         yield f"warps = {schedule.warps}: a block has a thread for each column, {least} to {MOST_WARPS} warps"
 
 
-def _excess_gradient(schedule: GradientSchedule, sizes: ScheduleSizes, target: GpuTarget) -> Iterator[str]:
+def _excess_gradient(schedule: GradientTilesSchedule, sizes: ScheduleSizes, target: GpuTarget) -> Iterator[str]:
     for name in ("query", "key"):
         yield from _excess_tile(WARPS_OF_BLOCKS, f"{name}_warps", getattr(schedule, f"{name}_warps"))
         yield from _excess_tile(STRIPS, f"{name}_strips", getattr(schedule, f"{name}_strips"))

@@ -14,7 +14,7 @@ from blu.passes.gpu.attention.block import RowTiles, TileBlock
 from blu.passes.gpu.attention.fragments import Fragments, RightFragments
 from blu.passes.gpu.attention.operands import split_head
 from blu.passes.gpu.attention.output import write_tile
-from blu.passes.gpu.attention.schedule import GradientSchedule
+from blu.passes.gpu.attention.schedule import GradientTilesSchedule
 from blu.passes.gpu.attention.scores import (
     STRIP,
     KeySpan,
@@ -55,7 +55,7 @@ class KeyTiles(RowTiles):
     of_value: bool = True
 
     @classmethod
-    def by(cls, schedule: GradientSchedule, columns: tuple[int, int], size: int) -> KeyTiles:
+    def by(cls, schedule: GradientTilesSchedule, columns: tuple[int, int], size: int) -> KeyTiles:
         """Those of a schedule."""
         cut = schedule.key_warps, schedule.key_strips, schedule.queries, schedule.key_left
         return cls.of(*cut, columns, size)

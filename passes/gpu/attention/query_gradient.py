@@ -10,7 +10,7 @@ from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.block import RowTiles, SeenKeys, SoftmaxStep, TileBlock
 from blu.passes.gpu.attention.operands import split_head
 from blu.passes.gpu.attention.output import write_tile
-from blu.passes.gpu.attention.schedule import GradientSchedule
+from blu.passes.gpu.attention.schedule import GradientTilesSchedule
 from blu.passes.gpu.attention.scores import (
     STRIP,
     KeySpan,
@@ -49,7 +49,7 @@ class QueryTiles(RowTiles):
     stage: int
 
     @classmethod
-    def by(cls, schedule: GradientSchedule, columns: tuple[int, int], size: int) -> QueryTiles:
+    def by(cls, schedule: GradientTilesSchedule, columns: tuple[int, int], size: int) -> QueryTiles:
         """Those of a schedule."""
         cut = schedule.query_warps, schedule.query_strips, schedule.keys, schedule.query_left
         return cls.of(*cut, columns, size)

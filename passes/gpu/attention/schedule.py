@@ -16,7 +16,7 @@ WARPS = 4
 
 
 @dataclass(frozen=True)
-class TilesSchedule(Schedule):
+class QueryTilesSchedule(Schedule):
     """A block of four warps of `strips` times 16 queries walks over tiles of `keys` keys.
 
     Queries are in `registers`, or read from `shared` memory at every tile.
@@ -42,7 +42,7 @@ class FewQueriesSchedule(Schedule):
 
 
 @dataclass(frozen=True)
-class GradientSchedule(Schedule):
+class GradientTilesSchedule(Schedule):
     """One launch walks over tiles of `keys` keys: blocks have `query_warps` warps of `query_strips` times 16 queries.
 
     The next walks over tiles of `queries` queries, for `key_warps` times `key_strips` times 16 keys; those of keys and
@@ -61,8 +61,8 @@ class GradientSchedule(Schedule):
     launches: str = TOGETHER
 
 
-KINDS = table_of(TilesSchedule, FewQueriesSchedule)
-GRADIENT_KINDS = table_of(GradientSchedule)
+KINDS = table_of(QueryTilesSchedule, FewQueriesSchedule)
+GRADIENT_KINDS = table_of(GradientTilesSchedule)
 
 
 def schedule_of(kernel: func.FuncOp) -> Schedule:
@@ -70,8 +70,8 @@ def schedule_of(kernel: func.FuncOp) -> Schedule:
     return schedules.schedule_of(kernel, KINDS)
 
 
-def gradient_schedule_of(kernel: func.FuncOp) -> GradientSchedule:
+def gradient_schedule_of(kernel: func.FuncOp) -> GradientTilesSchedule:
     """The schedule of a kernel of the gradients of attention. PassError where it has none."""
     schedule = schedules.schedule_of(kernel, GRADIENT_KINDS)
-    assert isinstance(schedule, GradientSchedule), "the only kind there is"
+    assert isinstance(schedule, GradientTilesSchedule), "the only kind there is"
     return schedule

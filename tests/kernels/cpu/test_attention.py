@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
 
 from blu.dialects.ops.attention import Attention
 from blu.dialects.targets.cpu import CpuTarget
-from blu.passes.cpu.attention import attention
+from blu.passes.kernels.schedules import Fields
 from tests.support.kernels.attention_text import DTYPES, Case, emitted
 from tests.support.kernels.cpu_kernel import CompiledKernel, compile_kernel, host_targets
 
@@ -22,13 +20,13 @@ FUSING = [target for target in host_targets() if "v2" not in target.name]
 TOLERANCE = {"f32": 3e-6, "f64": 1e-14, "f16": 2**-11 + 1e-5, "bf16": 2**-8 + 1e-5}
 
 
-def compiled(case: Case, target: CpuTarget = BEST) -> CompiledKernel:
-    return compile_kernel(emitted(case.text(), target), "attention", target)
+def compiled(case: Case, target: CpuTarget = BEST, wish: Fields | None = None) -> CompiledKernel:
+    return compile_kernel(emitted(case.text(), target, wish), "attention", target)
 
 
-def run(case: Case, target: CpuTarget = BEST) -> np.ndarray:
+def run(case: Case, target: CpuTarget = BEST, wish: Fields | None = None) -> np.ndarray:
     """The case's output, after running all its blocks."""
-    compiled(case, target).bind(*case.inputs, case.output)()
+    compiled(case, target, wish).bind(*case.inputs, case.output)()
     return case.output
 
 
@@ -274,20 +272,11 @@ def test_splats_that_the_kernel_fills_itself():
     np.testing.assert_allclose(case.output, case.expected(), rtol=3e-6, atol=3e-6)
 
 
-def test_schedules_give_the_same_bits(monkeypatch):
+def test_schedules_give_the_same_bits():
     case = make((2, 90, 20), (2, 150, 20), 23, causal=True)
-    chosen = attention.choose_schedule
-    results = set()
-    for groups, rows, copies in ((1, 3, False), (1, 12, True), (4, 3, True), (4, 12, False)):
-        options = {"groups": groups, "key_rows": rows, "value_rows": rows, "copies": copies}
-        choose = partial(with_options, chosen, options)
-        monkeypatch.setattr(attention, "choose_schedule", choose)
-        results.add(run(case).tobytes())
+    results = {run(case).tobytes()}
+    for groups, rows, matrices in ((1, 3, "in_place"), (1, 12, "copied"), (4, 3, "copied"), (4, 12, "in_place")):
+        fields = {"query_groups": groups, "vectors": 1, "key_rows": rows, "value_rows": rows, "matrices": matrices}
         case.output.fill(np.nan)
-    monkeypatch.undo()
-    results.add(run(case).tobytes())
+        results.add(run(case, wish={"kind": "prefill", **fields}).tobytes())
     assert len(results) == 1
-
-
-def with_options(choose, options, problem, target):
-    return replace(choose(problem, target), **options)

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from blu.dialects.core.mlir import ir
 from blu.dialects.targets.cpu import CpuTarget
 from blu.passes.cpu.gemm import gemm
-from blu.passes.cpu.gemm.schedule import LONG_DEPTH, ProductTiling
+from blu.passes.cpu.gemm.choice import SCHEDULER
+from blu.passes.cpu.gemm.schedule import LONG_DEPTH, PanelTilesSchedule
+from blu.passes.kernels.choose_schedules import fit_kernel
 from tests.support.kernels.cpu_kernel import compile_kernel, host_targets, run_kernel
 from tests.support.kernels.gemm_text import NN, NT, TN, TT, Buffer, gemm_text, plain_text
 
@@ -22,19 +24,18 @@ DTYPES = {"f32": np.float32, "f64": np.float64, "bf16": ml_dtypes.bfloat16, "f16
 V2, V3, V4 = "x86-64-v2", "x86-64-v3", "x86-64-v4"
 
 
-def emitted(text: str, target: CpuTarget, schedule: ProductTiling | None = None) -> ir.Module:
+def emitted(text: str, target: CpuTarget, schedule: PanelTilesSchedule | None = None) -> ir.Module:
     """The module of a kernel text after the emitter ran on it, with the emitter's own schedule or a given one."""
     context = ir.Context()
     context.enable_multithreading(False)
     with context, ir.Location.unknown():
         module = ir.Module.parse(text)
         kernel = module.body.operations[0]
-        if schedule is None:
-            gemm.emit(kernel, target)
+        if schedule is not None:
+            kernel.attributes["blu.schedule"] = schedule.to_attribute()
         else:
-            body, epilogue = gemm.read(kernel)
-            with epilogue.contraction.operation.location:
-                gemm.emit_with(body, epilogue, schedule)
+            fit_kernel(kernel, target, SCHEDULER)
+        gemm.emit(kernel, target)
         module.operation.verify()
     return module
 
@@ -224,14 +225,14 @@ def test_epilogues(orientation: str, sizes: tuple[int, int, int]):
         close(output, expected, depth + 4, 2**-23)
 
 
-def some_schedules() -> list[ProductTiling]:
+def some_schedules() -> list[PanelTilesSchedule]:
     """Tiles, blocks of k, chunks, groups and packing that differ in everything, for 16 lanes."""
     return [
-        ProductTiling(8, 3, 16, 1000, 128, 1, 1),
-        ProductTiling(6, 4, 16, 64, 48, 2, 1),
-        ProductTiling(1, 1, 16, 7, 1, 1, 0),
-        ProductTiling(5, 2, 16, 100, 15, 3, 3),
-        ProductTiling(4, 6, 16, 130, 8, 1, 0, 8),
+        PanelTilesSchedule(8, 3, 16, 1000, 128, 1, 1),
+        PanelTilesSchedule(6, 4, 16, 64, 48, 2, 1),
+        PanelTilesSchedule(1, 1, 16, 7, 1, 1, 0),
+        PanelTilesSchedule(5, 2, 16, 100, 15, 3, 3),
+        PanelTilesSchedule(4, 6, 16, 130, 8, 1, 0, 8),
     ]
 
 
@@ -244,7 +245,7 @@ def test_bits_do_not_depend_on_the_schedule_or_the_vector_width():
         if target.name == V2:
             continue  # no FMA: products are rounded first
         lanes = target.vector_bytes // 4
-        schedules = [ProductTiling(s.rows, s.vectors, lanes, *_rest(s)) for s in some_schedules()]
+        schedules = [PanelTilesSchedule(s.rows, s.vectors, lanes, *_rest(s)) for s in some_schedules()]
         for schedule in [None, *schedules]:
             for orientation, weights in ((NN, right), (NT, transposed)):
                 output = np.zeros(sizes[:2], np.float32)
@@ -255,7 +256,7 @@ def test_bits_do_not_depend_on_the_schedule_or_the_vector_width():
         assert np.array_equal(output, results[0])
 
 
-def _rest(schedule: ProductTiling) -> tuple:
+def _rest(schedule: PanelTilesSchedule) -> tuple:
     depth, chunk = schedule.depth_block, schedule.chunk_rows
     return depth, chunk, schedule.group_panels, schedule.packed_panels, schedule.fetch_ahead
 

@@ -9,7 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from blu.dialects.core.mlir import func
+from blu.dialects.targets.cpu import CpuTarget
 from blu.passes.cpu.others import loops
+from blu.passes.cpu.rows.choice import choose_loops
 from tests.support.kernels.cpu_kernel import host_targets
 from tests.support.kernels.linalg_text import KernelText, Tensor
 from tests.support.kernels.row_check import DTYPES, emit_text, random, run_everywhere
@@ -18,8 +21,13 @@ from tests.support.kernels.row_ops import binary, reduce_rows, unary
 BEST = host_targets()[:1]
 
 
+def emit_loops(kernel: func.FuncOp, target: CpuTarget) -> None:
+    """Emit as loops what may have other kinds of kernels."""
+    loops.emit(kernel, choose_loops(kernel).blocks)
+
+
 def run(kernel: KernelText, inputs: list[np.ndarray], outputs: list[np.ndarray]) -> list[np.ndarray]:
-    return run_everywhere(kernel.text(), inputs, outputs, BEST, loops.emit)
+    return run_everywhere(kernel.text(), inputs, outputs, BEST, emit_loops)
 
 
 def view(kernel: KernelText, text: str, shape: tuple[int, ...], element: str = "f32") -> Tensor:
@@ -117,7 +125,7 @@ def test_argmax_has_two_outputs_from_one_loop():
     starts = [kernel.fill((6,), "0xFF800000"), kernel.fill((6,), "0", "i64")]
     for result in kernel.generic("pr", ["d0, d1", "d0", "d0"], [x], starts, body):
         kernel.output(result)
-    module = emit_text(kernel.text(), BEST[0], loops.emit)
+    module = emit_text(kernel.text(), BEST[0], emit_loops)
     assert str(module).count("scf.for") == 3, "blocks, elements, reduction"
     values = random((6, 20))
     best, place = run(kernel, [values], [np.empty(6, np.float32), np.empty(6, np.int64)])
@@ -174,7 +182,7 @@ def test_work_is_split_into_blocks():
     kernel = KernelText()
     x = kernel.input((300, 400))
     kernel.output(unary(kernel, "arith.negf", x))
-    module = emit_text(kernel.text(), BEST[0], loops.emit)
+    module = emit_text(kernel.text(), BEST[0], emit_loops)
     assert module.body.operations[0].attributes["blu.blocks"].value > 4
     values = random((300, 400))
     (y,) = run(kernel, [values], [np.empty_like(values)])
@@ -186,7 +194,7 @@ def test_no_point_is_left_out_where_blocks_do_not_divide_them(shape: tuple[int, 
     kernel = KernelText()
     kernel.output(unary(kernel, "math.exp", kernel.input(shape)))
     values = random(shape)
-    module = emit_text(kernel.text(), BEST[0], loops.emit)
+    module = emit_text(kernel.text(), BEST[0], emit_loops)
     blocks = int(re.search(r"blu.blocks = (\d+)", str(module))[1])
     assert blocks > 1 and values.size % blocks if values.size > 1 else blocks == 1
     (y,) = run(kernel, [values], [np.full(shape, np.nan, np.float32)])

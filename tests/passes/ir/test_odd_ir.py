@@ -53,7 +53,11 @@ def test_a_module_of_nothing_has_no_plan(tmp_path: Path, capfd, attributes: str)
 
 
 @pytest.mark.parametrize(
-    ("target", "emit"), [("x86-64-v3", "--blu-emit-kernels"), ("sm_90a", "--blu-emit-gpu-kernels")]
+    ("target", "emit"),
+    [
+        ("x86-64-v3", "--pass-pipeline=blu-fit-cpu-schedules,blu-emit-kernels"),
+        ("sm_90a", "--pass-pipeline=blu-fit-schedules,blu-emit-gpu-kernels"),
+    ],
 )
 @pytest.mark.parametrize("name", KERNELS)
 def test_kernels_that_no_pass_makes_are_refused_at_their_line(

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import ml_dtypes
 import numpy as np
 
 from blu.dialects.core import op
-from blu.dialects.core.mlir import func, ir
+from blu.dialects.core.mlir import ir
 from blu.dialects.ops.attention import Attention
 from blu.dialects.targets.cpu import CpuTarget
 from blu.passes.cpu.attention import attention
+from blu.passes.cpu.attention.choice import SCHEDULER
+from blu.passes.kernels.choose_schedules import fit_kernel
+from blu.passes.kernels.schedules import Fields, dictionary
 
 DTYPES = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": ml_dtypes.bfloat16, "i1": np.bool_}
 NAMES = {np.dtype(dtype): name for name, dtype in DTYPES.items()} | {
@@ -78,16 +80,17 @@ return
         return Attention.reference(*wide, mask, self.offset, self.causal, self.scale)
 
 
-Emit = Callable[[func.FuncOp, CpuTarget], None]
-
-
-def emitted(text: str, target: CpuTarget, emit: Emit = attention.emit) -> ir.Module:
-    """The module of a kernel text after the emitter ran on it."""
+def emitted(text: str, target: CpuTarget, wish: Fields | None = None) -> ir.Module:
+    """The module of a kernel text after the emitter ran on it, with fields of its schedule."""
     context = ir.Context()
     context.enable_multithreading(False)
     op.load(context)
     with context, ir.Location.unknown():
         module = ir.Module.parse(text)
-        emit(module.body.operations[0], target)
+        kernel = module.body.operations[0]
+        if wish:
+            kernel.attributes["blu.schedule"] = dictionary(wish)
+        fit_kernel(kernel, target, SCHEDULER)
+        attention.emit(kernel, target)
         module.operation.verify()
     return module

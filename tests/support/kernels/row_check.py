@@ -10,6 +10,8 @@ import numpy as np
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.targets.cpu import X86_64_V2, CpuTarget
 from blu.passes.cpu.rows import rows
+from blu.passes.cpu.rows.choice import SCHEDULER
+from blu.passes.kernels.choose_schedules import fit_kernel
 from tests.support.kernels.cpu_kernel import compile_kernel, host_targets
 
 DTYPES = {
@@ -20,7 +22,13 @@ DTYPES = {
 Emit = Callable[[func.FuncOp, CpuTarget], None]
 
 
-def emit_text(text: str, target: CpuTarget, emit: Emit = rows.emit) -> ir.Module:
+def emit_rows(kernel: func.FuncOp, target: CpuTarget) -> None:
+    """Choose a kernel's schedule, and emit it."""
+    fit_kernel(kernel, target, SCHEDULER)
+    rows.emit(kernel, target)
+
+
+def emit_text(text: str, target: CpuTarget, emit: Emit = emit_rows) -> ir.Module:
     """The module of `text` with its kernel emitted."""
     context = ir.Context()
     context.enable_multithreading(False)
@@ -36,7 +44,7 @@ def run_everywhere(
     inputs: Sequence[np.ndarray],
     outputs: Sequence[np.ndarray],
     targets: Sequence[CpuTarget] | None = None,
-    emit: Emit = rows.emit,
+    emit: Emit = emit_rows,
 ) -> list[np.ndarray]:
     """Run on all targets; asserts that results have the same bits on each, and block by block from the last.
 

@@ -1,0 +1,124 @@
+"""Schedules of kernels for processors: what others give is done, to the bit, or refused with the reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import blu
+from blu.dialects.core.mlir import ir
+from blu.errors import PassError
+from blu.passes.cpu.lower.emit_kernels import EmitKernels
+from blu.passes.framework.kernels import kernels_in
+from blu.passes.kernels.schedules import Fields, read_fields, wish_for
+
+
+def product(x):
+    return x @ blu.transpose(x)
+
+
+def attend(x):
+    return blu.attention(x[None], x[None], x[None])[0]
+
+
+def slope(x):
+    return blu.grad(lambda x: (attend(x) ** 2).sum())(x)
+
+
+PROGRAMS: dict[str, tuple[Callable, tuple[int, int], str]] = {
+    "product": (product, (40, 60), "gemm_0"),
+    "in rows": (lambda x: x[:2, :40] @ x, (40, 60), "gemm_0"),
+    "long product": (lambda x: x @ blu.transpose(x), (8, 2000), "gemm_0"),
+    "row sums": (lambda x: x - blu.max(x, axis=1, keepdims=True), (40, 60), "rows_0"),
+    "points": (lambda x: blu.exp(x), (2, 5000), "rows_0"),
+    "attention": (attend, (40, 20), "attention_0"),
+    "gradient": (slope, (40, 20), "attention_gradient_0"),
+}
+
+
+@pytest.mark.parametrize(
+    ("program", "fields"),
+    [
+        ("product", {"kind": "tiles", "rows": 2, "vectors": 1, "chunk_rows": 8, "packed_panels": 1}),
+        ("in rows", {"kind": "read_rows", "columns": 32}),
+        ("in rows", {"kind": "tiles", "rows": 1, "vectors": 1, "packed_panels": 0, "fetch_ahead": 4}),
+        ("long product", {"kind": "tiles", "rows": 4, "vectors": 1, "chunk_rows": 4, "packed_panels": 1}),
+        ("row sums", {"kind": "rows", "rows": 3}),
+        ("points", {"kind": "pieces", "columns": 128}),
+        ("attention", {"kind": "prefill", "query_groups": 1, "vectors": 1, "key_rows": 3}),
+        ("gradient", {"kind": "gradient", "vectors": 1, "value_rows": 2}),
+    ],
+)
+def test_a_kernel_is_emitted_as_is_wished_with_the_same_bits(program: str, fields: Fields) -> None:
+    function, shape, name = PROGRAMS[program]
+    x = np.random.default_rng(0).standard_normal(shape, np.float32)
+    chosen = blu.jit(function).trace(blu.spec(shape, "f32"))
+    wished = blu.jit(function).trace(blu.spec(shape, "f32"))
+    wish_for(wished.traced.module, {name: fields})
+    texts = [traced.lower(stop="kernel").text for traced in (chosen, wished)]
+    assert texts[0] != texts[1]
+    first, second = (np.asarray(traced.lower().compile()(x)) for traced in (chosen, wished))
+    assert first.tobytes() == second.tobytes()
+
+
+def refusal(program: str, fields: Fields) -> PassError:
+    function, shape, name = PROGRAMS[program]
+    traced = blu.jit(function).trace(blu.spec(shape, "f32"))
+    wish_for(traced.traced.module, {name: fields})
+    with pytest.raises(PassError) as caught:
+        traced.lower("x86-64-v3", stop="blu-fit-cpu-schedules")
+    return caught.value
+
+
+@pytest.mark.parametrize(
+    ("program", "fields", "message"),
+    [
+        ("product", {"kind": "wgmma"}, "there is no kind of schedule 'wgmma'"),
+        ("product", {"rows": 4}, "a schedule says its 'kind'"),
+        ("product", {"kind": "tiles", "rows": 0}, "'rows' of a schedule is at least 1, not 0"),
+        ("product", {"kind": "tiles", "lanes": 16}, "lanes = 16: a vector of x86-64-v3 has 8 elements here"),
+        ("product", {"kind": "tiles", "rows": 8, "vectors": 2}, "takes more than the 16 registers of x86-64-v3"),
+        ("product", {"kind": "tiles", "rows": 4, "chunk_rows": 6}, "chunk_rows = 6: blocks have a multiple of 4 rows"),
+        ("product", {"kind": "tiles", "packed_panels": 9}, "packed_panels = 9: a block has "),
+        (
+            "product",
+            {"kind": "tiles", "packed_panels": 0},
+            "columns that do not lie side by side are not read in place",
+        ),
+        ("long product", {"kind": "tiles", "depth_block": 100}, "sums of so many products are of chains of 256"),
+        ("product", {"kind": "read_rows"}, "kind 'read_rows' takes at most 16 rows"),
+        ("product", {"kind": "read_columns"}, "kind 'read_columns' takes at most 4 rows"),
+        ("in rows", {"kind": "read_rows", "columns": 12}, "columns = 12: blocks have a multiple of 8 columns"),
+        ("row sums", {"kind": "pieces"}, "kind 'pieces' cuts columns beside each other"),
+        ("points", {"kind": "pieces", "columns": 100}, "columns = 100: pieces are multiples of 128 columns"),
+        ("points", {"kind": "loops", "blocks": 20000}, "blocks = 20000: there are 10000 elements"),
+        ("attention", {"kind": "prefill", "lanes": 4}, "lanes = 4: a vector of x86-64-v3 has 8 elements here"),
+        ("attention", {"kind": "prefill", "key_rows": 40}, "vectors are more than 16 registers"),
+        ("attention", {"kind": "prefill", "matrices": "here"}, "keys and values are 'copied' or read 'in_place'"),
+        ("attention", {"kind": "prefill", "query_groups": 1000}, "queries, results and copies of a block take "),
+        ("gradient", {"kind": "prefill"}, "there is no kind of schedule 'prefill'"),
+    ],
+)
+def test_a_schedule_that_does_not_fit_is_refused(program: str, fields: Fields, message: str) -> None:
+    error = refusal(program, fields)
+    assert message in str(error) and f"the schedule of kernel '{PROGRAMS[program][2]}': " in error.message
+    assert re.match(r".*test_cpu_schedules\.py:\d+", error.location or "")
+
+
+def test_an_emitter_does_not_choose() -> None:
+    for program in ("product", "points", "attention", "gradient"):
+        function, shape, _ = PROGRAMS[program]
+        module = blu.jit(function).trace(blu.spec(shape, "f32")).lower("x86-64-v3", stop="memref").module
+        with module.context, ir.Location.unknown(), pytest.raises(PassError, match=r"has no blu.schedule"):
+            EmitKernels().run(module)
+
+
+def test_what_is_emitted_says_how() -> None:
+    """So do kernels of which nothing was wished."""
+    function, shape, _ = PROGRAMS["product"]
+    module = blu.jit(function).trace(blu.spec(shape, "f32")).lower("x86-64-v3", stop="kernel").module
+    for kernel in kernels_in(module).values():
+        assert read_fields(kernel.attributes["blu.schedule"])["kind"] in ("tiles", "rows")
