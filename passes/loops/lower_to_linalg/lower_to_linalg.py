@@ -29,7 +29,8 @@ class LowerToLinalg(Pass, name="lower-to-linalg"):
         %b = linalg.generic {maps = [(i, j) -> (i, j), (i, j) -> (j), (i, j) -> (i, j)]} ins(%a, %bias) ...
         %1 = tensor.expand_shape %b [[0, 1], [2]] : tensor<6x4xf32> into tensor<2x3x4xf32>
 
-    A reshape of a reshape is one of what that is made of, so that none are left between ops over the same data.
+    A reshape of a reshape is one of what that is made of, so that none are left between ops over the same data, and one
+    tensor.empty stands for all of its type.
     The function keeps the types that callers know, signedness included, in `blu.inputs` and `blu.results`.
     With `keeps_subnormals`, exponentials of f32 are not 0 where they are subnormal, and so is what is made of them.
     """
@@ -61,6 +62,7 @@ class LowerToLinalg(Pass, name="lower-to-linalg"):
             for operation in old.operations:
                 self._lower_operation(operation.operation, values)
         _erase_unread(block)
+        _share_empty(block)
         function.operation.erase()
 
     def _lower_operation(self, operation: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
@@ -102,6 +104,16 @@ def _erase_unread(block: ir.Block) -> None:
     """Erase reshapes of which rules have read what is behind them, and constants that are in loops by now."""
     for operation in reversed([item.operation for item in block.operations]):
         if operation.name in _SEEN_THROUGH and not any(list(result.uses) for result in operation.results):
+            operation.erase()
+
+
+def _share_empty(block: ir.Block) -> None:
+    """Let one tensor without values stand for all of its type: what is written into it is another value each time."""
+    first: dict[ir.Type, ir.Value] = {}
+    for operation in [item.operation for item in block.operations if item.operation.name == "tensor.empty"]:
+        (value,) = operation.results
+        if first.setdefault(value.type, value) != value:
+            value.replace_all_uses_with(first[value.type])
             operation.erase()
 
 
