@@ -46,7 +46,8 @@ _TOKEN = re.compile(
       |(?P<literal>(?<![\w.])[-+]?(?:f0x[0-9A-Fa-f]*|\d+\.\d*(?:[eE][-+]?\d+)?|(?:inf|[qs]?nan)\b(?:\([^)]*\))?))""",
     re.VERBOSE,
 )
-_NEEDS_WORK = re.compile(r"half|float|double|fp128|fp80|f0x|[-+](?:inf|[qs]?nan)")
+_MAY_HOLD_LITERALS = re.compile(r"f0x|\d\.|inf|nan")
+"""What is in every literal that _TOKEN matches: the other lines, which are most, stay as they are."""
 _NAN = re.compile(r"(s?)nan\(0x([0-9A-Fa-f]+)\)")
 
 
@@ -55,7 +56,7 @@ def rewrite(text: str) -> str:
 
     Raises ValueError, with the line, where a literal has no known form or stands behind no floating-point type.
     """
-    return "\n".join(_rewrite_line(line) if _NEEDS_WORK.search(line) else line for line in text.split("\n"))
+    return "\n".join(_rewrite_line(line) if _MAY_HOLD_LITERALS.search(line) else line for line in text.split("\n"))
 
 
 def _rewrite_line(line: str) -> str:

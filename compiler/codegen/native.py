@@ -86,6 +86,8 @@ def bfloat_as_bits(text: str) -> str:
     Kernels only store bf16 and convert it by integer operations; LLVM would call library functions to move it about.
     A kernel that moves both bf16 and i16 (a bf16 sort with its keys) then declares some functions of LLVM's twice.
     """
+    if "bf" not in text:
+        return text
     text = re.sub(r"\b0xR([0-9A-Fa-f]{4})\b", lambda match: str(int(match[1], 16)), text)
     text = re.sub(r"\bbfloat\b", "i16", text)
     text = re.sub(r"(@llvm\.[\w.]*v\d+)bf16", r"\1i16", text)
