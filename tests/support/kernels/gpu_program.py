@@ -55,7 +55,7 @@ class GpuProgram:
 
     def _run(self, inputs: Sequence[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
         """Outputs and status slots."""
-        inputs = [array.copy() for array in inputs]
+        inputs = [np.array(array) for array in inputs]
         outputs = [
             np.zeros(item["shape"], DTYPES[item["dtype"]]) if item["input"] is None else inputs[item["input"]]
             for item in self.plan["outputs"]
