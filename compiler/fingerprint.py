@@ -13,10 +13,10 @@ from pathlib import Path
 PACKAGES = ("blu", "blu.frontend", "blu.dialects", "blu.passes", "blu.compiler", "blu.runtime")
 # What the generated code depends on besides Blu itself.
 TOOLCHAIN = ("torch-mlir", "llvmlite", "numpy")
-# What makes code of the text of a kernel: a package, the module that says how much effort a family gets, and what the
-# code is made with.
+# What makes code of the text of a kernel: a package, the modules that say how much effort a family gets and what of a
+# program is code, and what the code is made with.
 CODE_GENERATION = "blu.compiler.codegen"
-FAMILIES = "blu.passes.framework.families"
+READ_BY_CODE_GENERATION = ("blu.passes.framework.families", "blu.passes.framework.launches")
 CODE_TOOLCHAIN = ("torch-mlir", "llvmlite")
 # The group of entry points by which installed packages bring passes.
 PLUGINS = "blu.passes"
@@ -46,9 +46,10 @@ def _code_fingerprint() -> str:
     """A hash of what turns the text of a kernel into code."""
     digest = hashlib.sha256()
     digest.update(_sources(CODE_GENERATION))
-    families = importlib.util.find_spec(FAMILIES)
-    assert families is not None and families.origin
-    digest.update(Path(families.origin).read_bytes())
+    for name in READ_BY_CODE_GENERATION:
+        found = importlib.util.find_spec(name)
+        assert found is not None and found.origin
+        digest.update(Path(found.origin).read_bytes())
     for name in CODE_TOOLCHAIN:
         digest.update(f"{name}=={_version(name)}\0".encode())
     return digest.hexdigest()

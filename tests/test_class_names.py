@@ -18,10 +18,10 @@ HOMONYMS = {
     "Decode": _PER_TARGET,
     "Emitter": _PER_TARGET,
     "HeadMatrix": _PER_TARGET,
-    "Launch": _OP_AND_STEP,
     "LayerNorm": _OP_AND_LAYER,
     "Problem": _PER_TARGET,
     "RowKernel": _PER_TARGET,
+    "TensorMap": _OP_AND_STEP,
 }
 
 

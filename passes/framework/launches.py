@@ -29,7 +29,7 @@ BLOCKS, CHUNK = "blu.blocks", "blu.chunk"
 
 
 @dataclass(frozen=True)
-class Blocks:
+class BlockLaunch:
     """The size of a launch on processors: independent blocks, of which a thread claims `chunk` at a time."""
 
     count: int
@@ -37,7 +37,7 @@ class Blocks:
 
 
 @dataclass(frozen=True)
-class Grid:
+class GridLaunch:
     """The size of a launch on a GPU: blocks in three dimensions, each of `threads` with `shared_bytes` of memory.
 
     `cluster` neighbours in the first dimension run at the same time.
@@ -78,7 +78,7 @@ def arguments_of(launch: ir.Operation) -> list[ir.Value]:
     return list(launch.opview.kernelOperands if launch.name == ON_GPUS else launch.operands)
 
 
-def blocks_of(launch: ir.Operation) -> Blocks:
+def blocks_of(launch: ir.Operation) -> BlockLaunch:
     """The size of a launch on processors. PassError for one that cannot be."""
     if BLOCKS not in launch.attributes or CHUNK not in launch.attributes:
         message = f"the call of '{kernel_of(launch)}' does not say how many blocks run ({BLOCKS}, {CHUNK})"
@@ -89,10 +89,10 @@ def blocks_of(launch: ir.Operation) -> Blocks:
         raise _refused(launch, message, "Use smaller shapes.")
     if chunk < 1:
         raise _refused(launch, f"kernel '{kernel_of(launch)}' is launched in chunks of {chunk} blocks")
-    return Blocks(count, chunk)
+    return BlockLaunch(count, chunk)
 
 
-def grid_of(launch: ir.Operation) -> Grid:
+def grid_of(launch: ir.Operation) -> GridLaunch:
     """The size of a launch on a GPU. PassError for one that no GPU takes, or that is not known yet."""
     view, name = launch.opview, kernel_of(launch)
     if len(view.asyncDependencies) or view.asyncToken is not None:
@@ -113,7 +113,7 @@ def grid_of(launch: ir.Operation) -> Grid:
     if not 0 <= shared_bytes <= MAX_SHARED_BYTES:
         message = f"blocks of '{name}' ask for {shared_bytes} bytes of shared memory; no GPU has more than"
         raise _refused(launch, f"{message} {MAX_SHARED_BYTES}")
-    return Grid((blocks[0], blocks[1], blocks[2]), threads, shared_bytes, cluster)
+    return GridLaunch((blocks[0], blocks[1], blocks[2]), threads, shared_bytes, cluster)
 
 
 def code_of(module: ir.Module) -> list[ir.Operation]:
@@ -165,7 +165,7 @@ class LaunchWriter:
             value = operation.results[0]
             self._numbers[str(value.type), ir.IntegerAttr(operation.attributes["value"]).value] = value
 
-    def on_gpu(self, kernel: str, grid: Grid, arguments: Sequence[ir.Value]) -> ir.Operation:
+    def on_gpu(self, kernel: str, grid: GridLaunch, arguments: Sequence[ir.Value]) -> ir.Operation:
         """Emit a launch on a GPU at the current insertion point and location."""
         in_clusters = None if grid.cluster == 1 else tuple(map(self.index, (grid.cluster, 1, 1)))
         launch = gpu.LaunchFuncOp(

@@ -338,7 +338,7 @@ def test_an_error_in_isolation_arrives_whole(module, tmp_path):
 
 
 def test_isolation_needs_passes_that_a_child_can_import(module):
-    with pytest.raises(UnsupportedError, match="'blu-toy-keep' is defined in toy_passes"):
+    with pytest.raises(UnsupportedError, match=r"'blu-toy-keep' is defined in tests\.support\.programs\.toy_passes"):
         run(module, ToyKeep(), isolate=True)
 
 

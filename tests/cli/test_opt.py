@@ -201,7 +201,9 @@ def test_strings_with_names_are_no_cycle(blu_opt, tmp_path):
 
 def test_aliases_of_a_dump_are_not_a_cycle(blu_opt, model, tmp_path):
     assert blu_opt(model, "--dump-ir", tmp_path / "ir", "--cse")[0] == 0
-    assert blu_opt(tmp_path / "ir" / "001-cse.mlir") == blu_opt(model, "--cse")
+    code, text, error = blu_opt(tmp_path / "ir" / "001-cse.mlir")
+    version = f' attributes {{blu.version = "{blu.__version__}"}}'  # who wrote the dump
+    assert (code, text.replace(version, ""), error) == blu_opt(model, "--cse")
 
 
 def test_files_that_cannot_be_read(blu_opt, tmp_path):
@@ -385,5 +387,5 @@ def test_what_a_pass_says_itself_leaves_nothing_in_the_temporary_folder(model, t
     (tmp_path / "temporary").mkdir()
     code = opt.main([str(model), "--no-isolate", "--blu-check-level=to=llvm"])
     error = capfd.readouterr().err
-    assert code == 1 and "is not legal at level 'llvm'" in error and "reproducer" not in error
+    assert code == 1 and "functions take memory, not tensor<" in error and "reproducer" not in error
     assert not list((tmp_path / "temporary").iterdir())

@@ -10,19 +10,19 @@ from contextlib import contextmanager
 
 from blu.dialects.core.mlir import func, gpu, ir
 from blu.dialects.core.modules import attribute_names
-from blu.passes.framework.launches import KERNELS, Grid, code_of
+from blu.passes.framework.launches import KERNELS, GridLaunch, code_of
 from blu.passes.kernels.launch import CLUSTER, GRID, MAPS, SHARED, THREADS
 
 _OF_LAUNCHES = (GRID, THREADS, SHARED, CLUSTER, MAPS)
 _OF_FUNCTIONS = ("sym_visibility",)
 
 
-def grid_of_kernel(kernel: func.FuncOp) -> Grid:
+def grid_of_kernel(kernel: func.FuncOp) -> GridLaunch:
     """The launch that an emitter has asked for."""
     x, y, z = ir.DenseI64ArrayAttr(kernel.attributes[GRID])
     threads, shared = (ir.IntegerAttr(kernel.attributes[name]).value for name in (THREADS, SHARED))
     cluster = ir.IntegerAttr(kernel.attributes[CLUSTER]).value if CLUSTER in kernel.attributes else 1
-    return Grid((x, y, z), threads, shared, cluster)
+    return GridLaunch((x, y, z), threads, shared, cluster)
 
 
 def put_into_gpu_module(module: ir.Module, kernels: Sequence[func.FuncOp]) -> None:

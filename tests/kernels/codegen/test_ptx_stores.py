@@ -11,6 +11,7 @@ import pytest
 import blu
 from blu.compiler.codegen import ptx
 from blu.compiler.codegen.cubins import assemble, find_ptxas
+from blu.compiler.codegen.kernel_texts import code_text
 from blu.compiler.codegen.ptx_stores import check_stores, narrow_stores
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.errors import PassError
@@ -135,7 +136,7 @@ def test_compilation_ends_where_a_part_of_a_float_would_be_stored(monkeypatch: p
     lowered = blu.jit(lambda x: blu.sum(x, axis=-1)).trace(blu.spec((2, 65), "f64")).lower("sm_90a")
     target = GpuTarget.of(lowered.module)
     codegen = ptx.PtxCodegen({**asdict(target), "triple": target.triple})
-    text = str(lowered.module)
+    text = code_text(lowered.module)
     assert codegen.ptx_of_kernels(text)
     monkeypatch.setattr(ptx, "narrow_stores", lambda text: text)
     with pytest.raises(PassError, match="stores 32 of the 64 bits of %rd"):

@@ -14,6 +14,7 @@ from blu.compiler.pipelines import cpu
 from blu.dialects.core.dtypes import as_dtype, tensor_type
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.modules import operations_in
+from blu.passes.framework.launches import code_of
 from blu.passes.host import export_plan
 from blu.passes.loops.share_numbers import ShareNumbers
 from tests.support.kernels.gpu_program import GpuProgram
@@ -73,7 +74,7 @@ def sizes_of_kernels(function: Callable, target: str = "cpu", stop: str | None =
 
 def kernels_of(module: ir.Module) -> list[ir.Operation]:
     """The kernels of a module, at any level below `blu`."""
-    return [item.operation for item in module.body.operations if "blu.kernel" in item.operation.attributes]
+    return [item for item in code_of(module) if "blu.kernel" in item.attributes]
 
 
 def count_launches(module: ir.Module) -> int:

@@ -41,7 +41,7 @@ def is_placed(answer: tuple[int, str]) -> bool:
 
 @pytest.mark.parametrize("text", [DECLARED, f"{DECLARED}\n{IDENTITY}"])
 def test_a_function_without_a_body_is_refused_at_its_line(tmp_path: Path, capfd, text: str) -> None:
-    answer = ask(tmp_path, capfd, text, "--blu-simplify")
+    answer = ask(tmp_path, capfd, text, "--lower-to-linalg")
     assert is_placed(answer), answer
 
 
