@@ -14,6 +14,7 @@ from blu.dialects.core.context import make_context
 from blu.dialects.core.op import OPS, BluDialect
 from blu.passes.cpu.attention import schedule as cpu_attention_schedules
 from blu.passes.cpu.gemm import schedule as cpu_gemm_schedules
+from blu.passes.cpu.others import schedule as cpu_other_schedules
 from blu.passes.cpu.rows import schedule as cpu_row_schedules
 from blu.passes.framework import registry
 from blu.passes.framework.families import FAMILIES
@@ -98,6 +99,7 @@ SCHEDULES = {
     },
     "For matrix products there:": cpu_gemm_schedules.KINDS,
     "For rows on processors:": cpu_row_schedules.KINDS,
+    "For scans and sorts on processors": {**cpu_other_schedules.SCAN_KINDS, **cpu_other_schedules.SORT_KINDS},
     "For attention on processors:": cpu_attention_schedules.KINDS | cpu_attention_schedules.GRADIENT_KINDS,
 }
 

@@ -122,3 +122,45 @@ def test_what_is_emitted_says_how() -> None:
     module = blu.jit(function).trace(blu.spec(shape, "f32")).lower("x86-64-v3", stop="kernel").module
     for kernel in kernels_in(module).values():
         assert read_fields(kernel.attributes["blu.schedule"])["kind"] in ("tiles", "rows")
+
+
+OTHERS: dict[str, tuple[Callable, tuple[int, int], str]] = {
+    "scan": (lambda x: blu.cumsum(x, axis=1), (3, 700), "scan_0"),
+    "sort": (lambda x: blu.argsort(x, axis=1), (6, 100), "argsort_0"),
+    "selection": (lambda x: blu.top_k(x, 20)[1], (6, 100), "arg_top_k_0"),
+}
+
+
+@pytest.mark.parametrize(
+    ("program", "fields"),
+    [
+        ("scan", {"kind": "scan_rows", "rows": 1}),
+        ("scan", {"kind": "scan_pieces", "length": 100}),
+        ("sort", {"kind": "insertion", "blocks": 4}),
+        ("sort", {"blocks": 6}),
+        ("selection", {"kind": "insertion"}),
+    ],
+)
+def test_scans_and_sorts_are_emitted_as_is_wished(program: str, fields: Fields) -> None:
+    function, shape, name = OTHERS[program]
+    x = np.random.default_rng(0).integers(-20, 20, shape).astype(np.float32)
+    chosen, wished = (blu.jit(function).trace(blu.spec(shape, "f32")) for _ in range(2))
+    wish_for(wished.traced.module, {name: fields})
+    assert chosen.lower(stop="kernel").text != wished.lower(stop="kernel").text
+    np.testing.assert_array_equal(*(np.asarray(traced.lower().compile()(x)) for traced in (chosen, wished)))
+
+
+@pytest.mark.parametrize(
+    ("program", "fields", "message"),
+    [
+        ("scan", {"kind": "scan_columns"}, "kind 'scan_columns' does not go along what is scanned"),
+        ("sort", {"blocks": 7}, "blocks = 7: there are 6 rows"),
+        ("sort", {"kind": "merge"}, "there is no kind of schedule 'merge'"),
+    ],
+)
+def test_a_schedule_of_scans_or_sorts_that_does_not_fit_is_refused(program: str, fields: Fields, message: str) -> None:
+    function, shape, name = OTHERS[program]
+    traced = blu.jit(function).trace(blu.spec(shape, "f32"))
+    wish_for(traced.traced.module, {name: fields})
+    with pytest.raises(PassError, match=re.escape(message)):
+        traced.lower("x86-64-v3", stop="blu-choose-cpu-schedules")

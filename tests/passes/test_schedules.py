@@ -24,6 +24,7 @@ from blu.passes.gpu.lower.emit_kernels import EmitGpuKernels
 from blu.passes.gpu.lower.fit_schedules import FitSchedules
 from blu.passes.gpu.lower.scratch import ReserveGpuScratch
 from blu.passes.kernels.schedules import Fields, wish_for
+from tests.support.folders import ROOT
 from tests.support.kernels.gpu_program import compile_program
 
 DEEP = ((64, 4096), (4096, 64))
@@ -260,3 +261,12 @@ def compile_with(tmp_path, monkeypatch, capfd, name: str, text: str, stop: str =
     code = compile_command.main(["model.py::product", *flags])
     said = capfd.readouterr()
     return code, said.out, said.err
+
+
+def test_emitters_do_not_ask_those_who_choose() -> None:
+    """Only the tables of families know these modules, and they know each other."""
+    names = "(?:choice|scheduling|limits)"
+    choosing = re.compile(rf"^from blu\.passes\.(?:\w+\.)*(?:{names} import|\w+ import .*\b{names}\b)", re.MULTILINE)
+    passes = ROOT / "passes"
+    found = {path.stem for path in passes.rglob("*.py") if choosing.search(path.read_text())}
+    assert "families" in found and found <= {"families", "choice", "scheduling", "limits"}

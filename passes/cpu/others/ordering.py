@@ -14,44 +14,42 @@ from blu.dialects.core.mlir import arith, func, ir, memref, scf
 from blu.dialects.core.op import attributes_of, operands_of
 from blu.dialects.targets.cpu import CpuTarget
 from blu.passes.cpu.kernel import for_range, open_kernel, scratch_scope
+from blu.passes.cpu.others.schedule import SORT_KINDS, InsertionSchedule, RadixSchedule
 from blu.passes.kernels.lanes import index
+from blu.passes.kernels.schedules import schedule_of
 
 # Rows up to this length are sorted by insertion.
-SHORT = 32
 BINS = 256
-ELEMENTS_PER_BLOCK = 8192
-# Every block has its own scratch, so there are few.
-MAX_BLOCKS = 16
 
 
 def reserve(kernel: func.FuncOp) -> list[ir.MemRefType]:
     """The scratch memory of a kernel that is still on tensors: keys, then positions, of two rows for each block."""
     keys = ir.RankedTensorType(operands_of(_find(kernel))[0].type)
-    rows, width = keys.shape
-    if width <= SHORT:
+    schedule = schedule_of(kernel, SORT_KINDS)
+    if not isinstance(schedule, RadixSchedule):
         return []
-    shape = [blocks_of(rows, width), 2 * width]
+    shape = [schedule.blocks, 2 * keys.shape[1]]
     return [ir.MemRefType.get(shape, element) for element in (keys.element_type, ir.IntegerType.get_signless(32))]
 
 
 def emit(kernel: func.FuncOp, target: CpuTarget) -> None:
     """Write the positions that sort each row. Blocks are runs of rows."""
-    operation = _find(kernel)
+    schedule, operation = sort_schedule_of(kernel), _find(kernel)
     assert attributes_of(operation) == {"axis": 1, "descending": False}, "lower_to_linalg gives every sort this form"
     frame = open_kernel(kernel)
     keys, order = frame.buffers[operation.operands[0]], frame.outputs[0][1]
     rows, width = ir.MemRefType(keys.type).shape
-    blocks = blocks_of(rows, width)
+    blocks, is_radix = schedule.blocks, isinstance(schedule, RadixSchedule)
     with kernel.location, frame.grid(blocks) as block:
         share = index(ceil(rows / blocks))
         begin = arith.minui(arith.muli(block, share), index(rows))
         scratch = frame.scratch
-        if scratch:
+        if is_radix:
             with scratch_scope(frame.replacement):
                 counts = memref.alloca(counts_type(keys), [], [])
         with for_range(begin, arith.minui(arith.addi(begin, share), index(rows))) as row:
             place = row.induction_variable
-            if scratch:
+            if is_radix:
                 _sort_row(RadixSort(keys, place, block, *scratch, counts, width), order)
             else:
                 insert_all(keys, order, width, place)
@@ -61,10 +59,11 @@ def _find(kernel: func.FuncOp) -> ir.Operation:
     return next(item.operation for item in kernel.entry_block.operations if item.operation.name == "blu.argsort")
 
 
-def blocks_of(rows: int, width: int) -> int:
-    """How many blocks share some rows of keys."""
-    wanted = max(1, min(rows, MAX_BLOCKS, rows * width // ELEMENTS_PER_BLOCK))
-    return ceil(rows / ceil(rows / wanted))
+def sort_schedule_of(kernel: func.FuncOp) -> InsertionSchedule | RadixSchedule:
+    """The schedule of a kernel that sorts or selects. PassError where it has none."""
+    schedule = schedule_of(kernel, SORT_KINDS)
+    assert isinstance(schedule, InsertionSchedule | RadixSchedule), "there is no other kind"
+    return schedule
 
 
 def insert_all(keys: ir.Value, order: ir.Value, width: int, row: ir.Value) -> None:

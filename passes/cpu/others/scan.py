@@ -16,47 +16,35 @@ from math import ceil
 from blu.dialects.core.mlir import arith, func, ir, memref, scf, vector
 from blu.dialects.targets.cpu import CpuTarget
 from blu.passes.cpu.kernel import KernelBody, for_range, open_kernel
+from blu.passes.cpu.others.schedule import SCAN_KINDS, ColumnScansSchedule, PieceScansSchedule, RowScansSchedule
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.scan_body import ScanBody
+from blu.passes.kernels.schedules import schedule_of
 
-# Rows of at least so many elements are cut into pieces of at least PIECE, if there are fewer than FEW_ROWS.
-LONG = 1 << 16
-PIECE = 1 << 14
-FEW_ROWS = 16
-MOST_PIECES = 64
-ELEMENTS_PER_BLOCK = 8192
-# Registers beside each other that carry columns.
-COLUMN_VECTORS = 4
+ELEMENTS_PER_CLAIM = 8192
+"""What a thread takes of columns at a time."""
 
 
 def reserve(kernel: func.FuncOp) -> list[ir.MemRefType]:
     """What the pieces of each row come to, for a kernel that is still on tensors."""
-    body = ScanBody.of(kernel)
-    sizes = body.nest.sizes
-    pieces = _num_pieces(sizes)
-    return [ir.MemRefType.get([sizes[0], pieces], type_) for type_ in body.types] if pieces > 1 else []
-
-
-def _num_pieces(sizes: Sequence[int]) -> int:
-    if len(sizes) > 2 or sizes[0] >= FEW_ROWS or sizes[1] < LONG:
-        return 1
-    return ceil(sizes[1] / _piece_length(sizes[1]))
-
-
-def _piece_length(width: int) -> int:
-    return max(PIECE, ceil(width / MOST_PIECES))
+    schedule, body = schedule_of(kernel, SCAN_KINDS), ScanBody.of(kernel)
+    if not isinstance(schedule, PieceScansSchedule):
+        return []
+    rows, width = body.nest.sizes
+    return [ir.MemRefType.get([rows, ceil(width / schedule.length)], type_) for type_ in body.types]
 
 
 def emit(kernel: func.FuncOp, target: CpuTarget) -> list[func.FuncOp]:
-    """Replace a kernel around a scan."""
-    body = ScanBody.of(kernel)
-    sizes, lanes = body.nest.sizes, target.lanes(max(_bytes(type_) for type_ in body.types))
+    """Replace a kernel around a scan, as its schedule says."""
+    schedule, body = schedule_of(kernel, SCAN_KINDS), ScanBody.of(kernel)
+    lanes = target.lanes(max(_bytes(type_) for type_ in body.types))
     with kernel.location:
-        if len(sizes) > 2:
-            return _emit_columns(kernel, body, lanes)
-        if _num_pieces(sizes) > 1:
-            return _emit_pieces(kernel, body, lanes)
-        return _emit_rows(kernel, body, lanes)
+        if isinstance(schedule, ColumnScansSchedule):
+            return _emit_columns(kernel, body, lanes, schedule.vectors)
+        if isinstance(schedule, PieceScansSchedule):
+            return _emit_pieces(kernel, body, lanes, schedule.length)
+        assert isinstance(schedule, RowScansSchedule), "there is no other kind"
+        return _emit_rows(kernel, body, lanes, schedule.rows)
 
 
 def _bytes(type_: ir.Type) -> int:
@@ -170,10 +158,9 @@ def _from(lanes: int, first: int) -> ir.Value:
     return arith.constant(type_, ir.DenseElementsAttr.get(bits, type_))
 
 
-def _emit_rows(kernel: func.FuncOp, body: ScanBody, lanes: int) -> list[func.FuncOp]:
+def _emit_rows(kernel: func.FuncOp, body: ScanBody, lanes: int, share: int) -> list[func.FuncOp]:
     """Blocks are runs of rows."""
     rows, width = body.nest.sizes
-    share = max(1, ELEMENTS_PER_BLOCK // width)
     frame = open_kernel(kernel)
     walk = _Walk(frame, body, lanes)
     with frame.grid(ceil(rows / share)) as block:
@@ -185,22 +172,22 @@ def _emit_rows(kernel: func.FuncOp, body: ScanBody, lanes: int) -> list[func.Fun
     return [frame.replacement]
 
 
-def _emit_pieces(kernel: func.FuncOp, body: ScanBody, lanes: int) -> list[func.FuncOp]:
+def _emit_pieces(kernel: func.FuncOp, body: ScanBody, lanes: int, length: int) -> list[func.FuncOp]:
     """Blocks are pieces of rows. A first launch finds what each piece comes to, the second one writes."""
-    rows, _ = body.nest.sizes
-    pieces = _num_pieces(body.nest.sizes)
+    rows, width = body.nest.sizes
+    pieces = ceil(width / length)
     totals = _Walk(open_kernel(kernel, f"{kernel.name.value}_totals"), body, lanes)
     scans = _Walk(open_kernel(kernel), body, lanes)
     with totals.frame.grid(rows * pieces, is_last=False) as block:
         row, piece = vectors.split(block, pieces)
-        begin, end = _bounds(body, piece)
+        begin, end = _bounds(body, piece, length)
         first = totals.lifted([row, begin], 1, 0)
         total = totals.row(row, vectors.offset(begin, 1), end, first, writes=False)
         for value, memory in zip(total, totals.frame.scratch, strict=True):
             memref.store(value, memory, [row, piece])
     with scans.frame.grid(rows * pieces) as block:
         row, piece = vectors.split(block, pieces)
-        begin, end = _bounds(body, piece)
+        begin, end = _bounds(body, piece, length)
         with for_range(0, piece, carried=scans.start([row])) as loop:
             part = [memref.load(memory, [row, loop.induction_variable]) for memory in scans.frame.scratch]
             scf.yield_(body.combine(list(loop.inner_iter_args), part))
@@ -208,28 +195,27 @@ def _emit_pieces(kernel: func.FuncOp, body: ScanBody, lanes: int) -> list[func.F
     return [totals.frame.replacement, scans.frame.replacement]
 
 
-def _bounds(body: ScanBody, piece: ir.Value) -> tuple[ir.Value, ir.Value]:
+def _bounds(body: ScanBody, piece: ir.Value, length: int) -> tuple[ir.Value, ir.Value]:
     """Where a piece of a row begins and ends."""
     width = body.nest.sizes[1]
-    length = _piece_length(width)
     begin = arith.muli(piece, vectors.index(length))
     return begin, arith.minui(vectors.offset(begin, length), vectors.index(width))
 
 
-def _emit_columns(kernel: func.FuncOp, body: ScanBody, lanes: int) -> list[func.FuncOp]:
+def _emit_columns(kernel: func.FuncOp, body: ScanBody, lanes: int, count: int) -> list[func.FuncOp]:
     """Blocks are strips of columns."""
     outer, inner, width = body.nest.sizes
-    strip = COLUMN_VECTORS * lanes
+    strip = count * lanes
     whole, rest = divmod(inner, strip)
     strips = whole + (rest > 0)
     frame = open_kernel(kernel)
     walk = _Walk(frame, body, lanes)
-    with frame.grid(outer * strips, chunk=max(1, ELEMENTS_PER_BLOCK // (strip * width))) as block:
+    with frame.grid(outer * strips, chunk=max(1, ELEMENTS_PER_CLAIM // (strip * width))) as block:
         row, number = vectors.split(block, strips)
         first = arith.muli(number, vectors.index(strip))
         choice = scf.IfOp(arith.cmpi(arith.CmpIPredicate.ult, number, vectors.index(whole)), has_else=True)
         with ir.InsertionPoint(choice.then_block):
-            walk.columns(row, first, [lanes] * (COLUMN_VECTORS if whole else 0))
+            walk.columns(row, first, [lanes] * (count if whole else 0))
             scf.yield_([])
         with ir.InsertionPoint(choice.else_block):
             walk.columns(row, first, [min(lanes, rest - done) for done in range(0, rest, lanes)])

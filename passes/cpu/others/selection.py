@@ -16,12 +16,11 @@ from blu.dialects.core.mlir import arith, func, ir, memref, scf, vector
 from blu.dialects.core.op import attributes_of, operands_of
 from blu.dialects.targets.cpu import CpuTarget
 from blu.passes.cpu.kernel import for_range, open_kernel, scratch_scope
-from blu.passes.cpu.others.ordering import RadixSort, blocks_of, counts_type, find_place, insert_all
+from blu.passes.cpu.others.ordering import RadixSort, counts_type, find_place, insert_all, sort_schedule_of
+from blu.passes.cpu.others.schedule import RadixSchedule
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.updates import find_operation
 
-# Up to so many are kept in order as they come.
-FEW = 16
 # Keys are collected at least so many at a time.
 COLLECTED = 1024
 # Vector registers of keys that are passed over together.
@@ -35,9 +34,10 @@ def reserve(kernel: func.FuncOp) -> list[ir.MemRefType]:
     """The scratch memory of a kernel that is still on tensors: keys, then positions, in two halves for each block."""
     operation = find_operation(kernel, "blu.arg_top_k")
     keys, count = ir.RankedTensorType(operands_of(operation)[0].type), attributes_of(operation)["k"]
-    if count <= FEW:
+    schedule = sort_schedule_of(kernel)
+    if not isinstance(schedule, RadixSchedule):
         return []
-    shape = [blocks_of(*keys.shape), 2 * _capacity(count, keys.shape[1])]
+    shape = [schedule.blocks, 2 * _capacity(count, keys.shape[1])]
     return [ir.MemRefType.get(shape, element) for element in (keys.element_type, ir.IntegerType.get_signless(32))]
 
 
@@ -48,23 +48,23 @@ def _capacity(count: int, width: int) -> int:
 
 def emit(kernel: func.FuncOp, target: CpuTarget) -> None:
     """Write the positions of the k smallest of each row. Blocks are runs of rows."""
-    operation = find_operation(kernel, "blu.arg_top_k")
+    schedule, operation = sort_schedule_of(kernel), find_operation(kernel, "blu.arg_top_k")
     attributes = attributes_of(operation)
     assert not attributes["largest"], "lower_to_linalg gives every selection this form"
     frame = open_kernel(kernel)
     keys, order, count = frame.buffers[operands_of(operation)[0]], frame.outputs[0][1], attributes["k"]
     rows, width = ir.MemRefType(keys.type).shape
-    blocks, scratch = blocks_of(rows, width), frame.scratch
+    scratch, is_radix = frame.scratch, isinstance(schedule, RadixSchedule)
     lanes = TOGETHER * target.lanes(ir.MemRefType(keys.type).element_type.width // 8)
-    with kernel.location, frame.grid(blocks) as block:
-        share = vectors.index(ceil(rows / blocks))
+    with kernel.location, frame.grid(schedule.blocks) as block:
+        share = vectors.index(ceil(rows / schedule.blocks))
         begin = arith.minui(arith.muli(block, share), vectors.index(rows))
-        if scratch:
+        if is_radix:
             with scratch_scope(frame.replacement):
                 counts = memref.alloca(counts_type(keys), [], [])
         with for_range(begin, arith.minui(arith.addi(begin, share), vectors.index(rows))) as loop:
             row = loop.induction_variable
-            if scratch:
+            if is_radix:
                 capacity = _capacity(count, width)
                 sort = RadixSort(keys, row, block, *scratch, counts, capacity)
                 _Collected(keys, order, row, width, count, lanes, sort).emit()

@@ -12,8 +12,11 @@ import pytest
 import blu
 from blu.dialects.core.context import make_context
 from blu.dialects.core.dtypes import NUMBERS, DType, f32
+from blu.dialects.core.mlir import func
+from blu.dialects.targets.cpu import CpuTarget
 from blu.errors import PassError
-from blu.passes.cpu.others import scan
+from blu.passes.cpu.others import choice, scan
+from blu.passes.kernels.choose_schedules import fit_kernel
 from blu.runtime.host import default_threads, set_threads
 from tests.support.kernels.cpu_kernel import host_targets
 from tests.support.kernels.linalg_text import KernelText, Tensor
@@ -21,6 +24,12 @@ from tests.support.kernels.row_check import run_everywhere
 from tests.support.kernels.scan_check import check_running_sum, numbers
 
 make_context()
+
+
+def emit_scan(kernel: func.FuncOp, target: CpuTarget) -> list[func.FuncOp]:
+    """Choose a kernel's schedule, and emit it."""
+    fit_kernel(kernel, target, choice.SCAN_SCHEDULER)
+    return scan.emit(kernel, target)
 
 
 def _check(cases: list[tuple[tuple[int, ...], int]], dtype: DType, change: Callable = lambda x: x) -> None:
@@ -51,13 +60,13 @@ def test_numbers_of_columns_around_strips() -> None:
     _check([((2, 7, columns), 1) for columns in (0, 1, 2, 31, 32, 33, 64, 65)], f32)
 
 
-@pytest.mark.parametrize("rows", [1, 3, scan.FEW_ROWS - 1, scan.FEW_ROWS])
+@pytest.mark.parametrize("rows", [1, 3, choice.FEW_ROWS - 1, choice.FEW_ROWS])
 def test_long_rows_are_cut_into_pieces(rows: int) -> None:
-    _check([((rows, scan.LONG + more), 1) for more in (-1, 0, 1, scan.PIECE + 1)], f32)
+    _check([((rows, choice.LONG + more), 1) for more in (-1, 0, 1, choice.PIECE + 1)], f32)
 
 
 def test_more_elements_than_the_most_pieces_hold_at_their_least() -> None:
-    _check([((scan.MOST_PIECES * scan.PIECE + 77,), 0)], f32)
+    _check([((choice.MOST_PIECES * choice.PIECE + 77,), 0)], f32)
 
 
 def test_views_are_read_in_place() -> None:
@@ -117,7 +126,7 @@ def restored_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("restored_threads")
 def test_results_do_not_depend_on_the_threads() -> None:
-    row, run, found = numbers((3, 2 * scan.LONG), f32), blu.jit(lambda x: blu.cumsum(x, axis=1)), set()
+    row, run, found = numbers((3, 2 * choice.LONG), f32), blu.jit(lambda x: blu.cumsum(x, axis=1)), set()
     for threads in (1, 2):
         set_threads(threads)
         found.add(np.asarray(run(row)).tobytes())
@@ -147,7 +156,7 @@ def test_a_body_that_carries_the_largest_and_its_place() -> None:
     x = np.abs(numbers((4, 77), f32)) + 1
     text = _scan_kernel(body, ["f32", "i64"], 1, x.shape)
     outputs = [np.zeros_like(x), np.zeros(x.shape, np.int64)]
-    values, places = run_everywhere(text, [x], outputs, host_targets()[:1], scan.emit)
+    values, places = run_everywhere(text, [x], outputs, host_targets()[:1], emit_scan)
     np.testing.assert_array_equal(values, np.maximum.accumulate(x, 1))
     first = np.array([[row[: end + 1].argmax() for end in range(77)] for row in x])
     np.testing.assert_array_equal(places, first)
@@ -162,7 +171,7 @@ def test_a_body_whose_order_matters() -> None:
     rng = np.random.default_rng(0)
     a, b = rng.uniform(0.5, 1.5, (2, 3, 50))
     text = _scan_kernel(body, ["f64", "f64"], 2, a.shape)
-    _, sums = run_everywhere(text, [a, b], [np.zeros_like(a), np.zeros_like(a)], host_targets()[:1], scan.emit)
+    _, sums = run_everywhere(text, [a, b], [np.zeros_like(a), np.zeros_like(a)], host_targets()[:1], emit_scan)
     expected = np.zeros_like(a)
     for place in range(50):
         expected[:, place] = (a[:, place] * expected[:, place - 1] if place else 0) + b[:, place]
@@ -175,5 +184,5 @@ def test_a_body_that_cannot_be_taken_apart_is_refused() -> None:
         linalg.yield %sum, %other : f32, f32"""
     with pytest.raises(PassError, match="what is written is made of that"):
         run_everywhere(
-            _scan_kernel(body, ["f32"], 1, (2, 3)), [np.zeros((2, 3), np.float32)], [], host_targets()[:1], scan.emit
+            _scan_kernel(body, ["f32"], 1, (2, 3)), [np.zeros((2, 3), np.float32)], [], host_targets()[:1], emit_scan
         )
