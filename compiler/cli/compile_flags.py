@@ -98,7 +98,7 @@ def _add_compile_flags(group: argparse._ArgumentGroup) -> None:
         "--autocast", metavar="POLICY", help=f"precision of products and attention of f32: {', '.join(POLICIES)}"
     )
     group.add_argument(
-        "--schedules", metavar="FILE", help="fields of schedules by kernel, in JSON or TOML (see docs/ir.md; GPUs)"
+        "--schedules", metavar="FILE", help="fields of schedules by kernel, in JSON or TOML (see docs/ir.md)"
     )
     group.add_argument("--emit", metavar="WHAT", help=f"write one of {', '.join(EMITS)}")
     group.add_argument("--embed-weights", action="store_true", help="put the model's weights into the artifact")
