@@ -1,4 +1,16 @@
-"""Inline PTX: what `nvvm` has no op for, or none that survives the way to PTX. Used in this folder alone."""
+"""Inline PTX: what `nvvm` has no op for, or none that gives the same machine code. Used in this folder alone.
+
+| instruction | why it is no op of `nvvm` |
+|---|---|
+| `ex2`, `lg2`, `rcp`, `mma.sync`, `cvt` | LLVM moves and merges these ops, which only compute: other machine code |
+| `ld.shared`, `st.shared`, `ldmatrix`, `cp.async`, `mapa` | their pointers have 64 bits; addresses here have 32 |
+| `mbarrier.try_wait` of a cluster, `st.async` | the same; `st.async` has no op |
+| `cp.async.wait_all` | `nvvm` waits for groups only |
+| `cvt.f32.f16` of half a register | `nvvm` converts pairs the other way only |
+| `wgmma.mma_async` | its op is inline PTX as well, and ties sums to structures of registers |
+| `shf`, `shr` | there is no op, and LLVM is not to look into these shifts |
+| nothing (`hidden`, `wgmma.tie`) | an empty piece hides a value from LLVM |
+"""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from blu.dialects.core.mlir import nvvm
-from blu.passes.gpu.isa.assembly import assembly
 from blu.passes.gpu.isa.warp import ALL_LANES
 from blu.passes.gpu.numbers import Number, number
 
@@ -30,5 +29,5 @@ def warp_sync() -> None:
 
 def cluster_sync() -> None:
     """Wait for all threads of the cluster, and see what they wrote to shared memory."""
-    assembly([], [], "barrier.cluster.arrive.release.aligned;", "~{memory}")
-    assembly([], [], "barrier.cluster.wait.acquire.aligned;", "~{memory}")
+    nvvm.cluster_arrive(aligned=True)
+    nvvm.cluster_wait(aligned=True)

@@ -5,7 +5,7 @@ Source: PTX ISA, "cp.async", "cp.async.commit_group", "cp.async.wait_group".
 
 from __future__ import annotations
 
-from blu.dialects.core.mlir import ir
+from blu.dialects.core.mlir import ir, nvvm
 from blu.passes.gpu.isa.assembly import assembly
 
 
@@ -24,12 +24,12 @@ def copy(address: ir.Value, offset: int, source: ir.Value, size: int, present: i
 
 def commit_group() -> None:
     """Close the group of copies that were begun since the last group."""
-    assembly([], [], "cp.async.commit_group;", "~{memory}")
+    nvvm.cp_async_commit_group()
 
 
 def wait_group(count: int) -> None:
     """Wait until at most the last `count` groups of copies are still on their way."""
-    assembly([], [], f"cp.async.wait_group {count};", "~{memory}")
+    nvvm.cp_async_wait_group(count)
 
 
 def wait_all() -> None:

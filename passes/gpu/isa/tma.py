@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, ir, llvm, memref, nvvm
-from blu.passes.gpu.isa.assembly import assembly
 from blu.passes.gpu.isa.mbarrier import shared_pointer
 from blu.passes.gpu.numbers import Number, number
 
@@ -62,4 +61,4 @@ def cp_async_bulk_tensor(map_: ir.Value, place: Sequence[Number], target: ir.Val
 
 def prefetch_tensormap(map_: ir.Value) -> None:
     """Read a tensor map before the first copy needs it."""
-    assembly([], [map_], "prefetch.tensormap [$0];", "l,~{memory}")
+    nvvm.prefetch(map_, tensormap=True)
