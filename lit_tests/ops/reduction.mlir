@@ -138,3 +138,60 @@ func.func @argmax(%x: tensor<3x4xf32>) -> tensor<3xi64> {
   %0 = "blu.argmax"(%x) {axis = 1 : i64, keepdims = false} : (tensor<3x4xf32>) -> tensor<3xi64>
   return %0 : tensor<3xi64>
 }
+
+// -----
+
+// CHECK-LABEL: func.func @all(
+// CHECK: arith.constant true
+// CHECK: linalg.fill
+// CHECK: tensor.collapse_shape
+// CHECK: linalg.generic
+// CHECK: arith.andi %{{.+}}, %{{.+}} : i1
+// CHECK: tensor.expand_shape
+func.func @all(%x: tensor<3x5xi1>) -> tensor<3x5xi1> {
+  %0 = "blu.all"(%x) {axes = array<i64>, keepdims = true} : (tensor<3x5xi1>) -> tensor<3x5xi1>
+  return %0 : tensor<3x5xi1>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @argmin(
+// CHECK: arith.constant 0x7F800000 : f32
+// CHECK: linalg.fill
+// CHECK: linalg.fill
+// CHECK: linalg.generic
+// CHECK: linalg.index
+// CHECK: arith.index_cast %{{.+}} : index to i64
+// CHECK: arith.cmpf olt, %{{.+}}, %{{.+}} : f32
+// CHECK: arith.constant 0 : i64
+// CHECK: arith.cmpi slt, %{{.+}}, %{{.+}} : i64
+// CHECK: arith.ori %{{.+}}, %{{.+}} : i1
+// CHECK: arith.cmpf une, %{{.+}}, %{{.+}} : f32
+// CHECK: arith.cmpf oeq, %{{.+}}, %{{.+}} : f32
+// CHECK: arith.andi %{{.+}}, %{{.+}} : i1
+// CHECK: arith.ori %{{.+}}, %{{.+}} : i1
+// CHECK: arith.cmpf oeq, %{{.+}}, %{{.+}} : f32
+// CHECK: arith.constant 0 : i64
+// CHECK: arith.cmpi slt, %{{.+}}, %{{.+}} : i64
+// CHECK: arith.ori %{{.+}}, %{{.+}} : i1
+// CHECK: arith.andi %{{.+}}, %{{.+}} : i1
+// CHECK: arith.select %{{.+}}, %{{.+}}, %{{.+}} : f32
+// CHECK: arith.select %{{.+}}, %{{.+}}, %{{.+}} : i64
+func.func @argmin(%x: tensor<5x3xf32>) -> tensor<5xi64> {
+  %0 = "blu.argmin"(%x) {axis = 1 : i64, keepdims = false} : (tensor<5x3xf32>) -> tensor<5xi64>
+  return %0 : tensor<5xi64>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @min(
+// CHECK: arith.constant 0x7F800000 : f32
+// CHECK: linalg.fill
+// CHECK: tensor.collapse_shape
+// CHECK: linalg.generic
+// CHECK: arith.minimumf %{{.+}}, %{{.+}} : f32
+// CHECK: tensor.expand_shape
+func.func @min(%x: tensor<3x5xf32>) -> tensor<3x5xf32> {
+  %0 = "blu.min"(%x) {axes = array<i64>, keepdims = true} : (tensor<3x5xf32>) -> tensor<3x5xf32>
+  return %0 : tensor<3x5xf32>
+}

@@ -110,14 +110,3 @@ func.func @reverse(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
   %0 = "blu.reverse"(%x) {axes = array<i64: 1>} : (tensor<2x3xf32>) -> tensor<2x3xf32>
   return %0 : tensor<2x3xf32>
 }
-
-// -----
-
-// Gradients are there already.
-// CHECK-LABEL: func.func @stop_gradient(
-// CHECK-SAME: %[[X:.+]]: tensor<2x3xf32>)
-// CHECK-NEXT: return %[[X]] : tensor<2x3xf32>
-func.func @stop_gradient(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
-  %0 = "blu.stop_gradient"(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
-  return %0 : tensor<2x3xf32>
-}

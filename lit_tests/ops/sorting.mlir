@@ -51,3 +51,35 @@ func.func @top_k(%x: tensor<3x4xf32>) -> (tensor<3x2xf32>, tensor<3x2xi64>) {
   %0, %1 = "blu.top_k"(%x) {k = 2 : i64} : (tensor<3x4xf32>) -> (tensor<3x2xf32>, tensor<3x2xi64>)
   return %0, %1 : tensor<3x2xf32>, tensor<3x2xi64>
 }
+
+// -----
+
+// CHECK-LABEL: func.func @sort(
+// CHECK: linalg.generic
+// CHECK: arith.bitcast %{{.+}} : f32 to i32
+// CHECK: arith.constant 2147483647 : i32
+// CHECK: arith.andi %{{.+}}, %{{.+}} : i32
+// CHECK: arith.constant 0 : i32
+// CHECK: arith.cmpi slt, %{{.+}}, %{{.+}} : i32
+// CHECK: arith.constant 2147483647 : i32
+// CHECK: arith.xori %{{.+}}, %{{.+}} : i32
+// CHECK: arith.select %{{.+}}, %{{.+}}, %{{.+}} : i32
+// CHECK: arith.constant 0 : i32
+// CHECK: arith.cmpi eq, %{{.+}}, %{{.+}} : i32
+// CHECK: arith.constant 0 : i32
+// CHECK: arith.select %{{.+}}, %{{.+}}, %{{.+}} : i32
+// CHECK: arith.constant 2139095040 : i32
+// CHECK: arith.cmpi sgt, %{{.+}}, %{{.+}} : i32
+// CHECK: arith.constant 2147483647 : i32
+// CHECK: arith.select %{{.+}}, %{{.+}}, %{{.+}} : i32
+// CHECK: tensor.expand_shape
+// CHECK: "blu.argsort"(
+// CHECK: tensor.collapse_shape
+// CHECK: linalg.generic
+// CHECK: linalg.index
+// CHECK: arith.index_cast %{{.+}} : i64 to index
+// CHECK: tensor.extract
+func.func @sort(%x: tensor<9xf32>) -> tensor<9xf32> {
+  %0 = "blu.sort"(%x) {axis = 0 : i64, descending = false} : (tensor<9xf32>) -> tensor<9xf32>
+  return %0 : tensor<9xf32>
+}

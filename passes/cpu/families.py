@@ -11,7 +11,7 @@ from blu.passes.cpu.attention import attention, gradient
 from blu.passes.cpu.attention import choice as attention_choice
 from blu.passes.cpu.gemm import choice as gemm_choice
 from blu.passes.cpu.gemm import gemm
-from blu.passes.cpu.others import choice, ordering, scan, selection, update
+from blu.passes.cpu.others import arg_top_k, choice, scan, scatter_add, sorting, update
 from blu.passes.cpu.rows import choice as row_choice
 from blu.passes.cpu.rows import rows
 from blu.passes.framework import families
@@ -38,11 +38,11 @@ EMITTERS: dict[str, Emitter] = {
     families.LOOPS.name: Emitter(rows.emit, scheduler=row_choice.SCHEDULER),
     families.ATTENTION.name: Emitter(attention.emit, scheduler=attention_choice.SCHEDULER),
     families.ATTENTION_GRADIENT.name: Emitter(gradient.emit, scheduler=attention_choice.GRADIENT_SCHEDULER),
-    families.ARGSORT.name: Emitter(ordering.emit, ordering.reserve, choice.SORT_SCHEDULER),
-    families.ARG_TOP_K.name: Emitter(selection.emit, selection.reserve, choice.SELECTION_SCHEDULER),
+    families.ARGSORT.name: Emitter(sorting.emit, sorting.reserve, choice.SORT_SCHEDULER),
+    families.ARG_TOP_K.name: Emitter(arg_top_k.emit, arg_top_k.reserve, choice.SELECTION_SCHEDULER),
     families.SCAN.name: Emitter(scan.emit, scan.reserve, choice.SCAN_SCHEDULER),
-    families.UPDATE.name: Emitter(update.emit_slice),
-    families.SCATTER_ADD.name: Emitter(update.emit_scatter_add, update.reserve),
+    families.UPDATE.name: Emitter(update.emit),
+    families.SCATTER_ADD.name: Emitter(scatter_add.emit, scatter_add.reserve),
 }
 
 SCHEDULERS = {name: emitter.scheduler for name, emitter in EMITTERS.items() if emitter.scheduler is not None}

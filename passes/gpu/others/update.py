@@ -16,7 +16,7 @@ THREADS = 256
 COLUMN_THREADS = 32
 
 
-def emit_slice(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
+def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
     """Each thread writes one element of the update of a tensor.insert_slice into the buffer."""
     insertion = find_operation(kernel, "tensor.insert_slice")
     frame = GpuKernel.open(kernel)

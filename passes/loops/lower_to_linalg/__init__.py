@@ -1,6 +1,20 @@
 """From `blu` to linalg: one rule per op, in the file named as the op's file in `dialects`."""
 
-from blu.passes.loops.lower_to_linalg import contraction, indexing, pointwise, random, reduction, scan, shape, sorting  # noqa: F401  (importing a file registers its rules)
+# Importing a file registers its rules.
+from blu.passes.loops.lower_to_linalg import (  # noqa: F401
+    barrier,
+    contraction,
+    creation,
+    index_check,
+    indexing,
+    pointwise,
+    random,
+    reduction,
+    scan,
+    shape,
+    sorting,
+    stop_gradient,
+)
 from blu.passes.loops.lower_to_linalg.lower_to_linalg import LowerToLinalg
 from blu.passes.loops.lower_to_linalg.rules import RULES, lowers
 

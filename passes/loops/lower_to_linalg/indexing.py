@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from blu.dialects.core.dtypes import DType, i64, product
 from blu.dialects.core.mlir import arith, ir, linalg, tensor
-from blu.passes.loops.lower_to_linalg.checks import check_index, check_position
+from blu.passes.loops.lower_to_linalg.checks import check_index
 from blu.passes.loops.lower_to_linalg.generic import (
     PARALLEL,
     constant,
     empty,
     generic,
-    pointwise,
     projection,
     reshape,
     shape_of,
@@ -29,24 +28,6 @@ def safe_index(value: ir.Value, dtype: DType, size: int) -> ir.Value:
     wide = Scalar(value, dtype).to(i64)
     wrapped = wide.compare("lt", 0).where(wide + size, wide)
     return arith.index_cast(ir.IndexType.get(), wrapped.maximum(0).minimum(max(size - 1, 0)).value)
-
-
-@lowers("checked_index")
-def lower_checked_index(op: Lowering) -> ir.Value:
-    """A check of each operand, and a loop that makes one index of all."""
-    (indices,), (types,) = op.operands, op.types
-    sizes, from_end = op.attributes["sizes"], op.attributes["from_end"]
-    for value, type_, size in zip(indices, types, sizes, strict=True):
-        check_position(value, type_.dtype, size, op.attributes["reported_as"], from_end=from_end)
-
-    def body(*scalars: ir.Value) -> ir.Value:
-        total = Scalar(constant(ir.IntegerType.get_signless(64), 0), i64)
-        for scalar, type_, size in zip(scalars, types, sizes, strict=True):
-            wide = Scalar(scalar, type_.dtype).to(i64)
-            total = total * size + wide.compare("lt", 0).where(wide + size, wide)
-        return total.value
-
-    return pointwise(op.result.shape, indices, element_type(i64), body)
 
 
 @lowers("take")

@@ -1,5 +1,6 @@
-// Choosing and converting.
-// RUN: %blu-opt %s --split-input-file --lower-to-linalg --mlir-print-local-scope | %filecheck %s
+// Choosing, converting and clipping.
+// RUN: %blu-opt %s --split-input-file --pass-pipeline='blu-decompose,lower-to-linalg' --mlir-print-local-scope | %filecheck %s
+// RUN: %blu-opt %s --split-input-file --blu-decompose | %filecheck %s --check-prefix=DECOMPOSED
 
 // The condition is broadcast like any operand.
 // CHECK-LABEL: func.func @where(
@@ -103,4 +104,17 @@ func.func @narrow(%x: tensor<4xf64>) -> tensor<4xbf16> {
 func.func @to_bool(%x: tensor<4xf32>) -> tensor<4xi1> {
   %0 = "blu.convert"(%x) {dtype = i1} : (tensor<4xf32>) -> tensor<4xi1>
   return %0 : tensor<4xi1>
+}
+
+// -----
+
+// DECOMPOSED-LABEL: func.func @clip(
+// DECOMPOSED-SAME: %[[X:.+]]: tensor<3x4xf32>, %[[LOW:.+]]: tensor<f32>, %[[HIGH:.+]]: tensor<4xf32>)
+// DECOMPOSED: %[[RAISED:.+]] = "blu.maximum"(%[[X]], %[[LOW]])
+// DECOMPOSED: %[[RESULT:.+]] = "blu.minimum"(%[[RAISED]], %[[HIGH]])
+// DECOMPOSED: return %[[RESULT]] : tensor<3x4xf32>
+func.func @clip(%x: tensor<3x4xf32>, %low: tensor<f32>, %high: tensor<4xf32>) -> tensor<3x4xf32> {
+  %0 = "blu.clip"(%x, %low, %high) {operandSegmentSizes = array<i32: 1, 1, 1>}
+    : (tensor<3x4xf32>, tensor<f32>, tensor<4xf32>) -> tensor<3x4xf32>
+  return %0 : tensor<3x4xf32>
 }

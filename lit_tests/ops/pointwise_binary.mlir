@@ -183,3 +183,207 @@ func.func @maximum(%x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> {
   %0 = "blu.maximum"(%x, %y) : (tensor<4xf32>, tensor<4xf32>) -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }
+
+// -----
+
+// CHECK-LABEL: func.func @arctan2(
+// CHECK: tensor.collapse_shape
+// CHECK: tensor.collapse_shape
+// CHECK: linalg.generic
+// CHECK: math.atan2 %{{.+}}, %{{.+}} : f32
+func.func @arctan2(%x: tensor<3x1xf32>, %y: tensor<1x4xf32>) -> tensor<3x4xf32> {
+  %0 = "blu.arctan2"(%x, %y) : (tensor<3x1xf32>, tensor<1x4xf32>) -> tensor<3x4xf32>
+  return %0 : tensor<3x4xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @bitwise_and(
+// CHECK: tensor.collapse_shape
+// CHECK: tensor.collapse_shape
+// CHECK: linalg.generic
+// CHECK: arith.andi %{{.+}}, %{{.+}} : i8
+func.func @bitwise_and(%x: tensor<6x1xi8>, %y: tensor<1x6xi8>) -> tensor<6x6xi8> {
+  %0 = "blu.bitwise_and"(%x, %y) : (tensor<6x1xi8>, tensor<1x6xi8>) -> tensor<6x6xi8>
+  return %0 : tensor<6x6xi8>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @bitwise_or(
+// CHECK: tensor.collapse_shape
+// CHECK: tensor.collapse_shape
+// CHECK: linalg.generic
+// CHECK: arith.ori %{{.+}}, %{{.+}} : i8
+func.func @bitwise_or(%x: tensor<6x1xi8>, %y: tensor<1x6xi8>) -> tensor<6x6xi8> {
+  %0 = "blu.bitwise_or"(%x, %y) : (tensor<6x1xi8>, tensor<1x6xi8>) -> tensor<6x6xi8>
+  return %0 : tensor<6x6xi8>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @bitwise_xor(
+// CHECK: tensor.collapse_shape
+// CHECK: tensor.collapse_shape
+// CHECK: linalg.generic
+// CHECK: arith.xori %{{.+}}, %{{.+}} : i8
+func.func @bitwise_xor(%x: tensor<6x1xi8>, %y: tensor<1x6xi8>) -> tensor<6x6xi8> {
+  %0 = "blu.bitwise_xor"(%x, %y) : (tensor<6x1xi8>, tensor<1x6xi8>) -> tensor<6x6xi8>
+  return %0 : tensor<6x6xi8>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @copysign(
+// CHECK: tensor.collapse_shape
+// CHECK: tensor.collapse_shape
+// CHECK: linalg.generic
+// CHECK: math.copysign %{{.+}}, %{{.+}} : f32
+func.func @copysign(%x: tensor<3x1xf32>, %y: tensor<1x4xf32>) -> tensor<3x4xf32> {
+  %0 = "blu.copysign"(%x, %y) : (tensor<3x1xf32>, tensor<1x4xf32>) -> tensor<3x4xf32>
+  return %0 : tensor<3x4xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @divide(
+// CHECK: tensor.collapse_shape
+// CHECK: tensor.collapse_shape
+// CHECK: linalg.generic
+// CHECK: arith.divf %{{.+}}, %{{.+}} : f32
+func.func @divide(%x: tensor<3x1xf32>, %y: tensor<1x4xf32>) -> tensor<3x4xf32> {
+  %0 = "blu.divide"(%x, %y) : (tensor<3x1xf32>, tensor<1x4xf32>) -> tensor<3x4xf32>
+  return %0 : tensor<3x4xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @equal(
+// CHECK: tensor.collapse_shape
+// CHECK: tensor.collapse_shape
+// CHECK: linalg.generic
+// CHECK: arith.cmpf oeq, %{{.+}}, %{{.+}} : f32
+func.func @equal(%x: tensor<3x1xf32>, %y: tensor<1x4xf32>) -> tensor<3x4xi1> {
+  %0 = "blu.equal"(%x, %y) : (tensor<3x1xf32>, tensor<1x4xf32>) -> tensor<3x4xi1>
+  return %0 : tensor<3x4xi1>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @greater(
+// CHECK: tensor.collapse_shape
+// CHECK: tensor.collapse_shape
+// CHECK: linalg.generic
+// CHECK: arith.cmpf ogt, %{{.+}}, %{{.+}} : f32
+func.func @greater(%x: tensor<3x1xf32>, %y: tensor<1x4xf32>) -> tensor<3x4xi1> {
+  %0 = "blu.greater"(%x, %y) : (tensor<3x1xf32>, tensor<1x4xf32>) -> tensor<3x4xi1>
+  return %0 : tensor<3x4xi1>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @greater_equal(
+// CHECK: tensor.collapse_shape
+// CHECK: tensor.collapse_shape
+// CHECK: linalg.generic
+// CHECK: arith.cmpf oge, %{{.+}}, %{{.+}} : f32
+func.func @greater_equal(%x: tensor<3x1xf32>, %y: tensor<1x4xf32>) -> tensor<3x4xi1> {
+  %0 = "blu.greater_equal"(%x, %y) : (tensor<3x1xf32>, tensor<1x4xf32>) -> tensor<3x4xi1>
+  return %0 : tensor<3x4xi1>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @less_equal(
+// CHECK: tensor.collapse_shape
+// CHECK: tensor.collapse_shape
+// CHECK: linalg.generic
+// CHECK: arith.cmpf ole, %{{.+}}, %{{.+}} : f32
+func.func @less_equal(%x: tensor<3x1xf32>, %y: tensor<1x4xf32>) -> tensor<3x4xi1> {
+  %0 = "blu.less_equal"(%x, %y) : (tensor<3x1xf32>, tensor<1x4xf32>) -> tensor<3x4xi1>
+  return %0 : tensor<3x4xi1>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @minimum(
+// CHECK: tensor.collapse_shape
+// CHECK: tensor.collapse_shape
+// CHECK: linalg.generic
+// CHECK: arith.minimumf %{{.+}}, %{{.+}} : f32
+func.func @minimum(%x: tensor<3x1xf32>, %y: tensor<1x4xf32>) -> tensor<3x4xf32> {
+  %0 = "blu.minimum"(%x, %y) : (tensor<3x1xf32>, tensor<1x4xf32>) -> tensor<3x4xf32>
+  return %0 : tensor<3x4xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @not_equal(
+// CHECK: tensor.collapse_shape
+// CHECK: tensor.collapse_shape
+// CHECK: linalg.generic
+// CHECK: arith.cmpf une, %{{.+}}, %{{.+}} : f32
+func.func @not_equal(%x: tensor<3x1xf32>, %y: tensor<1x4xf32>) -> tensor<3x4xi1> {
+  %0 = "blu.not_equal"(%x, %y) : (tensor<3x1xf32>, tensor<1x4xf32>) -> tensor<3x4xi1>
+  return %0 : tensor<3x4xi1>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @power(
+// CHECK: tensor.collapse_shape
+// CHECK: tensor.collapse_shape
+// CHECK: linalg.generic
+// CHECK: math.powf %{{.+}}, %{{.+}} : f32
+func.func @power(%x: tensor<3x1xf32>, %y: tensor<1x4xf32>) -> tensor<3x4xf32> {
+  %0 = "blu.power"(%x, %y) : (tensor<3x1xf32>, tensor<1x4xf32>) -> tensor<3x4xf32>
+  return %0 : tensor<3x4xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @remainder(
+// CHECK: tensor.collapse_shape
+// CHECK: tensor.collapse_shape
+// CHECK: linalg.generic
+// CHECK: arith.remf %{{.+}}, %{{.+}} : f32
+// CHECK: arith.constant 0.000000e+00 : f32
+// CHECK: arith.cmpf oeq, %{{.+}}, %{{.+}} : f32
+// CHECK: arith.constant 0.000000e+00 : f32
+// CHECK: arith.cmpf olt, %{{.+}}, %{{.+}} : f32
+// CHECK: arith.constant 0.000000e+00 : f32
+// CHECK: arith.cmpf olt, %{{.+}}, %{{.+}} : f32
+// CHECK: arith.xori %{{.+}}, %{{.+}} : i1
+// CHECK: arith.addf %{{.+}}, %{{.+}} : f32
+// CHECK: arith.select %{{.+}}, %{{.+}}, %{{.+}} : f32
+// CHECK: arith.constant 0.000000e+00 : f32
+// CHECK: math.copysign %{{.+}}, %{{.+}} : f32
+// CHECK: arith.select %{{.+}}, %{{.+}}, %{{.+}} : f32
+func.func @remainder(%x: tensor<3x1xf32>, %y: tensor<1x4xf32>) -> tensor<3x4xf32> {
+  %0 = "blu.remainder"(%x, %y) : (tensor<3x1xf32>, tensor<1x4xf32>) -> tensor<3x4xf32>
+  return %0 : tensor<3x4xf32>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @right_shift(
+// CHECK: tensor.collapse_shape
+// CHECK: tensor.collapse_shape
+// CHECK: linalg.generic
+// CHECK: arith.constant 8 : i8
+// CHECK: arith.cmpi slt, %{{.+}}, %{{.+}} : i8
+// CHECK: arith.constant 0 : i8
+// CHECK: arith.cmpi sge, %{{.+}}, %{{.+}} : i8
+// CHECK: arith.andi %{{.+}}, %{{.+}} : i1
+// CHECK: arith.constant 0 : i8
+// CHECK: arith.select %{{.+}}, %{{.+}}, %{{.+}} : i8
+// CHECK: arith.constant 0 : i8
+// CHECK: arith.cmpi slt, %{{.+}}, %{{.+}} : i8
+// CHECK: arith.constant 0 : i8
+// CHECK: arith.select %{{.+}}, %{{.+}}-1_i8, %{{.+}} : i8
+// CHECK: arith.shrsi %{{.+}}, %{{.+}} : i8
+// CHECK: arith.select %{{.+}}, %{{.+}}, %{{.+}} : i8
+func.func @right_shift(%x: tensor<6x1xi8>, %y: tensor<1x7xi8>) -> tensor<6x7xi8> {
+  %0 = "blu.right_shift"(%x, %y) : (tensor<6x1xi8>, tensor<1x7xi8>) -> tensor<6x7xi8>
+  return %0 : tensor<6x7xi8>
+}

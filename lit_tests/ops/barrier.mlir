@@ -1,0 +1,9 @@
+// A barrier stays, until bufferization gives it its operand's memory.
+// RUN: %blu-opt %s --split-input-file --lower-to-linalg --mlir-print-local-scope | %filecheck %s
+
+// CHECK-LABEL: func.func @barrier(
+// CHECK: "blu.barrier"(
+func.func @barrier(%x: tensor<3x4xf32>) -> tensor<3x4xf32> {
+  %0 = "blu.barrier"(%x) : (tensor<3x4xf32>) -> tensor<3x4xf32>
+  return %0 : tensor<3x4xf32>
+}

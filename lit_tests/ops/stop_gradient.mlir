@@ -1,0 +1,10 @@
+// Gradients are there already when programs are lowered.
+// RUN: %blu-opt %s --split-input-file --lower-to-linalg --mlir-print-local-scope | %filecheck %s
+
+// CHECK-LABEL: func.func @stop_gradient(
+// CHECK-SAME: %[[X:.+]]: tensor<2x3xf32>)
+// CHECK-NEXT: return %[[X]] : tensor<2x3xf32>
+func.func @stop_gradient(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
+  %0 = "blu.stop_gradient"(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  return %0 : tensor<2x3xf32>
+}

@@ -1,0 +1,13 @@
+"""The op that holds values back until others are there."""
+
+from __future__ import annotations
+
+from blu.dialects.core.mlir import ir
+from blu.passes.loops.lower_to_linalg.rules import Lowering, lowers
+
+
+@lowers("barrier")
+def lower_barrier(op: Lowering) -> ir.Value:
+    """The barrier stays; bufferization gives it its operand's memory."""
+    (operand,) = op.operands
+    return ir.Operation.create("blu.barrier", results=[operand.type], operands=[operand]).results[0]
