@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from blu.passes.framework.registry import all_passes, is_ours
 from tests.support import lit_in_process
 from tests.support.lit_in_process import FOLDER, failure_of
 
@@ -25,6 +27,22 @@ def test_lit_finds_every_file_and_every_command_checks_something() -> None:
     for name, test in lit_in_process.tests().items():
         for line in lit_in_process.commands_of(test):
             assert "filecheck" in line or "--verify-diagnostics" in line, f"{name}: {line}"
+
+
+def test_every_pass_has_a_file_that_runs_it() -> None:
+    """A reader finds what a pass does by its name: blu-fuse in passes/fuse.mlir."""
+    wrong = []
+    for name in (name for name, pass_class in all_passes().items() if is_ours(pass_class)):
+        file = f"passes/{name.removeprefix('blu-')}.mlir"
+        words = {word for line in _commands(file) for word in re.split(r"[ ,'={}]|--", line)}
+        if name not in words:
+            wrong.append(f"{file} runs no {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+def _commands(file: str) -> list[str]:
+    test = lit_in_process.tests().get(file)
+    return list(lit_in_process.commands_of(test)) if test else []
 
 
 def test_the_command_lit_runs_them_too(tmp_path: Path) -> None:
