@@ -19,7 +19,7 @@
 // CHECK: func{{.*}} @gemm_0(
 // CHECK-NOT: linalg
 // CHECK: cp.async.cg.shared.global
-// CHECK: cp.async.commit_group
+// CHECK: nvvm.cp.async.commit.group
 // CHECK: scf.for
 // CHECK: cp.async.wait_group
 // CHECK-NEXT: nvvm.barrier

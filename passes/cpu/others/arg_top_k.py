@@ -16,8 +16,8 @@ from blu.dialects.core.mlir import arith, func, ir, memref, scf, vector
 from blu.dialects.core.op import attributes_of, operands_of
 from blu.dialects.targets.cpu import CpuTarget
 from blu.passes.cpu.kernel import for_range, open_kernel, scratch_scope
-from blu.passes.cpu.others.sorting import RadixSort, counts_type, find_place, insert_all, sort_schedule_of
 from blu.passes.cpu.others.schedule import RadixSchedule
+from blu.passes.cpu.others.sorting import RadixSort, counts_type, find_place, insert_all, sort_schedule_of
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.updates import find_operation
 

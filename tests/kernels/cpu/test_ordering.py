@@ -10,8 +10,8 @@ import pytest
 import blu
 from blu.dialects.core.context import make_context
 from blu.dialects.core.dtypes import NUMBERS, DType, f32, i64
-from blu.passes.cpu.others.choice import ELEMENTS_PER_BLOCK, FEW, MAX_BLOCKS, SHORT
 from blu.passes.cpu.others.arg_top_k import COLLECTED
+from blu.passes.cpu.others.choice import ELEMENTS_PER_BLOCK, FEW, MAX_BLOCKS, SHORT
 from blu.runtime.host import default_threads, set_threads
 from tests.support.kernels.ordering_check import numbers, order_of
 
