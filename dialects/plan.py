@@ -29,6 +29,8 @@ from blu.dialects.core.modules import written_once
 BATCH = "blu.batch"
 # The attribute of a launch in a batch that comes after so many others of the same call; the first has none.
 LAUNCH = "blu.launch"
+RESULT_NAMES = "blu.result_names"
+"""The attribute of a host program over memory with the name of each result, empty where it is only a number."""
 T = TypeVar("T")
 
 

@@ -1,5 +1,7 @@
 """The functions that training a GPT-2 is compiled as. All of them update what they return in place.
 
+Results are called as the arguments that they are the new values of; besides these there are "loss" and "norm".
+
     step      one whole step: loss, gradients, clipping, update
     micro     the loss and gradients of a micro-batch, added to sums
     update    clipping and the update with the mean of the sums
@@ -39,26 +41,26 @@ class TrainingSteps:
         """The state of the loss scale before the first step."""
         return {} if self.scaling is None else self.scaling.init()
 
-    def step(self, model: GPT2, state: Any, scale: Any, tokens: Any, targets: Any, learning_rate: Any) -> tuple:
+    def step(self, model: GPT2, state: Any, scale: Any, tokens: Any, targets: Any, learning_rate: Any) -> dict:
         """Parameters, state, scale, the loss and the gradients' norm after one step on tokens and targets [B, T]."""
         loss, gradients = self._gradients(model, scale, tokens, targets)
         return self._apply(model, state, scale, loss, gradients, learning_rate)
 
-    def micro(self, model: GPT2, sums: Any, scale: Any, tokens: Any, targets: Any) -> Any:
+    def micro(self, model: GPT2, sums: Any, scale: Any, tokens: Any, targets: Any) -> dict:
         """The sums with the loss and gradients of tokens and targets [B, T]."""
         loss, gradients = self._gradients(model, scale, tokens, targets)
-        return self.accumulation.add(sums, loss, gradients)
+        return {"sums": self.accumulation.add(sums, loss, gradients)}
 
-    def update(self, model: GPT2, state: Any, sums: Any, scale: Any, learning_rate: Any) -> tuple:
+    def update(self, model: GPT2, state: Any, sums: Any, scale: Any, learning_rate: Any) -> dict:
         """Parameters, state, empty sums, scale, the mean loss and the gradients' norm after a step."""
         loss, gradients, sums = self.accumulation.mean(sums)
-        model, state, scale, loss, norm = self._apply(model, state, scale, loss, gradients, learning_rate)
-        return model, state, sums, scale, loss, norm
+        found = self._apply(model, state, scale, loss, gradients, learning_rate)
+        return {"model": found.pop("model"), "state": found.pop("state"), "sums": sums, **found}
 
-    def evaluate(self, model: GPT2, tokens: Any, targets: Any) -> Any:
+    def evaluate(self, model: GPT2, tokens: Any, targets: Any) -> dict:
         """The mean loss of targets [B, T] after tokens [B, T]."""
         with autocast(self.policy):
-            return gpt2_loss(model, tokens, targets)
+            return {"loss": gpt2_loss(model, tokens, targets)}
 
     def _gradients(self, model: GPT2, scale: Any, tokens: Any, targets: Any) -> tuple[Any, Any]:
         differentiate = value_and_grad if self.scaling is None else self._scaled(scale)
@@ -70,7 +72,7 @@ class TrainingSteps:
         scaling = self.scaling
         return lambda function: scaling.value_and_grad(function, scale)
 
-    def _apply(self, model: GPT2, state: Any, scale: Any, loss: Any, gradients: Any, learning_rate: Any) -> tuple:
+    def _apply(self, model: GPT2, state: Any, scale: Any, loss: Any, gradients: Any, learning_rate: Any) -> dict:
         if self.clip:
             gradients, norm = clip_by_global_norm(gradients, self.clip)
         else:
@@ -79,4 +81,4 @@ class TrainingSteps:
         model, state = self.optimizer.update(model, gradients, state, learning_rate, apply=finite)
         if self.scaling is not None:
             scale = self.scaling.update(scale, finite)
-        return model, state, scale, loss, norm
+        return {"model": model, "state": state, "scale": scale, "loss": loss, "norm": norm}

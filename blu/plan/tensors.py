@@ -58,7 +58,8 @@ class TensorSpec:
     def to_json(self, is_result: bool = False) -> dict[str, Any]:
         """The entry of an argument, or of a result."""
         shown = {"shape": list(self.shape), "dtype": self.dtype}
-        return {**shown, "input": self.input} if is_result else {**shown, "name": self.name, "donated": self.donated}
+        shown |= {"name": self.name}
+        return shown | ({"input": self.input} if is_result else {"donated": self.donated})
 
     @cached_property
     def numpy_dtype(self) -> np.dtype:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -111,7 +112,8 @@ def _type_of(spec: TensorSpec) -> str:
 
 
 def _result_name(spec: TensorSpec, index: int) -> str:
-    return spec.name or f"result_{index}"
+    """A result's own name, where that can be a file's."""
+    return spec.name if re.fullmatch(r"[\w.-]+", spec.name) else f"result_{index}"
 
 
 def _embedded(program: Runnable, artifact: Artifact) -> list[TensorSpec]:

@@ -100,12 +100,12 @@ class Engine:
         rate = np.array(learning_rate, np.float32)
         if len(batches) == 1:
             [(tokens, targets)] = batches
-            loss, norm = self._run("step", {"tokens": tokens, "targets": targets, "learning_rate": rate})
+            found = self._run("step", {"tokens": tokens, "targets": targets, "learning_rate": rate})
         else:
             self._accumulate(batches)
-            loss, norm = self._run("update", {"learning_rate": rate})
+            found = self._run("update", {"learning_rate": rate})
         meanwhile()
-        return float(loss), float(norm)
+        return float(found["loss"]), float(found["norm"])
 
     def gradients(self, batches: Sequence[Batch]) -> dict[str, np.ndarray]:
         """The mean gradients of micro-batches, not clipped, by the names of the parameters; nothing is updated."""
@@ -117,8 +117,7 @@ class Engine:
 
     def evaluate(self, batch: Batch) -> float:
         """The loss of one batch."""
-        [loss] = self._run("evaluate", dict(zip(("tokens", "targets"), batch, strict=True)))
-        return float(loss)
+        return float(self._run("evaluate", dict(zip(("tokens", "targets"), batch, strict=True)))["loss"])
 
     def first_nonfinite(self, batches: Sequence[Batch], learning_rate: float) -> str:
         """Which op made a step not finite, in a sentence; only in guarded engines the arrays are still those before."""
@@ -154,19 +153,18 @@ class Engine:
         for tokens, targets in batches:
             self._run("micro", {"tokens": tokens, "targets": targets})
 
-    def _run(self, entry: str, values: Mapping[str, np.ndarray]) -> list[Any]:
-        """Run a program; keep its new arrays, and return its other results."""
+    def _run(self, entry: str, values: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """Run a program; keep its new arrays, and return its other results by name."""
         program = self.program(entry)
         if not any(name.startswith(MODEL) for name in self.arrays):
             raise ArgumentError("the model has no parameters yet", advice="give it some with engine.set_parameters")
         own = [spec.name for spec in program.inputs if spec.name not in values]
         self.arrays.update(zip(own, program.keep([self.arrays[name] for name in own]), strict=True))
         inputs = [values[spec.name] if spec.name in values else self.arrays[spec.name] for spec in program.inputs]
-        results = program.run(inputs, overwrite=True)
-        # A program returns what it is given to keep first, and in the same order.
-        names = [spec.name for spec in program.inputs if spec.donated]
-        self.arrays.update(zip(names, results, strict=False))
-        return results[len(names) :]
+        names = [spec.name for spec in program.outputs]
+        results = dict(zip(names, program.run(inputs, overwrite=True), strict=True))
+        self.arrays.update({name: results.pop(name) for name in names if name in self.arrays})
+        return results
 
 
 def load_training(request: TrainingRequest) -> Runnable:

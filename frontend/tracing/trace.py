@@ -149,6 +149,7 @@ def trace(
             results, result_tree = _run(function, signature, state, here)
             func.ReturnOp([tensor.value for tensor in results])
         _finish(main, block, names, state, results, donated)
+        _name_results(main, result_tree)
     return TracedModule(module, signature, result_tree, inspect.signature(original or function), state.captured)
 
 
@@ -242,6 +243,14 @@ def _finish(
     main.attributes["function_type"] = ir.TypeAttr.get(type_)
     names = names + [f"captured.{index}" for index in range(len(state.captured))]
     main.arg_attrs = ir.ArrayAttr.get([_argument_attributes(name, donated) for name in names])
+
+
+def _name_results(main: func.FuncOp, tree: TreeDef) -> None:
+    """Say which of what the function returned each result is, where that is more than its number."""
+    names = ["" if name.isdecimal() else name[:MAX_NAME] for name in tree.names]
+    if any(names):
+        attributes = [{"blu.name": ir.StringAttr.get(name)} if name else {} for name in names]
+        main.attributes["res_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(item) for item in attributes])
 
 
 def _argument_attributes(name: str, donated: frozenset[str]) -> ir.DictAttr:

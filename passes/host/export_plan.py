@@ -11,6 +11,7 @@ from blu.dialects.core.constants import decode
 from blu.dialects.core.dtypes import TensorType, tensor_type
 from blu.dialects.core.locations import describe
 from blu.dialects.core.mlir import func, ir
+from blu.dialects.plan import RESULT_NAMES
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.launches import (
     ON_GPUS,
@@ -135,8 +136,13 @@ class _Export:
         return tuple(_argument_spec(type_, item) for type_, item in zip(types, attributes, strict=True))
 
     def _outputs(self) -> tuple[TensorSpec, ...]:
-        types = enumerate(_types(self.function, "blu.results"))
-        return tuple(TensorSpec("", type_.shape, type_.dtype.name, input=self.sources[index]) for index, type_ in types)
+        types, attributes = _types(self.function, "blu.results"), self.function.attributes
+        named = ir.ArrayAttr(attributes[RESULT_NAMES]) if RESULT_NAMES in attributes else None
+        names = [ir.StringAttr(item).value for item in named] if named is not None else [""] * len(types)
+        return tuple(
+            TensorSpec(name, type_.shape, type_.dtype.name, input=self.sources[index])
+            for index, (name, type_) in enumerate(zip(names, types, strict=True))
+        )
 
     def _buffer(self, operation: ir.Operation) -> None:
         space, index = _space(operation), _integer(operation, "index")

@@ -119,6 +119,8 @@ class _Bufferizer:
         for name in ("arg_attrs", "blu.inputs", "blu.results"):
             if name in old.attributes:
                 function.attributes[name] = old.attributes[name]
+        if "res_attrs" in old.attributes:  # the results are memory of the program's from here on
+            function.attributes[plan.RESULT_NAMES] = _names_in(old.attributes["res_attrs"])
         self.block = function.add_entry_block([argument.location for argument in old.entry_block.arguments])
         self.donated = donated_arguments(old)
         self.pairs = pair_results(old.entry_block.arguments, self.donated, self.memory.returned.values)
@@ -326,6 +328,12 @@ class _Bufferizer:
             target = self._new_root(view.shape, view.element_type, "output", index)
             self._copy(view, whole(target))
         func.ReturnOp([])
+
+
+def _names_in(attributes: ir.Attribute) -> ir.ArrayAttr:
+    """The names in attributes of results, empty where one has none."""
+    items = [ir.DictAttr(item) for item in ir.ArrayAttr(attributes)]
+    return ir.ArrayAttr.get([item["blu.name"] if "blu.name" in item else ir.StringAttr.get("") for item in items])
 
 
 def _i64(value: int) -> ir.IntegerAttr:
