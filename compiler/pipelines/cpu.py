@@ -18,6 +18,7 @@ from blu.passes.graph.remat import Remat
 from blu.passes.graph.simplify import Simplify
 from blu.passes.host.bufferize import Bufferize, PlanMemory
 from blu.passes.host.export_plan import ExportPlan
+from blu.passes.host.pair_donations import PairDonations
 from blu.passes.loops.fuse import Fuse
 from blu.passes.loops.lower_to_linalg import LowerToLinalg
 from blu.passes.loops.merge_duplicates import MergeDuplicates
@@ -57,6 +58,7 @@ PIPELINE = Pipeline(
             "memref",
             (
                 ChooseCpuSchedules(),  # kernels have the names that others know
+                PairDonations(),
                 ReserveScratch(),
                 Bufferize(),
                 PlanMemory(),

@@ -27,6 +27,7 @@ from blu.passes.host.batch_calls import BatchCalls
 from blu.passes.host.bufferize import Bufferize, PlanMemory
 from blu.passes.host.export_plan import ExportPlan
 from blu.passes.host.launch_batches import LaunchBatches
+from blu.passes.host.pair_donations import PairDonations
 from blu.passes.host.share_kernels import ShareKernels
 from blu.passes.loops.fuse import Fuse
 from blu.passes.loops.lower_to_linalg import LowerToLinalg
@@ -74,6 +75,7 @@ PIPELINE = Pipeline(
             (
                 ChooseSchedules(),  # kernels are what they stay, and none has memory yet
                 SplitProducts(),
+                PairDonations(),  # batches keep what reads an argument before what is written over it
                 BatchCalls(),
                 ReserveGpuScratch(),
                 Bufferize(over_rows=True),

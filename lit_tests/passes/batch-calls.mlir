@@ -1,7 +1,7 @@
 // Equal calls that do not wait for each other run at the same time; later they are one launch.
-// RUN: %blu-opt %s --split-input-file --blu-batch-calls | %filecheck %s
-// RUN: %blu-opt %s --split-input-file --blu-batch-calls=call-bytes=60 | %filecheck %s --check-prefix=SMALL
-// RUN: %blu-opt %s --split-input-file --blu-batch-calls='growth-percent=0 growth-bytes=0' | %filecheck %s --check-prefix=TIGHT
+// RUN: %blu-opt %s --split-input-file --pass-pipeline='blu-pair-donations,blu-batch-calls' | %filecheck %s
+// RUN: %blu-opt %s --split-input-file --pass-pipeline='blu-pair-donations,blu-batch-calls{call-bytes=60}' | %filecheck %s --check-prefix=SMALL
+// RUN: %blu-opt %s --split-input-file --pass-pipeline='blu-pair-donations,blu-batch-calls{growth-percent=0 growth-bytes=0}' | %filecheck %s --check-prefix=TIGHT
 
 // Casts of two weights, each before the kernel that reads it: both come before the first reader. A batch may keep no
 // more than a limit in memory, and calls that move much are not in batches.

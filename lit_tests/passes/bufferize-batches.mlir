@@ -1,5 +1,5 @@
 // What a call reads for the last time may be written over, but not while other calls of its batch still read it.
-// RUN: %blu-opt %s --blu-bufferize=over-rows=true | %filecheck %s
+// RUN: %blu-opt %s --pass-pipeline='blu-pair-donations,blu-bufferize{over-rows=true}' | %filecheck %s
 
 // The first call comes earlier: the second may write over what both read.
 // CHECK-LABEL: func.func @one_by_one(
@@ -30,7 +30,7 @@ func.func @together(%x: tensor<8xf32>, %y: tensor<8xf32>) -> tensor<8xf32> {
 
 // The same for an argument whose memory a result may take.
 // CHECK-LABEL: func.func @donated(
-// CHECK-SAME: %[[P:.+]]: memref<8xf32> {blu.donated}, %[[Q:.+]]: memref<8xf32>)
+// CHECK-SAME: %[[P:.+]]: memref<8xf32> {blu.donated, blu.result = {{[0-9]+}} : i64}, %[[Q:.+]]: memref<8xf32>)
 // CHECK: call @rows_1(%[[P]], %[[Q]], %[[A:.+]]) {blu.batch = 0 : i64}
 // CHECK-NOT: call @rows_1(%[[P]], %[[P]], %[[P]])
 // CHECK: return

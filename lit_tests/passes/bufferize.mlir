@@ -1,5 +1,5 @@
 // Every tensor gets a place: views become strides, results buffers that kernels write to.
-// RUN: %blu-opt %s --split-input-file --pass-pipeline='blu-decompose,lower-to-linalg,canonicalize,cse,blu-fuse,blu-bufferize' --mlir-print-local-scope | %filecheck %s
+// RUN: %blu-opt %s --split-input-file --pass-pipeline='blu-decompose,lower-to-linalg,canonicalize,cse,blu-fuse,blu-pair-donations,blu-bufferize' --mlir-print-local-scope | %filecheck %s
 
 // A kernel reads a part of its input by strides and offset, and writes the output itself.
 // CHECK-LABEL: func.func @view(

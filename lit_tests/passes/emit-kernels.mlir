@@ -1,5 +1,5 @@
 // Kernels become vector code in loops over a range of blocks, and their calls say how many blocks there are.
-// RUN: %blu-opt %s --split-input-file --pass-pipeline='blu-decompose,lower-to-linalg,canonicalize,cse,blu-fuse,blu-choose-cpu-schedules,blu-reserve-scratch,blu-bufferize,blu-plan-memory,blu-fit-cpu-schedules,blu-emit-kernels' --mlir-print-local-scope | %filecheck %s
+// RUN: %blu-opt %s --split-input-file --pass-pipeline='blu-decompose,lower-to-linalg,canonicalize,cse,blu-fuse,blu-choose-cpu-schedules,blu-reserve-scratch,blu-pair-donations,blu-bufferize,blu-plan-memory,blu-fit-cpu-schedules,blu-emit-kernels' --mlir-print-local-scope | %filecheck %s
 
 // A tile of 6 rows by 2 vectors, as the target says, and the bias added before it is stored.
 // CHECK-LABEL: func.func @gemm(

@@ -10,7 +10,7 @@ import numpy as np
 from blu.dialects.core.dtypes import tensor_type
 from blu.dialects.core.mlir import func, ir
 from blu.passes.framework.families import family_of
-from blu.passes.host.bufferize.in_place import donated_arguments, pair_results
+from blu.passes.host.pair_donations import pairs_of
 
 # Ops that do something at their time. All others only rename or shape what is there.
 _STEPS = ("func.call", "tensor.insert_slice", "linalg.fill", "plan.check", "func.return")
@@ -76,9 +76,8 @@ class HostSteps:
         """What reads a donated argument before its new value is made must stay before: that may be written over it."""
         function, returned = self.function, list(self._operations[-1].operands)
         arguments = list(function.entry_block.arguments)
-        pairs = pair_results(arguments, donated_arguments(function), returned)
         self._number(self.order)
-        for result, argument in pairs.items():
+        for result, argument in pairs_of(function).items():
             for source in self._sources_of(returned[result]):
                 writer = self._maker.get(source)
                 for reader in self._readers.get(arguments[argument], ()):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from blu.dialects.core.mlir import func, ir
 from blu.passes.framework.families import family_of
 from blu.passes.loops.fuse.loops import captured, loop_nest
@@ -14,18 +12,6 @@ def donated_arguments(function: func.FuncOp) -> set[int]:
     if "arg_attrs" not in function.attributes:
         return set()
     return {index for index, attributes in enumerate(function.arg_attrs) if "blu.donated" in ir.DictAttr(attributes)}
-
-
-def pair_results(arguments: Sequence[ir.Value], donated: set[int], returned: Sequence[ir.Value]) -> dict[int, int]:
-    """For results the donated argument whose memory suits: of the same type, in the same order."""
-    waiting: dict[str, list[int]] = {}
-    for index in sorted(donated, reverse=True):
-        waiting.setdefault(str(arguments[index].type), []).append(index)
-    pairs = {}
-    for index, value in enumerate(returned):
-        if candidates := waiting.get(str(value.type)):
-            pairs[index] = candidates.pop()
-    return pairs
 
 
 def reads_where_it_writes(kernel: func.FuncOp, argument: ir.Value) -> bool:

@@ -1,0 +1,84 @@
+"""The pass that says which result of the program may be written over which donated argument."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from blu.dialects.core.mlir import func, ir
+from blu.passes.framework.base import Pass
+from blu.passes.framework.launches import host_functions
+
+RESULT = "blu.result"
+"""The attribute of a donated argument with the number of the result that may be written over it."""
+
+_ANY = "any name"
+
+
+@dataclass(frozen=True)
+class PairDonations(Pass):
+    """Each donated argument is told which result may have its memory: the one of its name, or the next of its type.
+
+        func.func @main(%x: tensor<4xf32>, %total: tensor<4xf32> {blu.donated}) -> (tensor<8xf32>, tensor<4xf32>)
+
+    becomes
+
+        func.func @main(%x: tensor<4xf32>, %total: tensor<4xf32> {blu.donated, blu.result = 1}) -> ..
+
+    Names are alike if they are so behind the first dot: `model.h.0.weight` and `0.h.0.weight`, where a function returns
+    the new model first. Whether the memory can be written when the result is made is seen by blu-bufferize.
+    """
+
+    level = "linalg"
+
+    def run(self, module: ir.Module) -> None:
+        for function in host_functions(module):
+            if not function.arguments:
+                continue
+            pairs = {argument: result for result, argument in _pairs(function).items()}
+            attributes = [_attributes(function, "arg_attrs", number) for number in range(len(function.arguments))]
+            for argument, result in pairs.items():
+                attributes[argument][RESULT] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), result)
+            function.arg_attrs = ir.ArrayAttr.get([ir.DictAttr.get(item) for item in attributes])
+            self.count("pairs", len(pairs))
+
+
+def pairs_of(function: func.FuncOp) -> dict[int, int]:
+    """For results the number of the donated argument that they may be written over."""
+    numbers = range(len(function.arguments))
+    attributes = {number: _attributes(function, "arg_attrs", number) for number in numbers}
+    return {ir.IntegerAttr(item[RESULT]).value: number for number, item in attributes.items() if RESULT in item}
+
+
+def _pairs(function: func.FuncOp) -> dict[int, int]:
+    """For results the donated argument: first by name, then by name behind the first dot, the rest in order."""
+    found: dict[int, int] = {}
+    for kind in (lambda name: name, lambda name: name.partition(".")[2], lambda name: _ANY):
+        waiting: dict[tuple[ir.Type, str], list[int]] = {}
+        for number, name in reversed(list(_donated(function))):
+            if number not in found.values():
+                waiting.setdefault((function.type.inputs[number], kind(name)), []).append(number)
+        for result, type_ in enumerate(function.type.results):
+            wanted = kind(_name(_attributes(function, "res_attrs", result)))
+            candidates = waiting.get((type_, wanted))
+            if result not in found and wanted and candidates:
+                found[result] = candidates.pop()
+    return found
+
+
+def _donated(function: func.FuncOp) -> Iterator[tuple[int, str]]:
+    for number in range(len(function.arguments)):
+        attributes = _attributes(function, "arg_attrs", number)
+        if "blu.donated" in attributes:
+            yield number, _name(attributes)
+
+
+def _name(attributes: dict[str, ir.Attribute]) -> str:
+    return ir.StringAttr(attributes["blu.name"]).value if "blu.name" in attributes else ""
+
+
+def _attributes(function: func.FuncOp, kind: str, number: int) -> dict[str, ir.Attribute]:
+    """The attributes of an argument or result."""
+    if kind not in function.attributes:
+        return {}
+    return {item.name: item.attr for item in ir.DictAttr(ir.ArrayAttr(function.attributes[kind])[number])}
