@@ -29,6 +29,10 @@ class BluError(Exception):
         return f"{where}{self.message}{advice}"
 
 
+class DonationWarning(UserWarning):
+    """A donated argument whose memory a program cannot use: it has no result that may be written there."""
+
+
 def warn(message: str, category: type[Warning]) -> None:
     """Warn at the user's line."""
     warnings.warn(message, category, stacklevel=_calling_frame()[1])

@@ -330,7 +330,9 @@ def jit(
     `donate` names parameters whose memory the program may use for results. A `blu.Array` that is donated is gone:
     reading it raises an ArgumentError that names the function and the line that took it. In place of an array of
     NumPy's a copy is used, so that it stays what it was. With `overwrite=True` neither happens: the caller's arrays,
-    of either kind, hold the results afterwards.
+    of either kind, hold the results afterwards. What is donated has the memory of the result of its name (that of an
+    argument `model.w`: `model.w` in a dict of results, or `0.w`), or of the next of its shape and dtype; where there is
+    none, a DonationWarning says so.
 
     `target` is "cpu" or a target's name. Arguments may be nested (dicts, lists, dataclasses, modules). bool, str and
     None are part of the program: another value means another compilation; int and float are values at run time

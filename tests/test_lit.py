@@ -16,6 +16,7 @@ from tests.support.lit_in_process import FOLDER, failure_of
 NAMES = sorted(path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*.mlir") if "inputs" not in path.parts)
 
 
+@pytest.mark.filterwarnings("ignore::blu.errors.DonationWarning")
 @pytest.mark.parametrize("name", NAMES)
 def test_lit(name: str) -> None:
     failure = failure_of(name)
@@ -30,7 +31,7 @@ def test_lit_finds_every_file_and_every_command_checks_something() -> None:
 
 
 def test_every_pass_has_a_file_that_runs_it() -> None:
-    """A reader finds what a pass does by its name: blu-fuse in passes/fuse.mlir."""
+    """A reader finds what a pass does by its name: blu-fuse in fuse.mlir of the folder of passes."""
     wrong = []
     for name in (name for name, pass_class in all_passes().items() if is_ours(pass_class)):
         file = f"passes/{name.removeprefix('blu-')}.mlir"

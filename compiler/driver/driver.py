@@ -26,7 +26,7 @@ from blu.compiler.pipelines import Pipeline, Step, pipeline_text
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.modules import copy_module, module_text
 from blu.dialects.core.remembering import remembering
-from blu.errors import PassError
+from blu.errors import PassError, warn
 from blu.passes.framework import registry
 from blu.passes.framework.base import watching
 from blu.passes.framework.handles import invalidating_kept_operations
@@ -42,6 +42,7 @@ class DriverOptions:
     `on_pass`         called before each pass (progress)
     `reproduce`       whether a failure leaves a reproducer, in `reproducer_dir`; without that, in a temporary folder,
                       and only where the pass does not say itself what is wrong with the program
+    `warn`            told what passes warn the user of, and the class of the warning
     `isolate`         run in a child process, of which a crash or hang is an error here; `pass_timeout` in seconds
     """
 
@@ -52,6 +53,7 @@ class DriverOptions:
     on_pass: Callable[[Step], None] | None = None
     reproduce: bool = True
     reproducer_dir: Path | None = None
+    warn: Callable[[str, type[Warning]], None] = warn
     isolate: bool = False
     pass_timeout: float | None = None
 
@@ -134,6 +136,8 @@ class _Run:
                 ) from error
         self.diagnostics += diagnostics
         self.module = after
+        for message, category in watch.warnings:
+            self.options.warn(message, category)
         counts, reasons = dict(watch.counts), list(watch.reasons)
         self._observe(PassRun(step.number, step.name, step.level, seconds, verify_seconds, counts, reasons), step)
 

@@ -55,7 +55,7 @@ func.func @transposed_factor(%x: tensor<3x4xf32>, %y: tensor<3x5xf32>) -> tensor
 
 // A donated input is updated where it is: output 0 is input 0.
 // CHECK-LABEL: func.func @in_place(
-// CHECK-SAME: %[[CACHE:.+]]: memref<8x4xf32> {blu.donated}, %[[ROW:.+]]: memref<1x4xf32>, %[[I:.+]]: memref<i32>)
+// CHECK-SAME: %[[CACHE:.+]]: memref<8x4xf32> {blu.donated, blu.result = {{[0-9]+}} : i64}, %[[ROW:.+]]: memref<1x4xf32>, %[[I:.+]]: memref<i32>)
 // CHECK-NEXT: call @update_0(%[[ROW]], %[[I]], %[[CACHE]])
 // CHECK-NEXT: "plan.alias"(%[[CACHE]]) {result = 0 : i64}
 // CHECK-NEXT: return

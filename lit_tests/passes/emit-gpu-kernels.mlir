@@ -21,7 +21,7 @@
 // CHECK: cp.async.cg.shared.global
 // CHECK: nvvm.cp.async.commit.group
 // CHECK: scf.for
-// CHECK: cp.async.wait_group
+// CHECK: nvvm.cp.async.wait.group
 // CHECK-NEXT: nvvm.barrier
 // CHECK: ldmatrix
 // CHECK: mma.sync.aligned.m16n8k16

@@ -5,7 +5,7 @@
 // CHECK-SAME: blu.constants = "0000803f00000040"
 // CHECK-SAME: blu.plan = "{\22entry\22: \22main\22,
 // CHECK-SAME: \22inputs\22: [{\22shape\22: [2], \22dtype\22: \22f32\22, \22name\22: \22x\22, \22donated\22: false}, {\22shape\22: [2], \22dtype\22: \22u8\22, \22name\22: \22state\22, \22donated\22: true}],
-// CHECK-SAME: \22outputs\22: [{\22shape\22: [2], \22dtype\22: \22f32\22, \22input\22: null}, {\22shape\22: [2], \22dtype\22: \22u8\22, \22input\22: 1}],
+// CHECK-SAME: \22outputs\22: [{\22shape\22: [2], \22dtype\22: \22f32\22, \22name\22: \22\22, \22input\22: null}, {\22shape\22: [2], \22dtype\22: \22u8\22, \22name\22: \22new state\22, \22input\22: 1}],
 // CHECK-SAME: \22constants\22: [{\22offset\22: 0, \22bytes\22: 8}],
 // CHECK-SAME: \22launches\22: [{\22kernel\22: \22rows_0\22, \22blocks\22: 3, \22chunk\22: 2, \22args\22: [[\22input\22, 0, 0], [\22constant\22, 0, 0], [\22arena\22, 64]], \22location\22: \22model.py:2 (up)\22},
 // CHECK-SAME: {\22kernel\22: \22rows_0\22, {{.*}} \22args\22: [[\22arena\22, 64], [\22constant\22, 0, 0], [\22output\22, 0, 0]], \22location\22: \22\22},
@@ -17,7 +17,7 @@
 // CHECK-NEXT: llvm.func @rows_0(
 // CHECK: llvm.func @check_0(
 module attributes {blu.arena_bytes = 128 : i64} {
-  func.func @main(%x: memref<2xf32> {blu.name = "x"}, %s: memref<2xi8> {blu.name = "state", blu.donated}) attributes {blu.inputs = [tensor<2xf32>, tensor<2xui8>], blu.results = [tensor<2xf32>, tensor<2xui8>]} {
+  func.func @main(%x: memref<2xf32> {blu.name = "x"}, %s: memref<2xi8> {blu.name = "state", blu.donated}) attributes {blu.inputs = [tensor<2xf32>, tensor<2xui8>], blu.result_names = ["", "new state"], blu.results = [tensor<2xf32>, tensor<2xui8>]} {
     %c = "plan.buffer"() {blu.value = dense<[1.0, 2.0]> : tensor<2xf32>, space = "constant", index = 0 : i64, offset = -1 : i64} : () -> memref<2xf32>
     %0 = "plan.buffer"() {space = "arena", index = 0 : i64, offset = 64 : i64} : () -> memref<2xf32>
     func.call @rows_0(%x, %c, %0) {blu.blocks = 3 : i64, blu.chunk = 2 : i64} : (memref<2xf32>, memref<2xf32>, memref<2xf32>) -> () loc("up"("model.py":2:1))

@@ -8,7 +8,7 @@
 // CHECK: blu.arena_bytes = 3276800 : i64
 // CHECK-NEXT: blu.level = "memref"
 // CHECK-LABEL: func.func @main(
-// CHECK: {blu.donated, blu.name = "total"}) attributes {blu.inputs = [{{.*}}], blu.results = [tensor<1024x1536xf32>]}
+// CHECK: {blu.donated, blu.name = "total", blu.result = 0 : i64}) attributes {blu.inputs = [{{.*}}], blu.results = [tensor<1024x1536xf32>]}
 // CHECK: %embed.maxui = "plan.buffer"() {{.*}}space = "status"} : () -> memref<i64>
 // CHECK-NEXT: call @rows_0(%tokens, %embed.maxui)
 // CHECK-NEXT: "plan.check"(%embed.maxui)

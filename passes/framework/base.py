@@ -85,6 +85,10 @@ class Pass:
         """Add to a statistic of this run, shown by --mlir-pass-statistics and in the dump's manifest."""
         _watch.get().counts[what] += number
 
+    def warn(self, message: str, category: type[Warning]) -> None:
+        """Warn the user, once the pass has run."""
+        _watch.get().warnings.append((message, category))
+
     def explain(self, lines: Iterable[str]) -> None:
         """Keep why this run did what it did, in lines shown by --explain-fusion and in the dump's manifest."""
         if (watch := _watch.get()) is not _NOBODY:
@@ -126,12 +130,13 @@ def _first_line(text: str) -> str:
 
 @dataclass
 class Watch:
-    """What a running pass is at: the operation that `find` gave it last, its statistics and reasons."""
+    """What a running pass is at: the operation that `find` gave it last, its statistics, reasons and warnings."""
 
     operation: str = ""
     location: ir.Location | None = None
     counts: Counter[str] = field(default_factory=Counter)
     reasons: list[str] = field(default_factory=list)
+    warnings: list[tuple[str, type[Warning]]] = field(default_factory=list)
 
 
 _NOBODY = Watch()  # what passes count outside of a driver

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from blu.dialects.core.dtypes import tensor_type
 from blu.dialects.core.mlir import func, ir
+from blu.errors import DonationWarning
 from blu.passes.framework.base import Pass
 from blu.passes.framework.launches import host_functions
 
@@ -26,7 +28,8 @@ class PairDonations(Pass):
         func.func @main(%x: tensor<4xf32>, %total: tensor<4xf32> {blu.donated, blu.result = 1}) -> ..
 
     Names are alike if they are so behind the first dot: `model.h.0.weight` and `0.h.0.weight`, where a function returns
-    the new model first. Whether the memory can be written when the result is made is seen by blu-bufferize.
+    the new model first. Whether the memory can be written when the result is made is seen by blu-bufferize. Of an
+    argument that suits no result the user is warned.
     """
 
     level = "linalg"
@@ -36,6 +39,11 @@ class PairDonations(Pass):
             if not function.arguments:
                 continue
             pairs = {argument: result for result, argument in _pairs(function).items()}
+            for number, name in _donated(function):
+                type_ = tensor_type(function.type.inputs[number])
+                if number not in pairs and type_.size:
+                    message = f"the donated argument '{name or number}' is of no use: no result is another {type_}"
+                    self.warn(message, DonationWarning)
             attributes = [_attributes(function, "arg_attrs", number) for number in range(len(function.arguments))]
             for argument, result in pairs.items():
                 attributes[argument][RESULT] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), result)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import inspect
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 import blu
-from blu.errors import ArgumentError, OutOfRangeError
+from blu.errors import ArgumentError, DonationWarning, OutOfRangeError
 from blu.runtime import Array
 from blu.runtime.cuda import CudaProgram, DeviceArray, to_device
 from tests.support.kernels.gpu_program import compile_program
@@ -192,3 +193,32 @@ def test_nor_is_it_on_gpus(compute, shape, target):
     assert program.plan["outputs"][0]["input"] == 1
     for ours, theirs in zip(program.interpret(x, total), results(blu.jit(compute)(x, total)), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("target", ["x86-64-v3", "sm_90a"])
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (lambda x, y: blu.sum(x) + y, "'x' is of no use: no result is another f32[2, 3]"),
+        (lambda x, y: (x * 2).astype("f16"), "'x' is of no use: no result is another f32[2, 3]"),
+        (lambda x, y: blu.sum(x, axis=0) * y, "'x' is of no use: no result is another f32[2, 3]"),
+    ],
+    ids=["of another shape", "of another dtype", "summed"],
+)
+def test_a_donation_that_is_of_no_use_is_said(function: Callable, said: str, target: str) -> None:
+    traced = blu.jit(function, donate=("x",)).trace(blu.spec((2, 3)), blu.spec((3,)))
+    with pytest.warns(DonationWarning) as warned:
+        traced.lower(target, stop="memref")
+    [told] = warned
+    assert said in str(told.message) and told.filename == __file__
+
+
+def test_of_two_donations_for_one_result_the_second_is_of_no_use() -> None:
+    step = blu.jit(lambda x, y: x + y, donate=("x", "y"))
+    with pytest.warns(DonationWarning, match="'y' is of no use"):
+        step.trace(blu.spec((4, 4)), blu.spec((4, 4))).lower("x86-64-v3", stop="memref")
+
+
+def test_nothing_is_said_of_donations_that_may_be_of_use() -> None:
+    step = blu.jit(lambda x, y, z: (x + y, blu.zeros((0, 2))), donate=("x", "z"))
+    step.trace(blu.spec((4, 4)), blu.spec((4, 4)), blu.spec((0, 3))).lower("x86-64-v3", stop="memref")

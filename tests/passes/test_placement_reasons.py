@@ -58,6 +58,7 @@ SAID: list[tuple[Callable, Sequence[str], list[str]]] = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore::blu.errors.DonationWarning")
 @pytest.mark.parametrize(("program", "donate", "lines"), SAID)
 def test_what_is_said_of_memory(program: Callable, donate: Sequence[str], lines: list[str]) -> None:
     traced = blu.jit(program, donate=tuple(donate)).trace(blu.spec((4, 4)), blu.spec((4, 4)))
