@@ -73,7 +73,7 @@ def _differentiate(
     return value, selected[0] if isinstance(argnums, int) else selected
 
 
-def differentiable(tree: TreeDef, leaves: list[Any], positions: list[int]) -> list[int]:
+def differentiable(tree: TreeDef, leaves: list[Any], positions: Sequence[int]) -> list[int]:
     """The leaves to differentiate with respect to: the float tensors of some arguments."""
     prefixes = tuple(f"0.{position}" for position in positions)
     found = []

@@ -1,5 +1,7 @@
 """The `blu` dialect itself, and the op that ends the bodies of its ops."""
 
+# pyright: reportGeneralTypeIssues=false, reportCallIssue=false
+# (MLIR's classes take keyword arguments when they are derived from, which an untyped module does not say.)
 from __future__ import annotations
 
 import types

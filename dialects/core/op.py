@@ -218,7 +218,7 @@ def _make_ext_class(cls: type[Op]) -> type:
     for item in cls.fields:
         annotations |= _irdl_fields(item)
     is_fixed = cls.num_results is not None
-    for number in range(cls.num_results if is_fixed else VARIADIC_SLOTS):
+    for number in range(VARIADIC_SLOTS if cls.num_results is None else cls.num_results):
         annotations[f"result_{number}"] = ir.OpResult[Any] if is_fixed else ir.OpResult[Any] | None
     body = {"__annotations__": annotations, "__doc__": cls.__doc__}
     body["verify_invariants"] = staticmethod(verifier_of(cls))

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from blu.dialects.core.dialect import YIELD
 from blu.dialects.core.dtypes import TensorType, tensor_type
@@ -80,7 +81,7 @@ def _traced(name: str, function: BodyFunction, takes: Sequence[TensorType], regi
     block = region.blocks.append(*types, arg_locs=[location] * len(types))
     with ir.InsertionPoint(block):
         given = function(*map(Tensor, block.arguments))
-        results = list(given) if isinstance(given, list | tuple) else [given]
+        results: list[Any] = list(given) if isinstance(given, list | tuple) else [given]
         for result in results:
             if not isinstance(result, Tensor):
                 raise TraceError(f"{name} gives a {type(result).__name__}, which is no tensor")

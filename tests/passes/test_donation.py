@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -221,4 +222,6 @@ def test_of_two_donations_for_one_result_the_second_is_of_no_use() -> None:
 
 def test_nothing_is_said_of_donations_that_may_be_of_use() -> None:
     step = blu.jit(lambda x, y, z: (x + y, blu.zeros((0, 2))), donate=("x", "z"))
-    step.trace(blu.spec((4, 4)), blu.spec((4, 4)), blu.spec((0, 3))).lower("x86-64-v3", stop="memref")
+    with warnings.catch_warnings(record=True) as told:
+        step.trace(blu.spec((4, 4)), blu.spec((4, 4)), blu.spec((0, 3))).lower("x86-64-v3", stop="memref")
+    assert not told

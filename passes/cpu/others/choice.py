@@ -36,12 +36,12 @@ MAX_BLOCKS = 16
 
 
 def _choose_scan(kernel: func.FuncOp, target: CpuTarget) -> Schedule:
-    sizes = ScanBody.of(kernel).nest.sizes
-    if len(sizes) > 2:
+    rows, columns, *others = ScanBody.of(kernel).nest.sizes
+    if others:
         return ColumnScansSchedule()
-    if sizes[0] >= FEW_ROWS or sizes[1] < LONG:
-        return RowScansSchedule(max(1, ELEMENTS_PER_BLOCK // sizes[1]))
-    return PieceScansSchedule(max(PIECE, ceil(sizes[1] / MOST_PIECES)))
+    if rows >= FEW_ROWS or columns < LONG:
+        return RowScansSchedule(max(1, ELEMENTS_PER_BLOCK // columns))
+    return PieceScansSchedule(max(PIECE, ceil(columns / MOST_PIECES)))
 
 
 def _excess_scan(schedule: Schedule, kernel: func.FuncOp, target: CpuTarget) -> Iterator[str]:

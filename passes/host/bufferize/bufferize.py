@@ -300,8 +300,9 @@ class _Bufferizer:
             outputs = [self._updated(operation, in_place)]
         for value, view in zip(operation.results, outputs, strict=True):
             self.views[value] = view
-        types = (tuple(view.memref_type() for view in group) for group in (inputs, outputs))
-        name = self.table.specialise(kernel, KernelMemory(*types, in_place, _written_over(kernel, inputs, outputs)))
+        types, places = (tuple(view.memref_type() for view in group) for group in (inputs, outputs))
+        memory = KernelMemory(types, places, in_place, _written_over(kernel, inputs, outputs))
+        name = self.table.specialise(kernel, memory)
         read = [view for index, view in enumerate(inputs) if index != in_place]
         scratch = [whole(self._new_root(type_.shape, type_.element_type)) for type_ in scratch_types(kernel)]
         call = func.CallOp([], name, [self._memory(view) for view in (*read, *outputs, *scratch)])
