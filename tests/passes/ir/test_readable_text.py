@@ -80,6 +80,16 @@ def test_a_gpt2_reads_back_as_the_same_module(lowered: Lower, level: str | None,
         assert not NUMBERED.search(re.sub(r'"(?:[^"\\]|\\.)*"', "", text))
 
 
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("level", ["kernel", "llvm"])
+def test_a_dump_is_mlir_for_those_who_do_not_know_our_dialects(lowered: Lower, level: str, target: str):
+    text = dumped_text(lowered(target, level))
+    assert ("gpu.launch_func" in text and "gpu.module @kernels" in text) == (target == "sm_90a")
+    with ir.Context() as context:
+        context.allow_unregistered_dialects = True
+        assert ir.Module.parse(text).operation.verify()
+
+
 def test_a_step_of_training_reads_back_as_the_same_module():
     def loss(weights: dict[str, blu.Tensor], x: blu.Tensor) -> blu.Tensor:
         hidden = blu.gelu(x @ weights["up"])
