@@ -121,7 +121,7 @@ func.func private @rows_0(memref<4xf32>)
 // -----
 
 func.func @main(%x: memref<4xf32>) {
-  // expected-error@+1 {{the code of kernel 'rows_0' takes 2 buffers, and the call passes 1}}
+  // expected-error@+1 {{the code of kernel 'rows_0' takes 2 buffers, and the launch passes 1}}
   func.call @rows_0(%x) {blu.blocks = 1 : i64, blu.chunk = 1 : i64} : (memref<4xf32>) -> ()
   return
 }
@@ -140,3 +140,20 @@ func.func @main(%x: memref<4xf32>) {
   return
 }
 func.func private @rows_0(memref<4xf32>)
+
+// -----
+
+// MLIR asks no longer what kernels take when they are LLVM functions.
+module attributes {gpu.container_module} {
+  func.func @main(%x: memref<4xf32>) {
+    %c1 = arith.constant 1 : index
+    // expected-error@+1 {{the code of kernel 'rows_0' takes 1 buffers, and the launch passes 2}}
+    gpu.launch_func @kernels::@rows_0 blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1) args(%x : memref<4xf32>, %x : memref<4xf32>)
+    return
+  }
+  gpu.module @kernels {
+    llvm.func @rows_0(%x: !llvm.ptr) attributes {gpu.kernel} {
+      llvm.return
+    }
+  }
+}

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from blu.dialects.core.locations import describe
 from blu.dialects.core.mlir import arith, func, gpu, ir
+from blu.dialects.plan import BATCH
 from blu.errors import PassError
 from blu.passes.framework.families import is_kernel
 from blu.plan.schema import MAX_BLOCK_THREADS, MAX_BLOCKS, MAX_GRID, MAX_SHARED_BYTES
@@ -128,26 +129,34 @@ def code_of(module: ir.Module) -> list[ir.Operation]:
 
 def check_launches(function: func.FuncOp) -> None:
     """PassError at the line of the first launch of a host function that cannot be."""
+    code = _code_by_name(function.operation.parent)
     for launch in launches_in(function):
         if launch.name == ON_GPUS:
-            grid_of(launch)  # MLIR's verifier knows the kernel and its parameters
+            grid_of(launch)
         else:
             blocks_of(launch)
-            _check_parameters(launch, function.operation.parent)
+        _check_parameters(launch, code)
 
 
-def _check_parameters(launch: ir.Operation, module: ir.Operation) -> None:
-    """A kernel for processors takes what its launches pass, and the range of blocks."""
-    name = kernel_of(launch)
-    for item in module.regions[0].blocks[0].operations:
-        holder = item.operation
-        if holder.name != "builtin.module" or name not in (symbols := ir.SymbolTable(holder)):
-            continue
-        takes, given = len(symbols[name].regions[0].blocks[0].arguments) - 2, len(launch.operands)
-        if takes != given:
-            raise _refused(launch, f"the code of kernel '{name}' takes {takes} buffers, and the call passes {given}")
-        return
-    raise _refused(launch, f"there is no code of a kernel '{name}' in a module @{KERNELS}")
+def _code_by_name(program: ir.Operation) -> dict[str, ir.Operation]:
+    """The functions in the module of kernels."""
+    operations = [item.operation for item in program.regions[0].blocks[0].operations]
+    held = [item for holder in operations if holder.name in HOLDERS for item in holder.regions[0].blocks[0].operations]
+    named = [item.operation for item in held if item.operation.name in _FUNCTIONS]
+    return {ir.StringAttr(item.attributes["sym_name"]).value: item for item in named}
+
+
+_FUNCTIONS = ("func.func", "gpu.func", "llvm.func")
+
+
+def _check_parameters(launch: ir.Operation, code: dict[str, ir.Operation]) -> None:
+    """Kernels take what their launches pass: on processors and a range of blocks, or a table of what calls pass."""
+    name, given = kernel_of(launch), len(arguments_of(launch))
+    if name not in code:
+        raise _refused(launch, f"there is no code of a kernel '{name}' in a module @{KERNELS}")
+    takes = len(code[name].regions[0].blocks[0].arguments) - (2 if launch.name == ON_PROCESSORS else 0)
+    if takes != given and not (takes == 1 and BATCH in code[name].attributes):
+        raise _refused(launch, f"the code of kernel '{name}' takes {takes} buffers, and the launch passes {given}")
 
 
 @dataclass

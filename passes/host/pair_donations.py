@@ -63,8 +63,9 @@ def _pairs(function: func.FuncOp) -> dict[int, int]:
     found: dict[int, int] = {}
     for kind in (lambda name: name, lambda name: name.partition(".")[2], lambda name: _ANY):
         waiting: dict[tuple[ir.Type, str], list[int]] = {}
+        taken = set(found.values())
         for number, name in reversed(list(_donated(function))):
-            if number not in found.values():
+            if number not in taken:
                 waiting.setdefault((function.type.inputs[number], kind(name)), []).append(number)
         for result, type_ in enumerate(function.type.results):
             wanted = kind(_name(_attributes(function, "res_attrs", result)))
