@@ -19,7 +19,7 @@ from functools import cache
 
 from blu.dialects.core.locations import place_of
 from blu.dialects.core.mlir import ir
-from blu.passes.framework.launches import HOLDERS, ON_GPUS, ON_PROCESSORS, arguments_of, kernel_of
+from blu.passes.framework.launches import HOLDERS, ON_GPUS, ON_PROCESSORS, arguments_of, holders_in, kernel_of
 from blu.passes.host.export_plan import PLAN
 
 # A splat or a number as MLIR prints it, and its type.
@@ -95,7 +95,8 @@ class ValueNames:
 
     def __init__(self, module: ir.Module):
         self.state = ir.AsmState(module.operation)
-        held = [item.operation for holder in _holders(module) for item in holder.regions[0].blocks[0].operations]
+        blocks = [holder.regions[0].blocks[0] for holder in holders_in(module.operation)]
+        held = [item.operation for block in blocks for item in block.operations]
         # What is declared for the host program has its code in the module of kernels.
         self.functions = _by_symbol([*(item.operation for item in module.body.operations), *held])
         self.emitted = set(_by_symbol(held))
@@ -245,11 +246,6 @@ def _kind(operation: ir.Operation) -> str:
             return _kind(last.operands[0].owner.operation)
     kind = operation.name.rpartition(".")[2]
     return _SHORT.get(kind, kind)
-
-
-def _holders(module: ir.Module) -> list[ir.Operation]:
-    """The modules of kernels that a module holds."""
-    return [item.operation for item in module.body.operations if item.operation.name in HOLDERS]
 
 
 def _by_symbol(operations: Sequence[ir.Operation]) -> dict[str, ir.Operation]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import OPS
 from blu.passes.framework.base import find
@@ -13,18 +11,6 @@ from blu.passes.framework.families import is_kernel
 def kernels_in(module: ir.Module) -> dict[str, func.FuncOp]:
     """The kernels of a module, by name."""
     return {item.name.value: item for item in find(module, func.FuncOp) if is_kernel(item)}
-
-
-def called_in(module: ir.Module, kernels: Iterable[str]) -> set[str]:
-    """Of these kernels those that the host program calls; all of them in a module without a program."""
-    functions = [item for item in find(module, func.FuncOp) if not is_kernel(item) and not item.is_external]
-    called = {callee_of(call) for function in functions for call in find(function, func.CallOp)}
-    return called & set(kernels) if functions else set(kernels)
-
-
-def callee_of(call: func.CallOp) -> str:
-    """The name of what is called."""
-    return ir.FlatSymbolRefAttr(call.operation.attributes["callee"]).value
 
 
 def has_own_kernel(operation: str) -> bool:

@@ -117,14 +117,18 @@ def grid_of(launch: ir.Operation) -> GridLaunch:
     return GridLaunch((blocks[0], blocks[1], blocks[2]), threads, shared_bytes, cluster)
 
 
+def holders_in(program: ir.Operation) -> list[ir.Operation]:
+    """The modules of kernels in a program."""
+    operations = [item.operation for item in program.regions[0].blocks[0].operations]
+    return [item for item in operations if item.name in HOLDERS]
+
+
 def code_of(module: ir.Module) -> list[ir.Operation]:
     """Kernels and what they refer to: what is in the module of kernels, or all of a module that has no program."""
-    operations = [item.operation for item in module.body.operations]
-    holders = [item for item in operations if item.name in HOLDERS]
-    if not holders:
-        host = {function.operation for function in host_functions(module)}
-        return [item for item in operations if item not in host]
-    return [item.operation for holder in holders for item in holder.regions[0].blocks[0].operations]
+    if holders := holders_in(module.operation):
+        return [item.operation for holder in holders for item in holder.regions[0].blocks[0].operations]
+    host = {function.operation for function in host_functions(module)}
+    return [item.operation for item in module.body.operations if item.operation not in host]
 
 
 def check_launches(function: func.FuncOp) -> None:
@@ -140,8 +144,7 @@ def check_launches(function: func.FuncOp) -> None:
 
 def _code_by_name(program: ir.Operation) -> dict[str, ir.Operation]:
     """The functions in the module of kernels."""
-    operations = [item.operation for item in program.regions[0].blocks[0].operations]
-    held = [item for holder in operations if holder.name in HOLDERS for item in holder.regions[0].blocks[0].operations]
+    held = [item for holder in holders_in(program) for item in holder.regions[0].blocks[0].operations]
     named = [item.operation for item in held if item.operation.name in _FUNCTIONS]
     return {ir.StringAttr(item.attributes["sym_name"]).value: item for item in named}
 

@@ -71,11 +71,6 @@ class ExportPlan(Pass):
             item.operation.erase()
 
 
-def read_plan(module: ir.Module) -> Plan:
-    """The plan of a module at level "plan"."""
-    return Plan.parse(ir.StringAttr(module.operation.attributes[PLAN]).value.encode())
-
-
 def _write(module: ir.Module, export: _Export) -> None:
     arena = ir.IntegerAttr(module.operation.attributes["blu.arena_bytes"]).value
     module.operation.attributes[PLAN] = ir.StringAttr.get(json.dumps(export.plan(arena).to_json()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from blu.dialects.core.dtypes import tensor_type
@@ -13,7 +12,6 @@ from blu.passes.framework.launches import host_functions
 
 RESULT = "blu.result"
 """The attribute of a donated argument with the number of the result that may be written over it."""
-
 _ANY = "any name"
 
 
@@ -39,7 +37,7 @@ class PairDonations(Pass):
             if not function.arguments:
                 continue
             pairs = {argument: result for result, argument in _pairs(function).items()}
-            for number, name in _donated(function):
+            for number, name in donated_arguments(function).items():
                 type_ = tensor_type(function.type.inputs[number])
                 if number not in pairs and type_.size:
                     message = f"the donated argument '{name or number}' is of no use: no result is another {type_}"
@@ -49,6 +47,12 @@ class PairDonations(Pass):
                 attributes[argument][RESULT] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), result)
             function.arg_attrs = ir.ArrayAttr.get([ir.DictAttr.get(item) for item in attributes])
             self.count("pairs", len(pairs))
+
+
+def donated_arguments(function: func.FuncOp) -> dict[int, str]:
+    """The arguments that a host function may overwrite: their names by their numbers."""
+    attributes = {number: _attributes(function, "arg_attrs", number) for number in range(len(function.arguments))}
+    return {number: _name(item) for number, item in attributes.items() if "blu.donated" in item}
 
 
 def pairs_of(function: func.FuncOp) -> dict[int, int]:
@@ -61,10 +65,11 @@ def pairs_of(function: func.FuncOp) -> dict[int, int]:
 def _pairs(function: func.FuncOp) -> dict[int, int]:
     """For results the donated argument: first by name, then by name behind the first dot, the rest in order."""
     found: dict[int, int] = {}
+    donated = donated_arguments(function)
     for kind in (lambda name: name, lambda name: name.partition(".")[2], lambda name: _ANY):
         waiting: dict[tuple[ir.Type, str], list[int]] = {}
         taken = set(found.values())
-        for number, name in reversed(list(_donated(function))):
+        for number, name in reversed(donated.items()):
             if number not in taken:
                 waiting.setdefault((function.type.inputs[number], kind(name)), []).append(number)
         for result, type_ in enumerate(function.type.results):
@@ -73,13 +78,6 @@ def _pairs(function: func.FuncOp) -> dict[int, int]:
             if result not in found and wanted and candidates:
                 found[result] = candidates.pop()
     return found
-
-
-def _donated(function: func.FuncOp) -> Iterator[tuple[int, str]]:
-    for number in range(len(function.arguments)):
-        attributes = _attributes(function, "arg_attrs", number)
-        if "blu.donated" in attributes:
-            yield number, _name(attributes)
 
 
 def _name(attributes: dict[str, ir.Attribute]) -> str:

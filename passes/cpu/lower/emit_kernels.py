@@ -10,8 +10,8 @@ from blu.dialects.targets.cpu import CpuTarget
 from blu.passes.cpu.families import EMITTERS
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.families import family_of, is_kernel
-from blu.passes.framework.kernels import called_in, callee_of, kernels_in
-from blu.passes.framework.launches import BLOCKS, CHUNK, KERNELS, code_of, host_functions, launched_in
+from blu.passes.framework.kernels import kernels_in
+from blu.passes.framework.launches import BLOCKS, CHUNK, KERNELS, code_of, host_functions, kernel_of, launched_in
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class EmitKernels(Pass):
     def run(self, module: ir.Module) -> None:
         target = CpuTarget.of(module)
         kernels = kernels_in(module)
-        called = called_in(module, kernels)
+        called = launched_in(module, kernels)
         launches: dict[str, list[str]] = {}
         for name, kernel in kernels.items():
             family = family_of(kernel).name
@@ -54,7 +54,7 @@ class EmitKernels(Pass):
             self.count(f"{family} kernels")
         emitted = kernels_in(module)
         for call in list(find(module, func.CallOp)):
-            _launch_each(call, [emitted[name] for name in launches[callee_of(call)]])
+            _launch_each(call, [emitted[name] for name in launches[kernel_of(call.operation)]])
         _put_into_module(module, emitted)
 
 

@@ -9,8 +9,8 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.families import family_of
-from blu.passes.framework.kernels import called_in, callee_of, kernels_in
-from blu.passes.framework.launches import LaunchWriter, host_functions
+from blu.passes.framework.kernels import kernels_in
+from blu.passes.framework.launches import LaunchWriter, host_functions, kernel_of, launched_in
 from blu.passes.gpu.families import EMITTERS
 from blu.passes.gpu.isa.tma import map_type
 from blu.passes.gpu.lower.fast_math import mark, writes_halves
@@ -43,7 +43,7 @@ class EmitGpuKernels(Pass):
     def run(self, module: ir.Module) -> None:
         target = GpuTarget.of(module)
         kernels = kernels_in(module)
-        called = called_in(module, kernels)
+        called = launched_in(module, kernels)
         launches: dict[str, list[func.FuncOp]] = {}
         for name, kernel in kernels.items():
             family = family_of(kernel).name
@@ -60,7 +60,7 @@ class EmitGpuKernels(Pass):
         for function in host_functions(module):
             writer = LaunchWriter(function)
             for call in list(find(function, func.CallOp)):
-                _launch_each(call, launches[callee_of(call)], writer)
+                _launch_each(call, launches[kernel_of(call.operation)], writer)
         put_into_gpu_module(module, [kernel for each in launches.values() for kernel in each])
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from blu.dialects.core.mlir import func, gpu, ir
 from blu.dialects.core.modules import attribute_names
-from blu.passes.framework.launches import KERNELS, GridLaunch, code_of
+from blu.passes.framework.launches import KERNELS, GridLaunch, code_of, holders_in
 from blu.passes.kernels.launch import CLUSTER, GRID, MAPS, SHARED, THREADS
 
 _OF_LAUNCHES = (GRID, THREADS, SHARED, CLUSTER, MAPS)
@@ -45,7 +45,7 @@ def as_functions(module: ir.Module) -> Iterator[ir.Module]:
     alone = ir.Module.create(module.operation.location)
     for name in attribute_names(module):
         alone.operation.attributes[name] = module.operation.attributes[name]
-    holders = _gpu_modules(module)
+    holders = holders_in(module.operation)
     for operation in code_of(module) if holders else ():
         _to_function(operation, alone.body)
     yield alone
@@ -53,10 +53,6 @@ def as_functions(module: ir.Module) -> Iterator[ir.Module]:
         if "nvvm.kernel" in item.operation.attributes:
             item.operation.attributes["gpu.kernel"] = ir.UnitAttr.get()
         holders[0].regions[0].blocks[0].append(item.operation)
-
-
-def _gpu_modules(module: ir.Module) -> list[ir.Operation]:
-    return [item.operation for item in module.body.operations if item.operation.name == "gpu.module"]
 
 
 def _to_gpu_func(kernel: ir.Operation, block: ir.Block) -> None:

@@ -13,7 +13,7 @@ from blu.passes.framework.kernels import kernels_in
 from blu.passes.framework.rules import lines_of, refusal
 from blu.passes.host.bufferize import views
 from blu.passes.host.bufferize.concatenation import beginning_of, inserted_into, part_of
-from blu.passes.host.bufferize.in_place import donated_arguments, walks_again
+from blu.passes.host.bufferize.in_place import walks_again
 from blu.passes.host.bufferize.kernels import KernelMemory, KernelTable, scratch_types
 from blu.passes.host.bufferize.placement import (
     INSERTED_IN_PLACE,
@@ -34,7 +34,7 @@ from blu.passes.host.bufferize.report import PlacementReport
 from blu.passes.host.bufferize.times import spans
 from blu.passes.host.bufferize.uses import Returned, is_empty, only_gives_a_shape, transposed_layout
 from blu.passes.host.bufferize.views import Root, View, ViewTable, contiguous_strides, whole
-from blu.passes.host.pair_donations import pairs_of
+from blu.passes.host.pair_donations import donated_arguments, pairs_of
 
 
 @dataclass(frozen=True)

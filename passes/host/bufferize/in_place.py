@@ -7,13 +7,6 @@ from blu.passes.framework.families import family_of
 from blu.passes.loops.fuse.loops import captured, loop_nest
 
 
-def donated_arguments(function: func.FuncOp) -> set[int]:
-    """The numbers of the arguments that a host function may overwrite."""
-    if "arg_attrs" not in function.attributes:
-        return set()
-    return {index for index, attributes in enumerate(function.arg_attrs) if "blu.donated" in ir.DictAttr(attributes)}
-
-
 def reads_where_it_writes(kernel: func.FuncOp, argument: ir.Value) -> bool:
     """Whether a kernel reads an argument only element by element, at the place where it writes its results.
 
