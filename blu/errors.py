@@ -146,3 +146,7 @@ class DataError(BluError):
 
 class CacheError(BluError):
     """An artifact or cache entry that is damaged or comes from another version or machine."""
+
+
+class RankError(BluError):
+    """Processes that run together do not fit together, do not find each other, or lost one of them."""
