@@ -3,6 +3,10 @@
     python -m pytest tests/test_kernel_hashes.py --update-kernels    # record them in data/kernel_hashes.json
 
 What is hashed is the PTX or the assembly of each kernel, without its name and without the user's lines.
+
+Code is made of the text of a kernel, by code generation (`kernel_texts.py`). Where both are what they were when the
+hashes were recorded, so is the code, and it is not made again: data/kernel_proofs.json has, for each program, a hash of
+these texts, of code generation, and of the code's recorded hashes. Where that is another, code is made and compared.
 """
 
 from __future__ import annotations
@@ -11,9 +15,9 @@ import hashlib
 import json
 import re
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
 from importlib import metadata
 from itertools import product
 from pathlib import Path
@@ -24,9 +28,13 @@ from filelock import FileLock
 
 import blu
 from blu.compiler.codegen.executable import assembly_of, ptx_of
+from blu.compiler.codegen.kernel_code import described
+from blu.compiler.codegen.kernel_texts import kernel_texts
+from blu.compiler.fingerprint import code_key
 from blu.compiler.generation.gpt2_programs import Gpt2Request
 from blu.compiler.jit import Traced
 from blu.dialects.core.context import make_context
+from blu.dialects.core.mlir import ir
 from blu.dialects.core.op import OPS
 from blu.dialects.targets.nvidia import TARGETS as DESCRIPTIONS
 from blu.dialects.targets.nvidia import GpuTarget
@@ -38,6 +46,7 @@ from tests.support.kernels.gpu_program import DTYPES
 from tests.support.programs.op_programs import arrays_of, program_of
 
 RECORDED = DATA / "kernel_hashes.json"
+PROOFS = DATA / "kernel_proofs.json"
 TARGETS = ("sm_80", "sm_89", "sm_90a", "x86-64-v3", "x86-64-v4")
 # One GPU with tensor maps and one without, and one processor: enough where a program is one of many alike.
 FEW_TARGETS = ("sm_80", "sm_90a", "x86-64-v3")
@@ -130,9 +139,14 @@ CASES = [
 """Pairs of a program and a target."""
 
 
-def hashes_of(traced: Traced, target: str) -> Hashes:
-    """The hash of each kernel's code, by the kernel's name."""
-    module = traced.lower(target).module
+@lru_cache(maxsize=1)
+def traced_program(name: str) -> Traced:
+    """A program, traced once for its targets, which come after each other."""
+    return PROGRAMS[name]()
+
+
+def hashes_of(module: ir.Module, target: str) -> Hashes:
+    """The hash of the code of each kernel of a module at level "plan", by the kernel's name."""
     if isinstance(DESCRIPTIONS[target], GpuTarget):
         texts = {name: _without_lines(text) for name, text in ptx_of(module, lines=True).items()}
     else:
@@ -143,6 +157,13 @@ def hashes_of(traced: Traced, target: str) -> Hashes:
 def _digest(name: str, text: str) -> str:
     plain = re.sub(rf"\b{re.escape(name)}(?=_param|\b)", "kernel", text)
     return hashlib.sha256(plain.encode()).hexdigest()[:_DIGITS]
+
+
+def proof_of(module: ir.Module, target: str, hashes: Hashes) -> str:
+    """A hash of all that says that the kernels of a module are compiled to code of these hashes."""
+    about = json.dumps(described(DESCRIPTIONS[target]))
+    texts = {kernel.name: code_key(about, kernel.text) for kernel in kernel_texts(module)}
+    return hashlib.sha256(json.dumps([texts, hashes], sort_keys=True).encode()).hexdigest()[: 2 * _DIGITS]
 
 
 def _without_lines(ptx: str) -> str:
@@ -179,17 +200,19 @@ def toolchain() -> str:
 
 @dataclass(frozen=True)
 class Record:
-    """What a file has recorded: kernels by "program | target", and by which releases they were compiled."""
+    """What files have recorded: kernels by "program | target", by which releases they were compiled, and the proofs."""
 
     toolchain: str
     programs: dict[str, Hashes]
+    proofs: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, path: Path = RECORDED) -> Record:
-        """The record in a file; an empty one where there is none."""
+    def read(cls, path: Path = RECORDED, proofs: Path = PROOFS) -> Record:
+        """The record in files; an empty one where there are none."""
+        known = json.loads(proofs.read_text()) if proofs.exists() else {}
         if not path.exists():
-            return cls(toolchain(), {})
-        return cls(**json.loads(path.read_text()))
+            return cls(toolchain(), {}, known)
+        return cls(**json.loads(path.read_text()), proofs=known)
 
     def changes(self, program: str, target: str, found: Hashes) -> list[str]:
         """A line for each kernel that changed, came or went."""
@@ -200,14 +223,24 @@ class Record:
             *(f"{name} is gone" for name in known if name not in found),
         ]
 
+    def proves(self, program: str, target: str, module: ir.Module) -> bool:
+        """Whether a module at level "plan" has the code that is recorded for it, for all that is known without it."""
+        key = _key(program, target)
+        return key in self.programs and self.proofs.get(key) == proof_of(module, target, self.programs[key])
 
-def record(program: str, target: str, found: Hashes, path: Path = RECORDED) -> None:
-    """Write what a program is compiled to now into the file: a line for each program and target."""
+
+def record(program: str, target: str, found: Hashes, proof: str, path: Path = RECORDED, proofs: Path = PROOFS) -> None:
+    """Write what a program is compiled to now into the files: a line for each program and target."""
+    key = _key(program, target)
     with FileLock(Path(tempfile.gettempdir()) / f"blu-{path.name}.lock"):
-        programs = Record.read(path).programs | {_key(program, target): found}
-        lines = [f"  {json.dumps(key)}: {json.dumps(hashes)}" for key, hashes in sorted(programs.items())]
-        body = ",\n".join(lines)
-        path.write_text(f'{{\n "toolchain": {json.dumps(toolchain())},\n "programs": {{\n{body}\n }}\n}}\n')
+        known = Record.read(path, proofs)
+        lines = _lines(known.programs | {key: found})
+        path.write_text(f'{{\n "toolchain": {json.dumps(toolchain())},\n "programs": {{\n{lines}\n }}\n}}\n')
+        proofs.write_text(f"{{\n{_lines(known.proofs | {key: proof})}\n}}\n")
+
+
+def _lines(items: Mapping[str, Any]) -> str:
+    return ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in sorted(items.items()))
 
 
 def _key(program: str, target: str) -> str:
