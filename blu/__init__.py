@@ -24,6 +24,7 @@ _HOMES = {
     "checkpoint": "blu.frontend.checkpoint",
     "Tensor": "blu.dialects.tensor.tensor",
     "Array": "blu.runtime.array",
+    "Mesh": "blu.plan.mesh",
     "Pass": "blu.passes.framework.base",
     "register_pass": "blu.passes.framework.registry",
     "BluError": "blu.errors",

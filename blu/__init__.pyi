@@ -14,6 +14,9 @@ from blu.frontend.functional import random as random
 from blu.frontend.functional.functional import absolute as absolute
 from blu.frontend.functional.functional import add as add
 from blu.frontend.functional.functional import all as all
+from blu.frontend.functional.functional import all_gather as all_gather
+from blu.frontend.functional.functional import all_reduce as all_reduce
+from blu.frontend.functional.functional import all_to_all as all_to_all
 from blu.frontend.functional.functional import any as any
 from blu.frontend.functional.functional import arange as arange
 from blu.frontend.functional.functional import arccos as arccos
@@ -29,9 +32,11 @@ from blu.frontend.functional.functional import argsort as argsort
 from blu.frontend.functional.functional import asarray as asarray
 from blu.frontend.functional.functional import astype as astype
 from blu.frontend.functional.functional import attention as attention
+from blu.frontend.functional.functional import axis_index as axis_index
 from blu.frontend.functional.functional import bitwise_and as bitwise_and
 from blu.frontend.functional.functional import bitwise_or as bitwise_or
 from blu.frontend.functional.functional import bitwise_xor as bitwise_xor
+from blu.frontend.functional.functional import broadcast as broadcast
 from blu.frontend.functional.functional import broadcast_arrays as broadcast_arrays
 from blu.frontend.functional.functional import broadcast_to as broadcast_to
 from blu.frontend.functional.functional import cbrt as cbrt
@@ -102,9 +107,11 @@ from blu.frontend.functional.functional import ones as ones
 from blu.frontend.functional.functional import ones_like as ones_like
 from blu.frontend.functional.functional import outer as outer
 from blu.frontend.functional.functional import pad as pad
+from blu.frontend.functional.functional import permute as permute
 from blu.frontend.functional.functional import power as power
 from blu.frontend.functional.functional import prod as prod
 from blu.frontend.functional.functional import reciprocal as reciprocal
+from blu.frontend.functional.functional import reduce_scatter as reduce_scatter
 from blu.frontend.functional.functional import relu as relu
 from blu.frontend.functional.functional import remainder as remainder
 from blu.frontend.functional.functional import repeat as repeat
@@ -155,6 +162,7 @@ from blu.frontend.transform import value_and_grad as value_and_grad
 from blu.frontend.vjp import vjp as vjp
 from blu.passes.framework.base import Pass as Pass
 from blu.passes.framework.registry import register_pass as register_pass
+from blu.plan.mesh import Mesh as Mesh
 from blu.runtime.array import Array as Array
 
 train = _training

@@ -35,6 +35,7 @@ from blu.dialects.core.mlir import ir
 from blu.dialects.core.modules import copy_module, module_text
 from blu.dialects.core.remat import check_budget, set_budget
 from blu.dialects.hooks import HOOKS, CompilerHooks
+from blu.dialects.mesh import set_mesh, tracing_for
 from blu.dialects.targets.cpu import ATTRIBUTE, CpuTarget
 from blu.dialects.targets.nvidia import TARGETS, Target
 from blu.errors import ArgumentError, DTypeError
@@ -44,6 +45,7 @@ from blu.frontend.tracing.spec import Spec, check_numbers
 from blu.frontend.tracing.trace import Signature, TracedModule, accept_numbers, is_tracing, signature_of, trace
 from blu.frontend.tracing.tree import describe_difference, is_array
 from blu.frontend.tracing.user_errors import shown_to_the_user
+from blu.plan.mesh import Mesh
 from blu.runtime.array import Array
 from blu.runtime.artifact import MANIFEST, described, write_artifact
 from blu.runtime.cuda.exchange import is_on_device
@@ -227,6 +229,7 @@ class Jitted:
         target: str | None = None,
         remat_budget: int = 0,
         overwrite: bool = False,
+        mesh: Mesh | None = None,
     ):
         functools.update_wrapper(self, function)
         self.function = function
@@ -234,6 +237,7 @@ class Jitted:
         self.name = name or getattr(function, "__name__", "function")
         self.target = target or "cpu"
         self.overwrite = overwrite
+        self.mesh = mesh or Mesh()
         self.remat_budget = check_budget(remat_budget)
         self.parameters = parameters_of(function)
         unknown = self.donated - set(self.parameters.parameters)
@@ -277,8 +281,10 @@ class Jitted:
 
     def _trace(self, signature: Signature) -> Traced:
         settings.current()  # what is misspelt in the environment is said before any work is done
-        traced = trace(self._call_by_name, signature, self.donated, self.function)
+        with tracing_for(self.mesh):
+            traced = trace(self._call_by_name, signature, self.donated, self.function)
         set_budget(traced.module, self.remat_budget)
+        set_mesh(traced.module, self.mesh)
         return Traced(self.name, traced, self.target, self.overwrite)
 
     def _call_by_name(self, **arguments: Any) -> Any:
@@ -324,6 +330,7 @@ def jit(
     target: str | None = None,
     remat_budget: int = 0,
     overwrite: bool = False,
+    mesh: Mesh | None = None,
 ) -> Any:
     """Compile a function of arrays. Use it as a decorator, with or without arguments.
 
@@ -343,12 +350,15 @@ def jit(
 
     `remat_budget` is how many bytes of the values that gradients need are kept in memory for them, where that can be;
     the others are computed again, those that are the least work first. 0 keeps all.
+
+    `mesh` names the axes along which the program's ranks exchange data (`blu.all_reduce`): as many
+    processes as it has ranks run the program, each with arrays of its own.
     """
     if function is None:
         options = {"donate": donate, "name": name, "target": target, "remat_budget": remat_budget}
-        return functools.partial(jit, **options, overwrite=overwrite)
+        return functools.partial(jit, **options, overwrite=overwrite, mesh=mesh)
     with shown_to_the_user():
-        return Jitted(function, donate, name, target, remat_budget, overwrite)
+        return Jitted(function, donate, name, target, remat_budget, overwrite, mesh)
 
 
 _eager: dict[Any, Jitted] = {}

@@ -8,6 +8,11 @@
 Spaces: "arena" (intermediates; `offset` in bytes, -1 until planned), "output" (`index` counts results), "constant"
 (`index` counts constants), "status" (`index` counts checks, one i64 each).
 
+Collectives are begun and waited for; in between, what is sent stays as it is and what is received is not read:
+
+    %token = "plan.start"(%mine, %all) {kind = "all_gather", axis = "dp", ranks = 4, ..} : (..) -> !async.token
+    "plan.wait"(%token, %mine, %all)
+
 Launches pass buffers and views of them. A launch on a GPU may pass two things more:
 
     %map = "plan.tensor_map"(%x) {offset = 0, dtype = "bf16", shape = .., strides = .., box = ..} : .. -> memref<128xi8>
@@ -19,7 +24,7 @@ Calls of kernels with the same number in `blu.batch` stand side by side and run 
 
 # pyright: reportGeneralTypeIssues=false, reportCallIssue=false
 # (MLIR's classes take keyword arguments when they are derived from, which an untyped module does not say.)
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from blu.dialects.core.mlir import ext, ir
@@ -75,6 +80,31 @@ class Alias(PlanDialect.Operation, name="alias"):
     result: Any
 
 
+class Start(PlanDialect.Operation, name="start"):
+    """A collective begins, after those before it: from `source` to `target`, which may be one, row by row.
+
+    `dtype` is that of the elements, `kind` the op's name, `amount` its root or shift; `reduction` may be empty.
+    """
+
+    source: ir.Value[Any]
+    target: ir.Value[Any]
+    kind: Any
+    axis: Any
+    ranks: Any
+    reduction: Any
+    amount: Any
+    dtype: Any
+    result: ir.OpResult[Any]
+
+
+class Wait(PlanDialect.Operation, name="wait"):
+    """A collective that has begun is done: what it read may be written, and what it wrote be read."""
+
+    token: ir.Value[Any]
+    source: ir.Value[Any]
+    target: ir.Value[Any]
+
+
 class TensorMap(PlanDialect.Operation, name="tensor_map"):
     """What a GPU's copy engine is told of a buffer, as `blu.plan.schema.TensorMap` says it."""
 
@@ -115,6 +145,20 @@ def buffer(type_: ir.Type, space: str, index: int, offset: int = -1) -> ir.Value
 def parts(type_: ir.Type, total: ir.Value) -> ir.Value:
     """Emit the parts of a contraction's result, which come first in their type."""
     return ir.Operation.create("plan.parts", results=[type_], operands=[total]).result
+
+
+def start(source: ir.Value, target: ir.Value, fields: Mapping[str, str | int]) -> ir.Value:
+    """Emit that a collective begins: the token to wait for. `fields` are all attributes of `Start`."""
+    attributes = {
+        name: _i64(value) if isinstance(value, int) else ir.StringAttr.get(value) for name, value in fields.items()
+    }
+    token = ir.Type.parse("!async.token")
+    return ir.Operation.create("plan.start", results=[token], operands=[source, target], attributes=attributes).result
+
+
+def wait(token: ir.Value) -> ir.Operation:
+    """Emit that a collective is waited for."""
+    return ir.Operation.create("plan.wait", operands=[token, *token.owner.operands])
 
 
 def alias(argument: ir.Value, result: int) -> None:

@@ -12,13 +12,20 @@ import numpy as np
 from blu.errors import ArgumentError, CacheError, UnsupportedError
 from blu.plan.contract import MEMBER
 from blu.plan.schema import NOTHING_FOUND, Argument, GpuLaunch, Launch, Plan
+from blu.plan.timeline import Begin, LaunchRange, timeline
 from blu.runtime.arguments import accept, accept_output, copy_of, count_error, overlapping
 from blu.runtime.artifact import Artifact
+from blu.runtime.collectives import Collectives
 from blu.runtime.contracts import check_contracts
 from blu.runtime.host import check_machine, load_object, run_exclusively
 from blu.runtime.memory import address_of, allocate, allocate_array
 from blu.runtime.pool import ThreadPool
+from blu.runtime.ranks.axes import axis_groups
+from blu.runtime.ranks.group import RankGroup
 from blu.runtime.runnable import Runnable
+
+ROW_BYTES = 32
+"""Of an entry of the launch table: the kernel, its arguments, blocks and chunk."""
 
 
 class Program(Runnable):
@@ -34,6 +41,8 @@ class Program(Runnable):
         self._arena = allocate(plan.arena_bytes, "the program's intermediate results")
         self._status = allocate_array((plan.status_slots,), np.dtype(np.int64), "the status block")
         self._build_table()
+        self._moments = timeline(len(plan.launches), plan.collectives)
+        self._collectives = Collectives(plan.collectives, _groups_of(plan)) if plan.collectives else None
 
     @classmethod
     def load(cls, source: str | os.PathLike[str] | Mapping[str, bytes]) -> Program:
@@ -86,8 +95,26 @@ class Program(Runnable):
         if (self._donated or given) and self._separate(arrays, given):
             self._place(pool, arrays, fresh)
         self._status.fill(NOTHING_FOUND)
-        pool.run(self._table_at, len(self.plan.launches))
+        if self._collectives is None:
+            pool.run(self._table_at, len(self.plan.launches))
+        else:
+            self._run_with_others(pool, self._collectives)
         return self._status.tolist()
+
+    def _run_with_others(self, pool: ThreadPool, collectives: Collectives) -> None:
+        """Run the launch table, and what other ranks take part in."""
+        try:
+            for moment in self._moments:
+                if isinstance(moment, LaunchRange):
+                    pool.run(self._table_at + ROW_BYTES * moment.first, moment.last - moment.first)
+                elif isinstance(moment, Begin):
+                    source, target = self._args[self._exchanged + 2 * moment.collective :][:2].tolist()
+                    collectives.begin(moment.collective, source, target)
+                else:
+                    collectives.finish(moment.collective)
+        except BaseException:
+            collectives.give_up()
+            raise
 
     def _given(self, outputs: Sequence[np.ndarray | None] | None) -> dict[int, np.ndarray]:
         """The caller's arrays by the result's index."""
@@ -112,6 +139,9 @@ class Program(Runnable):
         """The launch table, the kernels' argument arrays, and the pointers in them that change from run to run."""
         launches = [launch for launch in self.plan.launches if isinstance(launch, Launch)]
         arguments = [argument for launch in launches for argument in launch.args]
+        # Behind these, of each collective where it reads and where it writes.
+        self._exchanged = len(arguments)
+        arguments += [place for item in self.plan.collectives for place in (item.source, item.target)]
         self._args = np.array([self._static_address(argument) for argument in arguments] or [0], np.int64)
         self._args_at, rows = address_of(self._args), []
         at = self._args_at
@@ -146,6 +176,13 @@ class Program(Runnable):
     def _place(self, pool: ThreadPool, arrays: list[np.ndarray], fresh: list[np.ndarray]) -> None:
         """Write this run's addresses into the kernels' arguments."""
         pool.place((*arrays, *fresh), self._addresses_at, self._moves_at, len(self._moves), self._args_at)
+
+
+def _groups_of(plan: Plan) -> Mapping[str, RankGroup]:
+    """The ranks that a program exchanges data with, which all of them join here."""
+    from blu.runtime.ranks.mpi import MpiGroup
+
+    return axis_groups(plan.mesh, "mpi", MpiGroup.of_world)
 
 
 def check_kernels(artifact: Artifact, plan: Plan) -> None:

@@ -26,7 +26,8 @@ from blu.passes.gpu.rows import schedule as row_schedules
 from blu.passes.kernels.math.expand_math import DOUBLE_FUNCTIONS, FUNCTIONS
 from blu.passes.loops.lower_to_linalg import RULES
 from blu.passes.loops.lower_to_linalg.pointwise import BODIES
-from blu.plan import schema
+from blu.plan import arguments
+from blu.plan.collective import Collective
 from blu.plan.schema import Check, GpuLaunch, Launch, Plan, TensorMap
 from tests.support.documents import Reader, blocks_of
 from tests.support.folders import ROOT
@@ -115,7 +116,7 @@ def test_the_kinds_of_schedules_are_those_of_the_code(title: str):
 
 def test_the_pointers_of_a_launch_are_those_of_the_code():
     text = (FOLDER / "ir.md").read_text().partition("Each of `args` is a pointer")[2].partition("\n\n")[0]
-    assert set(re.findall(r'\["(\w+)",', text)) == set(schema._SPACES)
+    assert set(re.findall(r'\["(\w+)",', text)) == set(arguments.SPACES)
 
 
 ROOMS = ("blu", "frontend", "dialects", "passes", "compiler", "runtime", "tests", "lit_tests", "docs", "bench")
@@ -139,7 +140,8 @@ def test_the_fields_of_a_plan_are_those_of_the_code():
     rows = re.findall(r"^\| `(\w+)` \| (.*) \|", (FOLDER / "ir.md").read_text().partition("## `llvm`")[2], re.MULTILINE)
     described = dict(rows)
     assert described.keys() == {item.name for item in fields(Plan)}
-    for kind, table in ((Launch, "launches"), (GpuLaunch, "launches"), (TensorMap, "tensor_maps"), (Check, "checks")):
+    tables = {Launch: "launches", GpuLaunch: "launches", TensorMap: "tensor_maps", Check: "checks"}
+    for kind, table in {**tables, Collective: "collectives"}.items():
         assert {item.name for item in fields(kind)} <= set(re.findall(r"`(\w+)`", described[table])), table
 
 

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from blu.errors import CacheError
+from blu.plan.arguments import Argument
+from blu.plan.collective import Collective
+from blu.plan.mesh import Mesh
 from blu.plan.reading import entries, listed, natural, require, text
 from blu.plan.tensors import TensorSpec
 
-_SPACES = ("input", "output", "arena", "constant", "status", "map", "table")
 MAX_BLOCKS = (1 << 31) - 2
 """The largest grid of a launch on a processor: block numbers are 31 bits of the word that threads claim from."""
 ALIGNMENT = 64
@@ -25,7 +27,6 @@ NOTHING_FOUND = 0
 No wrong index is 0: an axis that indices select from has a first element. Of several wrong ones the largest is kept,
 compared as unsigned numbers, of which 0 is the smallest.
 """
-_WITHOUT_INDEX = ("arena", "status", "map")
 _CHECK_KINDS = ("index", "position", "divide")
 MAP_BYTES = 128
 """Of a tensor map on a GPU, which kernels take the address of."""
@@ -56,28 +57,6 @@ class Constant:
     def to_json(self) -> dict[str, Any]:
         """The entry of a constant."""
         return {"offset": self.offset, "bytes": self.nbytes}
-
-
-@dataclass(frozen=True)
-class Argument:
-    """A pointer that a launch passes: `offset` bytes into buffer `index` of `space`."""
-
-    space: str
-    index: int
-    offset: int
-
-    @classmethod
-    def parse(cls, entry: Any) -> Argument:
-        require(isinstance(entry, list) and bool(entry) and entry[0] in _SPACES, f"a kernel argument is {entry!r}")
-        space, *numbers = entry
-        require(len(numbers) == (1 if space in _WITHOUT_INDEX else 2), f"a kernel argument is {entry!r}")
-        numbers = [natural(number, f"a number of the kernel argument {entry!r}") for number in numbers]
-        index, offset = [0, 0, *numbers][-2:]
-        return cls(space, index, offset)
-
-    def to_json(self) -> list[Any]:
-        """The pointer as launches and tables have it."""
-        return [self.space, *(() if self.space in _WITHOUT_INDEX else (self.index,)), self.offset]
 
 
 @dataclass(frozen=True)
@@ -244,6 +223,9 @@ class Plan:
     tensor_maps: tuple[TensorMap, ...] = ()
     tables: tuple[tuple[Argument, ...], ...] = ()
     """Arguments of launches that do the work of many calls, on a GPU: those of one call after the other."""
+    mesh: Mesh = field(default_factory=Mesh)
+    collectives: tuple[Collective, ...] = ()
+    """What the ranks of the mesh do together, in the order in which it begins."""
 
     @classmethod
     def parse(cls, data: bytes) -> Plan:
@@ -264,25 +246,32 @@ class Plan:
             checks=tuple(Check.parse(entry) for entry in entries(plan, "checks")),
             tensor_maps=tuple(TensorMap.parse(entry) for entry in entries(plan, "tensor_maps")),
             tables=tuple(_table(entry) for entry in listed(plan.get("tables", []), "the list of tables")),
+            mesh=Mesh.parse(plan),
+            collectives=tuple(map(Collective.parse, entries(plan, "collectives") if "collectives" in plan else ())),
         )
         require(len(parsed.checks) <= parsed.status_slots, "fewer status slots than checks")
         parsed._check_donations()
         parsed._check_arguments()
         parsed._check_tables()
+        parsed._check_collectives()
         return parsed
 
     def to_json(self) -> dict[str, Any]:
-        """What `parse` reads; tensor maps and tables only where there are any."""
+        """What `parse` reads; a mesh, tensor maps, tables and collectives only where there are any."""
         maps = {"tensor_maps": [item.to_json() for item in self.tensor_maps]} if self.tensor_maps else {}
         tables = {"tables": [[arg.to_json() for arg in table] for table in self.tables]} if self.tables else {}
+        collectives = {"collectives": [item.to_json() for item in self.collectives]} if self.collectives else {}
+        mesh = {"mesh": self.mesh.to_json()} if self.mesh.axes else {}
         return {
             "entry": self.entry,
+            **mesh,
             "inputs": [item.to_json() for item in self.inputs],
             "outputs": [item.to_json(is_result=True) for item in self.outputs],
             "constants": [item.to_json() for item in self.constants],
             "launches": [item.to_json() for item in self.launches],
             **maps,
             **tables,
+            **collectives,
             "checks": [item.to_json() for item in self.checks],
             "status_slots": self.status_slots,
             "arena_bytes": self.arena_bytes,
@@ -320,6 +309,13 @@ class Plan:
             buffers, name = sizes[arg.space], f"{arg.space} {arg.index}"
             require(arg.index < len(buffers), f"{what} takes {name}, of which there is none")
             require(arg.offset <= buffers[arg.index], f"{what} reaches beyond {name}")
+
+    def _check_collectives(self) -> None:
+        sizes = self.sizes()
+        for collective in self.collectives:
+            collective.check(sizes, len(self.launches), self.mesh)
+        starts = [collective.start for collective in self.collectives]
+        require(starts == sorted(starts), "collectives do not begin in their order")
 
     def _check_tables(self) -> None:
         """A table is read whole, in as many equal parts as the grid's third dimension has blocks."""

@@ -18,6 +18,7 @@ from blu.passes.graph.remat import Remat
 from blu.passes.graph.simplify import Simplify
 from blu.passes.host.bufferize import Bufferize, PlanMemory
 from blu.passes.host.export_plan import ExportPlan
+from blu.passes.host.overlap_collectives import OverlapCollectives
 from blu.passes.host.pair_donations import PairDonations
 from blu.passes.loops.fuse import Fuse
 from blu.passes.loops.lower_to_linalg import LowerToLinalg
@@ -61,6 +62,7 @@ PIPELINE = Pipeline(
                 PairDonations(),
                 ReserveScratch(),
                 Bufferize(),
+                OverlapCollectives(),  # a buffer lives as long as a collective has it
                 PlanMemory(),
             ),
         ),

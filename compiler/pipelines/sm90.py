@@ -27,6 +27,7 @@ from blu.passes.host.batch_calls import BatchCalls
 from blu.passes.host.bufferize import Bufferize, PlanMemory
 from blu.passes.host.export_plan import ExportPlan
 from blu.passes.host.launch_batches import LaunchBatches
+from blu.passes.host.overlap_collectives import OverlapCollectives
 from blu.passes.host.pair_donations import PairDonations
 from blu.passes.host.share_kernels import ShareKernels
 from blu.passes.loops.fuse import Fuse
@@ -79,6 +80,7 @@ PIPELINE = Pipeline(
                 BatchCalls(),
                 ReserveGpuScratch(),
                 Bufferize(over_rows=True),
+                OverlapCollectives(),  # a buffer lives as long as a collective has it
                 PlanMemory(),
             ),
         ),

@@ -131,6 +131,8 @@ class Op:
     keeps_weak: ClassVar[bool] = False
     # Whether kernels of targets take the op as it is, so that it has no linalg form.
     kernel: ClassVar[bool] = False
+    # Whether it is a step of the host program, so that it has neither a linalg form nor a kernel.
+    host_step: ClassVar[bool] = False
     decompose: Callable[..., Any] | None = None
     vjp: Callable[..., Any] | None = None
     reference: ClassVar[Callable[..., Any]]

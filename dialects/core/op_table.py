@@ -17,8 +17,11 @@ _MARKS = {"OptionalOperand": "?", "VariadicOperand": "...", "Captured": "..."}
 
 @dataclass(frozen=True)
 class OpRow:
-    """One op's line of the table. `lowering` is "rule", "decompose" or "" where it has neither; so is `gradient`, of
-    what the op has itself, or through the ops that it is made of."""
+    """One op's line of the table.
+
+    `lowering` is "rule", "decompose", "step" (of the host program) or "" where it has none; `gradient` is what the op
+    has itself, or through the ops that it is made of.
+    """
 
     name: str
     family: str
@@ -54,7 +57,7 @@ def _row(cls: type[Op], has_rule: bool) -> OpRow:
         regions=", ".join(item.name for item in cls.region_fields()),
         dtypes=_dtype_names(sampled_dtypes(cls)),
         has_reference=hasattr(cls, "reference"),
-        lowering="rule" if has_rule else "decompose" if cls.decompose else "",
+        lowering="rule" if has_rule else "step" if cls.host_step else "decompose" if cls.decompose else "",
         gradient=_gradient(cls),
         reasons=tuple(cls.deliberate),
     )

@@ -4,7 +4,7 @@ In a traced function they emit ops. Outside of one, on arrays, each compiles its
 """
 
 # fmt: off
-from blu.dialects.ops.stop_gradient import stop_gradient
+from blu.dialects.ops.identity import stop_gradient
 from blu.dialects.tensor.arithmetic import (
     absolute,
     add,
@@ -97,6 +97,15 @@ from blu.dialects.tensor.arrangement import (
     transpose,
 )
 from blu.dialects.tensor.folding import all, any, argmax, argmin, cumsum, logsumexp, max, mean, min, prod, std, sum, var
+from blu.frontend.functional.collective import (
+    all_gather,
+    all_reduce,
+    all_to_all,
+    axis_index,
+    broadcast,
+    permute,
+    reduce_scatter,
+)
 from blu.frontend.functional.creation import (
     arange,
     asarray,
@@ -142,6 +151,9 @@ __all__ = [
     "absolute",
     "add",
     "all",
+    "all_gather",
+    "all_reduce",
+    "all_to_all",
     "any",
     "arange",
     "arccos",
@@ -157,9 +169,11 @@ __all__ = [
     "asarray",
     "astype",
     "attention",
+    "axis_index",
     "bitwise_and",
     "bitwise_or",
     "bitwise_xor",
+    "broadcast",
     "broadcast_arrays",
     "broadcast_to",
     "cbrt",
@@ -230,9 +244,11 @@ __all__ = [
     "ones_like",
     "outer",
     "pad",
+    "permute",
     "power",
     "prod",
     "reciprocal",
+    "reduce_scatter",
     "relu",
     "remainder",
     "repeat",

@@ -49,6 +49,8 @@ ARGSORT = Family("argsort")
 ARG_TOP_K = Family("arg_top_k")
 ATTENTION = Family("attention", effort=0)
 ATTENTION_GRADIENT = Family("attention_gradient", effort=0)
+HOST = Family("host")
+"""No kernels: steps that the host program does itself."""
 FAMILIES = {
     family.name: family
     for family in (

@@ -13,6 +13,12 @@ def kernels_in(module: ir.Module) -> dict[str, func.FuncOp]:
     return {item.name.value: item for item in find(module, func.FuncOp) if is_kernel(item)}
 
 
+def is_host_step(operation: str) -> bool:
+    """Whether an op, by its name in IR, is done by the host program as it is."""
+    dialect, _, name = operation.partition(".")
+    return dialect == "blu" and name in OPS and OPS[name].host_step
+
+
 def has_own_kernel(operation: str) -> bool:
     """Whether an op, by its name in IR, is taken by kernels as it is."""
     dialect, _, name = operation.partition(".")

@@ -11,7 +11,7 @@ from blu.errors import BluError, ParseError
 from blu.passes.framework import registry
 from blu.passes.framework.base import Pass
 from blu.passes.framework.families import is_kernel
-from blu.passes.framework.kernels import has_own_kernel
+from blu.passes.framework.kernels import has_own_kernel, is_host_step
 from blu.passes.framework.launches import check_launches
 
 # A barrier is a view of what is behind it, down to the memory that it lies in.
@@ -38,7 +38,11 @@ class Level:
         dialects = self.host if in_host and self.host else self.dialects
         if operation.partition(".")[0] in dialects:
             return True
-        return self.has_own_kernels and (operation in _VIEWS or has_own_kernel(operation))
+        return self.has_own_kernels and (operation in _VIEWS or has_own_kernel(operation) or self._is_step(operation))
+
+    def _is_step(self, operation: str) -> bool:
+        """Whether an op is a step that has no memory yet."""
+        return not self.is_placed and is_host_step(operation)
 
 
 def _level(

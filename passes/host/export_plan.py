@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from blu.dialects.core.constants import decode
-from blu.dialects.core.dtypes import TensorType, tensor_type
+from blu.dialects.core.dtypes import TensorType, product, tensor_type
 from blu.dialects.core.locations import describe
 from blu.dialects.core.mlir import func, ir
+from blu.dialects.mesh import mesh_of
 from blu.dialects.plan import RESULT_NAMES
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.launches import (
@@ -23,11 +24,12 @@ from blu.passes.framework.launches import (
     kernel_of,
 )
 from blu.passes.host.bufferize.plan_memory import element_bytes
+from blu.plan.arguments import Argument
+from blu.plan.collective import Collective
 from blu.plan.contract import DONATED, NOWHERE, Contract
 from blu.plan.schema import (
     ALIGNMENT,
     MAP_BYTES,
-    Argument,
     Check,
     Constant,
     GpuLaunch,
@@ -94,6 +96,9 @@ class _Export:
     maps: list[TensorMap] = field(default_factory=list)
     # Arguments of launches of many calls: those of one call after the other.
     tables: list[tuple[Argument, ...]] = field(default_factory=list)
+    collectives: list[Collective] = field(default_factory=list)
+    # The number of a collective by its token.
+    begun: dict[ir.Value, int] = field(default_factory=dict)
     # By status slot: kernels may run in another order than the checks were written in.
     checks: dict[int, Check] = field(default_factory=dict)
 
@@ -105,6 +110,8 @@ class _Export:
             ON_PROCESSORS: self._launch,
             ON_GPUS: self._launch,
             "plan.check": self._check,
+            "plan.start": self._start,
+            "plan.wait": self._wait,
         }
         for operation in self.function.entry_block.operations:
             handler = handlers.get(operation.operation.name)
@@ -121,6 +128,8 @@ class _Export:
             checks=tuple(self.checks[slot] for slot in range(len(self.checks))),
             tensor_maps=tuple(self.maps),
             tables=tuple(self.tables),
+            mesh=mesh_of(self.function.operation.parent),
+            collectives=tuple(self.collectives),
         )
 
     @cached_property
@@ -207,6 +216,30 @@ class _Export:
         if shown not in self.maps:
             self.maps.append(shown)
         return Argument("map", 0, MAP_BYTES * self.maps.index(shown))
+
+    def _start(self, operation: ir.Operation) -> None:
+        """A collective; when it is over is not known yet."""
+        attributes, (source, target) = operation.attributes, operation.operands
+        kind, axis, reduction, dtype = (
+            ir.StringAttr(attributes[name]).value for name in ("kind", "axis", "reduction", "dtype")
+        )
+        ranks, amount = _integer(operation, "ranks"), _integer(operation, "amount")
+        count, begun = product(ir.MemRefType(source.type).shape), len(self.launches)
+        places = self._place_of(source), self._place_of(target)
+        what = (kind, axis, ranks, reduction, amount, dtype, count)
+        self.begun[operation.results[0]] = len(self.collectives)
+        self.collectives.append(Collective(*what, *places, begun, begun, describe(operation.location) or ""))
+
+    def _wait(self, operation: ir.Operation) -> None:
+        number = self.begun[operation.operands[0]]
+        self.collectives[number] = replace(self.collectives[number], wait=len(self.launches))
+
+    def _place_of(self, value: ir.Value) -> Argument:
+        """Where the elements of a memref, which lie in order, begin."""
+        argument = self._argument(value)
+        type_ = ir.MemRefType(value.type)
+        _, offset = type_.get_strides_and_offset()
+        return replace(argument, offset=argument.offset + offset * element_bytes(type_.element_type))
 
     def _check(self, operation: ir.Operation) -> None:
         slot = self._argument(operation.operands[0]).offset // 8

@@ -10,6 +10,7 @@ import numpy as np
 from blu.dialects.core.dtypes import tensor_type
 from blu.dialects.core.mlir import func, ir
 from blu.passes.framework.families import family_of
+from blu.passes.framework.kernels import is_host_step
 from blu.passes.host.pair_donations import pairs_of
 
 # Ops that do something at their time. All others only rename or shape what is there.
@@ -46,6 +47,7 @@ class HostSteps:
         self._readers: dict[ir.Value, list[HostStep]] = {}
         self._maker: dict[ir.Value, HostStep] = {}
         self.order: list[HostStep] = []
+        self._together: HostStep | None = None
         for operation in self._operations:
             self._read(operation, kernels)
         self._keep_in_place()
@@ -54,7 +56,7 @@ class HostSteps:
 
     def _read(self, operation: ir.Operation, kernels: dict[str, func.FuncOp]) -> None:
         found = frozenset[ir.Value]().union(*(self._sources_of(value) for value in operation.operands))
-        if operation.name not in _STEPS:
+        if operation.name not in _STEPS and not is_host_step(operation.name):
             self._sources.update((result, found) for result in operation.results)
             return
         step = HostStep([operation])
@@ -66,7 +68,15 @@ class HostSteps:
                     _let_wait(step, reader)
             self._readers.setdefault(value, []).append(step)
         self._maker.update((result, step) for result in operation.results)
+        if is_host_step(operation.name):
+            self._keep_in_turn(step)
         self.order.append(step)
+
+    def _keep_in_turn(self, step: HostStep) -> None:
+        """What ranks do together all of them do in one order: that of the program."""
+        if self._together is not None:
+            _let_wait(step, self._together)
+        self._together = step
 
     def _sources_of(self, value: ir.Value) -> frozenset[ir.Value]:
         """The arguments and results of steps that are seen through views."""
@@ -178,7 +188,8 @@ def _place_views(operation: ir.Operation, placed: set[ir.Operation], order: list
     waiting = [operation]
     while waiting:
         owners = [value.owner for value in waiting[-1].operands if not isinstance(value.owner, ir.Block)]
-        missing = [owner for owner in owners if owner.name not in _STEPS and owner not in placed]
+        views = [owner for owner in owners if owner.name not in _STEPS and not is_host_step(owner.name)]
+        missing = [owner for owner in views if owner not in placed]
         if missing:
             waiting.extend(missing)
             continue

@@ -9,8 +9,8 @@ from typing import Any
 from blu.dialects.core.dtypes import f32
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.op import OPS, attributes_of, emit, emitting_at, is_pure, value_type
-from blu.dialects.ops.barrier import Barrier
 from blu.dialects.ops.contraction import ROUNDING
+from blu.dialects.ops.identity import Barrier
 from blu.dialects.ops.pointwise import Pointwise
 from blu.dialects.tensor.tensor import Tensor
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.op import emitting_at, is_pure
-from blu.dialects.ops.barrier import Barrier
+from blu.dialects.ops.identity import Barrier
 from blu.dialects.tensor.tensor import Tensor
 from blu.passes.graph.remat.saved import SavedValues
 

@@ -9,9 +9,9 @@ from blu.dialects import plan
 from blu.dialects.core.mlir import func, ir, memref
 from blu.passes.framework.base import Pass
 from blu.passes.framework.families import family_of, is_kernel
-from blu.passes.framework.kernels import kernels_in
+from blu.passes.framework.kernels import is_host_step, kernels_in
 from blu.passes.framework.rules import lines_of, refusal
-from blu.passes.host.bufferize import views
+from blu.passes.host.bufferize import collectives, views
 from blu.passes.host.bufferize.concatenation import beginning_of, inserted_into, part_of
 from blu.passes.host.bufferize.in_place import walks_again
 from blu.passes.host.bufferize.kernels import KernelMemory, KernelTable, scratch_types
@@ -105,7 +105,8 @@ class _Bufferizer:
         with ir.InsertionPoint(self.block):
             for operation in operations:
                 with operation.location:
-                    handlers.get(operation.name, self._view)(operation)
+                    other = self._collective if is_host_step(operation.name) else self._view
+                    handlers.get(operation.name, other)(operation)
         self.report.tell_unused(self.donated, set(self.pairs.values()))
         self.owner.explain(lines_of(self.report.decisions))
         self.owner.count("uses looked at", self.memory.steps)
@@ -313,6 +314,35 @@ class _Bufferizer:
         found = self.views[operation.operands[0]].root.memref
         attributes = {name: operation.attributes[name] for name in operation.attributes}
         ir.Operation.create("plan.check", operands=[found], attributes=attributes)
+
+    def _collective(self, operation: ir.Operation) -> None:
+        """Begin it and wait for it, in memory where all elements lie in order; `blu-overlap-collectives` lets it take
+        longer. What it reduces is reduced in place where nobody reads it later."""
+        operands = [self.views[value] for value in operation.operands]
+        sources = [view if view.is_contiguous else self._materialized(view) for view in operands]
+        result = operation.results[0]
+        target = next((view for view in sources if self._may_change(operation, view)), None)
+        if target is None:
+            target = whole(self._plain_root(result))
+        source = sources[0] if sources else target
+        plan.wait(plan.start(self._memory(source), self._memory(target), collectives.fields_of(operation)))
+        self.views[result] = target
+
+    def _may_change(self, operation: ir.Operation, view: View) -> bool:
+        """Whether a collective may leave its result where its operand is: an intermediate that nobody reads again."""
+        is_ours = view.root.is_writable and view.root.input is None and view.root.output is None
+        returned = self.memory.returned.index_of(operation.results[0]) is not None
+        is_dead = self.memory.is_dead_after(view.root, operation)
+        return collectives.works_in_place(operation) and is_ours and not returned and is_dead
+
+    def _plain_root(self, value: ir.Value) -> Root:
+        """Memory of a value alone, in its own order: a result of the program, or in the arena."""
+        shape, element = _shape(value.type), ir.RankedTensorType(value.type).element_type
+        if (output := self.memory.returned.index_of(value)) is None:
+            return self._new_root(shape, element)
+        root = self._new_root(shape, element, "output", output)
+        root.output = output
+        return root
 
     def _return(self, operation: ir.Operation) -> None:
         """Copy what is not in its output yet; a donated input that was updated in place is its own output."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import is_pure
 from blu.passes.framework.base import Pass
-from blu.passes.framework.families import is_kernel, mark
+from blu.passes.framework.families import HOST, is_kernel, mark
 from blu.passes.framework.rules import lines_of
 from blu.passes.loops.fuse.flow import Group, reads_of
 from blu.passes.loops.fuse.groups import Grouping
@@ -52,12 +52,14 @@ class Fuse(Pass):
         for operation in grouping.unknown:
             self.fail(operation, f"no kernel is made of {operation.name}", advice=_ADVICE)
         self.count("steps to find groups", grouping.flow.waiting.steps)
-        named = {group: names.next(group.family.name) for group in grouping.groups}
+        steps = [group for group in grouping.groups if group.family is HOST]
+        named = {group: names.next(group.family.name) for group in grouping.groups if group not in steps}
         positions = {operation.operation: index for index, operation in enumerate(block.operations)}
         self.explain(lines_of(kernels_apart(grouping.refusals, named, positions)))
-        acts = [not all(map(is_pure, group.members)) for group in named]
-        calls = [_outline(module, group, name) for group, name in named.items()]
-        _sort_topologically(block, [call for call, has_effects in zip(calls, acts, strict=True) if has_effects])
+        acting = [group for group in grouping.groups if not all(map(is_pure, group.members))]
+        calls = {group: _outline(module, group, name) for group, name in named.items()}
+        calls |= {group: group.members[0] for group in steps}
+        _sort_topologically(block, [calls[group] for group in acting])
         _erase_unused(block)
 
 

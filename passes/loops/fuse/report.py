@@ -20,7 +20,8 @@ def kernels_apart(
     seen: set[frozenset[Group]] = set()
     for refusal in sorted(refusals, key=lambda item: positions[item.operation]):
         maker, reader = refusal.maker.final, refusal.reader.final
-        if maker is not reader and frozenset((maker, reader)) not in seen:
+        are_kernels = maker in names and reader in names
+        if are_kernels and maker is not reader and frozenset((maker, reader)) not in seen:
             seen.add(frozenset((maker, reader)))
             text = f"{names[maker]} and {names[reader]} stay apart: {refusal.reason}"
             kind = (maker.family.name, reader.family.name, refusal.reason)

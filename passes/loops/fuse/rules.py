@@ -10,7 +10,7 @@ from __future__ import annotations
 from blu.dialects.core.mlir import ir
 from blu.passes.framework import families
 from blu.passes.framework.families import Family
-from blu.passes.framework.kernels import has_own_kernel
+from blu.passes.framework.kernels import has_own_kernel, is_host_step
 from blu.passes.framework.rules import Rule, refusal
 from blu.passes.loops.fuse.cases import Gathering, Growing, Joining, Merging
 from blu.passes.loops.fuse.flow import Group
@@ -166,6 +166,8 @@ def begun_by(operation: ir.Operation, nest: LoopNest | None) -> Family | None:
 
 
 def _family_of_no_loops(operation: ir.Operation) -> Family | None:
+    if is_host_step(operation.name):
+        return families.HOST
     if has_own_kernel(operation.name):
         return families.family_named(operation.name.partition(".")[2])
     found = (item for item in families.FAMILIES.values() if item.updates and item.updates[0] == operation.name)

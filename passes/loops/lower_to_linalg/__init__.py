@@ -2,9 +2,9 @@
 
 # Importing a file registers its rules.
 from blu.passes.loops.lower_to_linalg import (  # noqa: F401
-    barrier,
     contraction,
     creation,
+    identity,
     index_check,
     indexing,
     pointwise,
@@ -13,7 +13,6 @@ from blu.passes.loops.lower_to_linalg import (  # noqa: F401
     scan,
     shape,
     sorting,
-    stop_gradient,
 )
 from blu.passes.loops.lower_to_linalg.lower_to_linalg import LowerToLinalg
 from blu.passes.loops.lower_to_linalg.rules import RULES, lowers

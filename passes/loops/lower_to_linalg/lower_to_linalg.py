@@ -10,7 +10,7 @@ from blu.dialects.core.dtypes import tensor_type
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import is_pure, operation_class
 from blu.passes.framework.base import Pass
-from blu.passes.framework.kernels import has_own_kernel
+from blu.passes.framework.kernels import has_own_kernel, is_host_step
 from blu.passes.loops.lower_to_linalg.generic import RESHAPES
 from blu.passes.loops.lower_to_linalg.rules import RULES, describe, storage
 
@@ -95,7 +95,9 @@ class LowerToLinalg(Pass, name="lower-to-linalg"):
 def _is_kept(operation: ir.Operation) -> bool:
     """Whether an op keeps its form: of another dialect, or one that a kernel takes whole. None takes bodies."""
     has_rule = operation.name.removeprefix("blu.") in RULES
-    if operation_class(operation) is None or (has_own_kernel(operation.name) and not has_rule):
+    if operation_class(operation) is None or is_host_step(operation.name):
+        return True
+    if has_own_kernel(operation.name) and not has_rule:
         return True
     return not len(operation.regions) and not is_pure(operation)
 

@@ -1,4 +1,4 @@
-"""A value that gradients take as given."""
+"""Values as they are, of which a pass may not see what they are: for sharing, or for gradients."""
 
 from __future__ import annotations
 
@@ -7,12 +7,43 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from blu.dialects.core.dtypes import DTYPES, TensorType, f32
+from blu.dialects.core.dtypes import DTYPES, TensorType, bf16, f32, i32
 from blu.dialects.core.op import ErrorSample, Op, Operand, Sample
 from blu.dialects.core.sample_values import draw
 from blu.dialects.tensor.function import public
 from blu.dialects.tensor.promotion import as_tensor
 from blu.dialects.tensor.tensor import Tensor
+
+
+class Barrier(Op, name="barrier"):
+    """The operand as it is, but as another value: what is computed from it is not shared with what is computed alike
+    from the operand, nor merged into one loop with it. It moves no data.
+
+    Recomputation is written with it: without one, the same ops on the same operands would be found to be duplicates.
+    """
+
+    operand: Operand
+
+    vjp = staticmethod(lambda g, operand, result: g)
+
+    @staticmethod
+    def reference(operand: np.ndarray) -> np.ndarray:
+        return operand.copy()
+
+    @staticmethod
+    def infer(operand: TensorType) -> TensorType:
+        return operand
+
+    @staticmethod
+    def samples() -> Iterator[Sample]:
+        rng = np.random.default_rng(0)
+        for dtype in (f32, bf16, i32):
+            for shape in ((), (0, 2), (1,), (3, 4), (2, 3, 5)):
+                yield Sample((draw(rng, shape, dtype, -9, 9),), {})
+
+    @staticmethod
+    def error_samples() -> Iterator[ErrorSample]:
+        return iter(())
 
 
 class StopGradient(Op, name="stop_gradient"):

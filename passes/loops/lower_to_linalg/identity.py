@@ -1,4 +1,4 @@
-"""The op that holds values back until others are there."""
+"""Ops that hold values back: until others are there, or from gradients."""
 
 from __future__ import annotations
 
@@ -11,3 +11,9 @@ def lower_barrier(op: Lowering) -> ir.Value:
     """The barrier stays; bufferization gives it its operand's memory."""
     (operand,) = op.operands
     return ir.Operation.create("blu.barrier", results=[operand.type], operands=[operand]).results[0]
+
+
+@lowers("stop_gradient")
+def lower_stop_gradient(op: Lowering) -> ir.Value:
+    """The operand."""
+    return op.operands[0]

@@ -1,0 +1,91 @@
+"""What ranks run under mpiexec for `test_collectives.py`: each prints a line of JSON with what it found."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import blu
+from blu.dialects.core.op import OPS
+from blu.runtime.ranks.world import World
+
+WORLD = World.of_environment()
+RANKS = WORLD.size
+LINEAR = [
+    ("all_reduce", {"reduction": "sum"}),
+    ("all_reduce", {"reduction": "mean"}),
+    ("all_gather", {}),
+    ("reduce_scatter", {"reduction": "sum"}),
+    ("reduce_scatter", {"reduction": "mean"}),
+    ("broadcast", {"root": 1}),
+    ("all_to_all", {}),
+    ("permute", {"shift": 1}),
+]
+COMPARED = [("all_reduce", {"reduction": "max"}), ("reduce_scatter", {"reduction": "min"}), ("permute", {"shift": -2})]
+
+
+def drawn(dtype: str, seed: int) -> list[np.ndarray]:
+    """The operand of each rank."""
+    rng = np.random.default_rng(seed)
+    numbers = rng.integers(-40, 40, (RANKS, 2 * RANKS, 3))
+    return list(numbers.astype(blu.spec((), dtype).dtype.numpy))
+
+
+def ops() -> dict[str, Any]:
+    """The error of every collective in every dtype, alone and behind kernels."""
+    errors = {}
+    for dtype in ("f64", "f32", "bf16", "f16", "i32", "i64", "i8"):
+        has_mean = dtype.startswith(("f", "b"))
+        cases = [case for case in (*LINEAR, *COMPARED) if has_mean or "mean" not in case[1].values()]
+        operands = drawn(dtype, len(dtype))
+
+        def program(x: Any, cases: Any = cases) -> Any:
+            return [getattr(blu, name)(x + x, "dp", **options) for name, options in cases]
+
+        found = blu.jit(program, mesh=blu.Mesh(dp=RANKS))(operands[WORLD.rank])
+        for (name, options), result in zip(cases, found, strict=True):
+            wanted = OPS[name].over_ranks([operand + operand for operand in operands], **options)[WORLD.rank]
+            difference = np.asarray(result).astype(np.float64) - wanted.astype(np.float64)
+            errors[f"{name} {options} {dtype}"] = float(np.max(np.abs(difference)) / 100)
+    return {"errors": errors}
+
+
+def gradients() -> dict[str, Any]:
+    """For each linear collective, this rank's part of <v, C x> and of <C^T v, x>."""
+    found: dict[str, dict[str, float]] = {"forward": {}, "backward": {}}
+    rng = np.random.default_rng(WORLD.rank)
+    x = rng.standard_normal((2 * RANKS, 3))
+    for name, options in LINEAR:
+        apply: Callable[..., Any] = getattr(blu, name)
+        shape = blu.jit(lambda x, apply=apply, options=options: apply(x, "dp", **options), mesh=blu.Mesh(dp=RANKS))(x)
+        v = rng.standard_normal(shape.shape)
+
+        def paired(x: Any, v: Any, apply: Any = apply, options: Any = options) -> Any:
+            return blu.sum(v * apply(x, "dp", **options))
+
+        value, gradient = blu.jit(blu.value_and_grad(paired), mesh=blu.Mesh(dp=RANKS))(x, v)
+        key = f"{name} {options}"
+        found["forward"][key] = float(value)
+        found["backward"][key] = float(np.sum(np.asarray(gradient) * x))
+    return found
+
+
+def mesh() -> dict[str, Any]:
+    """Sums along the rows and columns of a mesh of 2 x 2 ranks."""
+    program = blu.jit(
+        lambda x: (blu.all_reduce(x, "tp"), blu.all_reduce(x, "dp"), blu.axis_index("dp")), mesh=blu.Mesh(dp=2, tp=2)
+    )
+    rows, columns, index = (np.asarray(item).tolist() for item in program(np.float64(10**WORLD.rank)))
+    assert index == WORLD.rank // 2
+    wanted = [11, 11, 1100, 1100][WORLD.rank], [101, 1010, 101, 1010][WORLD.rank]
+    return {"rows": rows, "columns": columns, "wanted_rows": wanted[0], "wanted_columns": wanted[1]}
+
+
+if __name__ == "__main__":
+    found = {"ops": ops, "gradients": gradients, "mesh": mesh}[sys.argv[1]]()
+    sys.stdout.write(f"RANK {json.dumps({'rank': WORLD.rank, **found})}\n")
+    sys.stdout.flush()

@@ -1,0 +1,150 @@
+"""Collectives of compiled programs: under mpiexec, against what NumPy says of the operands of all ranks."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import blu
+from blu.errors import ArgumentError, CacheError, RankError
+from blu.plan.collective import schedule_text
+from blu.plan.mesh import Mesh
+from blu.plan.schema import Plan
+from blu.plan.timeline import Begin, Finish, LaunchRange, timeline
+
+PROGRAMS = Path(__file__).parent / "collective_programs.py"
+
+
+def run_ranks(count: int, *arguments: str, timeout: float = 120) -> list[dict]:
+    """What each of `count` ranks of `collective_programs.py` found, by rank."""
+    mpiexec = Path(sys.executable).with_name("mpiexec")
+    command = [str(mpiexec) if mpiexec.exists() else "mpiexec", "-n", str(count), sys.executable, str(PROGRAMS)]
+    environment = {**os.environ, "BLU_NUM_THREADS": "1"}
+    done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=timeout, env=environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = [json.loads(line.partition("RANK ")[2]) for line in done.stdout.splitlines() if "RANK " in line]
+    return sorted(found, key=lambda item: item["rank"])
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+def test_every_collective_gives_what_numpy_says_of_all_ranks(count: int) -> None:
+    found = run_ranks(count, "ops")
+    assert [item["rank"] for item in found] == list(range(count))
+    for item in found:
+        assert len(item["errors"]) > 20
+        assert {name: error for name, error in item["errors"].items() if error > 1e-6} == {}
+
+
+def test_gradients_of_collectives_are_their_transposes() -> None:
+    """<v, C x> summed over ranks is <C^T v, x> summed over ranks, for every linear collective."""
+    first, second = run_ranks(2, "gradients")
+    assert first["forward"].keys() == second["forward"].keys() and len(first["forward"]) == 8
+    for name in first["forward"]:
+        forward = first["forward"][name] + second["forward"][name]
+        backward = first["backward"][name] + second["backward"][name]
+        assert forward == pytest.approx(backward, rel=1e-12), name
+        assert abs(forward) > 1e-3
+
+
+def test_ranks_of_two_axes_exchange_along_each() -> None:
+    for item in run_ranks(4, "mesh"):
+        assert item["rows"] == item["wanted_rows"]
+        assert item["columns"] == item["wanted_columns"]
+
+
+def test_a_program_for_more_ranks_than_there_are_says_so() -> None:
+    program = blu.jit(lambda x: blu.all_reduce(x, "dp"), mesh=blu.Mesh(dp=2))
+    with pytest.raises(RankError, match=r"for 2 ranks \(dp=2\), and this is one process alone"):
+        program(np.ones(3, np.float32))
+
+
+def test_an_axis_that_the_mesh_does_not_have_is_named() -> None:
+    with pytest.raises(ArgumentError, match=r"no axis 'tp': the mesh has the axes dp"):
+        blu.jit(lambda x: blu.all_reduce(x, "tp"), mesh=blu.Mesh(dp=2)).trace(blu.spec((3,)))
+    with pytest.raises(ArgumentError, match="traced for one rank"):
+        blu.jit(lambda x: blu.all_reduce(x, "dp")).trace(blu.spec((3,)))
+
+
+def test_a_mesh_counts_ranks_with_its_last_axis_fastest() -> None:
+    mesh = Mesh(dp=2, tp=3)
+    assert mesh.size == 6
+    assert mesh.coordinates(4) == {"dp": 1, "tp": 1}
+    assert mesh.peers("tp", 4) == (3, 4, 5)
+    assert mesh.peers("dp", 4) == (1, 4)
+    assert mesh.peers("cp", 4) == (4,)
+    assert Mesh.of_text(str(mesh)) == mesh and Mesh.of_text("") == Mesh()
+
+
+@pytest.mark.parametrize("text", ["dp", "dp=", "dp=x", "=2", "dp=2,dp=3", "d p=2", "dp=0"])
+def test_a_mesh_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ArgumentError, match="mesh"):
+        Mesh.of_text(text)
+
+
+def plan_of(program: object, *specs: object) -> Plan:
+    return Plan.parse(program.trace(*specs).compile().executable["plan.json"])  # type: ignore[attr-defined]
+
+
+def test_a_collective_overlaps_with_kernels_that_do_not_need_it() -> None:
+    @blu.jit(mesh=blu.Mesh(dp=2))
+    def program(x, w, v):
+        total = blu.all_reduce(x @ w, "dp")
+        other = blu.exp(x @ v)
+        return total @ other
+
+    plan = plan_of(program, *[blu.spec((32, 32))] * 3)
+    [collective] = plan.collectives
+    assert (collective.start, collective.wait, len(plan.launches)) == (1, 2, 3)
+    moments = timeline(len(plan.launches), plan.collectives)
+    assert moments == [LaunchRange(0, 1), Begin(0), LaunchRange(1, 2), Finish(0), LaunchRange(2, 3)]
+    assert Path(__file__).name in schedule_text(plan.collectives)
+
+
+def test_memory_of_a_collective_is_nobody_elses_while_it_runs() -> None:
+    @blu.jit(mesh=blu.Mesh(dp=2))
+    def program(x, w):
+        gathered = blu.all_gather(x @ w, "dp")
+        y = x
+        for _ in range(4):
+            y = blu.tanh(y @ w)
+        return gathered @ w, y
+
+    plan = plan_of(program, *[blu.spec((32, 32))] * 2)
+    [collective] = plan.collectives
+    assert collective.wait - collective.start >= 3
+    own = [
+        range(place.offset, place.offset + size)
+        for place, size in ((collective.source, collective.bytes_given), (collective.target, collective.bytes_received))
+        if place.space == "arena"
+    ]
+    assert own
+    during = plan.launches[collective.start : collective.wait]
+    written = [launch.args[-1] for launch in during if launch.args[-1].space == "arena"]
+    assert written and not any(argument.offset in taken for argument in written for taken in own)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": "gather"}, "a collective is a 'gather'"),
+        ({"ranks": 3}, "has not 3 ranks"),
+        ({"wait": 99}, "is over after launch 99"),
+        ({"start": 2, "wait": 1}, "begun at 2"),
+        ({"count": 1 << 40}, "reaches beyond"),
+        ({"target": ["constant", 0, 0]}, "of which there is none"),
+        ({"axis": "tp"}, "the axis tp"),
+    ],
+)
+def test_a_damaged_collective_is_refused(change: dict, message: str) -> None:
+    program = blu.jit(lambda x, w: blu.all_reduce(x @ w, "dp") @ w, mesh=blu.Mesh(dp=2))
+    members = program.trace(blu.spec((8, 8)), blu.spec((8, 8))).compile().executable
+    plan = json.loads(members["plan.json"])
+    plan["collectives"][0] |= change
+    with pytest.raises(CacheError, match=message):
+        Plan.parse(json.dumps(plan).encode())
