@@ -150,3 +150,7 @@ class CacheError(BluError):
 
 class RankError(BluError):
     """Processes that run together do not fit together, do not find each other, or lost one of them."""
+
+
+class RankLostError(RankError):
+    """Another process of those that run together is gone, and what they did together is worth nothing."""

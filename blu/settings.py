@@ -82,6 +82,7 @@ def _switch(text: str) -> bool:
 
 SWITCH = Kind("0 or 1", _switch, tuple(_SPELLINGS))
 FOLDER = Kind("a folder", lambda text: Path(text).expanduser())
+TEXT = Kind("a text", str)
 PROGRAM = Kind("a program (empty: none)", _program, takes_empty=True)
 
 
@@ -230,6 +231,34 @@ class Settings:
             SWITCH,
             False,
             "Whether NVIDIA's profilers show each kernel's line (needs the package nvtx), read once.",
+        ),
+    ]
+    rank_join: Annotated[
+        float,
+        Setting(
+            "BLU_RANK_JOIN",
+            Kind("a number of seconds above 0", _seconds),
+            120.0,
+            "Seconds that ranks which start together wait for each other to be there.",
+        ),
+    ]
+    rank_timeout: Annotated[
+        float,
+        Setting(
+            "BLU_RANK_TIMEOUT",
+            Kind("a number of seconds above 0", _seconds),
+            300.0,
+            "Seconds that ranks wait for one that is silent, or does not come to an exchange, before all end.",
+        ),
+    ]
+    rank_token: Annotated[
+        str,
+        Setting(
+            "BLU_RANK_TOKEN",
+            TEXT,
+            "",
+            "What ranks of one run know, and others do not, so that nobody else joins them.",
+            "drawn where ranks are started",
         ),
     ]
 

@@ -266,7 +266,7 @@ def test_other_packages_are_declared() -> None:
 def _packages(requirements: Iterable[str]) -> set[str]:
     """The names of requirements, as one imports them."""
     names = {re.split(r"[=<>\[ ]", item)[0].lower().replace("-", "_") for item in requirements}
-    return {"cuda" if name == "cuda_bindings" else name for name in names}
+    return {{"cuda_bindings": "cuda", "nccl4py": "nccl"}.get(name, name) for name in names}
 
 
 def test_one_file_says_which_package_carries_mlir() -> None:

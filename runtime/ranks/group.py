@@ -13,8 +13,10 @@ from __future__ import annotations
 import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
@@ -86,13 +88,17 @@ class Exchange:
         """The number of elements that come to `target`."""
         return KINDS[self.kind].taken(self.count, size)
 
-    def source_array(self, dtype: str = "") -> np.ndarray:
-        """The elements at `source`, in a processor's memory, possibly seen as another dtype of the same width."""
-        return array_at(self.source, self.count, dtype or self.dtype)
+    def source_array(self) -> np.ndarray:
+        """The elements at `source`, in a processor's memory."""
+        return array_at(self.source, self.count, self.dtype)
 
-    def target_array(self, size: int, dtype: str = "") -> np.ndarray:
+    def target_array(self, size: int) -> np.ndarray:
         """The elements at `target`, in a processor's memory."""
-        return array_at(self.target, self.taken(size), dtype or self.dtype)
+        return array_at(self.target, self.taken(size), self.dtype)
+
+    def __str__(self) -> str:
+        reduction = f" ({self.reduction})" if self.reduction else ""
+        return f"{self.kind}{reduction} of {self.count} {self.dtype}"
 
 
 def array_at(address: int, count: int, dtype: str) -> np.ndarray:
@@ -117,12 +123,40 @@ class Done(Pending):
         pass
 
 
+class ExchangeObserver(Protocol):
+    """Who is told what a rank exchanges, and when it waits for that."""
+
+    def started(self, exchange: str, line: str = "") -> None:
+        """An exchange begins, which is said in words, by the user's `file:line`."""
+        ...
+
+    def waiting(self) -> AbstractContextManager[None]:
+        """Entered while the rank waits for an exchange."""
+        ...
+
+
+class _Observed(Pending):
+    """An exchange whose waiting is told to an observer."""
+
+    def __init__(self, pending: Pending, observer: ExchangeObserver):
+        self._pending = pending
+        self._observer = observer
+
+    def wait(self) -> None:
+        with self._observer.waiting():
+            self._pending.wait()
+
+
 class RankGroup(ABC):
-    """`size` ranks of which this is number `rank`. `library` says what carries their arrays."""
+    """`size` ranks of which this is number `rank`. `library` says what carries their arrays.
+
+    `observer`, if there is one, is told of all exchanges, also of the groups that are split off from then on.
+    """
 
     library: str
     rank: int
     size: int
+    observer: ExchangeObserver | None = None
 
     def start(
         self,
@@ -136,37 +170,46 @@ class RankGroup(ABC):
         shift: int = 0,
         root: int = 0,
         stream: int = 0,
+        line: str = "",
     ) -> Pending:
         """Start an exchange, in which every rank of the group takes part. Nothing may touch its arrays until `wait`.
 
         `kind`: all_reduce, all_gather (target: size * count elements), reduce_scatter (target: count / size elements),
         broadcast (from rank `root`), all_to_all (part r of the source goes to rank r), permute (to rank + `shift`).
         `count` is the number of elements at `source`; `dtype` one of Blu's names; `reduction` (of all_reduce and
-        reduce_scatter) sum, mean, max or min; `stream` the GPU's stream that it is enqueued on. Source may be target
-        of all_reduce and broadcast, and this rank's part of the target of all_gather; the target may be this rank's
-        part of the source of reduce_scatter.
+        reduce_scatter) sum, mean, max or min; `stream` the GPU's stream that it is enqueued on; `line` the user's
+        `file:line`, for messages. Source may be target of all_reduce and broadcast, and this rank's part of the target
+        of all_gather; the target may be this rank's part of the source of reduce_scatter.
         Raises RankError for what does not go together.
         """
         exchange = Exchange(kind, dtype, source, target, count, reduction, shift, root)
         self._check(exchange)
-        if count == 0:
-            return Done()
-        return self._begin(exchange, stream)
+        if self.observer is None:
+            return self._begin(exchange, stream) if count else Done()
+        self.observer.started(str(exchange), line)
+        return _Observed(self._begin(exchange, stream) if count else Done(), self.observer)
 
-    @abstractmethod
     def split(self, color: int | None, key: int = 0) -> RankGroup | None:
         """The group of those ranks that gave the same color, ordered by key and then rank; None for a color of None.
 
         Every rank of this group calls it, with no exchange pending.
         """
+        group = self._split(color, key)
+        if group is not None:
+            group.observer = self.observer
+        return group
 
     @abstractmethod
     def abort(self) -> None:
-        """Give up what is pending, from whatever thread: the process ends next. What was exchanged is worth nothing."""
+        """Give up what is pending: the process ends next. What was exchanged is worth nothing."""
 
     @abstractmethod
     def close(self) -> None:
-        """Leave the group, as every rank of it does."""
+        """Leave the group, as every rank of it does, with no exchange pending."""
+
+    @abstractmethod
+    def _split(self, color: int | None, key: int) -> RankGroup | None:
+        """What `split` gives."""
 
     @abstractmethod
     def _begin(self, exchange: Exchange, stream: int) -> Pending:
@@ -220,7 +263,7 @@ class Alone(RankGroup):
     rank = 0
     size = 1
 
-    def split(self, color: int | None, key: int = 0) -> RankGroup | None:
+    def _split(self, color: int | None, key: int) -> RankGroup | None:
         return None if color is None else self
 
     def abort(self) -> None:

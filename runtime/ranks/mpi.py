@@ -137,7 +137,7 @@ class MpiGroup(RankGroup):
             )
         return cls(communicator.Dup())
 
-    def split(self, color: int | None, key: int = 0) -> MpiGroup | None:
+    def _split(self, color: int | None, key: int) -> MpiGroup | None:
         undefined = self._mpi.UNDEFINED
         communicator = self._communicator.Split(undefined if color is None else color, key)
         return None if communicator == self._mpi.COMM_NULL else MpiGroup(communicator)

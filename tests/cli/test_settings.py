@@ -29,7 +29,7 @@ def unset(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_setting_has_a_typed_field_of_its_name():
-    assert len(NAMES) == len(settings.TABLE) == 11
+    assert len(NAMES) == len(settings.TABLE) == 14
     asked = settings.current()
     for setting in settings.TABLE:
         assert setting.name == f"BLU_{setting.field.upper()}"
@@ -57,6 +57,9 @@ def test_every_setting_has_a_typed_field_of_its_name():
         ("BLU_CUDA_SYNC", "1", True),
         ("BLU_CUDA_SYNC", "false", False),
         ("BLU_NVTX", "Yes", True),
+        ("BLU_RANK_JOIN", "2.5", 2.5),
+        ("BLU_RANK_TIMEOUT", "60", 60.0),
+        ("BLU_RANK_TOKEN", "a secret", "a secret"),
     ],
 )
 def test_values_are_read_when_they_are_asked_for(monkeypatch, name, text, value):

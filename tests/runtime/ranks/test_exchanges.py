@@ -18,7 +18,7 @@ from tests.support.ranks.starting import run_ranks
 @pytest.mark.parametrize("size", [2, 4])
 def test_exchanges_through_mpi_give_what_numpy_gives(size: int):
     outcome = run_ranks(size, "exchange_cases")
-    assert (outcome.returncode, outcome.stdout) == (0, f"{len(list(all_cases(size)))} cases\n"), outcome.stderr
+    assert (outcome.code, outcome.out) == (0, f"{len(list(all_cases(size)))} cases\n"), outcome.err
 
 
 def test_ranks_that_mpi_does_not_know_of_are_an_error():

@@ -1,0 +1,86 @@
+"""Runs one rank for `launch`, and writes down how it ends. Imports nothing of Blu's, so that it starts at once.
+
+    python child.py FOLDER COMMAND...
+
+What ranks other than 0 write to stdout is dropped, and lines of their stderr are preceded by their rank. The rank ends
+with this process, however that ends.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from types import FrameType
+
+_RANKS = ("RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK")
+_FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_PR_SET_PDEATHSIG = 1
+PATIENCE = 60.0
+"""Seconds that it stays when its rank has failed; `launch` ends it before."""
+_LIBC = ctypes.CDLL(None)
+
+
+def end_with_parent() -> None:
+    """Let the kernel kill this process when its parent dies."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _become_a_rank() -> None:
+    end_with_parent()
+    for number in _FORWARDED:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+
+
+def write(folder: str, name: str, text: str) -> None:
+    """Write a file that is whole as soon as it is there."""
+    path = os.path.join(folder, name)
+    with open(f"{path}.part", "w") as file:
+        file.write(text)
+    os.replace(f"{path}.part", path)
+
+
+def _relay(process: subprocess.Popen[bytes], rank: int) -> None:
+    assert process.stderr is not None
+    for line in process.stderr:
+        os.write(2, f"[rank {rank}] ".encode() + line.rstrip(b"\n") + b"\n")
+
+
+def main() -> int:
+    """Run the command; 0 however it ends, which stands in the folder, so that mpiexec leaves the other ranks alone."""
+    folder, *command = sys.argv[1:]
+    rank = next(int(os.environ[name]) for name in _RANKS if name in os.environ)
+    end_with_parent()
+    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE} if rank else {}
+    try:
+        process = subprocess.Popen(command, close_fds=False, preexec_fn=_become_a_rank, **quiet)
+    except OSError as error:
+        os.write(2, f"blu: cannot start {command[0]}: {error.strerror}\n".encode())
+        write(folder, f"{rank}.end", f"127 {time.monotonic_ns()}")
+        return 0
+
+    def forward(number: int, frame: FrameType | None) -> None:
+        process.send_signal(number)
+
+    for number in _FORWARDED:
+        signal.signal(number, forward)
+    write(folder, f"{rank}.pid", str(process.pid))
+    relay = threading.Thread(target=_relay, args=(process, rank), daemon=True)
+    if rank:
+        relay.start()
+    code = process.wait()
+    ended = time.monotonic_ns()
+    if rank:
+        relay.join(5)
+    write(folder, f"{rank}.end", f"{code} {ended}")
+    if code:  # mpiexec would kill the others, which have something to say, if this process ended now
+        time.sleep(PATIENCE)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
