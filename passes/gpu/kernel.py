@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, func, ir, nvvm, scf
+from blu.passes.gpu import numbers
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.body import Kernel
 from blu.passes.kernels.launch import CLUSTER, GRID, PER_PROCESSOR, SHARED, THREADS
@@ -87,6 +88,20 @@ def repeat_while(condition: Callable[[], ir.Value]) -> None:
         scf.condition(condition(), [])
     with ir.InsertionPoint(after):
         scf.yield_([])
+
+
+def repeat(
+    begin: numbers.Number,
+    end: numbers.Number,
+    step: numbers.Number,
+    carried: list[ir.Value],
+    body: Callable[[ir.Value, list[ir.Value]], list[ir.Value]],
+) -> list[ir.Value]:
+    """An scf.for over i32; what it carries out."""
+    loop = scf.ForOp(numbers.number(begin), numbers.number(end), numbers.number(step), carried)
+    with ir.InsertionPoint(loop.body):
+        scf.yield_(body(loop.induction_variable, list(loop.inner_iter_args)))
+    return list(loop.results)
 
 
 def below(index: ir.Value, limit: int) -> ir.Value:

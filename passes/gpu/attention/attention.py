@@ -19,7 +19,14 @@ from blu.passes.gpu.attention import decode as attention_decode
 from blu.passes.gpu.attention.block import RowPosition, SeenKeys, SoftmaxStep, TileBlock
 from blu.passes.gpu.attention.operands import AttentionOperand, operand_of, read_problem, split_head
 from blu.passes.gpu.attention.output import write_tile
-from blu.passes.gpu.attention.schedule import REGISTERS, WARPS, FewQueriesSchedule, QueryTilesSchedule, schedule_of
+from blu.passes.gpu.attention.schedule import (
+    REGISTERS,
+    WARPS,
+    FewQueriesSchedule,
+    QueryTilesSchedule,
+    WarpgroupSchedule,
+    schedule_of,
+)
 from blu.passes.gpu.attention.scores import (
     KeySpan,
     Mask,
@@ -31,6 +38,7 @@ from blu.passes.gpu.attention.scores import (
     scaled,
 )
 from blu.passes.gpu.attention.tiles import MatrixTile, tile_bytes
+from blu.passes.gpu.attention.warpgroups import forward as warpgroups_forward
 from blu.passes.gpu.isa import barrier, cp_async
 from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import GpuKernel
@@ -50,6 +58,8 @@ def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
     schedule = schedule_of(kernel)
     if isinstance(schedule, FewQueriesSchedule):
         return attention_decode.emit(kernel, schedule)
+    if isinstance(schedule, WarpgroupSchedule):
+        return warpgroups_forward.emit(kernel, schedule)
     assert isinstance(schedule, QueryTilesSchedule), "there is no other kind"
     operation = find_operation(kernel, "blu.attention")
     operands = operands_of(operation)

@@ -1,20 +1,20 @@
 """How attention on a GPU is cut: the choice of its schedule, and what that may not be.
 
-Sizes and dtypes decide, so that blu-choose-schedules chooses all; blu-fit-schedules only does where nothing is chosen.
+Sizes and dtypes decide, so that blu-choose-schedules chooses all; but whether Hopper's warpgroups take it, strides say,
+so that it leaves the choice to blu-fit-schedules where sizes suit these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from math import ceil, prod
+from collections.abc import Callable
+from math import ceil
 
 from blu.dialects.core.mlir import func, ir
-from blu.dialects.core.op import operands_of
 from blu.dialects.targets.nvidia import GpuTarget
+from blu.errors import ParseError
 from blu.passes.gpu.attention import decode
-from blu.passes.gpu.attention.attention import SharedLayout
 from blu.passes.gpu.attention.key_gradient import KeyTiles
+from blu.passes.gpu.attention.limits import excesses, strides_misfit, warpgroup_misfit
 from blu.passes.gpu.attention.query_gradient import QueryTiles
 from blu.passes.gpu.attention.schedule import (
     APART,
@@ -27,52 +27,43 @@ from blu.passes.gpu.attention.schedule import (
     FewQueriesSchedule,
     GradientTilesSchedule,
     QueryTilesSchedule,
+    WarpgroupGradientSchedule,
+    WarpgroupSchedule,
 )
 from blu.passes.gpu.attention.scores import STRIP
+from blu.passes.gpu.attention.sizes import ScheduleSizes
 from blu.passes.gpu.isa.warp import WARP
-from blu.passes.kernels.schedules import Fields, Kinds, Schedule, Scheduler, by_sizes
+from blu.passes.kernels.schedules import Fields, Kinds, Schedule, Scheduler, make
 from blu.passes.kernels.updates import find_operation
 
 DECODING_WARPS = 16
 """Of a block; fewer where there are so many heads that all processors have several."""
 LARGEST_PAIR = 128
 """Columns up to which a warp's gradients of keys and of values fit in registers at a time."""
-MOST_REGISTERS = 192
-"""Of the 255 of a thread, those that may hold sums and factors."""
-MOST_WARPS = 32
-ROWS_OF_TILES = (16, 32, 64, 128)
-STRIPS = (1, 2)
-WARPS_OF_BLOCKS = (1, 2, 4, 8)
-
-
-@dataclass(frozen=True)
-class ScheduleSizes:
-    """What a schedule is chosen by: heads in all, rows and columns of `size` bytes, and whether there is a mask."""
-
-    heads: int
-    queries: int
-    keys: int
-    columns: tuple[int, int]
-    masked: bool
-    size: int
-
-    @classmethod
-    def of(cls, operation: ir.Operation) -> ScheduleSizes:
-        """Those of a blu.attention or a blu.attention_gradient."""
-        operands = operands_of(operation)[operation.name == "blu.attention_gradient" :]
-        query, key, value = (ir.RankedTensorType(item.type) for item in operands[:3])
-        mask = operands_of(operation)[5 if operation.name == "blu.attention_gradient" else 3]
-        heads, columns = prod(query.shape[:-2]), (query.shape[-1], value.shape[-1])
-        return cls(heads, query.shape[-2], key.shape[-2], columns, mask is not None, query.element_type.width // 8)
-
-    @property
-    def widest(self) -> int:
-        return max(self.columns)
+LEAST_ROWS, WIDEST = 64, 128
+"""Fewer queries or keys leave most of a warpgroup's tile empty; rows of more columns leave no registers."""
+WARPGROUPS = (WarpgroupSchedule, WarpgroupGradientSchedule)
 
 
 def _choose(operation: ir.Operation, target: GpuTarget) -> Schedule:
     sizes = ScheduleSizes.of(operation)
-    return _few_queries(sizes, target) if decode.suits(operation) else _tiles(sizes)
+    if decode.suits(operation):
+        return _few_queries(sizes, target)
+    return _warpgroup(sizes) if _suits_warpgroups(sizes, target) else _tiles(sizes)
+
+
+def _suits_warpgroups(sizes: ScheduleSizes, target: GpuTarget) -> bool:
+    """Whether warpgroups are the faster ones, as far as sizes say."""
+    is_long = min(sizes.queries, sizes.keys) >= LEAST_ROWS and sizes.widest <= WIDEST
+    return target.wgmma and is_long and not warpgroup_misfit(sizes)
+
+
+def _warpgroup(sizes: ScheduleSizes) -> WarpgroupSchedule:
+    """As many blocks on a processor as have registers: one alone leaves tensor cores idle while it computes weights.
+
+    On an H200, tiles of 48 to 128 keys, or a third stage, were never faster.
+    """
+    return WarpgroupSchedule(64, 2, 4) if sizes.widest <= 64 else WarpgroupSchedule(64, 2, 2)
 
 
 def _few_queries(sizes: ScheduleSizes, target: GpuTarget) -> FewQueriesSchedule:
@@ -90,9 +81,24 @@ def _tiles(sizes: ScheduleSizes) -> QueryTilesSchedule:
     return QueryTilesSchedule(1, 64, REGISTERS) if sizes.widest <= 128 else QueryTilesSchedule(1, 32)
 
 
-def _choose_gradient(operation: ir.Operation, target: GpuTarget) -> GradientTilesSchedule:
-    """The largest tiles whose sums fit in registers, beside a mask, and in shared memory."""
+def _choose_gradient(operation: ir.Operation, target: GpuTarget) -> Schedule:
     sizes = ScheduleSizes.of(operation)
+    return _warpgroup_gradient(sizes) if _suits_warpgroups(sizes, target) else _gradient_tiles(sizes, target)
+
+
+def _gradient_of_kind(kind: str, sizes: ScheduleSizes, target: GpuTarget) -> Schedule:
+    is_of_warpgroups = kind == WarpgroupGradientSchedule.kind
+    return _warpgroup_gradient(sizes) if is_of_warpgroups else _gradient_tiles(sizes, target)
+
+
+def _warpgroup_gradient(sizes: ScheduleSizes) -> WarpgroupGradientSchedule:
+    if sizes.widest <= 64:
+        return WarpgroupGradientSchedule(64, 2, 4, 64, 2, 3)
+    return WarpgroupGradientSchedule(64, 2, 2, 64, 2, 2)
+
+
+def _gradient_tiles(sizes: ScheduleSizes, target: GpuTarget) -> GradientTilesSchedule:
+    """The largest tiles whose sums fit in registers, beside a mask, and in shared memory."""
     launches = APART if sizes.widest > LARGEST_PAIR else TOGETHER
     return GradientTilesSchedule(*_of_queries(sizes, target), *_of_keys(sizes, target), launches)
 
@@ -115,93 +121,47 @@ def _of_keys(sizes: ScheduleSizes, target: GpuTarget) -> tuple[int, int, int, st
     return next(filter(fits, choices))
 
 
-# What does not fit
-
-
-def _excesses(schedule: Schedule, operation: ir.Operation, target: GpuTarget) -> Iterator[str]:
-    sizes = ScheduleSizes.of(operation)
-    if isinstance(schedule, FewQueriesSchedule):
-        yield from _excess_few(schedule, operation, sizes)
-    if isinstance(schedule, QueryTilesSchedule):
-        yield from _excess_tile(STRIPS, "strips", schedule.strips)
-        yield from _excess_tile(ROWS_OF_TILES, "keys", schedule.keys)
-        yield from _excess_left("queries", schedule.queries, sizes)
-        each = sizes.columns[1] // 2 + schedule.keys // 2
-        yield from _excess_registers(schedule.strips * (each + _kept(schedule.queries, sizes.columns[0])))
-        needed = SharedLayout.of(schedule, *sizes.columns, sizes.size).memory.bytes
-        yield from _excess_shared(needed, target)
-    if isinstance(schedule, GradientTilesSchedule):
-        yield from _excess_gradient(schedule, sizes, target)
-
-
-def _excess_few(schedule: FewQueriesSchedule, operation: ir.Operation, sizes: ScheduleSizes) -> Iterator[str]:
-    if not decode.suits(operation):
-        yield f"kind 'few_queries' takes at most {decode.FEW_QUERIES} queries, of multiples of {decode.PIECE} columns"
-    if schedule.warps > MOST_WARPS or schedule.warps * WARP < sizes.columns[0]:
-        least = ceil(sizes.columns[0] / WARP)
-        yield f"warps = {schedule.warps}: a block has a thread for each column, {least} to {MOST_WARPS} warps"
-
-
-def _excess_gradient(schedule: GradientTilesSchedule, sizes: ScheduleSizes, target: GpuTarget) -> Iterator[str]:
-    for name in ("query", "key"):
-        yield from _excess_tile(WARPS_OF_BLOCKS, f"{name}_warps", getattr(schedule, f"{name}_warps"))
-        yield from _excess_tile(STRIPS, f"{name}_strips", getattr(schedule, f"{name}_strips"))
-        yield from _excess_left(f"{name}_left", getattr(schedule, f"{name}_left"), sizes)
-    yield from _excess_tile(ROWS_OF_TILES, "keys", schedule.keys)
-    yield from _excess_tile(ROWS_OF_TILES, "queries", schedule.queries)
-    if schedule.launches not in (TOGETHER, APART):
-        yield f"launches = '{schedule.launches}': gradients of keys and values are found '{TOGETHER}' or '{APART}'"
-    both = sum(sizes.columns)
-    of_queries = sizes.columns[0] // 2 + schedule.keys + _kept(schedule.query_left, both)
-    sums = both if schedule.launches == TOGETHER else sizes.widest
-    of_keys = sums // 2 + schedule.queries + _kept(schedule.key_left, both)
-    yield from _excess_registers(schedule.query_strips * of_queries)
-    yield from _excess_registers(schedule.key_strips * of_keys)
-    for tiles in (QueryTiles, KeyTiles):
-        yield from _excess_shared(tiles.by(schedule, sizes.columns, sizes.size).memory.bytes, target)
-
-
-def _kept(left: str, columns: int) -> int:
-    """Registers that left factors of 16 bits take, of a strip."""
-    return columns // 4 if left == REGISTERS else 0
-
-
-def _excess_tile(possible: tuple[int, ...], name: str, value: int) -> Iterator[str]:
-    if value not in possible:
-        yield f"{name} = {value}: there are {', '.join(map(str, possible))}"
-
-
-def _excess_left(name: str, value: str, sizes: ScheduleSizes) -> Iterator[str]:
-    if value not in (REGISTERS, SHARED):
-        yield f"{name} = '{value}': left factors are in '{REGISTERS}' or in '{SHARED}' memory"
-    if value == REGISTERS and sizes.size > 2:
-        yield f"{name} = '{REGISTERS}': there is no room for numbers of {8 * sizes.size} bits"
-
-
-def _excess_registers(needed: int) -> Iterator[str]:
-    if needed > MOST_REGISTERS:
-        yield f"sums and factors take {needed} registers of each thread, of at most {MOST_REGISTERS}"
-
-
-def _excess_shared(needed: int, target: GpuTarget) -> Iterator[str]:
-    if needed > target.shared_bytes:
-        yield f"tiles take {needed} bytes of shared memory, and a block on {target.name} has {target.shared_bytes}"
-
-
-def _around(name: str, choose: Callable[[ir.Operation, GpuTarget], Schedule], kinds: Kinds) -> Scheduler:
+def _around(
+    name: str,
+    choose: Callable[[ir.Operation, GpuTarget], Schedule],
+    of_kind: Callable[[str, ScheduleSizes, GpuTarget], Schedule],
+    kinds: Kinds,
+) -> Scheduler:
     """The scheduler of kernels around an op."""
 
-    def others(kernel: func.FuncOp, target: GpuTarget) -> Fields:
-        sizes = ScheduleSizes.of(find_operation(kernel, name))
-        return {**_tiles(sizes).fields, **_few_queries(sizes, target).fields}
+    def make_schedule(kernel: func.FuncOp, target: GpuTarget, given: Fields) -> Schedule:
+        operation = find_operation(kernel, name)
+        chosen = choose(operation, target)
+        if isinstance(chosen, WARPGROUPS) and not given and strides_misfit(kernel, operation):
+            chosen = of_kind("", ScheduleSizes.of(operation), target)
+        kind = str(given.get("kind", chosen.kind))
+        is_other = kind != chosen.kind and kind in kinds
+        like = of_kind(kind, ScheduleSizes.of(operation), target) if is_other else chosen
+        schedule = make(kinds, {"kind": chosen.kind, **given}, like.fields)
+        if schedule != chosen and (message := next(excesses(schedule, operation, target), "")):
+            raise ParseError(message)
+        return schedule
 
-    return by_sizes(
-        kinds,
-        lambda kernel, target: choose(find_operation(kernel, name), target),
-        lambda schedule, kernel, target: _excesses(schedule, find_operation(kernel, name), target),
-        others,
-    )
+    def choose_fields(kernel: func.FuncOp, target: GpuTarget, given: Fields) -> Fields:
+        """Nothing where strides decide."""
+        schedule = make_schedule(kernel, target, given)
+        return {} if isinstance(schedule, WARPGROUPS) and not given else schedule.fields
+
+    def fit(kernel: func.FuncOp, target: GpuTarget, given: Fields) -> Schedule:
+        schedule = make_schedule(kernel, target, given)
+        message = strides_misfit(kernel, find_operation(kernel, name)) if isinstance(schedule, WARPGROUPS) else ""
+        if message:
+            raise ParseError(message)
+        return schedule
+
+    return Scheduler(choose_fields, fit)
 
 
-SCHEDULER = _around("blu.attention", _choose, KINDS)
-GRADIENT_SCHEDULER = _around("blu.attention_gradient", _choose_gradient, GRADIENT_KINDS)
+def _forward_of_kind(kind: str, sizes: ScheduleSizes, target: GpuTarget) -> Schedule:
+    if kind == FewQueriesSchedule.kind:
+        return _few_queries(sizes, target)
+    return _warpgroup(sizes) if kind == WarpgroupSchedule.kind else _tiles(sizes)
+
+
+SCHEDULER = _around("blu.attention", _choose, _forward_of_kind, KINDS)
+GRADIENT_SCHEDULER = _around("blu.attention_gradient", _choose_gradient, _gradient_of_kind, GRADIENT_KINDS)

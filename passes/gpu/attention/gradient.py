@@ -23,9 +23,19 @@ from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu.attention.attention import leave_registers, rows_fit
 from blu.passes.gpu.attention.block import RowPosition, RowTiles, TileBlock
 from blu.passes.gpu.attention.key_gradient import KeyGradient, KeyTiles
+from blu.passes.gpu.attention.limits import warpgroup_misfit
 from blu.passes.gpu.attention.query_gradient import QueryGradient, QueryTiles
-from blu.passes.gpu.attention.schedule import APART, TOGETHER, gradient_schedule_of
+from blu.passes.gpu.attention.schedule import (
+    APART,
+    TOGETHER,
+    GradientTilesSchedule,
+    WarpgroupGradientSchedule,
+    gradient_schedule_of,
+)
+from blu.passes.gpu.attention.sizes import ScheduleSizes
 from blu.passes.gpu.attention.slopes import Gradient
+from blu.passes.gpu.attention.warpgroups import gradient as warpgroups_gradient
+from blu.passes.gpu.attention.warpgroups.stages import ROWS
 from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import GpuKernel
 from blu.passes.gpu.shared import shared_address
@@ -36,9 +46,15 @@ LAUNCHES = {TOGETHER: (("_key", True, True),), APART: (("_value", False, True), 
 
 
 def reserve(kernel: func.FuncOp) -> list[ir.MemRefType]:
-    """Two numbers for each query: the logarithm of its sum of weights, and inner."""
-    query = ir.RankedTensorType(operands_of(find_operation(kernel, "blu.attention_gradient"))[1].type).shape
-    return [ir.MemRefType.get([prod(query[:-2]), query[-2]], ir.F32Type.get())] * 2
+    """Two numbers for each query: the logarithm of its sum of weights, and inner.
+
+    Warpgroups write and read those of 64 queries at a time.
+    """
+    operation = find_operation(kernel, "blu.attention_gradient")
+    *heads, rows, _ = ir.RankedTensorType(operands_of(operation)[1].type).shape
+    if GpuTarget.of(kernel.operation.parent).wgmma and not warpgroup_misfit(ScheduleSizes.of(operation)):
+        rows = -(-rows // ROWS) * ROWS
+    return [ir.MemRefType.get([prod(heads), rows], ir.F32Type.get())] * 2
 
 
 def takes(operation: ir.Operation) -> bool:
@@ -50,6 +66,9 @@ def takes(operation: ir.Operation) -> bool:
 def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
     """Replace a kernel around a blu.attention_gradient by two launches, or three for long rows."""
     schedule, operation = gradient_schedule_of(kernel), find_operation(kernel, "blu.attention_gradient")
+    if isinstance(schedule, WarpgroupGradientSchedule):
+        return warpgroups_gradient.emit(kernel, schedule)
+    assert isinstance(schedule, GradientTilesSchedule), "there is no other kind"
     query, key, value = (ir.RankedTensorType(item.type).shape for item in operands_of(operation)[1:4])
     columns = (query[-1], value[-1])
     size = ir.RankedTensorType(operands_of(operation)[1].type).element_type.width // 8

@@ -88,7 +88,7 @@ class KeyGradient:
         key_head = split_head(position.head, problem.key_heads)
         own_row = self.block.own_row()
         span = KeySpan(position.lane, numbers.add(first, own_row), schedule.strips)
-        queries = Queries.seeing(self, first, key_head)
+        queries = Queries.seeing(self.gradient, schedule.rows, schedule.queries, first, key_head)
         walk = TileWalk(lambda number, stage: self._copy(queries, number, stage), queries.total, schedule.stage)
         left = self._prepare(walk, first, own_row, key_head)
         step = self._step(span, left, queries)
@@ -168,32 +168,33 @@ class KeyGradient:
 
 @dataclass(frozen=True)
 class Queries:
-    """The tiles of queries that a block of keys walks over: for each head that shares the keys, `count` from `start`.
+    """The tiles of `rows` queries that a block of keys walks over.
 
-    The first `hidden` of a head are those where some query does not see some key.
+    For each head that shares the keys, there are `count` from `start`. The first `hidden` of a head are those where
+    some query does not see some key.
     """
 
-    schedule: KeyTiles
     gradient: Gradient
+    rows: int
     key_head: Sequence[ir.Value]
     start: Number
     count: Number
     hidden: Number
 
     @classmethod
-    def seeing(cls, emitter: KeyGradient, first: ir.Value, key_head: Sequence[ir.Value]) -> Queries:
-        """Those that may see keys from `first` on."""
-        problem, schedule = emitter.gradient.problem, emitter.schedule
-        rows, tiles = schedule.queries, -(-problem.queries // schedule.queries)
+    def seeing(cls, gradient: Gradient, keys: int, rows: int, first: ir.Value, key_head: Sequence[ir.Value]) -> Queries:
+        """Those that may see one of so many keys, from `first` on."""
+        problem = gradient.problem
+        tiles = -(-problem.queries // rows)
         if not problem.causal:
-            return cls(schedule, emitter.gradient, key_head, 0, tiles, 0)
+            return cls(gradient, rows, key_head, 0, tiles, 0)
         before = numbers.larger(numbers.subtract(first, problem.offset), 0)
         start = numbers.smaller(numbers.divide(before, rows), tiles)
-        last = numbers.smaller(numbers.add(first, schedule.rows - 1), problem.keys - 1)
+        last = numbers.smaller(numbers.add(first, keys - 1), problem.keys - 1)
         all_see = numbers.larger(numbers.subtract(last, problem.offset), 0)
         end = numbers.smaller(numbers.divide(numbers.add(all_see, rows - 1), rows), tiles)
         hidden = numbers.larger(numbers.subtract(end, start), 0)
-        return cls(schedule, emitter.gradient, key_head, start, numbers.subtract(tiles, start), hidden)
+        return cls(gradient, rows, key_head, start, numbers.subtract(tiles, start), hidden)
 
     @property
     def total(self) -> Number:
@@ -215,7 +216,7 @@ class Queries:
                 numbers.remainder(numbers.number(number), count),
             )
         head = numbers.add(numbers.multiply(own, self._groups), group)
-        return [*batch, head], numbers.multiply(numbers.add(self.start, number), self.schedule.queries)
+        return [*batch, head], numbers.multiply(numbers.add(self.start, number), self.rows)
 
     def flat_head(self, head: Sequence[ir.Value]) -> ir.Value:
         """The number of a head of queries among all."""

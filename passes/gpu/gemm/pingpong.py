@@ -44,7 +44,7 @@ from blu.passes.gpu.gemm.schedule import WgmmaSchedule
 from blu.passes.gpu.isa import barrier, elect, mbarrier, setmaxnreg, shfl, tma, wgmma
 from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.isa.wgmma import SharedTile
-from blu.passes.gpu.kernel import when
+from blu.passes.gpu.kernel import repeat, when
 from blu.passes.gpu.shared import SharedMemory
 from blu.passes.kernels.epilogue import Known
 
@@ -202,9 +202,9 @@ class BlockCode:
     # The copying thread.
     def _copy(self) -> None:
         def tile(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-            return _repeat(0, self.walk.steps, 1, carried, partial(self._fill, self.walk.place(number)))
+            return repeat(0, self.walk.steps, 1, carried, partial(self._fill, self.walk.place(number)))
 
-        _repeat(self.block, self.walk.tiles, self.blocks, [numbers.number(0), numbers.number(0)], tile)
+        repeat(self.block, self.walk.tiles, self.blocks, [numbers.number(0), numbers.number(0)], tile)
 
     def _fill(self, place: TilePosition, step: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
         """Copy one stage when it is empty."""
@@ -253,7 +253,7 @@ class BlockCode:
             return after
 
         begin = numbers.add(self.block, numbers.multiply(group, self.blocks))
-        _repeat(begin, self.walk.tiles, 2 * self.blocks, start, tile)
+        repeat(begin, self.walk.tiles, 2 * self.blocks, start, tile)
 
     def _sums(self, carried: list[ir.Value]) -> list[ir.Value]:
         """The stage and phase after a tile, and its sums."""
@@ -270,7 +270,7 @@ class BlockCode:
                 self._release(self._before(stage))
             return [*self.ring.following(stage, phase), *sums]
 
-        stage, phase, *sums = _repeat(0, self.walk.steps, 1, [*carried, *[numbers.real(0.0)] * count], step)
+        stage, phase, *sums = repeat(0, self.walk.steps, 1, [*carried, *[numbers.real(0.0)] * count], step)
         wgmma.wait_group(0)
         self._release(self._before(stage))
         return [stage, phase, *wgmma.tie(sums)]
@@ -346,17 +346,3 @@ class BlockCode:
 def _pass_turn(group: ir.Value) -> None:
     """Let a group multiply, without waiting for it."""
     barrier.arrive_named(numbers.add(group, _TURN), 2 * wgmma.THREADS)
-
-
-def _repeat(
-    begin: numbers.Number,
-    end: numbers.Number,
-    step: numbers.Number,
-    carried: list[ir.Value],
-    body: Callable[[ir.Value, list[ir.Value]], list[ir.Value]],
-) -> list[ir.Value]:
-    """An scf.for over i32; what it carries out."""
-    loop = scf.ForOp(numbers.number(begin), numbers.number(end), numbers.number(step), carried)
-    with ir.InsertionPoint(loop.body):
-        scf.yield_(body(loop.induction_variable, list(loop.inner_iter_args)))
-    return list(loop.results)

@@ -1,6 +1,6 @@
 """The Tensor Memory Accelerator: Hopper's asynchronous copies of tiles that tensor maps describe.
 
-Source: PTX ISA, "cp.async.bulk.tensor", "prefetch.tensormap".
+Source: PTX ISA, "cp.async.bulk", "cp.async.bulk.tensor", "prefetch.tensormap".
 """
 
 from __future__ import annotations
@@ -57,6 +57,12 @@ def cp_async_bulk_tensor(map_: ir.Value, place: Sequence[Number], target: ir.Val
     cluster = llvm.addrspacecast(ir.Type.parse("!llvm.ptr<7>"), shared_pointer(target))
     coordinates = [number(item) for item in place]
     nvvm.cp_async_bulk_tensor_shared_cluster_global(cluster, map_, coordinates, shared_pointer(barrier), [])
+
+
+def cp_async_bulk(source: ir.Value, target: ir.Value, num_bytes: int, barrier: ir.Value) -> None:
+    """Copy bytes, a multiple of 16 at multiples of 16, from global to shared memory, counted by a barrier."""
+    cluster = llvm.addrspacecast(ir.Type.parse("!llvm.ptr<7>"), shared_pointer(target))
+    nvvm.cp_async_bulk_shared_cluster_global(cluster, source, shared_pointer(barrier), number(num_bytes))
 
 
 def prefetch_tensormap(map_: ir.Value) -> None:

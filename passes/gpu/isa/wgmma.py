@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, ir, nvvm
 from blu.passes.gpu.isa.assembly import assembly
-from blu.passes.gpu.numbers import Number, f32, number
+from blu.passes.gpu.numbers import Number, add, f32, number
 
 THREADS = 128
 ROWS = 64
@@ -43,6 +43,11 @@ class SharedTile:
         constant = arith.constant(i64, ir.IntegerAttr.get(i64, _DESCRIPTOR | (leading << 16)))
         return arith.ori(arith.extui(i64, low), constant)
 
+    def low_word(self) -> ir.Value:
+        """The half of the descriptor (i32) that depends on the address, for `described`."""
+        low = arith.shrui(arith.andi(self.address, number(_ADDRESS_BITS)), number(4))
+        return add(low, (1 if self.is_deep else self.panel_bytes >> 4) << 16)
+
     def step_bytes(self, element_bytes: int) -> int:
         """Bytes from one instruction's k to the next one's."""
         depth = instruction_depth(element_bytes)
@@ -60,6 +65,13 @@ def further(descriptor: ir.Value, num_bytes: int) -> ir.Value:
         return descriptor
     step = arith.constant(descriptor.type, ir.IntegerAttr.get(descriptor.type, num_bytes >> 4))
     return arith.addi(descriptor, step)
+
+
+def described(low_word: ir.Value, num_bytes: int) -> ir.Value:
+    """The descriptor of what lies so many bytes further: one addition of 32 bits."""
+    i64 = ir.IntegerType.get_signless(64)
+    high = arith.constant(i64, ir.IntegerAttr.get(i64, _DESCRIPTOR))
+    return arith.ori(arith.extui(i64, add(low_word, num_bytes >> 4)), high)
 
 
 def mma_async(
@@ -88,11 +100,45 @@ def mma_async(
     return assembly([f32()] * count, [*sums, left, right, number(is_first)], text, constraints)
 
 
+def mma_async_anew(
+    columns: int, left: ir.Value, right: ir.Value, element: str, layouts: tuple[bool, bool]
+) -> list[ir.Value]:
+    """left [64, k] @ right [k, columns], both of 16 bits and given by descriptors: sums that nothing was in before."""
+    count, depth = columns // 2, instruction_depth(2)
+    registers = ", ".join(f"${index}" for index in range(count))
+    orders = "".join(f", {int(not is_deep)}" for is_deep in layouts)
+    text = (
+        f"{{ .reg .pred p; setp.ne.b32 p, 0, 0; "
+        f"wgmma.mma_async.sync.aligned.m64n{columns}k{depth}.f32.{element}.{element} "
+        f"{{{registers}}}, ${count}, ${count + 1}, p, 1, 1{orders}; }}"
+    )
+    return assembly([f32()] * count, [left, right], text, ",".join(["=f"] * count + ["l", "l"]))
+
+
+def mma_async_of_registers(
+    sums: Sequence[ir.Value], left: Sequence[ir.Value], right: ir.Value, element: str, is_deep: bool
+) -> list[ir.Value]:
+    """sums [64, n] + left [64, 16] @ right [16, n] of 16 bits, where left is in registers as `mma.sync` has it.
+
+    Neither the sums nor the left factor's registers may be written until `wait_group` says so.
+    """
+    count, depth = len(sums), instruction_depth(2)
+    registers = ", ".join(f"${index}" for index in range(count))
+    factors = ", ".join(f"${2 * count + index}" for index in range(4))
+    text = (
+        f"{{ .reg .pred p; setp.eq.b32 p, 0, 0; "
+        f"wgmma.mma_async.sync.aligned.m64n{2 * count}k{depth}.f32.{element}.{element} "
+        f"{{{registers}}}, {{{factors}}}, ${2 * count + 4}, p, 1, 1, {int(not is_deep)}; }}"
+    )
+    constraints = ",".join(["=f"] * count + [str(index) for index in range(count)] + ["r"] * 4 + ["l"])
+    return assembly([f32()] * count, [*sums, *left, right], text, constraints)
+
+
 def tie(values: Sequence[ir.Value]) -> list[ir.Value]:
     """The same registers, which nothing may be computed from before this point."""
-    count = len(values)
-    constraints = ",".join(["=f"] * count + [str(index) for index in range(count)])
-    return assembly([f32()] * count, list(values), "", constraints)
+    letters = ["f" if isinstance(value.type, ir.F32Type) else "r" for value in values]
+    constraints = ",".join([f"={letter}" for letter in letters] + [str(index) for index in range(len(values))])
+    return assembly([value.type for value in values], list(values), "", constraints)
 
 
 def fence() -> None:

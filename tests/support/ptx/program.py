@@ -74,6 +74,13 @@ class Program:
         return frozenset(name for item in products for name in item.operands[0])
 
     @cached_property
+    def of_products(self) -> frozenset[str]:
+        """Those, and the registers of left factors of such products."""
+        products = [item for item in self.instructions if item.name.startswith("wgmma.mma_async")]
+        factors = (name for item in products if isinstance(item.operands[1], tuple) for name in item.operands[1])
+        return self.sums | frozenset(factors)
+
+    @cached_property
     def floats(self) -> dict[str, tuple[str, int]]:
         """The registers that ptxas takes for floats, and their types: that of the result of an instruction."""
         found: dict[str, tuple[str, int]] = {}

@@ -91,6 +91,9 @@ class Tensors(Schedule):
 
     def _copy_bulk(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         """Copy a tile to shared memory for each active thread; a barrier counts its bytes as they come."""
+        if parts[3] != "tensor":
+            self._copy_range(parts, operands, active)
+            return
         assert parts[3] == "tensor" and parts[5:8] == ["shared::cluster", "global", "tile"], parts
         assert "multicast::cluster" not in parts and len(operands) == 3, f"the machine does not know {'.'.join(parts)}"
         name, _, coordinates = operands[1].strip("[]").partition(",")
@@ -104,10 +107,24 @@ class Tensors(Schedule):
             rows = map_.tile(memory, [int(item[thread]) for item in place])
             self._transfer(int(thread), int(targets[thread]), rows, int(barriers[thread]))
 
-    def _transfer(self, thread: int, first: int, rows: np.ndarray, barrier: int) -> None:
+    def _copy_range(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        """Copy bytes as they lie, for each active thread."""
+        assert parts[3:] == ["shared::cluster", "global", "mbarrier::complete_tx::bytes"], parts
+        size = self._read(operands[2], 32)
+        targets = self._places("shared", self._address(operands[0], 64), PIECE_BYTES, active)[:, 0]
+        barriers = self._barrier_places(operands[3], active)
+        for thread in np.flatnonzero(active):
+            count, own = int(size[thread]), np.arange(self.threads) == thread
+            assert count and count % PIECE_BYTES == 0, f"{count} bytes are copied"
+            sources = self._places("global", self._address(operands[1], 64), count, own, PIECE_BYTES)[thread]
+            rows = self.memory.bytes[sources]
+            self._transfer(int(thread), int(targets[thread]), rows, int(barriers[thread]), is_swizzled=False)
+
+    def _transfer(self, thread: int, first: int, rows: np.ndarray, barrier: int, is_swizzled: bool = True) -> None:
         """Send rows to shared memory from a place on, where nothing can be read until they have come."""
         start = int(self.rank[thread]) * self.shared_bytes
-        where = swizzled((first - start) // PIECE_BYTES + np.arange(rows.size // PIECE_BYTES))
+        where = (first - start) // PIECE_BYTES + np.arange(rows.size // PIECE_BYTES)
+        where = swizzled(where) if is_swizzled else where
         assert where.max() < self.shared_bytes // PIECE_BYTES, f"{rows.size} bytes are copied to {first - start}"
         places = bytes_of_pieces(where, start)
         self.races.begin_copy(places, np.full(len(places), thread))

@@ -32,12 +32,14 @@ class AsynchronyError(AssertionError):
 
 @dataclass(frozen=True)
 class Reading:
-    """Pieces of shared memory that a product reads, and what they held when it began; the registers of its sums."""
+    """Pieces of shared memory that a product reads, and what they held when it began; the registers of its sums, and
+    those of a left factor that is in registers."""
 
     pieces: np.ndarray
     content: np.ndarray
     sums: tuple[str, ...]
     line: int
+    factor: tuple[str, ...] = ()
 
 
 @dataclass
@@ -47,8 +49,13 @@ class Group:
     open: list[Reading] = field(default_factory=list)
     closed: list[list[Reading]] = field(default_factory=list)
     sums: dict[tuple[str, ...], np.ndarray] = field(default_factory=dict)
-    # Registers of sums that were written since the last fence.
+    # Registers of sums and of left factors that were written since the last fence.
     unfenced: set[str] = field(default_factory=set)
+
+    @property
+    def factors(self) -> set[str]:
+        """Registers of left factors that are read until their products end."""
+        return {name for readings in [*self.closed, self.open] for reading in readings for name in reading.factor}
 
 
 @dataclass(frozen=True)
@@ -93,7 +100,8 @@ class Warpgroups(Tensors):
             assert not group.sums, f"warpgroup {number} ends before its products do"
 
     def _execute(self, item: Instruction, active: np.ndarray) -> None:
-        if self.program.sums and not self.program.sums.isdisjoint(item.registers) and item.parts[0] != "wgmma":
+        used = self.program.of_products
+        if used and not used.isdisjoint(item.registers) and item.parts[0] != "wgmma":
             self._check_registers(item, active)
         self.line = item.line
         super()._execute(item, active)
@@ -109,7 +117,11 @@ class Warpgroups(Tensors):
                 )
             if item.parts[0] != "st":
                 targets = item.operands[0] if isinstance(item.operands[0], tuple) else item.operands[:1]
-                group.unfenced.update(self.program.sums.intersection(targets))
+                written = self.program.of_products.intersection(targets)
+                if changed := sorted(written & group.factors):
+                    message = f"writes {changed[0]}, the left factor of a product that was not waited for"
+                    raise AsynchronyError(f"{item.name} on line {item.line} {message}")
+                group.unfenced.update(written)
 
     def _group(self, number: int) -> Group:
         return self.groups.setdefault(number, Group())
@@ -152,24 +164,38 @@ class Warpgroups(Tensors):
         names, left, right, adds, *rest = operands
         found = re.fullmatch(r"m64n(\d+)k\d+", parts[4])
         assert found and parts[5] == "f32" and parts[6] == parts[7] and rest[:2] == ["1", "1"], parts
-        assert not isinstance(left, tuple), "the machine knows no products of registers"
         columns, dtype, thread = int(found[1]), _DTYPES[parts[6]], number * WARPGROUP
         adds_up = bool(self._same(adds, 1, number))
         self._check_sums(group, names, adds_up)
-        orders = rest[2:] or ["0", "0"]
-        own = self.own_pieces(int(self.rank[thread]))
-        factors = []
-        for operand, across, order in zip((left, right), (ROWS, columns), orders, strict=True):
+        registers = left if isinstance(left, tuple) else ()
+        own, factors = self.own_pieces(int(self.rank[thread])), []
+        if registers:
+            factors.append(self._left_of_registers(number, group, registers, dtype))
+        in_memory = ((right, columns),) if registers else ((left, ROWS), (right, columns))
+        orders = rest[2:] or ["0"] * len(in_memory)
+        for (operand, across), order in zip(in_memory, orders, strict=True):
             factor, reading = _read_factor(own, self._same(operand, 64, number), across, dtype, order == "1")
             # All four warps read, but the group waits as one: the first stands for it, and a byte for each piece.
             places = bytes_of_pieces(reading[0], int(self.rank[thread]) * self.shared_bytes)[:, :1]
             self.races.read(places, np.full(len(places), thread))
             factors.append(factor)
-            group.open.append(Reading(*reading, names, self.line))
+            group.open.append(Reading(*reading, names, self.line, registers))
         product = factors[0] @ factors[1].T
         if adds_up:
             product += group.sums[names] if names in group.sums else self._get(number, names)
         group.sums[names] = cut(product)
+
+    def _left_of_registers(self, number: int, group: Group, registers: tuple[str, ...], dtype: type) -> np.ndarray:
+        """A left factor [64, k] in f64, from four registers of each thread."""
+        if group.unfenced.intersection(registers):
+            raise AsynchronyError(f"no wgmma.fence after what wrote the left factor of the product on line {self.line}")
+        threads, each = slice(number * WARPGROUP, (number + 1) * WARPGROUP), 4 // np.dtype(dtype).itemsize
+        words = np.stack([self._read(name, 32)[threads] for name in registers], 1)
+        numbers = np.ascontiguousarray(words).view(dtype).astype(np.float64)
+        rows, columns = left_places(each)
+        factor = np.zeros((ROWS, DEPTH_BYTES // np.dtype(dtype).itemsize))
+        factor[rows, columns] = numbers
+        return factor
 
     def _same(self, operand: str, bits: int, number: int) -> int:
         """The value that an operand must have in all threads of a warpgroup."""
@@ -212,6 +238,14 @@ def fragment_places(count: int) -> tuple[np.ndarray, np.ndarray]:
     lane = thread % WARP
     rows = thread // WARP * 16 + lane // 4 + number // 2 % 2 * 8
     return rows, number // 4 * 8 + lane % 4 * 2 + number % 2
+
+
+def left_places(each: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rows and columns [128, 4 * each] of a left factor in four registers of 128 threads, `each` elements in one."""
+    thread, place = np.arange(WARPGROUP)[:, None], np.arange(4 * each)
+    lane, register = thread % WARP, place // each
+    rows = thread // WARP * 16 + lane // 4 + register % 2 * 8
+    return rows, lane % 4 * each + register // 2 * 4 * each + place % each
 
 
 def _read_factor(

@@ -1,0 +1,209 @@
+"""What schedules of attention on a GPU may not be, with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+
+from blu.dialects.core.mlir import func, ir
+from blu.dialects.core.op import operands_of
+from blu.dialects.targets.nvidia import GpuTarget
+from blu.passes.gpu.attention import decode
+from blu.passes.gpu.attention.attention import SharedLayout
+from blu.passes.gpu.attention.key_gradient import KeyTiles
+from blu.passes.gpu.attention.query_gradient import QueryTiles
+from blu.passes.gpu.attention.schedule import (
+    APART,
+    REGISTERS,
+    SHARED,
+    TOGETHER,
+    FewQueriesSchedule,
+    GradientTilesSchedule,
+    QueryTilesSchedule,
+    WarpgroupGradientSchedule,
+    WarpgroupSchedule,
+)
+from blu.passes.gpu.attention.scores import STRIP
+from blu.passes.gpu.attention.sizes import ScheduleSizes
+from blu.passes.gpu.attention.warpgroups import panels
+from blu.passes.gpu.attention.warpgroups.forward import ForwardLayout
+from blu.passes.gpu.attention.warpgroups.key_gradient import KeyLayout
+from blu.passes.gpu.attention.warpgroups.panels import PIECE
+from blu.passes.gpu.attention.warpgroups.query_gradient import QueryLayout
+from blu.passes.gpu.attention.warpgroups.stages import THREADS
+from blu.passes.gpu.isa.warp import WARP
+from blu.passes.gpu.kernel import GpuKernel
+from blu.passes.kernels.schedules import Schedule
+
+MOST_REGISTERS = 192
+"""Of the 255 of a thread, those that may hold sums and factors."""
+MOST_WARPS = 32
+ADDRESSES = 12
+"""Registers of a thread of a warpgroup for what is neither sum nor factor, at the very least."""
+ROWS_OF_TILES = (16, 32, 64, 128)
+STRIPS = (1, 2)
+WARPS_OF_BLOCKS = (1, 2, 4, 8)
+MOST_ROWS, MOST_STAGES = 256, 8
+REGISTERS_OF_PROCESSOR = 65536
+RESERVED_BYTES = 1024
+"""Of the shared memory of a processor, for each block."""
+
+
+def excesses(schedule: Schedule, operation: ir.Operation, target: GpuTarget) -> Iterator[str]:
+    """What a schedule asks for that there is not, a sentence each."""
+    sizes = ScheduleSizes.of(operation)
+    if isinstance(schedule, FewQueriesSchedule):
+        yield from _excess_few(schedule, operation, sizes)
+    if isinstance(schedule, QueryTilesSchedule):
+        yield from _excess_tile(STRIPS, "strips", schedule.strips)
+        yield from _excess_tile(ROWS_OF_TILES, "keys", schedule.keys)
+        yield from _excess_left("queries", schedule.queries, sizes)
+        each = sizes.columns[1] // 2 + schedule.keys // 2
+        yield from _excess_registers(schedule.strips * (each + _kept(schedule.queries, sizes.columns[0])))
+        needed = SharedLayout.of(schedule, *sizes.columns, sizes.size).memory.bytes
+        yield from _excess_shared(needed, target)
+    if isinstance(schedule, WarpgroupSchedule):
+        yield from _excess_warpgroup(schedule, sizes, target)
+    if isinstance(schedule, WarpgroupGradientSchedule):
+        yield from _excess_warpgroup_gradient(schedule, sizes, target)
+    if isinstance(schedule, GradientTilesSchedule):
+        yield from _excess_gradient(schedule, sizes, target)
+
+
+def _excess_few(schedule: FewQueriesSchedule, operation: ir.Operation, sizes: ScheduleSizes) -> Iterator[str]:
+    if not decode.suits(operation):
+        yield f"kind 'few_queries' takes at most {decode.FEW_QUERIES} queries, of multiples of {decode.PIECE} columns"
+    if schedule.warps > MOST_WARPS or schedule.warps * WARP < sizes.columns[0]:
+        least = ceil(sizes.columns[0] / WARP)
+        yield f"warps = {schedule.warps}: a block has a thread for each column, {least} to {MOST_WARPS} warps"
+
+
+def _excess_gradient(schedule: GradientTilesSchedule, sizes: ScheduleSizes, target: GpuTarget) -> Iterator[str]:
+    for name in ("query", "key"):
+        yield from _excess_tile(WARPS_OF_BLOCKS, f"{name}_warps", getattr(schedule, f"{name}_warps"))
+        yield from _excess_tile(STRIPS, f"{name}_strips", getattr(schedule, f"{name}_strips"))
+        yield from _excess_left(f"{name}_left", getattr(schedule, f"{name}_left"), sizes)
+    yield from _excess_tile(ROWS_OF_TILES, "keys", schedule.keys)
+    yield from _excess_tile(ROWS_OF_TILES, "queries", schedule.queries)
+    if schedule.launches not in (TOGETHER, APART):
+        yield f"launches = '{schedule.launches}': gradients of keys and values are found '{TOGETHER}' or '{APART}'"
+    both = sum(sizes.columns)
+    of_queries = sizes.columns[0] // 2 + schedule.keys + _kept(schedule.query_left, both)
+    sums = both if schedule.launches == TOGETHER else sizes.widest
+    of_keys = sums // 2 + schedule.queries + _kept(schedule.key_left, both)
+    yield from _excess_registers(schedule.query_strips * of_queries)
+    yield from _excess_registers(schedule.key_strips * of_keys)
+    for tiles in (QueryTiles, KeyTiles):
+        yield from _excess_shared(tiles.by(schedule, sizes.columns, sizes.size).memory.bytes, target)
+
+
+def _kept(left: str, columns: int) -> int:
+    """Registers that left factors of 16 bits take, of a strip."""
+    return columns // 4 if left == REGISTERS else 0
+
+
+def _excess_tile(possible: tuple[int, ...], name: str, value: int) -> Iterator[str]:
+    if value not in possible:
+        yield f"{name} = {value}: there are {', '.join(map(str, possible))}"
+
+
+def _excess_left(name: str, value: str, sizes: ScheduleSizes) -> Iterator[str]:
+    if value not in (REGISTERS, SHARED):
+        yield f"{name} = '{value}': left factors are in '{REGISTERS}' or in '{SHARED}' memory"
+    if value == REGISTERS and sizes.size > 2:
+        yield f"{name} = '{REGISTERS}': there is no room for numbers of {8 * sizes.size} bits"
+
+
+def _excess_registers(needed: int) -> Iterator[str]:
+    if needed > MOST_REGISTERS:
+        yield f"sums and factors take {needed} registers of each thread, of at most {MOST_REGISTERS}"
+
+
+def _excess_shared(needed: int, target: GpuTarget) -> Iterator[str]:
+    if needed > target.shared_bytes:
+        yield f"tiles take {needed} bytes of shared memory, and a block on {target.name} has {target.shared_bytes}"
+
+
+def _excess_warpgroup(schedule: WarpgroupSchedule, sizes: ScheduleSizes, target: GpuTarget) -> Iterator[str]:
+    yield from _excess_of_warpgroups(sizes, target)
+    yield from _excess_rows("keys", schedule.keys)
+    yield from _excess_stages("stages", schedule.stages)
+    depth, width = sizes.columns
+    each = width // 2 + schedule.keys // 2 + schedule.keys // 4
+    yield from _excess_blocks(each, schedule.per_processor)
+    yield from _excess_together(ForwardLayout.of(schedule, depth, width).memory.bytes, schedule.per_processor, target)
+
+
+def _excess_warpgroup_gradient(
+    schedule: WarpgroupGradientSchedule, sizes: ScheduleSizes, target: GpuTarget
+) -> Iterator[str]:
+    yield from _excess_of_warpgroups(sizes, target)
+    yield from _excess_rows("keys", schedule.keys)
+    yield from _excess_rows("queries", schedule.queries)
+    yield from _excess_stages("key_stages", schedule.key_stages)
+    yield from _excess_stages("query_stages", schedule.query_stages)
+    if 64 % schedule.queries:
+        yield f"queries = {schedule.queries}: the numbers of queries are there for each 64 of them"
+    depth, width = sizes.columns
+    yield from _excess_blocks(depth // 2 + schedule.keys, schedule.query_blocks)
+    yield from _excess_blocks((depth + width) // 2 + schedule.queries, schedule.key_blocks)
+    layouts = (QueryLayout, schedule.query_blocks), (KeyLayout, schedule.key_blocks)
+    for layout, blocks in layouts:
+        yield from _excess_together(layout.of(schedule, depth, width).memory.bytes, blocks, target)
+
+
+def _excess_of_warpgroups(sizes: ScheduleSizes, target: GpuTarget) -> Iterator[str]:
+    if not target.wgmma:
+        yield f"kind 'wgmma' is for Hopper's warpgroups, which {target.name} has none of"
+    if message := warpgroup_misfit(sizes):
+        yield message
+
+
+def _excess_rows(name: str, rows: int) -> Iterator[str]:
+    if rows % STRIP or rows > MOST_ROWS:
+        yield f"{name} = {rows}: a tile has multiples of {STRIP} rows, at most {MOST_ROWS}"
+
+
+def _excess_stages(name: str, stages: int) -> Iterator[str]:
+    if not 2 <= stages <= MOST_STAGES:
+        yield f"{name} = {stages}: there are 2 to {MOST_STAGES}"
+
+
+def _excess_blocks(needed: int, blocks: int) -> Iterator[str]:
+    """ptxas gives each thread a multiple of 8 registers, and at most 255."""
+    there = min(255, REGISTERS_OF_PROCESSOR // (blocks * THREADS) // 8 * 8)
+    if needed + ADDRESSES > there:
+        yield f"sums and factors take {needed} registers of each thread, and {blocks} blocks have {there - ADDRESSES}"
+
+
+def _excess_together(needed: int, blocks: int, target: GpuTarget) -> Iterator[str]:
+    yield from _excess_shared(needed, target)
+    there = target.shared_bytes_per_processor
+    if blocks * (needed + RESERVED_BYTES) > there:
+        yield f"{blocks} blocks take {needed} bytes of shared memory each, a processor has {there}"
+
+
+def warpgroup_misfit(sizes: ScheduleSizes) -> str:
+    """Why warpgroups do not take an attention of such sizes; "" if they do."""
+    if sizes.size != 2:
+        return f"kind 'wgmma' multiplies numbers of 16 bits, not of {8 * sizes.size}"
+    if sizes.masked:
+        return "kind 'wgmma' leaves no registers for a mask"
+    if not sizes.heads or not sizes.queries or not sizes.keys:
+        return "kind 'wgmma' takes at least one query and one key"
+    if any(columns % PIECE for columns in sizes.columns):
+        return f"kind 'wgmma' takes rows of multiples of {PIECE} columns"
+    return ""
+
+
+def strides_misfit(kernel: func.FuncOp, operation: ir.Operation) -> str:
+    """Why the copy engine does not bring the operands of a kernel over buffers; "" if it does, or there are none."""
+    frame = GpuKernel.read(kernel)
+    if not frame.buffers:
+        return ""
+    for operand in operands_of(operation)[: 5 if operation.name == "blu.attention_gradient" else 3]:
+        if operand not in frame.buffers:
+            return "the copy engine reads operands that are in memory"
+        if message := panels.misfit(ir.MemRefType(frame.buffers[operand].type)):
+            return message
+    return ""

@@ -1,0 +1,34 @@
+"""The sizes of an attention, by which its schedule on a GPU is chosen and checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from blu.dialects.core.mlir import ir
+from blu.dialects.core.op import operands_of
+
+
+@dataclass(frozen=True)
+class ScheduleSizes:
+    """What a schedule is chosen by: heads in all, rows and columns of `size` bytes, and whether there is a mask."""
+
+    heads: int
+    queries: int
+    keys: int
+    columns: tuple[int, int]
+    masked: bool
+    size: int
+
+    @classmethod
+    def of(cls, operation: ir.Operation) -> ScheduleSizes:
+        """Those of a blu.attention or a blu.attention_gradient."""
+        operands = operands_of(operation)[operation.name == "blu.attention_gradient" :]
+        query, key, value = (ir.RankedTensorType(item.type) for item in operands[:3])
+        mask = operands_of(operation)[5 if operation.name == "blu.attention_gradient" else 3]
+        heads, columns = prod(query.shape[:-2]), (query.shape[-1], value.shape[-1])
+        return cls(heads, query.shape[-2], key.shape[-2], columns, mask is not None, query.element_type.width // 8)
+
+    @property
+    def widest(self) -> int:
+        return max(self.columns)

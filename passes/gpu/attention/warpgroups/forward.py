@@ -1,0 +1,246 @@
+"""Attention by Hopper's warpgroups: a block is one of them, has 64 rows of queries, and walks over tiles of keys.
+
+The copy engine brings tiles of keys and values to a ring of stages, as one thread of the block asks for them: as soon
+as a product has read a tile, its stage is filled again, so that nobody waits for a stage to be empty. Scores are sums
+in registers, and weights, rounded, are the left factor of their product with the values, which lie as they are.
+
+    scores of tile n = queries @ keys^T    | begun together; while the second one runs, weights of tile n are
+    results += weights of n - 1 @ values   | computed from scores
+
+The last keys come first: with a causal mask, only the first tiles have hidden keys then, and the others no mask. One
+warpgroup alone leaves tensor cores idle while it computes weights; several blocks on a multiprocessor fill that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+
+from blu.dialects.core.mlir import func, ir
+from blu.dialects.core.op import operands_of
+from blu.passes.gpu import numbers
+from blu.passes.gpu.attention.block import RowPosition
+from blu.passes.gpu.attention.operands import AttentionOperand, Problem, operand_of, read_problem, split_head
+from blu.passes.gpu.attention.output import write_tile
+from blu.passes.gpu.attention.schedule import WarpgroupSchedule
+from blu.passes.gpu.attention.scores import STRIP, KeySpan, Mask, RunningSoftmax, as_left, flatten, scaled
+from blu.passes.gpu.attention.tiles import MatrixTile, tile_bytes
+from blu.passes.gpu.attention.walk import tiles_of
+from blu.passes.gpu.attention.warpgroups.panels import add_weighted, as_sums, packed, scores_of
+from blu.passes.gpu.attention.warpgroups.stages import (
+    ROWS,
+    THREADS,
+    MappedOperand,
+    StageRange,
+    begin,
+    mapped,
+    open_with_maps,
+    refill,
+)
+from blu.passes.gpu.isa import barrier, wgmma
+from blu.passes.gpu.kernel import repeat
+from blu.passes.gpu.numbers import Number
+from blu.passes.gpu.shared import SharedMemory, shared_address
+from blu.passes.kernels.updates import find_operation
+
+SIZE = 2
+"""Bytes of an element."""
+
+
+def emit(kernel: func.FuncOp, schedule: WarpgroupSchedule) -> list[func.FuncOp]:
+    """Replace a kernel around a blu.attention whose operands the copy engine reads."""
+    operation = find_operation(kernel, "blu.attention")
+    operands = operands_of(operation)
+    tiles = list(zip(operands[:3], (ROWS, schedule.keys, schedule.keys), strict=True))
+    frame = open_with_maps(kernel, tiles)
+    query, value = (ir.RankedTensorType(item.type).shape for item in (operands[0], operands[2]))
+    layout = ForwardLayout.of(schedule, query[-1], value[-1])
+    parts = -(-query[-2] // ROWS)
+    grid, blocks = (prod(query[:-2]) * parts,), schedule.per_processor
+    with operation.location, frame.launch(grid, THREADS, layout.memory.bytes, per_processor=blocks) as here:
+        problem, maps = read_problem(operation, frame, operands), mapped(frame, operands[:3])
+        output = operand_of(frame.outputs[0][1])
+        position = RowPosition.of(here, parts)
+        WarpgroupForward(problem, schedule, layout, position, shared_address(frame), maps, output).emit()
+    return frame.finish()
+
+
+def masked_tiles(problem: Problem, rows: int, columns: int) -> int:
+    """Of the tiles of `columns` keys that `rows` queries see, the most that some query does not see whole."""
+    if not problem.causal:
+        return 1
+    least = min(rows, columns)
+    is_aligned = isinstance(problem.offset, int) and not any(size % least for size in (problem.offset, rows, columns))
+    return -(-rows // columns) + (not is_aligned)
+
+
+@dataclass(frozen=True)
+class ForwardLayout:
+    """The shared memory of a block: its queries, where results are staged as well, and stages of keys and values."""
+
+    memory: SharedMemory
+    queries: StageRange
+    keys: StageRange
+    values: StageRange
+
+    @classmethod
+    def of(cls, schedule: WarpgroupSchedule, depth: int, width: int) -> ForwardLayout:
+        """That for queries of `depth` columns and values of `width`."""
+        memory, stages = SharedMemory(), schedule.stages
+        ranges = (
+            StageRange.take(memory, 1, (ROWS, depth), least=tile_bytes(ROWS, width, SIZE)),
+            StageRange.take(memory, stages, (schedule.keys, depth)),
+            StageRange.take(memory, stages, (schedule.keys, width)),
+        )
+        return cls(memory, *(item.with_barriers(memory) for item in ranges))
+
+
+@dataclass(frozen=True)
+class WarpgroupForward:
+    """Emits one kernel."""
+
+    problem: Problem
+    schedule: WarpgroupSchedule
+    layout: ForwardLayout
+    position: RowPosition
+    shared: ir.Value
+    maps: Sequence[MappedOperand]
+    output: AttentionOperand
+
+    def emit(self) -> None:
+        """What one thread does. The last queries, which have most to do, are begun first."""
+        problem, position = self.problem, self.position
+        first = numbers.multiply(numbers.subtract(position.parts - 1, position.part), ROWS)
+        head = split_head(position.head, problem.heads)
+        own_row = numbers.multiply(position.own_warp, STRIP)
+        span = KeySpan(position.lane, numbers.add(first, own_row), 1)
+        last = numbers.smaller(numbers.add(first, ROWS - 1), problem.queries - 1)
+        count = numbers.larger(tiles_of(problem.limit(last), self.schedule.keys), 1)
+        walk = KeyWalk(self, span, head, first, count)
+        results, inverses = walk.run()
+        barrier.sync()  # rows of other warps' queries are in this warp's rows of results
+        stage = MatrixTile(numbers.add(self.shared, self.layout.queries.tiles), ROWS, problem.width, SIZE)
+        write_tile(scaled(as_sums(results), inverses), span, stage, own_row, self.output.matrix(head))
+
+
+class KeyWalk:
+    """The walk of a block over the tiles of its keys, the last one first."""
+
+    def __init__(
+        self, emitter: WarpgroupForward, span: KeySpan, head: Sequence[ir.Value], first: Number, count: Number
+    ):
+        layout, shared = emitter.layout, emitter.shared
+        self.problem, self.maps, self.thread = emitter.problem, emitter.maps, emitter.position.thread
+        self.queries, self.keys, self.values = (
+            item.at(shared) for item in (layout.queries, layout.keys, layout.values)
+        )
+        self.rows, self.span, self.head, self.first, self.count = emitter.schedule.keys, span, head, first, count
+        self.key_head = self.problem.key_head(head)
+        self.mask = Mask(self.problem, None, span)
+        self.left = self.queries.tile(0)
+
+    @property
+    def stages(self) -> int:
+        return self.keys.count
+
+    def run(self) -> tuple[list[ir.Value], list[ir.Value]]:
+        """The sums of results, and what to multiply these with."""
+        begin(self.thread, (self.queries, self.keys, self.values), self._load_first)
+        carried = self._first_tile()
+        masked = masked_tiles(self.problem, ROWS, self.rows)
+        carried = repeat(1, numbers.smaller(self.count, masked), 1, carried, partial(self._tile, hides=True))
+        carried = repeat(masked, self.count, 1, carried, partial(self._tile, hides=False))
+        softmax, results, weights = self._unpack(carried)
+        last = numbers.subtract(self.count, 1)
+        stage = numbers.remainder(last, self.stages)
+        self.values.wait(last, stage)
+        results, weights = wgmma.tie(results), wgmma.tie(weights)
+        wgmma.fence()
+        results = add_weighted(results, weights, self.values.tile(0, stage), self.problem.element)
+        wgmma.commit_group()
+        wgmma.wait_group(0)
+        return wgmma.tie(results), softmax.finish(self.mask.factor)[0]
+
+    # What the copying thread does
+
+    def _load_first(self) -> None:
+        self.maps[0].load(self.left, self.first, self.head, self.queries.announce())
+        self._load_keys(0, 0)
+        self._load_values(0, 0)
+        for stage in range(1, self.stages):
+            refill(self.thread, stage, self.count, partial(self._load_keys, stage, stage))
+            refill(self.thread, stage, self.count, partial(self._load_values, stage, stage))
+
+    def _load_keys(self, number: Number, stage: Number) -> None:
+        tile = self.keys.tile(0, stage)
+        self.maps[1].load(tile, self._first_key(number), self.key_head, self.keys.announce(stage))
+
+    def _load_values(self, number: Number, stage: Number) -> None:
+        tile = self.values.tile(0, stage)
+        self.maps[2].load(tile, self._first_key(number), self.key_head, self.values.announce(stage))
+
+    def _first_key(self, number: Number) -> Number:
+        return numbers.multiply(numbers.subtract(numbers.subtract(self.count, 1), number), self.rows)
+
+    # What all threads do
+
+    def _scores(self, stage: Number) -> list[ir.Value]:
+        """Begin the scores of a tile."""
+        scores = scores_of(self.left, self.keys.tile(0, stage), self.problem.element)
+        wgmma.commit_group()
+        return scores
+
+    def _weights(
+        self, softmax: RunningSoftmax, scores: list[ir.Value], number: Number, hides: bool
+    ) -> tuple[RunningSoftmax, list[ir.Value], list[ir.Value]]:
+        """The softmax with a tile's scores, its weights, and shares of what was summed before."""
+        finished = self.mask.finish(as_sums(scores), self._first_key(number), hides)
+        softmax, weights, shares = softmax.step(finished, self.mask.factor)
+        return softmax, flatten(weights), shares
+
+    def _packed(self, weights: list[ir.Value]) -> list[ir.Value]:
+        """Weights as left factors. Registers of those before may be the same: their product has ended."""
+        return packed(as_left(as_sums(weights), self.problem.element), self.rows)
+
+    def _first_tile(self) -> list[ir.Value]:
+        self.queries.wait()
+        self.keys.wait()
+        wgmma.fence()
+        scores = self._scores(0)
+        wgmma.wait_group(0)
+        scores = wgmma.tie(scores)
+        refill(self.thread, self.stages, self.count, partial(self._load_keys, self.stages, 0))
+        softmax, weights, _ = self._weights(RunningSoftmax.begin(self.span), scores, 0, hides=True)
+        results = [numbers.real(0)] * (self.problem.width // 2)
+        return [*softmax.values, *results, *self._packed(weights)]
+
+    def _unpack(self, carried: list[ir.Value]) -> tuple[RunningSoftmax, list[ir.Value], list[ir.Value]]:
+        """The softmax, the results, and the weights that are not yet multiplied."""
+        end = 4 + self.problem.width // 2
+        return RunningSoftmax.of_values(carried[:4]), carried[4:end], carried[end:]
+
+    def _tile(self, number: ir.Value, carried: list[ir.Value], hides: bool) -> list[ir.Value]:
+        softmax, results, weights = self._unpack(carried)
+        earlier = numbers.subtract(number, 1)
+        stage, before = (numbers.remainder(item, self.stages) for item in (number, earlier))
+        self.keys.wait(number, stage)
+        results, weights = wgmma.tie(results), wgmma.tie(weights)
+        wgmma.fence()
+        scores = self._scores(stage)
+        self.values.wait(earlier, before)
+        results = add_weighted(results, weights, self.values.tile(0, before), self.problem.element)
+        wgmma.commit_group()
+        wgmma.wait_group(1)
+        scores = wgmma.tie(scores)
+        following = numbers.add(number, self.stages)
+        refill(self.thread, following, self.count, partial(self._load_keys, following, stage))
+        softmax, weights, shares = self._weights(softmax, scores, number, hides)
+        wgmma.wait_group(0)
+        tied = wgmma.tie([*results, *weights])
+        results, weights = tied[: len(results)], tied[len(results) :]
+        following = numbers.add(earlier, self.stages)
+        refill(self.thread, following, self.count, partial(self._load_values, following, before))
+        results = flatten(scaled(as_sums(results), shares))
+        return [*softmax.values, *results, *self._packed(weights)]

@@ -1,0 +1,52 @@
+"""The gradient of attention by Hopper's warpgroups: the launches of `gradient.py`, with 64 rows for each block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+from blu.dialects.core.mlir import func, ir
+from blu.dialects.core.op import operands_of
+from blu.passes.gpu.attention.block import RowPosition
+from blu.passes.gpu.attention.schedule import WarpgroupGradientSchedule
+from blu.passes.gpu.attention.slopes import Gradient
+from blu.passes.gpu.attention.warpgroups.key_gradient import KeyLayout, WarpgroupKeyGradient
+from blu.passes.gpu.attention.warpgroups.query_gradient import QueryLayout, WarpgroupQueryGradient
+from blu.passes.gpu.attention.warpgroups.stages import ROWS, THREADS, mapped, open_with_maps
+from blu.passes.gpu.shared import shared_address
+from blu.passes.kernels.updates import find_operation
+
+
+def emit(kernel: func.FuncOp, schedule: WarpgroupGradientSchedule) -> list[func.FuncOp]:
+    """Replace a kernel around a blu.attention_gradient, whose operands the copy engine reads, by two launches."""
+    operation = find_operation(kernel, "blu.attention_gradient")
+    g, query, key, value, *_ = operands_of(operation)
+    columns = [ir.RankedTensorType(item.type).shape[-1] for item in (query, value)]
+    of_query = [(query, ROWS), (g, ROWS), (key, schedule.keys), (value, schedule.keys)]
+    of_keys = [(key, ROWS), (value, ROWS), (query, schedule.queries), (g, schedule.queries)]
+    layouts = QueryLayout.of(schedule, *columns), KeyLayout.of(schedule, *columns)
+    launches = [
+        _launch(kernel, "_query", of_query, layouts[0], schedule.query_blocks, WarpgroupQueryGradient),
+        _launch(kernel, "_key", of_keys, layouts[1], schedule.key_blocks, WarpgroupKeyGradient),
+    ]
+    kernel.operation.erase()
+    return launches
+
+
+def _launch(
+    kernel: func.FuncOp,
+    suffix: str,
+    operands: Sequence[tuple[ir.Value, int]],
+    layout: QueryLayout | KeyLayout,
+    blocks: int,
+    emitter: Callable[..., WarpgroupQueryGradient | WarpgroupKeyGradient],
+) -> func.FuncOp:
+    """One launch, whose blocks have each 64 rows of a head of the first operand."""
+    frame = open_with_maps(kernel, operands, f"{kernel.name.value}{suffix}")
+    rows = ir.RankedTensorType(operands[0][0].type).shape
+    parts = -(-rows[-2] // ROWS)
+    grid, operation = (prod(rows[:-2]) * parts,), find_operation(kernel, "blu.attention_gradient")
+    with operation.location, frame.launch(grid, THREADS, layout.memory.bytes, per_processor=blocks) as here:
+        gradient, maps = Gradient.read(operation, frame), mapped(frame, [operand for operand, _ in operands])
+        emitter(gradient, layout, RowPosition.of(here, parts), shared_address(frame), maps).emit()
+    return frame.replacement

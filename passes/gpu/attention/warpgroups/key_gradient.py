@@ -1,0 +1,170 @@
+"""The gradients of keys and values by Hopper's warpgroups: a block is one of them, has 64 keys, and walks over queries.
+
+    scores^T = keys @ queries^T, slopes of weights^T = values @ g^T    | begun together
+    of_value += weights^T @ g, of_key += slopes of scores^T @ queries   | once both are there
+
+Rows of the products are keys: weights and slopes come out in the registers that left factors are in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from blu.dialects.core.mlir import arith, ir, math
+from blu.passes.gpu import numbers
+from blu.passes.gpu.attention.block import RowPosition
+from blu.passes.gpu.attention.key_gradient import NUMBER_BYTES, Queries
+from blu.passes.gpu.attention.operands import pointer, split_head
+from blu.passes.gpu.attention.output import write_tile
+from blu.passes.gpu.attention.schedule import WarpgroupGradientSchedule
+from blu.passes.gpu.attention.scores import STRIP, KeySpan, Mask, Sums, as_left, map_sums
+from blu.passes.gpu.attention.slopes import Gradient, slopes
+from blu.passes.gpu.attention.tiles import MatrixTile, tile_bytes
+from blu.passes.gpu.attention.warpgroups.forward import SIZE
+from blu.passes.gpu.attention.warpgroups.panels import add_weighted, as_sums, packed, scores_of
+from blu.passes.gpu.attention.warpgroups.stages import ROWS, MappedOperand, StageRange, begin, refill
+from blu.passes.gpu.isa import approx, barrier, shared_memory, tma, wgmma
+from blu.passes.gpu.kernel import repeat
+from blu.passes.gpu.numbers import Number
+from blu.passes.gpu.shared import SharedMemory
+
+
+@dataclass(frozen=True)
+class KeyLayout:
+    """The shared memory of a block: its keys and values, stages of queries and g, and these queries' two numbers.
+
+    Gradients are staged in the first two.
+    """
+
+    memory: SharedMemory
+    own: StageRange
+    queries: StageRange
+    row_numbers: int
+
+    @classmethod
+    def of(cls, schedule: WarpgroupGradientSchedule, depth: int, width: int) -> KeyLayout:
+        """That for keys of `depth` columns and values of `width`."""
+        memory, rows, stages = SharedMemory(), schedule.queries, schedule.query_stages
+        own = StageRange.take(memory, 1, (ROWS, depth), (ROWS, width), least=tile_bytes(ROWS, depth, SIZE))
+        queries = StageRange.take(memory, stages, (rows, depth), (rows, width), least=tile_bytes(ROWS, width, SIZE))
+        row_numbers = memory.take(stages * 2 * rows * NUMBER_BYTES)
+        return cls(memory, own.with_barriers(memory), queries.with_barriers(memory), row_numbers)
+
+
+class WarpgroupKeyGradient:
+    """Emits the launch. `maps` are those of keys, values, queries and g."""
+
+    def __init__(
+        self, gradient: Gradient, layout: KeyLayout, position: RowPosition, shared: ir.Value,
+        maps: Sequence[MappedOperand],
+    ):  # fmt: skip
+        self.gradient, self.problem, self.layout, self.position = gradient, gradient.problem, layout, position
+        self.shared, self.maps, self.rows = shared, maps, layout.queries.extents[0][0]
+        self.own, self.queries = layout.own.at(shared), layout.queries.at(shared)
+        self.row_numbers = numbers.add(shared, layout.row_numbers)
+        self.first = numbers.multiply(position.part, ROWS)
+        self.key_head = split_head(position.head, self.problem.key_heads)
+        self.own_row = numbers.multiply(position.own_warp, STRIP)
+        self.span = KeySpan(position.lane, numbers.add(self.first, self.own_row), 1)
+        self.mask = Mask(self.problem, None, self.span, turned=True)
+        self.walk = Queries.seeing(gradient, ROWS, self.rows, self.first, self.key_head)
+
+    def emit(self) -> None:
+        """What one thread does. The first keys, which all queries see, come first."""
+        problem, walk = self.problem, self.walk
+        begin(self.position.thread, (self.own, self.queries), self._load_first)
+        self.own.wait()
+        carried = [numbers.real(0)] * ((problem.depth + problem.width) // 2)
+        hidden = 0 if not problem.causal else walk.total if problem.groups > 1 else walk.hidden
+        carried = repeat(0, hidden, 1, carried, partial(self._tile, hides=True))
+        carried = repeat(hidden, walk.total, 1, carried, partial(self._tile, hides=False))
+        of_key, of_value = self._unpack(carried)
+        barrier.sync()  # gradients are staged where tiles were, which all warps read
+        factor = numbers.real(problem.factor)
+        gradient = self.gradient
+        scaled = map_sums(as_sums(of_key), lambda value, *_: arith.mulf(value, factor))
+        stage = MatrixTile(numbers.add(self.shared, self.layout.own.tiles), ROWS, problem.depth, SIZE)
+        write_tile(scaled, self.span, stage, self.own_row, gradient.of_key.matrix(self.key_head))
+        stage = MatrixTile(numbers.add(self.shared, self.layout.queries.tiles), ROWS, problem.width, SIZE)
+        write_tile(as_sums(of_value), self.span, stage, self.own_row, gradient.of_value.matrix(self.key_head))
+
+    # What the copying thread does
+
+    def _load_first(self) -> None:
+        counts = self.own.announce()
+        for place in (0, 1):
+            self.maps[place].load(self.own.tile(place), self.first, self.key_head, counts)
+        for stage in range(self.queries.count):
+            refill(self.position.thread, stage, self.walk.total, partial(self._load, stage, stage))
+
+    def _load(self, number: Number, stage: Number) -> None:
+        """Queries and g of a tile, and the two numbers of its queries."""
+        head, first = self.walk.locate(number)
+        num_bytes = self.rows * NUMBER_BYTES
+        counts = self.queries.announce(stage, 2 * num_bytes)
+        for place in (0, 1):
+            self.maps[2 + place].load(self.queries.tile(place, stage), first, head, counts)
+        flat = self.walk.flat_head(head)
+        for place, item in enumerate((self.gradient.logarithms, self.gradient.inner)):
+            source = pointer(item.matrix([]).address(flat, first))
+            tma.cp_async_bulk(source, self._numbers_at(stage, place), num_bytes, counts)
+
+    def _numbers_at(self, stage: Number, place: int) -> ir.Value:
+        """Where one of the two numbers of all queries of a stage are."""
+        part = numbers.add(numbers.multiply(stage, 2), place)
+        return numbers.add(self.row_numbers, numbers.multiply(part, self.rows * NUMBER_BYTES))
+
+    # What all threads do
+
+    def _unpack(self, carried: list[ir.Value]) -> tuple[list[ir.Value], list[ir.Value]]:
+        """Gradients of keys and of values."""
+        end = self.problem.depth // 2
+        return carried[:end], carried[end:]
+
+    def _tile(self, number: ir.Value, carried: list[ir.Value], hides: bool) -> list[ir.Value]:
+        element, stage = self.problem.element, numbers.remainder(number, self.queries.count)
+        queries, upstream = self.queries.tile(0, stage), self.queries.tile(1, stage)
+        self.queries.wait(number, stage)
+        wgmma.fence()
+        scores = scores_of(self.own.tile(0), queries, element)
+        wgmma.commit_group()
+        of_weights = scores_of(self.own.tile(1), upstream, element)
+        wgmma.commit_group()
+        wgmma.wait_group(1)
+        weights = self._weights(number, as_sums(wgmma.tie(scores)), stage, hides)
+        wgmma.wait_group(0)
+        of_weights = as_sums(wgmma.tie(of_weights))
+        inner = [[*pair, *pair] for pair in self._numbers(stage, 1)]
+        left = packed(as_left(weights, element), self.rows)
+        of_scores = packed(as_left(slopes(weights, of_weights, inner), element), self.rows)
+        tied = wgmma.tie([*carried, *left, *of_scores])
+        of_key, of_value = self._unpack(tied[: len(carried)])
+        left, of_scores = tied[len(carried) : -len(of_scores)], tied[-len(of_scores) :]
+        wgmma.fence()
+        of_value = add_weighted(of_value, left, upstream, element)
+        of_key = add_weighted(of_key, of_scores, queries, element)
+        wgmma.commit_group()
+        wgmma.wait_group(0)
+        carried = wgmma.tie([*of_key, *of_value])
+        following = numbers.add(number, self.queries.count)
+        barrier.sync()  # all warps have read the numbers of the tile's queries
+        refill(self.position.thread, following, self.walk.total, partial(self._load, following, stage))
+        return carried
+
+    def _weights(self, number: ir.Value, scores: Sums, stage: Number, hides: bool) -> Sums:
+        _, first = self.walk.locate(number)
+        scores = self.mask.finish(scores, first, hides)
+        scale = numbers.real(self.mask.factor)
+        shifts = [[arith.negf(value) for value in pair] for pair in self._numbers(stage, 0)]
+        return map_sums(
+            scores,
+            lambda value, strip, half, at: approx.ex2(math.fma(value, scale, shifts[at // 8][at % 8])),
+        )
+
+    def _numbers(self, stage: Number, place: int) -> list[list[ir.Value]]:
+        """One of the numbers of the two queries of each block of 8 columns."""
+        own = numbers.multiply(self.span.column, NUMBER_BYTES)
+        address = numbers.add(self._numbers_at(stage, place), own)
+        return [shared_memory.ld(address, first * NUMBER_BYTES, 2, numbers.f32()) for first in range(0, self.rows, 8)]

@@ -1,0 +1,190 @@
+"""The gradient of queries by Hopper's warpgroups: a block is one of them, has 64 queries, and walks over its keys.
+
+    scores = queries @ keys^T, slopes of weights = g @ values^T    | begun together
+    of_query += (weights * (slopes of weights - inner)) @ keys      | once both are there
+
+It leaves the logarithms of the sums of weights, and inner, to the launch for keys and values: those of 64 queries for
+each block, also where these are beyond the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from blu.dialects.core.mlir import arith, ir, llvm, math, vector
+from blu.passes.gpu import numbers
+from blu.passes.gpu.attention.block import RowPosition
+from blu.passes.gpu.attention.operands import HeadMatrix, Problem, further, pointer, split_head
+from blu.passes.gpu.attention.output import write_tile
+from blu.passes.gpu.attention.schedule import WarpgroupGradientSchedule
+from blu.passes.gpu.attention.scores import STRIP, KeySpan, Mask, RunningSoftmax, Sums, as_left, flatten, scaled
+from blu.passes.gpu.attention.slopes import Gradient, slopes
+from blu.passes.gpu.attention.tiles import MatrixTile, tile_bytes
+from blu.passes.gpu.attention.walk import tiles_of
+from blu.passes.gpu.attention.warpgroups.forward import SIZE, masked_tiles
+from blu.passes.gpu.attention.warpgroups.panels import PIECE, add_weighted, as_sums, packed, scores_of
+from blu.passes.gpu.attention.warpgroups.stages import ROWS, MappedOperand, StageRange, begin, refill
+from blu.passes.gpu.isa import barrier, cvt, shfl, wgmma
+from blu.passes.gpu.kernel import repeat, when
+from blu.passes.gpu.numbers import Number
+from blu.passes.gpu.shared import SharedMemory
+
+THREADS_OF_ROW = 2
+"""Threads that add up inner of a row: neighbours in the warp that has the row."""
+
+
+@dataclass(frozen=True)
+class QueryLayout:
+    """The shared memory of a block: its queries and their g, where results are staged as well, and stages of keys."""
+
+    memory: SharedMemory
+    own: StageRange
+    keys: StageRange
+
+    @classmethod
+    def of(cls, schedule: WarpgroupGradientSchedule, depth: int, width: int) -> QueryLayout:
+        """That for queries of `depth` columns and values of `width`."""
+        memory = SharedMemory()
+        own = StageRange.take(memory, 1, (ROWS, depth), (ROWS, width), least=tile_bytes(ROWS, depth, SIZE))
+        keys = StageRange.take(memory, schedule.key_stages, (schedule.keys, depth), (schedule.keys, width))
+        return cls(memory, own.with_barriers(memory), keys.with_barriers(memory))
+
+
+class WarpgroupQueryGradient:
+    """Emits the launch. `maps` are those of queries, g, keys and values."""
+
+    def __init__(
+        self, gradient: Gradient, layout: QueryLayout, position: RowPosition, shared: ir.Value,
+        maps: Sequence[MappedOperand],
+    ):  # fmt: skip
+        self.gradient, self.problem, self.layout, self.position = gradient, gradient.problem, layout, position
+        self.shared, self.maps = shared, maps
+        self.own, self.keys = layout.own.at(shared), layout.keys.at(shared)
+        self.rows = layout.keys.extents[0][0]
+        problem = self.problem
+        self.first = numbers.multiply(numbers.subtract(position.parts - 1, position.part), ROWS)
+        self.head = split_head(position.head, problem.heads)
+        self.key_head = problem.key_head(self.head)
+        self.own_row = numbers.multiply(position.own_warp, STRIP)
+        self.span = KeySpan(position.lane, numbers.add(self.first, self.own_row), 1)
+        self.mask = Mask(problem, None, self.span)
+        last = numbers.smaller(numbers.add(self.first, ROWS - 1), problem.queries - 1)
+        self.count = numbers.larger(tiles_of(problem.limit(last), self.rows), 1)
+
+    def emit(self) -> None:
+        """What one thread does."""
+        problem = self.problem
+        begin(self.position.thread, (self.own, self.keys), self._load_first)
+        inner = self._inner()
+        self.own.wait()
+        sums = [numbers.real(0)] * (problem.depth // 2)
+        carried = [*RunningSoftmax.begin(self.span).values, *sums]
+        masked = masked_tiles(problem, ROWS, self.rows)
+        hidden = numbers.smaller(self.count, masked)
+        carried = repeat(0, hidden, 1, carried, partial(self._tile, inner=inner, hides=True))
+        carried = repeat(masked, self.count, 1, carried, partial(self._tile, inner=inner, hides=False))
+        softmax, sums = RunningSoftmax.of_values(carried[:4]), as_sums(carried[4:])
+        inverses, logarithms = softmax.finish(self.mask.factor)
+        factor = numbers.real(problem.factor)
+        barrier.sync()  # rows of other warps' queries are in this warp's rows of results
+        stage = MatrixTile(numbers.add(self.shared, self.layout.own.tiles), ROWS, problem.depth, SIZE)
+        results = scaled(sums, [arith.mulf(inverse, factor) for inverse in inverses])
+        write_tile(results, self.span, stage, self.own_row, self.gradient.of_query.matrix(self.head))
+        self._write_numbers(logarithms, inner)
+
+    # What the copying thread does
+
+    def _load_first(self) -> None:
+        counts = self.own.announce()
+        for place in (0, 1):
+            self.maps[place].load(self.own.tile(place), self.first, self.head, counts)
+        for stage in range(self.keys.count):
+            refill(self.position.thread, stage, self.count, partial(self._load, stage, stage))
+
+    def _load(self, number: Number, stage: Number) -> None:
+        """Keys and values of a tile."""
+        counts = self.keys.announce(stage)
+        for place in (0, 1):
+            self.maps[2 + place].load(self.keys.tile(place, stage), self._first_key(number), self.key_head, counts)
+
+    def _first_key(self, number: Number) -> Number:
+        return numbers.multiply(numbers.subtract(numbers.subtract(self.count, 1), number), self.rows)
+
+    # What all threads do
+
+    def _tile(self, number: ir.Value, carried: list[ir.Value], inner: list[ir.Value], hides: bool) -> list[ir.Value]:
+        element, stage = self.problem.element, numbers.remainder(number, self.keys.count)
+        softmax, sums = RunningSoftmax.of_values(carried[:4]), carried[4:]
+        keys, values = self.keys.tile(0, stage), self.keys.tile(1, stage)
+        self.keys.wait(number, stage)
+        wgmma.fence()
+        scores = scores_of(self.own.tile(0), keys, element)
+        wgmma.commit_group()
+        of_weights = scores_of(self.own.tile(1), values, element)
+        wgmma.commit_group()
+        wgmma.wait_group(1)
+        finished = self.mask.finish(as_sums(wgmma.tie(scores)), self._first_key(number), hides)
+        softmax, weights, shares = softmax.step(finished, self.mask.factor)
+        wgmma.wait_group(0)
+        of_scores = self._slopes(weights, as_sums(wgmma.tie(of_weights)), inner)
+        sums = wgmma.tie(flatten(scaled(as_sums(sums), shares)))
+        left = wgmma.tie(packed(as_left(of_scores, element), self.rows))
+        wgmma.fence()
+        sums = add_weighted(sums, left, keys, element)
+        wgmma.commit_group()
+        wgmma.wait_group(0)
+        sums = wgmma.tie(sums)
+        following = numbers.add(number, self.keys.count)
+        refill(self.position.thread, following, self.count, partial(self._load, following, stage))
+        return [*softmax.values, *sums]
+
+    def _slopes(self, weights: Sums, of_weights: Sums, inner: list[ir.Value]) -> Sums:
+        rows = [inner[0], inner[0], inner[1], inner[1]]
+        return slopes(weights, of_weights, [rows] * len(weights[0]))
+
+    def _inner(self) -> list[ir.Value]:
+        """The sums of g * result of a thread's two rows; 0 beyond the end."""
+        thread, lane, queries = self.position.thread, self.position.lane, self.problem.queries
+        row = numbers.add(self.first, numbers.divide(thread, THREADS_OF_ROW))
+        matrices = [item.matrix(self.head) for item in (self.gradient.g, self.gradient.result)]
+        total = _inner_product(matrices, numbers.smaller(row, queries - 1), numbers.remainder(thread, THREADS_OF_ROW),
+                               self.problem)  # fmt: skip
+        total = arith.addf(total, shfl.bfly(total, 1))
+        total = arith.select(numbers.is_below(row, queries), total, numbers.real(0))
+        own = numbers.multiply(numbers.divide(lane, 4), THREADS_OF_ROW)
+        return [shfl.idx(total, own), shfl.idx(total, numbers.add(own, 8 * THREADS_OF_ROW))]
+
+    def _write_numbers(self, logarithms: list[ir.Value], inner: list[ir.Value]) -> None:
+        """One thread of the four that hold a row writes its numbers."""
+        matrices = [item.matrix([]) for item in (self.gradient.logarithms, self.gradient.inner)]
+        with when(numbers.is_equal(numbers.remainder(self.span.lane, 4), 0)):
+            for number, place in enumerate(self.span.rows):
+                for matrix, values in zip(matrices, (logarithms, inner), strict=True):
+                    matrix.store(values[number], self.position.head, self.span.row(*place))
+
+
+def _inner_product(matrices: Sequence[HeadMatrix], row: Number, part: ir.Value, problem: Problem) -> ir.Value:
+    """The sum of the products of every other piece of a row of two matrices, those of a part."""
+    pieces, total = problem.width // PIECE, numbers.real(0)
+    for number in range(0, pieces, THREADS_OF_ROW):
+        piece = numbers.add(part, number)
+        safe = numbers.smaller(piece, pieces - 1)
+        words = [_load_piece(matrix, row, safe) for matrix in matrices]
+        found = numbers.real(0)
+        for pair in zip(*words, strict=True):
+            for one, other in zip(*(cvt.unpack(item, problem.element) for item in pair), strict=True):
+                found = math.fma(one, other, found)
+        if number + THREADS_OF_ROW > pieces:
+            found = arith.select(numbers.is_below(piece, pieces), found, numbers.real(0))
+        total = arith.addf(total, found)
+    return total
+
+
+def _load_piece(matrix: HeadMatrix, row: Number, piece: Number) -> list[ir.Value]:
+    """Eight elements, as four words."""
+    type_ = ir.VectorType.get([4], numbers.i32())
+    place = further(matrix.address(row, 0), piece, PIECE * matrix.size)
+    loaded = llvm.load(type_, pointer(place), alignment=PIECE * matrix.size)
+    return [vector.extract(loaded, [], [place]) for place in range(4)]
