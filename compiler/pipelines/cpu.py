@@ -23,6 +23,7 @@ from blu.passes.host.pair_donations import PairDonations
 from blu.passes.loops.fuse import Fuse
 from blu.passes.loops.lower_to_linalg import LowerToLinalg
 from blu.passes.loops.merge_duplicates import MergeDuplicates
+from blu.passes.loops.merge_kernels import MergeKernels
 from blu.passes.loops.share_numbers import ShareNumbers
 from blu.passes.loops.sink_widening import SinkWidening
 
@@ -53,6 +54,7 @@ PIPELINE = Pipeline(
                 MergeDuplicates(),
                 Fuse(),
                 ShareNumbers(),  # before anything is done for each kernel
+                MergeKernels(),  # those that differed in numbers only are one already
             ),
         ),
         Stage(

@@ -33,6 +33,7 @@ from blu.passes.host.share_kernels import ShareKernels
 from blu.passes.loops.fuse import Fuse
 from blu.passes.loops.lower_to_linalg import LowerToLinalg
 from blu.passes.loops.merge_duplicates import MergeDuplicates
+from blu.passes.loops.merge_kernels import MergeKernels
 from blu.passes.loops.share_numbers import ShareNumbers
 from blu.passes.loops.sink_widening import SinkWidening
 
@@ -69,6 +70,7 @@ PIPELINE = Pipeline(
                 SplitColumnSums(),  # ranges of rows are grouped like other reductions
                 Fuse(scalars_apart=True),
                 ShareNumbers(),  # before anything is done for each kernel
+                MergeKernels(),  # those that differed in numbers only are one already
             ),
         ),
         Stage(

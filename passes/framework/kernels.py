@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from blu.dialects.core.mlir import func, ir
+from blu.dialects.core.modules import code_text
 from blu.dialects.core.op import OPS
 from blu.passes.framework.base import find
 from blu.passes.framework.families import is_kernel
+
+WISHES = "blu.schedules"
+"""Of a module: fields of schedules by the names of kernels, for blu-choose-schedules: {gemm_0 = {split = 4 : i64}}."""
 
 
 def kernels_in(module: ir.Module) -> dict[str, func.FuncOp]:
     """The kernels of a module, by name."""
     return {item.name.value: item for item in find(module, func.FuncOp) if is_kernel(item)}
+
+
+def text_of(kernel: func.FuncOp) -> str:
+    """The text of a kernel without its name and the user's lines: equal for kernels that are equal."""
+    return code_text(kernel).replace(f"@{kernel.name.value}(", "@kernel(", 1)
 
 
 def is_host_step(operation: str) -> bool:

@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import func, ir
-from blu.dialects.core.modules import code_text
 from blu.dialects.plan import put_in_batch
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.families import family_of, is_kernel
-from blu.passes.framework.kernels import kernels_in
+from blu.passes.framework.kernels import kernels_in, text_of
 from blu.passes.host.host_steps import HostStep, HostSteps, bytes_of
 from blu.plan.schema import MAX_GRID
 
@@ -60,13 +59,16 @@ class BatchCalls(Pass):
 def _mark_equal_calls(steps: HostSteps, kernels: dict[str, func.FuncOp], call_bytes: int) -> list[str]:
     """Give calls that may be in a batch the text of their kernel; the texts that several have, small ones first."""
     found: dict[str, list[HostStep]] = {}
+    texts: dict[str, str] = {}
     for step in steps.order:
         [operation] = step.operations
         if operation.name != "func.call" or _bytes_moved(operation) > call_bytes:
             continue
-        kernel = kernels[ir.FlatSymbolRefAttr(operation.attributes["callee"]).value]
-        if family_of(kernel).is_batched:
-            step.key = _text(kernel)
+        name = ir.FlatSymbolRefAttr(operation.attributes["callee"]).value
+        if family_of(kernels[name]).is_batched:
+            if name not in texts:
+                texts[name] = text_of(kernels[name])
+            step.key = texts[name]
             found.setdefault(step.key, []).append(step)
     keys = [key for key, calls in found.items() if len(calls) > 1]
     return sorted(keys, key=lambda key: _bytes_moved(found[key][0].operations[0]))
@@ -74,11 +76,6 @@ def _mark_equal_calls(steps: HostSteps, kernels: dict[str, func.FuncOp], call_by
 
 def _bytes_moved(call: ir.Operation) -> int:
     return sum(bytes_of(value) for value in (*call.operands, *call.results))
-
-
-def _text(kernel: func.FuncOp) -> str:
-    text = code_text(kernel)
-    return text.replace(f"@{kernel.name.value}(", "@kernel(", 1)
 
 
 def _batches(steps: HostSteps, key: str, limit: int) -> Iterator[HostStep]:

@@ -36,13 +36,14 @@ class PairDonations(Pass):
         for function in host_functions(module):
             if not function.arguments:
                 continue
-            pairs = {argument: result for result, argument in _pairs(function).items()}
-            for number, name in donated_arguments(function).items():
-                type_ = tensor_type(function.type.inputs[number])
+            donated, types = donated_arguments(function), function.type.inputs
+            pairs = {argument: result for result, argument in _pairs(function, donated).items()}
+            for number, name in donated.items():
+                type_ = tensor_type(types[number])
                 if number not in pairs and type_.size:
                     message = f"the donated argument '{name or number}' is of no use: no result is another {type_}"
                     self.warn(message, DonationWarning)
-            attributes = [_attributes(function, "arg_attrs", number) for number in range(len(function.arguments))]
+            attributes = _attributes(function, "arg_attrs", len(types))
             for argument, result in pairs.items():
                 attributes[argument][RESULT] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), result)
             function.arg_attrs = ir.ArrayAttr.get([ir.DictAttr.get(item) for item in attributes])
@@ -51,29 +52,29 @@ class PairDonations(Pass):
 
 def donated_arguments(function: func.FuncOp) -> dict[int, str]:
     """The arguments that a host function may overwrite: their names by their numbers."""
-    attributes = {number: _attributes(function, "arg_attrs", number) for number in range(len(function.arguments))}
-    return {number: _name(item) for number, item in attributes.items() if "blu.donated" in item}
+    attributes = _attributes(function, "arg_attrs", len(function.arguments))
+    return {number: _name(item) for number, item in enumerate(attributes) if "blu.donated" in item}
 
 
 def pairs_of(function: func.FuncOp) -> dict[int, int]:
     """For results the number of the donated argument that they may be written over."""
-    numbers = range(len(function.arguments))
-    attributes = {number: _attributes(function, "arg_attrs", number) for number in numbers}
-    return {ir.IntegerAttr(item[RESULT]).value: number for number, item in attributes.items() if RESULT in item}
+    attributes = _attributes(function, "arg_attrs", len(function.arguments))
+    return {ir.IntegerAttr(item[RESULT]).value: number for number, item in enumerate(attributes) if RESULT in item}
 
 
-def _pairs(function: func.FuncOp) -> dict[int, int]:
+def _pairs(function: func.FuncOp, donated: dict[int, str]) -> dict[int, int]:
     """For results the donated argument: first by name, then by name behind the first dot, the rest in order."""
     found: dict[int, int] = {}
-    donated = donated_arguments(function)
+    inputs, results = function.type.inputs, function.type.results
+    names = [_name(item) for item in _attributes(function, "res_attrs", len(results))]
     for kind in (lambda name: name, lambda name: name.partition(".")[2], lambda name: _ANY):
         waiting: dict[tuple[ir.Type, str], list[int]] = {}
         taken = set(found.values())
         for number, name in reversed(donated.items()):
             if number not in taken:
-                waiting.setdefault((function.type.inputs[number], kind(name)), []).append(number)
-        for result, type_ in enumerate(function.type.results):
-            wanted = kind(_name(_attributes(function, "res_attrs", result)))
+                waiting.setdefault((inputs[number], kind(name)), []).append(number)
+        for result, type_ in enumerate(results):
+            wanted = kind(names[result])
             candidates = waiting.get((type_, wanted))
             if result not in found and wanted and candidates:
                 found[result] = candidates.pop()
@@ -84,8 +85,8 @@ def _name(attributes: dict[str, ir.Attribute]) -> str:
     return ir.StringAttr(attributes["blu.name"]).value if "blu.name" in attributes else ""
 
 
-def _attributes(function: func.FuncOp, kind: str, number: int) -> dict[str, ir.Attribute]:
-    """The attributes of an argument or result."""
+def _attributes(function: func.FuncOp, kind: str, count: int) -> list[dict[str, ir.Attribute]]:
+    """The attributes of all arguments or results. (An array of attributes copies all of them to give one.)"""
     if kind not in function.attributes:
-        return {}
-    return {item.name: item.attr for item in ir.DictAttr(ir.ArrayAttr(function.attributes[kind])[number])}
+        return [{} for _ in range(count)]
+    return [{item.name: item.attr for item in ir.DictAttr(each)} for each in ir.ArrayAttr(function.attributes[kind])]

@@ -9,9 +9,8 @@ from blu.dialects.core.mlir import func, ir
 from blu.errors import ParseError, suggestion
 from blu.passes.framework.base import Pass
 from blu.passes.framework.families import SCHEDULE, family_of
-from blu.passes.framework.kernels import kernels_in
+from blu.passes.framework.kernels import WISHES, kernels_in
 from blu.passes.kernels.schedules import (
-    WISHES,
     Fields,
     Schedule,
     Scheduler,

@@ -20,9 +20,8 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.targets.description import encoded
 from blu.errors import ParseError, PassError, suggestion
 from blu.passes.framework.families import SCHEDULE
+from blu.passes.framework.kernels import WISHES
 
-WISHES = "blu.schedules"
-"""Of a module: fields of schedules by the names of kernels, for blu-choose-schedules: {gemm_0 = {split = 4 : i64}}."""
 Fields = Mapping[str, str | int]
 
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, func, ir
-from blu.dialects.core.modules import code_text
 from blu.passes.framework.base import Pass, find, replace
 from blu.passes.framework.families import is_kernel
+from blu.passes.framework.kernels import text_of
 from blu.passes.loops.fuse.fuse import remap
 from blu.passes.loops.fuse.loops import loop_nest
 from blu.passes.loops.lower_to_linalg.generic import PARALLEL, generic, projection
@@ -77,7 +77,7 @@ def _alike(module: ir.Module, fewest_loops: int) -> list[list[_Numbered]]:
 
 def _text_without(constants: Sequence[ir.Operation], kernel: func.FuncOp) -> str:
     """A kernel's text without its name and its numbers; with them where some stand inside of loops."""
-    text = code_text(kernel).replace(f"@{kernel.name.value}(", "@kernel(", 1)
+    text = text_of(kernel)
     masked, count = _CONSTANT.subn(r"\1number\2", text)
     return masked if count == len(constants) else text
 

@@ -33,7 +33,7 @@ module {
     %7 = call @rows_2(%6, %arg8, %arg9) : (tensor<8x16xf32>, tensor<16xf32>, tensor<16xf32>) -> tensor<8x16xf32>
     %8 = call @gemm_2(%7, %arg10, %arg11) : (tensor<8x16xf32>, tensor<16x64xf32>, tensor<64xf32>) -> tensor<8x64xf32>
     %9 = call @gemm_3(%8, %arg12, %arg13, %6) : (tensor<8x64xf32>, tensor<64x16xf32>, tensor<16xf32>, tensor<8x16xf32>) -> tensor<8x16xf32>
-    %10 = call @rows_3(%9, %arg14, %arg15) : (tensor<8x16xf32>, tensor<16xf32>, tensor<16xf32>) -> tensor<8x16xf32>
+    %10 = call @rows_2(%9, %arg14, %arg15) : (tensor<8x16xf32>, tensor<16xf32>, tensor<16xf32>) -> tensor<8x16xf32>
     %11 = tensor.empty() : tensor<16x61xf32>
     %transposed_10 = linalg.transpose ins(%arg0 : tensor<61x16xf32>) outs(%11 : tensor<16x61xf32>) permutation = [1, 0] 
     %12 = call @gemm_4(%10, %transposed_10) : (tensor<8x16xf32>, tensor<16x61xf32>) -> tensor<8x61xf32>
@@ -311,72 +311,6 @@ module {
       linalg.yield %5 : f32
     } -> tensor<8x16xf32>
     return %4 : tensor<8x16xf32>
-  }
-  func.func private @rows_3(%arg0: tensor<8x16xf32>, %arg1: tensor<16xf32>, %arg2: tensor<16xf32>) -> tensor<8x16xf32> attributes {blu.kernel = "rows"} {
-    %cst = arith.constant 0.000000e+00 : f32
-    %0 = tensor.empty() : tensor<8xf32>
-    %1 = linalg.fill ins(%cst : f32) outs(%0 : tensor<8xf32>) -> tensor<8xf32>
-    %2 = linalg.generic {indexing_maps = [#map3, #map2], iterator_types = ["parallel", "reduction"]} ins(%arg0 : tensor<8x16xf32>) outs(%1 : tensor<8xf32>) {
-    ^bb0(%in: f32, %out: f32):
-      %14 = arith.addf %out, %in : f32
-      linalg.yield %14 : f32
-    } -> tensor<8xf32>
-    %cst_0 = arith.constant 6.250000e-02 : f32
-    %3 = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel"]} ins(%2 : tensor<8xf32>) outs(%0 : tensor<8xf32>) {
-    ^bb0(%in: f32, %out: f32):
-      %14 = arith.mulf %in, %cst_0 : f32
-      linalg.yield %14 : f32
-    } -> tensor<8xf32>
-    %4 = tensor.empty() : tensor<8x16xf32>
-    %5 = linalg.generic {indexing_maps = [#map3, #map2, #map3], iterator_types = ["parallel", "parallel"]} ins(%arg0, %3 : tensor<8x16xf32>, tensor<8xf32>) outs(%4 : tensor<8x16xf32>) {
-    ^bb0(%in: f32, %in_3: f32, %out: f32):
-      %14 = arith.subf %in, %in_3 : f32
-      linalg.yield %14 : f32
-    } -> tensor<8x16xf32>
-    %6 = linalg.generic {indexing_maps = [#map3, #map3], iterator_types = ["parallel", "parallel"]} ins(%5 : tensor<8x16xf32>) outs(%4 : tensor<8x16xf32>) {
-    ^bb0(%in: f32, %out: f32):
-      %14 = arith.mulf %in, %in : f32
-      linalg.yield %14 : f32
-    } -> tensor<8x16xf32>
-    %7 = linalg.generic {indexing_maps = [#map3, #map2], iterator_types = ["parallel", "reduction"]} ins(%6 : tensor<8x16xf32>) outs(%1 : tensor<8xf32>) {
-    ^bb0(%in: f32, %out: f32):
-      %14 = arith.addf %out, %in : f32
-      linalg.yield %14 : f32
-    } -> tensor<8xf32>
-    %8 = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel"]} ins(%7 : tensor<8xf32>) outs(%0 : tensor<8xf32>) {
-    ^bb0(%in: f32, %out: f32):
-      %14 = arith.mulf %in, %cst_0 : f32
-      linalg.yield %14 : f32
-    } -> tensor<8xf32>
-    %cst_1 = arith.constant 9.99999974E-6 : f32
-    %9 = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel"]} ins(%8 : tensor<8xf32>) outs(%0 : tensor<8xf32>) {
-    ^bb0(%in: f32, %out: f32):
-      %14 = arith.addf %in, %cst_1 : f32
-      linalg.yield %14 : f32
-    } -> tensor<8xf32>
-    %cst_2 = arith.constant 1.000000e+00 : f32
-    %10 = linalg.generic {indexing_maps = [#map, #map], iterator_types = ["parallel"]} ins(%9 : tensor<8xf32>) outs(%0 : tensor<8xf32>) {
-    ^bb0(%in: f32, %out: f32):
-      %14 = math.sqrt %in : f32
-      %15 = arith.divf %cst_2, %14 : f32
-      linalg.yield %15 : f32
-    } -> tensor<8xf32>
-    %11 = linalg.generic {indexing_maps = [#map3, #map2, #map3], iterator_types = ["parallel", "parallel"]} ins(%5, %10 : tensor<8x16xf32>, tensor<8xf32>) outs(%4 : tensor<8x16xf32>) {
-    ^bb0(%in: f32, %in_3: f32, %out: f32):
-      %14 = arith.mulf %in, %in_3 : f32
-      linalg.yield %14 : f32
-    } -> tensor<8x16xf32>
-    %12 = linalg.generic {indexing_maps = [#map3, #map4, #map3], iterator_types = ["parallel", "parallel"]} ins(%11, %arg1 : tensor<8x16xf32>, tensor<16xf32>) outs(%4 : tensor<8x16xf32>) {
-    ^bb0(%in: f32, %in_3: f32, %out: f32):
-      %14 = arith.mulf %in, %in_3 : f32
-      linalg.yield %14 : f32
-    } -> tensor<8x16xf32>
-    %13 = linalg.generic {indexing_maps = [#map3, #map4, #map3], iterator_types = ["parallel", "parallel"]} ins(%12, %arg2 : tensor<8x16xf32>, tensor<16xf32>) outs(%4 : tensor<8x16xf32>) {
-    ^bb0(%in: f32, %in_3: f32, %out: f32):
-      %14 = arith.addf %in, %in_3 : f32
-      linalg.yield %14 : f32
-    } -> tensor<8x16xf32>
-    return %13 : tensor<8x16xf32>
   }
   func.func private @gemm_4(%arg0: tensor<8x16xf32>, %arg1: tensor<16x61xf32>) -> tensor<8x61xf32> attributes {blu.kernel = "gemm"} {
     %cst = arith.constant 0.000000e+00 : f32

@@ -39,13 +39,19 @@ class SplitProducts(Pass):
 
     def run(self, module: ir.Module) -> None:
         kernels = kernels_in(module)
-        for call in list(find(module, func.CallOp)):
-            kernel = kernels[ir.FlatSymbolRefAttr(call.attributes["callee"]).value]
-            type_ = _parts_of(kernel)
+        types = {name: type_ for name, kernel in kernels.items() if (type_ := _parts_of(kernel)) is not None}
+        calls: dict[str, list[func.CallOp]] = {name: [] for name in types}
+        for call in find(module, func.CallOp) if types else ():
+            name = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
+            if name in calls:
+                calls[name].append(call)
+        for name, type_ in types.items():
             # A result that is only seen transposed is better written so by the kernel that has it in shared memory.
-            if type_ is not None and transposed_layout(call.results[0], kernels) is None:
-                _split(module, call, kernel, type_)
-                self.count("products")
+            split = [call for call in calls[name] if transposed_layout(call.results[0], kernels) is None]
+            if split:
+                whole = kernels[name] if len(split) == len(calls[name]) else _copy(kernels[name], f"{name}_parts")
+                _split(module, split, whole, type_)
+                self.count("products", len(split))
 
 
 def _parts_of(kernel: func.FuncOp) -> ir.RankedTensorType | None:
@@ -62,18 +68,29 @@ def _parts_of(kernel: func.FuncOp) -> ir.RankedTensorType | None:
     return ir.RankedTensorType.get(parts.shape, parts.element_type)
 
 
-def _split(module: ir.Module, call: func.CallOp, kernel: func.FuncOp, type_: ir.RankedTensorType) -> None:
+def _copy(kernel: func.FuncOp, name: str) -> func.FuncOp:
+    """A kernel for those of its calls whose parts are added by another one."""
+    copy = kernel.operation.clone(ir.InsertionPoint.after(kernel.operation))
+    copy.attributes["sym_name"] = ir.StringAttr.get(name)
+    return copy.opview
+
+
+def _split(module: ir.Module, calls: Sequence[func.CallOp], kernel: func.FuncOp, type_: ir.RankedTensorType) -> None:
+    """Let a product leave its parts, and another kernel add them after each of these calls."""
     end = list(kernel.entry_block.operations)[-1].operation
     with ir.InsertionPoint(end), end.location:
         end.operands[0] = plan.parts(type_, end.operands[0])
     kernel.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(kernel.type.inputs, [type_]))
-    result, name = call.results[0], kernel.name.value
-    with ir.InsertionPoint(call), call.location:
-        parts = func.CallOp([type_], name, list(call.operands_)).results[0]
-        terms = [_part(parts, number) for number in range(type_.shape[0])]
-        total = func.CallOp([terms[0].type], _sum_kernel(module, f"{name}_sum", terms), terms).results[0]
-        result.replace_all_uses_with(reshape(total, ir.RankedTensorType(result.type).shape))
-    call.erase()
+    name, adding = kernel.name.value, ""
+    for call in calls:
+        result = call.results[0]
+        with ir.InsertionPoint(call), call.location:
+            parts = func.CallOp([type_], name, list(call.operands_)).results[0]
+            terms = [_part(parts, number) for number in range(type_.shape[0])]
+            adding = adding or _sum_kernel(module, f"{name}_sum", terms)
+            total = func.CallOp([terms[0].type], adding, terms).results[0]
+            result.replace_all_uses_with(reshape(total, ir.RankedTensorType(result.type).shape))
+        call.erase()
 
 
 def _part(parts: ir.Value, number: int) -> ir.Value:

@@ -92,8 +92,9 @@ def _program_of(kernel: func.FuncOp) -> RowProgram | None:
 
 def reserve(kernel: func.FuncOp) -> list[ir.MemRefType]:
     """The buffers for parts of a kernel on tensors: one for each result of a reduction, none if no block shares one."""
-    split, program = parts_of(given_to(kernel)), _program_of(kernel)
-    return [] if split == 1 or program is None else choice.reduction_types(program, split)
+    split = parts_of(given_to(kernel))
+    program = _program_of(kernel) if split > 1 else None
+    return [] if program is None else choice.reduction_types(program, split)
 
 
 # With strides
