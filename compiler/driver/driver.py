@@ -22,6 +22,7 @@ from blu.compiler.driver.observer import Observer, PassRun
 from blu.compiler.driver.position import positioned, write_position
 from blu.compiler.driver.printing import IrPrinter, PrintOptions
 from blu.compiler.driver.reproducer import Reproducer, attach_reproducer
+from blu.compiler.fingerprint import is_extended
 from blu.compiler.pipelines import Pipeline, Step, pipeline_text
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.modules import copy_module, module_text
@@ -36,6 +37,8 @@ from blu.passes.framework.handles import invalidating_kept_operations
 class DriverOptions:
     """How passes are run.
 
+    `verify_each`     whether IR is verified after each pass. None: passes of ours are verified together where a level
+                      ends, and run again one by one where anything is wrong then, so that errors are the same
     `dump_dir`        a file per pass that changed something, with diffs and a manifest
     `printing`        MLIR's --mlir-print-ir-* flags
     `compare`         called with the module and the step after each pass; what it raises counts as the pass's failure
@@ -46,7 +49,7 @@ class DriverOptions:
     `isolate`         run in a child process, of which a crash or hang is an error here; `pass_timeout` in seconds
     """
 
-    verify_each: bool = True
+    verify_each: bool | None = None
     dump_dir: Path | None = None
     printing: PrintOptions = field(default_factory=PrintOptions)
     compare: Callable[[ir.Module, Step], None] | None = None
@@ -107,6 +110,10 @@ class _Run:
         self.runs: list[PassRun] = []
         self.diagnostics: list[Diagnostic] = []
         self.is_after_run = False
+        is_watched = bool(self.observers or options.compare or is_extended())
+        self.verify_each = is_watched if options.verify_each is None else options.verify_each
+        # The first step whose result was not verified yet, and what it was given.
+        self.unverified: tuple[int, ir.Module] | None = None
 
     def run(self) -> Report:
         with self.module.context, ir.Location.unknown(), remembering():
@@ -129,11 +136,14 @@ class _Run:
         write_position(after, None)
         with capture_diagnostics(before.context) as diagnostics, watching() as watch:
             try:
-                seconds, verify_seconds = self._execute(step, after)
+                seconds, verify_seconds = self._execute(index, after)
             except (Exception, SystemExit) as error:
-                raise self._failure(
-                    Failure(step, error, diagnostics, watch, self.is_after_run, before), index
-                ) from error
+                if self.unverified is None:
+                    failure = Failure(step, error, diagnostics, watch, self.is_after_run, before)
+                    raise self._failure(failure, index) from error
+        if self.is_unfinished:
+            self._run_again(index)
+            return
         self.diagnostics += diagnostics
         self.module = after
         for message, category in watch.warnings:
@@ -141,17 +151,39 @@ class _Run:
         counts, reasons = dict(watch.counts), list(watch.reasons)
         self._observe(PassRun(step.number, step.name, step.level, seconds, verify_seconds, counts, reasons), step)
 
-    def _execute(self, step: Step, module: ir.Module) -> tuple[float, float]:
-        """Run and verify one pass; seconds of each."""
+    def _run_again(self, index: int) -> None:
+        """Run passes again that were not verified, and this one, which fails on what one of them has left."""
+        assert self.unverified is not None
+        first, self.module = self.unverified
+        self.unverified, self.verify_each = None, True
+        for number in range(first, index + 1):
+            self._run_step(number)
+
+    def _execute(self, index: int, module: ir.Module) -> tuple[float, float]:
+        """Run one pass, and verify what is to be verified by then; seconds of each."""
+        step, self.is_unfinished = self.steps[index], True
         start, self.is_after_run = time.perf_counter(), False
         with _guarding_handles(step, module):
             step.pass_.run(module)
         middle, self.is_after_run = time.perf_counter(), True
-        if self.options.verify_each and not step.pass_.only_looks:
+        if is_verified := self._is_verified(index):
             module.operation.verify()
+            self.unverified = None
+        elif self.unverified is None and self.options.verify_each is None and not step.pass_.only_looks:
+            self.unverified = index, self.module
         if self.options.compare:
             self.options.compare(module, step)
-        return middle - start, time.perf_counter() - middle
+        self.is_unfinished = False
+        return middle - start, (time.perf_counter() - middle if is_verified else 0.0)
+
+    def _is_verified(self, index: int) -> bool:
+        """Whether the module is verified after a step: around passes of users, and where a level ends."""
+        pass_ = self.steps[index].pass_
+        if pass_.only_looks or self.verify_each or self.options.verify_each is False:
+            return self.verify_each and not pass_.only_looks
+        following = self.steps[index + 1].pass_ if index + 1 < len(self.steps) else None
+        is_end = following is None or following.only_looks
+        return is_end or not all(registry.is_ours(type(item)) for item in (pass_, following))
 
     def _observe(self, run: PassRun, step: Step) -> None:
         if self.observers:

@@ -59,7 +59,7 @@ def _check_known(step: Step) -> None:
 
 
 def _flags(options: DriverOptions) -> list[str]:
-    flags = [] if options.verify_each else ["--no-verify-each"]
+    flags = ["--no-verify-each"] if options.verify_each is False else []
     flags += [f"--dump-ir={options.dump_dir}"] if options.dump_dir else []
     flags += [f"--reproducer-dir={options.reproducer_dir}"] if options.reproducer_dir else []
     return flags + options.printing.flags()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from blu.compiler.driver import driver
 from blu.compiler.driver.driver import DriverOptions, run_pipeline
 from blu.compiler.driver.position import PipelinePosition, read_position
 from blu.compiler.driver.printing import PrintOptions
@@ -93,6 +94,44 @@ def test_ir_that_does_not_verify_is_the_fault_of_the_pass_before(module, tmp_pat
     error = fail(module, tmp_path, ToyBreak(), CSE)
     assert "pass 'blu-toy-break' left IR that is wrong: 'func.func' op requires attribute 'sym_name'" in error.message
     assert error.location == f"{tmp_path}/model.mlir:3:3"
+
+
+@pytest.fixture
+def all_are_ours(monkeypatch):
+    """Passes of these tests count as Blu's own."""
+    monkeypatch.setattr(driver, "is_extended", lambda: False)
+    monkeypatch.setattr(registry, "is_ours", lambda cls: True)
+
+
+def test_passes_of_ours_are_verified_where_a_level_ends(module, all_are_ours):
+    steps = Pipeline("p", (Stage("blu", (CANONICALIZE, CSE, CANONICALIZE)), Stage("blu", (CSE,)))).steps()
+    seconds = [item.verify_seconds for item in run_pipeline(module, steps).runs]
+    assert [item > 0 for item in seconds] == [False, False, True, False, True, False]
+    each = run_pipeline(module, steps, DriverOptions(verify_each=True)).runs
+    assert [item.verify_seconds > 0 for item in each] == [True, True, True, False, True, False]
+    assert not any(item.verify_seconds for item in run_pipeline(module, steps, DriverOptions(verify_each=False)).runs)
+
+
+def test_passes_of_users_are_given_and_give_verified_ir(module, monkeypatch):
+    monkeypatch.setattr(driver, "is_extended", lambda: False)
+    steps = Pipeline("p", (Stage("blu", (CSE, CSE, ToyDropNegations(), CSE, CSE)),)).steps()
+    seconds = [item.verify_seconds for item in run_pipeline(module, steps).runs]
+    assert [item > 0 for item in seconds] == [False, True, True, False, True, False]
+
+
+@pytest.mark.parametrize("after", [(), (CSE, CANONICALIZE), (CANONICALIZE, ToyRaise()), (ToyComplain(), CSE)])
+def test_a_pass_that_is_not_verified_at_once_is_blamed_all_the_same(module, tmp_path, all_are_ours, after):
+    """Though nothing is wrong but where the level ends, or another pass fails before that."""
+    error = fail(module, tmp_path, CANONICALIZE, CSE, ToyBreak(), *after)
+    assert "pass 'blu-toy-break' left IR that is wrong: 'func.func' op requires attribute 'sym_name'" in error.message
+    reproducer = read_reproducer(next((tmp_path / "repro").iterdir()).read_text(), "x")
+    assert reproducer is not None and reproducer.pipeline.startswith("blu-toy-break")
+    assert len(list((tmp_path / "repro").iterdir())) == 1
+
+
+def test_a_pass_that_fails_after_others_is_named_itself(module, tmp_path, all_are_ours):
+    error = fail(module, tmp_path, CANONICALIZE, CSE, ToyRaise(), CSE)
+    assert "pass 'blu-toy-raise' failed" in error.message and isinstance(error.__cause__, KeyError)
 
 
 def test_a_failing_pass_leaves_the_module_as_it_was(module, tmp_path):
