@@ -25,6 +25,7 @@ from blu.errors import SettingError, suggestion
 
 PREFIX = "BLU_"
 MAX_THREADS = 1024
+MAX_CTAS = 64
 CACHE_BYTES = 4 << 30
 _ADVICE = "`blu doctor --settings` lists all settings."
 
@@ -222,6 +223,15 @@ class Settings:
             SWITCH,
             False,
             "Whether to wait after each kernel: an error names the one that failed, and checks are reported at once.",
+        ),
+    ]
+    nccl_max_ctas: Annotated[
+        int,
+        Setting(
+            "BLU_NCCL_MAX_CTAS",
+            _whole("a number of thread blocks (0: NCCL's choice)", 0, MAX_CTAS),
+            0,
+            "Thread blocks that NCCL may take from kernels beside it (0: NCCL's choice), read when ranks meet.",
         ),
     ]
     nvtx: Annotated[

@@ -28,7 +28,7 @@ def kind_of(shape: tuple[int, ...], dtype: np.dtype) -> Kind:
 
 
 class DeviceArray(Array):
-    """An array in the memory of the first GPU, contiguous. As an argument of a program for the GPU it is not copied.
+    """An array in the memory of this process's GPU, contiguous. As an argument of a program there it is not copied.
 
     `address` is where it lies, `owner` what keeps that memory, `kind` its shape and dtype if kernels can take it as it
     lies. Work on Blu's stream may still be writing it: reading it by `numpy()` waits, and the legacy default stream
@@ -117,10 +117,10 @@ class DeviceArray(Array):
             driver = default_driver()
             with driver.exclusively():
                 driver.let_stream_wait(stream)
-        return exchange.capsule_of(self)
+        return exchange.capsule_of(self, default_driver().number)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return exchange.CUDA, 0
+        return exchange.CUDA, default_driver().number
 
     def __getitem__(self, key: Any) -> Array:
         """Numbers of leading dimensions read that part only; all else is numpy's, on a copy of the whole."""
@@ -136,7 +136,7 @@ class DeviceArray(Array):
         return Array(DeviceArray(self.address + place * part, shape, self.dtype, self).numpy())
 
     def __repr__(self) -> str:
-        return super().__repr__()[:-1] + ("" if self.is_donated else ", device=cuda:0") + ")"
+        return super().__repr__()[:-1] + ("" if self.is_donated else f", device=cuda:{default_driver().number}") + ")"
 
     __hash__ = object.__hash__
 
@@ -172,10 +172,11 @@ def to_device(value: Any) -> DeviceArray:
 
 def from_device(value: Any) -> DeviceArray:
     """Another library's array in the GPU's memory, without a copy. ArgumentError where it is not contiguous."""
-    address, shape, dtype = exchange.read(value, default_driver().stream)
+    driver = default_driver()
+    address, shape, dtype = exchange.read(value, driver.stream, driver.number)
     return DeviceArray(address, shape, dtype, value)
 
 
 def from_dlpack(value: Any) -> Array:
-    """Any library's array, by DLPack and without a copy, where it is: in host memory or on the first GPU."""
+    """Any library's array, by DLPack and without a copy, where it is: in host memory or on this process's GPU."""
     return from_device(value) if exchange.is_on_device(value) else Array(np.from_dlpack(value))

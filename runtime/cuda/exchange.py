@@ -73,12 +73,15 @@ def _destroy(capsule: int | None) -> None:
         _delete(_pointer_of_dying(capsule, _NAME))
 
 
-def capsule_of(array: Any) -> Any:
-    """A DLPack capsule for an array with `address`, `shape` and `dtype`, which lives as long as its reader needs it."""
+def capsule_of(array: Any, device: int) -> Any:
+    """A DLPack capsule for an array with `address`, `shape` and `dtype`, which lives as long as its reader needs it.
+
+    `device` is the number of its GPU.
+    """
     shape = (ctypes.c_int64 * max(len(array.shape), 1))(*array.shape)
     strides = (ctypes.c_int64 * max(len(array.shape), 1))(*_strides(array.shape))
     code, bits = _CODES[array.dtype.kind], array.dtype.itemsize * 8
-    tensor = _Tensor(array.address, CUDA, 0, len(array.shape), code, bits, 1, shape, strides, 0)
+    tensor = _Tensor(array.address, CUDA, device, len(array.shape), code, bits, 1, shape, strides, 0)
     managed = _Managed(tensor, None, _delete)
     address = ctypes.addressof(managed)
     _handed_out[address] = (array, managed, shape, strides)
@@ -100,22 +103,23 @@ def is_on_device(value: Any) -> bool:
     return device()[0] == CUDA if device is not None else hasattr(value, "__cuda_array_interface__")
 
 
-def read(value: Any, stream: int) -> tuple[int, tuple[int, ...], np.dtype]:
+def read(value: Any, stream: int, device: int) -> tuple[int, tuple[int, ...], np.dtype]:
     """Address, shape and dtype of another library's array; what its library still writes is done before `stream` goes
-    on. ArgumentError where the array is not contiguous, on another GPU, or of a dtype that Blu does not have."""
+    on. ArgumentError where the array is not contiguous, on another GPU than `device`, or of no dtype of Blu's."""
     if hasattr(value, "__dlpack__"):
-        return _read_capsule(value, stream)
+        return _read_capsule(value, stream, device)
     return _read_interface(value.__cuda_array_interface__)
 
 
-def _read_capsule(value: Any, stream: int) -> tuple[int, tuple[int, ...], np.dtype]:
+def _read_capsule(value: Any, stream: int, device: int) -> tuple[int, tuple[int, ...], np.dtype]:
     try:
         capsule = value.__dlpack__(stream=stream)
     except (BufferError, RuntimeError, TypeError) as error:
         raise ExchangeError(f"a {type(value).__name__} cannot be handed over by DLPack: {error}") from error
     tensor = ctypes.cast(_pointer(capsule, _NAME), ctypes.POINTER(_Managed)).contents.tensor
-    if tensor.device_type != CUDA or tensor.device_id != 0:
-        raise ArgumentError("the array is not on the first GPU", advice="move it there: Blu runs on device 0")
+    if tensor.device_type != CUDA or tensor.device_id != device:
+        which = f"GPU {device}" if device else "the first GPU"
+        raise ArgumentError(f"the array is not on {which}", advice=f"move it there: Blu runs on device {device}")
     shape = tuple(tensor.shape[: tensor.ndim])
     strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else _strides(shape)
     dtype = _dtype_of(tensor.code, tensor.bits, tensor.lanes)

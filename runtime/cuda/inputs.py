@@ -27,11 +27,11 @@ class Inputs:
         self._specs = specs
         self._kinds = [kind_of(spec.shape, spec.numpy_dtype) for spec in specs]
         self._buffers: dict[int, DeviceArray] = {}
-        self._tensors = TorchTensors(specs)
+        self._tensors = TorchTensors(specs, driver.number)
 
     def place(self, values: Sequence[Any]) -> list[DeviceArray]:
         """The arguments on the device; enqueues the copies."""
-        torch = torch_on_default_stream()
+        torch = torch_on_default_stream(self._driver.number)
         placed = [
             value if type(value) is DeviceArray and value.kind is kind else self._bring(value, index, torch)
             for index, (value, kind) in enumerate(zip(values, self._kinds, strict=True))

@@ -1,4 +1,5 @@
-"""Loads an executable for a GPU and runs it: one arena, one stream, one graph that is captured once and replayed."""
+"""Loads an executable for a GPU and runs it: one arena, one stream (and one beside it for what ranks exchange), one
+graph that is captured once and replayed."""
 
 from __future__ import annotations
 
@@ -17,20 +18,24 @@ from blu.runtime.artifact import Artifact
 from blu.runtime.cuda.array import DeviceArray, to_device
 from blu.runtime.cuda.block import DeviceBlock
 from blu.runtime.cuda.code import Functions, part_of
-from blu.runtime.cuda.driver.driver import BoundLaunch, Driver, Graph, default_driver
+from blu.runtime.cuda.collectives import Collectives
+from blu.runtime.cuda.driver.driver import Driver, default_driver
+from blu.runtime.cuda.driver.launches import BoundLaunch, Graph
 from blu.runtime.cuda.findings import Checks
 from blu.runtime.cuda.graphs import Graphs
 from blu.runtime.cuda.inputs import Inputs, accept_result
 from blu.runtime.cuda.maps import TensorMaps
 from blu.runtime.cuda.moving import MovingPointers
 from blu.runtime.cuda.ranges import are_shown, named_range
+from blu.runtime.cuda.rank_groups import gpu_groups
 from blu.runtime.cuda.tables import PointerTables
 from blu.runtime.memory import address_of
 from blu.runtime.program import check_kernels, read_constants
 from blu.runtime.runnable import Runnable
 
 _ON_DEVICE = (
-    "_arena", "_constants", "_checks", "_inputs", "_maps", "_tables", "_functions", "_kernels", "_graphs",
+    "_arena", "_constants", "_checks", "_inputs", "_maps", "_tables", "_functions", "_kernels", "_graphs", "_steps",
+    "_collectives",
 )  # fmt: skip
 """What a program gives back when it is closed."""
 
@@ -39,7 +44,8 @@ class CudaProgram(Runnable):
     """An executable in a GPU's memory, with all that a run needs there: code, constants, arena, status.
 
     The first run launches kernel by kernel (the driver may load a kernel's code only then, which a capture cannot
-    wait for), further ones replay a graph.
+    wait for), further ones replay a graph. What ranks exchange is on a second stream until it is waited for, and in the
+    graph as well; the ranks of a program load it in the same order as others.
 
     Arguments may be arrays in host memory, which are copied, or on the GPU (Blu's, torch's, CuPy's), which are not.
     Results are arrays on the GPU. BLU_CUDA_GRAPH=0 launches kernels one by one, and BLU_CUDA_SYNC=1 waits for each, so
@@ -63,12 +69,16 @@ class CudaProgram(Runnable):
             self._inputs = Inputs(driver, plan.inputs)
             self._maps = TensorMaps(driver, plan.tensor_maps)
             self._tables = PointerTables(driver, plan.tables)
-            self._prepare([launch for launch in plan.launches if isinstance(launch, GpuLaunch)], artifact)
+            self._collectives = Collectives(driver, plan, gpu_groups(plan.mesh) if plan.collectives else {})
+            launches = [launch for launch in plan.launches if isinstance(launch, GpuLaunch)]
+            places = [place for place, launch in enumerate(launches) if all(launch.grid)]
+            self._prepare([launches[place] for place in places], artifact)
         asked = settings.current()
         self._waits = asked.cuda_sync
+        self._steps = self._collectives.steps(self._kernels, places, in_turn=self._waits)
         self.use_graphs = driver.has_graphs and not self._waits and asked.cuda_graph
         self._has_run = self._is_closed = False
-        self._graphs = Graphs(driver, self._kernels, self._checks.clear)
+        self._graphs = Graphs(driver, self._steps, self._checks.clear)
 
     @classmethod
     def load(cls, source: str | os.PathLike[str] | Mapping[str, bytes]) -> CudaProgram:
@@ -133,7 +143,10 @@ class CudaProgram(Runnable):
         return [to_device(array) for array in arrays]
 
     def time_launches(self, inputs: Sequence[Any], repeats: int = 10) -> list[tuple[str, str, float]]:
-        """(kernel, the user's line, median microseconds) of each launch. Donated arguments change with every repeat."""
+        """(kernel, the user's line, median microseconds) of each launch. Donated arguments change with every repeat.
+
+        What ranks exchange is left out: kernels read whatever is where that would be.
+        """
         self._check_call(inputs)
         driver, times = self._driver, [[] for _ in self._kernels]
         with driver.exclusively():
@@ -195,6 +208,7 @@ class CudaProgram(Runnable):
         if self._key != self._placed_key:
             addresses = np.array(self._key, np.uint64)
             self._values[self._moving.slots] = self._moving.at(addresses)
+            self._collectives.show(addresses)
             self._placed_key = self._key
 
     def _address(self, argument: Argument) -> int:
@@ -221,8 +235,8 @@ class CudaProgram(Runnable):
 
     def _enqueue(self) -> None:
         """Start the program, and the reading of its checks."""
-        if self.use_graphs and self._has_run and self._kernels and not are_shown():
-            self._driver.replay(self._graph(), self._kernels)
+        if self.use_graphs and self._has_run and self._steps and not are_shown():
+            self._driver.replay(self._graph(), self._steps)
         else:
             self._launch_all()
         with self._driver.explained("read the checks back"):
@@ -233,7 +247,9 @@ class CudaProgram(Runnable):
         graph = self._graphs.known(self._key)
         if graph is None:
             self._write_addresses()
-            graph = self._graphs.made(self._key, self._values[self._moving.slots], self._owners)
+            values, exchanged = self._values[self._moving.slots], self._collectives.addresses
+            with self._collectives.given_up_on_failure():
+                graph = self._graphs.made(self._key, values, self._owners, exchanged)
         return graph
 
     def _launch_all(self) -> None:
@@ -241,16 +257,16 @@ class CudaProgram(Runnable):
         self._write_addresses()
         with self._driver.explained("start the program"):
             self._checks.clear()
-        for kernel in self._kernels:
-            with named_range(kernel.location or kernel.name):
-                self._driver.run((kernel,))
-                if self._waits:
-                    self._driver.synchronize()
+        with self._collectives.given_up_on_failure():
+            for step in self._steps:
+                with named_range(step.location or step.name):
+                    self._driver.run((step,))
+                    if self._waits:
+                        self._driver.synchronize()
         self._has_run = True
 
     def _prepare(self, launches: Sequence[GpuLaunch], artifact: Artifact) -> None:
         """Load the kernels' code, and lay out their arguments."""
-        launches = [launch for launch in launches if all(launch.grid)]
         arguments = [argument for launch in launches for argument in launch.args]
         self._values = np.array([self._static_address(argument) for argument in arguments] or [0], np.uint64)
         self._pointers = address_of(self._values) + 8 * np.arange(len(self._values), dtype=np.uint64)
@@ -275,6 +291,7 @@ class CudaProgram(Runnable):
         places |= {("input", index): index for index in range(count)}
         self._array_of = places
         self._tables.lay_out(places, self._static_address)
+        self._collectives.lay_out(places, self._static_address)
         self._moving = MovingPointers.among(arguments, places)
         self._owners = owners[self._moving.slots]
         self._key: tuple[int, ...] = ()

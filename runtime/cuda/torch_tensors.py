@@ -14,19 +14,20 @@ from blu.plan.tensors import TensorSpec
 from blu.runtime.cuda.array import ALIGNMENT, DeviceArray
 
 
-def torch_on_default_stream() -> Any:
-    """The module torch, if the process uses it on a GPU and its current stream is the legacy default one."""
+def torch_on_default_stream(device: int) -> Any:
+    """The module torch, if the process uses it on a GPU and its current stream there is the legacy default one."""
     torch = sys.modules.get("torch")
-    if torch is None or not torch.cuda.is_initialized() or torch.cuda.current_stream(0).cuda_stream:
+    if torch is None or not torch.cuda.is_initialized() or torch.cuda.current_stream(device).cuda_stream:
         return None
     return torch
 
 
 class TorchTensors:
-    """Reads tensors for the arguments of a program."""
+    """Reads tensors for the arguments of a program on the GPU of this number."""
 
-    def __init__(self, specs: Sequence[TensorSpec]):
+    def __init__(self, specs: Sequence[TensorSpec], device: int):
         self._specs = specs
+        self._device = device
         self._dtypes: list[Any] = []
 
     def borrow(self, torch: Any, value: Any, index: int) -> DeviceArray | None:
@@ -36,7 +37,7 @@ class TorchTensors:
         spec = self._specs[index]
         if type(value) is not torch.Tensor or value.dtype is not self._dtypes[index] or value.shape != spec.shape:
             return None
-        if not value.is_cuda or value.get_device() or not value.is_contiguous():
+        if not value.is_cuda or value.get_device() != self._device or not value.is_contiguous():
             return None
         if value.requires_grad or value.is_neg():
             return None

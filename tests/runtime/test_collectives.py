@@ -52,8 +52,13 @@ def test_gradients_of_collectives_are_their_transposes() -> None:
         assert abs(forward) > 1e-3
 
 
+def test_programs_give_the_same_bits_again() -> None:
+    for item in run_ranks(2, "twice"):
+        assert item == {"rank": item["rank"], "runs": 2, "same": True}
+
+
 def test_ranks_of_two_axes_exchange_along_each() -> None:
-    for item in run_ranks(4, "mesh"):
+    for item in [*run_ranks(4, "mesh"), *run_ranks(2, "mesh")]:
         assert item["rows"] == item["wanted_rows"]
         assert item["columns"] == item["wanted_columns"]
 

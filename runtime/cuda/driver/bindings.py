@@ -12,21 +12,25 @@ from typing import Any
 import numpy as np
 
 from blu.plan.schema import MAP_BYTES, MAP_DTYPES, TensorMap
-from blu.runtime.cuda.driver.driver import BoundLaunch, Driver, Graph
+from blu.runtime.cuda.driver.choice import device_of_rank
+from blu.runtime.cuda.driver.driver import Driver
 from blu.runtime.cuda.driver.failures import DriverError
+from blu.runtime.cuda.driver.launches import BoundLaunch, Graph
 
 
 class BindingsDriver(Driver):
-    """Device 0 and its primary context, through `cuda.bindings.driver`."""
+    """A device and its primary context, through `cuda.bindings.driver`."""
 
     has_graphs = True
     _is_capturing = False
+    _captured_kernels: list[Any]
 
     def __init__(self) -> None:
         super().__init__()
         self.cuda = load_bindings()
         self._call(self.cuda.cuInit, 0)
-        device = self._call(self.cuda.cuDeviceGet, 0)
+        self.number = device_of_rank(self._call(self.cuda.cuDeviceGetCount))
+        device = self._call(self.cuda.cuDeviceGet, self.number)
         self._context = self._call(self.cuda.cuDevicePrimaryCtxRetain, device)
         self._call(self.cuda.cuCtxSetCurrent, self._context)
         self.name = self._call(self.cuda.cuDeviceGetName, 128, device).split(b"\0")[0].decode()
@@ -91,8 +95,9 @@ class BindingsDriver(Driver):
     def copy(self, target: int, address: int, nbytes: int) -> None:
         self._call(self.cuda.cuMemcpyDtoDAsync, target, address, nbytes, self._stream)
 
-    def event(self) -> Any:
-        return self._call(self.cuda.cuEventCreate, 0)
+    def event(self, is_timed: bool = True) -> Any:
+        # 2 is CU_EVENT_DISABLE_TIMING.
+        return self._call(self.cuda.cuEventCreate, 0 if is_timed else 2)
 
     def record(self, event: Any) -> None:
         # 1 is CU_EVENT_RECORD_EXTERNAL: a node of the graph.
@@ -101,6 +106,18 @@ class BindingsDriver(Driver):
     def let_wait(self, stream: int, event: Any) -> None:
         self._call(self.cuda.cuStreamWaitEvent, stream, event, 0)
 
+    def open_stream(self) -> int:
+        # As the stream of captures, of which it becomes a branch. Ranks wait for what they exchange: it goes first.
+        _, first = self._call(self.cuda.cuCtxGetStreamPriorityRange)
+        return int(self._call(self.cuda.cuStreamCreateWithPriority, 1, first))
+
+    def record_on(self, stream: int, event: Any) -> None:
+        self._call(self.cuda.cuEventRecord, event, stream)
+
+    @property
+    def working_stream(self) -> int:
+        return int(self._stream)
+
     def microseconds(self, start: Any, end: Any) -> float:
         return 1e3 * self._call(self.cuda.cuEventElapsedTime, start, end)
 
@@ -108,6 +125,7 @@ class BindingsDriver(Driver):
     def capturing(self) -> Iterator[list[Graph]]:
         """Let the capture stream be the stream for a while."""
         stream, self._stream, self._is_capturing = self._stream, self._capture_stream, True
+        self._captured_kernels = []
         relaxed = self.cuda.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
         graphs: list[Graph] = []
         try:
@@ -118,7 +136,13 @@ class BindingsDriver(Driver):
                 captured = self._call(self.cuda.cuStreamEndCapture, self._capture_stream)
         finally:
             self._stream, self._is_capturing = stream, False
-        graphs.append(_CapturedGraph(self, captured))
+        graphs.append(_CapturedGraph(self, captured, self._captured_kernels))
+
+    def _count_kernel(self) -> None:
+        # What is captured next on this stream depends on what was captured last.
+        dependencies = self._call(self.cuda.cuStreamGetCaptureInfo, self._stream)[3]
+        [node] = dependencies
+        self._captured_kernels.append(node)
 
     def _raw_allocate(self, nbytes: int) -> int:
         return int(self._call(self.cuda.cuMemAlloc, nbytes))
@@ -153,33 +177,14 @@ class BindingsDriver(Driver):
 
 
 class _CapturedGraph(Graph):
-    """A graph that is one chain, as a capture of one stream gives it."""
+    """A graph with the nodes of those of its kernels that are Blu's; other libraries' are beside them."""
 
-    def __init__(self, driver: BindingsDriver, graph: Any):
+    def __init__(self, driver: BindingsDriver, graph: Any, kernels: list[Any]):
         self._driver = driver
         self._graph = graph
-        cuda = driver.cuda
-        is_kernel = cuda.CUgraphNodeType.CU_GRAPH_NODE_TYPE_KERNEL
-        self._nodes = [node for node in self._chain() if driver._call(cuda.cuGraphNodeGetType, node) == is_kernel]
-        self._parameters = [driver._call(cuda.cuGraphKernelNodeGetParams, node) for node in self._nodes]
-        self._ready = driver._call(cuda.cuGraphInstantiate, graph, 0)
-
-    def _chain(self) -> list[Any]:
-        """The nodes in order."""
-        driver, cuda = self._driver, self._driver.cuda
-        nodes = driver._call(cuda.cuGraphGetNodes, self._graph, driver._call(cuda.cuGraphGetNodes, self._graph)[1])[0]
-        if len(nodes) < 2:
-            return list(nodes)
-        edges = driver._call(cuda.cuGraphGetEdges, self._graph, len(nodes) - 1)
-        following = {int(start): end for start, end in zip(edges[0], edges[1], strict=True)}
-        assert len(following) == len(nodes) - 1, "a capture of one stream is a chain"
-        ends = {int(node) for node in following.values()}
-        [node] = [node for node in nodes if int(node) not in ends]
-        order = [node]
-        while int(node) in following:
-            node = following[int(node)]
-            order.append(node)
-        return order
+        self._nodes = kernels
+        self._parameters = [driver._call(driver.cuda.cuGraphKernelNodeGetParams, node) for node in kernels]
+        self._ready = driver._call(driver.cuda.cuGraphInstantiate, graph, 0)
 
     def update(self, index: int, kernel: BoundLaunch) -> None:
         cuda, parameters = self._driver.cuda, self._parameters[index]

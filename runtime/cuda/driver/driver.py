@@ -1,8 +1,9 @@
 """What Blu needs of the CUDA driver, whichever library reaches it: `bindings.py`, `pycuda_driver.py`, or a test's own.
 
-One device (the first that is visible), its primary context (which torch and others in the process share), one stream
-on which all of Blu's work runs in order. The stream waits for the legacy default stream and it for ours, so arrays can
-be handed to and from torch's default stream as they are.
+One device (the first that is visible, or the one of this rank's number), its primary context (which torch and others in
+the process share), one stream on which all of Blu's work runs in order. The stream waits for the legacy default stream
+and it for ours, so arrays can be handed to and from torch's default stream as they are. What ranks exchange runs on a
+second stream, which begins and ends within a program's run (`second_stream.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -25,6 +25,8 @@ from blu import settings
 from blu.errors import BluError, OutOfRangeError, UnsupportedError
 from blu.plan.schema import TensorMap
 from blu.runtime.cuda.driver.failures import DriverError, Named, explain, no_library, out_of_memory
+from blu.runtime.cuda.driver.launches import BoundCall, BoundLaunch, Graph, Step
+from blu.runtime.cuda.driver.second_stream import SecondStream
 from blu.runtime.cuda.findings import Findings
 from blu.runtime.cuda.pool import DeviceMemoryPool
 from blu.runtime.cuda.staging import Staging
@@ -42,35 +44,6 @@ LAST_SECONDS = 2.0
 logger = logging.getLogger("blu")
 
 
-@dataclass(eq=False)
-class BoundLaunch:
-    """A launch that is ready to go. `values` (uint64) are its arguments, `pointers` is the address of their addresses.
-
-    Both stay where they are, so that a change of `values` is all that other arguments take.
-    """
-
-    name: str
-    location: str
-    function: Any
-    grid: tuple[int, int, int]
-    threads: int
-    shared_bytes: int
-    values: np.ndarray
-    pointers: int
-
-
-class Graph:
-    """A captured sequence of calls that the GPU runs at one request."""
-
-    def update(self, index: int, kernel: BoundLaunch) -> None:
-        """Let the kernel of this number (in the order of capture) have its arguments of now, in later launches."""
-        raise NotImplementedError
-
-    def launch(self) -> None:
-        """Enqueue all of it on the stream."""
-        raise NotImplementedError
-
-
 class Driver:
     """The device, its memory, its one stream. The methods above `# primitives` are for Blu, those below are each
     library's; they raise DriverError, which Blu's turn into errors for the user. Addresses are ints.
@@ -78,6 +51,8 @@ class Driver:
 
     name = "GPU"
     capability = (0, 0)
+    number = 0
+    """Of the device, among those that the process sees."""
     has_graphs = False
     stream = 0
 
@@ -91,6 +66,7 @@ class Driver:
         self.findings = Findings(self)
         self._discarded: deque[Callable[[], None]] = deque()
         self._events: list[Any] = []
+        self.second = SecondStream(self)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name}, compute capability {self.capability[0]}.{self.capability[1]})"
@@ -153,28 +129,31 @@ class Driver:
         with self.explained("ask for the free memory"):
             return self._memory()
 
-    def run(self, kernels: Sequence[BoundLaunch]) -> None:
-        """Enqueue kernels one by one."""
-        for kernel in kernels:
-            self._recent.append((kernel,))
+    def run(self, steps: Sequence[Step]) -> None:
+        """Enqueue kernels, and what is between them, one by one."""
+        for step in steps:
+            self._recent.append((step,))
             try:
-                self._launch(kernel)
+                self._start(step)
             except DriverError as failure:
-                raise self._explanation(failure, f"launch the kernel {kernel.name!r}", kernel) from None
+                doing = f"{'enqueue' if isinstance(step, BoundCall) else 'launch the kernel'} {step.name!r}"
+                raise self._explanation(failure, doing, step) from None
 
-    def replay(self, graph: Graph, kernels: Sequence[BoundLaunch]) -> None:
-        """Enqueue a graph, which was captured from these kernels."""
-        self._recent.append(kernels)
+    def replay(self, graph: Graph, steps: Sequence[Step]) -> None:
+        """Enqueue a graph, which was captured from these steps."""
+        self._recent.append(steps)
         with self.explained("launch a graph"):
             graph.launch()
 
-    def capture(self, kernels: Sequence[BoundLaunch], before: Callable[[], None]) -> Graph:
-        """A graph of what `before` enqueues, and the kernels."""
+    def capture(self, steps: Sequence[Step], before: Callable[[], None]) -> Graph:
+        """A graph of what `before` enqueues, and the steps, of which it counts the kernels."""
 
         def enqueue() -> None:
             before()
-            for kernel in kernels:
-                self._launch(kernel)
+            for step in steps:
+                self._start(step)
+                if isinstance(step, BoundLaunch):
+                    self._count_kernel()
 
         with self.explained("capture a graph"):
             return self._captured(enqueue)
@@ -210,6 +189,12 @@ class Driver:
             [event] = self._first_events(1)
             self.record(event)
             self.let_wait(stream, event)
+
+    def _start(self, step: Step) -> None:
+        if isinstance(step, BoundCall):
+            step.enqueue()
+        else:
+            self._launch(step)
 
     def _first_events(self, count: int) -> list[Any]:
         """Events that are kept for the next use."""
@@ -295,8 +280,8 @@ class Driver:
         """Enqueue a copy within the device's memory."""
         raise NotImplementedError
 
-    def event(self) -> Any:
-        """An event that can measure time."""
+    def event(self, is_timed: bool = True) -> Any:
+        """An event, which can measure time or only keep streams in order."""
         raise NotImplementedError
 
     def record(self, event: Any) -> None:
@@ -304,8 +289,21 @@ class Driver:
         raise NotImplementedError
 
     def let_wait(self, stream: int, event: Any) -> None:
-        """Make another library's stream wait for an event."""
+        """Make a stream wait for an event."""
         raise NotImplementedError
+
+    def open_stream(self) -> int:
+        """The handle of another stream, which waits for no other by itself."""
+        raise NotImplementedError
+
+    def record_on(self, stream: int, event: Any) -> None:
+        """Enqueue an event on a stream, for others to wait for: a stream that waits for one of a capture joins it."""
+        raise NotImplementedError
+
+    @property
+    def working_stream(self) -> int:
+        """The handle of the stream that calls enqueue on now: ours, or that of a capture."""
+        return self.stream
 
     def microseconds(self, start: Any, end: Any) -> float:
         """The time between two events that the GPU has reached."""
@@ -316,6 +314,9 @@ class Driver:
         """Capture what is enqueued inside, instead of running it; the list holds the graph afterwards."""
         raise NotImplementedError
         yield
+
+    def _count_kernel(self) -> None:
+        """In a capture: what was just enqueued is the next kernel of `Graph.update`."""
 
     def _raw_allocate(self, nbytes: int) -> int:
         raise NotImplementedError

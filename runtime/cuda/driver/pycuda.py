@@ -14,9 +14,12 @@ from typing import Any
 
 import numpy as np
 
+from blu.errors import UnsupportedError
 from blu.runtime.cuda.driver.bindings import BindingsDriver, load_bindings
-from blu.runtime.cuda.driver.driver import BoundLaunch, Driver, Graph
+from blu.runtime.cuda.driver.choice import device_of_rank
+from blu.runtime.cuda.driver.driver import Driver
 from blu.runtime.cuda.driver.failures import DriverError
+from blu.runtime.cuda.driver.launches import BoundLaunch, Graph
 
 # What cuGetErrorString says, which is all that PyCUDA tells.
 _NAMES = {
@@ -46,7 +49,7 @@ _NAMES = {
 
 
 class PycudaDriver(BindingsDriver):
-    """Device 0 and its primary context, through PyCUDA; without cuda-bindings, programs run without graphs."""
+    """A device and its primary context, through PyCUDA; without cuda-bindings, programs run without graphs."""
 
     def __init__(self) -> None:
         Driver.__init__(self)
@@ -55,7 +58,8 @@ class PycudaDriver(BindingsDriver):
         self._pycuda = cuda
         self._allocations: dict[int, Any] = {}
         self._try(cuda.init)
-        device = self._try(cuda.Device, 0)
+        self.number = device_of_rank(self._try(cuda.Device.count))
+        device = self._try(cuda.Device, self.number)
         self._context = self._try(device.retain_primary_context)
         self.name = device.name()
         self.capability = device.compute_capability()
@@ -116,8 +120,8 @@ class PycudaDriver(BindingsDriver):
     def pinned(self, nbytes: int) -> np.ndarray:
         return super().pinned(nbytes) if self.has_graphs else self._try(self._pycuda.pagelocked_empty, nbytes, np.uint8)
 
-    def event(self) -> Any:
-        return super().event() if self.has_graphs else self._try(self._pycuda.Event)
+    def event(self, is_timed: bool = True) -> Any:
+        return super().event(is_timed) if self.has_graphs else self._try(self._pycuda.Event)
 
     def record(self, event: Any) -> None:
         if self.has_graphs:
@@ -139,6 +143,11 @@ class PycudaDriver(BindingsDriver):
             super().let_wait(stream, event)
         else:
             self.wait(event)
+
+    def open_stream(self) -> int:
+        if not self.has_graphs:
+            raise UnsupportedError("programs of several ranks need cuda-bindings", advice="pip install 'blu[cuda]'")
+        return super().open_stream()
 
     def microseconds(self, start: Any, end: Any) -> float:
         return super().microseconds(start, end) if self.has_graphs else 1e3 * self._try(end.time_since, start)

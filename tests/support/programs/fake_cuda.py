@@ -1,7 +1,8 @@
 """A GPU of Python: a `Driver` whose device memory is the host's, and whose kernels are functions of numpy arrays.
 
 Work is queued as on a real stream and done only when somebody waits: what the host changes or reads too early shows.
-It can be told to fail any call.
+So does what one stream takes too early from another: a second stream runs no further than the first waits for, or, if
+told so, as far as it can before the first moves. It can be told to fail any call.
 """
 
 from __future__ import annotations
@@ -9,15 +10,19 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from blu.runtime.cuda.driver.driver import BoundLaunch, Driver, Graph
+from blu.runtime.cuda.driver.driver import Driver
 from blu.runtime.cuda.driver.failures import DriverError
+from blu.runtime.cuda.driver.launches import BoundLaunch, Graph
 
 Function = Callable[..., None]
 Work = Callable[[], None]
+MAIN, SECOND = 7, 8
+"""Handles of streams."""
 
 
 def view(address: int, count: int, dtype: Any) -> np.ndarray:
@@ -36,7 +41,7 @@ class FakeDriver(Driver):
 
     name = "Fake GPU"
     has_graphs = True
-    stream = 7
+    stream = MAIN
 
     def __init__(self, kernels: dict[str, Function], capability: tuple[int, int] = (9, 0), total_bytes: int = 1 << 24):
         super().__init__()
@@ -47,10 +52,11 @@ class FakeDriver(Driver):
         self.log: list[str] = []
         self.modules: list[bytes] = []
         self.hangs = False
+        self.is_second_eager = False
         self.shared_bytes: dict[str, int] = {}
         self._device: dict[int, np.ndarray] = {}
         self._pinned: list[np.ndarray] = []
-        self._queue: list[Work] = []
+        self._queues: dict[int, list[Work | _Wait]] = {MAIN: [], SECOND: []}
         self._capture: FakeGraph | None = None
 
     @property
@@ -67,11 +73,20 @@ class FakeDriver(Driver):
         if name in self.failures:
             raise DriverError(self.failures.pop(name), "as told")
 
-    def _enqueue(self, work: Work) -> None:
+    def enqueue_on(self, stream: int, work: Work) -> None:
+        """Enqueue what another library does, on the second stream or the first."""
+        self._enqueue(work, stream)
+
+    def _enqueue(self, work: Work, stream: int = MAIN) -> None:
+        self._do(lambda: self._queues[stream].append(work), stream)
+
+    def _do(self, call: Work, stream: int) -> None:
+        """Make a call that enqueues something, or capture it."""
         if self._capture is not None:
-            self._capture.work.append(work)
+            self._capture.calls.append(call)
+            self._capture.open_streams |= {stream}
         else:
-            self._queue.append(work)
+            call()
 
     def _check(self, address: int, nbytes: int) -> None:
         """Only allocated memory may be used."""
@@ -116,8 +131,21 @@ class FakeDriver(Driver):
         self._check(target, nbytes)
         self._enqueue(lambda: np.copyto(view(target, nbytes, np.uint8), view(address, nbytes, np.uint8)))
 
-    def event(self) -> Any:
+    def event(self, is_timed: bool = True) -> Any:
         return {"reached": 0, "recorded": 0}
+
+    def open_stream(self) -> int:
+        self._step("open_stream")
+        return SECOND
+
+    def record_on(self, stream: int, event: Any) -> None:
+        self._step(f"record_on {stream}")
+
+        def record() -> None:
+            event["recorded"] += 1
+            self._queues[stream].append(lambda: event.update(reached=event["reached"] + 1))
+
+        self._do(record, stream)
 
     def record(self, event: Any) -> None:
         event["recorded"] += 1
@@ -125,14 +153,18 @@ class FakeDriver(Driver):
 
     def wait(self, event: Any) -> None:
         self._step("wait")
-        while self._queue and event["reached"] < event["recorded"]:
-            self._queue.pop(0)()
+        while event["reached"] < event["recorded"] and self._advance(MAIN):
+            pass
 
     def is_reached(self, event: Any) -> bool:
         return event["reached"] == event["recorded"]
 
     def let_wait(self, stream: int, event: Any) -> None:
         self._step(f"let_wait {stream}")
+        if stream in self._queues:
+            self._do(lambda: self._queues[stream].append(_Wait(event, event["recorded"])), stream)
+            if self._capture is not None and stream == MAIN:
+                self._capture.open_streams -= {SECOND}
 
     def microseconds(self, start: Any, end: Any) -> float:
         assert start["reached"] and end["reached"], "events that the GPU has not reached"
@@ -147,6 +179,8 @@ class FakeDriver(Driver):
             yield graphs
         finally:
             self._capture = None
+        if SECOND in graph.open_streams:
+            raise DriverError("CUDA_ERROR_STREAM_CAPTURE_UNJOINED", "a stream was not joined")
         graphs.append(graph)
 
     def _raw_allocate(self, nbytes: int) -> int:
@@ -172,7 +206,10 @@ class FakeDriver(Driver):
         if self._capture is not None:
             self._capture.add(kernel)
         else:
-            self._queue.append(_call(kernel, kernel.values.tolist()))
+            self._enqueue(_call(kernel, kernel.values.tolist()))
+
+    def _count_kernel(self) -> None:
+        self._capture.count_kernel()
 
     def _is_done(self) -> bool:
         if self.hangs:
@@ -182,30 +219,68 @@ class FakeDriver(Driver):
         return True
 
     def _run_queue(self) -> None:
-        while self._queue:
-            self._queue.pop(0)()
+        while self._advance(MAIN):
+            pass
+
+    def _advance(self, stream: int) -> bool:
+        """Do the next work of a stream; False where there is none, or it waits for what cannot come."""
+        if stream == MAIN and self.is_second_eager:
+            while self._advance(SECOND):
+                pass
+        queue = self._queues[stream]
+        if queue and isinstance(queue[0], _Wait):
+            while not queue[0].is_over():
+                if stream == SECOND:
+                    return False
+                assert self._advance(SECOND), "the streams wait for each other"
+            queue.pop(0)
+        elif queue:
+            queue.pop(0)()
+        else:
+            return False
+        return True
+
+
+@dataclass(frozen=True)
+class _Wait:
+    """A stream waits until an event was reached so often."""
+
+    event: dict[str, int]
+    count: int
+
+    def is_over(self) -> bool:
+        return self.event["reached"] >= self.count
 
 
 class FakeGraph(Graph):
-    """What was captured: kernels keep the arguments that they had then."""
+    """What was captured, as calls that are made again: kernels keep the arguments that they had then."""
 
     def __init__(self, driver: FakeDriver):
         self._driver = driver
         self._places: list[int] = []
-        self.work: list[Work] = []
+        self.calls: list[Work] = []
+        self.open_streams: set[int] = set()
 
     def add(self, kernel: BoundLaunch) -> None:
         """Capture a launch."""
-        self._places.append(len(self.work))
-        self.work.append(_call(kernel, kernel.values.tolist()))
+        self.calls.append(self._launch_of(kernel))
+
+    def count_kernel(self) -> None:
+        """What was captured last is the next kernel."""
+        self._places.append(len(self.calls) - 1)
 
     def update(self, index: int, kernel: BoundLaunch) -> None:
         self._driver._step("update")
-        self.work[self._places[index]] = _call(kernel, kernel.values.tolist())
+        self.calls[self._places[index]] = self._launch_of(kernel)
 
     def launch(self) -> None:
         self._driver._step("replay")
-        self._driver._queue += self.work
+        for call in self.calls:
+            call()
+
+    def _launch_of(self, kernel: BoundLaunch) -> Work:
+        work = _call(kernel, kernel.values.tolist())
+        return lambda: self._driver._queues[MAIN].append(work)
 
 
 def _call(kernel: BoundLaunch, values: list[int]) -> Work:

@@ -1,0 +1,146 @@
+"""What the ranks of a program on GPUs do together, between its kernels and beside them.
+
+A collective begins on a second stream, which waits for the program's; where it is over, the program's stream waits for
+it. The host waits for neither, and a capture of both is a graph with a branch for what overlaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+
+import numpy as np
+
+from blu.errors import DeviceError, RankError
+from blu.plan.arguments import Argument
+from blu.plan.collective import Collective
+from blu.plan.schema import Plan
+from blu.plan.timeline import Begin, LaunchRange, timeline
+from blu.runtime.cuda.block import DeviceBlock
+from blu.runtime.cuda.driver.driver import Driver
+from blu.runtime.cuda.driver.failures import DriverError
+from blu.runtime.cuda.driver.launches import BoundCall, BoundLaunch, Step
+from blu.runtime.cuda.moving import MovingPointers
+from blu.runtime.memory import address_of
+from blu.runtime.ranks.group import RankGroup
+
+_NUMBER_BYTES = 4
+
+
+class Collectives:
+    """The collectives of one program, begun and waited for by their numbers.
+
+    `groups` are the ranks along each axis. What is exchanged with nobody (an axis of one rank, the rank's number) is a
+    copy on the program's stream.
+    """
+
+    def __init__(self, driver: Driver, plan: Plan, groups: Mapping[str, RankGroup]):
+        self._driver = driver
+        self._items = plan.collectives
+        self._groups = groups
+        self._under_way: set[int] = set()
+        self._arguments = [argument for item in self._items for argument in (item.source, item.target)]
+        axes = list(dict.fromkeys(item.axis for item in self._items))
+        self._numbers = DeviceBlock(driver, _NUMBER_BYTES * len(axes), "this rank's numbers")
+        self._number_at = {axis: self._numbers.address + _NUMBER_BYTES * place for place, axis in enumerate(axes)}
+        if axes:
+            ranks = np.array([groups[axis].rank for axis in axes], np.int32)
+            with driver.explained("load the program"):
+                driver.copy_in(self._numbers.address, address_of(ranks), ranks.nbytes)
+
+    def lay_out(self, numbers: Mapping[tuple[str, int], int], static_address: Callable[[Argument], int]) -> None:
+        """Say what memory changes from run to run: `numbers` are those of a run's arrays, by space and index."""
+        self._moving = MovingPointers.among(self._arguments, numbers)
+        self._values = np.array([static_address(argument) for argument in self._arguments], np.uint64)
+
+    def show(self, addresses: np.ndarray) -> None:
+        """Exchange a run's arrays where they are now."""
+        self._values[self._moving.slots] = self._moving.at(addresses)
+
+    @property
+    def addresses(self) -> bytes:
+        """Where everything is that is exchanged. A graph cannot be told other addresses of it."""
+        return self._values.tobytes()
+
+    def steps(self, kernels: Sequence[BoundLaunch], places: Sequence[int], *, in_turn: bool) -> list[Step]:
+        """The program in order. `places` are the kernels' numbers among its launches, of which empty ones are no
+        kernels; `in_turn` has each collective be over before what follows it begins."""
+        items = [replace(item, wait=item.start) if in_turn else item for item in self._items]
+        last = max([0, *(place + 1 for place in places), *(item.wait for item in items)])
+        steps: list[Step] = []
+        for moment in timeline(last, items):
+            if isinstance(moment, LaunchRange):
+                within = (moment.first <= place < moment.last for place in places)
+                steps += [kernel for kernel, is_within in zip(kernels, within, strict=True) if is_within]
+            elif isinstance(moment, Begin):
+                steps.append(self._begin_of(moment.collective))
+            elif self._is_exchanged(moment.collective):
+                steps.append(self._end_of(moment.collective))
+        return steps
+
+    @contextmanager
+    def given_up_on_failure(self) -> Iterator[None]:
+        """Where a run is broken off, have the program's stream wait for what has begun: its memory is used again."""
+        try:
+            yield
+        except BaseException:
+            with suppress(DriverError):  # the GPU is lost, or a capture is
+                for number in sorted(self._under_way):
+                    self._driver.second.join(number)
+            raise
+        finally:
+            self._under_way.clear()
+
+    def _is_exchanged(self, number: int) -> bool:
+        item = self._items[number]
+        return item.kind != "axis_index" and self._groups[item.axis].size > 1
+
+    def _begin_of(self, number: int) -> BoundCall:
+        item = self._items[number]
+        begin = self._exchange if self._is_exchanged(number) else self._copy
+        return BoundCall(f"{item.kind} over {item.axis}", item.location, lambda: begin(number))
+
+    def _end_of(self, number: int) -> BoundCall:
+        item = self._items[number]
+        return BoundCall(f"the end of {item.kind} over {item.axis}", item.location, lambda: self._finish(number))
+
+    def _copy(self, number: int) -> None:
+        item, (source, target) = self._items[number], self._places(number)
+        if item.kind == "axis_index":
+            source = self._number_at[item.axis]
+        if source != target and item.bytes_received:
+            self._driver.copy(target, source, item.bytes_received)
+
+    def _exchange(self, number: int) -> None:
+        item, (source, target) = self._items[number], self._places(number)
+        amounts = {"broadcast": {"root": item.amount}, "permute": {"shift": item.amount}}.get(item.kind, {})
+        what = {"dtype": item.dtype, "count": item.count, "reduction": item.reduction, "line": item.location, **amounts}
+        second = self._driver.second
+        second.begin()
+        self._under_way.add(number)
+        try:
+            with _at_line(item):
+                group = self._groups[item.axis]
+                group.start(item.kind, source=source, target=target, stream=second.handle, **what)
+        finally:
+            second.mark(number)
+
+    def _finish(self, number: int) -> None:
+        self._driver.second.join(number)
+        self._under_way.discard(number)
+
+    def _places(self, number: int) -> tuple[int, int]:
+        source, target = self._values[2 * number : 2 * number + 2].tolist()
+        return source, target
+
+
+@contextmanager
+def _at_line(item: Collective) -> Iterator[None]:
+    """Let an error of the ranks' library say whose line it is about."""
+    try:
+        yield
+    except (RankError, DeviceError) as error:
+        if error.location or not item.location:
+            raise
+        raise type(error)(error.message, location=item.location, advice=error.advice) from error
