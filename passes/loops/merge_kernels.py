@@ -25,8 +25,9 @@ class MergeKernels(Pass):
     level = "linalg"
 
     def run(self, module: ir.Module) -> None:
-        kernels, attributes = kernels_in(module), module.operation.attributes
-        wished = {item.name for item in ir.DictAttr(attributes[WISHES])} if WISHES in attributes else set()
+        kernels, wishes = kernels_in(module), module.operation.attributes.get(WISHES, None)
+        # Those of another form are refused where schedules are chosen.
+        wished = {item.name for item in wishes} if isinstance(wishes, ir.DictAttr) else set()
         first: dict[str, str] = {}
         names: dict[str, str] = {}
         for name, kernel in kernels.items():
