@@ -22,15 +22,15 @@ def load_program(source: str | os.PathLike[str] | Mapping[str, bytes]) -> Runnab
 
 
 def _load(artifact: Artifact) -> Runnable:
-    if not _is_for_gpu(artifact):
+    if not is_for_gpu(artifact):
         return Program.of(artifact)
     from blu.runtime.cuda.program import CudaProgram
 
     return CudaProgram.of(artifact)
 
 
-def _is_for_gpu(artifact: Artifact) -> bool:
-    """By the manifest's target; members in memory may come without a manifest, but those of a CPU hold its object."""
+def is_for_gpu(artifact: Artifact) -> bool:
+    """Whether a GPU runs it. Members in memory may come without a manifest, but those of a CPU hold its object."""
     target = artifact.manifest.get("target")
     triple = target.get("triple") if isinstance(target, dict) else None
     return str(triple).startswith("nvptx") if triple else "kernels.o" not in artifact.names()

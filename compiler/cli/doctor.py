@@ -24,7 +24,7 @@ PATIENCE = 20.0
 REQUIRED = ("torch-mlir", "llvmlite", "numpy", "ml_dtypes", "safetensors", "tokenizers", "huggingface_hub")
 OPTIONAL = {
     "pycuda": "runs programs on NVIDIA GPUs: pip install 'blu[cuda]'",
-    "mpi4py": "runs on several machines: pip install 'blu[mpi]'",
+    "mpi4py": "runs as several processes: pip install 'blu[mpi]'",
     "torch": "the reference that tests compare with: pip install 'blu[test]'",
 }
 SELF_TEST = """
@@ -63,6 +63,7 @@ def examine() -> Iterator[Finding]:
         _compilation,
         _ptxas,
         _gpus,
+        _ranks,
     )
     for check in checks:
         try:
@@ -211,6 +212,14 @@ def _gpu_target() -> Finding:
         return Finding(GOOD, "gpu target", f"{gpu_target_name()}, by {type(default_driver()).__name__}")
     except BluError as error:
         return Finding(MISSING, "gpu target", error.message, error.advice)
+
+
+def _ranks() -> Iterator[Finding]:
+    """What running as several processes needs."""
+    from blu.compiler.cli.ranks.health import parts
+
+    for part in parts(_output):
+        yield Finding(GOOD if part.there else MISSING, part.name, part.text, part.advice)
 
 
 def _output(

@@ -1,4 +1,7 @@
-"""`blu run FILE.blu`: run a compiled program on arrays from .npy files. Needs neither MLIR nor the compiler."""
+"""`blu run FILE.blu`: run a compiled program on arrays from .npy files. Needs neither MLIR nor the compiler.
+
+With --nproc N it is run by N processes, and so may be a Python program (`blu run --nproc 4 program.py`).
+"""
 
 from __future__ import annotations
 
@@ -15,11 +18,15 @@ import numpy as np
 
 from blu.compiler.cli.messages import UsageError
 from blu.compiler.cli.outcome import run_command
+from blu.compiler.cli.ranks.flags import add_launch_flags, take_launch_flags
+from blu.compiler.cli.ranks.python_program import python_program, run_python_program
 from blu.errors import BluError, CacheError, WeightsError, suggestion
 from blu.plan.tensors import TensorSpec
 from blu.runtime.artifact import Artifact
 from blu.runtime.host import set_threads
-from blu.runtime.load import load_program
+from blu.runtime.load import is_for_gpu, load_program
+from blu.runtime.ranks.team import join_team
+from blu.runtime.ranks.world import World
 from blu.runtime.runnable import Runnable
 
 MODEL = "model."
@@ -30,6 +37,7 @@ EXAMPLES = """examples:
   blu run f.blu                                              what it takes and gives
   blu run f.blu --input x=x.npy --input y=y.npy              results are printed in short
   blu run gpt2.blu --weights DIR --input tokens=t.npy --output-dir out/
+  blu run --nproc 4 --device cuda program.py --its flags     four processes of a Python program, a GPU each
 
 Inputs called model.* are a model's parameters: --weights brings them all, unless they are in the file
 (`blu-compile --embed-weights`).
@@ -49,29 +57,54 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
-    parser.add_argument("program", metavar="FILE.blu", help="what `blu-compile --emit=artifact` has written")
+    parser.add_argument(
+        "program", metavar="FILE.blu", help="what `blu-compile --emit=artifact` has written; or FILE.py"
+    )
     parser.add_argument("--input", action="append", default=[], metavar="NAME=FILE.npy", help="an array (repeatable)")
     parser.add_argument("--weights", metavar="DIR|random:SEED", help="a model's parameters")
     parser.add_argument("--output-dir", type=Path, metavar="DIR", help="save each result there as .npy")
     parser.add_argument("--repeat", type=int, default=1, metavar="N", help="run N times, and say how long it takes")
     parser.add_argument("--threads", type=int, metavar="N", help="run on N threads (default: all cores)")
     parser.add_argument("--json", action="store_true", help="end with one line of JSON")
+    add_launch_flags(parser)
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; its exit code."""
-    arguments = make_parser().parse_args(argv)
-    return run_command("blu run", lambda: _run(arguments))
+    words = list(sys.argv[1:] if argv is None else argv)
+    if (script := python_program(words)) is not None:
+        return run_command("blu run", lambda: run_python_program(words, script))
+    arguments = make_parser().parse_args(words)
+    return run_command("blu run", lambda: _launch(arguments, words) if "nproc" in arguments else _run_rank(arguments))
 
 
-def _run(arguments: argparse.Namespace) -> int:
+def _launch(arguments: argparse.Namespace, words: Sequence[str]) -> int:
+    """Start the ranks, each of which is this command without the flags that say how many there are."""
+    flags, rest = take_launch_flags(words)
+    on_gpus = is_for_gpu(Artifact.open(_existing(arguments.program)))
+    return flags.launch([sys.executable, "-m", "blu", "run", *rest], on_gpus)
+
+
+def _run_rank(arguments: argparse.Namespace) -> int:
+    world = World.of_environment()
+    if world.size == 1:
+        return _run(arguments)
+    with join_team(world, device="cuda" if is_for_gpu(Artifact.open(_existing(arguments.program))) else "cpu"):
+        return _run(arguments, is_first=world.rank == 0)
+
+
+def _existing(path: str) -> str:
+    if not Path(path).is_file():
+        raise UsageError(f"there is no file {path}", advice="blu-compile MODEL --emit=artifact -o FILE.blu")
+    return path
+
+
+def _run(arguments: argparse.Namespace, is_first: bool = True) -> int:
+    """Run the program; of several processes, the first says and saves the results."""
     if arguments.threads is not None:
         set_threads(arguments.threads)
-    if not Path(arguments.program).is_file():
-        raise UsageError(
-            f"there is no file {arguments.program}", advice="blu-compile MODEL --emit=artifact -o FILE.blu"
-        )
+    _existing(arguments.program)
     program, artifact = load_program(arguments.program), Artifact.open(arguments.program)
     if program.inputs and not arguments.input and arguments.weights is None:
         print(_signature(program, artifact))
@@ -87,6 +120,8 @@ def _run(arguments: argparse.Namespace) -> int:
         results = [np.asarray(result) for result in program.run(inputs, overwrite=True)]
         seconds.append(time.perf_counter() - start)
     program.close()  # which raises what runs without results have found
+    if not is_first:
+        return 0
     names = [_result_name(spec, index) for index, spec in enumerate(program.outputs)]
     if arguments.output_dir is not None:
         _save(arguments.output_dir, dict(zip(names, results, strict=True)))
