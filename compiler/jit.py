@@ -15,7 +15,7 @@ import json
 import logging
 import threading
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from blu import settings
+from blu.compiler.announcement import announcement, difference_of
 from blu.compiler.cache import default_cache
 from blu.compiler.codegen.executable import Members, assembly_of, build_executable, details_of, llvm_ir_of
 from blu.compiler.codegen.worker_pool import worker_pool
@@ -36,14 +37,16 @@ from blu.dialects.core.modules import copy_module, module_text
 from blu.dialects.core.remat import check_budget, set_budget
 from blu.dialects.hooks import HOOKS, CompilerHooks
 from blu.dialects.mesh import set_mesh, tracing_for
+from blu.dialects.sharding import set_shardings
 from blu.dialects.targets.cpu import ATTRIBUTE, CpuTarget
 from blu.dialects.targets.nvidia import TARGETS, Target
 from blu.errors import ArgumentError, DTypeError
 from blu.frontend.autocast import current_policy
 from blu.frontend.tracing.binding import bind, parameters_of
+from blu.frontend.tracing.sharded import whole_signature
 from blu.frontend.tracing.spec import Spec, check_numbers
 from blu.frontend.tracing.trace import Signature, TracedModule, accept_numbers, is_tracing, signature_of, trace
-from blu.frontend.tracing.tree import describe_difference, is_array
+from blu.frontend.tracing.tree import is_array
 from blu.frontend.tracing.user_errors import shown_to_the_user
 from blu.plan.mesh import Mesh
 from blu.runtime.array import Array
@@ -184,7 +187,7 @@ class Compiled:
         signature, leaves = signature_of((), named, ())
         signature = accept_numbers(signature, traced.signature)
         if signature != traced.signature:
-            difference = _difference(traced.signature, signature)
+            difference = difference_of(traced.signature, signature)
             raise ArgumentError(f"the program was compiled for other arguments: {difference}")
         return leaves
 
@@ -230,6 +233,7 @@ class Jitted:
         remat_budget: int = 0,
         overwrite: bool = False,
         mesh: Mesh | None = None,
+        shard: Mapping[str, str] | None = None,
     ):
         functools.update_wrapper(self, function)
         self.function = function
@@ -237,7 +241,7 @@ class Jitted:
         self.name = name or getattr(function, "__name__", "function")
         self.target = target or "cpu"
         self.overwrite = overwrite
-        self.mesh = mesh or Mesh()
+        self.mesh, self.shard = mesh or Mesh(), dict(shard or {})
         self.remat_budget = check_budget(remat_budget)
         self.parameters = parameters_of(function)
         unknown = self.donated - set(self.parameters.parameters)
@@ -254,6 +258,8 @@ class Jitted:
             return self.function(*arguments, **keywords)
         with shown_to_the_user():
             signature, leaves = self._signature(arguments, keywords)
+            if self.shard:
+                signature = whole_signature(signature, self.mesh, self.shard)
             return self._program(signature, leaves).run(leaves)
 
     def _program(self, signature: Signature, leaves: Sequence[Any]) -> Compiled:
@@ -285,6 +291,7 @@ class Jitted:
             traced = trace(self._call_by_name, signature, self.donated, self.function)
         set_budget(traced.module, self.remat_budget)
         set_mesh(traced.module, self.mesh)
+        set_shardings(traced.module, self.shard)
         return Traced(self.name, traced, self.target, self.overwrite)
 
     def _call_by_name(self, **arguments: Any) -> Any:
@@ -295,31 +302,9 @@ class Jitted:
         key = (signature, current_policy())
         with self._lock:
             if key not in self._programs:
-                logger.info("%s", _announcement(self.name, key, list(self._programs)))
+                logger.info("%s", announcement(self.name, key, list(self._programs)))
                 self._programs[key] = self._trace(signature).compile()
             return self._programs[key]
-
-
-def _announcement(name: str, key: tuple[Signature, str], earlier: list[tuple[Signature, str]]) -> str:
-    """One line that says why a function is compiled."""
-    if not earlier:
-        return f"compiling {name} for the first time"
-    (before, old), (signature, policy) = earlier[-1], key
-    if before == signature:
-        return f"compiling {name} again: autocast was {old or 'none'}, is {policy or 'none'}"
-    return f"compiling {name} again: {_difference(before, signature)}"
-
-
-def _difference(old: Signature, new: Signature) -> str:
-    if old.tree != new.tree:
-        return describe_difference(old.tree, new.tree)
-    names = new.tree.names
-    changes = [
-        f"{name or 'the argument'} was {before}, is {after}"
-        for name, before, after in zip(names, old.leaves, new.leaves, strict=True)
-        if before != after
-    ]
-    return "; ".join(changes[:3]) + (f" and {len(changes) - 3} more" if len(changes) > 3 else "")
 
 
 def jit(
@@ -331,6 +316,7 @@ def jit(
     remat_budget: int = 0,
     overwrite: bool = False,
     mesh: Mesh | None = None,
+    shard: Mapping[str, str] | None = None,
 ) -> Any:
     """Compile a function of arrays. Use it as a decorator, with or without arguments.
 
@@ -351,14 +337,16 @@ def jit(
     `remat_budget` is how many bytes of the values that gradients need are kept in memory for them, where that can be;
     the others are computed again, those that are the least work first. 0 keeps all.
 
-    `mesh` names the axes along which the program's ranks exchange data (`blu.all_reduce`): as many
-    processes as it has ranks run the program, each with arrays of its own.
+    `mesh` names the axes along which the program's ranks exchange data (`blu.all_reduce`): as many processes run the
+    program, each with arrays of its own. With `shard`, the function is one of whole tensors, and Blu finds out what
+    ranks exchange: {"tokens": "dp, *"} gives each rank of dp an equal part of the rows of the argument `tokens`. The
+    patterns fit names of arguments and results; a result lies as the argument of its name.
     """
     if function is None:
         options = {"donate": donate, "name": name, "target": target, "remat_budget": remat_budget}
-        return functools.partial(jit, **options, overwrite=overwrite, mesh=mesh)
+        return functools.partial(jit, **options, overwrite=overwrite, mesh=mesh, shard=shard)
     with shown_to_the_user():
-        return Jitted(function, donate, name, target, remat_budget, overwrite, mesh)
+        return Jitted(function, donate, name, target, remat_budget, overwrite, mesh, shard)
 
 
 _eager: dict[Any, Jitted] = {}

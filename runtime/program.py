@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from itertools import repeat
 from typing import Any
 
@@ -42,7 +43,6 @@ class Program(Runnable):
         self._status = allocate_array((plan.status_slots,), np.dtype(np.int64), "the status block")
         self._build_table()
         self._moments = timeline(len(plan.launches), plan.collectives)
-        self._collectives = Collectives(plan.collectives, _groups_of(plan)) if plan.collectives else None
 
     @classmethod
     def load(cls, source: str | os.PathLike[str] | Mapping[str, bytes]) -> Program:
@@ -95,11 +95,16 @@ class Program(Runnable):
         if (self._donated or given) and self._separate(arrays, given):
             self._place(pool, arrays, fresh)
         self._status.fill(NOTHING_FOUND)
-        if self._collectives is None:
-            pool.run(self._table_at, len(self.plan.launches))
-        else:
+        if self.plan.collectives:
             self._run_with_others(pool, self._collectives)
+        else:
+            pool.run(self._table_at, len(self.plan.launches))
         return self._status.tolist()
+
+    @cached_property
+    def _collectives(self) -> Collectives:
+        """What other ranks take part in; they are joined in the first run."""
+        return Collectives(self.plan.collectives, _groups_of(self.plan))
 
     def _run_with_others(self, pool: ThreadPool, collectives: Collectives) -> None:
         """Run the launch table, and what other ranks take part in."""

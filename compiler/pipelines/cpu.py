@@ -15,6 +15,7 @@ from blu.passes.graph.differentiate import Differentiate
 from blu.passes.graph.inline import Inline
 from blu.passes.graph.reassociate import Reassociate
 from blu.passes.graph.remat import Remat
+from blu.passes.graph.shard import Shard
 from blu.passes.graph.simplify import Simplify
 from blu.passes.host.bufferize import Bufferize, PlanMemory
 from blu.passes.host.export_plan import ExportPlan
@@ -38,6 +39,7 @@ PIPELINE = Pipeline(
                 Remat(),  # where the backward begins is known now
                 Inline(),
                 Simplify(),  # what was written, before decompositions multiply it
+                Shard(),  # while layers are ops, and gradients are there
                 Decompose(),
                 Simplify(),  # decompositions convert and reshape without looking at what they are given
                 Reassociate(),

@@ -22,6 +22,7 @@ from blu.passes.graph.differentiate import Differentiate
 from blu.passes.graph.inline import Inline
 from blu.passes.graph.reassociate import Reassociate
 from blu.passes.graph.remat import Remat
+from blu.passes.graph.shard import Shard
 from blu.passes.graph.simplify import Simplify
 from blu.passes.host.batch_calls import BatchCalls
 from blu.passes.host.bufferize import Bufferize, PlanMemory
@@ -48,6 +49,7 @@ PIPELINE = Pipeline(
                 Remat(isolate=True, cheap=True),  # where the backward begins is known now
                 Inline(),
                 Simplify(),  # what was written, before decompositions multiply it
+                Shard(),  # while layers are ops, and gradients are there
                 DecomposeAttention(),  # what no kernel takes whole
                 ChunkRows(),  # while products and losses are ops
                 Decompose(),

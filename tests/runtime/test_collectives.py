@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,24 +14,14 @@ from blu.plan.collective import schedule_text
 from blu.plan.mesh import Mesh
 from blu.plan.schema import Plan
 from blu.plan.timeline import Begin, Finish, LaunchRange, timeline
+from tests.support.programs.rank_programs import run_ranks
 
 PROGRAMS = Path(__file__).parent / "collective_programs.py"
 
 
-def run_ranks(count: int, *arguments: str, timeout: float = 120) -> list[dict]:
-    """What each of `count` ranks of `collective_programs.py` found, by rank."""
-    mpiexec = Path(sys.executable).with_name("mpiexec")
-    command = [str(mpiexec) if mpiexec.exists() else "mpiexec", "-n", str(count), sys.executable, str(PROGRAMS)]
-    environment = {**os.environ, "BLU_NUM_THREADS": "1"}
-    done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=timeout, env=environment)
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = [json.loads(line.partition("RANK ")[2]) for line in done.stdout.splitlines() if "RANK " in line]
-    return sorted(found, key=lambda item: item["rank"])
-
-
 @pytest.mark.parametrize("count", [2, 3, 4])
 def test_every_collective_gives_what_numpy_says_of_all_ranks(count: int) -> None:
-    found = run_ranks(count, "ops")
+    found = run_ranks(PROGRAMS, count, "ops")
     assert [item["rank"] for item in found] == list(range(count))
     for item in found:
         assert len(item["errors"]) > 20
@@ -43,7 +30,7 @@ def test_every_collective_gives_what_numpy_says_of_all_ranks(count: int) -> None
 
 def test_gradients_of_collectives_are_their_transposes() -> None:
     """<v, C x> summed over ranks is <C^T v, x> summed over ranks, for every linear collective."""
-    first, second = run_ranks(2, "gradients")
+    first, second = run_ranks(PROGRAMS, 2, "gradients")
     assert first["forward"].keys() == second["forward"].keys() and len(first["forward"]) == 8
     for name in first["forward"]:
         forward = first["forward"][name] + second["forward"][name]
@@ -53,12 +40,12 @@ def test_gradients_of_collectives_are_their_transposes() -> None:
 
 
 def test_programs_give_the_same_bits_again() -> None:
-    for item in run_ranks(2, "twice"):
+    for item in run_ranks(PROGRAMS, 2, "twice"):
         assert item == {"rank": item["rank"], "runs": 2, "same": True}
 
 
 def test_ranks_of_two_axes_exchange_along_each() -> None:
-    for item in [*run_ranks(4, "mesh"), *run_ranks(2, "mesh")]:
+    for item in [*run_ranks(PROGRAMS, 4, "mesh"), *run_ranks(PROGRAMS, 2, "mesh")]:
         assert item["rows"] == item["wanted_rows"]
         assert item["columns"] == item["wanted_columns"]
 

@@ -1,0 +1,190 @@
+"""How a tensor of a program is laid out over the ranks of its mesh: `blu.sharding` of an argument or a result.
+
+    "*, dp"          dimension 1 is split over axis dp: each rank has one of equal parts, in the order of ranks
+    "tp/3, *"        dimension 0 is three parts, each of which is split over tp, as queries, keys and values in one
+    "* + dp"         each rank has a term; the tensor is their sum over dp
+    "dp tp, *"       dimension 0 is split over dp, and each part over tp
+
+What is not mentioned is the same on all ranks.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from blu.dialects.core.dtypes import TensorType, product
+from blu.dialects.core.mlir import func, ir
+from blu.errors import ShapeError
+from blu.plan.mesh import Mesh
+
+ATTRIBUTE = "blu.sharding"
+_SPLIT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:/([1-9][0-9]*))?")
+
+
+@dataclass(frozen=True)
+class Split:
+    """Of each of `groups` equal parts of a dimension, each rank of an axis has an equal part, in order."""
+
+    axis: str
+    groups: int = 1
+
+    def __str__(self) -> str:
+        return self.axis if self.groups == 1 else f"{self.axis}/{self.groups}"
+
+
+Splits = tuple[Split, ...]
+"""Those of one dimension, the outermost first."""
+
+
+@dataclass(frozen=True)
+class Sharding:
+    """The splits of each dimension, and the axes over which ranks have terms of a sum."""
+
+    dims: tuple[Splits, ...]
+    partial: tuple[str, ...] = ()
+
+    @classmethod
+    def whole(cls, rank: int) -> Sharding:
+        """The same on all ranks."""
+        return cls(((),) * rank)
+
+    @classmethod
+    def parse(cls, text: str) -> Sharding:
+        """What a text says. ShapeError for what is no sharding."""
+        dims, *partial = (part.strip() for part in text.split("+"))
+        try:
+            splits = [_parse_splits(item) for item in dims.split(",")] if dims else []
+        except ValueError as error:
+            raise ShapeError(f"{error} in the sharding {text!r}", advice=_ADVICE) from None
+        found = cls(tuple(splits), tuple(sorted(partial)))
+        twice = {axis for axis in found.axes if found.axes.count(axis) > 1}
+        if twice or not all(map(str.isidentifier, partial)):
+            raise ShapeError(f"the sharding {text!r} has an axis twice, or a name that is none", advice=_ADVICE)
+        return found
+
+    @property
+    def axes(self) -> list[str]:
+        """All axes that it mentions."""
+        return [split.axis for splits in self.dims for split in splits] + list(self.partial)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all ranks have the same."""
+        return not self.axes
+
+    def with_dim(self, dim: int, splits: Splits) -> Sharding:
+        """The same with other splits of a dimension."""
+        return Sharding((*self.dims[:dim], splits, *self.dims[dim + 1 :]), self.partial)
+
+    def with_partial(self, partial: tuple[str, ...]) -> Sharding:
+        """The same with terms of a sum over other axes."""
+        return Sharding(self.dims, tuple(sorted(partial)))
+
+    def local(self, type_: TensorType, mesh: Mesh) -> TensorType:
+        """What a rank has of a tensor. ShapeError where that cannot be split like this."""
+        if len(self.dims) != type_.ndim:
+            raise ShapeError(f"the sharding '{self}' has {len(self.dims)} dimensions, and {type_} has {type_.ndim}")
+        for axis in self.axes:
+            if axis not in dict(mesh.axes):
+                known = ", ".join(name for name, _ in mesh.axes) or "none"
+                raise ShapeError(f"the sharding '{self}' has the axis {axis!r}; those of the mesh: {known}")
+        return type_.with_shape(
+            tuple(_local_size(size, splits, mesh) for size, splits in zip(type_.shape, self.dims, strict=True))
+        )
+
+    def __str__(self) -> str:
+        dims = ", ".join(" ".join(map(str, splits)) or "*" for splits in self.dims)
+        return dims + "".join(f" + {axis}" for axis in self.partial)
+
+
+_ADVICE = 'Write one item for each dimension, as in "dp, *", "*, tp/3" or "* + dp".'
+
+
+def _parse_splits(item: str) -> Splits:
+    if item.strip() == "*":
+        return ()
+    found = []
+    for word in item.split():
+        match = _SPLIT.fullmatch(word)
+        if match is None:
+            raise ValueError(f"{word!r} is no axis")
+        found.append(Split(match[1], int(match[2] or 1)))
+    if not found:
+        raise ValueError("a dimension says nothing")
+    return in_order(found)
+
+
+def set_shardings(module: ir.Module, shardings: Mapping[str, str]) -> None:
+    """Say how the arguments and results of @main lie, by patterns of their names (`model.h.*.weight`).
+
+    The first pattern that fits counts. A result that none fits lies as the argument of its name does. ShapeError for a
+    pattern that fits no name.
+    """
+    if not shardings:
+        return
+    parsed = {pattern: str(Sharding.parse(text)) for pattern, text in shardings.items()}
+    [main] = [item for item in module.body.operations if isinstance(item, func.FuncOp) and item.name.value == "main"]
+    arguments, results = (_named(main, kind) for kind in ("arg_attrs", "res_attrs"))
+    unused = [pattern for pattern in parsed if not any(fnmatchcase(name, pattern) for name in (*arguments, *results))]
+    if unused:
+        names = ", ".join([*arguments][:8])
+        raise ShapeError(f"no argument or result is called {unused[0]!r}", advice=f"There are {names}, ...")
+    found = {name: text for name in arguments if (text := first_of(parsed, name))}
+    texts = [found.get(name) for name in arguments]
+    with module.context:
+        _write(main, "arg_attrs", texts)
+        _write(main, "res_attrs", [first_of(parsed, name) or found.get(name) for name in results])
+
+
+def first_of(shardings: Mapping[str, str], name: str) -> str | None:
+    """The sharding of the first pattern that fits a name."""
+    return next((text for pattern, text in shardings.items() if fnmatchcase(name, pattern)), None)
+
+
+def _named(main: func.FuncOp, kind: str) -> list[str]:
+    """The names of arguments or results, empty where they have none."""
+    count = len(main.type.inputs if kind == "arg_attrs" else main.type.results)
+    if kind not in main.attributes:
+        return [""] * count
+    items = [ir.DictAttr(item) for item in ir.ArrayAttr(main.attributes[kind])]
+    return [ir.StringAttr(item["blu.name"]).value if "blu.name" in item else "" for item in items]
+
+
+def _write(main: func.FuncOp, kind: str, texts: Sequence[str | None]) -> None:
+    if not any(texts):
+        return
+    before = [{}] * len(texts)
+    if kind in main.attributes:
+        before = [{n.name: n.attr for n in ir.DictAttr(item)} for item in ir.ArrayAttr(main.attributes[kind])]
+    said = [{ATTRIBUTE: ir.StringAttr.get(text)} if text else {} for text in texts]
+    added = [item | more for item, more in zip(before, said, strict=True)]
+    main.attributes[kind] = ir.ArrayAttr.get([ir.DictAttr.get(item) for item in added])
+
+
+def in_order(splits: list[Split] | Splits) -> Splits:
+    """Splits of a dimension, those of fewer groups first; of as many, as they are given."""
+    return tuple(sorted(splits, key=lambda split: split.groups))
+
+
+def local_groups(splits: Splits, split: Split, mesh: Mesh) -> int:
+    """In how many parts a rank sees what `split` splits: those outside of it have taken their share."""
+    outer = product(mesh.ranks(other.axis) for other in splits if other.groups < split.groups)
+    return max(1, split.groups // outer)
+
+
+def _local_size(size: int, splits: Splits, mesh: Mesh) -> int:
+    for split in splits:
+        ranks = mesh.ranks(split.axis)
+        parts = ranks * local_groups(splits, split, mesh)
+        if size % parts:
+            allowed = ", ".join(str(count) for count in range(1, 17) if size % (count * split.groups) == 0)
+            raise ShapeError(
+                f"a dimension of {size} elements cannot be split over {ranks} ranks of {split.axis}"
+                f"{f' in {split.groups} groups' if split.groups > 1 else ''}",
+                advice=f"These numbers of ranks divide it: {allowed or 'none'}.",
+            )
+        size //= ranks
+    return size

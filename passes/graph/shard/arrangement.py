@@ -1,0 +1,189 @@
+"""Ops that arrange elements: what is split stays so, as far as the parts of ranks are parts of the result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from blu.dialects.core.dtypes import product
+from blu.dialects.sharding import Sharding, Split, Splits, in_order
+from blu.passes.graph.shard.placed import Placed
+from blu.passes.graph.shard.rules import Case, everywhere, shards
+
+
+@shards("transpose")
+def shard_transpose(case: Case) -> list[Placed]:
+    """Splits go where their dimensions go."""
+    [value] = case.present
+    dims = tuple(value.sharding.dims[dim] for dim in case.attributes["permutation"])
+    return case.emit([Sharding(dims, value.sharding.partial)])
+
+
+@shards("reshape")
+def shard_reshape(case: Case) -> list[Placed]:
+    """Dimensions that become one, or several, keep a split where each rank's part still is one."""
+    [value] = case.present
+    shape = case.attributes["shape"]
+    found: list[Splits] = [()] * len(shape)
+    kept: list[Splits] = [()] * value.type.ndim
+    for sources, targets in _factors(value.type.shape, shape):
+        for source in sources:
+            for split in value.sharding.dims[source]:
+                place = _place_of(split, source, sources, targets, value.type.shape, shape, case.ranks(split.axis))
+                if place is not None:
+                    kept[source] = (*kept[source], split)
+                    target, moved = place
+                    found[target] = in_order([*found[target], moved])
+    case.bring(lambda item, _: Sharding(tuple(kept), item.sharding.partial))
+    result = Sharding(tuple(found), value.sharding.partial)
+    local = result.local(value.type.with_shape(shape), case.movement.mesh).shape
+    return case.emit([result], shape=local)
+
+
+def _factors(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], list[int]]]:
+    """Runs of dimensions that have as many elements before and after."""
+    found, sources, targets = [], [], []
+    before = after = 1
+    i = j = 0
+    while i < len(old) or j < len(new):
+        if (before <= after and i < len(old)) or j == len(new):
+            before *= old[i]
+            sources.append(i)
+            i += 1
+        else:
+            after *= new[j]
+            targets.append(j)
+            j += 1
+        if before == after and sources and targets:
+            found.append((sources, targets))
+            sources, targets, before, after = [], [], 1, 1
+    if sources or targets:
+        found.append((sources, targets))
+    return found
+
+
+def _place_of(
+    split: Split,
+    source: int,
+    sources: Sequence[int],
+    targets: Sequence[int],
+    old: Sequence[int],
+    new: Sequence[int],
+    ranks: int,
+) -> tuple[int, Split] | None:
+    """The dimension of the result that a split is one of, and how that is said there; None where there is none."""
+    groups = split.groups * product(old[dim] for dim in sources if dim < source)
+    before = 1
+    for target in targets:
+        if before <= groups and groups % before == 0:
+            inner = groups // before
+            if new[target] > 1 and new[target] % (inner * ranks) == 0:
+                return target, Split(split.axis, inner)
+        before *= new[target]
+    return None
+
+
+@shards("broadcast_to")
+def shard_broadcast_to(case: Case) -> list[Placed]:
+    """Dimensions that are repeated are whole."""
+    [value] = case.present
+    shape = case.attributes["shape"]
+    lead = len(shape) - value.type.ndim
+    dims = ((),) * lead + value.sharding.dims
+    result = Sharding(dims, value.sharding.partial)
+    return case.emit([result], shape=result.local(value.type.with_shape(shape), case.movement.mesh).shape)
+
+
+@shards("slice")
+def shard_slice(case: Case) -> list[Placed]:
+    """Of a split dimension all of it may be taken, or some of the groups that are split alike."""
+    [value] = case.present
+    starts, limits, strides = ([*case.attributes[name]] for name in ("starts", "limits", "strides"))
+    kept, dims = [], []
+    for dim, (size, splits) in enumerate(zip(value.type.shape, value.sharding.dims, strict=True)):
+        taken = _taken_groups(size, splits, starts[dim], limits[dim], strides[dim])
+        kept.append(splits if taken is not None else ())
+        dims.append(taken or ())
+        if taken:
+            ranks = product(case.ranks(split.axis) for split in splits)
+            starts[dim], limits[dim] = starts[dim] // ranks, limits[dim] // ranks
+    case.bring(lambda item, _: Sharding(tuple(kept), item.sharding.partial))
+    result = Sharding(tuple(dims), value.sharding.partial)
+    return case.emit([result], starts=tuple(starts), limits=tuple(limits))
+
+
+def _taken_groups(size: int, splits: Splits, start: int, limit: int, stride: int) -> Splits | None:
+    """The splits of a slice of a dimension; None where it cuts what a rank has."""
+    if not splits or (start == 0 and limit == size and stride == 1):
+        return splits
+    if len(splits) > 1 or stride != 1 or splits[0].groups == 1:
+        return None
+    block = size // splits[0].groups
+    if start % block or limit % block or limit <= start:
+        return None
+    return (Split(splits[0].axis, (limit - start) // block),)
+
+
+@shards("pad")
+def shard_pad(case: Case) -> list[Placed]:
+    """A split dimension may get whole groups as large as its own before and behind it, which are split alike."""
+    value, filling = case.operands
+    low, high = [*case.attributes["low"]], [*case.attributes["high"]]
+    case.bring_one(1, filling.sharding.with_partial(()))
+    is_linear = _is_zero(filling)
+    kept, dims = [], []
+    for dim, (size, splits) in enumerate(zip(value.type.shape, value.sharding.dims, strict=True)):
+        padded = _padded_groups(size, splits, low[dim], high[dim])
+        kept.append(splits if padded is not None else ())
+        dims.append(padded or ())
+        if padded and (low[dim] or high[dim]):
+            ranks = case.ranks(splits[0].axis)
+            low[dim], high[dim] = low[dim] // ranks, high[dim] // ranks
+    partial = value.sharding.partial if is_linear else ()
+    case.bring_one(0, Sharding(tuple(kept), partial))
+    return case.emit([Sharding(tuple(dims), partial)], low=tuple(low), high=tuple(high))
+
+
+def _is_zero(value: Placed) -> bool:
+    from blu.dialects.core.constants import decode
+
+    owner = value.tensor.value.owner
+    if not hasattr(owner, "attributes") or owner.name != "blu.constant":
+        return False
+    return not decode(owner.attributes["value"]).any()
+
+
+def _padded_groups(size: int, splits: Splits, low: int, high: int) -> Splits | None:
+    if not splits or (low == 0 and high == 0):
+        return splits
+    block = size // splits[0].groups
+    if len(splits) > 1 or low % block or high % block or low < 0 or high < 0:
+        return None
+    return (Split(splits[0].axis, splits[0].groups + (low + high) // block),)
+
+
+@shards("concatenate")
+def shard_concatenate(case: Case) -> list[Placed]:
+    """Along a whole dimension; others are split as the first operand's."""
+    if len({value.sharding.partial for value in case.present}) > 1:
+        case.sum_up()
+    first = case.present[0].sharding
+    wanted = first.with_dim(case.attributes["axis"], ())
+    case.bring(lambda value, _: Sharding(wanted.dims, value.sharding.partial))
+    return case.emit([wanted])
+
+
+@shards("reverse")
+def shard_reverse(case: Case) -> list[Placed]:
+    """Dimensions that are reversed are whole."""
+    [value] = case.present
+    sharding = value.sharding
+    for axis in case.attributes["axes"]:
+        sharding = sharding.with_dim(axis, ())
+    case.bring(lambda item, _: sharding)
+    return case.emit([sharding])
+
+
+@shards("constant", "iota")
+def shard_constant(case: Case) -> list[Placed]:
+    """All ranks have all of it, and take parts where these are needed."""
+    return everywhere(case)

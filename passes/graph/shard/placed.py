@@ -1,0 +1,125 @@
+"""Values of a program while it is rewritten for one rank, and how they are brought from one sharding to another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from blu.dialects.core.dtypes import TensorType, i32
+from blu.dialects.ops.collective import AllGather, AllReduce, AxisIndex, ReduceScatter
+from blu.dialects.ops.indexing import DynamicSlice
+from blu.dialects.sharding import Sharding, Split, in_order, local_groups
+from blu.dialects.tensor.arithmetic import equal, where
+from blu.dialects.tensor.arrangement import moveaxis, reshape
+from blu.dialects.tensor.promotion import as_tensor
+from blu.dialects.tensor.tensor import Tensor
+from blu.plan.mesh import Mesh
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A value: what this rank has of it, its sharding, and the type of the whole."""
+
+    tensor: Tensor
+    sharding: Sharding
+    type: TensorType
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether ranks have terms of a sum."""
+        return bool(self.sharding.partial)
+
+    def __repr__(self) -> str:
+        return f"Placed({self.type}, '{self.sharding}')"
+
+
+@dataclass
+class Movement:
+    """Brings values to other shardings, with collectives where ranks need what others have."""
+
+    mesh: Mesh
+    _indices: dict[str, Tensor] = field(default_factory=dict)
+
+    def index(self, axis: str) -> Tensor:
+        """Which rank of an axis this one is."""
+        if axis not in self._indices:
+            self._indices[axis] = AxisIndex(axis=axis, ranks=self.mesh.ranks(axis))
+        return self._indices[axis]
+
+    def to(self, value: Placed, wanted: Sharding) -> Placed:
+        """The value in a sharding: sums first, then what is gathered, then what is split."""
+        for axis in [axis for axis in value.sharding.partial if axis not in wanted.partial]:
+            value = self._summed(value, axis, wanted)
+        for dim, split in reversed(_missing(value.sharding, wanted)):
+            value = self._gathered(value, dim, split)
+        for dim, split in _missing(wanted, value.sharding):
+            value = self._part_of(value, dim, split)
+        for axis in [axis for axis in wanted.partial if axis not in value.sharding.partial]:
+            value = self.as_term(value, axis)
+        return value
+
+    def as_term(self, value: Placed, axis: str) -> Placed:
+        """A value as a sum over an axis, of which the first rank has all."""
+        kept = where(equal(self.index(axis), 0), value.tensor, as_tensor(0, value.type.dtype))
+        return replace(value, tensor=kept, sharding=value.sharding.with_partial((*value.sharding.partial, axis)))
+
+    def _summed(self, value: Placed, axis: str, wanted: Sharding) -> Placed:
+        """The sum over an axis: all of it, or only the part that is wanted."""
+        rest = tuple(other for other in value.sharding.partial if other != axis)
+        sharding = value.sharding.with_partial(rest)
+        for dim, splits in enumerate(wanted.dims):
+            for split in splits:
+                if split.axis == axis:
+                    return self._scattered(replace(value, sharding=sharding), dim, split)
+        total = AllReduce(value.tensor, axis=axis, ranks=self.mesh.ranks(axis), reduction="sum")
+        return replace(value, tensor=total, sharding=sharding)
+
+    def _scattered(self, value: Placed, dim: int, split: Split) -> Placed:
+        splits = in_order([*value.sharding.dims[dim], split])
+        ranks = self.mesh.ranks(split.axis)
+        parts = self._in_parts(value.tensor, dim, local_groups(splits, split, self.mesh), ranks)
+        mine = ReduceScatter(moveaxis(parts, dim + 1, 0), axis=split.axis, ranks=ranks, reduction="sum")
+        return self._merged(value, reshape(mine, mine.shape[1:]), dim, splits)
+
+    def _gathered(self, value: Placed, dim: int, split: Split) -> Placed:
+        """All of a dimension that is split over an axis."""
+        splits = value.sharding.dims[dim]
+        groups, ranks = local_groups(splits, split, self.mesh), self.mesh.ranks(split.axis)
+        rest = tuple(other for other in splits if other != split)
+        local = value.tensor
+        if dim == 0 and groups == 1:
+            whole = AllGather(local, axis=split.axis, ranks=ranks)
+            return replace(value, tensor=whole, sharding=value.sharding.with_dim(dim, rest))
+        shape = (*local.shape[:dim], groups, local.shape[dim] // groups, *local.shape[dim + 1 :])
+        gathered = AllGather(reshape(local, (1, *shape)), axis=split.axis, ranks=ranks)
+        return self._merged(value, moveaxis(gathered, 0, dim + 1), dim, rest, parts=3)
+
+    def _part_of(self, value: Placed, dim: int, split: Split) -> Placed:
+        """This rank's part of a dimension."""
+        splits = in_order([*value.sharding.dims[dim], split])
+        parts = self._in_parts(
+            value.tensor, dim, local_groups(splits, split, self.mesh), self.mesh.ranks(split.axis)
+        )
+        starts = [as_tensor(0, i32)] * len(parts.shape)
+        starts[dim + 1] = self.index(split.axis)
+        sizes = tuple(1 if at == dim + 1 else size for at, size in enumerate(parts.shape))
+        return self._merged(value, DynamicSlice(parts, starts, sizes=sizes), dim, splits, parts=3)
+
+    def _in_parts(self, tensor: Tensor, dim: int, groups: int, ranks: int) -> Tensor:
+        """A dimension as three: groups, ranks, and what a rank has of a group."""
+        size = tensor.shape[dim]
+        inner = size // (groups * ranks)
+        return reshape(tensor, (*tensor.shape[:dim], groups, ranks, inner, *tensor.shape[dim + 1 :]))
+
+    def _merged(self, value: Placed, tensor: Tensor, dim: int, splits: tuple[Split, ...], parts: int = 2) -> Placed:
+        """A value whose dimension is several, in one again."""
+        size = 1
+        for part in tensor.shape[dim : dim + parts]:
+            size *= part
+        merged = reshape(tensor, (*tensor.shape[:dim], size, *tensor.shape[dim + parts :]))
+        return replace(value, tensor=merged, sharding=value.sharding.with_dim(dim, splits))
+
+
+def _missing(sharding: Sharding, other: Sharding) -> list[tuple[int, Split]]:
+    """The splits, with their dimensions, that another sharding does not have."""
+    pairs = [(dim, split) for dim, splits in enumerate(sharding.dims) for split in splits]
+    return [(dim, split) for dim, split in pairs if split not in other.dims[dim]]

@@ -1,0 +1,226 @@
+"""The pass that makes of a program over whole tensors the program of one rank, which has parts of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from blu.dialects.core.dtypes import TensorType, tensor_type
+from blu.dialects.core.mlir import func, ir
+from blu.dialects.core.op import attributes_of, emitting_at, is_pure, operands_of, operation_class, value_type
+from blu.dialects.mesh import mesh_of
+from blu.dialects.ops.pointwise import Pointwise
+from blu.dialects.sharding import ATTRIBUTE, Sharding
+from blu.dialects.tensor.tensor import Tensor
+from blu.errors import BluError
+from blu.passes.framework.base import Pass, find
+from blu.passes.graph.shard.layers import DecomposedError
+from blu.passes.graph.shard.placed import Movement, Placed
+from blu.passes.graph.shard.rules import Case, rule_of
+
+
+@dataclass(frozen=True)
+class Shard(Pass):
+    """Arguments and results that are split over axes of the mesh (`blu.sharding`) become the parts of one rank.
+
+        func.func @main(%x: tensor<8x4xf32> {blu.sharding = "dp, *"}, %w: tensor<4x4xf32>) -> tensor<f32> {
+          %0 = "blu.matmul"(%x, %w)
+          %1 = "blu.sum"(%0) {axes = [0, 1]}
+          return %1
+
+    becomes, for two ranks of dp,
+
+        func.func @main(%x: tensor<4x4xf32>, %w: tensor<4x4xf32>) -> tensor<f32> {
+          %0 = "blu.matmul"(%x, %w)
+          %1 = "blu.sum"(%0) {axes = [0, 1]}
+          %2 = "blu.all_reduce"(%1) {axis = "dp", ranks = 2, reduction = "sum"}
+          return %2
+
+    Each op has a rule (`passes/graph/shard/`) that says how it is done on parts of its operands; one without is done
+    whole by every rank. Sums over what is split are made when somebody needs them, so that gradients of several uses of
+    a parameter are added up before they travel. Data, tensor and sharded-optimizer parallelism are shardings of the
+    tokens, the weights and the optimizer's state (Xu et al., "GSPMD: General and scalable parallelization for ML
+    computation graphs").
+    """
+
+    level = "blu"
+
+    def run(self, module: ir.Module) -> None:
+        for function in list(find(module, func.FuncOp)):
+            if _is_sharded(function):
+                with function.operation.location:
+                    _Sharding(self, module, function).run()
+
+
+def _is_sharded(function: func.FuncOp) -> bool:
+    return any(ATTRIBUTE in item for kind in ("arg_attrs", "res_attrs") for item in _attributes(function, kind))
+
+
+def _attributes(function: func.FuncOp, kind: str) -> list[ir.DictAttr]:
+    """The attributes of each argument, or of each result."""
+    count = len(function.type.inputs if kind == "arg_attrs" else function.type.results)
+    if kind not in function.attributes:
+        return [ir.DictAttr.get({})] * count
+    return [ir.DictAttr(item) for item in ir.ArrayAttr(function.attributes[kind])]
+
+
+@dataclass
+class _Sharding:
+    """The rewriting of one function."""
+
+    owner: Shard
+    module: ir.Module
+    old: func.FuncOp
+    values: dict[ir.Value, Placed] = field(default_factory=dict)
+
+    def run(self) -> None:
+        """Write the function of one rank beside the old one, and drop that."""
+        self.mesh = mesh_of(self.module)
+        self.movement = Movement(self.mesh)
+        given = self._shardings("arg_attrs", list(self.old.type.inputs))
+        self.wanted = self._shardings("res_attrs", list(self.old.type.results))
+        self.wishes = _wishes(self.old, given)
+        block = self._open(given)
+        with ir.InsertionPoint(block):
+            self._rewrite(self.old.entry_block)
+        self.old.operation.erase()
+
+    def _shardings(self, kind: str, types: list[ir.Type]) -> list[Sharding]:
+        found = []
+        for number, (item, type_) in enumerate(zip(_attributes(self.old, kind), types, strict=True)):
+            name = ir.StringAttr(item["blu.name"]).value if "blu.name" in item else f"number {number}"
+            try:
+                sharding = Sharding.whole(tensor_type(type_).ndim)
+                if ATTRIBUTE in item:
+                    sharding = Sharding.parse(ir.StringAttr(item[ATTRIBUTE]).value)
+                sharding.local(tensor_type(type_), self.mesh)
+            except BluError as error:
+                what = "argument" if kind == "arg_attrs" else "result"
+                self.owner.fail(self.old, f"{what} '{name}': {error.message}", advice=error.advice or "")
+            found.append(sharding)
+        return found
+
+    def _open(self, given: list[Sharding]) -> ir.Block:
+        old = self.old
+        types = [tensor_type(type_) for type_ in old.type.inputs]
+        local = [item.local(type_, self.mesh).to_mlir() for item, type_ in zip(given, types, strict=True)]
+        results = [
+            item.local(tensor_type(type_), self.mesh).to_mlir()
+            for item, type_ in zip(self.wanted, old.type.results, strict=True)
+        ]
+        with ir.InsertionPoint(old):
+            function = func.FuncOp(old.name.value, (local, results))
+        for name in old.attributes:
+            if name not in ("sym_name", "function_type", "arg_attrs", "res_attrs"):
+                function.attributes[name] = old.attributes[name]
+        for kind in ("arg_attrs", "res_attrs"):
+            if kind in old.attributes:
+                kept = [{n.name: n.attr for n in item if n.name != ATTRIBUTE} for item in _attributes(old, kind)]
+                function.attributes[kind] = ir.ArrayAttr.get([ir.DictAttr.get(item) for item in kept])
+        block = function.add_entry_block([argument.location for argument in old.entry_block.arguments])
+        for before, argument, sharding, type_ in zip(
+            old.entry_block.arguments, block.arguments, given, types, strict=True
+        ):
+            self.values[before] = Placed(Tensor(argument), sharding, type_)
+        return block
+
+    def _rewrite(self, block: ir.Block) -> None:
+        waiting = [item.operation for item in reversed(list(block.operations))]
+        while waiting:
+            operation = waiting.pop()
+            if operation.name == "func.return":
+                self._return(operation)
+                continue
+            before = _previous(operation)
+            try:
+                self._do(operation)
+            except DecomposedError:
+                waiting += reversed(_between(before, block, waiting))
+
+    def _do(self, operation: ir.Operation) -> None:
+        cls = operation_class(operation)
+        if cls is None or cls.region_fields() or (not is_pure(operation)):
+            advice = "Leave shardings away, and write what ranks exchange yourself; or drop it."
+            self.owner.fail(operation, f"{operation.name} is in a program that Blu shards", advice=advice)
+        operands = [self._placed(item) for item in operands_of(operation)]
+        wish = self.wishes.get(operation.results[0]) if len(operation.results) else None
+        case = Case(operation, cls, operands, attributes_of(operation), self.movement, wish)
+        with emitting_at(operation.location):
+            results = rule_of(cls)(case)
+        for value, result in zip(_flat(operands_of(operation)), case.present, strict=True):
+            self._keep_sum(value, result)
+        self.values.update(zip(operation.results, results, strict=True))
+
+    def _keep_sum(self, value: ir.Value, moved: Placed) -> None:
+        """What was added up over ranks for one op is not added up again for the next."""
+        before = self.values[value]
+        if before.is_partial and set(moved.sharding.partial) < set(before.sharding.partial):
+            self.values[value] = moved
+
+    def _placed(self, item: Any) -> Any:
+        if isinstance(item, list):
+            return [self.values[value] for value in item]
+        return None if item is None else self.values[item]
+
+    def _return(self, operation: ir.Operation) -> None:
+        with emitting_at(operation.location):
+            values = [
+                self.movement.to(self.values[value], wanted).tensor.value
+                for value, wanted in zip(operation.operands, self.wanted, strict=True)
+            ]
+        func.ReturnOp(values)
+
+
+def _flat(items: list[Any]) -> list[ir.Value]:
+    found: list[ir.Value] = []
+    for item in items:
+        found += item if isinstance(item, list) else [item] if item is not None else []
+    return found
+
+
+def _previous(operation: ir.Operation) -> ir.Operation | None:
+    """The op before this one in its block."""
+    found = None
+    for item in operation.block.operations:
+        if item.operation == operation:
+            return found
+        found = item.operation
+    return None
+
+
+def _between(before: ir.Operation | None, block: ir.Block, waiting: list[ir.Operation]) -> list[ir.Operation]:
+    """The ops behind one, before the next that waits."""
+    operations = [item.operation for item in block.operations]
+    start = operations.index(before) + 1 if before is not None else 0
+    return operations[start : operations.index(waiting[-1])]
+
+
+def _wishes(function: func.FuncOp, given: list[Sharding]) -> dict[ir.Value, Sharding]:
+    """How values will be needed that only elementwise ops connect to a split argument of their shape."""
+    leaders: dict[ir.Value, ir.Value] = {}
+
+    def leader(value: ir.Value) -> ir.Value:
+        while leaders.get(value, value) != value:
+            value = leaders[value]
+        return value
+
+    for operation in (item.operation for item in function.entry_block.operations):
+        cls = operation_class(operation)
+        if cls is None or not (issubclass(cls, Pointwise) or cls.name in ("convert", "where", "barrier")):
+            continue
+        [result] = operation.results
+        for value in operation.operands:
+            if _shape_of(value) == _shape_of(result) and _shape_of(result):
+                leaders[leader(value)] = leader(result)
+    found = {
+        leader(argument): sharding
+        for argument, sharding in zip(function.entry_block.arguments, given, strict=True)
+        if any(sharding.dims)
+    }
+    values = [result for item in function.entry_block.operations for result in item.operation.results]
+    return {value: found[leader(value)] for value in values if leader(value) in found}
+
+
+def _shape_of(value: ir.Value) -> tuple[int, ...]:
+    type_: TensorType = value_type(value)
+    return type_.shape

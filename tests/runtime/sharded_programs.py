@@ -1,0 +1,105 @@
+"""What ranks run under mpiexec for `test_sharded.py`: each prints a line of JSON with what it found.
+
+A GPT-2 in f64, whose loss and gradients in every sharding are compared with those of one rank.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+import blu
+from blu import nn
+from blu.dialects.sharding import Sharding, first_of
+from blu.runtime.ranks.world import World
+
+WORLD = World.of_environment()
+CONFIG = {"n_layer": 1, "n_head": 4, "n_embd": 16, "vocab_size": 32, "n_positions": 8}
+DATA = {"tokens": "dp, *", "targets": "dp, *"}
+TENSOR = {
+    "model.wte.weight": "tp, *",
+    "model.h.*.attn.c_attn.weight": "*, tp/3",
+    "model.h.*.attn.c_attn.bias": "tp/3",
+    "model.h.*.attn.c_proj.weight": "tp, *",
+    "model.h.*.mlp.c_fc.weight": "*, tp",
+    "model.h.*.mlp.c_fc.bias": "tp",
+    "model.h.*.mlp.c_proj.weight": "tp, *",
+}
+FULL = {"model.w?e.weight": "dp, *", "model.h.*.c_*.weight": "*, dp", "model.*.bias": "dp", "model.*.ln_*.weight": "dp"}
+POSITIONS = {"tokens": "*, cp", "targets": "*, cp"}
+MODES = {
+    "data": ("dp=2", DATA),
+    "tensor": ("tp=2", TENSOR),
+    "full": ("dp=2", DATA | FULL),
+    "positions": ("cp=2", POSITIONS),
+    "data x tensor": ("dp=2,tp=2", DATA | TENSOR),
+    "data x positions": ("dp=2,cp=2", {"tokens": "dp, cp", "targets": "dp, cp"}),
+    "tensor x positions": ("tp=2,cp=2", TENSOR | POSITIONS),
+}
+
+
+def loss_and_gradients(model: Any, tokens: Any, targets: Any) -> dict[str, Any]:
+    """All that a step needs, by the names of the arguments."""
+    loss, gradients = blu.value_and_grad(nn.gpt2_loss)(model, tokens, targets)
+    return {"loss": loss, "model": gradients}
+
+
+def part_of(array: np.ndarray, text: str | None, mesh: blu.Mesh) -> np.ndarray:
+    """What this rank has of an array."""
+    if text is None:
+        return array
+    place = mesh.coordinates(WORLD.rank)
+    for dim, splits in enumerate(Sharding.parse(text).dims):
+        for split in splits:
+            parts = [np.split(item, mesh.ranks(split.axis), dim) for item in np.split(array, split.groups, dim)]
+            array = np.concatenate([item[place[split.axis]] for item in parts], dim)
+    return np.ascontiguousarray(array)
+
+
+Arrays = Mapping[str, np.ndarray]
+
+
+def compared(mode: str, arrays: Arrays, wanted: Arrays, model: Any) -> dict[str, Any]:
+    """The largest error of a result in a mode, relative to its largest element, and what the program exchanges."""
+    text, shard = MODES[mode]
+    mesh = blu.Mesh.of_text(text)
+    traced = blu.jit(loss_and_gradients, mesh=mesh, shard=shard).trace(model, arrays["tokens"], arrays["targets"])
+    program = traced.compile().program
+    inputs = [part_of(arrays[spec.name], first_of(shard, spec.name), mesh) for spec in program.inputs]
+    found = [[np.asarray(item) for item in program.run(inputs)] for _ in range(2)]
+    errors = []
+    for spec, result in zip(program.outputs, found[0], strict=True):
+        own = part_of(wanted[spec.name], first_of(shard, spec.name), mesh)
+        assert own.shape == result.shape, (mode, spec.name)
+        errors.append(float(np.max(np.abs(result - own)) / np.max(np.abs(wanted[spec.name]))))
+    is_same = all(np.array_equal(one, other) for one, other in zip(*found, strict=True))
+    return {"error": max(errors), "count": len(errors), "same": is_same, "kinds": kinds_of(program)}
+
+
+def kinds_of(program: Any) -> dict[str, int]:
+    """How often a program exchanges data in each way."""
+    return dict(Counter(item.kind for item in program.plan.collectives))
+
+
+def main(modes: list[str]) -> dict[str, Any]:
+    """What each mode found."""
+    model = nn.GPT2(CONFIG, "f64").initialize(0)
+    rng = np.random.default_rng(0)
+    tokens, targets = (rng.integers(0, 32, (4, 8)).astype(np.int32) for _ in range(2))
+    targets[0, 3] = -100
+    program = blu.jit(loss_and_gradients).trace(model, tokens, targets).compile().program
+    arrays = {f"model.{name}": np.asarray(item) for name, item in model.state_dict().items()}
+    arrays |= {"tokens": tokens, "targets": targets}
+    results = program.run([arrays[spec.name] for spec in program.inputs])
+    wanted = {spec.name: np.asarray(item) for spec, item in zip(program.outputs, results, strict=True)}
+    return {mode: compared(mode, arrays, wanted, model) for mode in modes}
+
+
+if __name__ == "__main__":
+    sys.stdout.write(f"RANK {json.dumps({'rank': WORLD.rank, **main(sys.argv[1:])})}\n")
+    sys.stdout.flush()

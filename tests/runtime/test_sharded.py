@@ -1,0 +1,104 @@
+"""Programs over whole tensors that ranks run on parts of them: losses and gradients are those of one rank."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import blu
+from blu.dialects.core.dtypes import TensorType, f32
+from blu.dialects.sharding import Sharding
+from blu.errors import PassError, ShapeError
+from tests.support.programs.rank_programs import run_ranks
+
+PROGRAMS = Path(__file__).parent / "sharded_programs.py"
+
+
+def check(found: list[dict], modes: list[str]) -> None:
+    for item in found:
+        for mode in modes:
+            assert item[mode]["error"] < 1e-13, (item["rank"], mode)
+            assert item[mode]["same"], mode
+            assert item[mode]["count"] == 17, mode
+
+
+def test_two_ranks_find_the_loss_and_all_gradients_of_one() -> None:
+    modes = ["data", "tensor", "full", "positions"]
+    found = run_ranks(PROGRAMS, 2, *modes)
+    check(found, modes)
+    kinds = found[0]["full"]["kinds"]
+    assert kinds["all_gather"] > 10 and kinds["reduce_scatter"] > 10
+    assert set(found[0]["data"]["kinds"]) <= {"all_reduce", "axis_index"}
+
+
+@pytest.mark.slow
+def test_four_ranks_of_two_axes_find_the_loss_and_all_gradients_of_one() -> None:
+    modes = ["data x tensor", "data x positions", "tensor x positions"]
+    check(run_ranks(PROGRAMS, 4, *modes), modes)
+
+
+def test_a_program_is_that_of_one_rank() -> None:
+    program = blu.jit(lambda x, w: blu.sum(x @ w), mesh=blu.Mesh(dp=4), shard={"x": "dp, *"})
+    plan = program.trace(blu.spec((8, 6)), blu.spec((6, 5))).compile().program.plan
+    assert [spec.shape for spec in plan.inputs] == [(2, 6), (6, 5)]
+    assert [item.kind for item in plan.collectives] == ["all_reduce"]
+
+
+def test_results_lie_as_the_arguments_of_their_names() -> None:
+    program = blu.jit(lambda w, g: {"w": w - g}, mesh=blu.Mesh(tp=2), shard={"w": "*, tp"})
+    plan = program.trace(blu.spec((4, 6)), blu.spec((4, 6))).compile().program.plan
+    assert plan.outputs[0].shape == (4, 3)
+    assert not [item for item in plan.collectives if item.kind != "axis_index"]
+
+
+@pytest.mark.parametrize(
+    ("shard", "message"),
+    [
+        ({"x": "dp, *"}, r"argument 'x': a dimension of 7 elements cannot be split over 2 ranks of dp"),
+        ({"w": "tp, *"}, r"has the axis 'tp'; those of the mesh: dp"),
+        ({"w": "dp"}, r"'dp' has 1 dimensions, and f32\[6, 5\] has 2"),
+        ({"w": "*, dp/2"}, r"a dimension of 5 elements cannot be split over 2 ranks of dp in 2 groups"),
+    ],
+)
+def test_a_sharding_that_does_not_fit_names_the_argument(shard: dict, message: str) -> None:
+    program = blu.jit(lambda x, w: x @ w, mesh=blu.Mesh(dp=2), shard=shard)
+    with pytest.raises(PassError, match=message):
+        program.trace(blu.spec((7, 6)), blu.spec((6, 5))).lower()
+
+
+@pytest.mark.parametrize("text", ["dp", "*, dp/0", "dp dp, *", "dp,", "*, * + 1", "d-p, *"])
+def test_text_that_is_no_sharding_is_refused(text: str) -> None:
+    with pytest.raises((ShapeError, PassError)):
+        blu.jit(lambda x: x, mesh=blu.Mesh(dp=2), shard={"x": text}).trace(blu.spec((4, 6))).lower()
+
+
+def test_a_pattern_that_fits_nothing_is_refused() -> None:
+    with pytest.raises(ShapeError, match=r"no argument or result is called 'y\.\*'"):
+        blu.jit(lambda x: x, mesh=blu.Mesh(dp=2), shard={"y.*": "dp"}).trace(blu.spec((4,)))
+
+
+def test_numbers_of_ranks_that_would_fit_are_named() -> None:
+    with pytest.raises(ShapeError) as caught:
+        Sharding.parse("dp").local(TensorType((12,), f32), blu.Mesh(dp=5))
+    assert "1, 2, 3, 4, 6, 12" in str(caught.value)
+
+
+def test_collectives_that_users_write_and_shardings_do_not_mix() -> None:
+    program = blu.jit(lambda x: blu.all_reduce(x, "dp"), mesh=blu.Mesh(dp=2), shard={"x": "dp"})
+    with pytest.raises(PassError, match=r"blu\.all_reduce is in a program that Blu shards"):
+        program.trace(blu.spec((4,))).lower()
+
+
+@pytest.mark.parametrize("text", ["dp, *", "*, tp/3", "* + dp", "dp tp, *", "*, dp cp/4 + tp"])
+def test_shardings_are_written_as_they_are_read(text: str) -> None:
+    assert str(Sharding.parse(text)) == text
+
+
+def test_of_nested_splits_the_inner_one_counts_what_is_left() -> None:
+    mesh = blu.Mesh(dp=2, cp=2)
+    assert Sharding.parse("dp cp/4").local(TensorType((32,), f32), mesh).shape == (8,)
+    with pytest.raises(ShapeError, match="3 elements"):
+        Sharding.parse("dp cp/4").local(TensorType((6,), f32), mesh)
+    assert np.prod(Sharding.parse("dp, cp").local(TensorType((4, 8), f32), mesh).shape) == 8
