@@ -6,13 +6,13 @@ from blu.compiler.pipelines import Pipeline, Stage
 from blu.passes.framework.base import MlirPass
 from blu.passes.gpu.attention.decompose_attention import DecomposeAttention
 from blu.passes.gpu.attention.narrow_attention import NarrowAttention
-from blu.passes.gpu.gemm.split_products import SplitProducts
 from blu.passes.gpu.lower.choose_schedules import ChooseSchedules
 from blu.passes.gpu.lower.emit_kernels import EmitGpuKernels
 from blu.passes.gpu.lower.fit_schedules import FitSchedules
 from blu.passes.gpu.lower.fold_counters import FoldCounters
 from blu.passes.gpu.lower.lower_to_nvvm import LowerToNvvm
 from blu.passes.gpu.lower.scratch import ReserveGpuScratch
+from blu.passes.gpu.lower.split_products import SplitProducts
 from blu.passes.gpu.rows.chunk_rows import ChunkRows
 from blu.passes.gpu.rows.pack_searches import PackSearches
 from blu.passes.gpu.rows.split_column_sums import SplitColumnSums

@@ -18,11 +18,11 @@ from blu.errors import PassError
 from blu.passes.framework.base import Pass
 from blu.passes.framework.kernels import kernels_in
 from blu.passes.gpu.gemm import schedule as kinds
-from blu.passes.gpu.gemm.split_products import SplitProducts
 from blu.passes.gpu.lower.choose_schedules import ChooseSchedules
 from blu.passes.gpu.lower.emit_kernels import EmitGpuKernels
 from blu.passes.gpu.lower.fit_schedules import FitSchedules
 from blu.passes.gpu.lower.scratch import ReserveGpuScratch
+from blu.passes.gpu.lower.split_products import SplitProducts
 from blu.passes.kernels.schedules import Fields, wish_for
 from tests.support.folders import ROOT
 from tests.support.kernels.gpu_program import compile_program
@@ -67,6 +67,11 @@ def text_at(stop: str, target: str = "sm_90a", **schedules: Fields) -> str:
         ({"kind": "wgmma", "columns": 200}, "a multiple of 64 columns, 256 at most"),
         ({"kind": "wgmma", "columns": 320}, "a multiple of 64 columns, 256 at most"),
         ({"kind": "wgmma", "columns": 256}, "takes 256 registers of each thread, of at most 192"),
+        ({"kind": "wgmma", "registers": "both"}, "registers = 'both': it is the left factor that goes through them"),
+        ({"kind": "wgmma", "registers": "left"}, "products of bf16 read factors in any order"),
+        ({"kind": "wgmma", "sums": "kept"}, "sums = 'kept': sums are 'held' or 'staged'"),
+        ({"kind": "product", "copied": "all"}, "copied = 'all': it is undecided, none, left, right, both"),
+        ({"kind": "wgmma", "copied": "left"}, "a factor is copied where its neighbours do not lie along k"),
         ({"kind": "wgmma", "stages": 1}, "stages = 1: one stage is filled while another is multiplied"),
         (
             {"kind": "wgmma", "stages": 6},
@@ -88,6 +93,7 @@ def test_a_schedule_that_does_not_fit_is_refused(fields: Fields, message: str) -
 @pytest.mark.parametrize(
     ("fields", "message", "target", "dtype"),
     [
+        ({"kind": "product", "copied": "left"}, "factors are turned around for warpgroups", "sm_80", "f32"),
         ({"kind": "wgmma"}, "sm_80 has no warpgroup products", "sm_80", "bf16"),
         ({"kind": "wgmma"}, "warpgroups multiply bf16, f16, tf32, not f32", "sm_90a", "f32"),
         ({"kind": "simt", "rows": 128, "columns": 128}, "a block on sm_89 has 101376", "sm_89", "f32"),
@@ -103,6 +109,7 @@ def test_what_a_target_or_a_dtype_lacks_is_said(fields: Fields, message: str, ta
     ("fields", "shapes", "message"),
     [
         ({"kind": "wgmma"}, ((64, 4095), (4095, 64)), "rows that begin at multiples of 16 bytes"),
+        ({"kind": "wgmma", "sums": "held"}, ((64, 64), (64, 66)), "rows that begin at multiples of 16 bytes"),
         ({"kind": "wgmma"}, ((64, 32), (32, 64)), "k is at least 64, not 32"),
         ({"kind": "few_rows", "columns": 24}, ((2, 64), (64, 64)), "columns = 24: blocks have 16, 32, 64, 128"),
     ],
@@ -264,9 +271,9 @@ def compile_with(tmp_path, monkeypatch, capfd, name: str, text: str, stop: str =
 
 
 def test_emitters_do_not_ask_those_who_choose() -> None:
-    """Only the tables of families know these modules, and they know each other."""
+    """Only the tables of families know these modules, what decides before they do, and they know each other."""
     names = "(?:choice|scheduling|limits)"
     choosing = re.compile(rf"^from blu\.passes\.(?:\w+\.)*(?:{names} import|\w+ import .*\b{names}\b)", re.MULTILINE)
     passes = ROOT / "passes"
     found = {path.stem for path in passes.rglob("*.py") if choosing.search(path.read_text())}
-    assert "families" in found and found <= {"families", "choice", "scheduling", "limits"}
+    assert "families" in found and found <= {"families", "choice", "scheduling", "limits", "copy_factors"}

@@ -14,7 +14,7 @@ from blu.passes.gpu.gemm import gemm
 from blu.passes.gpu.gemm import wgmma as gemm_wgmma
 from blu.passes.gpu.gemm.schedule import WgmmaSchedule
 from tests.support.kernels.gemm_text import NN, plain_text
-from tests.support.kernels.gpu_products import Launch, emit, random_array
+from tests.support.kernels.gpu_products import Launch, as_multiplied, emit, random_array
 from tests.support.ptx.machine import MemoryFaultError
 from tests.support.ptx.races import RaceError
 from tests.support.ptx.schedule import DeadlockError
@@ -23,30 +23,32 @@ from tests.support.ptx.warpgroup import AsynchronyError
 
 ROWS, COLUMNS, DEPTH = 128, 192, 384
 SCHEDULE = WgmmaSchedule("bf16", rows=64, columns=64, stages=2)
+BY_REGISTERS = WgmmaSchedule("tf32", rows=32, columns=128, stages=2, registers="right")
 
 
 @cache
-def launch() -> Launch:
-    """A product of six tiles by two blocks, through a ring of two stages."""
-    target = replace(SM_90A, processors=2)
-    text = plain_text(NN, ROWS, COLUMNS, DEPTH, "bf16")
-    (found,) = emit(text, lambda kernel: gemm_wgmma.emit_with(kernel, gemm.read, SCHEDULE, target))
+def launch(element: str = "bf16") -> Launch:
+    """A product of some tiles by two blocks, through a ring of two stages; of f32 by registers."""
+    target, schedule = replace(SM_90A, processors=2), SCHEDULE if element == "bf16" else BY_REGISTERS
+    text = plain_text(NN, ROWS, COLUMNS, DEPTH, element)
+    (found,) = emit(text, lambda kernel: gemm_wgmma.emit_with(kernel, gemm.read, schedule, target))
     return found
 
 
-def changed(pattern: str, by: str, count: int = 0) -> Launch:
+def changed(pattern: str, by: str, count: int = 0, element: str = "bf16") -> Launch:
     """The same with other text in the place of a pattern, which must be there."""
-    ptx, times = re.subn(pattern, by, launch().ptx, count=count)
+    ptx, times = re.subn(pattern, by, launch(element).ptx, count=count)
     assert times
-    return replace(launch(), ptx=ptx)
+    return replace(launch(element), ptx=ptx)
 
 
-def run(kernel: Launch) -> np.ndarray:
+def run(kernel: Launch, element: str = "bf16") -> np.ndarray:
     """The largest error of the product."""
-    left, right = random_array((ROWS, DEPTH), "bf16"), random_array((DEPTH, COLUMNS), "bf16", 1)
+    kind = "tf32" if element == "f32" else element
+    left, right = random_array((ROWS, DEPTH), kind), random_array((DEPTH, COLUMNS), kind, 1)
     result = np.zeros((ROWS, COLUMNS), np.float32)
     kernel.run(left, right, result)
-    return np.abs(result - left.astype(np.float64) @ right.astype(np.float64)).max()
+    return np.abs(result - as_multiplied(left, kind) @ as_multiplied(right, kind)).max()
 
 
 def test_what_is_not_changed_is_right() -> None:
@@ -73,6 +75,32 @@ def test_sums_that_are_written_without_a_fence() -> None:
     assert run(always) < 1e-4
     with pytest.raises(AsynchronyError, match=r"no wgmma\.fence"):
         run(replace(always, ptx=re.sub(r"wgmma\.fence\.sync\.aligned;", "", always.ptx)))
+
+
+WAIT = r"wgmma\.wait_group\.sync\.aligned \t1;"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "by", "message"),
+    [
+        (r"wgmma\.fence\.sync\.aligned;", "", r"no wgmma\.fence after what wrote"),
+        (WAIT, "", "shared memory changes while the product|writes %r.*, the left factor of a product"),
+        (WAIT, "wgmma.wait_group.sync.aligned 2;", "shared memory changes|the left factor of a product"),
+    ],
+)
+def test_factors_in_registers_that_are_not_kept(pattern: str, by: str, message: str) -> None:
+    """Loops use the same registers again, while products that were not waited for still read them."""
+    assert run(launch("f32"), "f32") < 3e-4
+    with pytest.raises(AsynchronyError, match=message):
+        run(changed(pattern, by, element="f32"), "f32")
+
+
+def test_each_warp_says_that_it_has_read_a_stage() -> None:
+    """Phases of a barrier for one arrival are over too early, since four warps arrive."""
+    register = re.findall(r"mbarrier\.init\.shared\.b64 \t\[%rd\d+\], (%r\d+);", launch("f32").ptx)[1]
+    once = changed(rf"mov\.b32( \t{register}), 4;", r"mov.b32\1, 1;", element="f32")
+    with pytest.raises(DeadlockError, match="wait for each other forever"):
+        run(once, "f32")
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from blu.passes.gpu.gemm.rows import MOST_ROWS
 from blu.passes.gpu.gemm.schedule import (
     KINDS,
     ROW_BYTES,
+    WARPGROUP_TILES,
     LoopsSchedule,
     MmaSchedule,
     ProductSchedule,
@@ -143,7 +144,7 @@ def choose_by_strides(product: Product, schedule: ProductSchedule, target: GpuTa
         return few_rows.choose_schedule(product, target)
     instruction, split = schedule.instruction, schedule.split
     if wgmma.suits(product, instruction, target):
-        return WgmmaSchedule(instruction, split=split)
+        return wgmma.tiled(product, instruction, split)
     rows, columns = schedule.rows, schedule.columns
     if instruction == "f32":
         stages = 3 if target.shared_bytes > _LARGE_SHARED_BYTES else 2
@@ -169,7 +170,6 @@ def _is_too_large(sizes: ProductSizes, target: GpuTarget, rows: int, columns: in
     return sizes.instruction == "f32" and rows * columns == 128 * 128 and target.shared_bytes < 2 * 64 * 1024
 
 
-WARPGROUP_TILE = (128, 192)
 _WARPGROUP_STEP, _WARPGROUP_END = 768, 3000
 """Clocks of 128 bytes of k of such a tile, and of what the other tile's products do not hide of writing one."""
 
@@ -180,14 +180,18 @@ def takes_warpgroups(sizes: ProductSizes, target: GpuTarget) -> bool:
     return target.wgmma and sizes.instruction in ("bf16", "f16", "tf32") and is_large
 
 
-def warpgroup_split(sizes: ProductSizes, target: GpuTarget) -> int:
-    """How often to split k so that two tiles at a time on each multiprocessor take the fewest clocks."""
-    rows, columns = WARPGROUP_TILE
+def warpgroup_split(sizes: ProductSizes, target: GpuTarget, registers: str = "none") -> int:
+    """How often to split k so that two tiles at a time on each multiprocessor take the fewest clocks.
+
+    `registers` says which factor goes through these.
+    """
+    rows, columns = WARPGROUP_TILES[registers]
+    step = _WARPGROUP_STEP * rows * columns // prod(WARPGROUP_TILES["none"])
     tiles = ceil(sizes.rows / rows) * ceil(sizes.columns / columns) * sizes.outer
 
     def clocks(split: int) -> float:
         rounds = ceil(tiles * split / (2 * target.processors))
-        total = rounds * 2 * ceil(sizes.steps / split) * _WARPGROUP_STEP + _WARPGROUP_END
+        total = rounds * 2 * ceil(sizes.steps / split) * step + _WARPGROUP_END
         moved = 2 * split * sizes.part_bytes
         return total + (moved / _BYTES_PER_CLOCK + _LAUNCH_CLOCKS if split > 1 else 0)
 

@@ -35,15 +35,16 @@ _LONG = 40
 
 @dataclass(frozen=True)
 class Staged:
-    """Sums of a tile of rows x columns in shared memory at an address."""
+    """Sums of a tile of rows x columns in shared memory at an address, with `padding` floats between rows."""
 
     address: ir.Value
     rows: int
     columns: int
+    padding: int = PADDING
 
     @property
     def pitch(self) -> int:
-        return (self.columns + PADDING) * 4
+        return (self.columns + self.padding) * 4
 
     def at(self, row: numbers.Number, column: numbers.Number) -> ir.Value:
         """The address of a sum."""

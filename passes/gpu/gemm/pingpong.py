@@ -38,9 +38,11 @@ from math import ceil
 
 from blu.dialects.core.mlir import arith, ir, scf
 from blu.passes.gpu import numbers
-from blu.passes.gpu.gemm.output import Staged, stage_fragments, staged_bytes
+from blu.passes.gpu.gemm.output import Staged
 from blu.passes.gpu.gemm.problem import Product
+from blu.passes.gpu.gemm.register_factor import STEPS, RegisterFactor
 from blu.passes.gpu.gemm.schedule import WgmmaSchedule
+from blu.passes.gpu.gemm.slabs import SLAB, Slabs, SlabWriter, TilePosition, Write
 from blu.passes.gpu.isa import barrier, elect, mbarrier, setmaxnreg, shfl, tma, wgmma
 from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.isa.wgmma import SharedTile
@@ -51,8 +53,6 @@ from blu.passes.kernels.epilogue import Known
 GROUPS = 3
 THREADS = GROUPS * wgmma.THREADS
 COPY_REGISTERS, MULTIPLY_REGISTERS = 40, 232
-SLAB = 32
-"""Columns of the sums that are written at a time."""
 _TURN, _WRITTEN = 4, 1
 """Named barriers: whose turn it is (4, 5), and those of each writing group (1, 2)."""
 
@@ -87,7 +87,7 @@ class Ring:
         """Make the barriers, by one thread."""
         for stage in range(self.schedule.stages):
             mbarrier.init(self.full(stage), 1)
-            mbarrier.init(self.empty(stage), 1)
+            mbarrier.init(self.empty(stage), self.schedule.readers)
         mbarrier.fence_init()
 
     def following(self, stage: ir.Value, phase: ir.Value) -> list[ir.Value]:
@@ -102,24 +102,6 @@ class Ring:
         place = numbers.add(stage, steps)
         turns = arith.andi(numbers.divide(place, self.schedule.stages), numbers.number(1))
         return [numbers.remainder(place, self.schedule.stages), arith.xori(phase, turns)]
-
-
-@dataclass(frozen=True)
-class TilePosition:
-    """A tile: its part of k, its product, its first row and column."""
-
-    part: ir.Value
-    outer: ir.Value
-    row: ir.Value
-    column: ir.Value
-
-
-@dataclass(frozen=True)
-class SlabWriter:
-    """`write(staged, place, known)` writes a slab of staged sums; `read(staged, place)` gives what is known before."""
-
-    read: Callable[[Staged, TilePosition], list[Known] | None]
-    write: Callable[[Staged, TilePosition, list[Known] | None], None]
 
 
 @dataclass(frozen=True)
@@ -177,8 +159,8 @@ class BlockCode:
     def schedule(self) -> WgmmaSchedule:
         return self.walk.schedule
 
-    def emit(self, write: Callable[[ir.Value], SlabWriter]) -> None:
-        """All three groups. `write(thread)` gives what writes a slab: (staged sums, product, row, column)."""
+    def emit(self, write: Callable[[ir.Value], SlabWriter | Write]) -> None:
+        """All three groups. `write(thread)` gives what writes a tile, or slabs of it that are staged."""
         with when(numbers.is_equal(self.thread, 0)):
             self.ring.begin()
             for map_ in self.maps:
@@ -220,7 +202,7 @@ class BlockCode:
             (product.right, self.maps[1], place.column, self.schedule.columns, self.ring.right(stage)),
         )
         for factor, map_, first, extent, target in sides:
-            outer = [place.outer] if factor.outer_strides else []
+            outer = [place.outer] if any(factor.outer_strides) else []
             if factor.is_deep:
                 tma.cp_async_bulk_tensor(map_, [depth, first, *outer], target, full)
                 continue
@@ -235,13 +217,14 @@ class BlockCode:
         return self.schedule.depth * wgmma.ROW_BYTES
 
     # The multiplying groups.
-    def _multiply(self, group: ir.Value, write: SlabWriter) -> None:
+    def _multiply(self, group: ir.Value, write: SlabWriter | Write) -> None:
         steps = self.walk.steps
         with when(numbers.is_equal(group, 1)):  # the first turn is group 0's
             _pass_turn(numbers.number(0))
         start = self.ring.after(numbers.number(0), numbers.number(0), numbers.multiply(group, steps))
-        address = numbers.add(self.staging, numbers.multiply(group, staged_bytes(self.schedule.rows, SLAB)))
-        staged = Staged(address, self.schedule.rows, SLAB)
+        slabs = Slabs(self.schedule)
+        address = numbers.add(self.staging, numbers.multiply(group, slabs.bytes))
+        staged = slabs.staged(address)
 
         def tile(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             place = self.walk.place(number)
@@ -249,7 +232,10 @@ class BlockCode:
             stage, phase, *sums = self._sums(carried)
             _pass_turn(numbers.subtract(1, group))
             after = self.ring.after(stage, phase, steps)  # the other group's tile lies between
-            self._write(group, sums, staged, write, place)
+            if isinstance(write, SlabWriter):
+                self._write(group, sums, staged, write, place)
+            else:
+                write(sums, place)
             return after
 
         begin = numbers.add(self.block, numbers.multiply(group, self.blocks))
@@ -257,11 +243,13 @@ class BlockCode:
 
     def _sums(self, carried: list[ir.Value]) -> list[ir.Value]:
         """The stage and phase after a tile, and its sums."""
-        count = self.schedule.rows // wgmma.ROWS * self.schedule.columns // 2
+        count = self.schedule.down // wgmma.ROWS * self.schedule.across // 2
 
         def step(number: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
             stage, phase, *sums = values
             mbarrier.wait(self.ring.full(stage), phase)
+            if self.schedule.registers != "none":
+                return [*self.ring.following(stage, phase), *self._products_by_registers(stage, number, sums)]
             wgmma.fence()
             sums = self._products(stage, number, sums)
             wgmma.commit_group()
@@ -299,48 +287,80 @@ class BlockCode:
             results += own
         return results
 
+    def _products_by_registers(self, stage: ir.Value, number: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
+        """The same with the left factor in registers, filled for some steps while those before are multiplied."""
+        tiles = [self.ring.left(stage), self.ring.right(stage)]
+        tile, deep = tiles[::-1] if self.schedule.is_turned else tiles
+        factor = RegisterFactor.of(numbers.remainder(self.thread, wgmma.THREADS))
+        descriptor, size = SharedTile(deep, True).descriptor(), self.schedule.element_bytes
+        each = self.schedule.across // 2
+        is_first = arith.extui(numbers.i32(), numbers.is_equal(number, 0))
+        for first in range(0, self.schedule.depth // wgmma.instruction_depth(size), STEPS):
+            steps = range(first, first + STEPS)
+            fragments, results = [factor.load(tile, k) for k in steps], []
+            wgmma.fence()
+            for part in range(len(sums) // each):
+                own = sums[part * each : (part + 1) * each]
+                for k, registers in zip(steps, fragments, strict=True):
+                    right = wgmma.further(descriptor, k * wgmma.ROW_BYTES // 4)
+                    own = wgmma.mma_async_of_registers(
+                        own, registers[part], right, "tf32", True, is_first if k == 0 else 0
+                    )
+                results += own
+            sums = results
+            wgmma.commit_group()
+            wgmma.wait_group(1)
+            if first == 0:
+                with when(numbers.is_below(0, number)):
+                    self._release(self._before(stage))
+        return sums
+
     def _before(self, stage: ir.Value) -> ir.Value:
         is_first = numbers.is_equal(stage, 0)
         return arith.select(is_first, numbers.number(self.schedule.stages - 1), numbers.subtract(stage, 1))
 
     def _release(self, stage: ir.Value) -> None:
-        """Let a stage be filled again, once for the whole group."""
-        with when(numbers.is_equal(numbers.remainder(self.thread, wgmma.THREADS), 0)):
+        """Let a stage be filled again, once for all that the group's threads read by themselves."""
+        each = wgmma.THREADS // self.schedule.readers
+        with when(numbers.is_equal(numbers.remainder(self.thread, each), 0)):
             mbarrier.arrive(self.ring.empty(stage))
 
     def _write(
         self, group: ir.Value, sums: list[ir.Value], staged: Staged, write: SlabWriter, place: TilePosition
     ) -> None:
-        """Write the sums of a tile, a slab of columns at a time."""
+        """Write the sums of a tile, a slab at a time."""
         in_group = numbers.remainder(self.thread, wgmma.THREADS)
-        own_row = numbers.multiply(numbers.divide(in_group, WARP), 16)
-        lane = numbers.remainder(in_group, WARP)
-        each = self.schedule.columns // 2
         written = numbers.add(group, _WRITTEN)
-        slabs = [
-            replace(place, column=numbers.add(place.column, first)) for first in range(0, self.schedule.columns, SLAB)
-        ]
-        is_whole = self.walk.product.columns % self.schedule.columns == 0
+        slabs = Slabs(self.schedule)
+        places = [self._slab_place(place, first) for first in range(0, self.schedule.across, SLAB)]
+        is_whole = self._slab_limit % self.schedule.across == 0
         known: list[Known] | None = None
-        for slab in range(self.schedule.columns // SLAB):
+        for slab, here in enumerate(places):
             barrier.sync_named(written, wgmma.THREADS)  # the slab before has been read
-            for part in range(self.schedule.rows // wgmma.ROWS):
-                first = part * each + slab * SLAB // 2
-                fragments = [sums[place : place + 4] for place in range(first, first + SLAB // 2, 4)]
-                down = numbers.add(own_row, part * wgmma.ROWS)
-                stage_fragments(staged, down, numbers.number(0), lane, fragments, SLAB // 8)
+            slabs.stage(staged, in_group, sums, slab)
             barrier.sync_named(written, wgmma.THREADS)
-            here = slabs[slab]
             if is_whole:
                 # The next slab is asked for before this one is worked on, once there are registers for both.
-                following = slabs[slab + 1 : slab + 2]
+                following = places[slab + 1 : slab + 2]
                 before = write.read(staged, here) if slab == 0 else known
                 known = write.read(staged, *following) if following and slab else None
                 write.write(staged, here, before)
                 known = write.read(staged, *following) if following and not slab else known
                 continue
-            with when(numbers.is_below(here.column, self.walk.product.columns)):  # the tile may reach beyond the result
+            begin = here.row if self.schedule.is_turned else here.column
+            with when(numbers.is_below(begin, self._slab_limit)):  # the tile may reach beyond the result
                 write.write(staged, here, None)
+
+    @property
+    def _slab_limit(self) -> int:
+        """What slabs are ranges of: columns of the result, or rows."""
+        product = self.walk.product
+        return product.rows if self.schedule.is_turned else product.columns
+
+    def _slab_place(self, place: TilePosition, first: int) -> TilePosition:
+        if self.schedule.is_turned:
+            return replace(place, row=numbers.add(place.row, first))
+        return replace(place, column=numbers.add(place.column, first))
 
 
 def _pass_turn(group: ir.Value) -> None:

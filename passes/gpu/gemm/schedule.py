@@ -19,6 +19,7 @@ from blu.passes.kernels.schedules import Schedule, table_of
 ROW_BYTES = 128
 """Of a row of a tile in shared memory: all 32 banks."""
 WARP = 32
+COPIES = ("undecided", "none", "left", "right", "both")
 SIMT_THREADS = 256
 
 
@@ -26,7 +27,9 @@ SIMT_THREADS = 256
 class ProductSchedule(Schedule):
     """What sizes decide: the instruction, and in how many parts k is split.
 
-    `rows` and `columns` are those of a block's tile, should threads or warps copy it and not the copy engine.
+    `rows` and `columns` are those of a block's tile, should threads or warps copy it and not the copy engine. `copied`
+    says which factors other kernels turn around before: "left", "right", "both", "none" or "undecided"
+    (copy_factors.py).
     """
 
     kind: ClassVar[str] = "product"
@@ -34,6 +37,7 @@ class ProductSchedule(Schedule):
     rows: int = 128
     columns: int = 128
     split: int = 1
+    copied: str = "undecided"
 
 
 @dataclass(frozen=True)
@@ -75,11 +79,44 @@ class TileSchedule(Schedule):
 
 @dataclass(frozen=True)
 class WgmmaSchedule(TileSchedule):
-    """Warpgroups multiply what the copy engine brings (pingpong.py)."""
+    """Warpgroups multiply what the copy engine brings (pingpong.py).
+
+    Of tf32, a factor whose neighbours lie across k goes through `registers`: "left", "right" or "none". Where it is the
+    right one, the transposed product is computed: the columns of a tile are the instruction's rows. `sums` go to the
+    outputs from the registers that hold them ("held"), or are "staged" in shared memory. `copied` is what it is before
+    strides are known.
+    """
 
     kind: ClassVar[str] = "wgmma"
     columns: int = 192
     stages: int = 4
+    registers: str = "none"
+    sums: str = "staged"
+    copied: str = "undecided"
+
+    @property
+    def is_turned(self) -> bool:
+        """Whether the transposed product is computed."""
+        return self.registers == "right"
+
+    @property
+    def down(self) -> int:
+        """Rows of the sums of an instruction's tiles."""
+        return self.columns if self.is_turned else self.rows
+
+    @property
+    def across(self) -> int:
+        """Columns of the sums of an instruction's tiles."""
+        return self.rows if self.is_turned else self.columns
+
+    @property
+    def readers(self) -> int:
+        """Who says of a stage that it was read: a thread for its warpgroup, or for each warp that reads by itself."""
+        return 1 if self.registers == "none" else 4
+
+
+WARPGROUP_TILES = {"none": (128, 192), "left": (128, 160), "right": (160, 128)}
+"""Rows and columns of a tile, by which factor goes through registers: these leave fewer for sums."""
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.errors import ParseError
@@ -9,8 +11,8 @@ from blu.passes.framework.families import SCRATCH
 from blu.passes.gpu.gemm import split
 from blu.passes.gpu.gemm.choice import choose_by_sizes, choose_by_strides
 from blu.passes.gpu.gemm.gemm import product_of
-from blu.passes.gpu.gemm.limits import excess, misfit
-from blu.passes.gpu.gemm.schedule import KINDS, LoopsSchedule, ProductSchedule, parts_of
+from blu.passes.gpu.gemm.limits import excess, gains_by_holding, misfit
+from blu.passes.gpu.gemm.schedule import KINDS, LoopsSchedule, ProductSchedule, WgmmaSchedule, parts_of
 from blu.passes.kernels.schedules import Fields, Schedule, Scheduler, make, missing
 
 
@@ -42,9 +44,11 @@ def fit(kernel: func.FuncOp, target: GpuTarget, given: Fields) -> Schedule:
     product = product_of(kernel)
     if isinstance(schedule, ProductSchedule):
         schedule = LoopsSchedule() if product is None else choose_by_strides(product, schedule, target)
+        if isinstance(schedule, WgmmaSchedule) and gains_by_holding(schedule, kernel):
+            schedule = replace(schedule, sums="held")
     if product is not None and not isinstance(schedule, LoopsSchedule):
         _check_parts(kernel, schedule)
-        if message := excess(schedule, product.contraction, target) or misfit(schedule, product):
+        if message := excess(schedule, product.contraction, target) or misfit(schedule, kernel, product):
             raise ParseError(message)
     return schedule
 

@@ -8,22 +8,26 @@ from functools import partial
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu import numbers
+from blu.passes.gpu.gemm import held
 from blu.passes.gpu.gemm import split as gemm_split
+from blu.passes.gpu.gemm.held import HeldOutput
 from blu.passes.gpu.gemm.output import (
     Output,
+    Sink,
     choose_lanes,
     choose_together,
     epilogue_reader,
     epilogue_sink,
-    staged_bytes,
 )
-from blu.passes.gpu.gemm.pingpong import SLAB, THREADS, BlockCode, Ring, SlabWriter, Walk
+from blu.passes.gpu.gemm.pingpong import THREADS, BlockCode, Ring, Walk
 from blu.passes.gpu.gemm.problem import Factor, Product
-from blu.passes.gpu.gemm.schedule import WgmmaSchedule
+from blu.passes.gpu.gemm.schedule import WARPGROUP_TILES, WgmmaSchedule
+from blu.passes.gpu.gemm.slabs import SLAB, Slabs, SlabWriter, TilePosition, Write
 from blu.passes.gpu.gemm.split import PART, Read
 from blu.passes.gpu.isa import tma, wgmma
 from blu.passes.gpu.isa.tma import TileMap
 from blu.passes.gpu.kernel import GpuKernel
+from blu.passes.gpu.lower import fast_math
 from blu.passes.gpu.shared import SharedMemory, shared_address
 from blu.passes.kernels.epilogue import Epilogue
 from blu.passes.kernels.launch import MAPS
@@ -35,19 +39,40 @@ LEAST_TILES, LEAST_DEPTH, DEEP = 64, 64, 4096
 
 def suits(product: Product, instruction: str | None, target: GpuTarget) -> bool:
     """Whether this kernel takes a product: the copy engine reads it where it lies, in the products' own type."""
-    if not target.wgmma or instruction not in INSTRUCTIONS or product.is_degenerate or misfit(product, instruction):
+    if not target.wgmma or instruction not in INSTRUCTIONS or product.is_degenerate:
         return False
-    return product.depth >= DEEP or Walk(product, WgmmaSchedule(instruction)).tiles >= LEAST_TILES
+    schedule = tiled(product, instruction)
+    if misfit(product, schedule):
+        return False
+    return product.depth >= DEEP or Walk(product, schedule).tiles >= LEAST_TILES
 
 
-def misfit(product: Product, instruction: str) -> str:
+def tiled(product: Product, instruction: str, split: int = 1) -> WgmmaSchedule:
+    """The schedule of a product, by how its factors lie."""
+    registers = _in_registers(product) if instruction == "tf32" else "none"
+    rows, columns = WARPGROUP_TILES[registers]
+    return WgmmaSchedule(instruction, rows, columns, split=split, registers=registers)
+
+
+def _in_registers(product: Product) -> str:
+    """Which factor has its neighbours along k not side by side; of two, the right one."""
+    if not product.right.is_deep:
+        return "right"
+    return "none" if product.left.is_deep else "left"
+
+
+def misfit(product: Product, schedule: WgmmaSchedule) -> str:
     """Why the copy engine does not bring the factors of a product as the instruction takes them; "" if it does."""
+    instruction = schedule.instruction
     size = 4 if instruction == "tf32" else 2
     factors = (product.left, product.right)
     if not all(factor.bytes == size and factor.is_dense and factor.copy_bytes == 16 for factor in factors):
         return "the copy engine reads rows that begin at multiples of 16 bytes, with neighbours side by side"
-    if instruction == "tf32" and not all(factor.is_deep for factor in factors):
-        return "products of tf32 take factors whose neighbours along k lie side by side"
+    if instruction == "tf32" and not any(factor.is_deep for factor in factors):
+        return "products of tf32 take a factor whose neighbours along k lie side by side"
+    if instruction == "tf32" and schedule.registers != _in_registers(product):
+        wanted = _in_registers(product)
+        return f"registers = '{schedule.registers}': by how its factors lie, this product has registers = '{wanted}'"
     if product.runs != 1 or len(product.contraction.outer) > 1:
         return "tensor maps have one dimension for k, and one for which product it is"
     return f"k is at least {LEAST_DEPTH}, not {product.depth}" if product.depth < LEAST_DEPTH else ""
@@ -57,7 +82,7 @@ def share_out(schedule: WgmmaSchedule) -> tuple[SharedMemory, int, int, int]:
     """The shared memory of a block, and where its tiles, barriers and staged sums begin."""
     shared = SharedMemory()
     tiles, barriers = Ring.reserve(shared, schedule)
-    return shared, tiles, barriers, shared.take(2 * staged_bytes(schedule.rows, SLAB), alignment=128)
+    return shared, tiles, barriers, shared.take(2 * Slabs(schedule).bytes * (schedule.sums == "staged"), alignment=128)
 
 
 def emit_with(kernel: func.FuncOp, read: Read, schedule: WgmmaSchedule, target: GpuTarget) -> list[func.FuncOp]:
@@ -76,18 +101,23 @@ def emit_with(kernel: func.FuncOp, read: Read, schedule: WgmmaSchedule, target: 
         )
 
         block.emit(partial(_writer, frame, product, epilogue, schedule))
-    return gemm_split.finish(frame, read, schedule.split)
+    launched = gemm_split.finish(frame, read, schedule.split)
+    if schedule.instruction == "tf32":
+        fast_math.mark(launched)
+    return launched
 
 
 def _writer(
     frame: GpuKernel, product: Product, epilogue: Epilogue, schedule: WgmmaSchedule, thread: ir.Value
-) -> SlabWriter:
-    """What writes slabs, for a thread of a warpgroup: the outputs, or the sums of a part of k."""
+) -> SlabWriter | Write:
+    """What writes sums, for a thread of a warpgroup: the outputs, or the sums of a part of k."""
     outer = product.contraction.outer
+    if schedule.sums == "held":
+        return _held_writer(frame, product, epilogue, schedule, thread)
     if schedule.split == 1:
         lanes = choose_lanes(epilogue, [operand for _, operand in epilogue.outputs])
         together = choose_together(epilogue, lanes)
-        pieces = schedule.rows * SLAB // lanes // wgmma.THREADS
+        pieces = schedule.down * SLAB // lanes // wgmma.THREADS
         reader = epilogue_reader(epilogue, pieces, lanes)
         output = Output(product, epilogue_sink(epilogue), lanes, together, thread, wgmma.THREADS, reader)
         return SlabWriter(
@@ -102,6 +132,34 @@ def _writer(
             staged, {PART: at.part, **{dim: at.outer for dim in outer}}, at.row, at.column
         ),
     )
+
+
+def held_lanes(product: Product, epilogue: Epilogue, schedule: WgmmaSchedule) -> int:
+    """How many sums a thread works on at a time in its registers; 0 where tensors do not lie for that."""
+    if schedule.split > 1:
+        chosen = gemm_split.choose_part_lanes(product)
+    else:
+        chosen = choose_lanes(epilogue, [operand for _, operand in epilogue.outputs])
+    lanes = held.lanes_of(schedule, chosen)
+    return lanes if lanes and product.columns % lanes == 0 else 0
+
+
+def _held_writer(
+    frame: GpuKernel, product: Product, epilogue: Epilogue, schedule: WgmmaSchedule, thread: ir.Value
+) -> Write:
+    outer, lanes, reader = product.contraction.outer, held_lanes(product, epilogue, schedule), None
+    together = held.choose_together(epilogue, lanes)
+    if schedule.split > 1:
+        sink: Sink = gemm_split.partial_sink(product, gemm_split.scratch_of(frame))
+    else:
+        sink, reader = epilogue_sink(epilogue), epilogue_reader(epilogue, held.AHEAD * together, lanes)
+    output = HeldOutput(product, schedule, sink, reader, lanes, together, thread)
+
+    def write(sums: list[ir.Value], place: TilePosition) -> None:
+        point = {PART: place.part, **{dim: place.outer for dim in outer}}
+        output.write(sums, point, place.row, place.column)
+
+    return write
 
 
 def _describe_maps(frame: GpuKernel, product: Product, schedule: WgmmaSchedule) -> None:
@@ -120,11 +178,14 @@ def _map_of(factor: Factor, argument: int, extent: int, outer: Sequence[int], sc
     shape, strides, box = (factor.depth, factor.size), (1, factor.stride), (schedule.depth, extent)
     if not factor.is_deep:
         shape, strides, box = (factor.size, factor.depth), (1, factor.depth_stride), (wide, schedule.depth)
+    # There is one row where the stride is 0, and one matrix for all products: maps have no strides of 0.
+    strides = (strides[0], strides[1] or wgmma.PIECE_BYTES // schedule.element_bytes)
+    sizes = outer if any(factor.outer_strides) else ()
     return TileMap(
         argument,
-        (*shape, *outer),
-        (*strides, *factor.outer_strides),
-        (*box, *(1 for _ in outer)),
+        (*shape, *sizes),
+        (*strides, *factor.outer_strides[: len(sizes)]),
+        (*box, *(1 for _ in sizes)),
         factor.offset,
         str(factor.element),
         schedule.instruction == "tf32",

@@ -17,7 +17,7 @@ from blu.passes.gpu.numbers import Number, add, f32, number
 
 THREADS = 128
 ROWS = 64
-ROW_BYTES = 128
+ROW_BYTES, PIECE_BYTES = 128, 16
 _ADDRESS_BITS = 0x3FFFF
 # The swizzle of 128 bytes, and the distance of groups of eight rows, in units of 16 bytes.
 _DESCRIPTOR = (1 << 62) | ((1024 >> 4) << 32)
@@ -116,22 +116,31 @@ def mma_async_anew(
 
 
 def mma_async_of_registers(
-    sums: Sequence[ir.Value], left: Sequence[ir.Value], right: ir.Value, element: str, is_deep: bool
+    sums: Sequence[ir.Value],
+    left: Sequence[ir.Value],
+    right: ir.Value,
+    element: str,
+    is_deep: bool,
+    is_first: Number | None = None,
 ) -> list[ir.Value]:
-    """sums [64, n] + left [64, 16] @ right [16, n] of 16 bits, where left is in registers as `mma.sync` has it.
+    """sums [64, n] + left [64, k] @ right [k, n], where left is in four registers as `mma.sync` has it.
 
-    Neither the sums nor the left factor's registers may be written until `wait_group` says so.
+    Neither the sums nor the left factor's registers may be written until `wait_group` says so. Where `is_first` is
+    given and not 0, the sums start anew. `element` is bf16, f16 or tf32 (deep only).
     """
-    count, depth = len(sums), instruction_depth(2)
+    count, depth = len(sums), instruction_depth(4 if element == "tf32" else 2)
     registers = ", ".join(f"${index}" for index in range(count))
     factors = ", ".join(f"${2 * count + index}" for index in range(4))
+    order = "" if element == "tf32" else f", {int(not is_deep)}"
+    condition = "0" if is_first is None else f"${2 * count + 5}"
     text = (
-        f"{{ .reg .pred p; setp.eq.b32 p, 0, 0; "
+        f"{{ .reg .pred p; setp.eq.b32 p, {condition}, 0; "
         f"wgmma.mma_async.sync.aligned.m64n{2 * count}k{depth}.f32.{element}.{element} "
-        f"{{{registers}}}, {{{factors}}}, ${2 * count + 4}, p, 1, 1, {int(not is_deep)}; }}"
+        f"{{{registers}}}, {{{factors}}}, ${2 * count + 4}, p, 1, 1{order}; }}"
     )
-    constraints = ",".join(["=f"] * count + [str(index) for index in range(count)] + ["r"] * 4 + ["l"])
-    return assembly([f32()] * count, [*sums, *left, right], text, constraints)
+    more = [] if is_first is None else [number(is_first)]
+    kinds = ["=f"] * count + [str(index) for index in range(count)] + ["r"] * 4 + ["l"] + ["r"] * len(more)
+    return assembly([f32()] * count, [*sums, *left, right, *more], text, ",".join(kinds))
 
 
 def tie(values: Sequence[ir.Value]) -> list[ir.Value]:

@@ -1,10 +1,10 @@
-"""Approximate functions of the GPU, for kernels whose results have 16 bits.
+"""Approximate functions of the GPU, for kernels whose results have 16 bits, or are products by warpgroups of tf32.
 
     %1 = math.exp %0 : f32           ->     %a = arith.mulf %0, %log2_e : f32
                                             %1 = llvm.intr.exp2(%a) {fastmathFlags = #llvm.fastmath<afn>}
 
 The errors (about 2 units in the last place of f32, and for exp x more, |x| / 2 of them) are far below what rounding to
-bf16 or f16 leaves. A kernel that writes f32 keeps functions that are right to the last digits.
+bf16 or f16 leaves, and factors to tf32. Other kernels that write f32 keep functions that are right to the last digits.
 
 Not the logarithm: lg2.approx has an absolute error near 1, where the logarithm itself is small, and LLVM has no
 pattern for it.
@@ -25,7 +25,7 @@ ATTRIBUTE = "blu.rounds_to_halves"
 
 
 def mark(launched: list[func.FuncOp]) -> None:
-    """Remember on what a kernel has become that all its results have 16 bits."""
+    """Remember on what a kernel has become that its results, or the factors of its product, are rounded so."""
     for function in launched:
         function.attributes[ATTRIBUTE] = ir.UnitAttr.get()
 

@@ -115,6 +115,16 @@ def test_tiles_that_reach_beyond_the_product(sizes: tuple[int, int, int]) -> Non
     multiply("nn", "bf16", sizes, WgmmaSchedule("bf16", rows=64, columns=64, stages=3), processors=3)
 
 
+@pytest.mark.parametrize("sizes", [(32, 128, 64), (4, 4, 64), (36, 132, 68), (100, 260, 136), (28, 124, 328)])
+@pytest.mark.parametrize(("layout", "registers"), [("nn", "right"), ("tt", "left")])
+def test_a_factor_of_tf32_that_goes_through_registers(layout: str, registers: str, sizes: tuple[int, int, int]) -> None:
+    """Its neighbours lie across k; tiles reach beyond the product, and the ring goes round."""
+    tile = (32, 128) if registers == "right" else (128, 32)
+    sizes = sizes if registers == "right" else (sizes[1], sizes[0], sizes[2])
+    schedule = WgmmaSchedule("tf32", *tile, stages=3, registers=registers)
+    multiply(layout, "tf32", sizes, schedule, processors=3)
+
+
 def test_the_last_group_of_rows_of_tiles_is_smaller() -> None:
     schedule = WgmmaSchedule("bf16", rows=64, columns=64, stages=2, group=2)
     multiply("nt", "bf16", (192, 128, 64), schedule, processors=2)

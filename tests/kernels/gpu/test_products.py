@@ -97,6 +97,48 @@ def test_warpgroups(case: Case) -> None:
     assert "wgmma.mma_async" in check(case, "sm_90a", gemm_0=small).ptx["gemm_0"]
 
 
+TURNED: Fields = {"registers": "right", "rows": 32, "columns": 128}
+UPRIGHT: Fields = {"registers": "left", "rows": 128, "columns": 32}
+REGISTERS: list[tuple[Case, Fields]] = [
+    (Case("tf32", "nn", (1, 4, 64), epilogue="bias"), TURNED),
+    (Case("tf32", "nn", (65, 132, 68), epilogue="two"), TURNED),
+    (Case("tf32", "nn", (31, 124, 100), (2,), "cast"), TURNED),
+    (Case("tf32", "tt", (132, 33, 68), epilogue="two"), UPRIGHT),
+    (Case("tf32", "tt", (4, 5, 200), (2,), "tanh"), UPRIGHT),
+    (Case("tf32", "tn", (33, 136, 72), epilogue="bias"), {**TURNED, "copied": "left"}),
+    (Case("tf32", "tn", (136, 33, 72)), {**UPRIGHT, "copied": "right"}),
+    (Case("tf32", "tn", (64, 128, 256)), {**TURNED, "copied": "left", "split": 2}),
+]
+
+
+@pytest.mark.parametrize(("case", "fields"), REGISTERS, ids=str)
+def test_factors_of_tf32_whose_neighbours_lie_across_k(case: Case, fields: Fields) -> None:
+    """One goes through registers, on either side; of two, one is copied before."""
+    program = check(case, "sm_90a", gemm_0={"kind": "wgmma", "stages": 2, **fields})
+    assert "wgmma.mma_async" in program.ptx["gemm_0"]
+
+
+SMALL: Fields = {"rows": 64, "columns": 64}
+HELD: list[tuple[Case, Fields]] = [
+    (Case("bf16", "nn", (72, 136, 72), (2,), "two"), SMALL),
+    (Case("bf16", "nt", (128, 64, 64), epilogue="tanh"), SMALL),
+    (Case("f16", "tn", (64, 200, 136), epilogue="bias"), SMALL),
+    (Case("bf16", "tn", (136, 8, 64), epilogue="cast"), SMALL),
+    (Case("tf32", "nt", (65, 132, 68), epilogue="two"), SMALL),
+    (Case("tf32", "nt", (64, 64, 128), epilogue="tanh"), SMALL),
+    (Case("tf32", "nn", (64, 128, 100), epilogue="tanh"), TURNED),
+    (Case("tf32", "nn", (31, 132, 100), (2,), "cast"), TURNED),
+    (Case("tf32", "tt", (132, 36, 68), epilogue="two"), UPRIGHT),
+    (Case("tf32", "tn", (64, 128, 256)), {**TURNED, "copied": "left", "split": 2}),
+]
+
+
+@pytest.mark.parametrize(("case", "fields"), HELD, ids=str)
+def test_sums_that_are_written_from_the_registers_that_hold_them(case: Case, fields: Fields) -> None:
+    ptx = check(case, "sm_90a", gemm_0={"kind": "wgmma", "stages": 2, "sums": "held", **fields}).ptx["gemm_0"]
+    assert "wgmma.mma_async" in ptx and "st.shared" not in ptx
+
+
 GIVEN: list[tuple[Case, Fields]] = [
     (Case("bf16", "tn", (72, 264, 72)), {"kind": "wgmma", "rows": 64, "columns": 256, "stages": 3}),
     (Case("f16", "nt", (136, 136, 200)), {"kind": "wgmma", "columns": 128, "stages": 2, "group": 1}),

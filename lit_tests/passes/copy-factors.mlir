@@ -1,0 +1,67 @@
+// Of a product of tf32 both of whose factors lie across k, the narrower one is turned around before.
+// RUN: %blu-opt %s --blu-choose-schedules --blu-copy-factors | %filecheck %s
+// RUN: %blu-opt %s --blu-choose-schedules --blu-copy-factors --mlir-pass-statistics -o %t 2>&1 | %filecheck %s --check-prefix=COUNT
+
+// COUNT: blu-copy-factors: 2 factors
+module attributes {blu.target = {name = "sm_90a"}, blu.schedules = {gemm_2 = {kind = "product", copied = "none"}}} {
+  // CHECK-LABEL: func.func @main(
+  // CHECK-SAME: %[[X:.+]]: tensor<8192x768xf32>, %[[G:.+]]: tensor<8192x3072xf32>, %[[W:.+]]: tensor<768x3072xf32>)
+  // CHECK: %[[TURNED:.+]] = linalg.transpose ins(%[[X]] : tensor<8192x768xf32>)
+  // CHECK-NEXT: %[[COPY:.+]] = call @gemm_0_left(%[[TURNED]]) : (tensor<768x8192xf32>) -> tensor<768x8192xf32>
+  // CHECK-NEXT: call @gemm_0(%[[COPY]], %[[G]])
+  // A weight is turned around for many rows, and seen as it was.
+  // CHECK: %[[DEEP:.+]] = linalg.transpose ins(%[[W]] : tensor<768x3072xf32>)
+  // CHECK-NEXT: %[[COPIED:.+]] = call @gemm_1_right(%[[DEEP]]) : (tensor<3072x768xf32>) -> tensor<3072x768xf32>
+  // CHECK: %[[SEEN:.+]] = linalg.transpose ins(%[[COPIED]] : tensor<3072x768xf32>)
+  // CHECK-NEXT: call @gemm_1(%[[X]], %[[SEEN]])
+  // What others have said stays, and nothing is done for other precisions.
+  // CHECK-NEXT: call @gemm_2(%[[X]], %[[W]])
+  // CHECK-NEXT: call @gemm_3(%[[X]], %[[W]])
+  func.func @main(%x: tensor<8192x768xf32>, %g: tensor<8192x3072xf32>, %w: tensor<768x3072xf32>) -> (tensor<768x3072xf32>, tensor<8192x3072xf32>, tensor<8192x3072xf32>, tensor<8192x3072xf32>) {
+    %0 = tensor.empty() : tensor<768x8192xf32>
+    %1 = linalg.transpose ins(%x : tensor<8192x768xf32>) outs(%0 : tensor<768x8192xf32>) permutation = [1, 0]
+    %2 = call @gemm_0(%1, %g) : (tensor<768x8192xf32>, tensor<8192x3072xf32>) -> tensor<768x3072xf32>
+    %3 = call @gemm_1(%x, %w) : (tensor<8192x768xf32>, tensor<768x3072xf32>) -> tensor<8192x3072xf32>
+    %4 = call @gemm_2(%x, %w) : (tensor<8192x768xf32>, tensor<768x3072xf32>) -> tensor<8192x3072xf32>
+    %5 = call @gemm_3(%x, %w) : (tensor<8192x768xf32>, tensor<768x3072xf32>) -> tensor<8192x3072xf32>
+    return %2, %3, %4, %5 : tensor<768x3072xf32>, tensor<8192x3072xf32>, tensor<8192x3072xf32>, tensor<8192x3072xf32>
+  }
+
+  // CHECK-LABEL: func.func private @gemm_0(
+  // CHECK-SAME: copied = "left"
+  func.func private @gemm_0(%x: tensor<768x8192xf32>, %y: tensor<8192x3072xf32>) -> tensor<768x3072xf32> attributes {blu.kernel = "gemm"} {
+    %zero = arith.constant 0.0 : f32
+    %0 = tensor.empty() : tensor<768x3072xf32>
+    %1 = linalg.fill ins(%zero : f32) outs(%0 : tensor<768x3072xf32>) -> tensor<768x3072xf32>
+    %2 = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>] {blu.precision = "tf32"} ins(%x, %y : tensor<768x8192xf32>, tensor<8192x3072xf32>) outs(%1 : tensor<768x3072xf32>) -> tensor<768x3072xf32>
+    return %2 : tensor<768x3072xf32>
+  }
+  // CHECK-LABEL: func.func private @gemm_1(
+  // CHECK-SAME: copied = "right"
+  func.func private @gemm_1(%x: tensor<8192x768xf32>, %y: tensor<768x3072xf32>) -> tensor<8192x3072xf32> attributes {blu.kernel = "gemm"} {
+    %zero = arith.constant 0.0 : f32
+    %0 = tensor.empty() : tensor<8192x3072xf32>
+    %1 = linalg.fill ins(%zero : f32) outs(%0 : tensor<8192x3072xf32>) -> tensor<8192x3072xf32>
+    %2 = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>] {blu.precision = "tf32"} ins(%x, %y : tensor<8192x768xf32>, tensor<768x3072xf32>) outs(%1 : tensor<8192x3072xf32>) -> tensor<8192x3072xf32>
+    return %2 : tensor<8192x3072xf32>
+  }
+  // CHECK-LABEL: func.func private @gemm_2(
+  // CHECK-SAME: copied = "none"
+  func.func private @gemm_2(%x: tensor<8192x768xf32>, %y: tensor<768x3072xf32>) -> tensor<8192x3072xf32> attributes {blu.kernel = "gemm"} {
+    %zero = arith.constant 0.0 : f32
+    %0 = tensor.empty() : tensor<8192x3072xf32>
+    %1 = linalg.fill ins(%zero : f32) outs(%0 : tensor<8192x3072xf32>) -> tensor<8192x3072xf32>
+    %2 = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>] {blu.precision = "tf32"} ins(%x, %y : tensor<8192x768xf32>, tensor<768x3072xf32>) outs(%1 : tensor<8192x3072xf32>) -> tensor<8192x3072xf32>
+    return %2 : tensor<8192x3072xf32>
+  }
+  func.func private @gemm_3(%x: tensor<8192x768xf32>, %y: tensor<768x3072xf32>) -> tensor<8192x3072xf32> attributes {blu.kernel = "gemm"} {
+    %zero = arith.constant 0.0 : f32
+    %0 = tensor.empty() : tensor<8192x3072xf32>
+    %1 = linalg.fill ins(%zero : f32) outs(%0 : tensor<8192x3072xf32>) -> tensor<8192x3072xf32>
+    %2 = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>] ins(%x, %y : tensor<8192x768xf32>, tensor<768x3072xf32>) outs(%1 : tensor<8192x3072xf32>) -> tensor<8192x3072xf32>
+    return %2 : tensor<8192x3072xf32>
+  }
+  // CHECK-LABEL: func.func private @gemm_0_left(
+  // CHECK-SAME: blu.kernel = "rows"
+  // CHECK: linalg.generic
+}
