@@ -5,8 +5,9 @@
 
 `sizes`: an all-reduce of f32, eight in a row, as one graph of Blu's and as one of PyTorch's with `torch.distributed`
 (and launched one by one by PyTorch), interleaved, by CUDA events. GB/s are bus bandwidth, 2 (n - 1) / n of the bytes by
-the time. `overlap`: products of 8192 x 8192 in bf16 beside all-reduces of 100 MB, one after the other and at the same
-time; the variable is how many blocks NCCL may have. Figures are medians, of rank 0; `--save` adds them to the file.
+the time. `overlap`: products of 8192 x 8192 in bf16, and a softmax of 4 GB, beside all-reduces of 100 MB, one after the
+other and at the same time; the variable is how many blocks NCCL may have. Figures are medians, of rank 0; `--save` adds
+them to the file.
 Needs PyTorch, nccl4py, and Blu with its compiler.
 """
 
@@ -31,6 +32,7 @@ MEGABYTES = (1, 5, 10, 25, 50, 100, 400)
 IN_A_ROW = 8
 SIDE = 8192
 PRODUCTS = 4
+ROWS, COLUMNS = 262144, 4096
 ROUNDS = 15
 RANK, RANKS = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 
@@ -127,44 +129,76 @@ def sizes(torch: Any, stream: Any) -> list[dict[str, Any]]:
     return found
 
 
-def overlap(torch: Any, stream: Any) -> dict[str, Any]:
-    """Milliseconds of products and of all-reduces, alone, one after the other, and at the same time."""
+def products(x: Any, w: Any) -> Any:
+    """Bound by arithmetic, in kernels whose blocks take all multiprocessors."""
+    for _ in range(PRODUCTS):
+        x = x @ w
+    return x
+
+
+def rows(x: Any) -> Any:
+    """Bound by memory, in a kernel of many short blocks."""
     import blu
-    from blu.runtime import load_program
 
-    matrix, gradient = blu.spec((SIDE, SIDE), "bf16"), blu.spec((25_000_000,))
+    return blu.softmax(x)
 
-    def products(x: Any, w: Any) -> Any:
-        for _ in range(PRODUCTS):
-            x = x @ w
-        return x
 
-    def both(x: Any, w: Any, *gradients: Any) -> Any:
-        return products(x, w), [blu.all_reduce(item, "dp") for item in gradients]
-
+def overlap(torch: Any, stream: Any) -> dict[str, Any]:
+    """Milliseconds of kernels and of all-reduces, alone, one after the other, and at the same time."""
     x = torch.randn(SIDE, SIDE, device="cuda", dtype=torch.bfloat16)
     w = torch.randn(SIDE, SIDE, device="cuda", dtype=torch.bfloat16) / SIDE**0.5
-    gradients = [torch.zeros(25_000_000, device="cuda") for _ in range(PRODUCTS)]
-    found = {"max_ctas": os.environ.get("BLU_NCCL_MAX_CTAS", "0"), "products": PRODUCTS}
-    for number in (1, PRODUCTS):
-        members = compiled(both, matrix, matrix, *[gradient] * number)
-        alone = compiled(lambda *all_: [blu.all_reduce(item, "dp") for item in all_], *[gradient] * number)
-        programs = {
-            "products": (compiled(products, matrix, matrix), [x, w]),
-            "all-reduces": (alone, gradients[:number]),
-            "in turn": (in_turn(members), [x, w, *gradients[:number]]),
-            "at once": (members, [x, w, *gradients[:number]]),
-        }
-        calls = {}
-        for name, (program, arguments) in programs.items():
-            loaded = load_program(program)
-            kept = loaded.keep(arguments)
-            results = loaded.run(kept)
-            calls[name] = lambda loaded=loaded, kept=kept, results=results: loaded.run(kept, outputs=results)
-        times = milliseconds(torch, calls, stream)
-        found[f"{number} x 100 MB"] = {name: round(time, 3) for name, time in times.items()}
-        say(found)
+    long = torch.randn(ROWS, COLUMNS, device="cuda")
+    found: dict[str, Any] = {"max_ctas": int(os.environ.get("BLU_NCCL_MAX_CTAS", "0"))}
+    for name, function, operands in (("products", products, [x, w]), ("rows", rows, [long])):
+        for number in (1, 4):
+            key = f"{name} and {number} x 100 MB"
+            found[key] = milliseconds(torch, overlapped(torch, function, operands, number), stream)
+    found = {key: _rounded(value) if isinstance(value, dict) else value for key, value in found.items()}
+    say(found)
     return found
+
+
+def overlapped(torch: Any, function: Callable[..., Any], operands: list[Any], number: int) -> dict[str, Call]:
+    """What is compared: a function of the operands and so many all-reduces."""
+    import blu
+
+    def exchange(*gradients: Any) -> Any:
+        return [blu.all_reduce(item, "dp") for item in gradients]
+
+    def both(*arrays: Any) -> Any:
+        # In this order: kernels that come before a collective are before it.
+        return exchange(*arrays[number_of_operands:]), function(*arrays[:number_of_operands])
+
+    number_of_operands = len(operands)
+    gradients = [torch.zeros(25_000_000, device="cuda") for _ in range(number)]
+    together = [*operands, *gradients]
+    members = compiled(both, *map(_spec_of, together))
+    return {
+        "kernels": _call(compiled(function, *map(_spec_of, operands)), operands),
+        "all-reduces": _call(compiled(exchange, *map(_spec_of, gradients)), gradients),
+        "in turn": _call(in_turn(members), together),
+        "at once": _call(members, together),
+    }
+
+
+def _spec_of(tensor: Any) -> Any:
+    import blu
+
+    return blu.spec(tuple(tensor.shape), "bf16" if tensor.element_size() == 2 else "f32")
+
+
+def _call(members: dict[str, bytes], arguments: list[Any]) -> Call:
+    """Runs a program again and again on the same arrays."""
+    from blu.runtime import load_program
+
+    program = load_program(members)
+    kept = program.keep(arguments)
+    results = program.run(kept)
+    return lambda: program.run(kept, outputs=results)
+
+
+def _rounded(times: dict[str, float]) -> dict[str, float]:
+    return {name: round(time, 3) for name, time in times.items()}
 
 
 def say(found: Any) -> None:
@@ -186,8 +220,8 @@ def main() -> None:
     from blu.runtime.cuda.driver.driver import default_driver
 
     torch.cuda.set_device(default_driver().number)
-    # Blu's ranks meet at the port that the environment says.
-    meeting = f"tcp://{os.environ['MASTER_ADDR']}:{int(os.environ['MASTER_PORT']) + 1}"
+    # Blu's ranks meet at the port that the environment says, or the one after that.
+    meeting = f"tcp://{os.environ['MASTER_ADDR']}:{int(os.environ['MASTER_PORT']) + 2}"
     device = torch.device("cuda", default_driver().number)
     distributed.init_process_group("nccl", init_method=meeting, rank=RANK, world_size=RANKS, device_id=device)
     stream = torch.cuda.ExternalStream(default_driver().stream)
