@@ -15,6 +15,9 @@ _ADDRESS = ("MASTER_ADDR", "MASTER_PORT")
 _UNDER_TORCHRUN = "TORCHELASTIC_RUN_ID"
 """Set for torchrun's own children: variables of what started torchrun are then not about them."""
 
+_AGENT_STORE = "TORCHELASTIC_USE_AGENT_STORE"
+"""True where torchrun itself listens at MASTER_PORT, for PyTorch: Blu's ranks meet at the port after that."""
+
 
 @dataclass(frozen=True)
 class Starter:
@@ -146,7 +149,8 @@ def _address(environment: Mapping[str, str]) -> tuple[str, int] | None:
     if len(given) == 1:
         [missing] = set(_ADDRESS) - set(given)
         raise RankError(f"{given[0]}={environment[given[0]]} is set, and {missing} is not", advice="set or unset both")
-    return environment["MASTER_ADDR"].strip(), _number(environment, "MASTER_PORT", 1, 65535)
+    port = _number(environment, "MASTER_PORT", 1, 65535)
+    return environment["MASTER_ADDR"].strip(), port % 65535 + 1 if environment.get(_AGENT_STORE) == "True" else port
 
 
 def _check_agreement(first: Starter, one: World, second: Starter, other: World) -> None:

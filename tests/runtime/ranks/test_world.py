@@ -43,6 +43,12 @@ def test_the_environment_says_which_rank_this_is(environment: dict[str, str]):
     assert World.of_environment(environment | ADDRESS).address == ("node0", 29500)
 
 
+def test_ranks_meet_beside_the_port_that_torchrun_listens_at() -> None:
+    for agent, port, expected in [("True", "29500", 29501), ("False", "29500", 29500), ("True", "65535", 1)]:
+        environment = TORCHRUN | ADDRESS | {"MASTER_PORT": port, "TORCHELASTIC_USE_AGENT_STORE": agent}
+        assert World.of_environment(environment).address == ("node0", expected)
+
+
 @pytest.mark.parametrize("outer", [HYDRA, OPEN_MPI], ids=["mpich", "openmpi"])
 def test_ranks_of_torchrun_heed_nothing_that_started_torchrun(outer: dict[str, str]):
     inner = {"RANK": "7", "WORLD_SIZE": "16", "LOCAL_RANK": "3", "LOCAL_WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "x"}
