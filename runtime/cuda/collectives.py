@@ -14,7 +14,6 @@ import numpy as np
 
 from blu.errors import DeviceError, RankError
 from blu.plan.arguments import Argument
-from blu.plan.collective import Collective
 from blu.plan.schema import Plan
 from blu.plan.timeline import Begin, LaunchRange, timeline
 from blu.runtime.cuda.block import DeviceBlock
@@ -40,6 +39,8 @@ class Collectives:
         self._items = plan.collectives
         self._groups = groups
         self._under_way: set[int] = set()
+        self._lines = {item.axis: item.location for item in reversed(self._items)}
+        """Of the first collective along each axis."""
         self._arguments = [argument for item in self._items for argument in (item.source, item.target)]
         axes = list(dict.fromkeys(item.axis for item in self._items))
         self._numbers = DeviceBlock(driver, _NUMBER_BYTES * len(axes), "this rank's numbers")
@@ -53,6 +54,12 @@ class Collectives:
         """Say what memory changes from run to run: `numbers` are those of a run's arrays, by space and index."""
         self._moving = MovingPointers.among(self._arguments, numbers)
         self._values = np.array([static_address(argument) for argument in self._arguments], np.uint64)
+
+    def check(self) -> None:
+        """Raise what ranks' exchanges of earlier runs have failed with, as far as their library knows."""
+        for axis, line in self._lines.items():
+            with _at_line(line):
+                self._groups[axis].check()
 
     def show(self, addresses: np.ndarray) -> None:
         """Exchange a run's arrays where they are now."""
@@ -120,7 +127,7 @@ class Collectives:
         second.begin()
         self._under_way.add(number)
         try:
-            with _at_line(item):
+            with _at_line(item.location):
                 group = self._groups[item.axis]
                 group.start(item.kind, source=source, target=target, stream=second.handle, **what)
         finally:
@@ -136,11 +143,11 @@ class Collectives:
 
 
 @contextmanager
-def _at_line(item: Collective) -> Iterator[None]:
+def _at_line(line: str) -> Iterator[None]:
     """Let an error of the ranks' library say whose line it is about."""
     try:
         yield
     except (RankError, DeviceError) as error:
-        if error.location or not item.location:
+        if error.location or not line:
             raise
-        raise type(error)(error.message, location=item.location, advice=error.advice) from error
+        raise type(error)(error.message, location=line, advice=error.advice) from error

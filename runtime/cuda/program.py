@@ -116,6 +116,7 @@ class CudaProgram(Runnable):
         driver = self._driver
         with driver.exclusively(), named_range(self.plan.entry):
             driver.findings.read()
+            self._collectives.check()
             arrays, fresh = self._place(inputs, outputs)
             if not overwrite:
                 self._take_over(arrays, inputs)

@@ -199,6 +199,9 @@ class RankGroup(ABC):
             group.observer = self.observer
         return group
 
+    def check(self) -> None:  # noqa: B027 (other libraries raise where they fail)
+        """Raise DeviceError where the library has found since then that what it was given to do has failed."""
+
     @abstractmethod
     def abort(self) -> None:
         """Give up what is pending: the process ends next. What was exchanged is worth nothing."""

@@ -31,6 +31,8 @@ _DTYPES = {
 }
 # NCCL does not know 16-bit integers, and computes with none here; it moves them as what is as wide.
 _MOVED = {"i16": "FLOAT16"}
+_FINE = (0, 7)
+"""Of NCCL's results: success, and in progress."""
 _REDUCTIONS = {"sum": "SUM", "mean": "AVG", "max": "MAX", "min": "MIN"}
 
 
@@ -78,6 +80,13 @@ class NcclGroup(RankGroup):
         with _explained("split the ranks"):
             communicator = self._communicator.split(color, key)
         return None if color is None else NcclGroup(communicator)
+
+    def check(self) -> None:
+        if int(self._communicator.get_async_error()) not in _FINE:
+            raise DeviceError(
+                f"an exchange of NCCL's failed: {self._communicator.get_last_error()}",
+                advice="what ranks exchanged since is worth nothing: start all of them again",
+            )
 
     def abort(self) -> None:
         self._communicator.abort()

@@ -1,7 +1,7 @@
 """What ranks run under mpiexec for `test_collectives.py`: each prints a line of JSON with what it found.
 
-mpiexec -n 2 python collective_programs.py ops
-torchrun --nproc-per-node 2 collective_programs.py ops cuda        # on GPUs, with graphs that are replayed
+On GPUs, where programs run many times, and replay their graphs on other arrays, it is started as
+`torchrun --nproc-per-node 2 -m tests.runtime.collective_programs ops cuda`.
 """
 
 from __future__ import annotations

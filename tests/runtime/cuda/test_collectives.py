@@ -31,9 +31,14 @@ class Twins(RankGroup):
     def __init__(self, gpu: FakeDriver):
         self.gpu = gpu
         self.error: Exception | None = None
+        self.failed = False
 
     def _split(self, color: int | None, key: int) -> RankGroup | None:
         return self
+
+    def check(self) -> None:
+        if self.failed:
+            raise DeviceError("an exchange of NCCL's failed", advice="start again")
 
     def abort(self) -> None:
         pass
@@ -224,6 +229,17 @@ def test_a_collective_that_cannot_begin_names_its_line(twins: Twins, kind: type,
     for _ in range(3):
         [result] = program.run([X])
         assert np.array_equal(result.numpy(), 3 * X + 4)
+
+
+def test_an_exchange_that_failed_meanwhile_is_told_by_the_next_run(twins: Twins) -> None:
+    program = CudaProgram.load(overlapped())
+    x = to_device(X)
+    program.run([x])
+    twins.failed = True
+    before = twins.gpu.count("shift")
+    with pytest.raises(DeviceError, match=r"^model\.py:40: an exchange of NCCL's failed\n  start again"):
+        program.run([x])
+    assert twins.gpu.count("shift") == before
 
 
 def test_a_run_that_is_broken_off_leaves_no_memory_to_a_collective(twins: Twins, monkeypatch: Any) -> None:
