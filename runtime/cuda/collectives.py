@@ -22,7 +22,7 @@ from blu.runtime.cuda.driver.failures import DriverError
 from blu.runtime.cuda.driver.launches import BoundCall, BoundLaunch, Step
 from blu.runtime.cuda.moving import MovingPointers
 from blu.runtime.memory import address_of
-from blu.runtime.ranks.group import RankGroup
+from blu.runtime.ranks.group import ExchangeObserver, RankGroup
 
 _NUMBER_BYTES = 4
 
@@ -30,12 +30,22 @@ _NUMBER_BYTES = 4
 class Collectives:
     """The collectives of one program, begun and waited for by their numbers.
 
-    `groups` are the ranks along each axis. What is exchanged with nobody (an axis of one rank, the rank's number) is a
-    copy on the program's stream.
+    `groups` are the ranks along each axis, `watch` is told of each run, if there is one. What is exchanged with nobody
+    (an axis of one rank, the rank's number) is a copy on the program's stream.
     """
 
-    def __init__(self, driver: Driver, plan: Plan, groups: Mapping[str, RankGroup]):
+    def __init__(
+        self,
+        driver: Driver,
+        plan: Plan,
+        groups: Mapping[str, RankGroup],
+        watch: ExchangeObserver | None = None,
+    ):
         self._driver = driver
+        self._watch = watch
+        if watch is not None:
+            driver.waiting = watch.waiting
+        self._about = f"what {plan.entry} exchanges"
         self._items = plan.collectives
         self._groups = groups
         self._under_way: set[int] = set()
@@ -60,6 +70,11 @@ class Collectives:
         for axis, line in self._lines.items():
             with _at_line(line):
                 self._groups[axis].check()
+
+    def tell(self) -> None:
+        """Tell the watch, whoever it is, that a run begins: all ranks tell the same of each run."""
+        if self._watch is not None:
+            self._watch.started(self._about, self._items[0].location)
 
     def show(self, addresses: np.ndarray) -> None:
         """Exchange a run's arrays where they are now."""

@@ -27,7 +27,7 @@ from blu.runtime.cuda.inputs import Inputs, accept_result
 from blu.runtime.cuda.maps import TensorMaps
 from blu.runtime.cuda.moving import MovingPointers
 from blu.runtime.cuda.ranges import are_shown, named_range
-from blu.runtime.cuda.rank_groups import gpu_groups
+from blu.runtime.cuda.rank_groups import gpu_groups, gpu_watch
 from blu.runtime.cuda.tables import PointerTables
 from blu.runtime.memory import address_of
 from blu.runtime.program import check_kernels, read_constants
@@ -69,7 +69,8 @@ class CudaProgram(Runnable):
             self._inputs = Inputs(driver, plan.inputs)
             self._maps = TensorMaps(driver, plan.tensor_maps)
             self._tables = PointerTables(driver, plan.tables)
-            self._collectives = Collectives(driver, plan, gpu_groups(plan.mesh) if plan.collectives else {})
+            groups = gpu_groups(plan.mesh) if plan.collectives else {}
+            self._collectives = Collectives(driver, plan, groups, gpu_watch() if groups else None)
             launches = [launch for launch in plan.launches if isinstance(launch, GpuLaunch)]
             places = [place for place, launch in enumerate(launches) if all(launch.grid)]
             self._prepare([launches[place] for place in places], artifact)
@@ -236,6 +237,7 @@ class CudaProgram(Runnable):
 
     def _enqueue(self) -> None:
         """Start the program, and the reading of its checks."""
+        self._collectives.tell()
         if self.use_graphs and self._has_run and self._steps and not are_shown():
             self._driver.replay(self._graph(), self._steps)
         else:

@@ -15,7 +15,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import pairwise
 from typing import Any
 
@@ -34,8 +34,7 @@ from blu.runtime.cuda.staging import Staging
 ALIGNMENT = 256
 """Bytes: what every address that the driver allocates is a multiple of."""
 _REMEMBERED_RUNS = 64
-_SPIN_SECONDS = 0.002
-_LONGEST_BREAK = 0.01
+_SPIN_SECONDS, _LONGEST_BREAK = 0.002, 0.01
 PATIENCE = 60.0
 """Seconds after which the log says that the GPU is still at work."""
 LAST_SECONDS = 2.0
@@ -67,6 +66,8 @@ class Driver:
         self._discarded: deque[Callable[[], None]] = deque()
         self._events: list[Any] = []
         self.second = SecondStream(self)
+        # Entered while the host waits for the GPU, and so maybe for other ranks.
+        self.waiting: Callable[[], AbstractContextManager[None]] = nullcontext
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name}, compute capability {self.capability[0]}.{self.capability[1]})"
@@ -226,13 +227,14 @@ class Driver:
         thousandth of the time waited so far."""
         start = time.perf_counter()
         warned = False
-        while not is_done():
-            waited = time.perf_counter() - start
-            if waited > _SPIN_SECONDS:
-                time.sleep(min(waited / 1000, _LONGEST_BREAK))
-            if waited > PATIENCE and not warned:
-                warned = True
-                logger.warning("the GPU has been at work for %.0f s%s", waited, self._at_work())
+        with self.waiting():
+            while not is_done():
+                waited = time.perf_counter() - start
+                if waited > _SPIN_SECONDS:
+                    time.sleep(min(waited / 1000, _LONGEST_BREAK))
+                if waited > PATIENCE and not warned:
+                    warned = True
+                    logger.warning("the GPU has been at work for %.0f s%s", waited, self._at_work())
 
     def _at_work(self) -> str:
         names = sorted({launch.name for group in self._recent for launch in group})

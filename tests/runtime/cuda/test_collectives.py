@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pytest
 
 from blu.errors import DeviceError, RankError
-from blu.runtime.cuda import CudaProgram, to_device
+from blu.runtime.cuda import CudaProgram, rank_groups, to_device
 from blu.runtime.cuda import program as cuda_program
 from blu.runtime.cuda.driver.choice import device_of_rank
+from blu.runtime.ranks import axes
 from blu.runtime.ranks.axes import axis_groups
 from blu.runtime.ranks.group import Done, Exchange, Pending, RankGroup
+from blu.runtime.ranks.team import RankTeam
 from blu.runtime.ranks.world import World
 from tests.support.programs import cuda_programs as programs
 from tests.support.programs.fake_cuda import MAIN, SECOND, FakeDriver, view
 
 COUNT = programs.COUNT
 X = np.arange(COUNT, dtype=np.float32)
+
+
+class Watch:
+    """Is told of exchanges, and remembers it."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, str]] = []
+        self.waits = 0
+
+    def started(self, exchange: str, line: str = "") -> None:
+        self.told.append((exchange, line))
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        self.waits += 1
+        yield
 
 
 class Twins(RankGroup):
@@ -32,6 +52,7 @@ class Twins(RankGroup):
         self.gpu = gpu
         self.error: Exception | None = None
         self.failed = False
+        self.watch = Watch()
 
     def _split(self, color: int | None, key: int) -> RankGroup | None:
         return self
@@ -69,6 +90,7 @@ def twins(request: pytest.FixtureRequest, gpu: FakeDriver, monkeypatch: pytest.M
     monkeypatch.setattr(World, "of_environment", classmethod(lambda cls: World(1, 2, 1, 2)))
     groups: Callable[..., Any] = lambda mesh: axis_groups(mesh, f"fake {id(group)}", lambda world: group)  # noqa: E731
     monkeypatch.setattr(cuda_program, "gpu_groups", groups)
+    monkeypatch.setattr(cuda_program, "gpu_watch", lambda: group.watch)
     return group
 
 
@@ -242,6 +264,17 @@ def test_an_exchange_that_failed_meanwhile_is_told_by_the_next_run(twins: Twins)
     assert twins.gpu.count("shift") == before
 
 
+def test_the_watch_is_told_of_each_run_once_captured_or_not(twins: Twins) -> None:
+    """Ranks that capture in different runs tell the same."""
+    program, other = CudaProgram.load(overlapped()), CudaProgram.load(programs.twice())
+    kept = [program.run([X + step]) for step in range(7)]
+    other.run([X])
+    assert twins.watch.told == [("what main exchanges", "model.py:40")] * 7
+    waits = twins.watch.waits
+    kept[0][0].numpy()
+    assert twins.watch.waits == waits + 1
+
+
 def test_a_run_that_is_broken_off_leaves_no_memory_to_a_collective(twins: Twins, monkeypatch: Any) -> None:
     monkeypatch.setenv("BLU_CUDA_GRAPH", "0")
     program, gpu = CudaProgram.load(overlapped()), twins.gpu
@@ -282,6 +315,23 @@ def test_a_closed_program_leaves_nothing(twins: Twins) -> None:
         for _ in range(3):
             program.run([X])
     assert gpu.pool.used_bytes == before and not gpu.modules
+
+
+def test_programs_exchange_through_the_team_that_was_joined(monkeypatch: Any, gpu: FakeDriver) -> None:
+    group = Twins(gpu)
+    group.observer = group.watch
+    monkeypatch.setattr(World, "of_environment", classmethod(lambda cls: World(1, 2, 1, 2)))
+    monkeypatch.setattr(axes, "_joined", {})
+    monkeypatch.setattr(axes, "_worlds", {})
+    monkeypatch.setattr(rank_groups, "_team", None)
+    monkeypatch.setenv("NCCL_GRAPH_REGISTER", "")  # so that it is unset afterwards
+    monkeypatch.delenv("NCCL_GRAPH_REGISTER")
+    rank_groups.use_team(RankTeam(World(1, 2, 1, 2), group, watch=group.watch))  # type: ignore[arg-type]
+    program = CudaProgram.load(overlapped())
+    results = [program.run([X])[0] for _ in range(3)]
+    assert all(np.array_equal(result.numpy(), 3 * X + 4) for result in results)
+    assert group.watch.told == [("what main exchanges", "model.py:40")] * 3
+    assert os.environ["NCCL_GRAPH_REGISTER"] == "0"
 
 
 def test_a_program_for_more_ranks_than_there_are_says_so(gpu: FakeDriver) -> None:
