@@ -14,6 +14,7 @@ import json
 import secrets
 import traceback
 from dataclasses import dataclass
+from importlib import metadata
 from types import TracebackType
 from typing import Any
 
@@ -161,6 +162,11 @@ def _assembled(world: World, group: RankGroup) -> RankTeam:
         group.abort()
         raise
     group.observer = team.watch
+    try:
+        team.agree("version of Blu", metadata.version("blu"))
+    except BaseException as error:
+        team.fail(f"{type(error).__name__}: {error}")
+        raise
     return team
 
 

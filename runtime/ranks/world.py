@@ -30,6 +30,8 @@ class Starter:
     local_size: str = ""
     needs: str = ""
     """A variable without which the others do not say anything about this process."""
+    host: str = ""
+    """The variable with the name by which the host is known to others, if there is one."""
 
     @property
     def variables(self) -> tuple[str, ...]:
@@ -45,9 +47,24 @@ OPEN_MPI = Starter(
     "OMPI_COMM_WORLD_LOCAL_RANK",
     "OMPI_COMM_WORLD_LOCAL_SIZE",
 )
-HYDRA = Starter("MPICH's mpiexec", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "MPI_LOCALRANKID")
+HYDRA = Starter(
+    "MPICH's mpiexec",
+    "PMI_RANK",
+    "PMI_SIZE",
+    "MPI_LOCALRANKID",
+    "MPI_LOCALNRANKS",
+    needs="MPI_LOCALRANKID",
+    host="PMI_HOSTNAME",
+)
 # A batch script has most of these as well; only what srun starts is a step with so many tasks.
-SRUN = Starter("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", needs="SLURM_STEP_NUM_TASKS")
+SRUN = Starter(
+    "srun",
+    "SLURM_PROCID",
+    "SLURM_STEP_NUM_TASKS",
+    "SLURM_LOCALID",
+    needs="SLURM_STEP_NUM_TASKS",
+    host="SLURMD_NODENAME",
+)
 # What mpiexec or torchrun starts within a step of srun still sees srun's variables, so those count last.
 STARTERS = (TORCHRUN, OPEN_MPI, HYDRA)
 
@@ -108,7 +125,8 @@ def _world(starter: Starter, environment: Mapping[str, str], address: tuple[str,
     local_rank = _number(environment, starter.local_rank, 0, local_size - 1, bound)
     if local_rank > rank:
         raise RankError(f"{starter.local_rank}={local_rank} is more than {starter.rank}={rank}")
-    return World(rank, size, local_rank, local_size, address=address, starter=starter.name)
+    host = environment.get(starter.host) or socket.gethostname()
+    return World(rank, size, local_rank, local_size, host, address, starter.name)
 
 
 def _local_size(starter: Starter, environment: Mapping[str, str], size: int) -> int:

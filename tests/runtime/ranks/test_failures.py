@@ -9,24 +9,32 @@ import pytest
 from blu.runtime.ranks.verdicts import LOST, Member, Position, judge
 from tests.support.ranks.starting import launch_ranks, run_ranks
 
-TIMEOUT = "1.5"
-# How the culprit fails, which of three ranks it is, the exit code, and what is said of it.
+TIMEOUT = "1"
+# How the culprit fails, which of how many ranks it is, the exit code, and what is said of it.
 FAILURES = [
-    ("killed", 1, 137, ["rank 1 (", "died without a word", "rank 1 of 3 was killed by SIGKILL first"]),
-    ("raises", 2, 1, ["rank 2 (", "failed in step 3", "ValueError: the third step is too much"]),
-    ("memory", 1, 1, ["rank 1 (", "failed in step 3", "OutOfMemoryError: no 12 GB are left"]),
-    ("hangs", 1, LOST, ["rank 1 (", "hangs in step 3", "nothing has changed for"]),
-    ("mismatched", 2, LOST, ["rank 2 (", "waiting in all_gather of 999 f32 (model.py:12), and rank 0"]),
-    ("skips", 1, LOST, ["ranks wait in different exchanges: rank 1 (", "in step 10, waiting in the end, and rank 0"]),
-    ("killed", 0, 137, ["rank 0, which keeps the store", "is gone", "rank 0 of 3 was killed by SIGKILL first"]),
-    ("hangs", 0, LOST, ["rank 0 (", "hangs in step 3"]),
+    ("killed", 1, 3, 137, ["rank 1 (", "died without a word", "rank 1 of 3 was killed by SIGKILL first"]),
+    ("raises", 2, 3, 1, ["rank 2 (", "failed in step 3", "ValueError: the third step is too much"]),
+    ("memory", 1, 2, 1, ["rank 1 (", "failed in step 3", "OutOfMemoryError: no 12 GB are left"]),
+    ("hangs", 1, 2, LOST, ["rank 1 (", "hangs in step 3", "nothing has changed for"]),
+    ("mismatched", 2, 3, LOST, ["rank 2 (", "waiting in all_gather of 999 f32 (model.py:12), and rank 0"]),
+    (
+        "skips",
+        1,
+        2,
+        LOST,
+        ["ranks wait in different exchanges: rank 1 (", "in step 10, waiting in the end, and rank 0"],
+    ),
+    ("killed", 0, 2, 137, ["rank 0, which keeps the store", "is gone", "rank 0 of 2 was killed by SIGKILL first"]),
+    ("hangs", 0, 2, LOST, ["rank 0 (", "hangs in step 3"]),
 ]
 
 
-@pytest.mark.parametrize("how, culprit, code, said", FAILURES, ids=[f"{how}-{rank}" for how, rank, *_ in FAILURES])
-def test_a_rank_that_fails_ends_all_and_is_named(how: str, culprit: int, code: int, said: list[str]):
+@pytest.mark.parametrize(
+    "how, culprit, size, code, said", FAILURES, ids=[f"{how}-{rank}" for how, rank, *_ in FAILURES]
+)
+def test_a_rank_that_fails_ends_all_and_is_named(how: str, culprit: int, size: int, code: int, said: list[str]):
     start = time.monotonic()
-    outcome = launch_ranks(3, "failing", how, str(culprit), BLU_RANK_TIMEOUT=TIMEOUT)
+    outcome = launch_ranks(size, "failing", how, str(culprit), BLU_RANK_TIMEOUT=TIMEOUT)
     assert time.monotonic() - start < 30
     assert (outcome.code, outcome.orphans) == (code, []), outcome.err
     assert "done" not in outcome.out
@@ -37,16 +45,33 @@ def test_a_rank_that_fails_ends_all_and_is_named(how: str, culprit: int, code: i
 
 
 def test_ranks_that_all_end_well_say_nothing():
-    outcome = launch_ranks(3, "failing", "none", "0", BLU_RANK_TIMEOUT=TIMEOUT)
+    outcome = launch_ranks(2, "failing", "none", "0", BLU_RANK_TIMEOUT=TIMEOUT)
     assert (outcome.code, outcome.err, outcome.orphans) == (0, "", [])
     assert outcome.out.splitlines()[-1] == "done"
 
 
 @pytest.mark.parametrize("how", ["killed", "raises"])
 def test_ranks_that_mpiexec_started_end_as_well(how: str):
-    outcome = run_ranks(3, "failing", how, "1", environment={"BLU_RANK_TIMEOUT": TIMEOUT})
+    outcome = run_ranks(2, "failing", how, "1", BLU_RANK_TIMEOUT=TIMEOUT)
     assert outcome.code != 0
     assert outcome.orphans == []
+
+
+def test_ranks_of_two_hosts_meet_and_end_together():
+    """Both hosts are this one, by two names."""
+    hosts = ["-launcher", "fork", "-hosts", "localhost,127.0.0.1"]
+    outcome = run_ranks(2, "failing", "none", "1", flags=hosts, BLU_RANK_TIMEOUT=TIMEOUT)
+    assert (outcome.code, outcome.out.count("done")) == (0, 2), outcome.err
+    outcome = run_ranks(2, "failing", "raises", "1", flags=hosts, BLU_RANK_TIMEOUT=TIMEOUT)
+    assert outcome.code != 0 and outcome.orphans == []
+    assert "ValueError: the third step is too much" in outcome.err
+
+
+def test_ranks_with_another_version_of_blu_do_not_start():
+    outcome = launch_ranks(2, "failing", "version", "1", BLU_RANK_TIMEOUT=TIMEOUT)
+    assert (outcome.code, outcome.orphans) == (1, [])
+    assert "rank 1 of 2 has another version of Blu:" in outcome.err and "  rank 1: 0.0.7" in outcome.err
+    assert "pid" not in outcome.out
 
 
 def test_a_stopped_rank_is_silent_and_ended():

@@ -60,6 +60,12 @@ def test_ranks_of_mpiexec_heed_nothing_of_the_allocation():
     assert World.of_environment(SRUN | {"SLURM_PROCID": "0"} | OPEN_MPI).rank == 5
 
 
+def test_a_host_has_the_name_by_which_others_know_it():
+    assert World.of_environment(HYDRA | {"PMI_HOSTNAME": "node7"}).host == "node7"
+    assert World.of_environment(SRUN | {"SLURMD_NODENAME": "node8"}).host == "node8"
+    assert World.of_environment(HYDRA | {"PMI_HOSTNAME": ""}).host == socket.gethostname()
+
+
 def test_a_batch_script_is_one_process():
     assert World.of_environment(SBATCH) == World()
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,12 +30,12 @@ class Outcome:
     orphans: list[str]
 
 
-def run_ranks(size: int, module: str, *words: str, environment: Mapping[str, str] | None = None) -> Outcome:
-    """Let `size` ranks of MPI run `python -m tests.support.ranks.<module>` to the end."""
+def run_ranks(size: int, module: str, *words: str, flags: Sequence[str] = (), **variables: str) -> Outcome:
+    """Let `size` ranks of MPI run `python -m tests.support.ranks.<module>` to the end; `flags` are for mpiexec."""
     mpiexec = wheel_file("mpiexec") or shutil.which("mpiexec")
     assert mpiexec, "the tests of ranks need mpiexec: pip install 'blu[test]'"
-    command = [mpiexec, "-n", str(size), sys.executable, "-m", f"tests.support.ranks.{module}", *words]
-    return run_command(command, environment)
+    command = [mpiexec, *flags, "-n", str(size), sys.executable, "-m", f"tests.support.ranks.{module}", *words]
+    return run_command(command, variables)
 
 
 def launch_ranks(size: int, *command: str, flags: Mapping[str, object] | None = None, **variables: str) -> Outcome:
