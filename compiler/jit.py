@@ -59,11 +59,13 @@ logger = logging.getLogger("blu")
 
 
 def pipeline_of(target: Target) -> Pipeline:
-    """The passes that compile for a target."""
-    from blu.compiler.pipelines import cpu, sm80, sm90
-
+    """The passes that compile for a target. Those of other targets are not imported, which takes a while."""
     if isinstance(target, CpuTarget):
+        from blu.compiler.pipelines import cpu
+
         return cpu.PIPELINE
+    from blu.compiler.pipelines import sm80, sm90
+
     return sm90.PIPELINE if target.capability >= 90 else sm80.PIPELINE
 
 
@@ -118,8 +120,9 @@ class Lowered:
     report: Report | None = field(default=None, repr=False)
 
     def run(self, options: DriverOptions | None, stop: str | None) -> Lowered:
-        worker_pool().start()
         steps = pipeline_of(self.target).steps(stop=stop)
+        if stop is None:  # machine code comes next
+            worker_pool().start()
         self.report = run_pipeline(self.source.with_target(self.target), steps, options)
         return self
 

@@ -19,7 +19,7 @@ from blu.passes.framework.base import find
 from blu.passes.graph.remat import Remat
 
 SMALL = {"n_layer": 3, "n_embd": 36, "n_head": 3, "vocab_size": 131, "n_positions": 40}
-WIDTH, DEPTH = 48, 12
+WIDTH, DEPTH = 48, 8
 
 
 def gradients(model: Any, tokens: Any, targets: Any) -> Any:
@@ -147,9 +147,9 @@ def test_everything_is_kept_whatever_the_budget() -> None:
 
 def test_what_is_computed_again_does_not_reach_back_through_all_layers() -> None:
     """However small the budget, some values are kept on the way, and no op is computed a third time."""
-    arguments = deep_arguments(2 * DEPTH)
+    arguments = deep_arguments(3 * DEPTH)
     traced = blu.jit(deep(layer), remat_budget=1).trace(*arguments)
-    assert products_in(traced) <= _expected_products("nothing", 2 * DEPTH)
+    assert products_in(traced) <= _expected_products("nothing", 3 * DEPTH)
     assert planned_arena(traced) <= 0.4 * planned_arena(blu.jit(deep(layer)).trace(*arguments))
 
 
