@@ -51,7 +51,8 @@ def in_turn(members: dict[str, bytes]) -> dict[str, bytes]:
     plan = json.loads(members["plan.json"])
     for item in plan["collectives"]:
         item["wait"] = item["start"]
-    return {**members, "plan.json": json.dumps(plan).encode()}
+    kept = {name: data for name, data in members.items() if name != "manifest.json"}  # which has the plan's hash
+    return {**kept, "plan.json": json.dumps(plan).encode()}
 
 
 def milliseconds(torch: Any, calls: dict[str, Call], stream: Any) -> dict[str, float]:

@@ -82,6 +82,20 @@ def twice() -> dict[str, Any]:
     return {"runs": 1 + len(others), "same": all(other == first for other in others)}
 
 
+def apart() -> dict[str, Any]:
+    """Whether results are right where arrays move on one rank only, so that it captures graphs in other runs."""
+    compiled = blu.jit(lambda x: blu.all_reduce(x, "dp"), mesh=blu.Mesh(dp=RANKS), target=TARGET)
+    wrong, kept = 0, []
+    for step in range(REPEATS):
+        result = compiled(np.full(1 << 20, step + WORLD.rank, np.float32))
+        if WORLD.rank == 0:
+            kept.append(result)
+        if step % 10 == 9:
+            kept.clear()
+        wrong += int((np.asarray(result) != RANKS * step + sum(range(RANKS))).sum())
+    return {"wrong": wrong}
+
+
 def gradients() -> dict[str, Any]:
     """For each linear collective, this rank's part of <v, C x> and of <C^T v, x>."""
     found: dict[str, dict[str, float]] = {"forward": {}, "backward": {}}
@@ -119,6 +133,6 @@ def mesh() -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    found = {"ops": ops, "twice": twice, "gradients": gradients, "mesh": mesh}[sys.argv[1]]()
+    found = {"ops": ops, "twice": twice, "apart": apart, "gradients": gradients, "mesh": mesh}[sys.argv[1]]()
     sys.stdout.write(f"RANK {json.dumps({'rank': WORLD.rank, **found})}\n")
     sys.stdout.flush()

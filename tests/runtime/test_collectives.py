@@ -44,6 +44,10 @@ def test_programs_give_the_same_bits_again() -> None:
         assert item == {"rank": item["rank"], "runs": 2, "same": True}
 
 
+def test_arrays_that_move_on_one_rank_are_exchanged() -> None:
+    assert [item["wrong"] for item in run_ranks(PROGRAMS, 2, "apart")] == [0, 0]
+
+
 def test_ranks_of_two_axes_exchange_along_each() -> None:
     for item in [*run_ranks(PROGRAMS, 4, "mesh"), *run_ranks(PROGRAMS, 2, "mesh")]:
         assert item["rows"] == item["wanted_rows"]
