@@ -28,7 +28,7 @@ class Collectives:
             ctypes.c_int32.from_address(target).value = group.rank
             return
         amounts = {"broadcast": {"root": item.amount}, "permute": {"shift": item.amount}}.get(item.kind, {})
-        what = {"dtype": item.dtype, "count": item.count, "reduction": item.reduction}
+        what = {"dtype": item.dtype, "count": item.count, "reduction": item.reduction, "line": item.location}
         self._pending[number] = group.start(item.kind, source=source, target=target, **what, **amounts)
 
     def finish(self, number: int) -> None:

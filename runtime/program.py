@@ -185,9 +185,9 @@ class Program(Runnable):
 
 def _groups_of(plan: Plan) -> Mapping[str, RankGroup]:
     """The ranks that a program exchanges data with, which all of them join here."""
-    from blu.runtime.ranks.mpi import MpiGroup
+    from blu.runtime.ranks.team import team_of_process
 
-    return axis_groups(plan.mesh, "mpi", MpiGroup.of_world)
+    return axis_groups(plan.mesh, "mpi", lambda world: team_of_process("cpu").group)
 
 
 def check_kernels(artifact: Artifact, plan: Plan) -> None:

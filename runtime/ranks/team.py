@@ -9,9 +9,11 @@ Whatever ends one rank (an exception, a signal, a hang) ends the others, with a 
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import secrets
+import sys
 import traceback
 from dataclasses import dataclass
 from importlib import metadata
@@ -99,6 +101,8 @@ class RankTeam:
         end_process(verdict, f"rank {self.world.rank}, {where},")
 
     def _hang_up(self) -> None:
+        if team_in_use() is self:
+            use_team(None)
         if self.watch is not None:
             self.watch.close()
         if self.store is not None:
@@ -113,12 +117,55 @@ def join_team(world: World | None = None, *, device: str = "cpu", max_ctas: int 
     `device` is what their arrays are on: with "cpu" they are exchanged through MPI, with "cuda" through NCCL, which
     may take `max_ctas` thread blocks, and each rank has the GPU of its number on the host: call it before anything
     else uses a GPU. Where ranks meet is MASTER_ADDR and MASTER_PORT, if these are set, and else rank 0 tells the others
-    through MPI. Raises RankError where they do not find each other within BLU_RANK_JOIN seconds.
+    through MPI. Programs that are loaded from then on exchange through this team. Raises RankError where ranks do not
+    find each other within BLU_RANK_JOIN seconds, and where this process has joined them already.
     """
+    if _joined is not None:
+        raise RankError("this process has joined the other ranks already", advice="leave them first: team.close()")
     world = world or World.of_environment()
     if device == "cuda":
-        return _join_gpus(world, max_ctas)
-    return RankTeam(world, Alone()) if world.size == 1 else _assembled(world, _mpi(world))
+        team = _join_gpus(world, max_ctas)
+    else:
+        team = RankTeam(world, Alone()) if world.size == 1 else _assembled(world, _mpi(world))
+    use_team(team)
+    return team
+
+
+_joined: RankTeam | None = None
+
+
+def use_team(team: RankTeam | None) -> None:
+    """Let programs that are loaded from now on exchange through this team."""
+    global _joined
+    _joined = team
+
+
+def team_in_use() -> RankTeam | None:
+    """The team that this process has joined, if it has."""
+    return _joined
+
+
+def team_of_process(device: str, max_ctas: int | None = None) -> RankTeam:
+    """The team that this process has joined; where it has none, it joins one, and parts when it ends.
+
+    RankError where the team exchanges arrays of another kind of device.
+    """
+    if _joined is None:
+        atexit.register(_part, join_team(device=device, max_ctas=max_ctas))
+    assert _joined is not None
+    if (_joined.group.library == "nccl") != (device == "cuda"):
+        advice = f"join them for what programs run on: join_team(device={device!r})"
+        raise RankError(
+            f"the ranks exchange through {_joined.group.library}, and a program runs on {device}", advice=advice
+        )
+    return _joined
+
+
+def _part(team: RankTeam) -> None:
+    """Leave when the process ends, with the error that ends it, if one does."""
+    if _joined is team:
+        error = getattr(sys, "last_value", None)
+        team.__exit__(type(error) if error is not None else None, error, None)
 
 
 def _mpi(world: World) -> RankGroup:

@@ -114,14 +114,14 @@ def judge(members: Sequence[Member], now: float, timeout: float) -> Verdict | No
         return None
     longest = max(late, key=lambda member: _age(member, now))
     waited = f"{longest} has been waiting for {_age(longest, now):.0f} s: it is {longest.position}"
-    return _blame(members, waited, now)
+    return _blame(members, waited, now, timeout)
 
 
 def _age(member: Member, now: float) -> float:
     return member.position.age + now - member.heard
 
 
-def _blame(members: Sequence[Member], waited: str, now: float) -> Verdict:
+def _blame(members: Sequence[Member], waited: str, now: float, timeout: float) -> Verdict:
     gone = [member for member in members if member.has_left]
     if gone:
         return Verdict(f"{gone[0]} has ended, {gone[0].position}. {waited}", tuple(member.rank for member in gone))
@@ -131,7 +131,7 @@ def _blame(members: Sequence[Member], waited: str, now: float) -> Verdict:
         behind = [member for member in members if not member.position.is_waiting]
     if behind:
         first = behind[0]
-        does = "hangs" if _age(first, now) > 1 else "lags"
+        does = "hangs" if _age(first, now) > timeout / 2 else "lags"
         text = f"{first} {does} {first.position}, where nothing has changed for {_age(first, now):.0f} s. {waited}"
         return Verdict(text, tuple(member.rank for member in behind))
     return _disagreement(members) or Verdict(f"all ranks wait for each other, and nothing arrives. {waited}")

@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 
 from blu.errors import DeviceError, RankError
-from blu.runtime.cuda import CudaProgram, rank_groups, to_device
+from blu.runtime.cuda import CudaProgram, to_device
 from blu.runtime.cuda import program as cuda_program
 from blu.runtime.cuda.driver.choice import device_of_rank
-from blu.runtime.ranks import axes
+from blu.runtime.ranks import axes, team
 from blu.runtime.ranks.axes import axis_groups
 from blu.runtime.ranks.group import Done, Exchange, Pending, RankGroup
-from blu.runtime.ranks.team import RankTeam
 from blu.runtime.ranks.world import World
 from tests.support.programs import cuda_programs as programs
 from tests.support.programs.fake_cuda import MAIN, SECOND, FakeDriver, view
@@ -45,7 +44,7 @@ class Watch:
 class Twins(RankGroup):
     """Two ranks that hold the same; this is the second."""
 
-    library = "fake"
+    library = "nccl"
     rank, size = 1, 2
 
     def __init__(self, gpu: FakeDriver):
@@ -323,10 +322,10 @@ def test_programs_exchange_through_the_team_that_was_joined(monkeypatch: Any, gp
     monkeypatch.setattr(World, "of_environment", classmethod(lambda cls: World(1, 2, 1, 2)))
     monkeypatch.setattr(axes, "_joined", {})
     monkeypatch.setattr(axes, "_worlds", {})
-    monkeypatch.setattr(rank_groups, "_team", None)
+    monkeypatch.setattr(team, "_joined", None)
     monkeypatch.setenv("NCCL_GRAPH_REGISTER", "")  # so that it is unset afterwards
     monkeypatch.delenv("NCCL_GRAPH_REGISTER")
-    rank_groups.use_team(RankTeam(World(1, 2, 1, 2), group, watch=group.watch))  # type: ignore[arg-type]
+    team.use_team(team.RankTeam(World(1, 2, 1, 2), group, watch=group.watch))  # type: ignore[arg-type]
     program = CudaProgram.load(overlapped())
     results = [program.run([X])[0] for _ in range(3)]
     assert all(np.array_equal(result.numpy(), 3 * X + 4) for result in results)
