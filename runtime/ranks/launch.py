@@ -24,7 +24,7 @@ from blu.runtime.ranks import mpi
 from blu.runtime.ranks.child import end_with_parent
 from blu.runtime.ranks.gpus import visible_gpus
 from blu.runtime.ranks.verdicts import FAILED, LOST
-from blu.runtime.ranks.world import HYDRA, OPEN_MPI, TORCHRUN
+from blu.runtime.ranks.world import ADDRESS, HYDRA, OPEN_MPI, TORCHRUN
 
 LOOPBACK = "127.0.0.1"
 GRACE = 5.0
@@ -79,7 +79,7 @@ class RankLaunch:
     def commands(self, folder: str) -> list[tuple[list[str], dict[str, str]]]:
         """The processes to start, with their environments."""
         child = [sys.executable, "-I", "-S", str(_CHILD), folder, *self.command]
-        others = {name for starter in (TORCHRUN, HYDRA, OPEN_MPI) for name in starter.variables}
+        others = {name for starter in (TORCHRUN, HYDRA, OPEN_MPI) for name in starter.variables} | {*ADDRESS}
         shared = {name: text for name, text in self.environment.items() if name not in others}
         shared.update(settings.as_environment(num_threads=self._threads()))
         if not self.on_gpus:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from blu.errors import RankError
 
 MAX_RANKS = 1 << 20
-_ADDRESS = ("MASTER_ADDR", "MASTER_PORT")
+ADDRESS = ("MASTER_ADDR", "MASTER_PORT")
 _UNDER_TORCHRUN = "TORCHELASTIC_RUN_ID"
 """Set for torchrun's own children: variables of what started torchrun are then not about them."""
 
@@ -123,8 +123,6 @@ def _world(starter: Starter, environment: Mapping[str, str], address: tuple[str,
     local_size = _local_size(starter, environment, size)
     bound = starter.local_size if starter.local_size and local_size < size else starter.size
     local_rank = _number(environment, starter.local_rank, 0, local_size - 1, bound)
-    if local_rank > rank:
-        raise RankError(f"{starter.local_rank}={local_rank} is more than {starter.rank}={rank}")
     host = environment.get(starter.host) or socket.gethostname()
     return World(rank, size, local_rank, local_size, host, address, starter.name)
 
@@ -161,11 +159,11 @@ def _number(environment: Mapping[str, str], name: str, least: int, most: int, bo
 
 def _address(environment: Mapping[str, str]) -> tuple[str, int] | None:
     """Where ranks meet, if the environment says so."""
-    given = [name for name in _ADDRESS if environment.get(name, "").strip()]
+    given = [name for name in ADDRESS if environment.get(name, "").strip()]
     if not given:
         return None
     if len(given) == 1:
-        [missing] = set(_ADDRESS) - set(given)
+        [missing] = set(ADDRESS) - set(given)
         raise RankError(f"{given[0]}={environment[given[0]]} is set, and {missing} is not", advice="set or unset both")
     port = _number(environment, "MASTER_PORT", 1, 65535)
     return environment["MASTER_ADDR"].strip(), port % 65535 + 1 if environment.get(_AGENT_STORE) == "True" else port

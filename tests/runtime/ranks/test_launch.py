@@ -123,8 +123,10 @@ def test_without_mpiexec_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch
 
 
 def test_ranks_do_not_inherit_who_started_the_launcher(monkeypatch: pytest.MonkeyPatch):
-    for name in ("PMI_RANK", "OMPI_COMM_WORLD_SIZE", "LOCAL_RANK"):
+    for name in ("PMI_RANK", "OMPI_COMM_WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
         monkeypatch.setenv(name, "77")
+    [(_, environment)] = RankLaunch(["true"], 2).commands("folder")
+    assert World.of_environment(environment) == World()
     commands = RankLaunch(["true"], 2, on_gpus=True).commands("folder")
     assert [World.of_environment(environment).rank for _, environment in commands] == [0, 1]
     tokens = {environment["BLU_RANK_TOKEN"] for _, environment in commands}
