@@ -2,7 +2,7 @@
 // RUN: %blu-opt %s --blu-choose-schedules --blu-copy-factors | %filecheck %s
 // RUN: %blu-opt %s --blu-choose-schedules --blu-copy-factors --mlir-pass-statistics -o %t 2>&1 | %filecheck %s --check-prefix=COUNT
 
-// COUNT: blu-copy-factors: 2 factors
+// COUNT: blu-copy-factors: 3 factors
 module attributes {blu.target = {name = "sm_90a"}, blu.schedules = {gemm_2 = {kind = "product", copied = "none"}}} {
   // CHECK-LABEL: func.func @main(
   // CHECK-SAME: %[[X:.+]]: tensor<8192x768xf32>, %[[G:.+]]: tensor<8192x3072xf32>, %[[W:.+]]: tensor<768x3072xf32>)
@@ -25,6 +25,19 @@ module attributes {blu.target = {name = "sm_90a"}, blu.schedules = {gemm_2 = {ki
     %4 = call @gemm_2(%x, %w) : (tensor<8192x768xf32>, tensor<768x3072xf32>) -> tensor<8192x3072xf32>
     %5 = call @gemm_3(%x, %w) : (tensor<8192x768xf32>, tensor<768x3072xf32>) -> tensor<8192x3072xf32>
     return %2, %3, %4, %5 : tensor<768x3072xf32>, tensor<8192x3072xf32>, tensor<8192x3072xf32>, tensor<8192x3072xf32>
+  }
+
+  // Calls of one kernel share a copier, and those whose factors lie otherwise get a kernel of their own.
+  // CHECK-LABEL: func.func @alike(
+  // CHECK: call @gemm_1_right(
+  // CHECK: call @gemm_1(
+  // CHECK: call @gemm_1_across(
+  func.func @alike(%x: tensor<8192x768xf32>, %w: tensor<768x3072xf32>, %v: tensor<3072x768xf32>) -> (tensor<8192x3072xf32>, tensor<8192x3072xf32>) {
+    %0 = call @gemm_1(%x, %w) : (tensor<8192x768xf32>, tensor<768x3072xf32>) -> tensor<8192x3072xf32>
+    %1 = tensor.empty() : tensor<768x3072xf32>
+    %2 = linalg.transpose ins(%v : tensor<3072x768xf32>) outs(%1 : tensor<768x3072xf32>) permutation = [1, 0]
+    %3 = call @gemm_1(%x, %2) : (tensor<8192x768xf32>, tensor<768x3072xf32>) -> tensor<8192x3072xf32>
+    return %0, %3 : tensor<8192x3072xf32>, tensor<8192x3072xf32>
   }
 
   // CHECK-LABEL: func.func private @gemm_0(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from blu.dialects.core.mlir import func, ir
@@ -50,24 +50,58 @@ class CopyFactors(Pass):
 
     def run(self, module: ir.Module) -> None:
         kernels, target = kernels_in(module), GpuTarget.of(module)
-        for call in list(find(module, func.CallOp)):
-            kernel = kernels[ir.FlatSymbolRefAttr(call.attributes["callee"]).value]
-            schedule = schedule_of(kernel) if family_of(kernel) == GEMM else None
-            if not isinstance(schedule, ProductSchedule | WgmmaSchedule):
-                continue
-            copied = _CHOICES[_decide(call, kernel, schedule, target)]
-            if copied:
-                names = _across(call, gemm_split.contraction_of(kernel))
-                kernel.attributes[SCHEDULE] = _after(kernel, schedule, names, copied, target).to_attribute()
-            for name in copied:
-                _copy(module, call, kernel, name)
-                self.count("factors")
+        products = {name: kernel for name, kernel in kernels.items() if _schedule_of(kernel) is not None}
+        for name, calls in _calls_of(module, products).items():
+            for kernel, (names, alike) in _apart(products[name], calls):
+                schedule = _schedule_of(kernel)
+                assert schedule is not None
+                copied = _CHOICES[_decide(kernel, names, schedule, target)]
+                if copied:
+                    kernel.attributes[SCHEDULE] = _after(kernel, schedule, names, copied, target).to_attribute()
+                for factor in copied:
+                    _copy(module, alike, kernel, factor)
+                    self.count("factors", len(alike))
 
 
-def _decide(call: func.CallOp, kernel: func.FuncOp, schedule: _Decided, target: GpuTarget) -> str:
-    """Which factors are to be copied. PassError where that is given and there is nothing to copy."""
+def _schedule_of(kernel: func.FuncOp) -> _Decided | None:
+    """The schedule of a product by tensor cores."""
+    schedule = schedule_of(kernel) if family_of(kernel) == GEMM else None
+    return schedule if isinstance(schedule, _Decided) else None
+
+
+def _calls_of(module: ir.Module, kernels: Mapping[str, func.FuncOp]) -> dict[str, list[func.CallOp]]:
+    """The calls of each kernel."""
+    calls: dict[str, list[func.CallOp]] = {name: [] for name in kernels}
+    for call in find(module, func.CallOp) if kernels else ():
+        name = ir.FlatSymbolRefAttr(call.attributes["callee"]).value
+        if name in calls:
+            calls[name].append(call)
+    return calls
+
+
+def _apart(
+    kernel: func.FuncOp, calls: Sequence[func.CallOp]
+) -> list[tuple[func.FuncOp, tuple[Sequence[str], list[func.CallOp]]]]:
+    """A kernel for each way in which factors lie in its calls: which lie across, and those calls."""
     contraction = gemm_split.contraction_of(kernel)
-    names = _across(call, contraction)
+    groups: dict[tuple[str, ...], list[func.CallOp]] = {}
+    for call in calls:
+        groups.setdefault(tuple(_across(call, contraction)), []).append(call)
+    found = []
+    for number, (names, alike) in enumerate(groups.items()):
+        own = kernel
+        if number:
+            clone = kernel.operation.clone(ir.InsertionPoint.after(kernel.operation))
+            clone.attributes["sym_name"] = ir.StringAttr.get(f"{kernel.name.value}_{'_'.join(('across', *names))}")
+            own = clone.opview
+            for call in alike:
+                call.attributes["callee"] = ir.FlatSymbolRefAttr.get(own.name.value)
+        found.append((own, (names, alike)))
+    return found
+
+
+def _decide(kernel: func.FuncOp, names: Sequence[str], schedule: _Decided, target: GpuTarget) -> str:
+    """Which factors are to be copied, of those that lie across. PassError where that is given and none does."""
     possible = [name for name, copied in _CHOICES.items() if {*copied} <= {*names}]
     if schedule.copied != "undecided":
         if schedule.copied not in possible:
@@ -76,7 +110,7 @@ def _decide(call: func.CallOp, kernel: func.FuncOp, schedule: _Decided, target: 
                 message = f"copied = '{schedule.copied}': a factor is copied where its neighbours do not lie along k"
                 raise ParseError(message, advice=advice)
         return schedule.copied
-    sizes = ProductSizes.of(contraction, schedule.instruction)
+    sizes = ProductSizes.of(gemm_split.contraction_of(kernel), schedule.instruction)
     if schedule.instruction != "tf32" or not takes_warpgroups(sizes, target):
         return "none"
     return min(possible, key=lambda name: _microseconds(sizes, len(names), _CHOICES[name]))
@@ -129,19 +163,20 @@ def _is_transposed(value: ir.Value) -> bool:
     return is_transposed
 
 
-def _copy(module: ir.Module, call: func.CallOp, kernel: func.FuncOp, name: str) -> None:
-    """Give the kernel a copy of a factor, in which neighbours along k lie side by side."""
+def _copy(module: ir.Module, calls: Sequence[func.CallOp], kernel: func.FuncOp, name: str) -> None:
+    """Give calls of a kernel a copy of a factor, in which neighbours along k lie side by side."""
     contraction = gemm_split.contraction_of(kernel)
     place = ("left", "right").index(name)
-    value = contraction.operation.operands[place]
-    number = ir.BlockArgument(value).arg_number
+    number = ir.BlockArgument(contraction.operation.operands[place]).arg_number
     is_deep = maps_of(contraction.operation)[place][1] == contraction.depth
-    with ir.InsertionPoint(call), call.location:
-        given = call.operands_[number]
-        source = given if is_deep else transpose(given, _SWAP)
-        copier = _copy_kernel(module, f"{kernel.name.value}_{name}", ir.RankedTensorType(source.type))
-        copy = func.CallOp([source.type], copier, [source]).results[0]
-        call.operation.operands[number] = copy if is_deep else transpose(copy, _SWAP)
+    copier = ""
+    for call in calls:
+        with ir.InsertionPoint(call), call.location:
+            given = call.operands_[number]
+            source = given if is_deep else transpose(given, _SWAP)
+            copier = copier or _copy_kernel(module, f"{kernel.name.value}_{name}", ir.RankedTensorType(source.type))
+            copy = func.CallOp([source.type], copier, [source]).results[0]
+            call.operation.operands[number] = copy if is_deep else transpose(copy, _SWAP)
 
 
 def _copy_kernel(module: ir.Module, name: str, type_: ir.RankedTensorType) -> str:
