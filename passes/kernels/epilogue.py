@@ -66,11 +66,11 @@ class Epilogue:
         whole = {self.contraction.rows, self.contraction.columns}
         return [(tensor, dims) for tensor, dims in self.reads if whole <= {*dims}]
 
-    def read(self, point: Point, lanes: int, count: int) -> Known:
-        """What `whole_reads` are at `point`, before the sums are."""
+    def read(self, point: Point, lanes: int, count: int, biases: bool = False) -> Known:
+        """What `whole_reads` are at `point`, before the sums are; with `biases`, what all `reads` are."""
         columns = self.contraction.columns
         return {(tensor, dims): IndexedBuffer(self.buffers[tensor], dims).load(point, columns, lanes, count)
-                for tensor, dims in self.whole_reads}  # fmt: skip
+                for tensor, dims in (self.reads if biases else self.whole_reads)}  # fmt: skip
 
     def write(self, values: Sequence[ir.Value], point: Point, lanes: int, count: int) -> None:
         """Write what `evaluate` has given."""

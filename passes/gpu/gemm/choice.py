@@ -144,7 +144,7 @@ def choose_by_strides(product: Product, schedule: ProductSchedule, target: GpuTa
         return few_rows.choose_schedule(product, target)
     instruction, split = schedule.instruction, schedule.split
     if wgmma.suits(product, instruction, target):
-        return wgmma.tiled(product, instruction, split)
+        return wgmma.tiled(product, instruction, target, split)
     rows, columns = schedule.rows, schedule.columns
     if instruction == "f32":
         stages = 3 if target.shared_bytes > _LARGE_SHARED_BYTES else 2
@@ -181,7 +181,7 @@ def takes_warpgroups(sizes: ProductSizes, target: GpuTarget) -> bool:
 
 
 def warpgroup_split(sizes: ProductSizes, target: GpuTarget, registers: str = "none") -> int:
-    """How often to split k so that two tiles at a time on each multiprocessor take the fewest clocks.
+    """How often to split k so that tiles, one after the other on each multiprocessor, take the fewest clocks.
 
     `registers` says which factor goes through these.
     """
@@ -190,8 +190,8 @@ def warpgroup_split(sizes: ProductSizes, target: GpuTarget, registers: str = "no
     tiles = ceil(sizes.rows / rows) * ceil(sizes.columns / columns) * sizes.outer
 
     def clocks(split: int) -> float:
-        rounds = ceil(tiles * split / (2 * target.processors))
-        total = rounds * 2 * ceil(sizes.steps / split) * step + _WARPGROUP_END
+        rounds = ceil(tiles * split / target.processors)
+        total = rounds * ceil(sizes.steps / split) * step + _WARPGROUP_END
         moved = 2 * split * sizes.part_bytes
         return total + (moved / _BYTES_PER_CLOCK + _LAUNCH_CLOCKS if split > 1 else 0)
 

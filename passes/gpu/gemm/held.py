@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from blu.dialects.core.mlir import arith, ir, vector
 from blu.passes.gpu import numbers
 from blu.passes.gpu.gemm import register_factor
-from blu.passes.gpu.gemm.output import Reader, Sink
+from blu.passes.gpu.gemm.output import Reader, Sink, aligned_accesses
 from blu.passes.gpu.gemm.problem import Product
 from blu.passes.gpu.gemm.schedule import WgmmaSchedule
 from blu.passes.gpu.isa import shfl, wgmma
@@ -31,8 +31,8 @@ from blu.passes.kernels.contraction import Point
 from blu.passes.kernels.epilogue import Epilogue, Known
 
 _QUAD = 4
-TOGETHER, AHEAD = 16, 2
-"""Sums that a thread works on at a time, and how many times ahead it asks for what it reads beside them."""
+TOGETHER, READ_AHEAD = 16, 2
+"""Sums that a thread works on at a time, and how many tensors it reads ahead for them: of one, two times."""
 _LONG = 30
 """Epilogues of more scalar operations than this work on half as many."""
 
@@ -60,6 +60,23 @@ def choose_together(epilogue: Epilogue, lanes: int) -> int:
     return max(1, TOGETHER // lanes // (2 if epilogue.operation_count > _LONG else 1))
 
 
+def read_ahead(epilogue: Epilogue) -> int:
+    """How many times ahead a thread asks for what it reads beside the sums."""
+    return max(1, READ_AHEAD // max(1, len(epilogue.reads)))
+
+
+def reader_of(epilogue: Epilogue) -> Reader | None:
+    """Reads all that the fused operations read beside the sums."""
+    if not epilogue.reads:
+        return None
+
+    def read(points: list[Point], lanes: int) -> list[Known]:
+        with aligned_accesses():
+            return [epilogue.read(point, lanes, lanes, biases=True) for point in points]
+
+    return read
+
+
 @dataclass(frozen=True)
 class HeldOutput:
     """Writes the outputs of a tile from registers, `lanes` neighbours at a time, for a thread of a warpgroup."""
@@ -70,6 +87,7 @@ class HeldOutput:
     reader: Reader | None
     lanes: int
     together: int
+    ahead: int
     thread: ir.Value
 
     def write(self, sums: Sequence[ir.Value], point: Point, row: ir.Value, column: ir.Value) -> None:
@@ -78,12 +96,12 @@ class HeldOutput:
         groups = [pieces[first : first + self.together] for first in range(0, len(pieces), self.together)]
         places = [[self._place(point, row, column, piece) for piece in group] for group in groups]
         reads = self.reader is not None and self._is_whole
-        known = [self._read(group) for group in places[:AHEAD]] if reads else []
+        known = [self._read(group) for group in places[: self.ahead]] if reads else []
         for number, (group, points) in enumerate(zip(groups, places, strict=True)):
             if not self._is_whole:
                 self._write_existing(group, points)
                 continue
-            known += [self._read(points) for points in places[number + AHEAD :][:1]] if reads else []
+            known += [self._read(points) for points in places[number + self.ahead :][:1]] if reads else []
             before = [known[number]] if reads else []
             self.sink([self._total(piece) for piece in group], points, self.lanes, *before)
 

@@ -204,7 +204,7 @@ def epilogue_sink(epilogue: Epilogue) -> Sink:
     """Runs the fused operations and writes their results."""
 
     def sink(totals: list[ir.Value], points: list[Point], lanes: int, known: list[Known] | None = None) -> None:
-        with _aligned():
+        with aligned_accesses():
             values = [
                 epilogue.evaluate(total, point, lanes, lanes, known[number] if known else None)
                 for number, (total, point) in enumerate(zip(totals, points, strict=True))
@@ -226,14 +226,14 @@ def epilogue_reader(epilogue: Epilogue, pieces: int, lanes: int) -> Reader | Non
         return None
 
     def read(points: list[Point], lanes: int) -> list[Known]:
-        with _aligned():
+        with aligned_accesses():
             return [epilogue.read(point, lanes, lanes) for point in points]
 
     return read
 
 
 @contextmanager
-def _aligned() -> Iterator[None]:
+def aligned_accesses() -> Iterator[None]:
     """Say of the vector loads and stores that are emitted meanwhile how they are aligned."""
     block = ir.InsertionPoint.current.block
     before = len(list(block.operations))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
+from math import ceil
 
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.targets.nvidia import GpuTarget
@@ -36,22 +38,40 @@ INSTRUCTIONS = ("bf16", "f16", "tf32")
 LEAST_TILES, LEAST_DEPTH, DEEP = 64, 64, 4096
 """Products with fewer tiles leave most multiprocessors idle, unless k is so deep that it is split."""
 
+_NARROWER = {128: 1.08, 64: 1.4}
+"""Columns of tiles that are tried beside the largest, and how much longer their products take in shared memory."""
+
 
 def suits(product: Product, instruction: str | None, target: GpuTarget) -> bool:
     """Whether this kernel takes a product: the copy engine reads it where it lies, in the products' own type."""
     if not target.wgmma or instruction not in INSTRUCTIONS or product.is_degenerate:
         return False
-    schedule = tiled(product, instruction)
+    schedule = _largest(product, instruction, 1)
     if misfit(product, schedule):
         return False
     return product.depth >= DEEP or Walk(product, schedule).tiles >= LEAST_TILES
 
 
-def tiled(product: Product, instruction: str, split: int = 1) -> WgmmaSchedule:
-    """The schedule of a product, by how its factors lie."""
+def _largest(product: Product, instruction: str, split: int) -> WgmmaSchedule:
+    """The largest tiles of a product, by how its factors lie."""
     registers = _in_registers(product) if instruction == "tf32" else "none"
     rows, columns = WARPGROUP_TILES[registers]
     return WgmmaSchedule(instruction, rows, columns, split=split, registers=registers)
+
+
+def tiled(product: Product, instruction: str, target: GpuTarget, split: int = 1) -> WgmmaSchedule:
+    """The schedule of a product, by how its factors lie: of tiles, those that take the fewest clocks."""
+    schedule = _largest(product, instruction, split)
+    if schedule.registers != "none" or split > 1:
+        return schedule
+    narrower = (replace(schedule, columns=columns) for columns in _NARROWER)
+    return min((schedule, *narrower), key=lambda item: _clocks(product, item, target))
+
+
+def _clocks(product: Product, schedule: WgmmaSchedule, target: GpuTarget) -> float:
+    """What a step of k takes of all tiles of a multiprocessor, relative to others."""
+    rounds = ceil(Walk(product, schedule).tiles / target.processors)
+    return rounds * schedule.columns * _NARROWER.get(schedule.columns, 1.0)
 
 
 def _in_registers(product: Product) -> str:
@@ -102,8 +122,7 @@ def emit_with(kernel: func.FuncOp, read: Read, schedule: WgmmaSchedule, target: 
 
         block.emit(partial(_writer, frame, product, epilogue, schedule))
     launched = gemm_split.finish(frame, read, schedule.split)
-    if schedule.instruction == "tf32":
-        fast_math.mark(launched)
+    fast_math.mark(launched, fuses=True)
     return launched
 
 
@@ -152,8 +171,8 @@ def _held_writer(
     if schedule.split > 1:
         sink: Sink = gemm_split.partial_sink(product, gemm_split.scratch_of(frame))
     else:
-        sink, reader = epilogue_sink(epilogue), epilogue_reader(epilogue, held.AHEAD * together, lanes)
-    output = HeldOutput(product, schedule, sink, reader, lanes, together, thread)
+        sink, reader = epilogue_sink(epilogue), held.reader_of(epilogue)
+    output = HeldOutput(product, schedule, sink, reader, lanes, together, held.read_ahead(epilogue), thread)
 
     def write(sums: list[ir.Value], place: TilePosition) -> None:
         point = {PART: place.part, **{dim: place.outer for dim in outer}}

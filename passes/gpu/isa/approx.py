@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from blu.dialects.core.mlir import ir
+from collections.abc import Callable
+
+from blu.dialects.core.mlir import ir, vector
 from blu.passes.gpu.isa.assembly import pure_assembly
 from blu.passes.gpu.numbers import f32
 
@@ -20,3 +22,11 @@ def lg2(value: ir.Value) -> ir.Value:
 def rcp(value: ir.Value) -> ir.Value:
     """1 / value, to about 1 unit in the last place; subnormal results are 0."""
     return pure_assembly(f32(), [value], "rcp.approx.ftz.f32 $0, $1;", "=f,f")
+
+
+def of_each(value: ir.Value, instruction: Callable[[ir.Value], ir.Value]) -> ir.Value:
+    """An instruction of one f32 on a scalar, or on each element of a vector."""
+    if not isinstance(value.type, ir.VectorType):
+        return instruction(value)
+    lanes = range(ir.VectorType(value.type).shape[0])
+    return vector.from_elements(value.type, [instruction(vector.extract(value, [], [lane])) for lane in lanes])

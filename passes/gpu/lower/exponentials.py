@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from blu.dialects.core.mlir import func, ir, vector
+from blu.dialects.core.mlir import func, ir
 from blu.passes.framework.base import find
 from blu.passes.gpu.isa import approx
-from blu.passes.gpu.lower.fast_math import ATTRIBUTE
+from blu.passes.gpu.lower.fast_math import ATTRIBUTE, FUSES, scaled
 from blu.passes.kernels.math.elements import Elements, clamp, element_type, fma, polynomial, select
 from blu.passes.kernels.math.exponential import LOG2_E, TANH
 
@@ -29,7 +29,8 @@ LARGEST = 126.0
 
 def expand_exponentials(function: func.FuncOp) -> None:
     """Replace the functions of f32, on scalars and vectors. Kernels that write halves do without r."""
-    rules = {**_RULES, "math.exp": _rough_exp} if ATTRIBUTE in function.attributes else _RULES
+    rough = _folded_exp if FUSES in function.attributes else _rough_exp
+    rules = {**_RULES, "math.exp": rough} if ATTRIBUTE in function.attributes else _RULES
     for operation in list(find(function, *_RULES)):
         operation = operation.operation
         if not isinstance(element_type(operation.operands[0].type), ir.F32Type):
@@ -51,6 +52,10 @@ def _rough_exp(x: Elements) -> Elements:
     return _exp2(x * LOG2_E)
 
 
+def _folded_exp(x: Elements) -> Elements:
+    return _exp2(Elements(scaled(x.value, LOG2_E), x.fused))
+
+
 def _exp2(x: Elements) -> Elements:
     return _each(x, x, approx.ex2)
 
@@ -67,11 +72,7 @@ def _tanh(x: Elements) -> Elements:
 
 def _each(like: Elements, operand: Elements, instruction: Callable[[ir.Value], ir.Value]) -> Elements:
     """An instruction of one f32 on each element."""
-    value = operand.value
-    if not isinstance(value.type, ir.VectorType):
-        return Elements(instruction(value), like.fused)
-    parts = [instruction(vector.extract(value, [], [lane])) for lane in range(ir.VectorType(value.type).shape[0])]
-    return Elements(vector.from_elements(value.type, parts), like.fused)
+    return Elements(approx.of_each(operand.value, instruction), like.fused)
 
 
 _RULES: dict[str, Callable[[Elements], Elements]] = {"math.exp": _exp, "math.exp2": _exp2, "math.tanh": _tanh}

@@ -19,15 +19,22 @@ from collections.abc import Callable
 
 from blu.dialects.core.mlir import arith, func, ir
 from blu.passes.framework.base import find
+from blu.passes.gpu.isa import approx
 from blu.passes.kernels import lanes as vectors
 
-ATTRIBUTE = "blu.rounds_to_halves"
+ATTRIBUTE, FUSES = "blu.rounds_to_halves", "blu.fuses_arithmetic"
 
 
-def mark(launched: list[func.FuncOp]) -> None:
-    """Remember on what a kernel has become that its results, or the factors of its product, are rounded so."""
+def mark(launched: list[func.FuncOp], fuses: bool = False) -> None:
+    """Remember on what a kernel has become that its results, or the factors of its product, are rounded so.
+
+    With `fuses`, products and sums become one operation, and x / y is x times the reciprocal of y: for kernels whose
+    arithmetic has to hide behind something else.
+    """
     for function in launched:
         function.attributes[ATTRIBUTE] = ir.UnitAttr.get()
+        if fuses:
+            function.attributes[FUSES] = ir.UnitAttr.get()
 
 
 def writes_halves(kernel: func.FuncOp) -> bool:
@@ -41,13 +48,17 @@ def approximate(function: func.FuncOp) -> None:
     """Let a marked kernel use the GPU's own approximations."""
     if ATTRIBUTE not in function.attributes:
         return
-    for operation in list(find(function, *_RULES)):
+    fuses = FUSES in function.attributes
+    rules = {**_RULES, "arith.divf": _divide_by_reciprocal} if fuses else _RULES
+    for operation in list(find(function, *rules)):
         operation = operation.operation
         if not isinstance(_element(operation.results[0].type), ir.F32Type):
             continue
         with ir.InsertionPoint(operation), operation.location:
-            operation.results[0].replace_all_uses_with(_RULES[operation.name](operation.operands))
+            operation.results[0].replace_all_uses_with(rules[operation.name](operation.operands))
         operation.erase()
+    for operation in find(function, "arith.mulf", "arith.addf", "arith.subf") if fuses else ():
+        operation.operation.attributes["fastmath"] = ir.Attribute.parse("#arith.fastmath<contract>")
 
 
 def _element(type_: ir.Type) -> ir.Type:
@@ -68,6 +79,53 @@ def _divide(operands: list[ir.Value]) -> ir.Value:
     return arith.divf(left, right, fastmath=ir.Attribute.parse("#arith.fastmath<afn>"))
 
 
+def _divide_by_reciprocal(operands: list[ir.Value]) -> ir.Value:
+    left, right = operands
+    reciprocal = approx.of_each(right, approx.rcp)
+    return reciprocal if constant_of(left) == 1.0 else arith.mulf(left, reciprocal)
+
+
+def constant_of(value: ir.Value) -> float | None:
+    """The number that a scalar or all elements of a vector are, where it is known."""
+    if isinstance(value.owner, ir.Block):
+        return None
+    if value.owner.name == "vector.broadcast":
+        return constant_of(value.owner.operands[0])
+    if value.owner.name != "arith.constant":
+        return None
+    attribute = value.owner.attributes["value"]
+    if isinstance(attribute, ir.FloatAttr):
+        return ir.FloatAttr(attribute).value
+    elements = ir.DenseFPElementsAttr(attribute)
+    return ir.FloatAttr(elements.get_splat_value()).value if elements.is_splat else None
+
+
+def scaled(value: ir.Value, factor: float) -> ir.Value:
+    """value * factor, the factor being put into constants where there are such to be multiplied."""
+    found = _with_factor(value, factor)
+    return _times(value, factor) if found is None else found
+
+
+def _with_factor(value: ir.Value, factor: float) -> ir.Value | None:
+    """The same, or None where there is no constant to put it into."""
+    constant = constant_of(value)
+    if constant is not None:
+        return vectors.constant(value.type, constant * factor)
+    if isinstance(value.owner, ir.Block) or value.owner.name not in _LINEAR:
+        return None
+    name, operands = value.owner.name, list(value.owner.operands)
+    if name == "arith.mulf":
+        factors = (
+            (_with_factor(operand, factor), other) for operand, other in zip(operands, operands[::-1], strict=True)
+        )
+        return next((arith.mulf(found, other) for found, other in factors if found is not None), None)
+    found = [_with_factor(operand, factor) for operand in operands]
+    if any(item is None for item in found):
+        return None
+    return arith.negf(found[0]) if name == "arith.negf" else arith.addf(*found)
+
+
+_LINEAR = ("arith.negf", "arith.addf", "arith.mulf")
 _RULES: dict[str, Callable[[list[ir.Value]], ir.Value]] = {
     "math.exp": lambda operands: _intrinsic("exp2", _times(operands[0], math.log2(math.e))),
     "math.exp2": lambda operands: _intrinsic("exp2", operands[0]),

@@ -96,9 +96,7 @@ class Movement:
     def _part_of(self, value: Placed, dim: int, split: Split) -> Placed:
         """This rank's part of a dimension."""
         splits = in_order([*value.sharding.dims[dim], split])
-        parts = self._in_parts(
-            value.tensor, dim, local_groups(splits, split, self.mesh), self.mesh.ranks(split.axis)
-        )
+        parts = self._in_parts(value.tensor, dim, local_groups(splits, split, self.mesh), self.mesh.ranks(split.axis))
         starts = [as_tensor(0, i32)] * len(parts.shape)
         starts[dim + 1] = self.index(split.axis)
         sizes = tuple(1 if at == dim + 1 else size for at, size in enumerate(parts.shape))

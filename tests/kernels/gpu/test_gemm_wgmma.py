@@ -154,3 +154,31 @@ def test_all_parts_of_a_split_k_are_added(kind: str) -> None:
     rounded = 2.0**-8 * (np.abs(product) + np.abs(expected)) if fused else 2.0**-24 * np.abs(expected)
     bound = rounded + bound_of_sums(*factors, kind)
     assert (np.abs(program.interpret(left, right, bias)[0] - expected) <= bound).all()
+
+
+def test_gelu_behind_a_product_takes_few_instructions_and_keeps_its_tails() -> None:
+    """Constants hold log2(e), sums are fused to products, and the reciprocal is the special function unit's."""
+    x, identity = np.linspace(-9, 9, 64 * 64, dtype=np.float32).reshape(64, 64), np.eye(64, dtype=np.float32)
+
+    def function(x: blu.Tensor, w: blu.Tensor) -> blu.Tensor:
+        product = blu.matmul(x, w.swapaxes(0, 1), precision="tf32")
+        return blu.gelu(product, approximate="tanh")
+
+    small = {"gemm_0": {"kind": "wgmma", "rows": 64, "columns": 64, "stages": 2}}
+    program = compile_program(function, x, identity, schedules=small)
+    ptx = program.ptx["gemm_0"]
+    assert "fma.rn.f32" in ptx and "rcp.approx.ftz.f32" in ptx
+    assert not re.search(r"rcp\.rn|div\.|setp\.lt\.f32|0f3FB8AA3B", ptx)
+    seen = as_multiplied(x, "tf32")
+    expected = seen / (1 + np.exp(-2 * np.sqrt(2 / np.pi) * (seen + 0.044715 * seen**3)))
+    assert (np.abs(program.interpret(x, identity)[0] - expected) <= 1e-5 * np.abs(expected) + 1e-37).all()
+
+
+def test_tiles_are_narrower_where_that_leaves_fewer_multiprocessors_idle() -> None:
+    """1024 tiles of 128 columns are eight rounds of 132; 704 of 192 are six longer ones."""
+    found = []
+    for columns in (4096, 8192):
+        specs = blu.spec((4096, 256), "bf16"), blu.spec((256, columns), "bf16")
+        module = blu.jit(lambda x, w: x @ w).trace(*specs).lower("sm_90a", stop="kernel").module
+        found += re.findall(r'columns = (\d+) : i64.*kind = "wgmma"', str(module))
+    assert found == ["128", "192"]
