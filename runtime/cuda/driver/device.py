@@ -8,12 +8,12 @@ from blu.runtime.cuda.driver.driver import default_driver
 
 
 def compute_capability() -> tuple[int, int]:
-    """The first GPU's compute capability, such as (9, 0). UnsupportedError where there is no driver or GPU."""
+    """This process's GPU's compute capability, such as (9, 0). UnsupportedError where there is no driver or GPU."""
     return default_driver().capability
 
 
 def device_name() -> str:
-    """The first GPU's name, such as "NVIDIA H200"."""
+    """The name of this process's GPU, such as "NVIDIA H200"."""
     return default_driver().name
 
 
