@@ -230,7 +230,8 @@ def main() -> None:
     if options.save is not None and RANK == 0:
         report = json.loads(options.save.read_text()) if options.save.exists() else {}
         nccl = ".".join(map(str, torch.cuda.nccl.version()))
-        report |= {"command": command_line(), "gpus": RANKS, **describe(torch), "nccl": nccl}
+        command = command_line().replace("python", f"torchrun --nproc-per-node {RANKS}", 1)
+        report |= {"command": command, "gpus": RANKS, **describe(torch), "nccl": nccl}
         if options.what == "sizes":
             report["sizes"] = measured
         else:
