@@ -14,6 +14,7 @@ HOMONYMS = {
     "Array": "what a field of an op holds, written by who declares one, and what users get",
     "Attention": _OP_AND_LAYER,
     "Check": _OP_AND_STEP,
+    "Collectives": _PER_TARGET,
     "Constant": "an op, named in IR, and a constant of a plan, named in its JSON",
     "Decode": _PER_TARGET,
     "Emitter": _PER_TARGET,

@@ -111,6 +111,8 @@ class RankWatch:
         """Tell where this rank is, again and again, until the store says that all ranks end."""
         interval = min(1.0, self._timeout / 8)
         self._connection.settimeout(self._timeout)
+        answers = select.poll()
+        answers.register(self._connection, select.POLLIN)
         heard = told = time.monotonic()
         while not self._is_over.is_set():
             now = time.monotonic()
@@ -119,7 +121,7 @@ class RankWatch:
             self._connection.sendall(frames.encode({"do": "beat", "position": self.position.to_json()}))
             told = now
             while (left := told + interval - time.monotonic()) > 0:
-                if not select.select([self._connection], [], [], left)[0]:
+                if not answers.poll(left * 1e3):
                     break
                 header, _ = frames.receive(self._connection)
                 heard = time.monotonic()

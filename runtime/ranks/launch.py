@@ -137,6 +137,14 @@ def _status(code: int) -> str:
     return f"ended with exit code {code}"
 
 
+def _is_alive(process: str) -> bool:
+    """Whether a process is still there, other than as an exit code that nobody has asked for."""
+    try:
+        return Path("/proc", process, "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
 class _Running:
     """The processes of a launch."""
 
@@ -217,6 +225,9 @@ class _Running:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+        end = time.monotonic() + self._job.grace
+        while time.monotonic() < end and any(_is_alive(path.read_text()) for path in self._folder.glob("*.pid")):
+            time.sleep(_LOOK_SECONDS)
 
     def _report(self) -> int:
         failure = self._first_failure()
