@@ -17,9 +17,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from blu.dialects.core.mlir import arith, func, ir
+from blu.dialects.core.mlir import arith, func, ir, vector
 from blu.passes.framework.base import find
-from blu.passes.gpu.isa import approx
+from blu.passes.gpu.isa import approx, cvt
 from blu.passes.kernels import lanes as vectors
 
 ATTRIBUTE, FUSES = "blu.rounds_to_halves", "blu.fuses_arithmetic"
@@ -57,6 +57,8 @@ def approximate(function: func.FuncOp) -> None:
         with ir.InsertionPoint(operation), operation.location:
             operation.results[0].replace_all_uses_with(rules[operation.name](operation.operands))
         operation.erase()
+    for operation in list(find(function, "arith.extf")) if fuses else ():
+        _round_in_pairs(operation.operation)
     for operation in find(function, "arith.mulf", "arith.addf", "arith.subf") if fuses else ():
         operation.operation.attributes["fastmath"] = ir.Attribute.parse("#arith.fastmath<contract>")
 
@@ -77,6 +79,34 @@ def _intrinsic(name: str, value: ir.Value) -> ir.Value:
 def _divide(operands: list[ir.Value]) -> ir.Value:
     left, right = operands
     return arith.divf(left, right, fastmath=ir.Attribute.parse("#arith.fastmath<afn>"))
+
+
+def _round_in_pairs(widening: ir.Operation) -> None:
+    """Of what is rounded to bf16 and widened again, round two at a time: LLVM takes a slow instruction for each."""
+    narrow, wide = widening.operands[0], widening.results[0].type
+    is_rounded = not isinstance(narrow.owner, ir.Block) and narrow.owner.name == "arith.truncf"
+    if not is_rounded or not isinstance(wide, ir.VectorType) or not isinstance(_element(narrow.type), ir.BF16Type):
+        return
+    value, count = narrow.owner.operands[0], ir.VectorType(wide).shape[0]
+    users = [use.owner.operation for use in widening.results[0].uses]
+    # LLVM adds pairs in bf16 where operands and result are: leave it that.
+    if value.type != wide or count % 2 or _is_of_pairs(value) or all(map(_is_of_pairs, [u.results[0] for u in users])):
+        return
+    with ir.InsertionPoint(widening), widening.location:
+        elements = [vector.extract(value, [], [lane]) for lane in range(count)]
+        pairs = [cvt.rn_x2(*elements[lane : lane + 2], "bf16") for lane in range(0, count, 2)]
+        rounded = [number for pair in pairs for number in cvt.unpack(pair, "bf16")]
+        widening.results[0].replace_all_uses_with(vector.from_elements(wide, rounded))
+    widening.erase()
+
+
+def _is_of_pairs(value: ir.Value) -> bool:
+    """Whether a value is a sum of numbers that were widened, and is only narrowed again."""
+    if isinstance(value.owner, ir.Block) or value.owner.name not in ("arith.addf", "arith.subf"):
+        return False
+    operands = [operand.owner for operand in value.owner.operands]
+    is_wide = all(not isinstance(owner, ir.Block) and owner.name == "arith.extf" for owner in operands)
+    return is_wide and all(use.owner.operation.name == "arith.truncf" for use in value.uses)
 
 
 def _divide_by_reciprocal(operands: list[ir.Value]) -> ir.Value:

@@ -182,3 +182,24 @@ def test_tiles_are_narrower_where_that_leaves_fewer_multiprocessors_idle() -> No
         module = blu.jit(lambda x, w: x @ w).trace(*specs).lower("sm_90a", stop="kernel").module
         found += re.findall(r'columns = (\d+) : i64.*kind = "wgmma"', str(module))
     assert found == ["128", "192"]
+
+
+def test_what_is_rounded_on_the_way_is_rounded_in_pairs() -> None:
+    """The gradient behind GELU: a product is rounded to bf16, and multiplied in f32."""
+    x, w, before = (random_array((64, 64), "bf16", seed) for seed in range(3))
+
+    def function(x: blu.Tensor, w: blu.Tensor, before: blu.Tensor) -> blu.Tensor:
+        _, pull_back = blu.vjp(lambda value: blu.gelu(value, approximate="tanh"), before)
+        return pull_back(x @ w)[0]
+
+    small = {"gemm_0": {"kind": "wgmma", "rows": 64, "columns": 64, "stages": 2}}
+    program = compile_program(function, x, w, before, schedules=small)
+    assert "cvt.rn.bf16x2.f32" in program.ptx["gemm_0"] and "cvt.rn.bf16.f32" not in program.ptx["gemm_0"]
+    wide = before.astype(np.float64)
+    inner = np.sqrt(2 / np.pi) * (wide + 0.044715 * wide**3)
+    slope = 0.5 * (1 + np.tanh(inner)) + 0.5 * wide / np.cosh(inner) ** 2 * np.sqrt(2 / np.pi) * (
+        1 + 0.134145 * wide**2
+    )
+    product = x.astype(np.float64) @ w.astype(np.float64)
+    found = program.interpret(x, w, before)[0].astype(np.float64)
+    assert (np.abs(found - product * slope) <= 2.0**-7 * np.abs(product) * (np.abs(slope) + 2.0**-6)).all()
