@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from types import FrameType
+from typing import Any
 
 _RANKS = ("RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK")
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -55,7 +56,9 @@ def main() -> int:
     folder, *command = sys.argv[1:]
     rank = next(int(os.environ[name]) for name in _RANKS if name in os.environ)
     end_with_parent()
-    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE} if rank else {}
+    quiet: dict[str, Any] = {}
+    if rank:
+        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
     try:
         process = subprocess.Popen(command, close_fds=False, preexec_fn=_become_a_rank, **quiet)
     except OSError as error:

@@ -40,8 +40,8 @@ _REDUCTIONS = {"sum": "SUM", "mean": "AVG", "max": "MAX", "min": "MIN"}
 def library() -> tuple[ModuleType, ModuleType]:
     """nccl.core, and the functions of NCCL that take addresses. UnsupportedError where one of them is not there."""
     try:
-        import nccl.core as core
-        from nccl.bindings import nccl as functions
+        import nccl.core as core  # type: ignore[import-not-found]
+        from nccl.bindings import nccl as functions  # type: ignore[import-not-found]
 
         core.get_version()
         functions.get_version()
@@ -162,7 +162,7 @@ class NcclGroup(RankGroup):
 
 def _is_capturing(stream: int) -> bool:
     """Whether what is enqueued on the stream becomes a part of a graph."""
-    from cuda.bindings import driver
+    from cuda.bindings import driver  # type: ignore[attr-defined]
 
     _, status = driver.cuStreamIsCapturing(stream)
     return int(status) != 0

@@ -153,7 +153,8 @@ class Store:
     def _greet(self, connection: socket.socket, role: str) -> None:
         """Prove to the store that this rank belongs to the run, and have it prove the same."""
         connection.settimeout(GREETING_SECONDS)
-        mine, answer = secrets.token_hex(16), {}
+        mine, theirs = secrets.token_hex(16), ""
+        answer: frames.Header = {}
         try:
             header, _ = frames.receive(connection, 4096)
             theirs = str(header.get("nonce"))
