@@ -13,6 +13,8 @@ from blu.dialects.ops.normalization import check_float
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import BluError, DTypeError, ShapeError
 
+PRECISIONS = ("highest", "tf32")
+
 
 class Attention(Op, name="attention"):
     """softmax(query @ key.T * scale + mask) @ value, per head.
@@ -22,7 +24,8 @@ class Attention(Op, name="attention"):
     `mask` broadcasts to [..., Hq, Tq, Tk]: bool (True lets a key be seen), or a float that is added to the scores.
     With `causal`, key j is visible to query i where j <= i + offset. `offset` (0-d i32 or i64) is the position of the
     first query among the keys; absent, it is Tk - Tq, so that the last query sees all keys.
-    A query that sees no key at all gives zeros. f16 and bf16 are computed in f32 and rounded once.
+    A query that sees no key at all gives zeros. f16 and bf16 are computed in f32 and rounded once. With the `precision`
+    "tf32", factors of products of f32 may be rounded to 10 bits of fraction, those of the gradients as well.
     """
 
     kernel = True
@@ -33,6 +36,7 @@ class Attention(Op, name="attention"):
     offset: OptionalOperand
     causal: bool
     scale: float
+    precision: str
 
     @staticmethod
     def reference(
@@ -43,6 +47,7 @@ class Attention(Op, name="attention"):
         offset: np.ndarray | None,
         causal: bool,
         scale: float,
+        precision: str = "highest",
     ) -> np.ndarray:
         groups = groups_of(query.shape, key.shape)
         key, value = (np.repeat(heads, groups, axis=-3) for heads in (key, value))
@@ -57,8 +62,11 @@ class Attention(Op, name="attention"):
         offset: TensorType | None,
         causal: bool,
         scale: float,
+        precision: str,
     ) -> TensorType:
         _check_heads(query, key, value)
+        if precision not in PRECISIONS:
+            raise BluError(f"precision {precision!r} is not one of {', '.join(PRECISIONS)}")
         if mask is not None:
             _check_mask(mask, query, key)
         if offset is not None and (offset.ndim or offset.dtype not in (i32, i64)):
@@ -76,16 +84,19 @@ class Attention(Op, name="attention"):
         offset: Tensor | None,
         causal: bool,
         scale: float,
+        precision: str,
     ) -> Tensor:
         """The plain formula with a Tq x Tk matrix of scores, for targets without an attention kernel."""
+        from blu.dialects.tensor.arithmetic import matmul
+
         wide_dtype = computing_dtype(query.dtype)
         groups = groups_of(query.shape, key.shape)
         wide_query = split_heads(query.astype(wide_dtype), groups)
         wide_key, wide_value = (heads.astype(wide_dtype).expand_dims(-3) for heads in (key, value))
-        scores = wide_query @ wide_key.swapaxes(-1, -2) * scale
+        scores = matmul(wide_query, wide_key.swapaxes(-1, -2), precision) * scale
         if scores.size:
             scores = softmax_of_visible(masked(scores, mask, offset, causal, groups))
-        result = scores @ wide_value
+        result = matmul(scores, wide_value, precision)
         return result.reshape((*query.shape[:-1], value.shape[-1])).astype(query.dtype)
 
     @staticmethod
@@ -99,6 +110,7 @@ class Attention(Op, name="attention"):
         result: Tensor,
         causal: bool,
         scale: float,
+        precision: str,
     ) -> tuple[Tensor | None, ...]:
         """Three gradients by a kernel of their own; that of an added mask, where it is asked for, by all scores."""
         from blu.dialects.ops.attention_gradient import LARGEST_ROW, AttentionGradient, mask_gradient
@@ -106,7 +118,7 @@ class Attention(Op, name="attention"):
         operands = (g, query, key, value, result, mask, offset)
         is_small = query.shape[-1] + value.shape[-1] <= LARGEST_ROW
         gradient = AttentionGradient if is_small else AttentionGradient.decompose
-        shares = gradient(*operands, causal=causal, scale=scale, narrow=False)
+        shares = gradient(*operands, causal=causal, scale=scale, precision=precision, narrow=False)
         of_mask = None
         if mask is not None and mask.dtype.is_float:
             of_mask = mask_gradient(*operands, causal=causal, scale=scale)
@@ -120,13 +132,13 @@ class Attention(Op, name="attention"):
             for query, key, value, causal, offset in _CASES:
                 operands = (draw(rng, shape, dtype, -2, 2) for shape in (query, key, value))
                 start = None if offset is None else np.array(offset, np.int64)
-                yield Sample((*operands, None, start), {"causal": causal, "scale": 0.5})
+                yield Sample((*operands, None, start), {"causal": causal, "scale": 0.5, "precision": "highest"})
         yield from _masked_samples(rng)
 
     @staticmethod
     def error_samples() -> Iterator[ErrorSample]:
         query, key, offset = TensorType((6, 5, 8), f32), TensorType((3, 7, 8), f32), TensorType((), i64)
-        plain = {"causal": True, "scale": 1.0}
+        plain = {"causal": True, "scale": 1.0, "precision": "highest"}
         for operands, message in (
             ((query.with_shape((5, 8)), key, key, None, None), "at least 3 dimensions"),
             (
@@ -143,7 +155,8 @@ class Attention(Op, name="attention"):
             ((query, key, key, None, offset.with_shape((1,))), "0-d i32 or i64"),
         ):
             yield ErrorSample(operands, plain, message)
-        yield ErrorSample((query, key, key, None, offset), {"causal": False, "scale": 1.0}, "causal is false")
+        yield ErrorSample((query, key, key, None, offset), {**plain, "causal": False}, "causal is false")
+        yield ErrorSample((query, key, key, None, None), {**plain, "precision": "bf16"}, "not one of highest, tf32")
 
 
 def groups_of(query: Sequence[int], key: Sequence[int]) -> int:
@@ -266,4 +279,4 @@ def _masked_samples(rng: np.random.Generator) -> Iterator[Sample]:
     hidden = np.where(rng.integers(0, 2, (3, 3)), 0, -np.inf).astype(np.float32)
     for mask in (flags, flags[:, :1, :1], flags[0, :, :, :1], hidden, draw(rng, (4, 1, 1), f32), np.array(True)):
         for causal in (False, True):
-            yield Sample((query, key, value, mask, None), {"causal": causal, "scale": 1.0})
+            yield Sample((query, key, value, mask, None), {"causal": causal, "scale": 1.0, "precision": "highest"})

@@ -34,6 +34,7 @@ class AttentionGradient(Op, name="attention_gradient"):
     offset: OptionalOperand
     causal: bool
     scale: float
+    precision: str
     narrow: bool
     num_results = 3
 
@@ -48,6 +49,7 @@ class AttentionGradient(Op, name="attention_gradient"):
         offset: np.ndarray | None,
         causal: bool,
         scale: float,
+        precision: str = "highest",
         narrow: bool = False,
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         groups = groups_of(query.shape, key.shape)
@@ -73,9 +75,10 @@ class AttentionGradient(Op, name="attention_gradient"):
         offset: TensorType | None,
         causal: bool,
         scale: float,
+        precision: str,
         narrow: bool,
     ) -> tuple[TensorType, TensorType, TensorType]:
-        expected = Attention.infer(query, key, value, mask, offset, causal, scale)
+        expected = Attention.infer(query, key, value, mask, offset, causal, scale, precision)
         for name, type_ in (("g", g), ("result", result)):
             if type_ != expected:
                 raise ShapeError(f"{name} must be {expected} as attention gives, got {type_}")
@@ -94,15 +97,18 @@ class AttentionGradient(Op, name="attention_gradient"):
         offset: Tensor | None,
         causal: bool,
         scale: float,
+        precision: str,
         narrow: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The plain formula with two Tq x Tk matrices, for targets without a kernel."""
+        from blu.dialects.tensor.arithmetic import matmul
+
         dtype, groups = computing_dtype(query.dtype), groups_of(query.shape, key.shape)
         wide_g, wide_query = (split_heads(item.astype(dtype), groups) for item in (g, query))
-        weights, of_scores = _scores(g, query, key, value, result, mask, offset, causal, scale)
-        of_query = of_scores @ key.astype(dtype).expand_dims(-3) * scale
-        of_key = (of_scores.swapaxes(-1, -2) @ wide_query * scale).sum(axis=-3)
-        of_value = (weights.swapaxes(-1, -2) @ wide_g).sum(axis=-3)
+        weights, of_scores = _scores(g, query, key, value, result, mask, offset, causal, scale, precision)
+        of_query = matmul(of_scores, key.astype(dtype).expand_dims(-3), precision) * scale
+        of_key = (matmul(of_scores.swapaxes(-1, -2), wide_query, precision) * scale).sum(axis=-3)
+        of_value = matmul(weights.swapaxes(-1, -2), wide_g, precision).sum(axis=-3)
         given = query.dtype if narrow else dtype
         return of_query.reshape(query.shape).astype(given), of_key.astype(given), of_value.astype(given)
 
@@ -120,7 +126,7 @@ class AttentionGradient(Op, name="attention_gradient"):
     @staticmethod
     def error_samples() -> Iterator[ErrorSample]:
         query, key = TensorType((6, 5, 8), f32), TensorType((3, 7, 8), f32)
-        attributes = {"causal": True, "scale": 1.0, "narrow": False}
+        attributes = {"causal": True, "scale": 1.0, "precision": "highest", "narrow": False}
         yield ErrorSample((query.with_shape((6, 5, 7)), query, key, key, query, None, None), attributes, "g must be")
         yield ErrorSample((query, query, key, key, key, None, None), attributes, "result must be")
         wrong = key.with_shape((4, 7, 8))
@@ -137,17 +143,20 @@ def _scores(
     offset: Tensor | None,
     causal: bool,
     scale: float,
+    precision: str = "highest",
 ) -> tuple[Tensor, Tensor]:
     """The weights [..., Hkv, groups, Tq, Tk], and the gradient of what is left of the softmax (scaled and masked)."""
+    from blu.dialects.tensor.arithmetic import matmul
+
     dtype, groups = computing_dtype(query.dtype), groups_of(query.shape, key.shape)
     wide_g, wide_query, wide_result = (split_heads(item.astype(dtype), groups) for item in (g, query, result))
     wide_key, wide_value = (item.astype(dtype).expand_dims(-3) for item in (key, value))
-    scores = wide_query @ wide_key.swapaxes(-1, -2) * scale
+    scores = matmul(wide_query, wide_key.swapaxes(-1, -2), precision) * scale
     if not scores.size:
         return scores, scores
     weights = softmax_of_visible(masked(scores, mask, offset, causal, groups))
     inner = (wide_g * wide_result).sum(axis=-1, keepdims=True)
-    return weights, weights * (wide_g @ wide_value.swapaxes(-1, -2) - inner)
+    return weights, weights * (matmul(wide_g, wide_value.swapaxes(-1, -2), precision) - inner)
 
 
 def mask_gradient(*operands: Tensor | None, causal: bool, scale: float) -> Tensor:

@@ -76,6 +76,7 @@ def attention(
     causal: bool = False,
     offset: Any = None,
     scale: float | None = None,
+    precision: str = "highest",
 ) -> Tensor:
     """softmax(query @ key.T * scale + mask) @ value, per head: [..., Hq, Tq, Dv].
 
@@ -83,7 +84,8 @@ def attention(
     `mask` broadcasts to [..., Hq, Tq, Tk]: bool (True lets a key be seen), or a float that is added to the scores.
     With `causal`, key j is visible to query i where j <= i + offset; `offset` (an integer or 0-d tensor, the position
     of the first query among the keys) is Tk - Tq where it is not given. `scale` is 1 / sqrt(D) where it is not given.
-    A query that sees no key gives zeros.
+    A query that sees no key gives zeros. With the `precision` "tf32", factors of products of f32 may be rounded to 10
+    bits of fraction, as in `matmul`, and those of the gradients as well.
     """
     tensors = promoted_floats(query, key, value)
     width = tensors[0].shape[-1] if tensors[0].ndim else 1
@@ -93,7 +95,7 @@ def attention(
     if shown is not None and shown.dtype.is_float and shown.dtype != tensors[0].dtype:
         # Scores are computed so: a mask of f32 may be lower than f16 goes.
         shown = as_tensor(shown, computing_dtype(tensors[0].dtype))
-    return Attention(*tensors, shown, start, causal=causal, scale=factor)
+    return Attention(*tensors, shown, start, causal=causal, scale=factor, precision=precision)
 
 
 REDUCTIONS = ("mean", "sum", "none")

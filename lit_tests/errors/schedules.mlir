@@ -34,7 +34,7 @@ module attributes {blu.target = {name = "sm_90a"}} {
 
   // expected-error@+1 {{the schedule of kernel 'attention_0': keys = 48: there are 16, 32, 64, 128}}
   func.func private @attention_0(%q: tensor<2x20x32xbf16>) -> tensor<2x20x32xbf16> attributes {blu.kernel = "attention", blu.schedule = {kind = "tiles", keys = 48 : i64}} {
-    %0 = "blu.attention"(%q, %q, %q) {causal = false, scale = 0.125 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>} : (tensor<2x20x32xbf16>, tensor<2x20x32xbf16>, tensor<2x20x32xbf16>) -> tensor<2x20x32xbf16>
+    %0 = "blu.attention"(%q, %q, %q) {causal = false, precision = "highest", scale = 0.125 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>} : (tensor<2x20x32xbf16>, tensor<2x20x32xbf16>, tensor<2x20x32xbf16>) -> tensor<2x20x32xbf16>
     return %0 : tensor<2x20x32xbf16>
   }
 }

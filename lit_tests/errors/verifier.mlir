@@ -131,6 +131,6 @@ func.func @sorting(%x: tensor<2x3xf32>) {
 
 func.func @attention(%q: tensor<6x5x8xf32>, %k: tensor<4x7x8xf32>) {
   // expected-error@below {{blu.attention: 6 query heads are no multiple of 4 key heads}}
-  %0 = "blu.attention"(%q, %k, %k) {causal = true, scale = 1.0 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>} : (tensor<6x5x8xf32>, tensor<4x7x8xf32>, tensor<4x7x8xf32>) -> tensor<6x5x8xf32>
+  %0 = "blu.attention"(%q, %k, %k) {causal = true, precision = "highest", scale = 1.0 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>} : (tensor<6x5x8xf32>, tensor<4x7x8xf32>, tensor<4x7x8xf32>) -> tensor<6x5x8xf32>
   return
 }

@@ -40,7 +40,7 @@
 // CHECK: %[[RESHAPE_3:.+]] = "blu.reshape"(%[[MATMUL_1]]) {shape = array<i64: 2, 4, 8, 16>}
 // CHECK: return %[[RESHAPE_3]] : tensor<2x4x8x16xf32>
 func.func @causal(%q: tensor<2x4x8x16xf32>, %k: tensor<2x2x8x16xf32>, %v: tensor<2x2x8x16xf32>) -> tensor<2x4x8x16xf32> {
-  %0 = "blu.attention"(%q, %k, %v) {causal = true, scale = 0.25 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>} : (tensor<2x4x8x16xf32>, tensor<2x2x8x16xf32>, tensor<2x2x8x16xf32>) -> tensor<2x4x8x16xf32>
+  %0 = "blu.attention"(%q, %k, %v) {causal = true, precision = "highest", scale = 0.25 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>} : (tensor<2x4x8x16xf32>, tensor<2x2x8x16xf32>, tensor<2x2x8x16xf32>) -> tensor<2x4x8x16xf32>
   return %0 : tensor<2x4x8x16xf32>
 }
 
@@ -78,7 +78,7 @@ func.func @causal(%q: tensor<2x4x8x16xf32>, %k: tensor<2x2x8x16xf32>, %v: tensor
 // CHECK: %[[RESHAPE_4:.+]] = "blu.reshape"(%[[MATMUL_1]]) {shape = array<i64: 1, 2, 3, 4>}
 // CHECK: return %[[RESHAPE_4]] : tensor<1x2x3x4xf32>
 func.func @masked(%q: tensor<1x2x3x4xf32>, %k: tensor<1x2x8x4xf32>, %v: tensor<1x2x8x4xf32>, %m: tensor<1x1x3x8xf32>) -> tensor<1x2x3x4xf32> {
-  %0 = "blu.attention"(%q, %k, %v, %m) {causal = false, scale = 0.5 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0>} : (tensor<1x2x3x4xf32>, tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>, tensor<1x1x3x8xf32>) -> tensor<1x2x3x4xf32>
+  %0 = "blu.attention"(%q, %k, %v, %m) {causal = false, precision = "highest", scale = 0.5 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0>} : (tensor<1x2x3x4xf32>, tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>, tensor<1x1x3x8xf32>) -> tensor<1x2x3x4xf32>
   return %0 : tensor<1x2x3x4xf32>
 }
 
@@ -125,6 +125,6 @@ func.func @masked(%q: tensor<1x2x3x4xf32>, %k: tensor<1x2x8x4xf32>, %v: tensor<1
 // CHECK: %[[RESHAPE_3:.+]] = "blu.reshape"(%[[MATMUL_1]]) {shape = array<i64: 1, 2, 1, 4>}
 // CHECK: return %[[RESHAPE_3]] : tensor<1x2x1x4xf32>
 func.func @offset(%q: tensor<1x2x1x4xf32>, %k: tensor<1x2x8x4xf32>, %v: tensor<1x2x8x4xf32>, %o: tensor<i32>) -> tensor<1x2x1x4xf32> {
-  %0 = "blu.attention"(%q, %k, %v, %o) {causal = true, scale = 0.5 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1>} : (tensor<1x2x1x4xf32>, tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>, tensor<i32>) -> tensor<1x2x1x4xf32>
+  %0 = "blu.attention"(%q, %k, %v, %o) {causal = true, precision = "highest", scale = 0.5 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1>} : (tensor<1x2x1x4xf32>, tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>, tensor<i32>) -> tensor<1x2x1x4xf32>
   return %0 : tensor<1x2x1x4xf32>
 }

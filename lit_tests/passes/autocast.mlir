@@ -37,7 +37,7 @@ func.func @residual(%x: tensor<4x4xf32>, %w: tensor<4x4xf32>) -> tensor<4x4xf32>
 // CHECK-NEXT: %[[Y:.*]] = "blu.attention"({{.*}}) {{.*}} : (tensor<2x5x8xbf16>, tensor<2x5x8xbf16>, tensor<2x5x8xbf16>) -> tensor<2x5x8xbf16>
 // CHECK-NEXT: "blu.convert"(%[[Y]]) {dtype = f32}
 func.func @attention(%q: tensor<2x5x8xf32>, %k: tensor<2x5x8xf32>, %v: tensor<2x5x8xf32>) -> tensor<2x5x8xf32> {
-  %0 = "blu.attention"(%q, %k, %v) {blu.autocast = "bf16", causal = true, scale = 0.5 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>} : (tensor<2x5x8xf32>, tensor<2x5x8xf32>, tensor<2x5x8xf32>) -> tensor<2x5x8xf32>
+  %0 = "blu.attention"(%q, %k, %v) {blu.autocast = "bf16", causal = true, precision = "highest", scale = 0.5 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>} : (tensor<2x5x8xf32>, tensor<2x5x8xf32>, tensor<2x5x8xf32>) -> tensor<2x5x8xf32>
   return %0 : tensor<2x5x8xf32>
 }
 

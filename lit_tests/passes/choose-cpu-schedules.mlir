@@ -59,7 +59,7 @@ module attributes {blu.target = {name = "x86-64-v3"}, blu.schedules = {gemm_0 = 
   // FIT-LABEL: func.func private @attention_0(
   // FIT-SAME: blu.schedule = {key_rows = 6 : i64, kind = "prefill", lanes = 8 : i64, matrices = "in_place", query_groups = 1 : i64, value_rows = 6 : i64, vectors = 2 : i64}
   func.func private @attention_0(%q: tensor<2x70x32xf32>) -> tensor<2x70x32xf32> attributes {blu.kernel = "attention"} {
-    %0 = "blu.attention"(%q, %q, %q) {causal = false, scale = 0.125 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>} : (tensor<2x70x32xf32>, tensor<2x70x32xf32>, tensor<2x70x32xf32>) -> tensor<2x70x32xf32>
+    %0 = "blu.attention"(%q, %q, %q) {causal = false, precision = "highest", scale = 0.125 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>} : (tensor<2x70x32xf32>, tensor<2x70x32xf32>, tensor<2x70x32xf32>) -> tensor<2x70x32xf32>
     return %0 : tensor<2x70x32xf32>
   }
 }

@@ -8,7 +8,7 @@
 // CHECK-NEXT: %[[Y:.+]] = "blu.attention"(
 // CHECK-NEXT: return %[[Y]]
 func.func @whole(%q: tensor<2x8x64xbf16>, %k: tensor<2x8x64xbf16>, %v: tensor<2x8x64xbf16>) -> tensor<2x8x64xbf16> {
-  %0 = "blu.attention"(%q, %k, %v) {causal = true, scale = 0.125 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>} : (tensor<2x8x64xbf16>, tensor<2x8x64xbf16>, tensor<2x8x64xbf16>) -> tensor<2x8x64xbf16>
+  %0 = "blu.attention"(%q, %k, %v) {causal = true, precision = "highest", scale = 0.125 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>} : (tensor<2x8x64xbf16>, tensor<2x8x64xbf16>, tensor<2x8x64xbf16>) -> tensor<2x8x64xbf16>
   return %0 : tensor<2x8x64xbf16>
 }
 
@@ -29,7 +29,7 @@ func.func @whole(%q: tensor<2x8x64xbf16>, %k: tensor<2x8x64xbf16>, %v: tensor<2x
 // CHECK-NEXT: %[[Y:.+]] = "blu.reshape"(%[[RESULT]])
 // CHECK-NEXT: return %[[Y]]
 func.func @doubles(%q: tensor<2x8x64xf64>, %k: tensor<2x8x64xf64>, %v: tensor<2x8x64xf64>) -> tensor<2x8x64xf64> {
-  %0 = "blu.attention"(%q, %k, %v) {causal = false, scale = 0.125 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>} : (tensor<2x8x64xf64>, tensor<2x8x64xf64>, tensor<2x8x64xf64>) -> tensor<2x8x64xf64>
+  %0 = "blu.attention"(%q, %k, %v) {causal = false, precision = "highest", scale = 0.125 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>} : (tensor<2x8x64xf64>, tensor<2x8x64xf64>, tensor<2x8x64xf64>) -> tensor<2x8x64xf64>
   return %0 : tensor<2x8x64xf64>
 }
 
@@ -37,7 +37,7 @@ func.func @doubles(%q: tensor<2x8x64xf64>, %k: tensor<2x8x64xf64>, %v: tensor<2x
 // CHECK-NOT: "blu.attention"
 // CHECK: return
 func.func @long_rows(%q: tensor<2x8x4096xbf16>, %k: tensor<2x8x4096xbf16>, %v: tensor<2x8x64xbf16>) -> tensor<2x8x64xbf16> {
-  %0 = "blu.attention"(%q, %k, %v) {causal = false, scale = 0.125 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>} : (tensor<2x8x4096xbf16>, tensor<2x8x4096xbf16>, tensor<2x8x64xbf16>) -> tensor<2x8x64xbf16>
+  %0 = "blu.attention"(%q, %k, %v) {causal = false, precision = "highest", scale = 0.125 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>} : (tensor<2x8x4096xbf16>, tensor<2x8x4096xbf16>, tensor<2x8x64xbf16>) -> tensor<2x8x64xbf16>
   return %0 : tensor<2x8x64xbf16>
 }
 
@@ -47,6 +47,6 @@ func.func @long_rows(%q: tensor<2x8x4096xbf16>, %k: tensor<2x8x4096xbf16>, %v: t
 // CHECK-COUNT-4: "blu.matmul"
 // CHECK: return
 func.func @gradient(%g: tensor<2x8x64xf64>, %q: tensor<2x8x64xf64>, %k: tensor<2x8x64xf64>, %v: tensor<2x8x64xf64>, %y: tensor<2x8x64xf64>) -> (tensor<2x8x64xf64>, tensor<2x8x64xf64>, tensor<2x8x64xf64>) {
-  %0:3 = "blu.attention_gradient"(%g, %q, %k, %v, %y) {causal = false, scale = 0.125 : f64, narrow = false, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0>} : (tensor<2x8x64xf64>, tensor<2x8x64xf64>, tensor<2x8x64xf64>, tensor<2x8x64xf64>, tensor<2x8x64xf64>) -> (tensor<2x8x64xf64>, tensor<2x8x64xf64>, tensor<2x8x64xf64>)
+  %0:3 = "blu.attention_gradient"(%g, %q, %k, %v, %y) {causal = false, precision = "highest", scale = 0.125 : f64, narrow = false, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0>} : (tensor<2x8x64xf64>, tensor<2x8x64xf64>, tensor<2x8x64xf64>, tensor<2x8x64xf64>, tensor<2x8x64xf64>) -> (tensor<2x8x64xf64>, tensor<2x8x64xf64>, tensor<2x8x64xf64>)
   return %0#0, %0#1, %0#2 : tensor<2x8x64xf64>, tensor<2x8x64xf64>, tensor<2x8x64xf64>
 }

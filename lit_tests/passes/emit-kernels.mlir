@@ -71,7 +71,7 @@ module attributes {blu.target = {gemm_rows = 6 : i64, gemm_vectors = 2 : i64, l2
 // CHECK-NOT: 512x512
 module attributes {blu.target = {gemm_rows = 6 : i64, gemm_vectors = 2 : i64, l2_bytes = 262144 : i64, name = "x86-64-v3"}} {
   func.func @attention(%q: tensor<1x2x512x16xf32>, %k: tensor<1x2x512x16xf32>, %v: tensor<1x2x512x16xf32>) -> tensor<1x2x512x16xf32> {
-    %0 = "blu.attention"(%q, %k, %v) {causal = true, scale = 0.25 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>} : (tensor<1x2x512x16xf32>, tensor<1x2x512x16xf32>, tensor<1x2x512x16xf32>) -> tensor<1x2x512x16xf32>
+    %0 = "blu.attention"(%q, %k, %v) {causal = true, precision = "highest", scale = 0.25 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>} : (tensor<1x2x512x16xf32>, tensor<1x2x512x16xf32>, tensor<1x2x512x16xf32>) -> tensor<1x2x512x16xf32>
     return %0 : tensor<1x2x512x16xf32>
   }
 }

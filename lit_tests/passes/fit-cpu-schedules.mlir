@@ -39,7 +39,7 @@ module attributes {blu.target = {name = "x86-64-v3"}} {
   // expected-error@+1 {{the schedule of kernel 'attention_0': lanes = 4: a vector of x86-64-v3 has 8 elements here}}
   func.func private @attention_0(%x: memref<2x70x32xf32>, %y: memref<2x70x32xf32>) attributes {blu.kernel = "attention", blu.schedule = {kind = "prefill", lanes = 4 : i64}} {
     %0 = bufferization.to_tensor %x restrict : memref<2x70x32xf32> to tensor<2x70x32xf32>
-    %1 = "blu.attention"(%0, %0, %0) {causal = false, scale = 0.125 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>} : (tensor<2x70x32xf32>, tensor<2x70x32xf32>, tensor<2x70x32xf32>) -> tensor<2x70x32xf32>
+    %1 = "blu.attention"(%0, %0, %0) {causal = false, precision = "highest", scale = 0.125 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>} : (tensor<2x70x32xf32>, tensor<2x70x32xf32>, tensor<2x70x32xf32>) -> tensor<2x70x32xf32>
     bufferization.materialize_in_destination %1 in restrict writable %y : (tensor<2x70x32xf32>, memref<2x70x32xf32>) -> ()
     return
   }

@@ -49,7 +49,7 @@ func.func @chain(%x: tensor<2x3x4xf32>) -> tensor<6x2x2xf32> {
 // CHECK: return %[[Y]]
 func.func @attention(%q: tensor<2x8x64xf32>, %k: tensor<2x8x64xf32>, %v: tensor<2x8x64xf32>) -> tensor<2x8x64xf32> {
   %0 = "blu.tanh"(%q) : (tensor<2x8x64xf32>) -> tensor<2x8x64xf32>
-  %1 = "blu.attention"(%0, %k, %v) {causal = true, scale = 0.125 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>} : (tensor<2x8x64xf32>, tensor<2x8x64xf32>, tensor<2x8x64xf32>) -> tensor<2x8x64xf32>
+  %1 = "blu.attention"(%0, %k, %v) {causal = true, precision = "highest", scale = 0.125 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>} : (tensor<2x8x64xf32>, tensor<2x8x64xf32>, tensor<2x8x64xf32>) -> tensor<2x8x64xf32>
   return %1 : tensor<2x8x64xf32>
 }
 

@@ -85,6 +85,9 @@ class Autocast(Pass):
             self.count("contractions cast")
 
     def _cast_attention(self, operation: ir.Operation, policy: str) -> None:
+        precision = {"tf32": "tf32", "f32": "highest"}.get(policy)
+        if precision:
+            operation.attributes["precision"] = ir.StringAttr.get(precision)
         if policy not in HALVES or Tensor(operation.results[0]).dtype != f32:
             return
         half = as_dtype(policy)

@@ -27,7 +27,7 @@ module {
     %h.0.attn_18 = "blu.slice"(%h.0.attn.c_attn_12) {limits = array<i64: 1, 8, 48>, starts = array<i64: 0, 0, 32>, strides = array<i64: 1, 1, 1>} : (tensor<1x8x48xf32>) -> tensor<1x8x16xf32>
     %h.0.attn_19 = "blu.reshape"(%h.0.attn_18) {shape = array<i64: 1, 8, 2, 8>} : (tensor<1x8x16xf32>) -> tensor<1x8x2x8xf32>
     %h.0.attn_20 = "blu.transpose"(%h.0.attn_19) {permutation = array<i64: 0, 2, 1, 3>} : (tensor<1x8x2x8xf32>) -> tensor<1x2x8x8xf32>
-    %h.0.attn_21 = "blu.attention"(%h.0.attn_14, %h.0.attn_17, %h.0.attn_20) {causal = true, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>, scale = 0.35355339059327373 : f64} : (tensor<1x2x8x8xf32>, tensor<1x2x8x8xf32>, tensor<1x2x8x8xf32>) -> tensor<1x2x8x8xf32>
+    %h.0.attn_21 = "blu.attention"(%h.0.attn_14, %h.0.attn_17, %h.0.attn_20) {causal = true, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>, precision = "highest", scale = 0.35355339059327373 : f64} : (tensor<1x2x8x8xf32>, tensor<1x2x8x8xf32>, tensor<1x2x8x8xf32>) -> tensor<1x2x8x8xf32>
     %h.0.attn_22 = "blu.transpose"(%h.0.attn_21) {permutation = array<i64: 0, 2, 1, 3>} : (tensor<1x2x8x8xf32>) -> tensor<1x8x2x8xf32>
     %h.0.attn_23 = "blu.reshape"(%h.0.attn_22) {shape = array<i64: 1, 8, 16>} : (tensor<1x8x2x8xf32>) -> tensor<1x8x16xf32>
     %h.0.attn.c_proj = "blu.matmul"(%h.0.attn_23, %model.h.0.attn.c_proj.weight) {precision = "highest"} : (tensor<1x8x16xf32>, tensor<16x16xf32>) -> tensor<1x8x16xf32>

@@ -158,7 +158,7 @@ module {
     return %3 : tensor<8x48xf32>
   }
   func.func private @attention_0(%arg0: tensor<1x2x8x8xf32>, %arg1: tensor<1x2x8x8xf32>, %arg2: tensor<1x2x8x8xf32>) -> tensor<1x2x8x8xf32> attributes {blu.kernel = "attention"} {
-    %0 = "blu.attention"(%arg0, %arg1, %arg2) {causal = true, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>, scale = 0.35355339059327373 : f64} : (tensor<1x2x8x8xf32>, tensor<1x2x8x8xf32>, tensor<1x2x8x8xf32>) -> tensor<1x2x8x8xf32>
+    %0 = "blu.attention"(%arg0, %arg1, %arg2) {causal = true, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>, precision = "highest", scale = 0.35355339059327373 : f64} : (tensor<1x2x8x8xf32>, tensor<1x2x8x8xf32>, tensor<1x2x8x8xf32>) -> tensor<1x2x8x8xf32>
     return %0 : tensor<1x2x8x8xf32>
   }
   func.func private @gemm_1(%arg0: tensor<8x16xf32>, %arg1: tensor<16x16xf32>, %arg2: tensor<16xf32>, %arg3: tensor<8x16xf32>) -> tensor<8x16xf32> attributes {blu.kernel = "gemm"} {

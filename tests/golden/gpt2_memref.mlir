@@ -175,7 +175,7 @@ module attributes {blu.arena_bytes = 3072 : i64} {
     %0 = bufferization.to_tensor %arg0 restrict : memref<1x2x8x8xf32, strided<[384, 8, 48, 1]>> to tensor<1x2x8x8xf32>
     %1 = bufferization.to_tensor %arg1 restrict : memref<1x2x8x8xf32, strided<[384, 8, 48, 1], offset: 16>> to tensor<1x2x8x8xf32>
     %2 = bufferization.to_tensor %arg2 restrict : memref<1x2x8x8xf32, strided<[384, 8, 48, 1], offset: 32>> to tensor<1x2x8x8xf32>
-    %3 = "blu.attention"(%0, %1, %2) {causal = true, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>, scale = 0.35355339059327373 : f64} : (tensor<1x2x8x8xf32>, tensor<1x2x8x8xf32>, tensor<1x2x8x8xf32>) -> tensor<1x2x8x8xf32>
+    %3 = "blu.attention"(%0, %1, %2) {causal = true, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>, precision = "highest", scale = 0.35355339059327373 : f64} : (tensor<1x2x8x8xf32>, tensor<1x2x8x8xf32>, tensor<1x2x8x8xf32>) -> tensor<1x2x8x8xf32>
     bufferization.materialize_in_destination %3 in restrict writable %arg3 : (tensor<1x2x8x8xf32>, memref<1x2x8x8xf32, strided<[128, 8, 16, 1]>>) -> ()
     return
   }

@@ -136,6 +136,19 @@ def test_what_is_stored_between_kernels_is_half() -> None:
     assert "extf" not in main
 
 
+@pytest.mark.parametrize(("policy", "asked", "found"), [("tf32", "highest", "tf32"), ("f32", "tf32", "highest")])
+def test_attention_has_the_precision_of_the_policy(policy: str, asked: str, found: str) -> None:
+    """As have its gradients."""
+
+    @blu.autocast(policy)
+    def function(x):
+        return blu.attention(x, x, x, precision=asked).sum()
+
+    text = str(blu.jit(blu.grad(function)).trace(blu.spec((2, 5, 8), "f32")).lower("sm_90a", stop="blu").module)
+    lines = [line for line in text.splitlines() if '"blu.attention' in line]
+    assert len(lines) == 2 and all(f'precision = "{found}"' in line for line in lines)
+
+
 def test_attention_takes_halves() -> None:
     shape = (1, 2, 5, 8)
 

@@ -13,6 +13,7 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.errors import ParseError
 from blu.passes.gpu.attention import decode
+from blu.passes.gpu.attention.attention import SharedLayout
 from blu.passes.gpu.attention.key_gradient import KeyTiles
 from blu.passes.gpu.attention.limits import excesses, strides_misfit, warpgroup_misfit
 from blu.passes.gpu.attention.query_gradient import QueryTiles
@@ -49,7 +50,7 @@ def _choose(operation: ir.Operation, target: GpuTarget) -> Schedule:
     sizes = ScheduleSizes.of(operation)
     if decode.suits(operation):
         return _few_queries(sizes, target)
-    return _warpgroup(sizes) if _suits_warpgroups(sizes, target) else _tiles(sizes)
+    return _warpgroup(sizes) if _suits_warpgroups(sizes, target) else _tiles(sizes, target)
 
 
 def _suits_warpgroups(sizes: ScheduleSizes, target: GpuTarget) -> bool:
@@ -72,10 +73,13 @@ def _few_queries(sizes: ScheduleSizes, target: GpuTarget) -> FewQueriesSchedule:
     return FewQueriesSchedule(DECODING_WARPS if is_few else max(DECODING_WARPS // 4, ceil(sizes.columns[0] / WARP)))
 
 
-def _tiles(sizes: ScheduleSizes) -> QueryTilesSchedule:
-    """Rows of more columns leave fewer registers, as does a mask."""
+def _tiles(sizes: ScheduleSizes, target: GpuTarget) -> QueryTilesSchedule:
+    """Rows of more columns leave fewer registers, as does a mask. Two strips read half as much for each product."""
     if sizes.size == 4:
-        return QueryTilesSchedule(1, 32)
+        wide = QueryTilesSchedule(2, 32)
+        fits = SharedLayout.of(wide, *sizes.columns, sizes.size).memory.bytes <= target.shared_bytes
+        is_wide = not sizes.is_split and not sizes.masked and sizes.queries > WARPS * STRIP
+        return wide if is_wide and fits else QueryTilesSchedule(1, 32)
     if sizes.widest <= 64:
         return QueryTilesSchedule(2 if sizes.queries > WARPS * STRIP and not sizes.masked else 1, 64, REGISTERS)
     return QueryTilesSchedule(1, 64, REGISTERS) if sizes.widest <= 128 else QueryTilesSchedule(1, 32)
@@ -106,17 +110,28 @@ def _gradient_tiles(sizes: ScheduleSizes, target: GpuTarget) -> GradientTilesSch
 def _of_queries(sizes: ScheduleSizes, target: GpuTarget) -> tuple[int, int, int, str]:
     is_narrow = sizes.size == 2 and sizes.widest <= 64
     strips = 2 if is_narrow and sizes.queries > 4 * STRIP and not sizes.masked else 1
-    keys, left = (64, REGISTERS) if is_narrow and strips == 1 else (32, SHARED)
+    keys, left = (64, REGISTERS) if is_narrow and strips == 1 else (_rows_of_tiles(sizes), SHARED)
     choices = ((warps, strips, keys, left) for warps in (4, 2, 1))
     fits = lambda choice: QueryTiles.of(*choice, sizes.columns, sizes.size).memory.bytes <= target.shared_bytes  # noqa: E731
     return next(filter(fits, choices))
 
 
+def _is_wide_tf32(sizes: ScheduleSizes) -> bool:
+    """Whether rows of tf32 are so long that small tiles, of which there are more on a processor, are faster."""
+    return sizes.size == 4 and not sizes.is_split and sizes.widest > 64
+
+
+def _rows_of_tiles(sizes: ScheduleSizes) -> int:
+    return 16 if _is_wide_tf32(sizes) else 32
+
+
 def _of_keys(sizes: ScheduleSizes, target: GpuTarget) -> tuple[int, int, int, str]:
     is_narrow = sizes.size == 2 and sizes.widest <= 64
-    strips = 2 if is_narrow and sizes.widest <= 48 and sizes.keys > 4 * STRIP and not sizes.masked else 1
-    queries, left = (64, REGISTERS) if is_narrow and strips == 1 else (32, SHARED)
-    choices = ((warps, strips, tile, left) for warps, tile in ((4, queries), (4, 16), (2, 16)))
+    has_room = sizes.widest <= (48 if sizes.size == 2 else 0 if sizes.is_split else 64)
+    strips = 2 if has_room and sizes.keys > 4 * STRIP and not sizes.masked else 1
+    queries, left = (64, REGISTERS) if is_narrow and strips == 1 else (_rows_of_tiles(sizes), SHARED)
+    cuts = ((4, queries), (4, 16), (2, 16))
+    choices = ((warps, strips, tile, left) for warps, tile in (cuts[2:] if _is_wide_tf32(sizes) else cuts))
     fits = lambda choice: KeyTiles.of(*choice, sizes.columns, sizes.size).memory.bytes <= target.shared_bytes  # noqa: E731
     return next(filter(fits, choices))
 
@@ -160,7 +175,7 @@ def _around(
 def _forward_of_kind(kind: str, sizes: ScheduleSizes, target: GpuTarget) -> Schedule:
     if kind == FewQueriesSchedule.kind:
         return _few_queries(sizes, target)
-    return _warpgroup(sizes) if kind == WarpgroupSchedule.kind else _tiles(sizes)
+    return _warpgroup(sizes) if kind == WarpgroupSchedule.kind else _tiles(sizes, target)
 
 
 SCHEDULER = _around("blu.attention", _choose, _forward_of_kind, KINDS)

@@ -59,7 +59,7 @@ def excesses(schedule: Schedule, operation: ir.Operation, target: GpuTarget) -> 
         yield from _excess_tile(ROWS_OF_TILES, "keys", schedule.keys)
         yield from _excess_left("queries", schedule.queries, sizes)
         each = sizes.columns[1] // 2 + schedule.keys // 2
-        yield from _excess_registers(schedule.strips * (each + _kept(schedule.queries, sizes.columns[0])))
+        yield from _excess_registers(schedule.strips * (each + _kept(schedule.queries, sizes.columns[0], sizes.size)))
         needed = SharedLayout.of(schedule, *sizes.columns, sizes.size).memory.bytes
         yield from _excess_shared(needed, target)
     if isinstance(schedule, WarpgroupSchedule):
@@ -88,18 +88,18 @@ def _excess_gradient(schedule: GradientTilesSchedule, sizes: ScheduleSizes, targ
     if schedule.launches not in (TOGETHER, APART):
         yield f"launches = '{schedule.launches}': gradients of keys and values are found '{TOGETHER}' or '{APART}'"
     both = sum(sizes.columns)
-    of_queries = sizes.columns[0] // 2 + schedule.keys + _kept(schedule.query_left, both)
+    of_queries = sizes.columns[0] // 2 + schedule.keys + _kept(schedule.query_left, both, sizes.size)
     sums = both if schedule.launches == TOGETHER else sizes.widest
-    of_keys = sums // 2 + schedule.queries + _kept(schedule.key_left, both)
+    of_keys = sums // 2 + schedule.queries + _kept(schedule.key_left, both, sizes.size)
     yield from _excess_registers(schedule.query_strips * of_queries)
     yield from _excess_registers(schedule.key_strips * of_keys)
     for tiles in (QueryTiles, KeyTiles):
         yield from _excess_shared(tiles.by(schedule, sizes.columns, sizes.size).memory.bytes, target)
 
 
-def _kept(left: str, columns: int) -> int:
-    """Registers that left factors of 16 bits take, of a strip."""
-    return columns // 4 if left == REGISTERS else 0
+def _kept(left: str, columns: int, size: int) -> int:
+    """Registers that left factors of `size` bytes take, of a strip."""
+    return columns * size // 8 if left == REGISTERS else 0
 
 
 def _excess_tile(possible: tuple[int, ...], name: str, value: int) -> Iterator[str]:
@@ -110,7 +110,7 @@ def _excess_tile(possible: tuple[int, ...], name: str, value: int) -> Iterator[s
 def _excess_left(name: str, value: str, sizes: ScheduleSizes) -> Iterator[str]:
     if value not in (REGISTERS, SHARED):
         yield f"{name} = '{value}': left factors are in '{REGISTERS}' or in '{SHARED}' memory"
-    if value == REGISTERS and sizes.size > 2:
+    if value == REGISTERS and sizes.is_split:
         yield f"{name} = '{REGISTERS}': there is no room for numbers of {8 * sizes.size} bits"
 
 

@@ -99,11 +99,13 @@ class Problem(AttentionSizes):
     offset: Number
     causal: bool
     factor: float
+    precision: str
 
     @property
     def element(self) -> str:
-        """The PTX name of the operands' type: bf16, f16 or f32."""
-        return str(self.query.element)
+        """The PTX name of the type that is multiplied: bf16, f16, tf32, or f32, which is three products of tf32."""
+        stored = str(self.query.element)
+        return "tf32" if stored == "f32" and self.precision == "tf32" else stored
 
     @property
     def size(self) -> int:
@@ -191,6 +193,7 @@ def read_problem(operation: ir.Operation, frame: GpuKernel, operands: Sequence[i
         offset=0,
         causal=attributes["causal"],
         factor=attributes["scale"],
+        precision=attributes["precision"],
     )
     if not problem.causal:
         return problem

@@ -43,12 +43,16 @@ def add_product(sums: Sums, left: LeftLoads, right: RightLoads, steps: int, elem
 
 
 def _prepared(fragment: list[ir.Value], element: str) -> list:
+    if element == "tf32":
+        return [cvt.rna_tf32(value) for value in fragment]
     return [mma.split(value) for value in fragment] if element == "f32" else fragment
 
 
 def _multiply_add(sums: Sequence[ir.Value], left: list, right: list, element: str) -> list[ir.Value]:
     if element == "f32":
         return mma.m16n8k16_f32(sums, left, right)
+    if element == "tf32":
+        return mma.m16n8k16_tf32(sums, left, right)
     return mma.m16n8k16(sums, left, right, element)
 
 
@@ -68,7 +72,7 @@ def as_left(sums: Sums, element: str) -> LeftLoads:
 
     def load(strip: list[list[ir.Value]], step: int) -> list[ir.Value]:
         near, far = strip[2 * step], strip[2 * step + 1]
-        if element == "f32":
+        if element in ("f32", "tf32"):
             return [block[place] for block in (near, far) for place in (0, 2, 1, 3)]
         return [cvt.rn_x2(block[half], block[half + 1], element) for block in (near, far) for half in (0, 2)]
 

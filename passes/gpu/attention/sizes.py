@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 
 from blu.dialects.core.mlir import ir
-from blu.dialects.core.op import operands_of
+from blu.dialects.core.op import attributes_of, operands_of
 
 
 @dataclass(frozen=True)
@@ -19,6 +19,7 @@ class ScheduleSizes:
     columns: tuple[int, int]
     masked: bool
     size: int
+    is_split: bool
 
     @classmethod
     def of(cls, operation: ir.Operation) -> ScheduleSizes:
@@ -27,7 +28,9 @@ class ScheduleSizes:
         query, key, value = (ir.RankedTensorType(item.type) for item in operands[:3])
         mask = operands_of(operation)[5 if operation.name == "blu.attention_gradient" else 3]
         heads, columns = prod(query.shape[:-2]), (query.shape[-1], value.shape[-1])
-        return cls(heads, query.shape[-2], key.shape[-2], columns, mask is not None, query.element_type.width // 8)
+        size = query.element_type.width // 8
+        is_split = size == 4 and attributes_of(operation)["precision"] != "tf32"
+        return cls(heads, query.shape[-2], key.shape[-2], columns, mask is not None, size, is_split)
 
     @property
     def widest(self) -> int:

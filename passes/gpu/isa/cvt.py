@@ -20,7 +20,7 @@ def rn_x2(low: ir.Value, high: ir.Value, element: str) -> ir.Value:
 
 def unpack(pair: ir.Value, element: str) -> list[ir.Value]:
     """The two numbers of a register as f32; the one of an f32."""
-    if element == "f32":
+    if element in ("f32", "tf32"):
         return [pair]
     if element == "bf16":
         low, high = arith.shli(pair, number(16)), arith.andi(pair, number(-65536))

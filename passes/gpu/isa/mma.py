@@ -46,6 +46,13 @@ def m16n8k8_tf32(sums: Sequence[ir.Value], left: Sequence[ir.Value], right: Sequ
     return assembly([f32()] * 4, [*left, *right, *sums], text, "=f,=f,=f,=f,r,r,r,r,r,r,0,1,2,3")
 
 
+def m16n8k16_tf32(sums: Sequence[ir.Value], left: Sequence[ir.Value], right: Sequence[ir.Value]) -> list[ir.Value]:
+    """sums [16, 8] + left [16, 16] @ right [16, 8] of tf32: the halves one after the other."""
+    for half in (0, 1):
+        sums = m16n8k8_tf32(sums, left[4 * half : 4 * half + 4], right[2 * half : 2 * half + 2])
+    return list(sums)
+
+
 def m16n8k16_f32(sums: Sequence[ir.Value], left: Sequence[Split], right: Sequence[Split]) -> list[ir.Value]:
     """sums [16, 8] + left [16, 16] @ right [16, 8] of f32, whose halves are products of tf32, with f32's accuracy.
 

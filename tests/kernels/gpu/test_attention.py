@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -39,6 +41,14 @@ WIDE = [
     Problem("f32 in long rows", "f32", (1, 18, 128), (1, 20, 128), 96, scale=0.08),
 ]
 
+# Factors are rounded to tf32, which the operands already are.
+ROUNDED = [
+    Problem("tf32", "f32", (1, 2, 37, 32), (1, 1, 45, 32), 32, causal=True, precision="tf32"),
+    Problem("tf32 in unaligned rows", "f32", (2, 20, 5), (1, 33, 5), 7, scale=-0.5, precision="tf32"),
+    Problem("tf32 in two strips", "f32", (1, 129, 64), (1, 70, 64), 64, causal=True, precision="tf32"),
+    Problem("tf32 in long rows", "f32", (1, 18, 128), (1, 20, 128), 96, scale=0.08, precision="tf32"),
+]
+
 # Few queries have a kernel of their own.
 DECODING = [
     Problem("one query", "bf16", (1, 4, 1, 64), (1, 2, 200, 64), 64, causal=True, offset=130),
@@ -50,7 +60,7 @@ DECODING = [
 ]
 
 
-@pytest.mark.parametrize("problem", PROBLEMS + WIDE, ids=lambda problem: problem.name)
+@pytest.mark.parametrize("problem", PROBLEMS + WIDE + ROUNDED, ids=lambda problem: problem.name)
 def test_results_and_gradients_are_those_of_the_formula(problem: Problem) -> None:
     arrays = problem.arrays()
     found = compile_program(problem.backward(), *arrays).interpret(*arrays)
@@ -67,6 +77,19 @@ def test_few_queries_are_done_one_by_one(problem: Problem) -> None:
     assert "mma" not in program.ptx["attention_0"]
     if find_ptxas() is not None:
         assert program.assembled("attention")["attention_0"].spill_bytes == 0
+
+
+def test_tf32_is_rounded_to_nearest_and_multiplied_once() -> None:
+    """A third of the products; and factors that are cut rather than rounded would have twice the error."""
+    exact = Problem("", "f32", (1, 64, 64), (1, 64, 64), 64, scale=0.125)
+    arrays = exact.arrays()
+    found = [
+        compile_program(replace(exact, precision=precision).backward(), *arrays) for precision in ("highest", "tf32")
+    ]
+    counts = [[text.count("mma.sync") for text in program.ptx.values()] for program in found]
+    assert sum(counts[0]) == 3 * sum(counts[1]) > 0
+    for array, expected in zip(found[1].interpret(*arrays), exact.references(), strict=True):
+        assert 1e-4 < np.linalg.norm(array - expected) / np.linalg.norm(expected) < 6e-4
 
 
 def test_packed_operands_are_read_in_place() -> None:
@@ -93,20 +116,21 @@ BY_WARPS = {"attention_0": {"kind": "tiles"}, "attention_gradient_0": {"kind": "
 
 @pytest.mark.skipif(find_ptxas() is None, reason="assembling GPU code needs ptxas")
 @pytest.mark.parametrize("target", ["sm_80", "sm_89", "sm_90a"])
-@pytest.mark.parametrize(("dtype", "width"), [("bf16", 64), ("f16", 128), ("bf16", 256), ("f32", 64)])
+@pytest.mark.parametrize(("dtype", "width"), [("bf16", 64), ("f16", 128), ("bf16", 256), ("f32", 64), ("tf32", 128)])
 def test_nothing_is_spilled(target: str, dtype: str, width: int) -> None:
     shape = (2, 4, 1024, width)
-    problem = Problem("", dtype, shape, shape, width, causal=True)
+    stored, precision = ("f32", "tf32") if dtype == "tf32" else (dtype, "highest")
+    problem = Problem("", stored, shape, shape, width, causal=True, precision=precision)
     program = compile_program(problem.backward(), *problem.arrays(), target=target, schedules=BY_WARPS)
     names = ["attention_0", "attention_gradient_0_query", "attention_gradient_0_key"]
     assert set(names) <= set(program.assembled("attention"))
     for name, cubin in program.assembled("attention").items():
         text = program.ptx[name]
         assert (cubin.spill_bytes, cubin.stack_bytes) == (0, 0), name
-        product = "m16n8k8.row.col.f32.tf32" if dtype == "f32" else f"m16n8k16.row.col.f32.{dtype}.{dtype}.f32"
+        product = "m16n8k8.row.col.f32.tf32" if stored == "f32" else f"m16n8k16.row.col.f32.{dtype}.{dtype}.f32"
         assert f"mma.sync.aligned.{product}" in text
         assert "cp.async.cg.shared.global" in text
-        assert ("ldmatrix.sync.aligned.m8n8.x4.trans" in text) == (dtype != "f32")
+        assert ("ldmatrix.sync.aligned.m8n8.x4.trans" in text) == (stored != "f32")
     for launch in program.plan["launches"]:
         assert launch["shared_bytes"] <= {"sm_80": 163, "sm_89": 99, "sm_90a": 227}[target] * 1024
 

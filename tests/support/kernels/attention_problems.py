@@ -37,13 +37,16 @@ class Problem:
     mask_dtype: str = "bool"
     offset: int | None = None
     step: int = 1
+    precision: str = "highest"
 
     def arrays(self) -> list[np.ndarray]:
         """Query, key, value, the gradient of the result; then the mask and the offset where there are such."""
         rng = np.random.default_rng(0)
         shapes = (self.query, self.key, (*self.key[:-1], self.width), (*self.query[:-1], self.width))
         shapes = ((*shape[:-1], shape[-1] * self.step) for shape in shapes)
-        arrays = [rng.standard_normal(shape).astype(DTYPES[self.dtype]) for shape in shapes]
+        arrays = [
+            rng.standard_normal(shape).astype(DTYPES[self.rounding]).astype(DTYPES[self.dtype]) for shape in shapes
+        ]
         if self.mask is not None and self.mask_dtype == "bool":
             flags = rng.integers(0, 2, self.mask).astype(np.bool_)
             if self.mask:
@@ -52,6 +55,11 @@ class Problem:
         elif self.mask is not None:
             arrays.append(rng.standard_normal(self.mask).astype(DTYPES[self.mask_dtype]))
         return arrays if self.offset is None else [*arrays, np.array(self.offset, np.int32)]
+
+    @property
+    def rounding(self) -> str:
+        """The dtype that factors are rounded to: f16 has as many bits of fraction as tf32, of which operands are."""
+        return "f16" if self.precision == "tf32" else self.dtype
 
     def split(self, rest: list) -> tuple:
         """The mask and the offset among the last arguments, or None."""
@@ -65,7 +73,8 @@ class Problem:
         def function(query, key, value, _, *rest):
             mask, offset = self.split(rest)
             query, key, value = (item[..., :: self.step] if self.step > 1 else item for item in (query, key, value))
-            return blu.attention(query, key, value, mask, causal=self.causal, offset=offset, scale=self.scale)
+            options = {"causal": self.causal, "offset": offset, "scale": self.scale, "precision": self.precision}
+            return blu.attention(query, key, value, mask, **options)
 
         return function
 
@@ -92,7 +101,7 @@ class Problem:
     def check(self, found: list[np.ndarray]) -> None:
         """Compare the result, or it and the three gradients, with the formula."""
         for name, array, expected in zip(NAMES, found, self.expected, strict=False):
-            expected.check(f"{self.name}, {self.dtype}, {name}", array, UNITS[self.dtype])
+            expected.check(f"{self.name}, {self.dtype}, {name}", array, UNITS[self.rounding])
 
 
 def random_problem(seed: int) -> Problem:
@@ -147,7 +156,7 @@ def _expected(problem: Problem) -> list[Expected]:
     mask = mask.astype(np.float64) if mask is not None and mask.dtype != np.bool_ else mask
     groups, scale = query.shape[-3] // key.shape[-3] if key.shape[-3] else 1, problem.scale
     keys, values = (np.repeat(heads, groups, axis=-3) for heads in (key, value))
-    epsilon, computed, smallest = _roundings(problem.dtype)
+    epsilon, computed, smallest = _roundings(problem.rounding)
     weights = reference_weights(query, keys, mask, offset, problem.causal, scale)
     scores = np.abs(query) @ _turned(np.abs(keys)) * abs(scale) + _size(mask)
     largest = np.max(scores, axis=-1, keepdims=True, initial=0)
