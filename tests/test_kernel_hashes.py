@@ -9,7 +9,8 @@ import pytest
 import blu
 from blu.compiler import fingerprint
 from blu.dialects.core.mlir import ir
-from tests.support.kernel_hashes import CASES, Record, hashes_of, proof_of, record, toolchain, traced_program
+from tests.support.kernel_hashes import CASES, Record, hashes_of, record, toolchain, traced_program
+from tests.support.kernel_proofs import proof_of
 
 KNOWN = Record.read()
 

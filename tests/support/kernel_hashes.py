@@ -4,9 +4,8 @@
 
 What is hashed is the PTX or the assembly of each kernel, without its name and without the user's lines.
 
-Code is made of the text of a kernel, by code generation (`kernel_texts.py`). Where both are what they were when the
-hashes were recorded, so is the code, and it is not made again: data/kernel_proofs.json has, for each program, a hash of
-these texts, of code generation, and of the code's recorded hashes. Where that is another, code is made and compared.
+Where data/kernel_proofs.json has a proof that a program's code has the recorded hashes (`kernel_proofs.py`), code is
+not made again; else it is made and compared.
 """
 
 from __future__ import annotations
@@ -28,9 +27,6 @@ from filelock import FileLock
 
 import blu
 from blu.compiler.codegen.executable import assembly_of, ptx_of
-from blu.compiler.codegen.kernel_code import described
-from blu.compiler.codegen.kernel_texts import kernel_texts
-from blu.compiler.fingerprint import code_key
 from blu.compiler.generation.gpt2_programs import Gpt2Request
 from blu.compiler.jit import Traced
 from blu.dialects.core.context import make_context
@@ -41,6 +37,7 @@ from blu.dialects.targets.nvidia import GpuTarget
 from blu.frontend.io.gpt2 import complete_config
 from tests.support.folders import DATA
 from tests.support.gpu_budgets import training_step
+from tests.support.kernel_proofs import proof_of
 from tests.support.kernels import attention_problems, product_cases
 from tests.support.kernels.gpu_program import DTYPES
 from tests.support.programs.op_programs import arrays_of, program_of
@@ -157,13 +154,6 @@ def hashes_of(module: ir.Module, target: str) -> Hashes:
 def _digest(name: str, text: str) -> str:
     plain = re.sub(rf"\b{re.escape(name)}(?=_param|\b)", "kernel", text)
     return hashlib.sha256(plain.encode()).hexdigest()[:_DIGITS]
-
-
-def proof_of(module: ir.Module, target: str, hashes: Hashes) -> str:
-    """A hash of all that says that the kernels of a module are compiled to code of these hashes."""
-    about = json.dumps(described(DESCRIPTIONS[target]))
-    texts = {kernel.name: code_key(about, kernel.text) for kernel in kernel_texts(module)}
-    return hashlib.sha256(json.dumps([texts, hashes], sort_keys=True).encode()).hexdigest()[: 2 * _DIGITS]
 
 
 def _without_lines(ptx: str) -> str:

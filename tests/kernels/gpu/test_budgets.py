@@ -10,9 +10,19 @@ from itertools import product
 
 import pytest
 
+import blu
 from blu.compiler.codegen.cubins import find_ptxas
 from tests.support.folders import ROOT
-from tests.support.gpu_budgets import BUDGETS, PROGRAMS, TARGETS, Kernels, excesses, ptxas_release, training_step
+from tests.support.gpu_budgets import (
+    BUDGETS,
+    PROGRAMS,
+    TARGETS,
+    Kernels,
+    excesses,
+    proof_of_budget,
+    ptxas_release,
+    training_step,
+)
 
 SMALL = {"n_layer": 1, "n_head": 2, "n_embd": 32, "vocab_size": 97, "n_positions": 16}
 CHILD = """
@@ -26,10 +36,13 @@ print(Kernels.of(training_step(SMALL, 2, 16), "sm_90a").digest())
 @pytest.mark.parametrize(("program", "target"), list(product(PROGRAMS, TARGETS)))
 def test_kernels_of_gpt2_stay_within_their_budgets(program: str, target: str) -> None:
     """Budgets are lowered, or raised for a reason, by `python -m tests.support.gpu_budgets`."""
-    kernels, recorded = Kernels.of(PROGRAMS[program](), target), json.loads(BUDGETS.read_text())
-    assert not excesses(kernels.measure(), recorded["programs"][program][target], recorded["ptxas"] == ptxas_release())
-    texts = kernels.plain_texts()
-    assert len(set(texts)) == len(texts), "two kernels are equal: blu-share-kernels should have made one of them"
+    module, recorded = PROGRAMS[program]().lower(target).module, json.loads(BUDGETS.read_text())
+    allowed = recorded["programs"][program][target]
+    if recorded["proofs"].get(f"{program} | {target}") == proof_of_budget(module, target, allowed):
+        return
+    kernels = Kernels.made_of(module, target)
+    assert not excesses(kernels.measure(), allowed, recorded["ptxas"] == ptxas_release())
+    assert kernels.are_different, "two kernels are equal: blu-share-kernels should have made one of them"
 
 
 def test_the_same_program_is_compiled_to_the_same_bytes_by_every_process() -> None:
@@ -45,6 +58,19 @@ def test_the_same_program_is_compiled_to_the_same_bytes_by_every_process() -> No
     ]
     found = {process.communicate()[0].strip() for process in processes}
     assert found == {Kernels.of(training_step(SMALL, 2, 16), "sm_90a").digest()}
+
+
+@pytest.mark.skipif(find_ptxas() is None, reason="a proof names the release of ptxas")
+def test_a_proof_is_one_of_this_program_and_this_budget() -> None:
+    allowed = {"kernels": 1, "launches": 1, "families": {}}
+    first, second = (
+        blu.jit(lambda x, scale=scale: blu.exp(x) * scale).trace(blu.spec((40,))).lower("sm_80").module
+        for scale in (2.0, 3.0)
+    )
+    known = proof_of_budget(first, "sm_80", allowed)
+    assert known == proof_of_budget(first, "sm_80", dict(allowed))
+    others = [(second, "sm_80", allowed), (first, "sm_90a", allowed), (first, "sm_80", {**allowed, "launches": 2})]
+    assert known not in [proof_of_budget(*other) for other in others]
 
 
 def test_budgets_may_only_fall() -> None:
