@@ -47,6 +47,7 @@ class Case:
     offset: np.ndarray | None = None
     causal: bool = False
     scale: float = 0.5
+    precision: str = "highest"
 
     @property
     def inputs(self) -> list[np.ndarray]:
@@ -68,7 +69,8 @@ class Case:
 func.func private @attention({", ".join(arguments)}) attributes {{blu.kernel = "attention"}} {{
 {reads}
 %r = "blu.attention"({", ".join(f"%{i}" for i in range(len(inputs)))}) {{causal = {str(self.causal).lower()},
-    scale = {self.scale!r} : f64, operandSegmentSizes = array<i32: {segments}>}} : ({types}) -> {result}
+    precision = "{self.precision}", scale = {self.scale!r} : f64,
+    operandSegmentSizes = array<i32: {segments}>}} : ({types}) -> {result}
 bufferization.materialize_in_destination %r in restrict writable %out0 : ({result}, {memref_text(self.output)}) -> ()
 return
 }}"""
