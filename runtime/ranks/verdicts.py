@@ -109,7 +109,11 @@ def judge(members: Sequence[Member], now: float, timeout: float) -> Verdict | No
         first = min(silent, key=lambda member: member.heard)
         text = f"{first} has said nothing for {now - first.heard:.0f} s; it was {first.position}"
         return Verdict(text, tuple(member.rank for member in silent))
-    late = [member for member in watched if member.position.is_waiting and _age(member, now) > timeout]
+    still = [member for member in watched if _age(member, now) > timeout]
+    # Where nobody moves, those that have started more wait, in a call to a library that does not say so.
+    least = min((member.position.count for member in watched), default=0)
+    is_stuck = len(still) == len(watched)
+    late = [item for item in still if item.position.is_waiting or (is_stuck and item.position.count > least)]
     if not late or any(member.position.phase for member in watched):
         return None
     longest = max(late, key=lambda member: _age(member, now))

@@ -93,6 +93,8 @@ LATE = 20.0
 JUDGED = [
     ([member(0, 5), member(1, 5, is_waiting=True), member(2, 5, is_waiting=True)], None, ""),
     ([member(0, 5, age=LATE), member(1, 4, age=LATE), member(2, 5, age=LATE)], None, ""),
+    ([member(0, 5, age=LATE), member(1, 4, age=LATE), member(2, 5, age=LATE)], (1,), "hangs"),
+    ([member(0, 5, age=LATE), member(1, 5, age=LATE), member(2, 5, age=LATE)], None, ""),
     ([member(0, 5, age=LATE, is_waiting=True), member(1, 4, age=LATE), member(2, 5)], (1,), "hangs"),
     ([member(0, 5, age=LATE, is_waiting=True), member(1, 4), member(2, 5)], (1,), "lags"),
     ([member(0, 5, age=LATE, is_waiting=True), member(1, 5), member(2, 5, is_waiting=True)], (1,), "lags"),
