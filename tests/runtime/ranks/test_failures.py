@@ -92,7 +92,7 @@ LATE = 20.0
 # Three ranks; who is to blame when each has waited for so long, and a word of the reason. None: nobody yet.
 JUDGED = [
     ([member(0, 5), member(1, 5, is_waiting=True), member(2, 5, is_waiting=True)], None, ""),
-    ([member(0, 5, age=LATE), member(1, 4, age=LATE), member(2, 5, age=LATE)], None, ""),
+    ([member(0, 5, age=LATE), member(1, 4, age=LATE), member(2, 5)], None, ""),
     ([member(0, 5, age=LATE), member(1, 4, age=LATE), member(2, 5, age=LATE)], (1,), "hangs"),
     ([member(0, 5, age=LATE), member(1, 5, age=LATE), member(2, 5, age=LATE)], None, ""),
     ([member(0, 5, age=LATE, is_waiting=True), member(1, 4, age=LATE), member(2, 5)], (1,), "hangs"),
