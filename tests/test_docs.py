@@ -92,7 +92,8 @@ def test_ops_with_a_kernel_of_their_own_are_those_of_the_code():
 SCHEDULES = {
     "For matrix products (`gemm`):": gemm_schedules.KINDS,
     "For rows (`rows`, `loops`):": row_schedules.KINDS,
-    "For attention (`attention`, `attention_gradient`)": attention_schedules.KINDS | attention_schedules.GRADIENT_KINDS,
+    "For attention (`attention`)": attention_schedules.KINDS,
+    "For its gradients (`attention_gradient`)": attention_schedules.GRADIENT_KINDS,
     "For scans, sorts and additions": {
         **other_schedules.SCAN_KINDS,
         **other_schedules.MERGE_KINDS,
