@@ -40,6 +40,21 @@ module attributes {blu.target = {name = "sm_90a"}, blu.schedules = {gemm_2 = {ki
     return %0, %3 : tensor<8192x3072xf32>, tensor<8192x3072xf32>
   }
 
+  // Rows of copies would not begin at multiples of 16 bytes, as warpgroups take them.
+  // CHECK-LABEL: func.func @unaligned(
+  // CHECK-NEXT: call @gemm_4(
+  func.func @unaligned(%x: tensor<8192x767xf32>, %w: tensor<767x3072xf32>) -> tensor<8192x3072xf32> {
+    %0 = call @gemm_4(%x, %w) : (tensor<8192x767xf32>, tensor<767x3072xf32>) -> tensor<8192x3072xf32>
+    return %0 : tensor<8192x3072xf32>
+  }
+  func.func private @gemm_4(%x: tensor<8192x767xf32>, %y: tensor<767x3072xf32>) -> tensor<8192x3072xf32> attributes {blu.kernel = "gemm"} {
+    %zero = arith.constant 0.0 : f32
+    %0 = tensor.empty() : tensor<8192x3072xf32>
+    %1 = linalg.fill ins(%zero : f32) outs(%0 : tensor<8192x3072xf32>) -> tensor<8192x3072xf32>
+    %2 = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>] {blu.precision = "tf32"} ins(%x, %y : tensor<8192x767xf32>, tensor<767x3072xf32>) outs(%1 : tensor<8192x3072xf32>) -> tensor<8192x3072xf32>
+    return %2 : tensor<8192x3072xf32>
+  }
+
   // CHECK-LABEL: func.func private @gemm_0(
   // CHECK-SAME: copied = "left"
   func.func private @gemm_0(%x: tensor<768x8192xf32>, %y: tensor<8192x3072xf32>) -> tensor<768x3072xf32> attributes {blu.kernel = "gemm"} {

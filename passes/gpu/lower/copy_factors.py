@@ -111,7 +111,8 @@ def _decide(kernel: func.FuncOp, names: Sequence[str], schedule: _Decided, targe
                 raise ParseError(message, advice=advice)
         return schedule.copied
     sizes = ProductSizes.of(gemm_split.contraction_of(kernel), schedule.instruction)
-    if schedule.instruction != "tf32" or not takes_warpgroups(sizes, target):
+    # The copy engine takes rows that begin at multiples of 16 bytes.
+    if schedule.instruction != "tf32" or not takes_warpgroups(sizes, target) or sizes.depth % 4:
         return "none"
     return min(possible, key=lambda name: _microseconds(sizes, len(names), _CHOICES[name]))
 
