@@ -10,6 +10,7 @@ from blu.passes.cpu.lower.fit_schedules import FitCpuSchedules
 from blu.passes.cpu.lower.scratch import ReserveScratch
 from blu.passes.framework.base import MlirPass
 from blu.passes.graph.autocast import Autocast
+from blu.passes.graph.bucket_collectives import BucketCollectives
 from blu.passes.graph.decompose import Decompose
 from blu.passes.graph.differentiate import Differentiate
 from blu.passes.graph.inline import Inline
@@ -44,6 +45,7 @@ PIPELINE = Pipeline(
                 Simplify(),  # decompositions convert and reshape without looking at what they are given
                 Reassociate(),
                 MlirPass("cse"),
+                BucketCollectives(),  # what is added up is what it stays
             ),
         ),
         Stage(

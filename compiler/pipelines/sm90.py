@@ -18,6 +18,7 @@ from blu.passes.gpu.rows.chunk_rows import ChunkRows
 from blu.passes.gpu.rows.pack_searches import PackSearches
 from blu.passes.gpu.rows.split_column_sums import SplitColumnSums
 from blu.passes.graph.autocast import Autocast
+from blu.passes.graph.bucket_collectives import BucketCollectives
 from blu.passes.graph.decompose import Decompose
 from blu.passes.graph.differentiate import Differentiate
 from blu.passes.graph.inline import Inline
@@ -57,6 +58,7 @@ PIPELINE = Pipeline(
                 Simplify(),  # decompositions convert and reshape without looking at what they are given
                 Reassociate(longest=1 << 30),  # rows that have numbers of 31 bits are cut where their kernel is written
                 MlirPass("cse"),
+                BucketCollectives(),  # what is added up is what it stays
             ),
         ),
         Stage(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from blu.dialects.core.dtypes import product
 from blu.dialects.sharding import Sharding, Split, Splits, in_order
 from blu.passes.graph.shard.placed import Placed
-from blu.passes.graph.shard.rules import Case, everywhere, shards
+from blu.passes.graph.shard.rules import Case, everywhere, is_zero, shards
 
 
 @shards("transpose")
@@ -129,7 +129,7 @@ def shard_pad(case: Case) -> list[Placed]:
     value, filling = case.operands
     low, high = [*case.attributes["low"]], [*case.attributes["high"]]
     case.bring_one(1, filling.sharding.with_partial(()))
-    is_linear = _is_zero(filling)
+    is_linear = is_zero(filling)
     kept, dims = [], []
     for dim, (size, splits) in enumerate(zip(value.type.shape, value.sharding.dims, strict=True)):
         padded = _padded_groups(size, splits, low[dim], high[dim])
@@ -141,15 +141,6 @@ def shard_pad(case: Case) -> list[Placed]:
     partial = value.sharding.partial if is_linear else ()
     case.bring_one(0, Sharding(tuple(kept), partial))
     return case.emit([Sharding(tuple(dims), partial)], low=tuple(low), high=tuple(high))
-
-
-def _is_zero(value: Placed) -> bool:
-    from blu.dialects.core.constants import decode
-
-    owner = value.tensor.value.owner
-    if not hasattr(owner, "attributes") or owner.name != "blu.constant":
-        return False
-    return not decode(owner.attributes["value"]).any()
 
 
 def _padded_groups(size: int, splits: Splits, low: int, high: int) -> Splits | None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from blu.dialects.core.dtypes import product
 from blu.dialects.sharding import Sharding, Splits
 from blu.passes.graph.shard.placed import Placed
-from blu.passes.graph.shard.rules import Case, agreed, shards
+from blu.passes.graph.shard.rules import Case, agreed, is_zero, shards
 
 
 @shards("Pointwise", "where", "clip", "convert", "barrier", "stop_gradient", "reduce_precision", "checked_index")
@@ -56,6 +56,13 @@ def _is_sum(case: Case) -> bool:
     return are_scalars
 
 
+def _is_choice(case: Case) -> bool:
+    """Whether a condition that all ranks agree on chooses between sums over the same axes."""
+    condition, *chosen = case.present
+    sums = {value.sharding.partial for value in chosen if not is_zero(value)}
+    return not condition.is_partial and len(sums) == 1
+
+
 def _is_factor(case: Case) -> bool:
     return sum(value.is_partial for value in case.present) == 1
 
@@ -79,6 +86,7 @@ _LINEAR: dict[str, Callable[[Case], bool]] = {
     "barrier": lambda case: True,
     "stop_gradient": lambda case: True,
     "convert": _is_widened,
+    "where": _is_choice,
 }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from blu.dialects.core.constants import decode
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.op import Op, emit
 from blu.dialects.sharding import Sharding, Splits
@@ -119,3 +120,11 @@ def _types(operands: Sequence[Any]) -> list[Any]:
         [value.type for value in item] if isinstance(item, list) else item.type if item is not None else None
         for item in operands
     ]
+
+
+def is_zero(value: Placed) -> bool:
+    """Whether a value is a constant 0, which is a sum of zeros as well."""
+    owner = value.tensor.value.owner
+    if isinstance(owner, ir.Block) or owner.name != "blu.constant":
+        return False
+    return not decode(owner.attributes["value"]).any()

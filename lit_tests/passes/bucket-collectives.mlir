@@ -1,0 +1,49 @@
+// Sums over ranks become one of all their elements, where the last of these is made.
+// RUN: %blu-opt %s --split-input-file --blu-bucket-collectives --mlir-print-local-scope | %filecheck %s
+
+// What is made first comes first, whatever the order in which sums were written.
+// CHECK-LABEL: func.func @in_the_order_of_making(
+// CHECK: %[[FIRST:.*]] = "blu.exp"
+// CHECK: %[[SECOND:.*]] = "blu.tanh"
+// CHECK: %[[A:.*]] = "blu.reshape"(%[[FIRST]]){{.*}}-> tensor<6xf32>
+// CHECK: %[[B:.*]] = "blu.reshape"(%[[SECOND]]){{.*}}-> tensor<4xf32>
+// CHECK: %[[ALL:.*]] = "blu.concatenate"(%[[A]], %[[B]])
+// CHECK: "blu.all_reduce"(%[[ALL]]){{.*}}tensor<10xf32>
+// CHECK-NOT: "blu.all_reduce"
+// CHECK: return
+func.func @in_the_order_of_making(%x: tensor<2x3xf32>, %y: tensor<4xf32>) -> (tensor<4xf32>, tensor<2x3xf32>) {
+  %0 = "blu.exp"(%x) : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  %1 = "blu.tanh"(%y) : (tensor<4xf32>) -> tensor<4xf32>
+  %2 = "blu.all_reduce"(%1) {axis = "dp", ranks = 2 : i64, reduction = "sum"} : (tensor<4xf32>) -> tensor<4xf32>
+  %3 = "blu.all_reduce"(%0) {axis = "dp", ranks = 2 : i64, reduction = "sum"} : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  return %2, %3 : tensor<4xf32>, tensor<2x3xf32>
+}
+
+// -----
+
+// A sum whose result the next one's operand is made of travels alone, before it.
+// CHECK-LABEL: func.func @one_waits_for_another(
+// CHECK: %[[TOTAL:.*]] = "blu.all_reduce"(%{{.*}}){{.*}}tensor<4xf32>
+// CHECK: "blu.exp"(%[[TOTAL]])
+// CHECK: "blu.all_reduce"
+// CHECK: return
+func.func @one_waits_for_another(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = "blu.all_reduce"(%x) {axis = "dp", ranks = 2 : i64, reduction = "sum"} : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = "blu.exp"(%0) : (tensor<4xf32>) -> tensor<4xf32>
+  %2 = "blu.all_reduce"(%1) {axis = "dp", ranks = 2 : i64, reduction = "sum"} : (tensor<4xf32>) -> tensor<4xf32>
+  return %2 : tensor<4xf32>
+}
+
+// -----
+
+// Other axes, reductions and dtypes are not added up together.
+// CHECK-LABEL: func.func @what_differs_stays_apart(
+// CHECK-NOT: "blu.concatenate"
+// CHECK-COUNT-4: "blu.all_reduce"
+func.func @what_differs_stays_apart(%x: tensor<4xf32>, %y: tensor<4xf64>) -> (tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf64>) {
+  %0 = "blu.all_reduce"(%x) {axis = "dp", ranks = 2 : i64, reduction = "sum"} : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = "blu.all_reduce"(%x) {axis = "tp", ranks = 2 : i64, reduction = "sum"} : (tensor<4xf32>) -> tensor<4xf32>
+  %2 = "blu.all_reduce"(%x) {axis = "dp", ranks = 2 : i64, reduction = "max"} : (tensor<4xf32>) -> tensor<4xf32>
+  %3 = "blu.all_reduce"(%y) {axis = "dp", ranks = 2 : i64, reduction = "sum"} : (tensor<4xf64>) -> tensor<4xf64>
+  return %0, %1, %2, %3 : tensor<4xf32>, tensor<4xf32>, tensor<4xf32>, tensor<4xf64>
+}
