@@ -2,7 +2,8 @@
 
 A program is the same for all ranks, and each has its own operands. Let x be the operands of all ranks: a collective is
 a function of all of them, and but for maxima and minima a linear one. Its gradient is the transposed one: what is
-differentiated is the sum, over the ranks, of what each of them differentiates.
+differentiated is the sum, over the ranks, of what each of them differentiates. Of a largest or smallest element it goes
+to those who have it.
 
 | op             | what rank i of n gets                              | its gradient            |
 |----------------|----------------------------------------------------|-------------------------|
@@ -37,7 +38,7 @@ from blu.dialects.core.dtypes import (
 )
 from blu.dialects.core.op import Effects, ErrorSample, Op, Operand, Sample
 from blu.dialects.core.sample_values import draw
-from blu.errors import DTypeError, ShapeError, UnsupportedError
+from blu.errors import DTypeError, ShapeError
 
 REDUCTIONS = ("sum", "mean", "max", "min")
 NUMBERS = (f64, f32, f16, bf16, i8, i32, i64)
@@ -86,10 +87,11 @@ class CollectiveOp(Op):
     def samples(cls) -> Iterator[Sample]:
         rng = np.random.default_rng(0)
         for options in cls.options():
-            for number, dtype in enumerate(cls.dtypes):
-                shape = _SHAPES[number % len(_SHAPES)]
-                shape = shape or (3,) * cls.needs_dim()
-                yield Sample((draw(rng, shape, dtype, 0 if dtype in (u8, bool_) else -9, 9),), _alone(options))
+            for dtype in cls.dtypes:
+                for shape in _SHAPES if dtype in (f64, f32) else ((2, 3),):
+                    if shape or not cls.needs_dim():
+                        lowest = 0 if dtype in (u8, bool_) else -9
+                        yield Sample((draw(rng, shape, dtype, lowest, 9),), _alone(options))
 
     @classmethod
     def needs_dim(cls) -> bool:
@@ -165,8 +167,10 @@ class AllReduce(_Reducing, name="all_reduce"):
 
     @staticmethod
     def vjp(g: Any, operand: Any, result: Any, axis: str, ranks: int, reduction: str) -> Any:
-        _check_linear("all_reduce", reduction)
-        return AllReduce(g, axis=axis, ranks=ranks, reduction=reduction)
+        mesh = {"axis": axis, "ranks": ranks}
+        if reduction in ("max", "min"):
+            return _share_of_extreme(AllReduce(g, reduction="sum", **mesh), operand, result, mesh)
+        return AllReduce(g, reduction=reduction, **mesh)
 
 
 class ReduceScatter(_Reducing, name="reduce_scatter"):
@@ -186,8 +190,10 @@ class ReduceScatter(_Reducing, name="reduce_scatter"):
 
     @staticmethod
     def vjp(g: Any, operand: Any, result: Any, axis: str, ranks: int, reduction: str) -> Any:
-        _check_linear("reduce_scatter", reduction)
-        gathered = AllGather(g, axis=axis, ranks=ranks)
+        mesh = {"axis": axis, "ranks": ranks}
+        gathered = AllGather(g, **mesh)
+        if reduction in ("max", "min"):
+            return _share_of_extreme(gathered, operand, AllGather(result, **mesh), mesh)
         return gathered if reduction == "sum" else gathered * (1.0 / ranks)
 
 
@@ -330,9 +336,10 @@ def _reduced(operands: Sequence[np.ndarray], reduction: str) -> np.ndarray:
     return (total / len(operands) if reduction == "mean" else total).astype(dtype)
 
 
-def _check_linear(name: str, reduction: str) -> None:
-    if reduction in ("max", "min"):
-        raise UnsupportedError(
-            f"{name} of {reduction} has no gradient",
-            advice="Take it of blu.stop_gradient(x), as the largest logit of a softmax is.",
-        )
+def _share_of_extreme(g: Any, operand: Any, extreme: Any, mesh: dict[str, Any]) -> Any:
+    """The gradient of the largest or smallest: what has it shares it, as in reductions on one rank."""
+    from blu.dialects.tensor.arithmetic import equal, where
+
+    has_it = equal(operand, extreme)
+    count = AllReduce(has_it.astype(g.dtype), reduction="sum", **mesh)
+    return where(has_it, g / count, 0.0)

@@ -9,7 +9,14 @@ from blu.plan.mesh import Mesh
 from blu.runtime.ranks.group import Alone, RankGroup
 from blu.runtime.ranks.world import World
 
-Groups = dict[str, RankGroup]
+
+class Groups(dict[str, RankGroup]):
+    """Groups by axis; along one that a mesh does not have, every rank is alone."""
+
+    def __missing__(self, axis: str) -> RankGroup:
+        return Alone()
+
+
 _joined: dict[tuple[str, Mesh], Groups] = {}
 _worlds: dict[str, RankGroup] = {}
 
@@ -33,7 +40,7 @@ def rank_of_this_process() -> int:
 
 def _split(mesh: Mesh, library: str, everyone: Callable[[World], RankGroup]) -> Groups:
     if mesh.size == 1:
-        return {name: Alone() for name, _ in mesh.axes}
+        return Groups()
     world = World.of_environment()
     if world.size != mesh.size:
         started = f"{world.size} processes run" if world.size > 1 else "this is one process alone"
@@ -44,7 +51,7 @@ def _split(mesh: Mesh, library: str, everyone: Callable[[World], RankGroup]) -> 
     if library not in _worlds:
         _worlds[library] = everyone(world)
     whole = _worlds[library]
-    return {name: _along(whole, mesh, name) for name, _ in mesh.axes}
+    return Groups({name: _along(whole, mesh, name) for name, _ in mesh.axes})
 
 
 def _along(whole: RankGroup, mesh: Mesh, axis: str) -> RankGroup:
