@@ -11,11 +11,15 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from blu.compiler.cli.messages import UsageError, print_error
+from blu.compiler.cli.ranks.flags import take_launch_flags
 from blu.errors import BluError
+from blu.runtime.ranks.team import join_team
+from blu.runtime.ranks.world import World
 
 if TYPE_CHECKING:
     from blu.compiler.cli.training.run import Run
     from blu.compiler.training.events import Observer
+    from blu.compiler.training.place import Place
     from blu.compiler.training.trainer import TrainingResult
 
 SIGNAL_CODES = {"SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}
@@ -26,7 +30,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     from blu.compiler.cli.training.arguments import read_arguments
 
     try:
-        return _train(*read_arguments(sys.argv[1:] if argv is None else argv))
+        flags, words = take_launch_flags(sys.argv[1:] if argv is None else argv)
+        given, notes = read_arguments(words)
+        if flags.count is not None:
+            return flags.launch([sys.executable, "-m", "blu", "train", *words], _is_on_gpus(given))
+        return _train_in_team(given, notes)
     except BluError as error:
         print_error(error, "blu train")
         return 2 if isinstance(error, UsageError) else 1
@@ -35,15 +43,36 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _train(given: dict[str, Any], notes: list[str]) -> int:
-    from blu.compiler.cli.training.display import make_display
+def _is_on_gpus(given: dict[str, Any]) -> bool:
+    return given.get("target", "cpu").startswith(("cuda", "sm_"))
+
+
+def _train_in_team(given: dict[str, Any], notes: list[str]) -> int:
+    """Train alone, or as one of the processes that were started together."""
+    from blu.compiler.training.place import Place
+
+    world = World.of_environment()
+    if world.size == 1:
+        return _train(given, notes, Place())
+    if "dump_grads" in given:
+        raise UsageError("--dump-grads is for one process", advice="leave out --nproc")
+    on_gpus = _is_on_gpus(given)
+    with join_team(world, device="cuda" if on_gpus else "cpu") as team:
+        return _train(given, notes if world.rank == 0 else [], Place.in_team(team))
+
+
+def _train(given: dict[str, Any], notes: list[str], place: Place) -> int:
+    from blu.compiler.cli.training.display import make_display, show_nothing
     from blu.compiler.cli.training.run import Run
     from blu.compiler.training.events import Note
     from blu.compiler.training.metrics import check_plotting, plot_losses
 
     if given.get("plot"):
         check_plotting()
-    run = Run.of(given)
+    run = Run.of(given, place)
+    if not place.is_first:
+        with _warnings_as_notes(show_nothing):
+            return SIGNAL_CODES.get(_run(run, show_nothing).ended_by, 0)
     stream = sys.stderr if given.get("json") else sys.stdout
     with make_display(stream, run.cadence.log_every) as display, _warnings_as_notes(display):
         for text in notes:
@@ -67,6 +96,9 @@ def _run(run: Run, display: Observer) -> TrainingResult:
         if "dump_grads" in run.flags:
             gradients = trainer.first_gradients()
             save_file({run.full_name(name): array for name, array in gradients.items()}, run.flags["dump_grads"])
+        if not run.place.is_first:
+            trainer.observers = ()
+            return trainer.run()
         with MetricsLog(run.directory, trainer.step) as metrics:
             trainer.observers = (display, metrics)
             return trainer.run()

@@ -12,9 +12,11 @@ from blu.compiler.cache import default_cache
 from blu.compiler.requests import compile_request
 from blu.compiler.target import resolve_target_name
 from blu.compiler.training.first_nonfinite import first_nonfinite
+from blu.compiler.training.parallel import check_batch
 from blu.compiler.training.programs import TrainingRequest
 from blu.compiler.training.recipe import Recipe
 from blu.errors import ArgumentError
+from blu.plan.mesh import Mesh
 from blu.plan.tensors import TensorSpec
 from blu.runtime.load import load_program
 from blu.runtime.memory import allocate_array
@@ -57,14 +59,18 @@ class Engine:
         target: str = "cpu",
         guarded: bool = False,
         load: Callable[[TrainingRequest], Runnable] | None = None,
+        mesh: Mesh | None = None,
     ) -> Engine:
         """The engine for a configuration (a config.json) and a recipe, compiling what is not in the cache.
 
-        When `guarded`, or the recipe skips such steps, a step that is not finite changes nothing.
+        When `guarded`, or the recipe skips such steps, a step that is not finite changes nothing. The ranks of a mesh
+        have an engine each; a batch is this rank's part of the recipe's.
         """
+        mesh = mesh or Mesh()
+        check_batch(recipe.batch_size, mesh)
         name = resolve_target_name(target)
         options = {name: getattr(recipe, name) for name in PROGRAM_FIELDS}
-        options |= {"batch": recipe.batch_size, "guarded": guarded or recipe.on_nonfinite == "skip"}
+        options |= {"mesh": str(mesh), "batch": recipe.batch_size, "guarded": guarded or recipe.on_nonfinite == "skip"}
         return cls(lambda entry: TrainingRequest.of(entry, config, name, **options), load or load_training)
 
     @property

@@ -10,13 +10,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from blu.compiler.requests import ProgramRequest
+from blu.compiler.training.parallel import shardings_of
+from blu.plan.mesh import Mesh
 
 
 @dataclass(frozen=True)
 class TrainingRequest(ProgramRequest):
     """One program of a training run: `entry` is "step", "micro", "update" or "evaluate", for tokens [batch, length].
 
-    The numbers of the optimizer are part of the program; the learning rate is not.
+    The numbers of the optimizer are part of the program; the learning rate is not. `mesh` says how many ranks share
+    the batch (as "dp=4", or nothing).
     """
 
     kind = "training"
@@ -29,6 +32,7 @@ class TrainingRequest(ProgramRequest):
     weight_decay: float = 0.1
     guarded: bool = False
     remat_budget: int = 0
+    mesh: str = ""
 
     def trace(self) -> Any:
         """Trace the program."""
@@ -52,5 +56,7 @@ class TrainingRequest(ProgramRequest):
             "evaluate": ((), (model, tokens, tokens)),
         }[self.entry]
         name = f"gpt2_training_{self.entry}"
-        options = {"target": self.target, "remat_budget": self.remat_budget}
+        mesh = Mesh.of_text(self.mesh)
+        shard = shardings_of(self.entry, dict(self.config), mesh)
+        options = {"target": self.target, "remat_budget": self.remat_budget, "mesh": mesh, "shard": shard}
         return jit(getattr(steps, self.entry), donate=donated, name=name, **options).trace(*arguments)

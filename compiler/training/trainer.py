@@ -16,6 +16,7 @@ from blu.compiler.process_memory import peak_memory_bytes
 from blu.compiler.training.arithmetic_peak import flops_per_token
 from blu.compiler.training.engine import Batch, Engine
 from blu.compiler.training.events import Event, Note, Observer, Sampled, Saved, StepDone, Validated
+from blu.compiler.training.place import Place
 from blu.compiler.training.presets import training_config
 from blu.compiler.training.recipe import Cadence, Recipe
 from blu.compiler.training.resume import saved_content, take_over
@@ -62,6 +63,8 @@ class Trainer:
     operations per second, `memory` tells the most bytes used so far, `writer` writes samples, `observers` are told of
     every event. Without `checkpoints`, nothing is saved. `max_seconds` ends the run as a signal would. With
     `find_nonfinite`, the error for a step that is not finite names the op that made it so; the engine must be guarded.
+    Of several ranks each has a trainer, with its `place` among them: the first saves and writes samples, and says when
+    all end.
     """
 
     engine: Engine
@@ -76,6 +79,7 @@ class Trainer:
     memory: Callable[[], int] = peak_memory_bytes
     max_seconds: float = math.inf
     find_nonfinite: bool = False
+    place: Place = field(default_factory=Place)
     step: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -83,8 +87,9 @@ class Trainer:
         if recipe.length > positions:
             message = f"length {recipe.length} is more than the model's {positions} positions (n_positions)"
             raise ArgumentError(message, advice="take shorter sequences, or a model with more positions")
+        shared = {"rank": self.place.rank, "world_size": self.place.ranks}
         self.batches = self.data.train.batches(
-            recipe.batch_size, recipe.length, seed=recipe.seed, shuffle=recipe.shuffle
+            self._own_batch, recipe.length, seed=recipe.seed, shuffle=recipe.shuffle, **shared
         )
         self.evaluation = self._evaluation()
         self._losses: list[float] = []
@@ -154,7 +159,8 @@ class Trainer:
             while self.step < self.recipe.steps:
                 self._one_step()
                 self._in_between()
-                if ended := _ended(signals.received, time.monotonic() - start > self.max_seconds):
+                ended = _ended(signals.received, time.monotonic() - start > self.max_seconds)
+                if ended := self.place.agreed_end(self.step, ended):
                     ended_by = ended
                     break
             self._finish(ended_by)
@@ -174,7 +180,7 @@ class Trainer:
 
     def save(self, wait: bool = False) -> None:
         """Save a checkpoint: in the background, or now."""
-        if self.checkpoints is None:
+        if self.checkpoints is None or not self.place.is_first:
             return
         self._hear_of_the_last_save()
         content = saved_content(self.engine, self.config, self.recipe, self.batches)
@@ -246,7 +252,7 @@ class Trainer:
             self._hear_of_the_last_save()
         if self.evaluation and _is_due(self.step, self.cadence.validate_every):
             self.validate()
-        if self.writer is not None and _is_due(self.step, self.cadence.sample_every):
+        if self.writer is not None and self.place.is_first and _is_due(self.step, self.cadence.sample_every):
             self._sample(self.writer)
         if _is_due(self.step, self.cadence.checkpoint_every) and self.step < self.recipe.steps:
             self.save()
@@ -298,7 +304,8 @@ class Trainer:
             return []
         if int(validation.windows_per_file(recipe.length).sum()) < recipe.batch_size:
             return []
-        batches = validation.batches(recipe.batch_size, recipe.length, shuffle=False, epochs=1)
+        shared = {"rank": self.place.rank, "world_size": self.place.ranks}
+        batches = validation.batches(self._own_batch, recipe.length, shuffle=False, epochs=1, **shared)
         return [batch for batch, _ in zip(batches, range(self.cadence.validate_batches), strict=False)]
 
     def _report(self, loss: float, norm: float, rate: float, seconds: float, skipped: bool) -> StepDone:
@@ -320,6 +327,11 @@ class Trainer:
             remaining_seconds=(recipe.steps - self.step) * sum(recent) / len(recent),
             skipped=skipped,
         )
+
+    @property
+    def _own_batch(self) -> int:
+        """The sequences of a micro-batch that this rank has."""
+        return self.recipe.batch_size // self.place.ranks
 
     @property
     def _flops_per_token(self) -> int:

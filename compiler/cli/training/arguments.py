@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from blu.compiler.cli.messages import UsageError
+from blu.compiler.cli.ranks.flags import add_launch_flags
 from blu.compiler.cli.training.flags import ANYTHING, FLAGS, GROUPS, WITHOUT_MEANING, as_model
 from blu.errors import suggestion
 
@@ -17,6 +18,7 @@ EXAMPLES = """examples:
   blu train gpt2 --data 'fineweb/*.bin' --batch-size 4 --total-batch-size 65536 --dtype bf16
   blu train gpt2 --init-from DIR --data notes.txt --tokenizer DIR --steps 100
   blu train --resume --out runs/gpt2-1                                       go on, with the same flags
+  blu train gpt2 --data 'fineweb/*.bin' --target cuda --nproc 4 --batch-size 64    on four GPUs, 64 sequences on each
 
 nanoGPT's and llm.c's names of flags are accepted as well: docs/training.md has the table.
 exit codes: 0 done, 1 error, 2 wrong usage, 130 and 143 stopped by Ctrl-C and SIGTERM, with a checkpoint"""
@@ -74,6 +76,7 @@ def make_parser() -> argparse.ArgumentParser:
             if flag.is_list:
                 options |= {"nargs": "+", "action": "extend"}
             group.add_argument(*flag.spellings, **options)
+    add_launch_flags(parser)
     for name in WITHOUT_MEANING:
         parser.add_argument(name, action=_WithoutMeaning, help=argparse.SUPPRESS)
     return parser

@@ -131,6 +131,10 @@ class LiveDisplay:
                 self._progress.stop()
 
 
+def show_nothing(event: Event) -> None:
+    """The display of all ranks but the first."""
+
+
 def make_display(stream: TextIO, every: int) -> PlainDisplay | LiveDisplay:
     """The display for a stream: live on a terminal."""
     return LiveDisplay(stream) if stream.isatty() else PlainDisplay(stream, every)

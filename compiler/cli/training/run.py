@@ -20,6 +20,7 @@ from blu.compiler.target import GPU_NAMES, resolve_target_name
 from blu.compiler.training.arithmetic_peak import gpu_peak_flops, peak_flops
 from blu.compiler.training.engine import Engine
 from blu.compiler.training.events import Note, Observer
+from blu.compiler.training.place import Place
 from blu.compiler.training.presets import training_config
 from blu.compiler.training.recipe import Cadence, Recipe
 from blu.compiler.training.trainer import Trainer, TrainingResult
@@ -63,12 +64,17 @@ class Run:
     source: Path | None
     cadence: Cadence
     tokenizer: Tokenizer | None = None
+    place: Place = field(default_factory=Place)
     compile_progress: ProgressDisplay = field(default_factory=lambda: ProgressDisplay("blu train"))
 
     @classmethod
-    def of(cls, given: Mapping[str, Any]) -> Run:
-        """Read the flags. Raises UsageError or WeightsError for what they get wrong."""
-        directory = _directory(given)
+    def of(cls, given: Mapping[str, Any], place: Place | None = None) -> Run:
+        """Read the flags. Raises UsageError or WeightsError for what they get wrong.
+
+        Of several ranks, the first chooses the directory.
+        """
+        place = place or Place()
+        directory = Path(place.told("the directory of the run", lambda: str(_directory(given))))
         flags = dict(given)
         if given.get("resume") and not {"model", "init_from"} & given.keys() and not (directory / FLAGS_FILE).is_file():
             advice = "name the directory of a run with --out, or the model of a new one"
@@ -78,7 +84,7 @@ class Run:
         source = resolve(flags["init_from"]) if "init_from" in flags else None
         cadence = _as_usage(partial(Cadence, **_fields_of(Cadence, flags)))
         _check_target(flags.get("target", "cpu"))
-        return cls(flags, directory, _config(flags, source), source, cadence)
+        return cls(flags, directory, _config(flags, source), source, cadence, place=place)
 
     def prepare(self, observer: Observer) -> Trainer:
         """Everything up to the first step; `observer` hears what there is to say."""
@@ -90,6 +96,7 @@ class Run:
         data = self._data()
         self._take_tokenizer(data.tokenizer)
         recipe = self._recipe(data)
+        self.place.agree("what is trained", [dict(self.config), recipe.to_dict(), data.train.fingerprint])
         trainer = self._trainer(recipe, data)
         trainer.observers = (observer,)
         observer(Note(f"{self._description(trainer)}; run in {self.directory}"))
@@ -97,7 +104,8 @@ class Run:
         if resumed is not None:
             observer(Note(f"goes on after step {resumed}"))
         trainer.prepare()
-        _write_flags(self.directory, self.flags)
+        if self.place.is_first:
+            _write_flags(self.directory, self.flags)
         return trainer
 
     def last_words(self, result: TrainingResult) -> str:
@@ -115,7 +123,7 @@ class Run:
     def _trainer(self, recipe: Recipe, data: TrainingData) -> Trainer:
         target = resolve_target_name(self.flags.get("target", "cpu"))
         find = self.flags.get("find_nonfinite", False)
-        engine = Engine.of(self.config, recipe, target=target, guarded=find, load=self._load)
+        engine = Engine.of(self.config, recipe, target=target, guarded=find, load=self._load, mesh=self.place.mesh)
         runner = Gpt2Runner(self.config, {}, target, self._load)
         make = partial(
             Trainer,
@@ -128,6 +136,7 @@ class Run:
             **self._machine(target, recipe.dtype),
             find_nonfinite=find,
             max_seconds=60 * self.flags.get("max_minutes", math.inf),
+            place=self.place,
         )
         trainer = _as_usage(make)
         engine.set_parameters(self._weights(recipe.seed))
@@ -137,7 +146,7 @@ class Run:
         trainer.checkpoints = Checkpoints(
             self.directory, keep_last=self.cadence.keep_last, config=self.config, tokenizer_from=tokenizer_from
         )
-        if by_bytes:
+        if by_bytes and self.place.is_first:
             write_byte_tokenizer(self.directory, self.config["vocab_size"])
         return trainer
 
@@ -147,7 +156,8 @@ class Run:
             return {"peak": peak_flops(target, self.flags.get("threads") or default_threads())}
         from blu.runtime.cuda import device_name, memory_stats
 
-        return {"peak": gpu_peak_flops(device_name(), dtype), "memory": lambda: memory_stats().peak}
+        peak = gpu_peak_flops(device_name(), dtype)
+        return {"peak": peak and peak * self.place.ranks, "memory": lambda: memory_stats().peak}
 
     def _take_tokenizer(self, tokenizer: Tokenizer | None) -> None:
         """Remember what made tokens of the texts; in a fresh model, its end of text begins and ends them."""
@@ -170,6 +180,7 @@ class Run:
         values = {"length": min(self.config["n_positions"], 1024)} | _fields_of(Recipe, flags)
         if flags.get("no_shuffle"):
             values["shuffle"] = False
+        values["batch_size"] = values.get("batch_size", Recipe.batch_size) * self.place.ranks
         sizes = _as_usage(partial(Recipe, **{key: values[key] for key in _SIZES if key in values}))
         if "total_batch_size" in flags:
             values["accumulate"] = _accumulation(flags["total_batch_size"], sizes.batch_size * sizes.length)

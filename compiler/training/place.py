@@ -1,0 +1,71 @@
+"""The place of one process among those that train one model together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from blu.compiler.training.parallel import DATA_AXIS
+from blu.plan.mesh import Mesh
+from blu.runtime.ranks.team import RankTeam
+
+_END = "the step to end with"
+
+
+@dataclass
+class Place:
+    """Rank `rank` of `ranks`, which have different sequences of every batch; alone, if there is no `team`."""
+
+    rank: int = 0
+    ranks: int = 1
+    team: RankTeam | None = field(default=None, repr=False)
+    _last_step: int = field(default=0, init=False)
+    _reason: str = field(default="", init=False)
+
+    @classmethod
+    def in_team(cls, team: RankTeam) -> Place:
+        """The place of this process in a team."""
+        return cls(team.world.rank, team.world.size, team if team.world.size > 1 else None)
+
+    @property
+    def mesh(self) -> Mesh:
+        """The mesh of the programs: data parallel."""
+        return Mesh(**{DATA_AXIS: self.ranks}) if self.ranks > 1 else Mesh()
+
+    def told(self, name: str, value: Callable[[], str]) -> str:
+        """What the first rank says under a name."""
+        store = None if self.team is None else self.team.store
+        if store is None:
+            return value()
+        return store.broadcast(name, value().encode() if self.is_first else b"").decode()
+
+    def agree(self, name: str, value: object) -> None:
+        """RankError on all ranks where they do not have the same."""
+        if self.team is not None:
+            self.team.agree(name, json.dumps(value, indent=1, sort_keys=True, default=str))
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this is the rank that saves and shows."""
+        return self.rank == 0
+
+    def agreed_end(self, step: int, wanted: str) -> str:
+        """Why to stop after this step, if that is what all ranks do; `wanted` is why this rank would.
+
+        What ends a run (a signal, the time) reaches ranks at different steps, and one that stopped alone would leave
+        the others waiting. So the first decides, a step ahead: no rank gets through the next step without it, and by
+        then all know.
+        """
+        store = None if self.team is None else self.team.store
+        if store is None:
+            return wanted
+        if self.is_first and wanted and not self._last_step:
+            self._last_step, self._reason = step + 1, wanted
+            store.set(f"{_END}: why", wanted.encode())
+            store.add(_END, self._last_step)
+        if not self.is_first and not self._last_step:
+            self._last_step = store.add(_END, 0)
+        if not self._last_step or step < self._last_step:
+            return ""
+        return self._reason or store.get(f"{_END}: why").decode()
