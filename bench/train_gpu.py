@@ -44,8 +44,11 @@ def pack(arguments: argparse.Namespace) -> None:
         return *adamw.update(model, gradients, state, rate), value, norm
 
     model = nn.GPT2({"vocab_size": VOCABULARY})
-    tokens = blu.spec((arguments.batch, TOKENS), "i32")
-    step = blu.jit(train, donate=("model", "state"), remat_budget=arguments.remat_budget)
+    mesh = blu.Mesh.of_text(arguments.mesh)
+    tokens = blu.spec((arguments.batch * mesh.size, TOKENS), "i32")
+    shard = {"tokens": "dp, *", "targets": "dp, *"} if mesh.axes else {}
+    donated = ("model", "state")
+    step = blu.jit(train, donate=donated, remat_budget=arguments.remat_budget, mesh=mesh, shard=shard)
     traced = step.trace(model, adamw.init(model), tokens, tokens, blu.spec((), "f32"))
     FOLDER.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
@@ -56,7 +59,8 @@ def pack(arguments: argparse.Namespace) -> None:
 def path_of(arguments: argparse.Namespace) -> Path:
     """Where the step is packed."""
     kept = f"-{arguments.remat_budget}" if arguments.remat_budget else ""
-    return FOLDER / f"{arguments.policy}-{arguments.batch}{kept}.blu"
+    ranks = f"-{arguments.mesh}" if arguments.mesh else ""
+    return FOLDER / f"{arguments.policy}-{arguments.batch}{kept}{ranks}.blu"
 
 
 class TorchSide:
@@ -234,6 +238,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--remat-budget", type=int, default=0)
+    parser.add_argument("--mesh", default="", help="with --pack: for ranks, as dp=2 (bench/train_ranks_gpu.py)")
     parser.add_argument("--save", metavar="NAME")
     arguments = parser.parse_args()
     if arguments.pack:

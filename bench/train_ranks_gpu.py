@@ -1,0 +1,100 @@
+"""A data-parallel training step of GPT-2 124M on several GPUs against PyTorch's DDP, in one run.
+
+    python bench/train_gpu.py --pack; python bench/train_gpu.py --pack --mesh dp=2
+    blu run --nproc 2 --device cuda bench/train_ranks_gpu.py [--save FILE]
+
+Each rank has B sequences of 1024 random tokens of its own. In alternating rounds all ranks do the step of one rank
+alone, the step of all, and DDP's (compiled, gradients in buckets of 25 MB); times are medians of CUDA events over the
+rounds, those of the slowest rank. Scaling is the time of a rank alone over that of all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+from pathlib import Path
+from typing import Any
+
+from bench.gpu.report import command_line, describe
+from bench.train_gpu import TOKENS, BluSide, TorchSide, milliseconds
+
+
+class DdpSide(TorchSide):
+    """PyTorch's side, whose gradients are averaged over ranks."""
+
+    def __init__(self, arguments: argparse.Namespace, device: int):
+        super().__init__(arguments)
+        from torch.nn.parallel import DistributedDataParallel
+
+        self.model = DistributedDataParallel(self.model, device_ids=[device], gradient_as_bucket_view=True)
+        self.loss = self.torch.compile(self.model)
+
+
+def measure(arguments: argparse.Namespace, ranks: int) -> dict[str, Any]:
+    """All sides in alternating rounds."""
+    import torch
+    import torch.distributed as ranked
+
+    alone = BluSide(argparse.Namespace(**{**vars(arguments), "mesh": ""}))
+    together = BluSide(argparse.Namespace(**{**vars(arguments), "mesh": f"dp={ranks}"}))
+    sides: dict[str, Any] = {"blu, one rank": alone, "blu": together}
+    if not arguments.without_torch:
+        sides["ddp"] = DdpSide(arguments, torch.cuda.current_device())
+        for _ in range(2):
+            sides["ddp"].step()
+    times: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(arguments.rounds):
+        for name, side in sides.items():
+            torch.cuda.synchronize()
+            ranked.barrier()
+            times[name] += milliseconds(side, 6)[2:]
+    slowest = torch.tensor([statistics.median(times[name]) for name in sides], device="cuda")
+    ranked.all_reduce(slowest, ranked.ReduceOp.MAX)
+    found = dict(zip(sides, slowest.tolist(), strict=True))
+    per_step = arguments.batch * TOKENS * ranks
+    collectives = together.program.plan.collectives
+    return {
+        "policy": arguments.policy,
+        "batch of a rank": arguments.batch,
+        "ranks": ranks,
+        "milliseconds": found,
+        "tokens per second": {name: 1e3 * per_step / found[name] for name in found if name != "blu, one rank"},
+        "scaling": found["blu, one rank"] / found["blu"],
+        "speed ratio to ddp": found["ddp"] / found["blu"] if "ddp" in found else None,
+        "bytes": {"blu, one rank": alone.bytes, "blu": together.bytes},
+        "collectives": [[item.kind, item.bytes_given] for item in collectives],
+        "losses": [float(together.step()) for _ in range(3)],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--policy", default="bf16", choices=("bf16", "tf32", "f32"))
+    parser.add_argument("--batch", type=int, default=64)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--remat-budget", type=int, default=0)
+    parser.add_argument("--without-torch", action="store_true", help="leave DDP out")
+    parser.add_argument("--save", metavar="FILE")
+    arguments = parser.parse_args()
+    import torch
+    import torch.distributed as ranked
+
+    from blu.runtime.ranks.team import join_team
+
+    team = join_team(device="cuda")
+    torch.cuda.set_device(team.world.local_rank if torch.cuda.device_count() > 1 else 0)
+    meeting = f"tcp://{os.environ['MASTER_ADDR']}:{int(os.environ['MASTER_PORT']) + 1}"
+    ranked.init_process_group("nccl", init_method=meeting, rank=team.world.rank, world_size=team.world.size)
+    report = {"command": command_line(), **measure(arguments, team.world.size), "machine": describe(torch)}
+    if team.world.rank == 0:
+        print(json.dumps(report, indent=1), flush=True)
+        if arguments.save:
+            Path(arguments.save).write_text(json.dumps(report, indent=1) + "\n")
+    ranked.destroy_process_group()
+    team.close()
+
+
+if __name__ == "__main__":
+    main()
