@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 
 from blu.compiler.training.parallel import DATA_AXIS
+from blu.plan.collective import schedule_text
 from blu.plan.mesh import Mesh
 from blu.runtime.ranks.team import RankTeam
+from blu.runtime.runnable import Runnable
 
 _END = "the step to end with"
 
@@ -44,6 +47,23 @@ class Place:
         """RankError on all ranks where they do not have the same."""
         if self.team is not None:
             self.team.agree(name, json.dumps(value, indent=1, sort_keys=True, default=str))
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Do something that may take long, and for which the other ranks wait."""
+        watch = None if self.team is None else self.team.watch
+        with nullcontext() if watch is None else watch.phase(name):
+            yield
+
+    def begin_step(self, step: int) -> None:
+        """Let whoever watches know at which step this rank is."""
+        if self.team is not None and self.team.watch is not None:
+            self.team.watch.begin_step(step)
+
+    def agree_on_exchanges(self, entry: str, program: Runnable) -> None:
+        """RankError on all ranks, with the first line that differs, where they would not exchange the same."""
+        if self.team is not None:
+            self.team.agree(f"the exchanges of {entry}", schedule_text(program.plan.collectives))
 
     @property
     def is_first(self) -> bool:

@@ -124,12 +124,15 @@ class Trainer:
         return trainer
 
     def prepare(self) -> None:
-        """Load or compile all programs that the run will need."""
-        self.engine.prepare(*(("step",) if self.recipe.accumulate == 1 else ("micro", "update")))
-        if self.evaluation:
-            self.engine.prepare("evaluate")
-        if self.cadence.sample_every and self.writer is not None:
-            self.writer.prepare(self.cadence.sample_prompt)
+        """Load or compile all programs that the run will need. RankError where ranks would not exchange the same."""
+        entries = ("step",) if self.recipe.accumulate == 1 else ("micro", "update")
+        entries += ("evaluate",) if self.evaluation else ()
+        with self.place.phase("compiling"):
+            self.engine.prepare(*entries)
+            if self.cadence.sample_every and self.writer is not None and self.place.is_first:
+                self.writer.prepare(self.cadence.sample_prompt)
+        for entry in entries:
+            self.place.agree_on_exchanges(entry, self.engine.program(entry))
 
     def resume(self) -> int | None:
         """Go on where the last checkpoint was saved; its step, None where there is none.
@@ -182,13 +185,17 @@ class Trainer:
         """Save a checkpoint: in the background, or now."""
         if self.checkpoints is None or not self.place.is_first:
             return
+        with self.place.phase("saving a checkpoint"):
+            self._save(self.checkpoints, wait)
+
+    def _save(self, checkpoints: Checkpoints, wait: bool) -> None:
         self._hear_of_the_last_save()
         content = saved_content(self.engine, self.config, self.recipe, self.batches)
         if wait:
-            self.checkpoints.save(self.step, *content)
-            self._tell(Saved(self.step, self.checkpoints.directory))
+            checkpoints.save(self.step, *content)
+            self._tell(Saved(self.step, checkpoints.directory))
         else:
-            self.checkpoints.save_async(self.step, *content)
+            checkpoints.save_async(self.step, *content)
             self._saving = self.step
 
     def _hear_of_the_last_save(self) -> None:
@@ -205,6 +212,7 @@ class Trainer:
 
     def _one_step(self) -> None:
         start = time.perf_counter()
+        self.place.begin_step(self.step + 1)
         rate = self.recipe.rate(self.step)
         batches = self._next_batches()
         loss, norm = self.engine.step(batches, rate, meanwhile=self._look_ahead)
@@ -278,7 +286,9 @@ class Trainer:
         raise NonFiniteError(message + where, advice=self._advice())
 
     def _sample(self, writer: Writer) -> None:
-        text = writer.write(self.engine.parameters, self.cadence.sample_prompt, self.cadence.sample_tokens, self.step)
+        arguments = self.engine.parameters, self.cadence.sample_prompt, self.cadence.sample_tokens, self.step
+        with self.place.phase("writing a sample"):
+            text = writer.write(*arguments)
         self._tell(Sampled(self.step, text))
 
     def _next_batches(self) -> list[Batch]:
