@@ -15,16 +15,10 @@ from blu.dialects.tensor.promotion import as_tensor
 from blu.dialects.tensor.tensor import Tensor
 
 
-class Barrier(Op, name="barrier"):
-    """The operand as it is, but as another value: what is computed from it is not shared with what is computed alike
-    from the operand, nor merged into one loop with it. It moves no data.
-
-    Recomputation is written with it: without one, the same ops on the same operands would be found to be duplicates.
-    """
+class _Identity(Op):
+    """Base of the ops that give their operand."""
 
     operand: Operand
-
-    vjp = staticmethod(lambda g, operand, result: g)
 
     @staticmethod
     def reference(operand: np.ndarray) -> np.ndarray:
@@ -33,6 +27,20 @@ class Barrier(Op, name="barrier"):
     @staticmethod
     def infer(operand: TensorType) -> TensorType:
         return operand
+
+    @staticmethod
+    def error_samples() -> Iterator[ErrorSample]:
+        return iter(())
+
+
+class Barrier(_Identity, name="barrier"):
+    """The operand as it is, but as another value: what is computed from it is not shared with what is computed alike
+    from the operand, nor merged into one loop with it. It moves no data.
+
+    Recomputation is written with it: without one, the same ops on the same operands would be found to be duplicates.
+    """
+
+    vjp = staticmethod(lambda g, operand, result: g)
 
     @staticmethod
     def samples() -> Iterator[Sample]:
@@ -41,25 +49,11 @@ class Barrier(Op, name="barrier"):
             for shape in ((), (0, 2), (1,), (3, 4), (2, 3, 5)):
                 yield Sample((draw(rng, shape, dtype, -9, 9),), {})
 
-    @staticmethod
-    def error_samples() -> Iterator[ErrorSample]:
-        return iter(())
 
-
-class StopGradient(Op, name="stop_gradient"):
+class StopGradient(_Identity, name="stop_gradient"):
     """The operand as it is; for gradients a constant. It goes when gradients have been written."""
 
-    operand: Operand
-
     deliberate: ClassVar[dict[str, str]] = {"vjp": "that it has none is what it is for"}
-
-    @staticmethod
-    def reference(operand: np.ndarray) -> np.ndarray:
-        return operand.copy()
-
-    @staticmethod
-    def infer(operand: TensorType) -> TensorType:
-        return operand
 
     @staticmethod
     def samples() -> Iterator[Sample]:
@@ -68,10 +62,6 @@ class StopGradient(Op, name="stop_gradient"):
             yield Sample((draw(rng, (3, 4), dtype, 0, 9),), {})
         for shape in ((), (0, 2), (1,)):
             yield Sample((draw(rng, shape, f32, -9, 9),), {})
-
-    @staticmethod
-    def error_samples() -> Iterator[ErrorSample]:
-        return iter(())
 
 
 @public
