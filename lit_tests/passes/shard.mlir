@@ -97,3 +97,19 @@ func.func @terms(%x: tensor<4xf32> {blu.sharding = "* + dp"}, %y: tensor<4xf32> 
   return %1 : tensor<4xf32>
 }
 }
+
+// -----
+
+// A mean is a sum over ranks until it is returned; only the number of its elements is needed before.
+// CHECK-LABEL: func.func @quotient(
+// CHECK: %[[COUNT:.*]] = "blu.all_reduce"(%arg1)
+// CHECK: %[[MEAN:.*]] = "blu.divide"(%arg0, %[[COUNT]])
+// CHECK: "blu.tanh"
+// CHECK: "blu.all_reduce"(%[[MEAN]])
+module attributes {blu.mesh = [["dp", 2]]} {
+func.func @quotient(%loss: tensor<f32> {blu.sharding = "+ dp"}, %count: tensor<f32> {blu.sharding = "+ dp"}, %x: tensor<4xf32>) -> (tensor<f32>, tensor<4xf32>) {
+  %0 = "blu.divide"(%loss, %count) : (tensor<f32>, tensor<f32>) -> tensor<f32>
+  %1 = "blu.tanh"(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  return %0, %1 : tensor<f32>, tensor<4xf32>
+}
+}

@@ -37,11 +37,10 @@ def _inputs(case: Case) -> tuple[list, dict]:
 
 def _kept_partial(case: Case) -> tuple[str, ...]:
     """The axes over which the result may be a sum of terms that ranks have; operands are made such sums for it."""
-    axes = tuple(sorted({axis for value in case.present for axis in value.sharding.partial}))
     rule = _LINEAR.get(case.cls.name)
-    if not axes or rule is None or not rule(case):
+    if rule is None or not any(value.is_partial for value in case.present) or not rule(case):
         return ()
-    return axes
+    return tuple(sorted({axis for value in case.present for axis in value.sharding.partial}))
 
 
 def _is_sum(case: Case) -> bool:
@@ -68,7 +67,9 @@ def _is_factor(case: Case) -> bool:
 
 
 def _is_numerator(case: Case) -> bool:
-    return not case.present[1].is_partial
+    """A quotient is linear in its numerator; what divides is added up. So a loss travels when it is returned."""
+    case.bring(lambda value, number: value.sharding.with_partial(()) if number else value.sharding)
+    return True
 
 
 def _is_widened(case: Case) -> bool:
