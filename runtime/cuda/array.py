@@ -90,6 +90,7 @@ class DeviceArray(Array):
         copy = allocate_array(self.shape, self.dtype, "a copy of an array on the GPU")
         with driver.exclusively():
             if copy.nbytes:
+                driver.synchronize()  # the copy would wait itself, deaf to signals and unseen by who watches ranks
                 with driver.explained("copy an array from the GPU"):
                     driver.copy_out(address_of(copy), self.address, copy.nbytes)
             driver.finish()

@@ -266,12 +266,26 @@ def test_an_exchange_that_failed_meanwhile_is_told_by_the_next_run(twins: Twins)
 def test_the_watch_is_told_of_each_run_once_captured_or_not(twins: Twins) -> None:
     """Ranks that capture in different runs tell the same."""
     program, other = CudaProgram.load(overlapped()), CudaProgram.load(programs.twice())
-    kept = [program.run([X + step]) for step in range(7)]
+    for step in range(7):
+        program.run([X + step])
     other.run([X])
     assert twins.watch.told == [("what main exchanges", "model.py:40")] * 7
-    waits = twins.watch.waits
-    kept[0][0].numpy()
-    assert twins.watch.waits == waits + 1
+
+
+def test_whoever_watches_sees_a_rank_that_waits_to_read_an_array(twins: Twins, monkeypatch: Any) -> None:
+    """A copy to memory that is not pinned waits for the GPU inside the driver: it comes after a wait that is told."""
+    program = CudaProgram.load(overlapped())
+    [result, *_] = program.run([X])
+    waits, copy_out = twins.watch.waits, twins.gpu.copy_out
+    seen: list[int] = []
+
+    def copy(target: int, address: int, nbytes: int) -> None:
+        seen.append(twins.watch.waits - waits)
+        copy_out(target, address, nbytes)
+
+    monkeypatch.setattr(twins.gpu, "copy_out", copy)
+    result.numpy()
+    assert seen == [1]
 
 
 def test_a_run_that_is_broken_off_leaves_no_memory_to_a_collective(twins: Twins, monkeypatch: Any) -> None:
