@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
 
 from blu.compiler.training.parallel import DATA_AXIS
 from blu.plan.collective import schedule_text
@@ -47,6 +51,13 @@ class Place:
         """RankError on all ranks where they do not have the same."""
         if self.team is not None:
             self.team.agree(name, json.dumps(value, indent=1, sort_keys=True, default=str))
+
+    def compare(self, name: str, arrays: Mapping[str, Any]) -> None:
+        """RankError on all ranks, with the first name, where their arrays have not the same bits."""
+        if self.team is not None:
+            with self.phase(f"comparing {name}"):
+                sums = [f"{key} {zlib.crc32(np.ascontiguousarray(array)):08x}" for key, array in arrays.items()]
+            self.team.agree(name, "\n".join(sums))
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:

@@ -181,8 +181,14 @@ class Trainer:
         self._tell(Validated(self.step, loss, time.perf_counter() - start))
         return loss
 
-    def save(self, wait: bool = False) -> None:
-        """Save a checkpoint: in the background, or now."""
+    def save(self, wait: bool = False, compare: bool = True) -> None:
+        """Save a checkpoint: in the background, or now.
+
+        All ranks come here after the same step, and find out whether they have the same parameters (`compare`), before
+        the first of them saves its own. RankError names the first parameter that differs.
+        """
+        if compare:
+            self.place.compare("the parameters", self.engine.parameters)
         if self.checkpoints is None or not self.place.is_first:
             return
         with self.place.phase("saving a checkpoint"):
@@ -299,7 +305,7 @@ class Trainer:
         except DataError:
             self.batches.restore(place)
             if self._losses:
-                self.save(wait=True)
+                self.save(wait=True, compare=False)  # the other ranks are elsewhere
             raise
 
     def _look_ahead(self) -> None:

@@ -18,6 +18,7 @@ from blu.compiler.training.recipe import Recipe
 from blu.errors import ArgumentError
 from blu.frontend.io.gpt2 import complete_config
 from blu.plan.mesh import Mesh
+from tests.support.programs.rank_programs import run_ranks
 
 CONFIG = complete_config(
     {"model_type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 16, "vocab_size": 33, "n_positions": 8}
@@ -77,6 +78,12 @@ def test_all_ranks_end_with_a_checkpoint_when_they_are_asked_to(texts: Path, tmp
     assert time.monotonic() - start < 60
     assert "stopped by SIGTERM" in said, said
     assert [path.name for path in out.iterdir() if path.name.startswith("checkpoint") or "step" in path.name], said
+
+
+def test_ranks_whose_parameters_differ_say_which(tmp_path: Path) -> None:
+    for item in run_ranks(Path(__file__).parent / "comparing_ranks.py", 2):
+        assert "the parameters" in item["said"], item
+        assert "b " in item["said"] and "a " not in item["said"].partition("first")[2], item
 
 
 def test_a_batch_that_cannot_be_shared_out_names_those_that_can() -> None:
