@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from blu.dialects.core.op import OPS
-from blu.frontend.functional import functional
+from blu.frontend.functional import collective, functional
 from tests.fuzz import calls
 from tests.fuzz.check import Outcome, check
 from tests.fuzz.generate import generate
@@ -32,6 +32,7 @@ LEFT_OUT = {
     "broadcast_arrays": "broadcasting is in every binary op",
     **dict.fromkeys(("ones", "zeros", "full", "iota", "eye", "tri", "linspace", "arange"), "no operands"),
     **dict.fromkeys(("ones_like", "zeros_like", "full_like"), "no numbers of their operands"),
+    **dict.fromkeys(collective.__all__, "other ranks take part"),
     **dict.fromkeys(("dot", "outer", "tensordot", "trace"), "matmul and einsum of other names"),
 }
 

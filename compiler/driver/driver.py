@@ -182,8 +182,9 @@ class _Run:
         if pass_.only_looks or self.verify_each or self.options.verify_each is False:
             return self.verify_each and not pass_.only_looks
         following = self.steps[index + 1].pass_ if index + 1 < len(self.steps) else None
-        is_end = following is None or following.only_looks
-        return is_end or not all(registry.is_ours(type(item)) for item in (pass_, following))
+        if following is None or following.only_looks:
+            return True
+        return not (registry.is_ours(type(pass_)) and registry.is_ours(type(following)))
 
     def _observe(self, run: PassRun, step: Step) -> None:
         if self.observers:

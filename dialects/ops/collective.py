@@ -200,7 +200,9 @@ class ReduceScatter(_Reducing, name="reduce_scatter"):
 class AllGather(CollectiveOp, name="all_gather"):
     """What all ranks have, one after the other along the first dimension."""
 
-    needs_dim = classmethod(lambda cls: True)
+    @classmethod
+    def needs_dim(cls) -> bool:
+        return True
 
     @staticmethod
     def over_ranks(operands: Sequence[np.ndarray]) -> list[np.ndarray]:

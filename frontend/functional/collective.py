@@ -19,6 +19,8 @@ from blu.dialects.tensor.promotion import as_tensor
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ShapeError
 
+__all__ = ["all_gather", "all_reduce", "all_to_all", "axis_index", "broadcast", "permute", "reduce_scatter"]
+
 
 @public
 def all_reduce(x: Any, axis: str, reduction: str = "sum") -> Tensor:

@@ -15,18 +15,18 @@
 
 // The copy engine is told of both factors.
 // CHECK-NEXT: %[[LEFT:.+]] = "plan.tensor_map"(%[[X]]) {box = array<i64: 64, 128>, dtype = "bf16", offset = 0 : i64, shape = array<i64: 64, 1024>, strides = array<i64: 1, 64>}
-// CHECK-NEXT: %[[RIGHT:.+]] = "plan.tensor_map"(%[[W]]) {box = array<i64: 64, 192>, {{.*}}shape = array<i64: 64, 1536>
-// CHECK-NEXT: gpu.launch_func @kernels::@gemm_0 blocks in (%c64, %c1, %c1) threads in (%c384, %c1, %c1) dynamic_shared_memory_size %c{{[0-9]+}}_i32
+// CHECK-NEXT: %[[RIGHT:.+]] = "plan.tensor_map"(%[[W]]) {box = array<i64: 64, 128>, {{.*}}shape = array<i64: 64, 1536>
+// CHECK-NEXT: gpu.launch_func @kernels::@gemm_0 blocks in (%c{{[0-9]+}}, %c1, %c1) threads in (%c384, %c1, %c1) dynamic_shared_memory_size %c{{[0-9]+}}_i32
 // CHECK-NEXT: args(%[[X]] : {{.+}}, %[[W]] : {{.+}}, %up.bias : {{.+}}, %[[Y]] : {{.+}}, %[[LEFT]] : memref<128xi8>, %[[RIGHT]] : memref<128xi8>)
 // CHECK: "plan.alias"(%total) {result = 0 : i64}
 
 // CHECK-LABEL: gpu.module @kernels {
 // CHECK: gpu.func @gemm_0(
-// CHECK: %up.weight.map: memref<128xi8>) kernel attributes {blu.kernel = "gemm", {{.*}}blu.schedule = {{{.*}}kind = "wgmma", {{.*}}}, known_block_size = array<i32: 384, 1, 1>}
+// CHECK: %up.weight.map: memref<128xi8>) kernel attributes {{{.*}}blu.kernel = "gemm", {{.*}}blu.schedule = {{{.*}}kind = "wgmma", {{.*}}}, known_block_size = array<i32: 384, 1, 1>}
 // CHECK-NOT: linalg
 // CHECK: nvvm.cp.async.bulk.tensor.shared.cluster.global
 // CHECK: nvvm.wgmma.fence.aligned
-// CHECK: wgmma.mma_async.sync.aligned.m64n192k16.f32.bf16.bf16
+// CHECK: wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16
 // CHECK: nvvm.wgmma.commit.group.sync.aligned
 // CHECK: gpu.return
 // CHECK: gpu.func @rows_2(

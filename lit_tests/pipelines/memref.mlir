@@ -25,8 +25,8 @@
 // CHECK-NEXT: %embed.extract.memory: memref<1024x64xbf16>,
 // CHECK-NEXT: %up.view.memory: memref<64x1536xbf16, strided<[1, 64]>>,
 // CPU: attributes {blu.kernel = "gemm"} {
-// SM80: attributes {blu.kernel = "gemm", blu.schedule = {columns = 128 : i64, instruction = "bf16", kind = "product", rows = 128 : i64, split = 1 : i64}} {
-// SM90: attributes {blu.kernel = "gemm", blu.schedule = {columns = 128 : i64, instruction = "bf16", kind = "product", rows = 128 : i64, split = 1 : i64}} {
+// SM80: attributes {blu.kernel = "gemm", blu.schedule = {columns = 128 : i64, copied = "undecided", instruction = "bf16", kind = "product", rows = 128 : i64, split = 1 : i64}} {
+// SM90: attributes {blu.kernel = "gemm", blu.schedule = {columns = 128 : i64, copied = "undecided", instruction = "bf16", kind = "product", rows = 128 : i64, split = 1 : i64}} {
 // CHECK: %embed.extract = bufferization.to_tensor %embed.extract.memory restrict
 // CHECK: linalg.contract
 // CHECK-NEXT: ins(%embed.extract, %{{.+}} : tensor<1024x64xbf16>, tensor<64x1536xbf16>)

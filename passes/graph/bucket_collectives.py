@@ -51,9 +51,10 @@ class BucketCollectives(Pass):
         found = [_Sum(item, positions) for item in operations if _is_sum(item)]
         open_buckets: dict[tuple, _Bucket] = {}
         for item in sorted(found, key=lambda item: item.made):
+            for bucket in open_buckets.values():
+                if bucket.members and item.made >= bucket.first_read:
+                    self._close(bucket)
             bucket = open_buckets.setdefault(item.key, _Bucket())
-            if bucket.members and item.made >= bucket.first_read:
-                self._close(bucket)
             bucket.add(item)
             if bucket.bytes >= self.megabytes * MEGABYTE:
                 self._close(bucket)
@@ -76,12 +77,16 @@ def _is_sum(operation: ir.Operation) -> bool:
 
 
 class _Sum:
-    """One sum over ranks: where its operand is made, and its result first read, among the ops of the block."""
+    """One sum over ranks: where its operand is made, and its result first read, among the ops of the block.
+
+    A sum of a sum (over another axis) stays behind that: it is taken to be made where it stands.
+    """
 
     def __init__(self, operation: ir.Operation, positions: dict[ir.Operation, int]):
         self.operation = operation
         owner = operation.operands[0].owner
-        self.made = -1 if isinstance(owner, ir.Block) else positions[owner]
+        self.maker = None if isinstance(owner, ir.Block) else operation if _is_sum(owner) else owner.operation
+        self.made = -1 if self.maker is None else positions[self.maker]
         users = [_outermost(use.owner.operation, positions) for use in operation.results[0].uses]
         self.first_read = min((positions[user] for user in users), default=len(positions))
         tensor = Tensor(operation.operands[0])
@@ -119,9 +124,8 @@ class _Bucket:
 
     def write(self) -> None:
         """One sum in the place of all."""
-        last = self.members[-1].operation
-        owner = last.operands[0].owner
-        with _behind(owner), emitting_at(last.location):
+        last, maker = self.members[-1].operation, self.members[-1].maker
+        with _behind(maker, last.block), emitting_at(last.location):
             operands = [Tensor(member.operation.operands[0]) for member in self.members]
             results = _summed(operands, attributes_of(last))
         for member, result in zip(self.members, results, strict=True):
@@ -129,10 +133,8 @@ class _Bucket:
             member.operation.erase()
 
 
-def _behind(owner: ir.Operation | ir.Block) -> ir.InsertionPoint:
-    if isinstance(owner, ir.Block):
-        return ir.InsertionPoint.at_block_begin(owner)
-    return ir.InsertionPoint.after(owner.operation)
+def _behind(maker: ir.Operation | None, block: ir.Block) -> ir.InsertionPoint:
+    return ir.InsertionPoint.at_block_begin(block) if maker is None else ir.InsertionPoint.after(maker)
 
 
 def _summed(operands: Sequence[Tensor], attributes: dict) -> list[Tensor]:

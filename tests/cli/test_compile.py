@@ -351,7 +351,7 @@ def test_a_jitted_function_with_default_specs_is_compiled(run: Run, tmp_path: Pa
     ("words", "code", "part"),
     [
         (["absent.blu"], 2, "there is no file absent.blu"),
-        (["model.py"], 1, "not a .blu file"),
+        (["wide.npy"], 1, "not a .blu file"),
         (["doubled.blu", "--input=y=x.npy"], 2, "the program has no input 'y'"),
         (["doubled.blu", "--input=x=absent.npy"], 1, "cannot read absent.npy"),
         (["doubled.blu", "--input=x=model.py"], 1, "model.py is no .npy file"),

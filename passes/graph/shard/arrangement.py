@@ -115,12 +115,13 @@ def _taken_groups(size: int, splits: Splits, start: int, limit: int, stride: int
     """The splits of a slice of a dimension; None where it cuts what a rank has."""
     if not splits or (start == 0 and limit == size and stride == 1):
         return splits
-    if len(splits) > 1 or stride != 1 or splits[0].groups == 1:
+    [split, *others] = splits
+    if others or stride != 1 or split.groups == 1:
         return None
-    block = size // splits[0].groups
+    block = size // split.groups
     if start % block or limit % block or limit <= start:
         return None
-    return (Split(splits[0].axis, (limit - start) // block),)
+    return (Split(split.axis, (limit - start) // block),)
 
 
 @shards("pad")

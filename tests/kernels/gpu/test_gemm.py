@@ -242,7 +242,7 @@ def test_nothing_is_spilled(target: str, dtype: str) -> None:
         assert (cubin.spill_bytes, cubin.stack_bytes) == (0, 0), name
     assert all(item["shared_bytes"] <= SHARED_BYTES[target] for item in program.plan["launches"])
     text = program.ptx["gemm_0"]
-    if target == "sm_90a" and dtype in ("bf16", "f16"):
+    if target == "sm_90a" and dtype in ("bf16", "f16", "tf32"):
         return  # by warpgroups: see test_gemm_wgmma.py
     assert "cp.async.cg.shared.global" in text
     if dtype == "f32":

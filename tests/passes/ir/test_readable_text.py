@@ -118,7 +118,7 @@ def test_values_keep_their_names_from_level_to_level(lowered: Lower):
         assert "%model.h.0.mlp.c_fc.weight" in text
     assert '%h.1.mlp.c_fc.matmul = "blu.matmul"(%h.1.ln_2.' in texts["blu"]
     assert re.search(r"%h\.1\.mlp\.c_fc\.mulf = call @gemm_\d+\(%h\.1\.ln_2\.addf,", texts["linalg"])
-    assert re.search(r"^      %h\.1\.ln_2\.addf: tensor<8x16xf32> loc", texts["linalg"], re.MULTILINE)
+    assert re.search(r"^      %h\.0\.ln_2\.addf: tensor<8x16xf32> loc", texts["linalg"], re.MULTILINE)
     assert '%h.1.mlp.c_fc.mulf = "plan.buffer"()' in texts["memref"]
 
 

@@ -40,7 +40,8 @@ def test_ranks_know_each_other_and_only_the_first_is_heard():
     ]
 
 
-def test_the_processor_is_shared_among_ranks():
+def test_the_processor_is_shared_among_ranks(monkeypatch):
+    monkeypatch.delenv("BLU_NUM_THREADS", raising=False)
     outcome = launch_ranks(2, "meeting", "meets", flags=CARDS)
     threads = max(1, len(os.sched_getaffinity(0)) // 2)
     assert outcome.out == f"0/2 0/2 {threads} threads, 1/2 1/2 {threads} threads\n"
