@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
+from typing import Any
 
 from blu.plan.collective import Collective
 from blu.runtime.ranks.group import Pending, RankGroup
@@ -28,8 +29,8 @@ class Collectives:
             ctypes.c_int32.from_address(target).value = group.rank
             return
         amounts = {"broadcast": {"root": item.amount}, "permute": {"shift": item.amount}}.get(item.kind, {})
-        what = {"dtype": item.dtype, "count": item.count, "reduction": item.reduction, "line": item.location}
-        self._pending[number] = group.start(item.kind, source=source, target=target, **what, **amounts)
+        what: dict[str, Any] = {"dtype": item.dtype, "reduction": item.reduction, "line": item.location, **amounts}
+        self._pending[number] = group.start(item.kind, source=source, target=target, count=item.count, **what)
 
     def finish(self, number: int) -> None:
         """Wait for a collective that has begun."""

@@ -56,7 +56,7 @@ class Place:
         """RankError on all ranks, with the first name, where their arrays have not the same bits."""
         if self.team is not None:
             with self.phase(f"comparing {name}"):
-                sums = [f"{key} {zlib.crc32(np.ascontiguousarray(array)):08x}" for key, array in arrays.items()]
+                sums = [f"{key} {zlib.crc32(np.asarray(array).tobytes()):08x}" for key, array in arrays.items()]
             self.team.agree(name, "\n".join(sums))
 
     @contextmanager

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -104,7 +104,8 @@ class Exchange:
 def array_at(address: int, count: int, dtype: str) -> np.ndarray:
     """`count` elements of the processor's memory, which someone else owns."""
     nbytes = count * DTYPES[dtype].itemsize
-    return np.frombuffer((ctypes.c_uint8 * nbytes).from_address(address), DTYPES[dtype], count)
+    memory: Any = (ctypes.c_uint8 * nbytes).from_address(address)
+    return np.frombuffer(memory, DTYPES[dtype], count)
 
 
 class Pending(ABC):

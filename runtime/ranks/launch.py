@@ -152,7 +152,7 @@ class _Running:
         self._folder = Path(folder)
         self._job = job
         self._first = job.node * job.count if job.on_gpus else 0
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._processes: list[subprocess.Popen[Any]] = []
         self._deadline = float("inf")
         self._signal = 0
 

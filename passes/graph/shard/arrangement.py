@@ -147,10 +147,11 @@ def shard_pad(case: Case) -> list[Placed]:
 def _padded_groups(size: int, splits: Splits, low: int, high: int) -> Splits | None:
     if not splits or (low == 0 and high == 0):
         return splits
-    block = size // splits[0].groups
-    if len(splits) > 1 or low % block or high % block or low < 0 or high < 0:
+    [split, *others] = splits
+    block = size // split.groups
+    if others or low % block or high % block or low < 0 or high < 0:
         return None
-    return (Split(splits[0].axis, splits[0].groups + (low + high) // block),)
+    return (Split(split.axis, split.groups + (low + high) // block),)
 
 
 @shards("concatenate")

@@ -56,8 +56,15 @@ class DriverError(Exception):
 class Named(Protocol):
     """A launch, as errors speak of it."""
 
-    name: str
-    location: str
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        ...
+
+    @property
+    def location(self) -> str:
+        """The user's line."""
+        ...
 
 
 def explain(failure: DriverError, doing: str, launch: Named | None = None, since: Sequence[Named] = ()) -> BluError:
