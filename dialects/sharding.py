@@ -70,11 +70,6 @@ class Sharding:
         """All axes that it mentions."""
         return [split.axis for splits in self.dims for split in splits] + list(self.partial)
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether all ranks have the same."""
-        return not self.axes
-
     def with_dim(self, dim: int, splits: Splits) -> Sharding:
         """The same with other splits of a dimension."""
         return Sharding((*self.dims[:dim], splits, *self.dims[dim + 1 :]), self.partial)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping
-from typing import Any
 
 from blu.plan.collective import Collective
 from blu.runtime.ranks.group import Pending, RankGroup
@@ -28,9 +27,7 @@ class Collectives:
         if item.kind == "axis_index":
             ctypes.c_int32.from_address(target).value = group.rank
             return
-        amounts = {"broadcast": {"root": item.amount}, "permute": {"shift": item.amount}}.get(item.kind, {})
-        what: dict[str, Any] = {"dtype": item.dtype, "reduction": item.reduction, "line": item.location, **amounts}
-        self._pending[number] = group.start(item.kind, source=source, target=target, count=item.count, **what)
+        self._pending[number] = group.start(item.kind, source=source, target=target, **item.options)
 
     def finish(self, number: int) -> None:
         """Wait for a collective that has begun."""

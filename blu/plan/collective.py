@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -63,6 +62,13 @@ class Collective:
         return {**what, "amount": self.amount, **data, "target": self.target.to_json(), **when}
 
     @property
+    def options(self) -> dict[str, Any]:
+        """What a group of ranks is told of it, besides its kind and addresses."""
+        amounts = {"broadcast": {"root": self.amount}, "permute": {"shift": self.amount}}.get(self.kind, {})
+        what = {"dtype": self.dtype, "count": self.count, "reduction": self.reduction, "line": self.location}
+        return {**what, **amounts}
+
+    @property
     def received(self) -> int:
         """How many elements this rank gets."""
         if self.kind == "all_gather":
@@ -105,14 +111,3 @@ class Collective:
 def schedule_text(collectives: Sequence[Collective]) -> str:
     """The collectives of a program, a line each: what its ranks compare before they run it."""
     return "\n".join(collective.signature for collective in collectives)
-
-
-def bytes_on_the_wire(collectives: Sequence[Collective]) -> int:
-    """Bytes that a rank sends in a run, as ring algorithms do: an all-reduce sends what it has twice, less a part."""
-    return sum(math.ceil(_share(item) * item.bytes_given) for item in collectives)
-
-
-def _share(item: Collective) -> float:
-    others = (item.ranks - 1) / item.ranks
-    shares = {"all_reduce": 2 * others, "all_gather": item.ranks - 1, "axis_index": 0, "permute": float(item.ranks > 1)}
-    return shares.get(item.kind, others)

@@ -136,15 +136,13 @@ class Collectives:
 
     def _exchange(self, number: int) -> None:
         item, (source, target) = self._items[number], self._places(number)
-        amounts = {"broadcast": {"root": item.amount}, "permute": {"shift": item.amount}}.get(item.kind, {})
-        what = {"dtype": item.dtype, "count": item.count, "reduction": item.reduction, "line": item.location, **amounts}
         second = self._driver.second
         second.begin()
         self._under_way.add(number)
         try:
             with _at_line(item.location):
                 group = self._groups[item.axis]
-                group.start(item.kind, source=source, target=target, stream=second.handle, **what)
+                group.start(item.kind, source=source, target=target, stream=second.handle, **item.options)
         finally:
             second.mark(number)
 

@@ -33,11 +33,6 @@ def axis_groups(mesh: Mesh, library: str, everyone: Callable[[World], RankGroup]
     return _joined[key]
 
 
-def rank_of_this_process() -> int:
-    """The number of this process among all that were started together."""
-    return World.of_environment().rank
-
-
 def _split(mesh: Mesh, library: str, everyone: Callable[[World], RankGroup]) -> Groups:
     if mesh.size == 1:
         return Groups()

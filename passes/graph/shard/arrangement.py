@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from blu.dialects.core.dtypes import product
 from blu.dialects.sharding import Sharding, Split, Splits, in_order
 from blu.passes.graph.shard.placed import Placed
-from blu.passes.graph.shard.rules import Case, everywhere, is_zero, shards
+from blu.passes.graph.shard.rules import Case, is_zero, shards
 
 
 @shards("transpose")
@@ -174,9 +174,3 @@ def shard_reverse(case: Case) -> list[Placed]:
         sharding = sharding.with_dim(axis, ())
     case.bring(lambda item, _: sharding)
     return case.emit([sharding])
-
-
-@shards("constant", "iota")
-def shard_constant(case: Case) -> list[Placed]:
-    """All ranks have all of it, and take parts where these are needed."""
-    return everywhere(case)

@@ -13,7 +13,7 @@ from blu.passes.graph.shard.rules import Case, agreed, is_zero, shards
 @shards("Pointwise", "where", "clip", "convert", "barrier", "stop_gradient", "reduce_precision", "checked_index")
 def shard_elementwise(case: Case) -> list[Placed]:
     """Operands in one sharding: that of the first that is split. A sum over ranks stays one if the op is linear."""
-    shape = case.cls.infer_all(*_inputs(case))[0].shape
+    shape = case.cls.infer_all(case.types, case.attributes)[0].shape
     partial = _kept_partial(case)
     if not partial:
         case.bring(lambda value, _: _summed(value, case.wish, shape))
@@ -25,14 +25,6 @@ def shard_elementwise(case: Case) -> list[Placed]:
     result = Sharding(tuple(dims), partial)
     case.bring(lambda value, _: _under(result, value))
     return case.emit([result])
-
-
-def _inputs(case: Case) -> tuple[list, dict]:
-    types = [
-        [value.type for value in item] if isinstance(item, list) else item.type if item is not None else None
-        for item in case.operands
-    ]
-    return types, case.attributes
 
 
 def _kept_partial(case: Case) -> tuple[str, ...]:

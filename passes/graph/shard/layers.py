@@ -21,7 +21,7 @@ def shard_rows(case: Case) -> list[Placed]:
     goes_along = case.cls.name not in ("gelu", "silu") and value.type.ndim > 0
     wanted = value.sharding.with_dim(axis, ()) if goes_along else value.sharding
     case.bring(lambda item, number: wanted if number == 0 else Sharding.whole(item.type.ndim))
-    types = case.cls.infer_all([item.type if item else None for item in case.operands], case.attributes)
+    types = case.cls.infer_all(case.types, case.attributes)
     if types[0].ndim == value.type.ndim:
         return case.emit([wanted])
     return case.emit([Sharding((*wanted.dims[:axis], *wanted.dims[axis + 1 :]))])
@@ -51,7 +51,7 @@ def shard_attention(case: Case) -> list[Placed]:
         return everywhere(case)  # masks and offsets are of whole programs that write text
     wanted = _split_alike(case, leading)
     case.bring(lambda value, _: Sharding((*wanted, (), ())))
-    types = case.cls.infer_all([item and item.type for item in case.operands], case.attributes)
+    types = case.cls.infer_all(case.types, case.attributes)
     return case.emit([Sharding((*wanted, (), ())) for _ in types])
 
 

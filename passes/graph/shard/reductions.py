@@ -91,5 +91,5 @@ def _with_whole_matrices(case: Case) -> list[Placed]:
         case.bring(lambda value, _: wanted)
         return case.emit([wanted])
     case.bring(lambda value, _: Sharding.whole(value.type.ndim))
-    [type_] = case.cls.infer_all([left.type, right.type], case.attributes)
+    [type_] = case.cls.infer_all(case.types, case.attributes)
     return case.emit([Sharding.whole(type_.ndim)])

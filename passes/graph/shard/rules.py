@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from blu.dialects.core.constants import decode
+from blu.dialects.core.fields import on_operand
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.op import Op, emit
 from blu.dialects.sharding import Sharding, Splits
@@ -29,15 +30,16 @@ class Case:
     movement: Movement
     wish: Sharding | None = None
     """How the result is going to be needed, where that is known."""
-    results: list[Placed] = field(default_factory=list)
 
     @property
     def present(self) -> list[Placed]:
         """All operands that are there, in one list."""
-        found: list[Placed] = []
-        for item in self.operands:
-            found += item if isinstance(item, list) else [item] if item is not None else []
-        return found
+        return present_in(self.operands)
+
+    @property
+    def types(self) -> list[Any]:
+        """The types of the whole operands, as `infer` takes them."""
+        return [on_operand(lambda value: value.type, item) for item in self.operands]
 
     def bring(self, wanted: Callable[[Placed, int], Sharding]) -> None:
         """Bring each operand, given with its number among those present, to a sharding."""
@@ -46,10 +48,7 @@ class Case:
         def moved(value: Placed) -> Placed:
             return self.movement.to(value, wanted(value, next(numbers)))
 
-        self.operands = [
-            [moved(value) for value in item] if isinstance(item, list) else item if item is None else moved(item)
-            for item in self.operands
-        ]
+        self.operands = [on_operand(moved, item) for item in self.operands]
 
     def bring_one(self, number: int, wanted: Sharding) -> None:
         """Bring the operand of one field to a sharding."""
@@ -61,12 +60,9 @@ class Case:
 
     def emit(self, shardings: Sequence[Sharding], **changed: Any) -> list[Placed]:
         """Emit the op on what this rank has; its results are in these shardings."""
-        local = [
-            [value.tensor for value in item] if isinstance(item, list) else item.tensor if item is not None else None
-            for item in self.operands
-        ]
+        local = [on_operand(lambda value: value.tensor, item) for item in self.operands]
         results = emit(self.cls, local, {**self.attributes, **changed})
-        types = self.cls.infer_all(_types(self.operands), self.attributes)
+        types = self.cls.infer_all(self.types, self.attributes)
         return [Placed(*item) for item in zip(results, shardings, types, strict=True)]
 
     def ranks(self, axis: str) -> int:
@@ -102,7 +98,7 @@ def rule_of(cls: type[Op]) -> Rule:
 def everywhere(case: Case) -> list[Placed]:
     """Every rank does the whole op, on whole operands: right for any op, and no faster than on one rank."""
     case.bring(lambda value, _: Sharding.whole(value.type.ndim))
-    types = case.cls.infer_all(_types(case.operands), case.attributes)
+    types = case.cls.infer_all(case.types, case.attributes)
     return case.emit([Sharding.whole(type_.ndim) for type_ in types])
 
 
@@ -115,11 +111,12 @@ def agreed(candidates: Sequence[Splits], taken: set[str]) -> Splits:
     return ()
 
 
-def _types(operands: Sequence[Any]) -> list[Any]:
-    return [
-        [value.type for value in item] if isinstance(item, list) else item.type if item is not None else None
-        for item in operands
-    ]
+def present_in(operands: Sequence[Any]) -> list[Any]:
+    """All that is there of operands by field, in one list: lists for variadic fields, None for absent ones."""
+    found: list[Any] = []
+    for item in operands:
+        found += item if isinstance(item, list) else [item] if item is not None else []
+    return found
 
 
 def is_zero(value: Placed) -> bool:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from blu.dialects.core.dtypes import TensorType, tensor_type
+from blu.dialects.core.fields import on_operand
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import attributes_of, emitting_at, is_pure, operands_of, operation_class, value_type
 from blu.dialects.mesh import mesh_of
@@ -16,7 +16,7 @@ from blu.errors import BluError
 from blu.passes.framework.base import Pass, find
 from blu.passes.graph.shard.layers import DecomposedError
 from blu.passes.graph.shard.placed import Movement, Placed
-from blu.passes.graph.shard.rules import Case, rule_of
+from blu.passes.graph.shard.rules import Case, present_in, rule_of
 
 
 @dataclass(frozen=True)
@@ -142,12 +142,13 @@ class _Sharding:
         if cls is None or cls.region_fields() or (not is_pure(operation)):
             advice = "Leave shardings away, and write what ranks exchange yourself; or drop it."
             self.owner.fail(operation, f"{operation.name} is in a program that Blu shards", advice=advice)
-        operands = [self._placed(item) for item in operands_of(operation)]
+        given = operands_of(operation)
+        operands = [on_operand(self.values.__getitem__, item) for item in given]
         wish = self.wishes.get(operation.results[0]) if len(operation.results) else None
         case = Case(operation, cls, operands, attributes_of(operation), self.movement, wish)
         with emitting_at(operation.location):
             results = rule_of(cls)(case)
-        for value, result in zip(_flat(operands_of(operation)), case.present, strict=True):
+        for value, result in zip(present_in(given), case.present, strict=True):
             self._keep_sum(value, result)
         self.values.update(zip(operation.results, results, strict=True))
 
@@ -157,11 +158,6 @@ class _Sharding:
         if before.is_partial and set(moved.sharding.partial) < set(before.sharding.partial):
             self.values[value] = moved
 
-    def _placed(self, item: Any) -> Any:
-        if isinstance(item, list):
-            return [self.values[value] for value in item]
-        return None if item is None else self.values[item]
-
     def _return(self, operation: ir.Operation) -> None:
         with emitting_at(operation.location):
             values = [
@@ -169,13 +165,6 @@ class _Sharding:
                 for value, wanted in zip(operation.operands, self.wanted, strict=True)
             ]
         func.ReturnOp(values)
-
-
-def _flat(items: list[Any]) -> list[ir.Value]:
-    found: list[ir.Value] = []
-    for item in items:
-        found += item if isinstance(item, list) else [item] if item is not None else []
-    return found
 
 
 def _previous(operation: ir.Operation) -> ir.Operation | None:

@@ -148,11 +148,7 @@ class _Bufferizer:
         if any(use.owner.operation.name == "plan.check" for use in value.uses):
             self.num_checks += 1
             return whole(self._new_root(shape, element, "status", self.num_checks - 1))
-        if (output := self.memory.returned.index_of(value)) is not None:
-            root = self._new_root(shape, element, "output", output)
-            root.output = output
-            return whole(root)
-        return whole(self._new_root(shape, element))
+        return whole(self._plain_root(value))
 
     def _place_for(self, value: ir.Value) -> View:
         """Memory for a result: in that of what it only becomes a part of, else its own."""
