@@ -37,7 +37,7 @@ from blu.dialects.core.modules import copy_module, module_text
 from blu.dialects.core.remat import check_budget, set_budget
 from blu.dialects.hooks import HOOKS, CompilerHooks
 from blu.dialects.mesh import set_mesh, tracing_for
-from blu.dialects.sharding import set_shardings
+from blu.dialects.sharding import PERMUTE, check_rotation, set_rotation, set_shardings
 from blu.dialects.targets.cpu import ATTRIBUTE, CpuTarget
 from blu.dialects.targets.nvidia import TARGETS, Target
 from blu.errors import ArgumentError, DTypeError
@@ -237,6 +237,7 @@ class Jitted:
         overwrite: bool = False,
         mesh: Mesh | None = None,
         shard: Mapping[str, str] | None = None,
+        rotation: str = PERMUTE,
     ):
         functools.update_wrapper(self, function)
         self.function = function
@@ -244,7 +245,7 @@ class Jitted:
         self.name = name or getattr(function, "__name__", "function")
         self.target = target or "cpu"
         self.overwrite = overwrite
-        self.mesh, self.shard = mesh or Mesh(), dict(shard or {})
+        self.mesh, self.shard, self.rotation = mesh or Mesh(), dict(shard or {}), check_rotation(rotation)
         self.remat_budget = check_budget(remat_budget)
         self.parameters = parameters_of(function)
         unknown = self.donated - set(self.parameters.parameters)
@@ -295,6 +296,7 @@ class Jitted:
         set_budget(traced.module, self.remat_budget)
         set_mesh(traced.module, self.mesh)
         set_shardings(traced.module, self.shard)
+        set_rotation(traced.module, self.rotation)
         return Traced(self.name, traced, self.target, self.overwrite)
 
     def _call_by_name(self, **arguments: Any) -> Any:
@@ -320,6 +322,7 @@ def jit(
     overwrite: bool = False,
     mesh: Mesh | None = None,
     shard: Mapping[str, str] | None = None,
+    rotation: str = PERMUTE,
 ) -> Any:
     """Compile a function of arrays. Use it as a decorator, with or without arguments.
 
@@ -343,13 +346,14 @@ def jit(
     `mesh` names the axes along which the program's ranks exchange data (`blu.all_reduce`): as many processes run the
     program, each with arrays of its own. With `shard`, the function is one of whole tensors, and Blu finds out what
     ranks exchange: {"tokens": "dp, *"} gives each rank of dp an equal part of the rows of the argument `tokens`. The
-    patterns fit names of arguments and results; a result lies as the argument of its name.
+    patterns fit names of arguments and results; a result lies as the argument of its name. Where the positions of
+    attention are split, keys and values travel by the exchange `rotation`: permute, all_gather or all_to_all.
     """
     if function is None:
-        options = {"donate": donate, "name": name, "target": target, "remat_budget": remat_budget}
-        return functools.partial(jit, **options, overwrite=overwrite, mesh=mesh, shard=shard)
+        options = {"donate": donate, "name": name, "target": target, "remat_budget": remat_budget, "shard": shard}
+        return functools.partial(jit, **options, overwrite=overwrite, mesh=mesh, rotation=rotation)
     with shown_to_the_user():
-        return Jitted(function, donate, name, target, remat_budget, overwrite, mesh, shard)
+        return Jitted(function, donate, name, target, remat_budget, overwrite, mesh, shard, rotation)
 
 
 _eager: dict[Any, Jitted] = {}

@@ -4,6 +4,8 @@
     "tp/3, *"        dimension 0 is three parts, each of which is split over tp, as queries, keys and values in one
     "* + dp"         each rank has a term; the tensor is their sum over dp
     "dp tp, *"       dimension 0 is split over dp, and each part over tp
+    "*, cp~"         dimension 1 is twice as many parts as ranks: the first rank has the first and the last of them,
+                     the next one the second and the last but one, and so on
 
 What is not mentioned is the same on all ranks.
 """
@@ -17,22 +19,35 @@ from fnmatch import fnmatchcase
 
 from blu.dialects.core.dtypes import TensorType, product
 from blu.dialects.core.mlir import func, ir
-from blu.errors import ShapeError
+from blu.errors import ArgumentError, ShapeError
 from blu.plan.mesh import Mesh
 
 ATTRIBUTE = "blu.sharding"
-_SPLIT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:/([1-9][0-9]*))?")
+ROTATION = "blu.rotation"
+"""Of a module: the exchange by which keys and values come to all ranks that have positions of a sequence."""
+PERMUTE, ALL_GATHER, ALL_TO_ALL = ROTATIONS = "permute", "all_gather", "all_to_all"
+_SPLIT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(~)?(?:/([1-9][0-9]*))?")
 
 
 @dataclass(frozen=True)
 class Split:
-    """Of each of `groups` equal parts of a dimension, each rank of an axis has an equal part, in order."""
+    """Of each of `groups` equal parts of a dimension, each rank of an axis has an equal part, in order.
+
+    With `mirrored`, of every second group in reverse order: there are 2 groups, or a multiple.
+    """
 
     axis: str
     groups: int = 1
+    mirrored: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether ranks have one part each, in order."""
+        return self.groups == 1
 
     def __str__(self) -> str:
-        return self.axis if self.groups == 1 else f"{self.axis}/{self.groups}"
+        name, least = (f"{self.axis}~", 2) if self.mirrored else (self.axis, 1)
+        return name if self.groups == least else f"{name}/{self.groups}"
 
 
 Splits = tuple[Split, ...]
@@ -106,7 +121,11 @@ def _parse_splits(item: str) -> Splits:
         match = _SPLIT.fullmatch(word)
         if match is None:
             raise ValueError(f"{word!r} is no axis")
-        found.append(Split(match[1], int(match[2] or 1)))
+        mirrored = match[2] is not None
+        groups = int(match[3] or (2 if mirrored else 1))
+        if mirrored and groups % 2:
+            raise ValueError(f"{word!r} is mirrored in an odd number of groups")
+        found.append(Split(match[1], groups, mirrored))
     if not found:
         raise ValueError("a dimension says nothing")
     return in_order(found)
@@ -132,6 +151,26 @@ def set_shardings(module: ir.Module, shardings: Mapping[str, str]) -> None:
     with module.context:
         _write(main, "arg_attrs", texts)
         _write(main, "res_attrs", [first_of(parsed, name) or found.get(name) for name in results])
+
+
+def set_rotation(module: ir.Module, rotation: str) -> None:
+    """Say by which exchange keys and values travel: one of `ROTATIONS`, of which the first needs not be said."""
+    if rotation != PERMUTE:
+        with module.context:
+            module.operation.attributes[ROTATION] = ir.StringAttr.get(rotation)
+
+
+def rotation_of(module: ir.Module) -> str:
+    """By which exchange keys and values travel. ArgumentError for one that there is not."""
+    attributes = module.operation.attributes
+    return check_rotation(ir.StringAttr(attributes[ROTATION]).value if ROTATION in attributes else PERMUTE)
+
+
+def check_rotation(rotation: str) -> str:
+    """A rotation that there is, as it is given."""
+    if rotation not in ROTATIONS:
+        raise ArgumentError(f"the rotation {rotation!r} is none of {', '.join(ROTATIONS)}")
+    return rotation
 
 
 def first_of(shardings: Mapping[str, str], name: str) -> str | None:

@@ -1,8 +1,9 @@
-"""Scaled dot-product attention."""
+"""Scaled dot-product attention, and pieces of it, with what it takes to put several of them together."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 import numpy as np
 
@@ -159,6 +160,98 @@ class Attention(Op, name="attention"):
         yield ErrorSample((query, key, key, None, None), {**plain, "precision": "bf16"}, "not one of highest, tf32")
 
 
+class AttentionPiece(Op, name="attention_piece"):
+    """Attention without a mask, and the logarithm of the sum of exp(score) over the keys that each query sees.
+
+    Operands, attributes and the first result are attention's. The second is [..., Hq, Tq], in f32 for f16 and bf16, and
+    -inf where a query sees no key. Of results r1 and r2 for different keys, with the logarithms s1 and s2, that for all
+    of them is r1 * exp(s1 - s) + r2 * exp(s2 - s), with s = log(exp(s1) + exp(s2)) (Milakov and Gimelshein, "Online
+    normalizer calculation for softmax").
+    """
+
+    deliberate: ClassVar[dict[str, str]] = {"vjp": "ranks make pieces of attention that is differentiated already"}
+    query: Operand
+    key: Operand
+    value: Operand
+    offset: OptionalOperand
+    causal: bool
+    scale: float
+    precision: str
+    num_results = 2
+
+    @staticmethod
+    def reference(
+        query: np.ndarray,
+        key: np.ndarray,
+        value: np.ndarray,
+        offset: np.ndarray | None,
+        causal: bool,
+        scale: float,
+        precision: str = "highest",
+    ) -> tuple[np.ndarray, np.ndarray]:
+        repeated = np.repeat(key, groups_of(query.shape, key.shape), axis=-3)
+        scores = reference_scores(query, repeated, None, offset, causal, scale)
+        result = Attention.reference(query, key, value, None, offset, causal, scale, precision)
+        with np.errstate(divide="ignore"):
+            return result, np.logaddexp.reduce(scores, axis=-1, initial=-np.inf)
+
+    @staticmethod
+    def infer(
+        query: TensorType,
+        key: TensorType,
+        value: TensorType,
+        offset: TensorType | None,
+        causal: bool,
+        scale: float,
+        precision: str,
+    ) -> tuple[TensorType, TensorType]:
+        result = Attention.infer(query, key, value, None, offset, causal, scale, precision)
+        return result, TensorType(query.shape[:-1], computing_dtype(query.dtype))
+
+    @staticmethod
+    def decompose(
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        offset: Tensor | None,
+        causal: bool,
+        scale: float,
+        precision: str,
+    ) -> tuple[Tensor, Tensor]:
+        """The plain formula with a Tq x Tk matrix of scores, for targets without a kernel."""
+        from blu.dialects.tensor.arithmetic import log, matmul, where
+        from blu.dialects.tensor.arrangement import broadcast_to
+        from blu.dialects.tensor.promotion import as_tensor
+
+        wide_dtype = computing_dtype(query.dtype)
+        groups = groups_of(query.shape, key.shape)
+        wide_query = split_heads(query.astype(wide_dtype), groups)
+        wide_key, wide_value = (heads.astype(wide_dtype).expand_dims(-3) for heads in (key, value))
+        scores = matmul(wide_query, wide_key.swapaxes(-1, -2), precision) * scale
+        logarithms = broadcast_to(as_tensor(-np.inf, wide_dtype), query.shape[:-1])
+        if scores.size:
+            largest, scores, total = exponentials(masked(scores, None, offset, causal, groups))
+            logarithms = (largest + log(total)).reshape(query.shape[:-1])
+            scores = scores / where(total == 0, 1.0, total)
+        result = matmul(scores, wide_value, precision).reshape((*query.shape[:-1], value.shape[-1]))
+        return result.astype(query.dtype), logarithms
+
+    @staticmethod
+    def samples() -> Iterator[Sample]:
+        for sample in Attention.samples():
+            query, key, value, mask, offset = sample.operands
+            if mask is None:
+                yield Sample((query, key, value, offset), sample.attributes)
+
+    @staticmethod
+    def error_samples() -> Iterator[ErrorSample]:
+        query, key = TensorType((6, 5, 8), f32), TensorType((3, 7, 8), f32)
+        attributes = {"causal": False, "scale": 1.0, "precision": "highest"}
+        wrong, offset = key.with_shape((4, 7, 8)), TensorType((), i64)
+        yield ErrorSample((query, wrong, wrong, None), attributes, "no multiple of 4")
+        yield ErrorSample((query, key, key, offset), attributes, "causal is false")
+
+
 def groups_of(query: Sequence[int], key: Sequence[int]) -> int:
     """Query heads per key head, from the shapes of queries and keys."""
     return query[-3] // key[-3] if key[-3] else 1
@@ -173,6 +266,22 @@ def reference_weights(
     scale: float,
 ) -> np.ndarray:
     """The softmax of the scores [..., Hq, Tq, Tk]; `key` has as many heads as `query`."""
+    scores = reference_scores(query, key, mask, offset, causal, scale)
+    largest = scores.max(axis=-1, keepdims=True, initial=-np.inf)
+    weights = np.exp(scores - np.where(largest == -np.inf, 0, largest))
+    total = weights.sum(axis=-1, keepdims=True)
+    return weights / np.where(total == 0, 1, total)
+
+
+def reference_scores(
+    query: np.ndarray,
+    key: np.ndarray,
+    mask: np.ndarray | None,
+    offset: np.ndarray | None,
+    causal: bool,
+    scale: float,
+) -> np.ndarray:
+    """The scores [..., Hq, Tq, Tk], -inf for keys that are hidden; `key` has as many heads as `query`."""
     scores = query @ np.swapaxes(key, -1, -2) * scale
     visible = np.ones(scores.shape, np.bool_)
     if causal:
@@ -183,11 +292,7 @@ def reference_weights(
         visible &= mask
     elif mask is not None:
         scores = scores + mask
-    scores = np.where(visible, scores, -np.inf)
-    largest = scores.max(axis=-1, keepdims=True, initial=-np.inf)
-    weights = np.exp(scores - np.where(largest == -np.inf, 0, largest))
-    total = weights.sum(axis=-1, keepdims=True)
-    return weights / np.where(total == 0, 1, total)
+    return np.where(visible, scores, -np.inf)
 
 
 def _check_heads(query: TensorType, key: TensorType, value: TensorType) -> None:
@@ -228,10 +333,18 @@ def softmax_of_visible(scores: Tensor) -> Tensor:
     """The softmax along the last dimension; zeros where all scores are -inf."""
     from blu.dialects.tensor.arithmetic import where
 
-    largest = scores.max(axis=-1, keepdims=True)
-    weights = (scores - where(largest == -np.inf, 0.0, largest)).exp()
-    total = weights.sum(axis=-1, keepdims=True)
+    _, weights, total = exponentials(scores)
     return weights / where(total == 0, 1.0, total)
+
+
+def exponentials(scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The largest of the last dimension (0 where all are -inf), what is smaller by that as exponents, and their sum."""
+    from blu.dialects.tensor.arithmetic import where
+
+    largest = scores.max(axis=-1, keepdims=True)
+    largest = where(largest == -np.inf, 0.0, largest)
+    weights = (scores - largest).exp()
+    return largest, weights, weights.sum(axis=-1, keepdims=True)
 
 
 def masked(scores: Tensor, mask: Tensor | None, offset: Tensor | None, causal: bool, groups: int) -> Tensor:

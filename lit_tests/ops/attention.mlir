@@ -128,3 +128,23 @@ func.func @offset(%q: tensor<1x2x1x4xf32>, %k: tensor<1x2x8x4xf32>, %v: tensor<1
   %0 = "blu.attention"(%q, %k, %v, %o) {causal = true, precision = "highest", scale = 0.5 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 1>} : (tensor<1x2x1x4xf32>, tensor<1x2x8x4xf32>, tensor<1x2x8x4xf32>, tensor<i32>) -> tensor<1x2x1x4xf32>
   return %0 : tensor<1x2x1x4xf32>
 }
+
+// -----
+
+// A piece, with the logarithm of the sum of weights of each query.
+// CHECK-LABEL: func.func @piece(
+// CHECK: %[[SCORES:.+]] = "blu.multiply"
+// CHECK: "blu.max"(%[[SCORES]]) {axes = array<i64: 3>, keepdims = true}
+// CHECK: %[[LARGEST:.+]] = "blu.where"
+// CHECK: "blu.subtract"(%[[SCORES]], %[[LARGEST]])
+// CHECK: %[[WEIGHTS:.+]] = "blu.exp"
+// CHECK: %[[TOTAL:.+]] = "blu.sum"(%[[WEIGHTS]]) {axes = array<i64: 3>, keepdims = true}
+// CHECK: %[[LOG:.+]] = "blu.log"(%[[TOTAL]])
+// CHECK: %[[SUM:.+]] = "blu.add"(%[[LARGEST]], %[[LOG]])
+// CHECK: %[[LOGARITHMS:.+]] = "blu.reshape"(%[[SUM]]) {shape = array<i64: 2, 4>}
+// CHECK: "blu.divide"(%[[WEIGHTS]],
+// CHECK: return %{{.+}}, %[[LOGARITHMS]] : tensor<2x4x8xf32>, tensor<2x4xf32>
+func.func @piece(%q: tensor<2x4x8xf32>, %k: tensor<1x6x8xf32>, %v: tensor<1x6x8xf32>) -> (tensor<2x4x8xf32>, tensor<2x4xf32>) {
+  %0:2 = "blu.attention_piece"(%q, %k, %v) {causal = false, precision = "highest", scale = 5.000000e-01 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0>} : (tensor<2x4x8xf32>, tensor<1x6x8xf32>, tensor<1x6x8xf32>) -> (tensor<2x4x8xf32>, tensor<2x4xf32>)
+  return %0#0, %0#1 : tensor<2x4x8xf32>, tensor<2x4xf32>
+}

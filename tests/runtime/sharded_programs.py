@@ -36,9 +36,10 @@ MODES = {
     "data": ("dp=2", DATA),
     "tensor": ("tp=2", TENSOR),
     "full": ("dp=2", DATA | FULL),
-    "positions": ("cp=2", POSITIONS),
+    "balanced": ("cp=2", {"tokens": "*, cp~", "targets": "*, cp~"}),
+    "four balanced": ("cp=4", {"tokens": "*, cp~", "targets": "*, cp~"}),
+    "data x balanced": ("dp=2,cp=2", {"tokens": "dp, cp~", "targets": "dp, cp~"}),
     "data x tensor": ("dp=2,tp=2", DATA | TENSOR),
-    "data x positions": ("dp=2,cp=2", {"tokens": "dp, cp", "targets": "dp, cp"}),
     "tensor x positions": ("tp=2,cp=2", TENSOR | POSITIONS),
 }
 
@@ -57,6 +58,7 @@ def part_of(array: np.ndarray, text: str | None, mesh: blu.Mesh) -> np.ndarray:
     for dim, splits in enumerate(Sharding.parse(text).dims):
         for split in splits:
             parts = [np.split(item, mesh.ranks(split.axis), dim) for item in np.split(array, split.groups, dim)]
+            parts = [item[::-1] if split.mirrored and at % 2 else item for at, item in enumerate(parts)]
             array = np.concatenate([item[place[split.axis]] for item in parts], dim)
     return np.ascontiguousarray(array)
 

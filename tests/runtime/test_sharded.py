@@ -25,7 +25,7 @@ def check(found: list[dict], modes: list[str]) -> None:
 
 
 def test_two_ranks_find_the_loss_and_all_gradients_of_one() -> None:
-    modes = ["data", "tensor", "full", "positions"]
+    modes = ["data", "tensor", "full", "balanced"]
     found = run_ranks(PROGRAMS, 2, *modes)
     check(found, modes)
     kinds = found[0]["full"]["kinds"]
@@ -35,7 +35,7 @@ def test_two_ranks_find_the_loss_and_all_gradients_of_one() -> None:
 
 @pytest.mark.slow
 def test_four_ranks_of_two_axes_find_the_loss_and_all_gradients_of_one() -> None:
-    modes = ["data x tensor", "data x positions", "tensor x positions"]
+    modes = ["data x tensor", "data x balanced", "tensor x positions", "four balanced"]
     check(run_ranks(PROGRAMS, 4, *modes), modes)
 
 
@@ -68,7 +68,7 @@ def test_a_sharding_that_does_not_fit_names_the_argument(shard: dict, message: s
         program.trace(blu.spec((7, 6)), blu.spec((6, 5))).lower()
 
 
-@pytest.mark.parametrize("text", ["dp", "*, dp/0", "dp dp, *", "dp,", "*, * + 1", "d-p, *"])
+@pytest.mark.parametrize("text", ["dp", "*, dp/0", "*, dp~/3", "dp dp, *", "dp,", "*, * + 1", "d-p, *"])
 def test_text_that_is_no_sharding_is_refused(text: str) -> None:
     with pytest.raises((ShapeError, PassError)):
         blu.jit(lambda x: x, mesh=blu.Mesh(dp=2), shard={"x": text}).trace(blu.spec((4, 6))).lower()
@@ -91,9 +91,17 @@ def test_collectives_that_users_write_and_shardings_do_not_mix() -> None:
         program.trace(blu.spec((4,))).lower()
 
 
-@pytest.mark.parametrize("text", ["dp, *", "*, tp/3", "* + dp", "dp tp, *", "*, dp cp/4 + tp"])
+@pytest.mark.parametrize("text", ["dp, *", "*, tp/3", "* + dp", "dp tp, *", "*, dp cp/4 + tp", "*, cp~", "cp~/4"])
 def test_shardings_are_written_as_they_are_read(text: str) -> None:
     assert str(Sharding.parse(text)) == text
+
+
+def test_of_a_mirrored_dimension_a_rank_has_a_part_of_each_half() -> None:
+    program = blu.jit(lambda x: {"y": x}, mesh=blu.Mesh(cp=2), shard={"x": "cp~"}).trace(blu.spec((8,)))
+    plan = program.compile().program.plan
+    assert plan.inputs[0].shape == (4,)
+    with pytest.raises(ShapeError, match="6 elements cannot be split over 2 ranks of cp in 2 groups"):
+        Sharding.parse("cp~").local(TensorType((6,), f32), blu.Mesh(cp=2))
 
 
 def test_of_nested_splits_the_inner_one_counts_what_is_left() -> None:

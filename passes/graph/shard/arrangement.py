@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from blu.dialects.core.dtypes import product
 from blu.dialects.sharding import Sharding, Split, Splits, in_order
@@ -76,8 +77,9 @@ def _place_of(
     for target in targets:
         if before <= groups and groups % before == 0:
             inner = groups // before
-            if new[target] > 1 and new[target] % (inner * ranks) == 0:
-                return target, Split(split.axis, inner)
+            is_whole = not split.mirrored or inner % 2 == 0
+            if new[target] > 1 and new[target] % (inner * ranks) == 0 and is_whole:
+                return target, replace(split, groups=inner)
         before *= new[target]
     return None
 
@@ -116,12 +118,12 @@ def _taken_groups(size: int, splits: Splits, start: int, limit: int, stride: int
     if not splits or (start == 0 and limit == size and stride == 1):
         return splits
     [split, *others] = splits
-    if others or stride != 1 or split.groups == 1:
+    if others or stride != 1 or split.groups == (2 if split.mirrored else 1):
         return None
-    block = size // split.groups
-    if start % block or limit % block or limit <= start:
+    block, least = size // split.groups, 2 if split.mirrored else 1
+    if start % (least * block) or limit % (least * block) or limit <= start:
         return None
-    return (Split(split.axis, (limit - start) // block),)
+    return (replace(split, groups=(limit - start) // block),)
 
 
 @shards("pad")
@@ -148,10 +150,10 @@ def _padded_groups(size: int, splits: Splits, low: int, high: int) -> Splits | N
     if not splits or (low == 0 and high == 0):
         return splits
     [split, *others] = splits
-    block = size // split.groups
+    block = size // split.groups * (2 if split.mirrored else 1)
     if others or low % block or high % block or low < 0 or high < 0:
         return None
-    return (Split(split.axis, split.groups + (low + high) // block),)
+    return (replace(split, groups=split.groups + (low + high) * split.groups // size),)
 
 
 @shards("concatenate")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from blu.dialects.core.op import operands_of
 from blu.dialects.sharding import Sharding, Splits
 from blu.passes.graph.decompose import decompose_operation
 from blu.passes.graph.shard.placed import Placed
+from blu.passes.graph.shard.ring import RingAttention
 from blu.passes.graph.shard.rules import Case, everywhere, shards
 
 
@@ -41,25 +43,63 @@ def shard_cross_entropy(case: Case) -> list[Placed]:
     return case.emit([Sharding((rows,))])
 
 
-@shards("attention", "attention_gradient")
+@shards("attention")
 def shard_attention(case: Case) -> list[Placed]:
-    """Batches and heads may be split, alike in queries, keys and values."""
+    """Batches, heads and positions may be split, alike in queries, keys and values."""
     case.sum_up()
-    tensors = [value for value in case.operands if value is not None]
-    leading = [value.sharding.dims[:-2] for value in tensors[:3]]
-    if any(value is not None for value in case.operands[-2:]):
+    if any(value is not None for value in case.operands[3:]):
         return everywhere(case)  # masks and offsets are of whole programs that write text
-    wanted = _split_alike(case, leading)
-    case.bring(lambda value, _: Sharding((*wanted, (), ())))
-    types = case.cls.infer_all(case.types, case.attributes)
-    return case.emit([Sharding((*wanted, (), ())) for _ in types])
+    wanted = _attended(case, *case.operands[:3])
+    case.bring(lambda value, _: wanted)
+    if not wanted.dims[-2]:
+        return case.emit([wanted])
+    result, sums = _ring(case, wanted).forward(*(value.tensor for value in case.operands[:3]))
+    case.movement.kept[case.operation.results[0]] = (wanted, sums)
+    return case.placed([result], [wanted])
 
 
-def _split_alike(case: Case, leading: list[tuple[Splits, ...]]) -> tuple[Splits, ...]:
+@shards("attention_gradient")
+def shard_attention_gradient(case: Case) -> list[Placed]:
+    """As attention, whose sums are used again."""
+    case.sum_up()
+    if any(value is not None for value in case.operands[5:]):
+        return everywhere(case)
+    wanted = _attended(case, *case.operands[1:4])
+    case.bring(lambda value, _: wanted)
+    if not wanted.dims[-2]:
+        return case.emit([wanted] * 3)
+    kept, sums = case.movement.kept.get(operands_of(case.operation)[4], (None, None))
+    operands = (value.tensor for value in case.operands[:5])
+    results = _ring(case, wanted).backward(*operands, sums if kept == wanted else None)
+    dtype = case.cls.infer_all(case.types, case.attributes)[0].dtype
+    return case.placed([item.astype(dtype) for item in results], [wanted] * 3)
+
+
+def _ring(case: Case, wanted: Sharding) -> RingAttention:
+    attributes = {name: case.attributes[name] for name in ("causal", "scale", "precision")}
+    return RingAttention(case.movement, wanted.dims[-2][0], **attributes)
+
+
+def _attended(case: Case, query: Placed, key: Placed, value: Placed) -> Sharding:
+    """How queries, keys and values are split, and so their result."""
+    leading = _split_alike(case, query, key, value)
+    taken = {split.axis for splits in leading for split in splits}
+    positions = query.sharding.dims[-2]
+    lengths = {item.type.shape[-2] for item in (query, key)}
+    is_square = len(lengths) == 1 or not case.attributes["causal"]
+    if len(positions) != 1 or positions[0].axis in taken or not is_square:
+        return Sharding((*leading, (), ()))
+    [split] = positions
+    least = 2 if split.mirrored else 1
+    is_even = all(length and length % (least * case.ranks(split.axis)) == 0 for length in lengths)
+    return Sharding((*leading, positions if is_even and split.groups == least else (), ()))
+
+
+def _split_alike(case: Case, *tensors: Placed) -> tuple[Splits, ...]:
     """The splits of leading dimensions that fit all operands; heads of keys may be fewer than those of queries."""
     found = []
-    for dim, splits in enumerate(leading[0]):
-        sizes = [value.type.shape[dim] for value in case.present]
+    for dim, splits in enumerate(tensors[0].sharding.dims[:-2]):
+        sizes = [value.type.shape[dim] for value in tensors]
         ranks = [case.ranks(split.axis) for split in splits]
         fits = len(splits) <= 1 and all(size % count == 0 for size in sizes for count in ranks)
         found.append(splits if fits and all(split.groups == 1 for split in splits) else ())

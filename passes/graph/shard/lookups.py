@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from blu.dialects.ops.index_check import CheckedIndex
-from blu.dialects.sharding import Sharding, Split
+from blu.dialects.sharding import Sharding, Split, Splits
 from blu.dialects.tensor.arithmetic import greater_equal, less, logical_and, where
 from blu.dialects.tensor.arrangement import reshape
 from blu.dialects.tensor.promotion import as_tensor
@@ -19,6 +19,7 @@ def shard_take(case: Case) -> list[Placed]:
     table, indices = case.operands
     axis, taken = case.attributes["axis"], {split.axis for splits in indices.sharding.dims for split in splits}
     dims = [splits if not {split.axis for split in splits} & taken else () for splits in table.sharding.dims]
+    dims[axis] = _in_order(dims[axis])
     case.bring_one(0, Sharding(tuple(dims)))
     rows = dims[axis]
     result = Sharding((*dims[:axis], *indices.sharding.dims, *dims[axis + 1 :]))
@@ -41,7 +42,7 @@ def shard_take_along_axis(case: Case) -> list[Placed]:
     axis = case.attributes["axis"]
     others = [splits if dim != axis else () for dim, splits in enumerate(indices.sharding.dims)]
     case.bring_one(1, Sharding(tuple(others)))
-    along = table.sharding.dims[axis] if len(table.sharding.dims[axis]) == 1 else ()
+    along = _in_order(table.sharding.dims[axis])
     case.bring_one(0, Sharding(tuple(others)).with_dim(axis, along))
     result = Sharding(tuple(others))
     if not along:
@@ -67,8 +68,7 @@ def shard_scatter_add(case: Case) -> list[Placed]:
     case.bring_one(1, Sharding(case.operands[2].sharding.dims[axis : axis + count]))
     over = tuple(split.axis for splits in case.operands[1].sharding.dims for split in splits)
     dims = [splits if not {split.axis for split in splits} & set(over) else () for splits in target.sharding.dims]
-    rows = dims[axis] if len(dims[axis]) == 1 and dims[axis][0].groups == 1 else ()
-    dims[axis] = rows
+    dims[axis] = rows = _in_order(dims[axis])
     result = Sharding(tuple(dims), tuple(sorted({*over, *target.sharding.partial})))
     case.bring_one(0, result)
     # Of an operand that was whole in some dimension each rank takes its part; updates follow.
@@ -91,6 +91,11 @@ def _keep_own_updates(case: Case, split: Split, axis: int) -> None:
     kept = where(shown, updates.tensor, as_tensor(0, updates.type.dtype))
     case.operands[1] = Placed(mine, indices.sharding, indices.type)
     case.operands[2] = Placed(kept, updates.sharding, updates.type)
+
+
+def _in_order(splits: Splits) -> Splits:
+    """The split of rows of which each rank has one part; none where they are split in other ways."""
+    return splits if len(splits) == 1 and splits[0].is_plain else ()
 
 
 def _own(case: Case, indices: Tensor, size: int, split: Split, name: str) -> tuple[Tensor, Tensor]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from blu.dialects.core.dtypes import TensorType, i32
+from blu.dialects.core.mlir import ir
 from blu.dialects.ops.collective import AllGather, AllReduce, AxisIndex, ReduceScatter
 from blu.dialects.ops.indexing import DynamicSlice
-from blu.dialects.sharding import Sharding, Split, in_order, local_groups
+from blu.dialects.sharding import PERMUTE, Sharding, Split, in_order, local_groups
 from blu.dialects.tensor.arithmetic import equal, where
-from blu.dialects.tensor.arrangement import moveaxis, reshape
+from blu.dialects.tensor.arrangement import concatenate, flip, moveaxis, reshape
+from blu.dialects.tensor.arrangement import split as split_tensor
 from blu.dialects.tensor.promotion import as_tensor
 from blu.dialects.tensor.tensor import Tensor
 from blu.plan.mesh import Mesh
@@ -37,6 +40,10 @@ class Movement:
     """Brings values to other shardings, with collectives where ranks need what others have."""
 
     mesh: Mesh
+    rotation: str = PERMUTE
+    """How keys and values come to all ranks that have queries (passes/graph/shard/rotation.py)."""
+    kept: dict[ir.Value, Any] = field(default_factory=dict)
+    """What rules keep of a value of the old program for others that read it."""
     _indices: dict[str, Tensor] = field(default_factory=dict)
 
     def index(self, axis: str) -> Tensor:
@@ -77,6 +84,7 @@ class Movement:
         splits = in_order([*value.sharding.dims[dim], split])
         ranks = self.mesh.ranks(split.axis)
         parts = self._in_parts(value.tensor, dim, local_groups(splits, split, self.mesh), ranks)
+        parts = _mirrored(parts, dim, split)
         mine = ReduceScatter(moveaxis(parts, dim + 1, 0), axis=split.axis, ranks=ranks, reduction="sum")
         return self._merged(value, reshape(mine, mine.shape[1:]), dim, splits)
 
@@ -91,12 +99,13 @@ class Movement:
             return replace(value, tensor=whole, sharding=value.sharding.with_dim(dim, rest))
         shape = (*local.shape[:dim], groups, local.shape[dim] // groups, *local.shape[dim + 1 :])
         gathered = AllGather(reshape(local, (1, *shape)), axis=split.axis, ranks=ranks)
-        return self._merged(value, moveaxis(gathered, 0, dim + 1), dim, rest, parts=3)
+        return self._merged(value, _mirrored(moveaxis(gathered, 0, dim + 1), dim, split), dim, rest, parts=3)
 
     def _part_of(self, value: Placed, dim: int, split: Split) -> Placed:
         """This rank's part of a dimension."""
         splits = in_order([*value.sharding.dims[dim], split])
         parts = self._in_parts(value.tensor, dim, local_groups(splits, split, self.mesh), self.mesh.ranks(split.axis))
+        parts = _mirrored(parts, dim, split)
         starts = [as_tensor(0, i32)] * len(parts.shape)
         starts[dim + 1] = self.index(split.axis)
         sizes = tuple(1 if at == dim + 1 else size for at, size in enumerate(parts.shape))
@@ -115,6 +124,15 @@ class Movement:
             size *= part
         merged = reshape(tensor, (*tensor.shape[:dim], size, *tensor.shape[dim + parts :]))
         return replace(value, tensor=merged, sharding=value.sharding.with_dim(dim, splits))
+
+
+def _mirrored(parts: Tensor, dim: int, split: Split) -> Tensor:
+    """Groups x ranks in dimensions `dim` and the next: ranks of every second group in reverse order, if it is so."""
+    if not split.mirrored:
+        return parts
+    pairs = reshape(parts, (*parts.shape[:dim], parts.shape[dim] // 2, 2, *parts.shape[dim + 1 :]))
+    fronts, backs = split_tensor(pairs, 2, dim + 1)
+    return reshape(concatenate([fronts, flip(backs, dim + 2)], dim + 1), parts.shape)
 
 
 def _missing(sharding: Sharding, other: Sharding) -> list[tuple[int, Split]]:

@@ -11,6 +11,7 @@ from blu.dialects.core.fields import on_operand
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.op import Op, emit
 from blu.dialects.sharding import Sharding, Splits
+from blu.dialects.tensor.tensor import Tensor
 from blu.passes.graph.shard.placed import Movement, Placed
 
 Wishes = dict[ir.Value, Sharding]
@@ -61,7 +62,10 @@ class Case:
     def emit(self, shardings: Sequence[Sharding], **changed: Any) -> list[Placed]:
         """Emit the op on what this rank has; its results are in these shardings."""
         local = [on_operand(lambda value: value.tensor, item) for item in self.operands]
-        results = emit(self.cls, local, {**self.attributes, **changed})
+        return self.placed(emit(self.cls, local, {**self.attributes, **changed}), shardings)
+
+    def placed(self, results: Sequence[Tensor], shardings: Sequence[Sharding]) -> list[Placed]:
+        """What this rank has of the op's results, by whatever it was made."""
         types = self.cls.infer_all(self.types, self.attributes)
         return [Placed(*item) for item in zip(results, shardings, types, strict=True)]
 

@@ -10,7 +10,7 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import attributes_of, emitting_at, is_pure, operands_of, operation_class, value_type
 from blu.dialects.mesh import mesh_of
 from blu.dialects.ops.pointwise import Pointwise
-from blu.dialects.sharding import ATTRIBUTE, Sharding
+from blu.dialects.sharding import ATTRIBUTE, Sharding, rotation_of
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import BluError
 from blu.passes.framework.base import Pass, find
@@ -40,7 +40,8 @@ class Shard(Pass):
     whole by every rank. Sums over what is split are made when somebody needs them, so that gradients of several uses of
     a parameter are added up before they travel. Data, tensor and sharded-optimizer parallelism are shardings of the
     tokens, the weights and the optimizer's state (Xu et al., "GSPMD: General and scalable parallelization for ML
-    computation graphs").
+    computation graphs"). Where positions are split, keys and values travel (`ring.py`), by the exchange that
+    `blu.rotation` of the module names.
     """
 
     level = "blu"
@@ -76,7 +77,7 @@ class _Sharding:
     def run(self) -> None:
         """Write the function of one rank beside the old one, and drop that."""
         self.mesh = mesh_of(self.module)
-        self.movement = Movement(self.mesh)
+        self.movement = Movement(self.mesh, rotation_of(self.module))
         given = self._shardings("arg_attrs", list(self.old.type.inputs))
         self.wanted = self._shardings("res_attrs", list(self.old.type.results))
         self.wishes = _wishes(self.old, given)
