@@ -27,6 +27,7 @@ Calls of kernels with the same number in `blu.batch` stand side by side and run 
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
+from blu.dialects.core.dialect import load_dialect
 from blu.dialects.core.mlir import ext, ir
 from blu.dialects.core.modules import written_once
 
@@ -204,5 +205,4 @@ def take_out_of_batch(operation: ir.Operation) -> None:
 def load(context: ir.Context) -> None:
     """Register the `plan` dialect in a context."""
     with context, ir.Location.unknown():
-        if not context.is_dialect_loaded("plan"):
-            PlanDialect.load()
+        load_dialect(PlanDialect)

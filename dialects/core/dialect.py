@@ -8,8 +8,11 @@ import types
 from typing import Any
 
 from blu.dialects.core.fields import CAPTURED_SLOTS
-from blu.dialects.core.mlir import ext, ir
+from blu.dialects.core.mlir import ext, ir, irdl
 from blu.dialects.core.modules import written_once
+
+_told: dict[str, list[type]] = {}
+"""The ops of each dialect that MLIR's Python knows."""
 
 
 class BluDialect(ext.Dialect, name="blu"):
@@ -19,6 +22,20 @@ class BluDialect(ext.Dialect, name="blu"):
     def _emit_module(cls) -> ir.Module:
         """The declarations as IR. To go through the classes of all ops takes longer than a small program."""
         return written_once((cls.name, *cls.operations), super()._emit_module)
+
+
+def load_dialect(dialect: type[ext.Dialect]) -> None:
+    """Load it into the current context. MLIR's Python is told of the classes once, and keeps no context for them."""
+    if ir.Context.current.is_dialect_loaded(dialect.name):
+        return
+    if _told.get(dialect.name) != dialect.operations:
+        dialect.load()
+        dialect._mlir_module = None
+        _told[dialect.name] = list(dialect.operations)
+        return
+    irdl.load_dialects(dialect._emit_module())
+    for operation in dialect.operations:
+        operation._attach_traits()
 
 
 class Terminator:

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from typing import Any
 
 DIALECTS = (
-    "affine", "arith", "bufferization", "builtin", "cf", "func", "gpu", "linalg", "llvm", "math", "memref", "nvvm",
-    "scf", "tensor", "transform", "vector",
+    "affine", "arith", "bufferization", "builtin", "cf", "func", "gpu", "irdl", "linalg", "llvm", "math", "memref",
+    "nvvm", "scf", "tensor", "transform", "vector",
 )  # fmt: skip
 
 

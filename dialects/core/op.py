@@ -26,7 +26,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from blu.dialects.core.dialect import YIELD, BluDialect, Closed
+from blu.dialects.core.dialect import YIELD, BluDialect, Closed, load_dialect
 from blu.dialects.core.dtypes import TensorType, check_size, tensor_type
 from blu.dialects.core.fields import (
     ATTRIBUTE_KINDS,
@@ -387,5 +387,4 @@ def emitting_at(location: ir.Location) -> Iterator[None]:
 def load(context: ir.Context) -> None:
     """Register the `blu` dialect and its verifiers in a context."""
     with context, ir.Location.unknown():
-        if not context.is_dialect_loaded("blu"):
-            BluDialect.load()
+        load_dialect(BluDialect)

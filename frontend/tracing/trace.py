@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import blu.frontend.functional.functional  # noqa: F401 (tensors have its functions as methods)
-from blu.dialects.core.context import make_context
+from blu.dialects.core.context import kept_context
 from blu.dialects.core.dtypes import TensorType, as_dtype, bool_
 from blu.dialects.core.locations import describe
 from blu.dialects.core.marks import marking
@@ -137,7 +137,7 @@ def trace(
 
     `original` is the user's function, where `function` only calls it: @main is placed at its definition.
     """
-    context = make_context()
+    context = kept_context()
     with room_to_recurse(), context, definition_location(original or function) as here:
         module = ir.Module.create()
         types, names = _tensor_leaves(signature)
