@@ -53,7 +53,7 @@ PIPELINE = Pipeline(
                 Shard(),  # while layers are ops, and gradients are there
                 DecomposeAttention(),  # what no kernel takes whole
                 ChunkRows(),  # while products and losses are ops
-                Decompose(),
+                Decompose(keep="attention+attention_piece+attention_gradient"),
                 Simplify(),  # decompositions convert and reshape without looking at what they are given
                 Reassociate(longest=1 << 30),  # rows that have numbers of 31 bits are cut where their kernel is written
                 MlirPass("cse"),

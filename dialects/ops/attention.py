@@ -169,6 +169,7 @@ class AttentionPiece(Op, name="attention_piece"):
     normalizer calculation for softmax").
     """
 
+    kernel = True
     deliberate: ClassVar[dict[str, str]] = {"vjp": "ranks make pieces of attention that is differentiated already"}
     query: Operand
     key: Operand

@@ -48,6 +48,7 @@ SCATTER_ADD = Family("scatter_add", updates=("blu.scatter_add", 0))
 ARGSORT = Family("argsort")
 ARG_TOP_K = Family("arg_top_k")
 ATTENTION = Family("attention", effort=0)
+ATTENTION_PIECE = Family("attention_piece", effort=0)
 ATTENTION_GRADIENT = Family("attention_gradient", effort=0)
 HOST = Family("host")
 """No kernels: steps that the host program does itself."""
@@ -55,7 +56,7 @@ FAMILIES = {
     family.name: family
     for family in (
         *(GEMM, ROWS, LOOPS, SCAN, UPDATE, SCATTER_ADD, ARGSORT, ARG_TOP_K),
-        *(ATTENTION, ATTENTION_GRADIENT),
+        *(ATTENTION, ATTENTION_PIECE, ATTENTION_GRADIENT),
     )
 }
 

@@ -35,6 +35,7 @@ EMITTERS: dict[str, Emitter] = {
     families.ROWS.name: Emitter(sums.emit, row_scheduling.reserve, row_scheduling.SCHEDULER),
     families.LOOPS.name: Emitter(rows.emit, row_scheduling.reserve, row_scheduling.SCHEDULER),
     families.ATTENTION.name: Emitter(attention.emit, scheduler=attention_choice.SCHEDULER),
+    families.ATTENTION_PIECE.name: Emitter(attention.emit, scheduler=attention_choice.PIECE_SCHEDULER),
     families.ATTENTION_GRADIENT.name: Emitter(gradient.emit, gradient.reserve, attention_choice.GRADIENT_SCHEDULER),
     families.ARGSORT.name: Emitter(sorting.emit, sorting.reserve, choice.MERGE_SCHEDULER),
     families.ARG_TOP_K.name: Emitter(sorting.emit, sorting.reserve, choice.MERGE_SCHEDULER),

@@ -17,8 +17,16 @@ from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention import decode as attention_decode
 from blu.passes.gpu.attention.block import RowPosition, SeenKeys, SoftmaxStep, TileBlock
-from blu.passes.gpu.attention.operands import AttentionOperand, operand_of, read_problem, split_head
-from blu.passes.gpu.attention.output import write_tile
+from blu.passes.gpu.attention.operands import (
+    AttentionOperand,
+    forward_in,
+    forward_operands,
+    logarithms_of,
+    operand_of,
+    read_problem,
+    split_head,
+)
+from blu.passes.gpu.attention.output import write_logarithms, write_tile
 from blu.passes.gpu.attention.schedule import (
     REGISTERS,
     WARPS,
@@ -44,7 +52,6 @@ from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import GpuKernel
 from blu.passes.gpu.numbers import Number
 from blu.passes.gpu.shared import SharedMemory, shared_address
-from blu.passes.kernels.updates import find_operation
 
 LARGEST_ROW = 256
 """Columns of queries and values of 16 bits, up to which a warp's results fit in registers."""
@@ -54,15 +61,15 @@ LARGEST_WIDE_ROW = 128
 
 
 def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
-    """Replace a kernel around a blu.attention, as its schedule says."""
+    """Replace a kernel around a blu.attention, or a piece of one, as its schedule says."""
     schedule = schedule_of(kernel)
     if isinstance(schedule, FewQueriesSchedule):
         return attention_decode.emit(kernel, schedule)
     if isinstance(schedule, WarpgroupSchedule):
         return warpgroups_forward.emit(kernel, schedule)
     assert isinstance(schedule, QueryTilesSchedule), "there is no other kind"
-    operation = find_operation(kernel, "blu.attention")
-    operands = operands_of(operation)
+    operation = forward_in(kernel)
+    operands = forward_operands(operation)
     frame = GpuKernel.open(kernel)
     query, value = (ir.RankedTensorType(item.type).shape for item in (operands[0], operands[2]))
     size = ir.RankedTensorType(operands[0].type).element_type.width // 8
@@ -74,7 +81,8 @@ def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
             problem = read_problem(operation, frame, operands)
             shared, output = shared_address(frame), operand_of(frame.outputs[0][1])
             position = RowPosition.of(here, layout.blocks(query[-2]))
-            Forward(TileBlock(problem, position, WARPS, schedule.strips, shared), layout, output).emit()
+            block = TileBlock(problem, position, WARPS, schedule.strips, shared)
+            Forward(block, layout, output, logarithms_of(frame)).emit()
     return frame.finish()
 
 
@@ -83,6 +91,12 @@ def takes(operation: ir.Operation) -> bool:
     types = [ir.RankedTensorType(item.type) for item in operands_of(operation)[:3]]
     is_few = not isinstance(types[0].element_type, ir.F64Type) and attention_decode.suits(operation)
     return (is_few and types[0].shape[-1] <= LARGEST_ROW) or rows_fit(types[0], types[2])
+
+
+def takes_piece(operation: ir.Operation) -> bool:
+    """Whether `emit` takes a blu.attention_piece: never as few queries, so rows are to fit."""
+    query, _, value, _ = operands_of(operation)
+    return rows_fit(ir.RankedTensorType(query.type), ir.RankedTensorType(value.type))
 
 
 def rows_fit(query: ir.RankedTensorType, value: ir.RankedTensorType) -> bool:
@@ -132,6 +146,7 @@ class Forward:
     block: TileBlock
     layout: SharedLayout
     output: AttentionOperand
+    logarithms: AttentionOperand | None = None
 
     def emit(self) -> None:
         """What one thread does."""
@@ -148,7 +163,9 @@ class Forward:
         walk.begin()
         step = self._step(keys, span, queries, own_row, head)
         softmax, results = keys.run(walk, first, step)
-        inverses, _ = softmax.finish(step.mask.factor)
+        inverses, logarithms = softmax.finish(step.mask.factor)
+        if self.logarithms is not None:
+            write_logarithms(logarithms, span, head, self.logarithms)
         if schedule.queries != REGISTERS:
             walk.end()
         if problem.width != problem.depth:

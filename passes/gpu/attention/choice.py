@@ -53,6 +53,16 @@ def _choose(operation: ir.Operation, target: GpuTarget) -> Schedule:
     return _warpgroup(sizes) if _suits_warpgroups(sizes, target) else _tiles(sizes, target)
 
 
+def _choose_piece(operation: ir.Operation, target: GpuTarget) -> Schedule:
+    """Of few queries nobody leaves logarithms, and ranks have many."""
+    sizes = ScheduleSizes.of(operation)
+    return _warpgroup(sizes) if _suits_warpgroups(sizes, target) else _tiles(sizes, target)
+
+
+def _piece_of_kind(kind: str, sizes: ScheduleSizes, target: GpuTarget) -> Schedule:
+    return _warpgroup(sizes) if kind == WarpgroupSchedule.kind else _tiles(sizes, target)
+
+
 def _suits_warpgroups(sizes: ScheduleSizes, target: GpuTarget) -> bool:
     """Whether warpgroups are the faster ones, as far as sizes say."""
     is_long = min(sizes.queries, sizes.keys) >= LEAST_ROWS and sizes.widest <= WIDEST
@@ -179,4 +189,6 @@ def _forward_of_kind(kind: str, sizes: ScheduleSizes, target: GpuTarget) -> Sche
 
 
 SCHEDULER = _around("blu.attention", _choose, _forward_of_kind, KINDS)
+PIECE_KINDS = {kind: cls for kind, cls in KINDS.items() if cls is not FewQueriesSchedule}
+PIECE_SCHEDULER = _around("blu.attention_piece", _choose_piece, _piece_of_kind, PIECE_KINDS)
 GRADIENT_SCHEDULER = _around("blu.attention_gradient", _choose_gradient, _gradient_of_kind, GRADIENT_KINDS)

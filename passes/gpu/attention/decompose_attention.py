@@ -11,7 +11,11 @@ from blu.passes.gpu.attention import gradient as attention_gradient
 from blu.passes.graph.decompose import decompose_operation
 
 # What an emitter takes of each of these ops.
-TAKEN = {"blu.attention": attention.takes, "blu.attention_gradient": attention_gradient.takes}
+TAKEN = {
+    "blu.attention": attention.takes,
+    "blu.attention_piece": attention.takes_piece,
+    "blu.attention_gradient": attention_gradient.takes,
+}
 
 
 @dataclass(frozen=True)

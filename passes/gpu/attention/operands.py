@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from blu.dialects.core.mlir import arith, ir, llvm, memref
-from blu.dialects.core.op import attributes_of
+from blu.dialects.core.mlir import arith, func, ir, llvm, memref
+from blu.dialects.core.op import attributes_of, operands_of
 from blu.passes.gpu import numbers
 from blu.passes.gpu.kernel import GpuKernel
 from blu.passes.gpu.numbers import Number
@@ -179,6 +179,26 @@ def operand_of(buffer: ir.Value) -> AttentionOperand:
     dense = shape[-1] == 1 or strides[-1] == 1
     is_aligned = dense and shape[-1] * size % COPY_BYTES == 0 and all(step * size % COPY_BYTES == 0 for step in steps)
     return AttentionOperand(start, shape, strides, element, is_aligned)
+
+
+PIECE = "blu.attention_piece"
+
+
+def forward_in(kernel: func.FuncOp) -> ir.Operation:
+    """The blu.attention, or piece of one, that a kernel is around."""
+    operations = (item.operation for item in kernel.entry_block.operations)
+    return next(item for item in operations if item.name in ("blu.attention", PIECE))
+
+
+def forward_operands(operation: ir.Operation) -> list[ir.Value | None]:
+    """(query, key, value, mask, offset) of a blu.attention, or of a piece, which has no mask."""
+    operands = operands_of(operation)
+    return [*operands[:3], None, operands[3]] if operation.name == PIECE else operands
+
+
+def logarithms_of(frame: GpuKernel) -> AttentionOperand | None:
+    """Where a piece writes the logarithms of sums of weights, [.., heads, queries]; None where it is not one."""
+    return operand_of(frame.outputs[1][1]) if len(frame.outputs) > 1 else None
 
 
 def read_problem(operation: ir.Operation, frame: GpuKernel, operands: Sequence[ir.Value | None]) -> Problem:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from math import inf, log
+
 from blu.dialects.core.mlir import arith, ir, llvm, vector
 from blu.passes.gpu import numbers
-from blu.passes.gpu.attention.operands import COPY_BYTES, HeadMatrix, further, pointer
+from blu.passes.gpu.attention.operands import COPY_BYTES, AttentionOperand, HeadMatrix, further, pointer
 from blu.passes.gpu.attention.scores import STRIP, KeySpan, Sums
 from blu.passes.gpu.attention.tiles import MatrixTile
 from blu.passes.gpu.isa import barrier, cvt, shared_memory
 from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import when
+from blu.passes.gpu.numbers import Number
 
 PIECE = 8
 """Columns of a block of sums, and elements of 16 bits in 16 bytes."""
@@ -52,6 +56,20 @@ def write_tile(sums: Sums, span: KeySpan, stage: MatrixTile, own_row: ir.Value, 
             shared_memory.st(address, (strip * STRIP + half * 8) * stage.pitch + number * COPY_BYTES, [pair])
     barrier.warp_sync()
     _copy_pieces(span, stage, own_row, output)
+
+
+def write_logarithms(
+    logarithms: list[ir.Value], span: KeySpan, head: Sequence[Number], output: AttentionOperand
+) -> None:
+    """Write one number for each row of a warp: natural logarithms of those to base 2, -inf for +inf (no weights)."""
+    row_of_heads = output.matrix(head[:-1])
+    factor, none, hidden = numbers.real(log(2)), numbers.real(inf), numbers.real(-inf)
+    for (strip, half), value in zip(span.rows, logarithms, strict=True):
+        row = span.row(strip, half)
+        is_first = numbers.is_below(numbers.remainder(span.lane, 4), 1)
+        with when(arith.andi(is_first, numbers.is_below(row, row_of_heads.shape[1]))):
+            is_none = arith.cmpf(arith.CmpFPredicate.OEQ, value, none)
+            row_of_heads.store(arith.select(is_none, hidden, arith.mulf(value, factor)), head[-1], row)
 
 
 def _copy_pieces(span: KeySpan, stage: MatrixTile, own_row: ir.Value, output: HeadMatrix) -> None:

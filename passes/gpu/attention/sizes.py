@@ -23,10 +23,11 @@ class ScheduleSizes:
 
     @classmethod
     def of(cls, operation: ir.Operation) -> ScheduleSizes:
-        """Those of a blu.attention or a blu.attention_gradient."""
+        """Those of a blu.attention, a piece of one, or a blu.attention_gradient."""
         operands = operands_of(operation)[operation.name == "blu.attention_gradient" :]
         query, key, value = (ir.RankedTensorType(item.type) for item in operands[:3])
-        mask = operands_of(operation)[5 if operation.name == "blu.attention_gradient" else 3]
+        place = {"blu.attention": 3, "blu.attention_gradient": 5}.get(operation.name)
+        mask = None if place is None else operands_of(operation)[place]
         heads, columns = prod(query.shape[:-2]), (query.shape[-1], value.shape[-1])
         size = query.element_type.width // 8
         is_split = size == 4 and attributes_of(operation)["precision"] != "tf32"

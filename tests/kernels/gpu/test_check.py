@@ -66,7 +66,7 @@ def test_every_op_is_checked_with_rows_of_all_lengths(tools):
     lengths = importlib.import_module("bench.gpu.check_lengths")
     # Made from nothing, without a kernel, or with cases of their own; einsum becomes matmul.
     others = {"iota", "constant", "random_bits", "barrier", "stop_gradient", "einsum"}
-    others |= {"attention", "attention_gradient"}
+    others |= {"attention", "attention_piece", "attention_gradient"}
     others |= {name for name, cls in OPS.items() if cls.host_step}
     make_context()
     assert {name for name, cls in OPS.items() if cls.__module__.startswith("blu.")} == others | set(lengths.LONGER)

@@ -33,6 +33,8 @@ def test_a_kernel_is_in_a_file_named_as_the_op_or_its_file(emitters: dict) -> No
     """`attention/gradient.py` is a file of this kind: folders are a part of the name."""
     wrong = {}
     for name in (name for name, cls in OURS.items() if cls.kernel):
+        if name not in emitters and OURS[name].decompose is not None:
+            continue  # targets without such a kernel write the op in simpler ones
         *_, folder, file = emitters[name].emit.__module__.split(".")
         if name not in (file, f"{folder}_{file}") and file != FILES[name]:
             wrong[name] = f"{folder}/{file}.py"

@@ -19,11 +19,19 @@ from functools import partial
 from math import prod
 
 from blu.dialects.core.mlir import func, ir
-from blu.dialects.core.op import operands_of
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.block import RowPosition
-from blu.passes.gpu.attention.operands import AttentionOperand, Problem, operand_of, read_problem, split_head
-from blu.passes.gpu.attention.output import write_tile
+from blu.passes.gpu.attention.operands import (
+    AttentionOperand,
+    Problem,
+    forward_in,
+    forward_operands,
+    logarithms_of,
+    operand_of,
+    read_problem,
+    split_head,
+)
+from blu.passes.gpu.attention.output import write_logarithms, write_tile
 from blu.passes.gpu.attention.schedule import WarpgroupSchedule
 from blu.passes.gpu.attention.scores import STRIP, KeySpan, Mask, RunningSoftmax, as_left, flatten, scaled
 from blu.passes.gpu.attention.tiles import MatrixTile, tile_bytes
@@ -43,16 +51,15 @@ from blu.passes.gpu.isa import barrier, wgmma
 from blu.passes.gpu.kernel import repeat
 from blu.passes.gpu.numbers import Number
 from blu.passes.gpu.shared import SharedMemory, shared_address
-from blu.passes.kernels.updates import find_operation
 
 SIZE = 2
 """Bytes of an element."""
 
 
 def emit(kernel: func.FuncOp, schedule: WarpgroupSchedule) -> list[func.FuncOp]:
-    """Replace a kernel around a blu.attention whose operands the copy engine reads."""
-    operation = find_operation(kernel, "blu.attention")
-    operands = operands_of(operation)
+    """Replace a kernel around a blu.attention, or a piece, whose operands the copy engine reads."""
+    operation = forward_in(kernel)
+    operands = forward_operands(operation)
     tiles = list(zip(operands[:3], (ROWS, schedule.keys, schedule.keys), strict=True))
     frame = open_with_maps(kernel, tiles)
     query, value = (ir.RankedTensorType(item.type).shape for item in (operands[0], operands[2]))
@@ -63,7 +70,8 @@ def emit(kernel: func.FuncOp, schedule: WarpgroupSchedule) -> list[func.FuncOp]:
         problem, maps = read_problem(operation, frame, operands), mapped(frame, operands[:3])
         output = operand_of(frame.outputs[0][1])
         position = RowPosition.of(here, parts)
-        WarpgroupForward(problem, schedule, layout, position, shared_address(frame), maps, output).emit()
+        outputs = output, logarithms_of(frame)
+        WarpgroupForward(problem, schedule, layout, position, shared_address(frame), maps, *outputs).emit()
     return frame.finish()
 
 
@@ -108,6 +116,7 @@ class WarpgroupForward:
     shared: ir.Value
     maps: Sequence[MappedOperand]
     output: AttentionOperand
+    logarithms: AttentionOperand | None = None
 
     def emit(self) -> None:
         """What one thread does. The last queries, which have most to do, are begun first."""
@@ -119,7 +128,9 @@ class WarpgroupForward:
         last = numbers.smaller(numbers.add(first, ROWS - 1), problem.queries - 1)
         count = numbers.larger(tiles_of(problem.limit(last), self.schedule.keys), 1)
         walk = KeyWalk(self, span, head, first, count)
-        results, inverses = walk.run()
+        results, inverses, logarithms = walk.run()
+        if self.logarithms is not None:
+            write_logarithms(logarithms, span, head, self.logarithms)
         barrier.sync()  # rows of other warps' queries are in this warp's rows of results
         stage = MatrixTile(numbers.add(self.shared, self.layout.queries.tiles), ROWS, problem.width, SIZE)
         write_tile(scaled(as_sums(results), inverses), span, stage, own_row, self.output.matrix(head))
@@ -145,8 +156,8 @@ class KeyWalk:
     def stages(self) -> int:
         return self.keys.count
 
-    def run(self) -> tuple[list[ir.Value], list[ir.Value]]:
-        """The sums of results, and what to multiply these with."""
+    def run(self) -> tuple[list[ir.Value], list[ir.Value], list[ir.Value]]:
+        """The sums of results, what to multiply these with, and the logarithms of sums of weights."""
         begin(self.thread, (self.queries, self.keys, self.values), self._load_first)
         carried = self._first_tile()
         masked = masked_tiles(self.problem, ROWS, self.rows)
@@ -161,7 +172,7 @@ class KeyWalk:
         results = add_weighted(results, weights, self.values.tile(0, stage), self.problem.element)
         wgmma.commit_group()
         wgmma.wait_group(0)
-        return wgmma.tie(results), softmax.finish(self.mask.factor)[0]
+        return wgmma.tie(results), *softmax.finish(self.mask.factor)
 
     # What the copying thread does
 
