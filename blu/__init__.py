@@ -20,6 +20,7 @@ _HOMES = {
     "grad": "blu.frontend.transform",
     "value_and_grad": "blu.frontend.transform",
     "vjp": "blu.frontend.vjp",
+    "scan": "blu.frontend.loops",
     "autocast": "blu.frontend.autocast",
     "checkpoint": "blu.frontend.checkpoint",
     "Tensor": "blu.dialects.tensor.tensor",

@@ -24,10 +24,13 @@ Calls of kernels with the same number in `blu.batch` stand side by side and run 
 
 # pyright: reportGeneralTypeIssues=false, reportCallIssue=false
 # (MLIR's classes take keyword arguments when they are derived from, which an untyped module does not say.)
+import types
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from blu.dialects.core.dialect import load_dialect
+from blu.dialects.core.fields import RESULT_SEGMENTS, SEGMENTS, check_number, slots
 from blu.dialects.core.mlir import ext, ir
 from blu.dialects.core.modules import written_once
 
@@ -123,6 +126,74 @@ class Each(PlanDialect.Operation, name="each"):
 
     arguments: Sequence[ir.Value[T]]
     result: ir.OpResult[T]
+
+
+LOOP_SLOTS = 512
+"""How many tensors, or pieces of memory, a loop has at most."""
+
+
+def _declare_loop() -> type:
+    """A host function, done `count` times: what it carries, slices of what it walks along, and what it reads else.
+
+    On tensors, operands are what is carried at first, what slices are taken of, and what is read else, and results what
+    is carried in the end, and what slices are put together to. On memory, operands are the cells of what is carried,
+    then as before, and then what is put together: nothing is a result. `arena` is where in the arena the function's
+    own begins, in bytes.
+    """
+    fields: dict[str, Any] = {f"operand_{slot}": ir.Value[Any] | None for slot in range(LOOP_SLOTS)}
+    fields |= dict.fromkeys(("body", "count", "carries", "slices", "given", "reverse", "arena"), Any)
+    fields |= {f"result_{slot}": ir.OpResult[Any] | None for slot in range(LOOP_SLOTS)}
+    content = {"__annotations__": fields, "__doc__": _declare_loop.__doc__}
+    return types.new_class("Loop", (PlanDialect.Operation,), {"name": "loop"}, lambda space: space.update(content))
+
+
+Loop = _declare_loop()
+LOOP = "plan.loop"
+LOOP_BODY = "blu.loop_body"
+"""The attribute of a host function that is the body of a loop, with the number of results that are carried."""
+
+
+@dataclass(frozen=True)
+class LoopShape:
+    """What a loop says of itself, besides what it works on: how many values it carries, takes slices of, and gives
+    slices of."""
+
+    body: str
+    count: int
+    carries: int
+    slices: int
+    given: int
+    reverse: bool
+
+    @classmethod
+    def of(cls, operation: ir.Operation) -> "LoopShape":
+        """That of a `plan.loop`."""
+        names = ("count", "carries", "slices", "given", "reverse")
+        *numbers, reverse = (ir.IntegerAttr(operation.attributes[name]).value for name in names)
+        return cls(body_of(operation), *numbers, reverse=bool(reverse))
+
+    def attributes(self) -> dict[str, ir.Attribute]:
+        """What the op has."""
+        numbers = {"count": self.count, "carries": self.carries, "slices": self.slices, "given": self.given}
+        found = {name: _i64(value) for name, value in {**numbers, "reverse": self.reverse, "arena": -1}.items()}
+        return {"body": ir.FlatSymbolRefAttr.get(self.body), **found}
+
+
+def body_of(operation: ir.Operation) -> str:
+    """The name of a loop's body."""
+    return ir.FlatSymbolRefAttr(operation.attributes["body"]).value
+
+
+def loop(shape: LoopShape, operands: Sequence[ir.Value], results: Sequence[ir.Type]) -> ir.Operation:
+    """Emit a loop, on tensors or on memory. ShapeError where it has more of these than there are slots for."""
+    for number, what in ((len(operands), "that a loop takes"), (len(results), "that a loop gives")):
+        check_number(number, LOOP_SLOTS, what)
+    segments = {
+        SEGMENTS: slots([len(operands)], [LOOP_SLOTS]),
+        RESULT_SEGMENTS: slots([len(results)], [LOOP_SLOTS]),
+    }
+    attributes = {**shape.attributes(), **segments}
+    return ir.Operation.create(LOOP, results=list(results), operands=list(operands), attributes=attributes)
 
 
 def _i64(value: int) -> ir.IntegerAttr:

@@ -42,7 +42,10 @@ HOOKS = {
         {"blu.frontend.tracing.trace"},
         {"blu.dialects.tensor.function", "blu.dialects.tensor.promotion", "blu.dialects.tensor.tensor"},
     ),
-    "compiler": ({"blu.compiler.jit"}, {"blu.dialects.tensor.function", "blu.frontend.transform", "blu.frontend.vjp"}),
+    "compiler": (
+        {"blu.compiler.jit"},
+        {"blu.dialects.tensor.function", "blu.frontend.loops", "blu.frontend.transform", "blu.frontend.vjp"},
+    ),
 }
 # The rooms of `passes`, and what each may import of the others. Kernels of one target know nothing of another's.
 ROOMS = {

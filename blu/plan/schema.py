@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from blu.errors import CacheError
-from blu.plan.arguments import Argument
+from blu.plan.arguments import MAP_BYTES, Argument
 from blu.plan.collective import Collective
+from blu.plan.loops import Loop, Unrolling
 from blu.plan.mesh import Mesh
 from blu.plan.reading import entries, listed, natural, require, text
 from blu.plan.tensors import TensorSpec
@@ -28,8 +29,6 @@ No wrong index is 0: an axis that indices select from has a first element. Of se
 compared as unsigned numbers, of which 0 is the smallest.
 """
 _CHECK_KINDS = ("index", "position", "divide")
-MAP_BYTES = 128
-"""Of a tensor map on a GPU, which kernels take the address of."""
 POINTER_BYTES = 8
 """Of an entry of a table of pointers."""
 MAP_DTYPES = {"bf16": 2, "f16": 2, "f32": 4, "tf32": 4}
@@ -226,6 +225,8 @@ class Plan:
     mesh: Mesh = field(default_factory=Mesh)
     collectives: tuple[Collective, ...] = ()
     """What the ranks of the mesh do together, in the order in which it begins."""
+    loops: tuple[Loop, ...] = ()
+    """Launches that are made again and again, as the plan is written; `parse` writes them out."""
 
     @classmethod
     def parse(cls, data: bytes) -> Plan:
@@ -248,7 +249,8 @@ class Plan:
             tables=tuple(_table(entry) for entry in listed(plan.get("tables", []), "the list of tables")),
             mesh=Mesh.parse(plan),
             collectives=tuple(map(Collective.parse, entries(plan, "collectives") if "collectives" in plan else ())),
-        )
+            loops=tuple(map(Loop.parse, entries(plan, "loops") if "loops" in plan else ())),
+        ).without_loops()
         require(len(parsed.checks) <= parsed.status_slots, "fewer status slots than checks")
         parsed._check_donations()
         parsed._check_arguments()
@@ -256,11 +258,30 @@ class Plan:
         parsed._check_collectives()
         return parsed
 
+    def without_loops(self) -> Plan:
+        """The same program, with all launches of its loops."""
+        if not self.loops:
+            return self
+        unrolled = Unrolling(self.launches, self.loops, self.tensor_maps, self.tables)
+        unrolled.run()
+        places = unrolled.places
+        require(all(at in places for item in self.collectives for at in (item.start, item.wait)), "ranks in a loop")
+        collectives = (replace(item, start=places[item.start], wait=places[item.wait]) for item in self.collectives)
+        return replace(
+            self,
+            launches=tuple(unrolled.found),
+            tensor_maps=tuple(unrolled.new_maps),
+            tables=tuple(unrolled.new_tables),
+            collectives=tuple(collectives),
+            loops=(),
+        )
+
     def to_json(self) -> dict[str, Any]:
-        """What `parse` reads; a mesh, tensor maps, tables and collectives only where there are any."""
+        """What `parse` reads; a mesh, tensor maps, tables, collectives and loops only where there are any."""
         maps = {"tensor_maps": [item.to_json() for item in self.tensor_maps]} if self.tensor_maps else {}
         tables = {"tables": [[arg.to_json() for arg in table] for table in self.tables]} if self.tables else {}
         collectives = {"collectives": [item.to_json() for item in self.collectives]} if self.collectives else {}
+        loops = {"loops": [item.to_json() for item in self.loops]} if self.loops else {}
         mesh = {"mesh": self.mesh.to_json()} if self.mesh.axes else {}
         return {
             "entry": self.entry,
@@ -269,6 +290,7 @@ class Plan:
             "outputs": [item.to_json(is_result=True) for item in self.outputs],
             "constants": [item.to_json() for item in self.constants],
             "launches": [item.to_json() for item in self.launches],
+            **loops,
             **maps,
             **tables,
             **collectives,

@@ -33,9 +33,11 @@ from blu.passes.host.overlap_collectives import OverlapCollectives
 from blu.passes.host.pair_donations import PairDonations
 from blu.passes.host.share_kernels import ShareKernels
 from blu.passes.loops.fuse import Fuse
+from blu.passes.loops.lift_checks import LiftChecks
 from blu.passes.loops.lower_to_linalg import LowerToLinalg
 from blu.passes.loops.merge_duplicates import MergeDuplicates
 from blu.passes.loops.merge_kernels import MergeKernels
+from blu.passes.loops.outline_loops import OutlineLoops
 from blu.passes.loops.share_numbers import ShareNumbers
 from blu.passes.loops.sink_widening import SinkWidening
 
@@ -63,7 +65,9 @@ PIPELINE = Pipeline(
         Stage(
             "linalg",
             (
+                OutlineLoops(),  # further down, memory and kernels are a function's
                 LowerToLinalg(keeps_subnormals=False),  # passes/gpu/lower/exponentials.py
+                LiftChecks(),
                 MlirPass("canonicalize"),  # cancels the reshapes between ops of one canonical form, so that they fuse
                 NarrowAttention(),  # what reads its gradients still says in which bits
                 SinkWidening(),  # after the reshapes are gone, before loops are compared

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from blu.dialects.core.dtypes import TensorType, as_dtype
 from blu.dialects.core.fields import on_operand
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.op import OPS, Op, attributes_of, body_blocks_of, operands_of, value_type
+from blu.dialects.tensor.tensor import Tensor
 
 
 def array_type(array: np.ndarray) -> TensorType:
@@ -22,8 +25,37 @@ def array_type(array: np.ndarray) -> TensorType:
 
 def evaluate(cls: type[Op], operands: tuple[Any, ...], attributes: dict[str, Any]) -> list[np.ndarray]:
     """The results of an op on arrays. Floats are computed in f64 and rounded once, to the result's dtype."""
-    types = cls.infer_all([on_operand(array_type, item) for item in operands], attributes)
-    return _evaluate(cls, operands, attributes, types)
+    given = [on_operand(array_type, item) for item in operands]
+    if not cls.region_fields():
+        return _evaluate(cls, operands, attributes, cls.infer_all(given, attributes))
+    with _written(cls, given, attributes) as operation:
+        arrays = chain.from_iterable(item if isinstance(item, list) else [item] for item in operands)
+        return evaluate_operation(operation, dict(zip(operation.operands, arrays, strict=True)))
+
+
+def types_of(cls: type[Op], operands: Sequence[Any], attributes: Mapping[str, Any]) -> tuple[TensorType, ...]:
+    """The types of the results of an op on operands of some types, regions being given as functions of tensors."""
+    if not cls.region_fields():
+        return cls.infer_all(operands, dict(attributes))
+    with _written(cls, operands, attributes) as operation:
+        return tuple(map(value_type, operation.results))
+
+
+@contextmanager
+def _written(cls: type[Op], operands: Sequence[Any], attributes: Mapping[str, Any]) -> Iterator[ir.Operation]:
+    """An op on operands of some types, its regions traced, in a module of its own."""
+    from blu.dialects.core.context import make_context
+
+    with make_context(), ir.Location.unknown():
+        module = ir.Module.create()
+        with ir.InsertionPoint(module.body):
+            given = [on_operand(_argument, item) for item in operands]
+            (first, *_) = cls(*given, **attributes)
+            yield first.value.owner.operation
+
+
+def _argument(type_: TensorType) -> Tensor:
+    return Tensor(ir.Operation.create("builtin.unrealized_conversion_cast", results=[type_.to_mlir()]).results[0])
 
 
 def evaluate_operation(operation: ir.Operation, values: Mapping[ir.Value, np.ndarray]) -> list[np.ndarray]:

@@ -14,11 +14,18 @@ from blu.errors import ParseError, ShapeError
 
 SEGMENTS = "operandSegmentSizes"
 RESULT_SEGMENTS = "resultSegmentSizes"
-# How many tensors a variadic field holds at most, and how many bodies of an op may read from above it.
+# How many tensors a variadic field holds at most, and how many an op with bodies takes in each field, reads from above
+# it, and gives.
 VARIADIC_SLOTS = 16
-CAPTURED_SLOTS = 32
+CAPTURED_SLOTS = 128
 # The annotations of fields that hold operands, and how many tensors they hold at most.
-OPERAND_KINDS = {"Operand": 1, "OptionalOperand": 1, "VariadicOperand": VARIADIC_SLOTS, "Captured": CAPTURED_SLOTS}
+OPERAND_KINDS = {
+    "Operand": 1,
+    "OptionalOperand": 1,
+    "VariadicOperand": VARIADIC_SLOTS,
+    "ManyOperands": CAPTURED_SLOTS,
+    "Captured": CAPTURED_SLOTS,
+}
 REGION_KIND = "Region"
 
 

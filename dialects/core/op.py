@@ -63,6 +63,10 @@ class VariadicOperand:
     """Annotation of a field that holds any number of tensors."""
 
 
+class ManyOperands:
+    """Annotation of a field of an op with regions that holds as many tensors as a model has."""
+
+
 class Captured:
     """Annotation of the last operand field of an op with regions: what their functions read from above."""
 
@@ -123,8 +127,9 @@ class Op:
     fields: ClassVar[tuple[Field, ...]]
     # Why an op has no lowering rule or no gradient, where that is deliberate.
     deliberate: ClassVar[dict[str, str]] = {}
-    # None: as many as `infer` says, at most VARIADIC_SLOTS; they are a tuple then, however many there are.
+    # None: as many as `infer` says, at most `result_slots`; they are a tuple then, however many there are.
     num_results: ClassVar[int | None] = 1
+    result_slots: ClassVar[int] = VARIADIC_SLOTS
     # Passes ask `is_pure`. Those of what is in its bodies are an op's as well.
     effects: ClassVar[Effects] = Effects.NONE
     # Whether Python numbers alone give a Python number.
@@ -135,6 +140,9 @@ class Op:
     host_step: ClassVar[bool] = False
     decompose: Callable[..., Any] | None = None
     vjp: Callable[..., Any] | None = None
+    # The same op that gives what its gradient reads as well, after its results; None where it does so. With it, `vjp`
+    # gets None for the gradients of results that have none.
+    saving: Callable[..., Any] | None = None
     reference: ClassVar[Callable[..., Any]]
     samples: ClassVar[Callable[..., Iterator[Sample]]]
     error_samples: ClassVar[Callable[..., Iterator[ErrorSample]]]
@@ -220,7 +228,7 @@ def _make_ext_class(cls: type[Op]) -> type:
     for item in cls.fields:
         annotations |= _irdl_fields(item)
     is_fixed = cls.num_results is not None
-    for number in range(VARIADIC_SLOTS if cls.num_results is None else cls.num_results):
+    for number in range(cls.result_slots if cls.num_results is None else cls.num_results):
         annotations[f"result_{number}"] = ir.OpResult[Any] if is_fixed else ir.OpResult[Any] | None
     body = {"__annotations__": annotations, "__doc__": cls.__doc__}
     body["verify_invariants"] = staticmethod(verifier_of(cls))
@@ -333,8 +341,8 @@ def _create(
     if any(item.kind != "Operand" for item in cls.operand_fields()):
         encoded[SEGMENTS] = ir.DenseI32ArrayAttr.get(segments)
     if cls.num_results is None:
-        check_number(len(results), VARIADIC_SLOTS, f"that {cls.name} gives")
-        encoded[RESULT_SEGMENTS] = slots([len(results)], [VARIADIC_SLOTS])
+        check_number(len(results), cls.result_slots, f"that {cls.name} gives")
+        encoded[RESULT_SEGMENTS] = slots([len(results)], [cls.result_slots])
     return ir.Operation.create(
         f"blu.{cls.name}",
         results=[result.to_mlir() for result in results],

@@ -16,12 +16,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from blu.dialects.core.dialect import YIELD
 from blu.dialects.core.dtypes import TensorType, tensor_type
 from blu.dialects.core.fields import CAPTURED_SLOTS, SEGMENTS, check_number, slots
+from blu.dialects.core.locations import describe
 from blu.dialects.core.mlir import ir
+from blu.dialects.core.modules import operations_in
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ParseError, ShapeError, TraceError
 
@@ -115,9 +118,26 @@ def close_over(blocks: Sequence[ir.Block]) -> list[ir.Value]:
 def _check_captured(values: Iterable[ir.Value], block: ir.Block) -> None:
     around = list(_blocks_around(block))
     for value in values:
-        if (value.owner if isinstance(value.owner, ir.Block) else value.owner.operation.block) not in around:
+        owner = value.owner if isinstance(value.owner, ir.Block) else value.owner.operation.block
+        # What a function of the module reads of another, which is being traced as well, becomes its argument later.
+        if owner not in around and owner.owner.operation.name != "func.func":
             advice = "Return it from there, and use what the op gives."
             raise TraceError(f"a tensor of another body is used, {tensor_type(value.type)}", advice=advice)
+
+
+def refuse_escapes(root: ir.Operation) -> None:
+    """TraceError for a tensor of a body that is used elsewhere than there, at the line where it is."""
+    for operation in (item for item in operations_in(root) if len(item.regions) and item.name != "func.func"):
+        for block in (block for region in operation.regions for block in region.blocks):
+            made = chain(block.arguments, chain.from_iterable(item.operation.results for item in block.operations))
+            for user in (use.owner.operation for value in made for use in value.uses):
+                if user.block != block:
+                    advice = "Return it from the function that computes it there, and use what the op gives."
+                    raise TraceError(
+                        f"a tensor that the body of a {operation.name.removeprefix('blu.')} computes is used outside",
+                        location=describe(user.location),
+                        advice=advice,
+                    )
 
 
 def _blocks_around(block: ir.Block) -> Iterator[ir.Block]:

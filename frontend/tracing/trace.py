@@ -19,6 +19,7 @@ from blu.dialects.core.marks import marking
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.modules import module_text
 from blu.dialects.core.op import location_provider
+from blu.dialects.core.regions import refuse_escapes
 from blu.dialects.hooks import HOOKS, TracerHooks
 from blu.dialects.tensor.promotion import as_tensor
 from blu.dialects.tensor.tensor import Tensor
@@ -150,6 +151,7 @@ def trace(
             func.ReturnOp([tensor.value for tensor in results])
         _finish(main, block, names, state, results, donated)
         _name_results(main, result_tree)
+        refuse_escapes(module.operation)
     return TracedModule(module, signature, result_tree, inspect.signature(original or function), state.captured)
 
 

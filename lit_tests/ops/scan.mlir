@@ -1,5 +1,5 @@
 // A scan is a loop that carries a value along an axis and writes at every step what it has come to; halves carry f32.
-// RUN: %blu-opt %s --split-input-file --lower-to-linalg --mlir-print-local-scope | %filecheck %s
+// RUN: %blu-opt %s --split-input-file --blu-outline-loops --lower-to-linalg --mlir-print-local-scope | %filecheck %s
 
 // CHECK-LABEL: func.func @cumsum(
 // CHECK-SAME: %[[X:.+]]: tensor<3x4xf16>)
@@ -30,4 +30,32 @@ func.func @cumsum(%x: tensor<3x4xf16>) -> tensor<3x4xf16> {
 func.func @columns(%x: tensor<2x3x4x5xi32>) -> tensor<2x3x4x5xi32> {
   %0 = "blu.cumsum"(%x) {axis = 1 : i64} : (tensor<2x3x4x5xi32>) -> tensor<2x3x4x5xi32>
   return %0 : tensor<2x3x4x5xi32>
+}
+
+// -----
+
+// A body that is done many times is a function, which is lowered as the program is.
+// CHECK-LABEL: func.func private @body_0(
+// CHECK-SAME: %[[CARRY:.+]]: tensor<16xf32> {blu.donated, blu.name = "carry.0"}, %[[SLICE:.+]]: tensor<16xf32>, %[[WEIGHT:.+]]: tensor<16xf32>)
+// CHECK-SAME: -> (tensor<16xf32> {blu.name = "carry.0"}, tensor<16xf32>)
+// CHECK-SAME: blu.loop_body = 1 : i64
+// CHECK: %[[PRODUCT:.+]] = linalg.generic {{.*}} ins(%[[CARRY]], %[[WEIGHT]] :
+// CHECK: %[[NEXT:.+]] = linalg.generic {{.*}} ins(%[[PRODUCT]], %[[SLICE]] :
+// CHECK: return %[[NEXT]], %[[PRODUCT]]
+// CHECK-LABEL: func.func @main(
+// CHECK: %[[LOOP:.+]]:2 = "plan.loop"(%{{.+}}, %{{.+}}, %{{.+}}) {arena = -1 : i64, body = @body_0, carries = 1 : i64, count = 4 : i64, given = 1 : i64,
+// CHECK-SAME: reverse = 1 : i64, slices = 1 : i64}
+// CHECK: return %[[LOOP]]#0, %[[LOOP]]#1
+#takes = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>
+#gives = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>
+#two = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>
+#one = array<i32: 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>
+func.func @main(%h: tensor<16xf32>, %x: tensor<4x16xf32>, %w: tensor<16xf32>) -> (tensor<16xf32>, tensor<4x16xf32>) {
+  %0:2 = "blu.scan"(%h, %x, %w) ({
+  ^bb0(%carry: tensor<16xf32>, %slice: tensor<16xf32>, %weight: tensor<16xf32>):
+    %1 = "blu.multiply"(%carry, %weight) : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32>
+    %2 = "blu.add"(%1, %slice) : (tensor<16xf32>, tensor<16xf32>) -> tensor<16xf32>
+    "blu.yield"(%2, %1) {operandSegmentSizes = #two} : (tensor<16xf32>, tensor<16xf32>) -> ()
+  }) {length = 4 : i64, reverse = true, saved = 0 : i64, operandSegmentSizes = #takes, resultSegmentSizes = #gives} : (tensor<16xf32>, tensor<4x16xf32>, tensor<16xf32>) -> (tensor<16xf32>, tensor<4x16xf32>)
+  return %0#0, %0#1 : tensor<16xf32>, tensor<4x16xf32>
 }

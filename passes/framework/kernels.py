@@ -5,6 +5,7 @@ from __future__ import annotations
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.modules import code_text
 from blu.dialects.core.op import OPS
+from blu.dialects.plan import LOOP
 from blu.passes.framework.base import find
 from blu.passes.framework.families import is_kernel
 
@@ -25,7 +26,7 @@ def text_of(kernel: func.FuncOp) -> str:
 def is_host_step(operation: str) -> bool:
     """Whether an op, by its name in IR, is done by the host program as it is."""
     dialect, _, name = operation.partition(".")
-    return dialect == "blu" and name in OPS and OPS[name].host_step
+    return operation == LOOP or (dialect == "blu" and name in OPS and OPS[name].host_step)
 
 
 def has_own_kernel(operation: str) -> bool:

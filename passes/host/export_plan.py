@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -12,7 +12,8 @@ from blu.dialects.core.dtypes import TensorType, product, tensor_type
 from blu.dialects.core.locations import describe
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.mesh import mesh_of
-from blu.dialects.plan import RESULT_NAMES
+from blu.dialects.plan import LOOP, LOOP_BODY, RESULT_NAMES, LoopShape
+from blu.errors import UnsupportedError
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.launches import (
     ON_GPUS,
@@ -24,9 +25,11 @@ from blu.passes.framework.launches import (
     kernel_of,
 )
 from blu.passes.host.bufferize.plan_memory import element_bytes
+from blu.passes.host.loop_places import Surroundings, surroundings_of
 from blu.plan.arguments import Argument
 from blu.plan.collective import Collective
 from blu.plan.contract import DONATED, NOWHERE, Contract
+from blu.plan.loops import MAX_LAUNCHES, Loop, number_of_launches
 from blu.plan.schema import (
     ALIGNMENT,
     MAP_BYTES,
@@ -63,12 +66,13 @@ class ExportPlan(Pass):
     def run(self, module: ir.Module) -> None:
         if "blu.arena_bytes" not in module.operation.attributes:
             self.fail(module.operation, "the module does not say how much memory it takes (blu.arena_bytes)")
-        functions = host_functions(module)
+        bodies = {item.name.value: item for item in host_functions(module) if LOOP_BODY in item.attributes}
+        functions = [item for item in host_functions(module) if item.name.value not in bodies]
         if len(functions) != 1:
             names = ", ".join(f"@{function.name.value}" for function in functions) or "no function but kernels"
             self.fail(module.operation, f"a module holds one program; there is {names}")
         [function] = functions
-        _write(module, _Export(function))
+        _write(module, _Export(function, bodies=bodies))
         for item in list(find(module, func.FuncOp)):  # kernels are declared for the program only
             item.operation.erase()
 
@@ -99,24 +103,25 @@ class _Export:
     collectives: list[Collective] = field(default_factory=list)
     # The number of a collective by its token.
     begun: dict[ir.Value, int] = field(default_factory=dict)
+    # For the constants of the function their numbers among all.
+    constant_numbers: dict[int, int] = field(default_factory=dict)
+    loops: list[Loop] = field(default_factory=list)
+    bodies: Mapping[str, func.FuncOp] = field(default_factory=dict)
+    # Where what is written is the body of a loop.
+    surroundings: Surroundings | None = None
     # By status slot: kernels may run in another order than the checks were written in.
     checks: dict[int, Check] = field(default_factory=dict)
 
     def plan(self, arena_bytes: int) -> Plan:
         """The plan, for intermediate results of so many bytes."""
-        handlers = {
-            "plan.buffer": self._buffer,
-            "plan.alias": self._alias,
-            ON_PROCESSORS: self._launch,
-            ON_GPUS: self._launch,
-            "plan.check": self._check,
-            "plan.start": self._start,
-            "plan.wait": self._wait,
-        }
-        for operation in self.function.entry_block.operations:
-            handler = handlers.get(operation.operation.name)
-            if handler:
-                handler(operation.operation)
+        self.write()
+        made = number_of_launches(len(self.launches), self.loops)
+        if made > MAX_LAUNCHES:
+            raise UnsupportedError(
+                f"the loops of the program make {made} launches, and at most {MAX_LAUNCHES} are possible",
+                location=describe(self.function.operation.location),
+                advice="Let a step do more, or run the program several times.",
+            )
         return Plan(
             entry=self.function.name.value,
             arena_bytes=arena_bytes,
@@ -130,11 +135,31 @@ class _Export:
             tables=tuple(self.tables),
             mesh=mesh_of(self.function.operation.parent),
             collectives=tuple(self.collectives),
+            loops=tuple(self.loops),
         )
+
+    def write(self) -> None:
+        """Add the steps of the function."""
+        handlers = {
+            "plan.buffer": self._buffer,
+            "plan.alias": self._alias,
+            ON_PROCESSORS: self._launch,
+            ON_GPUS: self._launch,
+            "plan.check": self._check,
+            "plan.start": self._start,
+            "plan.wait": self._wait,
+            LOOP: self._loop,
+        }
+        for operation in self.function.entry_block.operations:
+            handler = handlers.get(operation.operation.name)
+            if handler:
+                handler(operation.operation)
 
     @cached_property
     def inputs(self) -> tuple[TensorSpec, ...]:
         """What the program takes. Read once: every launch asks which of its pointers may be overwritten."""
+        if self.surroundings is not None:
+            return self.surroundings.inputs
         attributes = [ir.DictAttr(item) for item in self.function.arg_attrs] if self.function.arguments else []
         types = _types(self.function, "blu.inputs")
         return tuple(_argument_spec(type_, item) for type_, item in zip(types, attributes, strict=True))
@@ -152,14 +177,15 @@ class _Export:
         space, index = _space(operation), _integer(operation, "index")
         if space == "constant":
             self._constant(operation, index)
-        if space == "output":
+        if space == "output" and self.surroundings is None:
             self.sources[index] = None
 
     def _alias(self, operation: ir.Operation) -> None:
-        self.sources[_integer(operation, "result")] = ir.BlockArgument(operation.operands[0]).arg_number
+        if self.surroundings is None:
+            self.sources[_integer(operation, "result")] = ir.BlockArgument(operation.operands[0]).arg_number
 
     def _constant(self, operation: ir.Operation, index: int) -> None:
-        assert index == len(self.constant_entries), "constants are numbered in order"
+        self.constant_numbers[index] = len(self.constant_entries)
         data = decode(operation.attributes["blu.value"]).tobytes()
         self.constants.extend(bytes(-len(self.constants) % ALIGNMENT))
         self.constant_entries.append(Constant(len(self.constants), len(data)))
@@ -191,17 +217,29 @@ class _Export:
         dtype = ir.StringAttr(fields["dtype"]).value
         return list(buffers).index(described.operands[0]), TensorMap(NOWHERE, offset, dtype, shape, strides, box)
 
+    @property
+    def _arena_start(self) -> int:
+        """Where the function's intermediate results begin, in the program's arena."""
+        return 0 if self.surroundings is None else self.surroundings.arena
+
     def _argument(self, value: ir.Value) -> Argument:
         """Where a pointer points: the root's start, since a kernel adds the offset of its layout itself."""
+        around = self.surroundings
         if isinstance(value.owner, ir.Block):
-            return Argument("input", ir.BlockArgument(value).arg_number, 0)
+            number = ir.BlockArgument(value).arg_number
+            return Argument("input", number, 0) if around is None else around.takes[number]
         operation = value.owner.operation
         if operation.name == "memref.reinterpret_cast":
             return self._argument(operation.operands[0])
         space, index = _space(operation), _integer(operation, "index")
         if space == "arena":
-            return Argument("arena", 0, _integer(operation, "offset"))
+            return Argument("arena", 0, self._arena_start + _integer(operation, "offset"))
+        if space == "output" and around is not None:
+            return around.gives[index]
+        if space == "constant":
+            return Argument(space, self.constant_numbers[index], 0)
         if space == "status":
+            assert around is None, "loops carry what checks have found"
             return Argument("status", 0, 8 * index)
         return Argument(space, index, 0)
 
@@ -216,6 +254,17 @@ class _Export:
         if shown not in self.maps:
             self.maps.append(shown)
         return Argument("map", 0, MAP_BYTES * self.maps.index(shown))
+
+    def _loop(self, operation: ir.Operation) -> None:
+        """A loop of the launches of its body."""
+        shape, number, first = LoopShape.of(operation), len(self.loops), len(self.launches)
+        self.loops.append(Loop(first, first, shape.count))
+        body = self.bodies[shape.body]
+        places = [self._place_of(value) for value in operation.operands]
+        arena = self._arena_start + _integer(operation, "arena")
+        around = surroundings_of(operation, number, places, arena, self.inputs)
+        replace(self, function=body, surroundings=around, constant_numbers={}).write()
+        self.loops[number] = Loop(first, len(self.launches), shape.count)
 
     def _start(self, operation: ir.Operation) -> None:
         """A collective; when it is over is not known yet."""

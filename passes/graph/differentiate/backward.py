@@ -17,8 +17,8 @@ from blu.dialects.ops.creation import Constant
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import DTypeError
 from blu.passes.framework.base import Pass
-from blu.passes.framework.bodies import bodies_of
 from blu.passes.graph.decompose import decompose_operation
+from blu.passes.graph.differentiate.bodies import bodies_with_gradients, is_opaque
 
 
 class Backward:
@@ -69,7 +69,7 @@ class Backward:
 
     def _decompose_what_has_no_gradient(self) -> None:
         """Composite ops without a gradient of their own are differentiated through what they are made of."""
-        while found := [item.operation for item in self.block.operations if _is_opaque(item.operation)]:
+        while found := [item.operation for item in self.block.operations if is_opaque(item.operation)]:
             for operation in found:
                 decompose_operation(operation)
 
@@ -99,16 +99,31 @@ class Backward:
         assert cls is not None and cls.vjp is not None, operation.name
         fields = operands_of(operation)
         with emitting_at(operation.location):
-            upstream = [self._gradient_of(result) for result in operation.results]
+            is_told = cls.saving is not None
+            upstream = [
+                None if is_told and result not in self.gradients else self._gradient_of(result)
+                for result in operation.results
+            ]
             given = upstream[0] if len(upstream) == 1 and cls.num_results else tuple(upstream)
             results = [Tensor(result) for result in operation.results]
             results = results if cls.num_results else [tuple(results)]
             operands = [on_operand(Tensor, item) for item in fields]
-            shares = cls.vjp(given, *operands, *results, **attributes_of(operation), **bodies_of(operation))
+            shares = cls.vjp(given, *operands, *results, **attributes_of(operation), **self._bodies_of(operation))
             shares = shares if isinstance(shares, tuple) else (shares,)
             for value, share in zip(_flat(fields), _flat(list(shares)), strict=True):
                 if share is not None and value in active:
                     self._add(value, _fitted(share, value, cls))
+
+    def _bodies_of(self, operation: ir.Operation) -> Mapping[str, Any]:
+        return bodies_with_gradients(operation, self._pull_into)
+
+    def _pull_into(
+        self, block: ir.Block, wanted: Sequence[ir.Value], given: Mapping[ir.Value, Sequence[Tensor]]
+    ) -> list[Tensor | None]:
+        """The gradients with respect to some values of another block, written at its end; None for what has none."""
+        backward = Backward(self.owner, block, wanted)
+        backward.pull(list(given), [_total(list(shares)).value for shares in given.values()])
+        return [backward._gradient_of(value) if value in backward.gradients else None for value in wanted]
 
     def _add(self, value: ir.Value, share: Tensor) -> None:
         known = self.gradients.setdefault(value, [])
@@ -131,11 +146,6 @@ def _total(shares: list[Tensor]) -> Tensor:
         return reduce(add, shares)
     dtype = shares[0].dtype
     return reduce(add, (share.astype(computing_dtype(dtype)) for share in shares)).astype(dtype)
-
-
-def _is_opaque(operation: ir.Operation) -> bool:
-    cls = operation_class(operation)
-    return cls is not None and cls.vjp is None and cls.decompose is not None
 
 
 def _flat(fields: Sequence[Any]) -> list[Any]:

@@ -9,6 +9,7 @@ from blu.dialects.core.op import is_pure
 from blu.dialects.core.regions import copy_block
 from blu.passes.framework.base import Pass, find
 from blu.passes.graph.differentiate.backward import Backward
+from blu.passes.graph.differentiate.bodies import prepare
 from blu.passes.graph.inline import callees, inline_call, reached, refuse_recursion
 
 GRADIENT_OF = "blu.gradient_of"
@@ -75,6 +76,7 @@ class Differentiate(Pass):
         while calls := list(find(primal, func.CallOp)):  # what is called may call others
             for call in calls:
                 inline_call(call, functions[ir.FlatSymbolRefAttr(call.operation.attributes["callee"]).value])
+        prepare(primal)
         wanted = list(ir.DenseI64ArrayAttr(declaration.attributes[WITH_RESPECT_TO]))
         inputs, own = declaration.type.inputs, primal.type.inputs
         if inputs[: len(own)] != own:

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 from blu.dialects import plan
 from blu.dialects.core.mlir import func, ir, memref
-from blu.passes.framework.base import Pass
-from blu.passes.framework.families import family_of, is_kernel
+from blu.passes.framework.base import Pass, find
+from blu.passes.framework.families import is_kernel
 from blu.passes.framework.kernels import is_host_step, kernels_in
 from blu.passes.framework.rules import lines_of, refusal
 from blu.passes.host.bufferize import collectives, views
 from blu.passes.host.bufferize.concatenation import beginning_of, inserted_into, part_of
-from blu.passes.host.bufferize.in_place import walks_again
-from blu.passes.host.bufferize.kernels import KernelMemory, KernelTable, scratch_types
+from blu.passes.host.bufferize.kernels import KernelMemory, KernelTable, scratch_types, updated_input, written_over
+from blu.passes.host.bufferize.loops import place_loop
 from blu.passes.host.bufferize.placement import (
     INSERTED_IN_PLACE,
     OVER_DONATED,
@@ -100,6 +100,7 @@ class _Bufferizer:
             "tensor.insert_slice": self._insert,
             "func.call": self._call,
             "plan.check": self._check,
+            "plan.loop": self._loop,
             "func.return": self._return,
         }
         with ir.InsertionPoint(self.block):
@@ -118,7 +119,7 @@ class _Bufferizer:
         types = [_memref_of(argument.type) for argument in old.entry_block.arguments]
         with ir.InsertionPoint(old):
             function = func.FuncOp(old.name.value, (types, []))
-        for name in ("arg_attrs", "blu.inputs", "blu.results"):
+        for name in ("arg_attrs", "sym_visibility", "blu.inputs", "blu.results", plan.LOOP_BODY):
             if name in old.attributes:
                 function.attributes[name] = old.attributes[name]
         if "res_attrs" in old.attributes:  # the results are memory of the program's from here on
@@ -131,7 +132,7 @@ class _Bufferizer:
             self.views[argument] = whole(root)
 
     # Memory.
-    def _new_root(self, shape: Sequence[int], element: ir.Type, space: str = "arena", index: int = -1) -> Root:
+    def new_root(self, shape: Sequence[int], element: ir.Type, space: str = "arena", index: int = -1) -> Root:
         if space == "arena":
             index = self.num_buffers
             self.num_buffers += 1
@@ -142,13 +143,13 @@ class _Bufferizer:
         """Memory for a kernel's result: an output or check slot where it goes there as it is, else the arena."""
         shape, element = _shape(value.type), ir.RankedTensorType(value.type).element_type
         if (permutation := transposed_layout(value, self.kernels)) is not None:
-            root = self._new_root([shape[dim] for dim in permutation], element)
+            root = self.new_root([shape[dim] for dim in permutation], element)
             inverse = [permutation.index(dim) for dim in range(len(permutation))]
             return views.transpose(whole(root), inverse)
         if any(use.owner.operation.name == "plan.check" for use in value.uses):
             self.num_checks += 1
-            return whole(self._new_root(shape, element, "status", self.num_checks - 1))
-        return whole(self._plain_root(value))
+            return whole(self.new_root(shape, element, "status", self.num_checks - 1))
+        return whole(self.plain_root(value))
 
     def _place_for(self, value: ir.Value) -> View:
         """Memory for a result: in that of what it only becomes a part of, else its own."""
@@ -187,13 +188,13 @@ class _Bufferizer:
                 return whole(case.root) if case.root.shape == _shape(value.type) else self.views[case.operand]
         return None
 
-    def _memory(self, view: View) -> ir.Value:
+    def memref_of(self, view: View) -> ir.Value:
         """The memref value of a view, cast from its root where it is not all of it."""
         type_ = view.memref_type()
         if type_ == view.root.memref.type:
             return view.root.memref
         if view.size == 0:  # MLIR's strides of an empty memref fit no cast, and there is nothing to read
-            return self._new_root(view.shape, view.element_type).memref
+            return self.new_root(view.shape, view.element_type).memref
         strides, offset = type_.get_strides_and_offset()
         return memref.ReinterpretCastOp(
             type_,
@@ -206,16 +207,16 @@ class _Bufferizer:
             static_strides=list(strides),
         ).result
 
-    def _copy(self, source: View, target: View) -> None:
+    def copy(self, source: View, target: View) -> None:
         if source.size == 0:
             return
         name = self.table.copy(source.memref_type(), target.memref_type(), ir.Location.current)
-        func.CallOp([], name, [self._memory(source), self._memory(target)])
+        func.CallOp([], name, [self.memref_of(source), self.memref_of(target)])
 
     def _materialized(self, view: View) -> View:
         """The same elements in fresh contiguous memory."""
-        target = whole(self._new_root(view.shape, view.element_type))
-        self._copy(view, target)
+        target = whole(self.new_root(view.shape, view.element_type))
+        self.copy(view, target)
         return target
 
     def _updated(self, operation: ir.Operation, index: int) -> View:
@@ -230,7 +231,7 @@ class _Bufferizer:
         if reason is None:
             return view
         target = self._root_for(operation.results[0])
-        self._copy(view, target)
+        self.copy(view, target)
         return target
 
     # Operations.
@@ -238,7 +239,7 @@ class _Bufferizer:
         value = operation.results[0]
         if not isinstance(value.type, ir.RankedTensorType):
             return
-        root = self._new_root(
+        root = self.new_root(
             _shape(value.type), ir.RankedTensorType(value.type).element_type, "constant", self.num_constants
         )
         root.memref.owner.attributes["blu.value"] = operation.attributes["value"]
@@ -254,7 +255,7 @@ class _Bufferizer:
     def _fill(self, operation: ir.Operation) -> None:
         view = self._place_for(operation.results[0])
         name = self.table.fill(operation.operands[0].owner.operation, view.memref_type(), operation.location)
-        func.CallOp([], name, [self._memory(view)])
+        func.CallOp([], name, [self.memref_of(view)])
         self.views[operation.results[0]] = view
 
     def _view(self, operation: ir.Operation) -> None:
@@ -278,13 +279,13 @@ class _Bufferizer:
         place = inserted_into(operation, target)
         if source != place:
             self.report.tell_part(operation, refusal(INSERTED_IN_PLACE, Inserting(operation, source, first)))
-            self._copy(source, place)
+            self.copy(source, place)
         self.views[operation.results[0]] = target
 
     def _call(self, operation: ir.Operation) -> None:
         kernel = self.kernels[ir.FlatSymbolRefAttr(operation.attributes["callee"]).value]
         inputs = [self.views[value] for value in operation.operands]
-        in_place = _updated_input(kernel)
+        in_place = updated_input(kernel)
         if in_place is None:
             results = list(operation.results)
             outputs = [
@@ -298,11 +299,11 @@ class _Bufferizer:
         for value, view in zip(operation.results, outputs, strict=True):
             self.views[value] = view
         types, places = (tuple(view.memref_type() for view in group) for group in (inputs, outputs))
-        memory = KernelMemory(types, places, in_place, _written_over(kernel, inputs, outputs))
+        memory = KernelMemory(types, places, in_place, written_over(kernel, inputs, outputs))
         name = self.table.specialise(kernel, memory)
         read = [view for index, view in enumerate(inputs) if index != in_place]
-        scratch = [whole(self._new_root(type_.shape, type_.element_type)) for type_ in scratch_types(kernel)]
-        call = func.CallOp([], name, [self._memory(view) for view in (*read, *outputs, *scratch)])
+        scratch = [whole(self.new_root(type_.shape, type_.element_type)) for type_ in scratch_types(kernel)]
+        call = func.CallOp([], name, [self.memref_of(view) for view in (*read, *outputs, *scratch)])
         if plan.BATCH in operation.attributes:
             call.attributes[plan.BATCH] = operation.attributes[plan.BATCH]
 
@@ -319,10 +320,16 @@ class _Bufferizer:
         result = operation.results[0]
         target = next((view for view in sources if self._may_change(operation, view)), None)
         if target is None:
-            target = whole(self._plain_root(result))
+            target = whole(self.plain_root(result))
         source = sources[0] if sources else target
-        plan.wait(plan.start(self._memory(source), self._memory(target), collectives.fields_of(operation)))
+        plan.wait(plan.start(self.memref_of(source), self.memref_of(target), collectives.fields_of(operation)))
         self.views[result] = target
+
+    def _loop(self, operation: ir.Operation) -> None:
+        """A loop, whose body has its memory by now."""
+        body = next(item for item in find(self.table.module, func.FuncOp) if item.name.value == plan.body_of(operation))
+        for value, view in zip(operation.results, place_loop(operation, body, self), strict=True):
+            self.views[value] = view
 
     def _may_change(self, operation: ir.Operation, view: View) -> bool:
         """Whether a collective may leave its result where its operand is: an intermediate that nobody reads again."""
@@ -331,14 +338,18 @@ class _Bufferizer:
         is_dead = self.memory.is_dead_after(view.root, operation)
         return collectives.works_in_place(operation) and is_ours and not returned and is_dead
 
-    def _plain_root(self, value: ir.Value) -> Root:
+    def plain_root(self, value: ir.Value) -> Root:
         """Memory of a value alone, in its own order: a result of the program, or in the arena."""
         shape, element = _shape(value.type), ir.RankedTensorType(value.type).element_type
         if (output := self.memory.returned.index_of(value)) is None:
-            return self._new_root(shape, element)
-        root = self._new_root(shape, element, "output", output)
+            return self.new_root(shape, element)
+        root = self.new_root(shape, element, "output", output)
         root.output = output
         return root
+
+    def _carried_in(self, index: int) -> int | None:
+        """The argument whose memory alone a result may have: in the body of a loop that which it is carried on to."""
+        return self.pairs.get(index, -1) if plan.LOOP_BODY in self.function.attributes else None
 
     def _return(self, operation: ir.Operation) -> None:
         """Copy what is not in its output yet; a donated input that was updated in place is its own output."""
@@ -347,14 +358,14 @@ class _Bufferizer:
             view = self.views[value]
             if view.root.output == index:
                 continue
-            reason = refusal(RETURNED_IN_PLACE, Returning(index, view, taken))
+            reason = refusal(RETURNED_IN_PLACE, Returning(index, view, taken, self._carried_in(index)))
             self.report.tell_result(value, index, view.root.input, reason)
             if reason is None:
                 taken.add(view.root)
                 plan.alias(view.root.memref, index)
                 continue
-            target = self._new_root(view.shape, view.element_type, "output", index)
-            self._copy(view, whole(target))
+            target = self.new_root(view.shape, view.element_type, "output", index)
+            self.copy(view, whole(target))
         func.ReturnOp([])
 
 
@@ -364,10 +375,6 @@ def _names_in(attributes: ir.Attribute) -> ir.ArrayAttr:
     return ir.ArrayAttr.get([item["blu.name"] if "blu.name" in item else ir.StringAttr.get("") for item in items])
 
 
-def _i64(value: int) -> ir.IntegerAttr:
-    return ir.IntegerAttr.get(ir.IntegerType.get_signless(64), value)
-
-
 def _shape(type_: ir.Type) -> tuple[int, ...]:
     return tuple(ir.RankedTensorType(type_).shape)
 
@@ -375,20 +382,3 @@ def _shape(type_: ir.Type) -> tuple[int, ...]:
 def _memref_of(type_: ir.Type) -> ir.Type:
     ranked = ir.RankedTensorType(type_)
     return ir.MemRefType.get(list(ranked.shape), ranked.element_type)
-
-
-def _updated_input(kernel: func.FuncOp) -> int | None:
-    """Which argument the kernel writes into, or None for kernels that only make new values."""
-    name, operand = family_of(kernel).updates or ("", 0)
-    for item in kernel.entry_block.operations:
-        if item.operation.name == name:
-            return list(kernel.arguments).index(item.operation.operands[operand])
-    return None
-
-
-def _written_over(kernel: func.FuncOp, inputs: Sequence[View], outputs: Sequence[View]) -> tuple[int, ...]:
-    """The outputs that are donated arguments, which the kernel reads in another walk than that in which it writes."""
-    if not walks_again(kernel):
-        return ()
-    read = {view.root for view in inputs if view.root.input is not None}
-    return tuple(number for number, view in enumerate(outputs) if view.root in read)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from blu.dialects.core.mlir import bufferization, func, ir, tensor
 from blu.dialects.core.modules import code_text
 from blu.passes.framework.families import ROWS, SCHEDULE, SCRATCH, WRITTEN_OVER, Family, family_of, mark
+from blu.passes.host.bufferize.in_place import walks_again
+from blu.passes.host.bufferize.views import View
 from blu.passes.loops.fuse.fuse import clone_into
 from blu.passes.loops.lower_to_linalg.generic import PARALLEL, fill, generic, projection
 
@@ -134,3 +136,20 @@ def scratch_types(kernel: func.FuncOp) -> list[ir.Type]:
     if SCRATCH not in kernel.attributes:
         return []
     return [ir.TypeAttr(item).value for item in ir.ArrayAttr(kernel.attributes[SCRATCH])]
+
+
+def updated_input(kernel: func.FuncOp) -> int | None:
+    """Which argument the kernel writes into, or None for kernels that only make new values."""
+    name, operand = family_of(kernel).updates or ("", 0)
+    for item in kernel.entry_block.operations:
+        if item.operation.name == name:
+            return list(kernel.arguments).index(item.operation.operands[operand])
+    return None
+
+
+def written_over(kernel: func.FuncOp, inputs: Sequence[View], outputs: Sequence[View]) -> tuple[int, ...]:
+    """The outputs that are donated arguments, which the kernel reads in another walk than that in which it writes."""
+    if not walks_again(kernel):
+        return ()
+    read = {view.root for view in inputs if view.root.input is not None}
+    return tuple(number for number, view in enumerate(outputs) if view.root in read)

@@ -161,6 +161,8 @@ class Returning:
     index: int
     view: View
     taken: set[Root]
+    # The argument whose memory it may have; None where it may be any.
+    wanted: int | None = None
 
     @property
     def is_all_there_is(self) -> bool:
@@ -227,6 +229,7 @@ RETURNED_IN_PLACE: tuple[Rule[Returning], ...] = (
     Rule("whole", lambda case: case.is_all_there_is, "it is a view of something else in memory"),
     Rule("an argument", lambda case: case.view.root.input is not None, "it is returned more than once"),
     Rule("once", lambda case: case.view.root not in case.taken, "it is another result too"),
+    Rule("own", lambda case: case.wanted in (None, case.view.root.input), "a loop carries it on in another's place"),
 )
 # When a part of a larger value is written where it belongs, and need not be copied there.
 INSERTED_IN_PLACE: tuple[Rule[Inserting], ...] = (

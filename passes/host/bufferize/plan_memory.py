@@ -6,11 +6,14 @@ from dataclasses import dataclass
 
 from blu.dialects.core.dtypes import product
 from blu.dialects.core.mlir import func, ir
+from blu.dialects.plan import LOOP, LOOP_BODY, body_of
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.families import is_kernel
 from blu.passes.host.bufferize.times import LifeSpan, spans
 
 ALIGNMENT = 64
+ARENA_BYTES = "blu.arena_bytes"
+"""The attribute of a module, or of a loop's body, with the bytes of all intermediate results."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +44,10 @@ class PlanMemory(Pass):
                         advice="Use smaller shapes.",
                     )
                 for interval in intervals:
-                    interval.operation.attributes["offset"] = _i64(interval.offset)
-                module.operation.attributes["blu.arena_bytes"] = _i64(total)
+                    name = "arena" if interval.operation.name == LOOP else "offset"
+                    interval.operation.attributes[name] = _i64(interval.offset)
+                holder = function if LOOP_BODY in function.attributes else module
+                holder.operation.attributes[ARENA_BYTES] = _i64(total)
                 self.count("arena bytes", total)
 
 
@@ -107,6 +112,8 @@ def _intervals(function: func.FuncOp) -> list[Interval]:
     times = spans(operations)
     found = []
     for operation in operations:
+        if operation.name == LOOP:
+            found.append(Interval(operation, _arena_of(operation), times[operation].first, times[operation].last))
         if operation.name != "plan.buffer" or ir.StringAttr(operation.attributes["space"]).value != "arena":
             continue
         uses = _uses(operation.results[0], times)
@@ -116,6 +123,13 @@ def _intervals(function: func.FuncOp) -> list[Interval]:
         else:
             operation.attributes["offset"] = _i64(0)
     return found
+
+
+def _arena_of(loop: ir.Operation) -> int:
+    """The bytes that a loop's body works in. Bodies stand before what they are called from, so that they are known."""
+    functions = loop.parent.operation.parent.regions[0].blocks[0].operations
+    body = next(item for item in functions if ir.StringAttr(item.attributes["sym_name"]).value == body_of(loop))
+    return ir.IntegerAttr(body.attributes[ARENA_BYTES]).value
 
 
 def _uses(value: ir.Value, times: dict[ir.Operation, LifeSpan]) -> list[LifeSpan]:

@@ -33,20 +33,20 @@ def check_position(indices: ir.Value, dtype: DType, size: int, reported_as: str,
         is_wrong = wide.compare("lt", lowest) | wide.compare("ge", size)
         return is_wrong.where(wide, wide.like(NOTHING_FOUND))
 
-    check(_worst(indices, dtype, found), kind="index" if from_end else "position", op=reported_as, size=size)
+    check(worst_of(indices, dtype, found), kind="index" if from_end else "position", op=reported_as, size=size)
 
 
 def check_divisor(op: Lowering) -> None:
     """Report an integer division by zero: its slot holds 1."""
     dtype = op.types[1].dtype
-    check(_worst(op.operands[1], dtype, lambda x: x.compare("eq", 0).to(i64)), kind="divide", op=_name(op), size=0)
+    check(worst_of(op.operands[1], dtype, lambda x: x.compare("eq", 0).to(i64)), kind="divide", op=_name(op), size=0)
 
 
 def _name(op: Lowering) -> str:
     return op.operation.name.removeprefix("blu.")
 
 
-def _worst(values: ir.Value, dtype: DType, found: Callable[[Scalar], Scalar]) -> ir.Value:
+def worst_of(values: ir.Value, dtype: DType, found: Callable[[Scalar], Scalar]) -> ir.Value:
     """The largest of what is `found` at each value (an i64), as a 0-d tensor of an i64 that is unsigned.
 
     Of many values it is the largest of what their parts give, which are side by side.
@@ -58,7 +58,7 @@ def _worst(values: ir.Value, dtype: DType, found: Callable[[Scalar], Scalar]) ->
     whole = count - count % width
     flat = reshape(values, (count,))
     rows = reshape(extract_slice(flat, [0], [whole], [1]), (whole // width, width))
-    worst = _worst(_largest(rows, (1,), dtype, found), i64, lambda x: x)
+    worst = worst_of(_largest(rows, (1,), dtype, found), i64, lambda x: x)
     if whole == count:
         return worst
     rest = _largest(extract_slice(flat, [whole], [count - whole], [1]), (0,), dtype, found)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from blu.dialects.core.context import make_context
-from blu.dialects.core.evaluation import array_type, evaluate, on_operand
+from blu.dialects.core.evaluation import array_type, evaluate, on_operand, types_of
 from blu.dialects.core.fields import ATTRIBUTE_KINDS
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import OPS, ErrorSample, Op, _flatten, attributes_of, operands_of
@@ -29,7 +29,7 @@ def test_reference_has_the_inferred_type(name: str) -> None:
     samples = list(cls.samples())
     assert samples
     for sample in samples:
-        expected = cls.infer_all([on_operand(array_type, item) for item in sample.operands], sample.attributes)
+        expected = types_of(cls, [on_operand(array_type, item) for item in sample.operands], sample.attributes)
         results = evaluate(cls, sample.operands, sample.attributes)
         assert tuple(map(array_type, results)) == expected
 
@@ -46,7 +46,8 @@ def test_samples_build_ops_that_verify_and_read_back(name: str) -> None:
         assert str(parsed) == text
         operations = [op.operation for op in parsed.body.operations[0].regions[0].blocks[0].operations][:-1]
         for operation, sample in zip(operations, samples, strict=True):
-            _assert_same_attributes(attributes_of(operation), sample.attributes)
+            own = {name: value for name, value in sample.attributes.items() if not callable(value)}
+            _assert_same_attributes(attributes_of(operation), own)
             assert len(flat(tuple(operands_of(operation)))) == len(flat(sample.operands))
 
 
@@ -83,8 +84,8 @@ def _emit_wrong(cls: type[Op], sample: ErrorSample, tensors: tuple[Tensor, ...])
 def test_parsed_ir_is_refused_with_the_same_sentence(name: str) -> None:
     cls = OPS[name]
     for sample in cls.error_samples():
-        if name == "constant":
-            continue  # an array that cannot be written has no text either
+        if name == "constant" or cls.region_fields():
+            continue  # an array that cannot be written has no text either; test_regions.py has bodies as text
         try:
             cls.infer_all(sample.operands, sample.attributes)
         except BluError as error:

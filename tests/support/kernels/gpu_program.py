@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import ml_dtypes
 import numpy as np
@@ -14,7 +14,7 @@ from blu.compiler.codegen.cubins import Cubin, assemble
 from blu.compiler.codegen.executable import ptx_of
 from blu.dialects.core.mlir import ir
 from blu.passes.kernels.schedules import Fields, wish_for
-from blu.plan.schema import NOTHING_FOUND
+from blu.plan.schema import NOTHING_FOUND, Plan
 from tests.support.ptx import machine as ptx_machine
 from tests.support.ptx.tensors import MAP_BYTES, TensorMap
 
@@ -55,6 +55,9 @@ class GpuProgram:
 
     def _run(self, inputs: Sequence[np.ndarray]) -> tuple[list[np.ndarray], np.ndarray]:
         """Outputs and status slots."""
+        if "loops" in self.plan:
+            unrolled = Plan.parse(json.dumps(self.plan).encode()).to_json()
+            return replace(self, plan=unrolled)._run(inputs)
         inputs = [np.array(array) for array in inputs]
         outputs = [
             np.zeros(item["shape"], DTYPES[item["dtype"]]) if item["input"] is None else inputs[item["input"]]

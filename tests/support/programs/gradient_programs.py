@@ -10,6 +10,7 @@ import numpy as np
 
 import blu
 from blu.dialects.core.dtypes import DType, TensorType, as_dtype, f64
+from blu.dialects.core.evaluation import types_of
 from blu.dialects.core.op import Op, Sample
 from tests.support.programs.op_programs import flat, regrouped
 
@@ -64,7 +65,7 @@ def cases_of(cls: type[Op]) -> list[Case]:
 
 def gives_floats(cls: type[Op], sample: Sample) -> bool:
     types = regrouped(sample.operands, [TensorType(a.shape, as_dtype(a.dtype)) for a in flat(sample.operands)])
-    return any(result.dtype.is_float for result in cls.infer_all(types, sample.attributes))
+    return any(result.dtype.is_float for result in types_of(cls, types, sample.attributes))
 
 
 def is_differentiable(cls: type[Op]) -> bool:

@@ -1,0 +1,163 @@
+"""Loops in compiled functions: a body is traced once, however often it is done."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from blu.dialects.hooks import HOOKS
+from blu.dialects.ops.scan import Scan
+from blu.dialects.tensor.function import is_tracing
+from blu.dialects.tensor.promotion import as_tensor, is_weak
+from blu.dialects.tensor.tensor import Tensor
+from blu.errors import ArgumentError, DTypeError, ShapeError, TraceError
+from blu.frontend.tracing.trace import as_results
+from blu.frontend.tracing.tree import TreeDef, describe_difference, flatten
+from blu.frontend.tracing.user_location import user_line
+
+
+def scan(
+    f: Callable[..., Any],
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+) -> tuple[Any, Any]:
+    """`f(carry, x) -> (carry, y)` done for each slice of `xs` along the first axes: (the last carry, all y stacked).
+
+        def step(h, x):
+            h = blu.tanh(x @ w + h @ u)
+            return h, h
+
+        last, states = blu.scan(step, blu.zeros((8, 64)), xs)         # xs: (time, 8, 32), states: (time, 8, 64)
+
+    `init` and `xs` are nested as one likes; each y may be. With xs None, x is None, and `length` says how often. From
+    the last slice to the first with `reverse`; y of a slice stands where the slice does. The program is as long as one
+    step, and so is the time to compile it. `unroll` is accepted, as other libraries have it, and changes nothing.
+
+    Gradients save what is carried into each step, and compute the step again from that. ShapeError or DTypeError for a
+    carry that changes from step to step, and for slices of different numbers; TraceError for an f that gives no pair.
+    """
+    del unroll
+    if not is_tracing():
+
+        def scanned(init: Any, xs: Any) -> Any:
+            return scan(f, init, xs, length, reverse)
+
+        return HOOKS.compiler.run_transformed(scanned, (init, xs), {})
+    leaves, tree = flatten(xs)
+    slices = [as_tensor(leaf) for leaf in leaves]
+    steps = _length(slices, tree, length)
+    carried = _carried_by(f, init, (slices, tree))
+    results = carried.scan(steps, bool(reverse))
+    count = carried.tree.num_leaves
+    return carried.tree.unflatten(results[:count]), carried.result_tree.unflatten(results[count:])
+
+
+def _length(slices: Sequence[Tensor], tree: TreeDef, length: int | None) -> int:
+    """How often a scan is done. ShapeError names the leaves of xs that say different numbers."""
+    found: dict[int, str] = {}
+    if length is not None:
+        found[operator.index(length)] = "length"
+    for name, tensor in zip(tree.names, slices, strict=True):
+        what = f"xs.{name}".rstrip(".")
+        if not tensor.shape:
+            raise ShapeError(f"scan: {what} is {tensor.type}, which has no slices", location=user_line())
+        found.setdefault(tensor.shape[0], f"{what} ({tensor.type})")
+    if not found:
+        advice = "Pass xs, or length."
+        raise ArgumentError("scan: neither xs nor length says how often", location=user_line(), advice=advice)
+    if len(found) > 1:
+        said = ", ".join(f"{number} by {what}" for number, what in found.items())
+        raise ShapeError(f"scan: the number of steps is {said}", location=user_line())
+    [steps] = found
+    if steps < 0:
+        raise ArgumentError(f"scan: length is {steps}", location=user_line())
+    return steps
+
+
+@dataclass
+class _Carried:
+    """A step with what it carries, as tensors of the types that they keep."""
+
+    function: Callable[..., Any]
+    tensors: list[Tensor]
+    tree: TreeDef
+    slices: tuple[list[Tensor], TreeDef]
+    what: str = "scan"
+    result_tree: TreeDef = field(init=False)
+    given: list[Tensor] = field(init=False)
+
+    def scan(self, steps: int, reverse: bool) -> list[Tensor]:
+        """All results of the op: the last carry, and what is stacked."""
+        while True:
+            try:
+                found = Scan(self.tensors, self.slices[0], body=self, length=steps, reverse=reverse, saved=0)
+            except _NumberRaisedError:
+                pairs = zip(self.tensors, self.given, strict=True)
+                self.tensors = [_raised(before, after) if before.is_weak else before for before, after in pairs]
+            else:
+                weak = [item.is_weak for item in self.tensors] + [False] * (len(found) - len(self.tensors))
+                return [Tensor(item.value, is_weak) for item, is_weak in zip(found, weak, strict=True)]
+
+    def __call__(self, *values: Tensor) -> list[Tensor]:
+        count = len(self.tensors)
+        inner = [Tensor(value.value, outer.is_weak) for value, outer in zip(values, self.tensors, strict=False)]
+        result = self.function(self.tree.unflatten(inner), self.slices[1].unflatten(list(values[count:])))
+        if not isinstance(result, tuple | list) or len(result) != 2:
+            advice = "Return (carry, y): what the next step gets, and what is stacked, which may be None."
+            kind = type(result).__name__
+            raise TraceError(f"{self.what}: the step gives a {kind}, and no pair", location=user_line(), advice=advice)
+        self.given, tree = as_results(result[0])
+        if tree != self.tree:
+            raise TraceError(
+                f"{self.what}: the step is given a carry and returns one of another nesting, "
+                f"{_named(describe_difference(self.tree, tree))}",
+                location=user_line(),
+                advice="Return as carry what is nested as the carry that the step gets.",
+            )
+        self.given = [_weakened(after, before) for after, before in zip(self.given, self.tensors, strict=True)]
+        self._check_types()
+        rows, self.result_tree = as_results(result[1])
+        return [*self.given, *rows]
+
+    def _check_types(self) -> None:
+        for name, before, after in zip(self.tree.names, self.tensors, self.given, strict=True):
+            if before.is_weak and not after.is_weak and before.shape == after.shape:
+                raise _NumberRaisedError
+            if before.type == after.type:
+                continue
+            kind = ShapeError if before.shape != after.shape else DTypeError
+            what = f"carry.{name}".rstrip(".")
+            raise kind(
+                f"{self.what}: {what} is {before.type} in the first step, and {after.type} is returned for the next",
+                location=user_line(),
+                advice=f"Return {what} as {before.type}, or begin with {after.type}.",
+            )
+
+
+class _NumberRaisedError(Exception):
+    """A number in the first carry takes the dtype of what the step makes of it."""
+
+
+def _raised(before: Tensor, after: Tensor) -> Tensor:
+    return Tensor(before.astype(after.dtype).value, after.is_weak)
+
+
+def _weakened(after: Tensor, before: Tensor) -> Tensor:
+    """What a step returns for a number: the number's dtype where it is one itself."""
+    return after.astype(before.dtype) if after.is_weak and not before.is_weak else after
+
+
+def _carried_by(function: Callable[..., Any], init: Any, slices: tuple[list[Tensor], TreeDef]) -> _Carried:
+    """The step, after numbers in the first carry have taken the dtypes that they have from the second step on."""
+    leaves, tree = flatten(init)
+    tensors = [Tensor(as_tensor(leaf).value, is_weak(leaf)) for leaf in leaves]
+    return _Carried(function, tensors, tree, slices)
+
+
+def _named(difference: str) -> str:
+    return f"at carry.{difference}".replace("carry.the argument", "carry")

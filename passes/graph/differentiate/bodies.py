@@ -1,0 +1,85 @@
+"""Bodies of ops whose gradients are taken: what gradients read is saved, and a step back is written into a body."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from blu.dialects.core.fields import on_operand
+from blu.dialects.core.mlir import func, ir
+from blu.dialects.core.modules import operations_in
+from blu.dialects.core.op import attributes_of, emitting_at, operands_of, operation_class
+from blu.dialects.core.remat import ATTRIBUTE
+from blu.dialects.tensor.tensor import Tensor
+from blu.passes.framework.bodies import Body, bodies_of
+from blu.passes.graph.decompose import decompose_operation
+
+Pull = Callable[[ir.Block, Sequence[ir.Value], Mapping[ir.Value, Sequence[Tensor]]], "list[Tensor | None]"]
+
+
+@dataclass(frozen=True)
+class DifferentiableBody:
+    """A body that can be called, as any, and walked back through."""
+
+    body: Body
+    pull: Pull
+
+    def __call__(self, *arguments: Tensor) -> tuple[Tensor, ...]:
+        return self.body(*arguments)
+
+    def gradients(self, arguments: Sequence[Tensor], cotangents: Mapping[int, Tensor]) -> list[Tensor | None]:
+        """Write the body and its gradient into the body that is being traced.
+
+        `cotangents` are the gradients of results, by their numbers. One for each argument; None where there is none.
+        """
+        results = self(*arguments)
+        given: dict[ir.Value, list[Tensor]] = {}
+        for place, share in cotangents.items():
+            given.setdefault(results[place].value, []).append(share)
+        wanted = [tensor for tensor in arguments if tensor.dtype.is_float]
+        block = ir.InsertionPoint.current.block
+        found = dict(
+            zip((item.value for item in wanted), self.pull(block, [i.value for i in wanted], given), strict=True)
+        )
+        return [found.get(tensor.value) for tensor in arguments]
+
+
+def bodies_with_gradients(operation: ir.Operation, pull: Pull) -> dict[str, DifferentiableBody]:
+    """The bodies of an op by the names of its regions."""
+    return {name: DifferentiableBody(body, pull) for name, body in bodies_of(operation).items()}
+
+
+def prepare(function: func.FuncOp) -> None:
+    """Let ops with bodies save what their gradients read. Composites in bodies that have no gradient are written as
+    what they are made of."""
+    while found := [item for item in operations_in(function.operation) if is_opaque(item) and _is_in_body(item)]:
+        for operation in reversed(found):  # inner ones first: outer ones are copied
+            decompose_operation(operation)
+    for operation in reversed([item for item in operations_in(function.operation) if len(item.regions)]):
+        _save(operation)
+
+
+def _is_in_body(operation: ir.Operation) -> bool:
+    return not isinstance(operation.parent.opview, func.FuncOp)
+
+
+def is_opaque(operation: ir.Operation) -> bool:
+    """Whether an op is differentiated through what it is made of."""
+    cls = operation_class(operation)
+    return cls is not None and cls.vjp is None and cls.decompose is not None
+
+
+def _save(operation: ir.Operation) -> None:
+    cls = operation_class(operation)
+    if cls is None or cls.saving is None:
+        return
+    with ir.InsertionPoint(operation), emitting_at(operation.location):
+        operands = [on_operand(Tensor, item) for item in operands_of(operation)]
+        results = cls.saving(*operands, **attributes_of(operation), **bodies_of(operation))
+    if results is None:
+        return
+    if ATTRIBUTE in operation.attributes:
+        results[0].value.owner.operation.attributes[ATTRIBUTE] = operation.attributes[ATTRIBUTE]
+    for before, after in zip(operation.results, results, strict=False):
+        before.replace_all_uses_with(after.value)
+    operation.erase()

@@ -1,0 +1,97 @@
+"""The memory of loops: cells for what is carried, and slices that begin where every kernel can read them.
+
+What a step carries on is written where the next step reads it. Where the body writes it over what it was given, that is
+one cell; else there are two, which change places with every step.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from blu.dialects import plan
+from blu.dialects.core.dtypes import product
+from blu.dialects.core.mlir import func, ir
+from blu.passes.host.bufferize.plan_memory import ALIGNMENT, element_bytes
+from blu.passes.host.bufferize.views import Root, View, ViewTable, contiguous_strides, whole
+
+
+class Host(Protocol):
+    """The host program that a loop is a step of, which has memory."""
+
+    views: ViewTable
+
+    def new_root(self, shape: list[int], element: ir.Type) -> Root: ...
+    def plain_root(self, value: ir.Value) -> Root: ...
+    def memref_of(self, view: View) -> ir.Value: ...
+    def copy(self, source: View, target: View) -> None: ...
+
+
+def place_loop(operation: ir.Operation, body: func.FuncOp, host: Host) -> list[View]:
+    """Write a loop over memory for one over tensors; where its results are."""
+    shape = plan.LoopShape.of(operation)
+    operands, results = list(operation.operands), list(operation.results)
+    is_in_place = [number in _aliases(body) for number in range(shape.carries)]
+    first, last = [], []
+    for value, in_place in zip(operands, is_in_place, strict=False):
+        view, room = host.views[value], _room(ir.RankedTensorType(value.type), 0)
+        cells = host.new_root([1 if in_place else 2, room], view.element_type)
+        strides = contiguous_strides(view.shape)
+        host.copy(view, View(cells, 0, view.shape, strides))
+        end = 0 if in_place else shape.count % 2 * room
+        first.append(cells.memref)
+        last.append(View(cells, end, view.shape, strides))
+    walked = operands[shape.carries : shape.carries + shape.slices]
+    xs = [host.memref_of(_with_slices(host.views[value], value, host)) for value in walked]
+    read = [host.memref_of(_as_it_is(host.views[value], host)) for value in operands[shape.carries + shape.slices :]]
+    ys = [_place_of_slices(value, host) for value in results[shape.carries :]]
+    plan.loop(shape, [*first, *xs, *read, *map(host.memref_of, ys)], [])
+    return [*last, *ys]
+
+
+def _aliases(body: func.FuncOp) -> set[int]:
+    """What is carried on in the memory that it was given in."""
+    ends = [item.operation for item in body.entry_block.operations if item.operation.name == "plan.alias"]
+    return {ir.IntegerAttr(item.attributes["result"]).value for item in ends}
+
+
+def _room(type_: ir.RankedTensorType, start: int) -> int:
+    """How many elements apart values of the last dimensions from `start` on are, to begin at multiples of 64 bytes."""
+    size = element_bytes(type_.element_type)
+    return max(1, -(-product(type_.shape[start:]) * size // ALIGNMENT)) * ALIGNMENT // size
+
+
+def _is_placed(view: View) -> bool:
+    """Whether all elements lie in order, from a multiple of 64 bytes on."""
+    return view.is_contiguous and view.offset * element_bytes(view.element_type) % ALIGNMENT == 0
+
+
+def _as_it_is(view: View, host: Host) -> View:
+    if _is_placed(view):
+        return view
+    target = whole(host.new_root(list(view.shape), view.element_type))
+    host.copy(view, target)
+    return target
+
+
+def _with_slices(view: View, value: ir.Value, host: Host) -> View:
+    type_ = ir.RankedTensorType(value.type)
+    if _is_placed(view) and product(type_.shape[1:]) == _room(type_, 1):
+        return view
+    target = _apart(type_, host)
+    host.copy(view, target)
+    return target
+
+
+def _place_of_slices(value: ir.Value, host: Host) -> View:
+    type_ = ir.RankedTensorType(value.type)
+    if product(type_.shape[1:]) == _room(type_, 1):
+        return whole(host.plain_root(value))
+    return _apart(type_, host)
+
+
+def _apart(type_: ir.RankedTensorType, host: Host) -> View:
+    """Memory where each slice begins at a multiple of 64 bytes."""
+    count, *rest = type_.shape
+    room = _room(type_, 1)
+    root = host.new_root([count, room], type_.element_type)
+    return View(root, 0, (count, *rest), (room, *contiguous_strides(rest)))

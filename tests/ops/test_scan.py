@@ -1,0 +1,194 @@
+"""`blu.scan` gives what its steps give when they are written out, in values and in gradients of any order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import blu
+from blu.errors import OutOfRangeError
+from blu.frontend.tracing.tree import flatten
+
+RNG = np.random.default_rng(0)
+X, W = RNG.standard_normal((3, 4)), RNG.standard_normal((4, 4)) / 2
+Scan = Callable[..., Any]
+
+
+def unrolled(step: Callable, carry: Any, xs: Any = None, length: int | None = None, reverse: bool = False) -> Any:
+    """The steps one after the other."""
+    leaves, tree = flatten(xs)
+    count = leaves[0].shape[0] if length is None else length
+    rows = {}
+    for index in range(count)[:: -1 if reverse else 1]:
+        carry, rows[index] = step(carry, tree.unflatten([leaf[index] for leaf in leaves]))
+    columns = zip(*(flatten(rows[index])[0] for index in range(count)), strict=True)
+    return carry, flatten(rows[0])[1].unflatten([blu.stack(list(column)) for column in columns])
+
+
+def recurrent(scan: Scan, x: Any, w: Any) -> Any:
+    def step(h: Any, v: Any) -> Any:
+        h = blu.tanh(h @ w + v)
+        return h, {"state": h, "square": h * h}
+
+    return scan(step, x[0], x)
+
+
+def backwards(scan: Scan, x: Any, w: Any) -> Any:
+    def step(carry: Any, v: Any) -> Any:
+        a, b = carry
+        return (b, blu.softmax(a @ w) + v), (a, b)
+
+    return scan(step, (x[0], x[1]), x, reverse=True)
+
+
+def counting(scan: Scan, x: Any, w: Any) -> Any:
+    def step(carry: Any, _: Any) -> Any:
+        i, h = carry
+        return (i + 1, h @ w * i + x[1]), i
+
+    return scan(step, (blu.zeros((), dtype="i64"), x[0]), length=3)
+
+
+def nested(scan: Scan, x: Any, w: Any) -> Any:
+    def outer(h: Any, v: Any) -> Any:
+        def inner(g: Any, u: Any) -> Any:
+            g = blu.tanh(g @ w + u * v)
+            return g, g
+
+        h, states = scan(inner, h, x[:2])
+        return h, states.sum(0)
+
+    return scan(outer, x[0], x)
+
+
+def mapped(scan: Scan, x: Any, w: Any) -> Any:
+    return scan(lambda carry, v: (carry, blu.exp(v @ w)), (), x)
+
+
+def looked_up(scan: Scan, x: Any, w: Any) -> Any:
+    def step(h: Any, i: Any) -> Any:
+        return h * blu.take(x, i, axis=0), h
+
+    return scan(step, x[0], np.array([0, 2, -1]))
+
+
+def checkpointed(scan: Scan, x: Any, w: Any) -> Any:
+    with blu.checkpoint():
+        return recurrent(scan, x, w)
+
+
+CASES = (recurrent, backwards, counting, nested, mapped, looked_up, checkpointed)
+
+
+def total(case: Callable, scan: Scan) -> Callable:
+    def loss(x: Any, w: Any) -> Any:
+        leaves = [leaf for leaf in flatten(case(scan, x, w))[0] if leaf.dtype.is_float]
+        return sum(blu.sum(blu.sin(leaf)) for leaf in leaves)
+
+    return loss
+
+
+def assert_alike(function: Callable, wanted: Callable, tolerance: float) -> None:
+    found, expected = (flatten(blu.jit(item)(X, W))[0] for item in (function, wanted))
+    assert len(found) == len(expected) > 0
+    for one, other in zip(found, expected, strict=True):
+        assert (one.shape, one.dtype) == (other.shape, other.dtype)
+        np.testing.assert_allclose(one, other, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_values_are_those_of_the_steps_written_out(case: Callable) -> None:
+    assert_alike(lambda x, w: case(blu.scan, x, w), lambda x, w: case(unrolled, x, w), 1e-14)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_gradients_are_those_of_the_steps_written_out(case: Callable) -> None:
+    first, second = (blu.grad(total(case, scan), argnums=(0, 1)) for scan in (blu.scan, unrolled))
+    assert_alike(first, second, 1e-12)
+
+
+def test_gradients_of_gradients() -> None:
+    def again(scan: Scan) -> Callable:
+        first = blu.grad(total(recurrent, scan), argnums=(0, 1))
+        return blu.grad(lambda x, w: sum(blu.sum(blu.cos(item)) for item in first(x, w)), argnums=(0, 1))
+
+    assert_alike(again(blu.scan), again(unrolled), 1e-11)
+
+
+def test_pulled_back_twice_in_one_program() -> None:
+    def both(scan: Scan) -> Callable:
+        def pulled(x: Any, w: Any) -> Any:
+            value, pull_back = blu.vjp(lambda x: recurrent(scan, x, w)[0], x)
+            return value, pull_back(value), pull_back(value * 2)
+
+        return pulled
+
+    assert_alike(both(blu.scan), both(unrolled), 1e-12)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16"])
+def test_narrow_floats_are_rounded_as_in_steps_written_out(dtype: str) -> None:
+    def narrow(scan: Scan) -> Callable:
+        return lambda x, w: recurrent(scan, x.astype(dtype), w.astype(dtype))[0].astype("f64")
+
+    assert_alike(narrow(blu.scan), narrow(unrolled), 1e-6 if dtype == "f32" else 2e-2)
+
+
+@pytest.mark.parametrize("length", [0, 1, 2])
+def test_few_steps(length: int) -> None:
+    def program(x: Any) -> Any:
+        return blu.scan(lambda h, v: (h + v, h), x[0], x[:length])
+
+    last, before = blu.jit(program)(X)
+    states = np.cumsum(np.concatenate([X[:1], X[:length]]), axis=0)
+    np.testing.assert_allclose(last, states[-1], rtol=1e-15)
+    assert before.shape == (length, 4)
+    np.testing.assert_allclose(before, states[:-1], rtol=1e-15)
+
+
+def test_it_is_called_on_arrays() -> None:
+    last, sums = blu.scan(lambda total, x: (total + x, total + x), 0.0, X[:, 0])
+    np.testing.assert_allclose(sums, np.cumsum(X[:, 0]), rtol=1e-15)
+    np.testing.assert_allclose(last, X[:, 0].sum(), rtol=1e-14)
+
+
+def test_a_number_in_the_carry_takes_the_dtype_that_it_has_from_the_second_step_on() -> None:
+    last, count = blu.scan(lambda c, x: ((c[0] + x, c[1] + 1), None), (0.0, 0), X[:, 0].astype(np.float32))[0]
+    assert (last.dtype, count.dtype, int(count)) == (np.float32, np.int64, 3)
+
+
+def test_an_index_that_is_wrong_in_one_step_of_many_is_found() -> None:
+    def program(x: Any, i: Any) -> Any:
+        return blu.scan(lambda h, _: (blu.scan(lambda g, j: (g + x[j], None), h, i)[0], None), x[0], length=2)[0]
+
+    compiled = blu.jit(program)
+    compiled(X, np.array([0, 1, 2]))
+    with pytest.raises(OutOfRangeError, match="index 9 is out of range for a dimension of size 3"):
+        compiled(X, np.array([0, 9, 2]))
+
+
+def lstm(x: Any, h: Any, w: Any) -> Any:
+    def step(carry: Any, v: Any) -> Any:
+        h, c = carry
+        i, f, g, o = blu.split((blu.concatenate([v, h], axis=1) @ w), 4, axis=1)
+        c = blu.sigmoid(f) * c + blu.sigmoid(i) * blu.tanh(g)
+        h = blu.sigmoid(o) * blu.tanh(c)
+        return (h, c), h
+
+    return blu.sum(blu.scan(step, (h, h), x)[1] ** 2)
+
+
+def test_many_steps_are_as_many_ops_and_kernels_as_few() -> None:
+    def counts(steps: int) -> tuple[int, int, int]:
+        program = blu.jit(blu.grad(lstm, argnums=(0, 2)))
+        specs = blu.spec((steps, 2, 16)), blu.spec((2, 16)), blu.spec((32, 64))
+        lowered = program.trace(*specs).lower(stop="linalg")
+        text = lowered.text
+        return text.count(" = "), text.count("func.func"), text.count("plan.loop")
+
+    few, many = counts(4), counts(400)
+    assert few == many
+    assert many[2] == 2
