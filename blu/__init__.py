@@ -26,6 +26,7 @@ _HOMES = {
     "Tensor": "blu.dialects.tensor.tensor",
     "Array": "blu.runtime.array",
     "Mesh": "blu.plan.mesh",
+    "arrange": "blu.plan.arrange",
     "Pass": "blu.passes.framework.base",
     "register_pass": "blu.passes.framework.registry",
     "BluError": "blu.errors",

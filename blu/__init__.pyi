@@ -162,6 +162,7 @@ from blu.frontend.transform import value_and_grad as value_and_grad
 from blu.frontend.vjp import vjp as vjp
 from blu.passes.framework.base import Pass as Pass
 from blu.passes.framework.registry import register_pass as register_pass
+from blu.plan.arrange import arrange as arrange
 from blu.plan.mesh import Mesh as Mesh
 from blu.runtime.array import Array as Array
 

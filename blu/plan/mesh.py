@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,6 +76,14 @@ class Mesh:
         for name, size in reversed(self.axes):
             rest, found[name] = divmod(rest, size)
         return {name: found[name] for name, _ in self.axes}
+
+    def first_holder(self, rank: int, axes: Iterable[str]) -> int:
+        """The first of the ranks that are where `rank` is along `axes`, wherever they are along the others."""
+        place = self.coordinates(rank)
+        kept, found = set(axes), 0
+        for name, size in self.axes:
+            found = found * size + (place[name] if name in kept else 0)
+        return found
 
     def peers(self, axis: str, rank: int) -> tuple[int, ...]:
         """The ranks along an axis through a rank, in the order of their coordinates."""

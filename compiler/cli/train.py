@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from blu.compiler.cli.messages import UsageError, print_error
 from blu.compiler.cli.ranks.flags import take_launch_flags
-from blu.errors import BluError
+from blu.errors import ArgumentError, BluError
+from blu.plan.mesh import Mesh
 from blu.runtime.ranks.team import join_team
 from blu.runtime.ranks.world import World
 
@@ -33,6 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         flags, words = take_launch_flags(sys.argv[1:] if argv is None else argv)
         given, notes = read_arguments(words)
         if flags.count is not None:
+            _mesh_of(given, flags.count * flags.nodes)
             return flags.launch([sys.executable, "-m", "blu", "train", *words], _is_on_gpus(given))
         return _train_in_team(given, notes)
     except BluError as error:
@@ -52,13 +54,28 @@ def _train_in_team(given: dict[str, Any], notes: list[str]) -> int:
     from blu.compiler.training.place import Place
 
     world = World.of_environment()
+    mesh = _mesh_of(given, world.size)
     if world.size == 1:
         return _train(given, notes, Place())
     if "dump_grads" in given:
         raise UsageError("--dump-grads is for one process", advice="leave out --nproc")
     on_gpus = _is_on_gpus(given)
     with join_team(world, device="cuda" if on_gpus else "cpu") as team:
-        return _train(given, notes if world.rank == 0 else [], Place.in_team(team))
+        return _train(given, notes if world.rank == 0 else [], Place.in_team(team, mesh))
+
+
+def _mesh_of(given: dict[str, Any], ranks: int) -> Mesh | None:
+    """What --mesh says. UsageError where it is for another number of ranks."""
+    if "mesh" not in given:
+        return None
+    try:
+        mesh = Mesh.of_text(given["mesh"])
+    except ArgumentError as error:
+        raise UsageError(f"--mesh {given['mesh']}: {error.message}", advice=error.advice) from None
+    if mesh.size != ranks:
+        advice = f"start {mesh.size} with --nproc {mesh.size}, or give axes whose sizes multiply to {ranks}"
+        raise UsageError(f"--mesh {mesh} is of {mesh.size} ranks, and {ranks} run", advice=advice)
+    return mesh
 
 
 def _train(given: dict[str, Any], notes: list[str], place: Place) -> int:

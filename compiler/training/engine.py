@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +13,7 @@ from blu.compiler.cache import default_cache
 from blu.compiler.requests import compile_request
 from blu.compiler.target import resolve_target_name
 from blu.compiler.training.first_nonfinite import first_nonfinite
-from blu.compiler.training.parallel import check_batch
+from blu.compiler.training.parallel import Layout
 from blu.compiler.training.programs import TrainingRequest
 from blu.compiler.training.recipe import Recipe
 from blu.errors import ArgumentError
@@ -29,6 +30,7 @@ KEPT = (STATE, SUMS, SCALE)
 # What of a recipe is part of its programs.
 PROGRAM_FIELDS = ("length", "dtype", "clip", "beta1", "beta2", "epsilon", "weight_decay", "remat_budget")
 
+BATCH = ("tokens", "targets")
 Batch = tuple[np.ndarray, np.ndarray]
 
 
@@ -42,11 +44,13 @@ class Engine:
 
     On a GPU the arrays are there (`blu.Array`s) as soon as a program has run.
 
-    `request` gives the request for an entry; `load` the program for a request; each is loaded once.
+    `request` gives the request for an entry; `load` the program for a request; each is loaded once. Of several ranks
+    each has an engine, with the parts of arrays and batches that are its own by the `layout`.
     """
 
     request: Callable[[str], TrainingRequest]
     load: Callable[[TrainingRequest], Runnable]
+    layout: Layout = field(default_factory=Layout)
     arrays: dict[str, Any] = field(default_factory=dict, repr=False)
     _programs: dict[str, Runnable] = field(default_factory=dict, repr=False)
 
@@ -60,18 +64,21 @@ class Engine:
         guarded: bool = False,
         load: Callable[[TrainingRequest], Runnable] | None = None,
         mesh: Mesh | None = None,
+        sharded: str = "",
+        rank: int = 0,
     ) -> Engine:
         """The engine for a configuration (a config.json) and a recipe, compiling what is not in the cache.
 
-        When `guarded`, or the recipe skips such steps, a step that is not finite changes nothing. The ranks of a mesh
-        have an engine each; a batch is this rank's part of the recipe's.
+        When `guarded`, or the recipe skips such steps, a step that is not finite changes nothing. This is the engine of
+        one `rank` of a `mesh`, who share the work as `Layout` says. ArgumentError where they cannot.
         """
-        mesh = mesh or Mesh()
-        check_batch(recipe.batch_size, mesh)
+        layout = Layout(config, mesh or Mesh(), sharded, rank)
+        layout.check(recipe.batch_size, recipe.length)
         name = resolve_target_name(target)
         options = {name: getattr(recipe, name) for name in PROGRAM_FIELDS}
-        options |= {"mesh": str(mesh), "batch": recipe.batch_size, "guarded": guarded or recipe.on_nonfinite == "skip"}
-        return cls(lambda entry: TrainingRequest.of(entry, config, name, **options), load or load_training)
+        options |= {"batch": recipe.batch_size, "guarded": guarded or recipe.on_nonfinite == "skip"}
+        options |= {"mesh": str(layout.mesh), "sharded": sharded}
+        return cls(lambda entry: TrainingRequest.of(entry, config, name, **options), load or load_training, layout)
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -79,7 +86,7 @@ class Engine:
         return self.part(MODEL)
 
     def set_parameters(self, state: Mapping[str, np.ndarray]) -> None:
-        """Give the parameters new numbers, in f32; copied."""
+        """Give the parameters new numbers, in f32; copied. Ranks take what is their own of the whole arrays."""
         self.set_part(MODEL, state)
 
     def prepare(self, *entries: str) -> None:
@@ -123,7 +130,7 @@ class Engine:
 
     def evaluate(self, batch: Batch) -> float:
         """The loss of one batch."""
-        return float(self._run("evaluate", dict(zip(("tokens", "targets"), batch, strict=True)))["loss"])
+        return float(self._run("evaluate", dict(zip(BATCH, batch, strict=True)))["loss"])
 
     def first_nonfinite(self, batches: Sequence[Batch], learning_rate: float) -> str:
         """Which op made a step not finite, in a sentence; only in guarded engines the arrays are still those before."""
@@ -141,9 +148,9 @@ class Engine:
         return {name[len(prefix) :]: array for name, array in self.arrays.items() if name.startswith(prefix)}
 
     def set_part(self, prefix: str, values: Mapping[str, np.ndarray]) -> None:
-        """Give arrays new numbers; copied, into the memory of those before where they fit."""
+        """Give arrays new numbers; copied, into the memory of those before where they fit. `values` are whole."""
         for name, value in values.items():
-            array, target = np.asarray(value), self.arrays.get(prefix + name)
+            array, target = self.layout.own(prefix + name, value), self.arrays.get(prefix + name)
             if not isinstance(target, np.ndarray) or target.shape != array.shape or target.dtype != array.dtype:
                 target = allocate_array(array.shape, array.dtype, "the training state")
             target[...] = array
@@ -154,6 +161,16 @@ class Engine:
         """Bytes of all arrays, and of the largest program's intermediate results."""
         arenas = [program.plan.arena_bytes for program in self._programs.values()]
         return sum(array.nbytes for array in self.arrays.values()) + max(arenas, default=0)
+
+    @property
+    def whole_shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of the whole parameters, of which a rank may have parts."""
+        return {name: self.layout.whole_shape(MODEL + name, array.shape) for name, array in self.parameters.items()}
+
+    @property
+    def num_parameters(self) -> int:
+        """How many numbers the whole parameters are."""
+        return sum(math.prod(shape) for shape in self.whole_shapes.values())
 
     def _accumulate(self, batches: Sequence[Batch]) -> None:
         for tokens, targets in batches:
@@ -166,6 +183,7 @@ class Engine:
             raise ArgumentError("the model has no parameters yet", advice="give it some with engine.set_parameters")
         own = [spec.name for spec in program.inputs if spec.name not in values]
         self.arrays.update(zip(own, program.keep([self.arrays[name] for name in own]), strict=True))
+        values = {name: self.layout.own_positions(v) if name in BATCH else v for name, v in values.items()}
         inputs = [values[spec.name] if spec.name in values else self.arrays[spec.name] for spec in program.inputs]
         names = [spec.name for spec in program.outputs]
         results = dict(zip(names, program.run(inputs, overwrite=True), strict=True))

@@ -12,33 +12,43 @@ from typing import Any
 import numpy as np
 
 from blu.compiler.training.parallel import DATA_AXIS
+from blu.errors import RankError, calling_line
 from blu.plan.collective import schedule_text
 from blu.plan.mesh import Mesh
 from blu.runtime.ranks.team import RankTeam
 from blu.runtime.runnable import Runnable
 
 _END = "the step to end with"
+_FOREVER = 1e6
 
 
 @dataclass
 class Place:
-    """Rank `rank` of `ranks`, which have different sequences of every batch; alone, if there is no `team`."""
+    """Rank `rank` of `ranks`, which share the work as a mesh; alone, if there is no `team`."""
 
     rank: int = 0
     ranks: int = 1
+    mesh: Mesh = field(default_factory=Mesh)
     team: RankTeam | None = field(default=None, repr=False)
     _last_step: int = field(default=0, init=False)
     _reason: str = field(default="", init=False)
 
     @classmethod
-    def in_team(cls, team: RankTeam) -> Place:
-        """The place of this process in a team."""
-        return cls(team.world.rank, team.world.size, team if team.world.size > 1 else None)
+    def in_team(cls, team: RankTeam, mesh: Mesh | None = None) -> Place:
+        """The place of this process in a team, whose ranks have different sequences where no mesh is given."""
+        ranks = team.world.size
+        everyone = Mesh(**{DATA_AXIS: ranks}) if ranks > 1 else Mesh()
+        return cls(team.world.rank, ranks, mesh or everyone, team if ranks > 1 else None)
 
     @property
-    def mesh(self) -> Mesh:
-        """The mesh of the programs: data parallel."""
-        return Mesh(**{DATA_AXIS: self.ranks}) if self.ranks > 1 else Mesh()
+    def data_ranks(self) -> int:
+        """Into how many parts a batch is cut."""
+        return self.mesh.ranks(DATA_AXIS)
+
+    @property
+    def data_rank(self) -> int:
+        """Which of the parts of a batch this rank has; several may have the same."""
+        return self.mesh.coordinates(self.rank).get(DATA_AXIS, 0)
 
     def told(self, name: str, value: Callable[[], str]) -> str:
         """What the first rank says under a name."""
@@ -52,12 +62,36 @@ class Place:
         if self.team is not None:
             self.team.agree(name, json.dumps(value, indent=1, sort_keys=True, default=str))
 
-    def compare(self, name: str, arrays: Mapping[str, Any]) -> None:
-        """RankError on all ranks, with the first name, where their arrays have not the same bits."""
-        if self.team is not None:
-            with self.phase(f"comparing {name}"):
-                sums = [f"{key} {zlib.crc32(np.asarray(array).tobytes()):08x}" for key, array in arrays.items()]
-            self.team.agree(name, "\n".join(sums))
+    def compare(
+        self, name: str, arrays: Mapping[str, Any], holder: Callable[[str, int], int] = lambda name, rank: 0
+    ) -> None:
+        """RankError on all ranks, with the tensor and the rank, where arrays have not the bits that they should have.
+
+        A rank has of an array what the rank has that `holder` names, given the array's name and the rank.
+        """
+        if self.team is None:
+            return
+        with self.phase(f"comparing {name}"):
+            own = {key: f"{zlib.crc32(np.ascontiguousarray(array)):08x}" for key, array in arrays.items()}
+        sums = [json.loads(value) for value in self.gathered(f"the bits of {name}", json.dumps(own).encode())]
+        pairs = [(key, rank, holder(key, rank)) for key in own for rank in range(self.ranks)]
+        wrong = [(key, rank, first) for key, rank, first in pairs if sums[rank].get(key) != sums[first].get(key)]
+        if wrong:
+            key, rank, first = wrong[0]
+            more = f"; so do {len(wrong) - 1} more" if len(wrong) > 1 else ""
+            raise RankError(
+                f"of the {name}, {key} differs: rank {rank} has the bits {sums[rank].get(key)} (CRC-32), "
+                f"rank {first} has {sums[first].get(key)}{more}",
+                advice="memory or a link may be faulty on one of them: go on from the last checkpoint, with --resume",
+            )
+
+    def gathered(self, name: str, value: bytes) -> list[bytes]:
+        """What each rank says under a name, by rank; whoever watches ends this where one does not come."""
+        if self.team is None or self.team.store is None or self.team.watch is None:
+            return [value]
+        self.team.watch.started(name, calling_line())
+        with self.team.watch.waiting():
+            return self.team.store.gather(name, value, _FOREVER)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from blu.compiler.requests import ProgramRequest
-from blu.compiler.training.parallel import shardings_of
+from blu.compiler.training.parallel import Layout
 from blu.plan.mesh import Mesh
 
 
@@ -18,8 +18,8 @@ from blu.plan.mesh import Mesh
 class TrainingRequest(ProgramRequest):
     """One program of a training run: `entry` is "step", "micro", "update" or "evaluate", for tokens [batch, length].
 
-    The numbers of the optimizer are part of the program; the learning rate is not. `mesh` says how many ranks share
-    the batch (as "dp=4", or nothing).
+    The numbers of the optimizer are part of the program; the learning rate is not. `mesh` says how ranks share the
+    work (as "dp=4", or nothing), `sharded` what those with different sequences share besides (see `Layout`).
     """
 
     kind = "training"
@@ -33,6 +33,7 @@ class TrainingRequest(ProgramRequest):
     guarded: bool = False
     remat_budget: int = 0
     mesh: str = ""
+    sharded: str = ""
 
     def trace(self) -> Any:
         """Trace the program."""
@@ -57,6 +58,6 @@ class TrainingRequest(ProgramRequest):
         }[self.entry]
         name = f"gpt2_training_{self.entry}"
         mesh = Mesh.of_text(self.mesh)
-        shard = shardings_of(self.entry, dict(self.config), mesh)
+        shard = Layout(dict(self.config), mesh, self.sharded).shardings_of(self.entry)
         options = {"target": self.target, "remat_budget": self.remat_budget, "mesh": mesh, "shard": shard}
         return jit(getattr(steps, self.entry), donate=donated, name=name, **options).trace(*arguments)

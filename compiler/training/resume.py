@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from blu.compiler.requests import CONFIG_KEYS
-from blu.compiler.training.engine import SCALE, STATE, Engine
+from blu.compiler.training.engine import MODEL, SCALE, STATE, Engine
 from blu.compiler.training.recipe import Recipe
 from blu.errors import CheckpointError, DataError
 from blu.frontend.io.checkpoints.checkpoint import Checkpoint
 from blu.frontend.io.checkpoints.fit import differences
 from blu.frontend.io.data.token_batches import Batches
+from blu.frontend.io.rank_files import RankParts
 
 ADVICE = "resume with the model and data that the checkpoint was saved with, or begin anew with another --out"
 
@@ -34,6 +35,24 @@ def saved_content(engine: Engine, config: Mapping[str, Any], recipe: Recipe, bat
     return _in_host_memory(engine.parameters), _in_host_memory(_optimizer(engine)), metadata
 
 
+def saved_parts(
+    engine: Engine, config: Mapping[str, Any], recipe: Recipe, batches: Batches
+) -> tuple[RankParts, dict[str, Any]]:
+    """The same of what one of several ranks has."""
+    model, optimizer, metadata = saved_content(engine, config, recipe, batches)
+    arrays = {f"model.{name}": array for name, array in model.items()}
+    arrays |= {f"optimizer.{name}": array for name, array in optimizer.items()}
+    layout = engine.layout
+    kept = {MODEL: "model.", STATE: "optimizer."}
+    shardings = {
+        there + name.removeprefix(here): text
+        for name, text in layout.shardings.items()
+        for here, there in kept.items()
+        if name.startswith(here)
+    }
+    return RankParts(layout.mesh, layout.rank, arrays, shardings), metadata
+
+
 def _in_host_memory(arrays: Mapping[str, Any]) -> dict[str, np.ndarray]:
     return {name: np.asarray(array) for name, array in arrays.items()}
 
@@ -42,10 +61,15 @@ def _optimizer(engine: Engine) -> dict[str, np.ndarray]:
     return engine.part(STATE) | {SCALE + name: array for name, array in engine.part(SCALE).items()}
 
 
+def _expected_model(engine: Engine) -> dict[str, np.ndarray]:
+    """Arrays of the whole parameters' form, without memory."""
+    return {name: np.broadcast_to(np.float32(0), shape) for name, shape in engine.whole_shapes.items()}
+
+
 def _expected_optimizer(engine: Engine, recipe: Recipe) -> dict[str, np.ndarray]:
     """The form of the optimizer's arrays, known before any program is compiled: only shapes and dtypes count."""
     expected: dict[str, np.ndarray] = {"step": np.zeros((), np.int32)}
-    for name, array in engine.parameters.items():
+    for name, array in _expected_model(engine).items():
         expected |= {f"m.{name}": array, f"v.{name}": array}
     if recipe.dtype == "f16":
         expected |= {f"{SCALE}scale": np.zeros((), np.float32)}
@@ -63,7 +87,7 @@ def take_over(
     saved = found.metadata
     wrong = [*_config_differences(saved, config)]
     if not wrong:  # else every array differs, for the reason that is said
-        wrong += differences("model", engine.parameters, found.model)[0]
+        wrong += differences("model", _expected_model(engine), found.model)[0]
         wrong += differences("optimizer", _expected_optimizer(engine, recipe), found.optimizer)[0]
     place = batches.state()
     try:

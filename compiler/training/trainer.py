@@ -14,15 +14,15 @@ import numpy as np
 
 from blu.compiler.process_memory import peak_memory_bytes
 from blu.compiler.training.arithmetic_peak import flops_per_token
-from blu.compiler.training.engine import Batch, Engine
+from blu.compiler.training.engine import MODEL, Batch, Engine
 from blu.compiler.training.events import Event, Note, Observer, Sampled, Saved, StepDone, Validated
 from blu.compiler.training.place import Place
 from blu.compiler.training.presets import training_config
 from blu.compiler.training.recipe import Cadence, Recipe
-from blu.compiler.training.resume import saved_content, take_over
+from blu.compiler.training.resume import saved_content, saved_parts, take_over
 from blu.compiler.training.stop_signals import StopSignals
 from blu.compiler.training.writer import Writer
-from blu.errors import ArgumentError, BluError, DataError
+from blu.errors import ArgumentError, BluError, CheckpointError, DataError
 from blu.frontend.io.checkpoints.checkpoints import Checkpoints
 from blu.frontend.io.data.training_data import TrainingData, open_training_data
 from blu.frontend.io.gpt2 import complete_config, random_state_dict
@@ -87,7 +87,7 @@ class Trainer:
         if recipe.length > positions:
             message = f"length {recipe.length} is more than the model's {positions} positions (n_positions)"
             raise ArgumentError(message, advice="take shorter sequences, or a model with more positions")
-        shared = {"rank": self.place.rank, "world_size": self.place.ranks}
+        shared = {"rank": self.place.data_rank, "world_size": self.place.data_ranks}
         self.batches = self.data.train.batches(
             self._own_batch, recipe.length, seed=recipe.seed, shuffle=recipe.shuffle, **shared
         )
@@ -188,11 +188,31 @@ class Trainer:
         the first of them saves its own. RankError names the first parameter that differs.
         """
         if compare:
-            self.place.compare("the parameters", self.engine.parameters)
-        if self.checkpoints is None or not self.place.is_first:
+            self.compare()
+        if self.checkpoints is None:
             return
         with self.place.phase("saving a checkpoint"):
-            self._save(self.checkpoints, wait)
+            if self.engine.layout.is_split and compare:
+                self._save_parts(self.checkpoints, wait)
+            elif self.place.is_first and not self.engine.layout.is_split:
+                self._save(self.checkpoints, wait)
+
+    def compare(self) -> None:
+        """RankError on all ranks, with the tensor and the rank, where those that should have the same have not."""
+        layout = self.engine.layout
+        self.place.compare("parameters", self.engine.parameters, lambda name, rank: layout.holder(MODEL + name, rank))
+
+    def _save_parts(self, checkpoints: Checkpoints, wait: bool) -> None:
+        """All ranks save what is theirs, now. Where one cannot, there is no checkpoint, and training goes on."""
+        try:
+            parts, metadata = saved_parts(self.engine, self.config, self.recipe, self.batches)
+            checkpoints.save_parts(self.step, parts, metadata, self.place)
+        except CheckpointError as error:
+            if wait:
+                raise
+            self._tell(Note(str(error)))
+        else:
+            self._tell(Saved(self.step, checkpoints.directory))
 
     def _save(self, checkpoints: Checkpoints, wait: bool) -> None:
         self._hear_of_the_last_save()
@@ -320,7 +340,7 @@ class Trainer:
             return []
         if int(validation.windows_per_file(recipe.length).sum()) < recipe.batch_size:
             return []
-        shared = {"rank": self.place.rank, "world_size": self.place.ranks}
+        shared = {"rank": self.place.data_rank, "world_size": self.place.data_ranks}
         batches = validation.batches(self._own_batch, recipe.length, shuffle=False, epochs=1, **shared)
         return [batch for batch, _ in zip(batches, range(self.cadence.validate_batches), strict=False)]
 
@@ -347,12 +367,11 @@ class Trainer:
     @property
     def _own_batch(self) -> int:
         """The sequences of a micro-batch that this rank has."""
-        return self.recipe.batch_size // self.place.ranks
+        return self.recipe.batch_size // self.place.data_ranks
 
     @property
     def _flops_per_token(self) -> int:
-        parameters = sum(array.size for array in self.engine.parameters.values())
-        return flops_per_token(self.config, parameters, self.recipe.length)
+        return flops_per_token(self.config, self.engine.num_parameters, self.recipe.length)
 
     def _tell(self, event: Event) -> None:
         for observer in self.observers:

@@ -83,6 +83,20 @@ def expected_shapes(config: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
+# How ranks that share each layer (tensor parallel, axis tp) split its parameters: what leads into a layer by columns,
+# what leads out by rows, so that activations are added up once behind each of its halves; heads and words with them.
+SHARDINGS = {
+    EMBEDDING: "tp, *",
+    HEAD: "tp, *",
+    "h.*.attn.c_attn.weight": "*, tp/3",
+    "h.*.attn.c_attn.bias": "tp/3",
+    "h.*.attn.c_proj.weight": "tp, *",
+    "h.*.mlp.c_fc.weight": "*, tp",
+    "h.*.mlp.c_fc.bias": "tp",
+    "h.*.mlp.c_proj.weight": "tp, *",
+}
+
+
 def random_state_dict(config: Mapping[str, Any], seed: int) -> dict[str, np.ndarray]:
     """Fresh float32 weights as GPT-2 initialises them; the same for the same `seed` (0 <= seed < 2**128).
 

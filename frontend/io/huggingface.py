@@ -115,6 +115,19 @@ def save_pretrained(
         raise write_error(directory, error) from error
 
 
+def save_config(
+    directory: Path, config: Mapping[str, Any], *, tokenizer_from: str | Path | None = None, dtype: str = "float32"
+) -> None:
+    """Write config.json, and copy that directory's tokenizer files, beside parameters that others write."""
+    like = {EMBEDDING: np.empty(0, dtype)}
+    with replacing(directory / "config.json") as temporary:
+        temporary.write_text(
+            json.dumps(_config_to_save(complete_config(config), like), indent=2, sort_keys=True) + "\n"
+        )
+    if tokenizer_from is not None:
+        _copy_tokenizer(Path(tokenizer_from), directory)
+
+
 def _readable(directory: Path) -> Path:
     if os.access(directory, os.R_OK | os.X_OK):
         return directory

@@ -1,4 +1,5 @@
-"""Where a model directory keeps its weights: one safetensors file, or shards with an index; never a pickle."""
+"""Where a model directory keeps its weights: one safetensors file, or shards with an index, or parts that ranks
+have saved; never a pickle."""
 
 from __future__ import annotations
 
@@ -10,6 +11,8 @@ import numpy as np
 
 from blu.errors import WeightsError
 from blu.frontend.io.json_files import read_json
+from blu.frontend.io.rank_files import INDEX as RANKS
+from blu.frontend.io.rank_files import load_rank_files
 from blu.frontend.io.safetensors import load_file
 
 SINGLE = "model.safetensors"
@@ -31,6 +34,8 @@ def load_weights(location: Path) -> dict[str, np.ndarray]:
         return load_file(location)
     if (location / SINGLE).is_file():
         return load_file(location / SINGLE)
+    if (location / RANKS).is_file():
+        return {name: np.asarray(parts) for name, parts in load_rank_files(location, "model.").items()}
     if (location / INDEX).is_file():
         return _load_shards(location)
     raise _nothing_found(location)
@@ -38,7 +43,7 @@ def load_weights(location: Path) -> dict[str, np.ndarray]:
 
 def has_weights(directory: Path) -> bool:
     """Whether `directory` holds a single safetensors file, or an index and every shard it names."""
-    if (directory / SINGLE).is_file():
+    if (directory / SINGLE).is_file() or (directory / RANKS).is_file():
         return True
     if not (directory / INDEX).is_file():
         return False

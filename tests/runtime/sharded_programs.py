@@ -54,13 +54,7 @@ def part_of(array: np.ndarray, text: str | None, mesh: blu.Mesh) -> np.ndarray:
     """What this rank has of an array."""
     if text is None:
         return array
-    place = mesh.coordinates(WORLD.rank)
-    for dim, splits in enumerate(Sharding.parse(text).dims):
-        for split in splits:
-            parts = [np.split(item, mesh.ranks(split.axis), dim) for item in np.split(array, split.groups, dim)]
-            parts = [item[::-1] if split.mirrored and at % 2 else item for at, item in enumerate(parts)]
-            array = np.concatenate([item[place[split.axis]] for item in parts], dim)
-    return np.ascontiguousarray(array)
+    return array[np.ix_(*Sharding.parse(text).indices(array.shape, mesh, WORLD.rank))]
 
 
 Arrays = Mapping[str, np.ndarray]

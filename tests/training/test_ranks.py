@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from blu.compiler.training.engine import Engine
-from blu.compiler.training.parallel import shardings_of
+from blu.compiler.training.parallel import Layout
 from blu.compiler.training.programs import TrainingRequest
 from blu.compiler.training.recipe import Recipe
 from blu.errors import ArgumentError
-from blu.frontend.io.gpt2 import complete_config
+from blu.frontend.io.gpt2 import complete_config, expected_shapes
 from blu.plan.mesh import Mesh
 from tests.support.programs.rank_programs import run_ranks
 
@@ -82,14 +84,14 @@ def test_all_ranks_end_with_a_checkpoint_when_they_are_asked_to(texts: Path, tmp
 
 def test_ranks_whose_parameters_differ_say_which(tmp_path: Path) -> None:
     for item in run_ranks(Path(__file__).parent / "comparing_ranks.py", 2):
-        assert "the parameters" in item["said"], item
-        assert "b " in item["said"] and "a " not in item["said"].partition("first")[2], item
+        assert "of the parameters, b differs: rank 1 has the bits" in item["said"], item
+        assert "rank 0 has" in item["said"], item
 
 
 def test_a_batch_that_cannot_be_shared_out_names_those_that_can() -> None:
     with pytest.raises(ArgumentError, match="batch of 6 sequences cannot be shared out among 4 ranks") as caught:
         Engine.of(CONFIG, Recipe(batch_size=6, length=8), mesh=Mesh(dp=4))
-    assert "take 4 or 8" in str(caught.value)
+    assert "take a batch of 4 or 8" in str(caught.value)
 
 
 @pytest.mark.parametrize(("entry", "elements"), [("micro", 4), ("update", 10_000)])
@@ -103,4 +105,72 @@ def test_gradients_travel_with_the_update_and_not_with_micro_batches(entry: str,
 
 
 def test_one_rank_shares_out_nothing() -> None:
-    assert shardings_of("step", CONFIG, Mesh()) == {}
+    assert Layout(CONFIG).shardings_of("step") == {}
+
+
+@pytest.mark.parametrize(
+    ("mesh", "sharded", "message"),
+    [
+        ("tp=3", "", ["2 heads cannot be shared out among 3 ranks", "1, 2 ranks can", "an MLP of width 64"]),
+        ("dp=3", "", ["a batch of 4 sequences", "1, 2, 4 ranks can; take a batch of 3 or 6"]),
+        ("cp=3", "", ["sequences of 8 tokens", "1, 2, 4 ranks can; take a length of 6 or 12"]),
+        ("tp=2", "", ["vocabulary of 33", "--vocab-size) 32 or 34"]),
+        ("tp=2", "optimizer", ["only among ranks of the axis dp"]),
+        ("pp=2", "", ["no axis 'pp'"]),
+        ("dp=2", "all", ["'all' cannot be sharded: optimizer or parameters"]),
+    ],
+)
+def test_what_cannot_be_shared_out_is_told_before_anything_is_compiled(
+    mesh: str, sharded: str, message: list[str]
+) -> None:
+    with pytest.raises(ArgumentError) as caught:
+        Engine.of(CONFIG, Recipe(batch_size=4, length=8), mesh=Mesh.of_text(mesh), sharded=sharded)
+    assert all(text in str(caught.value) for text in message), str(caught.value)
+
+
+@pytest.mark.parametrize("sharded", ["optimizer", "parameters"])
+def test_ranks_hold_the_part_of_the_memory_that_they_share(sharded: str) -> None:
+    """As planned: half of the moments on each of two ranks, and half of the parameters with them."""
+    request = TrainingRequest.of("step", CONFIG, "x86-64-v3", batch=4, length=8, mesh="dp=2", sharded=sharded)
+    lowered = request.trace().lower(stop="blu-shard")
+    [main] = lowered.module.body.operations
+    sizes = dict.fromkeys(("model", "state"), 0)
+    for argument, attributes in zip(main.arguments, main.attributes["arg_attrs"], strict=True):
+        kind = str(attributes["blu.name"]).strip('"').partition(".")[0]
+        sizes[kind] = sizes.get(kind, 0) + 4 * math.prod(argument.type.shape)
+    whole = sum(4 * math.prod(shape) for shape in expected_shapes(CONFIG).values())
+    assert sizes["state"] == pytest.approx(whole, rel=0.05)
+    assert sizes["model"] == (whole if sharded == "optimizer" else pytest.approx(whole / 2, rel=0.05))
+
+
+def test_a_mesh_of_another_number_of_ranks_is_refused(texts: Path, tmp_path: Path) -> None:
+    words = [*command(texts, tmp_path, "--mesh", "dp=2,tp=2", "--nproc", "2")]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "--mesh dp=2,tp=2 is of 4 ranks, and 2 run" in done.stderr
+
+
+def test_ranks_that_share_the_optimizer_go_on_from_a_checkpoint_bit_by_bit(texts: Path, tmp_path: Path) -> None:
+    flags = ("--batch-size", "2", "--nproc", "2", "--shard", "optimizer", "--decay-steps", "6", "--steps")
+    trained(texts, tmp_path / "one", *flags, "6")
+    trained(texts, tmp_path / "two", *flags, "3")
+    trained(texts, tmp_path / "two", *flags, "6", "--resume")
+    ends = [tmp_path / name / "step-00000006" for name in ("one", "two")]
+    for name in ("rank-00000.safetensors", "rank-00001.safetensors"):
+        assert (ends[0] / name).read_bytes() == (ends[1] / name).read_bytes()
+
+
+@pytest.mark.slow
+def test_a_checkpoint_of_four_ranks_goes_on_with_two_and_with_one(texts: Path, tmp_path: Path) -> None:
+    even = ("--vocab-size", "1024", "--decay-steps", "6", "--steps")
+    four = ("--batch-size", "2", "--nproc", "4", "--mesh", "dp=2,tp=2", "--shard", "parameters")
+    first = trained(texts, tmp_path / "run", *four, *even, "3")
+    for name in ("two", "one"):
+        shutil.copytree(tmp_path / "run", tmp_path / name)
+    two = ("--batch-size", "4", "--nproc", "2", "--mesh", "tp=2")
+    rest = trained(texts, tmp_path / "two", *two, *even, "6", "--resume")
+    alone = trained(texts, tmp_path / "one", "--batch-size", "4", *even, "6", "--resume")
+    whole = trained(texts, tmp_path / "whole", "--batch-size", "4", *even, "6")
+    assert first["losses"] == pytest.approx(whole["losses"][:3], rel=1e-5)
+    assert rest["losses"] == pytest.approx(whole["losses"][3:], rel=1e-5)
+    assert alone["losses"] == pytest.approx(whole["losses"][3:], rel=1e-5)

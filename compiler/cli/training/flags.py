@@ -127,6 +127,12 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("epsilon", float, "of AdamW (1e-8)", "X"),
         Flag("clip", float, "the largest norm of the gradients, 0: any (1)", "X", ("--grad-clip",)),
     ),
+    "several ranks (docs/distributed.md)": (
+        Flag("mesh", str, "how they share the work, as dp=2,tp=2: dp batches, tp layers, cp positions (dp)", "AXES"),
+        Flag(
+            "shard", str, "let ranks of dp share the optimizer's state, or the parameters too", "optimizer|parameters"
+        ),
+    ),
     "what happens meanwhile, every N steps": (
         Flag("log-every", int, "print a line (10)", aliases=("-lg", "--log-interval")),
         Flag("validate-every", int, "validate (250)", aliases=("-v", "--eval-interval", "--val-loss-every")),

@@ -44,7 +44,8 @@ from blu.runtime.runnable import Runnable
 RUNS = Path("runs")
 FLAGS_FILE = "run.json"
 # Flags of one start of a run, which the next start does not take over.
-OF_ONE_START = ("resume", "find_nonfinite", "json", "plot", "dump_grads", "threads", "out", "max_minutes")
+_SPREAD = ("mesh", "shard", "threads")
+OF_ONE_START = (*_SPREAD, "resume", "find_nonfinite", "json", "plot", "dump_grads", "out", "max_minutes")
 SIZES = {
     "layers": "n_layer",
     "heads": "n_head",
@@ -96,7 +97,8 @@ class Run:
         data = self._data()
         self._take_tokenizer(data.tokenizer)
         recipe = self._recipe(data)
-        self.place.agree("what is trained", [dict(self.config), recipe.to_dict(), data.train.fingerprint])
+        shared = [str(self.place.mesh), self.flags.get("shard", "")]
+        self.place.agree("what is trained", [dict(self.config), recipe.to_dict(), data.train.fingerprint, shared])
         trainer = self._trainer(recipe, data)
         trainer.observers = (observer,)
         observer(Note(f"{self._description(trainer)}; run in {self.directory}"))
@@ -123,7 +125,10 @@ class Run:
     def _trainer(self, recipe: Recipe, data: TrainingData) -> Trainer:
         target = resolve_target_name(self.flags.get("target", "cpu"))
         find = self.flags.get("find_nonfinite", False)
-        engine = Engine.of(self.config, recipe, target=target, guarded=find, load=self._load, mesh=self.place.mesh)
+        options = {"guarded": find, "load": self._load, "mesh": self.place.mesh, "rank": self.place.rank}
+        options["sharded"] = self.flags.get("shard", "")
+        engine = _as_usage(partial(Engine.of, self.config, recipe, target=target, **options))
+        self._check_alone(engine)
         runner = Gpt2Runner(self.config, {}, target, self._load)
         make = partial(
             Trainer,
@@ -149,6 +154,15 @@ class Run:
         if by_bytes and self.place.is_first:
             write_byte_tokenizer(self.directory, self.config["vocab_size"])
         return trainer
+
+    def _check_alone(self, engine: Engine) -> None:
+        """UsageError for what one rank can only do if it has all parameters."""
+        if engine.layout.is_model_split and self.cadence.sample_every:
+            advice = "leave out --sample-every, and write with the checkpoints: blu-compile RUN --run"
+            raise UsageError("no rank has all parameters to write samples with", advice=advice)
+        if engine.layout.is_split and self.flags.get("find_nonfinite"):
+            advice = "go on from the last checkpoint with --nproc alone, which leaves each rank all of the parameters"
+            raise UsageError("--find-nonfinite repeats a step on one rank, and none has all arrays", advice=advice)
 
     def _machine(self, target: str, dtype: str) -> dict[str, Any]:
         """Peak arithmetic and memory of what the run is on; on a GPU, of that."""
@@ -180,7 +194,7 @@ class Run:
         values = {"length": min(self.config["n_positions"], 1024)} | _fields_of(Recipe, flags)
         if flags.get("no_shuffle"):
             values["shuffle"] = False
-        values["batch_size"] = values.get("batch_size", Recipe.batch_size) * self.place.ranks
+        values["batch_size"] = values.get("batch_size", Recipe.batch_size) * self.place.data_ranks
         sizes = _as_usage(partial(Recipe, **{key: values[key] for key in _SIZES if key in values}))
         if "total_batch_size" in flags:
             values["accumulate"] = _accumulation(flags["total_batch_size"], sizes.batch_size * sizes.length)
@@ -229,7 +243,7 @@ class Run:
         return self.source if self.source is not None and has_tokenizer(self.source) else None
 
     def _description(self, trainer: Trainer) -> str:
-        parameters = sum(array.size for array in trainer.engine.parameters.values())
+        parameters = trainer.engine.num_parameters
         recipe, data = trainer.recipe, trainer.data
         held_out = f", {data.validation.num_tokens:,} for validation" if data.validation is not None else ""
         return (

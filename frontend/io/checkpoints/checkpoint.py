@@ -7,6 +7,8 @@
         state.json              step, versions, and the caller's metadata (RNG, position in the data, configuration)
         manifest.json           size and SHA-256 of each file; written last
 
+Where ranks have parts of the arrays, they are in ranks.json and rank-*.safetensors (see `by_ranks`).
+
 It is written under a temporary name, synced file by file, renamed, and only then named by `latest`. No pickle.
 """
 
@@ -17,8 +19,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from blu.errors import CheckpointError, WeightsError
 from blu.frontend.io.checkpoints import directory as layout
 from blu.frontend.io.checkpoints.fit import fit_model, fit_optimizer
@@ -27,13 +27,14 @@ from blu.frontend.io.checkpoints.manifest import MANIFEST, verify
 from blu.frontend.io.checkpoints.write import CONFIG, OPTIMIZER, STATE, Form, view, write
 from blu.frontend.io.huggingface import gpt2_state_dict
 from blu.frontend.io.json_files import read_json
+from blu.frontend.io.rank_files import INDEX, load_rank_files
 from blu.frontend.io.safetensors import load_file
 from blu.frontend.io.weights import SINGLE
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A loaded checkpoint. Its arrays are read-only views of the mapped files.
+    """A loaded checkpoint. Its arrays are read-only views of the mapped files, or `StoredParts` of several ranks.
 
     `model` is by the names of the module's state dict (`h.0.attn.c_attn.weight`). `optimizer` has the form of the
     template given to `load`, else it is flat, by dotted path. `differences` are there only without `strict`.
@@ -41,7 +42,7 @@ class Checkpoint:
 
     path: Path
     step: int
-    model: dict[str, np.ndarray] = field(repr=False)
+    model: dict[str, Any] = field(repr=False)
     optimizer: Any = field(repr=False)
     metadata: dict[str, Any] = field(repr=False)
     differences: tuple[str, ...] = ()
@@ -100,12 +101,12 @@ def load(
 def read(path: Path) -> Checkpoint:
     """The checkpoint in the step directory `path`, verified. Raises CheckpointError with all that is wrong with it."""
     manifest = verify(path)
-    if missing := {SINGLE, OPTIMIZER, STATE} - set(manifest.files):
+    by_ranks = INDEX in manifest.files
+    if missing := {STATE, *((INDEX,) if by_ranks else (SINGLE, OPTIMIZER))} - set(manifest.files):
         raise CheckpointError(f"{path / MANIFEST}: not listed: {', '.join(sorted(missing))}")
     try:
         state = read_json(path / STATE)
-        model = gpt2_state_dict(path) if CONFIG in manifest.files else load_file(path / SINGLE)
-        optimizer = load_file(path / OPTIMIZER)
+        model, optimizer = _by_ranks(path) if by_ranks else _whole(path, CONFIG in manifest.files)
     except WeightsError as error:
         raise CheckpointError(error.message, advice=error.advice) from error
     if state.get("step") != manifest.step:
@@ -114,6 +115,14 @@ def read(path: Path) -> Checkpoint:
     if not isinstance(metadata, dict):
         raise CheckpointError(f"{path / STATE}: metadata is missing")
     return Checkpoint(path, manifest.step, model, optimizer, metadata)
+
+
+def _whole(path: Path, is_gpt2: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    return gpt2_state_dict(path) if is_gpt2 else load_file(path / SINGLE), load_file(path / OPTIMIZER)
+
+
+def _by_ranks(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    return load_rank_files(path, "model."), load_rank_files(path, "optimizer.")
 
 
 def _fit(found: Checkpoint, model: Mapping[str, Any] | None, optimizer: Any, strict: bool) -> Checkpoint:

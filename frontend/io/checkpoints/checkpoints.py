@@ -20,8 +20,10 @@ from typing import Any
 from blu.errors import CheckpointError
 from blu.frontend.io.checkpoints import checkpoint
 from blu.frontend.io.checkpoints import directory as checkpoint_directory
+from blu.frontend.io.checkpoints.by_ranks import Meeting, RankSnapshot, write_by_ranks
 from blu.frontend.io.checkpoints.latest import latest, warn
-from blu.frontend.io.checkpoints.write import Form, Snapshot, copied, make_directory, view, write
+from blu.frontend.io.checkpoints.write import Form, Snapshot, copied, make_directory, metadata_text, view, write
+from blu.frontend.io.rank_files import RankParts
 
 
 class Checkpoints:
@@ -88,6 +90,12 @@ class Checkpoints:
         # After the start, so that one full disk costs one checkpoint and not two.
         if failure is not None:
             raise failure
+
+    def save_parts(self, step: int, parts: RankParts, metadata: Mapping[str, Any], meeting: Meeting) -> Path:
+        """Save what all ranks have, now; all of them call this. Its path. CheckpointError on all where one fails."""
+        self._finish()
+        taken = RankSnapshot(step, parts, metadata_text(metadata))
+        return write_by_ranks(self.directory, taken, self._form, meeting)
 
     @property
     def is_saving(self) -> bool:

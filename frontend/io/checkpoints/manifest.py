@@ -7,7 +7,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -55,12 +55,13 @@ def blu_version() -> str:
         return "unknown"
 
 
-def write_manifest(directory: Path, step: int) -> None:
-    """Describe all files of `directory` in its manifest."""
-    files = {}
+def write_manifest(directory: Path, step: int, known: Mapping[str, Mapping[str, Any]] | None = None) -> None:
+    """Describe all files of `directory` in its manifest; `known` is what others have said of theirs."""
+    files = dict(known or {})
     for path in sorted(directory.iterdir()):
         assert FILE_NAME.fullmatch(path.name), path.name
-        files[path.name] = {"bytes": path.stat().st_size, "sha256": _checksum(path)}
+        if path.name not in files:
+            files[path.name] = {"bytes": path.stat().st_size, "sha256": checksum(path)}
     content = {"format": FORMAT, "blu": blu_version(), "step": step, "files": files}
     with replacing(directory / MANIFEST) as temporary:
         temporary.write_text(json.dumps(content, indent=2) + "\n")
@@ -143,17 +144,18 @@ def _check_format(path: Path, content: dict[str, Any]) -> None:
 
 
 def _problems(directory: Path, manifest: Manifest, contents: bool) -> Iterator[str]:
-    for name, (size, checksum) in manifest.files.items():
+    for name, (size, expected) in manifest.files.items():
         path = directory / name
         if not is_regular(path):
             yield f"{name} is missing" if not os.path.lexists(path) else f"{name} is not a regular file"
         elif (found := path.stat().st_size) != size:
             yield f"{name} has {found} bytes instead of {size}"
-        elif contents and _checksum(path) != checksum:
+        elif contents and checksum(path) != expected:
             yield f"{name} is not what was written: its SHA-256 differs"
 
 
-def _checksum(path: Path) -> str:
+def checksum(path: Path) -> str:
+    """The SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -64,7 +64,7 @@ def view(
     layout.step_directory(Path(), step)
     model = {name: np.asarray(value) for name, value in model_state.items()}
     optimizer = {name: np.asarray(value) for name, value in named_leaves(optimizer_state).items()}
-    return Snapshot(step, model, optimizer, _as_json(metadata))
+    return Snapshot(step, model, optimizer, metadata_text(metadata))
 
 
 def copied(taken: Snapshot, buffers: Snapshot | None = None) -> Snapshot:
@@ -88,11 +88,11 @@ def write(directory: Path, taken: Snapshot, form: Form) -> Path:
     try:
         make_directory(directory)
         with layout.locked(directory):
-            _check_space(directory, taken.num_bytes)
+            check_space(directory, taken.num_bytes)
             with layout.publishing(directory, taken.step) as temporary:
                 _fill(temporary, taken, form)
             layout.move_latest(directory, taken.step)
-            _remove_older(directory, taken.step, form.keep_last)
+            remove_older(directory, taken.step, form.keep_last)
     except (OSError, WeightsError) as error:
         raise _not_saved(final, error) from error
     return final
@@ -112,10 +112,15 @@ def _fill(directory: Path, taken: Snapshot, form: Form) -> None:
     else:
         save_pretrained(directory, form.config, taken.model, tokenizer_from=form.tokenizer_from)
     save_file(taken.optimizer, directory / OPTIMIZER)
-    content = {"format": FORMAT, "blu": blu_version(), "step": taken.step, "metadata": json.loads(taken.metadata)}
+    write_state(directory, taken.step, taken.metadata)
+    write_manifest(directory, taken.step)
+
+
+def write_state(directory: Path, step: int, metadata: str) -> None:
+    """Write what is neither a parameter nor of the optimizer; `metadata` is JSON text."""
+    content = {"format": FORMAT, "blu": blu_version(), "step": step, "metadata": json.loads(metadata)}
     with replacing(directory / STATE) as temporary:
         temporary.write_text(json.dumps(content, indent=2) + "\n")
-    write_manifest(directory, taken.step)
 
 
 def _copied(array: np.ndarray, buffer: np.ndarray | None) -> np.ndarray:
@@ -125,7 +130,7 @@ def _copied(array: np.ndarray, buffer: np.ndarray | None) -> np.ndarray:
     return buffer
 
 
-def _as_json(metadata: Mapping[str, Any] | None) -> str:
+def metadata_text(metadata: Mapping[str, Any] | None) -> str:
     """The metadata as it is now: text cannot change while it waits to be written."""
     try:
         text = json.dumps(dict(metadata or {}), default=_plain)
@@ -143,7 +148,7 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} is not a type of JSON")
 
 
-def _check_space(directory: Path, num_bytes: int) -> None:
+def check_space(directory: Path, num_bytes: int) -> None:
     """Give up before the disk is full: others write there as well."""
     free = shutil.disk_usage(directory).free
     if free < num_bytes + SPARE_BYTES:
@@ -151,7 +156,8 @@ def _check_space(directory: Path, num_bytes: int) -> None:
         raise OSError(f"No space left on device: {wanted}, {free / 1e6:.1f} MB free")
 
 
-def _remove_older(directory: Path, step: int, keep_last: int | None) -> None:
+def remove_older(directory: Path, step: int, keep_last: int | None) -> None:
+    """Remove the checkpoints before `step` of which there are more than are kept; where that fails, warn."""
     if keep_last is None:
         return
     try:
