@@ -5,8 +5,11 @@ from __future__ import annotations
 from blu.dialects.core.dtypes import computing_dtype, product
 from blu.dialects.core.mlir import ir, linalg
 from blu.passes.loops.lower_to_linalg.generic import (
+    PARALLEL,
     constant,
+    empty,
     fill,
+    generic,
     maps_attribute,
     pointwise,
     projection,
@@ -69,10 +72,13 @@ def _contract(lhs: ir.Value, rhs: ir.Value, op: Lowering) -> ir.Value:
 
 
 def _rounded(value: ir.Value, op: Lowering) -> ir.Value:
-    """Round the accumulator to the result's dtype."""
-    dtype = op.result.dtype
+    """Round the accumulator to the result's dtype, in the loops of the sums: the kernel of the product does it."""
+    dtype, shape = op.result.dtype, shape_of(value)
     if computing_dtype(dtype) == dtype:
         return value
-    return pointwise(
-        shape_of(value), [value], element_type(dtype), lambda x: store(Scalar(x, computing_dtype(dtype)), dtype)
+    same = projection(len(shape), range(len(shape)))
+    target, kinds = empty(shape, element_type(dtype)), [PARALLEL] * len(shape)
+    (result,) = generic(
+        [value], [target], [same, same], kinds, lambda x, _: store(Scalar(x, computing_dtype(dtype)), dtype)
     )
+    return result
