@@ -180,6 +180,13 @@ def takes_warpgroups(sizes: ProductSizes, target: GpuTarget) -> bool:
     return target.wgmma and sizes.instruction in ("bf16", "f16", "tf32") and is_large
 
 
+def fills_warpgroups(sizes: ProductSizes) -> bool:
+    """Whether there are tiles enough, or steps of k to share out."""
+    rows, columns = WARPGROUP_TILES["none"]
+    tiles = ceil(sizes.rows / rows) * ceil(sizes.columns / columns) * sizes.outer
+    return sizes.depth >= wgmma.LEAST_DEPTH and (sizes.depth >= wgmma.DEEP or tiles >= wgmma.LEAST_TILES)
+
+
 def warpgroup_split(sizes: ProductSizes, target: GpuTarget, registers: str = "none") -> int:
     """How often to split k so that tiles, one after the other on each multiprocessor, take the fewest clocks.
 

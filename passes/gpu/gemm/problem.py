@@ -56,6 +56,13 @@ class Factor:
         return (offset + last + 1) * self.bytes
 
     @property
+    def begins_aligned(self) -> bool:
+        """Whether all rows begin at multiples of 16 bytes, wherever they end: what the copy engine takes."""
+        across = self.stride if self.is_deep else self.depth_stride
+        steps = [self.offset, across, *self.outer_strides, *self.outer_depth_strides]
+        return self.is_dense and not any(step * self.bytes % COPY_BYTES for step in steps)
+
+    @property
     def copy_bytes(self) -> int:
         """How many bytes can be copied at a time, all addresses being multiples of them: 16, 8, 4, or an element.
 

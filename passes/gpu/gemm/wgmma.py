@@ -86,7 +86,7 @@ def misfit(product: Product, schedule: WgmmaSchedule) -> str:
     instruction = schedule.instruction
     size = 4 if instruction == "tf32" else 2
     factors = (product.left, product.right)
-    if not all(factor.bytes == size and factor.is_dense and factor.copy_bytes == 16 for factor in factors):
+    if not all(factor.bytes == size and factor.begins_aligned for factor in factors):
         return "the copy engine reads rows that begin at multiples of 16 bytes, with neighbours side by side"
     if instruction == "tf32" and not any(factor.is_deep for factor in factors):
         return "products of tf32 take a factor whose neighbours along k lie side by side"

@@ -1,18 +1,19 @@
-"""The pass that turns around a factor of a tf32 product, where both lie as warpgroups cannot take them."""
+"""The pass that copies factors of products, where these do not lie as warpgroups take them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from blu.dialects.core.mlir import func, ir
+from blu.dialects.core.mlir import func, ir, tensor
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.errors import ParseError
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.families import GEMM, ROWS, SCHEDULE, family_of, mark
 from blu.passes.framework.kernels import kernels_in
 from blu.passes.gpu.gemm import split as gemm_split
-from blu.passes.gpu.gemm.choice import ProductSizes, takes_warpgroups, warpgroup_split
+from blu.passes.gpu.gemm.choice import ProductSizes, fills_warpgroups, takes_warpgroups, warpgroup_split
+from blu.passes.gpu.gemm.problem import COPY_BYTES
 from blu.passes.gpu.gemm.rows import MOST_ROWS
 from blu.passes.gpu.gemm.schedule import ProductSchedule, WgmmaSchedule, schedule_of
 from blu.passes.kernels.contraction import Contraction, maps_of
@@ -20,12 +21,14 @@ from blu.passes.kernels.schedules import said_of
 from blu.passes.loops.lower_to_linalg.generic import PARALLEL, empty, generic, projection, transpose
 
 _COPIED_BYTES, _LAUNCH = 3.2e6, 3.0
-_PRODUCTS = (2.0e8, 1.55e8, 0.85e8)
-"""Bytes a microsecond that copies read and write, and microseconds that a launch takes; multiply-adds a microsecond by
-how many factors lie across: as warpgroups read them, with one of them in registers, and by single warps."""
+"""Bytes a microsecond that copies read and write, and microseconds that a launch takes."""
+_SPEEDS = {"tf32": (2.0e8, 1.55e8, 0.85e8, 0.4e8), "bf16": (3.8e8, 3.8e8, 3.8e8, 0.7e8)}
+"""Multiply-adds a microsecond by how many factors of tf32 lie across: as warpgroups read them, with one of them in
+registers, by single warps; and by these where rows do not begin at multiples of 16 bytes."""
 _Decided = ProductSchedule | WgmmaSchedule
 _CHOICES = {"none": (), "left": ("left",), "right": ("right",), "both": ("left", "right")}
 _SWAP = [1, 0]
+_VIEWS = ("linalg.transpose", "tensor.extract_slice", "blu.barrier")
 
 
 @dataclass(frozen=True)
@@ -42,8 +45,15 @@ class CopyFactors(Pass):
 
     since warpgroups take one factor of tf32 that lies the other way (register_factor.py), but not two. The copy is read
     and written once, at the speed of memory; products by single warps take twice as long. One that could go through
-    registers is copied, too, where that takes less time. Which factors are copied is `copied` in the kernel's schedule:
-    "left", "right", "both" or "none". Where it is "undecided", this pass decides.
+    registers is copied, too, where that takes less time.
+
+    The copy engine takes rows that begin at multiples of 16 bytes. Of others, of all types, copies have longer rows:
+
+        %1 = tensor.insert_slice %x into %0 : tensor<4097x1025xbf16> into tensor<4097x1032xbf16>
+        %2 = tensor.extract_slice %1 : tensor<4097x1032xbf16> to tensor<4097x1025xbf16>
+
+    Which factors are copied is `copied` in the kernel's schedule: "left", "right", "both" or "none". Where it is
+    "undecided", this pass decides.
     """
 
     level = "linalg"
@@ -52,15 +62,34 @@ class CopyFactors(Pass):
         kernels, target = kernels_in(module), GpuTarget.of(module)
         products = {name: kernel for name, kernel in kernels.items() if _schedule_of(kernel) is not None}
         for name, calls in _calls_of(module, products).items():
-            for kernel, (names, alike) in _apart(products[name], calls):
+            for kernel, (lie, alike) in _apart(products[name], calls):
                 schedule = _schedule_of(kernel)
                 assert schedule is not None
-                copied = _CHOICES[_decide(kernel, names, schedule, target)]
+                copied = _CHOICES[_decide(kernel, lie, schedule, target)]
                 if copied:
-                    kernel.attributes[SCHEDULE] = _after(kernel, schedule, names, copied, target).to_attribute()
+                    kernel.attributes[SCHEDULE] = _after(kernel, schedule, lie, copied, target).to_attribute()
                 for factor in copied:
-                    _copy(module, alike, kernel, factor)
+                    is_turned = factor in lie.across and schedule.instruction == "tf32"
+                    _copy(module, alike, kernel, factor, is_turned)
                     self.count("factors", len(alike))
+
+
+@dataclass(frozen=True)
+class _Lie:
+    """How the factors of a product lie: those whose neighbours in memory do not lie along k, and those of which some
+    rows do not begin at multiples of 16 bytes."""
+
+    across: tuple[str, ...] = ()
+    unaligned: tuple[str, ...] = ()
+
+    def copyable(self, instruction: str) -> set[str]:
+        """Those of which a copy lies better."""
+        return {*self.unaligned, *(self.across if instruction == "tf32" else ())}
+
+    def after(self, copied: Sequence[str]) -> _Lie:
+        """How they lie with copies of some."""
+        across, unaligned = ([name for name in names if name not in copied] for names in (self.across, self.unaligned))
+        return _Lie(tuple(across), tuple(unaligned))
 
 
 def _schedule_of(kernel: func.FuncOp) -> _Decided | None:
@@ -81,75 +110,90 @@ def _calls_of(module: ir.Module, kernels: Mapping[str, func.FuncOp]) -> dict[str
 
 def _apart(
     kernel: func.FuncOp, calls: Sequence[func.CallOp]
-) -> list[tuple[func.FuncOp, tuple[Sequence[str], list[func.CallOp]]]]:
-    """A kernel for each way in which factors lie in its calls: which lie across, and those calls."""
+) -> list[tuple[func.FuncOp, tuple[_Lie, list[func.CallOp]]]]:
+    """A kernel for each way in which factors lie in its calls: how they do, and those calls."""
     contraction = gemm_split.contraction_of(kernel)
-    groups: dict[tuple[str, ...], list[func.CallOp]] = {}
+    groups: dict[_Lie, list[func.CallOp]] = {}
     for call in calls:
-        groups.setdefault(tuple(_across(call, contraction)), []).append(call)
+        groups.setdefault(_lie(call, contraction), []).append(call)
     found = []
-    for number, (names, alike) in enumerate(groups.items()):
+    for number, (lie, alike) in enumerate(groups.items()):
         own = kernel
         if number:
             clone = kernel.operation.clone(ir.InsertionPoint.after(kernel.operation))
-            clone.attributes["sym_name"] = ir.StringAttr.get(f"{kernel.name.value}_{'_'.join(('across', *names))}")
+            clone.attributes["sym_name"] = ir.StringAttr.get(f"{kernel.name.value}_{'_'.join(('across', *lie.across))}")
             own = clone.opview
             for call in alike:
                 call.attributes["callee"] = ir.FlatSymbolRefAttr.get(own.name.value)
-        found.append((own, (names, alike)))
+        found.append((own, (lie, alike)))
     return found
 
 
-def _decide(kernel: func.FuncOp, names: Sequence[str], schedule: _Decided, target: GpuTarget) -> str:
-    """Which factors are to be copied, of those that lie across. PassError where that is given and none does."""
-    possible = [name for name, copied in _CHOICES.items() if {*copied} <= {*names}]
+def _decide(kernel: func.FuncOp, lie: _Lie, schedule: _Decided, target: GpuTarget) -> str:
+    """Which factors are to be copied. PassError where those are given of which a copy would lie as they do."""
+    possible = [name for name, copied in _CHOICES.items() if {*copied} <= lie.copyable(schedule.instruction)]
     if schedule.copied != "undecided":
         if schedule.copied not in possible:
             advice = f"What can be copied of this product: {', '.join(possible)}."
             with said_of(kernel):
-                message = f"copied = '{schedule.copied}': a factor is copied where its neighbours do not lie along k"
+                message = (
+                    f"copied = '{schedule.copied}': a factor is copied where its neighbours do not lie along k, "
+                    "or where its rows do not begin at multiples of 16 bytes"
+                )
                 raise ParseError(message, advice=advice)
         return schedule.copied
     sizes = ProductSizes.of(gemm_split.contraction_of(kernel), schedule.instruction)
-    # The copy engine takes rows that begin at multiples of 16 bytes.
-    if schedule.instruction != "tf32" or not takes_warpgroups(sizes, target) or sizes.depth % 4:
+    if not takes_warpgroups(sizes, target) or not fills_warpgroups(sizes):
         return "none"
-    return min(possible, key=lambda name: _microseconds(sizes, len(names), _CHOICES[name]))
+    return min(possible, key=lambda name: _microseconds(sizes, lie, _CHOICES[name]))
 
 
-def _microseconds(sizes: ProductSizes, across: int, copied: Sequence[str]) -> float:
-    """What a product takes of whose factors `across` lie so, where some are copied before."""
+def _microseconds(sizes: ProductSizes, lie: _Lie, copied: Sequence[str]) -> float:
+    """What a product takes where some of its factors are copied before."""
+    is_single, left = sizes.instruction == "tf32", lie.after(copied)
     widths = {"left": sizes.rows, "right": sizes.columns}
-    moved = sum(2 * 4 * widths[name] * sizes.depth for name in copied)
-    products = sizes.rows * sizes.columns * sizes.depth / _PRODUCTS[across - len(copied)]
+    moved = sum(2 * (4 if is_single else 2) * widths[name] * sizes.depth for name in copied)
+    speeds = _SPEEDS["tf32" if is_single else "bf16"]
+    products = sizes.rows * sizes.columns * sizes.depth / speeds[3 if left.unaligned else len(left.across)]
     return products + moved / _COPIED_BYTES + len(copied) * _LAUNCH
 
 
 def _after(
-    kernel: func.FuncOp, schedule: _Decided, names: Sequence[str], copied: Sequence[str], target: GpuTarget
+    kernel: func.FuncOp, schedule: _Decided, lie: _Lie, copied: Sequence[str], target: GpuTarget
 ) -> _Decided:
     """The schedule of a kernel that gets copies; where k was split as was chosen, by the tiles that it has then."""
     sizes = ProductSizes.of(gemm_split.contraction_of(kernel), schedule.instruction)
     name = next(name for name, choice in _CHOICES.items() if choice == copied)
-    (left,) = [item for item in names if item not in copied] or ["none"]
+    across = lie.after(copied).across if schedule.instruction == "tf32" else ()
+    left = across[0] if len(across) == 1 else "none"
     is_chosen = schedule.split == warpgroup_split(sizes, target) and sizes.rows > MOST_ROWS
     split = warpgroup_split(sizes, target, left) if is_chosen else schedule.split
     return replace(schedule, copied=name, split=split)
 
 
-def _across(call: func.CallOp, contraction: Contraction) -> list[str]:
-    """The factors that are matrices whose neighbours in memory do not lie along k, as far as can be seen here."""
+def _lie(call: func.CallOp, contraction: Contraction) -> _Lie:
+    """How the factors that are matrices lie, as far as can be seen here."""
     if contraction.outer or contraction.outer_depth:
-        return []
+        return _Lie()
     maps, arguments = maps_of(contraction.operation), list(contraction.operation.operands)[:2]
-    found = []
+    across, unaligned = [], []
     for name, value, dims in zip(("left", "right"), arguments, maps, strict=False):
         if not isinstance(value.owner, ir.Block) or len(dims) != 2:
             continue
         given = call.operands_[ir.BlockArgument(value).arg_number]
         if dims[0 if _is_transposed(given) else 1] != contraction.depth:
-            found.append(name)
-    return found
+            across.append(name)
+        if _row_bytes(given) % COPY_BYTES:
+            unaligned.append(name)
+    return _Lie(tuple(across), tuple(unaligned))
+
+
+def _row_bytes(value: ir.Value) -> int:
+    """From one row in memory to the next of the matrix that a value is a view of."""
+    while not isinstance(value.owner, ir.Block) and value.owner.name in _VIEWS:
+        value = value.owner.operands[0]
+    type_ = ir.RankedTensorType(value.type)
+    return type_.shape[-1] * type_.element_type.width // 8
 
 
 def _is_transposed(value: ir.Value) -> bool:
@@ -157,27 +201,41 @@ def _is_transposed(value: ir.Value) -> bool:
     is_transposed = False
     while not isinstance(value.owner, ir.Block):
         view = value.owner.operation
-        if view.name not in ("linalg.transpose", "tensor.extract_slice", "blu.barrier"):
+        if view.name not in _VIEWS:
             break
         is_transposed ^= view.name == "linalg.transpose"
         value = view.operands[ir.OpResult(value).result_number]
     return is_transposed
 
 
-def _copy(module: ir.Module, calls: Sequence[func.CallOp], kernel: func.FuncOp, name: str) -> None:
-    """Give calls of a kernel a copy of a factor, in which neighbours along k lie side by side."""
+def _copy(module: ir.Module, calls: Sequence[func.CallOp], kernel: func.FuncOp, name: str, is_turned: bool) -> None:
+    """Give calls of a kernel a copy of a factor, whose rows begin at multiples of 16 bytes; turned around if asked."""
     contraction = gemm_split.contraction_of(kernel)
     place = ("left", "right").index(name)
     number = ir.BlockArgument(contraction.operation.operands[place]).arg_number
-    is_deep = maps_of(contraction.operation)[place][1] == contraction.depth
     copier = ""
     for call in calls:
         with ir.InsertionPoint(call), call.location:
             given = call.operands_[number]
-            source = given if is_deep else transpose(given, _SWAP)
-            copier = copier or _copy_kernel(module, f"{kernel.name.value}_{name}", ir.RankedTensorType(source.type))
-            copy = func.CallOp([source.type], copier, [source]).results[0]
-            call.operation.operands[number] = copy if is_deep else transpose(copy, _SWAP)
+            swaps = _is_transposed(given) != is_turned
+            source = transpose(given, _SWAP) if swaps else given
+            type_ = ir.RankedTensorType(source.type)
+            if type_.shape[-1] * type_.element_type.width // 8 % COPY_BYTES:
+                copy = _with_longer_rows(source)
+            else:
+                copier = copier or _copy_kernel(module, f"{kernel.name.value}_{name}", type_)
+                copy = func.CallOp([type_], copier, [source]).results[0]
+            call.operation.operands[number] = transpose(copy, _SWAP) if swaps else copy
+
+
+def _with_longer_rows(matrix: ir.Value) -> ir.Value:
+    """A copy whose rows begin at multiples of 16 bytes: a view of one with more columns, which nobody reads."""
+    type_ = ir.RankedTensorType(matrix.type)
+    (rows, columns), lanes = type_.shape, COPY_BYTES * 8 // type_.element_type.width
+    longer = empty((rows, -(-columns // lanes) * lanes), type_.element_type)
+    bounds = [[0, 0], [rows, columns], [1, 1]]
+    whole = tensor.insert_slice(matrix, longer, [], [], [], *bounds)
+    return tensor.extract_slice(type_, whole, [], [], [], *bounds)
 
 
 def _copy_kernel(module: ir.Module, name: str, type_: ir.RankedTensorType) -> str:

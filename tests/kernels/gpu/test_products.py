@@ -7,6 +7,7 @@ from itertools import cycle
 
 import pytest
 
+import blu
 from blu.passes.kernels.schedules import Fields
 from tests.support.kernels.gpu_program import GpuProgram, compile_program
 from tests.support.kernels.product_cases import EPILOGUES, INTEGERS, Case, random_case, table
@@ -119,6 +120,43 @@ def test_factors_of_tf32_whose_neighbours_lie_across_k(case: Case, fields: Field
 
 
 SMALL: Fields = {"rows": 64, "columns": 64}
+# Of each factor, rows begin at no multiples of 16 bytes, or only end at none.
+PADDED: list[tuple[Case, str]] = [
+    (Case("bf16", "nn", (65, 67, 71)), "both"),
+    (Case("f16", "tt", (63, 65, 65), epilogue="bias"), "both"),
+    (Case("bf16", "tn", (72, 66, 130), epilogue="two"), "right"),
+    (Case("bf16", "nt", (1, 129, 67)), "both"),
+    (Case("tf32", "nn", (33, 66, 67)), "both"),
+    (Case("tf32", "tt", (67, 33, 69), epilogue="bias"), "both"),
+    (Case("tf32", "tn", (64, 65, 66)), "both"),
+]
+
+
+@pytest.mark.parametrize(("case", "copied"), PADDED, ids=str)
+def test_copies_of_factors_have_rows_that_begin_aligned(case: Case, copied: str) -> None:
+    fields: Fields = {"kind": "wgmma", "stages": 2, "copied": copied, **SMALL}
+    program = check(case, "sm_90a", gemm_0=fields)
+    assert "wgmma.mma_async" in program.ptx["gemm_0"] and len(program.ptx) == (3 if copied == "both" else 2)
+
+
+def test_warpgroups_take_large_products_of_any_extents() -> None:
+    """Where copying costs less than single warps do."""
+    found = []
+    for shapes in (((4097, 1025), (1025, 513)), ((127, 458), (458, 118)), ((4096, 1024), (1024, 513))):
+        module = blu.jit(lambda x, w: x @ w).trace(*(blu.spec(shape, "bf16") for shape in shapes)).lower(
+            "sm_90a", stop="kernel"
+        ).module  # fmt: skip
+        found.append((str(module).count("gpu.launch_func"), 'kind = "wgmma"' in str(module)))
+    assert found == [(3, True), (1, False), (2, True)]
+
+
+@pytest.mark.parametrize("target", TARGETS[:1] + TARGETS[3:])
+def test_batched_products_of_halves_round_their_own_sums(target: str) -> None:
+    """No other kernel reads sums of f32."""
+    for case in (Case("bf16", "nn", (65, 40, 24), (3,)), Case("f16", "nt", (5, 33, 40), (2, 2))):
+        assert list(check(case, target).ptx) == ["gemm_0"]
+
+
 HELD: list[tuple[Case, Fields]] = [
     (Case("bf16", "nn", (72, 136, 72), (2,), "two"), SMALL),
     (Case("bf16", "nt", (128, 64, 64), epilogue="tanh"), SMALL),
