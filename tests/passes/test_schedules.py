@@ -69,7 +69,7 @@ def text_at(stop: str, target: str = "sm_90a", **schedules: Fields) -> str:
         ({"kind": "wgmma", "columns": 256}, "takes 256 registers of each thread, of at most 192"),
         ({"kind": "wgmma", "registers": "both"}, "registers = 'both': it is the left factor that goes through them"),
         ({"kind": "wgmma", "registers": "left"}, "products of bf16 read factors in any order"),
-        ({"kind": "wgmma", "sums": "kept"}, "sums = 'kept': sums are 'held' or 'staged'"),
+        ({"kind": "wgmma", "sums": "kept"}, "sums = 'kept': sums are 'staged', 'held', 'boxed'"),
         ({"kind": "product", "copied": "all"}, "copied = 'all': it is undecided, none, left, right, both"),
         ({"kind": "wgmma", "copied": "left"}, "a factor is copied where its neighbours do not lie along k"),
         ({"kind": "wgmma", "stages": 1}, "stages = 1: one stage is filled while another is multiplied"),

@@ -38,6 +38,7 @@ from math import ceil
 
 from blu.dialects.core.mlir import arith, ir, scf
 from blu.passes.gpu import numbers
+from blu.passes.gpu.gemm.boxes.writer import Boxes, BoxWriter
 from blu.passes.gpu.gemm.output import Staged
 from blu.passes.gpu.gemm.problem import Product
 from blu.passes.gpu.gemm.register_factor import STEPS, RegisterFactor
@@ -145,7 +146,10 @@ class Walk:
 
 @dataclass(frozen=True)
 class BlockCode:
-    """The code of one block: `maps` are the tensor maps' addresses, `staging` that of the slabs of both groups."""
+    """The code of one block: `maps` are the tensor maps' addresses, `staging` that of the slabs of both groups.
+
+    Tiles are written in `boxes` where there are such.
+    """
 
     walk: Walk
     ring: Ring
@@ -154,6 +158,7 @@ class BlockCode:
     block: ir.Value
     blocks: int
     thread: ir.Value
+    boxes: Boxes | None = None
 
     @property
     def schedule(self) -> WgmmaSchedule:
@@ -163,6 +168,8 @@ class BlockCode:
         """All three groups. `write(thread)` gives what writes a tile, or slabs of it that are staged."""
         with when(numbers.is_equal(self.thread, 0)):
             self.ring.begin()
+            if self.boxes is not None:
+                self.boxes.begin()
             for map_ in self.maps:
                 tma.prefetch_tensormap(map_)
         barrier.sync()
@@ -178,7 +185,8 @@ class BlockCode:
             scf.yield_([])
         with ir.InsertionPoint(branch.else_block):
             setmaxnreg.increase(MULTIPLY_REGISTERS)
-            self._multiply(number, write(numbers.remainder(self.thread, wgmma.THREADS)))
+            in_group = numbers.remainder(self.thread, wgmma.THREADS)
+            self._multiply(number, write(in_group) if self.boxes is None else self.boxes.writer(number, in_group))
             scf.yield_([])
 
     # The copying thread.
@@ -217,7 +225,7 @@ class BlockCode:
         return self.schedule.depth * wgmma.ROW_BYTES
 
     # The multiplying groups.
-    def _multiply(self, group: ir.Value, write: SlabWriter | Write) -> None:
+    def _multiply(self, group: ir.Value, write: SlabWriter | Write | BoxWriter) -> None:
         steps = self.walk.steps
         with when(numbers.is_equal(group, 1)):  # the first turn is group 0's
             _pass_turn(numbers.number(0))
@@ -228,18 +236,24 @@ class BlockCode:
 
         def tile(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
             place = self.walk.place(number)
+            if isinstance(write, BoxWriter):
+                write.ask(place)
             barrier.sync_named(numbers.add(group, _TURN), 2 * wgmma.THREADS)
             stage, phase, *sums = self._sums(carried)
             _pass_turn(numbers.subtract(1, group))
             after = self.ring.after(stage, phase, steps)  # the other group's tile lies between
             if isinstance(write, SlabWriter):
                 self._write(group, sums, staged, write, place)
+            elif isinstance(write, BoxWriter):
+                write.write(sums, place, numbers.divide(numbers.subtract(number, begin), 2 * self.blocks))
             else:
                 write(sums, place)
             return after
 
         begin = numbers.add(self.block, numbers.multiply(group, self.blocks))
         repeat(begin, self.walk.tiles, 2 * self.blocks, start, tile)
+        if isinstance(write, BoxWriter):
+            write.end()
 
     def _sums(self, carried: list[ir.Value]) -> list[ir.Value]:
         """The stage and phase after a tile, and its sums."""

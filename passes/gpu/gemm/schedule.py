@@ -19,6 +19,7 @@ from blu.passes.kernels.schedules import Schedule, table_of
 ROW_BYTES = 128
 """Of a row of a tile in shared memory: all 32 banks."""
 WARP = 32
+SUMS = ("staged", "held", "boxed")
 COPIES = ("undecided", "none", "left", "right", "both")
 SIMT_THREADS = 256
 
@@ -83,7 +84,8 @@ class WgmmaSchedule(TileSchedule):
 
     Of tf32, a factor whose neighbours lie across k goes through `registers`: "left", "right" or "none". Where it is the
     right one, the transposed product is computed: the columns of a tile are the instruction's rows. `sums` go to the
-    outputs from the registers that hold them ("held"), or are "staged" in shared memory. `copied` is what it is before
+    outputs from the registers that hold them ("held"), are "staged" in shared memory as f32, or what becomes of them is
+    brought there by the copy engine ("boxed"). `copied` is what it is before
     strides are known.
     """
 

@@ -11,7 +11,7 @@ from blu.passes.framework.families import SCRATCH
 from blu.passes.gpu.gemm import split
 from blu.passes.gpu.gemm.choice import choose_by_sizes, choose_by_strides
 from blu.passes.gpu.gemm.gemm import product_of
-from blu.passes.gpu.gemm.limits import excess, gains_by_holding, misfit
+from blu.passes.gpu.gemm.limits import excess, misfit, place_of_sums
 from blu.passes.gpu.gemm.schedule import KINDS, LoopsSchedule, ProductSchedule, WgmmaSchedule, parts_of
 from blu.passes.kernels.schedules import Fields, Schedule, Scheduler, make, missing
 
@@ -44,8 +44,8 @@ def fit(kernel: func.FuncOp, target: GpuTarget, given: Fields) -> Schedule:
     product = product_of(kernel)
     if isinstance(schedule, ProductSchedule):
         schedule = LoopsSchedule() if product is None else choose_by_strides(product, schedule, target)
-        if isinstance(schedule, WgmmaSchedule) and gains_by_holding(schedule, kernel):
-            schedule = replace(schedule, sums="held")
+        if isinstance(schedule, WgmmaSchedule):
+            schedule = replace(schedule, sums=place_of_sums(schedule, kernel, target))
     if product is not None and not isinstance(schedule, LoopsSchedule):
         _check_parts(kernel, schedule)
         if message := excess(schedule, product.contraction, target) or misfit(schedule, kernel, product):

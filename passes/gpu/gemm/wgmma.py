@@ -12,6 +12,8 @@ from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu import numbers
 from blu.passes.gpu.gemm import held
 from blu.passes.gpu.gemm import split as gemm_split
+from blu.passes.gpu.gemm.boxes.plan import BoxPlan, reserve_boxes
+from blu.passes.gpu.gemm.boxes.writer import Boxes
 from blu.passes.gpu.gemm.held import HeldOutput
 from blu.passes.gpu.gemm.output import (
     Output,
@@ -99,27 +101,37 @@ def misfit(product: Product, schedule: WgmmaSchedule) -> str:
 
 
 def share_out(schedule: WgmmaSchedule) -> tuple[SharedMemory, int, int, int]:
-    """The shared memory of a block, and where its tiles, barriers and staged sums begin."""
+    """The shared memory of a block, and where its tiles, barriers and staged sums begin. Boxes come after that."""
     shared = SharedMemory()
     tiles, barriers = Ring.reserve(shared, schedule)
     return shared, tiles, barriers, shared.take(2 * Slabs(schedule).bytes * (schedule.sums == "staged"), alignment=128)
 
 
+def shared_bytes(schedule: WgmmaSchedule) -> int:
+    """The most shared memory that a block takes."""
+    shared = share_out(schedule)[0]
+    if schedule.sums == "boxed":
+        reserve_boxes(shared)
+    return shared.bytes
+
+
 def emit_with(kernel: func.FuncOp, read: Read, schedule: WgmmaSchedule, target: GpuTarget) -> list[func.FuncOp]:
     """Replace a kernel whose product `suits`; `read` gives the product and the epilogue of an opened kernel."""
-    frame = GpuKernel.open(kernel, (tma.map_type(), tma.map_type()))
+    moved = _boxes_of(kernel, read) if schedule.sums == "boxed" else 0
+    frame = GpuKernel.open(kernel, (tma.map_type(),) * (2 + moved))
     product, epilogue = read(frame)
     walk, (shared, tiles, barriers, staging) = Walk(product, schedule), share_out(schedule)
-    _describe_maps(frame, product, schedule)
+    plan = BoxPlan(product, epilogue, schedule) if moved else None
+    places, filled = reserve_boxes(shared) if plan else (0, 0)
+    _describe_maps(frame, product, schedule, plan.maps(list(frame.replacement.arguments)) if plan else [])
     blocks = min(target.processors, walk.tiles)
     with product.contraction.operation.location, frame.launch((blocks,), THREADS, shared.bytes) as here:
         base, thread = shared_address(frame), numbers.as_number(here.thread)
-        maps = tuple(tma.map_pointer(argument) for argument in list(frame.replacement.arguments)[-2:])
+        maps = [tma.map_pointer(argument) for argument in list(frame.replacement.arguments)[-2 - moved :]]
+        boxes = Boxes(plan, numbers.add(base, places), numbers.add(base, filled), maps[2:]) if plan else None
         ring = Ring(schedule, numbers.add(base, tiles), numbers.add(base, barriers))
-        block = BlockCode(
-            walk, ring, maps, numbers.add(base, staging), numbers.as_number(here.block[0]), blocks, thread
-        )
-
+        number, slabs = numbers.as_number(here.block[0]), numbers.add(base, staging)
+        block = BlockCode(walk, ring, (maps[0], maps[1]), slabs, number, blocks, thread, boxes)
         block.emit(partial(_writer, frame, product, epilogue, schedule))
     launched = gemm_split.finish(frame, read, schedule.split)
     fast_math.mark(launched, fuses=True)
@@ -181,13 +193,19 @@ def _held_writer(
     return write
 
 
-def _describe_maps(frame: GpuKernel, product: Product, schedule: WgmmaSchedule) -> None:
-    """Say on the kernel what its last two arguments are maps of."""
+def _boxes_of(kernel: func.FuncOp, read: Read) -> int:
+    """How many tensors a kernel reads and writes in boxes."""
+    _, epilogue = read(GpuKernel.read(kernel))
+    return len(epilogue.outputs) + len(epilogue.whole_reads)
+
+
+def _describe_maps(frame: GpuKernel, product: Product, schedule: WgmmaSchedule, boxes: Sequence[TileMap]) -> None:
+    """Say on the kernel what its last arguments are maps of."""
     arguments = list(frame.replacement.arguments)
     sizes = [product.contraction.size(dim) for dim in product.contraction.outer]
     sides = ((product.left, schedule.rows), (product.right, schedule.columns))
     maps = [_map_of(factor, arguments.index(factor.buffer), extent, sizes, schedule) for factor, extent in sides]
-    attributes = [item.to_attribute() for item in maps]
+    attributes = [item.to_attribute() for item in (*maps, *boxes)]
     frame.replacement.operation.attributes[MAPS] = ir.ArrayAttr.get(attributes)
 
 

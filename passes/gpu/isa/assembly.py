@@ -3,7 +3,7 @@
 | instruction | why it is no op of `nvvm` |
 |---|---|
 | `ex2`, `lg2`, `rcp`, `mma.sync`, `cvt` | LLVM moves and merges these ops, which only compute: other machine code |
-| `ld.shared`, `st.shared`, `ldmatrix`, `cp.async`, `mapa` | their pointers have 64 bits; addresses here have 32 |
+| `ld.shared`, `st.shared`, `ldmatrix`, `stmatrix`, `cp.async`, `mapa` | their pointers have 64 bits, not 32 |
 | `mbarrier.try_wait` of a cluster, `st.async` | the same; `st.async` has no op |
 | `cp.async.wait_all` | `nvvm` waits for groups only |
 | `cvt.f32.f16` of half a register | `nvvm` converts pairs the other way only |

@@ -1,4 +1,4 @@
-"""`mma.sync` and `ldmatrix`: products of small matrices by the 32 threads of a warp.
+"""`mma.sync`, `ldmatrix` and `stmatrix`: products of small matrices by the 32 threads of a warp.
 
 A fragment is a thread's share of a small matrix, as `mma.sync.m16n8k16` wants it: of the left factor four registers of
 two 16-bit numbers, of the right one two, of the sums four f32 (rows lane / 4 and lane / 4 + 8, columns 2 * (lane % 4)
@@ -24,6 +24,12 @@ def ldmatrix(address: ir.Value, offset: int, transposed: bool = False) -> list[i
     kind = ".trans" if transposed else ""
     text = f"ldmatrix.sync.aligned.m8n8.x4{kind}.shared.b16 {{$0, $1, $2, $3}}, [$4+{offset}];"
     return assembly([i32()] * 4, [address], text, "=r,=r,=r,=r,r,~{memory}")
+
+
+def stmatrix(address: ir.Value, offset: int, matrices: Sequence[ir.Value]) -> None:
+    """Write what `ldmatrix` would read, rows of 16 bytes at the lanes' addresses."""
+    text = f"stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0+{offset}], {{$1, $2, $3, $4}};"
+    assembly([], [address, *matrices], text, "r,r,r,r,r,~{memory}")
 
 
 def m16n8k16(

@@ -68,3 +68,27 @@ def cp_async_bulk(source: ir.Value, target: ir.Value, num_bytes: int, barrier: i
 def prefetch_tensormap(map_: ir.Value) -> None:
     """Read a tensor map before the first copy needs it."""
     nvvm.prefetch(map_, tensormap=True)
+
+
+def store_tensor(map_: ir.Value, place: Sequence[Number], source: ir.Value) -> None:
+    """Copy a tile from shared memory to where it begins at `place`, but for what is outside of the tensor.
+
+    It is one of this thread's group of copies. Threads that wrote the tile do `show_writes`, and this one after them.
+    """
+    nvvm.cp_async_bulk_tensor_global_shared_cta(map_, shared_pointer(source), [number(item) for item in place])
+
+
+def show_writes() -> None:
+    """Let asynchronous copies see what this thread has written to shared memory."""
+    nvvm.fence_proxy(ir.Attribute.parse("#nvvm.proxy_kind<async.shared>"),
+                     space=ir.Attribute.parse("#nvvm.shared_space<cta>"))  # fmt: skip
+
+
+def commit_group() -> None:
+    """What this thread has begun to copy from shared memory since the last time is a group."""
+    nvvm.cp_async_bulk_commit_group()
+
+
+def wait_group_read(kept: int) -> None:
+    """Wait until this thread's groups of copies, but for the last `kept`, have read shared memory."""
+    nvvm.cp_async_bulk_wait_group(kept, read=True)

@@ -158,9 +158,7 @@ def _microseconds(sizes: ProductSizes, lie: _Lie, copied: Sequence[str]) -> floa
     return products + moved / _COPIED_BYTES + len(copied) * _LAUNCH
 
 
-def _after(
-    kernel: func.FuncOp, schedule: _Decided, lie: _Lie, copied: Sequence[str], target: GpuTarget
-) -> _Decided:
+def _after(kernel: func.FuncOp, schedule: _Decided, lie: _Lie, copied: Sequence[str], target: GpuTarget) -> _Decided:
     """The schedule of a kernel that gets copies; where k was split as was chosen, by the tiles that it has then."""
     sizes = ProductSizes.of(gemm_split.contraction_of(kernel), schedule.instruction)
     name = next(name for name, choice in _CHOICES.items() if choice == copied)

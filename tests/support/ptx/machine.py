@@ -20,6 +20,7 @@ from tests.support.ptx.barriers import NamedBarriers
 from tests.support.ptx.copies import Copies
 from tests.support.ptx.program import dtype_of, parse, type_named
 from tests.support.ptx.races import Races
+from tests.support.ptx.stores import Stores
 from tests.support.ptx.tensors import MAP_BYTES, TensorMap
 from tests.support.ptx.warpgroup import Warpgroups, cut
 
@@ -105,6 +106,7 @@ class _Block(Warpgroups):
         self.shared = np.full(self.shared_bytes * self.program.cluster, 0xFF, np.uint8)
         self.races = Races(of_block, self.program.cluster, self.shared_bytes)
         self.copies, self.named = Copies(self.shared, self.races, threads), NamedBarriers(self.races)
+        self.stores = Stores(self.shared, self.races, threads)
         self.begin()
         number = np.arange(threads) % of_block
         x, y, z = self.block
@@ -211,7 +213,9 @@ class _Block(Warpgroups):
             self._barrier(barrier).count(4, partial(self.deliver, places[thread], data[thread].copy(), barrier))
 
     def _do_cp(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
-        if parts[2] == "commit_group":
+        if parts[2] == "bulk" and parts[3] in ("commit_group", "wait_group"):
+            self._end_stores(parts, operands, active)
+        elif parts[2] == "commit_group":
             self.copies.commit(active)
         elif parts[2] in ("wait_all", "wait_group"):
             self.copies.wait(active, int(operands[0]) if parts[2] == "wait_group" else None)
@@ -243,6 +247,14 @@ class _Block(Warpgroups):
         pairs = np.ascontiguousarray(matrices).view(np.uint32).reshape(-1, count, 32)
         for place, name in enumerate(operands[0]):
             self._write(name, pairs[:, place].reshape(-1), active)
+
+    def _do_stmatrix(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        assert parts[3:5] == ["m8n8", "x4"] and "trans" not in parts, parts
+        pairs = np.stack([self._read(name, 32) for name in operands[1]]).reshape(4, -1, 8, 4)
+        rows = np.ascontiguousarray(pairs.swapaxes(0, 1)).view(np.uint8).reshape(self.threads, 16)
+        places = self._places("shared", self._address(operands[0], 32), 16, active)
+        self.races.write(places[active], np.flatnonzero(active))
+        self.shared[places[active]] = rows[active]
 
     def _do_mma(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         depth = {"m16n8k16": 16, "m16n8k8": 8}[parts[3]]

@@ -47,7 +47,9 @@ class Races:
         self._meetings: dict[int, _Meeting] = {}
         self._writer, self._written = np.zeros(size, np.int16), np.zeros(size, np.int32)
         self._read, self._last_read = np.zeros((self._warps_of_block, size), np.int32), np.zeros(size, np.int32)
-        self._on_its_way = np.zeros(size, np.bool_)
+        self._on_its_way, self._leaves = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
+        # By which thread, counted from 1, bytes were written that bulk copies do not see yet.
+        self._hidden = np.zeros(size, np.int16)
 
     # -- accesses ----------------------------------------------------------------------------------------------------
 
@@ -63,7 +65,9 @@ class Races:
         warps = np.broadcast_to(self.warps_of(threads)[:, None], places.shape)
         self._check_writers(places, warps, "writes to")
         self._check_readers(places, warps)
+        self._refuse(self._leaves[places], places, warps, "writes to", "a copy reads that has not been waited for")
         self._writer[places], self._written[places] = warps, self._now
+        self._hidden[places] = threads[:, None] + 1
         self._refuse(self._writer[places] != warps, places, warps, "writes to", "another warp writes to at a time")
 
     def begin_copy(self, places: np.ndarray, threads: np.ndarray) -> None:
@@ -78,8 +82,24 @@ class Races:
 
     def end_counted_copy(self, places: np.ndarray, barrier: int) -> None:
         """An mbarrier has counted all bytes of a copy."""
-        self._on_its_way[places] = False
+        self._on_its_way[places], self._hidden[places] = False, 0
         self._writer[places], self._written[places] = self._meeting(barrier).actor, self._now
+
+    def begin_store(self, places: np.ndarray, thread: int) -> None:
+        """A thread begins to copy bytes [pieces, size] that nobody may write to before `end_store`."""
+        warps = self.warps_of(np.full(len(places), thread))[:, None]
+        self._check_writers(places, warps, "copies")
+        self._refuse(self._hidden[places] > 0, places, np.broadcast_to(warps, places.shape), "copies",
+                     "was written with no fence.proxy.async since")  # fmt: skip
+        self._leaves[places] = True
+
+    def end_store(self, places: np.ndarray) -> None:
+        """What was copied from these bytes has been read."""
+        self._leaves[places] = False
+
+    def show(self, threads: np.ndarray) -> None:
+        """Bulk copies see what these threads have written."""
+        self._hidden[np.isin(self._hidden, threads + 1)] = 0
 
     # -- what keeps accesses apart -----------------------------------------------------------------------------------
 

@@ -182,7 +182,9 @@ class Schedule(Arithmetic):
     _do_barrier = _do_bar
 
     def _do_fence(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
-        """All threads see what others did at once."""
+        """All threads see what others did at once; bulk copies do from here on."""
+        if parts[1:3] == ["proxy", "async"]:
+            self.races.show(np.flatnonzero(active))
 
     def _do_mbarrier(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         assert parts[1] in ("init", "arrive", "try_wait"), f"the machine does not know {'.'.join(parts)}"

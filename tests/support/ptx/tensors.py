@@ -12,6 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from tests.support.ptx.schedule import Schedule
+from tests.support.ptx.stores import Stores
 
 MAP_BYTES = 128
 ROW_BYTES = 128
@@ -51,16 +52,30 @@ class TensorMap:
 
     def tile(self, memory: np.ndarray, place: list[int]) -> np.ndarray:
         """The bytes [rows, 128] of the tile that begins at `place`; zeros for what is outside of the tensor."""
+        offsets, exists = self._elements(place)
+        elements = self._as_elements(memory)
+        found = np.where(exists, elements[np.where(exists, offsets, 0)], 0).astype(elements.dtype)
+        if self.dtype == "tf32":  # to nearest, ties away from zero
+            found = (found + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
+        return np.ascontiguousarray(found).view(np.uint8).reshape(-1, ROW_BYTES)
+
+    def put(self, memory: np.ndarray, place: list[int], rows: np.ndarray) -> None:
+        """Write the bytes [rows, 128] of the tile that begins at `place`, but for what is outside of the tensor."""
+        offsets, exists = self._elements(place)
+        data = np.ascontiguousarray(rows).reshape(-1).view(f"u{self.element_bytes}").reshape(exists.shape)
+        self._as_elements(memory)[offsets[exists]] = data[exists]
+
+    def _elements(self, place: list[int]) -> tuple[np.ndarray, np.ndarray]:
+        """Where the elements of a tile are, and which of them exist, outermost dimension first."""
         offsets, exists = np.array(self.offset), np.array(True)
         for first, extent, size, stride in list(zip(place, self.box, self.shape, self.strides, strict=True))[::-1]:
             index = first + np.arange(extent)
             offsets = offsets[..., None] + index * stride
             exists = exists[..., None] & (index >= 0) & (index < size)
-        elements = memory[: len(memory) // self.element_bytes * self.element_bytes].view(f"u{self.element_bytes}")
-        found = np.where(exists, elements[np.where(exists, offsets, 0)], 0).astype(elements.dtype)
-        if self.dtype == "tf32":  # to nearest, ties away from zero
-            found = (found + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
-        return np.ascontiguousarray(found).view(np.uint8).reshape(-1, ROW_BYTES)
+        return offsets, exists
+
+    def _as_elements(self, memory: np.ndarray) -> np.ndarray:
+        return memory[: len(memory) // self.element_bytes * self.element_bytes].view(f"u{self.element_bytes}")
 
 
 def swizzled(pieces: np.ndarray) -> np.ndarray:
@@ -80,6 +95,7 @@ class Tensors(Schedule):
     shared: np.ndarray = field(init=False)
     shared_bytes: int
     maps: dict[int, tuple[TensorMap, np.ndarray]] = field(default_factory=dict)
+    stores: Stores = field(init=False)
 
     def _do_prefetch(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         for address in np.unique(self._address(operands[0], 64)[active]):
@@ -94,11 +110,12 @@ class Tensors(Schedule):
         if parts[3] != "tensor":
             self._copy_range(parts, operands, active)
             return
+        if parts[5] == "global":
+            self._store_tensor(parts, operands, active)
+            return
         assert parts[3] == "tensor" and parts[5:8] == ["shared::cluster", "global", "tile"], parts
         assert "multicast::cluster" not in parts and len(operands) == 3, f"the machine does not know {'.'.join(parts)}"
-        name, _, coordinates = operands[1].strip("[]").partition(",")
-        place = [self._read(item.strip(), 32, "s") for item in coordinates.strip(" {}").split(",")]
-        addresses = self._read(name.strip(), 64)
+        addresses, place = self._tile_of(operands[1])
         targets = self._places("shared", self._address(operands[0], 64), ROW_BYTES, active)[:, 0]
         barriers = self._barrier_places(operands[2], active)
         for thread in np.flatnonzero(active):
@@ -106,6 +123,33 @@ class Tensors(Schedule):
             assert parts[4] == f"{len(map_.box)}d", f"{'.'.join(parts)} of {map_}"
             rows = map_.tile(memory, [int(item[thread]) for item in place])
             self._transfer(int(thread), int(targets[thread]), rows, int(barriers[thread]))
+
+    def _tile_of(self, operand: str) -> tuple[np.ndarray, list[np.ndarray]]:
+        """The addresses of a tensor map, and where tiles begin."""
+        name, _, coordinates = operand.strip("[]").partition(",")
+        place = [self._read(item.strip(), 32, "s") for item in coordinates.strip(" {}").split(",")]
+        return self._read(name.strip(), 64), place
+
+    def _store_tensor(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        """Copy a tile from shared memory, for each active thread, in one of its groups of copies."""
+        assert parts[5:] == ["global", "shared::cta", "tile", "bulk_group"], parts
+        addresses, place = self._tile_of(operands[0])
+        sources = self._places("shared", self._address(operands[1], 64), ROW_BYTES, active)[:, 0]
+        for thread in np.flatnonzero(active):
+            map_, memory = self._map_at(int(addresses[thread]))
+            assert parts[4] == f"{len(map_.box)}d", f"{'.'.join(parts)} of {map_}"
+            start, first = int(self.rank[thread]) * self.shared_bytes, int(sources[thread])
+            count = int(np.prod(map_.box)) * map_.element_bytes // PIECE_BYTES
+            where = swizzled((first - start) // PIECE_BYTES + np.arange(count))
+            send = partial(map_.put, memory, [int(item[thread]) for item in place])
+            self.stores.begin(bytes_of_pieces(where, start), send, int(thread))
+
+    def _end_stores(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        if parts[3] == "commit_group":
+            self.stores.commit(active)
+        else:
+            assert parts[4:] == ["read"], "the machine knows only waits until shared memory is read"
+            self.stores.wait(active, int(operands[0]))
 
     def _copy_range(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         """Copy bytes as they lie, for each active thread."""

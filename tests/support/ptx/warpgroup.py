@@ -95,7 +95,8 @@ class Warpgroups(Tensors):
 
     def finish(self) -> None:
         """What must have ended when a block does."""
-        assert not self.transfers, f"blocks end while {len(self.transfers)} bulk copies are under way"
+        under_way = [*self.transfers, *self.stores.under_way]
+        assert not under_way, f"blocks end while {len(under_way)} bulk copies are under way"
         for number, group in self.groups.items():
             assert not group.sums, f"warpgroup {number} ends before its products do"
 

@@ -1,0 +1,122 @@
+"""Which results and operands of a product go in boxes, where these are in shared memory, and their tensor maps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from blu.dialects.core.mlir import ir
+from blu.passes.gpu.gemm.output import can_align
+from blu.passes.gpu.gemm.problem import COPY_BYTES, Product
+from blu.passes.gpu.gemm.schedule import WgmmaSchedule
+from blu.passes.gpu.isa import mbarrier, wgmma
+from blu.passes.gpu.isa.tma import TileMap
+from blu.passes.gpu.isa.warp import WARP
+from blu.passes.gpu.shared import SharedMemory
+from blu.passes.kernels.contraction import IndexedBuffer
+from blu.passes.kernels.epilogue import Dims, Epilogue
+
+ROWS, COLUMNS = 16, 64
+BOX_BYTES = ROWS * wgmma.ROW_BYTES
+PLACES = 4
+"""Boxes of a warp in shared memory at a time."""
+WARPS = 2 * wgmma.THREADS // WARP
+"""Those that multiply."""
+PAIR = 2
+"""Neighbours that a thread holds."""
+
+
+def reserve_boxes(shared: SharedMemory) -> tuple[int, int]:
+    """Offsets of all warps' places in the shared memory of a block, and of their barriers."""
+    places = shared.take(WARPS * PLACES * BOX_BYTES, alignment=1024)
+    return places, shared.take(WARPS * PLACES * mbarrier.BYTES)
+
+
+def misfit(product: Product, epilogue: Epilogue, schedule: WgmmaSchedule) -> str:
+    """Why boxes do not fit what is fused to a product; "" where they do."""
+    if schedule.registers != "none" or schedule.split > 1:
+        return "boxes are of whole sums, as products of two factors in shared memory give them"
+    plan = BoxPlan(product, epilogue, schedule)
+    if not plan.outputs or not all(_is_in_boxes(product, operand) for operand in (*plan.outputs, *plan.operands)):
+        return "boxes are of tensors of 16 bits, whose rows begin at multiples of 16 bytes"
+    if plan.each > PLACES:
+        return f"a warp has room for {PLACES} boxes, and an element has more results or operands"
+    return "" if product.columns % PAIR == 0 else "threads take two columns at a time"
+
+
+def _is_in_boxes(product: Product, operand: IndexedBuffer) -> bool:
+    contraction, element = product.contraction, operand.element
+    if not isinstance(element, ir.BF16Type | ir.F16Type):
+        return False
+    if not {contraction.rows, contraction.columns} <= {*operand.dims} or operand.stride(contraction.columns) != 1:
+        return False
+    return can_align(operand.buffer, operand.dims.index(contraction.columns), COPY_BYTES)
+
+
+@dataclass(frozen=True)
+class BoxPlan:
+    """The boxes of a tile of one warp, in the order in which they are written: down its rows, then along columns."""
+
+    product: Product
+    epilogue: Epilogue
+    schedule: WgmmaSchedule
+
+    @property
+    def outputs(self) -> list[IndexedBuffer]:
+        return [target for _, target in self.epilogue.outputs]
+
+    @property
+    def reads(self) -> list[tuple[ir.Value, Dims]]:
+        """What is read in boxes."""
+        return self.epilogue.whole_reads
+
+    @property
+    def each(self) -> int:
+        """Places of the boxes of 16 x 64 sums: a result takes that of an operand."""
+        return max(len(self.outputs), len(self.reads))
+
+    @property
+    def ahead(self) -> int:
+        """How many times 16 x 64 sums have places."""
+        return PLACES // self.each
+
+    @property
+    def down(self) -> int:
+        return self.schedule.rows // wgmma.ROWS
+
+    @property
+    def count(self) -> int:
+        """How many times 16 x 64 sums a warp has of a tile."""
+        return self.down * self.schedule.columns // COLUMNS
+
+    @property
+    def lag(self) -> int:
+        """How many boxes later a place is filled again: reading takes its time."""
+        return 1 if self.ahead > 2 else 0
+
+    def fillings(self, place: int) -> int:
+        """How often a place is filled for a tile."""
+        return len(range(place, self.count, self.ahead))
+
+    @property
+    def operands(self) -> list[IndexedBuffer]:
+        """The same as they lie in memory."""
+        return [IndexedBuffer(self.epilogue.buffers[tensor], dims) for tensor, dims in self.reads]
+
+    def maps(self, arguments: Sequence[ir.Value]) -> list[TileMap]:
+        """The tensor maps of what is read, then of the results."""
+        return [self._map_of(operand, arguments) for operand in (*self.operands, *self.outputs)]
+
+    def outer_of(self, operand: IndexedBuffer) -> list[int]:
+        """Which of the products' dims a tensor follows."""
+        return [dim for dim in self.product.contraction.outer if operand.stride(dim)]
+
+    def _map_of(self, operand: IndexedBuffer, arguments: Sequence[ir.Value]) -> TileMap:
+        contraction, outer = self.product.contraction, self.outer_of(operand)
+        dims = (contraction.columns, contraction.rows, *outer)
+        # There is one of something where the stride is 0, and maps have no such strides.
+        strides = tuple(operand.stride(dim) or COLUMNS for dim in dims)
+        shape = tuple(contraction.size(dim) for dim in dims)
+        box = (COLUMNS, ROWS, *(1 for _ in outer))
+        offset = ir.MemRefType(operand.buffer.type).get_strides_and_offset()[1]
+        return TileMap(list(arguments).index(operand.buffer), shape, strides, box, offset, str(operand.element))

@@ -1,0 +1,273 @@
+"""What the warps that multiply do with their boxes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from blu.dialects.core.mlir import arith, ir, vector
+from blu.passes.gpu import numbers
+from blu.passes.gpu.gemm.boxes.plan import BOX_BYTES, COLUMNS, PAIR, PLACES, ROWS, WARPS, BoxPlan
+from blu.passes.gpu.gemm.output import aligned_accesses
+from blu.passes.gpu.gemm.problem import COPY_BYTES
+from blu.passes.gpu.gemm.slabs import TilePosition
+from blu.passes.gpu.isa import barrier, mbarrier, mma, tma, wgmma
+from blu.passes.gpu.isa.warp import WARP
+from blu.passes.gpu.kernel import when
+from blu.passes.kernels import lanes as vectors
+from blu.passes.kernels.contraction import IndexedBuffer, Point
+from blu.passes.kernels.epilogue import Dims, Known
+
+_BLOCK = 16
+"""Columns that one instruction takes to registers or to shared memory, 16 rows of them."""
+_TOGETHER, _LONG = 2, 40
+"""Such blocks that are evaluated at a time, and scalar operations of a body from which on it is one."""
+
+
+@dataclass(frozen=True)
+class Boxes:
+    """The boxes of a block: addresses of places and barriers, and those of tensor maps, in the order of `plan.maps`."""
+
+    plan: BoxPlan
+    places: ir.Value
+    barriers: ir.Value
+    maps: Sequence[ir.Value]
+
+    def begin(self) -> None:
+        """Make the barriers, by one thread."""
+        for number in range(WARPS * self.plan.ahead if self.plan.reads else 0):
+            mbarrier.init(numbers.add(self.barriers, number * mbarrier.BYTES), 1)
+        for map_ in self.maps:
+            tma.prefetch_tensormap(map_)
+
+    def writer(self, group: ir.Value, thread: ir.Value) -> BoxWriter:
+        """What writes the tiles of a thread of a multiplying group."""
+        warp = numbers.add(numbers.multiply(group, wgmma.THREADS // WARP), numbers.divide(thread, WARP))
+        places = numbers.add(self.places, numbers.multiply(warp, PLACES * BOX_BYTES))
+        barriers = numbers.add(self.barriers, numbers.multiply(warp, self.plan.ahead * mbarrier.BYTES))
+        return BoxWriter(self.plan, places, barriers, self.maps, thread)
+
+
+@dataclass(frozen=True)
+class BoxWriter:
+    """Writes the tiles of a warp, for one of its threads."""
+
+    plan: BoxPlan
+    places: ir.Value
+    barriers: ir.Value
+    maps: Sequence[ir.Value]
+    thread: ir.Value
+
+    def ask(self, tile: TilePosition) -> None:
+        """Let the first boxes come that the fused operations read, before there are sums."""
+        if self.plan.reads:
+            with when(self._is_first):
+                tma.wait_group_read(0)
+                for number in range(min(self.plan.ahead, self.plan.count)):
+                    self._fill(number, tile)
+
+    def write(self, sums: Sequence[ir.Value], tile: TilePosition, turn: ir.Value) -> None:
+        """All elements of a tile that exist, the group's tile number `turn`."""
+        if not self.plan.reads:
+            with when(self._is_first):
+                tma.wait_group_read(0)
+            barrier.warp_sync()
+        each = self.plan.schedule.columns // 2
+        for number in range(self.plan.count):
+            column, part = divmod(number, self.plan.down)
+            if part == 0:
+                biases = self._read_biases(tile, column * COLUMNS)
+            first = part * each + column * COLUMNS // 2
+            self._wait(number, turn)
+            self._write_box(number, sums[first : first + COLUMNS // 2], tile, biases)
+
+    def end(self) -> None:
+        """Shared memory stays until all boxes have left it."""
+        with when(self._is_first):
+            tma.wait_group_read(0)
+
+    # -- boxes that come and go --------------------------------------------------------------------------------------
+
+    @property
+    def _lane(self) -> ir.Value:
+        return numbers.remainder(self.thread, WARP)
+
+    @property
+    def _is_first(self) -> ir.Value:
+        return numbers.is_equal(self._lane, 0)
+
+    def _place(self, number: int, operand: int) -> int:
+        """Where a box is, from the warp's first place on."""
+        return (number % self.plan.ahead * self.plan.each + operand) * BOX_BYTES
+
+    def _full(self, number: int) -> ir.Value:
+        return numbers.add(self.barriers, number % self.plan.ahead * mbarrier.BYTES)
+
+    def _corner(self, number: int, tile: TilePosition) -> tuple[ir.Value, ir.Value]:
+        """Row and column of the result where a box begins."""
+        column, part = divmod(number, self.plan.down)
+        own = numbers.multiply(numbers.divide(self.thread, WARP), ROWS)
+        row = numbers.add(numbers.add(tile.row, own), part * wgmma.ROWS)
+        return row, numbers.add(tile.column, column * COLUMNS)
+
+    def _coordinates(self, number: int, tile: TilePosition, operand: IndexedBuffer) -> list[ir.Value]:
+        row, column = self._corner(number, tile)
+        return [column, row, *(tile.outer for _ in self.plan.outer_of(operand))]
+
+    def _fill(self, number: int, tile: TilePosition) -> None:
+        """Ask for what is read of a box, by one thread."""
+        mbarrier.arrive_expect_tx(self._full(number), len(self.plan.reads) * BOX_BYTES)
+        for place, operand in enumerate(self.plan.operands):
+            target = numbers.add(self.places, self._place(number, place))
+            coordinates = self._coordinates(number, tile, operand)
+            tma.cp_async_bulk_tensor(self.maps[place], coordinates, target, self._full(number))
+
+    def _wait(self, number: int, turn: ir.Value) -> None:
+        """Until what is read is there, or a place is free."""
+        plan = self.plan
+        if plan.reads:
+            filled, place = divmod(number, plan.ahead)
+            before = numbers.multiply(turn, plan.fillings(place) % 2)
+            phase = arith.andi(numbers.add(before, filled), numbers.number(1))
+            mbarrier.wait(self._full(number), phase)
+        elif number >= plan.ahead:
+            with when(self._is_first):
+                tma.wait_group_read(plan.ahead - 1)
+        else:
+            return
+        barrier.warp_sync()
+
+    def _send(self, number: int, tile: TilePosition) -> None:
+        """Let a box of each result go, and ask for what its place is for next."""
+        plan = self.plan
+        tma.show_writes()
+        barrier.warp_sync()
+        following = number - plan.lag + plan.ahead
+        with when(self._is_first):
+            for place, operand in enumerate(plan.outputs):
+                source = numbers.add(self.places, self._place(number, place))
+                map_ = self.maps[len(plan.reads) + place]
+                tma.store_tensor(map_, self._coordinates(number, tile, operand), source)
+            tma.commit_group()
+            if plan.reads and plan.ahead <= following < plan.count:
+                tma.wait_group_read(plan.lag)
+                self._fill(following, tile)
+        barrier.warp_sync()
+
+    # -- what is done with a box -------------------------------------------------------------------------------------
+
+    def _write_box(self, number: int, sums: Sequence[ir.Value], tile: TilePosition, biases: Sequence[Known]) -> None:
+        blocks = list(range(COLUMNS // _BLOCK))
+        together = 1 if self.plan.epilogue.operation_count > _LONG else _TOGETHER
+        sides = [self._read_sides(row, number, tile) for row in (0, 1)]
+        for first in range(0, len(blocks), together):
+            chosen = blocks[first : first + together]
+            taken = [self._take(number, block) for block in chosen]
+            results = [
+                self._evaluate(number, block, sums, tile, known, (sides, biases))
+                for block, known in zip(chosen, taken, strict=True)
+            ]
+            if self.plan.reads:
+                barrier.warp_sync()  # all lanes have read what is written over
+            for block, values in zip(chosen, results, strict=True):
+                for place, words in enumerate(values):
+                    mma.stmatrix(self._address(block), self._place(number, place), words)
+        self._send(number, tile)
+
+    def _address(self, block: int) -> ir.Value:
+        """What a lane names to `ldmatrix` and `stmatrix`: rows 0 to 15 of 8 columns, then those of the next 8."""
+        row = numbers.remainder(self._lane, ROWS)
+        piece = arith.xori(numbers.divide(self._lane, ROWS), numbers.remainder(row, 8))
+        within = numbers.add(numbers.multiply(row, wgmma.ROW_BYTES), numbers.multiply(piece, COPY_BYTES))
+        start = numbers.add(self.places, within)
+        return arith.xori(start, numbers.number(block * 2 * COPY_BYTES)) if block else start
+
+    def _take(self, number: int, block: int) -> list[list[ir.Value]]:
+        """Of each operand the words of a block, as sums lie: by columns, then by rows."""
+        count = len(self.plan.reads)
+        return [mma.ldmatrix(self._address(block), self._place(number, place)) for place in range(count)]
+
+    def _evaluate(
+        self,
+        number: int,
+        block: int,
+        sums: Sequence[ir.Value],
+        tile: TilePosition,
+        taken: Sequence[Sequence[ir.Value]],
+        around: tuple[Sequence[Known], Sequence[Known]],
+    ) -> list[list[ir.Value]]:
+        """Of each result the words of a block."""
+        plan, (sides, biases) = self.plan, around
+        words: list[list[ir.Value]] = [[] for _ in plan.outputs]
+        for place, (half, row) in enumerate((half, row) for half in range(2) for row in range(2)):
+            eighth = 2 * block + half
+            known = {**sides[row], **biases[eighth]}
+            for key, read in zip(plan.reads, taken, strict=True):
+                known[key] = _pair_of(read[place], ir.ShapedType(key[0].type).element_type)
+            own = sums[4 * eighth + 2 * row : 4 * eighth + 2 * row + 2]
+            total = vector.from_elements(vectors.vector_type(PAIR, numbers.f32()), list(own))
+            point = self._point(tile, *self._element(number, tile, eighth, row))
+            values = plan.epilogue.evaluate(total, point, PAIR, PAIR, known)
+            for found, value in zip(words, values, strict=True):
+                found.append(_word_of(vectors.splat(value, PAIR)))
+        return words
+
+    def _element(self, number: int, tile: TilePosition, eighth: int, row: int) -> tuple[ir.Value, ir.Value]:
+        """Row and column of the first of a thread's pairs."""
+        first, column = self._corner(number, tile)
+        first = numbers.add(numbers.add(first, numbers.divide(self._lane, 4)), row * 8)
+        return first, self._column(column, eighth)
+
+    def _column(self, column: ir.Value, eighth: int) -> ir.Value:
+        return numbers.add(numbers.add(column, numbers.multiply(numbers.remainder(self._lane, 4), 2)), eighth * 8)
+
+    # -- what does not come in boxes ---------------------------------------------------------------------------------
+
+    def _read_biases(self, tile: TilePosition, first: int) -> list[Known]:
+        """What follows columns, or neither them nor rows, for each eight of 64 columns."""
+        contraction, found = self.plan.product.contraction, []
+        keys = [key for key in self._small_reads() if contraction.rows not in key[1]]
+        for eighth in range(COLUMNS // 8):
+            column = self._column(numbers.add(tile.column, first), eighth)
+            found.append(self._read(keys, self._point(tile, tile.row, column)))
+        return found
+
+    def _read_sides(self, row: int, number: int, tile: TilePosition) -> Known:
+        """What follows rows."""
+        contraction = self.plan.product.contraction
+        keys = [key for key in self._small_reads() if contraction.rows in key[1]]
+        return self._read(keys, self._point(tile, *self._element(number, tile, 0, row)))
+
+    def _small_reads(self) -> Iterator[tuple[ir.Value, Dims]]:
+        return (key for key in self.plan.epilogue.reads if key not in self.plan.reads)
+
+    def _read(self, keys: Sequence[tuple[ir.Value, Dims]], point: Point) -> Known:
+        epilogue, columns = self.plan.epilogue, self.plan.product.contraction.columns
+        with aligned_accesses():
+            return {(tensor, dims): IndexedBuffer(epilogue.buffers[tensor], dims).load(point, columns, PAIR, PAIR)
+                    for tensor, dims in keys}  # fmt: skip
+
+    def _point(self, tile: TilePosition, row: ir.Value, column: ir.Value) -> Point:
+        """The nearest point of the result that exists."""
+        product, schedule = self.plan.product, self.plan.schedule
+        contraction, index = product.contraction, ir.IndexType.get()
+        if product.rows % schedule.rows:
+            row = numbers.smaller(row, product.rows - 1)
+        if product.columns % schedule.columns:
+            column = numbers.smaller(column, product.columns - PAIR)
+        known = {**{dim: tile.outer for dim in contraction.outer}, contraction.rows: row, contraction.columns: column}
+        place = {dim: arith.index_castui(index, value) for dim, value in known.items() if dim is not None}
+        for dim in (*contraction.outer_depth, contraction.depth):
+            place[dim] = vectors.index(0)
+        return place
+
+
+def _pair_of(word: ir.Value, element: ir.Type) -> ir.Value:
+    """The two numbers of 16 bits of a register."""
+    one = vector.broadcast(ir.VectorType.get([1], numbers.i32()), word)
+    return vector.bitcast(vectors.vector_type(PAIR, element), one)
+
+
+def _word_of(pair: ir.Value) -> ir.Value:
+    """The register of two numbers of 16 bits."""
+    return vector.extract(vector.bitcast(ir.VectorType.get([1], numbers.i32()), pair), [], [0])

@@ -1,0 +1,152 @@
+"""Results of products that the copy engine takes from shared memory, and operands that it brings, box by box."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+import blu
+from blu.dialects.core.mlir import func
+from blu.dialects.targets.nvidia import SM_90A
+from blu.errors import PassError
+from blu.passes.framework.base import find
+from blu.passes.gpu.gemm import gemm
+from blu.passes.gpu.gemm import wgmma as gemm_wgmma
+from blu.passes.gpu.gemm.schedule import WgmmaSchedule
+from blu.passes.kernels.schedules import Fields
+from tests.support.kernels.gpu_products import Launch, emit, random_array
+from tests.support.kernels.gpu_program import compile_program
+from tests.support.kernels.product_cases import Case
+from tests.support.ptx.races import RaceError
+
+SMALL: Fields = {"kind": "wgmma", "rows": 64, "columns": 64, "stages": 2, "sums": "boxed"}
+WIDE: Fields = {**SMALL, "rows": 128, "columns": 128}
+# One column of 16 bytes, one row, one less and one more than a box and a tile, several tiles and products.
+CASES: list[tuple[Case, Fields]] = [
+    (Case("bf16", "nn", (1, 8, 64), epilogue="bias"), SMALL),
+    (Case("f16", "nt", (15, 56, 72), epilogue="two"), SMALL),
+    (Case("bf16", "tn", (72, 72, 64), epilogue="tanh"), SMALL),
+    (Case("f16", "tt", (64, 136, 136), epilogue="bias"), WIDE),
+    (Case("bf16", "nt", (129, 120, 64), epilogue="two"), WIDE),
+    (Case("tf32", "nt", (65, 72, 68), epilogue="cast"), SMALL),
+    (Case("bf16", "nn", (17, 8, 64), (3,)), SMALL),
+]
+
+
+@pytest.mark.parametrize(("case", "fields"), CASES, ids=str)
+def test_boxes_and_what_is_beyond_them(case: Case, fields: Fields) -> None:
+    arrays = case.arrays()
+    program = compile_program(case.compute, *arrays, schedules={"gemm_0": fields})
+    assert "stmatrix" in program.ptx["gemm_0"] and "st.global" not in program.ptx["gemm_0"]
+    case.check(program.interpret(*arrays))
+
+
+def slope(x: np.ndarray) -> np.ndarray:
+    """That of GELU."""
+    inner = np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)
+    return 0.5 * (1 + np.tanh(inner)) + 0.5 * x / np.cosh(inner) ** 2 * np.sqrt(2 / np.pi) * (1 + 0.134145 * x**2)
+
+
+def gradient(x: blu.Tensor, w: blu.Tensor, before: blu.Tensor) -> blu.Tensor:
+    """One operand, one result in its place: four boxes of a warp come ahead."""
+    _, pull_back = blu.vjp(lambda value: blu.gelu(value, approximate="tanh"), before)
+    return pull_back(x @ w)[0]
+
+
+def two_results(x: blu.Tensor, w: blu.Tensor, before: blu.Tensor) -> tuple:
+    """Two boxes come ahead."""
+    total = x @ w + before
+    return total, total * before
+
+
+def three_results(x: blu.Tensor, w: blu.Tensor, before: blu.Tensor) -> tuple:
+    """One box comes at a time."""
+    total = x @ w + before
+    return total, total * before, before - total
+
+
+def no_operand(x: blu.Tensor, w: blu.Tensor) -> tuple:
+    """Places are used again while boxes leave."""
+    total = x @ w
+    return total, total + 1.0, total * 2.0
+
+
+EXPECTED: dict[Callable, Callable] = {
+    gradient: lambda product, before: [product * slope(before)],
+    two_results: lambda product, before: [product + before, (product + before) * before],
+    three_results: lambda product, before: [product + before, (product + before) * before, -product],
+    no_operand: lambda product, before: [product, product + 1.0, product * 2.0],
+}
+ROWS, COLUMNS, DEPTH = 200, 136, 72
+
+
+@cache
+def kernel_of(function: Callable, tile: tuple[int, int]) -> Launch:
+    """One block that computes all tiles: each group has its turn twice or more."""
+    shapes = ((ROWS, DEPTH), (DEPTH, COLUMNS), (ROWS, COLUMNS))[: 2 if function is no_operand else 3]
+    module = blu.jit(function).trace(*(blu.spec(s, "bf16") for s in shapes)).lower("sm_90a", stop="memref").module
+    (kernel,) = (item for item in find(module, func.FuncOp) if "blu.kernel" in item.attributes)
+    text = kernel.operation.get_asm(enable_debug_info=False, use_local_scope=True)
+    schedule, target = WgmmaSchedule("bf16", *tile, stages=2, sums="boxed"), replace(SM_90A, processors=1)
+    (launch,) = emit(text, lambda item: gemm_wgmma.emit_with(item, gemm.read, schedule, target))
+    return launch
+
+
+def check(function: Callable, launch: Launch) -> None:
+    """Run a kernel, and compare every element with f64's: three roundings to bf16 come one after the other."""
+    x, w, before = (
+        random_array(s, "bf16", n) for n, s in enumerate(((ROWS, DEPTH), (DEPTH, COLUMNS), (ROWS, COLUMNS)))
+    )
+    product = x.astype(np.float64) @ w.astype(np.float64)
+    expected = EXPECTED[function](product, before.astype(np.float64))
+    results = [np.full((ROWS, COLUMNS), np.nan, x.dtype) for _ in expected]
+    launch.run(*[x, w, before][: 2 if function is no_operand else 3], *results)
+    scale = (np.abs(product) + np.abs(before.astype(np.float64)) + 1) * (1 + np.abs(before.astype(np.float64)))
+    for found, wanted in zip(results, expected, strict=True):
+        assert (np.abs(found.astype(np.float64) - wanted) <= 3 * 2.0**-8 * scale).all()
+
+
+@pytest.mark.parametrize("function", list(EXPECTED), ids=lambda function: function.__name__)
+def test_warps_use_their_places_for_many_tiles(function: Callable) -> None:
+    """Twelve tiles of four boxes a warp; the last ones reach beyond the result."""
+    check(function, kernel_of(function, (64, 64)))
+
+
+def test_places_of_a_large_tile_are_used_again() -> None:
+    """Six times 16 x 64 sums a warp, of which four have places."""
+    check(gradient, kernel_of(gradient, (128, 192)))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        (r"fence\.proxy\.async\.shared::cta;", r"no fence\.proxy\.async"),
+        (r"cp\.async\.bulk\.wait_group\.read \t?\d;", "a copy reads that has not been waited for"),
+    ],
+)
+def test_boxes_that_leave_too_early_or_too_late_are_found(pattern: str, message: str) -> None:
+    launch = kernel_of(no_operand, (64, 64))
+    ptx, count = re.subn(pattern, "", launch.ptx)
+    assert count
+    with pytest.raises(RaceError, match=message):
+        check(no_operand, replace(launch, ptx=ptx))
+
+
+@pytest.mark.parametrize(
+    ("case", "message"),
+    [
+        (Case("tf32", "nt", (64, 64, 64)), "tensors of 16 bits"),
+        (Case("bf16", "tt", (64, 68, 64)), "rows begin at multiples of 16 bytes"),
+        (Case("bf16", "nt", (64, 64, 4096)), "whole sums"),
+    ],
+    ids=str,
+)
+def test_what_does_not_go_in_boxes_is_refused(case: Case, message: str) -> None:
+    fields = {**SMALL, "split": 2} if case.sizes[2] > 64 else SMALL
+    with pytest.raises(PassError, match=message):
+        compile_program(case.compute, *case.arrays(), schedules={"gemm_0": fields})
