@@ -1,11 +1,12 @@
-"""Matrix products by Hopper's warpgroups against cuBLAS, in one process, in alternating rounds.
+"""Matrix products on a GPU against cuBLAS: a table of large ones, random ones, fused operations, few rows, batches.
 
-    python bench/gemm_gpu.py --pack              # compile here (no GPU needed), into .gpu/gemm
-    python bench/gemm_gpu.py [--save FILE]       # on the GPU machine: check and measure what was packed
+    python bench/gemm_gpu.py --pack [--only WORD]               # compile here (no GPU needed), into .gpu/gemm
+    python bench/gemm_gpu.py [--only WORD] [--save FILE]        # on the GPU machine: check and measure what was packed
 
-For each problem: the error against f64 on inputs that are drawn anew each time, written over outputs that are full of
-NaN; whether 50 repeats give the same bits, and those of cuBLAS; and medians of CUDA events over rounds, the two sides
-in turns. A ratio above 1 means that Blu is faster. The exit code is 1 where a result is wrong.
+For each problem: the norm of the difference to f64's result on 256 of its rows, for both sides, on new inputs, written
+over outputs that are full of NaN; whether repeats give the same bits; and medians of CUDA events, launches of the two
+sides in turns, with the spread of the middle half. A ratio above 1 means that Blu is faster. The exit code is 1 where a
+result is wrong.
 """
 
 from __future__ import annotations
@@ -13,10 +14,16 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
+import math
+import random
+import re
 import statistics
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,186 +31,283 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "gpu"))
 
 import checkout
 
-from bench.gpu.report import describe, microseconds
+from bench.gpu.report import describe
 
 FOLDER = Path(checkout.ROOT, ".gpu", "gemm")
-REPEATS, FRESH, ROUNDS, LAUNCHES = 50, 5, 15, 10
-WAIT_CLOCKS = 2_000_000
-# Of the difference's norm: one rounding of the result to bf16, or of operands to tf32 on either side.
-BOUNDS = {"bf16": 2e-3, "tf32": 5e-4}
+LAUNCHES, WARM, REPEATS = 20, 4, 3
+WAIT_CLOCKS = 4_000_000
+SAMPLED_ROWS = 256
+# Of the difference's norm: one rounding of the result to bf16, or of operands to tf32 on either side; with what is
+# fused, the sums, what follows and the result are rounded.
+BOUNDS = {"bf16": 2.5e-3, "tf32": 6e-4}
 FUSED_BOUND = 3e-3
-"""The product, the sum and the result are bf16."""
+SEED, NUM_RANDOM, LARGEST = 14, 20, 16384
 
 
 @dataclass(frozen=True)
 class Problem:
-    """left [rows, depth] @ right [depth, columns], either stored transposed ("t" in `layout`); `fused`: bias, GELU."""
+    """left [rows, depth] @ right [depth, columns], `batch` times, either stored transposed ("t" in `layout`)."""
 
-    name: str
+    group: str
     kind: str
     layout: str
     rows: int
     columns: int
     depth: int
-    fused: bool = False
+    fused: str = "none"
+    batch: int = 1
+
+    @property
+    def name(self) -> str:
+        batch = f"{self.batch}x" if self.batch > 1 else ""
+        return f"{self.group} {self.kind} {self.layout} {batch}{self.rows}x{self.columns}x{self.depth} {self.fused}"
 
     @property
     def path(self) -> Path:
-        return FOLDER / f"{self.name}.blu"
+        return FOLDER / f"{self.name.replace(' ', '-')}.blu"
 
     @property
     def shapes(self) -> list[tuple[int, ...]]:
-        """Of the arguments as they are stored."""
+        """Of the arguments as they are stored: factors, and what is fused."""
+        outer = (self.batch,) if self.batch > 1 else ()
         left, right = (self.rows, self.depth), (self.depth, self.columns)
         pairs = zip((left, right), self.layout, strict=True)
-        stored = [shape[::-1] if kind == "t" else shape for shape, kind in pairs]
-        return [*stored, (self.columns,)] if self.fused else stored
+        stored = [(*outer, *(shape[::-1] if kind == "t" else shape)) for shape, kind in pairs]
+        bias, whole = (self.columns,), (self.rows, self.columns)
+        more = {"bias": [bias], "bias, GELU and before": [bias], "residual": [bias, whole], "GELU's gradient": [whole]}
+        return stored + more.get(self.fused, [])
 
-    def pack(self) -> None:
-        """Compile the product; it must be one by warpgroups."""
-        import blu
-
-        def function(left: Any, right: Any, *bias: Any) -> Any:
-            left, right = (x.swapaxes(0, 1) if kind == "t" else x
-                           for x, kind in zip((left, right), self.layout, strict=True))  # fmt: skip
-            result = blu.matmul(left, right, precision="tf32" if self.kind == "tf32" else "highest")
-            return blu.gelu(result + bias[0], approximate="tanh") if bias else result
-
-        element = "f32" if self.kind == "tf32" else self.kind
-        compiled = blu.jit(function).trace(*(blu.spec(shape, element) for shape in self.shapes)).compile("sm_90a")
-        code = {name: data for name, data in compiled.executable.items() if name.endswith(".ptx")}
-        assert any(b"wgmma.mma_async" in text for text in code.values()), f"{self.name} is not done by warpgroups"
-        compiled.save(self.path)
-        print(f"{self.path}: {', '.join(code)}")
+    def operands(self, inputs: Sequence[Any]) -> list[Any]:
+        """The factors as they are multiplied, of either side."""
+        return [x.swapaxes(-1, -2) if kind == "t" else x for x, kind in zip(inputs, self.layout, strict=False)]
 
 
-PROBLEMS = (
-    Problem("8192 bf16", "bf16", "nn", 8192, 8192, 8192),
-    Problem("8192 bf16 nt", "bf16", "nt", 8192, 8192, 8192),
-    Problem("8192 tf32", "tf32", "nt", 8192, 8192, 8192),
-    Problem("queries, keys and values", "bf16", "nn", 65536, 2304, 768),
-    Problem("projection", "bf16", "nn", 65536, 768, 768),
-    Problem("up", "bf16", "nn", 65536, 3072, 768),
-    Problem("up, bias and GELU", "bf16", "nn", 65536, 3072, 768, fused=True),
-    Problem("down", "bf16", "nn", 65536, 768, 3072),
-    Problem("gradient of weights", "bf16", "tn", 768, 3072, 65536),
+LARGE = (
+    (8192, 8192, 8192, ("nn", "nt")),
+    (65536, 2304, 768, ("nn", "nt")),
+    (65536, 768, 768, ("nn", "nt")),
+    (65536, 3072, 768, ("nn", "nt")),
+    (65536, 768, 3072, ("nn", "nt")),
+    (16384, 50304, 768, ("nn", "nt")),
+    (16384, 768, 50304, ("nn", "nt", "tn")),
+    (50304, 768, 16384, ("nn", "nt", "tn")),
+    (768, 3072, 65536, ("nn", "nt", "tn")),
+    (3072, 768, 65536, ("nn", "nt", "tn")),
+    (2304, 768, 65536, ("nn", "nt", "tn")),
 )
+FUSED = ("none", "bias", "bias, GELU and before", "GELU's gradient")
+OTHERS = ((4096, 4096, 4096), (8192, 1024, 128), (2048, 2048, 64), (4097, 513, 1025), (1, 50257, 768), (16, 50257, 768))
+BATCHES = ((768, 128, 128, 64), (64, 256, 256, 64), (16, 512, 512, 128), (384, 64, 64, 64))
+
+
+def problems() -> Iterator[Problem]:
+    """All of them."""
+    for kind in ("bf16", "tf32"):
+        for *sizes, layouts in LARGE:
+            yield from (Problem("table", kind, layout, *sizes) for layout in layouts)
+        yield from (Problem("fused", kind, "nn", 65536, 3072, 768, fused) for fused in FUSED)
+        yield from (Problem("fused", kind, "nn", 65536, 768, 3072, fused) for fused in ("none", "residual"))
+        yield from (Problem("others", kind, "nt" if sizes[1] == 50257 else "nn", *sizes) for sizes in OTHERS)
+        yield from (Problem("batches", kind, "nt", *sizes, batch=batch) for batch, *sizes in BATCHES)
+    yield from _random_problems()
+
+
+def _random_problems() -> Iterator[Problem]:
+    """Sizes of 1 to `LARGEST` each way, as many between 1 and 2 as between 8192 and 16384, in any layout."""
+    rng = random.Random(SEED)
+    for _ in range(NUM_RANDOM):
+        sizes = [round(math.exp(rng.uniform(0, math.log(LARGEST)))) for _ in range(3)]
+        layout = rng.choice(("nn", "nt", "tn", "tt"))
+        yield from (Problem("random", kind, layout, *sizes) for kind in ("bf16", "tf32"))
+
+
+def by_blu(problem: Problem, *inputs: Any) -> Any:
+    """What is compiled."""
+    import blu
+
+    left, right = problem.operands(inputs)
+    product, more = blu.matmul(left, right, precision="tf32" if problem.kind == "tf32" else "highest"), inputs[2:]
+    gelu = partial(blu.gelu, approximate="tanh")
+    if problem.fused == "GELU's gradient":
+        return blu.vjp(gelu, more[0])[1](product)[0]
+    if problem.fused == "bias, GELU and before":
+        return product + more[0], gelu(product + more[0])
+    return sum(more, product)
+
+
+def by_torch(problem: Problem, torch: Any, *inputs: Any) -> list[Any]:
+    """The same in PyTorch, whose addmm has a bias."""
+    (left, right), more = problem.operands(inputs), inputs[2:]
+    if problem.fused == "GELU's gradient":
+        return [torch.ops.aten.gelu_backward(torch.matmul(left, right), more[0], approximate="tanh")]
+    if not more:
+        return [torch.matmul(left, right)]
+    before = torch.addmm(more[0], left, right)
+    if problem.fused == "bias, GELU and before":
+        return [before, torch.nn.functional.gelu(before, approximate="tanh")]
+    return [before + more[1]] if len(more) > 1 else [before]
+
+
+def pack(problem: Problem) -> str:
+    """Compile one, and say which kernels it has become."""
+    import blu
+
+    element = "f32" if problem.kind == "tf32" else problem.kind
+    specs = [blu.spec(shape, element) for shape in problem.shapes]
+    compiled = blu.jit(lambda *inputs: by_blu(problem, *inputs)).trace(*specs).compile("sm_90a")
+    compiled.save(problem.path)
+    code = [data for name, data in compiled.executable.items() if name.endswith(".ptx")]
+    kinds = ["wgmma" if b"wgmma" in text else "mma" if b"mma.sync" in text else "other" for text in code]
+    return f"{problem.name}: {', '.join(kinds)}"
 
 
 class Sides:
     """One problem's inputs on the GPU, and both ways to multiply them."""
 
-    def __init__(self, problem: Problem):
+    def __init__(self, problem: Problem, seed: int):
         import torch
 
         from blu.runtime.cuda import CudaProgram
 
         self.torch, self.problem = torch, problem
         torch.backends.cuda.matmul.allow_tf32 = problem.kind == "tf32"
-        self.dtype = torch.float32 if problem.kind == "tf32" else torch.bfloat16
-        self.program = CudaProgram.load(problem.path)
-        self.output = torch.empty(problem.rows, problem.columns, dtype=self.dtype, device="cuda")
-        self.draw(0)
-
-    def draw(self, seed: int) -> None:
-        """New inputs."""
-        torch = self.torch
+        dtype = torch.float32 if problem.kind == "tf32" else torch.bfloat16
         generator = torch.Generator(device="cuda").manual_seed(seed)
-        shapes = self.problem.shapes
-        self.inputs = [torch.randn(shape, generator=generator, device="cuda").to(self.dtype) for shape in shapes]
+        self.inputs = [torch.randn(shape, generator=generator, device="cuda").to(dtype) for shape in problem.shapes]
+        self.program = CudaProgram.load(problem.path)
+        self.peer = by_torch(problem, torch, *self.inputs)
+        self.outputs = [torch.empty(item.shape, dtype=dtype, device="cuda") for item in self.peer]
 
-    def operands(self) -> list[Any]:
-        """The factors as they are multiplied."""
-        pairs = zip(self.inputs, self.problem.layout, strict=False)
-        return [item.T if kind == "t" else item for item, kind in pairs]
+    def run(self) -> None:
+        self.program.run(self.inputs, outputs=self.outputs)
 
-    def blu(self) -> Any:
-        """Into the output."""
-        self.program.run(self.inputs, outputs=[self.output])
-        return self.output
-
-    def cublas(self) -> Any:
-        torch = self.torch
-        if not self.problem.fused:
-            return torch.matmul(*self.operands())
-        return torch.nn.functional.gelu(torch.addmm(self.inputs[2], *self.operands()), approximate="tanh")
-
-    def error(self, found: Any) -> float:
-        """The norm of the difference to f64's result, relative to its norm."""
-        torch = self.torch
-        expected = torch.matmul(*(item.double() for item in self.operands()))
-        if self.problem.fused:
-            expected = torch.nn.functional.gelu(expected + self.inputs[2].double(), approximate="tanh")
-        return float((found.double() - expected).norm() / expected.norm())
-
-    def poisoned(self) -> Any:
-        """Blu's result over an output full of NaN."""
-        self.output.fill_(float("nan"))
+    def poisoned(self) -> list[Any]:
+        """Results over outputs full of NaN."""
+        for output in self.outputs:
+            output.fill_(float("nan"))
+        self.run()
         self.torch.cuda.synchronize()
-        result = self.blu()
-        self.torch.cuda.synchronize()
-        return result
+        return [output.clone() for output in self.outputs]
 
-    def microseconds(self, call: Callable[[], Any]) -> float:
-        """The time of one of several calls in a row, by CUDA events."""
-        return microseconds(self.torch, lambda _: call(), LAUNCHES, WAIT_CLOCKS)
+    def errors(self) -> tuple[list[float], list[float]]:
+        """Of each result, the norm of the difference to f64's, relative to its norm: Blu's, and the peer's."""
+        torch, problem = self.torch, self.problem
+        chosen = torch.randint(0, problem.rows, (min(problem.rows, SAMPLED_ROWS),), device="cuda")
+        left, right = problem.operands(self.inputs)
+        more = [x.double() if x.dim() == 1 else x[chosen].double() for x in self.inputs[2:]]
+        straight = Problem("", problem.kind, "nn", len(chosen), problem.columns, problem.depth, problem.fused)
+        exact = by_torch(straight, torch, left[..., chosen, :].double(), right.double(), *more)
+
+        def apart(found: Sequence[Any]) -> list[float]:
+            pairs = zip(found, exact, strict=True)
+            return [float((x[..., chosen, :].double() - y).norm() / y.norm().clamp(min=1e-30)) for x, y in pairs]
+
+        return apart(self.outputs), apart(self.peer)
+
+    def microseconds(self) -> dict[str, list[float]]:
+        """Of each side, the times of launches in turns."""
+        torch, problem = self.torch, self.problem
+        marks = [[torch.cuda.Event(enable_timing=True) for _ in range(3)] for _ in range(LAUNCHES)]
+        torch.cuda.synchronize()
+        torch.cuda._sleep(WAIT_CLOCKS)
+        for before, between, after in marks:
+            before.record()
+            self.run()
+            between.record()
+            by_torch(problem, torch, *self.inputs)
+            after.record()
+        torch.cuda.synchronize()
+        taken = marks[WARM:]
+        return {
+            "blu": [1e3 * before.elapsed_time(between) for before, between, _ in taken],
+            "cublas": [1e3 * between.elapsed_time(after) for _, between, after in taken],
+        }
 
 
 def measure(problem: Problem) -> dict[str, Any]:
     """Check and time a problem."""
-    sides = Sides(problem)
-    errors, peers = [], []
-    for seed in range(FRESH):
-        sides.draw(seed + 1)
-        errors.append(sides.error(sides.poisoned()))
-        peers.append(sides.error(sides.cublas()))
-    first = sides.poisoned().clone()
-    same = sum(bool(sides.torch.equal(first, sides.poisoned())) for _ in range(REPEATS))
-    times: dict[str, list[float]] = {"blu": [], "cublas": []}
-    for _ in range(ROUNDS):
-        times["blu"].append(sides.microseconds(sides.blu))
-        times["cublas"].append(sides.microseconds(sides.cublas))
-    medians = {side: statistics.median(values[2:]) for side, values in times.items()}
-    operations = 2e-6 * problem.rows * problem.columns * problem.depth
+    sides = Sides(problem, seed=time.time_ns() % (1 << 31))
+    first = sides.poisoned()
+    mine, peers = sides.errors()
+    repeats = [sides.poisoned() for _ in range(REPEATS)]
+    same = all(bool(sides.torch.equal(x, y)) for again in repeats for x, y in zip(first, again, strict=True))
+    times = sides.microseconds()
+    medians = {side: statistics.median(values) for side, values in times.items()}
+    bound = FUSED_BOUND if problem.kind == "bf16" and problem.fused != "none" else BOUNDS[problem.kind]
+    operations = 2e-6 * problem.batch * problem.rows * problem.columns * problem.depth
     return {
         "problem": problem.name,
-        "kind": problem.kind,
-        "layout": problem.layout,
-        "rows, columns, depth": [problem.rows, problem.columns, problem.depth],
-        "largest error": max(errors),
-        "largest error of cublas": max(peers),
-        "repeats with the same bits": f"{same} of {REPEATS}",
-        "bits of cublas": bool(sides.torch.equal(first, sides.cublas())),
-        "microseconds": medians,
-        "TFLOP/s": {side: operations / time for side, time in medians.items()},
-        "speed ratio": medians["cublas"] / medians["blu"],
-        "right": max(errors) <= (FUSED_BOUND if problem.fused else BOUNDS[problem.kind]) and same == REPEATS,
+        **asdict(problem),
+        "microseconds": {side: round(value, 2) for side, value in medians.items()},
+        "spread": {side: round(_spread(values), 2) for side, values in times.items()},
+        "TFLOP/s": {side: round(operations / value, 1) for side, value in medians.items()},
+        "ratio": round(medians["cublas"] / medians["blu"], 3),
+        "errors": {"blu": mine, "cublas": peers},
+        "same bits again": same,
+        "right": same and all(error <= max(bound, 1.2 * peer) for error, peer in zip(mine, peers, strict=True)),
     }
+
+
+def _spread(values: Sequence[float]) -> float:
+    """Of the middle half."""
+    low, _, high = statistics.quantiles(values, n=4)
+    return high - low
+
+
+def summarise(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Geometric means and smallest ratios by group and type, and what fused operations take more than none."""
+    found: dict[str, Any] = {}
+    for group, kind in dict.fromkeys((row["group"], row["kind"]) for row in rows):
+        ratios = [row["ratio"] for row in rows if (row["group"], row["kind"]) == (group, kind)]
+        mean = math.exp(statistics.fmean(map(math.log, ratios)))
+        found[f"{group} {kind}"] = {"geometric mean": round(mean, 3), "smallest": min(ratios), "problems": len(ratios)}
+    plain = {_key(row): row for row in rows if row["group"] == "fused" and row["fused"] == "none"}
+    for row in rows:
+        if row["group"] == "fused" and row["fused"] != "none" and _key(row) in plain:
+            more = row["microseconds"]["blu"] / plain[_key(row)]["microseconds"]["blu"] - 1
+            found[row["problem"]] = {"more than the product": round(more, 3)}
+    return found
+
+
+def _key(row: dict[str, Any]) -> tuple:
+    return tuple(row[name] for name in ("kind", "layout", "rows", "columns", "depth"))
+
+
+def _measure_all(chosen: Sequence[Problem]) -> dict[str, Any]:
+    import torch
+
+    rows = []
+    for problem in chosen:
+        rows.append(measure(problem))
+        torch.cuda.empty_cache()
+        row = rows[-1]
+        errors = " ".join(f"{error:.1e}" for error in (*row["errors"]["blu"], *row["errors"]["cublas"]))
+        print(f"{row['problem']:60} {row['microseconds']} {row['ratio']} errors {errors} {row['right']}", flush=True)
+    summary = summarise(rows)
+    print(json.dumps(summary, indent=1))
+    return {"command": "python bench/gemm_gpu.py", "date": f"{datetime.date.today()}", "machine": describe(torch),
+            "seed of random sizes": SEED, "summary": summary, "products": rows}  # fmt: skip
 
 
 def main() -> int:
     """Pack, or check and measure; 1 where a result is wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pack", action="store_true", help="compile for sm_90a")
+    parser.add_argument("--only", default="", metavar="PATTERN", help="problems in whose names this is found")
+    parser.add_argument("--workers", type=int, metavar="N", help="processes that compile")
     parser.add_argument("--save", type=Path, metavar="FILE", help="write the report there")
     arguments = parser.parse_args()
+    chosen = [problem for problem in problems() if re.search(arguments.only, problem.name)]
     if arguments.pack:
         FOLDER.mkdir(parents=True, exist_ok=True)
-        for problem in PROBLEMS:
-            problem.pack()
+        with ProcessPoolExecutor(arguments.workers) as workers:
+            for line in workers.map(pack, chosen):
+                print(line, flush=True)
         return 0
-    import torch
-
-    rows = []
-    for problem in PROBLEMS:
-        rows.append(measure(problem))
-        torch.cuda.empty_cache()
-        print(json.dumps(rows[-1]), flush=True)
-    report = {"command": "python bench/gemm_gpu.py", "date": f"{datetime.date.today()}", "machine": describe(torch),
-              "products": rows}  # fmt: skip
+    report = _measure_all(chosen)
     if arguments.save:
         arguments.save.write_text(json.dumps(report, indent=1) + "\n")
-    return int(not all(row["right"] for row in rows))
+    return int(not all(row["right"] for row in report["products"]))
 
 
 if __name__ == "__main__":
