@@ -5,6 +5,7 @@ Only blu-choose-schedules and blu-fit-schedules choose. What they have chosen is
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil, prod
 
@@ -36,14 +37,20 @@ _TILE_CLOCKS = 5000
 _BYTES_PER_CLOCK = 2400
 _LAUNCH_CLOCKS = 5000
 _SPLITS = (1, 2, 3, 4, 6, 8, 11, 12, 16, 22, 24, 32)
-_LEAST_STEPS = 8
-"""Steps of k that a split must leave to a block."""
+_LEAST_STEPS, _LEAST_UNALIGNED_STEPS = 8, 2
+"""Steps of k that a split must leave to a block; where rows begin anywhere, each takes long by itself."""
+_UNALIGNED_CLOCKS = 1200
+"""Of a step of k, where elements come one by one through registers: what a block waits for them, alone or not."""
 SCRATCH_BYTES = 1 << 28
 _LARGE_SHARED_BYTES = 200 * 1024
 _INSTEAD = {"bf16": ("bf16",), "f16": ("f16",), "tf32": ("tf32", "3xtf32", "f32"), "f32": ("f32", "3xtf32")}
 """By the instruction that is chosen, those that are as exact: the errors of 3xtf32 are of the same size as of f32."""
 TILES = {(128, 128): 1.0, (64, 128): 0.8, (128, 64): 0.8, (64, 64): 0.65}
 """Tiles of a block, and how near to its best speed a multiprocessor comes with them."""
+
+
+_OF_WARPGROUPS = (128, 128)
+"""What stands for the tile of warps where sizes have it that warpgroups multiply; strides may not."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +74,12 @@ class ProductSizes:
     def steps(self) -> int:
         """Steps of k, of 128 bytes each."""
         return ceil(self.depth / (ROW_BYTES // (2 if self.instruction in ("bf16", "f16") else 4)))
+
+    @property
+    def is_aligned(self) -> bool:
+        """Whether rows of all matrices begin at multiples of 16 bytes, however they lie."""
+        lanes = 8 if self.instruction in ("bf16", "f16") else 4
+        return not any(size % lanes for size in (self.rows, self.columns, self.depth))
 
     @property
     def part_bytes(self) -> int:
@@ -146,6 +159,9 @@ def choose_by_strides(product: Product, schedule: ProductSchedule, target: GpuTa
     if wgmma.suits(product, instruction, target):
         return wgmma.tiled(product, instruction, target, split)
     rows, columns = schedule.rows, schedule.columns
+    sizes = ProductSizes.of(product.contraction, instruction)
+    if takes_warpgroups(sizes, target) and (rows, columns) == _OF_WARPGROUPS:
+        rows, columns, _ = _cut_for_warps(sizes, target, (split,))
     if instruction == "f32":
         stages = 3 if target.shared_bytes > _LARGE_SHARED_BYTES else 2
         return SimtSchedule(instruction, rows, columns, stages, split)
@@ -158,11 +174,18 @@ def choose_by_strides(product: Product, schedule: ProductSchedule, target: GpuTa
 
 def cut(sizes: ProductSizes, target: GpuTarget) -> tuple[int, int, int]:
     """Rows and columns of a tile, and how often k is split: what should take the fewest clocks."""
-    tiles = [tile for tile in TILES if not _is_too_large(sizes, target, *tile)]
     if takes_warpgroups(sizes, target):
-        return 128, 128, warpgroup_split(sizes, target)
-    choices = [(rows, columns, split) for rows, columns in tiles for split in _SPLITS]
-    return min((choice for choice in choices if _is_possible(sizes, *choice)), key=lambda c: _clocks(sizes, target, *c))
+        return *_OF_WARPGROUPS, warpgroup_split(sizes, target)
+    return _cut_for_warps(sizes, target, _SPLITS)
+
+
+def _cut_for_warps(sizes: ProductSizes, target: GpuTarget, splits: Sequence[int]) -> tuple[int, int, int]:
+    """The same for threads or warps, of some splits of k."""
+    tiles = [tile for tile in TILES if not _is_too_large(sizes, target, *tile)]
+    least = _LEAST_STEPS if sizes.is_aligned else _LEAST_UNALIGNED_STEPS
+    possible = [split for split in splits if _is_possible(sizes, split, least)] or splits
+    choices = [(rows, columns, split) for rows, columns in tiles for split in possible]
+    return min(choices, key=lambda choice: _clocks(sizes, target, *choice))
 
 
 def _is_too_large(sizes: ProductSizes, target: GpuTarget, rows: int, columns: int) -> bool:
@@ -202,13 +225,13 @@ def warpgroup_split(sizes: ProductSizes, target: GpuTarget, registers: str = "no
         moved = 2 * split * sizes.part_bytes
         return total + (moved / _BYTES_PER_CLOCK + _LAUNCH_CLOCKS if split > 1 else 0)
 
-    return min((split for split in range(1, 33) if _is_possible(sizes, rows, columns, split)), key=clocks)
+    return min((split for split in range(1, 33) if _is_possible(sizes, split)), key=clocks)
 
 
-def _is_possible(sizes: ProductSizes, rows: int, columns: int, split: int) -> bool:
+def _is_possible(sizes: ProductSizes, split: int, least: int = _LEAST_STEPS) -> bool:
     if split == 1:
         return True
-    return sizes.steps // split >= _LEAST_STEPS and split * sizes.part_bytes <= SCRATCH_BYTES
+    return sizes.steps // split >= least and split * sizes.part_bytes <= SCRATCH_BYTES
 
 
 def _clocks(sizes: ProductSizes, target: GpuTarget, rows: int, columns: int, split: int) -> float:
@@ -217,6 +240,8 @@ def _clocks(sizes: ProductSizes, target: GpuTarget, rows: int, columns: int, spl
     step = _CLOCKS[sizes.instruction] * share / TILES[rows, columns]
     each = ceil(sizes.steps / split) * step + _TILE_CLOCKS * share
     total = ceil(tiles / target.processors) * each
+    if not sizes.is_aligned:
+        total = max(total, ceil(sizes.steps / split) * _UNALIGNED_CLOCKS + _TILE_CLOCKS * share)
     if split > 1:
         moved = 2 * split * sizes.part_bytes
         total += moved / _BYTES_PER_CLOCK + _LAUNCH_CLOCKS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from itertools import cycle
 
@@ -140,14 +141,28 @@ def test_copies_of_factors_have_rows_that_begin_aligned(case: Case, copied: str)
 
 
 def test_warpgroups_take_large_products_of_any_extents() -> None:
-    """Where copying costs less than single warps do."""
+    """Where copying costs less than single warps do; the second one of these has its k split instead."""
     found = []
     for shapes in (((4097, 1025), (1025, 513)), ((127, 458), (458, 118)), ((4096, 1024), (1024, 513))):
         module = blu.jit(lambda x, w: x @ w).trace(*(blu.spec(shape, "bf16") for shape in shapes)).lower(
             "sm_90a", stop="kernel"
         ).module  # fmt: skip
         found.append((str(module).count("gpu.launch_func"), 'kind = "wgmma"' in str(module)))
-    assert found == [(3, True), (1, False), (2, True)]
+    assert found == [(3, True), (2, False), (2, True)]
+
+
+def test_few_tiles_are_small_and_share_out_an_unaligned_k() -> None:
+    """Tiles of single warps, where warpgroups have too few of theirs; nothing is split where rows are copied fast."""
+    found = []
+    for shapes in (((332, 217), (217, 1801)), ((125, 458), (458, 118)), ((128, 512), (512, 128))):
+        module = blu.jit(lambda x, w: x @ w).trace(*(blu.spec(shape, "bf16") for shape in shapes)).lower(
+            "sm_90a", stop="kernel"
+        ).module  # fmt: skip
+        schedule = next(line for line in str(module).splitlines() if 'kind = "mma"' in line)
+        found.append(
+            tuple(int(re.findall(rf"[ {{]{name} = (\d+)", schedule)[0]) for name in ("rows", "columns", "split"))
+        )
+    assert found == [(64, 64, 1), (64, 64, 4), (64, 64, 1)]
 
 
 @pytest.mark.parametrize("target", TARGETS[:1] + TARGETS[3:])
