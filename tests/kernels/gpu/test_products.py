@@ -36,6 +36,8 @@ TILES = table(FLOATS, SIZES, epilogue=EPILOGUES, batch=[(), (), (2,)], offset=[0
 EMPTY = table(FLOATS, [(0, 5, 7), (5, 0, 7), (5, 7, 0)], ["nn", "tt"], batch=[(2, 0), (), ()])
 APART = table(FLOATS, [(6, 70, 40), (33, 9, 65)], ["nt", "tn"], step=[2, 3, 3], offset=[0, 1, 3])
 FEW_ROWS = [(1, 40, 136), (4, 24, 72), (2, 9, 264), (3, 1, 8)]
+# The matrix is not read 16 bytes at a time: tiles, of which k is split.
+UNALIGNED_ROWS = [Case("bf16", "tt", (1, 35, 909)), Case("f16", "nt", (2, 5, 829), epilogue="bias")]
 FEW = table(FLOATS, FEW_ROWS, ["nn", "nt"], epilogue=["bias", "two", "none"], batch=[(), (2,)])
 BY_LOOPS = table(["f64", *INTEGERS], [(3, 65, 7), (33, 5, 64), (2, 3, 0)], ["nn", "tt"], batch=[(), (3,)])
 LONG = [
@@ -170,6 +172,11 @@ def test_batched_products_of_halves_round_their_own_sums(target: str) -> None:
     """No other kernel reads sums of f32."""
     for case in (Case("bf16", "nn", (65, 40, 24), (3,)), Case("f16", "nt", (5, 33, 40), (2, 2))):
         assert list(check(case, target).ptx) == ["gemm_0"]
+
+
+@on_targets(UNALIGNED_ROWS)
+def test_few_rows_whose_matrix_lies_unaligned_share_out_k(case: Case, target: str) -> None:
+    assert len(check(case, target).ptx) == 2
 
 
 HELD: list[tuple[Case, Fields]] = [
