@@ -33,14 +33,17 @@ class OverlapCollectives(Pass):
         call @rows_0(%total)
 
     Collectives begin in the order in which they were written, which is the same on all ranks. Buffers live as long as
-    a collective has them, so that `blu-plan-memory`, which comes after this, gives their memory to nobody else.
+    a collective has them, so that `blu-plan-memory`, which comes after this, gives their memory to nobody else. The
+    options leave the one or the other end where it is, to measure what that is worth.
     """
 
     level = "memref"
+    begins_early: bool = True
+    waits_late: bool = True
 
     def run(self, module: ir.Module) -> None:
         for function in host_functions(module):
-            _Host(function).run()
+            _Host(function).run(begins_early=self.begins_early, waits_late=self.waits_late)
             starts = [item for item in function.entry_block.operations if item.operation.name == START]
             self.count("collectives", len(starts))
 
@@ -51,13 +54,13 @@ class _Host:
     def __init__(self, function: func.FuncOp):
         self.operations = [item.operation for item in function.entry_block.operations]
 
-    def run(self) -> None:
+    def run(self, *, begins_early: bool, waits_late: bool) -> None:
         """Move starts up, then waits down."""
         if not any(operation.name == START for operation in self.operations):
             return
-        for operation in [item for item in self.operations if item.name == START]:
+        for operation in [item for item in self.operations if begins_early and item.name == START]:
             self._begin_early(operation)
-        for operation in [item for item in reversed(self.operations) if item.name == WAIT]:
+        for operation in [item for item in reversed(self.operations) if waits_late and item.name == WAIT]:
             self._wait_late(operation)
         terminator = self.operations[-1]
         for operation in self.operations[:-1]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from blu.dialects.core.mlir import ir
 from blu.dialects.core.op import operands_of
 from blu.dialects.sharding import Sharding, Splits
 from blu.passes.graph.decompose import decompose_operation
@@ -53,7 +54,11 @@ def shard_attention(case: Case) -> list[Placed]:
     case.bring(lambda value, _: wanted)
     if not wanted.dims[-2]:
         return case.emit([wanted])
-    result, sums = _ring(case, wanted).forward(*(value.tensor for value in case.operands[:3]))
+    # Equal ops are one later on, but not what they exchange.
+    same = (*case.operation.operands, *case.attributes.items())
+    if same not in case.movement.kept:
+        case.movement.kept[same] = _ring(case, wanted).forward(*(value.tensor for value in case.operands[:3]))
+    result, sums = case.movement.kept[same]
     case.movement.kept[case.operation.results[0]] = (wanted, sums)
     return case.placed([result], [wanted])
 
@@ -68,11 +73,18 @@ def shard_attention_gradient(case: Case) -> list[Placed]:
     case.bring(lambda value, _: wanted)
     if not wanted.dims[-2]:
         return case.emit([wanted] * 3)
-    kept, sums = case.movement.kept.get(operands_of(case.operation)[4], (None, None))
+    kept, sums = case.movement.kept.get(_behind_barriers(operands_of(case.operation)[4]), (None, None))
     operands = (value.tensor for value in case.operands[:5])
     results = _ring(case, wanted).backward(*operands, sums if kept == wanted else None)
     dtype = case.cls.infer_all(case.types, case.attributes)[0].dtype
     return case.placed([item.astype(dtype) for item in results], [wanted] * 3)
+
+
+def _behind_barriers(value: ir.Value) -> ir.Value:
+    """What a value is that passes only keep from being computed at another time."""
+    while not isinstance(value.owner, ir.Block) and value.owner.name == "blu.barrier":
+        value = value.owner.operands[list(value.owner.results).index(value)]
+    return value
 
 
 def _ring(case: Case, wanted: Sharding) -> RingAttention:

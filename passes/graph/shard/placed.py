@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from blu.dialects.core.dtypes import TensorType, i32
-from blu.dialects.core.mlir import ir
 from blu.dialects.ops.collective import AllGather, AllReduce, AxisIndex, ReduceScatter
 from blu.dialects.ops.indexing import DynamicSlice
 from blu.dialects.sharding import PERMUTE, Sharding, Split, in_order, local_groups
@@ -42,8 +41,8 @@ class Movement:
     mesh: Mesh
     rotation: str = PERMUTE
     """How keys and values come to all ranks that have queries (passes/graph/shard/rotation.py)."""
-    kept: dict[ir.Value, Any] = field(default_factory=dict)
-    """What rules keep of a value of the old program for others that read it."""
+    kept: dict[Any, Any] = field(default_factory=dict)
+    """What rules keep of values of the old program for others that read these."""
     _indices: dict[str, Tensor] = field(default_factory=dict)
 
     def index(self, axis: str) -> Tensor:

@@ -1,0 +1,342 @@
+"""Attention of long sequences on several GPUs (context parallel) beside one GPU and PyTorch's context_parallel.
+
+    python bench/context_gpu.py --pack [--ranks 2]     # compile (no GPU needed), into .gpu/context
+    blu run --nproc 2 --device cuda bench/context_gpu.py [--save FILE]
+
+One causal attention in bf16, B = 1, 16 heads of 64, forward and backward; a loss of GPT-2 124M and all its gradients
+with one sequence; and that with its heads split (tensor parallel), with exchanges moved apart and as they are written.
+Sides are timed in alternating rounds by CUDA events, medians, the slowest rank; errors are those of T = 2048 against
+PyTorch in f64, relative to the largest element.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent / "gpu"))
+
+import checkout
+
+from bench.gpu.report import command_line, describe
+
+FOLDER = Path(checkout.ROOT, ".gpu", "context")
+HEADS, SIZE, VOCABULARY, CHECKED = 16, 64, 50304, 2048
+LENGTHS, MODEL_LENGTHS = (8192, 32768, 131072), (8192, 32768)
+ALONE = "blu, one rank"
+SIDES = {
+    ALONE: ("", "permute"),
+    "blu, balanced ring": ("cp~", "permute"),
+    "blu, ring in order": ("cp", "permute"),
+    "blu, balanced, gathered": ("cp~", "all_gather"),
+    "blu, balanced, all to all": ("cp~", "all_to_all"),
+}
+TENSOR = {
+    "model.wte.weight": "tp, *",
+    "model.h.*.attn.c_attn.weight": "*, tp/3",
+    "model.h.*.attn.c_attn.bias": "tp/3",
+    "model.h.*.attn.c_proj.weight": "tp, *",
+    "model.h.*.mlp.c_fc.weight": "*, tp",
+    "model.h.*.mlp.c_fc.bias": "tp",
+    "model.h.*.mlp.c_proj.weight": "tp, *",
+}
+TENSOR_SIDES = (ALONE, "blu, tensor parallel", "blu, tensor parallel, not apart")
+
+
+def path_of(kind: str, side: str, length: int) -> Path:
+    """Where a program is packed."""
+    return FOLDER / f"{kind}-{side.replace(', ', '-').replace(' ', '-')}-{length}.blu"
+
+
+def attention_program(side: str, length: int, ranks: int) -> Any:
+    """The result and three gradients of one attention."""
+    import blu
+
+    def both(query: Any, key: Any, value: Any, g: Any) -> dict[str, Any]:
+        attention = lambda *operands: blu.attention(*operands, causal=True, scale=SIZE**-0.5)  # noqa: E731
+        result, pull = blu.vjp(attention, query, key, value)
+        return {"result": result, **dict(zip(("query", "key", "value"), pull(g), strict=True))}
+
+    axis, rotation = SIDES[side]
+    mesh = blu.Mesh(cp=ranks) if axis else blu.Mesh()
+    shard = {"*": f"*, *, {axis}, *"} if axis else {}
+    operand = blu.spec((1, HEADS, length, SIZE), "bf16")
+    return blu.jit(both, mesh=mesh, shard=shard, rotation=rotation).trace(*[operand] * 4)
+
+
+def model_program(mesh: Any, shard: dict[str, str], batch: int, length: int) -> Any:
+    """The loss and all gradients of GPT-2 124M."""
+    import blu
+    from blu import nn
+
+    def step(model: Any, tokens: Any, targets: Any) -> dict[str, Any]:
+        with blu.autocast("bf16"):
+            loss, gradients = blu.value_and_grad(nn.gpt2_loss)(model, tokens, targets)
+        return {"loss": loss, "model": gradients}
+
+    model = nn.GPT2({"vocab_size": VOCABULARY, "n_positions": max(1024, length)})
+    tokens = blu.spec((batch, length), "i32")
+    return blu.jit(step, mesh=mesh, shard=shard).trace(model, tokens, tokens)
+
+
+@contextmanager
+def exchanges_as_written(is_so: bool) -> Iterator[None]:
+    """Leave exchanges where they are written, for what it is worth to move them apart."""
+    from blu.compiler.pipelines import sm90
+    from blu.passes.host.overlap_collectives import OverlapCollectives
+
+    before = sm90.PIPELINE
+    if is_so:
+        sm90.PIPELINE = before.replacing(OverlapCollectives(begins_early=False, waits_late=False))
+    try:
+        yield
+    finally:
+        sm90.PIPELINE = before
+
+
+def pack(arguments: argparse.Namespace) -> None:
+    """Compile all programs of one part, for as many ranks as are asked for."""
+    import blu
+
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    ranks = arguments.ranks
+    if arguments.part in ("attention", "all"):
+        for side in SIDES:
+            for length in (CHECKED, *LENGTHS):
+                save(attention_program(side, length, ranks), path_of("attention", side, length))
+    if arguments.part in ("model", "all"):
+        for side in (ALONE, "blu, balanced ring"):
+            mesh = blu.Mesh() if side == ALONE else blu.Mesh(cp=ranks)
+            shard = {} if side == ALONE else {"tokens": "*, cp~", "targets": "*, cp~"}
+            for length in MODEL_LENGTHS:
+                save(model_program(mesh, shard, 1, length), path_of("model", side, length))
+    if arguments.part in ("tensor", "all"):
+        for side in TENSOR_SIDES:
+            mesh, shard = (blu.Mesh(), {}) if side == ALONE else (blu.Mesh(tp=ranks), TENSOR)
+            with exchanges_as_written("not apart" in side):
+                save(model_program(mesh, shard, arguments.batch, 1024), path_of("tensor", side, 1024))
+
+
+def save(traced: Any, path: Path) -> None:
+    """Compile and write one program."""
+    traced.compile("sm_90a").save(path)
+    print(path.name, flush=True)
+
+
+class BluSide:
+    """A packed program on random arrays in the GPU's memory, or on those that are given."""
+
+    def __init__(self, path: Path, given: dict[str, Any] | None = None):
+        import torch
+
+        from blu.runtime.cuda import CudaProgram
+
+        torch.cuda.empty_cache()
+        before = torch.cuda.mem_get_info()[0]
+        self.torch, self.program = torch, CudaProgram.load(path)
+        generator = torch.Generator(device="cuda").manual_seed(0)
+        self.inputs = self.program.keep([self._argument(item, generator, given or {}) for item in self.program.inputs])
+        self.step()
+        torch.cuda.synchronize()
+        self.bytes = before - torch.cuda.mem_get_info()[0]
+
+    def _argument(self, spec: Any, generator: Any, given: dict[str, Any]) -> Any:
+        torch = self.torch
+        if spec.name in given:
+            return given[spec.name]
+        if spec.dtype == "i32":
+            return torch.randint(0, 50257, spec.shape, generator=generator, device="cuda", dtype=torch.int32)
+        if spec.dtype == "bf16":
+            return torch.randn(spec.shape, generator=generator, device="cuda").bfloat16()
+        return 0.02 * torch.randn(spec.shape, generator=generator, device="cuda")
+
+    def step(self) -> Any:
+        return self.program.run(self.inputs)
+
+
+class TorchSide:
+    """PyTorch's fused attention, forward and backward, on what this rank has."""
+
+    def __init__(self, length: int, rotation: str | None):
+        import torch
+        import torch.nn.functional as functional
+
+        self.torch, self.functional, self.stack = torch, functional, ExitStack()
+        shape = (1, HEADS, length, SIZE)
+        self.operands = [torch.randn(shape, device="cuda", dtype=torch.bfloat16) for _ in range(4)]
+        self.stack.enter_context(torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.FLASH_ATTENTION))
+        if rotation is not None:
+            self._split(rotation)
+        self.operands[:3] = [item.detach().requires_grad_() for item in self.operands[:3]]
+
+    def _split(self, rotation: str) -> None:
+        from torch.distributed.device_mesh import init_device_mesh
+        from torch.distributed.tensor.experimental import _attention, context_parallel
+
+        _attention.set_rotate_method(rotation)
+        mesh = init_device_mesh("cuda", (self.torch.distributed.get_world_size(),), mesh_dim_names=("cp",))
+        self.stack.enter_context(context_parallel(mesh, buffers=self.operands, buffer_seq_dims=[2] * 4))
+
+    def step(self) -> None:
+        query, key, value, g = self.operands
+        self.functional.scaled_dot_product_attention(query, key, value, is_causal=True).backward(g)
+        for item in self.operands[:3]:
+            item.grad = None
+
+
+def milliseconds(torch: Any, step: Callable[[], Any], count: int = 4) -> list[float]:
+    """The times of steps by CUDA events, without the first."""
+    times = []
+    for _ in range(count):
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        step()
+        end.record()
+        torch.cuda.synchronize()
+        times.append(start.elapsed_time(end))
+    return times[1:]
+
+
+def timed(makers: dict[str, Callable[[], Any]], rounds: int) -> dict[str, Any]:
+    """The sides that can be made, in alternating rounds; of the others, why not. Times of the slowest rank."""
+    import torch
+    import torch.distributed as ranked
+
+    sides, failures = {}, {}
+    for name, make in makers.items():
+        try:
+            side = make()
+            side.step()
+            torch.cuda.synchronize()
+            sides[name] = side
+        except Exception as error:  # whatever another library raises is said in the report
+            failures[name] = f"{type(error).__name__}: {error}"[:300]
+    times: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(rounds):
+        for name, side in sides.items():
+            torch.cuda.synchronize()
+            ranked.barrier()
+            times[name] += milliseconds(torch, side.step)
+    slowest = torch.tensor([statistics.median(times[name]) for name in sides], device="cuda")
+    ranked.all_reduce(slowest, ranked.ReduceOp.MAX)
+    for side in sides.values():
+        if isinstance(side, TorchSide):
+            side.stack.close()
+    report = {"milliseconds": dict(zip(sides, slowest.tolist(), strict=True)), "failed": failures}
+    return {**report, "bytes": {name: side.bytes for name, side in sides.items() if isinstance(side, BluSide)}}
+
+
+def part_of(tensor: Any, text: str, rank: int, ranks: int) -> Any:
+    """What a rank has along dimension 2."""
+    import torch
+
+    if not text:
+        return tensor
+    parts = tensor.chunk(2 * ranks if text.endswith("~") else ranks, 2)
+    return torch.cat([parts[rank], parts[-1 - rank]], 2) if text.endswith("~") else parts[rank].contiguous()
+
+
+def errors(rank: int, ranks: int) -> dict[str, Any]:
+    """Of each way to do it at T = 2048, the largest errors of the result and the three gradients."""
+    import torch
+
+    generator = torch.Generator(device="cuda").manual_seed(os.getpid() if ranks == 1 else 7)
+    shape = (1, HEADS, CHECKED, SIZE)
+    whole = [torch.randn(shape, generator=generator, device="cuda").bfloat16() for _ in range(4)]
+    names = ("query", "key", "value", "g")
+    wide = [item.double().requires_grad_() for item in whole[:3]]
+    hidden = torch.ones(CHECKED, CHECKED, device="cuda", dtype=torch.bool).triu(1)
+    scores = (wide[0] @ wide[1].mT * SIZE**-0.5).masked_fill(hidden, float("-inf"))
+    result = scores.softmax(-1) @ wide[2]
+    result.backward(whole[3].double())
+    expected = {"result": result.detach(), **{name: item.grad for name, item in zip(names[:3], wide, strict=True)}}
+    found = {}
+    for side, (axis, _) in SIDES.items():
+        given = {name: part_of(item, axis, rank, ranks) for name, item in zip(names, whole, strict=True)}
+        program = BluSide(path_of("attention", side, CHECKED), given)
+        results = dict(zip((item.name for item in program.program.outputs), program.step(), strict=True))
+        again = dict(zip(results, program.step(), strict=True))
+        largest = {}
+        for name, value in results.items():
+            own, once_more = torch.from_dlpack(value), torch.from_dlpack(again[name])
+            error = (own.double() - part_of(expected[name], axis, rank, ranks)).abs().max()
+            largest[name] = float(error / expected[name].abs().max())
+            largest["same twice"] = largest.get("same twice", True) and torch.equal(own, once_more)
+        found[side] = largest
+    return found
+
+
+def measure(arguments: argparse.Namespace, rank: int, ranks: int) -> dict[str, Any]:
+    """All parts."""
+    report: dict[str, Any] = {"ranks": ranks, "errors": errors(rank, ranks), "attention": {}, "model": {}, "tensor": {}}
+    for length in LENGTHS:
+        makers: dict[str, Callable[[], Any]] = {
+            side: partial(BluSide, path_of("attention", side, length)) for side in SIDES
+        }
+        makers["torch, one rank"] = partial(TorchSide, length, None)
+        found = timed(makers, arguments.rounds)
+        for rotation in ("allgather", "alltoall"):  # which is one for a process
+            name = f"torch, {rotation}"
+            other = timed({name: partial(TorchSide, length, rotation)}, arguments.rounds)
+            found["milliseconds"] |= other["milliseconds"]
+            found["failed"] |= other["failed"]
+        report["attention"][length] = found
+        say(report, rank)
+    for length in MODEL_LENGTHS:
+        sides = (ALONE, "blu, balanced ring")
+        makers = {side: partial(BluSide, path_of("model", side, length)) for side in sides}
+        report["model"][length] = timed(makers, arguments.rounds)
+        say(report, rank)
+    makers = {side: partial(BluSide, path_of("tensor", side, 1024)) for side in TENSOR_SIDES}
+    report["tensor"] = timed(makers, arguments.rounds)
+    say(report, rank)
+    return report
+
+
+def say(report: dict[str, Any], rank: int) -> None:
+    """Show what is known so far."""
+    if rank == 0:
+        print(json.dumps(report), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--pack", action="store_true")
+    parser.add_argument("--part", default="all", choices=("attention", "model", "tensor", "all"))
+    parser.add_argument("--ranks", type=int, default=2)
+    parser.add_argument("--batch", type=int, default=32, help="sequences of 1024 tokens, tensor parallel")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--save", metavar="FILE")
+    arguments = parser.parse_args()
+    if arguments.pack:
+        pack(arguments)
+        return
+    import torch
+    import torch.distributed as ranked
+
+    from blu.runtime.ranks.team import join_team
+
+    team = join_team(device="cuda")
+    torch.cuda.set_device(team.world.local_rank if torch.cuda.device_count() > 1 else 0)
+    meeting = f"tcp://{os.environ['MASTER_ADDR']}:{int(os.environ['MASTER_PORT']) + 1}"
+    ranked.init_process_group("nccl", init_method=meeting, rank=team.world.rank, world_size=team.world.size)
+    measured = measure(arguments, team.world.rank, team.world.size)
+    report = {"command": command_line(), **measured, "machine": describe(torch)}
+    if team.world.rank == 0:
+        print(json.dumps(report, indent=1), flush=True)
+        if arguments.save:
+            Path(arguments.save).write_text(json.dumps(report, indent=1) + "\n")
+    ranked.destroy_process_group()
+    team.close()
+
+
+if __name__ == "__main__":
+    main()
