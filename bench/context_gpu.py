@@ -183,7 +183,7 @@ class TorchSide:
 
         _attention.set_rotate_method(rotation)
         mesh = init_device_mesh("cuda", (self.torch.distributed.get_world_size(),), mesh_dim_names=("cp",))
-        self.stack.enter_context(context_parallel(mesh, buffers=self.operands, buffer_seq_dims=[2] * 4))
+        self.stack.enter_context(context_parallel(mesh, buffers=[*self.operands], buffer_seq_dims=[2] * 4))
 
     def step(self) -> None:
         query, key, value, g = self.operands
@@ -277,6 +277,7 @@ def errors(rank: int, ranks: int) -> dict[str, Any]:
 def measure(arguments: argparse.Namespace, rank: int, ranks: int) -> dict[str, Any]:
     """All parts."""
     report: dict[str, Any] = {"ranks": ranks, "errors": errors(rank, ranks), "attention": {}, "model": {}, "tensor": {}}
+    say(report, rank)
     for length in LENGTHS:
         makers: dict[str, Callable[[], Any]] = {
             side: partial(BluSide, path_of("attention", side, length)) for side in SIDES

@@ -74,3 +74,29 @@ func.func @batches_stay_together(%x: memref<4xf32>) {
   "plan.wait"(%token, %mine, %all) : (!async.token, memref<4xf32>, memref<4xf32>) -> ()
   return
 }
+
+// -----
+
+// Memory that is only named right before a collective holds nothing back: its name goes with the start.
+// CHECK-LABEL: func.func @names_go_with_the_start
+// CHECK: call @make(%arg0, %[[MINE:[0-9]+]])
+// CHECK-NEXT: %[[ALL:[0-9]+]] = "plan.buffer"() {index = 1
+// CHECK-NEXT: %[[VIEW:.+]] = memref.reinterpret_cast %[[ALL]]
+// CHECK-NEXT: "plan.start"(%[[MINE]], %[[VIEW]])
+// CHECK-NEXT: "plan.buffer"
+// CHECK-NEXT: call @make(%arg0
+// CHECK-NEXT: "plan.wait"
+// CHECK-NEXT: call @make(%[[VIEW]]
+func.func private @make(memref<4xf32>, memref<4xf32>) attributes {blu.kernel = "rows"}
+func.func @names_go_with_the_start(%x: memref<4xf32>) {
+  %mine = "plan.buffer"() {space = "arena", index = 0 : i64, offset = -1 : i64} : () -> memref<4xf32>
+  call @make(%x, %mine) : (memref<4xf32>, memref<4xf32>) -> ()
+  %other = "plan.buffer"() {space = "arena", index = 2 : i64, offset = -1 : i64} : () -> memref<4xf32>
+  call @make(%x, %other) : (memref<4xf32>, memref<4xf32>) -> ()
+  %all = "plan.buffer"() {space = "arena", index = 1 : i64, offset = -1 : i64} : () -> memref<2x2xf32>
+  %view = memref.reinterpret_cast %all to offset: [0], sizes: [4], strides: [1] : memref<2x2xf32> to memref<4xf32>
+  %token = "plan.start"(%mine, %view) {kind = "all_reduce", axis = "dp", ranks = 2 : i64, reduction = "sum", amount = 0 : i64, dtype = "f32"} : (memref<4xf32>, memref<4xf32>) -> !async.token
+  "plan.wait"(%token, %mine, %view) : (!async.token, memref<4xf32>, memref<4xf32>) -> ()
+  call @make(%view, %other) : (memref<4xf32>, memref<4xf32>) -> ()
+  return
+}

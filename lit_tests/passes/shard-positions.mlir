@@ -24,7 +24,9 @@ func.func @in_order(%q: tensor<2x8x8xf32> {blu.sharding = "*, cp, *"}, %k: tenso
 // CHECK-LABEL: func.func @balanced(
 // CHECK: "blu.permute"
 // CHECK: "blu.attention_piece"{{.*}} {causal = true,
-// CHECK: "blu.attention_piece"{{.*}} {causal = false,{{.*}} : (tensor<2x2x2x8xf32>, tensor<2x2x2x8xf32>, tensor<2x2x2x8xf32>)
+// CHECK: "blu.attention_piece"{{.*}} {causal = false,{{.*}} : (tensor<2x2x8xf32>, tensor<2x2x8xf32>, tensor<2x2x8xf32>)
+// CHECK: %[[QUERIES:.+]] = "blu.where"{{.*}} -> tensor<2x2x8xf32>
+// CHECK: "blu.attention_piece"(%[[QUERIES]], {{.*}} {causal = false,{{.*}} : (tensor<2x2x8xf32>, tensor<2x2x8xf32>, tensor<2x2x8xf32>)
 // CHECK-NOT: "blu.attention_piece"
 module attributes {blu.mesh = [["cp", 2]]} {
 func.func @balanced(%q: tensor<2x8x8xf32> {blu.sharding = "*, cp~, *"}, %k: tensor<2x8x8xf32> {blu.sharding = "*, cp~, *"}, %v: tensor<2x8x8xf32> {blu.sharding = "*, cp~, *"}) -> (tensor<2x8x8xf32> {blu.sharding = "*, cp~, *"}) {

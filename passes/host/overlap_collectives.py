@@ -10,6 +10,8 @@ from blu.passes.framework.base import Pass
 from blu.passes.framework.launches import host_functions
 
 START, WAIT = "plan.start", "plan.wait"
+NAMING = frozenset(("plan.buffer", "memref.reinterpret_cast"))
+"""Steps that do nothing: memory gets a name, or a shape."""
 
 
 @dataclass(frozen=True)
@@ -48,60 +50,101 @@ class OverlapCollectives(Pass):
             self.count("collectives", len(starts))
 
 
+@dataclass(frozen=True, eq=False)
+class _Step:
+    """A host op: whose memory it touches, the batch that it is a call of, and whether it only names memory."""
+
+    operation: ir.Operation
+    name: str
+    roots: frozenset[ir.Value]
+    batch: int | None
+
+    @classmethod
+    def of(cls, operation: ir.Operation) -> _Step:
+        """That of an op. To make a view of memory does not touch it."""
+        roots = frozenset() if operation.name in NAMING else frozenset(_roots(operation))
+        return cls(operation, operation.name, roots, batch_of(operation))
+
+
 class _Host:
     """The steps of a host function, and which memory they touch."""
 
     def __init__(self, function: func.FuncOp):
-        self.operations = [item.operation for item in function.entry_block.operations]
+        self.steps = [_Step.of(item.operation) for item in function.entry_block.operations]
 
     def run(self, *, begins_early: bool, waits_late: bool) -> None:
         """Move starts up, then waits down."""
-        if not any(operation.name == START for operation in self.operations):
+        if not any(step.name == START for step in self.steps):
             return
-        for operation in [item for item in self.operations if begins_early and item.name == START]:
-            self._begin_early(operation)
-        for operation in [item for item in reversed(self.operations) if waits_late and item.name == WAIT]:
-            self._wait_late(operation)
-        terminator = self.operations[-1]
-        for operation in self.operations[:-1]:
-            operation.move_before(terminator)
+        for step in [item for item in self.steps if begins_early and item.name == START]:
+            self._begin_early(step)
+        for step in [item for item in reversed(self.steps) if waits_late and item.name == WAIT]:
+            self._wait_late(step)
+        terminator = self.steps[-1].operation
+        for step in self.steps[:-1]:
+            step.operation.move_before(terminator)
 
-    def _begin_early(self, start: ir.Operation) -> None:
-        """Put a start after the last step that touches its memory, or begins a collective."""
-        place = self.operations.index(start)
-        roots = _roots(start)
-        first = place
-        while first and not self._holds_back(self.operations[first - 1], start, roots):
-            first -= 1
-        self._move(place, self._outside_of_batch(first, forward=True, limit=place))
+    def _begin_early(self, start: _Step) -> None:
+        """Put a start after the last step that touches its memory, or begins a collective.
 
-    def _wait_late(self, wait: ir.Operation) -> None:
+        Where its memory gets a name, or a shape, goes with it. But what nothing was written for since the collective
+        before (a parameter that is gathered) stays behind that: begun as early as can be, it would only take memory.
+        """
+        place = self.steps.index(start)
+        makers = self._makers(start, place)
+        first = self._first_place(start, place, makers)
+        if not first or self.steps[first - 1].roots.isdisjoint(start.roots):
+            makers = set()
+            first = self._first_place(start, place, makers)
+        first = self._outside_of_batch(first, forward=True, limit=place)
+        between = self.steps[first:place]
+        moved = [step for step in between if step in makers]
+        self.steps[first : place + 1] = [*moved, start, *(step for step in between if step not in makers)]
+
+    def _first_place(self, start: _Step, place: int, makers: set[_Step]) -> int:
+        """The place behind the last step that holds a start back, which its makers do not."""
+        while place and (self.steps[place - 1] in makers or not self._holds_back(self.steps[place - 1], start)):
+            place -= 1
+        return place
+
+    def _makers(self, start: _Step, place: int) -> set[_Step]:
+        """The steps that only name what a start reads and writes; between them and the start nothing else is made."""
+        needed, makers = set(start.operation.operands), set()
+        for step in reversed(self.steps[:place]):
+            if step.name in NAMING and not needed.isdisjoint(step.operation.results):
+                makers.add(step)
+                needed.update(step.operation.operands)
+        return makers
+
+    def _wait_late(self, wait: _Step) -> None:
         """Put a wait before the first step that touches the collective's memory, or before the end."""
-        place = self.operations.index(wait)
-        roots = _roots(wait)
+        place = self.steps.index(wait)
         last = place + 1
-        while last < len(self.operations) - 1 and not _touches(self.operations[last], roots):
+        while last < len(self.steps) - 1 and self.steps[last].roots.isdisjoint(wait.roots):
             last += 1
-        self._move(place, self._outside_of_batch(last, forward=False, limit=place + 1) - 1)
+        last = self._outside_of_batch(last, forward=False, limit=place + 1)
+        self.steps.insert(last - 1, self.steps.pop(place))
 
-    def _holds_back(self, operation: ir.Operation, start: ir.Operation, roots: set[ir.Value]) -> bool:
-        makes_operand = any(result in list(start.operands) for result in operation.results)
-        return operation.name == START or makes_operand or _touches(operation, roots)
+    def _holds_back(self, step: _Step, start: _Step) -> bool:
+        makes_operand = any(result in list(start.operation.operands) for result in step.operation.results)
+        return step.name == START or makes_operand or not step.roots.isdisjoint(start.roots)
 
     def _outside_of_batch(self, place: int, *, forward: bool, limit: int) -> int:
         """A place that is not between the calls of a batch, which run together."""
-        while place != limit and self._is_inside_of_batch(place):
+        inside = self._inside_of_batches()
+        while place != limit and inside[place]:
             place += 1 if forward else -1
         return place
 
-    def _is_inside_of_batch(self, place: int) -> bool:
-        before = [batch_of(item) for item in self.operations[:place]]
-        after = {batch_of(item) for item in self.operations[place:]}
-        return any(number is not None and number in after for number in before)
-
-    def _move(self, old: int, place: int) -> None:
-        operation = self.operations.pop(old)
-        self.operations.insert(place, operation)
+    def _inside_of_batches(self) -> list[bool]:
+        """Of each place, whether calls of one batch are before and behind it."""
+        last = {step.batch: place for place, step in enumerate(self.steps) if step.batch is not None}
+        inside, end = [], 0
+        for place, step in enumerate(self.steps):
+            inside.append(place <= end)
+            if step.batch is not None:
+                end = max(end, last[step.batch])
+        return [False, *inside[1:], False]
 
 
 def _roots(operation: ir.Operation) -> set[ir.Value]:
@@ -113,10 +156,3 @@ def _root(value: ir.Value) -> ir.Value:
     while not isinstance(value.owner, ir.Block) and value.owner.name == "memref.reinterpret_cast":
         value = value.owner.operands[0]
     return value
-
-
-def _touches(operation: ir.Operation, roots: set[ir.Value]) -> bool:
-    """Whether an op reads or writes memory of these; to make a view of it does neither."""
-    if operation.name == "memref.reinterpret_cast":
-        return False
-    return not roots.isdisjoint(_roots(operation))

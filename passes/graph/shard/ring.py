@@ -16,26 +16,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from blu.dialects.ops.attention import AttentionPiece
 from blu.dialects.ops.attention_gradient import AttentionGradient
+from blu.dialects.ops.identity import Barrier
 from blu.dialects.sharding import Split
 from blu.dialects.tensor.arithmetic import exp, log, maximum, where
 from blu.dialects.tensor.arrangement import expand_dims
 from blu.dialects.tensor.tensor import Tensor
 from blu.passes.graph.shard.placed import Movement
 from blu.passes.graph.shard.rotation import KINDS, packed, unpacked
-from blu.passes.graph.shard.sequences import Logged, Whole, step_of
+from blu.passes.graph.shard.sequences import Block, Rows, blocks_of, joined
+
+Logged = tuple[Tensor, Tensor]
+"""A result [.., T, Dv], and logarithms of sums of weights [.., T, 1]."""
 
 
 @dataclass(frozen=True)
 class Sums:
-    """Logarithms of sums of weights, [.., T, 1]: of each step, as its piece gave them, and of all."""
+    """Logarithms of sums of weights, [.., T, 1]: of each block, as its piece gave them, and of all."""
 
-    of_steps: tuple[Tensor, ...]
-    total: Tensor
+    of_blocks: tuple[Tensor, ...]
+    total: Rows
 
 
 @dataclass(frozen=True)
@@ -48,19 +53,27 @@ class RingAttention:
     scale: float
     precision: str
 
+    @property
+    def parts(self) -> int:
+        """Of the sequence, those that a rank has."""
+        return 2 if self.causal and self.split.mirrored else 1
+
     def forward(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Sums]:
         """The result for the queries of this rank, in their dtype."""
-        found: Logged | None = None
-        of_steps = []
-        for step, keys, values in self._steps(query, key, value)[1]:
-            operands = step.queries(query), step.keys(keys), step.keys(values), step.offset
-            attributes = {"causal": step.causal, "scale": self.scale, "precision": self.precision}
-            result, logarithms = AttentionPiece(*operands, **attributes)
-            of_steps.append(expand_dims(logarithms, -1))
-            for piece in step.results(result.astype(logarithms.dtype), of_steps[-1]):
-                found = piece if found is None else _merged(found, piece)
-        assert found is not None, "there is at least one rank"
-        return found[0].astype(query.dtype), Sums(tuple(of_steps), found[1])
+        queries, of_blocks = Rows.of(query, self.parts), []
+        found: list[Logged | None] = [None] * self.parts
+        for block, keys, values in self._blocks(self._rotation(), query, key, value):
+            operands = (block.queries.take(queries), block.keys.take(keys), block.keys.take(values))
+            result, logarithms = AttentionPiece(*operands, block.offset, **self._attributes(block))
+            of_blocks.append(expand_dims(logarithms, -1))
+            results = block.queries.give(result.astype(logarithms.dtype), self.parts)
+            shown = block.queries.give(of_blocks[-1], self.parts, nothing=-np.inf)
+            for (part, rows), (_, sums) in zip(results, shown, strict=True):
+                found[part] = _merged(found[part], (rows, sums))
+        done = [item for item in found if item is not None]
+        totals = tuple(sums for _, sums in done)
+        result = joined([rows.astype(query.dtype) for rows, _ in done])
+        return result, Sums(tuple(of_blocks), Rows(joined(totals), totals))
 
     def backward(
         self, g: Tensor, query: Tensor, key: Tensor, value: Tensor, result: Tensor, sums: Sums | None
@@ -68,37 +81,89 @@ class RingAttention:
         """The gradients of this rank's queries, keys and values, in the dtype that they are computed in."""
         if sums is None:
             result, sums = self.forward(query, key, value)
-        of_query: Tensor | None = None
-        rotation, steps = self._steps(query, key, value)
-        for (step, keys, values), logarithms in zip(steps, sums.of_steps, strict=True):
-            share = exp(logarithms - _finite(step.queries(sums.total)))
-            of_result = (step.queries(g).astype(share.dtype) * share).astype(g.dtype)
-            operands = of_result, step.queries(query), step.keys(keys), step.keys(values), step.queries(result)
-            attributes = {"causal": step.causal, "scale": self.scale, "precision": self.precision}
-            shares = AttentionGradient(*operands, None, step.offset, **attributes, narrow=False)
-            own = step.query_gradient(shares[0])
-            of_query = own if of_query is None else of_query + own
-            rotation.add(packed([step.key_gradient(item) for item in shares[1:]]))
-        assert of_query is not None, "there is at least one rank"
-        return of_query, *unpacked(rotation.home(), [key.shape, value.shape])
+        queries, results, given = (Rows.of(item, self.parts) for item in (query, result, g))
+        rotation, of_query = self._rotation(), _Total(self.parts)
+        of_step = _Total(2 * self.parts)
+        numbers = iter(range(len(sums.of_blocks)))
+        for block, keys, values in self._blocks(rotation, query, key, value, of_step):
+            logarithms = sums.of_blocks[next(numbers)]
+            share = exp(logarithms - _finite(block.queries.take(sums.total)))
+            of_result = (block.queries.take(given).astype(share.dtype) * share).astype(g.dtype)
+            seen = block.queries.take(queries), block.keys.take(keys), block.keys.take(values)
+            others = block.queries.take(results), None, block.offset
+            shares = AttentionGradient(of_result, *seen, *others, **self._attributes(block), narrow=False)
+            of_query.add(block.queries.give(shares[0], self.parts, nothing=0))
+            for at, share in enumerate(shares[1:]):
+                given_back = block.keys.give(share, self.parts, nothing=0)
+                of_step.add([(at * self.parts + part, rows) for part, rows in given_back])
+        home = unpacked(rotation.home(), self._halves(key, value))
+        return joined(of_query.parts), joined(home[: self.parts]), joined(home[self.parts :])
 
-    def _steps(self, query: Tensor, key: Tensor, value: Tensor) -> tuple:
-        """How data travels, and of each step who looks at what, and the keys and values that are there."""
-        axis, ranks = self.split.axis, self.movement.mesh.ranks(self.split.axis)
-        index = self.movement.index(axis)
-        rotation = KINDS[self.movement.rotation](axis, ranks, index)
+    def _attributes(self, block: Block) -> dict[str, Any]:
+        return {"causal": block.causal, "scale": self.scale, "precision": self.precision}
 
-        def steps() -> Iterator[tuple[Whole, Tensor, Tensor]]:
-            for number, message in enumerate(rotation.steps(packed([key, value]))):
-                keys, values = unpacked(message, [key.shape, value.shape]) if number else (key, value)
-                kind = {"causal": self.causal, "is_mirrored": self.split.mirrored}
-                yield step_of(number, index, query.shape[-2], **kind), keys, values
+    def _rotation(self) -> Any:
+        axis = self.split.axis
+        return KINDS[self.movement.rotation](axis, self.movement.mesh.ranks(axis), self.movement.index(axis))
 
-        return rotation, steps()
+    def _halves(self, *tensors: Tensor) -> list[tuple[int, ...]]:
+        """The shapes of the parts of tensors."""
+        shapes = [(*item.shape[:-2], item.shape[-2] // self.parts, item.shape[-1]) for item in tensors]
+        return [shape for shape in shapes for _ in range(self.parts)]
+
+    def _blocks(
+        self, rotation: Any, query: Tensor, key: Tensor, value: Tensor, of_step: _Total | None = None
+    ) -> Iterator[tuple[Block, Rows, Rows]]:
+        """All blocks, with the keys and values that are there; what each step has found for them is sent on."""
+        own = Rows.of(key, self.parts), Rows.of(value, self.parts)
+        sent = [*own[0].parts, *own[1].parts]
+        if of_step is not None:  # the message of the forward is not kept for the backward
+            sent = [Barrier(item) for item in sent]
+        index, shapes = self.movement.index(self.split.axis), self._halves(key, value)
+        kind = {"causal": self.causal, "is_mirrored": self.split.mirrored}
+        for step, message in enumerate(rotation.steps(packed(sent))):
+            keys, values = self._rows(unpacked(message, shapes)) if step else own
+            for block in blocks_of(step, index, query.shape[-2], **kind):
+                yield block, keys, values
+            if of_step is not None:
+                rotation.add(packed(of_step.taken()))
+
+    def _rows(self, parts: list[Tensor]) -> tuple[Rows, Rows]:
+        """Keys and values of another rank; blocks of these never take several parts at once."""
+        keys, values = tuple(parts[: self.parts]), tuple(parts[self.parts :])
+        return Rows(keys[0], keys), Rows(values[0], values)
 
 
-def _merged(one: Logged, other: Logged) -> Logged:
+class _Total:
+    """Sums of parts."""
+
+    def __init__(self, count: int):
+        self._count = count
+        self._found: list[Tensor | None] = [None] * count
+
+    def add(self, parts: list[tuple[int, Tensor]]) -> None:
+        """Add what was found for some of them."""
+        for part, rows in parts:
+            before = self._found[part]
+            self._found[part] = rows if before is None else before + rows
+
+    @property
+    def parts(self) -> list[Tensor]:
+        """All sums. In each step something is found for each part."""
+        found = [item for item in self._found if item is not None]
+        assert len(found) == self._count, "nothing was found for a part"
+        return found
+
+    def taken(self) -> list[Tensor]:
+        """All sums, which are begun anew."""
+        parts, self._found = self.parts, [None] * self._count
+        return parts
+
+
+def _merged(one: Logged | None, other: Logged) -> Logged:
     """Results for some keys and for others as one for both."""
+    if one is None:
+        return other
     largest = _finite(maximum(one[1], other[1]))
     weights = [exp(item[1] - largest) for item in (one, other)]
     total = weights[0] + weights[1]

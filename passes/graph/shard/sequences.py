@@ -1,4 +1,4 @@
-"""Which queries and keys look at each other when ranks have parts of a sequence: one object for each step.
+"""Which queries and keys look at each other when ranks have parts of a sequence: the blocks of each step.
 
 In step j a rank has the keys of the rank j before it. Where each rank has one part of the sequence, in order, a causal
 mask hides all of these from the first j ranks, and the last rank has work in every step. Where a rank has two parts,
@@ -13,101 +13,95 @@ which is two blocks without a mask (Brandon et al., "Striped attention"; zigzag 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
 
 from blu.dialects.core.dtypes import i32
 from blu.dialects.tensor.arithmetic import where
-from blu.dialects.tensor.arrangement import broadcast_to, concatenate, stack
+from blu.dialects.tensor.arrangement import concatenate
 from blu.dialects.tensor.promotion import as_tensor
 from blu.dialects.tensor.tensor import Tensor
 
-Logged = tuple[Tensor, Tensor]
-"""A result [.., T, Dv], and logarithms of sums of weights [.., T, 1]."""
+FRONT, BACK = 0, 1
 
 
 @dataclass(frozen=True)
-class Whole:
-    """A step in which all queries of a rank are at all keys that it has."""
+class Rows:
+    """What has rows of a rank's positions, [.., T, X], whole and in its parts along T."""
 
+    whole: Tensor
+    parts: tuple[Tensor, ...]
+
+    @classmethod
+    def of(cls, whole: Tensor, count: int) -> Rows:
+        """A tensor in equal parts."""
+        return cls(whole, tuple(split(whole, count)))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The rows of a block: all of them, or those of a part; with `otherwise`, of that part unless `condition` holds."""
+
+    part: int | None = None
+    otherwise: int | None = None
+    condition: Tensor | None = None
+
+    def take(self, rows: Rows) -> Tensor:
+        """These rows."""
+        if self.part is None:
+            return rows.whole
+        if self.otherwise is None:
+            return rows.parts[self.part]
+        return where(self.condition, rows.parts[self.part], rows.parts[self.otherwise])
+
+    def give(self, rows: Tensor, count: int, nothing: float | None = None) -> list[tuple[int, Tensor]]:
+        """What was found for these rows, by the numbers of parts; `nothing` for a part that was not chosen.
+
+        Without `nothing` it is the same for both parts that might be.
+        """
+        if self.part is None:
+            return list(enumerate(split(rows, count)))
+        if self.otherwise is None:
+            return [(self.part, rows)]
+        if nothing is None:
+            return [(self.part, rows), (self.otherwise, rows)]
+        other = as_tensor(nothing, rows.dtype)
+        chosen = where(self.condition, rows, other), where(self.condition, other, rows)
+        return list(zip((self.part, self.otherwise), chosen, strict=True))
+
+
+@dataclass(frozen=True)
+class Block:
+    """Queries that look at keys."""
+
+    queries: Choice = Choice()
+    keys: Choice = Choice()
     causal: bool = False
     offset: Tensor | None = None
 
-    def queries(self, rows: Tensor) -> Tensor:
-        """The rows that take part, of what has rows of queries."""
-        return rows
 
-    def keys(self, rows: Tensor) -> Tensor:
-        """The rows that take part, of what has rows of keys."""
-        return rows
-
-    def results(self, result: Tensor, logarithms: Tensor) -> list[Logged]:
-        """What a piece has found, for all queries."""
-        return [(result, logarithms)]
-
-    def query_gradient(self, rows: Tensor) -> Tensor:
-        """The gradient of all queries, from that of those that took part."""
-        return rows
-
-    def key_gradient(self, rows: Tensor) -> Tensor:
-        """The gradient of all keys."""
-        return rows
-
-
-@dataclass(frozen=True)
-class Halves(Whole):
-    """A step of ranks that have two parts of the sequence: two blocks of a quarter of the scores, along dimension 0."""
-
-    is_earlier: Tensor = None  # type: ignore[assignment]
-    """Whether the keys are of an earlier rank."""
-
-    def queries(self, rows: Tensor) -> Tensor:
-        front, back = _halves(rows)
-        return stack([back, where(self.is_earlier, front, back)])
-
-    def keys(self, rows: Tensor) -> Tensor:
-        front, back = _halves(rows)
-        return stack([front, where(self.is_earlier, front, back)])
-
-    def results(self, result: Tensor, logarithms: Tensor) -> list[Logged]:
-        hidden = as_tensor(-np.inf, logarithms.dtype)
-        first, second = logarithms[0], logarithms[1]
-        nothing = broadcast_to(hidden, first.shape)
-        of_front, of_back = where(self.is_earlier, second, hidden), where(self.is_earlier, hidden, second)
-        return [
-            (_joined(result[1], result[0]), _joined(of_front, first)),
-            (_joined(result[1], result[1]), _joined(nothing, of_back)),
-        ]
-
-    def query_gradient(self, rows: Tensor) -> Tensor:
-        zero = as_tensor(0, rows.dtype)
-        of_front, of_back = where(self.is_earlier, rows[1], zero), where(self.is_earlier, zero, rows[1])
-        return _joined(of_front, rows[0] + of_back)
-
-    def key_gradient(self, rows: Tensor) -> Tensor:
-        zero = as_tensor(0, rows.dtype)
-        of_front, of_back = where(self.is_earlier, rows[1], zero), where(self.is_earlier, zero, rows[1])
-        return _joined(rows[0] + of_front, of_back)
-
-
-def step_of(number: int, index: Tensor, rows: int, *, causal: bool, is_mirrored: bool) -> Whole:
-    """Step `number` of the rank `index`, whose part of the sequence has `rows` positions."""
+def blocks_of(step: int, index: Tensor, rows: int, *, causal: bool, is_mirrored: bool) -> list[Block]:
+    """Those of a step of the rank `index`, whose part of the sequence has `rows` positions."""
     if not causal:
-        return Whole()
-    if number == 0:
-        return Whole(causal=True)  # its own parts are in order
+        return [Block()]
+    if step == 0:
+        return [Block(causal=True)]  # its own parts are in order
+    is_earlier = index >= step
     if is_mirrored:
-        return Halves(is_earlier=index >= number)
-    all_or_none = where(index >= number, as_tensor(rows, i32), as_tensor(-rows, i32))
-    return Whole(causal=True, offset=all_or_none)
+        one_of_them = Choice(FRONT, BACK, is_earlier)
+        return [Block(Choice(BACK), Choice(FRONT)), Block(one_of_them, one_of_them)]
+    all_or_none = where(is_earlier, as_tensor(rows, i32), as_tensor(-rows, i32))
+    return [Block(causal=True, offset=all_or_none)]
 
 
-def _halves(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """The front and the back of dimension -2."""
-    half = rows.shape[-2] // 2
-    return rows[..., :half, :], rows[..., half:, :]
+def split(rows: Tensor, count: int) -> list[Tensor]:
+    """Equal parts along dimension -2."""
+    if count == 1:
+        return [rows]
+    size = rows.shape[-2] // count
+    return [rows[..., size * part : size * (part + 1), :] for part in range(count)]
 
 
-def _joined(front: Tensor, back: Tensor) -> Tensor:
-    return concatenate([front, back], axis=-2)
+def joined(parts: Sequence[Tensor]) -> Tensor:
+    """Parts along dimension -2 in one."""
+    return concatenate(list(parts), axis=-2)
