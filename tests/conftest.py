@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.golden_text import Golden
+from tests.support.kernels import spills
 from tests.support.programs.cuda_programs import gpu  # noqa: F401 (a fixture)
 from tests.support.training.training_runs import trial  # noqa: F401 (a fixture)
 
@@ -21,12 +22,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-kernels", action="store_true", help="record anew what kernels are compiled to")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """A shell's background jobs ignore Ctrl-C, those of nohup SIGHUP, and so would commands that tests interrupt.
 
     Cycles are looked for less often than by default: there are six thousand tests, which stay.
     """
     gc.set_threshold(10_000, 20, 20)
+    if config.getoption("--update-kernels"):
+        spills.recording()
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) == signal.SIG_IGN:

@@ -44,8 +44,7 @@ def sizes(rows: int, columns: int) -> tuple[np.ndarray, ...]:
 @pytest.mark.parametrize(("rows", "columns"), [(65536, 768), (16384, 4096), (1000, 1000)])
 def test_sums_stay_in_registers(rows: int, columns: int, target: str):
     program = compile_program(layer_norm_gradient, *sizes(rows, columns), target=target)
-    for cubin in program.assembled("").values():
-        assert (cubin.stack_bytes, cubin.spill_bytes) == (0, 0), cubin.log
+    assert not program.spills()
 
 
 def test_a_layer_norm_and_its_sums_are_one_kernel():

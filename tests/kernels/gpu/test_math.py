@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import blu
-from blu.compiler.codegen.cubins import assemble, find_ptxas
+from blu.compiler.codegen.cubins import find_ptxas
 from blu.compiler.codegen.executable import ptx_of
 from blu.compiler.jit import Traced
 from blu.dialects.core.context import make_context
@@ -26,6 +26,7 @@ from blu.passes.gpu.lower.lower_to_nvvm import lower_kernels
 from blu.passes.kernels.math.expand_math import FUNCTIONS, INTRINSICS
 from blu.passes.loops.lower_to_linalg.pointwise import BODIES
 from tests.support.kernels.gpu_program import DTYPES, compile_program
+from tests.support.kernels.spills import spills
 from tests.support.programs.op_programs import flat, regrouped
 
 make_context()
@@ -92,8 +93,7 @@ def check_code(ptx: dict[str, str], architecture: str) -> None:
     assert not [name for name, text in ptx.items() if ".extern .func" in text]
     if find_ptxas() is None:
         pytest.skip("no ptxas to assemble the PTX with")
-    cubins = assemble(ptx, architecture)
-    assert not {name: cubin.log for name, cubin in cubins.items() if cubin.stack_bytes or cubin.spill_bytes}
+    assert not spills(ptx, architecture)
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)

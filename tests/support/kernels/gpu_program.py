@@ -10,11 +10,11 @@ import ml_dtypes
 import numpy as np
 
 import blu
-from blu.compiler.codegen.cubins import Cubin, assemble
 from blu.compiler.codegen.executable import ptx_of
 from blu.dialects.core.mlir import ir
 from blu.passes.kernels.schedules import Fields, wish_for
 from blu.plan.schema import NOTHING_FOUND, Plan
+from tests.support.kernels.spills import spills
 from tests.support.ptx import machine as ptx_machine
 from tests.support.ptx.tensors import MAP_BYTES, TensorMap
 
@@ -41,9 +41,13 @@ class GpuProgram:
         plan, constants = (ir.StringAttr(attributes[name]).value for name in ("blu.plan", "blu.constants"))
         return cls(target, ptx_of(module), json.loads(plan), bytes.fromhex(constants))
 
-    def assembled(self, family: str) -> dict[str, Cubin]:
-        """Machine code of the kernels whose names begin so."""
-        return assemble({name: text for name, text in self.ptx.items() if name.startswith(family)}, self.target)
+    def kernels(self, family: str) -> list[str]:
+        """The names of kernels that begin so."""
+        return [name for name in self.ptx if name.startswith(family)]
+
+    def spills(self, family: str = "") -> dict[str, str]:
+        """What ptxas says of kernels whose names begin so and that keep values in local memory."""
+        return spills({name: self.ptx[name] for name in self.kernels(family)}, self.target)
 
     def interpret(self, *inputs: np.ndarray) -> list[np.ndarray]:
         """The program's outputs, by running every launch in the interpreter."""

@@ -1,0 +1,101 @@
+"""Which kernels for GPUs keep values in local memory, asked of ptxas once for each PTX.
+
+    python -m pytest tests/kernels --update-kernels    # record in data/spills.json what does not
+
+ptxas takes longer than all else in tests of GPU code. A proof is a hash of PTX, of the architecture and of the release
+of ptxas; where it is recorded, ptxas would say the same again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+
+from filelock import FileLock
+
+from blu.compiler.codegen.cubins import Cubin, assemble
+from tests.support.folders import DATA, ROOT
+from tests.support.gpu_budgets import ptxas_release
+
+RECORDED = DATA / "spills.json"
+_DIGITS = 24
+# Where a warpgroup.arrive was put, which costs nothing.
+_HARMLESS = {"C7519"}
+
+
+def spills(ptx: Mapping[str, str], architecture: str) -> dict[str, str]:
+    """ptxas' words on kernels with a stack or spills, or warpgroups it serializes. PassError if it refuses one."""
+    return _record.ask(ptx, architecture)
+
+
+def recording() -> None:
+    """From now on ask ptxas of everything, and write down what it says."""
+    _record.is_written = True
+
+
+@dataclass
+class SpillRecord:
+    """Proofs by test. `written` are the tests that this process has begun to record."""
+
+    path: Path
+    is_written: bool = False
+    written: set[str] = field(default_factory=set)
+
+    def ask(self, ptx: Mapping[str, str], architecture: str) -> dict[str, str]:
+        """See `spills`."""
+        test, proof = _current_test(), _proof_of(ptx, architecture)
+        if not self.is_written and proof in proofs_in(self.path).get(test, ()):
+            return {}
+        found = {name: cubin.log for name, cubin in assemble(ptx, architecture).items() if not _is_clean(cubin)}
+        if self.is_written and not found:
+            self._write(test, proof)
+        return found
+
+    def _write(self, test: str, proof: str) -> None:
+        """Add a proof of a test, whose proofs of earlier runs go, as do those of files that are gone."""
+        with FileLock(Path(tempfile.gettempdir()) / f"blu-{self.path.name}.lock"):
+            proofs_in.cache_clear()
+            known = {name: list(proofs) for name, proofs in proofs_in(self.path).items() if _file_of(name).exists()}
+            mine = known.get(test, []) if test in self.written else []
+            known[test] = sorted({*mine, proof})
+            self.written.add(test)
+            self.path.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
+
+
+_record = SpillRecord(RECORDED)
+
+
+@cache
+def proofs_in(path: Path) -> dict[str, list[str]]:
+    """What a file has recorded."""
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def _current_test() -> str:
+    return os.environ["PYTEST_CURRENT_TEST"].rpartition(" ")[0]
+
+
+def _file_of(test: str) -> Path:
+    return ROOT / test.partition("::")[0]
+
+
+def _proof_of(ptx: Mapping[str, str], architecture: str) -> str:
+    said = json.dumps([_release(), architecture, sorted(ptx.items())])
+    return hashlib.sha256(said.encode()).hexdigest()[:_DIGITS]
+
+
+@cache
+def _release() -> str:
+    return ptxas_release()
+
+
+def _is_clean(cubin: Cubin) -> bool:
+    serialized = set(re.findall(r"C75\d\d", cubin.log)) - _HARMLESS
+    return cubin.stack_bytes == cubin.spill_bytes == 0 and not serialized
