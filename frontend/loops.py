@@ -7,13 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from blu.dialects.core.axes import normalize_axis
 from blu.dialects.hooks import HOOKS
 from blu.dialects.ops.scan import Scan
+from blu.dialects.tensor.arrangement import concatenate, stack
 from blu.dialects.tensor.function import is_tracing
 from blu.dialects.tensor.promotion import as_tensor, is_weak
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ArgumentError, DTypeError, ShapeError, TraceError
-from blu.frontend.tracing.trace import as_results
+from blu.frontend.tracing.trace import as_results, as_results_or_numbers
 from blu.frontend.tracing.tree import TreeDef, describe_difference, flatten
 from blu.frontend.tracing.user_location import user_line
 
@@ -55,6 +57,95 @@ def scan(
     results = carried.scan(steps, bool(reverse))
     count = carried.tree.num_leaves
     return carried.tree.unflatten(results[:count]), carried.result_tree.unflatten(results[count:])
+
+
+def fori_loop(lower: int, upper: int, body_fun: Callable[[Any, Any], Any], init_val: Any) -> Any:
+    """`value = body_fun(i, value)` for i from `lower` on, before `upper`: what the value is in the end.
+
+    A scan of so many steps, so that the bounds are Python's ints, and it has a gradient. i is a number, which takes the
+    dtype of what it meets. ArgumentError for bounds that are known only when the program runs.
+    """
+    for name, bound in (("lower", lower), ("upper", upper)):
+        if isinstance(bound, bool) or not hasattr(bound, "__index__") or isinstance(bound, Tensor):
+            message = f"fori_loop: {name} is {bound!r}, and no int that is known when the function is traced"
+            advice = "Do as many steps as there may be, and choose with blu.cond what a step gives."
+            raise ArgumentError(message, location=user_line(), advice=advice)
+
+    def step(carry: Any, _: None) -> tuple[Any, None]:
+        index, value = carry
+        return (index + 1, body_fun(index, value)), None
+
+    steps = max(0, operator.index(upper) - operator.index(lower))
+    return scan(step, (operator.index(lower), init_val), length=steps)[0][1]
+
+
+def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:
+    """What `fn`, which must be associative, makes of all elements along an axis up to each, in logarithmically many
+    calls of it on many elements at once.
+
+        blu.associative_scan(lambda a, b: (a[0] * b[0], a[1] * b[0] + b[1]), (decay, inputs))    # a linear recurrence
+
+    `fn` takes and gives what is nested and shaped as `elems`, but for the number along the axis (Blelloch, "Prefix sums
+    and their applications"). From the other end with `reverse`. ShapeError for leaves of different numbers.
+    """
+    if not is_tracing():
+
+        def scanned(elems: Any) -> Any:
+            return associative_scan(fn, elems, reverse, axis)
+
+        return HOOKS.compiler.run_transformed(scanned, (elems,), {})
+    leaves, tree = flatten(elems)
+    tensors = [as_tensor(leaf) for leaf in leaves]
+    places = [normalize_axis(axis, tensor.ndim) for tensor in tensors]
+    if len(sizes := {tensor.shape[place] for tensor, place in zip(tensors, places, strict=True)}) > 1:
+        found = ", ".join(f"{name or 'elems'} {item.type}" for name, item in zip(tree.names, tensors, strict=True))
+        raise ShapeError(
+            f"associative_scan: elems are {sorted(sizes)} along axis {axis}: {found}", location=user_line()
+        )
+
+    def joined(one: list[Tensor], other: list[Tensor]) -> list[Tensor]:
+        given, found = as_results(fn(tree.unflatten(one), tree.unflatten(other)))
+        if found != tree:
+            difference = _named(describe_difference(tree, found)).replace("carry", "the result")
+            raise TraceError(f"associative_scan: fn gives another nesting, {difference}", location=user_line())
+        return given
+
+    if not tensors:
+        return elems
+    turned = [item.flip(place) if reverse else item for item, place in zip(tensors, places, strict=True)]
+    results = _prefixes(joined, turned, places)
+    back = [item.flip(place) if reverse else item for item, place in zip(results, places, strict=True)]
+    return tree.unflatten(back)
+
+
+def _prefixes(
+    joined: Callable[[list[Tensor], list[Tensor]], list[Tensor]], elems: list[Tensor], places: list[int]
+) -> list[Tensor]:
+    count = elems[0].shape[places[0]]
+    if count < 2:
+        return elems
+
+    def part(tensors: list[Tensor], start: int, stop: int | None, step: int) -> list[Tensor]:
+        pairs = zip(tensors, places, strict=True)
+        return [tensor[(slice(None),) * place + (slice(start, stop, step),)] for tensor, place in pairs]
+
+    odd = _prefixes(joined, joined(part(elems, 0, count - 1, 2), part(elems, 1, None, 2)), places)
+    later = part(elems, 2, None, 2)
+    even = part(elems, 0, 1, 1)
+    if count > 2:
+        more = joined(part(odd, 0, (count - 1) // 2, 1), later)
+        even = [concatenate(list(pair), axis=place) for *pair, place in zip(even, more, places, strict=True)]
+    return [_alternating(*item) for item in zip(even, odd, places, strict=True)]
+
+
+def _alternating(even: Tensor, odd: Tensor, place: int) -> Tensor:
+    """Elements of both in turn, beginning with an even one; there may be one more of those."""
+    count, total = odd.shape[place], even.shape[place] + odd.shape[place]
+    before = (slice(None),) * place
+    pairs = stack([even[(*before, slice(0, count))], odd], axis=place + 1)
+    shape = (*odd.shape[:place], 2 * count, *odd.shape[place + 1 :])
+    found = pairs.reshape(shape)
+    return found if total == 2 * count else concatenate([found, even[(*before, slice(count, None))]], axis=place)
 
 
 def _length(slices: Sequence[Tensor], tree: TreeDef, length: int | None) -> int:
@@ -111,7 +202,7 @@ class _Carried:
             advice = "Return (carry, y): what the next step gets, and what is stacked, which may be None."
             kind = type(result).__name__
             raise TraceError(f"{self.what}: the step gives a {kind}, and no pair", location=user_line(), advice=advice)
-        self.given, tree = as_results(result[0])
+        self.given, tree = as_results_or_numbers(result[0])
         if tree != self.tree:
             raise TraceError(
                 f"{self.what}: the step is given a carry and returns one of another nesting, "

@@ -44,7 +44,10 @@ HOOKS = {
     ),
     "compiler": (
         {"blu.compiler.jit"},
-        {"blu.dialects.tensor.function", "blu.frontend.loops", "blu.frontend.transform", "blu.frontend.vjp"},
+        {
+            "blu.dialects.tensor.function",
+            *("blu.frontend.branches", "blu.frontend.loops", "blu.frontend.transform", "blu.frontend.vjp"),
+        },
     ),
 }
 # The rooms of `passes`, and what each may import of the others. Kernels of one target know nothing of another's.

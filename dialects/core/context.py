@@ -85,6 +85,6 @@ def kept_context() -> ir.Context:
 def _declare_ops() -> None:
     """Import every module of ops, which declares them, and of what tensors offer, which passes write new ops with."""
     for package in (blu.dialects.ops, blu.dialects.tensor):
-        for module in pkgutil.iter_modules(package.__path__):
-            if not module.name.startswith("_"):
-                importlib.import_module(f"{package.__name__}.{module.name}")
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.rpartition(".")[2].startswith("_"):
+                importlib.import_module(module.name)

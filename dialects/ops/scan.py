@@ -150,8 +150,8 @@ class Scan(Op, name="scan"):
     ) -> tuple[list[Tensor | None], list[Tensor | None], list[Tensor | None]]:
         """A scan from the other end, whose steps take what was carried into those of this one. It carries the gradients
         of what this one carries, and adds up those of what the body reads from above."""
-        floats = _floats(carry), _floats(xs), _floats(captured)
-        ends = [_or_zeros(g[place], carry[place]) for place in floats[0]]
+        floats = floats_of(carry), floats_of(xs), floats_of(captured)
+        ends = [or_zeros(g[place], carry[place]) for place in floats[0]]
         sums = [_zeros_of(captured[place], computing_dtype(captured[place].dtype)) for place in floats[2]]
         known = [place for place in range(len(carry), len(g)) if g[place] is not None]
         before = list(results[len(results) - len(carry) :]) if carry else []
@@ -166,7 +166,7 @@ class Scan(Op, name="scan"):
             shares = body.gradients([*inner, *captured], by_result)
             parts = shares[: len(carry)], shares[len(carry) : len(inner)], shares[len(inner) :]
             carried, rows, read = (
-                [_or_zeros(part[place], like[place]) for place in places]
+                [or_zeros(part[place], like[place]) for place in places]
                 for part, like, places in zip(parts, (inner, inner[len(carry) :], captured), floats, strict=True)
             )
             added = [total + share.astype(total.dtype) for total, share in zip(totals, read, strict=True)]
@@ -176,8 +176,8 @@ class Scan(Op, name="scan"):
         found = list(Scan([*ends, *sums], slices, body=step, length=length, reverse=not reverse, saved=0))
         carried, read, rows = ([found.pop(0) for _ in places] for places in (floats[0], floats[2], floats[1]))
         read = [share.astype(captured[place].dtype) for place, share in zip(floats[2], read, strict=True)]
-        spread = (_spread(*item) for item in ((carried, floats[0], carry), (rows, floats[1], xs)))
-        return (*spread, _spread(read, floats[2], captured))
+        spread_out = (spread(*item) for item in ((carried, floats[0], carry), (rows, floats[1], xs)))
+        return (*spread_out, spread(read, floats[2], captured))
 
     @staticmethod
     def samples() -> Iterator[Sample]:
@@ -218,11 +218,13 @@ def _stacked(place: int, result: np.ndarray, rows: dict[int, Sequence[np.ndarray
     return result
 
 
-def _floats(tensors: Sequence[Tensor]) -> list[int]:
+def floats_of(tensors: Sequence[Tensor]) -> list[int]:
+    """The places of those that have gradients."""
     return [place for place, tensor in enumerate(tensors) if tensor.dtype.is_float]
 
 
-def _or_zeros(share: Tensor | None, like: Tensor) -> Tensor:
+def or_zeros(share: Tensor | None, like: Tensor) -> Tensor:
+    """A share of a gradient; zeros where there is none."""
     return _zeros_of(like, like.dtype) if share is None else share
 
 
@@ -231,6 +233,7 @@ def _zeros_of(like: Tensor, dtype: DType) -> Tensor:
     return scalar.broadcast_to(like.shape) if like.shape else scalar
 
 
-def _spread(found: list[Tensor], places: list[int], like: Sequence[Tensor]) -> list[Tensor | None]:
+def spread(found: list[Tensor], places: list[int], like: Sequence[Tensor]) -> list[Tensor | None]:
+    """For each of the tensors what was found for its place, or None."""
     by_place = dict(zip(places, found, strict=True))
     return [by_place.get(place) for place in range(len(like))]

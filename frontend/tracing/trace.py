@@ -21,7 +21,7 @@ from blu.dialects.core.modules import module_text
 from blu.dialects.core.op import location_provider
 from blu.dialects.core.regions import refuse_escapes
 from blu.dialects.hooks import HOOKS, TracerHooks
-from blu.dialects.tensor.promotion import as_tensor
+from blu.dialects.tensor.promotion import as_tensor, is_weak
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import BluError, TraceError
 from blu.frontend import autocast, checkpoint
@@ -210,6 +210,13 @@ def as_results(result: Any) -> tuple[list[Tensor], TreeDef]:
     """What a traced function returned as tensors, and its nesting."""
     flat, tree = flatten(result)
     return [_as_result(leaf, name) for leaf, name in zip(flat, tree.names, strict=True)], tree
+
+
+def as_results_or_numbers(result: Any) -> tuple[list[Tensor], TreeDef]:
+    """As `as_results`; tensors for Python numbers stand for such."""
+    tensors, tree = as_results(result)
+    leaves, _ = flatten(result)
+    return [Tensor(item.value, is_weak(leaf)) for item, leaf in zip(tensors, leaves, strict=True)], tree
 
 
 def run_traced_function(function: Callable[..., Any], arguments: dict[str, Any]) -> Any:

@@ -36,7 +36,8 @@ class OutlineLoops(Pass):
         waiting = list(find(module, func.FuncOp))
         while waiting:
             function = waiting.pop()
-            scans = [item.operation for item in function.entry_block.operations if item.operation.name == "blu.scan"]
+            inside = list(operations_in(function.operation, closed=("blu.scan",)))
+            scans = [item for item in inside if item.name == "blu.scan"]
             waiting += [self._outline(function, scan, names) for scan in scans]
             self.count("loops", len(scans))
 

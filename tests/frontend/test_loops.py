@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import blu
-from blu.errors import ArgumentError, DTypeError, PassError, ShapeError, TraceError
+from blu.errors import ArgumentError, BluError, DTypeError, PassError, ShapeError, TraceError
 
 X = np.ones((4, 3), np.float32)
 
@@ -81,6 +81,52 @@ def test_a_tensor_that_leaves_its_step_is_refused() -> None:
     with pytest.raises(TraceError, match="a tensor that the body of a scan computes is used outside") as raised:
         blu.jit(program)(X)
     assert raised.value.location == here(-4)
+
+
+@pytest.mark.parametrize("bound", [True, 2.5, None])
+def test_a_bound_that_is_no_int(bound: Any) -> None:
+    with pytest.raises(ArgumentError, match=f"fori_loop: upper is {bound}, and no int that is known"):
+        blu.jit(lambda x: blu.fori_loop(0, bound, lambda i, v: v, x))(X)
+
+
+def test_a_bound_that_is_known_at_run_time_only() -> None:
+    with pytest.raises(ArgumentError, match=r"fori_loop: upper is Tensor\(i64\[\]\), and no int") as raised:
+        blu.jit(lambda n: blu.fori_loop(0, n, lambda i, v: v, 1.0))(3)
+    assert "choose with blu.cond" in str(raised.value)
+
+
+def test_elements_of_different_numbers_name_the_leaves() -> None:
+    with pytest.raises(ShapeError, match=r"elems are \[3, 4\] along axis 0: 0 f32\[4, 3\], 1 f32\[3, 3\]"):
+        blu.jit(lambda x: blu.associative_scan(lambda a, b: a, (x, x[1:])))(X)
+    with pytest.raises(TraceError, match=r"associative_scan: fn gives another nesting"):
+        blu.jit(lambda x: blu.associative_scan(lambda a, b: (a, b), x))(X)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "message"),
+    [
+        (lambda x: {"u": x}, lambda x: {"u": x[0]}, r"result u is f32\[4, 3\] by true_fun, and f32\[3\] by false_fun"),
+        (
+            lambda x: x,
+            lambda x: x.astype("f64"),
+            r"the result is f32\[4, 3\] by true_fun, and f64\[4, 3\] by false_fun",
+        ),
+        (lambda x: x, lambda x: (x,), r"nestings, the result: leaf -> tuple\(0\)"),
+    ],
+)
+def test_branches_of_different_types_name_the_leaf(one: Any, other: Any, message: str) -> None:
+    with pytest.raises(BluError, match=message) as raised:
+        blu.jit(lambda p, x: blu.cond(p, one, other, x))(np.bool_(True), X)
+    assert raised.value.location == here(-1)
+
+
+def test_what_chooses_is_one_value() -> None:
+    with pytest.raises(ShapeError, match=r"the predicate is bool\[4, 3\], and no scalar"):
+        blu.jit(lambda x: blu.cond(x > 0, lambda: x, lambda: x))(X)
+    with pytest.raises(ArgumentError, match=r"switch: the index is f32\[4, 3\], and no integer"):
+        blu.jit(lambda x: blu.switch(x, [lambda: x]))(X)
+    with pytest.raises(ArgumentError, match="switch: there are no branches"):
+        blu.jit(lambda x: blu.switch(x, []))(X)
 
 
 def test_ranks_exchange_nothing_in_a_step() -> None:

@@ -192,3 +192,39 @@ def test_many_steps_are_as_many_ops_and_kernels_as_few() -> None:
     few, many = counts(4), counts(400)
     assert few == many
     assert many[2] == 2
+
+
+def test_a_loop_over_numbers() -> None:
+    def polynomial(x: Any) -> Any:
+        return blu.fori_loop(1, 4, lambda i, value: value * x + i, x)
+
+    assert float(blu.jit(polynomial)(2.0)) == 2 * 8 + 4 + 4 + 3
+    assert float(blu.jit(blu.grad(polynomial))(2.0)) == 4 * 8 + 2 * 2 + 2
+    assert blu.fori_loop(3, 1, lambda i, value: value * i, np.float32(3)).dtype == np.float32
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_prefixes_of_every_length(reverse: bool) -> None:
+    arrays = [RNG.standard_normal((2, count, 3)) for count in (0, 1, 2, 3, 4, 5, 7, 8, 13)]
+
+    def prefixes(arrays: list[Any]) -> list[Any]:
+        return [blu.associative_scan(lambda a, b: a + b, x, reverse=reverse, axis=1) for x in arrays]
+
+    for x, found in zip(arrays, blu.jit(prefixes)(arrays), strict=True):
+        turned = x[:, :: -1 if reverse else 1]
+        np.testing.assert_allclose(found, np.cumsum(turned, 1)[:, :: -1 if reverse else 1], atol=1e-13)
+
+
+def test_a_linear_recurrence_and_its_gradient() -> None:
+    def recurrence(decay: Any, inputs: Any) -> Any:
+        joined = blu.associative_scan(lambda a, b: (a[0] * b[0], a[1] * b[0] + b[1]), (decay, inputs))
+        return blu.sum(joined[1] ** 2)
+
+    def steps(decay: Any, inputs: Any) -> Any:
+        states = blu.scan(lambda h, v: (h * v[0] + v[1],) * 2, 0.0, (decay, inputs))[1]
+        return blu.sum(states**2)
+
+    decay, inputs = RNG.random(9), RNG.random(9)
+    found, expected = (blu.jit(blu.grad(item, argnums=(0, 1)))(decay, inputs) for item in (recurrence, steps))
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)

@@ -2,6 +2,7 @@
 
 # Importing a file registers its rules.
 from blu.passes.loops.lower_to_linalg import (  # noqa: F401
+    cond,
     contraction,
     creation,
     identity,

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from blu.dialects.core.dtypes import DType, i64, product
 from blu.dialects.core.mlir import arith, ir
@@ -33,13 +35,39 @@ def check_position(indices: ir.Value, dtype: DType, size: int, reported_as: str,
         is_wrong = wide.compare("lt", lowest) | wide.compare("ge", size)
         return is_wrong.where(wide, wide.like(NOTHING_FOUND))
 
-    check(worst_of(indices, dtype, found), kind="index" if from_end else "position", op=reported_as, size=size)
+    _report(worst_of(indices, dtype, found), kind="index" if from_end else "position", op=reported_as, size=size)
 
 
 def check_divisor(op: Lowering) -> None:
     """Report an integer division by zero: its slot holds 1."""
     dtype = op.types[1].dtype
-    check(worst_of(op.operands[1], dtype, lambda x: x.compare("eq", 0).to(i64)), kind="divide", op=_name(op), size=0)
+    _report(worst_of(op.operands[1], dtype, lambda x: x.compare("eq", 0).to(i64)), kind="divide", op=_name(op), size=0)
+
+
+@contextmanager
+def only_where(predicate: ir.Value, is_true: bool) -> Iterator[None]:
+    """Inside, what is found counts only where a 0-d tensor of a bool is so."""
+    token = _conditions.set((*_conditions.get(), (predicate, is_true)))
+    try:
+        yield
+    finally:
+        _conditions.reset(token)
+
+
+_conditions: ContextVar[tuple[tuple[ir.Value, bool], ...]] = ContextVar("conditions", default=())
+
+
+def _report(found: ir.Value, *, kind: str, op: str, size: int) -> None:
+    """Let the host look at what was found, where all conditions hold."""
+    element = ir.IntegerType.get_signless(64)
+    for predicate, is_true in _conditions.get():
+        nothing = arith.ConstantOp(element, NOTHING_FOUND).result
+
+        def chosen(holds: ir.Value, value: ir.Value, *_: ir.Value, nothing=nothing, is_true=is_true) -> ir.Value:
+            return arith.select(holds, value, nothing) if is_true else arith.select(holds, nothing, value)
+
+        found = pointwise((), [predicate, found], element, chosen)
+    check(found, kind=kind, op=op, size=size)
 
 
 def _name(op: Lowering) -> str:

@@ -1,0 +1,1 @@
+"""Ops that choose what is done."""
