@@ -4,6 +4,7 @@
 // CHECK-LABEL: func.func @begins_early_and_is_awaited_late
 // CHECK: call @make(%arg0, %[[MINE:[0-9]+]])
 // CHECK-NEXT: %[[TOKEN:[0-9]+]] = "plan.start"(%[[MINE]], %[[ALL:[0-9]+]])
+// CHECK-NEXT: "plan.buffer"
 // CHECK-NEXT: call @make(%arg0, %{{.*}})
 // CHECK-NEXT: "plan.wait"(%[[TOKEN]], %[[MINE]], %[[ALL]])
 // CHECK-NEXT: call @make(%[[ALL]], %{{.*}})
@@ -98,5 +99,33 @@ func.func @names_go_with_the_start(%x: memref<4xf32>) {
   %token = "plan.start"(%mine, %view) {kind = "all_reduce", axis = "dp", ranks = 2 : i64, reduction = "sum", amount = 0 : i64, dtype = "f32"} : (memref<4xf32>, memref<4xf32>) -> !async.token
   "plan.wait"(%token, %mine, %view) : (!async.token, memref<4xf32>, memref<4xf32>) -> ()
   call @make(%view, %other) : (memref<4xf32>, memref<4xf32>) -> ()
+  return
+}
+
+// -----
+
+// What a collective needs nothing of comes behind its start, although what it needs was written later (a product for
+// the gradient of weights, say); batches stay together.
+// CHECK-LABEL: func.func @others_follow
+// CHECK: call @make(%arg0, %[[MADE:[0-9]+]])
+// CHECK: call @make(%[[MADE]], %[[MINE:[0-9]+]]) {blu.batch
+// CHECK-NEXT: call @make(%arg0, %{{[0-9]+}}) {blu.batch
+// CHECK: "plan.start"(%[[MINE]]
+// CHECK: call @make(%arg1, %{{[0-9]+}}) :
+// CHECK-NEXT: "plan.wait"
+func.func private @make(memref<4xf32>, memref<4xf32>) attributes {blu.kernel = "rows"}
+func.func @others_follow(%x: memref<4xf32>, %y: memref<4xf32>) {
+  %made = "plan.buffer"() {space = "arena", index = 0 : i64, offset = -1 : i64} : () -> memref<4xf32>
+  %mine = "plan.buffer"() {space = "arena", index = 1 : i64, offset = -1 : i64} : () -> memref<4xf32>
+  %all = "plan.buffer"() {space = "arena", index = 2 : i64, offset = -1 : i64} : () -> memref<4xf32>
+  %other = "plan.buffer"() {space = "arena", index = 3 : i64, offset = -1 : i64} : () -> memref<4xf32>
+  %third = "plan.buffer"() {space = "arena", index = 4 : i64, offset = -1 : i64} : () -> memref<4xf32>
+  call @make(%x, %made) : (memref<4xf32>, memref<4xf32>) -> ()
+  call @make(%y, %other) : (memref<4xf32>, memref<4xf32>) -> ()
+  call @make(%made, %mine) {blu.batch = 0 : i64} : (memref<4xf32>, memref<4xf32>) -> ()
+  call @make(%x, %third) {blu.batch = 0 : i64} : (memref<4xf32>, memref<4xf32>) -> ()
+  %token = "plan.start"(%mine, %all) {kind = "all_reduce", axis = "dp", ranks = 2 : i64, reduction = "sum", amount = 0 : i64, dtype = "f32"} : (memref<4xf32>, memref<4xf32>) -> !async.token
+  "plan.wait"(%token, %mine, %all) : (!async.token, memref<4xf32>, memref<4xf32>) -> ()
+  call @make(%all, %x) : (memref<4xf32>, memref<4xf32>) -> ()
   return
 }

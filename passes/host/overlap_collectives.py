@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import func, ir
@@ -34,6 +35,7 @@ class OverlapCollectives(Pass):
         plan.wait(%token, %gradient, %total)
         call @rows_0(%total)
 
+    What a collective needs nothing of, but was written between it and the one before, comes behind its start.
     Collectives begin in the order in which they were written, which is the same on all ranks. Buffers live as long as
     a collective has them, so that `blu-plan-memory`, which comes after this, gives their memory to nobody else. The
     options leave the one or the other end where it is, to measure what that is worth.
@@ -78,6 +80,7 @@ class _Host:
             return
         for step in [item for item in self.steps if begins_early and item.name == START]:
             self._begin_early(step)
+            self._let_others_follow(step)
         for step in [item for item in reversed(self.steps) if waits_late and item.name == WAIT]:
             self._wait_late(step)
         terminator = self.steps[-1].operation
@@ -100,6 +103,23 @@ class _Host:
         between = self.steps[first:place]
         moved = [step for step in between if step in makers]
         self.steps[first : place + 1] = [*moved, start, *(step for step in between if step not in makers)]
+
+    def _let_others_follow(self, start: _Step) -> None:
+        """Put what a start needs nothing of behind it, back to the collective before: it runs beside it then.
+
+        So the sum over ranks of an activation's gradient begins before the product for the weights' gradient, although
+        that was written first.
+        """
+        place = self.steps.index(start)
+        first = place
+        while first and self.steps[first - 1].name not in (START, WAIT):
+            first -= 1
+        window = self.steps[first:place]
+        if not any(step.name not in NAMING and not step.roots.isdisjoint(start.roots) for step in window):
+            return
+        needed = _needed(window, start)
+        others = [step for step in window if step not in needed]
+        self.steps[first : place + 1] = [*(step for step in window if step in needed), start, *others]
 
     def _first_place(self, start: _Step, place: int, makers: set[_Step]) -> int:
         """The place behind the last step that holds a start back, which its makers do not."""
@@ -145,6 +165,27 @@ class _Host:
             if step.batch is not None:
                 end = max(end, last[step.batch])
         return [False, *inside[1:], False]
+
+
+def _needed(window: Sequence[_Step], start: _Step) -> set[_Step]:
+    """Of the steps before a start those that are to stay there: their memory is touched by it, or by others that stay.
+
+    Calls of a batch stay together.
+    """
+    batches: set[int] = set()
+    while True:
+        needed, roots = {start}, set(start.roots)
+        values = set(start.operation.operands)
+        for step in reversed(window):
+            makes = not values.isdisjoint(step.operation.results)
+            if makes or step.batch in batches or not roots.isdisjoint(step.roots):
+                needed.add(step)
+                roots |= step.roots
+                values.update(step.operation.operands)
+        found = {step.batch for step in needed if step.batch is not None}
+        if found == batches:
+            return needed
+        batches = found
 
 
 def _roots(operation: ir.Operation) -> set[ir.Value]:
