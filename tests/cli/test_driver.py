@@ -23,6 +23,7 @@ from blu.dialects.targets.cpu import X86_64_V3
 from blu.errors import ParseError, PassError, UnsupportedError
 from blu.passes.framework import registry
 from blu.passes.framework.base import MlirPass, Pass, find
+from blu.passes.framework.levels import CheckLevel
 from blu.passes.framework.pipeline_text import parse_pipeline
 from tests.support.programs import toy_passes
 from tests.support.programs.toy_passes import (
@@ -68,6 +69,15 @@ def test_passes_run_in_order_on_a_copy(module):
     assert [item.name for item in report.runs] == ["cse", "blu-toy-drop-negations", "canonicalize", "blu-check-level"]
     assert report.runs[1].statistics == {"pairs": 1}
     assert "cse" in report.timing() and "blu-toy-drop-negations: 1 pairs" in report.statistics()
+
+
+def test_passes_that_only_look_are_given_no_copy(module, monkeypatch):
+    copied: list[str] = []
+    copy = driver.copy_module
+    monkeypatch.setattr(driver, "copy_module", lambda given: copied.append(module_text(given)) or copy(given))
+    before, check = module_text(module), CheckLevel(to="blu")
+    run(module, check, CSE, check, CANONICALIZE, check)
+    assert len(copied) == 3 and copied[0] == copied[1] == before == module_text(module)
 
 
 def test_the_result_says_how_far_it_is(module):
