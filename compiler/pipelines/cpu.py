@@ -18,6 +18,7 @@ from blu.passes.graph.reassociate import Reassociate
 from blu.passes.graph.remat import Remat
 from blu.passes.graph.shard import Shard
 from blu.passes.graph.simplify import Simplify
+from blu.passes.graph.trim_loops import TrimLoops
 from blu.passes.host.bufferize import Bufferize, PlanMemory
 from blu.passes.host.export_plan import ExportPlan
 from blu.passes.host.overlap_collectives import OverlapCollectives
@@ -47,6 +48,7 @@ PIPELINE = Pipeline(
                 Simplify(),  # decompositions convert and reshape without looking at what they are given
                 Reassociate(),
                 MlirPass("cse"),
+                TrimLoops(),  # equal loops are one
                 BucketCollectives(),  # what is added up is what it stays
             ),
         ),

@@ -25,6 +25,7 @@ from blu.passes.graph.reassociate import Reassociate
 from blu.passes.graph.remat import Remat
 from blu.passes.graph.shard import Shard
 from blu.passes.graph.simplify import Simplify
+from blu.passes.graph.trim_loops import TrimLoops
 from blu.passes.host.batch_calls import BatchCalls
 from blu.passes.host.bufferize import Bufferize, PlanMemory
 from blu.passes.host.export_plan import ExportPlan
@@ -59,6 +60,7 @@ PIPELINE = Pipeline(
                 Simplify(),  # decompositions convert and reshape without looking at what they are given
                 Reassociate(longest=1 << 30),  # rows that have numbers of 31 bits are cut where their kernel is written
                 MlirPass("cse"),
+                TrimLoops(),  # equal loops are one
                 BucketCollectives(),  # what is added up is what it stays
             ),
         ),

@@ -228,3 +228,30 @@ def test_a_linear_recurrence_and_its_gradient() -> None:
     found, expected = (blu.jit(blu.grad(item, argnums=(0, 1)))(decay, inputs) for item in (recurrence, steps))
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12)
+
+
+def test_a_gradient_carries_and_computes_only_what_is_asked_for() -> None:
+    """That of x takes a product and sums in every step, and nobody reads what is counted."""
+
+    def loss(w: Any, x: Any) -> Any:
+        def step(carry: Any, v: Any) -> Any:
+            h, count, factor = carry
+            return (blu.tanh(v @ w + h), count + 1, factor), (h * factor, count)
+
+        (last, _, factor), _ = blu.scan(step, (x[0], 0, x[1]), x)
+        return blu.sum(last * factor)
+
+    specs = blu.spec((4, 4), "f64"), blu.spec((5, 2, 4), "f64")
+    text = blu.jit(blu.grad(loss)).trace(*specs).lower(stop="blu").text
+    assert (text.count('"blu.scan"('), text.count('"blu.matmul"(')) == (2, 3)
+    carries = {line.count("tensor<2x4xf64>") for line in text.splitlines() if "^bb0(" in line}
+    assert max(carries) <= 3
+
+
+def test_what_is_pulled_back_shares_the_loop_of_the_result() -> None:
+    def pulled(x: Any, w: Any) -> Any:
+        value, pull_back = blu.vjp(lambda x: recurrent(blu.scan, x, w)[0], x)
+        return value, pull_back(value)
+
+    text = blu.jit(pulled).trace(X, W).lower(stop="blu").text
+    assert text.count('"blu.scan"(') == 2
