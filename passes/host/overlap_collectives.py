@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.plan import batch_of
 from blu.passes.framework.base import Pass
+from blu.passes.framework.kernels import kernels_in
 from blu.passes.framework.launches import host_functions
 
 START, WAIT = "plan.start", "plan.wait"
@@ -46,33 +47,42 @@ class OverlapCollectives(Pass):
     waits_late: bool = True
 
     def run(self, module: ir.Module) -> None:
+        kernels = kernels_in(module)
         for function in host_functions(module):
-            _Host(function).run(begins_early=self.begins_early, waits_late=self.waits_late)
+            _Host(function, kernels).run(begins_early=self.begins_early, waits_late=self.waits_late)
             starts = [item for item in function.entry_block.operations if item.operation.name == START]
             self.count("collectives", len(starts))
 
 
 @dataclass(frozen=True, eq=False)
 class _Step:
-    """A host op: whose memory it touches, the batch that it is a call of, and whether it only names memory."""
+    """A host op: which memory it touches, and writes, and the batch that it is a call of."""
 
     operation: ir.Operation
     name: str
-    roots: frozenset[ir.Value]
+    touched: frozenset[ir.Value]
+    written: frozenset[ir.Value]
     batch: int | None
 
     @classmethod
-    def of(cls, operation: ir.Operation) -> _Step:
-        """That of an op. To make a view of memory does not touch it."""
-        roots = frozenset() if operation.name in NAMING else frozenset(_roots(operation))
-        return cls(operation, operation.name, roots, batch_of(operation))
+    def of(cls, operation: ir.Operation, read: Sequence[bool]) -> _Step:
+        """That of an op, of whose operands those are said that are only read. To make a view touches no memory."""
+        touched = frozenset() if operation.name in NAMING else frozenset(_roots(operation.operands))
+        unread = [value for value, is_read in zip(operation.operands, read, strict=True) if not is_read]
+        return cls(operation, operation.name, touched, touched & _roots(unread), batch_of(operation))
+
+    def meets(self, other: _Step) -> bool:
+        """Whether one of the two writes what the other one touches."""
+        return not (self.written.isdisjoint(other.touched) and other.written.isdisjoint(self.touched))
 
 
 class _Host:
     """The steps of a host function, and which memory they touch."""
 
-    def __init__(self, function: func.FuncOp):
-        self.steps = [_Step.of(item.operation) for item in function.entry_block.operations]
+    def __init__(self, function: func.FuncOp, kernels: Mapping[str, func.FuncOp]):
+        read = {name: _read_arguments(kernel) for name, kernel in kernels.items()}
+        operations = [item.operation for item in function.entry_block.operations]
+        self.steps = [_Step.of(operation, _read_operands(operation, read)) for operation in operations]
 
     def run(self, *, begins_early: bool, waits_late: bool) -> None:
         """Move starts up, then waits down."""
@@ -96,7 +106,7 @@ class _Host:
         place = self.steps.index(start)
         makers = self._makers(start, place)
         first = self._first_place(start, place, makers)
-        if not first or self.steps[first - 1].roots.isdisjoint(start.roots):
+        if not first or not self.steps[first - 1].meets(start):
             makers = set()
             first = self._first_place(start, place, makers)
         first = self._outside_of_batch(first, forward=True, limit=place)
@@ -115,7 +125,7 @@ class _Host:
         while first and self.steps[first - 1].name not in (START, WAIT):
             first -= 1
         window = self.steps[first:place]
-        if not any(step.name not in NAMING and not step.roots.isdisjoint(start.roots) for step in window):
+        if not any(step.meets(start) for step in window):
             return
         needed = _needed(window, start)
         others = [step for step in window if step not in needed]
@@ -140,14 +150,14 @@ class _Host:
         """Put a wait before the first step that touches the collective's memory, or before the end."""
         place = self.steps.index(wait)
         last = place + 1
-        while last < len(self.steps) - 1 and self.steps[last].roots.isdisjoint(wait.roots):
+        while last < len(self.steps) - 1 and not self.steps[last].meets(wait):
             last += 1
         last = self._outside_of_batch(last, forward=False, limit=place + 1)
         self.steps.insert(last - 1, self.steps.pop(place))
 
     def _holds_back(self, step: _Step, start: _Step) -> bool:
         makes_operand = any(result in list(start.operation.operands) for result in step.operation.results)
-        return step.name == START or makes_operand or not step.roots.isdisjoint(start.roots)
+        return step.name == START or makes_operand or step.meets(start)
 
     def _outside_of_batch(self, place: int, *, forward: bool, limit: int) -> int:
         """A place that is not between the calls of a batch, which run together."""
@@ -168,19 +178,21 @@ class _Host:
 
 
 def _needed(window: Sequence[_Step], start: _Step) -> set[_Step]:
-    """Of the steps before a start those that are to stay there: their memory is touched by it, or by others that stay.
+    """Of the steps before a start those that are to stay there: they write what it, or others that stay, touch.
 
     Calls of a batch stay together.
     """
     batches: set[int] = set()
     while True:
-        needed, roots = {start}, set(start.roots)
+        needed, touched, written = {start}, set(start.touched), set(start.written)
         values = set(start.operation.operands)
         for step in reversed(window):
+            is_free = written.isdisjoint(step.touched) and touched.isdisjoint(step.written)
             makes = not values.isdisjoint(step.operation.results)
-            if makes or step.batch in batches or not roots.isdisjoint(step.roots):
+            if makes or step.batch in batches or not is_free:
                 needed.add(step)
-                roots |= step.roots
+                touched |= step.touched
+                written |= step.written
                 values.update(step.operation.operands)
         found = {step.batch for step in needed if step.batch is not None}
         if found == batches:
@@ -188,9 +200,33 @@ def _needed(window: Sequence[_Step], start: _Step) -> set[_Step]:
         batches = found
 
 
-def _roots(operation: ir.Operation) -> set[ir.Value]:
-    """The buffers and arguments whose memory an op is given, seen through views."""
-    return {_root(value) for value in operation.operands if isinstance(value.type, ir.MemRefType)}
+def _read_arguments(kernel: func.FuncOp) -> list[bool]:
+    """Of each argument of a kernel, whether it is only read; of what is told nothing of, it may be written."""
+    if kernel.is_external:
+        return [False] * len(kernel.type.inputs)
+    return [_is_read(argument) for argument in kernel.entry_block.arguments]
+
+
+def _is_read(argument: ir.Value) -> bool:
+    users = [use.owner.operation for use in argument.uses]
+    return bool(users) and all(
+        user.name == "bufferization.to_tensor" and "writable" not in user.attributes for user in users
+    )
+
+
+def _read_operands(operation: ir.Operation, read: Mapping[str, list[bool]]) -> list[bool]:
+    """Of each operand of a host op, whether its memory is only read."""
+    if operation.name in (START, WAIT):  # memory, then what is written; a wait has the token before
+        return [True] * (len(operation.operands) - 1) + [False]
+    if operation.name == "func.call":
+        name = ir.FlatSymbolRefAttr(operation.attributes["callee"]).value
+        return read.get(name, [False] * len(operation.operands))
+    return [False] * len(operation.operands)
+
+
+def _roots(values: Iterable[ir.Value]) -> set[ir.Value]:
+    """The buffers and arguments whose memory values are, seen through views."""
+    return {_root(value) for value in values if isinstance(value.type, ir.MemRefType)}
 
 
 def _root(value: ir.Value) -> ir.Value:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -110,3 +111,20 @@ def test_of_nested_splits_the_inner_one_counts_what_is_left() -> None:
     with pytest.raises(ShapeError, match="3 elements"):
         Sharding.parse("dp cp/4").local(TensorType((6,), f32), mesh)
     assert np.prod(Sharding.parse("dp, cp").local(TensorType((4, 8), f32), mesh).shape) == 8
+
+
+def test_products_for_gradients_of_weights_run_beside_sums_over_ranks() -> None:
+    def net(w: dict, x: object) -> object:
+        for _ in range(2):
+            x = x + blu.tanh(blu.tanh(x) @ w["up"]) @ w["down"]
+        return blu.sum(blu.square(x))
+
+    def step(w: dict, x: object) -> dict:
+        loss, gradients = blu.value_and_grad(net)(w, x)
+        return {"loss": loss, "w": gradients}
+
+    program = blu.jit(step, mesh=blu.Mesh(tp=2), shard={"w.up": "*, tp", "w.down": "tp, *"})
+    weights = {"up": blu.spec((16, 64)), "down": blu.spec((64, 16))}
+    lowered = program.trace(weights, blu.spec((32, 16))).lower(stop="blu-overlap-collectives")
+    beside = re.findall(r'"plan\.start"[^\n]*"sum"[^\n]*\n(.*?)"plan\.wait"', str(lowered.module), re.DOTALL)
+    assert any("@gemm" in text for text in beside), beside
