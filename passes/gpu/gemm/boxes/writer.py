@@ -158,7 +158,9 @@ class BoxWriter:
 
     def _write_box(self, number: int, sums: Sequence[ir.Value], tile: TilePosition, biases: Sequence[Known]) -> None:
         blocks = list(range(COLUMNS // _BLOCK))
-        together = 1 if self.plan.epilogue.operation_count > _LONG else _TOGETHER
+        # Several results beside operands need the registers themselves.
+        is_crowded = self.plan.each > 1 and bool(self.plan.reads)
+        together = 1 if is_crowded or self.plan.epilogue.operation_count > _LONG else _TOGETHER
         sides = [self._read_sides(row, number, tile) for row in (0, 1)]
         for first in range(0, len(blocks), together):
             chosen = blocks[first : first + together]
