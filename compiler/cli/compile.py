@@ -22,6 +22,7 @@ from blu.compiler.cli.generate_text import Session, prepare_session, run_session
 from blu.compiler.cli.messages import UsageError
 from blu.compiler.cli.outcome import run_command
 from blu.compiler.cli.progress import ProgressDisplay
+from blu.compiler.cli.ranks.mesh_flags import check_mesh
 from blu.compiler.cli.subject import Gpt2Subject, IrSubject, Subject, find_subject
 from blu.compiler.cli.supervised import run_supervised
 from blu.compiler.generation.gpt2_programs import Gpt2Request
@@ -162,7 +163,11 @@ class CompileJob:
             raise UsageError("only language models generate text", advice=advice)
         if runs and len(self.targets) > 1:
             raise UsageError("a program runs on one target", advice="leave out --target to run here")
-        if isinstance(subject, Gpt2Subject) and (runs or not (writes or self._looks())):
+        if arguments.mesh is not None or arguments.gpus is not None:
+            check_mesh(subject, arguments)
+        elif arguments.shard is not None:
+            raise UsageError("--shard without --mesh", advice="say among how many: --mesh dp=4, or --gpus 4")
+        elif isinstance(subject, Gpt2Subject) and (runs or not (writes or self._looks())):
             session = Session(subject, arguments, self.progress, self.target, self.load, lambda: self.compile_seconds)
             return run_session(session) if runs else prepare_session(session)
         from blu.compiler.cli.emit import emit

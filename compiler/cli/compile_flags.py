@@ -21,6 +21,7 @@ examples:
   blu-compile gpt2 --run --prompt "The compiler said"              compile, then generate text
   blu-compile gpt2 --weights random:0 --run --prompt-tokens 1,2,3  without any file
   blu-compile gpt2 --emit=artifact -o gpt2.blu                     then `blu run gpt2.blu`
+  blu-compile gpt2 --gpus 4 --target sm_90a --dump-ir ir/          what one of four ranks runs to train it
   blu-compile model.py::loss --dump-ir ir/ --compile-to=linalg     the IR after every pass
   blu-compile ir/*-blu-fuse.mlir --emit=object -o model.o          from there on
 
@@ -65,6 +66,13 @@ def _add_model_flags(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--tokenizer", metavar="DIR|bytes", help="where the tokenizer comes from, if not from MODEL")
     group.add_argument("--batch-size", type=_at_least(1), default=1, metavar="N", help="without --run (default 1)")
     group.add_argument("--seq-len", type=_at_least(1), metavar="N", help="tokens, without --run (default 128)")
+    group.add_argument("--gpus", type=_at_least(1), metavar="N", help="the same as --mesh dp=N")
+    group.add_argument(
+        "--mesh",
+        metavar="AXES",
+        help="the training step of one rank of a mesh such as dp=2,tp=2, with --batch-size sequences; needs no GPUs",
+    )
+    group.add_argument("--shard", metavar="WHAT", help="what ranks of dp share besides: optimizer or parameters")
 
 
 def _add_run_flags(group: argparse._ArgumentGroup) -> None:

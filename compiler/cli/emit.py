@@ -18,6 +18,7 @@ from blu.compiler.cli.example_function import trace_function
 from blu.compiler.cli.ir_flags import load_passes, print_options
 from blu.compiler.cli.messages import UsageError, as_usage
 from blu.compiler.cli.progress import ProgressDisplay
+from blu.compiler.cli.ranks.mesh_flags import rank_request
 from blu.compiler.cli.run import MODEL, WEIGHTS
 from blu.compiler.cli.subject import FunctionSubject, Gpt2Subject, IrSubject, Subject, load_weights
 from blu.compiler.codegen.executable import assembly_of, build_executable, combined, details_of, llvm_ir_of, object_of
@@ -188,7 +189,9 @@ def read_subject(subject: Subject, arguments: argparse.Namespace, target: str) -
     length = arguments.seq_len or min(DEFAULT_LENGTH, subject.config["n_positions"])
     if length > subject.config["n_positions"]:
         raise UsageError(f"--seq-len {length} is more than the model's {subject.config['n_positions']} positions")
-    request = Gpt2Request.of("forward", subject.config, target, batch=arguments.batch_size, length=length)
+    request = rank_request(subject, arguments, target, length) or Gpt2Request.of(
+        "forward", subject.config, target, batch=arguments.batch_size, length=length
+    )
     traced = request.trace()
     return _with_target(Source(request.name, traced.traced.module, traced.text), target)
 

@@ -146,7 +146,7 @@ class Layout:
         config = self.config
         yield from _divided(ranks, config.get("n_head", ranks), "tp", "{} heads")
         yield from _divided(ranks, inner_width(config) if config else ranks, "tp", "an MLP of width {}")
-        advice = "take a vocabulary of (--vocab-size)"
+        advice = "take a vocabulary (--vocab-size) of"
         yield from _divided(ranks, config.get("vocab_size", ranks), "tp", "a vocabulary of {}", advice)
 
 

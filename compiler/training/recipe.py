@@ -83,10 +83,12 @@ class Cadence:
     sample_tokens: int = 64
     sample_prompt: str = ""
     checkpoint_every: int = 250
+    compare_every: int = 0
     keep_last: int = 3
 
     def __post_init__(self) -> None:
-        for name in ("log_every", "validate_every", "sample_every", "sample_tokens", "checkpoint_every"):
+        optional = ("log_every", "validate_every", "sample_every", "sample_tokens", "checkpoint_every", "compare_every")
+        for name in optional:
             if getattr(self, name) < 0:
                 raise ArgumentError(f"{name} is {getattr(self, name)}, expected steps, or 0 for never")
         for name in ("validate_batches", "keep_last"):

@@ -286,6 +286,8 @@ class Trainer:
             self._hear_of_the_last_save()
         if self.evaluation and _is_due(self.step, self.cadence.validate_every):
             self.validate()
+        if _is_due(self.step, self.cadence.compare_every) and not _is_due(self.step, self.cadence.checkpoint_every):
+            self.compare()
         if self.writer is not None and self.place.is_first and _is_due(self.step, self.cadence.sample_every):
             self._sample(self.writer)
         if _is_due(self.step, self.cadence.checkpoint_every) and self.step < self.recipe.steps:

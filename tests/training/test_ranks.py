@@ -88,6 +88,14 @@ def test_ranks_whose_parameters_differ_say_which(tmp_path: Path) -> None:
         assert "rank 0 has" in item["said"], item
 
 
+def test_ranks_compare_their_parameters_as_often_as_they_are_asked_to(texts: Path, tmp_path: Path) -> None:
+    """One rank has other bits from the first step on: they are told after the second, though nothing is saved then."""
+    found = run_ranks(Path(__file__).parent / "drifting_ranks.py", 2, str(texts), str(tmp_path / "run"))
+    for item in found:
+        assert "of the parameters, h.0.mlp.c_fc.bias differs: rank 1 has the bits" in item["said"], item
+        assert item["step"] == 2
+
+
 def test_a_batch_that_cannot_be_shared_out_names_those_that_can() -> None:
     with pytest.raises(ArgumentError, match="batch of 6 sequences cannot be shared out among 4 ranks") as caught:
         Engine.of(CONFIG, Recipe(batch_size=6, length=8), mesh=Mesh(dp=4))
@@ -114,7 +122,7 @@ def test_one_rank_shares_out_nothing() -> None:
         ("tp=3", "", ["2 heads cannot be shared out among 3 ranks", "1, 2 ranks can", "an MLP of width 64"]),
         ("dp=3", "", ["a batch of 4 sequences", "1, 2, 4 ranks can; take a batch of 3 or 6"]),
         ("cp=3", "", ["sequences of 8 tokens", "1, 2, 4 ranks can; take a length of 6 or 12"]),
-        ("tp=2", "", ["vocabulary of 33", "--vocab-size) 32 or 34"]),
+        ("tp=2", "", ["vocabulary of 33", "--vocab-size) of 32 or 34"]),
         ("tp=2", "optimizer", ["only among ranks of the axis dp"]),
         ("pp=2", "", ["no axis 'pp'"]),
         ("dp=2", "all", ["'all' cannot be sharded: optimizer or parameters"]),

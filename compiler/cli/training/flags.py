@@ -141,6 +141,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag("sample-tokens", int, "of so many tokens (64)", aliases=("-g",)),
         Flag("sample-prompt", str, "after this text", "TEXT"),
         Flag("checkpoint-every", int, "save a checkpoint (250)", aliases=("-n",)),
+        Flag("compare-every", int, "compare the parameters of all ranks (0: only when they are saved)"),
         Flag("keep-last", int, "so many checkpoints stay (3)", aliases=("-nk",)),
     ),
     "results": (
