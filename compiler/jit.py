@@ -36,7 +36,7 @@ from blu.dialects.core.mlir import ir
 from blu.dialects.core.modules import copy_module, module_text
 from blu.dialects.core.remat import check_budget, set_budget
 from blu.dialects.hooks import HOOKS, CompilerHooks
-from blu.dialects.mesh import set_mesh, tracing_for
+from blu.dialects.mesh import set_mesh, set_reductions, tracing_for
 from blu.dialects.sharding import PERMUTE, check_rotation, set_rotation, set_shardings
 from blu.dialects.targets.cpu import ATTRIBUTE, CpuTarget
 from blu.dialects.targets.nvidia import TARGETS, Target
@@ -238,6 +238,7 @@ class Jitted:
         mesh: Mesh | None = None,
         shard: Mapping[str, str] | None = None,
         rotation: str = PERMUTE,
+        reduce: Mapping[str, str] | None = None,
     ):
         functools.update_wrapper(self, function)
         self.function = function
@@ -246,7 +247,7 @@ class Jitted:
         self.target = target or "cpu"
         self.overwrite = overwrite
         self.mesh, self.shard, self.rotation = mesh or Mesh(), dict(shard or {}), check_rotation(rotation)
-        self.remat_budget = check_budget(remat_budget)
+        self.remat_budget, self.reduce = check_budget(remat_budget), dict(reduce or {})
         self.parameters = parameters_of(function)
         unknown = self.donated - set(self.parameters.parameters)
         if unknown:
@@ -295,6 +296,7 @@ class Jitted:
             traced = trace(self._call_by_name, signature, self.donated, self.function)
         set_budget(traced.module, self.remat_budget)
         set_mesh(traced.module, self.mesh)
+        set_reductions(traced.module, self.reduce)
         set_shardings(traced.module, self.shard)
         set_rotation(traced.module, self.rotation)
         return Traced(self.name, traced, self.target, self.overwrite)
@@ -323,6 +325,7 @@ def jit(
     mesh: Mesh | None = None,
     shard: Mapping[str, str] | None = None,
     rotation: str = PERMUTE,
+    reduce: Mapping[str, str] | None = None,
 ) -> Any:
     """Compile a function of arrays. Use it as a decorator, with or without arguments.
 
@@ -347,13 +350,14 @@ def jit(
     program, each with arrays of its own. With `shard`, the function is one of whole tensors, and Blu finds out what
     ranks exchange: {"tokens": "dp, *"} gives each rank of dp an equal part of the rows of the argument `tokens`. The
     patterns fit names of arguments and results; a result lies as the argument of its name. Where the positions of
-    attention are split, keys and values travel by the exchange `rotation`: permute, all_gather or all_to_all.
+    attention are split, keys and values travel by the exchange `rotation`: permute, all_gather or all_to_all. With
+    `reduce`, as in {"dp": "bf16"}, f32 tensors (scalars aside) are added up over an axis in a narrower dtype.
     """
     if function is None:
         options = {"donate": donate, "name": name, "target": target, "remat_budget": remat_budget, "shard": shard}
-        return functools.partial(jit, **options, overwrite=overwrite, mesh=mesh, rotation=rotation)
+        return functools.partial(jit, **options, overwrite=overwrite, mesh=mesh, rotation=rotation, reduce=reduce)
     with shown_to_the_user():
-        return Jitted(function, donate, name, target, remat_budget, overwrite, mesh, shard, rotation)
+        return Jitted(function, donate, name, target, remat_budget, overwrite, mesh, shard, rotation, reduce)
 
 
 _eager: dict[Any, Jitted] = {}

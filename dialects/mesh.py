@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 
@@ -11,6 +11,9 @@ from blu.errors import ArgumentError, ParseError
 from blu.plan.mesh import Mesh
 
 ATTRIBUTE = "blu.mesh"
+REDUCE = "blu.reduce"
+"""Of a module: in which dtypes sums over axes are made, `{dp = "bf16"}`; in those of the tensors where it says none."""
+REDUCE_DTYPES = ("f32", "bf16", "f16")
 _current: ContextVar[Mesh | None] = ContextVar("current_mesh", default=None)
 
 
@@ -47,6 +50,32 @@ def mesh_of(module: ir.Operation | ir.OpView) -> Mesh:
     except (ValueError, IndexError, ArgumentError):
         advice = 'Write [["dp", 2], ["tp", 4]].'
         raise ParseError(f"{ATTRIBUTE} = {attributes[ATTRIBUTE]} is no mesh", advice=advice) from None
+
+
+def set_reductions(module: ir.Module, dtypes: Mapping[str, str]) -> None:
+    """Say in which dtypes sums of f32 over axes are made. ArgumentError for what is none."""
+    narrow = {axis: dtype for axis, dtype in dtypes.items() if dtype != REDUCE_DTYPES[0]}
+    for axis, dtype in narrow.items():
+        if dtype not in REDUCE_DTYPES:
+            raise ArgumentError(f"sums over {axis} cannot be made in {dtype!r}: {', '.join(REDUCE_DTYPES)}")
+    if narrow:
+        with module.context:
+            texts = {axis: ir.StringAttr.get(dtype) for axis, dtype in narrow.items()}
+            module.operation.attributes[REDUCE] = ir.DictAttr.get(texts)
+
+
+def reductions_of(module: ir.Module) -> dict[str, str]:
+    """The dtypes, by axes, in which sums over ranks are made. ParseError for what is none."""
+    attributes = module.operation.attributes
+    if REDUCE not in attributes:
+        return {}
+    try:
+        found = {item.name: ir.StringAttr(item.attr).value for item in ir.DictAttr(attributes[REDUCE])}
+    except ValueError:
+        found = {"": ""}
+    if not set(found.values()) <= set(REDUCE_DTYPES):
+        raise ParseError(f"{REDUCE} = {attributes[REDUCE]} says no dtypes", advice='Write {dp = "bf16"}.')
+    return found
 
 
 def axis_size(axis: str) -> int:

@@ -22,6 +22,7 @@ from blu.passes.graph.bucket_collectives import BucketCollectives
 from blu.passes.graph.decompose import Decompose
 from blu.passes.graph.differentiate import Differentiate
 from blu.passes.graph.inline import Inline
+from blu.passes.graph.narrow_sums import NarrowSums
 from blu.passes.graph.reassociate import Reassociate
 from blu.passes.graph.remat import Remat
 from blu.passes.graph.shard import Shard
@@ -55,6 +56,7 @@ PIPELINE = Pipeline(
                 Inline(),
                 Simplify(),  # what was written, before decompositions multiply it
                 Shard(),  # while layers are ops, and gradients are there
+                NarrowSums(),  # before sums are put together, and conversions simplified
                 DecomposeAttention(),  # what no kernel takes whole
                 ChunkRows(),  # while products and losses are ops
                 Decompose(keep="attention+attention_piece+attention_gradient"),

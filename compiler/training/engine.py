@@ -28,7 +28,17 @@ GRADIENTS = f"{SUMS}gradients."
 FIRST_SCALE = 2.0**16
 KEPT = (STATE, SUMS, SCALE)
 # What of a recipe is part of its programs.
-PROGRAM_FIELDS = ("length", "dtype", "clip", "beta1", "beta2", "epsilon", "weight_decay", "remat_budget")
+PROGRAM_FIELDS = (
+    "length",
+    "dtype",
+    "clip",
+    "beta1",
+    "beta2",
+    "epsilon",
+    "weight_decay",
+    "remat_budget",
+    "reduce_dtype",
+)
 
 BATCH = ("tokens", "targets")
 Batch = tuple[np.ndarray, np.ndarray]

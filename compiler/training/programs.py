@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from blu.compiler.requests import ProgramRequest
-from blu.compiler.training.parallel import Layout
+from blu.compiler.training.parallel import DATA_AXIS, Layout
 from blu.plan.mesh import Mesh
 
 
@@ -34,6 +34,7 @@ class TrainingRequest(ProgramRequest):
     remat_budget: int = 0
     mesh: str = ""
     sharded: str = ""
+    reduce_dtype: str = "f32"
 
     def trace(self) -> Any:
         """Trace the program."""
@@ -60,4 +61,5 @@ class TrainingRequest(ProgramRequest):
         mesh = Mesh.of_text(self.mesh)
         shard = Layout(dict(self.config), mesh, self.sharded).shardings_of(self.entry)
         options = {"target": self.target, "remat_budget": self.remat_budget, "mesh": mesh, "shard": shard}
+        options["reduce"] = {DATA_AXIS: self.reduce_dtype}
         return jit(getattr(steps, self.entry), donate=donated, name=name, **options).trace(*arguments)

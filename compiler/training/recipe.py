@@ -11,6 +11,7 @@ from blu.errors import ArgumentError
 from blu.frontend.schedules import SCHEDULES
 
 DTYPES = ("f32", "tf32", "bf16", "f16")
+REDUCE_DTYPES = ("f32", "bf16")
 ON_NONFINITE = ("stop", "skip")
 
 
@@ -21,7 +22,7 @@ class Recipe:
     A step takes `accumulate` micro-batches of `batch_size` sequences of `length` tokens. `warmup` and `decay_steps` are
     steps, `clip` the largest norm of the gradients (0: any). `on_nonfinite` says what to do about a loss or gradients
     that are NaN or infinite. `remat_budget` is how many bytes of a micro-batch's activations are kept for its gradients
-    (0: all); the rest is computed again.
+    (0: all); the rest is computed again. `reduce_dtype` is that in which ranks add up their gradients.
     """
 
     batch_size: int = 8
@@ -43,6 +44,7 @@ class Recipe:
     shuffle: bool = True
     on_nonfinite: str = "stop"
     remat_budget: int = 0
+    reduce_dtype: str = "f32"
 
     def __post_init__(self) -> None:
         if problems := list(_problems(self)):
@@ -106,7 +108,8 @@ def _problems(recipe: Recipe) -> Iterator[str]:
     if not 0 < recipe.learning_rate < math.inf:
         yield f"learning_rate is {recipe.learning_rate:g}, expected a number above 0"
     yield from _range_problems(recipe)
-    for name, known in (("schedule", tuple(SCHEDULES)), ("dtype", DTYPES), ("on_nonfinite", ON_NONFINITE)):
+    choices = {"schedule": tuple(SCHEDULES), "dtype": DTYPES, "on_nonfinite": ON_NONFINITE}
+    for name, known in (choices | {"reduce_dtype": REDUCE_DTYPES}).items():
         if getattr(recipe, name) not in known:
             yield f"{name} is {getattr(recipe, name)!r}, expected one of {', '.join(known)}"
 

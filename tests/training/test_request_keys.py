@@ -21,7 +21,7 @@ REQUESTS = [
     TrainingRequest.of("step", DEFAULTS, "x86-64-v3", batch=2, length=16),
 ]
 # Another value of each field of a recipe that a training request has too.
-OTHER_DTYPE = {"dtype": "bf16"}
+OTHER_DTYPE = {"dtype": "bf16", "reduce_dtype": "bf16"}
 
 
 def changed(value: Any) -> Any:
