@@ -13,7 +13,7 @@ from blu.compiler.cache import default_cache
 from blu.compiler.requests import compile_request
 from blu.compiler.target import resolve_target_name
 from blu.compiler.training.first_nonfinite import first_nonfinite
-from blu.compiler.training.parallel import Layout
+from blu.compiler.training.parallel import RunLayout
 from blu.compiler.training.programs import TrainingRequest
 from blu.compiler.training.recipe import Recipe
 from blu.errors import ArgumentError
@@ -60,7 +60,7 @@ class Engine:
 
     request: Callable[[str], TrainingRequest]
     load: Callable[[TrainingRequest], Runnable]
-    layout: Layout = field(default_factory=Layout)
+    layout: RunLayout = field(default_factory=RunLayout)
     arrays: dict[str, Any] = field(default_factory=dict, repr=False)
     _programs: dict[str, Runnable] = field(default_factory=dict, repr=False)
 
@@ -80,9 +80,9 @@ class Engine:
         """The engine for a configuration (a config.json) and a recipe, compiling what is not in the cache.
 
         When `guarded`, or the recipe skips such steps, a step that is not finite changes nothing. This is the engine of
-        one `rank` of a `mesh`, who share the work as `Layout` says. ArgumentError where they cannot.
+        one `rank` of a `mesh`, who share the work as `RunLayout` says. ArgumentError where they cannot.
         """
-        layout = Layout(config, mesh or Mesh(), sharded, rank)
+        layout = RunLayout(config, mesh or Mesh(), sharded, rank)
         layout.check(recipe.batch_size, recipe.length)
         name = resolve_target_name(target)
         options = {name: getattr(recipe, name) for name in PROGRAM_FIELDS}

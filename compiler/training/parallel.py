@@ -26,7 +26,7 @@ SHARDED = ("", "optimizer", "parameters")
 
 
 @dataclass(frozen=True)
-class Layout:
+class RunLayout:
     """How the arrays of a run lie over the ranks of a mesh, seen from one of them.
 
     `sharded` says what ranks with different sequences share besides: nothing, the "optimizer"'s state (each updates a

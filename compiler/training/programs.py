@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from blu.compiler.requests import ProgramRequest
-from blu.compiler.training.parallel import DATA_AXIS, Layout
+from blu.compiler.training.parallel import DATA_AXIS, RunLayout
 from blu.plan.mesh import Mesh
 
 
@@ -19,7 +19,7 @@ class TrainingRequest(ProgramRequest):
     """One program of a training run: `entry` is "step", "micro", "update" or "evaluate", for tokens [batch, length].
 
     The numbers of the optimizer are part of the program; the learning rate is not. `mesh` says how ranks share the
-    work (as "dp=4", or nothing), `sharded` what those with different sequences share besides (see `Layout`).
+    work (as "dp=4", or nothing), `sharded` what those with different sequences share besides (see `RunLayout`).
     """
 
     kind = "training"
@@ -59,7 +59,7 @@ class TrainingRequest(ProgramRequest):
         }[self.entry]
         name = f"gpt2_training_{self.entry}"
         mesh = Mesh.of_text(self.mesh)
-        shard = Layout(dict(self.config), mesh, self.sharded).shardings_of(self.entry)
+        shard = RunLayout(dict(self.config), mesh, self.sharded).shardings_of(self.entry)
         options = {"target": self.target, "remat_budget": self.remat_budget, "mesh": mesh, "shard": shard}
         options["reduce"] = {DATA_AXIS: self.reduce_dtype}
         return jit(getattr(steps, self.entry), donate=donated, name=name, **options).trace(*arguments)

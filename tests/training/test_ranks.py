@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from blu.compiler.training.engine import Engine
-from blu.compiler.training.parallel import Layout
+from blu.compiler.training.parallel import RunLayout
 from blu.compiler.training.programs import TrainingRequest
 from blu.compiler.training.recipe import Recipe
 from blu.errors import ArgumentError
@@ -113,7 +113,7 @@ def test_gradients_travel_with_the_update_and_not_with_micro_batches(entry: str,
 
 
 def test_one_rank_shares_out_nothing() -> None:
-    assert Layout(CONFIG).shardings_of("step") == {}
+    assert RunLayout(CONFIG).shardings_of("step") == {}
 
 
 @pytest.mark.parametrize(

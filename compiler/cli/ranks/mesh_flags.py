@@ -6,7 +6,7 @@ import argparse
 
 from blu.compiler.cli.messages import UsageError
 from blu.compiler.cli.subject import Gpt2Subject, Subject
-from blu.compiler.training.parallel import DATA_AXIS, Layout
+from blu.compiler.training.parallel import DATA_AXIS, RunLayout
 from blu.compiler.training.programs import TrainingRequest
 from blu.errors import ArgumentError
 from blu.plan.mesh import Mesh
@@ -41,7 +41,7 @@ def rank_request(
     mesh = mesh_of(arguments)
     if mesh is None:
         return None
-    layout = Layout(subject.config, mesh, arguments.shard or "")
+    layout = RunLayout(subject.config, mesh, arguments.shard or "")
     batch = arguments.batch_size * layout.data_ranks
     try:
         layout.check(batch, length)
