@@ -12,22 +12,53 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from blu.dialects.core.mlir import ir
 
 
 @contextmanager
 def invalidating_kept_operations(context: ir.Context) -> Iterator[None]:
-    """Invalidate the operation views of `context` that are made inside of the block and outlive it."""
-    before = {id(view): view for view in _live_views()}
+    """Invalidate the operation views of `context` that are made inside of the block and outlive it.
+
+    They are the young ones: nothing grows old meanwhile, since the collector waits. All objects of a process are looked
+    at only if a pass asks it to collect.
+    """
+    before = _Before({id(view): view for view in _live_views(_YOUNG)})
+    was_enabled = gc.isenabled()
+    gc.disable()
+    gc.callbacks.append(before.notice)
     try:
         yield
     finally:
-        for view in _live_views():
-            if id(view) not in before and view.operation.context is context:
+        gc.callbacks.remove(before.notice)
+        for view in _live_views(*((_YOUNG, *_OLDER) if before.is_all else (_YOUNG,))):
+            if id(view) not in before.views and view.operation.context is context:
                 view.operation._set_invalid()
+        if was_enabled:
+            gc.enable()
 
 
-def _live_views() -> list[ir.OpView]:
+_YOUNG, _OLDER = 0, (1, 2)
+"""Generations of the collector. An object grows older when it outlives a collection."""
+
+
+@dataclass
+class _Before:
+    """The views that were there before the block, by their numbers: the young ones, or all of them."""
+
+    views: dict[int, ir.OpView]
+    is_all: bool = False
+
+    def notice(self, phase: str, about: dict[str, int]) -> None:
+        """Note the older views before the first collection, after which those of the block are among them."""
+        if not self.is_all:
+            self.views |= {id(view): view for view in _live_views(*_OLDER)}
+            self.is_all = True
+
+
+def _live_views(*generations: int) -> list[ir.OpView]:
     # By type alone: isinstance would ask objects for their __class__, and dead weak proxies raise.
-    return [item for item in gc.get_objects() if issubclass(type(item), ir.OpView)]
+    return [
+        item for generation in generations for item in gc.get_objects(generation) if issubclass(type(item), ir.OpView)
+    ]
