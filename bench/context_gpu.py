@@ -140,13 +140,12 @@ class BluSide:
         from blu.runtime.cuda import CudaProgram
 
         torch.cuda.empty_cache()
-        before = torch.cuda.mem_get_info()[0]
         self.torch, self.program = torch, CudaProgram.load(path)
         generator = torch.Generator(device="cuda").manual_seed(0)
         self.inputs = self.program.keep([self._argument(item, generator, given or {}) for item in self.program.inputs])
         self.step()
         torch.cuda.synchronize()
-        self.bytes = before - torch.cuda.mem_get_info()[0]
+        self.bytes = self.program.peak_bytes
 
     def _argument(self, spec: Any, generator: Any, given: dict[str, Any]) -> Any:
         torch = self.torch
