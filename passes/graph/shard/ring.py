@@ -29,7 +29,7 @@ from blu.dialects.tensor.arrangement import expand_dims
 from blu.dialects.tensor.tensor import Tensor
 from blu.passes.graph.shard.placed import Movement
 from blu.passes.graph.shard.rotation import KINDS, packed, unpacked
-from blu.passes.graph.shard.sequences import Block, Rows, blocks_of, joined
+from blu.passes.graph.shard.sequences import Block, Choice, Rows, blocks_of, joined, split
 
 Logged = tuple[Tensor, Tensor]
 """A result [.., T, Dv], and logarithms of sums of weights [.., T, 1]."""
@@ -83,21 +83,19 @@ class RingAttention:
             result, sums = self.forward(query, key, value)
         queries, results, given = (Rows.of(item, self.parts) for item in (query, result, g))
         rotation, of_query = self._rotation(), _Total(self.parts)
-        of_step = _Total(2 * self.parts)
+        of_keys = _Total(self.parts), _Total(self.parts)
         numbers = iter(range(len(sums.of_blocks)))
-        for block, keys, values in self._blocks(rotation, query, key, value, of_step):
+        for block, keys, values in self._blocks(rotation, query, key, value, of_keys):
             logarithms = sums.of_blocks[next(numbers)]
             share = exp(logarithms - _finite(block.queries.take(sums.total)))
             of_result = (block.queries.take(given).astype(share.dtype) * share).astype(g.dtype)
             seen = block.queries.take(queries), block.keys.take(keys), block.keys.take(values)
             others = block.queries.take(results), None, block.offset
             shares = AttentionGradient(of_result, *seen, *others, **self._attributes(block), narrow=False)
-            of_query.add(block.queries.give(shares[0], self.parts, nothing=0))
-            for at, share in enumerate(shares[1:]):
-                given_back = block.keys.give(share, self.parts, nothing=0)
-                of_step.add([(at * self.parts + part, rows) for part, rows in given_back])
-        home = unpacked(rotation.home(), self._halves(key, value))
-        return joined(of_query.parts), joined(home[: self.parts]), joined(home[self.parts :])
+            of_query.add(shares[0], block.queries)
+            for total, found in zip(of_keys, shares[1:], strict=True):
+                total.add(found, block.keys)
+        return of_query.taken(), *unpacked(rotation.home(), [key.shape, value.shape])
 
     def _attributes(self, block: Block) -> dict[str, Any]:
         return {"causal": block.causal, "scale": self.scale, "precision": self.precision}
@@ -106,58 +104,51 @@ class RingAttention:
         axis = self.split.axis
         return KINDS[self.movement.rotation](axis, self.movement.mesh.ranks(axis), self.movement.index(axis))
 
-    def _halves(self, *tensors: Tensor) -> list[tuple[int, ...]]:
-        """The shapes of the parts of tensors."""
-        shapes = [(*item.shape[:-2], item.shape[-2] // self.parts, item.shape[-1]) for item in tensors]
-        return [shape for shape in shapes for _ in range(self.parts)]
-
     def _blocks(
-        self, rotation: Any, query: Tensor, key: Tensor, value: Tensor, of_step: _Total | None = None
+        self, rotation: Any, query: Tensor, key: Tensor, value: Tensor, of_keys: tuple[_Total, ...] = ()
     ) -> Iterator[tuple[Block, Rows, Rows]]:
         """All blocks, with the keys and values that are there; what each step has found for them is sent on."""
-        own = Rows.of(key, self.parts), Rows.of(value, self.parts)
-        sent = [*own[0].parts, *own[1].parts]
-        if of_step is not None:  # the message of the forward is not kept for the backward
-            sent = [Barrier(item) for item in sent]
-        index, shapes = self.movement.index(self.split.axis), self._halves(key, value)
+        own = [key, value]
+        sent = [Barrier(item) for item in own] if of_keys else own  # the forward's message is not kept for the backward
+        index = self.movement.index(self.split.axis)
         kind = {"causal": self.causal, "is_mirrored": self.split.mirrored}
         for step, message in enumerate(rotation.steps(packed(sent))):
-            keys, values = self._rows(unpacked(message, shapes)) if step else own
+            there = unpacked(message, [key.shape, value.shape]) if step else own
+            keys, values = (Rows.of(item, self.parts) for item in there)
             for block in blocks_of(step, index, query.shape[-2], **kind):
                 yield block, keys, values
-            if of_step is not None:
-                rotation.add(packed(of_step.taken()))
-
-    def _rows(self, parts: list[Tensor]) -> tuple[Rows, Rows]:
-        """Keys and values of another rank; blocks of these never take several parts at once."""
-        keys, values = tuple(parts[: self.parts]), tuple(parts[self.parts :])
-        return Rows(keys[0], keys), Rows(values[0], values)
+            if of_keys:
+                rotation.add(packed([total.taken() for total in of_keys]))
 
 
 class _Total:
-    """Sums of parts."""
+    """Sums of rows, whole as long as nothing was found for a part alone."""
 
     def __init__(self, count: int):
         self._count = count
-        self._found: list[Tensor | None] = [None] * count
+        self._whole: Tensor | None = None
+        self._parts: list[Tensor | None] = [None] * count
 
-    def add(self, parts: list[tuple[int, Tensor]]) -> None:
-        """Add what was found for some of them."""
-        for part, rows in parts:
-            before = self._found[part]
-            self._found[part] = rows if before is None else before + rows
+    def add(self, rows: Tensor, choice: Choice) -> None:
+        """Add what was found for the rows of a block."""
+        if choice.part is None and all(item is None for item in self._parts):
+            self._whole = rows if self._whole is None else self._whole + rows
+            return
+        for part, found in choice.give(rows, self._count, nothing=0):
+            before = self._parts[part]
+            self._parts[part] = found if before is None else before + found
 
-    @property
-    def parts(self) -> list[Tensor]:
-        """All sums. In each step something is found for each part."""
-        found = [item for item in self._found if item is not None]
-        assert len(found) == self._count, "nothing was found for a part"
-        return found
-
-    def taken(self) -> list[Tensor]:
-        """All sums, which are begun anew."""
-        parts, self._found = self.parts, [None] * self._count
-        return parts
+    def taken(self) -> Tensor:
+        """The sums of all rows, which are begun anew. In each step something is found for each part."""
+        whole, parts = self._whole, [item for item in self._parts if item is not None]
+        self._whole, self._parts = None, [None] * self._count
+        if not parts:
+            assert whole is not None, "nothing was found"
+            return whole
+        assert len(parts) == self._count, "nothing was found for a part"
+        if whole is not None:
+            parts = [one + other for one, other in zip(split(whole, self._count), parts, strict=True)]
+        return joined(parts)
 
 
 def _merged(one: Logged | None, other: Logged) -> Logged:
