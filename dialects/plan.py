@@ -141,7 +141,7 @@ def _declare_loop() -> type:
     own begins, in bytes.
     """
     fields: dict[str, Any] = {f"operand_{slot}": ir.Value[Any] | None for slot in range(LOOP_SLOTS)}
-    fields |= dict.fromkeys(("body", "count", "carries", "slices", "given", "reverse", "arena"), Any)
+    fields |= dict.fromkeys(("body", "count", "carries", "slices", "given", "kept", "reverse", "arena"), Any)
     fields |= {f"result_{slot}": ir.OpResult[Any] | None for slot in range(LOOP_SLOTS)}
     content = {"__annotations__": fields, "__doc__": _declare_loop.__doc__}
     return types.new_class("Loop", (PlanDialect.Operation,), {"name": "loop"}, lambda space: space.update(content))
@@ -156,7 +156,9 @@ LOOP_BODY = "blu.loop_body"
 @dataclass(frozen=True)
 class LoopShape:
     """What a loop says of itself, besides what it works on: how many values it carries, takes slices of, and gives
-    slices of."""
+    slices of. After those it gives all of what was carried, for each (number, shift) in `kept`: what was carried into
+    each step where the shift is 0, and what was carried out of it where that is 1.
+    """
 
     body: str
     count: int
@@ -164,19 +166,28 @@ class LoopShape:
     slices: int
     given: int
     reverse: bool
+    kept: tuple[tuple[int, int], ...] = ()
+
+    @property
+    def stacked(self) -> set[int]:
+        """What is carried whose values of all steps are kept."""
+        return {number for number, _ in self.kept}
 
     @classmethod
     def of(cls, operation: ir.Operation) -> "LoopShape":
         """That of a `plan.loop`."""
         names = ("count", "carries", "slices", "given", "reverse")
         *numbers, reverse = (ir.IntegerAttr(operation.attributes[name]).value for name in names)
-        return cls(body_of(operation), *numbers, reverse=bool(reverse))
+        kept = list(ir.DenseI64ArrayAttr(operation.attributes["kept"]))
+        pairs = tuple(zip(kept[::2], kept[1::2], strict=True))
+        return cls(body_of(operation), *numbers, reverse=bool(reverse), kept=pairs)
 
     def attributes(self) -> dict[str, ir.Attribute]:
         """What the op has."""
         numbers = {"count": self.count, "carries": self.carries, "slices": self.slices, "given": self.given}
         found = {name: _i64(value) for name, value in {**numbers, "reverse": self.reverse, "arena": -1}.items()}
-        return {"body": ir.FlatSymbolRefAttr.get(self.body), **found}
+        kept = ir.DenseI64ArrayAttr.get([item for pair in self.kept for item in pair])
+        return {"body": ir.FlatSymbolRefAttr.get(self.body), "kept": kept, **found}
 
 
 def body_of(operation: ir.Operation) -> str:

@@ -18,6 +18,6 @@ func.func private @body_0(%carry: tensor<4xf32> {blu.donated, blu.name = "carry.
   return %carry : tensor<4xf32>
 }
 func.func @main(%h: tensor<4xf32>, %i: tensor<i64>) -> tensor<4xf32> {
-  %0 = "plan.loop"(%h, %i) {arena = -1 : i64, body = @body_0, carries = 1 : i64, count = 3 : i64, given = 0 : i64, reverse = 0 : i64, slices = 0 : i64, operandSegmentSizes = #takes, resultSegmentSizes = #gives} : (tensor<4xf32>, tensor<i64>) -> tensor<4xf32>
+  %0 = "plan.loop"(%h, %i) {arena = -1 : i64, body = @body_0, carries = 1 : i64, count = 3 : i64, given = 0 : i64, kept = array<i64>, reverse = 0 : i64, slices = 0 : i64, operandSegmentSizes = #takes, resultSegmentSizes = #gives} : (tensor<4xf32>, tensor<i64>) -> tensor<4xf32>
   return %0 : tensor<4xf32>
 }

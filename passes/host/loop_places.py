@@ -30,7 +30,14 @@ def surroundings_of(
     num_taken = shape.carries + shape.slices
     end = len(types) - shape.given
     cells = list(zip(places, types, strict=True))[: shape.carries]
-    before, after = (tuple(_cell(*cell, number, shift) for cell in cells) for shift in (0, 1))
+    stacked = [item in shape.stacked for item in range(shape.carries)]
+    before, after = (
+        tuple(
+            _kept(*cell, number, shift, shape) if keeps else _cell(*cell, number, shift)
+            for cell, keeps in zip(cells, stacked, strict=True)
+        )
+        for shift in (0, 1)
+    )
     slices = [_slice(place, type_, number, shape) for place, type_ in zip(places, types, strict=True)]
     takes = (*before, *slices[shape.carries : num_taken], *places[num_taken:end])
     return Surroundings(takes, (*after, *slices[end:]), arena, inputs)
@@ -40,6 +47,14 @@ def _cell(place: Argument, type_: ir.MemRefType, number: int, shift: int) -> Arg
     """What is carried into a step, or with a shift of 1 into the next one."""
     count, stride = type_.shape[0], _stride(type_)
     return place if count == 1 else replace(place, steps=(*place.steps, Step(number, stride, shift, count)))
+
+
+def _kept(place: Argument, type_: ir.MemRefType, number: int, shift: int, shape: LoopShape) -> Argument:
+    """The same where the values of all steps have cells of their own; the first is the last one in reverse."""
+    stride = _stride(type_)
+    start = place.offset + (shape.count * stride if shape.reverse else 0)
+    stride = -stride if shape.reverse else stride
+    return replace(place, offset=start, steps=(*place.steps, Step(number, stride, shift)))
 
 
 def _slice(place: Argument, type_: ir.MemRefType, number: int, shape: LoopShape) -> Argument:

@@ -48,11 +48,13 @@ class LiftChecks(Pass):
         if not checks:
             return
         more = ir.RankedTensorType.get([shape.count], ir.IntegerType.get_signless(64))
-        types = [*(value.type for value in operation.results), *[more] * len(checks)]
+        before = [value.type for value in operation.results]
+        end = shape.carries + shape.given
+        types = [*before[:end], *[more] * len(checks), *before[end:]]
         with ir.InsertionPoint.after(operation), operation.location:
             given = replace(shape, given=shape.given + len(checks))
             made = list(loop(given, list(operation.operands), types).results)
-            found = [made.pop() for _ in checks][::-1]
+            found = [made.pop(end) for _ in checks]
             for item, values in zip(checks, found, strict=True):
                 with item.location:
                     check(worst_of(values, i64, lambda x: x), kind=item.kind, op=item.op, size=item.size)

@@ -26,7 +26,8 @@ class OutlineLoops(Pass):
         %h, %ys = "plan.loop"(%h0, %xs, %w) {body = @body_0, count = 400, carries = 1, slices = 1, ..}
         func.func private @body_0(%carry {blu.donated}, %x, %weight) attributes {blu.loop_body = 1} { .. }
 
-    What is carried may be written over by what is carried on. Bodies stand before what they are called from.
+    What is carried may be written over by what is carried on, but where the values of all steps are `kept`: those the
+    body need not give. Bodies stand before what they are called from.
     """
 
     level = "blu"
@@ -52,12 +53,18 @@ class OutlineLoops(Pass):
         carry, xs, captured = operands_of(scan)
         given = attributes_of(scan)
         with scan.location:
-            body = _function_of(function, body_blocks_of(scan)["body"], names.next(), len(carry))
-            num_given = len(scan.results) - len(carry)
-            shape = LoopShape(body.name.value, given["length"], len(carry), len(xs), num_given, given["reverse"])
+            block = body_blocks_of(scan)["body"]
+            kept = _kept(block, len(carry))
+            order = [place for place in range(len(scan.results)) if place not in kept]
+            stacked = {number for number, _ in kept.values()}
+            body = _function_of(function, block, names.next(), order, [n not in stacked for n in range(len(carry))])
+            sizes = given["length"], len(carry), len(xs), len(order) - len(carry)
+            shape = LoopShape(body.name.value, *sizes, given["reverse"], tuple(kept.values()))
             with ir.InsertionPoint(scan):
-                made = loop(shape, [*carry, *xs, *captured], [value.type for value in scan.results])
-        replace(scan, list(made.results))
+                types = [scan.results[place].type for place in (*order, *kept)]
+                made = loop(shape, [*carry, *xs, *captured], types)
+        found = dict(zip((*order, *kept), made.results, strict=True))
+        replace(scan, [found[place] for place in range(len(found))])
         return body
 
 
@@ -73,22 +80,34 @@ class _Names:
         return f"body_{self.count - 1}"
 
 
-def _function_of(before: func.FuncOp, block: ir.Block, name: str, carries: int) -> func.FuncOp:
-    """A body as a function, which stands before another."""
+def _kept(block: ir.Block, carries: int) -> dict[int, tuple[int, int]]:
+    """The results that are what is carried, into each step or out of it: of which, and whether out of it (1)."""
+    given = list(block.operations[len(block.operations) - 1].operands)
+    places = {value: (number, 1) for number, value in reversed(list(enumerate(given[:carries])))}
+    places |= {value: (number, 0) for number, value in enumerate(list(block.arguments)[:carries])}
+    later = enumerate(given[carries:], start=carries)
+    return {place: places[value] for place, value in later if value in places}
+
+
+def _function_of(before: func.FuncOp, block: ir.Block, name: str, order: list[int], is_free: list[bool]) -> func.FuncOp:
+    """A body as a function, which stands before another and gives what is at some places. `is_free` says of all that is
+    carried whether it may be written over."""
     types = [argument.type for argument in block.arguments]
     with ir.InsertionPoint(before):
         function = func.FuncOp(name, (types, []), visibility="private")
     entry = function.add_entry_block([argument.location for argument in block.arguments])
     with ir.InsertionPoint(entry):
         results = copy_block(block, dict(zip(block.arguments, entry.arguments, strict=True)))
+        results = [results[place] for place in order]
         func.ReturnOp(results)
     outputs = [value.type for value in results]
     function.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(types, outputs))
-    named = [{"blu.name": ir.StringAttr.get(f"carry.{number}")} for number in range(carries)]
-    donated = [{**item, "blu.donated": ir.UnitAttr.get()} for item in named]
+    named = [{"blu.name": ir.StringAttr.get(f"carry.{number}")} for number in range(len(is_free))]
+    pairs = zip(named, is_free, strict=True)
+    donated = [{**item, "blu.donated": ir.UnitAttr.get()} if free else item for item, free in pairs]
     function.arg_attrs = _padded(donated, len(types))
     function.attributes["res_attrs"] = _padded(named, len(outputs))
-    function.attributes[LOOP_BODY] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), carries)
+    function.attributes[LOOP_BODY] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), len(is_free))
     return function
 
 

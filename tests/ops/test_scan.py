@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -80,7 +81,17 @@ def checkpointed(scan: Scan, x: Any, w: Any) -> Any:
         return recurrent(scan, x, w)
 
 
-CASES = (recurrent, backwards, counting, nested, mapped, looked_up, checkpointed)
+def kept(scan: Scan, x: Any, w: Any) -> Any:
+    """What is carried into each step and out of it, from either end."""
+
+    def step(h: Any, v: Any) -> Any:
+        after = blu.tanh(h @ w + v)
+        return after, (h, after)
+
+    return scan(step, x[0], x), scan(step, x[1], x, reverse=True)
+
+
+CASES = (recurrent, backwards, kept, counting, nested, mapped, looked_up, checkpointed)
 
 
 def total(case: Callable, scan: Scan) -> Callable:
@@ -255,3 +266,17 @@ def test_what_is_pulled_back_shares_the_loop_of_the_result() -> None:
 
     text = blu.jit(pulled).trace(X, W).lower(stop="blu").text
     assert text.count('"blu.scan"(') == 2
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_what_is_kept_of_each_step_is_not_copied(reverse: bool) -> None:
+    def program(x: Any, w: Any) -> Any:
+        def step(h: Any, v: Any) -> Any:
+            after = blu.tanh(h @ w + v)
+            return after, (h, after)
+
+        return blu.scan(step, x[0], x, reverse=reverse)
+
+    compiled = blu.jit(program).trace(blu.spec((3, 2, 4), "f64"), blu.spec((4, 4), "f64")).compile()
+    [loop] = json.loads(compiled.executable["plan.json"])["loops"]
+    assert (loop["last"] - loop["first"], loop["count"]) == (1, 3)

@@ -1,11 +1,12 @@
 """The memory of loops: cells for what is carried, and slices that begin where every kernel can read them.
 
 What a step carries on is written where the next step reads it. Where the body writes it over what it was given, that is
-one cell; else there are two, which change places with every step.
+one cell; else there are two, which change places with every step, or one for each step where all are kept.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from blu.dialects import plan
@@ -30,22 +31,51 @@ def place_loop(operation: ir.Operation, body: func.FuncOp, host: Host) -> list[V
     """Write a loop over memory for one over tensors; where its results are."""
     shape = plan.LoopShape.of(operation)
     operands, results = list(operation.operands), list(operation.results)
-    is_in_place = [number in _aliases(body) for number in range(shape.carries)]
-    first, last = [], []
-    for value, in_place in zip(operands, is_in_place, strict=False):
-        view, room = host.views[value], _room(ir.RankedTensorType(value.type), 0)
-        cells = host.new_root([1 if in_place else 2, room], view.element_type)
-        strides = contiguous_strides(view.shape)
-        host.copy(view, View(cells, 0, view.shape, strides))
-        end = 0 if in_place else shape.count % 2 * room
-        first.append(cells.memref)
-        last.append(View(cells, end, view.shape, strides))
+    in_place = _aliases(body)
+    cells = [_Cells.of(number, value, number in in_place, shape, host) for number, value in _carried(operands, shape)]
     walked = operands[shape.carries : shape.carries + shape.slices]
     xs = [host.memref_of(_with_slices(host.views[value], value, host)) for value in walked]
     read = [host.memref_of(_as_it_is(host.views[value], host)) for value in operands[shape.carries + shape.slices :]]
-    ys = [_place_of_slices(value, host) for value in results[shape.carries :]]
-    plan.loop(shape, [*first, *xs, *read, *map(host.memref_of, ys)], [])
-    return [*last, *ys]
+    ys = [_place_of_slices(value, host) for value in results[shape.carries : shape.carries + shape.given]]
+    plan.loop(shape, [*(item.root.memref for item in cells), *xs, *read, *map(host.memref_of, ys)], [])
+    kept = [cells[number].all(shift, shift + shape.count) for number, shift in shape.kept]
+    return [*(item.at(shape.count) for item in cells), *ys, *kept]
+
+
+def _carried(operands: list[ir.Value], shape: plan.LoopShape) -> list[tuple[int, ir.Value]]:
+    return list(enumerate(operands[: shape.carries]))
+
+
+@dataclass(frozen=True)
+class _Cells:
+    """Where something that is carried lies: in as many cells as there are values at a time, or in all."""
+
+    root: Root
+    shape: tuple[int, ...]
+    is_reversed: bool
+
+    @classmethod
+    def of(cls, number: int, value: ir.Value, is_in_place: bool, shape: plan.LoopShape, host: Host) -> _Cells:
+        """Those of a value, with that in the first one."""
+        view, room = host.views[value], _room(ir.RankedTensorType(value.type), 0)
+        count = shape.count + 1 if number in shape.stacked else 1 if is_in_place else 2
+        root = host.new_root([count, room], view.element_type)
+        cells = cls(root, view.shape, number in shape.stacked and shape.reverse)
+        host.copy(view, cells.at(0))
+        return cells
+
+    def at(self, time: int) -> View:
+        """What is carried, after so many steps."""
+        count, room = self.root.shape
+        place = count - 1 - time if self.is_reversed else time % count
+        return View(self.root, place * room, self.shape, contiguous_strides(self.shape))
+
+    def all(self, first: int, last: int) -> View:
+        """What is carried between two times, by slices."""
+        count, room = self.root.shape
+        start = count - last if self.is_reversed else first
+        strides = (room, *contiguous_strides(self.shape))
+        return View(self.root, start * room, (last - first, *self.shape), strides)
 
 
 def _aliases(body: func.FuncOp) -> set[int]:
