@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.sources import tree_of
+from tests.support.sources import SKIPPED, text_files, tree_of
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -66,8 +66,6 @@ MAX_FILE, MAX_FUNCTION, MAX_FOLDER = 400, 50, 20
 MEANINGLESS = re.compile(r"(^|_)(utils?|helpers?|misc|common|stuff|new|old|v\d+|tmp)(_|$)")
 # Homes of people and machines; "me" stands for the reader in examples.
 MACHINE_PATH = re.compile(r"/(?:root|home|Users|work|workspace|mnt|scratch)/(?!me/)\w")
-TEXT = {".py", ".ll", ".mlir", ".md", ".toml", ".txt", ".json", ".cfg", ".yml", ".yaml", ""}
-SKIPPED = re.compile(r"(^|/)(\.(?!ci|gitignore)[^/]*|__pycache__|Output|build|dist|[^/]*\.egg-info|results)(/|$)")
 
 
 @dataclass(frozen=True)
@@ -138,11 +136,9 @@ def _modules() -> tuple[Module, ...]:
     return tuple(Module(name, path) for name, path in _names().items())
 
 
-def _files() -> Iterator[Path]:
+def _files() -> tuple[Path, ...]:
     """All text files that belong to the project."""
-    for path in sorted(ROOT.rglob("*")):
-        if path.is_file() and path.suffix in TEXT and not SKIPPED.search(path.relative_to(ROOT).as_posix()):
-            yield path
+    return text_files(ROOT)
 
 
 def _where(path: Path, line: int = 0) -> str:
