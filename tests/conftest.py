@@ -10,7 +10,6 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.golden_text import Golden
-from tests.support.kernels import spills
 from tests.support.programs.cuda_programs import gpu  # noqa: F401 (a fixture)
 from tests.support.training.training_runs import trial  # noqa: F401 (a fixture)
 
@@ -29,6 +28,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     gc.set_threshold(10_000, 20, 20)
     if config.getoption("--update-kernels"):
+        from tests.support.kernels import spills  # which imports all of the compiler
+
         spills.recording()
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
