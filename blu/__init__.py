@@ -22,6 +22,7 @@ _HOMES = {
     "vjp": "blu.frontend.vjp",
     "scan": "blu.frontend.loops",
     "fori_loop": "blu.frontend.loops",
+    "while_loop": "blu.frontend.loops",
     "associative_scan": "blu.frontend.loops",
     "cond": "blu.frontend.branches",
     "switch": "blu.frontend.branches",

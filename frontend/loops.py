@@ -14,7 +14,8 @@ from blu.dialects.tensor.arrangement import concatenate, stack
 from blu.dialects.tensor.function import is_tracing
 from blu.dialects.tensor.promotion import as_tensor, is_weak
 from blu.dialects.tensor.tensor import Tensor
-from blu.errors import ArgumentError, DTypeError, ShapeError, TraceError
+from blu.errors import ArgumentError, DTypeError, ShapeError, TraceError, UnsupportedError
+from blu.frontend.tracing.spec import type_of_leaf
 from blu.frontend.tracing.trace import as_results, as_results_or_numbers
 from blu.frontend.tracing.tree import TreeDef, describe_difference, flatten
 from blu.frontend.tracing.user_location import user_line
@@ -77,6 +78,50 @@ def fori_loop(lower: int, upper: int, body_fun: Callable[[Any, Any], Any], init_
 
     steps = max(0, operator.index(upper) - operator.index(lower))
     return scan(step, (operator.index(lower), init_val), length=steps)[0][1]
+
+
+def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any) -> Any:
+    """`value = body_fun(value)` while `cond_fun(value)`, a scalar, is true: what the value is in the end.
+
+    Called on arrays. Both functions are compiled once, and the host looks at the condition after each step. The value
+    keeps its nesting, shapes and dtypes, but for Python's numbers in the first one, which become arrays.
+
+    UnsupportedError in a compiled function, and so in one that is differentiated: `fori_loop` is for those. ShapeError,
+    DTypeError or TraceError for a step that gives a value of another type, naming the leaf.
+    """
+    if is_tracing():
+        message = "while_loop: a compiled function does not wait for the host, which finds out how often a body is done"
+        advice = (
+            "Call it outside of compiled functions and gradients, or use blu.fori_loop with as many steps as there may "
+            "be, where blu.cond chooses whether a step changes the value: that has a gradient, too."
+        )
+        raise UnsupportedError(message, location=user_line(), advice=advice)
+    run, value = HOOKS.compiler.run_transformed, init_val
+    while _holds(run(cond_fun, (value,), {})):
+        before, value = value, run(body_fun, (value,), {})
+        _check_kept(before, value)
+    return value
+
+
+def _holds(found: Any) -> bool:
+    type_ = type_of_leaf(found, "cond_fun's result")
+    if type_.shape:
+        raise ShapeError(f"while_loop: cond_fun gives {type_}, and no scalar", location=user_line())
+    return bool(found)
+
+
+def _check_kept(before: Any, after: Any) -> None:
+    """Whether a step gives what it was given, but for numbers."""
+    (leaves, tree), (given, found) = flatten(before), flatten(after)
+    if tree != found:
+        difference = _named(describe_difference(tree, found)).replace("carry", "the value")
+        raise TraceError(f"while_loop: body_fun gives another nesting, {difference}", location=user_line())
+    for name, one, other in zip(tree.names, leaves, given, strict=True):
+        wanted, type_ = type_of_leaf(one, name), type_of_leaf(other, name)
+        if wanted.shape != type_.shape or not (is_weak(one) or wanted.dtype == type_.dtype):
+            kind = ShapeError if wanted.shape != type_.shape else DTypeError
+            what = f"value.{name}".rstrip(".")
+            raise kind(f"while_loop: {what} is {wanted}, and body_fun gives {type_}", location=user_line())
 
 
 def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:

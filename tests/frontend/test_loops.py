@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import blu
-from blu.errors import ArgumentError, BluError, DTypeError, PassError, ShapeError, TraceError
+from blu.errors import ArgumentError, BluError, DTypeError, PassError, ShapeError, TraceError, UnsupportedError
 
 X = np.ones((4, 3), np.float32)
 
@@ -127,6 +127,39 @@ def test_what_chooses_is_one_value() -> None:
         blu.jit(lambda x: blu.switch(x, [lambda: x]))(X)
     with pytest.raises(ArgumentError, match="switch: there are no branches"):
         blu.jit(lambda x: blu.switch(x, []))(X)
+
+
+def test_a_loop_while_something_holds_asks_the_host() -> None:
+    def halved(value: Any) -> Any:
+        return {"n": value["n"] + 1, "x": value["x"] / 2}
+
+    found = blu.while_loop(lambda value: blu.max(value["x"]) > 0.1, halved, {"n": 0, "x": X})
+    assert int(found["n"]) == 4
+    np.testing.assert_array_equal(found["x"], X / 16)
+    assert blu.while_loop(lambda x: x < 0, lambda x: x, 1.0) == 1.0
+
+
+def test_a_loop_while_something_holds_has_no_gradient_and_says_what_has() -> None:
+    def loss(x: Any) -> Any:
+        return blu.while_loop(lambda x: x < 100, lambda x: x * 3, x)
+
+    for function in (blu.grad(loss), blu.jit(loss)):
+        with pytest.raises(UnsupportedError, match=r"does not wait for the host") as raised:
+            function(1.0)
+        assert "use blu.fori_loop with as many steps as there may be, where blu.cond chooses" in str(raised.value)
+        assert raised.value.location == here(-6)
+
+
+def test_a_loop_whose_value_changes_its_type_names_the_leaf() -> None:
+    start = {"x": X}
+    with pytest.raises(DTypeError, match=r"while_loop: value\.x is f32\[4, 3\], and body_fun gives f64\[4, 3\]"):
+        blu.while_loop(lambda v: blu.sum(v["x"]) > 0, lambda v: {"x": v["x"].astype("f64")}, start)
+    with pytest.raises(ShapeError, match=r"while_loop: value\.x is f32\[4, 3\], and body_fun gives f32\[3\]"):
+        blu.while_loop(lambda v: blu.sum(v["x"]) > 0, lambda v: {"x": v["x"][0]}, start)
+    with pytest.raises(TraceError, match=r"while_loop: body_fun gives another nesting"):
+        blu.while_loop(lambda v: blu.sum(v["x"]) > 0, lambda v: v["x"], start)
+    with pytest.raises(ShapeError, match=r"while_loop: cond_fun gives bool\[4, 3\], and no scalar"):
+        blu.while_loop(lambda v: v["x"] > 0, lambda v: v, start)
 
 
 def test_ranks_exchange_nothing_in_a_step() -> None:
