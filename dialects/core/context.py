@@ -25,7 +25,9 @@ _loading = threading.RLock()
 
 def make_context() -> ir.Context:
     """A context with the Blu dialects and without threads: MLIR's own deadlock with verifiers written in Python."""
-    context = ir.Context(load_on_create_dialects=DIALECTS)
+    context = ir.Context(load_on_create_dialects=())
+    for dialect in DIALECTS:
+        context.get_dialect_descriptor(dialect)  # which loads it; context.dialects would import its Python as well
     context.enable_multithreading(False)
     with _loading:
         _declare_ops()

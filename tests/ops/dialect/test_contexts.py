@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 
 import pytest
 
@@ -91,3 +93,11 @@ def test_a_program_is_the_same_in_a_context_that_was_used_before() -> None:
     before = [kept.uses for kept in contexts._kept]
     assert lowered() == first
     assert [kept.uses for kept in contexts._kept] == [uses + 1 for uses in before]
+
+
+def test_a_program_for_a_processor_imports_no_instructions_of_gpus() -> None:
+    """They take as long as a small program. Contexts know dialects without their Python."""
+    code = "import sys, blu; blu.jit(lambda x: x + 1).trace(blu.spec((3,))).lower('x86-64-v3'); print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not [name for name in loaded if name.endswith("_nvvm_ops_gen")]
+    assert [name for name in loaded if name.endswith("_arith_ops_gen")]
