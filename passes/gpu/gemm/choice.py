@@ -86,11 +86,6 @@ class ProductSizes:
         return 8 if self.instruction in ("bf16", "f16") else 4
 
     @property
-    def may_be_streamed(self) -> bool:
-        """Whether rows of the right matrix may begin at multiples of 16 bytes, in one of the ways that it may lie."""
-        return any(size % self._lanes == 0 for size in (self.columns, self.depth))
-
-    @property
     def part_bytes(self) -> int:
         """Bytes of the sums of one part of k."""
         return self.outer * self.rows * self.columns * 4
@@ -119,8 +114,7 @@ def choose_instruction(contraction: Contraction) -> str | None:
 def choose_by_sizes(contraction: Contraction, target: GpuTarget, given: Fields, can_split: bool = True) -> Schedule:
     """The schedule of a product before strides are known, with the fields that are given.
 
-    Few rows are not split where the matrix may be read once (rows.py), nor is anything that cannot have memory for its
-    parts any more.
+    Few rows are not split, nor is anything that cannot have memory for its parts any more.
     ParseError says which of them there is no such thing as, or what is wrong with it for this product.
     """
     chosen = choose_instruction(contraction)
@@ -136,7 +130,7 @@ def choose_by_sizes(contraction: Contraction, target: GpuTarget, given: Fields, 
     if sizes.is_degenerate:
         return _choose_loops(given)
     rows, columns, split = cut(sizes, target)
-    can_split = can_split and (sizes.rows > MOST_ROWS or not sizes.may_be_streamed)
+    can_split = can_split and sizes.rows > MOST_ROWS
     kind = given.get("kind", ProductSchedule.kind)
     fields: dict[str, str | int] = {"instruction": instruction, "split": split if can_split else 1}
     if kind != WgmmaSchedule.kind:  # whose tile is always the same
@@ -163,7 +157,7 @@ def _choose_loops(given: Fields) -> Schedule:
 
 def choose_by_strides(product: Product, schedule: ProductSchedule, target: GpuTarget) -> Schedule:
     """The kind of kernel for a product whose strides are known, cut as the sizes say."""
-    if few_rows.suits(product) and schedule.split == 1:
+    if few_rows.suits(product):
         return few_rows.choose_schedule(product, target)
     instruction, split = schedule.instruction, schedule.split
     if wgmma.suits(product, instruction, target):

@@ -137,7 +137,7 @@ def misfit(schedule: Schedule, kernel: func.FuncOp, product: Product) -> str:
         return ""
     if not few_rows.suits(product):
         most = few_rows.MOST_ROWS
-        return f"kind 'few_rows' takes at most {most} rows, and a matrix whose rows begin at multiples of 16 bytes"
+        return f"kind 'few_rows' takes at most {most} rows, and a matrix with neighbours side by side"
     widths = few_rows.widths(product)
     if schedule.columns not in widths:
         return f"columns = {schedule.columns}: blocks have {', '.join(map(str, widths))} of these columns"

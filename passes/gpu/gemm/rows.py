@@ -1,4 +1,4 @@
-"""A few rows times a matrix, as in decoding: bound by reading the matrix once, 16 bytes at a time.
+"""A few rows times a matrix, as in decoding: bound by reading the matrix once, 16 bytes at a time where rows begin so.
 
 Where neighbours along k lie side by side, a warp takes a few columns and each lane every 32nd piece of them; else a
 thread takes the columns of one piece, and every so many rows of the matrix. What lanes or threads have summed is added
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from math import ceil
 
 from blu.dialects.core.mlir import arith, ir, llvm, math, scf
@@ -31,23 +32,29 @@ THREADS = 256
 _WARPS = THREADS // WARP
 _AHEAD = 8
 """Rows of the matrix that a thread reads before it multiplies the first."""
+_PIECES, _BYTES = 16, 64
+"""Pieces and bytes of a column that a lane reads before, where pieces are less than 16 bytes."""
 
 Sums = list[list[ir.Value]]
 """For each row, the sums of a thread's columns."""
 
 
 def suits(product: Product) -> bool:
-    """Few rows of f32 or narrower, and a matrix that can be read 16 bytes at a time."""
+    """Few rows of f32 or narrower, and a matrix with a direction in which neighbours lie side by side."""
     left, right = product.left, product.right
     elements = {str(left.element), str(right.element)}
     if product.rows > MOST_ROWS or product.runs > 1 or product.is_degenerate or not elements <= {"f32", "bf16", "f16"}:
         return False
-    lanes = COPY_BYTES // right.bytes
-    if not right.is_dense or right.copy_bytes != COPY_BYTES:
-        return False
+    return right.is_dense
+
+
+def _lanes(product: Product) -> int:
+    """Elements of the matrix that are read at a time: as many as rows of it are a multiple of."""
+    left, right = product.left, product.right
+    most = right.copy_bytes // right.bytes
     if not right.is_deep:
-        return product.columns % lanes == 0
-    return left.depth_stride == 1 and product.depth % lanes == 0 and left.copy_bytes == COPY_BYTES
+        return most
+    return min(most, left.copy_bytes // left.bytes) if left.depth_stride == 1 else 1
 
 
 def choose_schedule(product: Product, target: GpuTarget) -> FewRowsSchedule:
@@ -128,10 +135,22 @@ class _Kernel:
     @property
     def lanes(self) -> int:
         """Elements of the matrix in a piece."""
-        return COPY_BYTES // self.product.right.bytes
+        return _lanes(self.product)
 
     def zeros(self, columns: int) -> Sums:
         return [[numbers.real(0.0)] * columns for _ in range(self.product.rows)]
+
+    def _loop(
+        self, begin: ir.Value | int, end: int, step: int, sums: Sums, body: Callable[[ir.Value, Sums], Sums]
+    ) -> Sums:
+        begin = vectors.index(begin) if isinstance(begin, int) else begin
+        flat = [value for row in sums for value in row]
+        loop = scf.ForOp(begin, vectors.index(end), vectors.index(step), flat)
+        with ir.InsertionPoint(loop.body):
+            rows = _rows(list(loop.inner_iter_args), len(sums[0]))
+            rows = body(numbers.as_number(loop.induction_variable), rows)
+            scf.yield_([value for row in rows for value in row])
+        return _rows(list(loop.results), len(sums[0]))
 
 
 class _Deep(_Kernel):
@@ -146,31 +165,50 @@ class _Deep(_Kernel):
         lane, own = numbers.remainder(block.thread, WARP), numbers.divide(block.thread, WARP)
         first = numbers.multiply(own, each)
         right = [self._column(block, numbers.add(first, number)) for number in range(each)]
-        pieces, index = product.depth // self.lanes, ir.IndexType.get()
-        begin, end = arith.index_cast(index, lane), vectors.index(pieces)
+        pieces, index, ahead = product.depth // self.lanes, ir.IndexType.get(), self._ahead(each)
+        sums, whole = self.zeros(each), pieces // (WARP * ahead) * WARP * ahead if ahead > 1 else 0
+        if whole:
+            sums = self._loop(0, whole, WARP * ahead, sums, partial(self._many, block, right, lane, ahead))
         if pieces % WARP == 0:  # the same number of steps for all lanes, which may be unrolled
-            begin = vectors.index(0)
-        loop = scf.ForOp(begin, end, vectors.index(WARP), [value for row in self.zeros(each) for value in row])
-        with ir.InsertionPoint(loop.body):
-            number = numbers.as_number(loop.induction_variable)
-            piece = numbers.add(number, lane) if pieces % WARP == 0 else number
-            sums = self._step(
-                block, right, numbers.multiply(piece, self.lanes), _rows(list(loop.inner_iter_args), each)
-            )
-            scf.yield_([value for row in sums for value in row])
-        totals = [_sum_of_warp(value) for value in loop.results]
+            one = partial(self._many, block, right, lane, 1)
+            sums = self._loop(whole, pieces, WARP, sums, one)
+        else:
+            begin = arith.index_cast(index, numbers.add(lane, whole))
+            sums = self._loop(begin, pieces, WARP, sums, partial(self._step, block, right))
+        totals = [_sum_of_warp(value) for row in sums for value in row]
         with when(numbers.is_equal(lane, 0)):
             for row, values in enumerate(_rows(totals, each)):
                 start = staged.at(row, first)
                 for number, value in enumerate(values):
                     shared_memory.st(start, number * 4, [arith.bitcast(numbers.i32(), value)])
 
-    def _step(self, block: _Block, right: list[ir.Value], k: ir.Value, sums: Sums) -> Sums:
-        """The products of a piece of each column, from `k` on."""
-        left, size = self.product.left, self.product.right.bytes
-        columns = [_load(further(start, k, size), self.product.right, self.lanes) for start in right]
+    def _ahead(self, each: int) -> int:
+        """How many pieces of each column a lane reads before it multiplies the first."""
+        size = self.lanes * self.product.right.bytes
+        return 1 if size == COPY_BYTES else max(1, min(_PIECES, _BYTES // size) // each)
+
+    def _many(
+        self, block: _Block, right: list[ir.Value], lane: ir.Value, ahead: int, number: ir.Value, sums: Sums
+    ) -> Sums:
+        """Several steps from piece `number` of the warp on, whose columns are all read first."""
+        pieces = [numbers.add(numbers.add(number, lane), step * WARP) for step in range(ahead)]
+        loaded = [self._read(right, piece) for piece in pieces]
+        for piece, columns in zip(pieces, loaded, strict=True):
+            sums = self._multiply(block, columns, piece, sums)
+        return sums
+
+    def _step(self, block: _Block, right: list[ir.Value], piece: ir.Value, sums: Sums) -> Sums:
+        """The products of a piece of each column."""
+        return self._multiply(block, self._read(right, piece), piece, sums)
+
+    def _read(self, right: list[ir.Value], piece: ir.Value) -> list[list[ir.Value]]:
+        k = numbers.multiply(piece, self.lanes)
+        return [_load(further(start, k, self.product.right.bytes), self.product.right, self.lanes) for start in right]
+
+    def _multiply(self, block: _Block, columns: list[list[ir.Value]], piece: ir.Value, sums: Sums) -> Sums:
+        left, k = self.product.left, numbers.multiply(piece, self.lanes)
         for row in range(len(sums)):
-            place = further(further(block.left, row, left.stride * left.bytes), k, left.bytes)
+            place = further(further(block.left, row, left.stride * left.bytes), k, left.depth_stride * left.bytes)
             values = _load(place, left, self.lanes)
             for number, column in enumerate(columns):
                 for a, b in zip(values, column, strict=True):
@@ -188,7 +226,7 @@ class _Turned(_Kernel):
 
     @classmethod
     def of(cls, product: Product, columns: int) -> _Turned:
-        return cls(product, columns, THREADS * (COPY_BYTES // product.right.bytes) // columns)
+        return cls(product, columns, THREADS * _lanes(product) // columns)
 
     def sum_up(self, block: _Block, parts: ir.Value, staged: Staged) -> None:
         product, pieces = self.product, self.columns // self.lanes
@@ -221,18 +259,6 @@ class _Turned(_Kernel):
             return self._add(block, start, places, sums)
 
         return body
-
-    def _loop(
-        self, begin: ir.Value | int, end: int, step: int, sums: Sums, body: Callable[[ir.Value, Sums], Sums]
-    ) -> Sums:
-        begin = vectors.index(begin) if isinstance(begin, int) else begin
-        flat = [value for row in sums for value in row]
-        loop = scf.ForOp(begin, vectors.index(end), vectors.index(step), flat)
-        with ir.InsertionPoint(loop.body):
-            rows = _rows(list(loop.inner_iter_args), self.lanes)
-            rows = body(numbers.as_number(loop.induction_variable), rows)
-            scf.yield_([value for row in rows for value in row])
-        return _rows(list(loop.results), self.lanes)
 
     def _add(self, block: _Block, start: ir.Value, places: list[ir.Value], sums: Sums) -> Sums:
         """The products of some rows of the matrix, all of which are read first."""
