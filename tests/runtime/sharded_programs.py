@@ -1,6 +1,6 @@
 """What ranks run under mpiexec for `test_sharded.py`: each prints a line of JSON with what it found.
 
-A GPT-2 in f64, whose loss and gradients in every sharding are compared with those of one rank.
+A GPT-2 of so many layers in f64, whose loss and gradients in every sharding are compared with those of one rank.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ import numpy as np
 import blu
 from blu import nn
 from blu.dialects.sharding import Sharding, first_of
+from blu.frontend.io.gpt2 import SHARDINGS, expected_shapes
+from blu.runtime.ranks.team import join_team, team_in_use
 from blu.runtime.ranks.world import World
 
 WORLD = World.of_environment()
-CONFIG = {"n_layer": 1, "n_head": 4, "n_embd": 16, "vocab_size": 32, "n_positions": 8}
+LAYERS = next((int(word) for word in sys.argv[1:] if word.isdigit()), 1)
+CONFIG = {"n_layer": LAYERS, "n_head": 4, "n_embd": 16, "vocab_size": 32, "n_positions": 8}
 DATA = {"tokens": "dp, *", "targets": "dp, *"}
 TENSOR = {
     "model.wte.weight": "tp, *",
@@ -31,6 +34,8 @@ TENSOR = {
     "model.h.*.mlp.c_proj.weight": "tp, *",
 }
 FULL = {"model.w?e.weight": "dp, *", "model.h.*.c_*.weight": "*, dp", "model.*.bias": "dp", "model.*.ln_*.weight": "dp"}
+SHAPES = expected_shapes(CONFIG)
+BOTH = {f"model.{name}": text for name, text in blu.arrange(SHAPES, blu.Mesh(dp=2, tp=2), SHARDINGS, over="dp").items()}
 POSITIONS = {"tokens": "*, cp", "targets": "*, cp"}
 MODES = {
     "data": ("dp=2", DATA),
@@ -40,6 +45,7 @@ MODES = {
     "four balanced": ("cp=4", {"tokens": "*, cp~", "targets": "*, cp~"}),
     "data x balanced": ("dp=2,cp=2", {"tokens": "dp, cp~", "targets": "dp, cp~"}),
     "data x tensor": ("dp=2,tp=2", DATA | TENSOR),
+    "data x tensor, full": ("dp=2,tp=2", DATA | BOTH),
     "tensor x positions": ("tp=2,cp=2", TENSOR | POSITIONS),
 }
 
@@ -57,6 +63,18 @@ def part_of(array: np.ndarray, text: str | None, mesh: blu.Mesh) -> np.ndarray:
     return array[np.ix_(*Sharding.parse(text).indices(array.shape, mesh, WORLD.rank))]
 
 
+def compiled_once(traced: Any) -> Any:
+    """The program, which the first rank compiles and the others find in the cache."""
+    team = team_in_use()
+    if team is None or team.store is None or team.watch is None:
+        return traced.compile()
+    with team.watch.phase("compiling"):
+        if WORLD.rank == 0:
+            traced.compile()
+        team.store.barrier("compiled", 200)
+        return traced.compile()
+
+
 Arrays = Mapping[str, np.ndarray]
 
 
@@ -65,7 +83,7 @@ def compared(mode: str, arrays: Arrays, wanted: Arrays, model: Any) -> dict[str,
     text, shard = MODES[mode]
     mesh = blu.Mesh.of_text(text)
     traced = blu.jit(loss_and_gradients, mesh=mesh, shard=shard).trace(model, arrays["tokens"], arrays["targets"])
-    program = traced.compile().program
+    program = compiled_once(traced).program
     inputs = [part_of(arrays[spec.name], first_of(shard, spec.name), mesh) for spec in program.inputs]
     found = [[np.asarray(item) for item in program.run(inputs)] for _ in range(2)]
     errors = []
@@ -88,7 +106,7 @@ def main(modes: list[str]) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     tokens, targets = (rng.integers(0, 32, (4, 8)).astype(np.int32) for _ in range(2))
     targets[0, 3] = -100
-    program = blu.jit(loss_and_gradients).trace(model, tokens, targets).compile().program
+    program = compiled_once(blu.jit(loss_and_gradients).trace(model, tokens, targets)).program
     arrays = {f"model.{name}": np.asarray(item) for name, item in model.state_dict().items()}
     arrays |= {"tokens": tokens, "targets": targets}
     results = program.run([arrays[spec.name] for spec in program.inputs])
@@ -97,5 +115,6 @@ def main(modes: list[str]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(f"RANK {json.dumps({'rank': WORLD.rank, **main(sys.argv[1:])})}\n")
-    sys.stdout.flush()
+    with join_team():
+        sys.stdout.write(f"RANK {json.dumps({'rank': WORLD.rank, **main(sys.argv[2:])})}\n")
+        sys.stdout.flush()

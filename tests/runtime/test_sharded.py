@@ -17,17 +17,17 @@ from tests.support.programs.rank_programs import run_ranks
 PROGRAMS = Path(__file__).parent / "sharded_programs.py"
 
 
-def check(found: list[dict], modes: list[str]) -> None:
+def check(found: list[dict], modes: list[str], gradients: int = 16) -> None:
     for item in found:
         for mode in modes:
             assert item[mode]["error"] < 1e-13, (item["rank"], mode)
             assert item[mode]["same"], mode
-            assert item[mode]["count"] == 17, mode
+            assert item[mode]["count"] == 1 + gradients, mode
 
 
 def test_two_ranks_find_the_loss_and_all_gradients_of_one() -> None:
     modes = ["data", "tensor", "full", "balanced"]
-    found = run_ranks(PROGRAMS, 2, *modes)
+    found = run_ranks(PROGRAMS, 2, "1", *modes)
     check(found, modes)
     kinds = found[0]["full"]["kinds"]
     assert kinds["all_gather"] > 10 and kinds["reduce_scatter"] > 10
@@ -35,9 +35,15 @@ def test_two_ranks_find_the_loss_and_all_gradients_of_one() -> None:
 
 
 @pytest.mark.slow
-def test_four_ranks_of_two_axes_find_the_loss_and_all_gradients_of_one() -> None:
-    modes = ["data x tensor", "data x balanced", "tensor x positions", "four balanced"]
-    check(run_ranks(PROGRAMS, 4, *modes), modes)
+def test_four_ranks_of_two_axes_find_all_148_gradients_of_twelve_layers() -> None:
+    modes = ["data x tensor", "data x balanced", "tensor x positions"]
+    check(run_ranks(PROGRAMS, 4, "12", *modes), modes, 148)
+
+
+@pytest.mark.slow
+def test_four_ranks_find_the_loss_and_all_gradients_of_one() -> None:
+    modes = ["data x tensor, full", "four balanced"]
+    check(run_ranks(PROGRAMS, 4, "1", *modes), modes)
 
 
 def test_a_program_is_that_of_one_rank() -> None:
