@@ -62,6 +62,9 @@ class RankLaunch:
             raise RankError(f"{self.count} ranks on host {self.node} of {self.nodes}: hosts are counted from 0")
         if self.nodes > 1 and self.rendezvous is None:
             raise RankError(f"{self.nodes} hosts do not know where to meet", advice="give all --rendezvous HOST:PORT")
+        if self.nodes > 1 and self.on_gpus and not settings.current().rank_token:
+            advice = "set BLU_RANK_TOKEN to a secret, the same on all hosts, so that nobody else takes part in the run"
+            raise RankError(f"{self.nodes} hosts have no token to know each other by", advice=advice)
         if self.on_gpus:
             self._check_gpus()
         elif self.nodes > 1:

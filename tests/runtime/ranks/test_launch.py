@@ -47,7 +47,8 @@ def test_the_processor_is_shared_among_ranks(monkeypatch):
     assert outcome.out == f"0/2 0/2 {threads} threads, 1/2 1/2 {threads} threads\n"
 
 
-def test_two_hosts_meet_at_an_address():
+def test_two_hosts_meet_at_an_address(monkeypatch):
+    monkeypatch.setenv("BLU_RANK_TOKEN", "a secret of both")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         rendezvous = probe.getsockname()
@@ -107,6 +108,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"count": 1, "nodes": 2, "node": 2}, RankError, "1 ranks on host 2 of 2"),
     ({"count": 1, "nodes": 2, "on_gpus": True}, RankError, "2 hosts do not know where to meet\n.*--rendezvous"),
     ({"count": 1, "nodes": 2, "rendezvous": ("a", 1)}, UnsupportedError, "mpiexec -hosts"),
+    ({"count": 1, "nodes": 2, "rendezvous": ("a", 1), "on_gpus": True}, RankError, "no token.*\n.*BLU_RANK_TOKEN"),
 ]
 
 
