@@ -11,6 +11,7 @@ from blu.plan.reading import natural, require
 
 MAX_LAUNCHES = 1 << 20
 """The most launches that a program's loops may stand for."""
+MAX_LOOPS = 512
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,8 @@ class Unrolling:
 
     def run(self) -> None:
         """Write all of them."""
+        require(len(self.loops) <= MAX_LOOPS, "too many loops")
+        require(all(loop.last <= len(self.launches) for loop in self.loops), "a loop of launches that there are not")
         require(number_of_launches(len(self.launches), self.loops) <= MAX_LAUNCHES, "loops of too many launches")
         self._write(0, len(self.launches), list(range(len(self.loops))), {})
 
@@ -71,7 +74,7 @@ class Unrolling:
             loop = self.loops[number]
             require(place <= loop.first and loop.last <= last, "loops overlap")
             self._write_plain(place, loop.first, times)
-            for time in range(loop.count):
+            for time in range(loop.count if loop.first < loop.last else 0):
                 self._write(loop.first, loop.last, nested, {**times, number: time})
             place = loop.last
         self._write_plain(place, last, times)

@@ -169,3 +169,9 @@ def test_ranks_exchange_nothing_in_a_step() -> None:
     with pytest.raises(PassError, match="all_reduce is in the body of a scan, where ranks cannot") as raised:
         blu.jit(program, mesh=blu.Mesh(dp=2)).trace(X).compile()
     assert str(raised.value.location).startswith(here(-4))
+
+
+def test_more_launches_than_a_program_can_have() -> None:
+    program = blu.jit(lambda x: blu.fori_loop(0, 1 << 21, lambda i, v: v * x, x))
+    with pytest.raises(PassError, match=r"make \d+ launches, and at most 1048576 are possible"):
+        program(1.0)

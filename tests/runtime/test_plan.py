@@ -64,7 +64,8 @@ WHOLE = {
     "inputs": [tensor("x", (2,), donated=True)],
     "outputs": [tensor("", (2,), input=0)],
     "constants": [{"offset": 0, "bytes": 0}],
-    "launches": [launch("multiply", 2, ["input", 0, 0], ["arena", 0], ["status", 0])],
+    "launches": [launch("multiply", 2, ["input", 0, 0], ["arena", 0, [0, 32, 1, 2]], ["status", 0])],
+    "loops": [{"first": 0, "last": 1, "count": 3}],
     "status_slots": 1,
     "checks": [{"kind": "index", "op": "take", "size": 3, "location": "a.py:1"}],
 }
@@ -91,3 +92,26 @@ def test_any_value_in_a_plan_is_judged(data, value):
 def test_plans_that_are_no_json_objects(text):
     with pytest.raises(CacheError, match="damaged plan"):
         Plan.parse(text)
+
+
+def test_loops_are_written_out():
+    plan = json.loads(json.dumps(WHOLE))
+    found = Plan.parse(json.dumps(plan).encode())
+    assert [item.args[1].offset for item in found.launches] == [32, 0, 32]
+    assert not found.loops
+
+
+@pytest.mark.parametrize(
+    ("loops", "message"),
+    [
+        ([{"first": 0, "last": 2, "count": 3}], "a loop of launches that there are not"),
+        ([{"first": 0, "last": 1, "count": 1 << 21}], "loops of too many launches"),
+        ([{"first": 0, "last": 1, "count": 2}, {"first": 0, "last": 1, "count": 1 << 20}], "too many launches"),
+        ([{"first": 1, "last": 0, "count": 3}], "a loop is of the launches 1 to 0"),
+        ([{"first": 0, "last": 0, "count": 1 << 60}], "an argument steps with a loop that it is not in"),
+        ([{"first": 0, "last": 1, "count": 1}] * 513, "too many loops"),
+    ],
+)
+def test_loops_that_cannot_be_are_refused(loops, message):
+    with pytest.raises(CacheError, match=message):
+        Plan.parse(json.dumps({**WHOLE, "loops": loops}).encode())
