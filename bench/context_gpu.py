@@ -126,8 +126,8 @@ def pack(arguments: argparse.Namespace) -> None:
 
 
 def save(traced: Any, path: Path) -> None:
-    """Compile and write one program."""
-    traced.compile("sm_90a").save(path)
+    """Compile and write one program, past the cache, which knows nothing of pipelines."""
+    traced.lower("sm_90a").compile().save(path)
     print(path.name, flush=True)
 
 
