@@ -32,6 +32,7 @@ from blu.passes.gpu.attention.schedule import (
     WARPS,
     FewQueriesSchedule,
     QueryTilesSchedule,
+    SharedKeysSchedule,
     WarpgroupSchedule,
     schedule_of,
 )
@@ -47,6 +48,7 @@ from blu.passes.gpu.attention.scores import (
 )
 from blu.passes.gpu.attention.tiles import MatrixTile, tile_bytes
 from blu.passes.gpu.attention.warpgroups import forward as warpgroups_forward
+from blu.passes.gpu.attention.warpgroups import shared_keys
 from blu.passes.gpu.isa import barrier, cp_async
 from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import GpuKernel
@@ -67,6 +69,8 @@ def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
         return attention_decode.emit(kernel, schedule)
     if isinstance(schedule, WarpgroupSchedule):
         return warpgroups_forward.emit(kernel, schedule)
+    if isinstance(schedule, SharedKeysSchedule):
+        return shared_keys.emit(kernel, schedule)
     assert isinstance(schedule, QueryTilesSchedule), "there is no other kind"
     operation = forward_in(kernel)
     operands = forward_operands(operation)

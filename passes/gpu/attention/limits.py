@@ -14,22 +14,26 @@ from blu.passes.gpu.attention.key_gradient import KeyTiles
 from blu.passes.gpu.attention.query_gradient import QueryTiles
 from blu.passes.gpu.attention.schedule import (
     APART,
+    ONCE,
     REGISTERS,
     SHARED,
+    STAY,
     TOGETHER,
     FewQueriesSchedule,
     GradientTilesSchedule,
     QueryTilesSchedule,
+    SharedKeysSchedule,
     WarpgroupGradientSchedule,
     WarpgroupSchedule,
 )
 from blu.passes.gpu.attention.scores import STRIP
 from blu.passes.gpu.attention.sizes import ScheduleSizes
-from blu.passes.gpu.attention.warpgroups import panels
+from blu.passes.gpu.attention.warpgroups import panels, roles
 from blu.passes.gpu.attention.warpgroups.forward import ForwardLayout
 from blu.passes.gpu.attention.warpgroups.key_gradient import KeyLayout
 from blu.passes.gpu.attention.warpgroups.panels import PIECE
 from blu.passes.gpu.attention.warpgroups.query_gradient import QueryLayout
+from blu.passes.gpu.attention.warpgroups.shared_keys import SharedKeysLayout
 from blu.passes.gpu.attention.warpgroups.stages import THREADS
 from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import GpuKernel
@@ -64,6 +68,8 @@ def excesses(schedule: Schedule, operation: ir.Operation, target: GpuTarget) -> 
         yield from _excess_shared(needed, target)
     if isinstance(schedule, WarpgroupSchedule):
         yield from _excess_warpgroup(schedule, sizes, target)
+    if isinstance(schedule, SharedKeysSchedule):
+        yield from _excess_shared_keys(schedule, sizes, target)
     if isinstance(schedule, WarpgroupGradientSchedule):
         yield from _excess_warpgroup_gradient(schedule, sizes, target)
     if isinstance(schedule, GradientTilesSchedule):
@@ -129,9 +135,32 @@ def _excess_warpgroup(schedule: WarpgroupSchedule, sizes: ScheduleSizes, target:
     yield from _excess_rows("keys", schedule.keys)
     yield from _excess_stages("stages", schedule.stages)
     depth, width = sizes.columns
-    each = width // 2 + schedule.keys // 2 + schedule.keys // 4
-    yield from _excess_blocks(each, schedule.per_processor)
+    yield from _excess_blocks(_forward_registers(schedule.keys, width), schedule.per_processor)
     yield from _excess_together(ForwardLayout.of(schedule, depth, width).memory.bytes, schedule.per_processor, target)
+
+
+def _excess_shared_keys(schedule: SharedKeysSchedule, sizes: ScheduleSizes, target: GpuTarget) -> Iterator[str]:
+    yield from _excess_of_warpgroups(sizes, target)
+    yield from _excess_rows("keys", schedule.keys)
+    yield from _excess_stages("stages", schedule.stages)
+    if schedule.blocks not in (STAY, ONCE):
+        yield f"blocks = '{schedule.blocks}': blocks '{STAY}', or come '{ONCE}'"
+    depth, width = sizes.columns
+    yield from _excess_groups(_forward_registers(schedule.keys, width), schedule.groups)
+    yield from _excess_shared(SharedKeysLayout.by(schedule, depth, width).memory.bytes, target)
+
+
+def _excess_groups(needed: int, groups: int) -> Iterator[str]:
+    """Groups that share tiles have the registers that a copying one leaves them."""
+    if groups not in roles.REGISTERS:
+        yield f"groups = {groups}: there are {', '.join(map(str, roles.REGISTERS))}"
+    elif needed > (there := roles.REGISTERS[groups][1] - ADDRESSES):
+        yield f"sums and factors take {needed} registers of each thread, and {groups} groups have {there}"
+
+
+def _forward_registers(keys: int, width: int) -> int:
+    """Sums of results, scores, and weights as factors."""
+    return width // 2 + keys // 2 + keys // 4
 
 
 def _excess_warpgroup_gradient(
@@ -145,11 +174,15 @@ def _excess_warpgroup_gradient(
     if 64 % schedule.queries:
         yield f"queries = {schedule.queries}: the numbers of queries are there for each 64 of them"
     depth, width = sizes.columns
-    yield from _excess_blocks(depth // 2 + schedule.keys, schedule.query_blocks)
-    yield from _excess_blocks((depth + width) // 2 + schedule.queries, schedule.key_blocks)
-    layouts = (QueryLayout, schedule.query_blocks), (KeyLayout, schedule.key_blocks)
-    for layout, blocks in layouts:
-        yield from _excess_together(layout.of(schedule, depth, width).memory.bytes, blocks, target)
+    of_query = depth // 2 + schedule.keys, schedule.query_groups, schedule.query_blocks, QueryLayout
+    of_key = (depth + width) // 2 + schedule.queries, schedule.key_groups, schedule.key_blocks, KeyLayout
+    for needed, groups, blocks, layout in (of_query, of_key):
+        if groups == 1:
+            yield from _excess_blocks(needed, blocks)
+            yield from _excess_together(layout.of(schedule, depth, width).memory.bytes, blocks, target)
+        else:
+            yield from _excess_groups(needed, groups)
+            yield from _excess_shared(layout.of(schedule, depth, width).memory.bytes, target)
 
 
 def _excess_of_warpgroups(sizes: ScheduleSizes, target: GpuTarget) -> Iterator[str]:

@@ -10,6 +10,7 @@ from blu.passes.gpu.attention.scores import STRIP
 from blu.passes.kernels import schedules
 from blu.passes.kernels.schedules import Schedule, table_of
 
+STAY, ONCE = "stay", "once"
 REGISTERS, SHARED = "registers", "shared"
 TOGETHER, APART = "together", "apart"
 WARPS = 4
@@ -47,6 +48,20 @@ class WarpgroupSchedule(Schedule):
 
 
 @dataclass(frozen=True)
+class SharedKeysSchedule(Schedule):
+    """`groups` warpgroups of a block have 64 queries each, and share tiles of `keys` keys in `stages` stages.
+
+    Blocks `stay`, one on each processor, or come `once` for each of such rows of queries (warpgroups/shared_keys.py).
+    """
+
+    kind: ClassVar[str] = "wgmma_shared"
+    groups: int
+    keys: int
+    stages: int
+    blocks: str = STAY
+
+
+@dataclass(frozen=True)
 class FewQueriesSchedule(Schedule):
     """A block of `warps` warps for each query, which share out the keys (decode.py)."""
 
@@ -78,7 +93,8 @@ class GradientTilesSchedule(Schedule):
 class WarpgroupGradientSchedule(Schedule):
     """Each launch has a warpgroup of 64 queries, or keys, that walks over tiles of `keys` keys, or `queries` queries.
 
-    These are in so many stages of shared memory; a processor has at least so many blocks of a launch at a time.
+    These are in so many stages of shared memory; a processor has at least so many blocks of a launch at a time. In a
+    block there is such a group, or two that share tiles, which another one copies.
     """
 
     kind: ClassVar[str] = "wgmma"
@@ -88,9 +104,11 @@ class WarpgroupGradientSchedule(Schedule):
     queries: int
     query_stages: int
     key_blocks: int
+    query_groups: int = 1
+    key_groups: int = 1
 
 
-KINDS = table_of(QueryTilesSchedule, WarpgroupSchedule, FewQueriesSchedule)
+KINDS = table_of(QueryTilesSchedule, WarpgroupSchedule, SharedKeysSchedule, FewQueriesSchedule)
 GRADIENT_KINDS = table_of(GradientTilesSchedule, WarpgroupGradientSchedule)
 
 

@@ -20,6 +20,7 @@ class ScheduleSizes:
     masked: bool
     size: int
     is_split: bool
+    causal: bool
 
     @classmethod
     def of(cls, operation: ir.Operation) -> ScheduleSizes:
@@ -30,8 +31,10 @@ class ScheduleSizes:
         mask = None if place is None else operands_of(operation)[place]
         heads, columns = prod(query.shape[:-2]), (query.shape[-1], value.shape[-1])
         size = query.element_type.width // 8
-        is_split = size == 4 and attributes_of(operation)["precision"] != "tf32"
-        return cls(heads, query.shape[-2], key.shape[-2], columns, mask is not None, size, is_split)
+        attributes = attributes_of(operation)
+        is_split = size == 4 and attributes["precision"] != "tf32"
+        causal = attributes["causal"]
+        return cls(heads, query.shape[-2], key.shape[-2], columns, mask is not None, size, is_split, causal)
 
     @property
     def widest(self) -> int:

@@ -32,7 +32,7 @@ from blu.passes.gpu.attention.operands import (
     split_head,
 )
 from blu.passes.gpu.attention.output import write_logarithms, write_tile
-from blu.passes.gpu.attention.schedule import WarpgroupSchedule
+from blu.passes.gpu.attention.schedule import SharedKeysSchedule, WarpgroupSchedule
 from blu.passes.gpu.attention.scores import STRIP, KeySpan, Mask, RunningSoftmax, as_left, flatten, scaled
 from blu.passes.gpu.attention.tiles import MatrixTile, tile_bytes
 from blu.passes.gpu.attention.walk import tiles_of
@@ -110,7 +110,7 @@ class WarpgroupForward:
     """Emits one kernel."""
 
     problem: Problem
-    schedule: WarpgroupSchedule
+    schedule: WarpgroupSchedule | SharedKeysSchedule
     layout: ForwardLayout
     position: RowPosition
     shared: ir.Value
@@ -137,7 +137,7 @@ class WarpgroupForward:
 
 
 class KeyWalk:
-    """The walk of a block over the tiles of its keys, the last one first."""
+    """The walk of a warpgroup over the tiles of its keys, the last one first."""
 
     def __init__(
         self, emitter: WarpgroupForward, span: KeySpan, head: Sequence[ir.Value], first: Number, count: Number
@@ -151,6 +151,7 @@ class KeyWalk:
         self.key_head = self.problem.key_head(head)
         self.mask = Mask(self.problem, None, span)
         self.left = self.queries.tile(0)
+        self.masked = masked_tiles(self.problem, ROWS, self.rows)
 
     @property
     def stages(self) -> int:
@@ -158,21 +159,67 @@ class KeyWalk:
 
     def run(self) -> tuple[list[ir.Value], list[ir.Value], list[ir.Value]]:
         """The sums of results, what to multiply these with, and the logarithms of sums of weights."""
-        begin(self.thread, (self.queries, self.keys, self.values), self._load_first)
+        self._begin()
         carried = self._first_tile()
-        masked = masked_tiles(self.problem, ROWS, self.rows)
-        carried = repeat(1, numbers.smaller(self.count, masked), 1, carried, partial(self._tile, hides=True))
-        carried = repeat(masked, self.count, 1, carried, partial(self._tile, hides=False))
+        hidden = numbers.smaller(self.count, self.masked)
+        carried = repeat(1, hidden, 1, carried, partial(self._tile, hides=True))
+        carried = repeat(self.masked, self.count, 1, carried, partial(self._tile, hides=False))
+        self._have_read_queries()
         softmax, results, weights = self._unpack(carried)
         last = numbers.subtract(self.count, 1)
-        stage = numbers.remainder(last, self.stages)
-        self.values.wait(last, stage)
+        stage = self._stage(last)
+        self._wait_values(last, stage)
         results, weights = wgmma.tie(results), wgmma.tie(weights)
         wgmma.fence()
         results = add_weighted(results, weights, self.values.tile(0, stage), self.problem.element)
         wgmma.commit_group()
         wgmma.wait_group(0)
-        return wgmma.tie(results), *softmax.finish(self.mask.factor)
+        results = wgmma.tie(results)
+        self._end(stage)
+        return results, *softmax.finish(self.mask.factor)
+
+    # What tells and asks those who copy tiles
+
+    def _begin(self) -> None:
+        """Have the queries and the first tiles of keys and values copied."""
+        begin(self.thread, (self.queries, self.keys, self.values), self._load_first)
+
+    def _wait_queries(self) -> None:
+        self.queries.wait()
+
+    def _stage(self, number: Number) -> Number:
+        """Where a tile is."""
+        return number % self.stages if isinstance(number, int) else numbers.remainder(number, self.stages)
+
+    def _wait_keys(self, number: Number, stage: Number) -> None:
+        self.keys.wait(number, stage)
+
+    def _wait_values(self, number: Number, stage: Number) -> None:
+        self.values.wait(number, stage)
+
+    def _have_read_queries(self) -> None:
+        """After the last scores."""
+
+    def _have_read_keys(self, number: Number, stage: Number) -> None:
+        """Let the stage of a tile's keys be filled again."""
+        following = numbers.add(number, self.stages)
+        refill(self.thread, following, self.count, partial(self._load_keys, following, stage))
+
+    def _have_read_values(self, number: Number, stage: Number) -> None:
+        """Let the stage of a tile's values be filled again."""
+        following = numbers.add(number, self.stages)
+        refill(self.thread, following, self.count, partial(self._load_values, following, stage))
+
+    def _end(self, stage: Number) -> None:
+        """After the last product, whose values are in a stage."""
+
+    # What orders the products of warpgroups
+
+    def _begin_products(self) -> None:
+        """Before a tile's products are begun."""
+
+    def _have_begun_products(self) -> None:
+        """Once they are."""
 
     # What the copying thread does
 
@@ -216,13 +263,14 @@ class KeyWalk:
         return packed(as_left(as_sums(weights), self.problem.element), self.rows)
 
     def _first_tile(self) -> list[ir.Value]:
-        self.queries.wait()
-        self.keys.wait()
+        self._wait_queries()
+        stage = self._stage(0)
+        self._wait_keys(0, stage)
         wgmma.fence()
-        scores = self._scores(0)
+        scores = self._scores(stage)
         wgmma.wait_group(0)
         scores = wgmma.tie(scores)
-        refill(self.thread, self.stages, self.count, partial(self._load_keys, self.stages, 0))
+        self._have_read_keys(0, stage)
         softmax, weights, _ = self._weights(RunningSoftmax.begin(self.span), scores, 0, hides=True)
         results = [numbers.real(0)] * (self.problem.width // 2)
         return [*softmax.values, *results, *self._packed(weights)]
@@ -235,23 +283,23 @@ class KeyWalk:
     def _tile(self, number: ir.Value, carried: list[ir.Value], hides: bool) -> list[ir.Value]:
         softmax, results, weights = self._unpack(carried)
         earlier = numbers.subtract(number, 1)
-        stage, before = (numbers.remainder(item, self.stages) for item in (number, earlier))
-        self.keys.wait(number, stage)
+        stage, before = self._stage(number), self._stage(earlier)
+        self._wait_keys(number, stage)
+        self._begin_products()
         results, weights = wgmma.tie(results), wgmma.tie(weights)
         wgmma.fence()
         scores = self._scores(stage)
-        self.values.wait(earlier, before)
+        self._wait_values(earlier, before)
         results = add_weighted(results, weights, self.values.tile(0, before), self.problem.element)
         wgmma.commit_group()
+        self._have_begun_products()
         wgmma.wait_group(1)
         scores = wgmma.tie(scores)
-        following = numbers.add(number, self.stages)
-        refill(self.thread, following, self.count, partial(self._load_keys, following, stage))
+        self._have_read_keys(number, stage)
         softmax, weights, shares = self._weights(softmax, scores, number, hides)
         wgmma.wait_group(0)
         tied = wgmma.tie([*results, *weights])
         results, weights = tied[: len(results)], tied[len(results) :]
-        following = numbers.add(earlier, self.stages)
-        refill(self.thread, following, self.count, partial(self._load_values, following, before))
+        self._have_read_values(earlier, before)
         results = flatten(scaled(as_sums(results), shares))
         return [*softmax.values, *results, *self._packed(weights)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 
 from blu.dialects.core.mlir import func, ir
@@ -10,6 +11,7 @@ from blu.dialects.core.op import operands_of
 from blu.passes.gpu.attention.block import RowPosition
 from blu.passes.gpu.attention.schedule import WarpgroupGradientSchedule
 from blu.passes.gpu.attention.slopes import Gradient
+from blu.passes.gpu.attention.warpgroups import roles
 from blu.passes.gpu.attention.warpgroups.key_gradient import KeyLayout, WarpgroupKeyGradient
 from blu.passes.gpu.attention.warpgroups.query_gradient import QueryLayout, WarpgroupQueryGradient
 from blu.passes.gpu.attention.warpgroups.stages import ROWS, THREADS, mapped, open_with_maps
@@ -41,12 +43,21 @@ def _launch(
     blocks: int,
     emitter: Callable[..., WarpgroupQueryGradient | WarpgroupKeyGradient],
 ) -> func.FuncOp:
-    """One launch, whose blocks have each 64 rows of a head of the first operand."""
+    """One launch, whose groups have each 64 rows of a head of the first operand."""
     frame = open_with_maps(kernel, operands, f"{kernel.name.value}{suffix}")
     rows = ir.RankedTensorType(operands[0][0].type).shape
-    parts = -(-rows[-2] // ROWS)
+    groups = layout.own.count
+    parts = -(-rows[-2] // (ROWS * groups))
     grid, operation = (prod(rows[:-2]) * parts,), find_operation(kernel, "blu.attention_gradient")
-    with operation.location, frame.launch(grid, THREADS, layout.memory.bytes, per_processor=blocks) as here:
+    threads = THREADS if groups == 1 else THREADS * (groups + 1)
+    with operation.location, frame.launch(grid, threads, layout.memory.bytes, per_processor=blocks) as here:
         gradient, maps = Gradient.read(operation, frame), mapped(frame, [operand for operand, _ in operands])
-        emitter(gradient, layout, RowPosition.of(here, parts), shared_address(frame), maps).emit()
+        position, shared = RowPosition.of(here, parts), shared_address(frame)
+        if groups == 1:
+            emitter(gradient, layout, position, shared, maps).emit()
+        else:
+            of_group = partial(emitter, gradient, layout, roles.in_group(position), shared, maps)
+            first = of_group()
+            stages = (first.own, first.tiles)
+            roles.share(position, groups, stages, maps, first.copy, lambda group: of_group(group).emit())
     return frame.replacement

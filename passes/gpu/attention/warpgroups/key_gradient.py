@@ -23,8 +23,9 @@ from blu.passes.gpu.attention.scores import STRIP, KeySpan, Mask, Sums, as_left,
 from blu.passes.gpu.attention.slopes import Gradient, slopes
 from blu.passes.gpu.attention.tiles import MatrixTile, tile_bytes
 from blu.passes.gpu.attention.warpgroups.forward import SIZE
+from blu.passes.gpu.attention.warpgroups.own_rows import OwnRows, readers_of
 from blu.passes.gpu.attention.warpgroups.panels import add_weighted, as_sums, packed, scores_of
-from blu.passes.gpu.attention.warpgroups.stages import ROWS, MappedOperand, StageRange, begin, refill
+from blu.passes.gpu.attention.warpgroups.stages import ROWS, MappedOperand, StageRange, Stages
 from blu.passes.gpu.isa import approx, barrier, shared_memory, tma, wgmma
 from blu.passes.gpu.kernel import repeat
 from blu.passes.gpu.numbers import Number
@@ -47,59 +48,72 @@ class KeyLayout:
     def of(cls, schedule: WarpgroupGradientSchedule, depth: int, width: int) -> KeyLayout:
         """That for keys of `depth` columns and values of `width`."""
         memory, rows, stages = SharedMemory(), schedule.queries, schedule.query_stages
-        own = StageRange.take(memory, 1, (ROWS, depth), (ROWS, width), least=tile_bytes(ROWS, depth, SIZE))
+        groups = schedule.key_groups
+        own = StageRange.take(memory, groups, (ROWS, depth), (ROWS, width), least=tile_bytes(ROWS, depth, SIZE))
         queries = StageRange.take(memory, stages, (rows, depth), (rows, width), least=tile_bytes(ROWS, width, SIZE))
         row_numbers = memory.take(stages * 2 * rows * NUMBER_BYTES)
-        return cls(memory, own.with_barriers(memory), queries.with_barriers(memory), row_numbers)
+        return cls(memory, own.with_barriers(memory), queries.with_barriers(memory, readers_of(groups)), row_numbers)
 
 
-class WarpgroupKeyGradient:
+class WarpgroupKeyGradient(OwnRows):
     """Emits the launch. `maps` are those of keys, values, queries and g."""
 
     def __init__(
         self, gradient: Gradient, layout: KeyLayout, position: RowPosition, shared: ir.Value,
-        maps: Sequence[MappedOperand],
+        maps: Sequence[MappedOperand], group: Number = 0,
     ):  # fmt: skip
         self.gradient, self.problem, self.layout, self.position = gradient, gradient.problem, layout, position
-        self.shared, self.maps, self.rows = shared, maps, layout.queries.extents[0][0]
+        self.shared, self.maps, self.rows, self.group = shared, maps, layout.queries.extents[0][0], group
         self.own, self.queries = layout.own.at(shared), layout.queries.at(shared)
         self.row_numbers = numbers.add(shared, layout.row_numbers)
-        self.first = numbers.multiply(position.part, ROWS)
+        block_rows = ROWS * self.own.count
+        block_first = numbers.multiply(position.part, block_rows)
+        self.first = numbers.add(block_first, numbers.multiply(group, ROWS))
         self.key_head = split_head(position.head, self.problem.key_heads)
         self.own_row = numbers.multiply(position.own_warp, STRIP)
         self.span = KeySpan(position.lane, numbers.add(self.first, self.own_row), 1)
         self.mask = Mask(self.problem, None, self.span, turned=True)
-        self.walk = Queries.seeing(gradient, ROWS, self.rows, self.first, self.key_head)
+        self.walk = Queries.seeing(gradient, block_rows, self.rows, block_first, self.key_head)
+
+    @property
+    def tiles(self) -> Stages:
+        return self.queries
+
+    @property
+    def tile_count(self) -> Number:
+        return self.walk.total
+
+    @property
+    def own_head(self) -> list[ir.Value]:
+        return self.key_head
 
     def emit(self) -> None:
         """What one thread does. The first keys, which all queries see, come first."""
         problem, walk = self.problem, self.walk
-        begin(self.position.thread, (self.own, self.queries), self._load_first)
-        self.own.wait()
+        self.begin()
+        self.own.wait(0, self.group)
         carried = [numbers.real(0)] * ((problem.depth + problem.width) // 2)
         hidden = 0 if not problem.causal else walk.total if problem.groups > 1 else walk.hidden
         carried = repeat(0, hidden, 1, carried, partial(self._tile, hides=True))
         carried = repeat(hidden, walk.total, 1, carried, partial(self._tile, hides=False))
         of_key, of_value = self._unpack(carried)
-        barrier.sync()  # gradients are staged where tiles were, which all warps read
+        self.sync()  # gradients are staged where tiles were, which all warps read
         factor = numbers.real(problem.factor)
         gradient = self.gradient
         scaled = map_sums(as_sums(of_key), lambda value, *_: arith.mulf(value, factor))
-        stage = MatrixTile(numbers.add(self.shared, self.layout.own.tiles), ROWS, problem.depth, SIZE)
+        address = self.own.tile(0, self.group).address
+        stage = MatrixTile(address, ROWS, problem.depth, SIZE)
         write_tile(scaled, self.span, stage, self.own_row, gradient.of_key.matrix(self.key_head))
-        stage = MatrixTile(numbers.add(self.shared, self.layout.queries.tiles), ROWS, problem.width, SIZE)
+        if self.own.count == 1:  # nobody waits for what was staged before to be read
+            address = numbers.add(self.shared, self.layout.queries.tiles)
+        elif problem.width != problem.depth:
+            self.sync()  # rows of other warps' keys are in this warp's rows of values
+        stage = MatrixTile(address, ROWS, problem.width, SIZE)
         write_tile(as_sums(of_value), self.span, stage, self.own_row, gradient.of_value.matrix(self.key_head))
 
     # What the copying thread does
 
-    def _load_first(self) -> None:
-        counts = self.own.announce()
-        for place in (0, 1):
-            self.maps[place].load(self.own.tile(place), self.first, self.key_head, counts)
-        for stage in range(self.queries.count):
-            refill(self.position.thread, stage, self.walk.total, partial(self._load, stage, stage))
-
-    def _load(self, number: Number, stage: Number) -> None:
+    def load(self, number: Number, stage: Number) -> None:
         """Queries and g of a tile, and the two numbers of its queries."""
         head, first = self.walk.locate(number)
         num_bytes = self.rows * NUMBER_BYTES
@@ -128,9 +142,9 @@ class WarpgroupKeyGradient:
         queries, upstream = self.queries.tile(0, stage), self.queries.tile(1, stage)
         self.queries.wait(number, stage)
         wgmma.fence()
-        scores = scores_of(self.own.tile(0), queries, element)
+        scores = scores_of(self.own.tile(0, self.group), queries, element)
         wgmma.commit_group()
-        of_weights = scores_of(self.own.tile(1), upstream, element)
+        of_weights = scores_of(self.own.tile(1, self.group), upstream, element)
         wgmma.commit_group()
         wgmma.wait_group(1)
         weights = self._weights(number, as_sums(wgmma.tie(scores)), stage, hides)
@@ -148,9 +162,7 @@ class WarpgroupKeyGradient:
         wgmma.commit_group()
         wgmma.wait_group(0)
         carried = wgmma.tie([*of_key, *of_value])
-        following = numbers.add(number, self.queries.count)
-        barrier.sync()  # all warps have read the numbers of the tile's queries
-        refill(self.position.thread, following, self.walk.total, partial(self._load, following, stage))
+        self.have_read(number, stage, barrier.sync)  # the numbers of the tile's queries too
         return carried
 
     def _weights(self, number: ir.Value, scores: Sums, stage: Number, hides: bool) -> Sums:

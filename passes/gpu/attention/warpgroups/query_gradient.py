@@ -24,9 +24,10 @@ from blu.passes.gpu.attention.slopes import Gradient, slopes
 from blu.passes.gpu.attention.tiles import MatrixTile, tile_bytes
 from blu.passes.gpu.attention.walk import tiles_of
 from blu.passes.gpu.attention.warpgroups.forward import SIZE, masked_tiles
+from blu.passes.gpu.attention.warpgroups.own_rows import OwnRows, readers_of
 from blu.passes.gpu.attention.warpgroups.panels import PIECE, add_weighted, as_sums, packed, scores_of
-from blu.passes.gpu.attention.warpgroups.stages import ROWS, MappedOperand, StageRange, begin, refill
-from blu.passes.gpu.isa import barrier, cvt, shfl, wgmma
+from blu.passes.gpu.attention.warpgroups.stages import ROWS, MappedOperand, StageRange, Stages
+from blu.passes.gpu.isa import cvt, shfl, wgmma
 from blu.passes.gpu.kernel import repeat, when
 from blu.passes.gpu.numbers import Number
 from blu.passes.gpu.shared import SharedMemory
@@ -46,64 +47,70 @@ class QueryLayout:
     @classmethod
     def of(cls, schedule: WarpgroupGradientSchedule, depth: int, width: int) -> QueryLayout:
         """That for queries of `depth` columns and values of `width`."""
-        memory = SharedMemory()
-        own = StageRange.take(memory, 1, (ROWS, depth), (ROWS, width), least=tile_bytes(ROWS, depth, SIZE))
+        memory, groups = SharedMemory(), schedule.query_groups
+        own = StageRange.take(memory, groups, (ROWS, depth), (ROWS, width), least=tile_bytes(ROWS, depth, SIZE))
         keys = StageRange.take(memory, schedule.key_stages, (schedule.keys, depth), (schedule.keys, width))
-        return cls(memory, own.with_barriers(memory), keys.with_barriers(memory))
+        return cls(memory, own.with_barriers(memory), keys.with_barriers(memory, readers_of(groups)))
 
 
-class WarpgroupQueryGradient:
+class WarpgroupQueryGradient(OwnRows):
     """Emits the launch. `maps` are those of queries, g, keys and values."""
 
     def __init__(
         self, gradient: Gradient, layout: QueryLayout, position: RowPosition, shared: ir.Value,
-        maps: Sequence[MappedOperand],
+        maps: Sequence[MappedOperand], group: Number = 0,
     ):  # fmt: skip
         self.gradient, self.problem, self.layout, self.position = gradient, gradient.problem, layout, position
-        self.shared, self.maps = shared, maps
+        self.shared, self.maps, self.group = shared, maps, group
         self.own, self.keys = layout.own.at(shared), layout.keys.at(shared)
-        self.rows = layout.keys.extents[0][0]
+        self.rows, block_rows = layout.keys.extents[0][0], ROWS * self.own.count
         problem = self.problem
-        self.first = numbers.multiply(numbers.subtract(position.parts - 1, position.part), ROWS)
+        block_first = numbers.multiply(numbers.subtract(position.parts - 1, position.part), block_rows)
+        self.first = numbers.add(block_first, numbers.multiply(group, ROWS))
         self.head = split_head(position.head, problem.heads)
         self.key_head = problem.key_head(self.head)
         self.own_row = numbers.multiply(position.own_warp, STRIP)
         self.span = KeySpan(position.lane, numbers.add(self.first, self.own_row), 1)
         self.mask = Mask(problem, None, self.span)
-        last = numbers.smaller(numbers.add(self.first, ROWS - 1), problem.queries - 1)
+        last = numbers.smaller(numbers.add(block_first, block_rows - 1), problem.queries - 1)
         self.count = numbers.larger(tiles_of(problem.limit(last), self.rows), 1)
+
+    @property
+    def tiles(self) -> Stages:
+        return self.keys
+
+    @property
+    def tile_count(self) -> Number:
+        return self.count
+
+    @property
+    def own_head(self) -> list[ir.Value]:
+        return self.head
 
     def emit(self) -> None:
         """What one thread does."""
         problem = self.problem
-        begin(self.position.thread, (self.own, self.keys), self._load_first)
+        self.begin()
         inner = self._inner()
-        self.own.wait()
+        self.own.wait(0, self.group)
         sums = [numbers.real(0)] * (problem.depth // 2)
         carried = [*RunningSoftmax.begin(self.span).values, *sums]
-        masked = masked_tiles(problem, ROWS, self.rows)
+        masked = masked_tiles(problem, ROWS * self.own.count, self.rows)
         hidden = numbers.smaller(self.count, masked)
         carried = repeat(0, hidden, 1, carried, partial(self._tile, inner=inner, hides=True))
         carried = repeat(masked, self.count, 1, carried, partial(self._tile, inner=inner, hides=False))
         softmax, sums = RunningSoftmax.of_values(carried[:4]), as_sums(carried[4:])
         inverses, logarithms = softmax.finish(self.mask.factor)
         factor = numbers.real(problem.factor)
-        barrier.sync()  # rows of other warps' queries are in this warp's rows of results
-        stage = MatrixTile(numbers.add(self.shared, self.layout.own.tiles), ROWS, problem.depth, SIZE)
+        self.sync()  # rows of other warps' queries are in this warp's rows of results
+        stage = MatrixTile(self.own.tile(0, self.group).address, ROWS, problem.depth, SIZE)
         results = scaled(sums, [arith.mulf(inverse, factor) for inverse in inverses])
         write_tile(results, self.span, stage, self.own_row, self.gradient.of_query.matrix(self.head))
         self._write_numbers(logarithms, inner)
 
     # What the copying thread does
 
-    def _load_first(self) -> None:
-        counts = self.own.announce()
-        for place in (0, 1):
-            self.maps[place].load(self.own.tile(place), self.first, self.head, counts)
-        for stage in range(self.keys.count):
-            refill(self.position.thread, stage, self.count, partial(self._load, stage, stage))
-
-    def _load(self, number: Number, stage: Number) -> None:
+    def load(self, number: Number, stage: Number) -> None:
         """Keys and values of a tile."""
         counts = self.keys.announce(stage)
         for place in (0, 1):
@@ -120,9 +127,9 @@ class WarpgroupQueryGradient:
         keys, values = self.keys.tile(0, stage), self.keys.tile(1, stage)
         self.keys.wait(number, stage)
         wgmma.fence()
-        scores = scores_of(self.own.tile(0), keys, element)
+        scores = scores_of(self.own.tile(0, self.group), keys, element)
         wgmma.commit_group()
-        of_weights = scores_of(self.own.tile(1), values, element)
+        of_weights = scores_of(self.own.tile(1, self.group), values, element)
         wgmma.commit_group()
         wgmma.wait_group(1)
         finished = self.mask.finish(as_sums(wgmma.tie(scores)), self._first_key(number), hides)
@@ -136,8 +143,7 @@ class WarpgroupQueryGradient:
         wgmma.commit_group()
         wgmma.wait_group(0)
         sums = wgmma.tie(sums)
-        following = numbers.add(number, self.keys.count)
-        refill(self.position.thread, following, self.count, partial(self._load, following, stage))
+        self.have_read(number, stage)
         return [*softmax.values, *sums]
 
     def _slopes(self, weights: Sums, of_weights: Sums, inner: list[ir.Value]) -> Sums:
@@ -159,7 +165,10 @@ class WarpgroupQueryGradient:
     def _write_numbers(self, logarithms: list[ir.Value], inner: list[ir.Value]) -> None:
         """One thread of the four that hold a row writes its numbers."""
         matrices = [item.matrix([]) for item in (self.gradient.logarithms, self.gradient.inner)]
-        with when(numbers.is_equal(numbers.remainder(self.span.lane, 4), 0)):
+        is_first = numbers.is_equal(numbers.remainder(self.span.lane, 4), 0)
+        if self.own.count > 1:  # all of a group's queries may be beyond the end
+            is_first = arith.andi(is_first, numbers.is_below(self.first, matrices[0].shape[1]))
+        with when(is_first):
             for number, place in enumerate(self.span.rows):
                 for matrix, values in zip(matrices, (logarithms, inner), strict=True):
                     matrix.store(values[number], self.position.head, self.span.row(*place))

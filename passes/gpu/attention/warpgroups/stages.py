@@ -61,6 +61,7 @@ class StageRange:
     extents: tuple[tuple[int, int], ...]
     count: int
     barriers: int = 0
+    readers: int = 0
 
     @classmethod
     def take(cls, memory: SharedMemory, count: int, *extents: tuple[int, int], least: int = 0) -> StageRange:
@@ -68,9 +69,10 @@ class StageRange:
         needed = count * sum(panel_tile_bytes(*extent) for extent in extents)
         return cls(memory.take(max(needed, least), alignment=TILE_ALIGNMENT), extents, count)
 
-    def with_barriers(self, memory: SharedMemory) -> StageRange:
-        """The same with room for barriers."""
-        return replace(self, barriers=memory.take(self.count * mbarrier.BYTES))
+    def with_barriers(self, memory: SharedMemory, readers: int = 0) -> StageRange:
+        """The same with room for barriers: where there are readers that give stages back, two of each stage."""
+        num_bytes = self.count * mbarrier.BYTES * (2 if readers else 1)
+        return replace(self, barriers=memory.take(num_bytes), readers=readers)
 
     def at(self, shared: ir.Value) -> Stages:
         """The stages in shared memory from an address on."""
@@ -79,7 +81,7 @@ class StageRange:
 
 @dataclass(frozen=True)
 class Stages:
-    """The same at addresses. A barrier waits for all bytes of its stage."""
+    """The same at addresses. A barrier waits for all bytes of its stage, and another for all readers' last reading."""
 
     range: StageRange
     address: ir.Value
@@ -104,10 +106,16 @@ class Stages:
         """The barrier of a stage."""
         return numbers.number(numbers.add(self.barriers, numbers.multiply(stage, mbarrier.BYTES)))
 
+    def empty(self, stage: Number = 0) -> ir.Value:
+        """The barrier of a stage's readers."""
+        return numbers.number(numbers.add(self.barrier(stage), self.count * mbarrier.BYTES))
+
     def begin(self) -> None:
         """Make the barriers, by one thread."""
         for stage in range(self.count):
             mbarrier.init(self.barrier(stage), 1)
+            if self.range.readers:
+                mbarrier.init(self.empty(stage), self.range.readers)
 
     def announce(self, stage: Number = 0, more_bytes: int = 0) -> ir.Value:
         """Let a stage's barrier wait for its tiles, and more; the barrier."""
@@ -119,6 +127,15 @@ class Stages:
         """Wait until the tiles of a number are there, in their stage."""
         turn = numbers.divide(numbers.number(number), self.count)
         mbarrier.wait(self.barrier(stage), numbers.remainder(turn, 2))
+
+    def wait_empty(self, number: Number, stage: Number) -> None:
+        """Wait until all readers have given back the stage for the tiles of a number; the first turn finds it so."""
+        turn = numbers.divide(numbers.number(number), self.count)
+        mbarrier.wait(self.empty(stage), numbers.remainder(numbers.number(numbers.add(turn, 1)), 2))
+
+    def give_back(self, stage: Number) -> None:
+        """Say, by one thread of a reader, that it reads a stage no more."""
+        mbarrier.arrive(self.empty(stage))
 
 
 def begin(thread: ir.Value, all_stages: Sequence[Stages], load: Callable[[], None]) -> None:

@@ -12,6 +12,7 @@ CASES = {
     "warpgroups": ("bf16", (1, 2, 100, 64), (1, 1, 80, 64), False, None),
     "warpgroups, causal": ("bf16", (2, 130, 64), (2, 130, 64), True, None),
     "warpgroups, nothing seen": ("f16", (1, 64, 64), (1, 64, 64), True, -64),
+    "warpgroups that share keys": ("bf16", (2, 130, 16), (2, 70, 16), True, 7),
     "tiles": ("f32", (2, 5, 8), (1, 33, 8), False, None),
     "tiles, some see nothing": ("bf16", (1, 2, 9, 24), (1, 2, 17, 24), True, -4),
 }
@@ -28,8 +29,10 @@ def test_a_piece_is_the_result_with_its_logarithms(name: str) -> None:
     def piece(query, key, value, offset=None):
         return AttentionPiece(query, key, value, offset, **attributes)
 
-    program = compile_program(piece, *arrays, target="sm_90a")
+    wished = {"attention_piece_0": {"kind": "wgmma_shared"}} if name == "warpgroups that share keys" else None
+    program = compile_program(piece, *arrays, target="sm_90a", schedules=wished)
     assert any("wgmma" in text for text in program.ptx.values()) == name.startswith("warpgroups")
+    assert any("setmaxnreg" in text for text in program.ptx.values()) == ("share" in name)
     result, logarithms = program.interpret(*arrays)
     wide = [np.asarray(item, np.float64) for item in arrays[:3]]
     expected, sums = AttentionPiece.reference(*wide, None if start is None else arrays[3], **attributes)
