@@ -16,7 +16,7 @@ from importlib import metadata
 from pathlib import Path
 
 from blu import settings
-from blu.compiler.cli import settings_table
+from blu.compiler import settings_table
 from blu.errors import BluError, SettingError
 
 GOOD, MISSING, BROKEN = "ok", "--", "!!"

@@ -17,6 +17,7 @@ COMMANDS = {
     "compile": "compile a model, and run it",
     "run": "run a compiled model",
     "train": "train a model",
+    "bench": "measure Blu beside PyTorch",
     "opt": "run passes over a file of IR",
     "doctor": "say what is installed, what works, and what to do",
     "cache": "look at the compile cache, or clear it",

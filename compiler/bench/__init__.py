@@ -1,0 +1,1 @@
+"""What `blu bench` does: workloads, what computes them, how that is timed, and the report."""
