@@ -9,6 +9,8 @@ from blu.frontend import io as io
 from blu.frontend import nn as nn
 from blu.frontend import optim as optim
 from blu.frontend.autocast import autocast as autocast
+from blu.frontend.branches import cond as cond
+from blu.frontend.branches import switch as switch
 from blu.frontend.checkpoint import checkpoint as checkpoint
 from blu.frontend.functional import random as random
 from blu.frontend.functional.functional import absolute as absolute
@@ -41,6 +43,7 @@ from blu.frontend.functional.functional import broadcast_arrays as broadcast_arr
 from blu.frontend.functional.functional import broadcast_to as broadcast_to
 from blu.frontend.functional.functional import cbrt as cbrt
 from blu.frontend.functional.functional import ceil as ceil
+from blu.frontend.functional.functional import celu as celu
 from blu.frontend.functional.functional import clip as clip
 from blu.frontend.functional.functional import concatenate as concatenate
 from blu.frontend.functional.functional import copysign as copysign
@@ -54,6 +57,7 @@ from blu.frontend.functional.functional import dot as dot
 from blu.frontend.functional.functional import dynamic_slice as dynamic_slice
 from blu.frontend.functional.functional import dynamic_update_slice as dynamic_update_slice
 from blu.frontend.functional.functional import einsum as einsum
+from blu.frontend.functional.functional import elu as elu
 from blu.frontend.functional.functional import equal as equal
 from blu.frontend.functional.functional import erf as erf
 from blu.frontend.functional.functional import erfc as erfc
@@ -69,14 +73,19 @@ from blu.frontend.functional.functional import floor_divide as floor_divide
 from blu.frontend.functional.functional import full as full
 from blu.frontend.functional.functional import full_like as full_like
 from blu.frontend.functional.functional import gelu as gelu
+from blu.frontend.functional.functional import glu as glu
 from blu.frontend.functional.functional import greater as greater
 from blu.frontend.functional.functional import greater_equal as greater_equal
+from blu.frontend.functional.functional import hardsigmoid as hardsigmoid
+from blu.frontend.functional.functional import hardswish as hardswish
+from blu.frontend.functional.functional import hardtanh as hardtanh
 from blu.frontend.functional.functional import invert as invert
 from blu.frontend.functional.functional import iota as iota
 from blu.frontend.functional.functional import isfinite as isfinite
 from blu.frontend.functional.functional import isinf as isinf
 from blu.frontend.functional.functional import isnan as isnan
 from blu.frontend.functional.functional import layer_norm as layer_norm
+from blu.frontend.functional.functional import leaky_relu as leaky_relu
 from blu.frontend.functional.functional import left_shift as left_shift
 from blu.frontend.functional.functional import less as less
 from blu.frontend.functional.functional import less_equal as less_equal
@@ -91,6 +100,7 @@ from blu.frontend.functional.functional import logical_and as logical_and
 from blu.frontend.functional.functional import logical_not as logical_not
 from blu.frontend.functional.functional import logical_or as logical_or
 from blu.frontend.functional.functional import logical_xor as logical_xor
+from blu.frontend.functional.functional import logsigmoid as logsigmoid
 from blu.frontend.functional.functional import logsumexp as logsumexp
 from blu.frontend.functional.functional import matmul as matmul
 from blu.frontend.functional.functional import max as max
@@ -98,6 +108,7 @@ from blu.frontend.functional.functional import maximum as maximum
 from blu.frontend.functional.functional import mean as mean
 from blu.frontend.functional.functional import min as min
 from blu.frontend.functional.functional import minimum as minimum
+from blu.frontend.functional.functional import mish as mish
 from blu.frontend.functional.functional import moveaxis as moveaxis
 from blu.frontend.functional.functional import multiply as multiply
 from blu.frontend.functional.functional import negative as negative
@@ -113,6 +124,7 @@ from blu.frontend.functional.functional import prod as prod
 from blu.frontend.functional.functional import reciprocal as reciprocal
 from blu.frontend.functional.functional import reduce_scatter as reduce_scatter
 from blu.frontend.functional.functional import relu as relu
+from blu.frontend.functional.functional import relu6 as relu6
 from blu.frontend.functional.functional import remainder as remainder
 from blu.frontend.functional.functional import repeat as repeat
 from blu.frontend.functional.functional import reshape as reshape
@@ -122,12 +134,16 @@ from blu.frontend.functional.functional import roll as roll
 from blu.frontend.functional.functional import round as round
 from blu.frontend.functional.functional import rsqrt as rsqrt
 from blu.frontend.functional.functional import scatter_add as scatter_add
+from blu.frontend.functional.functional import selu as selu
 from blu.frontend.functional.functional import sigmoid as sigmoid
 from blu.frontend.functional.functional import sign as sign
 from blu.frontend.functional.functional import silu as silu
 from blu.frontend.functional.functional import sin as sin
 from blu.frontend.functional.functional import sinh as sinh
 from blu.frontend.functional.functional import softmax as softmax
+from blu.frontend.functional.functional import softplus as softplus
+from blu.frontend.functional.functional import softshrink as softshrink
+from blu.frontend.functional.functional import softsign as softsign
 from blu.frontend.functional.functional import sort as sort
 from blu.frontend.functional.functional import split as split
 from blu.frontend.functional.functional import sqrt as sqrt
@@ -143,6 +159,7 @@ from blu.frontend.functional.functional import take as take
 from blu.frontend.functional.functional import take_along_axis as take_along_axis
 from blu.frontend.functional.functional import tan as tan
 from blu.frontend.functional.functional import tanh as tanh
+from blu.frontend.functional.functional import tanhshrink as tanhshrink
 from blu.frontend.functional.functional import tensordot as tensordot
 from blu.frontend.functional.functional import tile as tile
 from blu.frontend.functional.functional import top_k as top_k
@@ -156,6 +173,10 @@ from blu.frontend.functional.functional import var as var
 from blu.frontend.functional.functional import where as where
 from blu.frontend.functional.functional import zeros as zeros
 from blu.frontend.functional.functional import zeros_like as zeros_like
+from blu.frontend.loops import associative_scan as associative_scan
+from blu.frontend.loops import fori_loop as fori_loop
+from blu.frontend.loops import scan as scan
+from blu.frontend.loops import while_loop as while_loop
 from blu.frontend.tracing.spec import spec as spec
 from blu.frontend.transform import grad as grad
 from blu.frontend.transform import value_and_grad as value_and_grad

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from blu.dialects.core.op import OPS
-from blu.frontend.functional import collective, functional
+from blu.frontend.functional import activations, collective, functional
 from tests.fuzz import calls
 from tests.fuzz.check import Outcome, check
 from tests.fuzz.generate import generate
@@ -34,6 +34,7 @@ LEFT_OUT = {
     **dict.fromkeys(("ones_like", "zeros_like", "full_like"), "no numbers of their operands"),
     **dict.fromkeys(collective.__all__, "other ranks take part"),
     **dict.fromkeys(("dot", "outer", "tensordot", "trace"), "matmul and einsum of other names"),
+    **dict.fromkeys(activations.__all__, "composed of elementwise functions that are drawn"),
 }
 
 

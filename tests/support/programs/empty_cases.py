@@ -62,6 +62,15 @@ OTHER_UNARY: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "flatten": np.ravel, "transpose": np.transpose, "flip": np.flip, "asarray": np.asarray, "squeeze": np.squeeze,
     "stop_gradient": np.copy,
 }
+ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "softplus": lambda x: np.log1p(np.exp(x)), "logsigmoid": lambda x: np.log(_sigmoid(x)),
+    "leaky_relu": lambda x: np.maximum(x, x * 0.01), "elu": lambda x: np.where(x > 0, x, np.expm1(x)),
+    "celu": lambda x: np.where(x > 0, x, np.expm1(x)), "mish": lambda x: x * np.tanh(np.log1p(np.exp(x))),
+    "selu": lambda x: 1.050701 * np.where(x > 0, x, 1.6732632 * np.expm1(x)), "relu6": lambda x: np.clip(x, 0, 6),
+    "hardtanh": lambda x: np.clip(x, -1, 1), "hardsigmoid": lambda x: np.clip(x + 3, 0, 6) / 6,
+    "hardswish": lambda x: x * np.clip(x + 3, 0, 6) / 6, "softsign": lambda x: x / (1 + np.abs(x)),
+    "tanhshrink": lambda x: x - np.tanh(x), "softshrink": lambda x: np.sign(x) * np.maximum(np.abs(x) - 0.5, 0),
+}
 FLOAT_BINARY = """
     add subtract multiply divide maximum minimum power arctan2 copysign logaddexp equal not_equal less less_equal
     greater greater_equal logical_and logical_or logical_xor floor_divide remainder
@@ -78,7 +87,7 @@ def pointwise() -> Iterator[Case]:
         x, y, k, m = floats(shape), floats(shape), integers(shape), integers(shape)
         for name in FLOAT_UNARY.split():
             yield Case(name, getattr(blu, name), getattr(np, name), (x,))
-        for name, reference in OTHER_UNARY.items():
+        for name, reference in (OTHER_UNARY | ACTIVATIONS).items():
             function = (lambda x: blu.arccosh(x + 1)) if name == "arccosh" else getattr(blu, name)
             yield Case(name, function, reference, (x,))
         for name in FLOAT_BINARY.split():
@@ -126,6 +135,7 @@ def _along(name: str, x: np.ndarray, **options: Any) -> Case:
 def arrangement() -> Iterator[Case]:
     """Shapes changed, joined, cut and made."""
     x, row, cube = floats((0, 3)), floats((0,)), floats((2, 0, 3))
+    yield Case("glu", lambda x: blu.glu(x, 1), lambda x: x * _sigmoid(x), (floats((3, 0)),))
     yield Case("reshape", lambda x: x.reshape(3, 0, 5), lambda x: x.reshape(3, 0, 5), (x,))
     yield Case("reshape", lambda x: x.reshape(()), lambda x: x.reshape(()), (floats((1, 1)),))
     yield Case("reshape", lambda x: x.reshape(-1), lambda x: x.reshape(-1), (floats(()),))
