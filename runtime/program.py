@@ -185,9 +185,11 @@ class Program(Runnable):
 
 def _groups_of(plan: Plan) -> Mapping[str, RankGroup]:
     """The ranks that a program exchanges data with, which all of them join here."""
-    from blu.runtime.ranks.team import team_of_process
+    from blu.runtime.ranks.team import agree_on_exchanges, team_of_process
 
-    return axis_groups(plan.mesh, "mpi", lambda world: team_of_process("cpu").group)
+    groups = axis_groups(plan.mesh, "mpi", lambda world: team_of_process("cpu").group)
+    agree_on_exchanges(plan.entry, plan.collectives)
+    return groups
 
 
 def check_kernels(artifact: Artifact, plan: Plan) -> None:

@@ -87,10 +87,14 @@ class Collective:
 
     @property
     def signature(self) -> str:
-        """What all ranks must agree on: a line that says which collective this is, and where the user wrote it."""
+        """What all ranks must agree on: a line that says which collective this is, and where the user wrote it.
+
+        The file's folder is left out, since hosts may keep the same program in different ones.
+        """
+        where = self.location.rpartition("/")[2]
         how = " ".join(filter(None, (self.reduction, f"by {self.amount}" if self.amount else "")))
         what = f"{self.kind} over {self.axis} ({self.ranks} ranks) of {self.count} {self.dtype}"
-        return f"{what}{f' {how}' if how else ''}{f' at {self.location}' if self.location else ''}"
+        return f"{what}{f' {how}' if how else ''}{f' at {where}' if where else ''}"
 
     def check(self, sizes: Mapping[str, Sequence[int]], num_launches: int, mesh: Mesh) -> None:
         """CacheError where a plan has no such memory, launches or ranks."""

@@ -13,9 +13,8 @@ import numpy as np
 
 from blu.compiler.training.parallel import DATA_AXIS
 from blu.errors import RankError, calling_line
-from blu.plan.collective import schedule_text
 from blu.plan.mesh import Mesh
-from blu.runtime.ranks.team import RankTeam
+from blu.runtime.ranks.team import RankTeam, agree_on_exchanges
 from blu.runtime.runnable import Runnable
 
 _END = "the step to end with"
@@ -108,7 +107,7 @@ class Place:
     def agree_on_exchanges(self, entry: str, program: Runnable) -> None:
         """RankError on all ranks, with the first line that differs, where they would not exchange the same."""
         if self.team is not None:
-            self.team.agree(f"the exchanges of {entry}", schedule_text(program.plan.collectives))
+            agree_on_exchanges(entry, program.plan.collectives)
 
     @property
     def is_first(self) -> bool:

@@ -69,7 +69,7 @@ class CudaProgram(Runnable):
             self._inputs = Inputs(driver, plan.inputs)
             self._maps = TensorMaps(driver, plan.tensor_maps)
             self._tables = PointerTables(driver, plan.tables)
-            groups = gpu_groups(plan.mesh) if plan.collectives else {}
+            groups = gpu_groups(plan) if plan.collectives else {}
             self._collectives = Collectives(driver, plan, groups, gpu_watch() if groups else None)
             launches = [launch for launch in plan.launches if isinstance(launch, GpuLaunch)]
             places = [place for place, launch in enumerate(launches) if all(launch.grid)]

@@ -6,22 +6,28 @@ import os
 from collections.abc import Mapping
 
 from blu import settings
-from blu.plan.mesh import Mesh
+from blu.plan.schema import Plan
 from blu.runtime.ranks.axes import axis_groups
 from blu.runtime.ranks.group import ExchangeObserver, RankGroup
 from blu.runtime.ranks.world import World
 
 
-def gpu_groups(mesh: Mesh) -> Mapping[str, RankGroup]:
-    """The group of this rank along each axis, which all ranks join here. The GPU's context is current."""
+def gpu_groups(plan: Plan) -> Mapping[str, RankGroup]:
+    """The group of this rank along each axis of a program's mesh, which all ranks join here.
+
+    The GPU's context is current. RankError where the ranks' programs do not exchange the same.
+    """
+    from blu.runtime.ranks.team import agree_on_exchanges
+
     # Where NCCL captures an exchange, it arranges with the other ranks to work on their arrays as they lie, which those
     # of them that launch it uncaptured do not take part in. Ranks capture graphs when their own arrays move.
     os.environ.setdefault("NCCL_GRAPH_REGISTER", "0")
-    groups = axis_groups(mesh, "nccl", _all_ranks)
+    groups = axis_groups(plan.mesh, "nccl", _all_ranks)
     for group in groups.values():
         # Whoever watches compares how many exchanges each rank has started, of which those in a graph know nothing:
         # programs tell of their runs.
         group.observer = None
+    agree_on_exchanges(plan.entry, plan.collectives)
     return groups
 
 

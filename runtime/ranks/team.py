@@ -15,6 +15,7 @@ import json
 import secrets
 import sys
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from types import TracebackType
@@ -24,6 +25,7 @@ import numpy as np
 
 from blu import settings
 from blu.errors import RankError, RankLostError, calling_line
+from blu.plan.collective import Collective, schedule_text
 from blu.runtime.ranks.agreement import agree
 from blu.runtime.ranks.group import Alone, RankGroup
 from blu.runtime.ranks.heartbeat import RankWatch, end_process
@@ -143,6 +145,15 @@ def use_team(team: RankTeam | None) -> None:
 def team_in_use() -> RankTeam | None:
     """The team that this process has joined, if it has."""
     return _joined
+
+
+def agree_on_exchanges(entry: str, collectives: Sequence[Collective]) -> None:
+    """Raise RankError on all ranks if they are about to run programs that do not exchange the same.
+
+    Libraries may take arrays of different sizes without a word, and give wrong sums.
+    """
+    if _joined is not None:
+        _joined.agree("program", f"{entry}\n{schedule_text(collectives)}")
 
 
 def team_of_process(device: str, max_ctas: int | None = None) -> RankTeam:

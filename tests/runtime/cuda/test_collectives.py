@@ -87,7 +87,8 @@ def twins(request: pytest.FixtureRequest, gpu: FakeDriver, monkeypatch: pytest.M
     gpu.is_second_eager = request.param == "eager"
     group = Twins(gpu)
     monkeypatch.setattr(World, "of_environment", classmethod(lambda cls: World(1, 2, 1, 2)))
-    groups: Callable[..., Any] = lambda mesh: axis_groups(mesh, f"fake {id(group)}", lambda world: group)  # noqa: E731
+    name = f"fake {id(group)}"
+    groups: Callable[..., Any] = lambda plan: axis_groups(plan.mesh, name, lambda world: group)  # noqa: E731
     monkeypatch.setattr(cuda_program, "gpu_groups", groups)
     monkeypatch.setattr(cuda_program, "gpu_watch", lambda: group.watch)
     return group

@@ -36,6 +36,19 @@ def test_ranks_of_a_program_are_watched(how: str, code: int, said: str, tmp_path
         assert said in outcome.err
 
 
+@pytest.mark.parametrize("count", [2, 4], ids=["fewer", "more"])
+def test_ranks_whose_programs_exchange_other_shapes_do_not_begin(count: int, tmp_path: Path):
+    """Of less than all, NCCL makes sums without a word."""
+    paths = [tmp_path / "three.blu", tmp_path / "other.blu"]
+    for path, size in zip(paths, (3, count), strict=True):
+        blu.jit(exchanging, mesh=blu.Mesh(dp=2)).trace(blu.spec((size,))).compile("cpu").save(path)
+    outcome = launch_ranks(2, "running", str(paths[0]), "none", str(paths[1]), BLU_RANK_TIMEOUT="30")
+    assert (outcome.code, outcome.out, outcome.orphans) == (1, "", []), outcome.err
+    assert "rank 1 of 2 has another program, from line 2 on:" in outcome.err
+    for rank, size in enumerate((3, count)):
+        assert f"rank {rank}: all_reduce over dp (2 ranks) of {size} f32 sum at {LINE}" in outcome.err
+
+
 def test_a_process_joins_once_and_for_one_kind_of_device():
     with join_team():
         with pytest.raises(RankError, match="joined the other ranks already"):
