@@ -14,7 +14,7 @@ MAP_BYTES = 128
 
 
 @dataclass(frozen=True)
-class Step:
+class Advance:
     """How far an argument moves with a loop: `stride` bytes each time; `shift` times more than it was done, and after
     `period` times from the beginning again, where that is not 0."""
 
@@ -24,7 +24,7 @@ class Step:
     period: int = 0
 
     @classmethod
-    def parse(cls, entry: Any) -> Step:
+    def parse(cls, entry: Any) -> Advance:
         numbers = listed(entry, "a step of an argument")
         require(len(numbers) == 4 and all(type(item) is int for item in numbers), f"a step is {entry!r}")
         step = cls(*numbers)
@@ -43,13 +43,13 @@ class Argument:
     space: str
     index: int
     offset: int
-    steps: tuple[Step, ...] = ()
+    steps: tuple[Advance, ...] = ()
 
     @classmethod
     def parse(cls, entry: Any) -> Argument:
         require(isinstance(entry, list) and bool(entry) and entry[0] in SPACES, f"a kernel argument is {entry!r}")
         space, *rest = entry
-        steps = tuple(Step.parse(item) for item in rest if isinstance(item, list))
+        steps = tuple(Advance.parse(item) for item in rest if isinstance(item, list))
         numbers = rest[: len(rest) - len(steps)]
         require(len(numbers) == (1 if space in _WITHOUT_INDEX else 2), f"a kernel argument is {entry!r}")
         numbers = [natural(number, f"a number of the kernel argument {entry!r}") for number in numbers]

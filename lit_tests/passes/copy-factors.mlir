@@ -2,7 +2,7 @@
 // RUN: %blu-opt %s --blu-choose-schedules --blu-copy-factors | %filecheck %s
 // RUN: %blu-opt %s --blu-choose-schedules --blu-copy-factors --mlir-pass-statistics -o %t 2>&1 | %filecheck %s --check-prefix=COUNT
 
-// COUNT: blu-copy-factors: 3 factors
+// COUNT: blu-copy-factors: 5 factors
 module attributes {blu.target = {name = "sm_90a"}, blu.schedules = {gemm_2 = {kind = "product", copied = "none"}}} {
   // CHECK-LABEL: func.func @main(
   // CHECK-SAME: %[[X:.+]]: tensor<8192x768xf32>, %[[G:.+]]: tensor<8192x3072xf32>, %[[W:.+]]: tensor<768x3072xf32>)
@@ -40,9 +40,16 @@ module attributes {blu.target = {name = "sm_90a"}, blu.schedules = {gemm_2 = {ki
     return %0, %3 : tensor<8192x3072xf32>, tensor<8192x3072xf32>
   }
 
-  // Rows of copies would not begin at multiples of 16 bytes, as warpgroups take them.
+  // Warpgroups take rows that begin at multiples of 16 bytes: copies get longer ones, of which the product sees a part.
   // CHECK-LABEL: func.func @unaligned(
-  // CHECK-NEXT: call @gemm_4(
+  // CHECK-SAME: %[[X:.+]]: tensor<8192x767xf32>, %[[W:.+]]: tensor<767x3072xf32>)
+  // CHECK: %[[LONGER:.+]] = tensor.insert_slice %[[X]] into {{.*}} into tensor<8192x768xf32>
+  // CHECK-NEXT: %[[LEFT:.+]] = tensor.extract_slice %[[LONGER]][0, 0] [8192, 767]
+  // CHECK: %[[DEEP:.+]] = linalg.transpose ins(%[[W]] : tensor<767x3072xf32>)
+  // CHECK: %[[LONGER:.+]] = tensor.insert_slice %[[DEEP]] into {{.*}} into tensor<3072x768xf32>
+  // CHECK-NEXT: %[[PART:.+]] = tensor.extract_slice %[[LONGER]][0, 0] [3072, 767]
+  // CHECK: %[[RIGHT:.+]] = linalg.transpose ins(%[[PART]] : tensor<3072x767xf32>)
+  // CHECK-NEXT: call @gemm_4(%[[LEFT]], %[[RIGHT]])
   func.func @unaligned(%x: tensor<8192x767xf32>, %w: tensor<767x3072xf32>) -> tensor<8192x3072xf32> {
     %0 = call @gemm_4(%x, %w) : (tensor<8192x767xf32>, tensor<767x3072xf32>) -> tensor<8192x3072xf32>
     return %0 : tensor<8192x3072xf32>

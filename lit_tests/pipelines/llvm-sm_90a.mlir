@@ -12,7 +12,8 @@
 // CHECK-LABEL: gpu.module @kernels {
 // CHECK: llvm.func @gemm_0(
 // CHECK-NEXT: !llvm.ptr,
-// CHECK: %up.weight.map: !llvm.ptr) attributes {{{.*}}blu.kernel = "gemm", {{.*}}gpu.kernel, nvvm.kernel, nvvm.reqntid = array<i32: 384, 1, 1>}
+// CHECK: %up.weight.map: !llvm.ptr,
+// CHECK-NEXT: !llvm.ptr) attributes {{{.*}}blu.kernel = "gemm", {{.*}}gpu.kernel, nvvm.kernel, nvvm.reqntid = array<i32: 384, 1, 1>}
 // CHECK-NOT: {{(scf|vector|memref|arith|math)\.}}
 // CHECK: nvvm.wgmma.commit.group.sync.aligned
 // CHECK: llvm.func @rows_2(

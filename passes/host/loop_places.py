@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from blu.dialects.core.mlir import ir
 from blu.dialects.plan import LoopShape
 from blu.passes.host.bufferize.plan_memory import element_bytes
-from blu.plan.arguments import Argument, Step
+from blu.plan.arguments import Advance, Argument
 from blu.plan.tensors import TensorSpec
 
 
@@ -46,7 +46,7 @@ def surroundings_of(
 def _cell(place: Argument, type_: ir.MemRefType, number: int, shift: int) -> Argument:
     """What is carried into a step, or with a shift of 1 into the next one."""
     count, stride = type_.shape[0], _stride(type_)
-    return place if count == 1 else replace(place, steps=(*place.steps, Step(number, stride, shift, count)))
+    return place if count == 1 else replace(place, steps=(*place.steps, Advance(number, stride, shift, count)))
 
 
 def _kept(place: Argument, type_: ir.MemRefType, number: int, shift: int, shape: LoopShape) -> Argument:
@@ -54,7 +54,7 @@ def _kept(place: Argument, type_: ir.MemRefType, number: int, shift: int, shape:
     stride = _stride(type_)
     start = place.offset + (shape.count * stride if shape.reverse else 0)
     stride = -stride if shape.reverse else stride
-    return replace(place, offset=start, steps=(*place.steps, Step(number, stride, shift)))
+    return replace(place, offset=start, steps=(*place.steps, Advance(number, stride, shift)))
 
 
 def _slice(place: Argument, type_: ir.MemRefType, number: int, shape: LoopShape) -> Argument:
@@ -62,7 +62,7 @@ def _slice(place: Argument, type_: ir.MemRefType, number: int, shape: LoopShape)
         return place
     stride = _stride(type_)
     start = place.offset + (max(shape.count - 1, 0) * stride if shape.reverse else 0)
-    step = Step(number, -stride if shape.reverse else stride)
+    step = Advance(number, -stride if shape.reverse else stride)
     return replace(place, offset=start, steps=(*place.steps, step))
 
 

@@ -29,18 +29,18 @@ from blu.dialects.tensor.arrangement import expand_dims
 from blu.dialects.tensor.tensor import Tensor
 from blu.passes.graph.shard.placed import Movement
 from blu.passes.graph.shard.rotation import KINDS, packed, unpacked
-from blu.passes.graph.shard.sequences import Block, Choice, Rows, blocks_of, joined, split
+from blu.passes.graph.shard.sequences import Choice, ScoreBlock, SequenceRows, blocks_of, joined, split
 
 Logged = tuple[Tensor, Tensor]
 """A result [.., T, Dv], and logarithms of sums of weights [.., T, 1]."""
 
 
 @dataclass(frozen=True)
-class Sums:
+class LogSums:
     """Logarithms of sums of weights, [.., T, 1]: of each block, as its piece gave them, and of all."""
 
     of_blocks: tuple[Tensor, ...]
-    total: Rows
+    total: SequenceRows
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ class RingAttention:
         """Of the sequence, those that a rank has."""
         return 2 if self.causal and self.split.mirrored else 1
 
-    def forward(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Sums]:
+    def forward(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, LogSums]:
         """The result for the queries of this rank, in their dtype."""
-        queries, of_blocks = Rows.of(query, self.parts), []
+        queries, of_blocks = SequenceRows.of(query, self.parts), []
         found: list[Logged | None] = [None] * self.parts
         for block, keys, values in self._blocks(self._rotation(), query, key, value):
             operands = (block.queries.take(queries), block.keys.take(keys), block.keys.take(values))
@@ -73,15 +73,15 @@ class RingAttention:
         done = [item for item in found if item is not None]
         totals = tuple(sums for _, sums in done)
         result = joined([rows.astype(query.dtype) for rows, _ in done])
-        return result, Sums(tuple(of_blocks), Rows(joined(totals), totals))
+        return result, LogSums(tuple(of_blocks), SequenceRows(joined(totals), totals))
 
     def backward(
-        self, g: Tensor, query: Tensor, key: Tensor, value: Tensor, result: Tensor, sums: Sums | None
+        self, g: Tensor, query: Tensor, key: Tensor, value: Tensor, result: Tensor, sums: LogSums | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """The gradients of this rank's queries, keys and values, in the dtype that they are computed in."""
         if sums is None:
             result, sums = self.forward(query, key, value)
-        queries, results, given = (Rows.of(item, self.parts) for item in (query, result, g))
+        queries, results, given = (SequenceRows.of(item, self.parts) for item in (query, result, g))
         rotation, of_query = self._rotation(), _Total(self.parts)
         of_keys = _Total(self.parts), _Total(self.parts)
         numbers = iter(range(len(sums.of_blocks)))
@@ -97,7 +97,7 @@ class RingAttention:
                 total.add(found, block.keys)
         return of_query.taken(), *unpacked(rotation.home(), [key.shape, value.shape])
 
-    def _attributes(self, block: Block) -> dict[str, Any]:
+    def _attributes(self, block: ScoreBlock) -> dict[str, Any]:
         return {"causal": block.causal, "scale": self.scale, "precision": self.precision}
 
     def _rotation(self) -> Any:
@@ -106,7 +106,7 @@ class RingAttention:
 
     def _blocks(
         self, rotation: Any, query: Tensor, key: Tensor, value: Tensor, of_keys: tuple[_Total, ...] = ()
-    ) -> Iterator[tuple[Block, Rows, Rows]]:
+    ) -> Iterator[tuple[ScoreBlock, SequenceRows, SequenceRows]]:
         """All blocks, with the keys and values that are there; what each step has found for them is sent on."""
         own = [key, value]
         sent = [Barrier(item) for item in own] if of_keys else own  # the forward's message is not kept for the backward
@@ -114,7 +114,7 @@ class RingAttention:
         kind = {"causal": self.causal, "is_mirrored": self.split.mirrored}
         for step, message in enumerate(rotation.steps(packed(sent))):
             there = unpacked(message, [key.shape, value.shape]) if step else own
-            keys, values = (Rows.of(item, self.parts) for item in there)
+            keys, values = (SequenceRows.of(item, self.parts) for item in there)
             for block in blocks_of(step, index, query.shape[-2], **kind):
                 yield block, keys, values
             if of_keys:

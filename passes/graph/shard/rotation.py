@@ -34,7 +34,7 @@ def unpacked(message: Tensor, shapes: Sequence[Sequence[int]]) -> list[Tensor]:
 
 
 @dataclass
-class Ring:
+class RoundRobin:
     """Each rank gives what it got to the next one: as many exchanges as there are other ranks, and one more back.
 
     What is sent on is begun before a piece is computed, and needed after it.
@@ -105,7 +105,7 @@ class AtOnce:
         return where(self.index >= step, self.index - step, self.index + (self.ranks - step))
 
 
-class Parts(AtOnce):
+class AllPairs(AtOnce):
     """The same by exchanges of parts between all pairs of ranks; gradients are added up by the rank they belong to."""
 
     def _all_of(self, row: Tensor) -> Tensor:
@@ -115,4 +115,4 @@ class Parts(AtOnce):
         return AllToAll(rows, axis=self.axis, ranks=self.ranks).sum(axis=0)
 
 
-KINDS: dict[str, type[Ring] | type[AtOnce]] = {PERMUTE: Ring, ALL_GATHER: AtOnce, ALL_TO_ALL: Parts}
+KINDS: dict[str, type[RoundRobin] | type[AtOnce]] = {PERMUTE: RoundRobin, ALL_GATHER: AtOnce, ALL_TO_ALL: AllPairs}

@@ -26,14 +26,14 @@ FRONT, BACK = 0, 1
 
 
 @dataclass(frozen=True)
-class Rows:
+class SequenceRows:
     """What has rows of a rank's positions, [.., T, X], whole and in its parts along T."""
 
     whole: Tensor
     parts: tuple[Tensor, ...]
 
     @classmethod
-    def of(cls, whole: Tensor, count: int) -> Rows:
+    def of(cls, whole: Tensor, count: int) -> SequenceRows:
         """A tensor in equal parts."""
         return cls(whole, tuple(split(whole, count)))
 
@@ -46,7 +46,7 @@ class Choice:
     otherwise: int | None = None
     condition: Tensor | None = None
 
-    def take(self, rows: Rows) -> Tensor:
+    def take(self, rows: SequenceRows) -> Tensor:
         """These rows."""
         if self.part is None:
             return rows.whole
@@ -71,7 +71,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Block:
+class ScoreBlock:
     """Queries that look at keys."""
 
     queries: Choice = Choice()
@@ -80,18 +80,18 @@ class Block:
     offset: Tensor | None = None
 
 
-def blocks_of(step: int, index: Tensor, rows: int, *, causal: bool, is_mirrored: bool) -> list[Block]:
+def blocks_of(step: int, index: Tensor, rows: int, *, causal: bool, is_mirrored: bool) -> list[ScoreBlock]:
     """Those of a step of the rank `index`, whose part of the sequence has `rows` positions."""
     if not causal:
-        return [Block()]
+        return [ScoreBlock()]
     if step == 0:
-        return [Block(causal=True)]  # its own parts are in order
+        return [ScoreBlock(causal=True)]  # its own parts are in order
     is_earlier = index >= step
     if is_mirrored:
         one_of_them = Choice(FRONT, BACK, is_earlier)
-        return [Block(Choice(BACK), Choice(FRONT)), Block(one_of_them, one_of_them)]
+        return [ScoreBlock(Choice(BACK), Choice(FRONT)), ScoreBlock(one_of_them, one_of_them)]
     all_or_none = where(is_earlier, as_tensor(rows, i32), as_tensor(-rows, i32))
-    return [Block(causal=True, offset=all_or_none)]
+    return [ScoreBlock(causal=True, offset=all_or_none)]
 
 
 def split(rows: Tensor, count: int) -> list[Tensor]:

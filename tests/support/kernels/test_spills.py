@@ -79,7 +79,7 @@ def test_what_spills_is_said_and_never_recorded(text: str, asked: list[str], tmp
 
 def test_proofs_of_a_test_take_the_place_of_older_ones(asked: list[str], tmp_path: Path) -> None:
     path = tmp_path / "spills.json"
-    path.write_text(json.dumps({"tests/gone.py::test": ["0"]}))
+    path.write_text(json.dumps({f"{tmp_path.name}.py::test": ["0"]}))
     _recorded(path, "e")
     writing = SpillRecord(path, is_written=True)
     writing.ask({"k": "a"}, "sm_80")

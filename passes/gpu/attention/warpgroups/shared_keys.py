@@ -142,7 +142,7 @@ class SharedKeys:
         head = split_head(own.head, problem.heads)
         own_first = numbers.add(first, numbers.multiply(group, ROWS))
         span = KeySpan(position.lane, numbers.add(own_first, numbers.multiply(own.own_warp, STRIP)), 1)
-        turn = Turn(group, self.schedule.groups, tiles, done)
+        turn = ProductTurn(group, self.schedule.groups, tiles, done)
         return SharedKeyWalk(replace(forward, position=own), span, head, first, count, turn)
 
     def _multiply(self, walk: SharedKeyWalk) -> None:
@@ -158,7 +158,7 @@ class SharedKeys:
 
 
 @dataclass(frozen=True)
-class Turn:
+class ProductTurn:
     """One group's, of so many, after so many items with so many tiles in all."""
 
     group: ir.Value
@@ -176,7 +176,7 @@ class SharedKeyWalk(KeyWalk):
 
     def __init__(
         self, emitter: WarpgroupForward, span: KeySpan, head: Sequence[ir.Value], first: Number, count: Number,
-        turn: Turn,
+        turn: ProductTurn,
     ):  # fmt: skip
         super().__init__(emitter, span, head, first, count)
         self.turn, self.left = turn, self.queries.tile(0, turn.group)
