@@ -35,6 +35,7 @@ from blu.frontend.functional.functional import asarray as asarray
 from blu.frontend.functional.functional import astype as astype
 from blu.frontend.functional.functional import attention as attention
 from blu.frontend.functional.functional import axis_index as axis_index
+from blu.frontend.functional.functional import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
 from blu.frontend.functional.functional import bitwise_and as bitwise_and
 from blu.frontend.functional.functional import bitwise_or as bitwise_or
 from blu.frontend.functional.functional import bitwise_xor as bitwise_xor
@@ -49,6 +50,7 @@ from blu.frontend.functional.functional import concatenate as concatenate
 from blu.frontend.functional.functional import copysign as copysign
 from blu.frontend.functional.functional import cos as cos
 from blu.frontend.functional.functional import cosh as cosh
+from blu.frontend.functional.functional import cosine_similarity as cosine_similarity
 from blu.frontend.functional.functional import cross_entropy as cross_entropy
 from blu.frontend.functional.functional import cumsum as cumsum
 from blu.frontend.functional.functional import diagonal as diagonal
@@ -79,11 +81,15 @@ from blu.frontend.functional.functional import greater_equal as greater_equal
 from blu.frontend.functional.functional import hardsigmoid as hardsigmoid
 from blu.frontend.functional.functional import hardswish as hardswish
 from blu.frontend.functional.functional import hardtanh as hardtanh
+from blu.frontend.functional.functional import hinge_embedding_loss as hinge_embedding_loss
+from blu.frontend.functional.functional import huber_loss as huber_loss
 from blu.frontend.functional.functional import invert as invert
 from blu.frontend.functional.functional import iota as iota
 from blu.frontend.functional.functional import isfinite as isfinite
 from blu.frontend.functional.functional import isinf as isinf
 from blu.frontend.functional.functional import isnan as isnan
+from blu.frontend.functional.functional import kl_div as kl_div
+from blu.frontend.functional.functional import l1_loss as l1_loss
 from blu.frontend.functional.functional import layer_norm as layer_norm
 from blu.frontend.functional.functional import leaky_relu as leaky_relu
 from blu.frontend.functional.functional import left_shift as left_shift
@@ -110,8 +116,10 @@ from blu.frontend.functional.functional import min as min
 from blu.frontend.functional.functional import minimum as minimum
 from blu.frontend.functional.functional import mish as mish
 from blu.frontend.functional.functional import moveaxis as moveaxis
+from blu.frontend.functional.functional import mse_loss as mse_loss
 from blu.frontend.functional.functional import multiply as multiply
 from blu.frontend.functional.functional import negative as negative
+from blu.frontend.functional.functional import nll_loss as nll_loss
 from blu.frontend.functional.functional import not_equal as not_equal
 from blu.frontend.functional.functional import one_hot as one_hot
 from blu.frontend.functional.functional import ones as ones
@@ -140,6 +148,7 @@ from blu.frontend.functional.functional import sign as sign
 from blu.frontend.functional.functional import silu as silu
 from blu.frontend.functional.functional import sin as sin
 from blu.frontend.functional.functional import sinh as sinh
+from blu.frontend.functional.functional import smooth_l1_loss as smooth_l1_loss
 from blu.frontend.functional.functional import softmax as softmax
 from blu.frontend.functional.functional import softplus as softplus
 from blu.frontend.functional.functional import softshrink as softshrink

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from blu.dialects.core.op import OPS
-from blu.frontend.functional import activations, collective, functional
+from blu.frontend.functional import activations, collective, functional, losses
 from tests.fuzz import calls
 from tests.fuzz.check import Outcome, check
 from tests.fuzz.generate import generate
@@ -35,6 +35,7 @@ LEFT_OUT = {
     **dict.fromkeys(collective.__all__, "other ranks take part"),
     **dict.fromkeys(("dot", "outer", "tensordot", "trace"), "matmul and einsum of other names"),
     **dict.fromkeys(activations.__all__, "composed of elementwise functions that are drawn"),
+    **dict.fromkeys(losses.__all__, "composed of functions that are drawn"),
 }
 
 

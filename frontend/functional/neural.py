@@ -16,7 +16,8 @@ from blu.dialects.tensor.basic_indexing import as_indices
 from blu.dialects.tensor.function import method, public
 from blu.dialects.tensor.promotion import as_tensor, promoted_floats
 from blu.dialects.tensor.tensor import Tensor
-from blu.errors import BluError, ShapeError
+from blu.errors import ShapeError
+from blu.frontend.functional.losses import check_reduction, reduced
 
 
 def _along(op: type[Op], x: Any, axis: int) -> Tensor:
@@ -98,9 +99,6 @@ def attention(
     return Attention(*tensors, shown, start, causal=causal, scale=factor, precision=precision)
 
 
-REDUCTIONS = ("mean", "sum", "none")
-
-
 @public
 def cross_entropy(logits: Any, targets: Any, ignore_index: int = -100, reduction: str = "mean") -> Tensor:
     """-log(softmax(logits)[target]): logits [..., V], integer targets [...]; the mean, the "sum", or all ("none").
@@ -108,17 +106,12 @@ def cross_entropy(logits: Any, targets: Any, ignore_index: int = -100, reduction
     Positions whose target is `ignore_index` count neither in the sum nor in the mean (which is NaN where none is left).
     The result is f32 (f64 for f64 logits). Other targets outside of 0..V-1 are an IndexError when the program runs.
     """
-    if reduction not in REDUCTIONS:
-        raise BluError(f"reduction must be one of {', '.join(REDUCTIONS)}, got {reduction!r}")
+    check_reduction(reduction)
     (scores,) = promoted_floats(logits)
     classes = as_indices(targets)
     if not scores.ndim or scores.shape[:-1] != classes.shape:
         raise ShapeError(f"logits must be [..., V] and targets [...], got {scores.type} and {classes.type}")
     rows = reshape(scores, (classes.size, scores.shape[-1]))
     losses = loss.CrossEntropy(rows, flatten(classes), ignore_index=ignore_index)
-    if reduction == "none":
-        return reshape(losses, classes.shape)
-    total = losses.sum()
-    if reduction == "sum":
-        return total
-    return total / not_equal(classes, ignore_index).sum().astype(computing_dtype(scores.dtype))
+    result = reduced(losses, reduction, not_equal(classes, ignore_index))
+    return reshape(result, classes.shape) if reduction == "none" else result

@@ -288,7 +288,39 @@ def neural() -> Iterator[Case]:
     )
 
 
+def losses() -> Iterator[Case]:
+    """Losses of nothing, summed and all of them, and of a single pair of numbers."""
+    pairs: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+        "mse_loss": lambda x, y: (x - y) ** 2,
+        "l1_loss": lambda x, y: np.abs(x - y),
+        "huber_loss": lambda x, y: (x - y) ** 2 / 2,
+        "smooth_l1_loss": lambda x, y: (x - y) ** 2 / 2,
+        "kl_div": lambda x, y: y * (np.log(y) - x),
+        "hinge_embedding_loss": lambda x, y: x + np.maximum(1 - x, 0),
+        "binary_cross_entropy_with_logits": lambda x, y: (1 - y) * x - np.log(_sigmoid(x)),
+    }
+    for name, reference in pairs.items():
+        for shape in SHAPES:
+            arrays = floats(shape), floats(shape)
+            for reduction, fold in (("none", np.asarray), ("sum", np.sum)):
+                yield Case(
+                    name,
+                    lambda x, y, name=name, reduction=reduction: getattr(blu, name)(x, y, reduction=reduction),
+                    lambda x, y, reference=reference, fold=fold: fold(reference(x, y)),
+                    arrays,
+                )
+    yield Case(
+        "nll_loss",
+        lambda x, i: blu.nll_loss(x, i, reduction="sum"),
+        lambda x, i: np.float32(0),
+        (floats((0, 3)), np.zeros((0,), np.int64)),
+    )
+    yield Case("nll_loss", lambda x, i: blu.nll_loss(x, i), lambda x, i: -x[i], (floats((3,)), np.asarray(2)))
+    for shape in ((0, 3), (3, 0)):
+        yield Case("cosine_similarity", blu.cosine_similarity, lambda x, y: (x * y).sum(1), (floats(shape),) * 2)
+
+
 def all_cases() -> list[Case]:
     """Every case."""
-    groups = (pointwise, folding, arrangement, contraction, indexing, neural)
+    groups = (pointwise, folding, arrangement, contraction, indexing, neural, losses)
     return [case for group in groups for case in group()]
