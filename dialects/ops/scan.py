@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -76,6 +76,7 @@ class Scan(Op, name="scan"):
     reverse: bool
     saved: int
 
+    deliberate: ClassVar[dict[str, str]] = {"lowering": "its body becomes a function of the host program"}
     num_results = None
     result_slots = CAPTURED_SLOTS
 
