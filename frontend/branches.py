@@ -50,8 +50,8 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
         if last - first == 1:
             return branches[first]
         middle = (first + last) // 2
-        halves = [(among(*half), f"branches[{half[0]}]") for half in ((first, middle), (middle, last))]
-        return lambda *operands: _chosen("switch", number < middle, *halves, operands)
+        lower, upper = ((among(*half), f"branches[{half[0]}]") for half in ((first, middle), (middle, last)))
+        return lambda *operands: _chosen("switch", number < middle, lower, upper, operands)
 
     return among(0, len(branches))(*operands)
 

@@ -71,7 +71,7 @@ class Place:
         if self.team is None:
             return
         with self.phase(f"comparing {name}"):
-            own = {key: f"{zlib.crc32(np.ascontiguousarray(array)):08x}" for key, array in arrays.items()}
+            own = {key: f"{zlib.crc32(_bytes_of(array)):08x}" for key, array in arrays.items()}
         sums = [json.loads(value) for value in self.gathered(f"the bits of {name}", json.dumps(own).encode())]
         pairs = [(key, rank, holder(key, rank)) for key in own for rank in range(self.ranks)]
         wrong = [(key, rank, first) for key, rank, first in pairs if sums[rank].get(key) != sums[first].get(key)]
@@ -133,3 +133,8 @@ class Place:
         if not self._last_step or step < self._last_step:
             return ""
         return self._reason or store.get(f"{_END}: why").decode()
+
+
+def _bytes_of(array: Any) -> memoryview:
+    """What an array has in memory, row by row, whatever its dtype."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data

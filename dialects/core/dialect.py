@@ -1,6 +1,6 @@
 """The `blu` dialect itself, and the op that ends the bodies of its ops."""
 
-# pyright: reportGeneralTypeIssues=false, reportCallIssue=false
+# pyright: reportGeneralTypeIssues=false, reportCallIssue=false, reportAttributeAccessIssue=false
 # (MLIR's classes take keyword arguments when they are derived from, which an untyped module does not say.)
 from __future__ import annotations
 

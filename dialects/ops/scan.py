@@ -177,8 +177,8 @@ class Scan(Op, name="scan"):
         found = list(Scan([*ends, *sums], slices, body=step, length=length, reverse=not reverse, saved=0))
         carried, read, rows = ([found.pop(0) for _ in places] for places in (floats[0], floats[2], floats[1]))
         read = [share.astype(captured[place].dtype) for place, share in zip(floats[2], read, strict=True)]
-        spread_out = (spread(*item) for item in ((carried, floats[0], carry), (rows, floats[1], xs)))
-        return (*spread_out, spread(read, floats[2], captured))
+        of_carry, of_rows = spread(carried, floats[0], carry), spread(rows, floats[1], xs)
+        return of_carry, of_rows, spread(read, floats[2], captured)
 
     @staticmethod
     def samples() -> Iterator[Sample]:

@@ -19,9 +19,12 @@ from tests.support.folders import ROOT
 make_context()
 
 
-@pytest.mark.parametrize("emitters", [cpu.EMITTERS, gpu.EMITTERS], ids=["cpu", "gpu"])
-def test_every_family_has_an_emitter(emitters: dict) -> None:
-    assert emitters.keys() == FAMILIES.keys()
+# Pieces of attention are products and rows on processors.
+@pytest.mark.parametrize(
+    ("emitters", "absent"), [(cpu.EMITTERS, {"attention_piece"}), (gpu.EMITTERS, set())], ids=["cpu", "gpu"]
+)
+def test_every_family_has_an_emitter(emitters: dict, absent: set[str]) -> None:
+    assert emitters.keys() == FAMILIES.keys() - absent
 
 
 def test_every_op_with_a_kernel_is_a_family() -> None:

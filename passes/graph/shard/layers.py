@@ -74,8 +74,8 @@ def shard_attention_gradient(case: Case) -> list[Placed]:
     if not wanted.dims[-2]:
         return case.emit([wanted] * 3)
     kept, sums = case.movement.kept.get(_behind_barriers(operands_of(case.operation)[4]), (None, None))
-    operands = (value.tensor for value in case.operands[:5])
-    results = _ring(case, wanted).backward(*operands, sums if kept == wanted else None)
+    g, query, key, value, result = (item.tensor for item in case.operands[:5])
+    results = _ring(case, wanted).backward(g, query, key, value, result, sums if kept == wanted else None)
     dtype = case.cls.infer_all(case.types, case.attributes)[0].dtype
     return case.placed([item.astype(dtype) for item in results], [wanted] * 3)
 

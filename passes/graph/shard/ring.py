@@ -95,7 +95,8 @@ class RingAttention:
             of_query.add(shares[0], block.queries)
             for total, found in zip(of_keys, shares[1:], strict=True):
                 total.add(found, block.keys)
-        return of_query.taken(), *unpacked(rotation.home(), [key.shape, value.shape])
+        of_key, of_value = unpacked(rotation.home(), [key.shape, value.shape])
+        return of_query.taken(), of_key, of_value
 
     def _attributes(self, block: ScoreBlock) -> dict[str, Any]:
         return {"causal": block.causal, "scale": self.scale, "precision": self.precision}
