@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import statistics
 import sys
 from collections.abc import Callable, Iterator
@@ -26,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "gpu"))
 
 import checkout
 
-from bench.gpu.report import command_line, describe
+from bench.gpu.ranks import joined_ranks, publish
 
 FOLDER = Path(checkout.ROOT, ".gpu", "context")
 HEADS, SIZE, VOCABULARY, CHECKED = 16, 64, 50304, 2048
@@ -38,15 +37,6 @@ SIDES = {
     "blu, ring in order": ("cp", "permute"),
     "blu, balanced, gathered": ("cp~", "all_gather"),
     "blu, balanced, all to all": ("cp~", "all_to_all"),
-}
-TENSOR = {
-    "model.wte.weight": "tp, *",
-    "model.h.*.attn.c_attn.weight": "*, tp/3",
-    "model.h.*.attn.c_attn.bias": "tp/3",
-    "model.h.*.attn.c_proj.weight": "tp, *",
-    "model.h.*.mlp.c_fc.weight": "*, tp",
-    "model.h.*.mlp.c_fc.bias": "tp",
-    "model.h.*.mlp.c_proj.weight": "tp, *",
 }
 TENSOR_SIDES = (ALONE, "blu, tensor parallel", "blu, tensor parallel, not apart")
 
@@ -72,6 +62,11 @@ def attention_program(side: str, length: int, ranks: int) -> Any:
     return blu.jit(both, mesh=mesh, shard=shard, rotation=rotation).trace(*[operand] * 4)
 
 
+def config_of(length: int) -> dict[str, int]:
+    """GPT-2 124M, for sequences of this length."""
+    return {"vocab_size": VOCABULARY, "n_positions": max(1024, length)}
+
+
 def model_program(mesh: Any, shard: dict[str, str], batch: int, length: int) -> Any:
     """The loss and all gradients of GPT-2 124M."""
     import blu
@@ -82,7 +77,7 @@ def model_program(mesh: Any, shard: dict[str, str], batch: int, length: int) -> 
             loss, gradients = blu.value_and_grad(nn.gpt2_loss)(model, tokens, targets)
         return {"loss": loss, "model": gradients}
 
-    model = nn.GPT2({"vocab_size": VOCABULARY, "n_positions": max(1024, length)})
+    model = nn.GPT2(config_of(length))
     tokens = blu.spec((batch, length), "i32")
     return blu.jit(step, mesh=mesh, shard=shard).trace(model, tokens, tokens)
 
@@ -105,6 +100,7 @@ def exchanges_as_written(is_so: bool) -> Iterator[None]:
 def pack(arguments: argparse.Namespace) -> None:
     """Compile all programs of one part, for as many ranks as are asked for."""
     import blu
+    from blu.frontend.io.gpt2 import DEFAULTS, SHARDINGS, expected_shapes
 
     FOLDER.mkdir(parents=True, exist_ok=True)
     ranks = arguments.ranks
@@ -120,7 +116,9 @@ def pack(arguments: argparse.Namespace) -> None:
                 save(model_program(mesh, shard, 1, length), path_of("model", side, length))
     if arguments.part in ("tensor", "all"):
         for side in TENSOR_SIDES:
-            mesh, shard = (blu.Mesh(), {}) if side == ALONE else (blu.Mesh(tp=ranks), TENSOR)
+            mesh = blu.Mesh() if side == ALONE else blu.Mesh(tp=ranks)
+            shardings = blu.arrange(expected_shapes(DEFAULTS | config_of(1024)), mesh, SHARDINGS)
+            shard = {f"model.{name}": text for name, text in shardings.items()}
             with exchanges_as_written("not apart" in side):
                 save(model_program(mesh, shard, arguments.batch, 1024), path_of("tensor", side, 1024))
 
@@ -323,23 +321,8 @@ def main() -> None:
     if arguments.pack:
         pack(arguments)
         return
-    import torch
-    import torch.distributed as ranked
-
-    from blu.runtime.ranks.team import join_team
-
-    team = join_team(device="cuda")
-    torch.cuda.set_device(team.world.local_rank if torch.cuda.device_count() > 1 else 0)
-    meeting = f"tcp://{os.environ['MASTER_ADDR']}:{int(os.environ['MASTER_PORT']) + 1}"
-    ranked.init_process_group("nccl", init_method=meeting, rank=team.world.rank, world_size=team.world.size)
-    measured = measure(arguments, team.world.rank, team.world.size)
-    report = {"command": command_line(), **measured, "machine": describe(torch)}
-    if team.world.rank == 0:
-        print(json.dumps(report, indent=1), flush=True)
-        if arguments.save:
-            Path(arguments.save).write_text(json.dumps(report, indent=1) + "\n")
-    ranked.destroy_process_group()
-    team.close()
+    with joined_ranks() as world:
+        publish(measure(arguments, world.rank, world.size), world, arguments.save)
 
 
 if __name__ == "__main__":

@@ -11,13 +11,10 @@ rounds, those of the slowest rank. Scaling is the time of a rank alone over that
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import statistics
-from pathlib import Path
 from typing import Any
 
-from bench.gpu.report import command_line, describe
+from bench.gpu.ranks import joined_ranks, publish
 from bench.train_gpu import TOKENS, BluSide, TorchSide, milliseconds
 
 
@@ -78,22 +75,8 @@ def main() -> None:
     parser.add_argument("--without-torch", action="store_true", help="leave DDP out")
     parser.add_argument("--save", metavar="FILE")
     arguments = parser.parse_args()
-    import torch
-    import torch.distributed as ranked
-
-    from blu.runtime.ranks.team import join_team
-
-    team = join_team(device="cuda")
-    torch.cuda.set_device(team.world.local_rank if torch.cuda.device_count() > 1 else 0)
-    meeting = f"tcp://{os.environ['MASTER_ADDR']}:{int(os.environ['MASTER_PORT']) + 1}"
-    ranked.init_process_group("nccl", init_method=meeting, rank=team.world.rank, world_size=team.world.size)
-    report = {"command": command_line(), **measure(arguments, team.world.size), "machine": describe(torch)}
-    if team.world.rank == 0:
-        print(json.dumps(report, indent=1), flush=True)
-        if arguments.save:
-            Path(arguments.save).write_text(json.dumps(report, indent=1) + "\n")
-    ranked.destroy_process_group()
-    team.close()
+    with joined_ranks() as world:
+        publish(measure(arguments, world.size), world, arguments.save)
 
 
 if __name__ == "__main__":

@@ -24,17 +24,9 @@ WORLD = World.of_environment()
 LAYERS = next((int(word) for word in sys.argv[1:] if word.isdigit()), 1)
 CONFIG = {"n_layer": LAYERS, "n_head": 4, "n_embd": 16, "vocab_size": 32, "n_positions": 8}
 DATA = {"tokens": "dp, *", "targets": "dp, *"}
-TENSOR = {
-    "model.wte.weight": "tp, *",
-    "model.h.*.attn.c_attn.weight": "*, tp/3",
-    "model.h.*.attn.c_attn.bias": "tp/3",
-    "model.h.*.attn.c_proj.weight": "tp, *",
-    "model.h.*.mlp.c_fc.weight": "*, tp",
-    "model.h.*.mlp.c_fc.bias": "tp",
-    "model.h.*.mlp.c_proj.weight": "tp, *",
-}
 FULL = {"model.w?e.weight": "dp, *", "model.h.*.c_*.weight": "*, dp", "model.*.bias": "dp", "model.*.ln_*.weight": "dp"}
 SHAPES = expected_shapes(CONFIG)
+TENSOR = {f"model.{name}": text for name, text in blu.arrange(SHAPES, blu.Mesh(tp=2), SHARDINGS).items()}
 BOTH = {f"model.{name}": text for name, text in blu.arrange(SHAPES, blu.Mesh(dp=2, tp=2), SHARDINGS, over="dp").items()}
 POSITIONS = {"tokens": "*, cp", "targets": "*, cp"}
 MODES = {
