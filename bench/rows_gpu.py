@@ -25,7 +25,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "gpu"))
 
 import checkout
 
-from bench.gpu.report import command_line, describe, microseconds
+from bench.gpu.report import command_line, describe
+from blu.compiler.bench.clocks import CudaClock
 
 FOLDER = Path(checkout.ROOT, ".gpu", "rows")
 ROUNDS, LAUNCHES = 9, 12
@@ -191,9 +192,10 @@ class Sides:
 
 def _medians(torch: Any, sets: int, calls: dict[str, Callable[[int], Any]]) -> dict[str, float]:
     times: dict[str, list[float]] = {side: [] for side in calls}
+    clock = CudaClock(torch, WAIT_CLOCKS)
     for _ in range(ROUNDS):
         for side, call in calls.items():
-            times[side].append(microseconds(torch, partial(_with_set, call, sets), LAUNCHES, WAIT_CLOCKS))
+            times[side].append(clock.microseconds(partial(_with_set, call, sets), LAUNCHES))
     return {side: statistics.median(values[2:]) for side, values in times.items()}
 
 

@@ -42,11 +42,21 @@ def machine_name() -> str:
 @cache
 def cpu_flags() -> frozenset[str]:
     """The CPU's features by the names of /proc/cpuinfo (empty where there is no such file)."""
+    return frozenset(_cpuinfo("flags").split())
+
+
+def processor_name() -> str:
+    """The name that the processor's maker gives it; that of its architecture where the system does not say."""
+    return _cpuinfo("model name") or machine_name()
+
+
+def _cpuinfo(name: str) -> str:
+    """What /proc/cpuinfo says first under a name; nothing where there is no such file."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
-        return frozenset()
-    return next((frozenset(line.split(":", 1)[1].split()) for line in lines if line.startswith("flags")), frozenset())
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), "")
 
 
 def check_machine(name: str, triple: str) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from blu.compiler.bench.clocks import Clock
 from blu.compiler.bench.workload import Workload
+from blu.compiler.target import GPU_NAMES
 from blu.compiler.training.arithmetic_peak import gpu_peak_flops, peak_flops
 
 COPIED_BYTES = {True: 1 << 30, False: 1 << 27}
@@ -28,7 +29,7 @@ class Bound:
 
 def measure_bound(torch: Any, clock: Clock, target: str, threads: int) -> Bound:
     """Of the GPU that PyTorch uses, or of `threads` threads of this machine's processor."""
-    on_gpu = isinstance(target, str) and not target.startswith(("x86", "aarch64"))
+    on_gpu = target in GPU_NAMES
     source = torch.rand(COPIED_BYTES[on_gpu] // 8, device="cuda" if on_gpu else "cpu")
     destination = torch.empty_like(source)
     times = [clock.microseconds(lambda number: destination.copy_(source), 3) for _ in range(5)]

@@ -43,17 +43,16 @@ class CudaClock:
     """For calls that put work on the current GPU's stream."""
 
     ENOUGH, MOST = 3_000.0, 40
-    # The GPU is busy for so long before, that the host is ahead of it.
-    WAIT_CLOCKS = 6_000_000
 
-    def __init__(self, torch: Any):
-        self._torch = torch
+    def __init__(self, torch: Any, wait_clocks: int = 6_000_000):
+        """The GPU is busy for `wait_clocks` before, so that the host is ahead of it."""
+        self._torch, self._wait_clocks = torch, wait_clocks
 
     def microseconds(self, call: Call, count: int) -> float:
         torch = self._torch
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         torch.cuda.synchronize()
-        torch.cuda._sleep(self.WAIT_CLOCKS)
+        torch.cuda._sleep(self._wait_clocks)
         start.record()
         for number in range(count):
             call(number)

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from blu.compiler.bench.clocks import Clock
 from blu.compiler.bench.sides import Arguments, BluSide, TorchSide, as_it_is, with_gradients_of_torch
 from blu.compiler.bench.workload import Workload
+from blu.compiler.target import GPU_NAMES
 from blu.errors import BluError
 
 BLU = "blu"
@@ -85,7 +86,8 @@ class Bench:
 
     @property
     def device(self) -> str:
-        return "cpu" if self.target.startswith(("x86", "aarch64")) else "cuda"
+        """Where PyTorch has its arrays."""
+        return "cuda" if self.target in GPU_NAMES else "cpu"
 
     def measure(self, workload: Workload, bound: float) -> Measurement:
         """Run it on all sides."""

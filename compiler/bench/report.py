@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from blu.compiler.bench.measure import BLU, Measurement
+from blu.compiler.target import GPU_NAMES
+from blu.runtime.host import processor_name
 
 Results = Mapping[str, Sequence[Measurement]]
 
@@ -39,12 +41,17 @@ def summary(results: Results) -> dict[str, dict[str, dict[str, float]]]:
     """Of each suite and peer: the geometric mean of the ratios, and the smallest."""
     found: dict[str, dict[str, dict[str, float]]] = {}
     for suite, measured in results.items():
-        for peer in dict.fromkeys(name for item in measured for name in item.times if name != BLU):
+        for peer in _peers(measured):
             ratios = [ratio for item in measured if (ratio := item.ratio(peer)) is not None]
             if ratios:
                 mean = statistics.geometric_mean(ratios)
                 found.setdefault(suite, {})[peer] = {"geometric mean": mean, "smallest": min(ratios)}
     return found
+
+
+def _peers(measured: Sequence[Measurement]) -> list[str]:
+    """Those that have times, in order."""
+    return list(dict.fromkeys(name for item in measured for name in item.times if name != BLU))
 
 
 def as_markdown(results: Results) -> str:
@@ -53,7 +60,7 @@ def as_markdown(results: Results) -> str:
 
 
 def _table(suite: str, measured: Sequence[Measurement]) -> Iterator[str]:
-    peers = list(dict.fromkeys(name for item in measured for name in item.times if name != BLU))
+    peers = _peers(measured)
     headings = ["µs", "± %", "of bound", *(f"vs {peer}" for peer in peers), "error", *(f"of {peer}" for peer in peers)]
     yield f"| {suite} | " + " | ".join(headings) + " |"
     yield "|---" * (len(headings) + 1) + "|"
@@ -81,18 +88,9 @@ def _cells(item: Measurement, peers: Sequence[str]) -> Iterator[str]:
 def machine(torch: Any, target: str, threads: int) -> dict[str, Any]:
     """Where it was measured, and with which versions."""
     found = {"target": target, "torch": torch.__version__, "python": platform.python_version()}
-    if torch.cuda.is_available() and target.startswith("sm_"):
+    if target in GPU_NAMES:
         return {**found, "gpu": torch.cuda.get_device_name(), "cuda": torch.version.cuda or ""}
-    return {**found, "processor": _processor(), "threads": threads}
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
+    return {**found, "processor": processor_name(), "threads": threads}
 
 
 def save(folder: Path, results: Results, about: Mapping[str, Any], target: str) -> list[Path]:
@@ -121,7 +119,7 @@ def _plot(path: Path, suite: str, measured: Sequence[Measurement]) -> None:
     """Bars of how many times faster Blu is than each peer."""
     from matplotlib import pyplot
 
-    peers = list(dict.fromkeys(name for item in measured for name in item.times if name != BLU))
+    peers = _peers(measured)
     height = 0.8 / max(len(peers), 1)
     figure, axes = pyplot.subplots(figsize=(8, 1 + 0.3 * len(measured)), layout="constrained")
     for number, peer in enumerate(peers):

@@ -54,7 +54,7 @@ class BluSide:
         traced = jit(_with_gradients_of_blu(workload), name="workload").trace(*specs)
         # One for each set: a program whose arguments move must be told where they are now.
         self._programs = [traced.compile(target).program for _ in arguments.sets]
-        self._inputs = [[_given(item) for item in each] for each in arguments.sets]
+        self._inputs = [[_given(arguments.torch, item) for item in each] for each in arguments.sets]
         self._outputs = [program.run(each) for program, each in zip(self._programs, self._inputs, strict=True)]
 
     def call(self, number: int) -> Any:
@@ -126,19 +126,13 @@ def _torch_dtype(torch: Any, dtype: str) -> Any:
     return {"f32": torch.float32, "bf16": torch.bfloat16, "f16": torch.float16, "f64": torch.float64}[dtype]
 
 
-def _given(item: Any) -> Any:
+def _given(torch: Any, item: Any) -> Any:
     """An array of PyTorch's as a program takes it: on the host as NumPy's, which knows bf16 by ml_dtypes only."""
     if item.device.type == "cuda":
         return item
-    if str(item.dtype) == "torch.bfloat16":
-        return item.view(_integers(item)).numpy().view(ml_dtypes.bfloat16)
+    if item.dtype == torch.bfloat16:
+        return item.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
     return item.numpy()
-
-
-def _integers(item: Any) -> Any:
-    import torch
-
-    return torch.int16 if item.element_size() == 2 else torch.int32
 
 
 def _in_double(torch: Any, item: Any) -> Any:

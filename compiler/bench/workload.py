@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 BYTES = {"f64": 8, "f32": 4, "i32": 4, "bf16": 2, "f16": 2}
@@ -19,10 +20,7 @@ class RandomArray:
 
     @property
     def nbytes(self) -> int:
-        count = BYTES[self.dtype]
-        for extent in self.shape:
-            count *= extent
-        return count
+        return BYTES[self.dtype] * prod(self.shape)
 
 
 @dataclass(frozen=True)
@@ -51,13 +49,11 @@ class Workload:
         """
         like = self.operands[0]
         more = like.nbytes + sum(self.operands[position].nbytes for position in positions)
-        return Workload(
-            f"{self.name}, gradients",
-            (*self.operands, like),
-            self.blu,
-            self.torch,
-            round(self.flops * (1 + times)),
-            self.nbytes + more,
-            self.units,
-            positions,
+        return replace(
+            self,
+            name=f"{self.name}, gradients",
+            operands=(*self.operands, like),
+            flops=round(self.flops * (1 + times)),
+            nbytes=self.nbytes + more,
+            differentiated=positions,
         )

@@ -16,7 +16,7 @@ from blu.compiler.bench.measure import PEERS, Bench, Measurement
 from blu.compiler.bench.report import as_markdown, machine, save, summary
 from blu.compiler.bench.suites import SUITES
 from blu.compiler.cli.messages import UsageError, print_error
-from blu.compiler.target import resolve_target_name
+from blu.compiler.target import GPU_NAMES, resolve_target_name
 from blu.errors import BluError, UnsupportedError, suggestion
 from blu.runtime.host import default_threads, set_threads
 
@@ -61,7 +61,7 @@ def _run(arguments: argparse.Namespace, command: str) -> int:
     if arguments.rounds < 1:
         raise UsageError(f"--rounds {arguments.rounds}: each is measured at least once")
     target = resolve_target_name(arguments.target)
-    on_gpu = target.startswith("sm_")
+    on_gpu = target in GPU_NAMES
     workloads = _workloads(arguments, suites, on_gpu)
     if arguments.list:
         print("\n".join(f"{suite}: {workload.name}" for suite in workloads for workload in workloads[suite]))

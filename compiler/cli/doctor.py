@@ -112,21 +112,13 @@ def _version(name: str) -> str:
 
 def _processor() -> Iterator[Finding]:
     from blu.compiler.target import host_target_name
+    from blu.runtime.host import processor_name
 
-    model = next(
-        (line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), ""
-    )
+    model = processor_name()
     try:
-        yield Finding(GOOD, "processor", f"{model or platform.machine()}: --target=cpu is {host_target_name()}")
+        yield Finding(GOOD, "processor", f"{model}: --target=cpu is {host_target_name()}")
     except BluError as error:
         yield Finding(BROKEN, "processor", f"{model}: {error.message}", error.advice)
-
-
-def _lines(path: str) -> list[str]:
-    try:
-        return Path(path).read_text().splitlines()
-    except OSError:
-        return []
 
 
 def _memory() -> Iterator[Finding]:

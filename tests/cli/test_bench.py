@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from blu.compiler.bench.attention import attention
 from blu.compiler.bench.clocks import HostClock
@@ -18,8 +19,6 @@ from blu.compiler.bench.workload import RandomArray, Workload
 from blu.compiler.cli.bench import main
 from blu.compiler.target import resolve_target_name
 from blu.frontend.functional import functional
-
-torch = pytest.importorskip("torch")
 
 SUM = Workload("sum", (RandomArray((5, 7)),), lambda x: functional.sum(x), lambda torch, x: torch.sum(x), 0, 140)
 
