@@ -54,7 +54,9 @@ def scan(
     leaves, tree = flatten(xs)
     slices = [as_tensor(leaf) for leaf in leaves]
     steps = _length(slices, tree, length)
-    carried = _carried_by(f, init, (slices, tree))
+    begun, nesting = flatten(init)
+    first = [Tensor(as_tensor(leaf).value, is_weak(leaf)) for leaf in begun]
+    carried = _Carried(f, first, nesting, (slices, tree))
     results = carried.scan(steps, bool(reverse))
     count = carried.tree.num_leaves
     return carried.tree.unflatten(results[:count]), carried.result_tree.unflatten(results[count:])
@@ -217,13 +219,12 @@ def _length(slices: Sequence[Tensor], tree: TreeDef, length: int | None) -> int:
 
 @dataclass
 class _Carried:
-    """A step with what it carries, as tensors of the types that they keep."""
+    """A step with what it carries. Numbers in it take the dtypes that they have from the second step on."""
 
     function: Callable[..., Any]
     tensors: list[Tensor]
     tree: TreeDef
     slices: tuple[list[Tensor], TreeDef]
-    what: str = "scan"
     result_tree: TreeDef = field(init=False)
     given: list[Tensor] = field(init=False)
 
@@ -246,11 +247,11 @@ class _Carried:
         if not isinstance(result, tuple | list) or len(result) != 2:
             advice = "Return (carry, y): what the next step gets, and what is stacked, which may be None."
             kind = type(result).__name__
-            raise TraceError(f"{self.what}: the step gives a {kind}, and no pair", location=user_line(), advice=advice)
+            raise TraceError(f"scan: the step gives a {kind}, and no pair", location=user_line(), advice=advice)
         self.given, tree = as_results_or_numbers(result[0])
         if tree != self.tree:
             raise TraceError(
-                f"{self.what}: the step is given a carry and returns one of another nesting, "
+                "scan: the step is given a carry and returns one of another nesting, "
                 f"{_named(describe_difference(self.tree, tree))}",
                 location=user_line(),
                 advice="Return as carry what is nested as the carry that the step gets.",
@@ -269,7 +270,7 @@ class _Carried:
             kind = ShapeError if before.shape != after.shape else DTypeError
             what = f"carry.{name}".rstrip(".")
             raise kind(
-                f"{self.what}: {what} is {before.type} in the first step, and {after.type} is returned for the next",
+                f"scan: {what} is {before.type} in the first step, and {after.type} is returned for the next",
                 location=user_line(),
                 advice=f"Return {what} as {before.type}, or begin with {after.type}.",
             )
@@ -286,13 +287,6 @@ def _raised(before: Tensor, after: Tensor) -> Tensor:
 def _weakened(after: Tensor, before: Tensor) -> Tensor:
     """What a step returns for a number: the number's dtype where it is one itself."""
     return after.astype(before.dtype) if after.is_weak and not before.is_weak else after
-
-
-def _carried_by(function: Callable[..., Any], init: Any, slices: tuple[list[Tensor], TreeDef]) -> _Carried:
-    """The step, after numbers in the first carry have taken the dtypes that they have from the second step on."""
-    leaves, tree = flatten(init)
-    tensors = [Tensor(as_tensor(leaf).value, is_weak(leaf)) for leaf in leaves]
-    return _Carried(function, tensors, tree, slices)
 
 
 def _named(difference: str) -> str:

@@ -72,12 +72,12 @@ def _behind(maker: ir.Block | ir.OpView | ir.Operation, block: ir.Block) -> ir.I
 
 
 def _first_reader(operation: ir.Operation) -> ir.Operation:
-    """The first op of the block that reads the result of one, itself or in a body."""
-    readers = {use.owner.operation for use in operation.results[0].uses}
+    """The first op of the block that reads the result of one, itself or in a body; the end where none does."""
     block = operation.block
-    outermost = {_in_block(reader, block) for reader in readers}
-    behind = [item.operation for item in block.operations]
-    return next(item for item in behind[behind.index(operation) + 1 :] if not readers or item in outermost)
+    first = block.operations[len(block.operations) - 1].operation
+    for reader in (_in_block(use.owner.operation, block) for use in operation.results[0].uses):
+        first = reader if reader.is_before_in_block(first) else first
+    return first
 
 
 def _in_block(operation: ir.Operation, block: ir.Block) -> ir.Operation:
