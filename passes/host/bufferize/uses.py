@@ -14,7 +14,7 @@ def transposed_layout(value: ir.Value, kernels: Mapping[str, func.FuncOp]) -> li
     """The permutation of the transposes that use a value, where all are alike.
 
     What is used otherwise too gets their layout only where its last dimension stays the last, so that rows stay whole.
-    So it is with what matrix products read: those take their factors in either order, and rows are written faster.
+    So it is with what matrix products and copies read: those take theirs in either order, and rows are written faster.
     """
     users = _readers(value, ("blu.barrier",))
     transposes = [user for user in users if user.name == "linalg.transpose"]
@@ -25,7 +25,9 @@ def transposed_layout(value: ir.Value, kernels: Mapping[str, func.FuncOp]) -> li
     if order[-1] == len(order) - 1:
         return order if all(user.name in ("linalg.transpose", "func.call") for user in users) else None
     readers = [reader for user in transposes for reader in _readers(user.results[0], (*_RESHAPES, "blu.barrier"))]
-    return None if len(transposes) < len(users) or all(_is_product(reader, kernels) for reader in readers) else order
+    return (
+        None if len(transposes) < len(users) or all(_takes_any_order(reader, kernels) for reader in readers) else order
+    )
 
 
 def _readers(value: ir.Value, views: Collection[str]) -> list[ir.Operation]:
@@ -38,11 +40,23 @@ def _readers(value: ir.Value, views: Collection[str]) -> list[ir.Operation]:
     return found
 
 
-def _is_product(operation: ir.Operation, kernels: Mapping[str, func.FuncOp]) -> bool:
+def _takes_any_order(operation: ir.Operation, kernels: Mapping[str, func.FuncOp]) -> bool:
+    """Whether an op is a matrix product, or a kernel that only copies: both go through tiles."""
     if operation.name != "func.call":
         return False
     kernel = kernels[ir.FlatSymbolRefAttr(operation.attributes["callee"]).value]
-    return family_of(kernel) == GEMM
+    return family_of(kernel) == GEMM or _only_copies(kernel)
+
+
+def _only_copies(kernel: func.FuncOp) -> bool:
+    """Whether a kernel has one loop, whose body gives what it is given (copy_factors.py)."""
+    others = ("tensor.empty", "func.return")
+    loops = [item for item in kernel.entry_block.operations if item.operation.name not in others]
+    if len(loops) != 1 or loops[0].operation.name != "linalg.generic":
+        return False
+    body = loops[0].operation.regions[0].blocks[0]
+    (*before, end) = body.operations
+    return not before and end.operands[0] == body.arguments[0]
 
 
 def is_empty(value: ir.Value) -> bool:
