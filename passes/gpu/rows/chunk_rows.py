@@ -31,7 +31,8 @@ class ChunkRows(Pass):
         %logits_1 = "blu.matmul"(%x_1, %w)     %loss_1 = ...    %dx_1 = ...    %dw_1 = %dw_0 + ...
         %loss = "blu.concatenate"(%loss_0, %loss_1)     %dx = "blu.concatenate"(%dx_0, %dx_1)
 
-    Losses and the gradient of %x keep their bits; sums over all rows are added up in another order. Chunks are parts of
+    What a barrier kept apart is close together now: a part's loss and its gradient read %logits_0 in one kernel. Losses
+    and the gradient of %x keep their bits; sums over all rows are added up in another order. Chunks are parts of
     the first dimension, as few as are needed.
     """
 

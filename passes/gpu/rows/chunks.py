@@ -127,6 +127,9 @@ class Chunks:
     def _again(self, operation: ir.Operation, number: int, outside: dict[ir.Value, Tensor]) -> Tensor:
         """An op for one range of rows."""
         name, result = operation.name.removeprefix("blu."), operation.results[0]
+        if name == "barrier" and operation.operands[0] in self.axes:
+            # What comes after it reads the same rows at once: a loss and its gradient read them together.
+            return self.parts[operation.operands[0]][number]
         attributes = attributes_of(operation)
         axis = self.axes[result]
         if name in ("reshape", "broadcast_to"):

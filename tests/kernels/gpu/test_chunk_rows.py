@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -69,13 +70,25 @@ def test_gpus_have_one_part_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parts < 0.6 * whole
 
 
+def test_a_loss_and_its_gradient_read_the_rows_of_a_part_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One kernel picks the targets' logits, another reads all of them once for both results."""
+    module = _lowered(monkeypatch, ChunkRows(16 * 128 * 4096), "linalg")
+    readers = re.findall(r"call @(rows_\d+)\(.*?: \([^)]*tensor<512x4096xf32>[^)]*\) -> ", str(module))
+    assert len(readers) == 2 * 4
+
+
 def _planned(monkeypatch: pytest.MonkeyPatch, pass_: ChunkRows) -> int:
-    """The bytes of intermediate results of gradients for 16 times 128 tokens of 4096."""
-    monkeypatch.setattr(sm90, "PIPELINE", sm90.PIPELINE.replacing(pass_))
-    model, tokens = nn.GPT2({**SIZES, "vocab_size": 4096, "n_positions": 128}), blu.spec((16, 128), "i32")
-    module = blu.jit(gradients).trace(model, tokens, tokens).lower("sm_90a", stop="memref").module
+    """The bytes of intermediate results."""
+    module = _lowered(monkeypatch, pass_, "memref")
     with module.context:
         return ir.IntegerAttr(module.operation.attributes["blu.arena_bytes"]).value
+
+
+def _lowered(monkeypatch: pytest.MonkeyPatch, pass_: ChunkRows, stop: str) -> ir.Module:
+    """Gradients for 16 times 128 tokens of 4096, at the end of a stage."""
+    monkeypatch.setattr(sm90, "PIPELINE", sm90.PIPELINE.replacing(pass_))
+    model, tokens = nn.GPT2({**SIZES, "vocab_size": 4096, "n_positions": 128}), blu.spec((16, 128), "i32")
+    return blu.jit(gradients).trace(model, tokens, tokens).lower("sm_90a", stop=stop).module
 
 
 def test_what_needs_all_rows_is_left_whole(chunked: Callable[[int], None]) -> None:
