@@ -21,13 +21,13 @@ PRECISIONS = ("highest", "tf32", "bf16", "f16")
 ROUNDING = ("bf16", "f16")
 
 
-def rounded(operand: Tensor, precision: str) -> Tensor:
-    """The operand of a contraction as its precision reads it; tf32 is left to kernels."""
+def rounded(operand: Tensor, precision: str, rounds_gradient: bool = False) -> Tensor:
+    """The operand of a contraction as its precision reads it, and maybe its gradient; tf32 is left to kernels."""
     if precision not in ROUNDING or operand.dtype != f32:
         return operand
     from blu.dialects.ops.precision import ReducePrecision
 
-    return ReducePrecision(operand, dtype=as_dtype(precision), rounds_gradient=False)
+    return ReducePrecision(operand, dtype=as_dtype(precision), rounds_gradient=rounds_gradient)
 
 
 def _check_operands(lhs: TensorType, rhs: TensorType, precision: str) -> None:

@@ -17,6 +17,8 @@ from blu.passes.framework.base import Pass, find
 
 # Ops that only look at an operand in another order.
 VIEWS = ("blu.transpose", "blu.reshape")
+# Gradients of what others give are read by the epilogues of products, which have them in f32.
+NORMALIZATIONS = ("blu.layer_norm", "blu.rms_norm")
 _ATTENTION_OPERANDS = 3  # query, key, value; a mask and an offset stay what they are
 
 
@@ -79,7 +81,7 @@ class Autocast(Pass):
             return
         if precision in ROUNDING:
             for index in range(len(operation.operands)):
-                _round_operand(operation, index, precision)
+                _round_operand(operation, index, precision, policy)
         if policy in HALVES:
             _store_as(operation.results[0], as_dtype(policy))
             self.count("contractions cast")
@@ -124,11 +126,13 @@ def _replace_after(value: ir.Value, emit_replacement: Callable[[], Tensor]) -> N
     value.replace_all_uses_except(replacement, [replacement.owner.operation])
 
 
-def _round_operand(operation: ir.Operation, index: int, precision: str) -> None:
+def _round_operand(operation: ir.Operation, index: int, precision: str, policy: str) -> None:
     """Round an operand; where it is a view that nobody else uses, what is viewed."""
     value = operation.operands[index]
     while not isinstance(value.owner, ir.Block) and value.owner.name in VIEWS and len(list(value.uses)) == 1:
         operation, index = value.owner.operation, 0
         value = operation.operands[0]
+    is_normalized = not isinstance(value.owner, ir.Block) and value.owner.name in NORMALIZATIONS
     with ir.InsertionPoint(operation), emitting_in_place_of(operation):
-        operation.operands[index] = rounded(Tensor(value), precision).value
+        half = rounded(Tensor(value), precision, rounds_gradient=policy in HALVES and is_normalized)
+        operation.operands[index] = half.value
