@@ -81,4 +81,4 @@ def _version() -> str:
 def __dir__() -> list[str]:
     from blu.frontend.functional import functional
 
-    return sorted({*_HOMES, *_MODULES, *functional.__all__, "__version__"})
+    return sorted({*_HOMES, *_MODULES, *functional.HOMES, "__version__"})

@@ -14,6 +14,10 @@ from blu.dialects.tensor.function import public
 from blu.dialects.tensor.promotion import as_tensor
 from blu.dialects.tensor.tensor import Tensor
 
+__all__ = [
+    "stop_gradient",
+]
+
 
 class _Identity(Op):
     """Base of the ops that give their operand."""

@@ -17,6 +17,26 @@ from blu.dialects.tensor.promotion import as_tensor, promoted
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ShapeError
 
+__all__ = [
+    "broadcast_arrays",
+    "broadcast_to",
+    "concatenate",
+    "expand_dims",
+    "flatten",
+    "flip",
+    "moveaxis",
+    "pad",
+    "repeat",
+    "reshape",
+    "roll",
+    "split",
+    "squeeze",
+    "stack",
+    "swapaxes",
+    "tile",
+    "transpose",
+]
+
 
 def as_shape(shape: Any) -> tuple[int, ...]:
     """A shape given as one size or several. Raises ShapeError for anything but integers."""

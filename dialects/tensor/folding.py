@@ -18,6 +18,22 @@ from blu.dialects.tensor.promotion import as_tensor, converted, promoted_floats
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import warn
 
+__all__ = [
+    "all",
+    "any",
+    "argmax",
+    "argmin",
+    "cumsum",
+    "logsumexp",
+    "max",
+    "mean",
+    "min",
+    "prod",
+    "std",
+    "sum",
+    "var",
+]
+
 
 def _folded(op: type[Op], tensor: Tensor, axis: Any, keepdims: bool) -> Tensor:
     return op(tensor, axes=normalize_axes(axis, tensor.ndim), keepdims=bool(keepdims))

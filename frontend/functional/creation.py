@@ -17,6 +17,24 @@ from blu.dialects.tensor.promotion import as_tensor, converted, scalar_constant,
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ShapeError
 
+__all__ = [
+    "arange",
+    "asarray",
+    "diagonal",
+    "eye",
+    "full",
+    "full_like",
+    "iota",
+    "linspace",
+    "ones",
+    "ones_like",
+    "tri",
+    "tril",
+    "triu",
+    "zeros",
+    "zeros_like",
+]
+
 
 @public
 def asarray(value: Any, dtype: Any = None) -> Tensor:

@@ -15,6 +15,10 @@ from blu.dialects.tensor.promotion import converted, promoted
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ShapeError
 
+__all__ = [
+    "einsum",
+]
+
 # A tensor and the letter of each of its dimensions.
 Lettered = tuple[str, Tensor]
 

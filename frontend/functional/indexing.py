@@ -17,6 +17,18 @@ from blu.dialects.tensor.promotion import as_tensor, common_dtype, converted, st
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ShapeError
 
+__all__ = [
+    "argsort",
+    "dynamic_slice",
+    "dynamic_update_slice",
+    "one_hot",
+    "scatter_add",
+    "sort",
+    "take",
+    "take_along_axis",
+    "top_k",
+]
+
 
 @method
 def take(x: Any, indices: Any, axis: int | None = None) -> Tensor:

@@ -13,6 +13,13 @@ from blu.dialects.tensor.promotion import as_tensor, promoted
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ShapeError
 
+__all__ = [
+    "dot",
+    "outer",
+    "tensordot",
+    "trace",
+]
+
 
 @public
 def dot(x: Any, y: Any, precision: str = "highest") -> Tensor:

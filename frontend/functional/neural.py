@@ -19,6 +19,17 @@ from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ShapeError
 from blu.frontend.functional.losses import check_reduction, reduced
 
+__all__ = [
+    "attention",
+    "cross_entropy",
+    "gelu",
+    "layer_norm",
+    "log_softmax",
+    "rms_norm",
+    "silu",
+    "softmax",
+]
+
 
 def _along(op: type[Op], x: Any, axis: int) -> Tensor:
     (tensor,) = promoted_floats(x)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 import blu
@@ -15,7 +17,7 @@ FACE = "__init__.pyi"
 def stub() -> str:
     """The text of `blu/__init__.pyi`: `blu` loads its names when they are first used, which no checker can follow."""
     found = [(home, name, name) for name, home in blu._HOMES.items()]
-    found += [(functional.__name__, name, name) for name in functional.__all__]
+    found += [(home, name, name) for name, home in functional.HOMES.items()]
     for name, module in blu._MODULES.items():
         package, _, own = module.rpartition(".")
         found.append((package, own, name))
@@ -34,3 +36,8 @@ def test_editors_are_told_of_all_names(golden: Golden) -> None:
 @pytest.mark.parametrize("name", dir(blu))
 def test_every_name_is_there(name: str) -> None:
     assert getattr(blu, name) is not None
+
+
+def test_no_two_families_have_a_function_of_one_name() -> None:
+    names = [name for family in functional.FAMILIES for name in sys.modules[family].__all__]
+    assert len(names) == len(set(names)) and set(names) <= set(vars(functional))
