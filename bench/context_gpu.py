@@ -38,7 +38,15 @@ SIDES = {
     "blu, balanced, gathered": ("cp~", "all_gather"),
     "blu, balanced, all to all": ("cp~", "all_to_all"),
 }
-TENSOR_SIDES = (ALONE, "blu, tensor parallel", "blu, tensor parallel, not apart")
+# Whether exchanges are moved apart, and in which dtype activations are added up.
+TENSOR_SIDES = {
+    ALONE: (True, "f32"),
+    "blu, tensor parallel": (True, "f32"),
+    "blu, tensor parallel, not apart": (False, "f32"),
+    "blu, tensor parallel, sums in bf16": (True, "bf16"),
+    "blu, tensor parallel, sums in bf16, not apart": (False, "bf16"),
+}
+PARTS = ("attention", "model", "tensor")
 
 
 def path_of(kind: str, side: str, length: int) -> Path:
@@ -67,7 +75,7 @@ def config_of(length: int) -> dict[str, int]:
     return {"vocab_size": VOCABULARY, "n_positions": max(1024, length)}
 
 
-def model_program(mesh: Any, shard: dict[str, str], batch: int, length: int) -> Any:
+def model_program(mesh: Any, shard: dict[str, str], batch: int, length: int, sums: str = "f32") -> Any:
     """The loss and all gradients of GPT-2 124M."""
     import blu
     from blu import nn
@@ -79,7 +87,8 @@ def model_program(mesh: Any, shard: dict[str, str], batch: int, length: int) -> 
 
     model = nn.GPT2(config_of(length))
     tokens = blu.spec((batch, length), "i32")
-    return blu.jit(step, mesh=mesh, shard=shard).trace(model, tokens, tokens)
+    reduce = {"tp": sums} if "tp" in dict(mesh.axes) and sums != "f32" else {}
+    return blu.jit(step, mesh=mesh, shard=shard, reduce=reduce).trace(model, tokens, tokens)
 
 
 @contextmanager
@@ -115,12 +124,12 @@ def pack(arguments: argparse.Namespace) -> None:
             for length in MODEL_LENGTHS:
                 save(model_program(mesh, shard, 1, length), path_of("model", side, length))
     if arguments.part in ("tensor", "all"):
-        for side in TENSOR_SIDES:
+        for side, (apart, sums) in TENSOR_SIDES.items():
             mesh = blu.Mesh() if side == ALONE else blu.Mesh(tp=ranks)
             shardings = blu.arrange(expected_shapes(DEFAULTS | config_of(1024)), mesh, SHARDINGS)
             shard = {f"model.{name}": text for name, text in shardings.items()}
-            with exchanges_as_written("not apart" in side):
-                save(model_program(mesh, shard, arguments.batch, 1024), path_of("tensor", side, 1024))
+            with exchanges_as_written(not apart):
+                save(model_program(mesh, shard, arguments.batch, 1024, sums), path_of("tensor", side, 1024))
 
 
 def save(traced: Any, path: Path) -> None:
@@ -275,31 +284,47 @@ def errors(rank: int, ranks: int) -> dict[str, Any]:
     return found
 
 
-def measure(arguments: argparse.Namespace, rank: int, ranks: int) -> dict[str, Any]:
-    """All parts."""
-    report: dict[str, Any] = {"ranks": ranks, "errors": errors(rank, ranks), "attention": {}, "model": {}, "tensor": {}}
-    say(report, rank)
+def measure_attention(rounds: int, rank: int, ranks: int) -> dict[Any, Any]:
+    """One attention of each length."""
+    report: dict[Any, Any] = {"errors": errors(rank, ranks)}
     for length in LENGTHS:
         makers: dict[str, Callable[[], Any]] = {
             side: partial(BluSide, path_of("attention", side, length)) for side in SIDES
         }
         makers["torch, one rank"] = partial(TorchSide, length, None)
-        found = timed(makers, arguments.rounds)
+        found = timed(makers, rounds)
         for rotation in ("allgather", "alltoall"):  # which is one for a process
             name = f"torch, {rotation}"
-            other = timed({name: partial(TorchSide, length, rotation)}, arguments.rounds)
+            other = timed({name: partial(TorchSide, length, rotation)}, rounds)
             found["milliseconds"] |= other["milliseconds"]
             found["failed"] |= other["failed"]
-        report["attention"][length] = found
+        report[length] = found
         say(report, rank)
-    for length in MODEL_LENGTHS:
-        sides = (ALONE, "blu, balanced ring")
-        makers = {side: partial(BluSide, path_of("model", side, length)) for side in sides}
-        report["model"][length] = timed(makers, arguments.rounds)
+    return report
+
+
+def measure_model(rounds: int) -> dict[int, Any]:
+    """GPT-2 with one sequence of each length."""
+    sides = (ALONE, "blu, balanced ring")
+    return {
+        length: timed({side: partial(BluSide, path_of("model", side, length)) for side in sides}, rounds)
+        for length in MODEL_LENGTHS
+    }
+
+
+def measure(arguments: argparse.Namespace, rank: int, ranks: int) -> dict[str, Any]:
+    """All parts, or one."""
+    parts: dict[str, Callable[[], Any]] = {
+        "attention": partial(measure_attention, arguments.rounds, rank, ranks),
+        "model": partial(measure_model, arguments.rounds),
+        "tensor": lambda: timed(
+            {side: partial(BluSide, path_of("tensor", side, 1024)) for side in TENSOR_SIDES}, arguments.rounds
+        ),
+    }
+    report: dict[str, Any] = {"ranks": ranks}
+    for name in PARTS if arguments.part == "all" else [arguments.part]:
+        report[name] = parts[name]()
         say(report, rank)
-    makers = {side: partial(BluSide, path_of("tensor", side, 1024)) for side in TENSOR_SIDES}
-    report["tensor"] = timed(makers, arguments.rounds)
-    say(report, rank)
     return report
 
 
@@ -312,7 +337,7 @@ def say(report: dict[str, Any], rank: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pack", action="store_true")
-    parser.add_argument("--part", default="all", choices=("attention", "model", "tensor", "all"))
+    parser.add_argument("--part", default="all", choices=(*PARTS, "all"))
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--batch", type=int, default=32, help="sequences of 1024 tokens, tensor parallel")
     parser.add_argument("--rounds", type=int, default=5)
