@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from blu.dialects.core.dtypes import product
 from blu.dialects.sharding import Sharding, Split, Splits, in_order
-from blu.passes.graph.shard.placed import Placed
-from blu.passes.graph.shard.rules import Case, is_zero, shards
+from blu.passes.graph.shard.placed import Placed, is_zero
+from blu.passes.graph.shard.rules import Case, shards
 
 
 @shards("transpose")

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from blu.dialects.core.dtypes import product
 from blu.dialects.sharding import Sharding, Splits
-from blu.passes.graph.shard.placed import Placed
-from blu.passes.graph.shard.rules import Case, agreed, is_zero, shards
+from blu.passes.graph.shard.placed import Placed, is_zero
+from blu.passes.graph.shard.rules import Case, agreed, shards
 
 
 @shards("Pointwise", "where", "clip", "convert", "barrier", "stop_gradient", "reduce_precision", "checked_index")

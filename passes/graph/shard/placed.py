@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from blu.dialects.core.constants import decode
 from blu.dialects.core.dtypes import TensorType, i32
+from blu.dialects.core.mlir import ir
 from blu.dialects.ops.collective import AllGather, AllReduce, AxisIndex, ReduceScatter
 from blu.dialects.ops.indexing import DynamicSlice
 from blu.dialects.sharding import PERMUTE, Sharding, Split, in_order, local_groups
@@ -64,8 +66,10 @@ class Movement:
         return value
 
     def as_term(self, value: Placed, axis: str) -> Placed:
-        """A value as a sum over an axis, of which the first rank has all."""
-        kept = where(equal(self.index(axis), 0), value.tensor, as_tensor(0, value.type.dtype))
+        """A value as a sum over an axis, of which the first rank has all; zeros are a sum of zeros."""
+        kept = value.tensor
+        if not is_zero(value):
+            kept = where(equal(self.index(axis), 0), kept, as_tensor(0, value.type.dtype))
         return replace(value, tensor=kept, sharding=value.sharding.with_partial((*value.sharding.partial, axis)))
 
     def _summed(self, value: Placed, axis: str, wanted: Sharding) -> Placed:
@@ -123,6 +127,16 @@ class Movement:
             size *= part
         merged = reshape(tensor, (*tensor.shape[:dim], size, *tensor.shape[dim + parts :]))
         return replace(value, tensor=merged, sharding=value.sharding.with_dim(dim, splits))
+
+
+def is_zero(value: Placed) -> bool:
+    """Whether a value is zeros, which are a sum of zeros as well."""
+    owner = value.tensor.value.owner
+    while not isinstance(owner, ir.Block) and owner.name in ("blu.broadcast_to", "blu.reshape"):
+        owner = owner.operands[0].owner
+    if isinstance(owner, ir.Block) or owner.name != "blu.constant":
+        return False
+    return not decode(owner.attributes["value"]).any()
 
 
 def _mirrored(parts: Tensor, dim: int, split: Split) -> Tensor:

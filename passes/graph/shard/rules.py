@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from blu.dialects.core.constants import decode
 from blu.dialects.core.fields import on_operand
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.op import Op, emit
@@ -121,11 +120,3 @@ def present_in(operands: Sequence[Any]) -> list[Any]:
     for item in operands:
         found += item if isinstance(item, list) else [item] if item is not None else []
     return found
-
-
-def is_zero(value: Placed) -> bool:
-    """Whether a value is a constant 0, which is a sum of zeros as well."""
-    owner = value.tensor.value.owner
-    if isinstance(owner, ir.Block) or owner.name != "blu.constant":
-        return False
-    return not decode(owner.attributes["value"]).any()
