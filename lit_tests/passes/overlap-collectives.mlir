@@ -129,3 +129,54 @@ func.func @others_follow(%x: memref<4xf32>, %y: memref<4xf32>) {
   call @make(%all, %x) : (memref<4xf32>, memref<4xf32>) -> ()
   return
 }
+
+// -----
+
+// Where much runs before the result is needed, what it needs nothing of stays where its operands can be forgotten.
+// CHECK-LABEL: func.func @others_stay_where_enough_runs_beside
+// CHECK: call @make(%arg1, %[[OTHER:[0-9]+]])
+// CHECK: call @make(%{{.*}}, %[[MINE:[0-9]+]])
+// CHECK-NEXT: "plan.start"(%[[MINE]]
+// CHECK: call @large
+// CHECK-NEXT: "plan.wait"
+func.func private @make(memref<4xf32>, memref<4xf32>) attributes {blu.kernel = "rows"}
+func.func private @large(memref<64xf32>, memref<64xf32>) attributes {blu.kernel = "rows"}
+func.func @others_stay_where_enough_runs_beside(%x: memref<4xf32>, %y: memref<4xf32>, %z: memref<64xf32>) {
+  %made = "plan.buffer"() {space = "arena", index = 0 : i64, offset = -1 : i64} : () -> memref<4xf32>
+  %mine = "plan.buffer"() {space = "arena", index = 1 : i64, offset = -1 : i64} : () -> memref<4xf32>
+  %all = "plan.buffer"() {space = "arena", index = 2 : i64, offset = -1 : i64} : () -> memref<4xf32>
+  %other = "plan.buffer"() {space = "arena", index = 3 : i64, offset = -1 : i64} : () -> memref<4xf32>
+  %fourth = "plan.buffer"() {space = "arena", index = 5 : i64, offset = -1 : i64} : () -> memref<64xf32>
+  call @make(%x, %made) : (memref<4xf32>, memref<4xf32>) -> ()
+  call @make(%y, %other) : (memref<4xf32>, memref<4xf32>) -> ()
+  call @make(%made, %mine) : (memref<4xf32>, memref<4xf32>) -> ()
+  %token = "plan.start"(%mine, %all) {kind = "all_reduce", axis = "dp", ranks = 2 : i64, reduction = "sum", amount = 0 : i64, dtype = "f32"} : (memref<4xf32>, memref<4xf32>) -> !async.token
+  "plan.wait"(%token, %mine, %all) : (!async.token, memref<4xf32>, memref<4xf32>) -> ()
+  call @large(%z, %fourth) : (memref<64xf32>, memref<64xf32>) -> ()
+  call @make(%all, %x) : (memref<4xf32>, memref<4xf32>) -> ()
+  return
+}
+
+// -----
+
+// Only the last of what needs not be before a start follows it, as much as runs while data travels.
+// CHECK-LABEL: func.func @the_last_follow
+// CHECK: call @large(%arg2
+// CHECK: "plan.start"
+// CHECK: call @large(%arg3
+// CHECK-NEXT: "plan.wait"
+func.func private @make(memref<4xf32>, memref<4xf32>) attributes {blu.kernel = "rows"}
+func.func private @large(memref<64xf32>, memref<64xf32>) attributes {blu.kernel = "rows"}
+func.func @the_last_follow(%x: memref<4xf32>, %y: memref<4xf32>, %v: memref<64xf32>, %w: memref<64xf32>) {
+  %mine = "plan.buffer"() {space = "arena", index = 1 : i64, offset = -1 : i64} : () -> memref<4xf32>
+  %all = "plan.buffer"() {space = "arena", index = 2 : i64, offset = -1 : i64} : () -> memref<4xf32>
+  %third = "plan.buffer"() {space = "arena", index = 3 : i64, offset = -1 : i64} : () -> memref<64xf32>
+  %fourth = "plan.buffer"() {space = "arena", index = 4 : i64, offset = -1 : i64} : () -> memref<64xf32>
+  call @large(%v, %third) : (memref<64xf32>, memref<64xf32>) -> ()
+  call @large(%w, %fourth) : (memref<64xf32>, memref<64xf32>) -> ()
+  call @make(%x, %mine) : (memref<4xf32>, memref<4xf32>) -> ()
+  %token = "plan.start"(%mine, %all) {kind = "all_reduce", axis = "dp", ranks = 2 : i64, reduction = "sum", amount = 0 : i64, dtype = "f32"} : (memref<4xf32>, memref<4xf32>) -> !async.token
+  "plan.wait"(%token, %mine, %all) : (!async.token, memref<4xf32>, memref<4xf32>) -> ()
+  call @make(%all, %y) : (memref<4xf32>, memref<4xf32>) -> ()
+  return
+}

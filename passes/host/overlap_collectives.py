@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from blu.dialects.core.dtypes import product
 from blu.dialects.core.mlir import func, ir
-from blu.dialects.plan import batch_of
+from blu.dialects.plan import LOOP, batch_of
 from blu.passes.framework.base import Pass
 from blu.passes.framework.kernels import kernels_in
 from blu.passes.framework.launches import host_functions
+from blu.passes.host.bufferize.plan_memory import element_bytes
 
 START, WAIT = "plan.start", "plan.wait"
+BYTES_BESIDE = 16
+"""How many bytes kernels touch, about, while one travels between ranks."""
 NAMING = frozenset(("plan.buffer", "memref.reinterpret_cast"))
 """Steps that do nothing: memory gets a name, or a shape."""
 
@@ -36,7 +40,8 @@ class OverlapCollectives(Pass):
         plan.wait(%token, %gradient, %total)
         call @rows_0(%total)
 
-    What a collective needs nothing of, but was written between it and the one before, comes behind its start.
+    Where little runs before a collective's result is needed, what it needs nothing of, but was written between it and
+    the one before, comes behind its start; no more than that, since it keeps what it reads in memory until then.
     Collectives begin in the order in which they were written, which is the same on all ranks. Buffers live as long as
     a collective has them, so that `blu-plan-memory`, which comes after this, gives their memory to nobody else. The
     options leave the one or the other end where it is, to measure what that is worth.
@@ -63,13 +68,16 @@ class _Step:
     touched: frozenset[ir.Value]
     written: frozenset[ir.Value]
     batch: int | None
+    bytes: int
+    """Those of what a kernel reads and writes, or a collective is given."""
 
     @classmethod
     def of(cls, operation: ir.Operation, read: Sequence[bool]) -> _Step:
         """That of an op, of whose operands those are said that are only read. To make a view touches no memory."""
         touched = frozenset() if operation.name in NAMING else frozenset(_roots(operation.operands))
         unread = [value for value, is_read in zip(operation.operands, read, strict=True) if not is_read]
-        return cls(operation, operation.name, touched, touched & _roots(unread), batch_of(operation))
+        written = touched & _roots(unread)
+        return cls(operation, operation.name, touched, written, batch_of(operation), _bytes_of(operation))
 
     def meets(self, other: _Step) -> bool:
         """Whether one of the two writes what the other one touches."""
@@ -118,18 +126,28 @@ class _Host:
         """Put what a start needs nothing of behind it, back to the collective before: it runs beside it then.
 
         So the sum over ranks of an activation's gradient begins before the product for the weights' gradient, although
-        that was written first.
+        that was written first. The last of these go first, and no more than run while data travels: a bucket of
+        gradients, which is needed at the end of all, has the rest of the backward pass beside it.
         """
         place = self.steps.index(start)
+        missing = BYTES_BESIDE * start.bytes - sum(step.bytes for step in self._beside(start, place))
         first = place
         while first and self.steps[first - 1].name not in (START, WAIT):
             first -= 1
         window = self.steps[first:place]
-        if not any(step.meets(start) for step in window):
+        if missing <= 0 or not any(step.meets(start) for step in window):
             return
         needed = _needed(window, start)
-        others = [step for step in window if step not in needed]
-        self.steps[first : place + 1] = [*(step for step in window if step in needed), start, *others]
+        others = _last_of([step for step in window if step not in needed], missing)
+        self.steps[first : place + 1] = [*(step for step in window if step not in others), start, *others]
+
+    def _beside(self, start: _Step, place: int) -> Iterator[_Step]:
+        """The steps behind a start, before the first one that needs its memory."""
+        for step in self.steps[place + 1 : -1]:
+            is_its_own = step.name == WAIT and step.operation.operands[0] == start.operation.results[0]
+            if step.meets(start) and not is_its_own:
+                return
+            yield step
 
     def _first_place(self, start: _Step, place: int, makers: set[_Step]) -> int:
         """The place behind the last step that holds a start back, which its makers do not."""
@@ -177,6 +195,20 @@ class _Host:
         return [False, *inside[1:], False]
 
 
+def _last_of(steps: Sequence[_Step], missing: int) -> Sequence[_Step]:
+    """The last of some steps, as many as touch so many bytes; calls of a batch stay together."""
+    first: dict[int | None, int] = {}
+    for number, step in enumerate(steps):
+        first.setdefault(step.batch, number)
+    start = reach = len(steps)
+    while start and (missing > 0 or reach < start):
+        start -= 1
+        missing -= steps[start].bytes
+        if steps[start].batch is not None:
+            reach = min(reach, first[steps[start].batch])
+    return steps[start:]
+
+
 def _needed(window: Sequence[_Step], start: _Step) -> set[_Step]:
     """Of the steps before a start those that are to stay there: they write what it, or others that stay, touch.
 
@@ -222,6 +254,14 @@ def _read_operands(operation: ir.Operation, read: Mapping[str, list[bool]]) -> l
         name = ir.FlatSymbolRefAttr(operation.attributes["callee"]).value
         return read.get(name, [False] * len(operation.operands))
     return [False] * len(operation.operands)
+
+
+def _bytes_of(operation: ir.Operation) -> int:
+    if operation.name not in (START, "func.call", LOOP):
+        return 0
+    types = [ir.MemRefType(value.type) for value in operation.operands if isinstance(value.type, ir.MemRefType)]
+    counted = types[:1] if operation.name == START else types
+    return sum(product(type_.shape) * element_bytes(type_.element_type) for type_ in counted)
 
 
 def _roots(values: Iterable[ir.Value]) -> set[ir.Value]:
