@@ -63,3 +63,21 @@ func.func @sums_of_sums(%x: tensor<4xf32>, %y: tensor<4xf32>) -> (tensor<4xf32>,
   %5 = "blu.all_reduce"(%3) {axis = "tp", ranks = 2 : i64, reduction = "sum"} : (tensor<4xf32>) -> tensor<4xf32>
   return %4, %5 : tensor<4xf32>, tensor<4xf32>
 }
+
+// -----
+
+// Tensors of whole lines of memory (64 bytes) come first, whatever was made before them, so that each begins at one.
+// CHECK-LABEL: func.func @what_is_aligned_stays_so(
+// CHECK: %[[SCALAR:.*]] = "blu.exp"(%arg0){{.*}}tensor<f32>
+// CHECK: %[[ROWS:.*]] = "blu.exp"(%arg1)
+// CHECK: %[[A:.*]] = "blu.reshape"(%[[ROWS]]){{.*}}-> tensor<32xf32>
+// CHECK: %[[B:.*]] = "blu.reshape"(%[[SCALAR]]){{.*}}-> tensor<1xf32>
+// CHECK: %[[ALL:.*]] = "blu.concatenate"(%[[A]], %[[B]])
+// CHECK: "blu.all_reduce"(%[[ALL]]){{.*}}tensor<33xf32>
+func.func @what_is_aligned_stays_so(%x: tensor<f32>, %y: tensor<2x16xf32>) -> (tensor<f32>, tensor<2x16xf32>) {
+  %0 = "blu.exp"(%x) : (tensor<f32>) -> tensor<f32>
+  %1 = "blu.exp"(%y) : (tensor<2x16xf32>) -> tensor<2x16xf32>
+  %2 = "blu.all_reduce"(%0) {axis = "dp", ranks = 2 : i64, reduction = "sum"} : (tensor<f32>) -> tensor<f32>
+  %3 = "blu.all_reduce"(%1) {axis = "dp", ranks = 2 : i64, reduction = "sum"} : (tensor<2x16xf32>) -> tensor<2x16xf32>
+  return %2, %3 : tensor<f32>, tensor<2x16xf32>
+}

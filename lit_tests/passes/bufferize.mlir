@@ -155,6 +155,25 @@ func.func @parts(%x: tensor<2x3xf32>, %y: tensor<5x2xf32>, %z: tensor<2x1xf32>) 
 
 // -----
 
+// So it is where the concatenation only becomes a part of a larger one.
+// CHECK-LABEL: func.func @parts_of_parts(
+// CHECK-NOT: call @copy
+// CHECK: %[[OUT:.+]] = "plan.buffer"() {index = 0 : i64, offset = -1 : i64, space = "output"} : () -> memref<9xf32>
+// CHECK-NOT: call @copy
+// CHECK: memref.reinterpret_cast %[[OUT]] to offset: [4], sizes: [2]
+// CHECK-NOT: call @copy
+// CHECK: return
+func.func @parts_of_parts(%x: tensor<4xf32>, %y: tensor<2xf32>, %z: tensor<3xf32>) -> tensor<9xf32> {
+  %0 = "blu.exp"(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = "blu.tanh"(%y) : (tensor<2xf32>) -> tensor<2xf32>
+  %2 = "blu.sqrt"(%z) : (tensor<3xf32>) -> tensor<3xf32>
+  %3 = "blu.concatenate"(%1, %2) {axis = 0 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<2xf32>, tensor<3xf32>) -> tensor<5xf32>
+  %4 = "blu.concatenate"(%0, %3) {axis = 0 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<4xf32>, tensor<5xf32>) -> tensor<9xf32>
+  return %4 : tensor<9xf32>
+}
+
+// -----
+
 // What is needed otherwise too has memory of its own, and is copied.
 // CHECK-LABEL: func.func @part_and_more(
 // CHECK: %[[E:.+]] = "plan.buffer"() {index = 1 : i64, offset = -1 : i64, space = "output"}

@@ -15,6 +15,8 @@ from blu.dialects.tensor.tensor import Tensor
 from blu.passes.framework.base import Pass, find
 
 MEGABYTE = 1 << 20
+ALIGNMENT = 64
+"""Bytes at whose multiples kernels like tensors to begin."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ class BucketCollectives(Pass):
         %d = "blu.all_reduce"(%c) {axis = "dp", reduction = "sum"} : (tensor<40xf32>) -> tensor<40xf32>
         %3, %2 = slices of %d
 
-    A bucket ends with the tensor that makes it `megabytes` large, or before one that is made after a result of the
+    Tensors of whole lines of memory come first, so that each begins at one: kernels write and read rows by vectors. A
+    bucket ends with the tensor that makes it `megabytes` large, or before one that is made after a result of the
     bucket is read. Kernels write what is concatenated where it belongs, so that few and large exchanges cost no copies;
     the backward pass makes gradients from the last layer to the first, and goes on while a bucket travels.
     """
@@ -125,10 +128,11 @@ class _Bucket:
     def write(self) -> None:
         """One sum in the place of all."""
         last, maker = self.members[-1].operation, self.members[-1].maker
+        members = sorted(self.members, key=lambda member: member.bytes % ALIGNMENT != 0)
         with _behind(maker, last.block), emitting_at(last.location):
-            operands = [Tensor(member.operation.operands[0]) for member in self.members]
+            operands = [Tensor(member.operation.operands[0]) for member in members]
             results = _summed(operands, attributes_of(last))
-        for member, result in zip(self.members, results, strict=True):
+        for member, result in zip(members, results, strict=True):
             member.operation.results[0].replace_all_uses_with(result.value)
             member.operation.erase()
 

@@ -12,7 +12,7 @@ from blu.passes.framework.families import is_kernel
 from blu.passes.framework.kernels import is_host_step, kernels_in
 from blu.passes.framework.rules import lines_of, refusal
 from blu.passes.host.bufferize import collectives, views
-from blu.passes.host.bufferize.concatenation import beginning_of, inserted_into, part_of
+from blu.passes.host.bufferize.concatenation import beginning_of, end_of, inserted_into, part_of
 from blu.passes.host.bufferize.kernels import KernelMemory, KernelTable, scratch_types, updated_input, written_over
 from blu.passes.host.bufferize.loops import place_loop
 from blu.passes.host.bufferize.placement import (
@@ -158,13 +158,18 @@ class _Bufferizer:
         return place or self._root_for(value)
 
     def _joined_by(self, first: ir.Operation) -> View:
-        """The memory that insertions fill, of which `first` is the first."""
+        """The memory that insertions fill, of which `first` is the first: a part of a larger value's, or their own."""
         if first not in self.joined:
-            self.joined[first] = self._root_for(first.results[0])
+            part = part_of(end_of(first).results[0])
+            place = part and part.place_in(self._joined_by(part.first))
+            self.joined[first] = place or self._root_for(first.results[0])
         return self.joined[first]
 
-    def _donated_to(self, value: ir.Value, operation: ir.Operation, kernel: func.FuncOp) -> View | None:
-        """The donated argument that a result may be written over: dead, or read here for the last time, in place."""
+    def _donated_to(self, value: ir.Value, operation: ir.Operation, kernel: func.FuncOp | None = None) -> View | None:
+        """The donated argument that a result may be written over: dead, or read here for the last time, in place.
+
+        `kernel` is what makes the result; ranks do, where there is none.
+        """
         result = self.memory.returned.index_of(value)
         index = self.pairs.get(result) if result is not None else None
         if index is None:

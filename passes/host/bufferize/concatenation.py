@@ -60,6 +60,12 @@ def beginning_of(insertion: ir.Operation) -> ir.Operation | None:
     return insertion
 
 
+def end_of(insertion: ir.Operation) -> ir.Operation:
+    """The last of the insertions that go on with what this one gives."""
+    *_, last = _chain(insertion)
+    return last
+
+
 def _part(insertion: ir.Operation, way: Sequence[ir.Operation]) -> Part | None:
     """The part that an insertion fills, where the insertions around it leave it alone."""
     first = beginning_of(insertion)
