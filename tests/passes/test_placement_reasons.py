@@ -34,7 +34,7 @@ SAID: list[tuple[Callable, Sequence[str], list[str]]] = [
         ["x"],
         [
             "gemm_0 does not write over the donated argument x: "
-            "the kernel reads it at other places than where it writes the result"
+            "it is read at other places than where the result is written"
         ],
     ),
     (

@@ -132,7 +132,36 @@ def mesh() -> dict[str, Any]:
     return {"rows": rows, "columns": columns, "wanted_rows": wanted[0], "wanted_columns": wanted[1]}
 
 
+def donated() -> dict[str, Any]:
+    """Whether programs whose exchanges write over donated arguments give the bits of those that donate nothing.
+
+    Each rank makes a part of the new rows from the old ones, which are read before and after it is made.
+    """
+
+    def program(rows: Any, total: Any, x: Any) -> dict[str, Any]:
+        part = rows.shape[0] // RANKS
+        mine = blu.dynamic_slice(rows, (blu.axis_index("dp") * part, 0), (part, rows.shape[1]))
+        gathered = blu.all_gather(mine - 0.1 * blu.tanh(mine), "dp")
+        summed = blu.all_reduce(total, "dp")
+        return {"loss": blu.sum(blu.exp(x @ rows)), "rows": gathered, "total": summed}
+
+    rng = np.random.default_rng(7)
+    shapes = (4 * RANKS, 16), (33,), (5, 4 * RANKS)
+    rows, total, x = (rng.standard_normal(shape).astype(np.float32) for shape in shapes)
+    names, compiled = ("rows", "total"), {}
+    for kind, given in (("kept", ()), ("donated", names)):
+        compiled[kind] = blu.jit(program, donate=given, overwrite=True, mesh=blu.Mesh(dp=RANKS), target=TARGET)
+    same, states = True, {kind: {"rows": rows.copy(), "total": total + WORLD.rank} for kind in compiled}
+    for _ in range(3):
+        found = {kind: compiled[kind](**states[kind], x=x) for kind in compiled}
+        for name in ("loss", *names):
+            same &= np.array_equal(*(np.asarray(result[name]) for result in found.values()))
+        states = {kind: {name: np.array(result[name]) for name in names} for kind, result in found.items()}
+    return {"same": bool(same)}
+
+
 if __name__ == "__main__":
-    found = {"ops": ops, "twice": twice, "apart": apart, "gradients": gradients, "mesh": mesh}[sys.argv[1]]()
+    modes = {item.__name__: item for item in (ops, twice, apart, gradients, mesh, donated)}
+    found = modes[sys.argv[1]]()
     sys.stdout.write(f"RANK {json.dumps({'rank': WORLD.rank, **found})}\n")
     sys.stdout.flush()

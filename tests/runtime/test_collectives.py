@@ -48,6 +48,33 @@ def test_arrays_that_move_on_one_rank_are_exchanged() -> None:
     assert [item["wrong"] for item in run_ranks(PROGRAMS, 2, "apart")] == [0, 0]
 
 
+def test_exchanges_over_donated_arguments_give_the_same_bits() -> None:
+    assert [item["same"] for item in run_ranks(PROGRAMS, 2, "donated")] == [True, True]
+
+
+def test_what_is_exchanged_is_written_over_donated_arguments_behind_their_last_reader() -> None:
+    @blu.jit(mesh=blu.Mesh(dp=2), donate=("rows",))
+    def program(rows, x):
+        part, loss = blu.tanh(rows[:16]), x @ rows
+        return {"loss": loss, "rows": blu.all_gather(part, "dp")}
+
+    plan = plan_of(program, blu.spec((32, 32)), blu.spec((32, 32)))
+    [collective] = plan.collectives
+    assert (collective.target.space, collective.target.index) == ("input", 0)
+    readers = [number for number, item in enumerate(plan.launches) if collective.target in item.args]
+    assert len(readers) == 2 and max(readers) < collective.start
+
+
+def test_donated_arguments_that_are_read_later_or_gathered_are_not_written_over() -> None:
+    @blu.jit(mesh=blu.Mesh(dp=2), donate=("rows", "more"))
+    def program(rows, more, x):
+        gathered = blu.all_gather(blu.tanh(rows[:16]), "dp")
+        return {"rows": gathered, "loss": x @ rows, "more": blu.all_gather(more[:16], "dp")}
+
+    plan = plan_of(program, *[blu.spec((32, 32))] * 3)
+    assert [item.target.space for item in plan.collectives] == ["output", "output"]
+
+
 def test_ranks_of_two_axes_exchange_along_each() -> None:
     for item in [*run_ranks(PROGRAMS, 4, "mesh"), *run_ranks(PROGRAMS, 2, "mesh")]:
         assert item["rows"] == item["wanted_rows"]

@@ -325,7 +325,7 @@ class _Bufferizer:
         result = operation.results[0]
         target = next((view for view in sources if self._may_change(operation, view)), None)
         if target is None:
-            target = whole(self.plain_root(result))
+            target = self._donated_to(result, operation) or whole(self.plain_root(result))
         source = sources[0] if sources else target
         plan.wait(plan.start(self.memref_of(source), self.memref_of(target), collectives.fields_of(operation)))
         self.views[result] = target

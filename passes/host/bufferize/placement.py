@@ -1,7 +1,8 @@
 """Where results may be written: rules, each with the reason that it gives where it refuses.
 
-A kernel may write a result over a donated argument, over an operand that nobody reads again, or into the memory that it
-updates; otherwise the result has memory of its own. `bufferize.py` asks these tables, and rewrites.
+A kernel, or a collective, may write a result over a donated argument, and a kernel over an operand that nobody reads
+again, or into the memory that it updates; otherwise the result has memory of its own. `bufferize.py` asks these tables,
+and rewrites.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from functools import cached_property
 
 from blu.dialects.core.mlir import func, ir
 from blu.passes.framework.rules import Rule
+from blu.passes.host.bufferize.collectives import works_in_place
 from blu.passes.host.bufferize.concatenation import part_of
 from blu.passes.host.bufferize.in_place import reads_rows_in_place, reads_where_it_writes
 from blu.passes.host.bufferize.times import LifeSpan
@@ -59,23 +61,25 @@ class Memory:
 
 @dataclass(frozen=True)
 class OverDonated:
-    """A kernel's result that may be written over a donated argument, whose memory is `root`."""
+    """A result that may be written over a donated argument, whose memory is `root`: a kernel's, or a collective's."""
 
     operation: ir.Operation
-    kernel: func.FuncOp
+    kernel: func.FuncOp | None
     root: Root
     memory: Memory
 
     @property
     def reads_where_it_writes(self) -> bool:
-        """Whether the kernel reads the argument, if it does, where it writes. Views in another order are elsewhere."""
-        read = zip(self.operation.operands, self.kernel.arguments, strict=True)
-        readers = [(self.memory.views[operand], argument) for operand, argument in read]
-        return all(
-            view.is_whole and reads_where_it_writes(self.kernel, argument)
-            for view, argument in readers
-            if view.root is self.root
-        )
+        """Whether the argument is read, if it is, where it is written. Views in another order are elsewhere."""
+        views = enumerate(self.memory.views[operand] for operand in self.operation.operands)
+        readers = [(number, view) for number, view in views if view.root is self.root]
+        return all(view.is_whole and self._reads_in_place(number) for number, view in readers)
+
+    def _reads_in_place(self, number: int) -> bool:
+        """Whether an operand is read where the result is written, if their memory is the same."""
+        if self.kernel is None:
+            return works_in_place(self.operation)
+        return reads_where_it_writes(self.kernel, self.kernel.arguments[number])
 
     @property
     def is_dead(self) -> bool:
@@ -176,7 +180,7 @@ OVER_DONATED: tuple[Rule[OverDonated], ...] = (
     Rule(
         "in place",
         lambda case: case.reads_where_it_writes,
-        "the kernel reads it at other places than where it writes the result",
+        "it is read at other places than where the result is written",
     ),
 )
 # Which results may be written over an operand at all: those that need no place of their own.
