@@ -113,3 +113,24 @@ func.func @quotient(%loss: tensor<f32> {blu.sharding = "+ dp"}, %count: tensor<f
   return %0, %1 : tensor<f32>, tensor<4xf32>
 }
 }
+
+// -----
+
+// What meets values that are split is made in parts: classes are compared with those that a rank has logits of.
+// CHECK-LABEL: func.func @classes(
+// CHECK: %[[ALL:.*]] = "blu.iota"() {{.*}} -> tensor<1x6xi32>
+// CHECK-NOT: tensor<4x6x
+// CHECK: "blu.equal"({{.*}}) : (tensor<1x3xi32>, tensor<4x1xi32>) -> tensor<4x3xi1>
+// CHECK-NOT: tensor<4x6x
+// CHECK: return
+module attributes {blu.mesh = [["tp", 2]]} {
+func.func @classes(%x: tensor<4x8xf32>, %w: tensor<8x6xf32> {blu.sharding = "*, tp"}, %i: tensor<4x1xi32>) -> tensor<f32> {
+  %0 = "blu.matmul"(%x, %w) {precision = "highest"} : (tensor<4x8xf32>, tensor<8x6xf32>) -> tensor<4x6xf32>
+  %1 = "blu.iota"() {axis = 1 : i64, dtype = i32, shape = array<i64: 1, 6>} : () -> tensor<1x6xi32>
+  %2 = "blu.equal"(%1, %i) : (tensor<1x6xi32>, tensor<4x1xi32>) -> tensor<4x6xi1>
+  %3 = "blu.constant"() {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
+  %4 = "blu.where"(%2, %0, %3) : (tensor<4x6xi1>, tensor<4x6xf32>, tensor<f32>) -> tensor<4x6xf32>
+  %5 = "blu.sum"(%4) {axes = array<i64: 0, 1>, keepdims = false} : (tensor<4x6xf32>) -> tensor<f32>
+  return %5 : tensor<f32>
+}
+}

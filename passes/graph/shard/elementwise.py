@@ -21,7 +21,7 @@ def shard_elementwise(case: Case) -> list[Placed]:
     dims = []
     for place in range(-len(shape), 0):
         candidates = [_splits_at(value, place) for value in case.present if _size_at(value, place) == shape[place]]
-        dims.append(agreed(candidates, taken))
+        dims.append(agreed([*candidates, _met_at(case, place, shape)], taken))
     result = Sharding(tuple(dims), partial)
     case.bring(lambda value, _: _under(result, value))
     return case.emit([result])
@@ -81,6 +81,15 @@ _LINEAR: dict[str, Callable[[Case], bool]] = {
     "convert": _is_widened,
     "where": _is_choice,
 }
+
+
+def _met_at(case: Case, place: int, shape: tuple[int, ...]) -> Splits:
+    """How a dimension is split of what the result will meet, where the op makes it of smaller ones.
+
+    So classes are compared with those that a rank has, where logits are split.
+    """
+    is_made_here = all(value.type.shape != shape for value in case.present)
+    return case.companion.dims[place] if case.companion is not None and is_made_here else ()
 
 
 def _summed(value: Placed, wish: Sharding | None, shape: tuple[int, ...]) -> Sharding:

@@ -30,6 +30,8 @@ class Case:
     movement: Movement
     wish: Sharding | None = None
     """How the result is going to be needed, where that is known."""
+    companion: Sharding | None = None
+    """How others of its shape are split that elementwise ops bring it together with, where some are."""
 
     @property
     def present(self) -> list[Placed]:

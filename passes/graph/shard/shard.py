@@ -73,6 +73,8 @@ class _Sharding:
     module: ir.Module
     old: func.FuncOp
     values: dict[ir.Value, Placed] = field(default_factory=dict)
+    # How what elementwise ops connect is split, where some of it is, by what stands for all of it.
+    companions: dict[ir.Value, Sharding] = field(default_factory=dict)
 
     def run(self) -> None:
         """Write the function of one rank beside the old one, and drop that."""
@@ -80,7 +82,8 @@ class _Sharding:
         self.movement = Movement(self.mesh, rotation_of(self.module))
         given = self._shardings("arg_attrs", list(self.old.type.inputs))
         self.wanted = self._shardings("res_attrs", list(self.old.type.results))
-        self.wishes = _wishes(self.old, given)
+        self.leaders = _leaders(self.old)
+        self.wishes = _wishes(self.old, given, self.leaders)
         block = self._open(given)
         with ir.InsertionPoint(block):
             self._rewrite(self.old.entry_block)
@@ -145,13 +148,22 @@ class _Sharding:
             self.owner.fail(operation, f"{operation.name} is in a program that Blu shards", advice=advice)
         given = operands_of(operation)
         operands = [on_operand(self.values.__getitem__, item) for item in given]
-        wish = self.wishes.get(operation.results[0]) if len(operation.results) else None
-        case = Case(operation, cls, operands, attributes_of(operation), self.movement, wish)
+        case = Case(operation, cls, operands, attributes_of(operation), self.movement, *self._hopes(operation))
         with emitting_at(operation.location):
             results = rule_of(cls)(case)
         for value, result in zip(present_in(given), case.present, strict=True):
             self._keep_sum(value, result)
         self.values.update(zip(operation.results, results, strict=True))
+        for value, result in zip(operation.results, results, strict=True):
+            if any(result.sharding.dims):
+                self.companions.setdefault(_leader(self.leaders, value), result.sharding.with_partial(()))
+
+    def _hopes(self, operation: ir.Operation) -> tuple[Sharding | None, Sharding | None]:
+        """How an op's result is going to be needed, and how others are split that it will meet, where that is known."""
+        if not len(operation.results):
+            return None, None
+        result = operation.results[0]
+        return self.wishes.get(result), self.companions.get(_leader(self.leaders, result))
 
     def _keep_sum(self, value: ir.Value, moved: Placed) -> None:
         """What was added up over ranks for one op is not added up again for the next."""
@@ -185,15 +197,9 @@ def _between(before: ir.Operation | None, block: ir.Block, waiting: list[ir.Oper
     return operations[start : operations.index(waiting[-1])]
 
 
-def _wishes(function: func.FuncOp, given: list[Sharding]) -> dict[ir.Value, Sharding]:
-    """How values will be needed that only elementwise ops connect to a split argument of their shape."""
+def _leaders(function: func.FuncOp) -> dict[ir.Value, ir.Value]:
+    """Values of one shape that only elementwise ops connect lead to one of them."""
     leaders: dict[ir.Value, ir.Value] = {}
-
-    def leader(value: ir.Value) -> ir.Value:
-        while leaders.get(value, value) != value:
-            value = leaders[value]
-        return value
-
     for operation in (item.operation for item in function.entry_block.operations):
         cls = operation_class(operation)
         if cls is None or not (issubclass(cls, Pointwise) or cls.name in ("convert", "where", "barrier")):
@@ -201,14 +207,27 @@ def _wishes(function: func.FuncOp, given: list[Sharding]) -> dict[ir.Value, Shar
         [result] = operation.results
         for value in operation.operands:
             if _shape_of(value) == _shape_of(result) and _shape_of(result):
-                leaders[leader(value)] = leader(result)
+                leaders[_leader(leaders, value)] = _leader(leaders, result)
+    return leaders
+
+
+def _leader(leaders: dict[ir.Value, ir.Value], value: ir.Value) -> ir.Value:
+    while leaders.get(value, value) != value:
+        value = leaders[value]
+    return value
+
+
+def _wishes(
+    function: func.FuncOp, given: list[Sharding], leaders: dict[ir.Value, ir.Value]
+) -> dict[ir.Value, Sharding]:
+    """How values will be needed that only elementwise ops connect to a split argument of their shape."""
     found = {
-        leader(argument): sharding
+        _leader(leaders, argument): sharding
         for argument, sharding in zip(function.entry_block.arguments, given, strict=True)
         if any(sharding.dims)
     }
     values = [result for item in function.entry_block.operations for result in item.operation.results]
-    return {value: found[leader(value)] for value in values if leader(value) in found}
+    return {value: found[leader] for value in values if (leader := _leader(leaders, value)) in found}
 
 
 def _shape_of(value: ir.Value) -> tuple[int, ...]:
