@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from blu.compiler.requests import ProgramRequest
-from blu.compiler.training.parallel import DATA_AXIS, RunLayout
+from blu.compiler.training.parallel import DATA_AXIS, TENSOR_AXIS, RunLayout
 from blu.plan.mesh import Mesh
 
 
@@ -61,5 +61,5 @@ class TrainingRequest(ProgramRequest):
         mesh = Mesh.of_text(self.mesh)
         shard = RunLayout(dict(self.config), mesh, self.sharded).shardings_of(self.entry)
         options = {"target": self.target, "remat_budget": self.remat_budget, "mesh": mesh, "shard": shard}
-        options["reduce"] = {DATA_AXIS: self.reduce_dtype}
+        options["reduce"] = {DATA_AXIS: self.reduce_dtype, TENSOR_AXIS: "bf16" if self.dtype == "bf16" else "f32"}
         return jit(getattr(steps, self.entry), donate=donated, name=name, **options).trace(*arguments)

@@ -16,16 +16,17 @@ func.func @gradients(%x: tensor<2x3xf32>, %y: tensor<2x5xf32>) -> (tensor<2x3xf3
   return %0, %1 : tensor<2x3xf32>, tensor<1x5xf32>
 }
 
-// Scalars, other axes, other dtypes and maxima are what they were.
+// Scalars, numbers of rows, other axes, other dtypes and maxima are what they were.
 // CHECK-LABEL: func.func @others(
 // CHECK-NOT: "blu.convert"
 // CHECK: return
-func.func @others(%x: tensor<f32>, %y: tensor<4xf32>, %z: tensor<4xf64>) -> (tensor<f32>, tensor<4xf32>, tensor<4xf64>, tensor<4xf32>) {
+func.func @others(%x: tensor<f32>, %y: tensor<4xf32>, %z: tensor<4xf64>, %r: tensor<4x1xf32>) -> (tensor<f32>, tensor<4xf32>, tensor<4xf64>, tensor<4xf32>, tensor<4x1xf32>) {
   %0 = "blu.all_reduce"(%x) {axis = "dp", ranks = 2 : i64, reduction = "sum"} : (tensor<f32>) -> tensor<f32>
   %1 = "blu.all_reduce"(%y) {axis = "tp", ranks = 2 : i64, reduction = "sum"} : (tensor<4xf32>) -> tensor<4xf32>
   %2 = "blu.all_reduce"(%z) {axis = "dp", ranks = 2 : i64, reduction = "sum"} : (tensor<4xf64>) -> tensor<4xf64>
   %3 = "blu.all_reduce"(%y) {axis = "dp", ranks = 2 : i64, reduction = "max"} : (tensor<4xf32>) -> tensor<4xf32>
-  return %0, %1, %2, %3 : tensor<f32>, tensor<4xf32>, tensor<4xf64>, tensor<4xf32>
+  %4 = "blu.all_reduce"(%r) {axis = "dp", ranks = 2 : i64, reduction = "sum"} : (tensor<4x1xf32>) -> tensor<4x1xf32>
+  return %0, %1, %2, %3, %4 : tensor<f32>, tensor<4xf32>, tensor<4xf64>, tensor<4xf32>, tensor<4x1xf32>
 }
 }
 

@@ -26,7 +26,8 @@ class NarrowSums(Pass):
         %b = "blu.all_reduce"(%a) {axis = "dp", reduction = "sum"} : (tensor<4x8xbf16>) -> tensor<4x8xbf16>
         %1 = "blu.convert"(%b) {dtype = "f32"} : (tensor<4x8xbf16>) -> tensor<4x8xf32>
 
-    Scalars stay what they are: losses and norms cost nothing. Each rank's term is rounded to the dtype, and the sum
+    Scalars, and single numbers of rows, stay what they are: losses, norms, and statistics of rows that are split, as
+    those of a softmax, cost nothing. Each rank's term is rounded to the dtype, and the sum
     again (once through MPI, at each rank that it passes through NCCL).
     """
 
@@ -47,7 +48,8 @@ class NarrowSums(Pass):
 
 def _can_be_narrow(operation: ir.Operation) -> bool:
     tensor, attributes = Tensor(operation.operands[0]), attributes_of(operation)
-    return bool(tensor.shape) and tensor.dtype == f32 and attributes["reduction"] in ("sum", "mean")
+    is_for_rows = bool(tensor.shape) and tensor.shape[-1] == 1
+    return bool(tensor.shape) and not is_for_rows and tensor.dtype == f32 and attributes["reduction"] in ("sum", "mean")
 
 
 def _narrow(operation: ir.Operation, dtype: DType) -> None:

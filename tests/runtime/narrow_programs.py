@@ -40,7 +40,28 @@ def main() -> None:
         "bits": int((found["bf16"].view(np.uint32) & 0xFFFF).max()),
         "loss": abs(loss - float(np.sum(np.tanh(np.float64(x) @ w) ** 2))) / loss,
     }
-    sys.stdout.write(f"RANK {json.dumps({'rank': RANK, **result})}\n")
+    sys.stdout.write(f"RANK {json.dumps({'rank': RANK, **result, **activations()})}\n")
+
+
+def activations() -> dict:
+    """Of a product whose k is split, the largest error as a share of its bound; and that of row statistics."""
+
+    def layer(x: blu.Tensor, w: blu.Tensor) -> dict:
+        y = x @ w
+        return {"sums": y, "statistics": blu.log(blu.sum(blu.exp(x), axis=1, keepdims=True))}
+
+    rng = np.random.default_rng(4)
+    x, w = (rng.standard_normal(size).astype(np.float32) for size in SIZES)
+    f = blu.jit(layer, mesh=blu.Mesh(tp=2), shard={"x": "*, tp", "w": "tp, *"}, reduce={"tp": "bf16"})
+    part = slice(12 * RANK, 12 * RANK + 12)
+    found = {name: np.float64(np.asarray(item)) for name, item in f(x[:, part].copy(), w[part]).items()}
+    terms = [np.float64(x[:, start : start + 12]) @ w[start : start + 12] for start in (0, 12)]
+    bound = 2.0**-7 * sum(np.abs(item) for item in terms) + 1e-5
+    exact = np.log(np.sum(np.exp(np.float64(x)), axis=1, keepdims=True))
+    return {
+        "activations": float(np.max(np.abs(found["sums"] - sum(terms)) / bound)),
+        "statistics": float(np.max(np.abs(found["statistics"] - exact))),
+    }
 
 
 def term(x: np.ndarray, w: np.ndarray) -> np.ndarray:

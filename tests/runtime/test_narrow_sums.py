@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ def test_gradients_in_bf16_are_within_their_bound_and_losses_are_f32() -> None:
         assert 0.05 < item["share"] <= 1, item
         assert item["bits"] == 0, "a sum in bf16 has no lower bits"
         assert item["f32"] < 1e-5 and item["loss"] < 1e-6, item
+        assert 0.05 < item["activations"] <= 1 and item["statistics"] < 1e-5, item
     assert found[0]["share"] == found[1]["share"]
 
 
@@ -37,6 +39,17 @@ def test_gradients_of_a_training_step_travel_in_half_the_bytes(sharded: str) -> 
     assert [item for item in types if item.endswith("f32") and item not in ("f32", "2xf32")] == [], types
     assert len(types) < 5 or sharded, "gradients travel together"
     assert sum(item.endswith("bf16") for item in types) >= 1
+
+
+@pytest.mark.parametrize(("dtype", "narrow"), [("bf16", True), ("f32", False)])
+def test_activations_are_added_up_in_the_dtype_of_the_policy_and_statistics_in_f32(dtype: str, narrow: bool) -> None:
+    config = complete_config({"model_type": "gpt2", **SIZES})
+    request = TrainingRequest.of("step", config, "x86-64-v3", batch=4, length=8, mesh="tp=2", dtype=dtype)
+    text = request.trace().lower(stop="blu-narrow-sums").text
+    types = re.findall(r'"blu.all_reduce".*reduction = "sum".*: \(tensor<(\S+)>\)', text)
+    activations = [item for item in types if item.rpartition("x")[0].endswith("x16")]
+    assert len(activations) >= 4 and all(item.endswith("xbf16") == narrow for item in activations), types
+    assert "32x1xf32" in types and not any(item.endswith("x1xbf16") for item in types), types
 
 
 def test_dtypes_that_sums_cannot_have_are_refused() -> None:
