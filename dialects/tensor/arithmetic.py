@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from blu.dialects.core.dtypes import DType, as_dtype, bool_, f64, i8, i32, i64
+from blu.dialects.core.dtypes import DType, as_dtype, bool_, computing_dtype, f64, i8, i32, i64
 from blu.dialects.core.op import Op
 from blu.dialects.ops import pointwise_binary as binary
 from blu.dialects.ops import pointwise_unary as unary
@@ -130,7 +130,7 @@ negative = _number_unary(unary.Negative)
 sign = _number_unary(unary.Sign)
 relu = _number_unary(unary.Relu)
 invert = _number_unary(unary.Invert)
-floor, ceil, trunc, round = map(_rounding, (unary.Floor, unary.Ceil, unary.Trunc, unary.Round))
+floor, ceil, trunc, _rounded = map(_rounding, (unary.Floor, unary.Ceil, unary.Trunc, unary.Round))
 reciprocal, sqrt, rsqrt, cbrt = map(_float_unary, (unary.Reciprocal, unary.Sqrt, unary.Rsqrt, unary.Cbrt))
 exp, exp2, expm1 = map(_float_unary, (unary.Exp, unary.Exp2, unary.Expm1))
 log, log2, log10, log1p = map(_float_unary, (unary.Log, unary.Log2, unary.Log10, unary.Log1p))
@@ -147,6 +147,21 @@ def absolute(x: Any) -> Tensor:
     """|x|; a bool stays as it is, and the smallest integer wraps to itself."""
     (tensor,) = promoted(x)
     return tensor if tensor.dtype == bool_ else unary.Absolute(tensor)
+
+
+@method
+def round(x: Any, decimals: int = 0) -> Tensor:
+    """The nearest whole number, or with `decimals` the nearest with so many of them (or zeros, where negative).
+
+    Halves go to even. Integers stay as they are, but for negative `decimals`.
+    """
+    (tensor,) = promoted(x)
+    if not decimals or (decimals > 0 and not tensor.dtype.is_float):
+        return _rounded(tensor)
+    scale = 10.0 ** abs(decimals)
+    wide = converted(tensor, f64 if tensor.dtype.is_integer else computing_dtype(tensor.dtype))
+    moved = _rounded(wide * scale if decimals > 0 else wide / scale)
+    return converted(moved / scale if decimals > 0 else moved * scale, tensor.dtype)
 
 
 @method

@@ -7,13 +7,16 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from blu.dialects.core.axes import normalize_axes, normalize_axis
 from blu.dialects.core.dtypes import product
 from blu.dialects.core.fields import VARIADIC_SLOTS
 from blu.dialects.ops import shape as ops
+from blu.dialects.ops.indexing import Take
 from blu.dialects.ops.pointwise import broadcast_shapes
 from blu.dialects.tensor.function import method, public
-from blu.dialects.tensor.promotion import as_tensor, promoted
+from blu.dialects.tensor.promotion import as_tensor, constant, promoted
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ShapeError
 
@@ -24,6 +27,8 @@ __all__ = [
     "expand_dims",
     "flatten",
     "flip",
+    "matrix_transpose",
+    "meshgrid",
     "moveaxis",
     "pad",
     "repeat",
@@ -35,6 +40,7 @@ __all__ = [
     "swapaxes",
     "tile",
     "transpose",
+    "unstack",
 ]
 
 
@@ -123,6 +129,31 @@ def broadcast_to(x: Any, shape: Any) -> Tensor:
     return tensor if tensor.shape == sizes else ops.BroadcastTo(tensor, shape=sizes)
 
 
+@method
+def matrix_transpose(x: Any) -> Tensor:
+    """x with its last two dimensions exchanged."""
+    tensor = as_tensor(x)
+    if tensor.ndim < 2:
+        raise ShapeError(f"a matrix has two dimensions, got {tensor.type}")
+    return swapaxes(tensor, -1, -2)
+
+
+@public
+def meshgrid(*tensors: Any, indexing: str = "xy") -> list[Tensor]:
+    """One-dimensional coordinates as the coordinates of all points of the grid that they span.
+
+    Result i varies along dimension i ("ij"); with "xy" the first two dimensions are exchanged.
+    """
+    if indexing not in ("xy", "ij"):
+        raise ShapeError(f"indexing must be xy or ij, got {indexing!r}")
+    lines = [flatten(tensor) for tensor in tensors]
+    shape, places = [line.size for line in lines], list(range(len(lines)))
+    if indexing == "xy" and len(lines) > 1:
+        shape[:2], places[:2] = shape[1::-1], [1, 0]
+    sides = [[size if axis == place else 1 for axis, size in enumerate(shape)] for place in places]
+    return [broadcast_to(reshape(line, side), shape) for line, side in zip(lines, sides, strict=True)]
+
+
 @public
 def broadcast_arrays(*tensors: Any) -> list[Tensor]:
     """All tensors broadcast to their common shape."""
@@ -202,6 +233,14 @@ def _part(tensor: Tensor, axis: int, start: int, limit: int) -> Tensor:
 
 
 @method
+def unstack(x: Any, axis: int = 0) -> list[Tensor]:
+    """The slices of x along an axis, without that axis."""
+    tensor = as_tensor(x)
+    place = normalize_axis(axis, tensor.ndim)
+    return [squeeze(part, place) for part in split(tensor, range(1, tensor.shape[place]), place) if part.shape[place]]
+
+
+@method
 def flip(x: Any, axis: Any = None) -> Tensor:
     """x with the elements along the axes named (None: all) in reverse order."""
     tensor = as_tensor(x)
@@ -210,10 +249,26 @@ def flip(x: Any, axis: Any = None) -> Tensor:
 
 
 @method
-def roll(x: Any, shift: int, axis: int) -> Tensor:
-    """x with the elements along an axis moved `shift` places on; those that leave at the end come in at the front."""
+def roll(x: Any, shift: Any, axis: Any = None) -> Tensor:
+    """x with the elements along an axis moved `shift` places on; those that leave at the end come in at the front.
+
+    Several axes are moved each by its own of several shifts, or all by one; None moves elements in row-major order.
+    """
     tensor = as_tensor(x)
-    place = normalize_axis(axis, tensor.ndim)
+    if axis is None:
+        moved = _moved_on(flatten(tensor), sum(as_shape(shift)), 0)
+        return reshape(moved, tensor.shape)
+    shifts, axes = as_shape(shift), tuple(axis) if isinstance(axis, Iterable) else (axis,)
+    if len(shifts) != len(axes) and 1 not in (len(shifts), len(axes)):
+        raise ShapeError(f"shift {shift} and axis {axis} must name equally many axes")
+    count = max(len(shifts), len(axes)) if shifts and axes else 0
+    pairs = zip(shifts * (count if len(shifts) == 1 else 1), axes * (count if len(axes) == 1 else 1), strict=True)
+    for distance, one in pairs if count else ():
+        tensor = _moved_on(tensor, distance, normalize_axis(one, tensor.ndim))
+    return tensor
+
+
+def _moved_on(tensor: Tensor, shift: int, place: int) -> Tensor:
     size = tensor.shape[place]
     if not size or not shift % size:
         return tensor
@@ -222,12 +277,40 @@ def roll(x: Any, shift: int, axis: int) -> Tensor:
 
 
 @method
-def repeat(x: Any, repeats: int, axis: int) -> Tensor:
-    """Each element along an axis `repeats` times in a row."""
-    tensor = as_tensor(x)
-    place = normalize_axis(axis, tensor.ndim)
+def repeat(x: Any, repeats: Any, axis: int | None = None) -> Tensor:
+    """Each element along an axis (None: in row-major order) `repeats` times in a row.
+
+    `repeats` may also hold a number for each element. It must be known then, since the result's shape depends on it.
+    """
+    tensor = flatten(x) if axis is None else as_tensor(x)
+    place = 0 if axis is None else normalize_axis(axis, tensor.ndim)
+    counts = _known_counts(repeats)
+    if counts.size == 1:
+        return _spread_out(tensor, int(counts.flat[0]), place)
+    if counts.shape != (tensor.shape[place],) or (counts < 0).any():
+        what = f"repeats of shape {list(counts.shape)}"
+        raise ShapeError(f"{what} for axis {place} of {tensor.type}: there is one number for each element, from 0 up")
+    places = np.repeat(np.arange(counts.size), counts)
+    return Take(tensor, constant(places), axis=place)
+
+
+def _known_counts(repeats: Any) -> np.ndarray:
+    """Numbers of repetitions. ShapeError where they are no integers, or not known while tracing."""
+    if isinstance(repeats, Tensor):
+        advice = "Pass it as a tuple or as an array that is no argument of the compiled function."
+        raise ShapeError(f"repeats must be known, to know how long the result is, got {repeats.type}", advice=advice)
+    counts = np.asarray(repeats)
+    if counts.size and counts.dtype.kind not in "iu":
+        raise ShapeError(f"repeats must be integers, got {repeats!r}")
+    return counts.astype(np.int64)
+
+
+def _spread_out(tensor: Tensor, repeats: int, place: int) -> Tensor:
+    """Each element along an axis equally often."""
+    if repeats < 0:
+        raise ShapeError(f"repeats must not be negative, got {repeats}")
     before, size, after = tensor.shape[:place], tensor.shape[place], tensor.shape[place + 1 :]
-    spread = broadcast_to(expand_dims(tensor, place + 1), (*before, size, operator.index(repeats), *after))
+    spread = broadcast_to(expand_dims(tensor, place + 1), (*before, size, repeats, *after))
     return reshape(spread, (*before, size * repeats, *after))
 
 

@@ -35,8 +35,14 @@ __all__ = [
 ]
 
 
+def fold_axes(axis: Any, ndim: int) -> tuple[int, ...]:
+    """The axes of a reduction: as elsewhere, and a tensor without dimensions may be said to have one, as in NumPy."""
+    given = tuple(axis) if isinstance(axis, tuple | list) else (axis,)
+    return () if not ndim and given in ((0,), (-1,)) else normalize_axes(axis, ndim)
+
+
 def _folded(op: type[Op], tensor: Tensor, axis: Any, keepdims: bool) -> Tensor:
-    return op(tensor, axes=normalize_axes(axis, tensor.ndim), keepdims=bool(keepdims))
+    return op(tensor, axes=fold_axes(axis, tensor.ndim), keepdims=bool(keepdims))
 
 
 def _summing_dtype(tensor: Tensor, dtype: Any) -> DType:
@@ -87,7 +93,7 @@ def all(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 def _position(op: type[Op], x: Any, axis: int | None, keepdims: bool) -> Tensor:
     tensor = as_tensor(x)
     tensor = converted(tensor, u8) if tensor.dtype == bool_ else tensor
-    if axis is not None:
+    if axis is not None and (tensor.ndim or fold_axes((axis,), 0)):
         return op(tensor, axis=normalize_axis(axis, tensor.ndim), keepdims=bool(keepdims))
     found = op(flatten(tensor), axis=0, keepdims=False)
     return reshape(found, (1,) * tensor.ndim) if keepdims else found
@@ -128,7 +134,7 @@ def mean(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) ->
     """
     tensor = as_tensor(x)
     target = as_dtype(dtype) if dtype is not None else tensor.dtype if tensor.dtype.is_float else f64
-    count = product(tensor.shape[place] for place in normalize_axes(axis, tensor.ndim))
+    count = product(tensor.shape[place] for place in fold_axes(axis, tensor.ndim))
     if not count:
         warn(f"mean of no elements of {tensor.type} is NaN", RuntimeWarning)
     total = sum(converted(tensor, computing_dtype(target)), axis, keepdims=keepdims)
@@ -143,7 +149,7 @@ def var(x: Any, axis: Any = None, correction: float = 0, keepdims: bool = False)
     """
     (tensor,) = promoted_floats(x) if as_tensor(x).dtype.is_float else (as_tensor(x, f64),)
     wide = converted(tensor, computing_dtype(tensor.dtype))
-    count = product(tensor.shape[place] for place in normalize_axes(axis, tensor.ndim))
+    count = product(tensor.shape[place] for place in fold_axes(axis, tensor.ndim))
     if count <= correction:
         warn(f"variance of {count} elements with {correction=} is not finite", RuntimeWarning)
     distances = square(wide - mean(wide, axis, keepdims=True)) if count else wide
@@ -165,7 +171,7 @@ def std(x: Any, axis: Any = None, correction: float = 0, keepdims: bool = False)
 def logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
     """log(sum(exp(x))) over the axes named (None: all), without overflow; -inf where there is nothing above -inf."""
     (tensor,) = promoted_floats(x)
-    axes = normalize_axes(axis, tensor.ndim)
+    axes = fold_axes(axis, tensor.ndim)
     if not product(tensor.shape[place] for place in axes):
         return log(sum(tensor, axes, keepdims=keepdims))
     wide = converted(tensor, computing_dtype(tensor.dtype))

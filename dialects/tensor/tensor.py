@@ -161,9 +161,7 @@ class Tensor:
         )
 
     def __round__(self, digits: int | None = None) -> Any:
-        if digits:
-            self._needs_value("round() to digits", "Scale the value, and use blu.round.")
-        return METHODS["round"](self)
+        return METHODS["round"](self, digits or 0)
 
     def __index__(self) -> int:
         self._needs_value(

@@ -137,9 +137,14 @@ def _scaled(counted: Tensor, first: float, step: float, dtype: DType) -> Tensor:
 
 
 @public
-def linspace(start: float, stop: float, count: int, dtype: Any = "f32") -> Tensor:
-    """`count` evenly spaced numbers from start to stop, both included; in integer dtypes rounded down, as in NumPy."""
+def linspace(start: float, stop: float, count: int, dtype: Any = "f32", endpoint: bool = True) -> Tensor:
+    """`count` evenly spaced numbers from start to stop, which is among them unless `endpoint` is false.
+
+    In integer dtypes they are rounded down, as in NumPy.
+    """
     target, (size,) = as_dtype(dtype), as_shape(count)
+    if not endpoint and size >= 0:
+        return linspace(start, stop, size + 1, dtype)[:size]
     if size < 0:
         raise ShapeError(f"linspace: there cannot be {size} numbers")
     if size <= 2:

@@ -9,7 +9,7 @@ from typing import Any
 from blu.dialects.core.dtypes import bool_, i32
 from blu.dialects.ops.contraction import Einsum
 from blu.dialects.tensor.arithmetic import as_bool
-from blu.dialects.tensor.arrangement import squeeze, transpose
+from blu.dialects.tensor.arrangement import moveaxis, squeeze, transpose
 from blu.dialects.tensor.function import public
 from blu.dialects.tensor.promotion import converted, promoted
 from blu.dialects.tensor.tensor import Tensor
@@ -27,13 +27,13 @@ Lettered = tuple[str, Tensor]
 def einsum(equation: str, *operands: Any, precision: str = "highest") -> Tensor:
     """numpy.einsum: products summed over the letters that the result lacks, with `...` for broadcast dimensions.
 
-    Operands are combined from left to right. A letter may not repeat within one operand.
+    Operands are combined from left to right. Of a letter that repeats within one operand, the diagonal is taken.
     """
     tensors = promoted(*operands) if operands else []
     is_bool = bool(tensors) and tensors[0].dtype == bool_
     tensors = [converted(tensor, i32) for tensor in tensors] if is_bool else tensors
     inputs, result = _explicit(equation, tensors)
-    remaining = _without_ones(list(zip(inputs, tensors, strict=True)))
+    remaining = _without_ones([_on_diagonals(*item) for item in zip(inputs, tensors, strict=True)])
     first, *others = remaining
     while others:
         other, *others = others
@@ -87,9 +87,19 @@ def _hidden_count(part: str, tensor: Tensor, equation: str) -> int:
     count = tensor.ndim - len(named)
     if not (named.isalpha() or not named) or count < 0 or (count and "..." not in part):
         raise ShapeError(f"einsum: {part!r} of {equation!r} does not fit {tensor.type}")
-    if len(set(named)) != len(named):
-        raise ShapeError(f"einsum: {part!r} of {equation!r} repeats a letter", advice="Take blu.diagonal first.")
     return count
+
+
+def _on_diagonals(letters: str, tensor: Tensor) -> Lettered:
+    """The operand where indices of the same letter are equal, with each letter once."""
+    for letter in dict.fromkeys(letters):
+        while letters.count(letter) > 1:
+            first, second = [axis for axis, item in enumerate(letters) if item == letter][:2]
+            if tensor.shape[first] != tensor.shape[second]:
+                raise ShapeError(f"einsum: {letter!r} stands for two sizes in {tensor.type}")
+            tensor = moveaxis(tensor, (first, second), (-2, -1)).diagonal()
+            letters = letters[:first] + letters[first + 1 : second] + letters[second + 1 :] + letter
+    return letters, tensor
 
 
 def _without_ones(operands: list[Lettered]) -> list[Lettered]:

@@ -20,12 +20,17 @@ from blu.frontend.functional.indexing import *
 from blu.frontend.functional.linear import *
 from blu.frontend.functional.losses import *
 from blu.frontend.functional.neural import *
+from blu.frontend.functional.norms import *
+from blu.frontend.functional.pointwise import *
+from blu.frontend.functional.running import *
+from blu.frontend.functional.searching import *
 
 FAMILIES = (
     "blu.dialects.ops.identity",
-    *(f"blu.dialects.tensor.{name}" for name in ("arithmetic", "arrangement", "folding")),
-    *(f"blu.frontend.functional.{name}" for name in ("activations", "collective", "creation", "einsum", "indexing")),
-    *(f"blu.frontend.functional.{name}" for name in ("linear", "losses", "neural")),
+    *map("blu.dialects.tensor.{}".format, ("arithmetic", "arrangement", "folding")),
+    *map("blu.frontend.functional.{}".format, ("activations", "collective", "creation", "einsum", "indexing")),
+    *map("blu.frontend.functional.{}".format, ("linear", "losses", "neural", "norms")),
+    *map("blu.frontend.functional.{}".format, ("pointwise", "running", "searching")),
 )
 # The module of each public function.
 HOMES: dict[str, str] = {name: family for family in FAMILIES for name in sys.modules[family].__all__}

@@ -10,7 +10,7 @@ from blu.dialects.core.dtypes import as_dtype, bool_, u8
 from blu.dialects.ops import indexing as ops
 from blu.dialects.ops import sorting
 from blu.dialects.ops.pointwise import broadcast_shapes
-from blu.dialects.tensor.arrangement import as_shape, broadcast_to, flatten
+from blu.dialects.tensor.arrangement import as_shape, broadcast_to, flatten, moveaxis
 from blu.dialects.tensor.basic_indexing import as_indices
 from blu.dialects.tensor.function import method, public
 from blu.dialects.tensor.promotion import as_tensor, common_dtype, converted, strengthened
@@ -116,12 +116,19 @@ def argsort(x: Any, axis: int = -1, descending: bool = False) -> Tensor:
 
 
 @method
-def top_k(x: Any, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest elements along the last axis, the largest first, and their positions (i64).
+def top_k(x: Any, k: int, axis: int = -1, largest: bool = True) -> tuple[Tensor, Tensor]:
+    """The k largest elements along an axis, the largest first, and their positions (i64); or the k smallest.
 
     Of equal elements the lower position comes first; NaN comes last.
     """
-    return sorting.TopK(as_tensor(x), k=k)
+    tensor = as_tensor(x)
+    last = tensor.ndim - 1
+    if largest and (not tensor.ndim or normalize_axis(axis, tensor.ndim) == last):
+        return sorting.TopK(tensor, k=k)
+    turned = moveaxis(tensor, axis, last)
+    places = sorting.ArgTopK(turned, k=k, largest=bool(largest))
+    values = ops.TakeAlongAxis(turned, places, axis=last)
+    return moveaxis(values, last, axis), moveaxis(places, last, axis)
 
 
 @public

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from blu.dialects.core.axes import normalize_axis
-from blu.dialects.core.dtypes import computing_dtype
+from blu.dialects.core.axes import normalize_axes, normalize_axis
+from blu.dialects.core.dtypes import computing_dtype, product
 from blu.dialects.core.op import Op
 from blu.dialects.ops import activation, loss, normalization
 from blu.dialects.ops.attention import Attention
 from blu.dialects.tensor.arithmetic import not_equal
-from blu.dialects.tensor.arrangement import flatten, reshape
+from blu.dialects.tensor.arrangement import flatten, moveaxis, reshape
 from blu.dialects.tensor.basic_indexing import as_indices
+from blu.dialects.tensor.folding import fold_axes
 from blu.dialects.tensor.function import method, public
 from blu.dialects.tensor.promotion import as_tensor, promoted_floats
 from blu.dialects.tensor.tensor import Tensor
@@ -31,20 +32,33 @@ __all__ = [
 ]
 
 
-def _along(op: type[Op], x: Any, axis: int) -> Tensor:
+def _along(op: type[Op], x: Any, axis: Any) -> Tensor:
+    """The op along an axis, or over several, which are one dimension meanwhile."""
     (tensor,) = promoted_floats(x)
-    return op(tensor, axis=normalize_axis(axis, tensor.ndim))
+    if not tensor.ndim and not fold_axes(axis, 0):
+        return reshape(op(reshape(tensor, 1), axis=0), ())
+    if not isinstance(axis, tuple | list):
+        return op(tensor, axis=normalize_axis(axis, tensor.ndim))
+    axes = normalize_axes(axis, tensor.ndim)
+    last = tuple(range(tensor.ndim - len(axes), tensor.ndim))
+    turned = moveaxis(tensor, axes, last)
+    sizes = turned.shape[: tensor.ndim - len(axes)]
+    found = op(reshape(turned, (*sizes, product(turned.shape[len(sizes) :]))), axis=len(sizes))
+    return moveaxis(reshape(found, turned.shape), last, axes)
 
 
 @method
-def softmax(x: Any, axis: int = -1) -> Tensor:
-    """exp(x) / sum(exp(x)) along an axis. A row that is all -inf, or holds NaN or +inf, gives NaN, as in torch."""
+def softmax(x: Any, axis: Any = -1) -> Tensor:
+    """exp(x) / sum(exp(x)) along an axis, or over several.
+
+    A row that is all -inf, or holds NaN or +inf, gives NaN, as in torch.
+    """
     return _along(normalization.Softmax, x, axis)
 
 
 @method
-def log_softmax(x: Any, axis: int = -1) -> Tensor:
-    """log(softmax(x)) along an axis, without forming softmax; NaN where softmax is NaN."""
+def log_softmax(x: Any, axis: Any = -1) -> Tensor:
+    """log(softmax(x)) along an axis, or over several, without forming softmax; NaN where softmax is NaN."""
     return _along(normalization.LogSoftmax, x, axis)
 
 

@@ -12,7 +12,7 @@ import blu
 from blu.frontend.functional import collective, functional
 from tests.support.programs import empty_cases
 
-GROUPS = ("pointwise", "folding", "arrangement", "contraction", "indexing", "neural", "losses")
+GROUPS = ("pointwise", "folding", "arrangement", "contraction", "indexing", "neural", "losses", "composed")
 
 
 @pytest.mark.parametrize("group", GROUPS)

@@ -320,7 +320,30 @@ def losses() -> Iterator[Case]:
         yield Case("cosine_similarity", blu.cosine_similarity, lambda x, y: (x * y).sum(1), (floats(shape),) * 2)
 
 
+def composed() -> Iterator[Case]:
+    """Functions that are made of others."""
+    for shape in SHAPES:
+        x, y = floats(shape), floats(shape)
+        for name in ("positive", "conj", "real", "imag", "signbit", "nan_to_num", "count_nonzero"):
+            yield Case(name, getattr(blu, name), getattr(np, name), (x,))
+        for name in ("hypot", "nextafter", "isclose", "isin"):
+            yield Case(name, getattr(blu, name), getattr(np, name), (x, y))
+    x, k, none = floats((2, 0)), integers((0, 3)), floats((0,))
+    yield Case("vector_norm", blu.vector_norm, np.linalg.vector_norm, (x,))
+    yield Case("matrix_norm", blu.matrix_norm, np.linalg.matrix_norm, (x,))
+    yield Case("vecdot", blu.vecdot, np.vecdot, (x, x))
+    yield Case("cross", blu.cross, np.cross, (k, k))
+    yield Case("diff", blu.diff, np.diff, (x,))
+    yield Case("cumprod", lambda x: blu.cumprod(x, 1), lambda x: np.cumprod(x, 1), (x,))
+    yield Case("searchsorted", blu.searchsorted, np.searchsorted, (none, x + 1))
+    yield Case("searchsorted", blu.searchsorted, np.searchsorted, (floats((3,)), none))
+    yield Case("flatnonzero", lambda x: blu.flatnonzero(x, 0), np.flatnonzero, (none,))
+    yield Case("matrix_transpose", blu.matrix_transpose, np.matrix_transpose, (x,))
+    yield Case("meshgrid", lambda x, y: blu.meshgrid(x, y)[0], lambda x, y: np.meshgrid(x, y)[0], (none, floats((2,))))
+    yield Case("unstack", lambda x: blu.unstack(x)[1], lambda x: x[1], (x,))
+
+
 def all_cases() -> list[Case]:
     """Every case."""
-    groups = (pointwise, folding, arrangement, contraction, indexing, neural, losses)
+    groups = (pointwise, folding, arrangement, contraction, indexing, neural, losses, composed)
     return [case for group in groups for case in group()]

@@ -1,0 +1,102 @@
+"""Lengths of vectors and sizes of matrices, and products of vectors, as the array-API standard has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from blu.dialects.core.axes import normalize_axes, normalize_axis, without_axis
+from blu.dialects.core.dtypes import computing_dtype
+from blu.dialects.ops.pointwise import broadcast_shapes
+from blu.dialects.ops.reduction import reduced_shape
+from blu.dialects.tensor.arithmetic import absolute, as_bool, power, sqrt, where
+from blu.dialects.tensor.arrangement import broadcast_to, moveaxis, reshape, stack
+from blu.dialects.tensor.folding import max as largest
+from blu.dialects.tensor.folding import min as smallest
+from blu.dialects.tensor.folding import sum as summed
+from blu.dialects.tensor.function import public
+from blu.dialects.tensor.promotion import converted, promoted, promoted_floats
+from blu.dialects.tensor.tensor import Tensor
+from blu.errors import ShapeError, UnsupportedError
+
+__all__ = ["cross", "matrix_norm", "vecdot", "vector_norm"]
+
+Order = int | float | str
+INFINITY = float("inf")
+
+
+@public
+def vecdot(x: Any, y: Any, axis: int = -1) -> Tensor:
+    """The sum of x * y along an axis of both, counted from the end where it is negative; the others broadcast."""
+    left, right = promoted(x, y)
+    first, second = (normalize_axis(axis, side.ndim) for side in (left, right))
+    if left.shape[first] != right.shape[second]:
+        raise ShapeError(f"axis {axis} of {left.type} and {right.type} are of different sizes")
+    left, right = moveaxis(left, first, -1), moveaxis(right, second, -1)
+    return summed(left * right, -1, dtype=left.dtype)
+
+
+@public
+def cross(x: Any, y: Any, axis: int = -1) -> Tensor:
+    """The cross product of vectors of three elements along an axis of both; the others broadcast."""
+    left, right = promoted(x, y)
+    places = [normalize_axis(axis, side.ndim) for side in (left, right)]
+    sides = list(zip((left, right), places, strict=True))
+    if any(side.shape[place] != 3 for side, place in sides):
+        raise ShapeError(f"axis {axis} of {left.type} and {right.type} must have three elements")
+    shape = broadcast_shapes(*(without_axis(side.shape, place) for side, place in sides))
+    (a, b, c), (d, e, f) = ([moveaxis(side, place, 0)[part] for part in range(3)] for side, place in sides)
+    parts = [broadcast_to(part, shape) for part in (b * f - c * e, c * d - a * f, a * e - b * d)]
+    return stack(parts, axis=axis)
+
+
+@public
+def vector_norm(x: Any, axis: Any = None, keepdims: bool = False, ord: Order = 2) -> Tensor:
+    """The norm of order `ord` over the axes named (None: all): the root of the sum of powers of |x|.
+
+    inf and -inf give the largest and smallest |x|, 0 counts what is not zero. Halves are computed in f32. The gradient
+    at zero is 0.
+    """
+    (tensor,) = promoted_floats(x)
+    axes = normalize_axes(axis, tensor.ndim)
+    wide = absolute(converted(tensor, computing_dtype(tensor.dtype)))
+    return converted(_vector_norm(wide, axes, bool(keepdims), ord), tensor.dtype)
+
+
+def _vector_norm(sizes: Tensor, axes: tuple[int, ...], keepdims: bool, ord: Order) -> Tensor:
+    if isinstance(ord, str):
+        raise UnsupportedError(f"a vector has no norm of order {ord!r}", advice="Give a number, or inf.")
+    if ord in (INFINITY, -INFINITY):
+        return (largest if ord == INFINITY else smallest)(sizes, axes, keepdims)
+    if ord == 0:
+        return converted(summed(as_bool(sizes), axes, keepdims=keepdims), sizes.dtype)
+    if ord == 1:
+        return summed(sizes, axes, keepdims=keepdims)
+    total = summed(sizes * sizes if ord == 2 else power(sizes, float(ord)), axes, keepdims=keepdims)
+    if ord < 0:
+        return power(total, 1 / float(ord))
+    # The slope of a root is infinite at 0, where the norm's is taken as 0.
+    is_zero = total == 0
+    raised = where(is_zero, 1, total)
+    return where(is_zero, 0, sqrt(raised) if ord == 2 else power(raised, 1 / float(ord)))
+
+
+@public
+def matrix_norm(x: Any, keepdims: bool = False, ord: Order | None = "fro") -> Tensor:
+    """The norm of the matrices of the last two dimensions: "fro" (the root of the sum of squares), or the largest (1)
+    or smallest (-1) sum of |x| down a column, or along a row (inf, -inf).
+
+    The orders that need singular values (2, -2, "nuc") are `blu.array_api.linalg.matrix_norm`'s, on the host.
+    """
+    (tensor,) = promoted_floats(x)
+    if tensor.ndim < 2:
+        raise ShapeError(f"a matrix has two dimensions, got {tensor.type}")
+    if ord not in ("fro", None, 1, -1, INFINITY, -INFINITY):
+        advice = "Outside of compiled functions, blu.array_api.linalg.matrix_norm has those of singular values."
+        raise UnsupportedError(f"a matrix has no norm of order {ord!r} here", advice=advice)
+    if ord in ("fro", None):
+        return vector_norm(tensor, (-2, -1), keepdims)
+    sizes, order = absolute(converted(tensor, computing_dtype(tensor.dtype))), float(ord)
+    sums = summed(sizes, -2 if abs(order) == 1 else -1, keepdims=True)
+    found = (largest if order > 0 else smallest)(sums, (-2, -1), keepdims=True)
+    shape = reduced_shape(tensor.shape, (tensor.ndim - 2, tensor.ndim - 1), bool(keepdims))
+    return converted(reshape(found, shape), tensor.dtype)

@@ -1,0 +1,90 @@
+"""Counting and searching: what is found in how many places, and where.
+
+Functions whose result has as many elements as something is found take the number `size` in compiled code.
+"""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from blu.dialects.core.dtypes import i64
+from blu.dialects.ops.creation import Iota
+from blu.dialects.ops.index_check import CheckedIndex
+from blu.dialects.tensor.arithmetic import as_bool, equal, isnan, less, where
+from blu.dialects.tensor.arrangement import broadcast_to, flatten
+from blu.dialects.tensor.folding import cumsum
+from blu.dialects.tensor.folding import sum as summed
+from blu.dialects.tensor.function import method, public
+from blu.dialects.tensor.promotion import as_tensor, promoted, scalar_constant
+from blu.dialects.tensor.tensor import Tensor
+from blu.errors import ShapeError
+from blu.frontend.functional.indexing import sort, take
+
+__all__ = ["count_nonzero", "flatnonzero", "isin", "searchsorted"]
+
+
+@method
+def count_nonzero(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """How many elements are true (nonzero; NaN is) over the axes named (None: all), as i64."""
+    return summed(as_bool(x), axis, keepdims=keepdims)
+
+
+@public
+def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Tensor:
+    """The positions (i64) in `a`, which is one-dimensional and sorted, before which each of `v` keeps it sorted.
+
+    Of equals, `side` says whether the position is "left" of them or "right". NaN counts as largest. Where `a` is not
+    sorted, `sorter` holds the positions that sort it. Each of `v` is looked for by halving.
+    """
+    if side not in ("left", "right"):
+        raise ShapeError(f"side must be left or right, got {side!r}")
+    ordered, wanted = promoted(a, v)
+    if ordered.ndim != 1:
+        raise ShapeError(f"looks in one dimension, got {ordered.type}")
+    ordered = ordered if sorter is None else take(ordered, sorter)
+    size = ordered.shape[0]
+    found = broadcast_to(scalar_constant(0, i64), wanted.shape)
+    for bit in reversed(range(size.bit_length())):
+        further = found + (1 << bit)
+        other = take(ordered, (further - 1).clip(0, size - 1))
+        is_before = _before(other, wanted) if side == "left" else _before(wanted, other).logical_not()
+        found = where((further <= size) & is_before, further, found)
+    return found
+
+
+def _before(one: Tensor, other: Tensor) -> Tensor:
+    """Whether one sorts before the other."""
+    smaller = less(one, other)
+    return smaller | (isnan(other) & isnan(one).logical_not()) if one.dtype.is_float else smaller
+
+
+@public
+def isin(x: Any, values: Any, invert: bool = False) -> Tensor:
+    """Whether each element of x is among `values` (not, with `invert`). NaN is in nothing."""
+    tensor, others = promoted(x, values)
+    members = flatten(others)
+    if not members.size:
+        return broadcast_to(as_tensor(bool(invert)), tensor.shape)
+    ordered = sort(members)
+    place = searchsorted(ordered, tensor).clip(0, members.size - 1)
+    found = equal(take(ordered, place), tensor)
+    return found.logical_not() if invert else found
+
+
+@method
+def flatnonzero(x: Any, size: int, fill: int = -1) -> Tensor:
+    """The positions (i64) of true (nonzero) elements in row-major order: `size` of them, with `fill` behind the last.
+
+    Where there are more than `size`, the run stops with an IndexError.
+    """
+    flags, count = flatten(as_bool(x)), operator.index(size)
+    if count < 0:
+        raise ShapeError(f"size must not be negative, got {count}")
+    number = cumsum(flags)
+    total = number[-1] if flags.size else scalar_constant(0, i64)
+    total = CheckedIndex([total], sizes=(count + 1,), from_end=False, reported_as="flatnonzero")
+    wanted = Iota(shape=(count,), axis=0, dtype=i64)
+    if not flags.size:
+        return broadcast_to(scalar_constant(fill, i64), (count,))
+    return where(wanted < total, searchsorted(number, wanted + 1), fill)
