@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 import logging
 import threading
 import types
@@ -28,6 +27,7 @@ from blu.compiler.cache import default_cache
 from blu.compiler.codegen.executable import Members, assembly_of, build_executable, details_of, llvm_ir_of
 from blu.compiler.codegen.worker_pool import worker_pool
 from blu.compiler.driver.driver import DriverOptions, Report, run_pipeline
+from blu.compiler.eager import Eager
 from blu.compiler.fingerprint import key_of
 from blu.compiler.pipelines import Pipeline
 from blu.compiler.target import resolve_target_name
@@ -40,16 +40,16 @@ from blu.dialects.mesh import set_mesh, set_reductions, tracing_for
 from blu.dialects.sharding import PERMUTE, check_rotation, set_rotation, set_shardings
 from blu.dialects.targets.cpu import ATTRIBUTE, CpuTarget
 from blu.dialects.targets.nvidia import TARGETS, Target
+from blu.dialects.tensor.tensor import METHODS
 from blu.errors import ArgumentError, DTypeError
 from blu.frontend.autocast import current_policy
 from blu.frontend.tracing.binding import bind, parameters_of
 from blu.frontend.tracing.sharded import whole_signature
 from blu.frontend.tracing.spec import Spec, check_numbers
 from blu.frontend.tracing.trace import Signature, TracedModule, accept_numbers, is_tracing, signature_of, trace
-from blu.frontend.tracing.tree import is_array
 from blu.frontend.tracing.user_errors import shown_to_the_user
 from blu.plan.mesh import Mesh
-from blu.runtime.array import Array
+from blu.runtime.array import Array, compute_with
 from blu.runtime.artifact import MANIFEST, described, write_artifact
 from blu.runtime.cuda.exchange import is_on_device
 from blu.runtime.load import load_program
@@ -360,38 +360,27 @@ def jit(
         return Jitted(function, donate, name, target, remat_budget, overwrite, mesh, shard, rotation, reduce)
 
 
-_eager: dict[Any, Jitted] = {}
+def _prepare(function: Callable[..., Any], leaves: list[Any], name: str, target: str) -> Callable[[list[Any]], Any]:
+    """Compile a function of leaves outside of any trace; what runs its program."""
+    jitted = Jitted(function, name=name, target=target)
+    if not all(isinstance(leaf, np.ndarray | np.generic | Array | float | int) for leaf in leaves):
+        return jitted  # arrays of other libraries are read in each call
 
+    with shown_to_the_user():
+        signature, _ = jitted._signature((leaves,), {})
+        program = jitted._program(signature, leaves)
 
-def _run_eagerly(function: Callable[..., Any], arguments: tuple, keywords: dict[str, Any]) -> Any:
-    """Run a function of the public API on arrays by compiling it; options that are no arrays are fixed."""
-    bound = inspect.signature(function).bind(*arguments, **keywords)
-    arrays = {name: value for name, value in bound.arguments.items() if _has_arrays(value)}
-    options = {name: value for name, value in bound.arguments.items() if name not in arrays}
-    key = (function, tuple(bound.arguments), json.dumps(options, default=repr))
-    if key not in _eager:
-        _eager[key] = Jitted(_with_options(function, options, tuple(bound.arguments)), name=function.__name__)
-    return _eager[key](arrays)
-
-
-def _has_arrays(value: Any) -> bool:
-    if isinstance(value, (list, tuple)):
-        return any(_has_arrays(item) for item in value)
-    return isinstance(value, (np.ndarray, np.generic, Array)) or is_array(value)
-
-
-def _with_options(function: Callable[..., Any], options: dict[str, Any], order: tuple[str, ...]) -> Callable[..., Any]:
-    parameters = inspect.signature(function)
-
-    def run(arrays: dict[str, Any]) -> Any:
-        values = {name: arrays[name] if name in arrays else options[name] for name in order}
-        bound = inspect.BoundArguments(parameters, values)  # type: ignore[arg-type]
-        return function(*bound.args, **bound.kwargs)
+    def run(arrays: list[Any]) -> Any:
+        with shown_to_the_user():
+            return program.run(arrays)
 
     return run
 
 
+_EAGER = Eager(_prepare, current_policy)
+compute_with(METHODS)
 HOOKS.compiler = CompilerHooks(
-    run_function=_run_eagerly,
+    run_function=_EAGER.run,
+    run_on_host=_EAGER.run_on_host,
     run_transformed=lambda function, arguments, keywords: jit(function)(*arguments, **keywords),
 )

@@ -50,6 +50,8 @@ class CompilerHooks:
 
     # Functions of the public API: one program for each, and for each kind of arguments.
     run_function: Callable[[Callable[..., Any], tuple, dict[str, Any]], Any] = _no_compiler
+    # Functions of numpy's arrays.
+    run_on_host: Callable[[Callable[..., Any], tuple, dict[str, Any]], Any] = _no_compiler
     # What a transformation such as `blu.grad` has made of a user's function.
     run_transformed: Callable[[Callable[..., Any], tuple, dict[str, Any]], Any] = _no_compiler
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,8 @@ from blu.errors import ArgumentError, UnsupportedError
 
 # Attributes that a donated array has lost.
 _MEMORY = ("_value", "address", "owner")
+# What arrays compute with: functions on arrays, by the names of methods. There are none where programs only run.
+_functions: Mapping[str, Callable[..., Any]] = {}
 
 
 class ExchangeError(UnsupportedError, BufferError):
@@ -24,7 +27,8 @@ class Array:
     (In a GPU's memory it is a `blu.runtime.cuda.DeviceArray`.)
 
     `shape`, `dtype`, `ndim`, `size` and `nbytes` are numpy's. numpy, torch and others read it without a copy, by
-    `__array__` and DLPack. Computing is for compiled functions (or numpy): arithmetic and comparisons raise TypeError.
+    `__array__` and DLPack. Operators and methods (`x.sum(axis=0)`) are Blu's functions, each of which compiles itself;
+    where only the runtime is loaded, they raise TypeError. Indexing is numpy's, and gives views.
 
     An Array that was given to a program as a donated argument is gone: reading it raises ArgumentError, which names
     the program and the line that took it. While `is_shared`, somebody else may read the memory (a view, another
@@ -39,9 +43,11 @@ class Array:
         self.is_shared = is_shared
 
     def __getattr__(self, name: str) -> Any:
-        """Only what is missing gets here: the memory of an array that was donated."""
+        """Methods, and what is missing: the memory of an array that was donated."""
+        if name in _functions:
+            return MethodType(_functions[name], self)
         if name not in _MEMORY:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
         raise ArgumentError(
             f"the array was donated to {self._taken}, which may have overwritten it",
             advice="use the result that took its place, or donate a copy",
@@ -62,6 +68,27 @@ class Array:
     ndim = property(lambda self: self._value.ndim, doc="The number of dimensions.")
     size = property(lambda self: self._value.size, doc="The number of elements.")
     nbytes = property(lambda self: self._value.nbytes, doc="The bytes of all elements.")
+
+    @property
+    def device(self) -> str:
+        """Where the elements are: "cpu", or "cuda:0" in the memory of the first GPU."""
+        return "cpu"
+
+    @property
+    def T(self) -> Array:
+        """The array with its dimensions in reverse order."""
+        return self._computed("transpose")
+
+    @property
+    def mT(self) -> Array:
+        """The matrices of the last two dimensions transposed."""
+        return self._computed("matrix_transpose")
+
+    def _computed(self, name: str, *operands: Any) -> Any:
+        """What the function of that name gives for the array."""
+        if name not in _functions:
+            raise TypeError(f"Array has no {name} here: compute in a function under blu.jit, or on .numpy()")
+        return _functions[name](self, *operands)
 
     def numpy(self) -> np.ndarray:
         """The same memory as a numpy array that cannot be written; `.numpy().copy()` can."""
@@ -90,21 +117,24 @@ class Array:
     def __dlpack_device__(self) -> tuple[int, int]:
         return self._value.__dlpack_device__()
 
-    def item(self) -> bool | int | float:
+    def item(self) -> Any:
         """The only element as a Python number; ValueError where there are more or none."""
         value = self.in_host_memory().item()
-        return value if isinstance(value, bool | int | float) else float(value)
+        return value if isinstance(value, bool | int | float | complex) else float(value)
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers (a number where there are no dimensions)."""
         value = self.in_host_memory()
-        return value.tolist() if value.dtype.kind in "biuf" else value.astype(np.float64).tolist()
+        return value.tolist() if value.dtype.kind in "biufc" else value.astype(np.float64).tolist()
 
     def __float__(self) -> float:
         return float(self.item())
 
     def __int__(self) -> int:
         return int(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
 
     def __bool__(self) -> bool:
         return bool(self.in_host_memory())
@@ -136,16 +166,61 @@ class Array:
     __hash__ = object.__hash__
 
 
-def _refuse(name: str) -> Callable[..., Any]:
-    def method(self: Array, *operands: Any) -> Any:
+def compute_with(functions: Mapping[str, Callable[..., Any]]) -> None:
+    """Let operators and methods of arrays be these functions, in which an array is the first argument.
+
+    Of an array of numpy's and one of Blu's, operators give one of Blu's from then on.
+    """
+    global _functions
+    _functions = functions
+    Array.__array_priority__ = 100  # type: ignore[attr-defined]
+
+
+def _unary(name: str) -> Callable[[Array], Any]:
+    return lambda self: self._computed(name)
+
+
+def _binary(name: str, reflected: bool = False) -> Callable[[Array, Any], Any]:
+    def method(self: Array, other: Any) -> Any:
         # As in NumPy, an operand of higher priority (a traced tensor) has its own operator tried.
-        if operands and getattr(operands[0], "__array_priority__", 0) > 0:
+        if getattr(other, "__array_priority__", 0) > getattr(self, "__array_priority__", 0):
             return NotImplemented
-        raise TypeError(f"Array has no {name}: compute in a function under blu.jit, or on .numpy()")
+        if other is None or isinstance(other, str | bytes | list | tuple | dict | set):
+            return NotImplemented
+        if not reflected or name not in _functions:
+            return self._computed(name, other)
+        return _functions[name](other, self)
 
     return method
 
 
-_REFUSED = "add sub mul truediv floordiv mod pow matmul and or xor neg abs invert eq ne lt le gt ge"
-for _name in _REFUSED.split():
-    setattr(Array, f"__{_name}__", _refuse(f"__{_name}__"))
+_UNARY = {"neg": "negative", "pos": "positive", "abs": "absolute", "invert": "invert"}
+_BINARY = {
+    "add": "add",
+    "sub": "subtract",
+    "mul": "multiply",
+    "truediv": "divide",
+    "floordiv": "floor_divide",
+    "mod": "remainder",
+    "pow": "power",
+    "matmul": "matmul",
+    "and": "bitwise_and",
+    "or": "bitwise_or",
+    "xor": "bitwise_xor",
+    "lshift": "left_shift",
+    "rshift": "right_shift",
+}
+_COMPARISONS = {
+    "eq": "equal",
+    "ne": "not_equal",
+    "lt": "less",
+    "le": "less_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+}
+for _name, _function in _UNARY.items():
+    setattr(Array, f"__{_name}__", _unary(_function))
+for _name, _function in (*_BINARY.items(), *_COMPARISONS.items()):
+    setattr(Array, f"__{_name}__", _binary(_function))
+for _name, _function in _BINARY.items():
+    setattr(Array, f"__r{_name}__", _binary(_function, reflected=True))

@@ -10,7 +10,7 @@ from typing import ParamSpec, TypeVar
 from blu.dialects.core.mlir import ir
 from blu.dialects.hooks import HOOKS
 from blu.dialects.tensor.tensor import METHODS, Tensor
-from blu.errors import BluError
+from blu.errors import BluError, TraceError
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -67,3 +67,23 @@ def as_operator(name: str) -> Callable[[Callable[Parameters, Result]], Callable[
         return call
 
     return make
+
+
+def on_host(advice: str) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
+    """A public function of numpy's arrays, which numpy computes; `advice` is for those who want it of tensors."""
+
+    def make(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+        @functools.wraps(function)
+        def call(*arguments: Parameters.args, **keywords: Parameters.kwargs) -> Result:
+            if is_tracing() and any(map(_has_tensor, (*arguments, *keywords.values()))):
+                what = f"{function.__name__}: is computed by NumPy, and a tensor's numbers exist only when"
+                raise TraceError(f"{what} the compiled function runs", location=HOOKS.tracer.user_line(), advice=advice)
+            return HOOKS.compiler.run_on_host(function, arguments, keywords)
+
+        return call
+
+    return make
+
+
+def _has_tensor(value: object) -> bool:
+    return any(map(_has_tensor, value)) if isinstance(value, list | tuple) else isinstance(value, Tensor)

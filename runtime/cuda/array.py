@@ -69,6 +69,11 @@ class DeviceArray(Array):
         return self.numpy()
 
     @property
+    def device(self) -> str:
+        """Which GPU has the elements: "cuda:0" is the first."""
+        return f"cuda:{default_driver().number}"
+
+    @property
     def ndim(self) -> int:
         """The number of dimensions."""
         return len(self.shape)

@@ -46,3 +46,47 @@ def test_a_leaked_tensor_is_refused_in_another_trace() -> None:
     blu.jit(lambda x: (kept.append(x), x + 1)[1])(X)
     with pytest.raises(blu.BluError, match="a trace that has ended"):
         blu.jit(lambda x: x + kept[0])(X)
+
+
+def test_operators_and_methods_of_arrays_compute() -> None:
+    x, y = blu.Array(X), blu.Array(X[:1] + 3)
+    for one, other in (
+        (x + y, X + X[:1] + 3),
+        (2 - x, 2 - X),
+        (X * x, X * X),
+        (x.mT @ x, X.T @ X),
+        (x**2 / y, X**2 / (X[:1] + 3)),
+        (-abs(x), -abs(X)),
+        (x[X > 0], X[X > 0]),
+        (x.sum(axis=0, keepdims=True), X.sum(0, keepdims=True)),
+        (x.T, X.T),
+    ):
+        assert isinstance(one, blu.Array) and one.dtype == np.float32
+        np.testing.assert_allclose(np.asarray(one), other, rtol=1e-6, atol=1e-6)
+    assert ((x > 0) == (X > 0)).all() and x != None  # noqa: E711
+    x += 1
+    np.testing.assert_allclose(np.asarray(x), X + 1)
+
+
+def test_operands_that_are_no_numbers_are_refused() -> None:
+    for wrong in ([1, 2], "a", {}):
+        with pytest.raises(TypeError, match="unsupported operand"):
+            blu.Array(X) + wrong
+
+
+def test_another_number_needs_no_other_program(caplog: pytest.LogCaptureFixture) -> None:
+    x, small = blu.Array(X), blu.Array(np.arange(3, dtype=np.int8))
+    with caplog.at_level("INFO", logger="blu"):
+        results = [x * number for number in (1.5, 2.5, float("nan"))] + [small + number for number in (1, 2)]
+    assert len([line for line in caplog.messages if line.startswith("compiling")]) <= 2
+    assert results[1][0, 0].item() == -5 and results[4].tolist() == [2, 3, 4] and results[4].dtype == np.int8
+    with pytest.raises(TypeError, match="does not fit i8"):
+        small + 300
+    assert (small < 300).all()
+
+
+def test_numpy_computes_in_dtypes_that_no_kernel_does() -> None:
+    x = blu.Array(np.array([3 + 4j, 1j]))
+    assert abs(x).tolist() == [5, 1] and (x * 2).dtype == np.complex128 and complex(x[1]) == 1j
+    large = blu.Array(np.array([2**63], np.uint64))
+    assert (large + large).tolist() == [0] and blu.sum(large).tolist() == 2**63

@@ -1,0 +1,173 @@
+"""Functions of the public API on arrays, outside of any trace: a program for each, and for each kind of arguments.
+
+Programs stay in memory: a call like an earlier one only looks up its program and runs it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from blu.dialects.core.dtypes import DType
+from blu.plan.tensors import NAMES
+from blu.runtime.array import Array
+from blu.runtime.cuda.exchange import is_on_device
+
+Function = Callable[..., Any]
+# Runs the program that a function of leaves has become.
+Run = Callable[[list[Any]], Any]
+
+# Functions of which a Python number is a value at run time, so that another number needs no other program.
+OPERATORS = frozenset(
+    "add subtract multiply divide floor_divide remainder maximum minimum arctan2 copysign hypot where clip "
+    "equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor logaddexp".split()
+)
+
+
+class Leaf(tuple):
+    """The kind of an argument that a program takes: an array's shape, dtype and class, or a number's class."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class Place:
+    """Stands for one of the arguments that a program takes."""
+
+    index: int
+
+
+@dataclass
+class Eager:
+    """Runs functions on arrays. `prepare(function, leaves, name, target)` compiles one, and gives what runs it.
+
+    `policy` gives the policy of `blu.autocast` that a call is under.
+    """
+
+    prepare: Callable[[Function, list[Any], str, str], Run]
+    policy: Callable[[], Hashable]
+    programs: dict[Hashable, Run] = field(default_factory=dict)
+
+    def run(self, function: Function, arguments: tuple, keywords: dict[str, Any]) -> Any:
+        """What the function gives for these arguments. NumPy computes in dtypes that no kernel does."""
+        leaves: list[Any] = []
+        varies = function.__name__ in OPERATORS
+        kinds = tuple([_kind(value, leaves, varies) for value in arguments])
+        named = tuple([(name, _kind(value, leaves, False)) for name, value in keywords.items()]) if keywords else ()
+        key = (function, kinds, named, self.policy())
+        run = self.programs.get(key)
+        if run is None:
+            if any(isinstance(leaf, np.ndarray | Array) and _is_numpys_alone(leaf.dtype) for leaf in leaves):
+                return self.run_on_host(getattr(np, function.__name__, function), arguments, keywords)
+            run = self.programs[key] = self._prepared(function, leaves, (arguments, kinds), (keywords, dict(named)))
+        return run(leaves)
+
+    def _prepared(
+        self, function: Function, leaves: list[Any], arguments: tuple[tuple, tuple], keywords: tuple[dict, dict]
+    ) -> Run:
+        inspect.signature(function).bind(*arguments[0], **keywords[0])  # TypeError in Python's own words
+        counter = iter(range(len(leaves)))
+        given = [_template(value, kind, counter) for value, kind in zip(*arguments, strict=True)]
+        options = {name: _template(value, keywords[1][name], counter) for name, value in keywords[0].items()}
+
+        def program(arrays: list[Any]) -> Any:
+            values = {name: _filled(item, arrays) for name, item in options.items()}
+            return function(*(_filled(item, arrays) for item in given), **values)
+
+        target = "cuda" if any(map(_is_on_gpu, leaves)) else "cpu"
+        return self.prepare(program, leaves, function.__name__, target)
+
+    def run_on_host(self, function: Function, arguments: tuple, keywords: dict[str, Any]) -> Any:
+        """What a function of numpy's arrays gives, as arrays; on the GPU where an argument is."""
+        leaves: list[Any] = []
+        for value in (*arguments, *keywords.values()):
+            _kind(value, leaves, False)
+        given = [_on_host(value) for value in arguments]
+        with np.errstate(all="ignore"):
+            found = function(*given, **{name: _on_host(value) for name, value in keywords.items()})
+        return _as_arrays(found, any(map(_is_on_gpu, leaves)))
+
+
+def _is_numpys_alone(dtype: np.dtype) -> bool:
+    """Whether no kernel computes in a dtype of numbers: complex numbers, and unsigned ones of more than a byte."""
+    return dtype.kind in "uc" and dtype.newbyteorder("=") not in NAMES
+
+
+def _kind(value: Any, leaves: list[Any], varies: bool) -> Hashable:
+    """What a program depends on of an argument. Arrays in it become leaves, and numbers where they vary."""
+    kind = type(value)
+    if isinstance(value, np.ndarray | Array | np.generic):
+        leaves.append(value)
+        return Leaf((value.shape, value.dtype, kind))
+    if kind is tuple or kind is list:
+        return kind, tuple([_kind(item, leaves, varies) for item in value])
+    if varies and (kind is float or (kind is int and _fits(value, leaves))):
+        leaves.append(value)
+        return Leaf((kind,))
+    if hasattr(value, "shape") and hasattr(value, "dtype") and kind is not type:
+        leaves.append(value)
+        return Leaf((tuple(value.shape), value.dtype, kind))
+    if kind is float or kind.__hash__ is None or kind is slice:  # NaN is no key
+        return kind, repr(value)
+    return kind, value
+
+
+def _fits(value: int, leaves: list[Any]) -> bool:
+    """Whether an integer is one of the dtypes of all arrays before it. Others are looked at while tracing."""
+    dtypes = [leaf.dtype for leaf in leaves if hasattr(leaf, "dtype")]
+    limits = [np.iinfo(dtype) for dtype in dtypes if getattr(dtype, "kind", "") in ("i", "u")]
+    return bool(dtypes) and -(2**63) <= value < 2**63 and all(item.min <= value <= item.max for item in limits)
+
+
+def _template(value: Any, kind: Any, counter: Iterator[int]) -> Any:
+    """An argument with places for its leaves."""
+    if type(kind) is Leaf:
+        return Place(next(counter))
+    if type(value) in (tuple, list):
+        return type(value)(_template(item, inner, counter) for item, inner in zip(value, kind[1], strict=True))
+    return value
+
+
+def _filled(template: Any, leaves: list[Any]) -> Any:
+    if type(template) is Place:
+        return leaves[template.index]
+    if type(template) in (tuple, list):
+        return type(template)(_filled(item, leaves) for item in template)
+    return template
+
+
+def _is_on_gpu(value: Any) -> bool:
+    return not isinstance(value, np.ndarray | np.generic | float | int) and is_on_device(value)
+
+
+def _on_host(value: Any) -> Any:
+    """An argument as numpy has it."""
+    if isinstance(value, Array):
+        return value.in_host_memory()
+    if isinstance(value, DType):
+        return value.numpy
+    if type(value) in (tuple, list):
+        return type(value)(map(_on_host, value))
+    return value
+
+
+def _as_arrays(value: Any, on_gpu: bool) -> Any:
+    """A result with arrays of Blu's in place of numpy's, in the structure that it has."""
+    if isinstance(value, np.ndarray | np.generic):
+        return _placed(np.asarray(value), on_gpu)
+    if isinstance(value, tuple | list):
+        items = [_as_arrays(item, on_gpu) for item in value]
+        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+    return value
+
+
+def _placed(value: np.ndarray, on_gpu: bool) -> Array:
+    if on_gpu and value.dtype in NAMES:
+        from blu.runtime.cuda.array import to_device
+
+        return to_device(value)
+    return Array(value)
