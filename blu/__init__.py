@@ -37,6 +37,7 @@ _HOMES = {
     "BluError": "blu.errors",
 }
 _MODULES = {
+    "array_api": "blu.array_api",
     "nn": "blu.frontend.nn",
     "io": "blu.frontend.io",
     "optim": "blu.frontend.optim",

@@ -1,5 +1,6 @@
 """What `blu` has, for type checkers: `pytest tests/frontend/test_face.py --update-golden` writes it."""
 
+from blu import array_api as array_api
 from blu import settings as settings
 from blu.compiler import training as _training
 from blu.compiler.jit import jit as jit

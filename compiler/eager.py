@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from blu.dialects.core.dtypes import DType
+from blu.errors import BluError, UnsupportedError
 from blu.plan.tensors import NAMES
 from blu.runtime.array import Array
 from blu.runtime.cuda.exchange import is_on_device
@@ -26,6 +27,9 @@ OPERATORS = frozenset(
     "add subtract multiply divide floor_divide remainder maximum minimum arctan2 copysign hypot where clip "
     "equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor logaddexp".split()
 )
+
+# NumPy's functions where they are not those of the name in its main namespace.
+NUMPYS = {name: getattr(np.linalg, name) for name in ("diagonal", "matrix_norm", "trace", "vector_norm")}
 
 
 class Leaf(tuple):
@@ -61,8 +65,8 @@ class Eager:
         key = (function, kinds, named, self.policy())
         run = self.programs.get(key)
         if run is None:
-            if any(isinstance(leaf, np.ndarray | Array) and _is_numpys_alone(leaf.dtype) for leaf in leaves):
-                return self.run_on_host(getattr(np, function.__name__, function), arguments, keywords)
+            if _are_numpys_alone(leaves) or any(map(_has_complex, (*arguments, *keywords.values()))):
+                return self.run_on_host(_numpys(function.__name__), arguments, keywords)
             run = self.programs[key] = self._prepared(function, leaves, (arguments, kinds), (keywords, dict(named)))
         return run(leaves)
 
@@ -92,9 +96,50 @@ class Eager:
         return _as_arrays(found, any(map(_is_on_gpu, leaves)))
 
 
-def _is_numpys_alone(dtype: np.dtype) -> bool:
-    """Whether no kernel computes in a dtype of numbers: complex numbers, and unsigned ones of more than a byte."""
-    return dtype.kind in "uc" and dtype.newbyteorder("=") not in NAMES
+def place(value: Any, device: str | None) -> Array:
+    """An array of any library on a device, without a copy where it is there already."""
+    wanted = device or ("cuda" if is_on_device(value) else "cpu")
+    if wanted != "cpu" and wanted.partition(":")[0] != "cuda":
+        raise UnsupportedError(f"there is no device {device!r}", advice=f"Here are {', '.join(devices())}.")
+    if wanted != "cpu":
+        from blu.runtime.cuda.array import to_device
+
+        return to_device(value)
+    if type(value) is Array:
+        return value
+    if is_on_device(value):
+        from blu.runtime.cuda.array import from_device
+
+        return Array((value if isinstance(value, Array) else from_device(value)).numpy())
+    return Array(np.from_dlpack(value) if hasattr(value, "__dlpack__") else np.asarray(value))
+
+
+def devices() -> list[str]:
+    """The devices of this machine that arrays may be on."""
+    try:
+        from blu.runtime.cuda.driver.driver import default_driver
+
+        return ["cpu", f"cuda:{default_driver().number}"]
+    except BluError:
+        return ["cpu"]
+
+
+def _numpys(name: str) -> Function:
+    """NumPy's function of a name. UnsupportedError where it has none."""
+    found = NUMPYS.get(name) or getattr(np, name, None)
+    if found is None:
+        raise UnsupportedError(f"{name}: no kernel computes in this dtype, and NumPy has no function of the name")
+    return found
+
+
+def _are_numpys_alone(leaves: list[Any]) -> bool:
+    """Whether no kernel computes in the dtype of one: complex numbers, and unsigned ones of more than a byte."""
+    dtypes = [leaf.dtype for leaf in leaves if isinstance(leaf, np.ndarray | np.generic | Array)]
+    return any(dtype.kind in "uc" and dtype.newbyteorder("=") not in NAMES for dtype in dtypes)
+
+
+def _has_complex(value: Any) -> bool:
+    return any(map(_has_complex, value)) if isinstance(value, list | tuple) else isinstance(value, complex)
 
 
 def _kind(value: Any, leaves: list[Any], varies: bool) -> Hashable:

@@ -27,7 +27,7 @@ from blu.compiler.cache import default_cache
 from blu.compiler.codegen.executable import Members, assembly_of, build_executable, details_of, llvm_ir_of
 from blu.compiler.codegen.worker_pool import worker_pool
 from blu.compiler.driver.driver import DriverOptions, Report, run_pipeline
-from blu.compiler.eager import Eager
+from blu.compiler.eager import Eager, devices, place
 from blu.compiler.fingerprint import key_of
 from blu.compiler.pipelines import Pipeline
 from blu.compiler.target import resolve_target_name
@@ -382,5 +382,7 @@ compute_with(METHODS)
 HOOKS.compiler = CompilerHooks(
     run_function=_EAGER.run,
     run_on_host=_EAGER.run_on_host,
+    place=place,
+    devices=devices,
     run_transformed=lambda function, arguments, keywords: jit(function)(*arguments, **keywords),
 )

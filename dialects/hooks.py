@@ -34,6 +34,10 @@ def _no_compiler(function: Callable[..., Any], arguments: tuple, keywords: dict[
     )
 
 
+def _nowhere(array: Any, device: str | None) -> NoReturn:
+    return _no_compiler(_nowhere, (array,), {"device": device})
+
+
 @dataclass(frozen=True)
 class TracerHooks:
     """What a tracer knows: by default, of no user and no array."""
@@ -52,6 +56,10 @@ class CompilerHooks:
     run_function: Callable[[Callable[..., Any], tuple, dict[str, Any]], Any] = _no_compiler
     # Functions of numpy's arrays.
     run_on_host: Callable[[Callable[..., Any], tuple, dict[str, Any]], Any] = _no_compiler
+    # An array of any library on a device: "cpu", "cuda:0", or None for where it is.
+    place: Callable[[Any, str | None], Any] = _nowhere
+    # The devices that arrays may be on, the first of which is taken where none is said.
+    devices: Callable[[], list[str]] = lambda: ["cpu"]
     # What a transformation such as `blu.grad` has made of a user's function.
     run_transformed: Callable[[Callable[..., Any], tuple, dict[str, Any]], Any] = _no_compiler
 

@@ -104,6 +104,12 @@ class Array:
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self.in_host_memory() if copy else self.numpy(), dtype=dtype, copy=copy)
 
+    def __array_function__(self, function: Callable[..., Any], types: Any, arguments: Any, keywords: Any) -> Any:
+        """NumPy's functions read numpy's arrays, and do not look for methods of their names."""
+        if not all(issubclass(kind, Array | np.ndarray) for kind in types):
+            return NotImplemented
+        return function(*_as_numpys(arguments), **_as_numpys(keywords))
+
     def __dlpack__(self, **options: Any) -> Any:
         """A DLPack capsule that shares the memory. numpy cannot export bfloat16: go through float32 or uint16."""
         if self._value.dtype.kind not in "biufc":
@@ -164,6 +170,15 @@ class Array:
         return f"Array({text}, shape={self.shape}, dtype={self.dtype.name})"
 
     __hash__ = object.__hash__
+
+
+def _as_numpys(value: Any) -> Any:
+    """A value, or what is nested in it, with numpy's arrays in place of Blu's."""
+    if isinstance(value, dict):
+        return {name: _as_numpys(item) for name, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(map(_as_numpys, value))
+    return value.numpy() if isinstance(value, Array) else value
 
 
 def compute_with(functions: Mapping[str, Callable[..., Any]]) -> None:

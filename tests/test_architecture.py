@@ -27,6 +27,7 @@ BOTTOM = ("errors", "settings", "plan")
 ARROWS = {
     "": {"frontend", "compiler"},
     "__main__": {"compiler"},
+    "array_api": {"frontend", "compiler"},
     "frontend": {"dialects"},
     "dialects": set(),
     "passes": {"dialects"},
@@ -47,6 +48,8 @@ HOOKS = {
         {
             "blu.dialects.tensor.function",
             *("blu.frontend.branches", "blu.frontend.loops", "blu.frontend.transform", "blu.frontend.vjp"),
+            *(f"blu.frontend.array_api.{name}" for name in ("creation", "dtypes", "fft", "folding", "inspection")),
+            *("blu.frontend.array_api.linalg", "blu.frontend.functional.interchange"),
         },
     ),
 }

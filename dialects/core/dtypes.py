@@ -27,6 +27,13 @@ class DType:
 
     __repr__ = __str__
 
+    def __eq__(self, other: object) -> bool:
+        """NumPy's dtype is equal to Blu's: arrays outside of compiled functions have that one."""
+        return self is other or (self.numpy == other if isinstance(other, np.dtype) else False)
+
+    def __hash__(self) -> int:
+        return hash(self.numpy)
+
     @property
     def is_float(self) -> bool:
         return self.kind == "float"

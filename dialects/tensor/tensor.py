@@ -82,6 +82,16 @@ class Tensor:
         """The tensor with its dimensions in reverse order."""
         return self.transpose(*reversed(range(self.ndim)))
 
+    @property
+    def mT(self) -> Tensor:
+        """The matrices of the last two dimensions transposed."""
+        return METHODS["matrix_transpose"](self)
+
+    @property
+    def device(self) -> None:
+        """None: where the compiled function runs."""
+        return None
+
     def __len__(self) -> int:
         if not self.shape:
             raise TypeError("len() of a 0-d tensor")
@@ -110,6 +120,7 @@ class Tensor:
         return sorted({*object.__dir__(self), *METHODS})
 
     __neg__ = _unary("negative")
+    __pos__ = _unary("positive")
     __abs__ = _unary("absolute")
     __invert__ = _unary("invert")
     __getitem__ = _binary("__getitem__")

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-import blu.frontend.functional.functional  # noqa: F401 (tensors have its functions as methods)
+import blu.frontend.functional.functional
+import blu.frontend.functional.interchange  # noqa: F401 (tensors have the functions of both as methods)
 from blu.dialects.core.context import kept_context
 from blu.dialects.core.dtypes import TensorType, as_dtype, bool_
 from blu.dialects.core.locations import describe

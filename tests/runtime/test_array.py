@@ -34,6 +34,14 @@ def test_numpy_reads_it_without_a_copy(values):
     assert np.allclose(np.exp(array), np.exp(values))
 
 
+def test_numpys_functions_take_it(values):
+    array = Array(values)
+    for found in (np.max(array), np.sum(array, axis=0, keepdims=True), np.concatenate([array, array]), np.ravel(array)):
+        assert isinstance(found, np.ndarray | np.generic)
+    assert np.mean(array, axis=1).tolist() == [1, 4] and np.sort(array).tolist() == values.tolist()
+    assert np.where(values > 2, array, 0).sum() == 12
+
+
 def test_an_array_cannot_be_changed_through_numpy(values):
     array = Array(values)
     for view in (array.numpy(), np.asarray(array), np.asarray(array[0]), np.asarray(array, copy=False)):

@@ -1,0 +1,1 @@
+"""`blu.array_api`, beside NumPy's main namespace."""

@@ -1,0 +1,147 @@
+"""Functions of `blu.array_api` against those of NumPy's main namespace, eagerly and in compiled functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import blu
+import blu.array_api as xp
+
+RNG = np.random.default_rng(2)
+A = RNG.uniform(-2, 2, (2, 3, 4)).astype(np.float32)
+N = RNG.integers(0, 5, (2, 3, 4)).astype(np.uint8)
+C = A + 1j * A[:, ::-1]
+M = RNG.normal(size=(2, 3, 3))
+H = M @ M.mT + np.eye(3)
+
+Call = Callable[..., Any]
+
+
+def same(found: Any, expected: Any) -> None:
+    """Arrays of the same shapes, dtypes and numbers."""
+    if isinstance(expected, list | tuple):
+        assert len(found) == len(expected)
+        for one, other in zip(found, expected, strict=True):
+            same(one, other)
+        return
+    assert (found.shape, found.dtype) == (np.shape(expected), np.asarray(expected).dtype)
+    np.testing.assert_allclose(np.asarray(found), expected, rtol=2e-6, atol=1e-6)
+
+
+# What is compiled, in one program: the call, of the namespace and arrays.
+COMPILED: list[tuple[Call, tuple[np.ndarray, ...]]] = [
+    (lambda m, x: m.sum(x, axis=(0, 2), keepdims=True), (A,)),
+    (lambda m, x: m.var(x, axis=1, correction=1.0), (A,)),
+    (lambda m, x: m.mean(x), (A,)),
+    (lambda m, x: m.cumulative_sum(x, axis=1, include_initial=True), (A,)),
+    (lambda m, x: m.cumulative_prod(x, axis=-1, include_initial=True), (A,)),
+    (lambda m, x: m.diff(x, axis=0, prepend=x[:1]), (A,)),
+    (lambda m, x: m.concat([x, x], axis=None), (A,)),
+    (lambda m, x: m.permute_dims(x, (2, 0, -2)), (A,)),
+    (lambda m, x: m.expand_dims(x, axis=(0, -1)), (A,)),
+    (lambda m, x: m.reshape(x, (4, -1)), (A,)),
+    (lambda m, x: m.roll(x, (1, 2), axis=(0, -1)), (A,)),
+    (lambda m, x: m.tile(x, (2, 1, 1, 1)), (A,)),
+    (lambda m, x: tuple(m.unstack(x, axis=-1)), (A,)),
+    (lambda m, x, y: m.broadcast_arrays(x, y), (A, A[0, :1])),
+    (lambda m, x: m.take(x, m.asarray([2, 0]), axis=1), (A,)),
+    (lambda m, x: m.clip(x, -1, 1), (A,)),
+    (lambda m, x: m.clip(x, m.asarray(1, dtype=m.uint8), 3), (N,)),
+    (lambda m, x: m.tril(x, k=1), (A,)),
+    (lambda m, x: tuple(m.meshgrid(x, x, indexing="ij")), (A[0, 0],)),
+    (lambda m, x: m.pow(m.abs(x), 2.5) + m.atan2(x, x) + m.hypot(x, x), (A,)),
+    (lambda m, x: m.bitwise_left_shift(m.bitwise_invert(x), m.asarray(1, dtype=m.uint8)), (N,)),
+    (lambda m, x: m.sort(x, axis=0, stable=False), (A,)),
+    (lambda m, x: m.isin(x, x[0, 0, :2]), (N,)),
+    (lambda m, x: m.tensordot(x, x, axes=((1, 2), (1, 2))), (A,)),
+    (lambda m, x: m.vecdot(x, x[0], axis=-2), (A,)),
+    (lambda m, x: m.linalg.trace(x[..., :3]), (A,)),
+    (lambda m, x: m.linalg.outer(x[0, 0], x[1, 1]), (A,)),
+    (lambda m, x: m.linalg.matrix_norm(x, ord=1), (A,)),
+    (lambda m, x: m.linalg.vector_norm(x, axis=(0, 1), ord=3), (A,)),
+    (lambda m, x: m.linspace(0, 3, 5, endpoint=False) + m.sum(x), (A,)),
+    (lambda m: m.zeros((2, 2)) + m.full((2, 2), 3) + m.eye(2, k=1) + m.arange(2), ()),
+]
+
+
+def test_compiled_functions_are_numpys() -> None:
+    arrays = [list(given) for _, given in COMPILED]
+    found = blu.jit(lambda rows: [call(xp, *row) for (call, _), row in zip(COMPILED, rows, strict=True)])(arrays)
+    for (call, given), one in zip(COMPILED, found, strict=True):
+        same(one, call(np, *given))
+
+
+# What NumPy computes, or what needs a program only of its own.
+EAGER: list[tuple[Call, tuple[np.ndarray, ...]]] = [
+    *((lambda m, x, name=name: getattr(m.linalg, name)(x), (M,)) for name in ("det", "inv", "pinv", "svdvals", "qr")),
+    *((lambda m, x, name=name: getattr(m.linalg, name)(x), (H,)) for name in ("cholesky", "eigvalsh", "slogdet")),
+    *((lambda m, x, name=name: getattr(m.linalg, name)(x), (M,)) for name in ("matrix_rank", "trace", "diagonal")),
+    *((lambda m, x, order=order: m.linalg.matrix_norm(x, ord=order), (C,)) for order in (2, "nuc", "fro")),
+    (lambda m, x, y: m.linalg.solve(x, y), (H, M[0, 0])),
+    (lambda m, x: m.linalg.matrix_power(x, 3), (M,)),
+    (lambda m, x: m.linalg.cholesky(x, upper=True), (H,)),
+    (lambda m, x: m.linalg.eigh(x)[0], (H,)),
+    (lambda m, x: m.linalg.svd(x, full_matrices=False)[1], (M,)),
+    (lambda m, x: m.fft.rfft(x, n=6, axis=1, norm="ortho"), (A,)),
+    (lambda m, x: m.fft.fftn(x), (C,)),
+    (lambda m, x: m.fft.ifftshift(x, axes=1), (A,)),
+    (lambda m: m.fft.rfftfreq(7, d=0.5), ()),
+    *((lambda m, x, name=name: getattr(m, name)(x), (C,)) for name in ("abs", "imag", "conj", "square", "sign")),
+    (lambda m, x: (m.sum(x), m.prod(x, axis=0), m.cumulative_sum(x[0, 0])), (N,)),
+    (lambda m, x: m.add(m.astype(x, m.uint32), 7), (N,)),
+    (lambda m, x: m.multiply(x, 2j), (A,)),
+    (lambda m, x: m.nonzero(x), (N,)),
+    (lambda m, x: tuple(m.unique_all(x)), (N,)),
+    (lambda m, x: tuple(m.unique_counts(x)), (N,)),
+    (lambda m, x: m.repeat(x, m.asarray([1, 0, 2]), axis=1), (A,)),
+    (lambda m, x: (x * 2)[x > 0], (A,)),
+    (lambda m: m.asarray([[1, 2.5]]), ()),
+    (lambda m: m.full_like(m.ones((2, 0), dtype=m.uint16), 9), ()),
+]
+
+
+@pytest.mark.parametrize("number", range(len(EAGER)))
+def test_functions_of_arrays_are_numpys(number: int) -> None:
+    call, given = EAGER[number]
+    found = call(xp, *(xp.asarray(array) for array in given))
+    assert all(isinstance(item, blu.Array) for item in (found if isinstance(found, tuple) else (found,)))
+    same(found, call(np, *given))
+
+
+def test_what_numpy_computes_is_refused_of_tensors() -> None:
+    for call in (xp.linalg.inv, xp.fft.fft, xp.unique_all, xp.nonzero, lambda x: xp.linalg.matrix_norm(x, ord="nuc")):
+        with pytest.raises(blu.BluError, match=r"test_functions\.py:\d+: \w+: is computed by NumPy.*\n.*outside of"):
+            blu.jit(lambda x, call=call: call(x))(M)
+    constant = blu.jit(lambda x: x + xp.linalg.inv(M[0]))(M)  # numbers that are known are a part of the program
+    same(constant, M + np.linalg.inv(M[0]))
+
+
+def test_as_many_as_are_said_are_found_in_compiled_functions() -> None:
+    where = blu.jit(lambda x: xp.nonzero(x, size=30))(N)
+    for one, other in zip(where, np.nonzero(N), strict=True):
+        assert one.tolist() == [*other.tolist(), *[-1] * (30 - len(other))]
+    values, counts = blu.jit(lambda x: tuple(xp.unique_counts(x, size=8)))(N)
+    expected = np.unique_counts(N)
+    many = len(expected.values)
+    assert values.tolist()[:many] == expected.values.tolist() and set(values.tolist()[many:]) <= {expected.values[-1]}
+    assert counts.tolist() == [*expected.counts.tolist(), *[0] * (8 - many)]
+    with pytest.raises(IndexError):
+        blu.jit(lambda x: xp.unique_values(x, size=2))(N)
+
+
+def test_mistakes_are_the_standards() -> None:
+    x = xp.asarray(A)
+    with pytest.raises(IndexError, match="out of range"):
+        xp.expand_dims(x, axis=7)
+    with pytest.raises(ValueError, match="broadcast"):
+        xp.broadcast_shapes((2, 3), (4,))
+    assert xp.broadcast_shapes((2, 1), (3,)) == (2, 3) and xp.broadcast_shapes() == ()
+    for wrong in (lambda: xp.take(x, xp.asarray([0])), lambda: xp.cumulative_sum(x), lambda: xp.nonzero(x[0, 0, 0])):
+        with pytest.raises(ValueError):
+            wrong()
+    with pytest.raises(TypeError, match="complex"):
+        xp.astype(xp.asarray(C), xp.float32)
