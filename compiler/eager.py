@@ -205,8 +205,8 @@ def _as_arrays(value: Any, on_gpu: bool) -> Any:
     if isinstance(value, np.ndarray | np.generic):
         return _placed(np.asarray(value), on_gpu)
     if isinstance(value, tuple | list):
-        items = [_as_arrays(item, on_gpu) for item in value]
-        return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+        items, kind = [_as_arrays(item, on_gpu) for item in value], type(value)
+        return getattr(kind, "_make", kind)(items)
     return value
 
 
