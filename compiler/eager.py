@@ -28,8 +28,24 @@ OPERATORS = frozenset(
     "equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor logaddexp".split()
 )
 
+
+def _argsort(x: np.ndarray, axis: int = -1, descending: bool = False, stable: bool = True) -> np.ndarray:
+    """NumPy sorts upwards alone: downwards, what is flipped is sorted, so that equals keep their order."""
+    if not descending:
+        return np.argsort(x, axis, stable=stable)
+    return x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis, stable=stable), axis)
+
+
+def _sort(x: np.ndarray, axis: int = -1, descending: bool = False, stable: bool = True) -> np.ndarray:
+    return np.take_along_axis(x, _argsort(x, axis, descending, stable), axis)
+
+
 # NumPy's functions where they are not those of the name in its main namespace.
-NUMPYS = {name: getattr(np.linalg, name) for name in ("diagonal", "matrix_norm", "trace", "vector_norm")}
+NUMPYS: dict[str, Function] = {
+    **{name: getattr(np.linalg, name) for name in ("diagonal", "matrix_norm", "trace", "vector_norm")},
+    "argsort": _argsort,
+    "sort": _sort,
+}
 
 
 class Leaf(tuple):

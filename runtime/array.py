@@ -110,7 +110,9 @@ class Array:
             return NotImplemented
         return function(*_as_numpys(arguments), **_as_numpys(keywords))
 
-    def __dlpack__(self, **options: Any) -> Any:
+    def __dlpack__(
+        self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
+    ) -> Any:
         """A DLPack capsule that shares the memory. numpy cannot export bfloat16: go through float32 or uint16."""
         if self._value.dtype.kind not in "biufc":
             raise ExchangeError(
@@ -118,7 +120,7 @@ class Array:
                 advice="pass .numpy().view('uint16') and view it as bfloat16 there, or .numpy().astype('float32')",
             )
         self.is_shared = True
-        return self._value.__dlpack__(**options)
+        return self._value.__dlpack__(stream=stream, max_version=max_version, dl_device=dl_device, copy=copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self._value.__dlpack_device__()

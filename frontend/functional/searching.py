@@ -83,7 +83,8 @@ def flatnonzero(x: Any, size: int, fill: int = -1) -> Tensor:
         raise ShapeError(f"size must not be negative, got {count}")
     number = cumsum(flags)
     total = number[-1] if flags.size else scalar_constant(0, i64)
-    total = CheckedIndex([total], sizes=(count + 1,), from_end=False, reported_as="flatnonzero")
+    reason = f"flatnonzero finds more than size={count} elements"
+    total = CheckedIndex([total], sizes=(count + 1,), from_end=False, reported_as=reason)
     wanted = Iota(shape=(count,), axis=0, dtype=i64)
     if not flags.size:
         return broadcast_to(scalar_constant(fill, i64), (count,))

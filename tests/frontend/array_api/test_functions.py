@@ -133,6 +133,14 @@ def test_as_many_as_are_said_are_found_in_compiled_functions() -> None:
         blu.jit(lambda x: xp.unique_values(x, size=2))(N)
 
 
+def test_wide_unsigned_numbers_are_sorted_downwards_as_narrow_ones_are() -> None:
+    for name in ("sort", "argsort"):
+        wide, narrow = (
+            getattr(xp, name)(xp.asarray(N, dtype=kind), axis=1, descending=True) for kind in (xp.uint64, xp.uint8)
+        )
+        np.testing.assert_array_equal(wide, narrow)
+
+
 def test_mistakes_are_the_standards() -> None:
     x = xp.asarray(A)
     with pytest.raises(IndexError, match="out of range"):
