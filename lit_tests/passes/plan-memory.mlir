@@ -88,3 +88,20 @@ module {
   }
   func.func private @step(memref<64xf32>, memref<64xf32>) attributes {blu.kernel = "rows"}
 }
+
+// -----
+
+// Behind a large one that is no whole number of 512 bytes, the next begins at the next of these.
+// CHECK: module attributes {blu.arena_bytes = 131584 : i64}
+// CHECK: offset = 0 : i64, space = "arena"} : () -> memref<16401xf32>
+// CHECK: offset = 66048 : i64, space = "arena"} : () -> memref<16384xf32>
+module {
+  func.func @main(%x: memref<16401xf32>) {
+    %0 = "plan.buffer"() {space = "arena", index = 0 : i64, offset = -1 : i64} : () -> memref<16401xf32>
+    %1 = "plan.buffer"() {space = "arena", index = 1 : i64, offset = -1 : i64} : () -> memref<16384xf32>
+    func.call @two(%x, %0, %1) : (memref<16401xf32>, memref<16401xf32>, memref<16384xf32>) -> ()
+    func.call @two(%x, %0, %1) : (memref<16401xf32>, memref<16401xf32>, memref<16384xf32>) -> ()
+    return
+  }
+  func.func private @two(memref<16401xf32>, memref<16401xf32>, memref<16384xf32>) attributes {blu.kernel = "rows"}
+}

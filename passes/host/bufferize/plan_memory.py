@@ -6,12 +6,15 @@ from dataclasses import dataclass
 
 from blu.dialects.core.dtypes import product
 from blu.dialects.core.mlir import func, ir
-from blu.dialects.plan import LOOP, LOOP_BODY, body_of
+from blu.dialects.plan import LOOP, LOOP_BODY, VIEWS, body_of
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.families import is_kernel
 from blu.passes.host.bufferize.times import LifeSpan, spans
 
 ALIGNMENT = 64
+LARGE, LARGE_ALIGNMENT = 1 << 16, 512
+"""Bytes from which on a buffer is a whole number of so many: rows of what lies behind an odd one would not begin where
+lines of a GPU's cache, and bursts of its memory, do."""
 ARENA_BYTES = "blu.arena_bytes"
 """The attribute of a module, or of a loop's body, with the bytes of all intermediate results."""
 
@@ -136,7 +139,7 @@ def _uses(value: ir.Value, times: dict[ir.Operation, LifeSpan]) -> list[LifeSpan
     found = []
     for use in value.uses:
         owner = use.owner.operation
-        if owner.name == "memref.reinterpret_cast":
+        if owner.name in VIEWS:
             found.extend(_uses(owner.results[0], times))
         else:
             found.append(times[owner])
@@ -155,7 +158,9 @@ def _lowest_gap(interval: Interval, alive: list[Interval]) -> int:
 def _bytes(type_: ir.Type) -> int:
     """Bytes of a memref, rounded up to the alignment (an i1 takes one byte)."""
     memref = ir.MemRefType(type_)
-    return -(-product(memref.shape) * element_bytes(memref.element_type) // ALIGNMENT) * ALIGNMENT
+    size = product(memref.shape) * element_bytes(memref.element_type)
+    alignment = ALIGNMENT if size < LARGE else LARGE_ALIGNMENT
+    return -(-size // alignment) * alignment
 
 
 def element_bytes(element: ir.Type) -> int:
