@@ -3,6 +3,7 @@
     "plan.check"(%found) {kind = "index", op = "take", size = 10}          -- before buffers are placed, on a tensor
     %parts = "plan.parts"(%sum) : (tensor<4x8xf32>) -> tensor<3x4x8xf32>   -- in a kernel: a sum that is left in parts
     %0 = "plan.buffer"() {space = "arena", index = 0, offset = 4096} : () -> memref<4x8xf32>
+    %1 = "plan.part"(%0) {offset = 64} : .. -> memref<2x8xf32>             -- the buffer's memory from byte 64 on
     "plan.alias"(%state) {result = 1}                                      -- result 1 is this argument, written over
 
 Spaces: "arena" (intermediates; `offset` in bytes, -1 until planned), "output" (`index` counts results), "constant"
@@ -77,6 +78,17 @@ class Buffer(PlanDialect.Operation, name="buffer"):
     result: ir.OpResult[Any]
 
 
+class Part(PlanDialect.Operation, name="part"):
+    """The memory of a buffer from so many bytes on. A view says in its type where it begins; this is a place.
+
+    So kernels that work on parts of one buffer are equal, wherever these begin.
+    """
+
+    buffer: ir.Value[Any]
+    offset: Any
+    result: ir.OpResult[Any]
+
+
 class Alias(PlanDialect.Operation, name="alias"):
     """A result of the program is a donated argument, which was written over."""
 
@@ -128,6 +140,9 @@ class Each(PlanDialect.Operation, name="each"):
     result: ir.OpResult[T]
 
 
+PART = "plan.part"
+VIEWS = ("memref.reinterpret_cast", PART)
+"""Host ops that give the memory of their operand another shape, or a part of it."""
 LOOP_SLOTS = 512
 """How many tensors, or pieces of memory, a loop has at most."""
 
@@ -223,6 +238,11 @@ def buffer(type_: ir.Type, space: str, index: int, offset: int = -1) -> ir.Value
     """Emit a buffer of a memref type."""
     attributes = {"space": ir.StringAttr.get(space), "index": _i64(index), "offset": _i64(offset)}
     return ir.Operation.create("plan.buffer", results=[type_], attributes=attributes).result
+
+
+def part(type_: ir.Type, memory: ir.Value, offset: int) -> ir.Value:
+    """Emit the memory of a buffer from byte `offset` on."""
+    return ir.Operation.create(PART, results=[type_], operands=[memory], attributes={"offset": _i64(offset)}).result
 
 
 def parts(type_: ir.Type, total: ir.Value) -> ir.Value:

@@ -19,6 +19,7 @@ from functools import cache
 
 from blu.dialects.core.locations import place_of
 from blu.dialects.core.mlir import ir
+from blu.dialects.plan import VIEWS
 from blu.passes.framework.launches import HOLDERS, ON_GPUS, ON_PROCESSORS, arguments_of, holders_in, kernel_of
 from blu.passes.host.export_plan import PLAN
 
@@ -38,7 +39,7 @@ _SHORT = {
 }
 _CALLS = (ON_PROCESSORS, ON_GPUS)
 # What gives the memory of an operand on.
-_VIEWS = ("memref.reinterpret_cast", "plan.each")
+_VIEWS = (*VIEWS, "plan.each")
 _STORED = "bufferization.materialize_in_destination"
 
 

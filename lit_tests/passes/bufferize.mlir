@@ -174,6 +174,27 @@ func.func @parts_of_parts(%x: tensor<4xf32>, %y: tensor<2xf32>, %z: tensor<3xf32
 
 // -----
 
+// What begins at a line of memory is memory of its own: kernels are equal wherever that is, and in views it is said.
+// CHECK-LABEL: func.func @parts_at_lines(
+// CHECK: %[[OUT:.+]] = "plan.buffer"() {index = 0 : i64, offset = -1 : i64, space = "output"} : () -> memref<36xf32>
+// CHECK: %[[FIRST:.+]] = memref.reinterpret_cast %[[OUT]] to offset: [0], sizes: [16], strides: [1] : memref<36xf32> to memref<16xf32>
+// CHECK: call @rows_0(%{{.+}}, %[[FIRST]]) : (memref<16xf32>, memref<16xf32>)
+// CHECK: %[[SECOND:.+]] = "plan.part"(%[[OUT]]) {offset = 64 : i64} : (memref<36xf32>) -> memref<16xf32>
+// CHECK: call @rows_0(%{{.+}}, %[[SECOND]]) : (memref<16xf32>, memref<16xf32>)
+// CHECK: %[[THIRD:.+]] = "plan.part"(%[[OUT]]) {offset = 128 : i64} : (memref<36xf32>) -> memref<1xf32>
+// CHECK: call @copy_0(%{{.+}}, %[[THIRD]])
+// CHECK: memref.reinterpret_cast %[[OUT]] to offset: [33], sizes: [3]
+// CHECK: call @copy_1
+// CHECK: return
+func.func @parts_at_lines(%x: tensor<16xf32>, %y: tensor<16xf32>, %z: tensor<1xf32>, %w: tensor<3xf32>) -> tensor<36xf32> {
+  %0 = "blu.exp"(%x) : (tensor<16xf32>) -> tensor<16xf32>
+  %1 = "blu.exp"(%y) : (tensor<16xf32>) -> tensor<16xf32>
+  %2 = "blu.concatenate"(%0, %1, %z, %w) {axis = 0 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<16xf32>, tensor<16xf32>, tensor<1xf32>, tensor<3xf32>) -> tensor<36xf32>
+  return %2 : tensor<36xf32>
+}
+
+// -----
+
 // What is needed otherwise too has memory of its own, and is copied.
 // CHECK-LABEL: func.func @part_and_more(
 // CHECK: %[[E:.+]] = "plan.buffer"() {index = 1 : i64, offset = -1 : i64, space = "output"}

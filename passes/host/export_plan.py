@@ -12,7 +12,7 @@ from blu.dialects.core.dtypes import TensorType, product, tensor_type
 from blu.dialects.core.locations import describe
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.mesh import mesh_of
-from blu.dialects.plan import LOOP, LOOP_BODY, RESULT_NAMES, LoopShape
+from blu.dialects.plan import LOOP, LOOP_BODY, PART, RESULT_NAMES, LoopShape
 from blu.errors import UnsupportedError
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.launches import (
@@ -231,6 +231,9 @@ class _Export:
         operation = value.owner.operation
         if operation.name == "memref.reinterpret_cast":
             return self._argument(operation.operands[0])
+        if operation.name == PART:
+            whole = self._argument(operation.operands[0])
+            return replace(whole, offset=whole.offset + _integer(operation, "offset"))
         space, index = _space(operation), _integer(operation, "index")
         if space == "arena":
             return Argument("arena", 0, self._arena_start + _integer(operation, "offset"))

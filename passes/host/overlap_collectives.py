@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from blu.dialects.core.dtypes import product
 from blu.dialects.core.mlir import func, ir
-from blu.dialects.plan import LOOP, batch_of
+from blu.dialects.plan import LOOP, VIEWS, batch_of
 from blu.passes.framework.base import Pass
 from blu.passes.framework.kernels import kernels_in
 from blu.passes.framework.launches import host_functions
@@ -16,7 +16,7 @@ from blu.passes.host.bufferize.plan_memory import element_bytes
 START, WAIT = "plan.start", "plan.wait"
 BYTES_BESIDE = 16
 """How many bytes kernels touch, about, while one travels between ranks."""
-NAMING = frozenset(("plan.buffer", "memref.reinterpret_cast"))
+NAMING = frozenset(("plan.buffer", *VIEWS))
 """Steps that do nothing: memory gets a name, or a shape."""
 
 
@@ -270,6 +270,6 @@ def _roots(values: Iterable[ir.Value]) -> set[ir.Value]:
 
 
 def _root(value: ir.Value) -> ir.Value:
-    while not isinstance(value.owner, ir.Block) and value.owner.name == "memref.reinterpret_cast":
+    while not isinstance(value.owner, ir.Block) and value.owner.name in VIEWS:
         value = value.owner.operands[0]
     return value

@@ -196,6 +196,8 @@ class _Bufferizer:
     def memref_of(self, view: View) -> ir.Value:
         """The memref value of a view, cast from its root where it is not all of it."""
         type_ = view.memref_type()
+        if view.is_part and view.size:
+            return plan.part(type_, view.root.memref, view.start)
         if type_ == view.root.memref.type:
             return view.root.memref
         if view.size == 0:  # MLIR's strides of an empty memref fit no cast, and there is nothing to read

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from blu.dialects.core.dtypes import product
 from blu.dialects.core.mlir import ir
+from blu.passes.host.bufferize.plan_memory import ALIGNMENT, element_bytes
 
 
 @dataclass(eq=False)
@@ -54,9 +55,22 @@ class View:
         """Whether the view is all of its root in the root's order."""
         return self.offset == 0 and self.size == product(self.root.shape) and self.is_contiguous
 
+    @property
+    def start(self) -> int:
+        """The byte of its root that it begins at."""
+        return self.offset * element_bytes(self.element_type)
+
+    @property
+    def is_part(self) -> bool:
+        """Whether its elements lie in order, from a line of memory on that is not the root's first."""
+        return self.is_contiguous and self.offset > 0 and self.start % ALIGNMENT == 0
+
     def memref_type(self) -> ir.MemRefType:
-        """The memref type with the layout written out only where it is not the plain one."""
-        if self.size == 0 or (self.is_contiguous and self.offset == 0):
+        """The memref type with the layout written out only where it is not the plain one.
+
+        What begins at a line of memory and lies in order is memory of its own (`plan.part`).
+        """
+        if self.size == 0 or self.is_part or (self.is_contiguous and self.offset == 0):
             return ir.MemRefType.get(self.shape, self.element_type)
         layout = ir.StridedLayoutAttr.get(self.offset, list(self.strides))
         return ir.MemRefType.get(self.shape, self.element_type, layout=layout)
