@@ -234,13 +234,19 @@ def epilogue_reader(epilogue: Epilogue, pieces: int, lanes: int) -> Reader | Non
 
 @contextmanager
 def aligned_accesses() -> Iterator[None]:
-    """Say of the vector loads and stores that are emitted meanwhile how they are aligned."""
-    block = ir.InsertionPoint.current.block
-    before = len(list(block.operations))
-    yield
-    for operation in list(block.operations)[before:]:
+    """Say of the vector loads and stores that are emitted meanwhile how they are aligned.
+
+    They are emitted into a block of their own first: the one they belong to is long, and is read from its beginning.
+    """
+    aside = scf.ExecuteRegionOp([])
+    block = aside.regions[0].blocks.append()
+    with ir.InsertionPoint(block):
+        yield
+    for operation in list(block.operations):
         if operation.operation.name in ("vector.load", "vector.store"):
             align(operation.operation)
+        operation.operation.move_before(aside.operation)
+    aside.operation.erase()
 
 
 def align(access: ir.Operation) -> None:
