@@ -55,7 +55,7 @@ class Leaf(tuple):
 
 
 @dataclass(frozen=True)
-class Place:
+class LeafPosition:
     """Stands for one of the arguments that a program takes."""
 
     index: int
@@ -187,14 +187,14 @@ def _fits(value: int, leaves: list[Any]) -> bool:
 def _template(value: Any, kind: Any, counter: Iterator[int]) -> Any:
     """An argument with places for its leaves."""
     if type(kind) is Leaf:
-        return Place(next(counter))
+        return LeafPosition(next(counter))
     if type(value) in (tuple, list):
         return type(value)(_template(item, inner, counter) for item, inner in zip(value, kind[1], strict=True))
     return value
 
 
 def _filled(template: Any, leaves: list[Any]) -> Any:
-    if type(template) is Place:
+    if type(template) is LeafPosition:
         return leaves[template.index]
     if type(template) in (tuple, list):
         return type(template)(_filled(item, leaves) for item in template)
