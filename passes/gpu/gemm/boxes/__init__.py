@@ -10,6 +10,7 @@ Why it is so:
 
 - `ldmatrix` and `stmatrix` move between rows of shared memory and fragments as sums lie in registers: two neighbours a
   thread. No lane gives another one anything, no warp waits for another one, and there are no addresses of elements.
+  Neighbours of f32 are 8 bytes, which each thread moves itself.
 - The copy engine reads and writes whole rows of 128 bytes, and leaves out what is beyond the tensor. So tiles that
   reach beyond it are as others. What does not lie in boxes, as biases, is read at the nearest place that exists.
 - Boxes come while the products are under way, and go while the other group multiplies.

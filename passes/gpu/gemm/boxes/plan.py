@@ -16,7 +16,7 @@ from blu.passes.gpu.shared import SharedMemory
 from blu.passes.kernels.contraction import IndexedBuffer
 from blu.passes.kernels.epilogue import Dims, Epilogue
 
-ROWS, COLUMNS = 16, 64
+ROWS = 16
 BOX_BYTES = ROWS * wgmma.ROW_BYTES
 PLACES = 4
 """Boxes of a warp in shared memory at a time."""
@@ -38,7 +38,9 @@ def misfit(product: Product, epilogue: Epilogue, schedule: WgmmaSchedule) -> str
         return "boxes are of whole sums, as products of two factors in shared memory give them"
     plan = BoxPlan(product, epilogue, schedule)
     if not plan.outputs or not all(_is_in_boxes(product, operand) for operand in (*plan.outputs, *plan.operands)):
-        return "boxes are of tensors of 16 bits, whose rows begin at multiples of 16 bytes"
+        return "boxes are of tensors of 16 bits or of f32, whose rows begin at multiples of 16 bytes"
+    if len({operand.element.width for operand in (*plan.outputs, *plan.operands)}) > 1:
+        return "all results and operands in boxes have numbers of as many bits"
     if plan.each > PLACES:
         return f"a warp has room for {PLACES} boxes, and an element has more results or operands"
     return "" if product.columns % PAIR == 0 else "threads take two columns at a time"
@@ -46,7 +48,7 @@ def misfit(product: Product, epilogue: Epilogue, schedule: WgmmaSchedule) -> str
 
 def _is_in_boxes(product: Product, operand: IndexedBuffer) -> bool:
     contraction, element = product.contraction, operand.element
-    if not isinstance(element, ir.BF16Type | ir.F16Type):
+    if not isinstance(element, ir.BF16Type | ir.F16Type | ir.F32Type):
         return False
     if not {contraction.rows, contraction.columns} <= {*operand.dims} or operand.stride(contraction.columns) != 1:
         return False
@@ -55,7 +57,10 @@ def _is_in_boxes(product: Product, operand: IndexedBuffer) -> bool:
 
 @dataclass(frozen=True)
 class BoxPlan:
-    """The boxes of a tile of one warp, in the order in which they are written: down its rows, then along columns."""
+    """The boxes of a tile of one warp, in the order in which they are written: down its rows, then along columns.
+
+    A box is 128 bytes of 16 rows: 64 columns of 16 bits, or 32 of f32.
+    """
 
     product: Product
     epilogue: Epilogue
@@ -71,13 +76,23 @@ class BoxPlan:
         return self.epilogue.whole_reads
 
     @property
+    def is_wide(self) -> bool:
+        """Whether numbers are f32."""
+        return self.outputs[0].element.width == 32
+
+    @property
+    def columns(self) -> int:
+        """Those of a box."""
+        return wgmma.ROW_BYTES * 8 // self.outputs[0].element.width
+
+    @property
     def each(self) -> int:
-        """Places of the boxes of 16 x 64 sums: a result takes that of an operand."""
+        """Places of the boxes of the same sums: a result takes that of an operand."""
         return max(len(self.outputs), len(self.reads))
 
     @property
     def ahead(self) -> int:
-        """How many times 16 x 64 sums have places."""
+        """The sums of how many boxes have places."""
         return PLACES // self.each
 
     @property
@@ -86,8 +101,8 @@ class BoxPlan:
 
     @property
     def count(self) -> int:
-        """How many times 16 x 64 sums a warp has of a tile."""
-        return self.down * self.schedule.columns // COLUMNS
+        """The sums of how many boxes a warp has of a tile."""
+        return self.down * self.schedule.columns // self.columns
 
     @property
     def lag(self) -> int:
@@ -115,8 +130,8 @@ class BoxPlan:
         contraction, outer = self.product.contraction, self.outer_of(operand)
         dims = (contraction.columns, contraction.rows, *outer)
         # There is one of something where the stride is 0, and maps have no such strides.
-        strides = tuple(operand.stride(dim) or COLUMNS for dim in dims)
+        strides = tuple(operand.stride(dim) or self.columns for dim in dims)
         shape = tuple(contraction.size(dim) for dim in dims)
-        box = (COLUMNS, ROWS, *(1 for _ in outer))
+        box = (self.columns, ROWS, *(1 for _ in outer))
         offset = ir.MemRefType(operand.buffer.type).get_strides_and_offset()[1]
         return TileMap(list(arguments).index(operand.buffer), shape, strides, box, offset, str(operand.element))

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, ir, vector
 from blu.passes.gpu import numbers
-from blu.passes.gpu.gemm.boxes.plan import BOX_BYTES, COLUMNS, PAIR, PLACES, ROWS, WARPS, BoxPlan
+from blu.passes.gpu.gemm.boxes.pairs import Halves, Words
+from blu.passes.gpu.gemm.boxes.plan import BOX_BYTES, PAIR, PLACES, ROWS, WARPS, BoxPlan
 from blu.passes.gpu.gemm.output import aligned_accesses
-from blu.passes.gpu.gemm.problem import COPY_BYTES
 from blu.passes.gpu.gemm.slabs import TilePosition
-from blu.passes.gpu.isa import barrier, mbarrier, mma, tma, wgmma
+from blu.passes.gpu.isa import barrier, mbarrier, tma, wgmma
 from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import when
 from blu.passes.kernels import lanes as vectors
@@ -72,14 +72,14 @@ class BoxWriter:
             with when(self._is_first):
                 tma.wait_group_read(0)
             barrier.warp_sync()
-        each = self.plan.schedule.columns // 2
+        each, wide = self.plan.schedule.columns // 2, self.plan.columns
         for number in range(self.plan.count):
             column, part = divmod(number, self.plan.down)
             if part == 0:
-                biases = self._read_biases(tile, column * COLUMNS)
-            first = part * each + column * COLUMNS // 2
+                biases = self._read_biases(tile, column * wide)
+            first = part * each + column * wide // 2
             self._wait(number, turn)
-            self._write_box(number, sums[first : first + COLUMNS // 2], tile, biases)
+            self._write_box(number, sums[first : first + wide // 2], tile, biases)
 
     def end(self) -> None:
         """Shared memory stays until all boxes have left it."""
@@ -108,7 +108,7 @@ class BoxWriter:
         column, part = divmod(number, self.plan.down)
         own = numbers.multiply(numbers.divide(self.thread, WARP), ROWS)
         row = numbers.add(numbers.add(tile.row, own), part * wgmma.ROWS)
-        return row, numbers.add(tile.column, column * COLUMNS)
+        return row, numbers.add(tile.column, column * self.plan.columns)
 
     def _coordinates(self, number: int, tile: TilePosition, operand: IndexedBuffer) -> list[ir.Value]:
         row, column = self._corner(number, tile)
@@ -157,7 +157,7 @@ class BoxWriter:
     # -- what is done with a box -------------------------------------------------------------------------------------
 
     def _write_box(self, number: int, sums: Sequence[ir.Value], tile: TilePosition, biases: Sequence[Known]) -> None:
-        blocks = list(range(COLUMNS // _BLOCK))
+        blocks = list(range(self.plan.columns // _BLOCK))
         # Several results beside operands need the registers themselves.
         is_crowded = self.plan.each > 1 and bool(self.plan.reads)
         together = 1 if is_crowded or self.plan.epilogue.operation_count > _LONG else _TOGETHER
@@ -173,21 +173,16 @@ class BoxWriter:
                 barrier.warp_sync()  # all lanes have read what is written over
             for block, values in zip(chosen, results, strict=True):
                 for place, words in enumerate(values):
-                    mma.stmatrix(self._address(block), self._place(number, place), words)
+                    self._pairs.put(self._place(number, place), block, words)
         self._send(number, tile)
 
-    def _address(self, block: int) -> ir.Value:
-        """What a lane names to `ldmatrix` and `stmatrix`: rows 0 to 15 of 8 columns, then those of the next 8."""
-        row = numbers.remainder(self._lane, ROWS)
-        piece = arith.xori(numbers.divide(self._lane, ROWS), numbers.remainder(row, 8))
-        within = numbers.add(numbers.multiply(row, wgmma.ROW_BYTES), numbers.multiply(piece, COPY_BYTES))
-        start = numbers.add(self.places, within)
-        return arith.xori(start, numbers.number(block * 2 * COPY_BYTES)) if block else start
+    @property
+    def _pairs(self) -> Halves | Words:
+        return (Words if self.plan.is_wide else Halves)(self.places, self._lane)
 
     def _take(self, number: int, block: int) -> list[list[ir.Value]]:
-        """Of each operand the words of a block, as sums lie: by columns, then by rows."""
-        count = len(self.plan.reads)
-        return [mma.ldmatrix(self._address(block), self._place(number, place)) for place in range(count)]
+        """Of each operand the pairs of a block."""
+        return [self._pairs.take(self._place(number, place), block) for place in range(len(self.plan.reads))]
 
     def _evaluate(
         self,
@@ -198,20 +193,20 @@ class BoxWriter:
         taken: Sequence[Sequence[ir.Value]],
         around: tuple[Sequence[Known], Sequence[Known]],
     ) -> list[list[ir.Value]]:
-        """Of each result the words of a block."""
+        """Of each result the pairs of a block."""
         plan, (sides, biases) = self.plan, around
         words: list[list[ir.Value]] = [[] for _ in plan.outputs]
         for place, (half, row) in enumerate((half, row) for half in range(2) for row in range(2)):
             eighth = 2 * block + half
             known = {**sides[row], **biases[eighth]}
             for key, read in zip(plan.reads, taken, strict=True):
-                known[key] = _pair_of(read[place], ir.ShapedType(key[0].type).element_type)
+                known[key] = self._pairs.numbers_of(read[place], ir.ShapedType(key[0].type).element_type)
             own = sums[4 * eighth + 2 * row : 4 * eighth + 2 * row + 2]
             total = vector.from_elements(vectors.vector_type(PAIR, numbers.f32()), list(own))
             point = self._point(tile, *self._element(number, tile, eighth, row))
             values = plan.epilogue.evaluate(total, point, PAIR, PAIR, known)
             for found, value in zip(words, values, strict=True):
-                found.append(_word_of(vectors.splat(value, PAIR)))
+                found.append(self._pairs.pair_of(vectors.splat(value, PAIR)))
         return words
 
     def _element(self, number: int, tile: TilePosition, eighth: int, row: int) -> tuple[ir.Value, ir.Value]:
@@ -226,10 +221,10 @@ class BoxWriter:
     # -- what does not come in boxes ---------------------------------------------------------------------------------
 
     def _read_biases(self, tile: TilePosition, first: int) -> list[Known]:
-        """What follows columns, or neither them nor rows, for each eight of 64 columns."""
+        """What follows columns, or neither them nor rows, for each eight columns of a box."""
         contraction, found = self.plan.product.contraction, []
         keys = [key for key in self._small_reads() if contraction.rows not in key[1]]
-        for eighth in range(COLUMNS // 8):
+        for eighth in range(self.plan.columns // 8):
             column = self._column(numbers.add(tile.column, first), eighth)
             found.append(self._read(keys, self._point(tile, tile.row, column)))
         return found
@@ -262,14 +257,3 @@ class BoxWriter:
         for dim in (*contraction.outer_depth, contraction.depth):
             place[dim] = vectors.index(0)
         return place
-
-
-def _pair_of(word: ir.Value, element: ir.Type) -> ir.Value:
-    """The two numbers of 16 bits of a register."""
-    one = vector.broadcast(ir.VectorType.get([1], numbers.i32()), word)
-    return vector.bitcast(vectors.vector_type(PAIR, element), one)
-
-
-def _word_of(pair: ir.Value) -> ir.Value:
-    """The register of two numbers of 16 bits."""
-    return vector.extract(vector.bitcast(ir.VectorType.get([1], numbers.i32()), pair), [], [0])

@@ -19,7 +19,7 @@ from blu.passes.gpu.gemm import gemm
 from blu.passes.gpu.gemm import wgmma as gemm_wgmma
 from blu.passes.gpu.gemm.schedule import WgmmaSchedule
 from blu.passes.kernels.schedules import Fields
-from tests.support.kernels.gpu_products import Launch, emit, random_array
+from tests.support.kernels.gpu_products import Launch, as_multiplied, emit, random_array
 from tests.support.kernels.gpu_program import compile_program
 from tests.support.kernels.product_cases import Case
 from tests.support.ptx.races import RaceError
@@ -35,6 +35,10 @@ CASES: list[tuple[Case, Fields]] = [
     (Case("bf16", "nt", (129, 120, 64), epilogue="two"), WIDE),
     (Case("tf32", "nt", (65, 72, 68), epilogue="cast"), SMALL),
     (Case("bf16", "nn", (17, 8, 64), (3,)), SMALL),
+    (Case("tf32", "nt", (1, 4, 64), epilogue="bias"), SMALL),
+    (Case("tf32", "nt", (15, 28, 68), epilogue="tanh"), SMALL),
+    (Case("tf32", "nt", (65, 36, 64), (3,)), SMALL),
+    (Case("tf32", "nt", (129, 132, 72), epilogue="two"), WIDE),
 ]
 
 
@@ -42,7 +46,9 @@ CASES: list[tuple[Case, Fields]] = [
 def test_boxes_and_what_is_beyond_them(case: Case, fields: Fields) -> None:
     arrays = case.arrays()
     program = compile_program(case.compute, *arrays, schedules={"gemm_0": fields})
-    assert "stmatrix" in program.ptx["gemm_0"] and "st.global" not in program.ptx["gemm_0"]
+    ptx = program.ptx["gemm_0"]
+    assert ("stmatrix" in ptx) == (case.dtype != "tf32" or case.epilogue == "cast")
+    assert "global.shared::cta" in ptx and "st.global" not in ptx
     case.check(program.interpret(*arrays))
 
 
@@ -52,27 +58,32 @@ def slope(x: np.ndarray) -> np.ndarray:
     return 0.5 * (1 + np.tanh(inner)) + 0.5 * x / np.cosh(inner) ** 2 * np.sqrt(2 / np.pi) * (1 + 0.134145 * x**2)
 
 
+def times(x: blu.Tensor, w: blu.Tensor) -> blu.Tensor:
+    """x @ w^T, of f32 in tf32."""
+    return blu.matmul(x, w.T, precision="tf32" if str(x.dtype) == "f32" else "highest")
+
+
 def gradient(x: blu.Tensor, w: blu.Tensor, before: blu.Tensor) -> blu.Tensor:
     """One operand, one result in its place: four boxes of a warp come ahead."""
     _, pull_back = blu.vjp(lambda value: blu.gelu(value, approximate="tanh"), before)
-    return pull_back(x @ w)[0]
+    return pull_back(times(x, w))[0]
 
 
 def two_results(x: blu.Tensor, w: blu.Tensor, before: blu.Tensor) -> tuple:
     """Two boxes come ahead."""
-    total = x @ w + before
+    total = times(x, w) + before
     return total, total * before
 
 
 def three_results(x: blu.Tensor, w: blu.Tensor, before: blu.Tensor) -> tuple:
     """One box comes at a time."""
-    total = x @ w + before
+    total = times(x, w) + before
     return total, total * before, before - total
 
 
 def no_operand(x: blu.Tensor, w: blu.Tensor) -> tuple:
     """Places are used again while boxes leave."""
-    total = x @ w
+    total = times(x, w)
     return total, total + 1.0, total * 2.0
 
 
@@ -83,43 +94,45 @@ EXPECTED: dict[Callable, Callable] = {
     no_operand: lambda product, before: [product, product + 1.0, product * 2.0],
 }
 ROWS, COLUMNS, DEPTH = 200, 136, 72
+SHAPES = (ROWS, DEPTH), (COLUMNS, DEPTH), (ROWS, COLUMNS)
 
 
 @cache
-def kernel_of(function: Callable, tile: tuple[int, int]) -> Launch:
+def kernel_of(function: Callable, tile: tuple[int, int], kind: str = "bf16") -> Launch:
     """One block that computes all tiles: each group has its turn twice or more."""
-    shapes = ((ROWS, DEPTH), (DEPTH, COLUMNS), (ROWS, COLUMNS))[: 2 if function is no_operand else 3]
-    module = blu.jit(function).trace(*(blu.spec(s, "bf16") for s in shapes)).lower("sm_90a", stop="memref").module
+    shapes, element = SHAPES[: 2 if function is no_operand else 3], "f32" if kind == "tf32" else kind
+    module = blu.jit(function).trace(*(blu.spec(s, element) for s in shapes)).lower("sm_90a", stop="memref").module
     (kernel,) = (item for item in find(module, func.FuncOp) if "blu.kernel" in item.attributes)
     text = kernel.operation.get_asm(enable_debug_info=False, use_local_scope=True)
-    schedule, target = WgmmaSchedule("bf16", *tile, stages=2, sums="boxed"), replace(SM_90A, processors=1)
+    schedule, target = WgmmaSchedule(kind, *tile, stages=2, sums="boxed"), replace(SM_90A, processors=1)
     (launch,) = emit(text, lambda item: gemm_wgmma.emit_with(item, gemm.read, schedule, target))
     return launch
 
 
-def check(function: Callable, launch: Launch) -> None:
+def check(function: Callable, launch: Launch, kind: str = "bf16") -> None:
     """Run a kernel, and compare every element with f64's: three roundings to bf16 come one after the other."""
-    x, w, before = (
-        random_array(s, "bf16", n) for n, s in enumerate(((ROWS, DEPTH), (DEPTH, COLUMNS), (ROWS, COLUMNS)))
-    )
-    product = x.astype(np.float64) @ w.astype(np.float64)
+    x, w, before = (random_array(s, kind, n) for n, s in enumerate(SHAPES))
+    product = as_multiplied(x, kind) @ as_multiplied(w, kind).T
     expected = EXPECTED[function](product, before.astype(np.float64))
     results = [np.full((ROWS, COLUMNS), np.nan, x.dtype) for _ in expected]
     launch.run(*[x, w, before][: 2 if function is no_operand else 3], *results)
     scale = (np.abs(product) + np.abs(before.astype(np.float64)) + 1) * (1 + np.abs(before.astype(np.float64)))
+    bound = 2.0**-17 if kind == "tf32" else 3 * 2.0**-8
     for found, wanted in zip(results, expected, strict=True):
-        assert (np.abs(found.astype(np.float64) - wanted) <= 3 * 2.0**-8 * scale).all()
+        assert (np.abs(found.astype(np.float64) - wanted) <= bound * scale).all()
 
 
+@pytest.mark.parametrize("kind", ["bf16", "tf32"])
 @pytest.mark.parametrize("function", list(EXPECTED), ids=lambda function: function.__name__)
-def test_warps_use_their_places_for_many_tiles(function: Callable) -> None:
-    """Twelve tiles of four boxes a warp; the last ones reach beyond the result."""
-    check(function, kernel_of(function, (64, 64)))
+def test_warps_use_their_places_for_many_tiles(function: Callable, kind: str) -> None:
+    """Twelve tiles of one or two boxes a warp; the last ones reach beyond the result."""
+    check(function, kernel_of(function, (64, 64), kind), kind)
 
 
 def test_places_of_a_large_tile_are_used_again() -> None:
-    """Six times 16 x 64 sums a warp, of which four have places."""
+    """Six or twelve boxes a warp, of which four have places."""
     check(gradient, kernel_of(gradient, (128, 192)))
+    check(gradient, kernel_of(gradient, (128, 192), "tf32"), "tf32")
 
 
 @pytest.mark.parametrize(
@@ -140,7 +153,7 @@ def test_boxes_that_leave_too_early_or_too_late_are_found(pattern: str, message:
 @pytest.mark.parametrize(
     ("case", "message"),
     [
-        (Case("tf32", "nt", (64, 64, 64)), "tensors of 16 bits"),
+        (Case("tf32", "nt", (64, 66, 64)), "rows begin at multiples of 16 bytes"),
         (Case("bf16", "tt", (64, 68, 64)), "rows begin at multiples of 16 bytes"),
         (Case("bf16", "nt", (64, 64, 4096)), "whole sums"),
     ],
@@ -150,3 +163,15 @@ def test_what_does_not_go_in_boxes_is_refused(case: Case, message: str) -> None:
     fields = {**SMALL, "split": 2} if case.sizes[2] > 64 else SMALL
     with pytest.raises(PassError, match=message):
         compile_program(case.compute, *case.arrays(), schedules={"gemm_0": fields})
+
+
+def test_numbers_of_two_widths_do_not_go_in_boxes() -> None:
+    def two_widths(x: blu.Tensor, w: blu.Tensor, before: blu.Tensor) -> tuple:
+        total = times(x, w)
+        return total, total + before
+
+    x, w, before = (
+        random_array(s, kind, n) for n, (s, kind) in enumerate(zip(SHAPES, ("bf16", "bf16", "f32"), strict=True))
+    )
+    with pytest.raises(PassError, match="numbers of as many bits"):
+        compile_program(two_widths, x, w, before, schedules={"gemm_0": SMALL})
