@@ -29,11 +29,15 @@ SHAPES = expected_shapes(CONFIG)
 TENSOR = {f"model.{name}": text for name, text in blu.arrange(SHAPES, blu.Mesh(tp=2), SHARDINGS).items()}
 BOTH = {f"model.{name}": text for name, text in blu.arrange(SHAPES, blu.Mesh(dp=2, tp=2), SHARDINGS, over="dp").items()}
 POSITIONS = {"tokens": "*, cp", "targets": "*, cp"}
+ALONE = "one rank"
 MODES = {
     "data": ("dp=2", DATA),
     "tensor": ("tp=2", TENSOR),
     "full": ("dp=2", DATA | FULL),
     "balanced": ("cp=2", {"tokens": "*, cp~", "targets": "*, cp~"}),
+    "four, data": ("dp=4", DATA),
+    "four, tensor": ("tp=4", TENSOR),
+    "four, full": ("dp=4", DATA | FULL),
     "four balanced": ("cp=4", {"tokens": "*, cp~", "targets": "*, cp~"}),
     "data x balanced": ("dp=2,cp=2", {"tokens": "dp, cp~", "targets": "dp, cp~"}),
     "data x tensor": ("dp=2,tp=2", DATA | TENSOR),
@@ -55,27 +59,32 @@ def part_of(array: np.ndarray, text: str | None, mesh: blu.Mesh) -> np.ndarray:
     return array[np.ix_(*Sharding.parse(text).indices(array.shape, mesh, WORLD.rank))]
 
 
-def compiled_once(traced: Any) -> Any:
-    """The program, which the first rank compiles and the others find in the cache."""
+def compiled_by_all(traced: Mapping[str, Any]) -> dict[str, Any]:
+    """The programs, of which each rank compiles some; the others find them in the cache."""
     team = team_in_use()
-    if team is None or team.store is None or team.watch is None:
-        return traced.compile()
+    assert team is not None and team.watch is not None
     with team.watch.phase("compiling"):
-        if WORLD.rank == 0:
-            traced.compile()
-        team.store.barrier("compiled", 200)
-        return traced.compile()
+        for item in list(traced.values())[WORLD.rank :: WORLD.size]:
+            item.compile()
+        if team.store is not None:
+            team.store.barrier("compiled", 400)
+        return {name: item.compile().program for name, item in traced.items()}
 
 
 Arrays = Mapping[str, np.ndarray]
 
 
-def compared(mode: str, arrays: Arrays, wanted: Arrays, model: Any) -> dict[str, Any]:
+def traced_for(mode: str, model: Any, arrays: Arrays) -> Any:
+    """The program of a rank in a mode; that of one rank alone where there is none."""
+    text, shard = MODES.get(mode, ("", {}))
+    program = blu.jit(loss_and_gradients, mesh=blu.Mesh.of_text(text), shard=shard)
+    return program.trace(model, arrays["tokens"], arrays["targets"])
+
+
+def compared(mode: str, program: Any, arrays: Arrays, wanted: Arrays) -> dict[str, Any]:
     """The largest error of a result in a mode, relative to its largest element, and what the program exchanges."""
     text, shard = MODES[mode]
     mesh = blu.Mesh.of_text(text)
-    traced = blu.jit(loss_and_gradients, mesh=mesh, shard=shard).trace(model, arrays["tokens"], arrays["targets"])
-    program = compiled_once(traced).program
     inputs = [part_of(arrays[spec.name], first_of(shard, spec.name), mesh) for spec in program.inputs]
     found = [[np.asarray(item) for item in program.run(inputs)] for _ in range(2)]
     errors = []
@@ -98,12 +107,13 @@ def main(modes: list[str]) -> dict[str, Any]:
     rng = np.random.default_rng(0)
     tokens, targets = (rng.integers(0, 32, (4, 8)).astype(np.int32) for _ in range(2))
     targets[0, 3] = -100
-    program = compiled_once(blu.jit(loss_and_gradients).trace(model, tokens, targets)).program
     arrays = {f"model.{name}": np.asarray(item) for name, item in model.state_dict().items()}
     arrays |= {"tokens": tokens, "targets": targets}
-    results = program.run([arrays[spec.name] for spec in program.inputs])
-    wanted = {spec.name: np.asarray(item) for spec, item in zip(program.outputs, results, strict=True)}
-    return {mode: compared(mode, arrays, wanted, model) for mode in modes}
+    programs = compiled_by_all({mode: traced_for(mode, model, arrays) for mode in (ALONE, *modes)})
+    alone = programs[ALONE]
+    results = alone.run([arrays[spec.name] for spec in alone.inputs])
+    wanted = {spec.name: np.asarray(item) for spec, item in zip(alone.outputs, results, strict=True)}
+    return {mode: compared(mode, programs[mode], arrays, wanted) for mode in modes}
 
 
 if __name__ == "__main__":

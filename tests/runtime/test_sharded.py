@@ -35,14 +35,21 @@ def test_two_ranks_find_the_loss_and_all_gradients_of_one() -> None:
 
 
 @pytest.mark.slow
-def test_four_ranks_of_two_axes_find_all_148_gradients_of_twelve_layers() -> None:
-    modes = ["data x tensor", "data x balanced", "tensor x positions"]
-    check(run_ranks(PROGRAMS, 4, "12", *modes), modes, 148)
+@pytest.mark.parametrize(
+    "modes",
+    [
+        ["data x tensor", "data x balanced", "tensor x positions"],
+        ["four, data", "four, tensor", "four, full", "four balanced"],
+    ],
+    ids=["two axes", "one axis"],
+)
+def test_four_ranks_find_all_148_gradients_of_twelve_layers(modes: list[str]) -> None:
+    check(run_ranks(PROGRAMS, 4, "12", *modes, timeout=400), modes, 148)
 
 
 @pytest.mark.slow
 def test_four_ranks_find_the_loss_and_all_gradients_of_one() -> None:
-    modes = ["data x tensor, full", "four balanced"]
+    modes = ["data x tensor, full"]
     check(run_ranks(PROGRAMS, 4, "1", *modes), modes)
 
 
