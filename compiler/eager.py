@@ -112,6 +112,25 @@ class Eager:
         return _as_arrays(found, any(map(_is_on_gpu, leaves)))
 
 
+def runner_of(compiled: Any, leaves: list[Any]) -> Run:
+    """What runs a program (blu.compiler.jit.Compiled) on leaves of the kinds of these, which it need not look at."""
+    traced = compiled.traced
+    if traced.captured or traced.result_tree.names != ("",):
+        return compiled.run
+    program, types = compiled.program, traced.signature.leaves
+    numbers = [
+        (at, types[at].dtype.numpy) for at, leaf in enumerate(leaves) if not isinstance(leaf, np.ndarray | Array)
+    ]
+
+    def run(arrays: list[Any]) -> Any:
+        for at, dtype in numbers:
+            arrays[at] = np.asarray(arrays[at], dtype)
+        [result] = program.run(arrays)
+        return result if isinstance(result, Array) else Array(result, is_shared=False)
+
+    return run
+
+
 def place(value: Any, device: str | None) -> Array:
     """An array of any library on a device, without a copy where it is there already."""
     wanted = device or ("cuda" if is_on_device(value) else "cpu")

@@ -27,7 +27,7 @@ from blu.compiler.cache import default_cache
 from blu.compiler.codegen.executable import Members, assembly_of, build_executable, details_of, llvm_ir_of
 from blu.compiler.codegen.worker_pool import worker_pool
 from blu.compiler.driver.driver import DriverOptions, Report, run_pipeline
-from blu.compiler.eager import Eager, devices, place
+from blu.compiler.eager import Eager, devices, place, runner_of
 from blu.compiler.fingerprint import key_of
 from blu.compiler.pipelines import Pipeline
 from blu.compiler.target import resolve_target_name
@@ -368,11 +368,12 @@ def _prepare(function: Callable[..., Any], leaves: list[Any], name: str, target:
 
     with shown_to_the_user():
         signature, _ = jitted._signature((leaves,), {})
-        program = jitted._program(signature, leaves)
+        compiled = jitted._program(signature, leaves)
+    quickly = runner_of(compiled, leaves)
 
     def run(arrays: list[Any]) -> Any:
         with shown_to_the_user():
-            return program.run(arrays)
+            return quickly(arrays)
 
     return run
 

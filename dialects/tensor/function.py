@@ -18,6 +18,8 @@ Result = TypeVar("Result")
 
 def is_tracing() -> bool:
     """Whether ops can be emitted here: inside of a traced function or of a pass."""
+    if ir.Context.current is None:  # nearly always outside, and the exception below takes twenty times as long
+        return False
     try:
         return ir.InsertionPoint.current is not None
     except ValueError:
