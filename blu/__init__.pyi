@@ -140,6 +140,14 @@ from blu.frontend.functional.collective import axis_index as axis_index
 from blu.frontend.functional.collective import broadcast as broadcast
 from blu.frontend.functional.collective import permute as permute
 from blu.frontend.functional.collective import reduce_scatter as reduce_scatter
+from blu.frontend.functional.convolutions import conv as conv
+from blu.frontend.functional.convolutions import conv1d as conv1d
+from blu.frontend.functional.convolutions import conv2d as conv2d
+from blu.frontend.functional.convolutions import conv3d as conv3d
+from blu.frontend.functional.convolutions import conv_transpose as conv_transpose
+from blu.frontend.functional.convolutions import conv_transpose1d as conv_transpose1d
+from blu.frontend.functional.convolutions import conv_transpose2d as conv_transpose2d
+from blu.frontend.functional.convolutions import conv_transpose3d as conv_transpose3d
 from blu.frontend.functional.creation import arange as arange
 from blu.frontend.functional.creation import asarray as asarray
 from blu.frontend.functional.creation import diagonal as diagonal

@@ -14,6 +14,7 @@ from blu.dialects.tensor.arrangement import *
 from blu.dialects.tensor.folding import *
 from blu.frontend.functional.activations import *
 from blu.frontend.functional.collective import *
+from blu.frontend.functional.convolutions import *
 from blu.frontend.functional.creation import *
 from blu.frontend.functional.einsum import *
 from blu.frontend.functional.indexing import *
@@ -29,6 +30,7 @@ FAMILIES = (
     "blu.dialects.ops.identity",
     *map("blu.dialects.tensor.{}".format, ("arithmetic", "arrangement", "folding")),
     *map("blu.frontend.functional.{}".format, ("activations", "collective", "creation", "einsum", "indexing")),
+    *map("blu.frontend.functional.{}".format, ("convolutions",)),
     *map("blu.frontend.functional.{}".format, ("linear", "losses", "neural", "norms")),
     *map("blu.frontend.functional.{}".format, ("pointwise", "running", "searching")),
 )

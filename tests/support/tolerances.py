@@ -43,7 +43,7 @@ _EXACT = """
 _ROUNDED = "add subtract multiply divide square sqrt reciprocal"
 _COMPOSED = """
     sum prod cumsum matmul einsum scatter_add softmax log_softmax layer_norm rms_norm attention attention_piece
-    cross_entropy gelu silu
+    cross_entropy gelu silu convolution
 """
 TOLERANCES = (
     dict.fromkeys(_EXACT.split(), EXACT)

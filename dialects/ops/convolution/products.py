@@ -1,0 +1,228 @@
+"""A convolution as a sum of matrix products, one for each place of the window, on rows that are views of its operand.
+
+The operand is [N, *spatial, C]. Padded, and for strides taken apart into phases, its rows of C elements stand one after
+the other so that what a place of the window reads, for all results at once, are rows from some number on: no window is
+ever copied. Rows between the results' are computed as well, and dropped. Kernels add a product to what is there as they
+store it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+import numpy as np
+
+from blu.dialects.core.dtypes import DType, computing_dtype, product
+from blu.dialects.core.fields import VARIADIC_SLOTS
+from blu.dialects.ops.contraction import Matmul
+from blu.dialects.ops.convolution.windows import Tap, Tracks, WindowGrid
+from blu.dialects.ops.creation import Constant
+from blu.dialects.ops.shape import BroadcastTo, Concatenate, Pad, Slice
+from blu.dialects.tensor.tensor import Tensor
+
+# A product of fewer terms than this does not keep a processor busy: the rows of several places are joined for it.
+DEPTH = 64
+
+
+def zeros(shape: Sequence[int], dtype: DType) -> Tensor:
+    """A tensor of zeros."""
+    return BroadcastTo(Constant(value=np.zeros((), dtype.numpy)), shape=tuple(shape))
+
+
+def cut(tensor: Tensor, starts: Sequence[int], limits: Sequence[int], strides: Sequence[int] | None = None) -> Tensor:
+    """A slice, or the tensor where that is all of it."""
+    if not any(starts) and tuple(limits) == tensor.shape and not any(stride != 1 for stride in strides or ()):
+        return tensor
+    return Slice(tensor, starts=tuple(starts), limits=tuple(limits), strides=tuple(strides or (1,) * tensor.ndim))
+
+
+def padded(tensor: Tensor, low: Sequence[int], high: Sequence[int], value: float = 0) -> Tensor:
+    """The tensor with copies of `value` around it; where a number is negative, without so many elements."""
+    starts = [max(-before, 0) for before in low]
+    limits = [max(size - max(-after, 0), start) for size, after, start in zip(tensor.shape, high, starts, strict=True)]
+    inner = cut(tensor, starts, limits)
+    before, after = (tuple(max(count, 0) for count in counts) for counts in (low, high))
+    if not any(before) and not any(after):
+        return inner
+    return Pad(inner, Constant(value=np.asarray(value, tensor.dtype.numpy)), low=before, high=after)
+
+
+def joined(parts: Sequence[Tensor], axis: int) -> Tensor:
+    """The tensors one after the other, however many they are."""
+    while len(parts) > 1:
+        starts = range(0, len(parts), VARIADIC_SLOTS)
+        groups = [list(parts[start : start + VARIADIC_SLOTS]) for start in starts]
+        parts = [group[0] if len(group) == 1 else Concatenate(group, axis=axis) for group in groups]
+    return parts[0]
+
+
+def part(tensor: Tensor, axis: int, start: int, limit: int) -> Tensor:
+    """start..limit along one axis."""
+    starts = [start if dim == axis else 0 for dim in range(tensor.ndim)]
+    return cut(tensor, starts, [limit if dim == axis else size for dim, size in enumerate(tensor.shape)])
+
+
+@dataclass(frozen=True)
+class Products:
+    """The products of a convolution of `operand` [N, *spatial, C] that gives `features` in so many `groups`."""
+
+    operand: Tensor
+    grid: WindowGrid
+    groups: int
+    features: int
+    precision: str
+
+    @property
+    def _batch(self) -> int:
+        return self.operand.shape[0]
+
+    @property
+    def _channels(self) -> int:
+        """Of a group."""
+        return self.operand.shape[-1] // self.groups
+
+    @property
+    def _is_depthwise(self) -> bool:
+        return self._channels == 1 and self.groups > 1
+
+    @cached_property
+    def _read(self) -> Tensor:
+        """All that windows read: the operand with zeros around it, and without what none reads."""
+        lines = self.grid.lines
+        low = [-line.start for line in lines]
+        sizes = zip(lines, self.operand.shape[1:-1], strict=True)
+        high = [line.start + line.length * line.stride - size for line, size in sizes]
+        return padded(self.operand, [0, *low, 0], [0, *high, 0])
+
+    @cached_property
+    def _phases(self) -> dict[tuple[int, ...], Tensor]:
+        return {}
+
+    def _rows(self, phase: tuple[int, ...]) -> Tensor:
+        """A phase as rows: [rows, C], [groups, rows, C / groups] where there are groups of several channels."""
+        if phase not in self._phases:
+            strides = [line.stride for line in self.grid.lines]
+            shape = self._read.shape
+            rows = cut(self._read, [0, *phase, 0], shape, [1, *strides, 1])
+            self._phases[phase] = self._by_group(rows.reshape((product(rows.shape[:-1]), rows.shape[-1])))
+        return self._phases[phase]
+
+    def _by_group(self, rows: Tensor) -> Tensor:
+        if self.groups == 1 or self._is_depthwise:
+            return rows
+        return rows.reshape((rows.shape[0], self.groups, rows.shape[1] // self.groups)).transpose((1, 0, 2))
+
+    def _seen(self, taps: Sequence[Tap], count: int) -> Tensor:
+        """What results see through some places of the window, side by side: [.., count, channels of all]."""
+        rows = [self._rows(tap.phase) for tap in taps]
+        views = [part(own, own.ndim - 2, tap.row, tap.row + count) for own, tap in zip(rows, taps, strict=True)]
+        return joined(views, views[0].ndim - 1)
+
+    def _bundles(self, taps: Sequence[Tap]) -> Iterator[Sequence[Tap]]:
+        """The places by product."""
+        width = 1 if self._is_depthwise else max(1, -(-DEPTH // max(self._channels, 1)))
+        bounds = [*range(0, len(taps), width), len(taps)]
+        return (taps[first:last] for first, last in pairwise(bounds))
+
+    @property
+    def _sums(self) -> DType:
+        """The dtype that sums are formed in."""
+        return computing_dtype(self.operand.dtype)
+
+    def _times(self, left: Tensor, right: Tensor) -> Tensor:
+        """Their matrix product in the dtype of sums; halves are multiplied as such."""
+        narrow = left.dtype != self._sums
+        precision = left.dtype.name if narrow else self.precision
+        return Matmul(left.astype(self._sums), right.astype(self._sums), precision=precision)
+
+    def results(self, weight: Tensor) -> Tensor:
+        """The convolution with `weight` [places, C / groups, features]: [N, *counts, features]."""
+        parts = [(tracks, self._result(tracks, weight)) for tracks in self.grid.tracks()]
+        if len(parts) == 1:
+            return parts[0][1]
+        return self._interleaved(parts)
+
+    def _result(self, tracks: Tracks, weight: Tensor) -> Tensor:
+        shape = (self._batch, *tracks.counts, self.features)
+        if not tracks.taps or not self._channels or not product(shape):
+            return zeros(shape, self.operand.dtype)
+        count = self.grid.rows_until_last(self._batch, tracks.counts)
+        terms = [self._term(taps, count, weight) for taps in self._bundles(tracks.taps)]
+        total = terms[0]
+        for term in terms[1:]:
+            total = total + term
+        if total.ndim == 3 and not self._is_depthwise:
+            total = total.transpose((1, 0, 2))
+        rows = total.reshape((count, self.features)).astype(self.operand.dtype)
+        return self._taken(rows, tracks)
+
+    def _term(self, taps: Sequence[Tap], count: int, weight: Tensor) -> Tensor:
+        seen = self._seen(taps, count)
+        own = [part(weight, 0, tap.place, tap.place + 1) for tap in taps]
+        channels, each = self._channels, self.features // self.groups
+        if self._is_depthwise:
+            factor = own[0].reshape((self.groups, each)).astype(self._sums)
+            return seen.astype(self._sums).reshape((count, self.groups, 1)) * factor
+        factors = joined(own, 0)
+        if self.groups == 1:
+            return self._times(seen, factors.reshape((len(taps) * channels, each)))
+        grouped = factors.reshape((len(taps) * channels, self.groups, each)).transpose((1, 0, 2))
+        return self._times(seen, grouped)
+
+    def _taken(self, rows: Tensor, tracks: Tracks) -> Tensor:
+        """The rows that are results: [N, *counts, features]."""
+        lengths = self.grid.lengths
+        missing = self._batch * product(lengths) - rows.shape[0]
+        everywhere = padded(rows, [0, 0], [missing, 0]).reshape((self._batch, *lengths, self.features))
+        return cut(everywhere, [0] * everywhere.ndim, [self._batch, *tracks.counts, self.features])
+
+    def _interleaved(self, parts: Sequence[tuple[Tracks, Tensor]]) -> Tensor:
+        """All elements of the result in order, from those of each track: as [N, count, step, .., features]."""
+        dimensions = self.grid.dimensions
+        steps = [track.step for track in parts[0][0].along]
+        counts = [-(-dimension.count // step) for dimension, step in zip(dimensions, steps, strict=True)]
+        shape = (self._batch, *counts, self.features)
+        full = []
+        for _, tensor in parts:
+            high = [size - own for size, own in zip(shape, tensor.shape, strict=True)]
+            full.append(padded(tensor, [0] * len(high), high).reshape((1, *shape)))
+        stacked = joined(full, 0).reshape((*steps, *shape))
+        rank = len(steps)
+        order = [rank, *(dim for place in range(rank) for dim in (rank + 1 + place, place)), 2 * rank + 1]
+        sizes = [count * step for count, step in zip(counts, steps, strict=True)]
+        result = stacked.transpose(order).reshape((self._batch, *sizes, self.features))
+        return cut(result, [0] * result.ndim, [self._batch, *(own.count for own in dimensions), self.features])
+
+    def weight_gradient(self, g: Tensor, places: int) -> Tensor:
+        """The gradient of the weight [places, C / groups, features], g [N, *counts, features] being the result's."""
+        found: dict[int, Tensor] = {}
+        for tracks in self.grid.tracks():
+            if tracks.taps and g.size and self._channels:
+                self._add_gradients(tracks, g, found)
+        missing = zeros((1, self._channels, self.features), g.dtype)
+        return joined([found.get(place, missing) for place in range(places)], 0)
+
+    def _add_gradients(self, tracks: Tracks, g: Tensor, found: dict[int, Tensor]) -> None:
+        first, step = ([getattr(track, name) for track in tracks.along] for name in ("first", "step"))
+        own = cut(g, [0, *first, 0], g.shape, [1, *step, 1])
+        shape = (self._batch, *self.grid.lengths, self.features)
+        high = [size - given for size, given in zip(shape, own.shape, strict=True)]
+        count = self.grid.rows_until_last(self._batch, tracks.counts)
+        rows = padded(own, [0] * len(high), high).reshape((product(shape[:-1]), self.features))
+        grouped = self._by_group(part(rows, 0, 0, count))
+        for taps in self._bundles(tracks.taps):
+            of_taps = self._weight_term(self._seen(taps, count), grouped)
+            of_taps = of_taps.reshape((len(taps), self._channels, self.features)).astype(g.dtype)
+            for number, tap in enumerate(taps):
+                found[tap.place] = part(of_taps, 0, number, number + 1)
+
+    def _weight_term(self, seen: Tensor, g: Tensor) -> Tensor:
+        if self._is_depthwise:
+            shape = (seen.shape[0], self.groups, self.features // self.groups)
+            wide = g.astype(self._sums).reshape(shape) * seen.astype(self._sums).reshape((*shape[:2], 1))
+            return wide.sum(axis=0)
+        found = self._times(seen.swapaxes(-1, -2), g)
+        return found.transpose((1, 0, 2)) if self.groups > 1 else found

@@ -1,0 +1,151 @@
+"""Where windows of a convolution lie: which element each place of a window reads, for each element of the result.
+
+Along a dimension, element o of the result reads through place k of its window what stands at o * stride + k * dilation
+- low among the operand's elements and the `spread - 1` zeros between them. With a spread, places of a window meet
+elements for some of the results only: those that are `step` apart, which are treated together as a `Track`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product as combinations
+from math import gcd
+
+from blu.dialects.core.dtypes import product
+
+
+@dataclass(frozen=True)
+class Dimension:
+    """One spatial dimension: `size` elements of the operand, `window` places, `count` elements of the result."""
+
+    size: int
+    window: int
+    stride: int
+    low: int
+    high: int
+    dilation: int
+    spread: int
+
+    @property
+    def padded(self) -> int:
+        """The operand's elements with zeros between and around them."""
+        return max(self.size - 1, -1) * self.spread + 1 + self.low + self.high if self.size else self.low + self.high
+
+    @property
+    def extent(self) -> int:
+        """How far a window reaches."""
+        return (self.window - 1) * self.dilation + 1
+
+    @property
+    def count(self) -> int:
+        return max((self.padded - self.extent) // self.stride + 1, 0)
+
+    def tracks(self) -> list[Track]:
+        step = self.spread // gcd(self.stride, self.spread)
+        return [self._track(first, step) for first in range(step)]
+
+    def _track(self, first: int, step: int) -> Track:
+        count = -(-max(self.count - first, 0) // step)
+        places = [(place, first * self.stride + place * self.dilation - self.low) for place in range(self.window)]
+        met = tuple((place, at // self.spread) for place, at in places if at % self.spread == 0)
+        return Track(first, step, count, self.stride * step // self.spread, met if count else ())
+
+
+@dataclass(frozen=True)
+class Track:
+    """Elements first, first + step, ... of the result along a dimension, `count` in all.
+
+    Number q of them reads through place k, for (k, offset) in `met`, the operand's element q * stride + offset.
+    """
+
+    first: int
+    step: int
+    count: int
+    stride: int
+    met: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Line:
+    """What is read along a dimension, from the operand's element `start` on: `length` times `stride` elements."""
+
+    start: int
+    length: int
+    stride: int
+
+
+def line_of(tracks: Sequence[Track]) -> Line:
+    """What all tracks of a dimension read, together."""
+    starts = [offset for track in tracks for _, offset in track.met]
+    ends = [(track.count - 1) * track.stride + offset for track in tracks for _, offset in track.met]
+    start, stride = min(starts, default=0), tracks[0].stride
+    return Line(start, -(-(max(ends, default=0) - start + 1) // stride), stride)
+
+
+@dataclass(frozen=True)
+class Tap:
+    """A place of the window that is met: its number, and where it is read for the first result of a track.
+
+    Elements that are a stride apart are a `phase` of the operand; in it, the place reads `row` rows after the result's.
+    """
+
+    place: int
+    phase: tuple[int, ...]
+    row: int
+
+
+@dataclass(frozen=True)
+class Tracks:
+    """A track of each dimension: the elements of the result that meet the same places of the window."""
+
+    along: tuple[Track, ...]
+    taps: tuple[Tap, ...]
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        return tuple(track.count for track in self.along)
+
+
+@dataclass(frozen=True)
+class WindowGrid:
+    """All windows of a convolution over what they read: each phase is [N, *lengths, C], in rows of C elements.
+
+    Results are numbered as if they filled a phase, so that what a tap reads for them are rows one after the other.
+    """
+
+    dimensions: tuple[Dimension, ...]
+    lines: tuple[Line, ...]
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        return tuple(line.length for line in self.lines)
+
+    def rows_until_last(self, batch: int, counts: Sequence[int]) -> int:
+        """How many rows there are up to that of the last result."""
+        return (batch - 1) * product(self.lengths) + _row([count - 1 for count in counts], self.lengths) + 1
+
+    def tracks(self) -> Iterator[Tracks]:
+        for along in combinations(*(dimension.tracks() for dimension in self.dimensions)):
+            yield Tracks(along, tuple(self._taps(along)))
+
+    def _taps(self, along: tuple[Track, ...]) -> Iterator[Tap]:
+        windows = [dimension.window for dimension in self.dimensions]
+        for met in combinations(*(track.met for track in along)):
+            from_start = [offset - line.start for (_, offset), line in zip(met, self.lines, strict=True)]
+            parts = [divmod(at, line.stride) for at, line in zip(from_start, self.lines, strict=True)]
+            row = _row([whole for whole, _ in parts], self.lengths)
+            yield Tap(_row([place for place, _ in met], windows), tuple(rest for _, rest in parts), row)
+
+
+def grid_of(dimensions: Sequence[Dimension]) -> WindowGrid:
+    """The windows of a convolution."""
+    return WindowGrid(tuple(dimensions), tuple(line_of(dimension.tracks()) for dimension in dimensions))
+
+
+def _row(position: Sequence[int], sizes: Sequence[int]) -> int:
+    """The number of a position in row-major order."""
+    number = 0
+    for at, size in zip(position, sizes, strict=True):
+        number = number * size + at
+    return number

@@ -1,0 +1,235 @@
+"""Convolutions with torch's names, arguments and layouts, in one to three dimensions and any other number.
+
+Data are [N, C, *spatial] as in torch, or [N, *spatial, C] where `channels_last` is given, as they are computed. N may
+be left out. A number for what is said of each spatial dimension holds for all of them.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+from blu.dialects.ops.convolution.convolution import Convolution
+from blu.dialects.ops.shape import Reverse
+from blu.dialects.tensor.arrangement import moveaxis, reshape
+from blu.dialects.tensor.function import public
+from blu.dialects.tensor.promotion import promoted_floats
+from blu.dialects.tensor.tensor import Tensor
+from blu.errors import ArgumentError, ShapeError
+
+__all__ = [
+    "conv",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
+]
+
+Sizes = int | Iterable[int]
+PADDINGS = ("valid", "same")
+
+
+def per_dimension(what: str, value: Any, rank: int) -> tuple[int, ...]:
+    """One integer for each spatial dimension, of one for all or of as many."""
+    try:
+        values = tuple(map(operator.index, value)) if isinstance(value, Iterable) else (operator.index(value),) * rank
+    except TypeError:
+        raise ArgumentError(f"{what} is an integer, or one for each spatial dimension, not {value!r}") from None
+    if len(values) != rank:
+        raise ArgumentError(f"{what}={value!r} must have one integer for each of {rank} spatial dimensions")
+    return values
+
+
+def to_channels_last(x: Tensor, rank: int, channels_last: bool) -> Tensor:
+    """[N, *spatial, C] of what users give. Raises ShapeError for other numbers of dimensions."""
+    form = "[N, *spatial, C]" if channels_last else "[N, C, *spatial]"
+    if x.ndim not in (rank + 1, rank + 2):
+        raise ShapeError(f"x must be {form} with {rank} spatial dimensions, N may be left out; got {x.type}")
+    whole = x if x.ndim == rank + 2 else reshape(x, (1, *x.shape))
+    return whole if channels_last else moveaxis(whole, 1, -1)
+
+
+def from_channels_last(y: Tensor, rank: int, like: Tensor, channels_last: bool) -> Tensor:
+    """[N, *spatial, C] in the form of what users gave."""
+    turned = y if channels_last else moveaxis(y, -1, 1)
+    return turned if like.ndim == rank + 2 else reshape(turned, turned.shape[1:])
+
+
+def _paddings(padding: Any, rank: int, extents: list[int], sizes: list[int], strides: tuple[int, ...]) -> list:
+    """How many zeros stand (before, after) the elements of each spatial dimension."""
+    if isinstance(padding, str):
+        if padding not in PADDINGS:
+            raise ArgumentError(f"padding={padding!r} is none of {', '.join(PADDINGS)}, and no number of zeros")
+        if padding == "valid":
+            return [(0, 0)] * rank
+        reached = zip(sizes, strides, extents, strict=True)
+        total = [max((-(-size // stride) - 1) * stride + extent - size, 0) for size, stride, extent in reached]
+        return [(count // 2, count - count // 2) for count in total]
+    if isinstance(padding, Iterable) and not isinstance(padding, str):
+        entries = list(padding)
+        if len(entries) == rank and all(isinstance(entry, Iterable) for entry in entries):
+            return [per_dimension("padding", entry, 2) for entry in entries]
+        padding = entries
+    return [(count, count) for count in per_dimension("padding", padding, rank)]
+
+
+@public
+def conv(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Sizes = 1,
+    padding: Any = 0,
+    dilation: Sizes = 1,
+    groups: int = 1,
+    *,
+    channels_last: bool = False,
+    precision: str = "highest",
+) -> Tensor:
+    """Sums over windows: x [N, C, *spatial] with weight [F, C / groups, *window] gives [N, F, *counts].
+
+    Along each dimension, count = (size + padding before and after - (window - 1) * dilation - 1) // stride + 1.
+    `padding` is a number of zeros on both sides, one for each dimension, a pair (before, after) for each, "valid"
+    (none) or "same" (count = ceil(size / stride)). Group i of the features sees group i of the channels. bias [F]. With
+    `channels_last`, x and the result are [N, *spatial, C] and [N, *counts, F]. `precision` is that of `matmul`.
+    """
+    tensors = promoted_floats(*(value for value in (x, weight, bias) if value is not None))
+    tensor, factors = tensors[:2]
+    rank = factors.ndim - 2
+    if rank < 0:
+        raise ShapeError(f"weight must be [F, C / groups, *window], got {factors.type}")
+    data = to_channels_last(tensor, rank, channels_last)
+    strides, apart = per_dimension("stride", stride, rank), per_dimension("dilation", dilation, rank)
+    window = factors.shape[2:]
+    extents = [(size - 1) * step + 1 for size, step in zip(window, apart, strict=True)]
+    pairs = _paddings(padding, rank, extents, list(data.shape[1:-1]), strides)
+    result = Convolution(
+        data,
+        _places_first(factors),
+        strides=strides,
+        low=tuple(low for low, _ in pairs),
+        high=tuple(high for _, high in pairs),
+        dilation=apart,
+        spread=(1,) * rank,
+        groups=operator.index(groups),
+        precision=precision,
+    )
+    return _finished(result, tensors[2:], rank, tensor, channels_last)
+
+
+def _places_first(weight: Tensor) -> Tensor:
+    """[F, C, *window] as [*window, C, F]."""
+    return weight.transpose((*range(2, weight.ndim), 1, 0))
+
+
+def _finished(result: Tensor, bias: list[Tensor], rank: int, like: Tensor, channels_last: bool) -> Tensor:
+    for shift in bias:
+        if shift.shape != result.shape[-1:]:
+            raise ShapeError(f"bias must have one number for each of {result.shape[-1]} features, got {shift.type}")
+        result = result + shift
+    return from_channels_last(result, rank, like, channels_last)
+
+
+def _check_rank(weight: Any, rank: int) -> None:
+    if len(weight.shape) != rank + 2:
+        raise ShapeError(f"weight must have {rank + 2} dimensions, got {len(weight.shape)}: {list(weight.shape)}")
+
+
+@public
+def conv1d(x: Any, weight: Any, *arguments: Any, **keywords: Any) -> Tensor:
+    """`conv` in one dimension: x [N, C, L], weight [F, C / groups, K], and its other arguments."""
+    _check_rank(weight, 1)
+    return conv(x, weight, *arguments, **keywords)
+
+
+@public
+def conv2d(x: Any, weight: Any, *arguments: Any, **keywords: Any) -> Tensor:
+    """`conv` in two dimensions: x [N, C, H, W], weight [F, C / groups, KH, KW], and its other arguments."""
+    _check_rank(weight, 2)
+    return conv(x, weight, *arguments, **keywords)
+
+
+@public
+def conv3d(x: Any, weight: Any, *arguments: Any, **keywords: Any) -> Tensor:
+    """`conv` in three dimensions: x [N, C, D, H, W], weight [F, C / groups, KD, KH, KW], and its other arguments."""
+    _check_rank(weight, 3)
+    return conv(x, weight, *arguments, **keywords)
+
+
+@public
+def conv_transpose(
+    x: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: Sizes = 1,
+    padding: Sizes = 0,
+    output_padding: Sizes = 0,
+    groups: int = 1,
+    dilation: Sizes = 1,
+    *,
+    channels_last: bool = False,
+    precision: str = "highest",
+) -> Tensor:
+    """What takes `conv` with these arguments back: x [N, C, *spatial], weight [C, F / groups, *window].
+
+    The result is [N, F, *counts], count = (size - 1) * stride - 2 * padding + (window - 1) * dilation + 1 +
+    output_padding.
+    """
+    tensors = promoted_floats(*(value for value in (x, weight, bias) if value is not None))
+    tensor, factors = tensors[:2]
+    rank = factors.ndim - 2
+    if rank < 0:
+        raise ShapeError(f"weight must be [C, F / groups, *window], got {factors.type}")
+    data = to_channels_last(tensor, rank, channels_last)
+    strides, apart = per_dimension("stride", stride, rank), per_dimension("dilation", dilation, rank)
+    around, more = per_dimension("padding", padding, rank), per_dimension("output_padding", output_padding, rank)
+    reach = [(size - 1) * step for size, step in zip(factors.shape[2:], apart, strict=True)]
+    result = Convolution(
+        data,
+        _exchanged(factors, operator.index(groups)),
+        strides=(1,) * rank,
+        low=tuple(full - own for full, own in zip(reach, around, strict=True)),
+        high=tuple(full - own + extra for full, own, extra in zip(reach, around, more, strict=True)),
+        dilation=apart,
+        spread=strides,
+        groups=operator.index(groups),
+        precision=precision,
+    )
+    return _finished(result, tensors[2:], rank, tensor, channels_last)
+
+
+def _exchanged(weight: Tensor, groups: int) -> Tensor:
+    """[C, F / groups, *window] as [*window reversed, C / groups, F]."""
+    channels, each, *window = weight.shape
+    if groups < 1 or channels % groups:
+        raise ShapeError(f"weight [C, F / groups, *window] is {weight.type}: {channels} are no {groups} equal groups")
+    grouped = weight.reshape((groups, channels // groups, each, *window))
+    turned = grouped.transpose((*range(3, 3 + len(window)), 1, 0, 2))
+    places = turned.reshape((*window, channels // groups, groups * each))
+    return Reverse(places, axes=tuple(range(len(window))))
+
+
+@public
+def conv_transpose1d(x: Any, weight: Any, *arguments: Any, **keywords: Any) -> Tensor:
+    """`conv_transpose` in one dimension: x [N, C, L], weight [C, F / groups, K], and its other arguments."""
+    _check_rank(weight, 1)
+    return conv_transpose(x, weight, *arguments, **keywords)
+
+
+@public
+def conv_transpose2d(x: Any, weight: Any, *arguments: Any, **keywords: Any) -> Tensor:
+    """`conv_transpose` in two dimensions: x [N, C, H, W], weight [C, F / groups, KH, KW], and its other arguments."""
+    _check_rank(weight, 2)
+    return conv_transpose(x, weight, *arguments, **keywords)
+
+
+@public
+def conv_transpose3d(x: Any, weight: Any, *arguments: Any, **keywords: Any) -> Tensor:
+    """`conv_transpose` in three dimensions: x [N, C, D, H, W], weight [C, F / groups, KD, KH, KW], and its other
+    arguments."""
+    _check_rank(weight, 3)
+    return conv_transpose(x, weight, *arguments, **keywords)
