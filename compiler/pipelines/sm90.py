@@ -5,6 +5,7 @@ from __future__ import annotations
 from blu.compiler.pipelines import Pipeline, Stage
 from blu.passes.framework.base import MlirPass
 from blu.passes.gpu.attention.decompose_attention import DecomposeAttention
+from blu.passes.gpu.attention.keep_logarithms import KeepLogarithms
 from blu.passes.gpu.attention.narrow_attention import NarrowAttention
 from blu.passes.gpu.lower.choose_schedules import ChooseSchedules
 from blu.passes.gpu.lower.copy_factors import CopyFactors
@@ -63,6 +64,7 @@ PIPELINE = Pipeline(
                 Simplify(),  # decompositions convert and reshape without looking at what they are given
                 Reassociate(longest=1 << 30),  # rows that have numbers of 31 bits are cut where their kernel is written
                 MlirPass("cse"),
+                KeepLogarithms(),  # once equal operands are one, but for barriers
                 TrimLoops(),  # equal loops are one
                 BucketCollectives(),  # what is added up is what it stays
             ),

@@ -119,7 +119,7 @@ class Attention(Op, name="attention"):
         operands = (g, query, key, value, result, mask, offset)
         is_small = query.shape[-1] + value.shape[-1] <= LARGEST_ROW
         gradient = AttentionGradient if is_small else AttentionGradient.decompose
-        shares = gradient(*operands, causal=causal, scale=scale, precision=precision, narrow=False)
+        shares = gradient(*operands, None, causal=causal, scale=scale, precision=precision, narrow=False)
         of_mask = None
         if mask is not None and mask.dtype.is_float:
             of_mask = mask_gradient(*operands, causal=causal, scale=scale)

@@ -22,6 +22,8 @@ class AttentionGradient(Op, name="attention_gradient"):
 
     The other operands and attributes are attention's. The gradients have the shapes of query, key and value, and are in
     f32 for f16 and bf16, since those of keys and values are sums over many queries; rounded to those if `narrow`.
+    `logarithms` [..., Hq, Tq], if given, are those of attention_piece for the same operands: a kernel may take them
+    instead of finding them again.
     """
 
     kernel = True
@@ -32,6 +34,7 @@ class AttentionGradient(Op, name="attention_gradient"):
     result: Operand
     mask: OptionalOperand
     offset: OptionalOperand
+    logarithms: OptionalOperand
     causal: bool
     scale: float
     precision: str
@@ -47,6 +50,7 @@ class AttentionGradient(Op, name="attention_gradient"):
         result: np.ndarray,
         mask: np.ndarray | None,
         offset: np.ndarray | None,
+        logarithms: np.ndarray | None,
         causal: bool,
         scale: float,
         precision: str = "highest",
@@ -73,6 +77,7 @@ class AttentionGradient(Op, name="attention_gradient"):
         result: TensorType,
         mask: TensorType | None,
         offset: TensorType | None,
+        logarithms: TensorType | None,
         causal: bool,
         scale: float,
         precision: str,
@@ -82,6 +87,9 @@ class AttentionGradient(Op, name="attention_gradient"):
         for name, type_ in (("g", g), ("result", result)):
             if type_ != expected:
                 raise ShapeError(f"{name} must be {expected} as attention gives, got {type_}")
+        of_rows = TensorType(query.shape[:-1], computing_dtype(query.dtype))
+        if logarithms not in (None, of_rows):
+            raise ShapeError(f"logarithms must be {of_rows} as attention_piece gives, got {logarithms}")
         dtype = query.dtype if narrow else computing_dtype(query.dtype)
         of_query, of_key, of_value = (item.with_dtype(dtype) for item in (query, key, value))
         return of_query, of_key, of_value
@@ -95,6 +103,7 @@ class AttentionGradient(Op, name="attention_gradient"):
         result: Tensor,
         mask: Tensor | None,
         offset: Tensor | None,
+        logarithms: Tensor | None,
         causal: bool,
         scale: float,
         precision: str,
@@ -120,17 +129,19 @@ class AttentionGradient(Op, name="attention_gradient"):
             q, k, v = (item.astype(np.float64) for item in (query, key, value))
             result = Attention.reference(q, k, v, mask, offset, **sample.attributes)
             g = rng.uniform(-2, 2, result.shape)
-            operands = (g.astype(query.dtype), query, key, value, result.astype(query.dtype), mask, offset)
+            operands = (g.astype(query.dtype), query, key, value, result.astype(query.dtype), mask, offset, None)
             yield Sample(operands, {**sample.attributes, "narrow": False})
 
     @staticmethod
     def error_samples() -> Iterator[ErrorSample]:
         query, key = TensorType((6, 5, 8), f32), TensorType((3, 7, 8), f32)
         attributes = {"causal": True, "scale": 1.0, "precision": "highest", "narrow": False}
-        yield ErrorSample((query.with_shape((6, 5, 7)), query, key, key, query, None, None), attributes, "g must be")
-        yield ErrorSample((query, query, key, key, key, None, None), attributes, "result must be")
+        short, nothing = query.with_shape((6, 5, 7)), (None, None, None)
+        yield ErrorSample((short, query, key, key, query, *nothing), attributes, "g must be")
+        yield ErrorSample((query, query, key, key, key, *nothing), attributes, "result must be")
+        yield ErrorSample((query, query, key, key, query, None, None, query), attributes, "logarithms must be")
         wrong = key.with_shape((4, 7, 8))
-        yield ErrorSample((query, query, wrong, wrong, query, None, None), attributes, "no multiple of 4")
+        yield ErrorSample((query, query, wrong, wrong, query, *nothing), attributes, "no multiple of 4")
 
 
 def _scores(

@@ -15,7 +15,7 @@ from tests.support.ptx.schedule import DeadlockError
 from tests.support.ptx.warpgroup import AsynchronyError
 
 PROBLEM = Problem("three tiles", "bf16", (1, 64, 64), (1, 192, 64), 64, causal=True)
-FORWARD, QUERY, KEY = "attention_0", "attention_gradient_0_query", "attention_gradient_0_key"
+FORWARD, QUERY, KEY = "attention_piece_0", "attention_gradient_0_query", "attention_gradient_0_key"
 
 
 @cache

@@ -73,7 +73,7 @@ def emit(kernel: func.FuncOp, target: CpuTarget) -> None:
     """Replace `kernel`, whose body is one blu.attention_gradient, by machine-near loops, as its schedule says."""
     schedule, body = gradient_schedule_of(kernel), open_kernel(kernel)
     operation = next(op for op in body.operations if op.name == "blu.attention_gradient")
-    g, query, key, value, result, mask, offset = operands_of(operation)
+    g, query, key, value, result, mask, offset, _ = operands_of(operation)
     with operation.location:
         with scratch_scope(body.replacement):
             problem = problem_of(operation, body, (query, key, value, mask, offset))

@@ -58,20 +58,20 @@ def _choose(operation: ir.Operation, target: GpuTarget) -> Schedule:
     sizes = ScheduleSizes.of(operation)
     if decode.suits(operation):
         return _few_queries(sizes, target)
-    return _warpgroups(sizes, target) if _suits_warpgroups(sizes, target) else _tiles(sizes, target)
+    return _warpgroups(sizes, target) if suits_warpgroups(sizes, target) else _tiles(sizes, target)
 
 
 def _choose_piece(operation: ir.Operation, target: GpuTarget) -> Schedule:
     """Of few queries nobody leaves logarithms, and ranks have many."""
     sizes = ScheduleSizes.of(operation)
-    return _warpgroups(sizes, target) if _suits_warpgroups(sizes, target) else _tiles(sizes, target)
+    return _warpgroups(sizes, target) if suits_warpgroups(sizes, target) else _tiles(sizes, target)
 
 
 def _piece_of_kind(kind: str, sizes: ScheduleSizes, target: GpuTarget) -> Schedule:
     return _by_warpgroups(kind, sizes) or _tiles(sizes, target)
 
 
-def _suits_warpgroups(sizes: ScheduleSizes, target: GpuTarget) -> bool:
+def suits_warpgroups(sizes: ScheduleSizes, target: GpuTarget) -> bool:
     """Whether warpgroups are the faster ones, as far as sizes say."""
     is_long = min(sizes.queries, sizes.keys) >= LEAST_ROWS and sizes.widest <= WIDEST
     return target.wgmma and is_long and not warpgroup_misfit(sizes)
@@ -126,7 +126,7 @@ def _tiles(sizes: ScheduleSizes, target: GpuTarget) -> QueryTilesSchedule:
 
 def _choose_gradient(operation: ir.Operation, target: GpuTarget) -> Schedule:
     sizes = ScheduleSizes.of(operation)
-    return _warpgroup_gradient(sizes, target) if _suits_warpgroups(sizes, target) else _gradient_tiles(sizes, target)
+    return _warpgroup_gradient(sizes, target) if suits_warpgroups(sizes, target) else _gradient_tiles(sizes, target)
 
 
 def _gradient_of_kind(kind: str, sizes: ScheduleSizes, target: GpuTarget) -> Schedule:

@@ -218,6 +218,10 @@ class RunningSoftmax:
         """As loops carry it."""
         return [*self.largest, *self.total]
 
+    def later(self, values: Sequence[ir.Value]) -> RunningSoftmax:
+        """That which a loop carries as these values."""
+        return self.of_values(values)
+
     def step(self, scores: Sums, factor: float) -> tuple[RunningSoftmax, Sums, list[ir.Value]]:
         """Add scores: the softmax, weights 2 ** (factor * (score - largest)), what to multiply earlier sums with."""
         scale = numbers.real(factor)
@@ -252,6 +256,38 @@ class RunningSoftmax:
             for is_empty, total, largest in zip(empty, totals, self.largest, strict=True)
         ]
         return inverses, logarithms
+
+
+@dataclass(frozen=True)
+class KnownSoftmax:
+    """The softmax of rows, of which the logarithms to base 2 of sums of weights, +inf where there are none, are known.
+
+    Loops carry nothing, and sums are the results.
+    """
+
+    logarithms: list[ir.Value]
+
+    @property
+    def values(self) -> list[ir.Value]:
+        """As loops carry it."""
+        return []
+
+    def later(self, values: Sequence[ir.Value]) -> KnownSoftmax:
+        """That which a loop carries as these values."""
+        return self
+
+    def step(self, scores: Sums, factor: float) -> tuple[KnownSoftmax, Sums, None]:
+        """Weights 2 ** (factor * score - logarithm). What was summed before stays as it is."""
+        scale, shifts = numbers.real(factor), [arith.negf(value) for value in self.logarithms]
+        weights = map_sums(
+            scores,
+            lambda value, strip, half, _: approx.ex2(math.fma(value, scale, shifts[2 * strip + half])),
+        )
+        return self, weights, None
+
+    def finish(self, factor: float) -> tuple[list[ir.Value], list[ir.Value]]:
+        """What to multiply results with, and the logarithms."""
+        return [numbers.real(1)] * len(self.logarithms), self.logarithms
 
 
 def scaled(sums: Sums, factors: Sequence[ir.Value]) -> Sums:

@@ -14,7 +14,10 @@ from blu.passes.gpu.kernel import GpuKernel
 
 @dataclass(frozen=True)
 class Gradient:
-    """A blu.attention_gradient in a launch: `logarithms` and `inner` are the scratch memory [heads, queries]."""
+    """A blu.attention_gradient in a launch: `logarithms` and `inner` are the scratch memory [heads, queries].
+
+    Where the forward has left its logarithms, those to base e, they are `given` [.., heads, queries].
+    """
 
     problem: Problem
     g: AttentionOperand
@@ -24,16 +27,18 @@ class Gradient:
     of_value: AttentionOperand
     logarithms: AttentionOperand
     inner: AttentionOperand
+    given: AttentionOperand | None = None
 
     @classmethod
     def read(cls, operation: ir.Operation, frame: GpuKernel) -> Gradient:
         """Read the op at the current insertion point."""
-        g, query, key, value, result, mask, offset = operands_of(operation)
+        g, query, key, value, result, mask, offset, logarithms = operands_of(operation)
         outputs = dict(frame.outputs)
         written = [operand_of(outputs[item]) for item in operation.results]
         scratch = [operand_of(item) for item in frame.scratch]
         problem = read_problem(operation, frame, (query, key, value, mask, offset))
-        return cls(problem, read_operand(g, frame), read_operand(result, frame), *written, *scratch)
+        given = None if logarithms is None else read_operand(logarithms, frame)
+        return cls(problem, read_operand(g, frame), read_operand(result, frame), *written, *scratch, given)
 
 
 def slopes(weights: Sums, of_weights: Sums, inner: Sequence[Sequence[ir.Value]]) -> Sums:

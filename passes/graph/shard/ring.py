@@ -90,7 +90,7 @@ class RingAttention:
             share = exp(logarithms - _finite(block.queries.take(sums.total)))
             of_result = (block.queries.take(given).astype(share.dtype) * share).astype(g.dtype)
             seen = block.queries.take(queries), block.keys.take(keys), block.keys.take(values)
-            others = block.queries.take(results), None, block.offset
+            others = block.queries.take(results), None, block.offset, None
             shares = AttentionGradient(of_result, *seen, *others, **self._attributes(block), narrow=False)
             of_query.add(shares[0], block.queries)
             for total, found in zip(of_keys, shares[1:], strict=True):

@@ -10,6 +10,7 @@ import pytest
 import blu
 from blu.compiler.codegen.cubins import find_ptxas
 from blu.dialects.ops.attention import Attention
+from blu.passes.kernels.schedules import Fields
 from tests.support.kernels.attention_problems import Problem
 from tests.support.kernels.gpu_program import DTYPES, compile_program
 
@@ -111,7 +112,9 @@ def test_other_dtypes_have_no_kernel_of_their_own() -> None:
 
 
 # On Hopper, warpgroups would do most of this.
-BY_WARPS = {"attention_0": {"kind": "tiles"}, "attention_gradient_0": {"kind": "gradient"}}
+def by_warps(problem: Problem, target: str = "sm_90a") -> dict[str, Fields]:
+    """Schedules for all kernels."""
+    return {problem.forward_kernel(target): {"kind": "tiles"}, "attention_gradient_0": {"kind": "gradient"}}
 
 
 @pytest.mark.skipif(find_ptxas() is None, reason="assembling GPU code needs ptxas")
@@ -121,8 +124,8 @@ def test_nothing_is_spilled(target: str, dtype: str, width: int) -> None:
     shape = (2, 4, 1024, width)
     stored, precision = ("f32", "tf32") if dtype == "tf32" else (dtype, "highest")
     problem = Problem("", stored, shape, shape, width, causal=True, precision=precision)
-    program = compile_program(problem.backward(), *problem.arrays(), target=target, schedules=BY_WARPS)
-    names = ["attention_0", "attention_gradient_0_query", "attention_gradient_0_key"]
+    program = compile_program(problem.backward(), *problem.arrays(), target=target, schedules=by_warps(problem, target))
+    names = [problem.forward_kernel(target), "attention_gradient_0_query", "attention_gradient_0_key"]
     assert set(names) <= set(program.kernels("attention"))
     assert not program.spills("attention")
     for name in program.kernels("attention"):
@@ -138,6 +141,6 @@ def test_nothing_is_spilled(target: str, dtype: str, width: int) -> None:
 def test_products_of_a_tile_are_counted() -> None:
     """For 32 x 64 scores a warp and 64 columns: 64 instructions for scores and 64 for results, masked and not."""
     problem = Problem("", "bf16", (1, 1, 256, 64), (1, 1, 256, 64), 64, causal=True)
-    program = compile_program(problem.backward(), *problem.arrays(), schedules=BY_WARPS)
+    program = compile_program(problem.backward(), *problem.arrays(), schedules=by_warps(problem))
     counts = {name: text.count("mma.sync") for name, text in program.ptx.items() if "attention" in name}
-    assert counts == {"attention_0": 256, "attention_gradient_0_query": 192, "attention_gradient_0_key": 256}
+    assert counts == {problem.forward_kernel(): 256, "attention_gradient_0_query": 192, "attention_gradient_0_key": 256}

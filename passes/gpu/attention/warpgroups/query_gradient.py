@@ -3,8 +3,9 @@
     scores = queries @ keys^T, slopes of weights = g @ values^T    | begun together
     of_query += (weights * (slopes of weights - inner)) @ keys      | once both are there
 
-It leaves the logarithms of the sums of weights, and inner, to the launch for keys and values: those of 64 queries for
-each block, also where these are beyond the end.
+Sums of weights are those that the forward has left, or are found on the way, by a running softmax. The launch leaves
+the logarithms of these sums, and inner, to that for keys and values: those of 64 queries for each block, also where
+these are beyond the end.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 
 from blu.dialects.core.mlir import arith, ir, llvm, math, vector
 from blu.passes.gpu import numbers
@@ -19,7 +21,18 @@ from blu.passes.gpu.attention.block import RowPosition
 from blu.passes.gpu.attention.operands import HeadMatrix, Problem, further, pointer, split_head
 from blu.passes.gpu.attention.output import write_tile
 from blu.passes.gpu.attention.schedule import WarpgroupGradientSchedule
-from blu.passes.gpu.attention.scores import STRIP, KeySpan, Mask, RunningSoftmax, Sums, as_left, flatten, scaled
+from blu.passes.gpu.attention.scores import (
+    LOG2_E,
+    STRIP,
+    KeySpan,
+    KnownSoftmax,
+    Mask,
+    RunningSoftmax,
+    Sums,
+    as_left,
+    flatten,
+    scaled,
+)
 from blu.passes.gpu.attention.slopes import Gradient, slopes
 from blu.passes.gpu.attention.tiles import MatrixTile, tile_bytes
 from blu.passes.gpu.attention.walk import tiles_of
@@ -32,6 +45,7 @@ from blu.passes.gpu.kernel import repeat, when
 from blu.passes.gpu.numbers import Number
 from blu.passes.gpu.shared import SharedMemory
 
+Softmax = RunningSoftmax | KnownSoftmax
 THREADS_OF_ROW = 2
 """Threads that add up inner of a row: neighbours in the warp that has the row."""
 
@@ -91,20 +105,20 @@ class WarpgroupQueryGradient(OwnRows):
         """What one thread does."""
         problem = self.problem
         self.begin()
-        inner = self._inner()
+        inner, softmax = self._inner(), self._softmax()
         self.own.wait(0, self.group)
-        sums = [numbers.real(0)] * (problem.depth // 2)
-        carried = [*RunningSoftmax.begin(self.span).values, *sums]
+        carried = [*softmax.values, *[numbers.real(0)] * (problem.depth // 2)]
+        tile = partial(self._tile, softmax=softmax, inner=inner)
         masked = masked_tiles(problem, ROWS * self.own.count, self.rows)
         hidden = numbers.smaller(self.count, masked)
-        carried = repeat(0, hidden, 1, carried, partial(self._tile, inner=inner, hides=True))
-        carried = repeat(masked, self.count, 1, carried, partial(self._tile, inner=inner, hides=False))
-        softmax, sums = RunningSoftmax.of_values(carried[:4]), as_sums(carried[4:])
-        inverses, logarithms = softmax.finish(self.mask.factor)
+        carried = repeat(0, hidden, 1, carried, partial(tile, hides=True))
+        carried = repeat(masked, self.count, 1, carried, partial(tile, hides=False))
+        found, sums = _split(softmax, carried)
+        inverses, logarithms = found.finish(self.mask.factor)
         factor = numbers.real(problem.factor)
         self.sync()  # rows of other warps' queries are in this warp's rows of results
         stage = MatrixTile(self.own.tile(0, self.group).address, ROWS, problem.depth, SIZE)
-        results = scaled(sums, [arith.mulf(inverse, factor) for inverse in inverses])
+        results = scaled(as_sums(sums), [arith.mulf(inverse, factor) for inverse in inverses])
         write_tile(results, self.span, stage, self.own_row, self.gradient.of_query.matrix(self.head))
         self._write_numbers(logarithms, inner)
 
@@ -121,9 +135,11 @@ class WarpgroupQueryGradient(OwnRows):
 
     # What all threads do
 
-    def _tile(self, number: ir.Value, carried: list[ir.Value], inner: list[ir.Value], hides: bool) -> list[ir.Value]:
+    def _tile(
+        self, number: ir.Value, carried: list[ir.Value], softmax: Softmax, inner: list[ir.Value], hides: bool
+    ) -> list[ir.Value]:
         element, stage = self.problem.element, numbers.remainder(number, self.keys.count)
-        softmax, sums = RunningSoftmax.of_values(carried[:4]), carried[4:]
+        softmax, sums = _split(softmax, carried)
         keys, values = self.keys.tile(0, stage), self.keys.tile(1, stage)
         self.keys.wait(number, stage)
         wgmma.fence()
@@ -136,7 +152,7 @@ class WarpgroupQueryGradient(OwnRows):
         softmax, weights, shares = softmax.step(finished, self.mask.factor)
         wgmma.wait_group(0)
         of_scores = self._slopes(weights, as_sums(wgmma.tie(of_weights)), inner)
-        sums = wgmma.tie(flatten(scaled(as_sums(sums), shares)))
+        sums = wgmma.tie(sums if shares is None else flatten(scaled(as_sums(sums), shares)))
         left = wgmma.tie(packed(as_left(of_scores, element), self.rows))
         wgmma.fence()
         sums = add_weighted(sums, left, keys, element)
@@ -149,6 +165,21 @@ class WarpgroupQueryGradient(OwnRows):
     def _slopes(self, weights: Sums, of_weights: Sums, inner: list[ir.Value]) -> Sums:
         rows = [inner[0], inner[0], inner[1], inner[1]]
         return slopes(weights, of_weights, [rows] * len(weights[0]))
+
+    def _softmax(self) -> Softmax:
+        """That of a thread's two rows, before any score. Rows beyond the end have no weights."""
+        given = self.gradient.given
+        if given is None:
+            return RunningSoftmax.begin(self.span)
+        row_of_heads, end = given.matrix(self.head[:-1]), numbers.real(inf)
+        logarithms = []
+        for strip, half in self.span.rows:
+            row = self.span.row(strip, half)
+            value = row_of_heads.load(self.head[-1], numbers.smaller(row, self.problem.queries - 1))
+            is_none = arith.cmpf(arith.CmpFPredicate.OEQ, value, numbers.real(-inf))
+            value = arith.select(is_none, end, arith.mulf(value, numbers.real(LOG2_E)))
+            logarithms.append(arith.select(numbers.is_below(row, self.problem.queries), value, end))
+        return KnownSoftmax(logarithms)
 
     def _inner(self) -> list[ir.Value]:
         """The sums of g * result of a thread's two rows; 0 beyond the end."""
@@ -172,6 +203,12 @@ class WarpgroupQueryGradient(OwnRows):
             for number, place in enumerate(self.span.rows):
                 for matrix, values in zip(matrices, (logarithms, inner), strict=True):
                     matrix.store(values[number], self.position.head, self.span.row(*place))
+
+
+def _split(softmax: Softmax, carried: list[ir.Value]) -> tuple[Softmax, list[ir.Value]]:
+    """The softmax and the sums that the loop carries."""
+    end = len(softmax.values)
+    return softmax.later(carried[:end]), carried[end:]
 
 
 def _inner_product(matrices: Sequence[HeadMatrix], row: Number, part: ir.Value, problem: Problem) -> ir.Value:

@@ -17,7 +17,7 @@ from tests.support.kernels.gpu_program import GpuProgram, compile_program
 
 FORWARD = {"kind": "wgmma_shared", "groups": 2, "keys": 64, "stages": 2}
 ONE_BLOCK = {"query_blocks": 1, "key_blocks": 1, "query_groups": 2, "key_groups": 2}
-SHARED = {"attention_0": FORWARD, "attention_gradient_0": {"kind": "wgmma", **ONE_BLOCK}}
+GRADIENT = {"kind": "wgmma", **ONE_BLOCK}
 
 # Groups have 64 rows, blocks 128, tiles 64.
 PROBLEMS = [
@@ -32,7 +32,8 @@ PROBLEMS = [
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.name)
 def test_results_and_gradients_are_those_of_the_formula(problem: Problem) -> None:
     arrays = problem.arrays()
-    program = compile_program(problem.backward(), *arrays, schedules=SHARED)
+    wished = {problem.forward_kernel(): FORWARD, "attention_gradient_0": GRADIENT}
+    program = compile_program(problem.backward(), *arrays, schedules=wished)
     assert all("setmaxnreg" in ptx for name, ptx in program.ptx.items() if name.startswith("attention"))
     problem.check(program.interpret(*arrays))
 
@@ -54,7 +55,7 @@ def test_blocks_walk_over_several_heads(
 
 FULL = Problem("full", "bf16", (66, 256, 128), (66, 64, 128), 128)
 CAUSAL = Problem("causal", "bf16", (9, 2048, 128), (9, 64, 128), 128, causal=True)
-FORWARD_NAME, QUERY, KEY = "attention_0", "attention_gradient_0_query", "attention_gradient_0_key"
+FORWARD_NAME, QUERY, KEY = "attention_piece_0", "attention_gradient_0_query", "attention_gradient_0_key"
 
 
 @pytest.mark.parametrize(
@@ -110,7 +111,7 @@ def test_a_schedule_that_does_not_fit_is_refused(name: str, fields: Fields, mess
 def test_nothing_is_spilled_or_serialized(causal: bool) -> None:
     problem = Problem("", "bf16", (1, 1, 512, 128), (1, 1, 512, 128), 128, causal=causal)
     gradient = {"kind": "wgmma", **ONE_BLOCK, "keys": 96}
-    wished = {"attention_0": {"kind": "wgmma_shared", "groups": 2, "keys": 128}, "attention_gradient_0": gradient}
+    wished = {FORWARD_NAME: {"kind": "wgmma_shared", "groups": 2, "keys": 128}, "attention_gradient_0": gradient}
     program = compile_program(problem.backward(), *problem.arrays(), schedules=wished)
     assert {FORWARD_NAME, QUERY, KEY} <= set(program.kernels("attention"))
     assert not program.spills("attention")
