@@ -65,6 +65,8 @@ def _is_ours(value: Any) -> bool:
 
 def _read(obj: Any, dtype: np.dtype | None, copy: bool | None) -> np.ndarray:
     found = np.asarray(obj, dtype=dtype, copy=copy)
+    if isinstance(obj, int) and found.dtype.kind == "O":
+        raise OverflowError(f"asarray: {obj} does not fit 64 bits")
     if found.dtype.kind not in "biufcV" or found.dtype.names:
         raise DTypeError(f"{type(obj).__name__} has no numbers that an array holds: NumPy reads {found.dtype.name}")
     return found

@@ -95,7 +95,7 @@ def matrix_norm(x: Any, keepdims: bool = False, ord: Order | None = "fro") -> Te
         raise UnsupportedError(f"a matrix has no norm of order {ord!r} here", advice=advice)
     if ord in ("fro", None):
         return vector_norm(tensor, (-2, -1), keepdims)
-    sizes, order = absolute(converted(tensor, computing_dtype(tensor.dtype))), float(ord)
+    sizes, order = absolute(converted(tensor, computing_dtype(tensor.dtype))), float(ord or 0)
     sums = summed(sizes, -2 if abs(order) == 1 else -1, keepdims=True)
     found = (largest if order > 0 else smallest)(sums, (-2, -1), keepdims=True)
     shape = reduced_shape(tensor.shape, (tensor.ndim - 2, tensor.ndim - 1), bool(keepdims))

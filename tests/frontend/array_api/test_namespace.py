@@ -144,5 +144,7 @@ def test_arrays_of_other_libraries_are_read_without_a_copy() -> None:
         ours.to_device("tpu")
     with pytest.raises(ValueError, match="copy"):
         xp.asarray([1, 2], copy=False)
+    with pytest.raises(OverflowError, match="64 bits"):
+        xp.asarray(2**70)
     with pytest.raises(TypeError, match="no numbers"):
         xp.asarray("text")
