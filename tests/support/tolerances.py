@@ -38,7 +38,7 @@ _EXACT = """
     equal not_equal less less_equal greater greater_equal bitwise_and bitwise_or bitwise_xor left_shift right_shift
     copysign where convert reduce_precision constant iota max min any all argmax argmin reshape transpose
     broadcast_to slice pad concatenate reverse take take_along_axis dynamic_slice dynamic_update_slice one_hot sort
-    argsort arg_top_k top_k random_bits barrier stop_gradient
+    argsort arg_top_k top_k random_bits barrier stop_gradient max_pool
 """
 _ROUNDED = "add subtract multiply divide square sqrt reciprocal"
 _COMPOSED = """
@@ -53,7 +53,7 @@ TOLERANCES = (
 )
 
 # Where NumPy itself leaves the sign of a zero open, it is not compared.
-ANY_ZERO = frozenset({"maximum", "minimum", "clip", "max", "min"})
+ANY_ZERO = frozenset({"maximum", "minimum", "clip", "max", "min", "max_pool"})
 
 
 def assert_close(name: str, found: np.ndarray, expected: np.ndarray, which: str = "") -> None:

@@ -1,0 +1,214 @@
+"""The largest elements of windows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from blu.dialects.core.dtypes import FLOATS, TensorType, f32, f64, i32, i64
+from blu.dialects.core.op import ErrorSample, Ints, Op, Operand, Sample
+from blu.dialects.core.sample_values import draw
+from blu.dialects.ops.convolution.products import cut, padded
+from blu.dialects.ops.convolution.windows import Dimension
+from blu.dialects.ops.creation import Iota
+from blu.dialects.ops.reduction import Argmax, Max
+from blu.dialects.tensor.tensor import Tensor
+from blu.errors import DTypeError, ShapeError
+
+LOWEST = float("-inf")
+
+
+class MaxPool(Op, name="max_pool"):
+    """The largest element of each window over [N, *spatial, C]: [N, *counts, C]; NaN where there is one.
+
+    Per spatial dimension: windows of `window` places begin `strides` apart, places are `dilation` apart, and `low` and
+    `high` places around the operand are never chosen. The gradient goes to the first of equals in row-major order.
+    """
+
+    operand: Operand
+    window: Ints
+    strides: Ints
+    low: Ints
+    high: Ints
+    dilation: Ints
+
+    @staticmethod
+    def reference(operand: np.ndarray, **along: Any) -> np.ndarray:
+        dims = _dimensions(operand.shape, **along)
+        around = [(0, 0), *((dim.low, dim.high) for dim in dims), (0, 0)]
+        seen = np.pad(operand, around, constant_values=LOWEST)
+        places = np.ndindex(*along["window"])
+        return np.max([seen[(slice(None), *_slices(dims, place))] for place in places], axis=0)
+
+    @staticmethod
+    def infer(operand: TensorType, **along: Any) -> TensorType:
+        if operand.dtype not in FLOATS:
+            raise DTypeError(f"does not take {operand.dtype}, only {', '.join(map(str, FLOATS))}")
+        for name, values in along.items():
+            if len(values) != operand.ndim - 2:
+                raise ShapeError(f"{name} must have one number per spatial dimension of {operand}, got {list(values)}")
+            least = 0 if name in ("low", "high") else 1
+            if min(values, default=least) < least:
+                raise ShapeError(f"{name} must be at least {least}, got {list(values)}")
+        dims = _dimensions(operand.shape, **along)
+        for axis, dim in enumerate(dims, 1):
+            if dim.extent > dim.padded:
+                raise ShapeError(
+                    f"a window reaches over {dim.extent} elements of dimension {axis} of {operand}, which has "
+                    f"{dim.padded} with its padding"
+                )
+        return operand.with_shape((operand.shape[0], *(dim.count for dim in dims), operand.shape[-1]))
+
+    @staticmethod
+    def decompose(operand: Tensor, **along: Any) -> Tensor:
+        """One dimension after the other; windows that lie side by side are dimensions of their own."""
+        dims = _dimensions(operand.shape, **along)
+        for axis, dim in enumerate(dims, 1):
+            operand = _side_by_side(operand, axis, dim) if _is_apart(dim) else _largest_along(operand, axis, dim)
+        return operand
+
+    @staticmethod
+    def vjp(g: Tensor, operand: Tensor, result: Tensor, **along: Any) -> Tensor:
+        dims = _dimensions(operand.shape, **along)
+        if all(map(_is_apart, dims)):
+            return _gradient_side_by_side(g, operand, dims)
+        around = [0, *(dim.low for dim in dims), 0], [0, *(dim.high for dim in dims), 0]
+        seen = padded(operand, *around, LOWEST)
+        is_found, total = None, None
+        for place in np.ndindex(*along["window"]):
+            view = _view(seen, dims, place)
+            is_largest = (view == result) | (view != view)
+            is_first = is_largest if is_found is None else is_largest & is_found.logical_not()
+            is_found = is_largest if is_found is None else is_found | is_largest
+            share = _placed(is_first.where(g, 0), seen, dims, place)
+            total = share if total is None else total + share
+        limits = [before + size for before, size in zip(around[0], operand.shape, strict=True)]
+        return cut(total, around[0], limits)
+
+    @staticmethod
+    def samples() -> Iterator[Sample]:
+        rng = np.random.default_rng(0)
+        for dtype in FLOATS:
+            for shape, window, strides, low, high, dilation in _CASES if dtype in (f32, f64) else _CASES[:2]:
+                attributes = {"window": window, "strides": strides, "low": low, "high": high, "dilation": dilation}
+                yield Sample((draw(rng, shape, dtype),), attributes)
+        found = np.array([[1, np.nan, 2, -np.inf, -0.0, 0.0]], np.float32).reshape((1, 6, 1))
+        yield Sample((found,), {"window": (2,), "strides": (1,), "low": (0,), "high": (0,), "dilation": (1,)})
+
+    @staticmethod
+    def error_samples() -> Iterator[ErrorSample]:
+        plain = {"window": (3,), "strides": (1,), "low": (0,), "high": (0,), "dilation": (1,)}
+        operand = TensorType((1, 5, 2), f32)
+        yield ErrorSample((operand,), plain | {"dilation": (3,)}, "reaches over 7 elements of dimension 1")
+        yield ErrorSample((operand,), plain | {"window": (3, 3)}, "one number per spatial dimension")
+        yield ErrorSample((operand,), plain | {"strides": (0,)}, "strides must be at least 1")
+        yield ErrorSample((operand,), plain | {"low": (-1,)}, "low must be at least 0")
+        yield ErrorSample((operand.with_dtype(i32),), plain, "does not take i32")
+
+
+def _dimensions(
+    operand: tuple[int, ...],
+    window: tuple[int, ...],
+    strides: tuple[int, ...],
+    low: tuple[int, ...],
+    high: tuple[int, ...],
+    dilation: tuple[int, ...],
+) -> list[Dimension]:
+    spread = (1,) * len(window)
+    return list(map(Dimension, operand[1:-1], window, strides, low, high, dilation, spread))
+
+
+def _is_apart(dim: Dimension) -> bool:
+    """Whether windows touch each other, and nothing else: no element is in two of them."""
+    return dim.dilation == 1 and dim.window == dim.stride and not dim.low and not dim.high
+
+
+def _side_by_side(tensor: Tensor, axis: int, dim: Dimension) -> Tensor:
+    return Max(_windows(tensor, axis, dim), axes=(axis + 1,), keepdims=False)
+
+
+def _windows(tensor: Tensor, axis: int, dim: Dimension) -> Tensor:
+    """The dimension as [count, window]."""
+    limits = [dim.count * dim.window if place == axis else size for place, size in enumerate(tensor.shape)]
+    whole = cut(tensor, [0] * tensor.ndim, limits)
+    return whole.reshape((*whole.shape[:axis], dim.count, dim.window, *whole.shape[axis + 1 :]))
+
+
+def _largest_along(tensor: Tensor, axis: int, dim: Dimension) -> Tensor:
+    around = [[count if place == axis else 0 for place in range(tensor.ndim)] for count in (dim.low, dim.high)]
+    seen = padded(tensor, *around, LOWEST)
+    result = None
+    for place in range(dim.window):
+        starts = [place * dim.dilation if at == axis else 0 for at in range(seen.ndim)]
+        ends = place * dim.dilation + (dim.count - 1) * dim.stride + 1
+        limits = [ends if at == axis else size for at, size in enumerate(seen.shape)]
+        view = cut(seen, starts, limits, [dim.stride if at == axis else 1 for at in range(seen.ndim)])
+        result = view if result is None else result.maximum(view)
+    assert result is not None
+    return result
+
+
+def _slices(dims: list[Dimension], place: tuple[int, ...]) -> list[slice]:
+    """What a place of the window sees of each dimension."""
+    starts = [at * dim.dilation for at, dim in zip(place, dims, strict=True)]
+    ends = [start + (dim.count - 1) * dim.stride + 1 for start, dim in zip(starts, dims, strict=True)]
+    return list(map(slice, starts, ends, [dim.stride for dim in dims]))
+
+
+def _view(seen: Tensor, dims: list[Dimension], place: tuple[int, ...]) -> Tensor:
+    seen_by = _slices(dims, place)
+    starts, limits = [0, *(one.start for one in seen_by), 0], [one.stop for one in seen_by]
+    return cut(seen, starts, [seen.shape[0], *limits, seen.shape[-1]], [1, *(one.step for one in seen_by), 1])
+
+
+def _placed(share: Tensor, seen: Tensor, dims: list[Dimension], place: tuple[int, ...]) -> Tensor:
+    """Zeros of the shape of `seen` but for what a place of the window sees, which is `share`."""
+    for axis, (dim, at) in enumerate(zip(dims, place, strict=True), 1):
+        shape = share.shape
+        apart = share.reshape((*shape[: axis + 1], 1, *shape[axis + 1 :]))
+        zeros = [0] * apart.ndim
+        apart = padded(apart, zeros, [dim.stride - 1 if one == axis + 1 else 0 for one in range(apart.ndim)])
+        share = apart.reshape((*shape[:axis], shape[axis] * dim.stride, *shape[axis + 1 :]))
+        before = at * dim.dilation
+        after = seen.shape[axis] - before - share.shape[axis]
+        around = [[count if one == axis else 0 for one in range(share.ndim)] for count in (before, after)]
+        share = padded(share, *around)
+    return share
+
+
+def _gradient_side_by_side(g: Tensor, operand: Tensor, dims: list[Dimension]) -> Tensor:
+    """Each window as a row, in which one number is g's."""
+    rank = len(dims)
+    split = operand
+    for axis, dim in reversed(list(enumerate(dims, 1))):
+        split = _windows(split, axis, dim)
+    counts, places = [1 + 2 * axis for axis in range(rank)], [2 + 2 * axis for axis in range(rank)]
+    order = [0, *counts, 2 * rank + 1, *places]
+    turned = split.transpose(order)
+    rows = turned.reshape((*g.shape, _count(dims)))
+    chosen = Argmax(rows, axis=g.ndim, keepdims=True)
+    is_chosen = Iota(shape=(_count(dims),), axis=0, dtype=i64) == chosen
+    shares = is_chosen.where(g.reshape((*g.shape, 1)), 0).reshape(turned.shape)
+    inverse = [order.index(dim) for dim in range(len(order))]
+    shape = (operand.shape[0], *(dim.count * dim.window for dim in dims), operand.shape[-1])
+    back = shares.transpose(inverse).reshape(shape)
+    return padded(back, [0] * back.ndim, [size - own for size, own in zip(operand.shape, shape, strict=True)])
+
+
+def _count(dims: list[Dimension]) -> int:
+    """How many places a window has."""
+    return int(np.prod([dim.window for dim in dims]))
+
+
+# Shape of the operand, window, strides, low, high, dilation.
+_CASES = [
+    ((2, 7, 3), (3,), (2,), (1,), (1,), (1,)),
+    ((1, 4, 6, 2), (2, 3), (2, 3), (0, 0), (0, 0), (1, 1)),
+    ((2, 5, 1), (2,), (2,), (0,), (0,), (1,)),
+    ((1, 4, 5, 2), (2, 2), (1, 2), (0, 1), (1, 0), (1, 1)),
+    ((1, 6, 2), (2,), (3,), (0,), (0,), (2,)),
+    ((0, 4, 2), (2,), (2,), (0,), (0,), (1,)),
+    ((3, 2), (), (), (), (), ()),
+]
