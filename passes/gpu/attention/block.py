@@ -39,23 +39,29 @@ class RowPosition:
     block: ir.Value
     part: ir.Value
     parts: int
+    together: int = 1
 
     @property
     def head(self) -> ir.Value:
         """The number of the head."""
-        return numbers.divide(self.block, self.parts)
+        if self.together == 1:
+            return numbers.divide(self.block, self.parts)
+        first = numbers.multiply(numbers.divide(self.block, self.parts * self.together), self.together)
+        return numbers.add(first, numbers.remainder(self.block, self.together))
 
     @classmethod
-    def of(cls, here: Thread, parts: int) -> RowPosition:
-        """Blocks number the parts of each head, head after head."""
+    def of(cls, here: Thread, parts: int, together: int = 1) -> RowPosition:
+        """Blocks number the parts of each head, head after head; `together` heads take turns."""
         thread, block = numbers.as_number(here.thread), numbers.as_number(here.block[0])
+        part = numbers.remainder(block if together == 1 else numbers.divide(block, together), parts)
         return cls(
             thread,
             numbers.remainder(thread, WARP),
             numbers.divide(thread, WARP),
             block,
-            numbers.remainder(block, parts),
+            part,
             parts,
+            together,
         )
 
 

@@ -11,6 +11,7 @@ import pytest
 import blu
 from blu.compiler.codegen.cubins import find_ptxas
 from blu.errors import PassError
+from blu.passes.gpu.attention.warpgroups.gradient import heads_together
 from blu.passes.kernels.schedules import Fields, wish_for
 from tests.support.kernels.attention_problems import Problem
 from tests.support.kernels.gpu_program import DTYPES, compile_program
@@ -25,6 +26,7 @@ PROBLEMS = [
     Problem("queries that see nothing", "bf16", (1, 130, 64), (1, 60, 64), 64, causal=True),
     Problem("an offset", "f16", (1, 70, 64), (1, 130, 64), 64, causal=True, offset=33),
     Problem("grouped heads", "bf16", (2, 4, 66, 32), (2, 2, 64, 32), 32, causal=True),
+    Problem("heads that take turns", "bf16", (2, 3, 129, 16), (2, 3, 129, 16), 16, causal=True),
     Problem("grouped heads that see all", "f16", (1, 2, 64, 40), (1, 1, 67, 40), 40, scale=-0.2),
     Problem("panels of 64 and 16 columns", "bf16", (1, 64, 80), (1, 66, 80), 80, causal=True, scale=0.1),
     Problem("rows of different lengths", "f16", (1, 65, 128), (1, 64, 128), 72, scale=0.09),
@@ -39,6 +41,14 @@ def test_results_and_gradients_are_those_of_the_formula(problem: Problem) -> Non
     ptx = (program := compile_program(problem.backward(), *arrays, schedules=wished)).ptx
     assert all("wgmma.mma_async" in ptx[name] and "mma.sync" not in ptx[name] for name in (forward, *GRADIENTS))
     problem.check(program.interpret(*arrays))
+
+
+@pytest.mark.parametrize(
+    ("heads", "length", "together"), [(1, 1024, 1), (12, 1024, 12), (32, 4096, 8), (7, 8192, 1), (2, 1 << 20, 1)]
+)
+def test_heads_take_turns_as_long_as_what_they_read_is_cached(heads: int, length: int, together: int) -> None:
+    rows = (2, heads, length, 64)
+    assert heads_together(rows, [rows, rows]) == together
 
 
 LONG = Problem("all stages", "bf16", (1, 70, 64), (1, 260, 64), 64, causal=True)

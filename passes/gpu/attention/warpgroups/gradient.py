@@ -12,11 +12,15 @@ from blu.passes.gpu.attention.block import RowPosition
 from blu.passes.gpu.attention.schedule import WarpgroupGradientSchedule
 from blu.passes.gpu.attention.slopes import Gradient
 from blu.passes.gpu.attention.warpgroups import roles
+from blu.passes.gpu.attention.warpgroups.forward import SIZE
 from blu.passes.gpu.attention.warpgroups.key_gradient import KeyLayout, WarpgroupKeyGradient
 from blu.passes.gpu.attention.warpgroups.query_gradient import QueryLayout, WarpgroupQueryGradient
 from blu.passes.gpu.attention.warpgroups.stages import ROWS, THREADS, mapped, open_with_maps
 from blu.passes.gpu.shared import shared_address
 from blu.passes.kernels.updates import find_operation
+
+CACHED_BYTES = 8 << 20
+"""Of the L2 cache, for what the blocks of several heads walk over at a time."""
 
 
 def emit(kernel: func.FuncOp, schedule: WarpgroupGradientSchedule) -> list[func.FuncOp]:
@@ -45,14 +49,15 @@ def _launch(
 ) -> func.FuncOp:
     """One launch, whose groups have each 64 rows of a head of the first operand."""
     frame = open_with_maps(kernel, operands, f"{kernel.name.value}{suffix}")
-    rows = ir.RankedTensorType(operands[0][0].type).shape
+    rows, _, *walked = (ir.RankedTensorType(operand.type).shape for operand, _ in operands)
     groups = layout.own.count
     parts = -(-rows[-2] // (ROWS * groups))
     grid, operation = (prod(rows[:-2]) * parts,), find_operation(kernel, "blu.attention_gradient")
     threads = THREADS if groups == 1 else THREADS * (groups + 1)
     with operation.location, frame.launch(grid, threads, layout.memory.bytes, per_processor=blocks) as here:
         gradient, maps = Gradient.read(operation, frame), mapped(frame, [operand for operand, _ in operands])
-        position, shared = RowPosition.of(here, parts), shared_address(frame)
+        together = heads_together(rows, walked) if gradient.problem.causal else 1
+        position, shared = RowPosition.of(here, parts, together), shared_address(frame)
         if groups == 1:
             emitter(gradient, layout, position, shared, maps).emit()
         else:
@@ -61,3 +66,13 @@ def _launch(
             stages = (first.own, first.tiles)
             roles.share(position, groups, stages, maps, first.copy, lambda group: of_group(group).emit())
     return frame.replacement
+
+
+def heads_together(own: Sequence[int], walked: Sequence[Sequence[int]]) -> int:
+    """Heads of `own` rows [.., heads, rows, columns] whose blocks take turns, as long as what they walk over is cached.
+
+    With a causal mask, blocks with most to do come first: the more heads take turns, the less is left for the end.
+    """
+    heads, each = own[-3], sum(prod(shape) for shape in walked) * SIZE // prod(own[:-2])
+    fits = (count for count in range(heads, 1, -1) if heads % count == 0 and count * each <= CACHED_BYTES)
+    return next(fits, 1)
