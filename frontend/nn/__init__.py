@@ -1,6 +1,23 @@
 """Modules: parameters and layers with torch's names and layouts, and GPT-2 with Hugging Face's."""
 
 from blu.frontend.nn.attention import Attention
+from blu.frontend.nn.convolution import (
+    AdaptiveAvgPool2d,
+    AdaptiveMaxPool2d,
+    AvgPool1d,
+    AvgPool2d,
+    AvgPool3d,
+    Conv1d,
+    Conv2d,
+    Conv3d,
+    ConvTranspose1d,
+    ConvTranspose2d,
+    ConvTranspose3d,
+    GroupNorm,
+    MaxPool1d,
+    MaxPool2d,
+    MaxPool3d,
+)
 from blu.frontend.nn.gpt2 import GPT2, MLP, Block, GPT2Config
 from blu.frontend.nn.gpt2_steps import loss as gpt2_loss
 from blu.frontend.nn.layers import Conv1D, Embedding, LayerNorm, Linear, RMSNorm
@@ -10,13 +27,28 @@ from blu.frontend.nn.parameter import Parameter
 __all__ = [
     "GPT2",
     "MLP",
+    "AdaptiveAvgPool2d",
+    "AdaptiveMaxPool2d",
     "Attention",
+    "AvgPool1d",
+    "AvgPool2d",
+    "AvgPool3d",
     "Block",
     "Conv1D",
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
     "Embedding",
     "GPT2Config",
+    "GroupNorm",
     "LayerNorm",
     "Linear",
+    "MaxPool1d",
+    "MaxPool2d",
+    "MaxPool3d",
     "Module",
     "Parameter",
     "RMSNorm",

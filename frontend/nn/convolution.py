@@ -1,0 +1,206 @@
+"""Layers that look through windows, with torch's names, arguments and parameters: convolutions, pooling, GroupNorm.
+
+Data are [N, C, *spatial], or [N, *spatial, C] in layers made with `channels_last`; weights are torch's in any case.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from blu.dialects.core.dtypes import product
+from blu.errors import ArgumentError, ShapeError
+from blu.frontend.functional import functional as ops
+from blu.frontend.functional.convolutions import Sizes, per_dimension
+from blu.frontend.nn.module import Module
+from blu.frontend.nn.parameter import constant, uniform
+
+
+class _Convolution(Module):
+    """Base of the layers that sum over windows: `weight`, and `bias` [F] or None."""
+
+    rank: ClassVar[int]
+
+    def _make(self, shape: tuple[int, ...], outputs: int, bias: bool, dtype: object) -> None:
+        bound = 1 / math.sqrt(max(product(shape[1:]), 1))
+        self.weight = uniform(shape, bound, dtype)
+        self.bias = uniform((outputs,), bound, dtype) if bias else None
+
+
+def _check_groups(inputs: int, outputs: int, groups: int) -> None:
+    if groups < 1 or inputs % groups or outputs % groups:
+        raise ArgumentError(f"{inputs} inputs and {outputs} outputs cannot be cut into {groups} groups")
+
+
+class Conv1d(_Convolution):
+    """`blu.conv` with `weight` [outputs, inputs / groups, *window] and `bias` [outputs]."""
+
+    rank = 1
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        window: Sizes,
+        stride: Sizes = 1,
+        padding: Any = 0,
+        dilation: Sizes = 1,
+        groups: int = 1,
+        bias: bool = True,
+        dtype: object = "f32",
+        channels_last: bool = False,
+    ):
+        _check_groups(inputs, outputs, groups)
+        self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
+        self.channels_last = channels_last
+        shape = (outputs, inputs // groups, *per_dimension("window", window, self.rank))
+        self._make(shape, outputs, bias, dtype)
+
+    def forward(self, x: Any) -> Any:
+        along = self.stride, self.padding, self.dilation, self.groups
+        return ops.conv(x, self.weight, self.bias, *along, channels_last=self.channels_last)
+
+
+class Conv2d(Conv1d):
+    """`Conv1d` in two dimensions."""
+
+    rank = 2
+
+
+class Conv3d(Conv1d):
+    """`Conv1d` in three dimensions."""
+
+    rank = 3
+
+
+class ConvTranspose1d(_Convolution):
+    """`blu.conv_transpose` with `weight` [inputs, outputs / groups, *window] and `bias` [outputs]."""
+
+    rank = 1
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        window: Sizes,
+        stride: Sizes = 1,
+        padding: Sizes = 0,
+        output_padding: Sizes = 0,
+        groups: int = 1,
+        bias: bool = True,
+        dilation: Sizes = 1,
+        dtype: object = "f32",
+        channels_last: bool = False,
+    ):
+        _check_groups(inputs, outputs, groups)
+        self.stride, self.padding, self.output_padding = stride, padding, output_padding
+        self.groups, self.dilation, self.channels_last = groups, dilation, channels_last
+        shape = (inputs, outputs // groups, *per_dimension("window", window, self.rank))
+        self._make(shape, outputs, bias, dtype)
+
+    def forward(self, x: Any) -> Any:
+        along = self.stride, self.padding, self.output_padding, self.groups, self.dilation
+        return ops.conv_transpose(x, self.weight, self.bias, *along, channels_last=self.channels_last)
+
+
+class ConvTranspose2d(ConvTranspose1d):
+    """`ConvTranspose1d` in two dimensions."""
+
+    rank = 2
+
+
+class ConvTranspose3d(ConvTranspose1d):
+    """`ConvTranspose1d` in three dimensions."""
+
+    rank = 3
+
+
+class _Pool(Module):
+    """Base of the layers without parameters: `function` with what the layer was made with."""
+
+    function: ClassVar[Callable[..., Any]]
+
+    def __init__(self, *arguments: Any, **keywords: Any):
+        self.arguments, self.keywords = arguments, keywords
+
+    def forward(self, x: Any) -> Any:
+        return type(self).function(x, *self.arguments, **self.keywords)
+
+
+class MaxPool1d(_Pool):
+    """`blu.max_pool1d` with its arguments."""
+
+    function = staticmethod(ops.max_pool1d)
+
+
+class MaxPool2d(_Pool):
+    """`blu.max_pool2d` with its arguments."""
+
+    function = staticmethod(ops.max_pool2d)
+
+
+class MaxPool3d(_Pool):
+    """`blu.max_pool3d` with its arguments."""
+
+    function = staticmethod(ops.max_pool3d)
+
+
+class AvgPool1d(_Pool):
+    """`blu.avg_pool1d` with its arguments."""
+
+    function = staticmethod(ops.avg_pool1d)
+
+
+class AvgPool2d(_Pool):
+    """`blu.avg_pool2d` with its arguments."""
+
+    function = staticmethod(ops.avg_pool2d)
+
+
+class AvgPool3d(_Pool):
+    """`blu.avg_pool3d` with its arguments."""
+
+    function = staticmethod(ops.avg_pool3d)
+
+
+class AdaptiveAvgPool2d(_Pool):
+    """`blu.adaptive_avg_pool2d` with its arguments."""
+
+    function = staticmethod(ops.adaptive_avg_pool2d)
+
+
+class AdaptiveMaxPool2d(_Pool):
+    """`blu.adaptive_max_pool2d` with its arguments."""
+
+    function = staticmethod(ops.adaptive_max_pool2d)
+
+
+class GroupNorm(Module):
+    """Each of `groups` of the channels with mean 0 and variance 1, then scaled by `weight` [C], shifted by `bias`."""
+
+    def __init__(
+        self,
+        groups: int,
+        width: int,
+        eps: float = 1e-5,
+        affine: bool = True,
+        dtype: object = "f32",
+        channels_last: bool = False,
+    ):
+        if groups < 1 or width % groups:
+            raise ArgumentError(f"{width} channels cannot be cut into {groups} groups")
+        self.groups, self.width, self.eps, self.channels_last = groups, width, eps, channels_last
+        self.weight = constant((width,), 1.0, dtype) if affine else None
+        self.bias = constant((width,), 0.0, dtype) if affine else None
+
+    def forward(self, x: Any) -> Any:
+        turned = ops.moveaxis(x, -1, 1) if self.channels_last else x
+        if turned.ndim < 2 or turned.shape[1] != self.width:
+            raise ShapeError(f"x must have {self.width} channels, got {list(x.shape)}")
+        rows = ops.reshape(turned, (turned.shape[0], self.groups, product(turned.shape[1:]) // self.groups))
+        y = ops.reshape(ops.layer_norm(rows, eps=self.eps), turned.shape)
+        if self.weight is not None:
+            shape = (self.width,) + (1,) * (turned.ndim - 2)
+            y = y * ops.reshape(self.weight, shape) + ops.reshape(self.bias, shape)
+        return ops.moveaxis(y, 1, -1) if self.channels_last else y
