@@ -161,15 +161,17 @@ class Products:
 
     def _term(self, taps: Sequence[Tap], count: int, weight: Tensor) -> Tensor:
         seen = self._seen(taps, count)
-        own = [part(weight, 0, tap.place, tap.place + 1) for tap in taps]
         channels, each = self._channels, self.features // self.groups
+        if self.groups == 1:
+            # One matrix for all places, so that a weight that was turned around is copied once, and read in rows.
+            matrix = weight.reshape((weight.shape[0] * channels, self.features))
+            factors = [part(matrix, 0, tap.place * channels, (tap.place + 1) * channels) for tap in taps]
+            return self._times(seen, joined(factors, 0))
+        own = [part(weight, 0, tap.place, tap.place + 1) for tap in taps]
         if self._is_depthwise:
             factor = own[0].reshape((self.groups, each)).astype(self._sums)
             return seen.astype(self._sums).reshape((count, self.groups, 1)) * factor
-        factors = joined(own, 0)
-        if self.groups == 1:
-            return self._times(seen, factors.reshape((len(taps) * channels, each)))
-        grouped = factors.reshape((len(taps) * channels, self.groups, each)).transpose((1, 0, 2))
+        grouped = joined(own, 0).reshape((len(taps) * channels, self.groups, each)).transpose((1, 0, 2))
         return self._times(seen, grouped)
 
     def _taken(self, rows: Tensor, tracks: Tracks) -> Tensor:

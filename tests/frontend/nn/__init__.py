@@ -1,0 +1,1 @@
+"""Files: checkpoints, models of others, tokens."""
