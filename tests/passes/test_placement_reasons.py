@@ -113,3 +113,31 @@ def test_each_use_is_looked_at_once_to_find_out_when_memory_is_free() -> None:
 
     few, some, many = looks(4), looks(8), looks(24)
     assert many - some == 4 * (some - few) > 0
+
+
+def loss_and_gradient(x: blu.Array, w: blu.Array) -> tuple[blu.Array, blu.Array]:
+    """Numbers of rows, made of what the rows beside them are made of."""
+    rows = blu.matmul(x, w)
+    most = blu.max(rows, 1, keepdims=True)
+    terms = blu.exp(rows - most)
+    total = blu.sum(terms, 1, keepdims=True)
+    return blu.squeeze(blu.log(total) + most, 1), terms / total
+
+
+def rows_and_their_spread(x: blu.Array, w: blu.Array) -> tuple[blu.Array, blu.Array]:
+    """Numbers of rows, for which these are read once more than for the rows beside them."""
+    rows = blu.matmul(x, w)
+    return blu.var(rows, 1), blu.exp(rows - blu.max(rows, 1, keepdims=True))
+
+
+@pytest.mark.parametrize(("function", "is_over"), [(loss_and_gradient, True), (rows_and_their_spread, False)])
+def test_rows_are_written_over_what_they_are_made_of_where_no_number_beside_them_needs_it(
+    function: Callable, is_over: bool
+) -> None:
+    traced = blu.jit(lambda x, w: [a @ w if a.ndim == 2 else a for a in function(x, w)]).trace(
+        blu.spec((64, 300), "f32"), blu.spec((300, 300), "f32")
+    )
+    text = str(traced.lower("sm_90a", stop="blu-bufferize").module)
+    (operands,) = (call for call in re.findall(r"call @rows_\d+\(([^)]*)\)", text) if call.count(",") >= 2)
+    names = operands.split(", ")
+    assert (len({*names}) < len(names)) == is_over

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from blu.dialects.core.mlir import func, ir
 from blu.passes.framework.families import family_of
 from blu.passes.loops.fuse.loops import captured, loop_nest
@@ -53,3 +55,28 @@ def _reads_own_row(operation: ir.Operation, argument: ir.Value, shape: tuple[int
     identity = tuple(range(len(shape)))
     direct = [dims for value, dims in zip(nest.inputs, nest.dims, strict=False) if value == argument]
     return argument not in captured(operation) and all(dims == identity for dims in direct)
+
+
+def writes_rows_last(kernel: func.FuncOp, number: int) -> bool:
+    """Whether a kernel of rows writes one of several results in its last walk over them.
+
+    All other results are then numbers of rows, as a loss beside its gradient, made of nothing that this one is not made
+    of, too.
+    """
+    *loops, end = (item.operation for item in kernel.entry_block.operations)
+    needed, waiting = set(), [end.operands[number]]
+    size = prod(ir.RankedTensorType(waiting[0].type).shape)
+    while waiting:
+        owner = waiting.pop().owner
+        if not isinstance(owner, ir.Block) and owner not in needed:
+            needed.add(owner)
+            waiting += [*owner.operands, *captured(owner)]
+    return all(operation in needed or _makes_numbers(operation, size) for operation in loops)
+
+
+def _makes_numbers(operation: ir.Operation, size: int) -> bool:
+    """Whether an op does no more than to compute with less than `size` numbers each, or computes nothing."""
+    if operation.name != "linalg.generic":
+        return operation.name in ("tensor.empty", "linalg.fill", "arith.constant")
+    nest = loop_nest(operation, 0)
+    return nest is not None and nest.is_pointwise and prod(nest.sizes) < size

@@ -15,7 +15,7 @@ from blu.dialects.core.mlir import func, ir
 from blu.passes.framework.rules import Rule
 from blu.passes.host.bufferize.collectives import works_in_place
 from blu.passes.host.bufferize.concatenation import part_of
-from blu.passes.host.bufferize.in_place import reads_rows_in_place, reads_where_it_writes
+from blu.passes.host.bufferize.in_place import reads_rows_in_place, reads_where_it_writes, writes_rows_last
 from blu.passes.host.bufferize.times import LifeSpan
 from blu.passes.host.bufferize.uses import Returned, transposed_layout
 from blu.passes.host.bufferize.views import Root, View, ViewTable
@@ -88,7 +88,7 @@ class OverDonated:
 
 @dataclass(frozen=True)
 class OverOperand:
-    """The one result of a kernel of rows that may be written over one of its operands, an intermediate."""
+    """A result of a kernel of rows that may be written over one of its operands, an intermediate."""
 
     value: ir.Value
     operation: ir.Operation
@@ -129,6 +129,12 @@ class Placing:
     operation: ir.Operation
     memory: Memory
     over_rows: bool
+
+    @property
+    def is_written_last(self) -> bool:
+        results = self.operation.results
+        kernel = self.memory.kernels[ir.FlatSymbolRefAttr(self.operation.attributes["callee"]).value]
+        return len(results) == 1 or writes_rows_last(kernel, list(results).index(self.value))
 
 
 @dataclass(frozen=True)
@@ -186,7 +192,7 @@ OVER_DONATED: tuple[Rule[OverDonated], ...] = (
 # Which results may be written over an operand at all: those that need no place of their own.
 PLACED_NOWHERE: tuple[Rule[Placing], ...] = (
     Rule("rows", lambda case: case.over_rows, "the target's kernels of rows do not promise to read before they write"),
-    Rule("one result", lambda case: len(case.operation.results) == 1, "the kernel has several results"),
+    Rule("last", lambda case: case.is_written_last, "the kernel has other results, which it may read more rows for"),
     Rule(
         "in order",
         lambda case: transposed_layout(case.value, case.memory.kernels) is None,
