@@ -13,7 +13,7 @@ from blu.passes.loops.fuse.loops import is_inner_insertion
 
 
 @dataclass(frozen=True)
-class Part:
+class JoinedPart:
     """A value that is used once, seen through the views `way`, by `insertion`, and not written over there.
 
     `first` is the insertion that begins the larger value, with what is empty yet.
@@ -31,7 +31,7 @@ class Part:
         return view
 
 
-def part_of(value: ir.Value) -> Part | None:
+def part_of(value: ir.Value) -> JoinedPart | None:
     """The larger value that a value only becomes a part of, if it does."""
     way: list[ir.Operation] = []
     while (use := _only_use(value)) is not None and use.operand_number == 0:
@@ -66,12 +66,12 @@ def end_of(insertion: ir.Operation) -> ir.Operation:
     return last
 
 
-def _part(insertion: ir.Operation, way: Sequence[ir.Operation]) -> Part | None:
+def _part(insertion: ir.Operation, way: Sequence[ir.Operation]) -> JoinedPart | None:
     """The part that an insertion fills, where the insertions around it leave it alone."""
     first = beginning_of(insertion)
     if first is None or not all(_are_apart(insertion, other) for other in _chain(first) if other != insertion):
         return None
-    return Part(first, insertion, way)
+    return JoinedPart(first, insertion, way)
 
 
 def _chain(insertion: ir.Operation) -> Iterator[ir.Operation]:
