@@ -219,6 +219,8 @@ from blu.frontend.functional.pooling import avg_pool3d as avg_pool3d
 from blu.frontend.functional.pooling import max_pool1d as max_pool1d
 from blu.frontend.functional.pooling import max_pool2d as max_pool2d
 from blu.frontend.functional.pooling import max_pool3d as max_pool3d
+from blu.frontend.functional.resizing import interpolate as interpolate
+from blu.frontend.functional.resizing import unfold as unfold
 from blu.frontend.functional.running import cumprod as cumprod
 from blu.frontend.functional.running import diff as diff
 from blu.frontend.functional.searching import count_nonzero as count_nonzero

@@ -24,6 +24,7 @@ from blu.frontend.functional.neural import *
 from blu.frontend.functional.norms import *
 from blu.frontend.functional.pointwise import *
 from blu.frontend.functional.pooling import *
+from blu.frontend.functional.resizing import *
 from blu.frontend.functional.running import *
 from blu.frontend.functional.searching import *
 
@@ -31,7 +32,7 @@ FAMILIES = (
     "blu.dialects.ops.identity",
     *map("blu.dialects.tensor.{}".format, ("arithmetic", "arrangement", "folding")),
     *map("blu.frontend.functional.{}".format, ("activations", "collective", "creation", "einsum", "indexing")),
-    *map("blu.frontend.functional.{}".format, ("convolutions", "pooling")),
+    *map("blu.frontend.functional.{}".format, ("convolutions", "pooling", "resizing")),
     *map("blu.frontend.functional.{}".format, ("linear", "losses", "neural", "norms")),
     *map("blu.frontend.functional.{}".format, ("pointwise", "running", "searching")),
 )

@@ -1,1 +1,1 @@
-"""Files: checkpoints, models of others, tokens."""
+"""Layers and models as modules."""

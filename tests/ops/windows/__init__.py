@@ -1,0 +1,1 @@
+"""What looks through windows: convolutions, pooling, other sizes."""
