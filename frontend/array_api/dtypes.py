@@ -151,7 +151,7 @@ def finfo(type: Any, /) -> FloatInfo:
     dtype = dtype_of(type)
     if not isdtype(dtype, ("real floating", "complex floating")):
         raise DTypeError(f"{dtype.name} has no finfo: it is no float", advice="Take iinfo.")
-    part = np.zeros((), dtype).real.dtype if dtype.kind == "c" else dtype
+    part = np.finfo(dtype).dtype if dtype.kind == "c" else dtype
     found = ml_dtypes.finfo(part)
     numbers = (float(item) for item in (found.eps, found.max, found.min, found.smallest_normal))
     return FloatInfo(found.bits, *numbers, dtype=part)

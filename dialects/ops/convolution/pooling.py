@@ -84,6 +84,7 @@ class MaxPool(Op, name="max_pool"):
             is_found = is_largest if is_found is None else is_found | is_largest
             share = _placed(is_first.where(g, 0), seen, dims, place)
             total = share if total is None else total + share
+        assert total is not None
         limits = [before + size for before, size in zip(around[0], operand.shape, strict=True)]
         return cut(total, around[0], limits)
 
@@ -137,8 +138,8 @@ def _windows(tensor: Tensor, axis: int, dim: Dimension) -> Tensor:
 
 
 def _largest_along(tensor: Tensor, axis: int, dim: Dimension) -> Tensor:
-    around = [[count if place == axis else 0 for place in range(tensor.ndim)] for count in (dim.low, dim.high)]
-    seen = padded(tensor, *around, LOWEST)
+    low, high = ([count if at == axis else 0 for at in range(tensor.ndim)] for count in (dim.low, dim.high))
+    seen = padded(tensor, low, high, LOWEST)
     result = None
     for place in range(dim.window):
         starts = [place * dim.dilation if at == axis else 0 for at in range(seen.ndim)]
@@ -173,8 +174,8 @@ def _placed(share: Tensor, seen: Tensor, dims: list[Dimension], place: tuple[int
         share = apart.reshape((*shape[:axis], shape[axis] * dim.stride, *shape[axis + 1 :]))
         before = at * dim.dilation
         after = seen.shape[axis] - before - share.shape[axis]
-        around = [[count if one == axis else 0 for one in range(share.ndim)] for count in (before, after)]
-        share = padded(share, *around)
+        low, high = ([count if one == axis else 0 for one in range(share.ndim)] for count in (before, after))
+        share = padded(share, low, high)
     return share
 
 
