@@ -39,6 +39,6 @@
 // CHECK: "blu.sum"(
 // CHECK: "blu.reshape"(
 func.func @attention_gradient(%g: tensor<1x1x1xf32>, %q: tensor<1x1x1xf32>, %k: tensor<1x1x1xf32>, %v: tensor<1x1x1xf32>, %r: tensor<1x1x1xf32>) -> (tensor<1x1x1xf32>, tensor<1x1x1xf32>, tensor<1x1x1xf32>) {
-  %0:3 = "blu.attention_gradient"(%g, %q, %k, %v, %r) {causal = false, narrow = false, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0>, precision = "highest", scale = 5.000000e-01 : f64} : (tensor<1x1x1xf32>, tensor<1x1x1xf32>, tensor<1x1x1xf32>, tensor<1x1x1xf32>, tensor<1x1x1xf32>) -> (tensor<1x1x1xf32>, tensor<1x1x1xf32>, tensor<1x1x1xf32>)
+  %0:3 = "blu.attention_gradient"(%g, %q, %k, %v, %r) {causal = false, narrow = false, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 0>, precision = "highest", scale = 5.000000e-01 : f64} : (tensor<1x1x1xf32>, tensor<1x1x1xf32>, tensor<1x1x1xf32>, tensor<1x1x1xf32>, tensor<1x1x1xf32>) -> (tensor<1x1x1xf32>, tensor<1x1x1xf32>, tensor<1x1x1xf32>)
   return %0#0, %0#1, %0#2 : tensor<1x1x1xf32>, tensor<1x1x1xf32>, tensor<1x1x1xf32>
 }

@@ -47,6 +47,6 @@ func.func @long_rows(%q: tensor<2x8x4096xbf16>, %k: tensor<2x8x4096xbf16>, %v: t
 // CHECK-COUNT-4: "blu.matmul"
 // CHECK: return
 func.func @gradient(%g: tensor<2x8x64xf64>, %q: tensor<2x8x64xf64>, %k: tensor<2x8x64xf64>, %v: tensor<2x8x64xf64>, %y: tensor<2x8x64xf64>) -> (tensor<2x8x64xf64>, tensor<2x8x64xf64>, tensor<2x8x64xf64>) {
-  %0:3 = "blu.attention_gradient"(%g, %q, %k, %v, %y) {causal = false, precision = "highest", scale = 0.125 : f64, narrow = false, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0>} : (tensor<2x8x64xf64>, tensor<2x8x64xf64>, tensor<2x8x64xf64>, tensor<2x8x64xf64>, tensor<2x8x64xf64>) -> (tensor<2x8x64xf64>, tensor<2x8x64xf64>, tensor<2x8x64xf64>)
+  %0:3 = "blu.attention_gradient"(%g, %q, %k, %v, %y) {causal = false, precision = "highest", scale = 0.125 : f64, narrow = false, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 0>} : (tensor<2x8x64xf64>, tensor<2x8x64xf64>, tensor<2x8x64xf64>, tensor<2x8x64xf64>, tensor<2x8x64xf64>) -> (tensor<2x8x64xf64>, tensor<2x8x64xf64>, tensor<2x8x64xf64>)
   return %0#0, %0#1, %0#2 : tensor<2x8x64xf64>, tensor<2x8x64xf64>, tensor<2x8x64xf64>
 }

@@ -7,7 +7,7 @@
 // CHECK: %[[ROWS:.+]] = tensor.collapse_shape %[[GRADIENTS]]#2 {{\[\[}}0, 1], [2]] : tensor<2x8x64xbf16> into tensor<16x64xbf16>
 // CHECK-NEXT: return %[[GRADIENTS]]#0, %[[GRADIENTS]]#1, %[[ROWS]]
 func.func @rounded(%g: tensor<2x8x64xbf16>, %q: tensor<2x8x64xbf16>, %k: tensor<2x8x64xbf16>, %v: tensor<2x8x64xbf16>, %y: tensor<2x8x64xbf16>) -> (tensor<2x8x64xbf16>, tensor<2x8x64xbf16>, tensor<16x64xbf16>) {
-  %0:3 = "blu.attention_gradient"(%g, %q, %k, %v, %y) {causal = true, precision = "highest", scale = 0.125 : f64, narrow = false, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0>} : (tensor<2x8x64xbf16>, tensor<2x8x64xbf16>, tensor<2x8x64xbf16>, tensor<2x8x64xbf16>, tensor<2x8x64xbf16>) -> (tensor<2x8x64xf32>, tensor<2x8x64xf32>, tensor<2x8x64xf32>)
+  %0:3 = "blu.attention_gradient"(%g, %q, %k, %v, %y) {causal = true, precision = "highest", scale = 0.125 : f64, narrow = false, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 0>} : (tensor<2x8x64xbf16>, tensor<2x8x64xbf16>, tensor<2x8x64xbf16>, tensor<2x8x64xbf16>, tensor<2x8x64xbf16>) -> (tensor<2x8x64xf32>, tensor<2x8x64xf32>, tensor<2x8x64xf32>)
   %empty = tensor.empty() : tensor<2x8x64xbf16>
   %1 = linalg.generic {indexing_maps = [affine_map<(h, i, j) -> (h, i, j)>, affine_map<(h, i, j) -> (h, i, j)>], iterator_types = ["parallel", "parallel", "parallel"]} ins(%0#0 : tensor<2x8x64xf32>) outs(%empty : tensor<2x8x64xbf16>) {
   ^bb0(%a: f32, %out: bf16):
@@ -35,7 +35,7 @@ func.func @rounded(%g: tensor<2x8x64xbf16>, %q: tensor<2x8x64xbf16>, %k: tensor<
 // CHECK-COUNT-2: arith.truncf
 // CHECK: return %{{.+}}, %{{.+}}, %[[GRADIENTS]]#2
 func.func @wanted(%g: tensor<2x8x64xbf16>, %q: tensor<2x8x64xbf16>, %k: tensor<2x8x64xbf16>, %v: tensor<2x8x64xbf16>, %y: tensor<2x8x64xbf16>) -> (tensor<2x8x64xbf16>, tensor<2x8x64xbf16>, tensor<2x8x64xf32>) {
-  %0:3 = "blu.attention_gradient"(%g, %q, %k, %v, %y) {causal = true, precision = "highest", scale = 0.125 : f64, narrow = false, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0>} : (tensor<2x8x64xbf16>, tensor<2x8x64xbf16>, tensor<2x8x64xbf16>, tensor<2x8x64xbf16>, tensor<2x8x64xbf16>) -> (tensor<2x8x64xf32>, tensor<2x8x64xf32>, tensor<2x8x64xf32>)
+  %0:3 = "blu.attention_gradient"(%g, %q, %k, %v, %y) {causal = true, precision = "highest", scale = 0.125 : f64, narrow = false, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 0>} : (tensor<2x8x64xbf16>, tensor<2x8x64xbf16>, tensor<2x8x64xbf16>, tensor<2x8x64xbf16>, tensor<2x8x64xbf16>) -> (tensor<2x8x64xf32>, tensor<2x8x64xf32>, tensor<2x8x64xf32>)
   %empty = tensor.empty() : tensor<2x8x64xbf16>
   %1 = linalg.generic {indexing_maps = [affine_map<(h, i, j) -> (h, i, j)>, affine_map<(h, i, j) -> (h, i, j)>], iterator_types = ["parallel", "parallel", "parallel"]} ins(%0#0 : tensor<2x8x64xf32>) outs(%empty : tensor<2x8x64xbf16>) {
   ^bb0(%a: f32, %out: bf16):
@@ -55,7 +55,7 @@ func.func @wanted(%g: tensor<2x8x64xbf16>, %q: tensor<2x8x64xbf16>, %k: tensor<2
 // CHECK: narrow = false
 // CHECK-COUNT-3: arith.truncf
 func.func @others(%g: tensor<2x8x64xbf16>, %q: tensor<2x8x64xbf16>, %k: tensor<2x8x64xbf16>, %v: tensor<2x8x64xbf16>, %y: tensor<2x8x64xbf16>) -> (tensor<2x8x64xf16>, tensor<2x8x64xf16>, tensor<2x8x64xf16>) {
-  %0:3 = "blu.attention_gradient"(%g, %q, %k, %v, %y) {causal = true, precision = "highest", scale = 0.125 : f64, narrow = false, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0>} : (tensor<2x8x64xbf16>, tensor<2x8x64xbf16>, tensor<2x8x64xbf16>, tensor<2x8x64xbf16>, tensor<2x8x64xbf16>) -> (tensor<2x8x64xf32>, tensor<2x8x64xf32>, tensor<2x8x64xf32>)
+  %0:3 = "blu.attention_gradient"(%g, %q, %k, %v, %y) {causal = true, precision = "highest", scale = 0.125 : f64, narrow = false, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 0>} : (tensor<2x8x64xbf16>, tensor<2x8x64xbf16>, tensor<2x8x64xbf16>, tensor<2x8x64xbf16>, tensor<2x8x64xbf16>) -> (tensor<2x8x64xf32>, tensor<2x8x64xf32>, tensor<2x8x64xf32>)
   %empty = tensor.empty() : tensor<2x8x64xf16>
   %1 = linalg.generic {indexing_maps = [affine_map<(h, i, j) -> (h, i, j)>, affine_map<(h, i, j) -> (h, i, j)>], iterator_types = ["parallel", "parallel", "parallel"]} ins(%0#0 : tensor<2x8x64xf32>) outs(%empty : tensor<2x8x64xf16>) {
   ^bb0(%a: f32, %out: f16):

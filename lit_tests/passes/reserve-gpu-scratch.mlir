@@ -20,7 +20,7 @@
 // PLACED: call @attention_gradient_0({{.*}}, %[[SUMS]], %[[INNER]]) :
 module attributes {blu.target = {name = "sm_80"}} {
   func.func @main(%g: tensor<2x8x64xbf16>, %q: tensor<2x8x64xbf16>, %k: tensor<2x8x64xbf16>, %v: tensor<2x8x64xbf16>, %y: tensor<2x8x64xbf16>, %x: tensor<3x5000xui8>, %few: tensor<2x8xui8>, %s: tensor<4096x64xf32>, %t: tensor<64x4096xf32>, %a: tensor<24x2112xf32>, %b: tensor<2112x40xf32>) -> (tensor<2x8x64xf32>, tensor<2x8x64xf32>, tensor<2x8x64xf32>, tensor<3x5000xi64>, tensor<2x8xi64>, tensor<64xf32>, tensor<64xf32>, tensor<24x40xf32>) {
-    %0:3 = "blu.attention_gradient"(%g, %q, %k, %v, %y) {causal = true, precision = "highest", scale = 0.125 : f64, narrow = false, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0>} : (tensor<2x8x64xbf16>, tensor<2x8x64xbf16>, tensor<2x8x64xbf16>, tensor<2x8x64xbf16>, tensor<2x8x64xbf16>) -> (tensor<2x8x64xf32>, tensor<2x8x64xf32>, tensor<2x8x64xf32>)
+    %0:3 = "blu.attention_gradient"(%g, %q, %k, %v, %y) {causal = true, precision = "highest", scale = 0.125 : f64, narrow = false, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 0>} : (tensor<2x8x64xbf16>, tensor<2x8x64xbf16>, tensor<2x8x64xbf16>, tensor<2x8x64xbf16>, tensor<2x8x64xbf16>) -> (tensor<2x8x64xf32>, tensor<2x8x64xf32>, tensor<2x8x64xf32>)
     %1 = "blu.argsort"(%x) {axis = 1 : i64, descending = false} : (tensor<3x5000xui8>) -> tensor<3x5000xi64>
     %2 = "blu.argsort"(%few) {axis = 1 : i64, descending = false} : (tensor<2x8xui8>) -> tensor<2x8xi64>
     %3 = "blu.sum"(%s) {axes = array<i64: 0>, keepdims = false} : (tensor<4096x64xf32>) -> tensor<64xf32>

@@ -47,7 +47,7 @@ func.func @balanced(%q: tensor<2x8x8xf32> {blu.sharding = "*, cp~, *"}, %k: tens
 module attributes {blu.mesh = [["cp", 2]], blu.rotation = "all_gather"} {
 func.func @at_once(%g: tensor<2x8x8xf32> {blu.sharding = "*, cp, *"}, %q: tensor<2x8x8xf32> {blu.sharding = "*, cp, *"}, %k: tensor<2x8x8xf32> {blu.sharding = "*, cp, *"}) -> (tensor<2x8x8xf32> {blu.sharding = "*, cp, *"}) {
   %0 = "blu.attention"(%q, %k, %k) {causal = false, precision = "highest", scale = 5.000000e-01 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>} : (tensor<2x8x8xf32>, tensor<2x8x8xf32>, tensor<2x8x8xf32>) -> tensor<2x8x8xf32>
-  %1:3 = "blu.attention_gradient"(%g, %q, %k, %k, %0) {causal = false, narrow = false, precision = "highest", scale = 5.000000e-01 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0>} : (tensor<2x8x8xf32>, tensor<2x8x8xf32>, tensor<2x8x8xf32>, tensor<2x8x8xf32>, tensor<2x8x8xf32>) -> (tensor<2x8x8xf32>, tensor<2x8x8xf32>, tensor<2x8x8xf32>)
+  %1:3 = "blu.attention_gradient"(%g, %q, %k, %k, %0) {causal = false, narrow = false, precision = "highest", scale = 5.000000e-01 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 0>} : (tensor<2x8x8xf32>, tensor<2x8x8xf32>, tensor<2x8x8xf32>, tensor<2x8x8xf32>, tensor<2x8x8xf32>) -> (tensor<2x8x8xf32>, tensor<2x8x8xf32>, tensor<2x8x8xf32>)
   return %1#1 : tensor<2x8x8xf32>
 }
 }

@@ -32,7 +32,7 @@ def expected(g: np.ndarray, *operands: Any, causal: bool, scale: float) -> tuple
     g, query, key, value, *rest = (item if item is None or item.dtype == bool else item.astype(np.float64)
                                    for item in (g, *operands))  # fmt: skip
     result = Attention.reference(query, key, value, *rest, causal=causal, scale=scale)
-    return AttentionGradient.reference(g, query, key, value, result, *rest, causal=causal, scale=scale)
+    return AttentionGradient.reference(g, query, key, value, result, *rest, None, causal=causal, scale=scale)
 
 
 def gradients(causal: bool, scale: float) -> Any:
