@@ -12,7 +12,19 @@ import numpy as np
 import pytest
 
 from blu.dialects.core.op import OPS
-from blu.frontend.functional import activations, collective, functional, losses, norms, pointwise, running, searching
+from blu.frontend.functional import (
+    activations,
+    collective,
+    convolutions,
+    functional,
+    losses,
+    norms,
+    pointwise,
+    pooling,
+    resizing,
+    running,
+    searching,
+)
 from tests.fuzz import calls
 from tests.fuzz.check import Outcome, check
 from tests.fuzz.generate import generate
@@ -33,6 +45,7 @@ LEFT_OUT = {
     **dict.fromkeys(("ones", "zeros", "full", "iota", "eye", "tri", "linspace", "arange"), "no operands"),
     **dict.fromkeys(("ones_like", "zeros_like", "full_like"), "no numbers of their operands"),
     **dict.fromkeys(collective.__all__, "other ranks take part"),
+    **dict.fromkeys((*convolutions.__all__, *pooling.__all__, *resizing.__all__), "their sizes hang together"),
     **dict.fromkeys(("dot", "outer", "tensordot", "trace"), "matmul and einsum of other names"),
     **dict.fromkeys(activations.__all__, "composed of elementwise functions that are drawn"),
     **dict.fromkeys(losses.__all__, "composed of functions that are drawn"),

@@ -276,4 +276,12 @@ def test_emitters_do_not_ask_those_who_choose() -> None:
     choosing = re.compile(rf"^from blu\.passes\.(?:\w+\.)*(?:{names} import|\w+ import .*\b{names}\b)", re.MULTILINE)
     passes = ROOT / "passes"
     found = {path.stem for path in passes.rglob("*.py") if choosing.search(path.read_text())}
-    assert "families" in found and found <= {"families", "choice", "scheduling", "limits", "copy_factors", "gradient"}
+    assert "families" in found and found <= {
+        "families",
+        "choice",
+        "scheduling",
+        "limits",
+        "copy_factors",
+        "gradient",
+        "keep_logarithms",
+    }

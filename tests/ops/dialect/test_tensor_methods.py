@@ -16,7 +16,7 @@ from blu.errors import UnsupportedError
 from blu.frontend.functional import functional
 from tests.support.programs.traced import traced
 
-PROPERTIES = {"T", "dtype", "is_weak", "item", "ndim", "shape", "size", "tolist", "type", "value"}
+PROPERTIES = {"T", "device", "dtype", "is_weak", "item", "mT", "ndim", "shape", "size", "tolist", "type", "value"}
 # Spelled as Python does.
 ALIASES = {"abs": "absolute"}
 
