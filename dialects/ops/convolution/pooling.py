@@ -117,8 +117,7 @@ def _dimensions(
     high: tuple[int, ...],
     dilation: tuple[int, ...],
 ) -> list[Dimension]:
-    spread = (1,) * len(window)
-    return list(map(Dimension, operand[1:-1], window, strides, low, high, dilation, spread))
+    return list(map(Dimension, operand[1:-1], window, strides, low, high, dilation))
 
 
 def _is_apart(dim: Dimension) -> bool:

@@ -25,7 +25,7 @@ class Dimension:
     low: int
     high: int
     dilation: int
-    spread: int
+    spread: int = 1
 
     @property
     def padded(self) -> int:
