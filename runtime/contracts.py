@@ -13,10 +13,9 @@ from collections.abc import Sequence
 
 from blu.errors import CacheError
 from blu.plan.contract import DONATED, MEMBER, Contract
-from blu.plan.schema import MAP_BYTES, Argument, GpuLaunch, Launch, Plan, TensorMap
+from blu.plan.schema import ALIGNMENT, MAP_BYTES, Argument, GpuLaunch, Launch, Plan, TensorMap
 
 _ALIGNMENTS = {"status": 8, "map": MAP_BYTES}
-_ALIGNMENT = 64
 
 
 def _refuse(what: str) -> CacheError:
@@ -69,7 +68,7 @@ def _memory_problem(plan: Plan, sizes: dict[str, list[int]], argument: Argument,
     found, name = DONATED if is_donated else argument.space, f"{argument.space} {argument.index}"
     if found != space:
         return f"it takes {name} in place of memory of the kind {space!r}"
-    if argument.offset % _ALIGNMENTS.get(argument.space, _ALIGNMENT):
+    if argument.offset % _ALIGNMENTS.get(argument.space, ALIGNMENT):
         return f"it takes {name} from byte {argument.offset} on, which is not aligned"
     room = sizes[argument.space][argument.index] - argument.offset
     return f"it touches {nbytes} bytes of {name}, where {room} are" if nbytes > room else ""

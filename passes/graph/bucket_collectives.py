@@ -13,10 +13,9 @@ from blu.dialects.ops.shape import Concatenate
 from blu.dialects.tensor.arrangement import reshape
 from blu.dialects.tensor.tensor import Tensor
 from blu.passes.framework.base import Pass, find
+from blu.plan.schema import ALIGNMENT
 
 MEGABYTE = 1 << 20
-ALIGNMENT = 64
-"""Bytes at whose multiples kernels like tensors to begin."""
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,9 @@ from typing import Protocol
 from blu.dialects import plan
 from blu.dialects.core.dtypes import product
 from blu.dialects.core.mlir import func, ir
-from blu.passes.host.bufferize.plan_memory import ALIGNMENT, element_bytes
+from blu.passes.host.bufferize.plan_memory import element_bytes
 from blu.passes.host.bufferize.views import Root, View, ViewTable, contiguous_strides, whole
+from blu.plan.schema import ALIGNMENT
 
 
 class Host(Protocol):
@@ -90,13 +91,8 @@ def _room(type_: ir.RankedTensorType, start: int) -> int:
     return max(1, -(-product(type_.shape[start:]) * size // ALIGNMENT)) * ALIGNMENT // size
 
 
-def _is_placed(view: View) -> bool:
-    """Whether all elements lie in order, from a multiple of 64 bytes on."""
-    return view.is_contiguous and view.offset * element_bytes(view.element_type) % ALIGNMENT == 0
-
-
 def _as_it_is(view: View, host: Host) -> View:
-    if _is_placed(view):
+    if view.is_placed:
         return view
     target = whole(host.new_root(list(view.shape), view.element_type))
     host.copy(view, target)
@@ -105,7 +101,7 @@ def _as_it_is(view: View, host: Host) -> View:
 
 def _with_slices(view: View, value: ir.Value, host: Host) -> View:
     type_ = ir.RankedTensorType(value.type)
-    if _is_placed(view) and product(type_.shape[1:]) == _room(type_, 1):
+    if view.is_placed and product(type_.shape[1:]) == _room(type_, 1):
         return view
     target = _apart(type_, host)
     host.copy(view, target)

@@ -10,8 +10,8 @@ from blu.dialects.plan import LOOP, LOOP_BODY, VIEWS, body_of
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.families import is_kernel
 from blu.passes.host.bufferize.times import LifeSpan, spans
+from blu.plan.schema import ALIGNMENT
 
-ALIGNMENT = 64
 LARGE, LARGE_ALIGNMENT = 1 << 16, 512
 """Bytes from which on a buffer is a whole number of so many: rows of what lies behind an odd one would not begin where
 lines of a GPU's cache, and bursts of its memory, do."""

@@ -8,7 +8,8 @@ from itertools import pairwise
 
 from blu.dialects.core.dtypes import product
 from blu.dialects.core.mlir import ir
-from blu.passes.host.bufferize.plan_memory import ALIGNMENT, element_bytes
+from blu.passes.host.bufferize.plan_memory import element_bytes
+from blu.plan.schema import ALIGNMENT
 
 
 @dataclass(eq=False)
@@ -61,9 +62,14 @@ class View:
         return self.offset * element_bytes(self.element_type)
 
     @property
+    def is_placed(self) -> bool:
+        """Whether its elements lie in order, from the beginning of a line of memory on."""
+        return self.is_contiguous and self.start % ALIGNMENT == 0
+
+    @property
     def is_part(self) -> bool:
-        """Whether its elements lie in order, from a line of memory on that is not the root's first."""
-        return self.is_contiguous and self.offset > 0 and self.start % ALIGNMENT == 0
+        """Whether it is placed like memory of its own, behind the root's beginning."""
+        return self.offset > 0 and self.is_placed
 
     def memref_type(self) -> ir.MemRefType:
         """The memref type with the layout written out only where it is not the plain one.
