@@ -6,9 +6,10 @@ be left out. A number for what is said of each spatial dimension holds for all o
 
 from __future__ import annotations
 
+import inspect
 import operator
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, Concatenate, ParamSpec
 
 from blu.dialects.ops.convolution.convolution import Convolution
 from blu.dialects.ops.shape import Reverse
@@ -31,6 +32,31 @@ __all__ = [
 
 Sizes = int | Iterable[int]
 PADDINGS = ("valid", "same")
+Arguments = ParamSpec("Arguments")
+_IN_SO_MANY = (("two", "H, W"), ("three", "D, H, W"))
+
+
+def in_dimensions(
+    name: str, function: Callable[Concatenate[int, Arguments], Tensor]
+) -> tuple[Callable[Arguments, Tensor], Callable[Arguments, Tensor], Callable[Arguments, Tensor]]:
+    """The public functions `name`1d to `name`3d of one that first takes how many spatial dimensions there are.
+
+    Its documentation is that of one dimension.
+    """
+    others = [f"`{name}1d` in {count} dimensions: [N, C, {sizes}]." for count, sizes in _IN_SO_MANY]
+    own = inspect.signature(function)
+    signature = own.replace(parameters=list(own.parameters.values())[1:])
+
+    def of(rank: int, documentation: str | None) -> Callable[Arguments, Tensor]:
+        def call(*arguments: Arguments.args, **keywords: Arguments.kwargs) -> Tensor:
+            return function(rank, *arguments, **keywords)
+
+        call.__name__ = call.__qualname__ = f"{name}{rank}d"
+        call.__module__, call.__doc__ = function.__module__, documentation
+        call.__dict__["__signature__"] = signature
+        return public(call)
+
+    return of(1, function.__doc__), of(2, others[0]), of(3, others[1])
 
 
 def per_dimension(what: str, value: Any, rank: int) -> tuple[int, ...]:
@@ -69,7 +95,7 @@ def _paddings(padding: Any, rank: int, extents: list[int], sizes: list[int], str
         reached = zip(sizes, strides, extents, strict=True)
         total = [max((-(-size // stride) - 1) * stride + extent - size, 0) for size, stride, extent in reached]
         return [(count // 2, count - count // 2) for count in total]
-    if isinstance(padding, Iterable) and not isinstance(padding, str):
+    if isinstance(padding, Iterable):
         entries = list(padding)
         if len(entries) == rank and all(isinstance(entry, Iterable) for entry in entries):
             return [per_dimension("padding", entry, 2) for entry in entries]
@@ -97,11 +123,8 @@ def conv(
     (none) or "same" (count = ceil(size / stride)). Group i of the features sees group i of the channels. bias [F]. With
     `channels_last`, x and the result are [N, *spatial, C] and [N, *counts, F]. `precision` is that of `matmul`.
     """
-    tensors = promoted_floats(*(value for value in (x, weight, bias) if value is not None))
-    tensor, factors = tensors[:2]
+    tensor, factors, *shift = _operands(x, weight, bias, "[F, C / groups, *window]")
     rank = factors.ndim - 2
-    if rank < 0:
-        raise ShapeError(f"weight must be [F, C / groups, *window], got {factors.type}")
     data = to_channels_last(tensor, rank, channels_last)
     strides, apart = per_dimension("stride", stride, rank), per_dimension("dilation", dilation, rank)
     window = factors.shape[2:]
@@ -118,7 +141,15 @@ def conv(
         groups=operator.index(groups),
         precision=precision,
     )
-    return _finished(result, tensors[2:], rank, tensor, channels_last)
+    return _finished(result, shift, rank, tensor, channels_last)
+
+
+def _operands(x: Any, weight: Any, bias: Any, form: str) -> list[Tensor]:
+    """x, the weight, and the bias if there is one, in one float dtype."""
+    tensors = promoted_floats(*(value for value in (x, weight, bias) if value is not None))
+    if tensors[1].ndim < 2:
+        raise ShapeError(f"weight must be {form}, got {tensors[1].type}")
+    return list(tensors)
 
 
 def _places_first(weight: Tensor) -> Tensor:
@@ -179,11 +210,8 @@ def conv_transpose(
     The result is [N, F, *counts], count = (size - 1) * stride - 2 * padding + (window - 1) * dilation + 1 +
     output_padding.
     """
-    tensors = promoted_floats(*(value for value in (x, weight, bias) if value is not None))
-    tensor, factors = tensors[:2]
+    tensor, factors, *shift = _operands(x, weight, bias, "[C, F / groups, *window]")
     rank = factors.ndim - 2
-    if rank < 0:
-        raise ShapeError(f"weight must be [C, F / groups, *window], got {factors.type}")
     data = to_channels_last(tensor, rank, channels_last)
     strides, apart = per_dimension("stride", stride, rank), per_dimension("dilation", dilation, rank)
     around, more = per_dimension("padding", padding, rank), per_dimension("output_padding", output_padding, rank)
@@ -199,7 +227,7 @@ def conv_transpose(
         groups=operator.index(groups),
         precision=precision,
     )
-    return _finished(result, tensors[2:], rank, tensor, channels_last)
+    return _finished(result, shift, rank, tensor, channels_last)
 
 
 def _exchanged(weight: Tensor, groups: int) -> Tensor:

@@ -19,11 +19,16 @@ from blu.dialects.ops.convolution.pooling import MaxPool
 from blu.dialects.ops.convolution.products import cut
 from blu.dialects.tensor.arrangement import concatenate
 from blu.dialects.tensor.folding import mean
-from blu.dialects.tensor.function import public
 from blu.dialects.tensor.promotion import constant, promoted_floats
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ArgumentError
-from blu.frontend.functional.convolutions import Sizes, from_channels_last, per_dimension, to_channels_last
+from blu.frontend.functional.convolutions import (
+    Sizes,
+    from_channels_last,
+    in_dimensions,
+    per_dimension,
+    to_channels_last,
+)
 from blu.frontend.functional.creation import full
 
 __all__ = [
@@ -49,15 +54,20 @@ def _with_channels_last(x: Any, rank: int, channels_last: bool, function: Callab
 
 
 def _max_pool(
+    rank: int,
     x: Any,
     window: Sizes,
-    stride: Sizes | None,
-    padding: Sizes,
-    dilation: Sizes,
-    ceil_mode: bool,
-    channels_last: bool,
-    rank: int,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    dilation: Sizes = 1,
+    ceil_mode: bool = False,
+    *,
+    channels_last: bool = False,
 ) -> Tensor:
+    """The largest element of each window: [N, C, L] gives [N, C, count]; without a `stride`, windows lie side by side.
+
+    With `ceil_mode`, a last window may reach beyond the end. The gradient goes to the first of equal elements.
+    """
     places, apart = per_dimension("window", window, rank), per_dimension("dilation", dilation, rank)
     strides = places if stride is None else per_dimension("stride", stride, rank)
     around = per_dimension("padding", padding, rank)
@@ -81,57 +91,23 @@ def _high(ceil_mode: bool, size: int, window: int, stride: int, padding: int, di
     return padding + max(count * stride - left, 0)
 
 
-@public
-def max_pool1d(
-    x: Any,
-    window: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    dilation: Sizes = 1,
-    ceil_mode: bool = False,
-    *,
-    channels_last: bool = False,
-) -> Tensor:
-    """The largest element of each window: [N, C, L] gives [N, C, count]; without a `stride`, windows lie side by side.
-
-    With `ceil_mode`, a last window may reach beyond the end. The gradient goes to the first of equal elements.
-    """
-    return _max_pool(x, window, stride, padding, dilation, ceil_mode, channels_last, 1)
-
-
-@public
-def max_pool2d(
-    x: Any,
-    window: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    dilation: Sizes = 1,
-    ceil_mode: bool = False,
-    *,
-    channels_last: bool = False,
-) -> Tensor:
-    """`max_pool1d` in two dimensions: [N, C, H, W]."""
-    return _max_pool(x, window, stride, padding, dilation, ceil_mode, channels_last, 2)
-
-
-@public
-def max_pool3d(
-    x: Any,
-    window: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    dilation: Sizes = 1,
-    ceil_mode: bool = False,
-    *,
-    channels_last: bool = False,
-) -> Tensor:
-    """`max_pool1d` in three dimensions: [N, C, D, H, W]."""
-    return _max_pool(x, window, stride, padding, dilation, ceil_mode, channels_last, 3)
+max_pool1d, max_pool2d, max_pool3d = in_dimensions("max_pool", _max_pool)
 
 
 def _avg_pool(
-    x: Any, window: Sizes, stride: Sizes | None, padding: Sizes, counts_padding: bool, channels_last: bool, rank: int
+    rank: int,
+    x: Any,
+    window: Sizes,
+    stride: Sizes | None = None,
+    padding: Sizes = 0,
+    count_include_pad: bool = True,
+    *,
+    channels_last: bool = False,
 ) -> Tensor:
+    """The mean of each window: [N, C, L] gives [N, C, count]; without a `stride`, windows lie side by side.
+
+    Zeros of the padding are counted, or only summed where `count_include_pad` is False.
+    """
     places = per_dimension("window", window, rank)
     strides = places if stride is None else per_dimension("stride", stride, rank)
     around = per_dimension("padding", padding, rank)
@@ -151,7 +127,7 @@ def _avg_pool(
             groups=max(channels, 1),
             precision="highest",
         )
-        if counts_padding or not any(around):
+        if count_include_pad or not any(around):
             return (sums / product(places)).astype(tensor.dtype)
         numbers = _numbers_seen(shape, sums.shape[1:-1], places, strides, around)
         return (sums / constant(numbers.astype(wide.numpy)[..., None])).astype(tensor.dtype)
@@ -182,49 +158,7 @@ def _numbers_seen(
     return numbers
 
 
-@public
-def avg_pool1d(
-    x: Any,
-    window: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    count_include_pad: bool = True,
-    *,
-    channels_last: bool = False,
-) -> Tensor:
-    """The mean of each window: [N, C, L] gives [N, C, count]; without a `stride`, windows lie side by side.
-
-    Zeros of the padding are counted, or only summed where `count_include_pad` is False.
-    """
-    return _avg_pool(x, window, stride, padding, count_include_pad, channels_last, 1)
-
-
-@public
-def avg_pool2d(
-    x: Any,
-    window: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    count_include_pad: bool = True,
-    *,
-    channels_last: bool = False,
-) -> Tensor:
-    """`avg_pool1d` in two dimensions: [N, C, H, W]."""
-    return _avg_pool(x, window, stride, padding, count_include_pad, channels_last, 2)
-
-
-@public
-def avg_pool3d(
-    x: Any,
-    window: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    count_include_pad: bool = True,
-    *,
-    channels_last: bool = False,
-) -> Tensor:
-    """`avg_pool1d` in three dimensions: [N, C, D, H, W]."""
-    return _avg_pool(x, window, stride, padding, count_include_pad, channels_last, 3)
+avg_pool1d, avg_pool2d, avg_pool3d = in_dimensions("avg_pool", _avg_pool)
 
 
 def _adaptive(x: Any, counts: Any, channels_last: bool, rank: int, fold: Callable[[Tensor, int], Tensor]) -> Tensor:
@@ -273,38 +207,16 @@ def _largest(tensor: Tensor, axis: int) -> Tensor:
     return MaxPool(line, **along).reshape((*shape[:axis], 1, *shape[axis + 1 :]))
 
 
-@public
-def adaptive_avg_pool1d(x: Any, counts: Any, *, channels_last: bool = False) -> Tensor:
+def _adaptive_avg_pool(rank: int, x: Any, counts: Any, *, channels_last: bool = False) -> Tensor:
     """Means of `counts` windows that cover x evenly: [N, C, L] gives [N, C, count]. Window i is i * L // count to
-    ceil((i + 1) * L / count)."""
-    return _adaptive(x, counts, channels_last, 1, _mean)
+    ceil((i + 1) * L / count); None leaves a dimension as it is."""
+    return _adaptive(x, counts, channels_last, rank, _mean)
 
 
-@public
-def adaptive_avg_pool2d(x: Any, counts: Any, *, channels_last: bool = False) -> Tensor:
-    """`adaptive_avg_pool1d` in two dimensions: [N, C, H, W]; None leaves a dimension as it is."""
-    return _adaptive(x, counts, channels_last, 2, _mean)
-
-
-@public
-def adaptive_avg_pool3d(x: Any, counts: Any, *, channels_last: bool = False) -> Tensor:
-    """`adaptive_avg_pool1d` in three dimensions: [N, C, D, H, W]; None leaves a dimension as it is."""
-    return _adaptive(x, counts, channels_last, 3, _mean)
-
-
-@public
-def adaptive_max_pool1d(x: Any, counts: Any, *, channels_last: bool = False) -> Tensor:
+def _adaptive_max_pool(rank: int, x: Any, counts: Any, *, channels_last: bool = False) -> Tensor:
     """The largest elements of `counts` windows that cover x evenly, as those of `adaptive_avg_pool1d`."""
-    return _adaptive(x, counts, channels_last, 1, _largest)
+    return _adaptive(x, counts, channels_last, rank, _largest)
 
 
-@public
-def adaptive_max_pool2d(x: Any, counts: Any, *, channels_last: bool = False) -> Tensor:
-    """`adaptive_max_pool1d` in two dimensions: [N, C, H, W]; None leaves a dimension as it is."""
-    return _adaptive(x, counts, channels_last, 2, _largest)
-
-
-@public
-def adaptive_max_pool3d(x: Any, counts: Any, *, channels_last: bool = False) -> Tensor:
-    """`adaptive_max_pool1d` in three dimensions: [N, C, D, H, W]; None leaves a dimension as it is."""
-    return _adaptive(x, counts, channels_last, 3, _largest)
+adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d = in_dimensions("adaptive_avg_pool", _adaptive_avg_pool)
+adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = in_dimensions("adaptive_max_pool", _adaptive_max_pool)
