@@ -37,18 +37,19 @@ def pack(arguments: argparse.Namespace) -> None:
 
     adamw = optim.AdamW(*BETAS, weight_decay=DECAY)
 
-    def train(model: Any, state: Any, tokens: Any, targets: Any, rate: Any) -> tuple:
+    def train(model: Any, state: Any, tokens: Any, targets: Any, rate: Any) -> dict[str, Any]:
         with blu.autocast(arguments.policy):
             value, gradients = blu.value_and_grad(nn.gpt2_loss)(model, tokens, targets)
         gradients, norm = optim.clip_by_global_norm(gradients, 1.0)
-        return *adamw.update(model, gradients, state, rate), value, norm
+        model, state = adamw.update(model, gradients, state, rate)
+        return {"model": model, "state": state, "loss": value, "norm": norm}
 
     model = nn.GPT2({"vocab_size": VOCABULARY})
     mesh = blu.Mesh.of_text(arguments.mesh)
     tokens = blu.spec((arguments.batch * mesh.size, TOKENS), "i32")
-    shard = {"tokens": "dp, *", "targets": "dp, *"} if mesh.axes else {}
-    donated = ("model", "state")
-    step = blu.jit(train, donate=donated, remat_budget=arguments.remat_budget, mesh=mesh, shard=shard)
+    options = {"donate": ("model", "state"), "remat_budget": arguments.remat_budget, "mesh": mesh}
+    reduce = {"dp": arguments.reduce_dtype} if mesh.axes and arguments.reduce_dtype != "f32" else {}
+    step = blu.jit(train, **options, shard=shardings(mesh, arguments.shard), reduce=reduce)
     traced = step.trace(model, adamw.init(model), tokens, tokens, blu.spec((), "f32"))
     FOLDER.mkdir(parents=True, exist_ok=True)
     start = time.perf_counter()
@@ -56,11 +57,31 @@ def pack(arguments: argparse.Namespace) -> None:
     print(f"{path_of(arguments)}: compiled in {time.perf_counter() - start:.1f} s")
 
 
+def shardings(mesh: Any, sharded: str) -> dict[str, str]:
+    """What the ranks of a mesh have parts of: sequences, and the moments if they are asked to (ZeRO-1)."""
+    import blu
+    from blu.frontend.io.gpt2 import DEFAULTS, SHARDINGS, expected_shapes
+
+    if not mesh.axes:
+        return {}
+    shapes = expected_shapes(DEFAULTS | {"vocab_size": VOCABULARY}) if sharded else {}
+    moments = blu.arrange(shapes, mesh, SHARDINGS, over="dp")
+    split = {f"state.{kind}.{name}": text for kind in ("m", "v") for name, text in moments.items()}
+    return {"tokens": "dp, *", "targets": "dp, *", **split}
+
+
 def path_of(arguments: argparse.Namespace) -> Path:
     """Where the step is packed."""
     kept = f"-{arguments.remat_budget}" if arguments.remat_budget else ""
-    ranks = f"-{arguments.mesh}" if arguments.mesh else ""
+    shared = f"-{arguments.shard}" * bool(arguments.shard) + f"-{arguments.reduce_dtype}"
+    ranks = f"-{arguments.mesh}{shared}" if arguments.mesh else ""
     return FOLDER / f"{arguments.policy}-{arguments.batch}{kept}{ranks}.blu"
+
+
+def add_rank_flags(parser: argparse.ArgumentParser) -> None:
+    """What ranks share besides the data."""
+    parser.add_argument("--shard", default="", choices=("", "optimizer"), help="each updates a part (ZeRO-1)")
+    parser.add_argument("--reduce-dtype", default="f32", choices=("f32", "bf16"), help="in which gradients travel")
 
 
 class TorchSide:
@@ -239,6 +260,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--remat-budget", type=int, default=0)
     parser.add_argument("--mesh", default="", help="with --pack: for ranks, as dp=2 (bench/train_ranks_gpu.py)")
+    add_rank_flags(parser)
     parser.add_argument("--save", metavar="NAME")
     arguments = parser.parse_args()
     if arguments.pack:

@@ -3,9 +3,10 @@
     python bench/train_gpu.py --pack; python bench/train_gpu.py --pack --mesh dp=2
     blu run --nproc 2 --device cuda bench/train_ranks_gpu.py [--save FILE]
 
-Each rank has B sequences of 1024 random tokens of its own. In alternating rounds all ranks do the step of one rank
-alone, the step of all, and DDP's (compiled, gradients in buckets of 25 MB); times are medians of CUDA events over the
-rounds, those of the slowest rank. Scaling is the time of a rank alone over that of all.
+With `--shard optimizer` or `--reduce-dtype bf16` for all three, ranks have a part each of AdamW's moments, or gradients
+travel in half the bytes. Each rank has B sequences of 1024 random tokens of its own. In alternating rounds all ranks do
+the step of one rank alone, the step of all, and DDP's (compiled, gradients in buckets of 25 MB); times are medians of
+CUDA events over the rounds, those of the slowest rank. Scaling is the time of a rank alone over that of all.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import statistics
 from typing import Any
 
 from bench.gpu.ranks import joined_ranks, publish
-from bench.train_gpu import TOKENS, BluSide, TorchSide, milliseconds
+from bench.train_gpu import TOKENS, BluSide, TorchSide, add_rank_flags, milliseconds
 
 
 class DdpSide(TorchSide):
@@ -54,6 +55,8 @@ def measure(arguments: argparse.Namespace, ranks: int) -> dict[str, Any]:
     collectives = together.program.plan.collectives
     return {
         "policy": arguments.policy,
+        "gradients travel in": arguments.reduce_dtype,
+        "shared": arguments.shard,
         "batch of a rank": arguments.batch,
         "ranks": ranks,
         "milliseconds": found,
@@ -61,6 +64,7 @@ def measure(arguments: argparse.Namespace, ranks: int) -> dict[str, Any]:
         "scaling": found["blu, one rank"] / found["blu"],
         "speed ratio to ddp": found["ddp"] / found["blu"] if "ddp" in found else None,
         "bytes": {"blu, one rank": alone.bytes, "blu": together.bytes},
+        "bytes planned": {"blu, one rank": alone.program.peak_bytes, "blu": together.program.peak_bytes},
         "collectives": [[item.kind, item.bytes_given] for item in collectives],
         "losses": [float(together.step()) for _ in range(3)],
     }
@@ -72,6 +76,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--remat-budget", type=int, default=0)
+    add_rank_flags(parser)
     parser.add_argument("--without-torch", action="store_true", help="leave DDP out")
     parser.add_argument("--save", metavar="FILE")
     arguments = parser.parse_args()

@@ -1,0 +1,291 @@
+"""All figures of several GPUs by one command, beside PyTorch's, and runs that are repeated, killed and resumed.
+
+    python bench/ranks_gpu.py --ranks 4                      # into a folder ranks-4 of bench/results; see --list
+    python bench/ranks_gpu.py --ranks 2 --only scaling,tensor    # some parts
+    python bench/ranks_gpu.py --ranks 2 --device cpu             # without GPUs: repeats and resumes
+
+What a part needs is compiled first, several programs at a time. A part that fails is said in the table, and the others
+go on; the exit code is then 1. `--pack-only` compiles and starts no rank.
+
+scaling, narrow, optimizer: GPT-2 124M in bf16 with 64 x 1024 tokens a rank against DDP; gradients in bf16; ZeRO-1
+bandwidth: all-reduces of 1 to 400 MB beside NCCL's. attention, model, tensor: bench/context_gpu.py
+repeats, resumes: `blu train` twice; one rank killed (SIGKILL) and the run resumed: the same bytes
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+SECONDS = 900
+STEPS, EVERY = 12, 4
+TRAIN = "gpt2-demo-config --tokenizer bytes --batch-size 4 --length 64 --validate-every 0 --log-every 1".split()
+TEXT = " ".join(str(number * number % 977) for number in range(60000))
+
+
+@dataclass(frozen=True)
+class Part:
+    """A script that ranks run, and what is compiled for it; "{mesh}" and "{ranks}" are replaced. `figures` are what the
+    table shows of its report: paths of keys."""
+
+    script: str
+    packs: tuple[str, ...] = ()
+    figures: tuple[str, ...] = ()
+
+    def commands(self, ranks: int) -> list[list[str]]:
+        """Compile."""
+        return [self._words(text, ranks) for text in self.packs]
+
+    def command(self, ranks: int, report: Path) -> list[str]:
+        """Measure, on each rank."""
+        return [*self._words(self.script, ranks), "--save", str(report)]
+
+    @staticmethod
+    def _words(text: str, ranks: int) -> list[str]:
+        script, *flags = text.format(mesh=f"dp={ranks}", ranks=ranks).split()
+        return [sys.executable, str(ROOT / "bench" / script), *flags]
+
+
+def context_part(name: str) -> Part:
+    """A part of the script about long sequences."""
+    script = f"context_gpu.py --part {name}"
+    return Part(script, (f"{script} --pack --ranks {{ranks}}",), (name,))
+
+
+STEP = "train_gpu.py --pack"
+SCALING = ("scaling", "speed ratio to ddp", "milliseconds", "tokens per second")
+PARTS = {
+    "scaling": Part("train_ranks_gpu.py", (STEP, STEP + " --mesh {mesh}"), SCALING),
+    "narrow": Part(
+        "train_ranks_gpu.py --reduce-dtype bf16 --without-torch",
+        (STEP, STEP + " --mesh {mesh} --reduce-dtype bf16"),
+        ("scaling", "milliseconds"),
+    ),
+    "optimizer": Part(
+        "train_ranks_gpu.py --shard optimizer --without-torch",
+        (STEP, STEP + " --mesh {mesh} --shard optimizer"),
+        ("scaling", "bytes", "bytes planned"),
+    ),
+    "bandwidth": Part("collectives_gpu.py sizes", figures=("sizes",)),
+    **{name: context_part(name) for name in ("attention", "model", "tensor")},
+}
+RUNS = ("repeats", "resumes")
+
+
+def free_port() -> int:
+    """A port where nobody listens. PyTorch's ranks meet one or two further, where most often nobody does either."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def run_on_ranks(command: list[str], ranks: int, log: Path) -> int:
+    """The first exit code that is not 0, of ranks with the environment of torchrun; those left behind are ended."""
+    port = str(free_port())
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)}
+    started = []
+    for rank in range(ranks):
+        environment = {**importable(), **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+        with log.with_suffix(f".{rank}.log").open("w") as out:
+            started.append(subprocess.Popen(command, env=environment, stdout=out, stderr=subprocess.STDOUT))
+    end = time.monotonic() + SECONDS
+    try:
+        codes = [process.wait(max(1, end - time.monotonic())) for process in started]
+    except subprocess.TimeoutExpired:
+        return 124
+    finally:
+        for process in started:
+            process.kill()
+    return next((code for code in codes if code), 0)
+
+
+def importable() -> dict[str, str]:
+    """The environment, with this checkout to import from."""
+    paths = [text for text in (os.environ.get("PYTHONPATH", ""), str(ROOT)) if text]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def pack(parts: list[str], ranks: int, jobs: int) -> dict[str, str]:
+    """Compile what the parts need, each program once: why some could not be, by part."""
+    wanted = {tuple(words): words for name in parts for words in PARTS[name].commands(ranks)}
+    run = partial(subprocess.run, env=importable(), cwd=ROOT, capture_output=True, text=True, timeout=SECONDS)
+    with ThreadPoolExecutor(jobs) as pool:
+        done = dict(zip(wanted, pool.map(run, wanted.values()), strict=True))
+    failed = {words: item.stderr[-600:] for words, item in done.items() if item.returncode}
+    found = {}
+    for name in parts:
+        if texts := [failed[tuple(words)] for words in PARTS[name].commands(ranks) if tuple(words) in failed]:
+            found[name] = f"cannot be compiled: {texts[0]}"
+    return found
+
+
+def measure(name: str, ranks: int, folder: Path) -> dict[str, Any]:
+    """The figures of one part, or why there are none."""
+    report = folder / f"{name}.json"
+    report.unlink(missing_ok=True)
+    code = run_on_ranks(PARTS[name].command(ranks, report.resolve()), ranks, folder / "logs" / name)
+    if code or not report.exists():
+        return {"failed": f"exit code {code}; see {folder / 'logs'}"}
+    found = json.loads(report.read_text())
+    return {figure: found.get(figure) for figure in PARTS[name].figures}
+
+
+def training(ranks: int, device: str, out: Path) -> list[str]:
+    """The command of a small run of `blu train`."""
+    text = out.parent / "text.txt"
+    text.write_text(TEXT)
+    target = ["--target", "cuda", "--dtype", "bf16"] if device == "cuda" else []
+    cadence = ["--steps", str(STEPS), "--checkpoint-every", str(EVERY), "--seed", "3", "--nproc", str(ranks)]
+    return [sys.executable, "-m", "blu", "train", *TRAIN, *target, *cadence, "--data", str(text), "--out", str(out)]
+
+
+def trained(words: list[str]) -> None:
+    """Run a command to its end; RuntimeError with what it said where it fails."""
+    done = subprocess.run(words, env=importable(), capture_output=True, text=True, timeout=SECONDS)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(words)}: exit code {done.returncode}\n{done.stderr[-1500:]}")
+
+
+def end_of(out: Path) -> str:
+    """SHA-256 of the last checkpoint's arrays."""
+    found = hashlib.sha256()
+    for path in sorted((out / f"step-{STEPS:08d}").glob("*.safetensors")):
+        found.update(path.read_bytes())
+    return found.hexdigest()
+
+
+def repeats(ranks: int, device: str, folder: Path) -> dict[str, Any]:
+    """Whether two runs end with the same bytes."""
+    outs = [folder / name for name in ("first", "second")]
+    for out in outs:
+        trained(training(ranks, device, out))
+    return {"same bytes": end_of(outs[0]) == end_of(outs[1])}
+
+
+def resumes(ranks: int, device: str, folder: Path) -> dict[str, Any]:
+    """Whether a run of which a rank was killed ends with the bytes of one that nothing happened to."""
+    whole, out = folder / "whole", folder / "killed"
+    trained(training(ranks, device, whole))
+    code, seconds = killed(training(ranks, device, out), out)
+    trained([sys.executable, "-m", "blu", "train", "--resume", "--out", str(out), "--nproc", str(ranks)])
+    return {"exit code": code, "seconds until all had ended": seconds, "same bytes": end_of(whole) == end_of(out)}
+
+
+def killed(words: list[str], out: Path) -> tuple[int, float]:
+    """Kill the last rank of a run once a checkpoint is there: the exit code, and the seconds until all have ended."""
+    with subprocess.Popen(words, env=importable(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        end = time.monotonic() + SECONDS
+        while process.poll() is None and time.monotonic() < end and not (out / f"step-{EVERY:08d}").exists():
+            time.sleep(0.002)
+        ranks = dict(ranks_below(process.pid))
+        if not ranks or process.poll() is not None:
+            process.kill()
+            raise RuntimeError("the run had ended before a rank could be killed")
+        os.kill(ranks[max(ranks)], signal.SIGKILL)
+        start = time.monotonic()
+        return process.wait(SECONDS), time.monotonic() - start
+
+
+def ranks_below(parent: int) -> Iterator[tuple[int, int]]:
+    """Ranks and process ids of the ranks that a process, or one that it started, has started."""
+    parents = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+        except OSError:
+            continue
+    for process in parents:
+        above = process
+        while above in parents and above != parent:
+            above = parents[above]
+        if above == parent != process and (rank := rank_of(process)) is not None:
+            yield rank, process
+
+
+def rank_of(process: int) -> int | None:
+    """What its environment says."""
+    try:
+        text = Path(f"/proc/{process}/environ").read_text()
+    except OSError:
+        return None
+    found = re.search(r"(?:^|\0)(?:RANK|PMI_RANK|OMPI_COMM_WORLD_RANK)=(\d+)\0", text)
+    return int(found[1]) if found else None
+
+
+def write_table(found: dict[str, Any], ranks: int, path: Path) -> None:
+    """What was found, a line each."""
+    lines = [f"# {ranks} ranks", "", "| part | figures |", "|---|---|"]
+    for name, figures in found.items():
+        for figure, value in figures.items():
+            lines.append(f"| {name}: {figure} | {json.dumps(value)} |".replace("\n", " "))
+    path.write_text("\n".join(lines) + "\n")
+
+
+def wanted_parts(arguments: argparse.Namespace) -> list[str]:
+    """The parts that are asked for and that the device can do."""
+    possible = [*PARTS, *RUNS] if arguments.device == "cuda" else [*RUNS]
+    asked = arguments.only.split(",") if arguments.only else possible
+    if unknown := [name for name in asked if name not in possible]:
+        raise SystemExit(f"--only {','.join(unknown)}: on this device there are {', '.join(possible)}")
+    return asked
+
+
+def find(name: str, arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """One part's figures; where it fails, why."""
+    try:
+        if name in PARTS:
+            return measure(name, arguments.ranks, folder)
+        scratch = folder / "runs" / name
+        scratch.mkdir(parents=True)
+        return {"repeats": repeats, "resumes": resumes}[name](arguments.ranks, arguments.device, scratch)
+    except (RuntimeError, OSError, subprocess.TimeoutExpired) as error:
+        return {"failed": str(error)}
+
+
+def is_sound(figures: dict[str, Any]) -> bool:
+    return "failed" not in figures and figures.get("same bytes", True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ranks", type=int, default=4)
+    parser.add_argument("--device", default="cuda", choices=("cuda", "cpu"))
+    parser.add_argument("--only", default="", metavar="PART,...")
+    parser.add_argument("--folder", type=Path, help="for results; it must not hold runs of another time")
+    parser.add_argument("--jobs", type=int, default=4, help="programs that are compiled at a time")
+    parser.add_argument("--pack-only", action="store_true")
+    parser.add_argument("--list", action="store_true")
+    arguments = parser.parse_args()
+    parts = wanted_parts(arguments)
+    if arguments.list:
+        print("\n".join(parts))
+        return 0
+    folder = (arguments.folder or ROOT / "bench" / "results" / f"ranks-{arguments.ranks}").resolve()
+    (folder / "logs").mkdir(parents=True, exist_ok=True)
+    packed = pack([name for name in parts if name in PARTS], arguments.ranks, arguments.jobs)
+    found: dict[str, Any] = {name: {"failed": reason} for name, reason in packed.items()}
+    for name in [] if arguments.pack_only else parts:
+        if name not in found:
+            found[name] = find(name, arguments, folder)
+        print(json.dumps({name: found[name]}), flush=True)
+        write_table(found, arguments.ranks, folder / "ranks.md")
+    return 0 if all(map(is_sound, found.values())) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""`bench/ranks_gpu.py`, the one command for all figures of several GPUs: what of it can be done without one."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.folders import ROOT
+
+BENCH = ROOT / "bench" / "ranks_gpu.py"
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(BENCH), *words], capture_output=True, text=True, timeout=200, check=False, cwd=ROOT
+    )
+
+
+@pytest.mark.slow
+def test_a_run_of_which_a_rank_was_killed_goes_on_to_the_same_bytes(tmp_path: Path) -> None:
+    done = run("--ranks", "2", "--device", "cpu", "--only", "resumes", "--folder", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout)["resumes"]
+    assert found["same bytes"] and found["exit code"] == 137
+    assert found["seconds until all had ended"] < 30
+    assert "| resumes: same bytes | true |" in (tmp_path / "ranks.md").read_text()
+
+
+def test_a_part_that_fails_is_in_the_table_and_the_next_one_is_tried(tmp_path: Path) -> None:
+    """Results of an earlier time are in the way of both."""
+    for name in ("repeats", "resumes"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+    done = run("--device", "cpu", "--folder", str(tmp_path))
+    assert done.returncode == 1
+    assert (tmp_path / "ranks.md").read_text().count("failed") == 2
+
+
+def test_parts_that_a_device_cannot_do_are_refused() -> None:
+    done = run("--device", "cpu", "--only", "scaling")
+    assert done.returncode == 1
+    assert "--only scaling: on this device there are repeats, resumes" in done.stderr
+
+
+def test_what_the_command_does_is_listed_for_gpus() -> None:
+    assert run("--list").stdout.split() == [
+        "scaling", "narrow", "optimizer", "bandwidth", "attention", "model", "tensor", "repeats", "resumes"
+    ]  # fmt: skip
