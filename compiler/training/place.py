@@ -7,6 +7,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from blu.compiler.training.parallel import DATA_AXIS
 from blu.errors import RankError, calling_line
 from blu.plan.mesh import Mesh
+from blu.runtime.ranks.beside import MeetingBeside
 from blu.runtime.ranks.team import RankTeam, agree_on_exchanges
 from blu.runtime.runnable import Runnable
 
@@ -91,6 +93,11 @@ class Place:
         self.team.watch.started(name, calling_line())
         with self.team.watch.waiting():
             return self.team.store.gather(name, value, _FOREVER)
+
+    @cached_property
+    def beside(self) -> MeetingBeside:
+        """Where threads of all ranks meet that run beside training."""
+        return MeetingBeside(self.rank, self.ranks, None if self.team is None else self.team.store)
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:

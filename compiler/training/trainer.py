@@ -22,7 +22,7 @@ from blu.compiler.training.recipe import Cadence, Recipe
 from blu.compiler.training.resume import saved_content, saved_parts, take_over
 from blu.compiler.training.stop_signals import StopSignals
 from blu.compiler.training.writer import Writer
-from blu.errors import ArgumentError, BluError, CheckpointError, DataError
+from blu.errors import ArgumentError, BluError, DataError
 from blu.frontend.io.checkpoints.checkpoints import Checkpoints
 from blu.frontend.io.data.training_data import TrainingData, open_training_data
 from blu.frontend.io.gpt2 import complete_config, random_state_dict
@@ -203,16 +203,15 @@ class Trainer:
         self.place.compare("parameters", self.engine.parameters, lambda name, rank: layout.holder(MODEL + name, rank))
 
     def _save_parts(self, checkpoints: Checkpoints, wait: bool) -> None:
-        """All ranks save what is theirs, now. Where one cannot, there is no checkpoint, and training goes on."""
-        try:
-            parts, metadata = saved_parts(self.engine, self.config, self.recipe, self.batches)
-            checkpoints.save_parts(self.step, parts, metadata, self.place)
-        except CheckpointError as error:
-            if wait:
-                raise
-            self._tell(Note(str(error)))
-        else:
+        """All ranks save what is theirs. Where one cannot, there is no checkpoint, and training goes on."""
+        self._hear_of_the_last_save()
+        content = saved_parts(self.engine, self.config, self.recipe, self.batches)
+        if wait:
+            checkpoints.save_parts(self.step, *content, self.place)
             self._tell(Saved(self.step, checkpoints.directory))
+        else:
+            checkpoints.save_parts_async(self.step, *content, self.place.beside)
+            self._saving = self.step
 
     def _save(self, checkpoints: Checkpoints, wait: bool) -> None:
         self._hear_of_the_last_save()

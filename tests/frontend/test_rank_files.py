@@ -13,6 +13,7 @@ import pytest
 from blu.errors import CheckpointError, WeightsError
 from blu.frontend.io.checkpoints import checkpoint
 from blu.frontend.io.checkpoints.by_ranks import RankSnapshot, write_by_ranks
+from blu.frontend.io.checkpoints.checkpoints import Checkpoints
 from blu.frontend.io.checkpoints.write import Form
 from blu.frontend.io.rank_files import INDEX, RankParts, load_rank_files, rank_file
 from blu.plan.arrange import arrange
@@ -44,7 +45,8 @@ class Meetings:
         self.barrier = threading.Barrier(count)
         self.said: dict[str, dict[int, bytes]] = {}
 
-    def of(self, rank: int) -> Any:
+    def of(self, rank: int, go_on: threading.Event | None = None) -> Any:
+        """Where a rank meets the others, once it may."""
         meetings = self
 
         class Meeting:
@@ -52,6 +54,7 @@ class Meetings:
                 self.rank = rank
 
             def gathered(self, name: str, value: bytes) -> list[bytes]:
+                assert go_on is None or go_on.wait(20)
                 meetings.said.setdefault(name, {})[rank] = value
                 meetings.barrier.wait(20)
                 return [meetings.said[name][other] for other in range(meetings.barrier.parties)]
@@ -120,6 +123,43 @@ def test_ranks_that_die_while_they_write_leave_the_last_checkpoint(tmp_path: Pat
     assert checkpoint.load(tmp_path).step == 1
     checkpoint.save(tmp_path, 3, {"x": np.ones(2, np.float32)}, {})
     assert checkpoint.load(tmp_path).step == 3
+
+
+def test_arrays_may_change_while_their_files_are_written(tmp_path: Path) -> None:
+    """No rank waits for another, or for its own file; until all have written theirs, there is nothing to see."""
+    mesh, go_on = Mesh.of_text("tp=2"), threading.Event()
+    meetings = Meetings(mesh.size)
+    save(tmp_path, "tp=2", step=1)
+    saving = [Checkpoints(tmp_path) for _ in range(mesh.size)]
+    for rank, checkpoints in enumerate(saving):
+        arrays = {name: np.array(part(name, mesh, rank)) for name in WHOLE}
+        parts = RankParts(mesh, rank, arrays, shardings(mesh))
+        checkpoints.save_parts_async(2, parts, {"seed": 1}, meetings.of(rank, go_on))
+        for array in arrays.values():
+            array[...] = 0
+    assert checkpoint.load(tmp_path).step == 1
+    go_on.set()
+    for checkpoints in saving:
+        checkpoints.close()
+    found = checkpoint.load(tmp_path)
+    assert found.step == 2
+    for name in SHAPES:
+        np.testing.assert_array_equal(np.asarray(found.model[name]), WHOLE[f"model.{name}"])
+
+
+def test_all_ranks_hear_in_the_end_of_what_one_could_not_write_in_the_background(tmp_path: Path) -> None:
+    mesh = Mesh.of_text("tp=2")
+    meetings = Meetings(mesh.size)
+    saving = [Checkpoints(tmp_path) for _ in range(mesh.size)]
+    for rank, checkpoints in enumerate(saving):
+        arrays = {name: part(name, mesh, rank) for name in WHOLE}
+        if rank == 1:
+            arrays["model.up"] = np.array([object()])
+        checkpoints.save_parts_async(2, RankParts(mesh, rank, arrays, shardings(mesh)), {}, meetings.of(rank))
+    for checkpoints in saving:
+        with pytest.raises(CheckpointError, match="cannot be saved: rank 1"):
+            checkpoints.close()
+    assert not [path for path in tmp_path.iterdir() if "step" in path.name]
 
 
 @pytest.mark.parametrize("how", ["missing", "swapped", "other step"])

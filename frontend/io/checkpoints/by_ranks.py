@@ -5,7 +5,8 @@
         config.json, state.json, manifest.json                  as in any other checkpoint; the manifest is written last
 
 Nothing is there under the checkpoint's name before all ranks have written and synced all of it. If one dies meanwhile,
-the others end with it, and the next run removes the half.
+the others end with it, and the next run removes the half. All may write in the background (`copied_parts` is what they
+write then), if where their threads meet does not keep those that train from meeting.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,7 +22,7 @@ from blu.errors import BluError, CheckpointError
 from blu.frontend.io.atomic import replacing
 from blu.frontend.io.checkpoints import directory as layout
 from blu.frontend.io.checkpoints.manifest import checksum, write_manifest
-from blu.frontend.io.checkpoints.write import Form, check_space, make_directory, remove_older, write_state
+from blu.frontend.io.checkpoints.write import Form, check_space, copied_array, make_directory, remove_older, write_state
 from blu.frontend.io.huggingface import save_config
 from blu.frontend.io.rank_files import INDEX, RankParts, rank_file
 from blu.frontend.io.safetensors import save_file
@@ -47,6 +48,13 @@ class RankSnapshot:
     step: int
     parts: RankParts = field(repr=False)
     metadata: str = field(repr=False)
+
+
+def copied_parts(taken: RankSnapshot, buffers: RankSnapshot | None = None) -> RankSnapshot:
+    """What later changes of the arrays that this rank writes do not reach, in the memory of `buffers` where it fits."""
+    old = {} if buffers is None else buffers.parts.arrays
+    copies = {name: copied_array(array, old.get(name)) for name, array in taken.parts.own.items()}
+    return replace(taken, parts=replace(taken.parts, arrays={**taken.parts.arrays, **copies}))
 
 
 def write_by_ranks(directory: Path, taken: RankSnapshot, form: Form, meeting: Meeting) -> Path:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import atexit
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -20,7 +20,7 @@ from typing import Any
 from blu.errors import CheckpointError
 from blu.frontend.io.checkpoints import checkpoint
 from blu.frontend.io.checkpoints import directory as checkpoint_directory
-from blu.frontend.io.checkpoints.by_ranks import Meeting, RankSnapshot, write_by_ranks
+from blu.frontend.io.checkpoints.by_ranks import Meeting, RankSnapshot, copied_parts, write_by_ranks
 from blu.frontend.io.checkpoints.latest import latest, warn
 from blu.frontend.io.checkpoints.write import Form, Snapshot, copied, make_directory, metadata_text, view, write
 from blu.frontend.io.rank_files import RankParts
@@ -47,6 +47,7 @@ class Checkpoints:
         self._thread: threading.Thread | None = None
         self._failure: Exception | None = None
         self._copy: Snapshot | None = None
+        self._parts_copy: RankSnapshot | None = None
         try:
             make_directory(self.directory)
             checkpoint_directory.sweep(self.directory)
@@ -82,20 +83,24 @@ class Checkpoints:
         this save has been started.
         """
         self._join()
-        self._copy = copied(view(step, model_state, optimizer_state, metadata), self._copy)
-        failure, self._failure = self._failure, None
-        # Not a daemon: the interpreter waits for it.
-        self._thread = threading.Thread(target=self._write, args=(self._copy,), name=f"blu-checkpoint-{step}")
-        self._thread.start()
-        # After the start, so that one full disk costs one checkpoint and not two.
-        if failure is not None:
-            raise failure
+        self._copy = taken = copied(view(step, model_state, optimizer_state, metadata), self._copy)
+        self._begin(step, lambda: write(self.directory, taken, self._form))
 
     def save_parts(self, step: int, parts: RankParts, metadata: Mapping[str, Any], meeting: Meeting) -> Path:
         """Save what all ranks have, now; all of them call this. Its path. CheckpointError on all where one fails."""
         self._finish()
         taken = RankSnapshot(step, parts, metadata_text(metadata))
         return write_by_ranks(self.directory, taken, self._form, meeting)
+
+    def save_parts_async(self, step: int, parts: RankParts, metadata: Mapping[str, Any], meeting: Meeting) -> None:
+        """The same in the background, with copies of the arrays; all ranks call this. As `save_async` otherwise.
+
+        Threads of all ranks come to the `meeting`: it must not keep those that train from meeting each other.
+        """
+        self._join()
+        snapshot = RankSnapshot(step, parts, metadata_text(metadata))
+        self._parts_copy = taken = copied_parts(snapshot, self._parts_copy)
+        self._begin(step, lambda: write_by_ranks(self.directory, taken, self._form, meeting))
 
     @property
     def is_saving(self) -> bool:
@@ -113,7 +118,7 @@ class Checkpoints:
         """Wait for the save in the background, for the last time. Raises its CheckpointError if it failed."""
         atexit.unregister(self._finish)
         self._join()
-        self._copy = None
+        self._copy = self._parts_copy = None
         self.wait()
 
     def latest(self) -> Path | None:
@@ -141,9 +146,19 @@ class Checkpoints:
             self._finish()
             self.close()
 
-    def _write(self, taken: Snapshot) -> None:
+    def _begin(self, step: int, save: Callable[[], Path]) -> None:
+        """Save in the background; then raise what went wrong with the save before."""
+        failure, self._failure = self._failure, None
+        # Not a daemon: the interpreter waits for it.
+        self._thread = threading.Thread(target=self._run, args=(save,), name=f"blu-checkpoint-{step}")
+        self._thread.start()
+        # After the start, so that one full disk costs one checkpoint and not two.
+        if failure is not None:
+            raise failure
+
+    def _run(self, save: Callable[[], Path]) -> None:
         try:
-            write(self.directory, taken, self._form)
+            save()
         except Exception as error:  # whatever it is, the training thread has to hear of it
             self._failure = error
 

@@ -74,8 +74,8 @@ def copied(taken: Snapshot, buffers: Snapshot | None = None) -> Snapshot:
     several times as long.
     """
     old = buffers or Snapshot(0, {}, {}, "")
-    model = {name: _copied(array, old.model.get(name)) for name, array in taken.model.items()}
-    optimizer = {name: _copied(array, old.optimizer.get(name)) for name, array in taken.optimizer.items()}
+    model = {name: copied_array(array, old.model.get(name)) for name, array in taken.model.items()}
+    optimizer = {name: copied_array(array, old.optimizer.get(name)) for name, array in taken.optimizer.items()}
     return Snapshot(taken.step, model, optimizer, taken.metadata)
 
 
@@ -123,7 +123,8 @@ def write_state(directory: Path, step: int, metadata: str) -> None:
         temporary.write_text(json.dumps(content, indent=2) + "\n")
 
 
-def _copied(array: np.ndarray, buffer: np.ndarray | None) -> np.ndarray:
+def copied_array(array: np.ndarray, buffer: np.ndarray | None) -> np.ndarray:
+    """A copy, in the memory of `buffer` where that fits."""
     if buffer is None or buffer.shape != array.shape or buffer.dtype != array.dtype:
         return array.copy()
     np.copyto(buffer, array)

@@ -1,0 +1,65 @@
+"""Ranks that save in the background while they take steps; the last dies while it writes, if it is asked to."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from blu.compiler.training.place import Place
+from blu.frontend.io.checkpoints import by_ranks, checkpoint
+from blu.frontend.io.checkpoints.checkpoints import Checkpoints
+from blu.frontend.io.rank_files import RankParts
+from blu.plan.mesh import Mesh
+from blu.runtime.ranks.team import join_team
+
+STEPS = 20
+
+
+def main() -> int:
+    """Run by each rank, with a directory and how it goes."""
+    directory, how = Path(sys.argv[1]), sys.argv[2]
+    write = by_ranks.save_file
+
+    def write_slowly(arrays: dict[str, np.ndarray], path: Path) -> None:
+        time.sleep(0.3)
+        if how == "dies" and place.rank == place.ranks - 1 and "-00000002" in str(path):
+            os.kill(os.getpid(), signal.SIGKILL)
+        write(arrays, path)
+
+    by_ranks.save_file = write_slowly
+    with join_team() as team:
+        place = Place.in_team(team, Mesh(dp=team.world.size))
+        mine, taken = np.full(3, place.rank, np.float32), []
+        checkpoints = Checkpoints(directory)
+        for step in (1, 2):
+            place.begin_step(step)
+            parts = RankParts(place.mesh, place.rank, {"model.w": mine}, {"model.w": "dp"})
+            checkpoints.save_parts_async(step, parts, {}, place.beside)
+            taken.append(steps_while_saving(place, checkpoints, mine))
+        checkpoints.close()
+        place.gathered("the end", b"")
+        found = np.asarray(checkpoint.load(directory).model["w"]).tolist()
+    print(f"RANK {json.dumps({'steps': taken, 'found': found})}", flush=True)
+    return 0
+
+
+def steps_while_saving(place: Place, checkpoints: Checkpoints, mine: np.ndarray) -> int:
+    """How many times all ranks have met, and an array has changed, before this rank's save is over."""
+    met = 0
+    for _ in range(STEPS):
+        place.gathered("a step", b"")
+        mine += 1
+        met += checkpoints.is_saving
+        time.sleep(0.01)
+    checkpoints.wait()
+    return met
+
+
+if __name__ == "__main__":
+    sys.exit(main())
