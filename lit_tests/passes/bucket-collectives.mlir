@@ -81,3 +81,23 @@ func.func @what_is_aligned_stays_so(%x: tensor<f32>, %y: tensor<2x16xf32>) -> (t
   %3 = "blu.all_reduce"(%1) {axis = "dp", ranks = 2 : i64, reduction = "sum"} : (tensor<2x16xf32>) -> tensor<2x16xf32>
   return %2, %3 : tensor<f32>, tensor<2x16xf32>
 }
+
+// -----
+
+// What is a bucket by itself (128 MiB here) travels as it is; what is made before and after it, together.
+// CHECK-LABEL: func.func @a_large_one_is_not_copied(
+// CHECK: %[[LARGE:.*]] = "blu.tanh"(%{{.*}}) : (tensor<33554432xf32>)
+// CHECK: "blu.all_reduce"(%[[LARGE]])
+// CHECK: %[[ALL:.*]] = "blu.concatenate"(%{{.*}}, %{{.*}}){{.*}}-> tensor<8xf32>
+// CHECK: "blu.all_reduce"(%[[ALL]]){{.*}}tensor<8xf32>
+// CHECK-NOT: "blu.all_reduce"
+// CHECK: return
+func.func @a_large_one_is_not_copied(%x: tensor<4xf32>, %y: tensor<33554432xf32>) -> (tensor<4xf32>, tensor<33554432xf32>, tensor<4xf32>) {
+  %0 = "blu.exp"(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  %1 = "blu.tanh"(%y) : (tensor<33554432xf32>) -> tensor<33554432xf32>
+  %2 = "blu.negative"(%x) : (tensor<4xf32>) -> tensor<4xf32>
+  %3 = "blu.all_reduce"(%0) {axis = "dp", ranks = 2 : i64, reduction = "sum"} : (tensor<4xf32>) -> tensor<4xf32>
+  %4 = "blu.all_reduce"(%1) {axis = "dp", ranks = 2 : i64, reduction = "sum"} : (tensor<33554432xf32>) -> tensor<33554432xf32>
+  %5 = "blu.all_reduce"(%2) {axis = "dp", ranks = 2 : i64, reduction = "sum"} : (tensor<4xf32>) -> tensor<4xf32>
+  return %3, %4, %5 : tensor<4xf32>, tensor<33554432xf32>, tensor<4xf32>
+}

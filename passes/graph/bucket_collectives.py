@@ -33,7 +33,9 @@ class BucketCollectives(Pass):
         %d = "blu.all_reduce"(%c) {axis = "dp", reduction = "sum"} : (tensor<40xf32>) -> tensor<40xf32>
         %3, %2 = slices of %d
 
-    Tensors of whole lines of memory come first, so that each begins at one: kernels write and read rows by vectors. A
+    A tensor of `megabytes` or more travels alone, as it is: to join others it would have to be copied where its kernel
+    adds to what is there, as for weights of embeddings that are those of the head too. Tensors of whole lines of memory
+    come first, so that each begins at one: kernels write and read rows by vectors. A
     bucket ends with the tensor that makes it `megabytes` large, or before one that is made after a result of the
     bucket is read. Kernels write what is concatenated where it belongs, so that few and large exchanges cost no copies;
     the backward pass makes gradients from the last layer to the first, and goes on while a bucket travels.
@@ -56,7 +58,8 @@ class BucketCollectives(Pass):
             for bucket in open_buckets.values():
                 if bucket.members and item.made >= bucket.first_read:
                     self._close(bucket)
-            bucket = open_buckets.setdefault(item.key, _Bucket())
+            is_enough = item.bytes >= self.megabytes * MEGABYTE
+            bucket = _Bucket() if is_enough else open_buckets.setdefault(item.key, _Bucket())
             bucket.add(item)
             if bucket.bytes >= self.megabytes * MEGABYTE:
                 self._close(bucket)
