@@ -1,11 +1,13 @@
 """Functions of the public API on arrays, outside of any trace: a program for each, and for each kind of arguments.
 
-Programs stay in memory: a call like an earlier one only looks up its program and runs it.
+Programs stay in memory: a call like an earlier one only looks up its program and runs it. Of many kinds of arguments,
+as in a loop over shapes, those that were used last stay.
 """
 
 from __future__ import annotations
 
 import inspect
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +29,10 @@ OPERATORS = frozenset(
     "add subtract multiply divide floor_divide remainder maximum minimum arctan2 copysign hypot where clip "
     "equal not_equal less less_equal greater greater_equal logical_and logical_or logical_xor logaddexp".split()
 )
+
+
+# How many programs stay. One takes some 20 KB, and a model by hand calls a few hundred kinds.
+PROGRAMS_KEPT = 1024
 
 
 def _argsort(x: np.ndarray, axis: int = -1, descending: bool = False, stable: bool = True) -> np.ndarray:
@@ -65,12 +71,13 @@ class LeafPosition:
 class Eager:
     """Runs functions on arrays. `prepare(function, leaves, name, target)` compiles one, and gives what runs it.
 
-    `policy` gives the policy of `blu.autocast` that a call is under.
+    `policy` gives the policy of `blu.autocast` that a call is under. `kept` programs stay, those that were used last.
     """
 
     prepare: Callable[[Function, list[Any], str, str], Run]
     policy: Callable[[], Hashable]
-    programs: dict[Hashable, Run] = field(default_factory=dict)
+    kept: int = PROGRAMS_KEPT
+    programs: OrderedDict[Hashable, Run] = field(default_factory=OrderedDict)
 
     def run(self, function: Function, arguments: tuple, keywords: dict[str, Any]) -> Any:
         """What the function gives for these arguments. NumPy computes in dtypes that no kernel does."""
@@ -84,6 +91,10 @@ class Eager:
             if _are_numpys_alone(leaves) or any(map(_has_complex, (*arguments, *keywords.values()))):
                 return self.run_on_host(_numpys(function.__name__), arguments, keywords)
             run = self.programs[key] = self._prepared(function, leaves, (arguments, kinds), (keywords, dict(named)))
+            if len(self.programs) > self.kept:
+                self.programs.popitem(last=False)
+        else:
+            self.programs.move_to_end(key)
         return run(leaves)
 
     def _prepared(

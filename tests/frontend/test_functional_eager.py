@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 
 import blu
+from blu.compiler.eager import Eager
 
 X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
 
@@ -90,3 +94,17 @@ def test_numpy_computes_in_dtypes_that_no_kernel_does() -> None:
     assert abs(x).tolist() == [5, 1] and (x * 2).dtype == np.complex128 and complex(x[1]) == 1j
     large = blu.Array(np.array([2**63], np.uint64))
     assert (large + large).tolist() == [0] and blu.sum(large).tolist() == 2**63
+
+
+def test_of_many_programs_those_used_last_stay() -> None:
+    prepared: list[tuple[int, ...]] = []
+
+    def prepare(function: Callable[..., Any], leaves: list[Any], name: str, target: str) -> Callable[..., Any]:
+        prepared.append(leaves[0].shape)
+        return function
+
+    eager = Eager(prepare, lambda: None, kept=2)
+    for size in (1, 2, 1, 3, 1, 2):
+        eager.run(np.negative, (X[0, :size],), {})
+    assert prepared == [(1,), (2,), (3,), (2,)]
+    assert len(eager.programs) == 2
