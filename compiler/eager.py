@@ -10,6 +10,7 @@ import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -78,6 +79,7 @@ class Eager:
     policy: Callable[[], Hashable]
     kept: int = PROGRAMS_KEPT
     programs: OrderedDict[Hashable, Run] = field(default_factory=OrderedDict)
+    _keeping: Lock = field(default_factory=Lock, init=False, repr=False)
 
     def run(self, function: Function, arguments: tuple, keywords: dict[str, Any]) -> Any:
         """What the function gives for these arguments. NumPy computes in dtypes that no kernel does."""
@@ -90,12 +92,20 @@ class Eager:
         if run is None:
             if _are_numpys_alone(leaves) or any(map(_has_complex, (*arguments, *keywords.values()))):
                 return self.run_on_host(_numpys(function.__name__), arguments, keywords)
-            run = self.programs[key] = self._prepared(function, leaves, (arguments, kinds), (keywords, dict(named)))
+            run = self._prepared(function, leaves, (arguments, kinds), (keywords, dict(named)))
+            self._keep(key, run)
+            return run(leaves)
+        try:
+            self.programs.move_to_end(key)
+        except KeyError:  # another thread has just let it go, and this call has it still
+            self._keep(key, run)
+        return run(leaves)
+
+    def _keep(self, key: Hashable, run: Run) -> None:
+        with self._keeping:
+            self.programs[key] = run
             if len(self.programs) > self.kept:
                 self.programs.popitem(last=False)
-        else:
-            self.programs.move_to_end(key)
-        return run(leaves)
 
     def _prepared(
         self, function: Function, leaves: list[Any], arguments: tuple[tuple, tuple], keywords: tuple[dict, dict]

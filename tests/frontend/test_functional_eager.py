@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -108,3 +110,22 @@ def test_of_many_programs_those_used_last_stay() -> None:
         eager.run(np.negative, (X[0, :size],), {})
     assert prepared == [(1,), (2,), (3,), (2,)]
     assert len(eager.programs) == 2
+
+
+def test_threads_may_push_out_what_others_use() -> None:
+    eager = Eager(lambda function, *_: function, lambda: None, kept=1)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            runs = [pool.submit(_negate_often, eager, size) for size in (1, 2, 1, 2)]
+            assert [run.result() for run in runs] == [(1,), (2,), (1,), (2,)]
+    finally:
+        sys.setswitchinterval(interval)
+    assert len(eager.programs) == 1
+
+
+def _negate_often(eager: Eager, size: int) -> tuple[int, ...]:
+    for _ in range(5000):
+        found = eager.run(np.negative, (X[0, :size],), {})
+    return found.shape
