@@ -35,10 +35,10 @@ class BucketCollectives(Pass):
 
     A tensor of `megabytes` or more travels alone, as it is: to join others it would have to be copied where its kernel
     adds to what is there, as for weights of embeddings that are those of the head too. Tensors of whole lines of memory
-    come first, so that each begins at one: kernels write and read rows by vectors. A
-    bucket ends with the tensor that makes it `megabytes` large, or before one that is made after a result of the
-    bucket is read. Kernels write what is concatenated where it belongs, so that few and large exchanges cost no copies;
-    the backward pass makes gradients from the last layer to the first, and goes on while a bucket travels.
+    come first, so that each begins at one: kernels write and read rows by vectors. A bucket ends with the tensor that
+    makes it `megabytes` large, or before one that is made after a result of the bucket is read. Kernels write what is
+    concatenated where it belongs, so that few and large exchanges cost no copies; the backward pass makes gradients
+    from the last layer to the first, and goes on while a bucket travels.
     """
 
     level = "blu"
@@ -53,15 +53,15 @@ class BucketCollectives(Pass):
         operations = [item.operation for item in block.operations]
         positions = {operation: number for number, operation in enumerate(operations)}
         found = [_Sum(item, positions) for item in operations if _is_sum(item)]
+        enough = self.megabytes * MEGABYTE
         open_buckets: dict[tuple, _Bucket] = {}
         for item in sorted(found, key=lambda item: item.made):
             for bucket in open_buckets.values():
                 if bucket.members and item.made >= bucket.first_read:
                     self._close(bucket)
-            is_enough = item.bytes >= self.megabytes * MEGABYTE
-            bucket = _Bucket() if is_enough else open_buckets.setdefault(item.key, _Bucket())
+            bucket = _Bucket() if item.bytes >= enough else open_buckets.setdefault(item.key, _Bucket())
             bucket.add(item)
-            if bucket.bytes >= self.megabytes * MEGABYTE:
+            if bucket.bytes >= enough:
                 self._close(bucket)
         for bucket in open_buckets.values():
             self._close(bucket)
