@@ -28,6 +28,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "gpu"))
 import checkout  # noqa: F401
 import numpy as np
 
+from bench.gpu.report import microseconds_of_kernels
+
 PROMPT = 16
 
 
@@ -77,14 +79,12 @@ class BluSide:
             program.run(inputs, overwrite=True)
             host.append(time.perf_counter() - start)
             synchronize()
-        kernels: dict[str, float] = defaultdict(float)
-        for kernel, _, microseconds in program.time_launches(inputs):
-            kernels[kernel] += microseconds
+        kernels = microseconds_of_kernels(program, inputs)
         return {
             "launches": len(program.plan.launches),
             "host microseconds": 1e6 * statistics.median(host),
             "GPU microseconds": sum(kernels.values()),
-            "microseconds of kernels": dict(sorted(kernels.items(), key=lambda item: -item[1])),
+            "microseconds of kernels": kernels,
             "compile and load seconds": self.load_seconds,
         }
 

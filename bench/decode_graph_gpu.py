@@ -22,9 +22,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "gpu"))
 
 import checkout  # noqa: F401
 
-from bench.gpu.report import command_line, describe
+from bench.gpu.report import command_line, describe, microseconds_of_kernels
 
 WIDTH, HEADS, LAYERS, VOCABULARY, POSITIONS = 768, 12, 12, 50257, 1024
+TABLES = ("wte.weight", "wpe.weight")
 
 
 class BluSide:
@@ -78,11 +79,11 @@ class TorchSide:
 
     def __init__(self, arguments: argparse.Namespace, batch: int, torch: Any, ours: BluSide):
         self.torch, self.start, self.batch = torch, arguments.start, batch
-        # Products of PyTorch read weights by output: [out, in].
+        weights = {name[6:]: value for name, value in ours.given.items() if name.startswith("model.")}
+        # Products of PyTorch read weights by output, [out, in], as tables of embeddings are already.
         self.weights = {
-            name[6:]: value.t().contiguous() if value.ndim == 2 and not name.startswith("model.w") else value.clone()
-            for name, value in ours.given.items()
-            if name.startswith("model.")
+            name: value.t().contiguous() if value.ndim == 2 and name not in TABLES else value.clone()
+            for name, value in weights.items()
         }
         filled = {name: value for name, value in ours.given.items() if name.startswith("cache")}
         self.cache = {name: value.clone() for name, value in filled.items()}
@@ -190,6 +191,7 @@ def measure(arguments: argparse.Namespace, batch: int) -> dict[str, Any]:
     speeds = {name: batch * arguments.tokens / statistics.median(found) for name, found in times.items()}
     kept = sum(value.nbytes for name, value in ours.given.items() if name.startswith("model."))
     filled = sum(value.nbytes for name, value in ours.given.items() if name.startswith("cache"))
+    ours.reset()
     moved = kept + filled * (arguments.start + arguments.tokens / 2) / POSITIONS
     bound = batch * arguments.bandwidth * 1e9 / moved
     return {
@@ -199,17 +201,8 @@ def measure(arguments: argparse.Namespace, batch: int) -> dict[str, Any]:
         "share of the bound": speeds["blu"] / bound,
         "error against torch": difference,
         "launches": len(ours.program.plan.launches),
-        "microseconds of kernels": _kernels(ours),
+        "microseconds of kernels": microseconds_of_kernels(ours.program, ours.inputs),
     }
-
-
-def _kernels(ours: BluSide) -> dict[str, float]:
-    """What kernels take when they are launched one by one, each with its wait; names and times a token."""
-    ours.reset()
-    found: dict[str, float] = {}
-    for kernel, _, microseconds in ours.program.time_launches(ours.inputs):
-        found[kernel] = found.get(kernel, 0.0) + microseconds
-    return dict(sorted(found.items(), key=lambda item: -item[1]))
 
 
 def main() -> None:

@@ -5,7 +5,7 @@
     python bench/ranks_gpu.py --ranks 2 --device cpu             # without GPUs: repeats and resumes
 
 What a part needs is compiled first, several programs at a time. A part that fails is said in the table, and the others
-go on; the exit code is then 1. `--pack-only` compiles and starts no rank.
+go on; the exit code is then 1. `--pack-only` compiles and starts no rank. Blu must be importable in other processes.
 
 scaling, narrow, optimizer: GPT-2 124M in bf16 with 64 x 1024 tokens a rank against DDP; gradients in bf16; ZeRO-1
 bandwidth: all-reduces of 1 to 400 MB beside NCCL's. attention, model, tensor: bench/context_gpu.py
@@ -15,12 +15,10 @@ repeats, resumes: `blu train` twice; one rank killed (SIGKILL) and the run resum
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -31,7 +29,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(Path(__file__).resolve().parent / "gpu"))
+
+from checkout import ROOT
+
+from bench.gpu.report import digest
+
 SECONDS = 900
 STEPS, EVERY = 12, 4
 TRAIN = "gpt2-demo-config --tokenizer bytes --batch-size 4 --length 64 --validate-every 0 --log-every 1".split()
@@ -48,17 +51,17 @@ class Part:
     figures: tuple[str, ...] = ()
 
     def commands(self, ranks: int) -> list[list[str]]:
-        """Compile."""
+        """Programs that compile, with their flags."""
         return [self._words(text, ranks) for text in self.packs]
 
     def command(self, ranks: int, report: Path) -> list[str]:
-        """Measure, on each rank."""
+        """The program that measures, on each rank."""
         return [*self._words(self.script, ranks), "--save", str(report)]
 
     @staticmethod
     def _words(text: str, ranks: int) -> list[str]:
         script, *flags = text.format(mesh=f"dp={ranks}", ranks=ranks).split()
-        return [sys.executable, str(ROOT / "bench" / script), *flags]
+        return [str(ROOT / "bench" / script), *flags]
 
 
 def context_part(name: str) -> Part:
@@ -87,31 +90,11 @@ PARTS = {
 RUNS = ("repeats", "resumes")
 
 
-def free_port() -> int:
-    """A port where nobody listens. PyTorch's ranks meet one or two further, where most often nobody does either."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
-def run_on_ranks(command: list[str], ranks: int, log: Path) -> int:
-    """The first exit code that is not 0, of ranks with the environment of torchrun; those left behind are ended."""
-    port = str(free_port())
-    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks)}
-    started = []
-    for rank in range(ranks):
-        environment = {**importable(), **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
-        with log.with_suffix(f".{rank}.log").open("w") as out:
-            started.append(subprocess.Popen(command, env=environment, stdout=out, stderr=subprocess.STDOUT))
-    end = time.monotonic() + SECONDS
-    try:
-        codes = [process.wait(max(1, end - time.monotonic())) for process in started]
-    except subprocess.TimeoutExpired:
-        return 124
-    finally:
-        for process in started:
-            process.kill()
-    return next((code for code in codes if code), 0)
+def run_on_ranks(program: list[str], ranks: int, log: Path) -> int:
+    """The exit code of a program's ranks, each with a GPU; what they say goes into a file."""
+    words = [sys.executable, "-m", "blu", "run", "--nproc", str(ranks), "--device", "cuda", *program]
+    with log.open("w") as out:
+        return subprocess.run(words, env=importable(), stdout=out, stderr=subprocess.STDOUT, timeout=SECONDS).returncode
 
 
 def importable() -> dict[str, str]:
@@ -122,7 +105,7 @@ def importable() -> dict[str, str]:
 
 def pack(parts: list[str], ranks: int, jobs: int) -> dict[str, str]:
     """Compile what the parts need, each program once: why some could not be, by part."""
-    wanted = {tuple(words): words for name in parts for words in PARTS[name].commands(ranks)}
+    wanted = {tuple(words): [sys.executable, *words] for name in parts for words in PARTS[name].commands(ranks)}
     run = partial(subprocess.run, env=importable(), cwd=ROOT, capture_output=True, text=True, timeout=SECONDS)
     with ThreadPoolExecutor(jobs) as pool:
         done = dict(zip(wanted, pool.map(run, wanted.values()), strict=True))
@@ -138,9 +121,10 @@ def measure(name: str, ranks: int, folder: Path) -> dict[str, Any]:
     """The figures of one part, or why there are none."""
     report = folder / f"{name}.json"
     report.unlink(missing_ok=True)
-    code = run_on_ranks(PARTS[name].command(ranks, report.resolve()), ranks, folder / "logs" / name)
+    log = folder / "logs" / f"{name}.log"
+    code = run_on_ranks(PARTS[name].command(ranks, report.resolve()), ranks, log)
     if code or not report.exists():
-        return {"failed": f"exit code {code}; see {folder / 'logs'}"}
+        return {"failed": f"exit code {code}; see {log}"}
     found = json.loads(report.read_text())
     return {figure: found.get(figure) for figure in PARTS[name].figures}
 
@@ -162,11 +146,8 @@ def trained(words: list[str]) -> None:
 
 
 def end_of(out: Path) -> str:
-    """SHA-256 of the last checkpoint's arrays."""
-    found = hashlib.sha256()
-    for path in sorted((out / f"step-{STEPS:08d}").glob("*.safetensors")):
-        found.update(path.read_bytes())
-    return found.hexdigest()
+    """What the last checkpoint of a run holds."""
+    return digest(out / f"step-{STEPS:08d}")
 
 
 def repeats(ranks: int, device: str, folder: Path) -> dict[str, Any]:

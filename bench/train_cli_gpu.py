@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import hashlib
 import json
 import os
 import platform
@@ -29,7 +28,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent / "gpu"))
+
+import checkout  # noqa: F401
 import numpy as np
+
+from bench.gpu.report import digest
 
 DEMO = ["gpt2-demo-config", "--tokenizer", "bytes", "--batch-size", "8", "--length", "128", "--steps", "60",
         "--learning-rate", "2e-3", "--checkpoint-every", "20", "--validate-every", "30", "--sample-every", "30",
@@ -81,14 +85,6 @@ def write_text(path: Path) -> None:
     path.write_text(" ".join(words))
 
 
-def digest(directory: Path) -> str:
-    """Of the weights and the optimizer's state in the last checkpoint."""
-    sums = hashlib.sha256()
-    for path in sorted((directory / f"step-{STEPS:08}").glob("*.safetensors")):
-        sums.update(path.read_bytes())
-    return sums.hexdigest()
-
-
 def kill_and_resume(words: list[str], directory: Path, after: int) -> dict[str, Any]:
     """Kill a run once it has done so many steps, and let it go on."""
     with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
@@ -120,14 +116,14 @@ def train_demo(folder: Path, dtype: str) -> dict[str, Any]:
     for name, environment in VARIANTS.items():
         out = folder / f"{dtype} {name}"
         summary, _ = finish([*words, str(out)], **environment)
-        digests[name] = digest(out)
+        digests[name] = digest(out / f"step-{STEPS:08}")
         report.setdefault("losses", summary["losses"][::10] + summary["losses"][-1:])
         report.setdefault("validation losses", summary["validation_losses"])
         report.setdefault("peak memory", summary["peak_memory"])
         report["seconds"][name] = summary["seconds"]
     out = folder / f"{dtype} killed"
     report["killed"] = kill_and_resume([*words, str(out)], out, 47)
-    digests["killed"] = digest(out)
+    digests["killed"] = digest(out / f"step-{STEPS:08}")
     return report | {"same bytes": len(set(digests.values())) == 1, "digests": digests}
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,16 @@ import pytest
 from tests.support.folders import ROOT
 
 BENCH = ROOT / "bench" / "ranks_gpu.py"
+FLAGS = {"well": "", "ill": " --fails"}
+RANK = """
+import json, os, sys, time
+if "--fails" in sys.argv:
+    if os.environ["RANK"] == "1":
+        raise SystemExit("no")
+    time.sleep(60)
+if os.environ["RANK"] == "0":
+    open(sys.argv[-1], "w").write(json.dumps({"size": os.environ["WORLD_SIZE"]}))
+"""
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
@@ -49,3 +61,20 @@ def test_what_the_command_does_is_listed_for_gpus() -> None:
     assert run("--list").stdout.split() == [
         "scaling", "narrow", "optimizer", "bandwidth", "attention", "model", "tensor", "repeats", "resumes"
     ]  # fmt: skip
+
+
+def test_what_ranks_report_is_found_and_one_that_fails_ends_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(BENCH.parent)
+    ranks_gpu = importlib.import_module("ranks_gpu")
+    program = tmp_path / "rank.py"
+    program.write_text(RANK)
+    (tmp_path / "logs").mkdir()
+    parts = {name: ranks_gpu.Part(f"{program}{flag}", figures=("size",)) for name, flag in FLAGS.items()}
+    monkeypatch.setattr(ranks_gpu, "PARTS", parts)
+    assert ranks_gpu.measure("well", 2, tmp_path) == {"size": "2"}
+    begin = time.monotonic()
+    assert ranks_gpu.measure("ill", 2, tmp_path)["failed"].startswith("exit code 1; see ")
+    assert time.monotonic() - begin < 30
+    assert "rank 1 of 2 ended with exit code 1" in (tmp_path / "logs" / "ill.log").read_text()
