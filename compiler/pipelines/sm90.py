@@ -97,7 +97,7 @@ PIPELINE = Pipeline(
                 PairDonations(),  # batches keep what reads an argument before what is written over it
                 BatchCalls(),
                 ReserveGpuScratch(),
-                Bufferize(over_rows=True),
+                Bufferize(over_operands=True),
                 OverlapCollectives(),  # a buffer lives as long as a collective has it
                 PlanMemory(),
             ),

@@ -1,5 +1,5 @@
 // What a call reads for the last time may be written over, but not while other calls of its batch still read it.
-// RUN: %blu-opt %s --pass-pipeline='blu-pair-donations,blu-bufferize{over-rows=true}' | %filecheck %s
+// RUN: %blu-opt %s --pass-pipeline='blu-pair-donations,blu-bufferize{over-operands=true}' | %filecheck %s
 
 // The first call comes earlier: the second may write over what both read.
 // CHECK-LABEL: func.func @one_by_one(

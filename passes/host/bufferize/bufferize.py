@@ -53,13 +53,14 @@ class Bufferize(Pass):
 
     A kernel result that is only transposed gets the transposed layout at once, so that the view that follows is plain,
     and one that only becomes a part of a concatenation is written where it belongs there.
-    With `over_rows`, a kernel of rows writes its one result over an operand of the same type that nobody reads again:
-    the target's emitters promise that a row is read before it is written.
+    With `over_operands`, a kernel of rows, or a product with what follows it, writes its one result over an operand of
+    the same type that nobody reads again: the target's emitters promise that a row, or what follows a product for an
+    element, is read before it is written.
     """
 
     level = "linalg"
     leads_to = "memref"
-    over_rows: bool = False
+    over_operands: bool = False
 
     def run(self, module: ir.Module) -> None:
         kernels = kernels_in(module)
@@ -185,7 +186,7 @@ class _Bufferizer:
 
     def _over_operand(self, value: ir.Value, operation: ir.Operation, kernel: func.FuncOp) -> View | None:
         """An intermediate operand that the kernel's one result may be written over."""
-        if refusal(PLACED_NOWHERE, Placing(value, operation, self.memory, self.owner.over_rows)) is not None:
+        if refusal(PLACED_NOWHERE, Placing(value, operation, self.memory, self.owner.over_operands)) is not None:
             return None
         for number in range(len(operation.operands)):
             case = OverOperand(value, operation, kernel, number, self.memory)

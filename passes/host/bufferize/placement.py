@@ -105,6 +105,11 @@ class OverOperand:
         return self.memory.views[self.operand].root
 
     @property
+    def reads_where_it_writes(self) -> bool:
+        argument = self.kernel.arguments[self.number]
+        return reads_rows_in_place(self.kernel, argument) or reads_where_it_writes(self.kernel, argument)
+
+    @property
     def is_read_once(self) -> bool:
         return [self.memory.views[operand].root for operand in self.operation.operands].count(self.root) == 1
 
@@ -128,7 +133,7 @@ class Placing:
     value: ir.Value
     operation: ir.Operation
     memory: Memory
-    over_rows: bool
+    over_operands: bool
 
     @property
     def is_written_last(self) -> bool:
@@ -191,7 +196,7 @@ OVER_DONATED: tuple[Rule[OverDonated], ...] = (
 )
 # Which results may be written over an operand at all: those that need no place of their own.
 PLACED_NOWHERE: tuple[Rule[Placing], ...] = (
-    Rule("rows", lambda case: case.over_rows, "the target's kernels of rows do not promise to read before they write"),
+    Rule("promise", lambda case: case.over_operands, "the target's kernels do not promise to read before they write"),
     Rule("last", lambda case: case.is_written_last, "the kernel has other results, which it may read more rows for"),
     Rule(
         "in order",
@@ -211,8 +216,8 @@ OVER_OPERAND: tuple[Rule[OverOperand], ...] = (
     Rule("dead", lambda case: case.is_dead, "it is read later"),
     Rule(
         "in place",
-        lambda case: reads_rows_in_place(case.kernel, case.kernel.arguments[case.number]),
-        "the kernel reads it elsewhere than in the row that it writes",
+        lambda case: case.reads_where_it_writes,
+        "the kernel reads it elsewhere than in the row, or at the element, that it writes",
     ),
 )
 # When an update writes into the memory of what it updates.
