@@ -37,7 +37,7 @@ class ChunkRows(Pass):
     """
 
     level = "blu"
-    largest_bytes: int = 4 << 30
+    largest_bytes: int = 1 << 30
 
     def run(self, module: ir.Module) -> None:
         for function in find(module, func.FuncOp):
