@@ -53,6 +53,12 @@ def test_four_ranks_find_the_loss_and_all_gradients_of_one() -> None:
     check(run_ranks(PROGRAMS, 4, "1", *modes), modes)
 
 
+def test_a_value_goes_from_every_sharding_to_every_other_one() -> None:
+    """Also where a split that goes lies outside of one that comes: ranks once had rows of others."""
+    for item in run_ranks(PROGRAMS.with_name("moved_programs.py"), 4):
+        assert not item["wrong"], item
+
+
 def test_a_program_is_that_of_one_rank() -> None:
     program = blu.jit(lambda x, w: blu.sum(x @ w), mesh=blu.Mesh(dp=4), shard={"x": "dp, *"})
     plan = program.trace(blu.spec((8, 6)), blu.spec((6, 5))).compile().program.plan

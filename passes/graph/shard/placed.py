@@ -12,7 +12,7 @@ from blu.dialects.ops.collective import AllGather, AllReduce, AxisIndex, ReduceS
 from blu.dialects.ops.indexing import DynamicSlice
 from blu.dialects.sharding import PERMUTE, Sharding, Split, in_order, local_groups
 from blu.dialects.tensor.arithmetic import equal, where
-from blu.dialects.tensor.arrangement import concatenate, flip, moveaxis, reshape
+from blu.dialects.tensor.arrangement import broadcast_to, concatenate, flip, moveaxis, reshape
 from blu.dialects.tensor.arrangement import split as split_tensor
 from blu.dialects.tensor.promotion import as_tensor
 from blu.dialects.tensor.tensor import Tensor
@@ -55,15 +55,36 @@ class Movement:
 
     def to(self, value: Placed, wanted: Sharding) -> Placed:
         """The value in a sharding: sums first, then what is gathered, then what is split."""
-        for axis in [axis for axis in value.sharding.partial if axis not in wanted.partial]:
-            value = self._summed(value, axis, wanted)
+        value = self._untangled(value, wanted)
+        order = [split.axis for splits in wanted.dims for split in splits]
+        for axis in sorted(value.sharding.partial, key=lambda axis: order.index(axis) if axis in order else len(order)):
+            if axis not in wanted.partial:
+                value = self._summed(value, axis, wanted)
         for dim, split in reversed(_missing(value.sharding, wanted)):
             value = self._gathered(value, dim, split)
         for dim, split in _missing(wanted, value.sharding):
             value = self._part_of(value, dim, split)
         for axis in [axis for axis in wanted.partial if axis not in value.sharding.partial]:
             value = self.as_term(value, axis)
+        assert value.sharding == wanted, f"{value} is not in '{wanted}'"
         return value
+
+    def _untangled(self, value: Placed, wanted: Sharding) -> Placed:
+        """Dimensions gathered of which a split could not go, or come, without those that lie inside of it."""
+        for dim, (has, wants) in enumerate(zip(value.sharding.dims, wanted.dims, strict=True)):
+            same = next((at for at, pair in enumerate(zip(has, wants, strict=False)) if pair[0] != pair[1]), None)
+            same = min(len(has), len(wants)) if same is None else same
+            others = {*has[same:], *wants[same:]}
+            if all(self._are_apart(one, other) for one in others for other in others if one != other):
+                continue
+            for split in reversed(has[same:]):
+                value = self._gathered(value, dim, split)
+        return value
+
+    def _are_apart(self, one: Split, other: Split) -> bool:
+        """Whether each part of one of two splits of a dimension is whole groups of the other."""
+        outer, inner = in_order([one, other])
+        return inner.groups % (outer.groups * self.mesh.ranks(outer.axis)) == 0
 
     def as_term(self, value: Placed, axis: str) -> Placed:
         """A value as a sum over an axis, of which the first rank has all; zeros are a sum of zeros."""
@@ -77,8 +98,9 @@ class Movement:
         rest = tuple(other for other in value.sharding.partial if other != axis)
         sharding = value.sharding.with_partial(rest)
         for dim, splits in enumerate(wanted.dims):
-            for split in splits:
-                if split.axis == axis:
+            for at, split in enumerate(splits):
+                missing = set(splits[:at]) - set(value.sharding.dims[dim])
+                if split.axis == axis and all(self._are_apart(split, other) for other in missing):
                     return self._scattered(replace(value, sharding=sharding), dim, split)
         total = AllReduce(value.tensor, axis=axis, ranks=self.mesh.ranks(axis), reduction="sum")
         return replace(value, tensor=total, sharding=sharding)
@@ -107,6 +129,9 @@ class Movement:
     def _part_of(self, value: Placed, dim: int, split: Split) -> Placed:
         """This rank's part of a dimension."""
         splits = in_order([*value.sharding.dims[dim], split])
+        if is_zero(value):
+            sharding = value.sharding.with_dim(dim, splits)
+            return zeros(value.type, sharding, self.mesh)
         parts = self._in_parts(value.tensor, dim, local_groups(splits, split, self.mesh), self.mesh.ranks(split.axis))
         parts = _mirrored(parts, dim, split)
         starts = [as_tensor(0, i32)] * len(parts.shape)
@@ -127,6 +152,12 @@ class Movement:
             size *= part
         merged = reshape(tensor, (*tensor.shape[:dim], size, *tensor.shape[dim + parts :]))
         return replace(value, tensor=merged, sharding=value.sharding.with_dim(dim, splits))
+
+
+def zeros(type_: TensorType, sharding: Sharding, mesh: Mesh) -> Placed:
+    """Zeros as a rank has them, of a whole of this type."""
+    local = sharding.local(type_, mesh)
+    return Placed(broadcast_to(as_tensor(0, type_.dtype), local.shape), sharding, type_)
 
 
 def is_zero(value: Placed) -> bool:
