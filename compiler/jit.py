@@ -37,7 +37,7 @@ from blu.dialects.core.modules import copy_module, module_text
 from blu.dialects.core.remat import check_budget, set_budget
 from blu.dialects.hooks import HOOKS, CompilerHooks
 from blu.dialects.mesh import set_mesh, set_reductions, tracing_for
-from blu.dialects.sharding import PERMUTE, check_rotation, set_rotation, set_shardings
+from blu.dialects.sharding import BETWEEN, PERMUTE, check_rotation, set_rotation, set_shardings
 from blu.dialects.targets.cpu import ATTRIBUTE, CpuTarget
 from blu.dialects.targets.nvidia import TARGETS, Target
 from blu.dialects.tensor.tensor import METHODS
@@ -239,6 +239,7 @@ class Jitted:
         shard: Mapping[str, str] | None = None,
         rotation: str = PERMUTE,
         reduce: Mapping[str, str] | None = None,
+        between: Mapping[str, str] | None = None,
     ):
         functools.update_wrapper(self, function)
         self.function = function
@@ -248,6 +249,7 @@ class Jitted:
         self.overwrite = overwrite
         self.mesh, self.shard, self.rotation = mesh or Mesh(), dict(shard or {}), check_rotation(rotation)
         self.remat_budget, self.reduce = check_budget(remat_budget), dict(reduce or {})
+        self.between = dict(between or {})
         self.parameters = parameters_of(function)
         unknown = self.donated - set(self.parameters.parameters)
         if unknown:
@@ -298,6 +300,7 @@ class Jitted:
         set_mesh(traced.module, self.mesh)
         set_reductions(traced.module, self.reduce)
         set_shardings(traced.module, self.shard)
+        set_shardings(traced.module, self.between, BETWEEN)
         set_rotation(traced.module, self.rotation)
         return Traced(self.name, traced, self.target, self.overwrite)
 
@@ -326,6 +329,7 @@ def jit(
     shard: Mapping[str, str] | None = None,
     rotation: str = PERMUTE,
     reduce: Mapping[str, str] | None = None,
+    between: Mapping[str, str] | None = None,
 ) -> Any:
     """Compile a function of arrays. Use it as a decorator, with or without arguments.
 
@@ -351,13 +355,16 @@ def jit(
     ranks exchange: {"tokens": "dp, *"} gives each rank of dp an equal part of the rows of the argument `tokens`. The
     patterns fit names of arguments and results; a result lies as the argument of its name. Where the positions of
     attention are split, keys and values travel by the exchange `rotation`: permute, all_gather or all_to_all. With
-    `reduce`, as in {"dp": "bf16"}, f32 tensors (scalars aside) are added up over an axis in a narrower dtype.
+    `reduce`, as in {"dp": "bf16"}, f32 tensors (scalars aside) are added up over an axis in a narrower dtype. With
+    `between`, as in {"tokens": "*, tp"}, ranks that share layers have a part each of the rows made of an argument where
+    no product needs all of them: norms and residuals (sequence parallelism).
     """
     if function is None:
         options = {"donate": donate, "name": name, "target": target, "remat_budget": remat_budget, "shard": shard}
-        return functools.partial(jit, **options, overwrite=overwrite, mesh=mesh, rotation=rotation, reduce=reduce)
+        options |= {"overwrite": overwrite, "mesh": mesh, "rotation": rotation, "reduce": reduce, "between": between}
+        return functools.partial(jit, **options)
     with shown_to_the_user():
-        return Jitted(function, donate, name, target, remat_budget, overwrite, mesh, shard, rotation, reduce)
+        return Jitted(function, donate, name, target, remat_budget, overwrite, mesh, shard, rotation, reduce, between)
 
 
 def _prepare(function: Callable[..., Any], leaves: list[Any], name: str, target: str) -> Callable[[list[Any]], Any]:

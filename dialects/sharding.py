@@ -13,6 +13,7 @@ __all__ = [
     "ALL_GATHER",
     "ALL_TO_ALL",
     "ATTRIBUTE",
+    "BETWEEN",
     "PERMUTE",
     "ROTATION",
     "ROTATIONS",
@@ -29,16 +30,18 @@ __all__ = [
 ]
 
 ATTRIBUTE = "blu.sharding"
+BETWEEN = "blu.between"
+"""Of an argument: how rows of what is made of it are split between products of which ranks have terms."""
 ROTATION = "blu.rotation"
 """Of a module: the exchange by which keys and values come to all ranks that have positions of a sequence."""
 PERMUTE, ALL_GATHER, ALL_TO_ALL = ROTATIONS = "permute", "all_gather", "all_to_all"
 
 
-def set_shardings(module: ir.Module, shardings: Mapping[str, str]) -> None:
+def set_shardings(module: ir.Module, shardings: Mapping[str, str], attribute: str = ATTRIBUTE) -> None:
     """Say how the arguments and results of @main lie, by patterns of their names (`model.h.*.weight`).
 
-    The first pattern that fits counts. A result that none fits lies as the argument of its name does. ShapeError for a
-    pattern that fits no name.
+    The first pattern that fits counts. A result that none fits lies as the argument of its name does. With `BETWEEN`
+    for an attribute, it is said of arguments alone. ShapeError for a pattern that fits no name.
     """
     if not shardings:
         return
@@ -52,8 +55,9 @@ def set_shardings(module: ir.Module, shardings: Mapping[str, str]) -> None:
     found = {name: text for name in arguments if (text := first_of(parsed, name))}
     texts = [found.get(name) for name in arguments]
     with module.context:
-        _write(main, "arg_attrs", texts)
-        _write(main, "res_attrs", [first_of(parsed, name) or found.get(name) for name in results])
+        _write(main, "arg_attrs", texts, attribute)
+        if attribute == ATTRIBUTE:
+            _write(main, "res_attrs", [first_of(parsed, name) or found.get(name) for name in results], attribute)
 
 
 def set_rotation(module: ir.Module, rotation: str) -> None:
@@ -85,12 +89,12 @@ def _named(main: func.FuncOp, kind: str) -> list[str]:
     return [ir.StringAttr(item["blu.name"]).value if "blu.name" in item else "" for item in items]
 
 
-def _write(main: func.FuncOp, kind: str, texts: Sequence[str | None]) -> None:
+def _write(main: func.FuncOp, kind: str, texts: Sequence[str | None], attribute: str) -> None:
     if not any(texts):
         return
     before = [{}] * len(texts)
     if kind in main.attributes:
         before = [{n.name: n.attr for n in ir.DictAttr(item)} for item in ir.ArrayAttr(main.attributes[kind])]
-    said = [{ATTRIBUTE: ir.StringAttr.get(text)} if text else {} for text in texts]
+    said = [{attribute: ir.StringAttr.get(text)} if text else {} for text in texts]
     added = [item | more for item, more in zip(before, said, strict=True)]
     main.attributes[kind] = ir.ArrayAttr.get([ir.DictAttr.get(item) for item in added])

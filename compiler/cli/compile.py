@@ -167,6 +167,8 @@ class CompileJob:
             check_mesh(subject, arguments)
         elif arguments.shard is not None:
             raise UsageError("--shard without --mesh", advice="say among how many: --mesh dp=4, or --gpus 4")
+        elif arguments.sequence_parallel:
+            raise UsageError("--sequence-parallel without --mesh", advice="say among how many: --mesh tp=2")
         elif isinstance(subject, Gpt2Subject) and (runs or not (writes or self._looks())):
             session = Session(subject, arguments, self.progress, self.target, self.load, lambda: self.compile_seconds)
             return run_session(session) if runs else prepare_session(session)

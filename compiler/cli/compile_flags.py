@@ -73,6 +73,7 @@ def _add_model_flags(group: argparse._ArgumentGroup) -> None:
         help="the training step of one rank of a mesh such as dp=2,tp=2, with --batch-size sequences; needs no GPUs",
     )
     group.add_argument("--shard", metavar="WHAT", help="what ranks of dp share besides: optimizer or parameters")
+    group.add_argument("--sequence-parallel", action="store_true", help="ranks of tp do norms on parts of sequences")
 
 
 def _add_run_flags(group: argparse._ArgumentGroup) -> None:

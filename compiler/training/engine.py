@@ -38,6 +38,7 @@ PROGRAM_FIELDS = (
     "weight_decay",
     "remat_budget",
     "reduce_dtype",
+    "sequence_parallel",
 )
 
 BATCH = ("tokens", "targets")
@@ -82,7 +83,7 @@ class Engine:
         When `guarded`, or the recipe skips such steps, a step that is not finite changes nothing. This is the engine of
         one `rank` of a `mesh`, who share the work as `RunLayout` says. ArgumentError where they cannot.
         """
-        layout = RunLayout(config, mesh or Mesh(), sharded, rank)
+        layout = RunLayout(config, mesh or Mesh(), sharded, rank, recipe.sequence_parallel)
         layout.check(recipe.batch_size, recipe.length)
         name = resolve_target_name(target)
         options = {name: getattr(recipe, name) for name in PROGRAM_FIELDS}

@@ -30,13 +30,15 @@ class RunLayout:
     """How the arrays of a run lie over the ranks of a mesh, seen from one of them.
 
     `sharded` says what ranks with different sequences share besides: nothing, the "optimizer"'s state (each updates a
-    part of the parameters, and they are gathered), or the "parameters" with it (gathered where they are used).
+    part of the parameters, and they are gathered), or the "parameters" with it (gathered where they are used). With
+    `sequence_parallel`, ranks that share layers have parts of the positions where no product needs all of them.
     """
 
     config: Mapping[str, Any] = field(default_factory=dict, repr=False)
     mesh: Mesh = field(default_factory=Mesh)
     sharded: str = ""
     rank: int = 0
+    sequence_parallel: bool = False
 
     @property
     def data_ranks(self) -> int:
@@ -80,6 +82,24 @@ class RunLayout:
         axes = {DATA_AXIS: DATA_AXIS, POSITION_AXIS: f"{POSITION_AXIS}~"}
         batch = ", ".join(text if self.mesh.ranks(axis) > 1 else "*" for axis, text in axes.items())
         return found if entry == "update" or batch == "*, *" else {**found, "tokens": batch, "targets": batch}
+
+    def between_of(self, entry: str) -> dict[str, str]:
+        """How rows of what a training program makes of its tokens are split between products."""
+        if not self.is_sequence_split or entry == "update":
+            return {}
+        groups = self._positions_apart
+        return {"tokens": f"*, {TENSOR_AXIS}" + (f"/{groups}" if groups > 1 else "")}
+
+    @property
+    def is_sequence_split(self) -> bool:
+        """Whether ranks that share layers have parts of the positions between products."""
+        return self.sequence_parallel and self.mesh.ranks(TENSOR_AXIS) > 1
+
+    @property
+    def _positions_apart(self) -> int:
+        """In how many parts sequences are cut already, of which ranks of cp have two each."""
+        ranks = self.mesh.ranks(POSITION_AXIS)
+        return 2 * ranks if ranks > 1 else 1
 
     @property
     def is_split(self) -> bool:
@@ -140,6 +160,11 @@ class RunLayout:
         yield from _divided(self.data_ranks, batch_size, "dp", "a batch of {} sequences", "take a batch of")
         positions = self.mesh.ranks(POSITION_AXIS)
         yield from _divided(positions, length, "cp", "sequences of {} tokens", "take a length of", pieces=2)
+        if self.is_sequence_split:
+            ranks = self.mesh.ranks(TENSOR_AXIS)
+            yield from _divided(
+                ranks, length, "tp", "sequences of {} tokens", "take a length of", pieces=self._positions_apart
+            )
         yield from self._problems_of_layers(self.mesh.ranks(TENSOR_AXIS))
 
     def _problems_of_layers(self, ranks: int) -> Iterator[str]:

@@ -35,6 +35,7 @@ class TrainingRequest(ProgramRequest):
     mesh: str = ""
     sharded: str = ""
     reduce_dtype: str = "f32"
+    sequence_parallel: bool = False
 
     def trace(self) -> Any:
         """Trace the program."""
@@ -59,7 +60,8 @@ class TrainingRequest(ProgramRequest):
         }[self.entry]
         name = f"gpt2_training_{self.entry}"
         mesh = Mesh.of_text(self.mesh)
-        shard = RunLayout(dict(self.config), mesh, self.sharded).shardings_of(self.entry)
-        options = {"target": self.target, "remat_budget": self.remat_budget, "mesh": mesh, "shard": shard}
+        layout = RunLayout(dict(self.config), mesh, self.sharded, sequence_parallel=self.sequence_parallel)
+        options = {"target": self.target, "remat_budget": self.remat_budget, "mesh": mesh}
+        options |= {"shard": layout.shardings_of(self.entry), "between": layout.between_of(self.entry)}
         options["reduce"] = {DATA_AXIS: self.reduce_dtype, TENSOR_AXIS: "bf16" if self.dtype == "bf16" else "f32"}
         return jit(getattr(steps, self.entry), donate=donated, name=name, **options).trace(*arguments)

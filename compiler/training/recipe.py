@@ -22,7 +22,8 @@ class Recipe:
     A step takes `accumulate` micro-batches of `batch_size` sequences of `length` tokens. `warmup` and `decay_steps` are
     steps, `clip` the largest norm of the gradients (0: any). `on_nonfinite` says what to do about a loss or gradients
     that are NaN or infinite. `remat_budget` is how many bytes of a micro-batch's activations are kept for its gradients
-    (0: all); the rest is computed again. `reduce_dtype` is that in which ranks add up their gradients.
+    (0: all); the rest is computed again. `reduce_dtype` is that in which ranks add up their gradients. With
+    `sequence_parallel`, ranks that share layers have parts of the positions where no product needs all of them.
     """
 
     batch_size: int = 8
@@ -45,6 +46,7 @@ class Recipe:
     on_nonfinite: str = "stop"
     remat_budget: int = 0
     reduce_dtype: str = "f32"
+    sequence_parallel: bool = False
 
     def __post_init__(self) -> None:
         if problems := list(_problems(self)):

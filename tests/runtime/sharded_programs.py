@@ -30,7 +30,21 @@ TENSOR = {f"model.{name}": text for name, text in blu.arrange(SHAPES, blu.Mesh(t
 BOTH = {f"model.{name}": text for name, text in blu.arrange(SHAPES, blu.Mesh(dp=2, tp=2), SHARDINGS, over="dp").items()}
 POSITIONS = {"tokens": "*, cp", "targets": "*, cp"}
 ALONE = "one rank"
+BETWEEN = {"tokens": "*, tp"}
+# Rows of sequences are split between products; with cp, those of which a rank has parts.
+SEQUENCES = {
+    "sequence": BETWEEN,
+    "four, sequence": BETWEEN,
+    "data x sequence, full": BETWEEN,
+    "sequence x positions": {"tokens": "*, tp/4"},
+    "batches between": {"tokens": "tp, *"},
+}
 MODES = {
+    "sequence": ("tp=2", TENSOR),
+    "batches between": ("tp=2", TENSOR),
+    "four, sequence": ("tp=4", TENSOR),
+    "data x sequence, full": ("dp=2,tp=2", DATA | BOTH),
+    "sequence x positions": ("tp=2,cp=2", TENSOR | {"tokens": "*, cp~", "targets": "*, cp~"}),
     "data": ("dp=2", DATA),
     "tensor": ("tp=2", TENSOR),
     "full": ("dp=2", DATA | FULL),
@@ -77,7 +91,8 @@ Arrays = Mapping[str, np.ndarray]
 def traced_for(mode: str, model: Any, arrays: Arrays) -> Any:
     """The program of a rank in a mode; that of one rank alone where there is none."""
     text, shard = MODES.get(mode, ("", {}))
-    program = blu.jit(loss_and_gradients, mesh=blu.Mesh.of_text(text), shard=shard)
+    between = SEQUENCES.get(mode)
+    program = blu.jit(loss_and_gradients, mesh=blu.Mesh.of_text(text), shard=shard, between=between)
     return program.trace(model, arrays["tokens"], arrays["targets"])
 
 

@@ -26,12 +26,14 @@ def check(found: list[dict], modes: list[str], gradients: int = 16) -> None:
 
 
 def test_two_ranks_find_the_loss_and_all_gradients_of_one() -> None:
-    modes = ["data", "tensor", "full", "balanced"]
+    modes = ["data", "tensor", "full", "balanced", "sequence", "batches between"]
     found = run_ranks(PROGRAMS, 2, "1", *modes)
     check(found, modes)
     kinds = found[0]["full"]["kinds"]
     assert kinds["all_gather"] > 10 and kinds["reduce_scatter"] > 10
     assert set(found[0]["data"]["kinds"]) <= {"all_reduce", "axis_index"}
+    # The embedding, two products of the layer, and the gradients of three inputs of products.
+    assert found[0]["sequence"]["kinds"]["reduce_scatter"] == 6
 
 
 @pytest.mark.slow
@@ -40,8 +42,9 @@ def test_two_ranks_find_the_loss_and_all_gradients_of_one() -> None:
     [
         ["data x tensor", "data x balanced", "tensor x positions"],
         ["four, data", "four, tensor", "four, full", "four balanced"],
+        ["four, sequence", "data x sequence, full", "sequence x positions"],
     ],
-    ids=["two axes", "one axis"],
+    ids=["two axes", "one axis", "sequences"],
 )
 def test_four_ranks_find_all_148_gradients_of_twelve_layers(modes: list[str]) -> None:
     check(run_ranks(PROGRAMS, 4, "12", *modes, timeout=400), modes, 148)

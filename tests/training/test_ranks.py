@@ -116,6 +116,44 @@ def test_one_rank_shares_out_nothing() -> None:
     assert RunLayout(CONFIG).shardings_of("step") == {}
 
 
+def test_ranks_that_do_norms_on_parts_of_sequences_learn_what_one_learns(texts: Path, tmp_path: Path) -> None:
+    even = ("--vocab-size", "1024", "--steps", "3", "--batch-size", "4")
+    one = trained(texts, tmp_path / "one", *even)
+    parts = ("--nproc", "2", "--mesh", "tp=2", "--sequence-parallel", "True")
+    two = trained(texts, tmp_path / "two", *even, *parts)
+    assert two["losses"] == pytest.approx(one["losses"], rel=1e-5)
+
+
+@pytest.mark.parametrize(("mesh", "text"), [("tp=2", "*, tp"), ("tp=2,cp=2", "*, tp/4"), ("dp=2", "")])
+def test_sequences_are_split_between_products_only_among_ranks_of_tp(mesh: str, text: str) -> None:
+    layout = RunLayout(CONFIG, Mesh.of_text(mesh), sequence_parallel=True)
+    assert layout.between_of("micro").get("tokens", "") == text
+    assert not layout.between_of("update")
+
+
+@pytest.mark.parametrize(
+    ("mesh", "length", "message"),
+    [
+        (
+            "tp=2",
+            7,
+            "sequences of 7 tokens cannot be shared out among 2 ranks (tp); 1, 7 ranks can; take a length of 6 or 8",
+        ),
+        (
+            "tp=2,cp=2",
+            12,
+            "sequences of 12 tokens cannot be shared out among 2 ranks (tp); 1, 3 ranks can; take a length of 8",
+        ),
+    ],
+)
+def test_positions_that_cannot_be_split_between_products_are_told(mesh: str, length: int, message: str) -> None:
+    config = {**CONFIG, "vocab_size": 32}
+    layout = RunLayout(config, Mesh.of_text(mesh), sequence_parallel=True)
+    with pytest.raises(ArgumentError) as caught:
+        layout.check(4, length)
+    assert message in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("mesh", "sharded", "message"),
     [

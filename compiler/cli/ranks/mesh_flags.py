@@ -41,11 +41,12 @@ def rank_request(
     mesh = mesh_of(arguments)
     if mesh is None:
         return None
-    layout = RunLayout(subject.config, mesh, arguments.shard or "")
+    layout = RunLayout(subject.config, mesh, arguments.shard or "", sequence_parallel=arguments.sequence_parallel)
     batch = arguments.batch_size * layout.data_ranks
     try:
         layout.check(batch, length)
     except ArgumentError as error:
         raise UsageError(error.message, advice=error.advice) from None
     options = {"batch": batch, "length": length, "mesh": str(mesh), "sharded": layout.sharded}
+    options["sequence_parallel"] = layout.sequence_parallel
     return TrainingRequest.of("step", subject.config, target, dtype=arguments.autocast or "f32", **options)

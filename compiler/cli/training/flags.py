@@ -130,6 +130,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     "several ranks (docs/distributed.md)": (
         Flag("mesh", str, "how they share the work, as dp=2,tp=2: dp batches, tp layers, cp positions (dp)", "AXES"),
         Flag("reduce-dtype", as_dtype, "in which ranks of dp add up gradients: f32, bf16 (f32)", "DTYPE"),
+        Flag("sequence-parallel", as_bool, "let ranks of tp do norms on parts of the positions (False)", "BOOL"),
         Flag(
             "shard", str, "let ranks of dp share the optimizer's state, or the parameters too", "optimizer|parameters"
         ),

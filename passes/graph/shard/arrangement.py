@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from blu.dialects.core.dtypes import product
-from blu.dialects.sharding import Sharding, Split, Splits, in_order
+from blu.dialects.sharding import Sharding, Splits, in_order
 from blu.passes.graph.shard.placed import Placed, is_zero
+from blu.passes.graph.shard.reshaping import moved_split
 from blu.passes.graph.shard.rules import Case, shards
 
 
@@ -26,62 +26,17 @@ def shard_reshape(case: Case) -> list[Placed]:
     shape = case.attributes["shape"]
     found: list[Splits] = [()] * len(shape)
     kept: list[Splits] = [()] * value.type.ndim
-    for sources, targets in _factors(value.type.shape, shape):
-        for source in sources:
-            for split in value.sharding.dims[source]:
-                place = _place_of(split, source, sources, targets, value.type.shape, shape, case.ranks(split.axis))
-                if place is not None:
-                    kept[source] = (*kept[source], split)
-                    target, moved = place
-                    found[target] = in_order([*found[target], moved])
+    for source, splits in enumerate(value.sharding.dims):
+        for split in splits:
+            place = moved_split(split, source, value.type.shape, shape, case.ranks(split.axis))
+            if place is not None:
+                kept[source] = (*kept[source], split)
+                target, moved = place
+                found[target] = in_order([*found[target], moved])
     case.bring(lambda item, _: Sharding(tuple(kept), item.sharding.partial))
     result = Sharding(tuple(found), value.sharding.partial)
     local = result.local(value.type.with_shape(shape), case.movement.mesh).shape
     return case.emit([result], shape=local)
-
-
-def _factors(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], list[int]]]:
-    """Runs of dimensions that have as many elements before and after."""
-    found, sources, targets = [], [], []
-    before = after = 1
-    i = j = 0
-    while i < len(old) or j < len(new):
-        if (before <= after and i < len(old)) or j == len(new):
-            before *= old[i]
-            sources.append(i)
-            i += 1
-        else:
-            after *= new[j]
-            targets.append(j)
-            j += 1
-        if before == after and sources and targets:
-            found.append((sources, targets))
-            sources, targets, before, after = [], [], 1, 1
-    if sources or targets:
-        found.append((sources, targets))
-    return found
-
-
-def _place_of(
-    split: Split,
-    source: int,
-    sources: Sequence[int],
-    targets: Sequence[int],
-    old: Sequence[int],
-    new: Sequence[int],
-    ranks: int,
-) -> tuple[int, Split] | None:
-    """The dimension of the result that a split is one of, and how that is said there; None where there is none."""
-    groups = split.groups * product(old[dim] for dim in sources if dim < source)
-    before = 1
-    for target in targets:
-        if before <= groups and groups % before == 0:
-            inner = groups // before
-            is_whole = not split.mirrored or inner % 2 == 0
-            if new[target] > 1 and new[target] % (inner * ranks) == 0 and is_whole:
-                return target, replace(split, groups=inner)
-        before *= new[target]
-    return None
 
 
 @shards("broadcast_to")

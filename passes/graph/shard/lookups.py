@@ -8,7 +8,7 @@ from blu.dialects.tensor.arithmetic import greater_equal, less, logical_and, whe
 from blu.dialects.tensor.arrangement import reshape
 from blu.dialects.tensor.promotion import as_tensor
 from blu.dialects.tensor.tensor import Tensor
-from blu.passes.graph.shard.placed import Placed
+from blu.passes.graph.shard.placed import Placed, is_zero
 from blu.passes.graph.shard.rules import Case, shards
 
 
@@ -60,10 +60,12 @@ def shard_take_along_axis(case: Case) -> list[Placed]:
 def shard_scatter_add(case: Case) -> list[Placed]:
     """Over updates that are split each rank adds its own: ranks have terms of the sum.
 
-    Where the rows of what is added to are split, each rank adds what belongs to its rows.
+    Where the rows of what is added to are split, each rank adds what belongs to its rows; zeros are split as what the
+    result will meet.
     """
-    target, indices, updates = case.operands
+    indices = case.operands[1]
     axis, count = case.attributes["axis"], indices.type.ndim
+    target, updates = _split_zeros(case, range(axis, axis + count))
     case.bring_one(2, updates.sharding.with_partial(()))
     case.bring_one(1, Sharding(case.operands[2].sharding.dims[axis : axis + count]))
     over = tuple(split.axis for splits in case.operands[1].sharding.dims for split in splits)
@@ -91,6 +93,24 @@ def _keep_own_updates(case: Case, split: Split, axis: int) -> None:
     kept = where(shown, updates.tensor, as_tensor(0, updates.type.dtype))
     case.operands[1] = Placed(mine, indices.sharding, indices.type)
     case.operands[2] = Placed(kept, updates.sharding, updates.type)
+
+
+def _split_zeros(case: Case, dims: range) -> tuple[Placed, Placed]:
+    """What is added to, and updates: zeros are split as what the result will meet, and whole rows are added to them."""
+    target, _, updates = case.operands
+    met = case.wish or case.companion
+    rows = _in_order(met.dims[dims.start]) if met is not None and is_zero(target) else ()
+    if rows:
+        case.bring_one(0, Sharding.whole(target.type.ndim).with_dim(dims.start, rows))
+        case.bring_one(2, _without_rows(updates.sharding, rows[0].axis, dims))
+    return case.operands[0], case.operands[2]
+
+
+def _without_rows(sharding: Sharding, axis: str, dims: range) -> Sharding:
+    """The sharding without splits of these dimensions over an axis."""
+    for dim in dims:
+        sharding = sharding.with_dim(dim, tuple(split for split in sharding.dims[dim] if split.axis != axis))
+    return sharding.with_partial(())
 
 
 def _in_order(splits: Splits) -> Splits:

@@ -16,6 +16,7 @@ from blu.dialects.tensor.arrangement import broadcast_to, concatenate, flip, mov
 from blu.dialects.tensor.arrangement import split as split_tensor
 from blu.dialects.tensor.promotion import as_tensor
 from blu.dialects.tensor.tensor import Tensor
+from blu.passes.graph.shard.sequence_axis import SequenceAxis
 from blu.plan.mesh import Mesh
 
 
@@ -41,6 +42,8 @@ class Movement:
     """Brings values to other shardings, with collectives where ranks need what others have."""
 
     mesh: Mesh
+    sequence: SequenceAxis
+    """Where the rows of sequences are (passes/graph/shard/sequence_axis.py)."""
     rotation: str = PERMUTE
     """How keys and values come to all ranks that have queries (passes/graph/shard/rotation.py)."""
     kept: dict[Any, Any] = field(default_factory=dict)

@@ -59,6 +59,7 @@ def shard_matmul(case: Case) -> list[Placed]:
     | k         | k         | a sum over the axis |
     | k, or whole | whole, or k | the other takes its part of k: a sum over the axis |
     | rows      | k or columns | the right side is gathered: rows |
+    | rows of sequences that are split between products | k or columns | the left side is gathered: columns, or a sum |
     | k         | columns   | the left side is gathered: columns |
     """
     case.sum_up()
@@ -67,6 +68,7 @@ def shard_matmul(case: Case) -> list[Placed]:
         return _with_whole_matrices(case)
     *rows, left_k = left.sharding.dims
     right_k, columns = right.sharding.dims
+    rows = _rows_kept(case, rows, {split.axis for split in (*right_k, *columns)})
     taken = {split.axis for splits in rows for split in splits}
     right_k, columns = _without(right_k, taken), _without(columns, taken)
     taken |= {split.axis for split in columns}
@@ -74,6 +76,16 @@ def shard_matmul(case: Case) -> list[Placed]:
     case.bring_one(0, Sharding((*rows, k)))
     case.bring_one(1, Sharding((k, columns)))
     return case.emit([Sharding((*rows, columns), tuple(sorted(split.axis for split in k)))])
+
+
+def _rows_kept(case: Case, rows: list[Splits], axes: set[str]) -> list[Splits]:
+    """The splits of rows that a product keeps: not that of sequences if the weight is split over the same axis."""
+    value, kept = case.operation.operands[0], []
+    for dim, splits in enumerate(rows):
+        between = case.movement.sequence.split_at(value, dim, splits)
+        is_gathered = between is not None and between.axis in axes
+        kept.append(tuple(split for split in splits if split != between) if is_gathered else splits)
+    return kept
 
 
 def _without(splits: Splits, axes: set[str]) -> Splits:

@@ -10,13 +10,14 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import attributes_of, emitting_at, is_pure, operands_of, operation_class, value_type
 from blu.dialects.mesh import mesh_of
 from blu.dialects.ops.pointwise import Pointwise
-from blu.dialects.sharding import ATTRIBUTE, Sharding, rotation_of
+from blu.dialects.sharding import ATTRIBUTE, BETWEEN, Sharding, rotation_of
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import BluError
 from blu.passes.framework.base import Pass, find
 from blu.passes.graph.shard.layers import DecomposedError
 from blu.passes.graph.shard.placed import Movement, Placed
 from blu.passes.graph.shard.rules import Case, present_in, rule_of
+from blu.passes.graph.shard.sequence_axis import MAKERS, Place, SequenceAxis
 
 
 @dataclass(frozen=True)
@@ -75,11 +76,14 @@ class _Sharding:
     values: dict[ir.Value, Placed] = field(default_factory=dict)
     # How what elementwise ops connect is split, where some of it is, by what stands for all of it.
     companions: dict[ir.Value, Sharding] = field(default_factory=dict)
+    # Of rows of sequences, all that the last product needed.
+    gathered: dict[ir.Value, Placed] = field(default_factory=dict)
 
     def run(self) -> None:
         """Write the function of one rank beside the old one, and drop that."""
         self.mesh = mesh_of(self.module)
-        self.movement = Movement(self.mesh, rotation_of(self.module))
+        sequence = SequenceAxis.of(self.old, self._between(), self.mesh)
+        self.movement = Movement(self.mesh, sequence, rotation_of(self.module))
         given = self._shardings("arg_attrs", list(self.old.type.inputs))
         self.wanted = self._shardings("res_attrs", list(self.old.type.results))
         self.leaders = _leaders(self.old)
@@ -90,14 +94,22 @@ class _Sharding:
         self.old.operation.erase()
 
     def _shardings(self, kind: str, types: list[ir.Type]) -> list[Sharding]:
-        found = []
+        found = self._said(kind, types, ATTRIBUTE)
+        return [item or Sharding.whole(tensor_type(type_).ndim) for item, type_ in zip(found, types, strict=True)]
+
+    def _between(self) -> list[Sharding | None]:
+        """How rows of sequences are split between products, by argument."""
+        return self._said("arg_attrs", list(self.old.type.inputs), BETWEEN)
+
+    def _said(self, kind: str, types: list[ir.Type], attribute: str) -> list[Sharding | None]:
+        """The shardings that arguments or results have under an attribute, those that fit them."""
+        found: list[Sharding | None] = []
         for number, (item, type_) in enumerate(zip(_attributes(self.old, kind), types, strict=True)):
             name = ir.StringAttr(item["blu.name"]).value if "blu.name" in item else f"number {number}"
             try:
-                sharding = Sharding.whole(tensor_type(type_).ndim)
-                if ATTRIBUTE in item:
-                    sharding = Sharding.parse(ir.StringAttr(item[ATTRIBUTE]).value)
-                sharding.local(tensor_type(type_), self.mesh)
+                sharding = Sharding.parse(ir.StringAttr(item[attribute]).value) if attribute in item else None
+                if sharding is not None:
+                    sharding.local(tensor_type(type_), self.mesh)
             except BluError as error:
                 what = "argument" if kind == "arg_attrs" else "result"
                 self.owner.fail(self.old, f"{what} '{name}': {error.message}", advice=error.advice or "")
@@ -119,7 +131,8 @@ class _Sharding:
                 function.attributes[name] = old.attributes[name]
         for kind in ("arg_attrs", "res_attrs"):
             if kind in old.attributes:
-                kept = [{n.name: n.attr for n in item if n.name != ATTRIBUTE} for item in _attributes(old, kind)]
+                items = _attributes(old, kind)
+                kept = [{n.name: n.attr for n in item if n.name not in (ATTRIBUTE, BETWEEN)} for item in items]
                 function.attributes[kind] = ir.ArrayAttr.get([ir.DictAttr.get(item) for item in kept])
         block = function.add_entry_block([argument.location for argument in old.entry_block.arguments])
         for before, argument, sharding, type_ in zip(
@@ -147,16 +160,25 @@ class _Sharding:
             advice = "Leave shardings away, and write what ranks exchange yourself; or drop it."
             self.owner.fail(operation, f"{operation.name} is in a program that Blu shards", advice=advice)
         given = operands_of(operation)
-        operands = [on_operand(self.values.__getitem__, item) for item in given]
+        held = self.gathered if cls.name in MAKERS else {}
+        operands = [on_operand(lambda value: held.get(value, self.values[value]), item) for item in given]
         case = Case(operation, cls, operands, attributes_of(operation), self.movement, *self._hopes(operation))
         with emitting_at(operation.location):
             results = rule_of(cls)(case)
+            if cls.name in MAKERS:
+                results = [self._between_products(*item) for item in zip(operation.results, results, strict=True)]
         for value, result in zip(present_in(given), case.present, strict=True):
             self._keep_sum(value, result)
+            self._keep_gathered(value, result)
         self.values.update(zip(operation.results, results, strict=True))
         for value, result in zip(operation.results, results, strict=True):
             if any(result.sharding.dims):
                 self.companions.setdefault(_leader(self.leaders, value), result.sharding.with_partial(()))
+
+    def _between_products(self, value: ir.Value, result: Placed) -> Placed:
+        """A result of which ranks have terms; of their sum each has rows, where those are split between products."""
+        wanted = self.movement.sequence.wanted(value, result.sharding)
+        return self.movement.to(result, wanted)
 
     def _hopes(self, operation: ir.Operation) -> tuple[Sharding | None, Sharding | None]:
         """How an op's result is going to be needed, and how others are split that it will meet, where that is known."""
@@ -170,6 +192,17 @@ class _Sharding:
         before = self.values[value]
         if before.is_partial and set(moved.sharding.partial) < set(before.sharding.partial):
             self.values[value] = moved
+
+    def _keep_gathered(self, value: ir.Value, moved: Placed) -> None:
+        """Rows of sequences that a product needed are there for the next one, and no longer: two gradients use them."""
+        place = self.movement.sequence.places.get(value)
+        if place is not None and self._lost(place, self.values[value], moved):
+            self.gathered = {value: moved}
+
+    @staticmethod
+    def _lost(place: Place, before: Placed, after: Placed) -> bool:
+        dim, split = place
+        return split in before.sharding.dims[dim] and split not in after.sharding.dims[dim]
 
     def _return(self, operation: ir.Operation) -> None:
         with emitting_at(operation.location):
