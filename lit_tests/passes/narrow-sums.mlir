@@ -32,6 +32,21 @@ func.func @others(%x: tensor<f32>, %y: tensor<4xf32>, %z: tensor<4xf64>, %r: ten
 
 // -----
 
+// So are numbers of rows in another shape, here sums over the last dimension.
+// CHECK-LABEL: func.func @reshaped(
+// CHECK-NOT: "blu.convert"
+// CHECK: return
+module attributes {blu.reduce = {dp = "bf16"}, blu.mesh = [["dp", 2]]} {
+func.func @reshaped(%x: tensor<4x6xf32>) -> tensor<4xf32> {
+  %0 = "blu.sum"(%x) {axes = array<i64: 1>, keepdims = true} : (tensor<4x6xf32>) -> tensor<4x1xf32>
+  %1 = "blu.reshape"(%0) {shape = array<i64: 4>} : (tensor<4x1xf32>) -> tensor<4xf32>
+  %2 = "blu.all_reduce"(%1) {axis = "dp", ranks = 2 : i64, reduction = "sum"} : (tensor<4xf32>) -> tensor<4xf32>
+  return %2 : tensor<4xf32>
+}
+}
+
+// -----
+
 // CHECK-LABEL: func.func @unsaid(
 // CHECK-NOT: "blu.convert"
 // CHECK: return

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from blu.dialects.core.dtypes import DType, as_dtype, f32
 from blu.dialects.core.mlir import func, ir
-from blu.dialects.core.op import attributes_of, emitting_at, operation_class
+from blu.dialects.core.op import attributes_of, emitting_at, operation_class, value_type
 from blu.dialects.mesh import reductions_of
+from blu.dialects.ops.reduction import Reduction
 from blu.dialects.tensor.tensor import Tensor
 from blu.passes.framework.base import Pass, find
 
@@ -48,8 +49,23 @@ class NarrowSums(Pass):
 
 def _can_be_narrow(operation: ir.Operation) -> bool:
     tensor, attributes = Tensor(operation.operands[0]), attributes_of(operation)
-    is_for_rows = bool(tensor.shape) and tensor.shape[-1] == 1
-    return bool(tensor.shape) and not is_for_rows and tensor.dtype == f32 and attributes["reduction"] in ("sum", "mean")
+    is_large = bool(tensor.shape) and not _is_for_rows(tensor.value)
+    return is_large and tensor.dtype == f32 and attributes["reduction"] in ("sum", "mean")
+
+
+def _is_for_rows(value: ir.Value) -> bool:
+    """Whether a tensor has one number of each row: of what is reduced over its last dimension, in whatever shape."""
+    while value_type(value).shape[-1:] not in ((), (1,)):
+        operation = value.owner
+        if isinstance(operation, ir.Block) or not operation.operands:
+            return False
+        cls = operation_class(operation)
+        if cls is not None and issubclass(cls, Reduction):
+            return value_type(operation.operands[0]).ndim - 1 in attributes_of(operation)["axes"]
+        if operation.name not in ("blu.reshape", "blu.convert", "blu.barrier"):
+            return False
+        value = operation.operands[0]
+    return True
 
 
 def _narrow(operation: ir.Operation, dtype: DType) -> None:
