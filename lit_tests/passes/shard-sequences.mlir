@@ -67,3 +67,39 @@ func.func @table(%tokens: tensor<8xi32>, %g: tensor<8x4xf32>, %other: tensor<6x4
   return %2 : tensor<6x4xf32>
 }
 }
+
+// -----
+
+// What is rounded to fewer bits is gathered in these.
+// CHECK-LABEL: func.func @rounded(
+// CHECK: "blu.reduce_precision"
+// CHECK-NEXT: %[[NARROW:.*]] = "blu.convert"{{.*}} -> tensor<4x4xbf16>
+// CHECK-NEXT: %[[ALL:.*]] = "blu.all_gather"(%[[NARROW]]){{.*}} -> tensor<8x4xbf16>
+// CHECK-NEXT: "blu.convert"(%[[ALL]]) {dtype = f32}
+module attributes {blu.mesh = [["dp", 2]]} {
+func.func @rounded(%w: tensor<8x4xf32> {blu.sharding = "dp, *"}) -> tensor<8x4xf32> {
+  %0 = "blu.reduce_precision"(%w) {dtype = bf16, rounds_gradient = false} : (tensor<8x4xf32>) -> tensor<8x4xf32>
+  return %0 : tensor<8x4xf32>
+}
+}
+
+// -----
+
+// Exponentials of classes that ranks share are computed again when the sum of all is known, and not kept until then.
+// CHECK-LABEL: func.func @softmax(
+// CHECK: %[[FIRST:.*]] = "blu.exp"
+// CHECK-NEXT: %[[SUM:.*]] = "blu.sum"(%[[FIRST]])
+// CHECK-NEXT: %[[AGAIN:.*]] = "blu.barrier"(%arg0)
+// CHECK-NEXT: %[[SHIFTED:.*]] = "blu.subtract"(%[[AGAIN]], %arg1)
+// CHECK-NEXT: %[[SECOND:.*]] = "blu.exp"(%[[SHIFTED]])
+// CHECK-NEXT: %[[TOTAL:.*]] = "blu.all_reduce"(%[[SUM]])
+// CHECK-NEXT: "blu.divide"(%[[SECOND]], %[[TOTAL]])
+module attributes {blu.mesh = [["tp", 2]]} {
+func.func @softmax(%x: tensor<8x6xf32> {blu.sharding = "*, tp"}, %m: tensor<8x1xf32>) -> (tensor<8x6xf32> {blu.sharding = "*, tp"}) {
+  %0 = "blu.subtract"(%x, %m) : (tensor<8x6xf32>, tensor<8x1xf32>) -> tensor<8x6xf32>
+  %1 = "blu.exp"(%0) : (tensor<8x6xf32>) -> tensor<8x6xf32>
+  %2 = "blu.sum"(%1) {axes = array<i64: 1>, keepdims = true} : (tensor<8x6xf32>) -> tensor<8x1xf32>
+  %3 = "blu.divide"(%1, %2) : (tensor<8x6xf32>, tensor<8x1xf32>) -> tensor<8x6xf32>
+  return %3 : tensor<8x6xf32>
+}
+}

@@ -50,6 +50,16 @@ def test_activations_are_added_up_in_the_dtype_of_the_policy_and_statistics_in_f
     activations = [item for item in types if item.rpartition("x")[0].endswith("x16")]
     assert len(activations) >= 4 and all(item.endswith("xbf16") == narrow for item in activations), types
     assert "32x1xf32" in types and not any(item.endswith("x1xbf16") for item in types), types
+    assert "32xf32" in types and "32xbf16" not in types, "sums of exponentials are statistics in whatever shape"
+
+
+def test_no_rank_keeps_exponentials_of_its_classes_until_their_sum_is_known() -> None:
+    """What is written between products has the bytes of logits in bf16, not those of f32 beside them."""
+    config = complete_config({"model_type": "gpt2", **SIZES, "vocab_size": 4096})
+    request = TrainingRequest.of("step", config, "sm_90a", batch=64, length=8, mesh="tp=2", dtype="bf16")
+    text = request.trace().lower("sm_90a", stop="blu-plan-memory").text
+    buffers = re.findall(r'"plan.buffer"\(\) \{.*space = "arena"\} : \(\) -> memref<(512x2048x\w+)>', text)
+    assert buffers and set(buffers) == {"512x2048xbf16"}, buffers
 
 
 def test_dtypes_that_sums_cannot_have_are_refused() -> None:

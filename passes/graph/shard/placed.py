@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from blu.dialects.core.constants import decode
-from blu.dialects.core.dtypes import TensorType, i32
+from blu.dialects.core.dtypes import DType, TensorType, i32
 from blu.dialects.core.mlir import ir
+from blu.dialects.core.op import attributes_of
 from blu.dialects.ops.collective import AllGather, AllReduce, AxisIndex, ReduceScatter
 from blu.dialects.ops.indexing import DynamicSlice
 from blu.dialects.sharding import PERMUTE, Sharding, Split, in_order, local_groups
@@ -117,7 +118,11 @@ class Movement:
         return self._merged(value, reshape(mine, mine.shape[1:]), dim, splits)
 
     def _gathered(self, value: Placed, dim: int, split: Split) -> Placed:
-        """All of a dimension that is split over an axis."""
+        """All of a dimension that is split over an axis; what is rounded to fewer bits travels in these."""
+        narrow = _rounded_to(value.tensor.value)
+        if narrow is not None:
+            gathered = self._gathered(replace(value, tensor=value.tensor.astype(narrow)), dim, split)
+            return replace(gathered, tensor=gathered.tensor.astype(value.type.dtype))
         splits = value.sharding.dims[dim]
         groups, ranks = local_groups(splits, split, self.mesh), self.mesh.ranks(split.axis)
         rest = tuple(other for other in splits if other != split)
@@ -171,6 +176,15 @@ def is_zero(value: Placed) -> bool:
     if isinstance(owner, ir.Block) or owner.name != "blu.constant":
         return False
     return not decode(owner.attributes["value"]).any()
+
+
+def _rounded_to(value: ir.Value) -> DType | None:
+    """The dtype to which a tensor was rounded, which still has more bits."""
+    while not isinstance(value.owner, ir.Block) and value.owner.name in ("blu.reshape", "blu.transpose", "blu.barrier"):
+        value = value.owner.operands[0]
+    if isinstance(value.owner, ir.Block) or value.owner.name != "blu.reduce_precision":
+        return None
+    return attributes_of(value.owner)["dtype"]
 
 
 def _mirrored(parts: Tensor, dim: int, split: Split) -> Tensor:

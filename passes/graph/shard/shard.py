@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from blu.dialects.core.dtypes import TensorType, tensor_type
 from blu.dialects.core.fields import on_operand
@@ -16,6 +16,7 @@ from blu.errors import BluError
 from blu.passes.framework.base import Pass, find
 from blu.passes.graph.shard.layers import DecomposedError
 from blu.passes.graph.shard.placed import Movement, Placed
+from blu.passes.graph.shard.recomputed import computed_again
 from blu.passes.graph.shard.rules import Case, present_in, rule_of
 from blu.passes.graph.shard.sequence_axis import MAKERS, Place, SequenceAxis
 
@@ -170,6 +171,9 @@ class _Sharding:
         for value, result in zip(present_in(given), case.present, strict=True):
             self._keep_sum(value, result)
             self._keep_gathered(value, result)
+        if cls.name == "sum" and _is_of_split_rows(case):
+            with emitting_at(operation.location):
+                self._compute_again(operation.operands[0])
         self.values.update(zip(operation.results, results, strict=True))
         for value, result in zip(operation.results, results, strict=True):
             if any(result.sharding.dims):
@@ -204,6 +208,12 @@ class _Sharding:
         dim, split = place
         return split in before.sharding.dims[dim] and split not in after.sharding.dims[dim]
 
+    def _compute_again(self, value: ir.Value) -> None:
+        """Let what waits for the sum of its rows over ranks compute their elements again."""
+        if len(list(value.uses)) > 1:
+            kept = self.values[value]
+            self.values[value] = replace(kept, tensor=computed_again(kept.tensor))
+
     def _return(self, operation: ir.Operation) -> None:
         with emitting_at(operation.location):
             values = [
@@ -211,6 +221,13 @@ class _Sharding:
                 for value, wanted in zip(operation.operands, self.wanted, strict=True)
             ]
         func.ReturnOp(values)
+
+
+def _is_of_split_rows(case: Case) -> bool:
+    """Whether a sum is of rows of which each rank has a part, as those of logits are where classes are split."""
+    [value] = case.present
+    last = value.type.ndim - 1
+    return case.attributes["axes"] == (last,) and last > 0 and bool(value.sharding.dims[last])
 
 
 def _previous(operation: ir.Operation) -> ir.Operation | None:
