@@ -20,6 +20,7 @@ _HOMES = {
     "grad": "blu.frontend.transform",
     "value_and_grad": "blu.frontend.transform",
     "vjp": "blu.frontend.vjp",
+    "custom_vjp": "blu.frontend.custom_vjp",
     "scan": "blu.frontend.loops",
     "fori_loop": "blu.frontend.loops",
     "while_loop": "blu.frontend.loops",

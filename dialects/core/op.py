@@ -45,7 +45,7 @@ from blu.dialects.core.fields import (
 from blu.dialects.core.locations import describe
 from blu.dialects.core.marks import marks_of
 from blu.dialects.core.mlir import ext, ir
-from blu.dialects.core.regions import body_of, tracing_bodies
+from blu.dialects.core.regions import Takes, body_of, tracing_bodies
 from blu.dialects.core.verification import verifier_of
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ArgumentError, BluError, ShapeError
@@ -143,6 +143,8 @@ class Op:
     # The same op that gives what its gradient reads as well, after its results; None where it does so. With it, `vjp`
     # gets None for the gradients of results that have none.
     saving: Callable[..., Any] | None = None
+    # Fields with respect to which a gradient is refused, and what the refusal says.
+    without_gradient: ClassVar[dict[str, str]] = {}
     reference: ClassVar[Callable[..., Any]]
     samples: ClassVar[Callable[..., Iterator[Sample]]]
     error_samples: ClassVar[Callable[..., Iterator[ErrorSample]]]
@@ -173,8 +175,8 @@ class Op:
         raise AssertionError("every op says what shape and dtype it gives")
 
     @staticmethod
-    def region_arguments(*operands: Any, **attributes: Any) -> tuple[Sequence[TensorType], ...]:
-        """For each region, in the order of the fields, what it takes before what it reads from above."""
+    def region_arguments(*operands: Any, **attributes: Any) -> tuple[Takes, ...]:
+        """For each region, by fields, what it takes before what it reads from above: types, or what gives these."""
         return ()
 
     @classmethod

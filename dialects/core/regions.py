@@ -39,6 +39,15 @@ class RegionType:
     results: tuple[TensorType, ...]
 
 
+# What a region takes: types, or what they are, given the types of the regions before it.
+Takes = Sequence[TensorType] | Callable[[dict[str, RegionType]], Sequence[TensorType]]
+
+
+def taken(takes: Takes, known: dict[str, RegionType]) -> Sequence[TensorType]:
+    """The types that a region takes, those of other regions being known."""
+    return takes(known) if callable(takes) else takes
+
+
 @dataclass(frozen=True)
 class TracedBodies:
     """Bodies on their way into an op: their blocks by region, and the values from above that they read."""
@@ -59,7 +68,7 @@ class TracedBodies:
 
 @contextmanager
 def tracing_bodies(
-    op_name: str, functions: Mapping[str, BodyFunction], takes: Sequence[Sequence[TensorType]], location: ir.Location
+    op_name: str, functions: Mapping[str, BodyFunction], takes: Sequence[Takes], location: ir.Location
 ) -> Iterator[TracedBodies]:
     """Run each function once on tensors of the types that its region takes, and keep what it computes as a body.
 
@@ -68,8 +77,10 @@ def tracing_bodies(
     """
     holder = ir.Operation.create(op_name, regions=len(functions), loc=location)
     try:
-        regions = zip(functions.items(), takes, holder.regions, strict=True)
-        blocks = {name: _traced(name, function, types, region) for (name, function), types, region in regions}
+        blocks: dict[str, ir.Block] = {}
+        for (name, function), types, region in zip(functions.items(), takes, holder.regions, strict=True):
+            known = {before: body_type(block, 0) for before, block in blocks.items()}
+            blocks[name] = _traced(name, function, taken(types, known), region)
         captured = close_over(list(blocks.values()))
         _check_captured(captured, holder.block)
         yield TracedBodies(blocks, captured)
@@ -181,9 +192,9 @@ def read_region(name: str, region: ir.Region, captured: Sequence[TensorType]) ->
     return body_type(blocks[0], len(captured))
 
 
-def check_taken(takes: Mapping[str, Sequence[TensorType]], found: Mapping[str, RegionType]) -> None:
+def check_taken(takes: Mapping[str, Takes], found: dict[str, RegionType]) -> None:
     """Whether regions take what their op says that they do. ShapeError names the first that does not."""
-    for name, types in takes.items():
+    for name, types in ((name, taken(item, found)) for name, item in takes.items()):
         if tuple(types) != found[name].arguments:
             raise ShapeError(f"{name} takes {listed(types)}, but its arguments are {listed(found[name].arguments)}")
 

@@ -39,6 +39,11 @@ class Body:
         self._mark_again(values)
         return tuple(map(Tensor, results))
 
+    @property
+    def num_results(self) -> int:
+        """How many tensors it gives."""
+        return len(self.block.operations[len(self.block.operations) - 1].operation.operands)
+
     def _mark_again(self, values: dict[ir.Value, ir.Value]) -> None:
         """Give copies the mark of the op that they take the place of, or else numbers of parts of their own."""
         numbers: dict[int, int] = {}

@@ -24,8 +24,10 @@ from blu.passes.graph.differentiate.bodies import bodies_with_gradients, is_opaq
 class Backward:
     """Gradients of a scalar, or of several values, with respect to some values of a block, written at its end."""
 
-    def __init__(self, owner: Pass, block: ir.Block, wanted: Sequence[ir.Value]):
+    def __init__(self, owner: Pass, block: ir.Block, wanted: Sequence[ir.Value], is_body: bool = False):
         self.owner = owner
+        # Of a body, gradients are written of all that it takes, whether or not they are asked for.
+        self.is_body = is_body
         self.block = block
         self.wanted = wanted
         # The shares that are known; of halves all of them, which are added up together.
@@ -83,6 +85,7 @@ class Backward:
             if cls.vjp is None:
                 self._check_regions(operation)
                 continue
+            self._check_fields(operation, cls, active)
             active.update(result for result in operation.results if Tensor(result).dtype.is_float)
         return active
 
@@ -92,6 +95,15 @@ class Backward:
         if is_asked and any(Tensor(result).dtype.is_float for result in operation.results):
             advice = "Give its class a vjp or a decompose, or stop gradients before it with blu.stop_gradient."
             self.owner.fail(operation, f"{operation.name} has bodies, and no gradient", advice=advice)
+
+    def _check_fields(self, operation: ir.Operation, cls: type[Op], active: set[ir.Value]) -> None:
+        """Whether an op gives a gradient for all that one is asked for."""
+        if self.is_body or not cls.without_gradient:
+            return
+        for item, content in zip(cls.operand_fields(), operands_of(operation), strict=True):
+            if item.name in cls.without_gradient and any(value in active for value in _flat([content])):
+                advice = "Pass it as an argument, or stop its gradient with blu.stop_gradient."
+                self.owner.fail(operation, f"{cls.name}: {cls.without_gradient[item.name]}", advice=advice)
 
     def _step(self, operation: ir.Operation, active: set[ir.Value]) -> None:
         """Add one operation's share to the gradients of its active operands."""
@@ -121,7 +133,7 @@ class Backward:
         self, block: ir.Block, wanted: Sequence[ir.Value], given: Mapping[ir.Value, Sequence[Tensor]]
     ) -> list[Tensor | None]:
         """The gradients with respect to some values of another block, written at its end; None for what has none."""
-        backward = Backward(self.owner, block, wanted)
+        backward = Backward(self.owner, block, wanted, is_body=True)
         backward.pull(list(given), [_total(list(shares)).value for shares in given.values()])
         return [backward._gradient_of(value) if value in backward.gradients else None for value in wanted]
 

@@ -10,10 +10,12 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.modules import operations_in
 from blu.dialects.core.op import attributes_of, emitting_at, operands_of, operation_class
 from blu.dialects.core.remat import ATTRIBUTE
+from blu.dialects.ops.control.custom_vjp import UNSAVED
 from blu.dialects.tensor.tensor import Tensor
 from blu.passes.framework.bodies import Body, bodies_of
 from blu.passes.graph.decompose import decompose_operation
 
+RULE = "blu.custom_vjp"
 Pull = Callable[[ir.Block, Sequence[ir.Value], Mapping[ir.Value, Sequence[Tensor]]], "list[Tensor | None]"]
 
 
@@ -56,11 +58,35 @@ def prepare(function: func.FuncOp) -> None:
         for operation in reversed(found):  # inner ones first: outer ones are copied
             decompose_operation(operation)
     for operation in reversed([item for item in operations_in(function.operation) if len(item.regions)]):
-        _save(operation)
+        if not _is_in_rule(operation):
+            _save(operation)
+
+
+def write_out_rules(function: func.FuncOp) -> None:
+    """Ops whose users gave them a gradient become what they compute: nobody asks for that gradient any more."""
+    while found := [item for item in operations_in(function.operation) if item.name == RULE]:
+        for operation in reversed(found):
+            decompose_operation(operation)
+
+
+def write_out_taken_rules(function: func.FuncOp) -> None:
+    """Those of which the gradient has been written become what they compute for it, where gradients of this gradient
+    find the rules that are in there."""
+    for operation in reversed([item for item in operations_in(function.operation) if item.name == RULE]):
+        if attributes_of(operation)["saved"] != UNSAVED:
+            decompose_operation(operation)
 
 
 def _is_in_body(operation: ir.Operation) -> bool:
     return not isinstance(operation.parent.opview, func.FuncOp)
+
+
+def _is_in_rule(operation: ir.Operation) -> bool:
+    """Whether an op is in a body of one whose gradient is not that of its bodies."""
+    around = operation.parent
+    while around is not None and around.name != RULE:
+        around = around.operation.parent
+    return around is not None
 
 
 def is_opaque(operation: ir.Operation) -> bool:

@@ -9,7 +9,7 @@ from blu.dialects.core.op import is_pure
 from blu.dialects.core.regions import copy_block
 from blu.passes.framework.base import Pass, find
 from blu.passes.graph.differentiate.backward import Backward
-from blu.passes.graph.differentiate.bodies import prepare
+from blu.passes.graph.differentiate.bodies import prepare, write_out_rules, write_out_taken_rules
 from blu.passes.graph.inline import callees, inline_call, reached, refuse_recursion
 
 GRADIENT_OF = "blu.gradient_of"
@@ -62,6 +62,8 @@ class Differentiate(Pass):
                 self.fail(declared[0], f"'{declared[0].name.value}' is declared but is the gradient of nothing")
             for declaration in ready:
                 self._write(declaration, functions)
+        for function in find(module, func.FuncOp):
+            write_out_rules(function)
 
     def _is_ready(self, declaration: func.FuncOp, functions: dict[str, func.FuncOp]) -> bool:
         """Whether the function that it is the gradient of, and all that it calls, have bodies."""
@@ -92,6 +94,9 @@ class Differentiate(Pass):
                 num_forward = self._write_pullback(primal, backward, results, pulled)
             else:
                 num_forward = self._write_gradient(primal, backward, results)
+        first_of_gradient = block.operations[num_forward].operation
+        write_out_taken_rules(declaration)  # gradients of this one are those of what its users' rules compute
+        num_forward = [item.operation for item in block.operations].index(first_of_gradient)
         declaration.attributes[FORWARD] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), num_forward)
         for name in (GRADIENT_OF, PULLBACK_OF, PULLED, WITH_RESPECT_TO):
             if name in declaration.attributes:
