@@ -21,6 +21,8 @@ _HOMES = {
     "value_and_grad": "blu.frontend.transform",
     "vjp": "blu.frontend.vjp",
     "custom_vjp": "blu.frontend.custom_vjp",
+    "jvp": "blu.frontend.jvp",
+    "linearize": "blu.frontend.jvp",
     "scan": "blu.frontend.loops",
     "fori_loop": "blu.frontend.loops",
     "while_loop": "blu.frontend.loops",

@@ -228,6 +228,8 @@ from blu.frontend.functional.searching import flatnonzero as flatnonzero
 from blu.frontend.functional.searching import isin as isin
 from blu.frontend.functional.searching import searchsorted as searchsorted
 from blu.frontend.custom_vjp import custom_vjp as custom_vjp
+from blu.frontend.jvp import jvp as jvp
+from blu.frontend.jvp import linearize as linearize
 from blu.frontend.loops import associative_scan as associative_scan
 from blu.frontend.loops import fori_loop as fori_loop
 from blu.frontend.loops import scan as scan

@@ -15,10 +15,11 @@ from blu.dialects.tensor.function import is_tracing
 from blu.dialects.tensor.promotion import as_tensor, is_weak
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ArgumentError, DTypeError, ShapeError, TraceError
+from blu.frontend.nested_gradients import Given
 from blu.frontend.tracing.flat_function import FlatFunction
 from blu.frontend.tracing.spec import is_static
 from blu.frontend.tracing.trace import as_results
-from blu.frontend.tracing.tree import TreeDef, children, describe_difference, flatten
+from blu.frontend.tracing.tree import TreeDef, describe_difference, flatten
 from blu.frontend.tracing.user_location import user_line
 
 # A function's fwd usually calls the function. That call has the rule as well, which gradients of gradients take, and so
@@ -201,32 +202,11 @@ class _Rule:
             advice = f"Return a tuple of {count}: a gradient for each, or None."
             raise TraceError(message, location=_line(self.bwd), advice=advice)
         free = [place for place in range(count + len(self.statics)) if place not in self.statics]
+        given = Given(f"custom_vjp: bwd, {_described(self.bwd)}, gives for", "gradient", _line(self.bwd))
         found: list[Tensor] = []
         for place, argument, share in zip(free, self.given, shares, strict=True):
-            found += self._matched(names[place] if place < len(names) else str(place), argument, share)
+            found += given.matched(names[place] if place < len(names) else str(place), argument, share)
         return found
-
-    def _matched(self, name: str, argument: Any, share: Any) -> list[Tensor]:
-        """The gradients of the float tensors in an argument, in order; zeros where there is None."""
-        if share is None:
-            return [_zeros(leaf) for leaf in flatten(argument)[0] if _has_gradient(leaf)]
-        what = f"custom_vjp: bwd, {_described(self.bwd)}, gives for {name}"
-        parts, given = children(argument), children(share)
-        if parts:
-            if list(parts) != list(given):
-                keys = (", ".join(map(str, side)) or "no parts" for side in (parts, given))
-                message = "{}: the argument has {}, the gradient {}".format(what, *keys)
-                raise TraceError(message, location=_line(self.bwd), advice="Nest gradients as the arguments are.")
-            return [item for key in parts for item in self._matched(f"{name}.{key}", parts[key], given[key])]
-        if not _has_gradient(argument):
-            kind = str(argument.type) if isinstance(argument, Tensor) else f"a {type(argument).__name__}"
-            message = f"{what} a gradient, and that is {kind}, which has none"
-            raise DTypeError(message, location=_line(self.bwd), advice="Return None for it.")
-        if given or not _is_number_or_array(share):
-            raise TraceError(f"{what} a {type(share).__name__}, which is no tensor", location=_line(self.bwd))
-        tensor = as_tensor(share, argument.dtype) if is_weak(share) else as_tensor(share)
-        _check_type(f"{what} a gradient of", tensor, argument, self.bwd)
-        return [tensor]
 
 
 def _as_operand(leaf: Any) -> Tensor:
@@ -235,19 +215,6 @@ def _as_operand(leaf: Any) -> Tensor:
 
 def _weak(leaf: Tensor) -> bool:
     return leaf.is_weak
-
-
-def _has_gradient(leaf: Any) -> bool:
-    return isinstance(leaf, Tensor) and leaf.dtype.is_float
-
-
-def _is_number_or_array(share: Any) -> bool:
-    return isinstance(share, Tensor | int | float) or hasattr(share, "__array__")
-
-
-def _zeros(like: Tensor) -> Tensor:
-    scalar = as_tensor(0.0, like.dtype)
-    return scalar.broadcast_to(like.shape) if like.shape else scalar
 
 
 def _check_type(what: str, found: Tensor, wanted: Tensor, function: Callable[..., Any]) -> None:

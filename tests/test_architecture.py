@@ -47,7 +47,7 @@ HOOKS = {
         {"blu.compiler.jit"},
         {
             "blu.dialects.tensor.function",
-            *(f"blu.frontend.{name}" for name in ("branches", "custom_vjp", "loops", "transform", "vjp")),
+            *(f"blu.frontend.{name}" for name in ("branches", "custom_vjp", "jvp", "loops", "transform", "vjp")),
             *(f"blu.frontend.array_api.{name}" for name in ("creation", "dtypes", "fft", "folding", "inspection")),
             *("blu.frontend.array_api.linalg", "blu.frontend.functional.interchange"),
         },

@@ -117,10 +117,9 @@ class CustomVjp(Op, name="custom_vjp"):
     def samples() -> Iterator[Sample]:
         rng = np.random.default_rng(0)
         for dtype in (f32, f64, bf16, i32):
-            for shape in ((), (3, 5), (0, 2)):
-                for saved in (UNSAVED, 1):
-                    rule = {**_RULE, "backward": _RULE["backward"] if dtype.is_float else lambda residual: []}
-                    yield Sample(([draw(rng, shape, dtype)],), {**rule, "saved": saved})
+            for shape in ((), (1,), (7,), (3, 5), (2, 3, 4), (0, 2)):
+                backward = _RULE["backward"] if dtype.is_float else lambda residual: []
+                yield Sample(([draw(rng, shape, dtype)],), {**_RULE, "backward": backward, "saved": UNSAVED})
 
     @staticmethod
     def error_samples() -> Iterator[ErrorSample]:
@@ -133,7 +132,7 @@ class CustomVjp(Op, name="custom_vjp"):
 
 
 _RULE: dict[str, Any] = {
-    "function": lambda x: [x + x],
-    "forward": lambda x: [x + x, x],
-    "backward": lambda residual, g: [g * residual],
+    "function": lambda x: [x * x],
+    "forward": lambda x: [x * x, x],
+    "backward": lambda residual, g: [g * (residual + residual)],
 }

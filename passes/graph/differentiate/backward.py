@@ -11,7 +11,7 @@ import numpy as np
 
 from blu.dialects.core.dtypes import computing_dtype
 from blu.dialects.core.evaluation import on_operand
-from blu.dialects.core.mlir import ir
+from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import OPS, Op, attributes_of, emitting_at, operands_of, operation_class
 from blu.dialects.ops.creation import Constant
 from blu.dialects.tensor.tensor import Tensor
@@ -48,7 +48,6 @@ class Backward:
         return self._walk({value: partial(_total, list(map(Tensor, shares))) for value, shares in given.items()})
 
     def _walk(self, given: Mapping[ir.Value, Callable[[], Tensor]]) -> list[ir.Value]:
-        self._decompose_what_has_no_gradient()
         operations = [operation.operation for operation in self.block.operations]
         self.num_forward = len(operations)
         active = self._active(operations)
@@ -69,11 +68,16 @@ class Backward:
                 advice="Reduce it, for example with blu.mean or blu.sum.",
             )
 
-    def _decompose_what_has_no_gradient(self) -> None:
-        """Composite ops without a gradient of their own are differentiated through what they are made of."""
+    def decompose(self, results: Sequence[ir.Value]) -> list[ir.Value]:
+        """Composite ops without a gradient of their own are differentiated through what they are made of: what some
+        results are then."""
+        ending = func.ReturnOp(list(results))  # whose operands change with them
         while found := [item.operation for item in self.block.operations if is_opaque(item.operation)]:
             for operation in found:
                 decompose_operation(operation)
+        found = list(ending.operation.operands)
+        ending.operation.erase()
+        return found
 
     def _active(self, operations: list[ir.Operation]) -> set[ir.Value]:
         """The float values that depend on a wanted one."""

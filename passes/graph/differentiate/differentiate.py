@@ -89,6 +89,7 @@ class Differentiate(Pass):
             values = dict(zip(primal.arguments, block.arguments, strict=False))
             results = copy_block(primal.entry_block, values)
             backward = Backward(self, block, [block.arguments[index] for index in wanted])
+            results = backward.decompose(results)
             if PULLBACK_OF in declaration.attributes:
                 pulled = [results[index] for index in ir.DenseI64ArrayAttr(declaration.attributes[PULLED])]
                 num_forward = self._write_pullback(primal, backward, results, pulled)
