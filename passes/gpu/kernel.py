@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, func, ir, nvvm, scf
+from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu import numbers
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.body import Kernel
@@ -35,11 +36,19 @@ class GpuKernel(Kernel):
 
     @contextmanager
     def launch(
-        self, grid: Sequence[int], threads: int, shared_bytes: int = 0, cluster: int = 1, per_processor: int = 1
+        self,
+        grid: Sequence[int],
+        threads: int,
+        shared_bytes: int = 0,
+        cluster: int = 1,
+        per_processor: int = 1,
+        is_small: bool = False,
     ) -> Iterator[Thread]:
         """Fill the replacement with the code of one thread.
 
         `cluster` neighbouring blocks run at the same time; `per_processor` blocks have enough registers on a processor.
+        Of a grid that `is_small` the compiler is told so even if that is one: otherwise it saves registers that nobody
+        else needs, and puts off loads until there are some.
         """
         blocks = [*grid, 1, 1][:3]
         assert blocks[0] % cluster == 0, f"a grid of {grid} in clusters of {cluster}"
@@ -49,7 +58,7 @@ class GpuKernel(Kernel):
         attributes[GRID] = ir.DenseI64ArrayAttr.get(blocks)
         attributes[THREADS] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), threads)
         attributes[SHARED] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), shared_bytes)
-        if per_processor > 1:
+        if per_processor > 1 or is_small:
             attributes[PER_PROCESSOR] = ir.IntegerAttr.get(ir.IntegerType.get_signless(32), per_processor)
         if cluster > 1:
             attributes[CLUSTER] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), cluster)
@@ -62,6 +71,16 @@ class GpuKernel(Kernel):
         """Erase what was read; the one replacement."""
         self.function.operation.erase()
         return [self.replacement]
+
+
+_FEW_THREADS = 1024
+"""Of all blocks on a processor: each may have 64 registers then."""
+
+
+def small_grid(blocks: int, threads: int, target: GpuTarget) -> dict[str, int]:
+    """What `launch` is told of a grid that leaves registers: how many of its blocks come to a processor."""
+    each = max(1, -(-blocks // target.processors))
+    return {"per_processor": each, "is_small": True} if each * threads <= _FEW_THREADS else {}
 
 
 def _as_index(register: ir.Value) -> ir.Value:

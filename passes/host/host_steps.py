@@ -9,8 +9,8 @@ import numpy as np
 
 from blu.dialects.core.dtypes import tensor_type
 from blu.dialects.core.mlir import func, ir
-from blu.passes.framework.families import family_of
 from blu.passes.framework.kernels import is_host_step
+from blu.passes.host.bufferize.kernels import updated_input
 from blu.passes.host.pair_donations import pairs_of
 
 # Ops that do something at their time. All others only rename or shape what is there.
@@ -59,11 +59,12 @@ class HostSteps:
         if operation.name not in _STEPS and not is_host_step(operation.name):
             self._sources.update((result, found) for result in operation.results)
             return
-        step = HostStep([operation])
+        step, updated = HostStep([operation]), _updated(operation, kernels)
+        changed = frozenset[ir.Value]() if updated is None else self._sources_of(updated)
         for value in found:
             if value in self._maker:
                 _let_wait(step, self._maker[value])
-            if _is_update(operation, kernels):
+            if value in changed:
                 for reader in self._readers.get(value, ()):
                     _let_wait(step, reader)
             self._readers.setdefault(value, []).append(step)
@@ -176,11 +177,14 @@ def _let_wait(step: HostStep, other: HostStep) -> None:
         other.users.add(step)
 
 
-def _is_update(operation: ir.Operation, kernels: dict[str, func.FuncOp]) -> bool:
+def _updated(operation: ir.Operation, kernels: dict[str, func.FuncOp]) -> ir.Value | None:
+    """The operand that a step writes into, if it is placed where that lies."""
+    if operation.name == "tensor.insert_slice":
+        return operation.operands[1]
     if operation.name != "func.call":
-        return operation.name == "tensor.insert_slice"
-    kernel = kernels[ir.FlatSymbolRefAttr(operation.attributes["callee"]).value]
-    return family_of(kernel).updates is not None
+        return None
+    number = updated_input(kernels[ir.FlatSymbolRefAttr(operation.attributes["callee"]).value])
+    return None if number is None else operation.operands[number]
 
 
 def _place_views(operation: ir.Operation, placed: set[ir.Operation], order: list[ir.Operation]) -> None:

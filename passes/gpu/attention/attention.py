@@ -66,7 +66,7 @@ def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
     """Replace a kernel around a blu.attention, or a piece of one, as its schedule says."""
     schedule = schedule_of(kernel)
     if isinstance(schedule, FewQueriesSchedule):
-        return attention_decode.emit(kernel, schedule)
+        return attention_decode.emit(kernel, schedule, target)
     if isinstance(schedule, WarpgroupSchedule):
         return warpgroups_forward.emit(kernel, schedule)
     if isinstance(schedule, SharedKeysSchedule):

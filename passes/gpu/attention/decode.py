@@ -13,6 +13,7 @@ from math import inf, prod
 
 from blu.dialects.core.mlir import arith, func, ir, llvm, math, scf
 from blu.dialects.core.op import operands_of
+from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.operands import (
     AttentionOperand,
@@ -27,7 +28,7 @@ from blu.passes.gpu.attention.schedule import FewQueriesSchedule
 from blu.passes.gpu.attention.scores import LOG2_E
 from blu.passes.gpu.isa import approx, barrier, shared_memory, shfl
 from blu.passes.gpu.isa.warp import WARP
-from blu.passes.gpu.kernel import GpuKernel, Thread, when
+from blu.passes.gpu.kernel import GpuKernel, Thread, small_grid, when
 from blu.passes.gpu.numbers import Number
 from blu.passes.gpu.shared import SharedMemory, shared_address
 from blu.passes.kernels.updates import find_operation
@@ -74,7 +75,7 @@ class Shares:
         return max(1, 4 // self.pieces)
 
 
-def emit(kernel: func.FuncOp, schedule: FewQueriesSchedule) -> list[func.FuncOp]:
+def emit(kernel: func.FuncOp, schedule: FewQueriesSchedule, target: GpuTarget) -> list[func.FuncOp]:
     """Replace a kernel around a blu.attention that suits, of 16-bit or 32-bit floats."""
     operation = find_operation(kernel, "blu.attention")
     operands = operands_of(operation)
@@ -83,7 +84,8 @@ def emit(kernel: func.FuncOp, schedule: FewQueriesSchedule) -> list[func.FuncOp]
     blocks = prod(query[:-1])
     warps, shares, memory = schedule.warps, Shares.of(query[-1]), SharedMemory()
     start = memory.take(warps * (shares.columns + NUMBERS) * 4)
-    with operation.location, frame.launch((max(1, blocks),), warps * WARP, memory.bytes) as here:
+    grid, room = (max(1, blocks),), small_grid(max(1, blocks), warps * WARP, target)
+    with operation.location, frame.launch(grid, warps * WARP, memory.bytes, **room) as here:
         if prod(query):
             problem = read_problem(operation, frame, operands)
             shared = numbers.add(shared_address(frame), start)

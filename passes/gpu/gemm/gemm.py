@@ -61,7 +61,7 @@ def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
         return loops.emit(kernel, target)
     if isinstance(schedule, FewRowsSchedule):
         frame = GpuKernel.open(kernel)
-        gemm_rows.emit(frame, *read(frame), schedule)
+        gemm_rows.emit(frame, *read(frame), schedule, target)
         return frame.finish()
     if isinstance(schedule, WgmmaSchedule):
         return gemm_wgmma.emit_with(kernel, read, schedule, target)

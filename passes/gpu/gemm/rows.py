@@ -22,7 +22,7 @@ from blu.passes.gpu.gemm.problem import COPY_BYTES, Factor, Product
 from blu.passes.gpu.gemm.schedule import FewRowsSchedule
 from blu.passes.gpu.isa import barrier, shared_memory, shfl
 from blu.passes.gpu.isa.warp import WARP
-from blu.passes.gpu.kernel import GpuKernel, when
+from blu.passes.gpu.kernel import GpuKernel, small_grid, when
 from blu.passes.gpu.shared import SharedMemory, shared_address
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.epilogue import Epilogue
@@ -30,8 +30,8 @@ from blu.passes.kernels.epilogue import Epilogue
 MOST_ROWS = 4
 THREADS = 256
 _WARPS = THREADS // WARP
-_AHEAD = 8
-"""Rows of the matrix that a thread reads before it multiplies the first."""
+_AHEAD = 24
+"""Rows of the matrix that a thread reads before it multiplies the first, at most."""
 _PIECES, _BYTES = 16, 64
 """Pieces and bytes of a column that a lane reads before, where pieces are less than 16 bytes."""
 
@@ -77,7 +77,9 @@ def widths(product: Product) -> list[int]:
     return [pieces * (COPY_BYTES // product.right.bytes) for pieces in (2, 4, 8, 16)]
 
 
-def emit(frame: GpuKernel, product: Product, epilogue: Epilogue, schedule: FewRowsSchedule) -> None:
+def emit(
+    frame: GpuKernel, product: Product, epilogue: Epilogue, schedule: FewRowsSchedule, target: GpuTarget
+) -> None:
     """Fill the kernel's replacement."""
     kernel = (_Deep if product.right.is_deep else _Turned).of(product, schedule.columns)
     shared = SharedMemory()
@@ -85,7 +87,8 @@ def emit(frame: GpuKernel, product: Product, epilogue: Epilogue, schedule: FewRo
     sums = shared.take(product.rows * (kernel.columns + PADDING) * 4)
     across = ceil(product.columns / kernel.columns)
     grid = (across * product.outer,)
-    with product.contraction.operation.location, frame.launch(grid, THREADS, shared.bytes) as here:
+    room = small_grid(grid[0], THREADS, target)
+    with product.contraction.operation.location, frame.launch(grid, THREADS, shared.bytes, **room) as here:
         thread, number = numbers.as_number(here.thread), numbers.as_number(here.block[0])
         rest, column = (
             numbers.divide(number, across),
@@ -222,11 +225,16 @@ class _Deep(_Kernel):
 
 
 class _Turned(_Kernel):
-    """A thread for the columns of a piece, in every `parts`-th row of the matrix."""
+    """A thread for the columns of a piece, in every so many rows; a warp adds up what its threads have."""
 
     @classmethod
     def of(cls, product: Product, columns: int) -> _Turned:
-        return cls(product, columns, THREADS * _lanes(product) // columns)
+        return cls(product, columns, min(_WARPS, THREADS * _lanes(product) // columns))
+
+    @property
+    def walkers(self) -> int:
+        """Threads for the same columns."""
+        return THREADS * self.lanes // self.columns
 
     def sum_up(self, block: _Block, parts: ir.Value, staged: Staged) -> None:
         product, pieces = self.product, self.columns // self.lanes
@@ -234,20 +242,27 @@ class _Turned(_Kernel):
         inner = numbers.multiply(piece, self.lanes)
         column = numbers.smaller(numbers.add(block.column, inner), product.columns - self.lanes)
         start = further(block.right, column, product.right.bytes)
-        sums = self._walk(block, start, own)
-        place = numbers.add(numbers.multiply(own, product.rows * self.columns * 4), numbers.multiply(inner, 4))
+        sums = [[_sum_of_warp(value, pieces) for value in row] for row in self._walk(block, start, own)]
+        part = numbers.divide(own, self.walkers // self.parts)
+        with when(numbers.is_below(numbers.remainder(block.thread, max(WARP, pieces)), pieces)):
+            self._leave(sums, numbers.add(parts, numbers.multiply(inner, 4)), part)
+        barrier.sync()
+        self._add_parts(block.thread, parts, staged)
+
+    def _leave(self, sums: Sums, place: ir.Value, part: ir.Value) -> None:
+        """Write sums of a piece's columns to shared memory, as one of the parts."""
+        place = numbers.add(place, numbers.multiply(part, self.product.rows * self.columns * 4))
         for row, values in enumerate(sums):
             for first in range(0, self.lanes, 4):
                 offset = (row * self.columns + first) * 4
                 bits = [arith.bitcast(numbers.i32(), value) for value in values[first : first + 4]]
-                shared_memory.st(numbers.add(parts, place), offset, bits)
-        barrier.sync()
-        self._add_parts(block.thread, parts, staged)
+                shared_memory.st(place, offset, bits)
 
     def _walk(self, block: _Block, start: ir.Value, own: ir.Value) -> Sums:
         """A thread's rows of the matrix: several at a time, then those that are left."""
-        depth, step = self.product.depth, self.parts
-        ahead = max(1, min(_AHEAD, depth // step))
+        depth, step = self.product.depth, self.walkers
+        rounds = ceil(max(1, depth // step) / _AHEAD)
+        ahead = max(1, depth // step // rounds)
         whole = depth // (step * ahead) * (step * ahead)
         sums = self._loop(0, whole, step * ahead, self.zeros(self.lanes), self._many(block, start, own, ahead))
         first = arith.addi(vectors.index(whole), arith.index_cast(ir.IndexType.get(), own))
@@ -255,7 +270,7 @@ class _Turned(_Kernel):
 
     def _many(self, block: _Block, start: ir.Value, own: ir.Value, ahead: int) -> Callable[[ir.Value, Sums], Sums]:
         def body(k: ir.Value, sums: Sums) -> Sums:
-            places = [numbers.add(numbers.add(k, own), number * self.parts) for number in range(ahead)]
+            places = [numbers.add(numbers.add(k, own), number * self.walkers) for number in range(ahead)]
             return self._add(block, start, places, sums)
 
         return body
@@ -308,8 +323,8 @@ def _widened(value: ir.Value) -> ir.Value:
     return value if isinstance(value.type, ir.F32Type) else arith.extf(numbers.f32(), value)
 
 
-def _sum_of_warp(value: ir.Value) -> ir.Value:
-    """The sum over all lanes, the same in each."""
-    for distance in (16, 8, 4, 2, 1):
+def _sum_of_warp(value: ir.Value, apart: int = 1) -> ir.Value:
+    """The sum over all lanes that are multiples of `apart`, a power of two, from each other: the same in each."""
+    for distance in (distance for distance in (16, 8, 4, 2, 1) if distance >= apart):
         value = arith.addf(value, shfl.bfly(value, distance))
     return value

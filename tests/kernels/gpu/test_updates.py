@@ -40,3 +40,25 @@ def test_a_window_is_written_and_read_where_it_is_asked_for(shape: Any, sizes: A
         expected[window] = update
         np.testing.assert_array_equal(written, expected)
         np.testing.assert_array_equal(read, cache[window])
+
+
+def test_updates_of_several_donated_buffers_are_one_launch() -> None:
+    """As the keys and values of a cache, which parts of one array are written into; two of one buffer are in order."""
+    rng = np.random.default_rng(1)
+    keys, values = (rng.standard_normal((1, 16, 16)).astype(np.float32) for _ in range(2))
+    new = rng.standard_normal((1, 1, 32)).astype(np.float32)
+
+    def compute(keys: Any, values: Any, new: Any, at: Any) -> Any:
+        values = blu.dynamic_update_slice(values, new[..., 16:], [0, at, 0])
+        keys = blu.dynamic_update_slice(keys, new[..., :16], [0, at, 0])
+        return keys, blu.dynamic_update_slice(values, 2 * new[..., 16:24], [0, at + 1, 0])
+
+    program = compile_program(compute, keys, values, new, np.int32(0), donate=("keys", "values"))
+    counts = [launch["grid"][2] for launch in program.plan["launches"] if launch["kernel"].startswith("update")]
+    assert counts in ([2, 1], [1, 2]) and [item["input"] for item in program.plan["outputs"]] == [0, 1]
+    for at in (0, 5, 14):
+        expected = keys.copy(), values.copy()
+        expected[0][:, at], expected[1][:, at] = new[:, 0, :16], new[:, 0, 16:]
+        expected[1][:, at + 1, :8] = 2 * new[:, 0, 16:24]
+        for found, wanted in zip(program.interpret(keys, values, new, np.int32(at)), expected, strict=True):
+            np.testing.assert_array_equal(found, wanted)
