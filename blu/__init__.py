@@ -23,6 +23,7 @@ _HOMES = {
     "custom_vjp": "blu.frontend.custom_vjp",
     "jvp": "blu.frontend.jvp",
     "linearize": "blu.frontend.jvp",
+    "vmap": "blu.frontend.vmap",
     "scan": "blu.frontend.loops",
     "fori_loop": "blu.frontend.loops",
     "while_loop": "blu.frontend.loops",

@@ -238,6 +238,7 @@ from blu.frontend.tracing.spec import spec as spec
 from blu.frontend.transform import grad as grad
 from blu.frontend.transform import value_and_grad as value_and_grad
 from blu.frontend.vjp import vjp as vjp
+from blu.frontend.vmap import vmap as vmap
 from blu.passes.framework.base import Pass as Pass
 from blu.passes.framework.registry import register_pass as register_pass
 from blu.plan.arrange import arrange as arrange

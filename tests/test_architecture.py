@@ -47,7 +47,10 @@ HOOKS = {
         {"blu.compiler.jit"},
         {
             "blu.dialects.tensor.function",
-            *(f"blu.frontend.{name}" for name in ("branches", "custom_vjp", "jvp", "loops", "transform", "vjp")),
+            *(
+                f"blu.frontend.{name}"
+                for name in ("branches", "custom_vjp", "jvp", "loops", "transform", "vjp", "vmap")
+            ),
             *(f"blu.frontend.array_api.{name}" for name in ("creation", "dtypes", "fft", "folding", "inspection")),
             *("blu.frontend.array_api.linalg", "blu.frontend.functional.interchange"),
         },

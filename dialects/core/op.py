@@ -127,23 +127,23 @@ class Op:
     fields: ClassVar[tuple[Field, ...]]
     # Why an op has no lowering rule or no gradient, where that is deliberate.
     deliberate: ClassVar[dict[str, str]] = {}
-    # None: as many as `infer` says, at most `result_slots`; they are a tuple then, however many there are.
+    # None: as many as `infer` says, at most `result_slots`, as a tuple.
     num_results: ClassVar[int | None] = 1
     result_slots: ClassVar[int] = VARIADIC_SLOTS
     # Passes ask `is_pure`. Those of what is in its bodies are an op's as well.
     effects: ClassVar[Effects] = Effects.NONE
     # Whether Python numbers alone give a Python number.
     keeps_weak: ClassVar[bool] = False
-    # Whether kernels of targets take the op as it is, so that it has no linalg form.
+    # Whether kernels of targets take the op as it is, or it is a step of the host program: it has no linalg form then.
     kernel: ClassVar[bool] = False
-    # Whether it is a step of the host program, so that it has neither a linalg form nor a kernel.
     host_step: ClassVar[bool] = False
+    # What gives the results of many at once: a rule of `dialects/batching.py`.
+    batch: Callable[..., Any] | None = None
     decompose: Callable[..., Any] | None = None
     vjp: Callable[..., Any] | None = None
-    # The same op that gives what its gradient reads as well, after its results; None where it does so. With it, `vjp`
-    # gets None for the gradients of results that have none.
+    # The same op giving what its gradient reads; None where it does. Then `vjp` gets None where there is no gradient.
     saving: Callable[..., Any] | None = None
-    # Fields with respect to which a gradient is refused, and what the refusal says.
+    # Fields with no gradient, where a silent zero would be wrong, and what is said when somebody asks for one.
     without_gradient: ClassVar[dict[str, str]] = {}
     reference: ClassVar[Callable[..., Any]]
     samples: ClassVar[Callable[..., Iterator[Sample]]]

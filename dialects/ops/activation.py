@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from blu.dialects.batching import elementwise
 from blu.dialects.core import scalar_reference
 from blu.dialects.core.dtypes import FLOATS, DType, TensorType, computing_dtype, f32, f64, i32
 from blu.dialects.core.op import ErrorSample, Op, Operand, Sample
@@ -78,6 +79,8 @@ def _samples(attributes: dict[str, str]) -> Iterator[Sample]:
 class Gelu(Op, name="gelu"):
     """x times the normal distribution's probability below x: by "erf" exactly, by "tanh" in GPT-2's approximation."""
 
+    batch = staticmethod(elementwise)
+
     operand: Operand
     approximate: str
 
@@ -128,6 +131,8 @@ class Gelu(Op, name="gelu"):
 
 class Silu(Op, name="silu"):
     """x * sigmoid(x)."""
+
+    batch = staticmethod(elementwise)
 
     operand: Operand
 

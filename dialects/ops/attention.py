@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from blu.dialects.batching import folded
 from blu.dialects.core.dtypes import FLOATS, TensorType, bool_, computing_dtype, f32, f64, i32, i64
 from blu.dialects.core.op import ErrorSample, Op, Operand, OptionalOperand, Sample
 from blu.dialects.core.sample_values import draw
@@ -29,6 +30,7 @@ class Attention(Op, name="attention"):
     "tf32", factors of products of f32 may be rounded to 10 bits of fraction, those of the gradients as well.
     """
 
+    batch = staticmethod(folded("query", "key", "value", without="mask"))
     kernel = True
     query: Operand
     key: Operand
@@ -169,6 +171,7 @@ class AttentionPiece(Op, name="attention_piece"):
     normalizer calculation for softmax").
     """
 
+    batch = staticmethod(folded("query", "key", "value"))
     kernel = True
     deliberate: ClassVar[dict[str, str]] = {"vjp": "ranks make pieces of attention that is differentiated already"}
     query: Operand

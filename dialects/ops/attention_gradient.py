@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from blu.dialects.batching import in_turn
 from blu.dialects.core.dtypes import TensorType, computing_dtype, f32
 from blu.dialects.core.op import ErrorSample, Op, Operand, OptionalOperand, Sample
 from blu.dialects.ops.attention import Attention, groups_of, masked, reference_weights, softmax_of_visible, split_heads
@@ -25,6 +26,8 @@ class AttentionGradient(Op, name="attention_gradient"):
     `logarithms` [..., Hq, Tq], if given, are those of attention_piece for the same operands: a kernel may take them
     instead of finding them again.
     """
+
+    batch = staticmethod(in_turn)
 
     kernel = True
     g: Operand

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from string import ascii_letters
 
 import numpy as np
 
+from blu.dialects.batching import Batched
 from blu.dialects.core.dtypes import NUMBERS, TensorType, as_dtype, bool_, f32, f64, product
 from blu.dialects.core.op import ErrorSample, Op, Operand, Sample
 from blu.dialects.core.sample_values import draw
@@ -80,6 +82,18 @@ class Matmul(Op, name="matmul"):
         of_left = Matmul(g, right.swapaxes(-1, -2), precision=precision)
         of_right = Matmul(left.swapaxes(-1, -2), g, precision=precision)
         return _summed_to(of_left, left).reshape(lhs.shape), _summed_to(of_right, right).reshape(rhs.shape)
+
+    @staticmethod
+    def batch(op: Batched) -> list[Tensor]:
+        """A vector becomes a matrix; what is before the matrices broadcasts."""
+        left, right = op.operands
+        ndim = max(len(left.shape), len(right.shape), 2)
+        operands = []
+        for item, vector in ((left, (1, *left.shape)), (right, (*right.shape, 1))):
+            shape = vector if len(item.shape) == 1 else item.shape
+            front = (op.size, *(1,) * (ndim - len(shape))) if item.is_batched else ()
+            operands.append(item.tensor.reshape((*front, *shape)))
+        return op.spread(op.emit(operands))
 
     @staticmethod
     def infer(lhs: TensorType, rhs: TensorType, precision: str) -> TensorType:
@@ -203,6 +217,17 @@ class Einsum(Op, name="einsum"):
     @staticmethod
     def reference(lhs: np.ndarray, rhs: np.ndarray, equation: str, precision: str) -> np.ndarray:
         return np.einsum(equation, lhs, rhs)
+
+    @staticmethod
+    def batch(op: Batched) -> list[Tensor]:
+        """Slices get a letter."""
+        labels = parse_equation(op.attributes["equation"])
+        letter = next(item for item in ascii_letters if item not in labels.lhs + labels.rhs)
+        lhs, rhs = (
+            letter + part if item.is_batched else part
+            for part, item in zip((labels.lhs, labels.rhs), op.operands, strict=True)
+        )
+        return op.emit([item.tensor for item in op.operands], equation=f"{lhs},{rhs}->{letter}{labels.result}")
 
     @staticmethod
     def infer(lhs: TensorType, rhs: TensorType, equation: str, precision: str) -> TensorType:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from blu.dialects.batching import elementwise
 from blu.dialects.core.dtypes import DTYPES, TensorType, bf16, f32, i32
 from blu.dialects.core.op import ErrorSample, Op, Operand, Sample
 from blu.dialects.core.sample_values import draw
@@ -21,6 +22,8 @@ __all__ = [
 
 class _Identity(Op):
     """Base of the ops that give their operand."""
+
+    batch = staticmethod(elementwise)
 
     operand: Operand
 

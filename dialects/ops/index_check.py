@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from blu.dialects.batching import elementwise
 from blu.dialects.core.dtypes import TensorType, f32, i32, i64
 from blu.dialects.core.op import ErrorSample, Ints, Op, Sample, VariadicOperand
 from blu.dialects.core.sample_values import draw
@@ -23,6 +24,8 @@ class CheckedIndex(Op, name="checked_index"):
     names `reported_as`: where several axes are read as one, it may lie inside of that, and an op that is made of others
     is known by its own name.
     """
+
+    batch = staticmethod(elementwise)
 
     operands: VariadicOperand
     sizes: Ints

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from blu.dialects.batching import Batched, along, at_the_end, in_turn, starts_of_all
 from blu.dialects.core.axes import check_axis, without_axis
 from blu.dialects.core.dtypes import DTYPES, NUMBERS, DType, TensorType, bool_, f32, f64, i8, i32, i64
 from blu.dialects.core.op import ErrorSample, Ints, Op, Operand, Sample, VariadicOperand
@@ -68,6 +69,14 @@ class Take(Op, name="take"):
         return ScatterAdd(_zeros_like(operand), indices, g, axis=axis), None
 
     @staticmethod
+    def batch(op: Batched) -> list[Tensor]:
+        operand, indices = op.operands
+        axis = op.attributes["axis"]
+        if not indices.is_batched:
+            return op.emit([operand.tensor, indices.tensor], axis=axis + 1)
+        return in_turn(op) if operand.is_batched else [op.emit([operand.tensor, indices.tensor])[0].moveaxis(axis, 0)]
+
+    @staticmethod
     def infer(operand: TensorType, indices: TensorType, axis: int) -> TensorType:
         return operand.with_shape(_taken_shape(operand, indices, axis))
 
@@ -95,6 +104,7 @@ class TakeAlongAxis(Op, name="take_along_axis"):
     the run with an IndexError.
     """
 
+    batch = staticmethod(along)
     operand: Operand
     indices: Operand
     axis: int
@@ -175,6 +185,13 @@ class ScatterAdd(Op, name="scatter_add"):
         g: Tensor, operand: Tensor, indices: Tensor, updates: Tensor, result: Tensor, axis: int
     ) -> tuple[Tensor, None, Tensor]:
         return g, None, Take(g, indices, axis=axis)
+
+    @staticmethod
+    def batch(op: Batched) -> list[Tensor]:
+        operand, indices, updates = op.operands
+        if indices.is_batched:
+            return in_turn(op)
+        return op.emit([op.each(operand), indices.tensor, op.each(updates)], axis=op.attributes["axis"] + 1)
 
     @staticmethod
     def infer(operand: TensorType, indices: TensorType, updates: TensorType, axis: int) -> TensorType:
@@ -259,6 +276,11 @@ class DynamicSlice(Op, name="dynamic_slice"):
         return DynamicUpdateSlice(_zeros_like(operand), g, starts), [None] * len(starts)
 
     @staticmethod
+    def batch(op: Batched) -> list[Tensor]:
+        starts, sizes = starts_of_all(op), (op.size, *op.attributes["sizes"])
+        return in_turn(op) if starts is None else op.emit([op.operands[0].tensor, starts], sizes=sizes)
+
+    @staticmethod
     def infer(operand: TensorType, starts: list[TensorType], sizes: tuple[int, ...]) -> TensorType:
         _check_starts(starts, operand)
         _check_fits(sizes, operand)
@@ -303,6 +325,11 @@ class DynamicUpdateSlice(Op, name="dynamic_update_slice"):
         return hidden, DynamicSlice(g, starts, sizes=update.shape), [None] * len(starts)
 
     @staticmethod
+    def batch(op: Batched) -> list[Tensor]:
+        starts = starts_of_all(op)
+        return in_turn(op) if starts is None else op.emit([*map(op.each, op.operands[:2]), starts])
+
+    @staticmethod
     def infer(operand: TensorType, update: TensorType, starts: list[TensorType]) -> TensorType:
         if update.dtype != operand.dtype:
             raise DTypeError(f"operand and update must have one dtype, got {operand} and {update}")
@@ -330,6 +357,7 @@ class DynamicUpdateSlice(Op, name="dynamic_update_slice"):
 class OneHot(Op, name="one_hot"):
     """1 at the index and 0 elsewhere along a new last dimension of size `depth`; an index outside of it gives zeros."""
 
+    batch = staticmethod(at_the_end)
     operand: Operand
     depth: int
     dtype: DType

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from blu.dialects.batching import folded
 from blu.dialects.core.dtypes import FLOATS, TensorType, computing_dtype, f32, f64, i32, i64
 from blu.dialects.core.op import ErrorSample, Op, Operand, Sample
 from blu.dialects.core.sample_values import draw
@@ -21,6 +22,8 @@ class CrossEntropy(Op, name="cross_entropy"):
     The result is f32 (f64 for f64 logits). Rows whose target is `ignore_index` give 0; any other target outside of
     0..V-1 stops the run with an IndexError.
     """
+
+    batch = staticmethod(folded("logits", "targets"))
 
     logits: Operand
     targets: Operand

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from blu.dialects.batching import along, at_the_end
 from blu.dialects.core.axes import check_axis
 from blu.dialects.core.dtypes import FLOATS, DType, TensorType, computing_dtype, f32, f64, i32
 from blu.dialects.core.op import ErrorSample, Op, Operand, OptionalOperand, Sample
@@ -57,6 +58,8 @@ def _shifted(operand: np.ndarray, axis: int) -> np.ndarray:
 class Softmax(Op, name="softmax"):
     """exp(x) / sum(exp(x)) along `axis`. A row that is all -inf, or holds NaN or +inf, gives NaN, as in torch."""
 
+    batch = staticmethod(along)
+
     operand: Operand
     axis: int
 
@@ -80,6 +83,8 @@ class Softmax(Op, name="softmax"):
 
 class LogSoftmax(Op, name="log_softmax"):
     """log(softmax(x)) along `axis`, without forming softmax; NaN where softmax is NaN."""
+
+    batch = staticmethod(along)
 
     operand: Operand
     axis: int
@@ -129,6 +134,8 @@ _NORM_SHAPES = [(1,), (37,), (3, 19), (2, 3, 8), (0, 4)]
 
 class LayerNorm(Op, name="layer_norm"):
     """(x - mean) / sqrt(variance + epsilon) * weight + bias over the last dimension; weight and bias may be absent."""
+
+    batch = staticmethod(at_the_end)
 
     operand: Operand
     weight: OptionalOperand
@@ -197,6 +204,8 @@ class LayerNorm(Op, name="layer_norm"):
 
 class RmsNorm(Op, name="rms_norm"):
     """x / sqrt(mean(x * x) + epsilon) * weight over the last dimension; the weight may be absent."""
+
+    batch = staticmethod(at_the_end)
 
     operand: Operand
     weight: OptionalOperand

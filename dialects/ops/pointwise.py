@@ -12,6 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from blu.dialects.batching import elementwise
 from blu.dialects.core import scalar_reference
 from blu.dialects.core.dtypes import DTYPES, FLOATS, INTEGERS, NUMBERS, DType, TensorType, bool_
 from blu.dialects.core.op import ErrorSample, Op, Operand, OptionalOperand, Sample
@@ -39,6 +40,8 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
 
 class Pointwise(Op):
     """Base of the elementwise ops. `dtypes` lists what the operands may be; `domain` bounds the samples' values."""
+
+    batch = staticmethod(elementwise)
 
     dtypes: ClassVar[tuple[DType, ...]] = NUMBERS
     domain: ClassVar[tuple[float, float]] = (-4.0, 4.0)
@@ -135,6 +138,8 @@ class Binary(Pointwise):
 class Where(Op, name="where"):
     """x where the condition holds, else y."""
 
+    batch = staticmethod(elementwise)
+
     condition: Operand
     x: Operand
     y: Operand
@@ -170,6 +175,8 @@ class Where(Op, name="where"):
 
 class Clip(Op, name="clip"):
     """x, but `low` where it is below, then `high` where that is above; a bound may be absent. NaN if any is NaN."""
+
+    batch = staticmethod(elementwise)
 
     x: Operand
     low: OptionalOperand
@@ -230,6 +237,8 @@ class Convert(Op, name="convert"):
     A float outside of the integer's range gives the nearest end of the range and NaN gives 0, on every target.
     Integers keep their low bits; anything but zero (NaN too) is True.
     """
+
+    batch = staticmethod(elementwise)
 
     operand: Operand
     dtype: DType

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from blu.dialects.batching import elementwise
 from blu.dialects.core.dtypes import DType, TensorType, bf16, f16, f32, f64, i32
 from blu.dialects.core.op import ErrorSample, Op, Operand, Sample
 from blu.dialects.core.sample_values import draw
@@ -18,6 +19,8 @@ class ReducePrecision(Op, name="reduce_precision"):
 
     The gradient passes in the operand's own dtype, as it is or, with `rounds_gradient`, rounded in the same way.
     """
+
+    batch = staticmethod(elementwise)
 
     operand: Operand
     dtype: DType

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from blu.dialects.batching import in_turn
 from blu.dialects.core.dtypes import TensorType, f32, i32, i64, product
 from blu.dialects.core.op import ErrorSample, Ints, Op, Operand, Sample
 from blu.errors import ShapeError
@@ -38,6 +39,8 @@ class RandomBits(Op, name="random_bits"):
     (low 32 bits of i // 4, its high 32 bits, low 32 bits of the stream, its high 32 bits), under the Philox key
     (low 32 bits of the seed, its high 32 bits).
     """
+
+    batch = staticmethod(in_turn)
 
     key: Operand
     shape: Ints

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from blu.dialects.batching import along
 from blu.dialects.core.axes import check_axes, check_axis
 from blu.dialects.core.dtypes import DTYPES, NUMBERS, DType, TensorType, bool_, f32, i64
 from blu.dialects.core.op import ErrorSample, Ints, Op, Operand, Sample
@@ -34,6 +35,8 @@ def _refuse_empty(operand: TensorType, axes: tuple[int, ...], result: TensorType
 
 class Reduction(Op):
     """Base of the reductions. `numpy` is the NumPy function of the same meaning."""
+
+    batch = staticmethod(along)
 
     operand: Operand
     axes: Ints
@@ -180,6 +183,8 @@ class All(Reduction, name="all"):
 
 class ArgReduction(Op):
     """Base of the ops that find a position along one axis."""
+
+    batch = staticmethod(along)
 
     operand: Operand
     axis: int

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from blu.dialects.batching import Batched, Slices, along
 from blu.dialects.core.axes import check_axis
 from blu.dialects.core.dtypes import NUMBERS, DType, TensorType, bf16, bool_, computing_dtype, f32, f64, i32
 from blu.dialects.core.fields import CAPTURED_SLOTS
@@ -20,6 +21,8 @@ from blu.errors import DTypeError, ShapeError
 
 class Cumsum(Op, name="cumsum"):
     """Running sums along `axis`, in the operand's dtype (f16 and bf16 keep the running sum in f32)."""
+
+    batch = staticmethod(along)
 
     operand: Operand
     axis: int
@@ -88,6 +91,19 @@ class Scan(Op, name="scan"):
             if not type_.shape or type_.shape[0] != length:
                 raise ShapeError(f"takes {length} slices of each of xs, and one is {type_}")
         return ([*carry, *(TensorType(type_.shape[1:], type_.dtype) for type_ in xs)],)
+
+    @staticmethod
+    def batch(op: Batched) -> list[Tensor]:
+        """One loop, whose steps are done for all slices."""
+        carry, xs, captured = op.operands
+        moved = [item.tensor.moveaxis(1, 0) if item.is_batched else item.tensor for item in xs]
+        flags = [True] * len(carry) + [item.is_batched for item in xs]
+
+        def step(*values: Tensor) -> list[Tensor]:
+            return op.bodies["body"](*map(Slices, values, flags), *captured)
+
+        found = list(Scan([op.each(item) for item in carry], moved, body=step, **op.attributes))
+        return [*found[: len(carry)], *(item.moveaxis(0, 1) for item in found[len(carry) :])]
 
     @staticmethod
     def infer(

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from blu.dialects.batching import Batched, along, in_front
 from blu.dialects.core.axes import check_axes, check_axis, without_axis
 from blu.dialects.core.dtypes import DTYPES, TensorType, f32, i32, product
 from blu.dialects.core.op import ErrorSample, Ints, Op, Operand, Sample, VariadicOperand
@@ -30,6 +31,8 @@ def _check_count(what: str, values: Sequence[int], operand: TensorType) -> None:
 
 class Reshape(Op, name="reshape"):
     """The same elements in row-major order in another shape."""
+
+    batch = staticmethod(in_front(shape="size"))
 
     operand: Operand
     shape: Ints
@@ -76,6 +79,11 @@ class Transpose(Op, name="transpose"):
         return g.transpose([permutation.index(dim) for dim in range(g.ndim)])
 
     @staticmethod
+    def batch(op: Batched) -> list[Tensor]:
+        permutation = (0, *(axis + 1 for axis in op.attributes["permutation"]))
+        return op.emit([op.each(op.operands[0])], permutation=permutation)
+
+    @staticmethod
     def infer(operand: TensorType, permutation: tuple[int, ...]) -> TensorType:
         if sorted(permutation) != list(range(operand.ndim)):
             raise ShapeError(f"{list(permutation)} is not a permutation of the {operand.ndim} dimensions of {operand}")
@@ -113,6 +121,11 @@ class BroadcastTo(Op, name="broadcast_to"):
     def vjp(g: Tensor, operand: Tensor, result: Tensor, shape: tuple[int, ...]) -> Tensor:
         """The walk back sums a gradient over what its operand was broadcast along."""
         return g
+
+    @staticmethod
+    def batch(op: Batched) -> list[Tensor]:
+        shape = op.attributes["shape"]
+        return op.emit([op.aligned(op.operands[0], len(shape))], shape=(op.size, *shape))
 
     @staticmethod
     def infer(operand: TensorType, shape: tuple[int, ...]) -> TensorType:
@@ -167,6 +180,8 @@ def _dilate(tensor: Tensor, strides: tuple[int, ...]) -> Tensor:
 
 class Slice(Op, name="slice"):
     """Per dimension the elements starts, starts + strides, ... before limits."""
+
+    batch = staticmethod(in_front(starts=0, limits="size", strides=1))
 
     operand: Operand
     starts: Ints
@@ -237,6 +252,8 @@ class Slice(Op, name="slice"):
 class Pad(Op, name="pad"):
     """The operand with `low` copies of `value` before it and `high` after it, per dimension."""
 
+    batch = staticmethod(in_front(low=0, high=0))
+
     operand: Operand
     value: Operand
     low: Ints
@@ -292,6 +309,8 @@ class Pad(Op, name="pad"):
 class Concatenate(Op, name="concatenate"):
     """The operands one after the other along `axis`."""
 
+    batch = staticmethod(along)
+
     operands: VariadicOperand
     axis: int
 
@@ -342,6 +361,8 @@ class Concatenate(Op, name="concatenate"):
 
 class Reverse(Op, name="reverse"):
     """Elements in reverse order along `axes`."""
+
+    batch = staticmethod(along)
 
     operand: Operand
     axes: Ints

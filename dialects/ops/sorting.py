@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from blu.dialects.batching import along, at_the_end
 from blu.dialects.core.axes import check_axis
 from blu.dialects.core.dtypes import NUMBERS, TensorType, bool_, f32, i64
 from blu.dialects.core.op import ErrorSample, Op, Operand, Sample
@@ -35,6 +36,8 @@ def _check(operand: TensorType, axis: int) -> None:
 
 class _Ordering(Op):
     """Base of sort and argsort."""
+
+    batch = staticmethod(along)
 
     operand: Operand
     axis: int
@@ -104,6 +107,8 @@ class ArgTopK(Op, name="arg_top_k"):
     They are the first k of a stable sort: of equals the lower index comes first, NaN comes last.
     """
 
+    batch = staticmethod(at_the_end)
+
     kernel = True
     operand: Operand
     k: int
@@ -137,6 +142,8 @@ class TopK(Op, name="top_k"):
 
     They are the first k of the stable descending sort: of equals the lower index comes first, NaN comes last.
     """
+
+    batch = staticmethod(at_the_end)
 
     num_results = 2
     operand: Operand

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
+from blu.dialects.core.dtypes import tensor_type
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.modules import operations_in
 from blu.dialects.core.op import Effects, operation_class
@@ -70,6 +71,30 @@ class TracedFunction:
         declaration.attributes["blu.pulled_results"] = ir.DenseI64ArrayAttr.get(list(cotangents))
         found = func.CallOp(outputs, declaration.name.value, values, loc=user_location()).results
         return [Tensor(*pair) for pair in zip(found, weak_leaves, strict=True)]
+
+    def call_batched(
+        self, operands: Sequence[Tensor], batched: Sequence[bool], size: int, same: Sequence[int]
+    ) -> list[Tensor]:
+        """Declare the function that is done for `size` slices at once and call it: results with slices in front, but
+        for those that are the `same` for all.
+
+        The first operands take the place of the function's own, those which are `batched` with slices in front.
+        TraceError for a function with effects, which happen once in each run.
+        """
+        if EFFECTS in self.function.attributes:
+            message = f"vmap: {self.function.name.value} has effects, which would have to happen for each slice"
+            raise TraceError(message, location=user_line(), advice="Do it outside of what blu.vmap is given.")
+        values = [*(item.value for item in operands), *self._values[len(operands) :]]
+        flags = [*map(int, batched), *[0] * (len(values) - len(operands))]
+        types = map(tensor_type, self.function.type.results)
+        shapes = (item if place in same else item.with_shape((size, *item.shape)) for place, item in enumerate(types))
+        outputs = [type_.to_mlir() for type_ in shapes]
+        declaration = self._declare("batch", [value.type for value in values], outputs, ())
+        del declaration.attributes["blu.with_respect_to"]
+        declaration.attributes["blu.batched"] = ir.DenseI64ArrayAttr.get(flags)
+        declaration.attributes["blu.same_results"] = ir.DenseI64ArrayAttr.get(list(same))
+        declaration.attributes["blu.batch_size"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), size)
+        return self._results_of(func.CallOp(outputs, declaration.name.value, values, loc=user_location()).results)
 
     @property
     def _values(self) -> list[ir.Value]:

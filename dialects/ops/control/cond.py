@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from blu.dialects.batching import Batched
 from blu.dialects.core.dtypes import TensorType, bool_, f32, f64, i32
 from blu.dialects.core.fields import CAPTURED_SLOTS
 from blu.dialects.core.op import Captured, ErrorSample, Op, Operand, Region, Sample
@@ -31,6 +32,17 @@ class Cond(Op, name="cond"):
     @staticmethod
     def region_arguments(predicate: TensorType) -> tuple[list[TensorType], list[TensorType]]:
         return [], []
+
+    @staticmethod
+    def batch(op: Batched) -> list[Tensor]:
+        """Both bodies are done for all slices; each takes its results of one."""
+        predicate, captured = op.operands
+        bodies = {name: lambda body=body: body(*captured) for name, body in op.bodies.items()}
+        if not predicate.is_batched:
+            return list(Cond(predicate.tensor, **bodies))
+        pairs = zip(*(op.bodies[name](*captured) for name in ("on_true", "on_false")), strict=True)
+        chosen = [predicate.tensor.reshape((op.size, *(1,) * (one.ndim - 1))).where(one, two) for one, two in pairs]
+        return chosen
 
     @staticmethod
     def infer(predicate: TensorType, on_true: RegionType, on_false: RegionType) -> tuple[TensorType, ...]:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from blu.dialects.batching import Batched, Slices
 from blu.dialects.core.dtypes import TensorType, bf16, f32, f64, i32
 from blu.dialects.core.fields import CAPTURED_SLOTS
 from blu.dialects.core.op import Captured, ErrorSample, ManyOperands, Op, Region, Sample
@@ -50,6 +51,17 @@ class CustomVjp(Op, name="custom_vjp"):
             return [*known["forward"].results[len(results) :], *floats]
 
         return operands, operands, backward
+
+    @staticmethod
+    def batch(op: Batched) -> list[Tensor]:
+        """The same of all slices, with the rule of all of them."""
+        operands, captured = op.operands
+
+        def of(name: str) -> Callable[..., list[Tensor]]:
+            return lambda *values: op.bodies[name](*(Slices(value, True) for value in values), *captured)
+
+        bodies = {name: of(name) for name in op.bodies}
+        return list(CustomVjp([op.each(item) for item in operands], **bodies, **op.attributes))
 
     @staticmethod
     def infer(

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from blu.dialects.batching import folded
 from blu.dialects.core.dtypes import FLOATS, TensorType, f32, f64, i32, product
 from blu.dialects.core.op import ErrorSample, Ints, Op, Operand, Sample
 from blu.dialects.core.sample_values import draw
@@ -26,6 +27,8 @@ class Convolution(Op, name="convolution"):
     is a transposed convolution). Group i of the features sees group i of the channels. Nothing is reversed. Sums of
     halves are formed in f32.
     """
+
+    batch = staticmethod(folded("operand"))
 
     operand: Operand
     weight: Operand

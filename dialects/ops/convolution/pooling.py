@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from blu.dialects.batching import folded
 from blu.dialects.core.dtypes import FLOATS, TensorType, f32, f64, i32, i64
 from blu.dialects.core.op import ErrorSample, Ints, Op, Operand, Sample
 from blu.dialects.core.sample_values import draw
@@ -26,6 +27,8 @@ class MaxPool(Op, name="max_pool"):
     Per spatial dimension: windows of `window` places begin `strides` apart, places are `dilation` apart, and `low` and
     `high` places around the operand are never chosen. The gradient goes to the first of equals in row-major order.
     """
+
+    batch = staticmethod(folded("operand"))
 
     operand: Operand
     window: Ints

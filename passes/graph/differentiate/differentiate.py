@@ -8,6 +8,7 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import is_pure
 from blu.dialects.core.regions import copy_block
 from blu.passes.framework.base import Pass, find
+from blu.passes.graph.batch import BATCH_OF, write_batched
 from blu.passes.graph.differentiate.backward import Backward
 from blu.passes.graph.differentiate.bodies import prepare, write_out_rules, write_out_taken_rules
 from blu.passes.graph.inline import callees, inline_call, reached, refuse_recursion
@@ -78,6 +79,9 @@ class Differentiate(Pass):
         while calls := list(find(primal, func.CallOp)):  # what is called may call others
             for call in calls:
                 inline_call(call, functions[ir.FlatSymbolRefAttr(call.operation.attributes["callee"]).value])
+        if BATCH_OF in declaration.attributes:
+            write_batched(self, declaration, primal)
+            return
         prepare(primal)
         wanted = list(ir.DenseI64ArrayAttr(declaration.attributes[WITH_RESPECT_TO]))
         inputs, own = declaration.type.inputs, primal.type.inputs
@@ -153,8 +157,8 @@ def _effects_of(function: func.FuncOp, num_results: int) -> tuple[int, int]:
 
 
 def _symbol(declaration: func.FuncOp) -> str:
-    """The function that one is declared as the gradient or the pullback of, or nothing."""
-    for name in (GRADIENT_OF, PULLBACK_OF):
+    """The function that one is declared as the gradient, the pullback or the batch of, or nothing."""
+    for name in (GRADIENT_OF, PULLBACK_OF, BATCH_OF):
         if name in declaration.attributes:
             return ir.FlatSymbolRefAttr(declaration.attributes[name]).value
     return ""
