@@ -228,6 +228,9 @@ from blu.frontend.functional.searching import flatnonzero as flatnonzero
 from blu.frontend.functional.searching import isin as isin
 from blu.frontend.functional.searching import searchsorted as searchsorted
 from blu.frontend.custom_vjp import custom_vjp as custom_vjp
+from blu.frontend.jacobians import hessian as hessian
+from blu.frontend.jacobians import jacfwd as jacfwd
+from blu.frontend.jacobians import jacrev as jacrev
 from blu.frontend.jvp import jvp as jvp
 from blu.frontend.jvp import linearize as linearize
 from blu.frontend.loops import associative_scan as associative_scan

@@ -49,7 +49,7 @@ HOOKS = {
             "blu.dialects.tensor.function",
             *(
                 f"blu.frontend.{name}"
-                for name in ("branches", "custom_vjp", "jvp", "loops", "transform", "vjp", "vmap")
+                for name in ("branches", "custom_vjp", "jacobians", "jvp", "loops", "transform", "vjp", "vmap")
             ),
             *(f"blu.frontend.array_api.{name}" for name in ("creation", "dtypes", "fft", "folding", "inspection")),
             *("blu.frontend.array_api.linalg", "blu.frontend.functional.interchange"),
