@@ -41,10 +41,19 @@ _LEAST_STEPS, _LEAST_UNALIGNED_STEPS = 8, 2
 """Steps of k that a split must leave to a block; where rows begin anywhere, each takes long by itself."""
 _UNALIGNED_CLOCKS = 1200
 """Of a step of k, where elements come one by one through registers: what a block waits for them, alone or not."""
-SCRATCH_BYTES = 1 << 28
+SCRATCH_BYTES = 1 << 27
 _LARGE_SHARED_BYTES = 200 * 1024
-_INSTEAD = {"bf16": ("bf16",), "f16": ("f16",), "tf32": ("tf32", "3xtf32", "f32"), "f32": ("f32", "3xtf32")}
-"""By the instruction that is chosen, those that are as exact: the errors of 3xtf32 are of the same size as of f32."""
+_INSTEAD = {
+    "bf16": ("bf16",),
+    "f16": ("f16",),
+    "tf32": ("tf32", "3xtf32", "f32"),
+    "3xtf32": ("3xtf32", "f32"),
+    "f32": ("f32", "3xtf32"),
+}
+"""By the instruction that is chosen, those that are as exact, or nearly so."""
+_LEAST_TERMS = 128
+"""Of an f32 product by three tf32 ones, each term may be wrong by 2 ** -21 of it, rather than by 2 ** -24: a chain of
+so many multiply-adds of f32 loses about as much (measured on an H200: 2.5e-7 and 2.0e-7 of the norm)."""
 TILES = {(128, 128): 1.0, (64, 128): 0.8, (128, 64): 0.8, (64, 64): 0.65}
 """Tiles of a block, and how near to its best speed a multiprocessor comes with them."""
 
@@ -108,7 +117,10 @@ def choose_instruction(contraction: Contraction) -> str | None:
         return None
     if elements != {"f32"}:
         return elements.pop()
-    return "tf32" if precision == "tf32" else "f32"
+    if precision == "tf32":
+        return "tf32"
+    terms = prod(map(contraction.size, (*contraction.outer_depth, contraction.depth)))
+    return "3xtf32" if terms >= _LEAST_TERMS else "f32"
 
 
 def choose_by_sizes(contraction: Contraction, target: GpuTarget, given: Fields, can_split: bool = True) -> Schedule:
@@ -122,7 +134,7 @@ def choose_by_sizes(contraction: Contraction, target: GpuTarget, given: Fields, 
         return _choose_loops(given)
     if "kind" not in given and given.keys() & {"rows", "columns"}:
         raise ParseError("a tile is that of one kind of kernel", advice="Give 'kind' with 'rows' and 'columns'.")
-    instruction = str(given.get("instruction", chosen))
+    instruction = str(given.get("instruction", _of_kind(chosen, given)))
     if instruction not in _INSTEAD[chosen]:
         possible = " or ".join(_INSTEAD[chosen])
         raise ParseError(f"instruction '{instruction}' does not multiply what is here: {possible} does")
@@ -138,6 +150,12 @@ def choose_by_sizes(contraction: Contraction, target: GpuTarget, given: Fields, 
     if kind == MmaSchedule.kind:
         fields |= _warps_of({**fields, **given})
     return make(KINDS, {"kind": kind, **given}, fields)
+
+
+def _of_kind(chosen: str, given: Fields) -> str:
+    """The instruction of a kind of kernel that is given, where it multiplies f32 its own way."""
+    own = {SimtSchedule.kind: "f32", MmaSchedule.kind: "3xtf32"}
+    return own.get(str(given.get("kind")), chosen) if chosen in own.values() else chosen
 
 
 def _warps_of(fields: Fields) -> Fields:

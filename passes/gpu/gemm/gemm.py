@@ -17,8 +17,6 @@ from blu.passes.gpu.gemm import rows as gemm_rows
 from blu.passes.gpu.gemm import split as gemm_split
 from blu.passes.gpu.gemm import wgmma as gemm_wgmma
 from blu.passes.gpu.gemm.copy import BlockPosition, FactorLoader, FactorTile
-from blu.passes.gpu.gemm.fragments import Reader
-from blu.passes.gpu.gemm.mma import MmaLoop, WarpTile
 from blu.passes.gpu.gemm.output import (
     Output,
     Staged,
@@ -40,6 +38,9 @@ from blu.passes.gpu.gemm.schedule import (
 )
 from blu.passes.gpu.gemm.simt import Lane, SimtLoop, SimtTile, readers_of
 from blu.passes.gpu.gemm.split import PART
+from blu.passes.gpu.gemm.warps.fragments import Reader
+from blu.passes.gpu.gemm.warps.mma import MmaLoop, WarpTile
+from blu.passes.gpu.gemm.warps.repair import Repair
 from blu.passes.gpu.isa import barrier
 from blu.passes.gpu.kernel import GpuKernel, Thread
 from blu.passes.gpu.others import loops
@@ -160,6 +161,10 @@ class _Gemm:
             else:
                 self._compute_simt(schedule, block, thread, numbers.add(base, stages), staged)
             barrier.sync()
+            if schedule.instruction == "3xtf32":
+                repair = Repair(self.product, block.point, block.row, block.column, self._range(block), schedule.depth)
+                repair.look_through(staged, thread, schedule.threads)
+                barrier.sync()
             self._output(thread).write(staged, {**block.point, PART: block.part}, block.row, block.column)
 
     def _locate(self, here: Thread) -> _Block:

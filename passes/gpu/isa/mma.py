@@ -13,10 +13,11 @@ from collections.abc import Sequence
 
 from blu.dialects.core.mlir import arith, ir
 from blu.passes.gpu.isa.assembly import assembly
-from blu.passes.gpu.isa.cvt import rna_tf32
-from blu.passes.gpu.numbers import f32, i32, real
+from blu.passes.gpu.numbers import f32, i32, number, real
 
 Split = tuple[ir.Value, ir.Value]
+_KEPT, _HALF_OF_CUT = -(1 << 13), 1 << 12
+"""Of the bits of an f32: those that tf32 has as well, and half of the last one of them."""
 
 
 def ldmatrix(address: ir.Value, offset: int, transposed: bool = False) -> list[ir.Value]:
@@ -74,6 +75,12 @@ def m16n8k16_f32(sums: Sequence[ir.Value], left: Sequence[Split], right: Sequenc
 
 
 def split(value: ir.Value) -> Split:
-    """An f32 as the sum of two tf32, exact to 2 ** -22 of it."""
-    large = rna_tf32(value)
-    return large, rna_tf32(arith.subf(value, arith.bitcast(f32(), large)))
+    """An f32, or the i32 of its bits, as the sum of two tf32 (i32), exact to 2 ** -22 of it.
+
+    The bits are rounded and cut by whole numbers: conversions take four times as long, and products would wait for
+    them. Of what rounds to infinity the rest is infinite, of NaN it is NaN, whatever the large part becomes.
+    """
+    bits = arith.bitcast(i32(), value) if isinstance(value.type, ir.F32Type) else value
+    large = arith.andi(arith.addi(bits, number(_HALF_OF_CUT)), number(_KEPT))
+    rest = arith.subf(arith.bitcast(f32(), bits), arith.bitcast(f32(), large))
+    return large, arith.andi(arith.bitcast(i32(), rest), number(_KEPT))

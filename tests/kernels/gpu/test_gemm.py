@@ -119,6 +119,30 @@ def test_three_products_of_tf32_are_as_exact_as_f32() -> None:
     assert program.ptx["gemm_0"].count("mma.sync.aligned.m16n8k8.row.col.f32.tf32") == 3 * 4 * 4 * 2
 
 
+def test_short_sums_of_f32_are_chains_of_multiply_adds() -> None:
+    """A term of three products is wrong by more than one of f32, which few terms do not hide."""
+    assert "fma.rn.f32" in _check("f32", "nt", (40, 70, 127)).ptx["gemm_0"]
+    assert "mma.sync" in _check("f32", "nt", (40, 70, 128)).ptx["gemm_0"]
+
+
+@pytest.mark.parametrize("given", [{}, {"split": 2}, {"rows": 128, "columns": 64, "kind": "mma"}], ids=str)
+@pytest.mark.parametrize("shape", [(1, 70, 70, 150), (3, 65, 130, 129)], ids=str)
+def test_infinite_and_largest_factors_give_what_f32_gives(shape: tuple[int, ...], given: dict) -> None:
+    """The rest of what rounds to infinity is infinite as well, and would make sums NaN."""
+    batch, rows, columns, depth = shape
+    left, right = _random((batch, rows, depth), "f32"), _random((batch, depth, columns), "f32", 1)
+    left[0, 0, 3], left[-1, rows - 1, depth - 1], left[0, 40, :] = np.inf, -np.inf, 0
+    left[0, 40, 5], left[0, 41, 7], right[0, 8, 11] = np.finfo(np.float32).max, np.nan, -np.inf
+    right[-1, depth - 1, columns - 1] = 0
+    program = compile_program(lambda a, b: a @ b, left, right, target="sm_80", schedules={"gemm_0": given})
+    with np.errstate(all="ignore"):
+        expected = left.astype(np.float64) @ right.astype(np.float64)
+        expected = np.where(np.abs(expected) > np.finfo(np.float32).max, np.copysign(np.inf, expected), expected)
+    found = program.interpret(left, right)[0]
+    assert np.isinf(expected).any() and np.isnan(expected).any() and np.nanmax(np.abs(found[np.isfinite(found)])) > 1e38
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("precision", ["bf16", "f16"])
 def test_f32_is_rounded_before_it_is_multiplied(precision: str) -> None:
     """Kernels of rows round the factors: products read what they multiply."""
@@ -232,24 +256,25 @@ def test_integers_and_f64_fall_back_to_loops() -> None:
 
 @pytest.mark.skipif(find_ptxas() is None, reason="assembling GPU code needs ptxas")
 @pytest.mark.parametrize("target", SHARED_BYTES)
-@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("dtype", [*TOLERANCES, "simt"])
 def test_nothing_is_spilled(target: str, dtype: str) -> None:
     shapes = ((8192, 768), (768, 3072), (3072,))
     function = partial(_with_gelu, "tf32" if dtype == "tf32" else "highest")
-    specs = [np.empty(shape, DTYPES["f32" if dtype == "tf32" else dtype]) for shape in shapes]
-    program = compile_program(function, *specs, target=target)
+    specs = [np.empty(shape, DTYPES["f32" if dtype in ("tf32", "simt") else dtype]) for shape in shapes]
+    given = {"gemm_0": {"instruction": "f32"}} if dtype == "simt" else {}
+    program = compile_program(function, *specs, target=target, schedules=given)
     assert not program.spills("gemm")
     assert all(item["shared_bytes"] <= SHARED_BYTES[target] for item in program.plan["launches"])
     text = program.ptx["gemm_0"]
     if target == "sm_90a" and dtype in ("bf16", "f16", "tf32"):
         return  # by warpgroups: see test_gemm_wgmma.py
     assert "cp.async.cg.shared.global" in text
-    if dtype == "f32":
+    if dtype == "simt":
         assert text.count("fma.rn.f32") >= 32 * 64 // 2 and text.count("ld.shared.v4") >= 64
     else:
-        # A warp's 64 x 64 sums are 32 instructions a step, of which 128 bytes of k have four.
-        kind = "m16n8k8.row.col.f32.tf32" if dtype == "tf32" else f"m16n8k16.row.col.f32.{dtype}"
-        assert text.count(f"mma.sync.aligned.{kind}") == 128
+        # A warp's 64 x 64 sums are 32 instructions a step, of which 128 bytes of k have four; 64 x 32 three times 16.
+        kind = "m16n8k8.row.col.f32.tf32" if dtype in ("tf32", "f32") else f"m16n8k16.row.col.f32.{dtype}"
+        assert text.count(f"mma.sync.aligned.{kind}") == (3 * 64 if dtype == "f32" else 128)
         assert text.count("ldmatrix.sync") >= 16
 
 

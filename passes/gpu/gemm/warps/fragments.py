@@ -14,7 +14,7 @@ from blu.passes.gpu import numbers
 from blu.passes.gpu.gemm.copy import FactorTile
 from blu.passes.gpu.gemm.problem import COPY_BYTES
 from blu.passes.gpu.gemm.schedule import ROW_BYTES
-from blu.passes.gpu.isa import cvt, mma, shared_memory
+from blu.passes.gpu.isa import mma, shared_memory
 
 STEP_BYTES = 32
 """Of a row that one instruction multiplies: 16 elements of two bytes, 8 of four."""
@@ -124,10 +124,3 @@ def multiply_add(sums: Fragment, left: Fragment, right: Fragment, instruction: s
     if instruction == "tf32":
         return mma.m16n8k8_tf32(sums, left, right)
     return mma.m16n8k16(sums, left, right, instruction)
-
-
-def split_in_two(value: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """An f32 (as i32) as the sum of two tf32, to about 22 bits."""
-    big = cvt.rna_tf32(value)
-    rest = arith.subf(arith.bitcast(numbers.f32(), value), arith.bitcast(numbers.f32(), big))
-    return big, cvt.rna_tf32(arith.bitcast(numbers.i32(), rest))

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, ir
 from blu.passes.gpu import numbers
-from blu.passes.gpu.gemm.fragments import STEPS, Fragment, Reader, multiply_add, split_in_two
 from blu.passes.gpu.gemm.pipeline import Range, StageRing
 from blu.passes.gpu.gemm.schedule import MmaSchedule
-from blu.passes.gpu.isa import cvt
+from blu.passes.gpu.gemm.warps.fragments import STEPS, Fragment, Reader, multiply_add
+from blu.passes.gpu.isa import cvt, mma
 from blu.passes.gpu.isa.warp import WARP
 
 
@@ -87,7 +87,7 @@ class MmaLoop:
 
 
 def _split_all(fragments: list[Fragment]) -> tuple[list[Fragment], list[Fragment]]:
-    pairs = [[split_in_two(value) for value in fragment] for fragment in fragments]
+    pairs = [[mma.split(value) for value in fragment] for fragment in fragments]
     big, small = ([[pair[part] for pair in fragment] for fragment in pairs] for part in (0, 1))
     return big, small
 
