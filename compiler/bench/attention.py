@@ -21,7 +21,7 @@ ON_PROCESSORS = ((1, 12, 256, 64, True), (1, 12, 257, 64, False), (1, 8, 256, 12
 def workloads(on_gpu: bool, seed: int) -> list[Workload]:
     """Forward, and forward with gradients, of each shape."""
     del seed
-    kinds = ("bf16", "tf32") if on_gpu else ("f32",)
+    kinds = ("bf16", "tf32", "f32") if on_gpu else ("f32",)
     shapes = ON_GPUS if on_gpu else ON_PROCESSORS
     forward = [attention(kind, *shape) for kind in kinds for shape in shapes]
     # Gradients take five products of blocks, where forward takes two.

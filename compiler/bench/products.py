@@ -43,7 +43,7 @@ def workloads(on_gpu: bool, seed: int) -> list[Workload]:
     generator = random.Random(seed)
     largest = 16384 if on_gpu else 1024
     drawn = [_draw(generator, largest) for _ in range(NUM_RANDOM)]
-    kinds = ("bf16", "tf32") if on_gpu else ("f32",)
+    kinds = ("bf16", "tf32", "f32") if on_gpu else ("f32",)
     table = ON_GPUS if on_gpu else ON_PROCESSORS
     return [
         *(product(kind, *shape) for kind in kinds for shape in table),
