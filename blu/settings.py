@@ -207,6 +207,16 @@ class Settings:
             "Whether a run is one CUDA graph (0: kernel by kernel), read when a program is loaded.",
         ),
     ]
+    cuda_overlap: Annotated[
+        bool,
+        Setting(
+            "BLU_CUDA_OVERLAP",
+            SWITCH,
+            True,
+            "Whether a kernel may begin while the one before it ends (0: one after the other), read when a program is "
+            "loaded.",
+        ),
+    ]
     cuda_pool: Annotated[
         bool,
         Setting(

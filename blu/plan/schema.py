@@ -96,7 +96,10 @@ class Launch:
 
 @dataclass(frozen=True)
 class GpuLaunch:
-    """One call of a kernel over a grid of blocks (x, y, z), each of `threads` threads and `shared_bytes` of memory."""
+    """One call of a kernel over a grid of blocks (x, y, z), each of `threads` threads and `shared_bytes` of memory.
+
+    One that is `early` may begin before the launch before it is over: its kernel waits for that.
+    """
 
     kernel: str
     grid: tuple[int, int, int]
@@ -104,6 +107,7 @@ class GpuLaunch:
     shared_bytes: int
     args: tuple[Argument, ...]
     location: str = ""
+    early: bool = False
 
     @classmethod
     def parse(cls, entry: Mapping[str, Any]) -> GpuLaunch:
@@ -114,15 +118,18 @@ class GpuLaunch:
         x, y, z = (natural(size, f"the grid of {kernel}", limit) for size, limit in zip(grid, MAX_GRID, strict=True))
         threads = natural(entry.get("threads"), f"the number of threads of {kernel}", MAX_BLOCK_THREADS)
         require(threads >= 1, f"{kernel} has blocks without threads")
+        early = entry.get("early", False)
+        require(isinstance(early, bool), f"whether {kernel} begins early is {early!r}")
         shared = natural(entry.get("shared_bytes", 0), f"the shared memory of {kernel}", MAX_SHARED_BYTES)
         location = text(entry.get("location") or "", f"the location of {kernel}")
-        return cls(kernel, (x, y, z), threads, shared, tuple(Argument.parse(arg) for arg in args), location)
+        return cls(kernel, (x, y, z), threads, shared, tuple(Argument.parse(arg) for arg in args), location, early)
 
     def to_json(self) -> dict[str, Any]:
         """The entry of a launch."""
         args = [arg.to_json() for arg in self.args]
         size = {"grid": list(self.grid), "threads": self.threads, "shared_bytes": self.shared_bytes}
-        return {"kernel": self.kernel, **size, "args": args, "location": self.location}
+        early = {"early": True} if self.early else {}
+        return {"kernel": self.kernel, **size, "args": args, "location": self.location, **early}
 
     @property
     def size(self) -> tuple[int, ...]:

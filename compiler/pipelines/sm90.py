@@ -13,6 +13,7 @@ from blu.passes.gpu.lower.emit_kernels import EmitGpuKernels
 from blu.passes.gpu.lower.fit_schedules import FitSchedules
 from blu.passes.gpu.lower.fold_counters import FoldCounters
 from blu.passes.gpu.lower.lower_to_nvvm import LowerToNvvm
+from blu.passes.gpu.lower.overlap_launches import OverlapLaunches
 from blu.passes.gpu.lower.scratch import ReserveGpuScratch
 from blu.passes.gpu.lower.split_products import SplitProducts
 from blu.passes.gpu.rows.chunk_rows import ChunkRows
@@ -108,6 +109,7 @@ PIPELINE = Pipeline(
                 FitSchedules(),  # strides are known
                 EmitGpuKernels(),
                 LaunchBatches(),
+                OverlapLaunches(),  # launches are what they stay
             ),
         ),
         Stage(

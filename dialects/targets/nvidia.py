@@ -21,7 +21,8 @@ class GpuTarget:
     `shared_bytes` of shared memory (more than 48 KB after asking the driver), a multiprocessor has `registers` of 32
     bits and `shared_bytes_per_processor`; `processors` is how many there are in the largest common model. All have
     `mma.sync` and `cp.async`; `tma` says whether there are bulk copies by tensor maps, `wgmma` whether warpgroups
-    multiply, `clusters` whether blocks have clusters.
+    multiply, `clusters` whether blocks have clusters, `early_launches` whether a kernel
+    may begin before the one before it is over (`griddepcontrol`).
 
     Sources: PTX ISA, "Instruction Set"; CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
     """
@@ -37,6 +38,7 @@ class GpuTarget:
     tma: bool = False
     wgmma: bool = False
     clusters: bool = False
+    early_launches: bool = False
 
     @property
     def triple(self) -> str:
@@ -81,7 +83,9 @@ class GpuTarget:
 SM_80 = GpuTarget("sm_80", 80, 71, 163 * 1024, 164 * 1024, 2048, 108)
 SM_86 = GpuTarget("sm_86", 86, 71, 99 * 1024, 100 * 1024, 1536, 84)
 SM_89 = GpuTarget("sm_89", 89, 78, 99 * 1024, 100 * 1024, 1536, 128)
-SM_90A = GpuTarget("sm_90a", 90, 81, 227 * 1024, 228 * 1024, 2048, 132, tma=True, wgmma=True, clusters=True)
+SM_90A = GpuTarget(
+    "sm_90a", 90, 81, 227 * 1024, 228 * 1024, 2048, 132, tma=True, wgmma=True, clusters=True, early_launches=True
+)
 GPU_TARGETS = {target.name: target for target in (SM_80, SM_86, SM_89, SM_90A)}
 
 Target = CpuTarget | GpuTarget

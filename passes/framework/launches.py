@@ -27,6 +27,8 @@ HOLDERS = ("builtin.module", "gpu.module")
 ON_PROCESSORS, ON_GPUS = "func.call", "gpu.launch_func"
 BLOCKS, CHUNK = "blu.blocks", "blu.chunk"
 """On processors: blocks, and how many of them a thread claims at a time."""
+EARLY = "blu.early"
+"""On GPUs: a launch may begin before the one before it is over; its kernel waits for that."""
 
 
 @dataclass(frozen=True)

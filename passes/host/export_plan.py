@@ -16,6 +16,7 @@ from blu.dialects.plan import LOOP, LOOP_BODY, PART, RESULT_NAMES, LoopShape
 from blu.errors import UnsupportedError
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.launches import (
+    EARLY,
     ON_GPUS,
     ON_PROCESSORS,
     arguments_of,
@@ -333,7 +334,8 @@ def _sized(launch: ir.Operation, args: tuple[Argument, ...], location: str) -> L
         blocks = blocks_of(launch)
         return Launch(name, blocks.count, blocks.chunk, args, location)
     grid = grid_of(launch)
-    return GpuLaunch(name, grid.blocks, grid.threads, grid.shared_bytes, args, location)
+    early = EARLY in launch.attributes
+    return GpuLaunch(name, grid.blocks, grid.threads, grid.shared_bytes, args, location, early)
 
 
 def _space(operation: ir.Operation) -> str:

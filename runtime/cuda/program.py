@@ -20,7 +20,7 @@ from blu.runtime.cuda.block import DeviceBlock
 from blu.runtime.cuda.code import Functions, part_of
 from blu.runtime.cuda.collectives import Collectives
 from blu.runtime.cuda.driver.driver import Driver, default_driver
-from blu.runtime.cuda.driver.launches import BoundLaunch, Graph
+from blu.runtime.cuda.driver.launches import BoundLaunch, Graph, let_overlap
 from blu.runtime.cuda.findings import Checks
 from blu.runtime.cuda.graphs import Graphs
 from blu.runtime.cuda.inputs import Inputs, accept_result
@@ -77,6 +77,7 @@ class CudaProgram(Runnable):
         asked = settings.current()
         self._waits = asked.cuda_sync
         self._steps = self._collectives.steps(self._kernels, places, in_turn=self._waits)
+        let_overlap(self._steps, asked.cuda_overlap and not self._waits)
         self.use_graphs = driver.has_graphs and not self._waits and asked.cuda_graph
         self._has_run = self._is_closed = False
         self._graphs = Graphs(driver, self._steps, self._checks.clear)
@@ -280,7 +281,7 @@ class CudaProgram(Runnable):
             values, pointers = self._values[start:end], address_of(self._pointers) + 8 * start
             function = self._functions[launch.kernel]
             sizes = launch.grid, launch.threads, launch.shared_bytes
-            kernel = BoundLaunch(launch.kernel, launch.location, function, *sizes, values, pointers)
+            kernel = BoundLaunch(launch.kernel, launch.location, function, *sizes, values, pointers, launch.early)
             self._kernels.append(kernel)
             owners += [number] * len(launch.args)
             start = end

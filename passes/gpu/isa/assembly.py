@@ -8,6 +8,7 @@
 | `cp.async.wait_all` | `nvvm` waits for groups only |
 | `cvt.f32.f16` of half a register | `nvvm` converts pairs the other way only |
 | `wgmma.mma_async` | its op is inline PTX as well, and ties sums to structures of registers |
+| `griddepcontrol` | LLVM takes its op for one that touches no memory, and moves accesses over it |
 | `shf`, `shr` | there is no op, and LLVM is not to look into these shifts |
 | nothing (`hidden`, `wgmma.tie`) | an empty piece hides a value from LLVM |
 """

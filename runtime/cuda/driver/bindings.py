@@ -6,7 +6,7 @@ import ctypes
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -157,11 +157,30 @@ class BindingsDriver(Driver):
 
     def _launch(self, kernel: BoundLaunch) -> None:
         (x, y, z), stream = kernel.grid, self._stream
+        if kernel.early and self._has_early_launches:
+            self._call(self.cuda.cuLaunchKernelEx, self._early(kernel), kernel.function, kernel.pointers, 0)
+            return
         (status,) = self.cuda.cuLaunchKernel(
             kernel.function, x, y, z, kernel.threads, 1, 1, kernel.shared_bytes, stream, kernel.pointers, 0
         )
         if status:
             raise self._failure(status)
+
+    @cached_property
+    def _has_early_launches(self) -> bool:
+        # Graphs have edges that let them begin from CUDA 12.3 on.
+        return self._call(self.cuda.cuDriverGetVersion) >= 12030
+
+    def _early(self, kernel: BoundLaunch) -> Any:
+        """How a kernel is launched that waits for the one before it by itself."""
+        config, attribute = self.cuda.CUlaunchConfig(), self.cuda.CUlaunchAttribute()
+        attribute.id = self.cuda.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        attribute.value.programmaticStreamSerializationAllowed = 1
+        config.gridDimX, config.gridDimY, config.gridDimZ = kernel.grid
+        config.blockDimX, config.blockDimY, config.blockDimZ = kernel.threads, 1, 1
+        config.sharedMemBytes, config.hStream = kernel.shared_bytes, self._stream
+        config.attrs, config.numAttrs = [attribute], 1
+        return config
 
     def _is_done(self) -> bool:
         return self._ask(self.cuda.cuStreamQuery, self._stream)

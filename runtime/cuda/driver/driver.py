@@ -16,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -169,7 +170,7 @@ class Driver:
         def enqueue() -> None:
             for kernel, event in zip(kernels, events, strict=False):
                 self.record(event)
-                self._launch(kernel)
+                self._launch(replace(kernel, early=False))
             self.record(events[-1])
 
         enqueue()  # the driver may load code only now
@@ -229,8 +230,7 @@ class Driver:
         warned = False
         with self.waiting():
             while not is_done():
-                waited = time.perf_counter() - start
-                if waited > _SPIN_SECONDS:
+                if (waited := time.perf_counter() - start) > _SPIN_SECONDS:
                     time.sleep(min(waited / 1000, _LONGEST_BREAK))
                 if waited > PATIENCE and not warned:
                     warned = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,8 @@ import numpy as np
 class BoundLaunch:
     """A launch that is ready to go. `values` (uint64) are its arguments, `pointers` is the address of their addresses.
 
-    Both stay where they are, so that a change of `values` is all that other arguments take.
+    Both stay where they are, so that a change of `values` is all that other arguments take. One that is `early` may
+    begin before the kernel before it is over, for which it waits.
     """
 
     name: str
@@ -24,6 +25,7 @@ class BoundLaunch:
     shared_bytes: int
     values: np.ndarray
     pointers: int
+    early: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +38,13 @@ class BoundCall:
 
 
 Step = BoundLaunch | BoundCall
+
+
+def let_overlap(steps: Sequence[Step], is_wanted: bool) -> None:
+    """Leave kernels early that directly follow another one, whatever the plan says of others, if that is wanted."""
+    for before, step in zip((None, *steps), steps, strict=False):
+        if isinstance(step, BoundLaunch):
+            step.early = step.early and is_wanted and isinstance(before, BoundLaunch)
 
 
 class Graph:

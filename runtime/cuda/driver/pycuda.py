@@ -1,7 +1,8 @@
-"""The CUDA driver by PyCUDA: context, modules, memory, streams. Graphs are left to cuda-bindings.
+"""The CUDA driver by PyCUDA: context, memory, streams. Graphs and kernels are left to cuda-bindings.
 
 Both libraries work on the same primary context and stream. So do events, but PyCUDA tells no handle of its own, which
-graphs and other libraries' streams need: events are cuda-bindings' too, where it is installed.
+graphs and other libraries' streams need, and cannot launch a kernel that begins early: events and kernels are
+cuda-bindings' too, where it is installed.
 """
 
 from __future__ import annotations
@@ -105,12 +106,18 @@ class PycudaDriver(BindingsDriver):
             self._context.pop()
 
     def load_module(self, image: bytes) -> Any:
+        if self.has_graphs:
+            return super().load_module(image)
         return self._try(self._pycuda.module_from_buffer, image if image.startswith(b"\x7fELF") else image + b"\0")
 
     def unload_module(self, module: Any) -> None:
         """PyCUDA unloads a module that nothing refers to any more; here the context is there in which it can."""
+        if self.has_graphs:
+            super().unload_module(module)
 
     def function(self, module: Any, name: str, shared_bytes: int) -> Any:
+        if self.has_graphs:
+            return super().function(module, name, shared_bytes)
         function = self._try(module.get_function, name)
         if shared_bytes > 48 << 10:
             attribute = self._pycuda.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -175,6 +182,9 @@ class PycudaDriver(BindingsDriver):
         return free, total
 
     def _launch(self, kernel: BoundLaunch) -> None:
+        if self.has_graphs:
+            super()._launch(kernel)
+            return
         block, stream, data = (kernel.threads, 1, 1), self._py_stream, kernel.values.tobytes()
         self._try(kernel.function._launch_kernel, kernel.grid, block, data, kernel.shared_bytes, stream)
 

@@ -193,6 +193,31 @@ def test_without_graphs(gpu, monkeypatch):
     assert gpu.count("capture") == 0 and gpu.count("shift") == 4
 
 
+def early_of(program: CudaProgram) -> list[bool]:
+    """Of each kernel whether it begins before the one before it is over."""
+    return [kernel.early for kernel in program._kernels]
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [({}, [False, True]), ({"BLU_CUDA_OVERLAP": "0"}, [False, False]), ({"BLU_CUDA_SYNC": "1"}, [False, False])],
+)
+def test_kernels_begin_early_that_follow_another_one(gpu, monkeypatch, settings, expected):
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    program = CudaProgram.load(programs.twice(early=True))
+    assert early_of(program) == expected
+    for _ in range(3):
+        assert np.array_equal(program.run([X])[0].numpy(), X + 2)
+
+
+def test_a_kernel_is_timed_alone(gpu, monkeypatch):
+    program, launched, launch = CudaProgram.load(programs.twice(early=True)), [], gpu._launch
+    monkeypatch.setattr(gpu, "_launch", lambda kernel: launched.append(kernel.early) or launch(kernel))
+    program.time_launches([X], repeats=2)
+    assert launched and not any(launched)
+
+
 def test_constants_are_uploaded_once(gpu):
     constants = bytes(64) + (X + 5).tobytes()
     launches = [programs.launch("add", ["input", 0, 0], ["constant", 1, 0], ["output", 0, 0])]

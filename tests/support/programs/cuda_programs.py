@@ -73,9 +73,10 @@ def members(launches: list[dict[str, Any]], data: bytes = b"", **plan: Any) -> d
     return {"plan.json": json.dumps(whole).encode(), "constants.bin": data, **code}
 
 
-def twice() -> dict[str, bytes]:
-    """result = x + 2, through the arena."""
+def twice(**more: Any) -> dict[str, bytes]:
+    """result = x + 2, through the arena. `more` is what both launches say besides."""
     launches = [launch("shift", ["input", 0, 0], ["arena", 0]), launch("shift", ["arena", 0], ["output", 0, 0])]
+    launches = [{**item, **more} for item in launches]
     return members(launches, inputs=[tensor("x", COUNT)], outputs=[tensor("", COUNT, input=None)])
 
 

@@ -181,6 +181,9 @@ class Schedule(Arithmetic):
 
     _do_barrier = _do_bar
 
+    def _do_griddepcontrol(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        """Other kernels are over, or have not begun."""
+
     def _do_fence(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         """All threads see what others did at once; bulk copies do from here on."""
         if parts[1:3] == ["proxy", "async"]:

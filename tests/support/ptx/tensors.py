@@ -107,6 +107,9 @@ class Tensors(Schedule):
 
     def _copy_bulk(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         """Copy a tile to shared memory for each active thread; a barrier counts its bytes as they come."""
+        if parts[3] == "prefetch":
+            self._prefetch_range(operands, active)
+            return
         if parts[3] != "tensor":
             self._copy_range(parts, operands, active)
             return
@@ -150,6 +153,14 @@ class Tensors(Schedule):
         else:
             assert parts[4:] == ["read"], "the machine knows only waits until shared memory is read"
             self.stores.wait(active, int(operands[0]))
+
+    def _prefetch_range(self, operands: tuple, active: np.ndarray) -> None:
+        """Only memory that there is may be brought into the cache."""
+        size = self._read(operands[1], 32)
+        for thread in np.flatnonzero(active):
+            count, own = int(size[thread]), np.arange(self.threads) == thread
+            assert count and count % PIECE_BYTES == 0, f"{count} bytes are prefetched"
+            self._places("global", self._address(operands[0], 64), count, own, PIECE_BYTES)
 
     def _copy_range(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         """Copy bytes as they lie, for each active thread."""

@@ -1,0 +1,95 @@
+"""The pass that lets a kernel begin while the last blocks of the one before it still run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from blu.dialects.core.mlir import func, ir
+from blu.dialects.plan import LOOP
+from blu.dialects.targets.nvidia import GpuTarget
+from blu.passes.framework.base import Pass, find
+from blu.passes.framework.launches import EARLY, ON_GPUS, GridLaunch, grid_of, host_functions
+from blu.passes.gpu.isa import griddepcontrol
+from blu.passes.gpu.lower.read_ahead import ReadAhead, read_ahead_of
+
+START = "plan.start"
+_STEPS = (ON_GPUS, LOOP, START)
+"""What a host program enqueues, or another stream does; its other ops give memory a name."""
+_SYSTEM_BYTES = 1024
+"""Of shared memory, which each block takes beside its own."""
+
+
+@dataclass(frozen=True)
+class OverlapLaunches(Pass):
+    """A launch that follows another one begins early, and its kernel first of all waits for those before it.
+
+        gpu.launch_func @kernels::@rows_0 ..
+        gpu.launch_func @kernels::@gemm_0 ..
+        gpu.func @gemm_0(..) kernel { .. }
+
+    becomes
+
+        gpu.launch_func @kernels::@rows_0 ..
+        gpu.launch_func @kernels::@gemm_0 .. {blu.early}
+        gpu.func @gemm_0(..) kernel {
+          griddepcontrol.wait
+          griddepcontrol.launch_dependents
+          ..
+        }
+
+    What a launch takes to get going is hidden behind the kernel before it. The wait is over when that kernel is; since
+    it has waited itself before it touched any memory, all kernels before are over as well, whoever wrote or read what
+    this one reads or writes. Blocks begin when all of the kernel before have waited: they take no place from those, and
+    there is one kernel that waits at a time. Launches whose blocks do not fit on a processor beside those of the one
+    before do not begin early, nor does what follows a loop, or is the first of a program or of a loop's body; nor any
+    of a program whose ranks exchange data: waiting blocks would keep that from the processors. Without an early launch
+    the instructions do nothing.
+
+    While a kernel waits, its blocks bring operands into the second cache that no kernel of the program writes (weights
+    of what only infers), each its share; of a product up to `ahead_bytes` of each, of others up to 64 KB. So weights
+    stream while earlier kernels compute.
+    """
+
+    level = "kernel"
+    ahead_bytes: int = 16 << 20
+
+    def run(self, module: ir.Module) -> None:
+        target = GpuTarget.of(module)
+        if not target.early_launches:
+            return
+        kernels = [item.operation for item in find(module, "gpu.func")]
+        ahead = read_ahead_of(module, kernels, self.ahead_bytes)
+        for kernel in kernels:
+            _wait_first(kernel, ahead.get(ir.StringAttr(kernel.attributes["sym_name"]).value))
+        self.count("kernels that read ahead", len(ahead))
+        for function in host_functions(module):
+            self.count("launches that begin early", _mark(function, target))
+
+
+def _wait_first(kernel: ir.Operation, ahead: ReadAhead | None) -> None:
+    with ir.InsertionPoint.at_block_begin(kernel.regions[0].blocks[0]), kernel.location:
+        if ahead is not None:
+            ahead.emit(kernel)
+        griddepcontrol.wait()
+        griddepcontrol.launch_dependents()
+
+
+def _mark(function: func.FuncOp, target: GpuTarget) -> int:
+    """Mark the launches that follow another one directly, and fit beside it; how many there are."""
+    operations = [item.operation for item in function.entry_block.operations]
+    steps = [item for item in operations if item.name in _STEPS]
+    if any(step.name == START for step in steps):
+        return 0
+    both = [(before, step) for before, step in pairwise(steps) if before.name == step.name == ON_GPUS]
+    early = [step for before, step in both if _fit(grid_of(before), grid_of(step), target)]
+    for step in early:
+        step.attributes[EARLY] = ir.UnitAttr.get()
+    return len(early)
+
+
+def _fit(first: GridLaunch, second: GridLaunch, target: GpuTarget) -> bool:
+    """Whether a block of each has room on one processor."""
+    shared = first.shared_bytes + second.shared_bytes + 2 * _SYSTEM_BYTES
+    threads = first.threads + second.threads
+    return shared <= target.shared_bytes_per_processor and threads <= target.threads_per_processor
