@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from blu.dialects.core.mlir import arith, func, ir, nvvm, scf
 from blu.dialects.targets.nvidia import GpuTarget
@@ -77,7 +78,7 @@ _FEW_THREADS = 1024
 """Of all blocks on a processor: each may have 64 registers then."""
 
 
-def small_grid(blocks: int, threads: int, target: GpuTarget) -> dict[str, int]:
+def small_grid(blocks: int, threads: int, target: GpuTarget) -> dict[str, Any]:
     """What `launch` is told of a grid that leaves registers: how many of its blocks come to a processor."""
     each = max(1, -(-blocks // target.processors))
     return {"per_processor": each, "is_small": True} if each * threads <= _FEW_THREADS else {}
