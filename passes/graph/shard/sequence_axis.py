@@ -58,7 +58,9 @@ class SequenceAxis:
         if not values:
             return
         rule = _RULES.get(op.name) or next((rule for base, rule in _FAMILIES.items() if issubclass(op, base)), None)
-        for result in operation.results if rule is not None else ():
+        if rule is None:
+            return
+        for result in operation.results:
             place = next(filter(None, (rule(self, operation, value, result) for value in values)), None)
             if place is not None and self._fits(place, result):
                 self.places[result] = place
