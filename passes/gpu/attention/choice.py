@@ -46,6 +46,8 @@ DECODING_WARPS = 16
 """Of a block; fewer where there are so many heads that all processors have several."""
 LARGEST_PAIR = 128
 """Columns up to which a warp's gradients of keys and of values fit in registers at a time."""
+LARGEST_SPLIT = 80
+"""Columns up to which tiles of 32 keys of f32, as sums of two tf32, leave a gradient of queries in registers."""
 LEAST_WIDE, WIDE, LONG = 64, 96, 2048
 """Columns above which groups may share tiles; with a causal mask, and of how many queries."""
 SHARING_ROWS = 2 * wgmma.ROWS
@@ -154,28 +156,27 @@ def _gradient_tiles(sizes: ScheduleSizes, target: GpuTarget) -> GradientTilesSch
 def _of_queries(sizes: ScheduleSizes, target: GpuTarget) -> tuple[int, int, int, str]:
     is_narrow = sizes.size == 2 and sizes.widest <= 64
     strips = 2 if is_narrow and sizes.queries > 4 * STRIP and not sizes.masked else 1
-    keys, left = (64, REGISTERS) if is_narrow and strips == 1 else (_rows_of_tiles(sizes), SHARED)
+    is_wide = _is_wide(sizes, LARGEST_SPLIT if sizes.is_split else 64)
+    keys, left = (64, REGISTERS) if is_narrow and strips == 1 else (16 if is_wide else 32, SHARED)
     choices = ((warps, strips, keys, left) for warps in (4, 2, 1))
     fits = lambda choice: QueryTiles.of(*choice, sizes.columns, sizes.size).memory.bytes <= target.shared_bytes  # noqa: E731
     return next(filter(fits, choices))
 
 
-def _is_wide_tf32(sizes: ScheduleSizes) -> bool:
-    """Whether rows of tf32 are so long that small tiles, of which there are more on a processor, are faster."""
-    return sizes.size == 4 and not sizes.is_split and sizes.widest > 64
-
-
-def _rows_of_tiles(sizes: ScheduleSizes) -> int:
-    return 16 if _is_wide_tf32(sizes) else 32
+def _is_wide(sizes: ScheduleSizes, most: int = 64) -> bool:
+    """Whether rows of four bytes have more columns than `most`, so that larger tiles leave too few registers."""
+    return sizes.size == 4 and sizes.widest > most
 
 
 def _of_keys(sizes: ScheduleSizes, target: GpuTarget) -> tuple[int, int, int, str]:
     is_narrow = sizes.size == 2 and sizes.widest <= 64
     has_room = sizes.widest <= (48 if sizes.size == 2 else 0 if sizes.is_split else 64)
     strips = 2 if has_room and sizes.keys > 4 * STRIP and not sizes.masked else 1
-    queries, left = (64, REGISTERS) if is_narrow and strips == 1 else (_rows_of_tiles(sizes), SHARED)
+    queries, left = (64, REGISTERS) if is_narrow and strips == 1 else (16 if _is_wide(sizes) else 32, SHARED)
     cuts = ((4, queries), (4, 16), (2, 16))
-    choices = ((warps, strips, tile, left) for warps, tile in (cuts[2:] if _is_wide_tf32(sizes) else cuts))
+    # Of tf32, smaller blocks, of which there are more on a processor, are faster.
+    is_small = _is_wide(sizes) and not sizes.is_split
+    choices = ((warps, strips, tile, left) for warps, tile in (cuts[2:] if is_small else cuts))
     fits = lambda choice: KeyTiles.of(*choice, sizes.columns, sizes.size).memory.bytes <= target.shared_bytes  # noqa: E731
     return next(filter(fits, choices))
 

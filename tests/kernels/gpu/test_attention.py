@@ -40,6 +40,8 @@ WIDE = [
     Problem("f32 in rows of half a block", "f32", (2, 20, 4), (1, 33, 4), 12),
     Problem("f32 among many keys", "f32", (1, 16, 16), (1, 512, 16), 16),
     Problem("f32 in long rows", "f32", (1, 18, 128), (1, 20, 128), 96, scale=0.08),
+    Problem("long rows of f32 in many tiles", "f32", (1, 2, 130, 72), (1, 1, 81, 72), 80, causal=True),
+    Problem("longest rows of f32 in two warps", "f32", (1, 67, 128), (1, 66, 128), 128, causal=True, scale=0.09),
 ]
 
 # Factors are rounded to tf32, which the operands already are.
@@ -93,6 +95,29 @@ def test_tf32_is_rounded_to_nearest_and_multiplied_once() -> None:
         assert 1e-4 < np.linalg.norm(array - expected) / np.linalg.norm(expected) < 6e-4
 
 
+def test_sums_of_two_tf32_are_as_exact_as_f32() -> None:
+    """What NumPy finds in f32 is not nearer to the formula; and nothing waits for conversions."""
+    problem = Problem("", "f32", (2, 70, 64), (2, 70, 64), 64, causal=True, scale=0.125)
+    arrays = problem.arrays()
+    program = compile_program(problem.backward(), *arrays)
+    plain = Attention.reference(*arrays[:3], None, None, True, np.float32(0.125))
+    found, references = program.interpret(*arrays), problem.references()
+    errors = [np.linalg.norm(one - other) / np.linalg.norm(other) for one, other in zip(found, references, strict=True)]
+    assert plain.dtype == np.float32
+    assert errors[0] < 1.5 * np.linalg.norm(plain - references[0]) / np.linalg.norm(references[0])
+    assert max(errors) < 5e-7
+    assert not any("cvt.rna" in text for text in program.ptx.values())
+
+
+def test_what_is_infinite_in_f32_is_nan_where_it_takes_part() -> None:
+    """As docs/numerics.md has it: of what rounds to infinity, the rest is infinite with the other sign."""
+    problem = Problem("", "f32", (1, 20, 16), (1, 24, 16), 16)
+    arrays = problem.arrays()
+    arrays[2][0, 3, 5], arrays[2][0, 4, 6], arrays[2][0, 5, 7] = np.inf, np.finfo(np.float32).max, 3.4019e38
+    found = compile_program(problem.forward(), *arrays).interpret(*arrays)[0]
+    assert np.isnan(found[..., 5:7]).all() and np.isfinite(np.delete(found, (5, 6), axis=-1)).all()
+
+
 def test_packed_operands_are_read_in_place() -> None:
     packed = np.random.default_rng(0).standard_normal((1, 70, 3, 2, 32)).astype(DTYPES["bf16"])
 
@@ -119,7 +144,10 @@ def by_warps(problem: Problem, target: str = "sm_90a") -> dict[str, Fields]:
 
 @pytest.mark.skipif(find_ptxas() is None, reason="assembling GPU code needs ptxas")
 @pytest.mark.parametrize("target", ["sm_80", "sm_89", "sm_90a"])
-@pytest.mark.parametrize(("dtype", "width"), [("bf16", 64), ("f16", 128), ("bf16", 256), ("f32", 64), ("tf32", 128)])
+@pytest.mark.parametrize(
+    ("dtype", "width"),
+    [("bf16", 64), ("f16", 128), ("bf16", 256), ("f32", 64), ("f32", 80), ("f32", 128), ("tf32", 128)],
+)
 def test_nothing_is_spilled(target: str, dtype: str, width: int) -> None:
     shape = (2, 4, 1024, width)
     stored, precision = ("f32", "tf32") if dtype == "tf32" else (dtype, "highest")
