@@ -38,7 +38,7 @@ from blu.passes.gpu.shared import SharedMemory
 class QueryTiles(RowTiles):
     """Rows are queries; tiles of `keys` keys. The rest says where tiles are in shared memory.
 
-    The result is there only until the second keys come.
+    The result is there only until the second keys come; or, where it lies over all keys, until the first do.
     """
 
     keys: int
@@ -47,6 +47,12 @@ class QueryTiles(RowTiles):
     first_keys: int
     first_values: int
     stage: int
+    result: int
+
+    @property
+    def covers_first(self) -> bool:
+        """Whether the result lies over the first keys."""
+        return self.result == self.first_keys
 
     @classmethod
     def by(cls, schedule: GradientTilesSchedule, columns: tuple[int, int], size: int) -> QueryTiles:
@@ -60,9 +66,12 @@ class QueryTiles(RowTiles):
         memory, rows = SharedMemory(), warps * strips * STRIP
         of_queries, of_gradients = (memory.take(tile_bytes(rows, each, size)) for each in columns)
         of_keys, of_values = (memory.take(tile_bytes(keys, each, size)) for each in columns)
-        stage = memory.bytes - of_keys
-        memory.take(max(stage, tile_bytes(rows, columns[1], size)))
-        return cls(warps, strips, left, memory, keys, of_queries, of_gradients, of_keys, of_values, stage)
+        stage, of_result = memory.bytes - of_keys, tile_bytes(rows, columns[1], size)
+        # Of four bytes, tiles take so much that a processor would have one block instead of two.
+        covers_first = size == 4 and of_result > stage
+        result = of_keys if covers_first else of_keys + stage
+        memory.take(max(stage, of_result - stage * covers_first))
+        return cls(warps, strips, left, memory, keys, of_queries, of_gradients, of_keys, of_values, stage, result)
 
 
 @dataclass(frozen=True)
@@ -85,6 +94,8 @@ class QueryGradient:
         left, inner = self._prepare(walk, first, own_row, head)
         step = self._step(keys, span, left, inner, head)
         softmax, sums = keys.run(walk, first, step)
+        if schedule.covers_first:
+            walk.end()
         inverses, logarithms = softmax.finish(step.mask.factor)
         factor = numbers.real(problem.factor)
         factors = [arith.mulf(inverse, factor) for inverse in inverses]
@@ -105,14 +116,18 @@ class QueryGradient:
         gradient, schedule, problem = self.gradient, self.schedule, self.gradient.problem
         queries = self.block.tile(schedule.queries, schedule.rows, problem.depth)
         upstream = self.block.tile(schedule.gradients, schedule.rows, problem.width)
-        result = self.block.tile(schedule.first_keys + schedule.stage, schedule.rows, problem.width)
+        result = self.block.tile(schedule.result, schedule.rows, problem.width)
         for item, tile in ((problem.query, queries), (gradient.g, upstream), (gradient.result, result)):
             self.block.loader(item.matrix(head)).copy(tile, first, problem.queries)
-        walk.begin()
+        if not schedule.covers_first:
+            walk.begin()
         cp_async.wait_all()
         barrier.sync()
         loads = [self.block.left(tile, own_row) for tile in (queries, upstream, result)]
         inner = _inner_products(loads[1], loads[2], upstream.steps, problem.element)
+        if schedule.covers_first:
+            barrier.sync()
+            walk.begin()
         left = loads[:2]
         if schedule.keeps:
             left = [kept(load, tile.steps) for load, tile in zip(left, (queries, upstream), strict=True)]
