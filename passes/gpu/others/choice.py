@@ -18,11 +18,12 @@ from blu.passes.gpu.others.schedule import (
     SCATTER_KINDS,
     InOrderSchedule,
     MergeSchedule,
+    RadixSchedule,
     ScanColumnsSchedule,
     ScanRowsSchedule,
     SortedSchedule,
 )
-from blu.passes.gpu.others.sorting import key_bytes
+from blu.passes.gpu.others.sorting import find_order, key_bytes
 from blu.passes.gpu.others.team_scan import ITEMS, THREADS
 from blu.passes.kernels.scan_body import ScanBody
 from blu.passes.kernels.schedules import Schedule, by_sizes
@@ -38,6 +39,8 @@ MOST_PIECES = 1024
 BLOCKS_PER_PROCESSOR = 4
 FEW = 64
 """Up to so many updates, each thread takes a column through all of them."""
+MANY = 4096
+"""Beyond so many updates, sorting them by bytes takes less time than comparing each index with all."""
 MOST_THREADS = 1024
 
 
@@ -68,6 +71,10 @@ def _excess_scan(schedule: Schedule, kernel: func.FuncOp, target: GpuTarget) -> 
 
 
 def _excess_merge(schedule: Schedule, kernel: func.FuncOp, target: GpuTarget) -> Iterator[str]:
+    if isinstance(schedule, RadixSchedule):
+        if find_order(kernel).name != "blu.argsort":
+            yield f"kind '{schedule.kind}' sorts whole rows, and only the first few are wanted"
+        return
     assert isinstance(schedule, MergeSchedule), "there is no other kind"
     if schedule.tile < 2 or schedule.tile & (schedule.tile - 1):
         yield f"tile = {schedule.tile}: tiles have a power of two of keys"
@@ -95,6 +102,8 @@ def _updates(kernel: func.FuncOp) -> tuple[int, bool]:
 
 def _choose_scatter(kernel: func.FuncOp, target: GpuTarget) -> Schedule:
     count, of_halves = _updates(kernel)
+    if count > MANY:
+        return RadixSchedule()
     # Memory would round sums of halves after each of them.
     return SortedSchedule() if count > (1 if of_halves else FEW) else InOrderSchedule()
 
@@ -103,7 +112,7 @@ def _excess_scatter(schedule: Schedule, kernel: func.FuncOp, target: GpuTarget) 
     count, of_halves = _updates(kernel)
     if isinstance(schedule, InOrderSchedule) and of_halves and count > 1:
         yield f"kind '{schedule.kind}' would round sums of halves after each of {count} updates"
-    if isinstance(schedule, SortedSchedule) and not count:
+    if isinstance(schedule, SortedSchedule | RadixSchedule) and not count:
         yield f"kind '{schedule.kind}' sorts updates, of which there are none"
 
 

@@ -1,9 +1,10 @@
 """Adding rows to rows that indices choose, where many may choose the same one: in order, without atomics.
 
-Two launches. The first sorts: position p of the indices goes to the place that is the number of smaller indices, and of
-equal ones before it. In the second, a block for each place that begins a run of equal indices adds the updates of that
-run to its row, one after the other, so that sums are those of a loop over all updates; halves are added in f32 and
-rounded once.
+Positions of the indices are sorted by them, then rows are added. Where there are few, one launch sorts: position p goes
+to the place that is the number of smaller indices, and of equal ones before it. Many are sorted by their bytes
+(radix.py). In the last launch, a block for each place that begins a run of equal indices adds the updates of that run
+to its row, one after the other, so that sums are those of a loop over all updates; halves are added in f32 and rounded
+once.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu import numbers
 from blu.passes.gpu.isa import barrier
 from blu.passes.gpu.kernel import GpuKernel, below, when
-from blu.passes.gpu.others.schedule import SCATTER_KINDS, SortedSchedule
+from blu.passes.gpu.others.radix import RadixSort
+from blu.passes.gpu.others.schedule import SCATTER_KINDS, InOrderSchedule, RadixSchedule
 from blu.passes.gpu.others.update import add_columns
 from blu.passes.gpu.shared import SharedMemory, shared_address
 from blu.passes.kernels import lanes as vectors
@@ -32,43 +34,66 @@ _TOGETHER = 4
 
 def reserve(kernel: func.FuncOp) -> list[ir.MemRefType]:
     """The sorted positions, for a kernel that is still on tensors."""
-    if not isinstance(schedule_of(kernel, SCATTER_KINDS), SortedSchedule):
+    schedule = schedule_of(kernel, SCATTER_KINDS)
+    if isinstance(schedule, InOrderSchedule):
         return []
+    if isinstance(schedule, RadixSchedule):
+        return _radix(kernel).scratch
     indices = ir.RankedTensorType(operands_of(find_operation(kernel, "blu.scatter_add"))[1].type)
     return [ir.MemRefType.get([prod(indices.shape)], ir.IntegerType.get_signless(32))]
 
 
 def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
     """Replace a kernel around a blu.scatter_add, as its schedule says."""
-    if not isinstance(schedule_of(kernel, SCATTER_KINDS), SortedSchedule):
+    schedule = schedule_of(kernel, SCATTER_KINDS)
+    if isinstance(schedule, InOrderSchedule):
         return add_columns(kernel)
-    sorting = _Scatter.open(kernel, f"{kernel.name.value}_order")
-    adding = _Scatter.open(kernel, kernel.name.value)
     with kernel.location:
-        sorting.sort()
+        if isinstance(schedule, RadixSchedule):
+            sort = _radix(kernel)
+            launches, half = sort.emit(kernel), sort.half
+        else:
+            sorting, half = _Scatter.open(kernel, f"{kernel.name.value}_order"), None
+            sorting.sort()
+            launches = [sorting.frame]
+        adding = _Scatter.open(kernel, kernel.name.value, half)
         adding.add()
     kernel.operation.erase()
-    return [sorting.frame.replacement, adding.frame.replacement]
+    return [*(frame.replacement for frame in launches), adding.frame.replacement]
+
+
+def _radix(kernel: func.FuncOp) -> RadixSort:
+    """The sort of positions by the rows that they choose."""
+    operation = find_operation(kernel, "blu.scatter_add")
+    destination, indices, _ = (ir.ShapedType(value.type) for value in operands_of(operation))
+    size = destination.shape[attributes_of(operation)["axis"]]
+
+    def read(frame: GpuKernel, row: ir.Value, place: ir.Value) -> ir.Value:
+        where = delinearize(arith.index_castui(ir.IndexType.get(), place), indices.shape)
+        index = memref.load(frame.buffers[operands_of(operation)[1]], where)
+        return arith.index_cast(numbers.i32(), wrapped(index, size))
+
+    return RadixSort(1, prod(indices.shape), numbers.i32(), (size - 1).bit_length(), read)
 
 
 @dataclass(frozen=True)
 class _Scatter:
-    """One of the two kernels."""
+    """One of the kernels: sorting in one launch, or adding."""
 
     frame: GpuKernel
     destination: ir.Value
     indices: ir.Value
     updates: ir.Value
-    order: ir.Value
     axis: int
+    half: int | None
+    """Of the memory that positions were sorted in by bytes; None if they were not."""
 
     @classmethod
-    def open(cls, kernel: func.FuncOp, name: str) -> _Scatter:
+    def open(cls, kernel: func.FuncOp, name: str, half: int | None = None) -> _Scatter:
         operation = find_operation(kernel, "blu.scatter_add")
         frame = GpuKernel.open(kernel, name=name)
         _, indices, updates = (frame.buffers[value] for value in operands_of(operation))
-        (order,) = frame.scratch
-        return cls(frame, frame.outputs[0][1], indices, updates, order, attributes_of(operation)["axis"])
+        return cls(frame, frame.outputs[0][1], indices, updates, attributes_of(operation)["axis"], half)
 
     @property
     def chosen(self) -> list[int]:
@@ -113,7 +138,7 @@ class _Scatter:
             )
             position = numbers.add(numbers.multiply(block, SORT_THREADS), thread)
             with when(numbers.is_below(position, self.count)):
-                memref.store(position, self.order, [arith.index_castui(ir.IndexType.get(), place)])
+                memref.store(position, self.frame.scratch[0], [arith.index_castui(ir.IndexType.get(), place)])
 
     def _key(self, share: ir.Value, thread: ir.Value) -> ir.Value:
         """The row that a position chooses, as i32; for positions that there are not, one beyond all."""
@@ -137,10 +162,15 @@ class _Scatter:
                     scf.yield_([])
 
     def _row_at(self, place: ir.Value) -> ir.Value:
-        return self.row(self._position(place))
+        return self.row(self._position(place)) if self.half is None else self._sorted(0, place)
 
     def _position(self, place: ir.Value) -> ir.Value:
-        return arith.index_castui(ir.IndexType.get(), memref.load(self.order, [place]))
+        return self._sorted(0 if self.half is None else 1, place)
+
+    def _sorted(self, number: int, place: ir.Value) -> ir.Value:
+        """What one of the pieces of memory that sorting filled has at a place."""
+        where = [place] if self.half is None else [vectors.index(self.half), vectors.index(0), place]
+        return arith.index_castui(ir.IndexType.get(), memref.load(self.frame.scratch[number], where))
 
     def _add_run(self, start: ir.Value, row: ir.Value, column: list[ir.Value]) -> None:
         """Add a column of all updates of a run to the row's element."""

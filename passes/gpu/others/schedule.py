@@ -42,6 +42,16 @@ class MergeSchedule(Schedule):
 
 
 @dataclass(frozen=True)
+class RadixSchedule(Schedule):
+    """Rows are sorted by one byte of their keys after the other.
+
+    For additions: positions are sorted so by their indices, then a block adds all updates of a row.
+    """
+
+    kind: ClassVar[str] = "radix"
+
+
+@dataclass(frozen=True)
 class SortedSchedule(Schedule):
     """Positions are sorted by their indices, then a block adds all updates of a row."""
 
@@ -56,5 +66,5 @@ class InOrderSchedule(Schedule):
 
 
 SCAN_KINDS = table_of(ScanRowsSchedule, ScanColumnsSchedule)
-MERGE_KINDS = table_of(MergeSchedule)
-SCATTER_KINDS = table_of(SortedSchedule, InOrderSchedule)
+MERGE_KINDS = table_of(MergeSchedule, RadixSchedule)
+SCATTER_KINDS = table_of(SortedSchedule, RadixSchedule, InOrderSchedule)

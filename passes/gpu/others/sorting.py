@@ -72,13 +72,13 @@ class _Problem:
 
     @classmethod
     def of(cls, kernel: func.FuncOp) -> _Problem:
-        operation = _find(kernel)
+        operation = find_order(kernel)
         keys, attributes = ir.ShapedType(operands_of(operation)[0].type), attributes_of(operation)
         rows, width = keys.shape
         is_known = attributes == _ASCENDING or attributes == {"k": attributes.get("k"), "largest": False}
         assert is_known, "lower_to_linalg gives every sort and selection this form"
         schedule = schedule_of(kernel, MERGE_KINDS)
-        assert isinstance(schedule, MergeSchedule), "there is no other kind"
+        assert isinstance(schedule, MergeSchedule), "order.py asks for others elsewhere"
         return cls(rows, width, attributes.get("k", width), keys.element_type, schedule)
 
     @property
@@ -98,14 +98,15 @@ class _Problem:
 _ASCENDING = {"axis": 1, "descending": False}
 
 
-def _find(kernel: func.FuncOp) -> ir.Operation:
+def find_order(kernel: func.FuncOp) -> ir.Operation:
+    """The blu.argsort or blu.arg_top_k of a kernel."""
     names = [item.operation.name for item in kernel.entry_block.operations]
     return find_operation(kernel, "blu.argsort" if "blu.argsort" in names else "blu.arg_top_k")
 
 
 def key_bytes(kernel: func.FuncOp) -> int:
     """Bytes of a key."""
-    return ir.ShapedType(operands_of(_find(kernel))[0].type).element_type.width // 8
+    return ir.ShapedType(operands_of(find_order(kernel))[0].type).element_type.width // 8
 
 
 def reserve(kernel: func.FuncOp) -> list[ir.MemRefType]:
@@ -145,7 +146,7 @@ class _Launch:
     @classmethod
     def open(cls, kernel: func.FuncOp, problem: _Problem, name: str, is_last: bool) -> _Launch:
         frame = GpuKernel.open(kernel, name=name)
-        keys = frame.buffers[operands_of(_find(kernel))[0]]
+        keys = frame.buffers[operands_of(find_order(kernel))[0]]
         return cls(frame, problem, keys, frame.outputs[0][1], is_last)
 
     def put(self, half: int, row: ir.Value, place: ir.Value, key: ir.Value, position: ir.Value) -> None:

@@ -143,6 +143,9 @@ class Arithmetic:
     def _do_not(self, *rest) -> None:
         self._binary(*rest, np.invert)
 
+    def _do_popc(self, *rest) -> None:
+        self._binary(*rest, lambda value: np.bitwise_count(value).astype(np.uint32))
+
     def _do_neg(self, *rest) -> None:
         self._binary(*rest, np.negative)
 

@@ -129,6 +129,11 @@ class _Block(Warpgroups):
         target = operands[0].split("|")[0]
         self._write(target, value[source.astype(np.int64)], active)
 
+    def _do_vote(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
+        assert parts[2] == "ballot", parts
+        bits = (self._read(operands[1], 1).reshape(-1, 32) << np.arange(32, dtype=np.uint64)).sum(1)
+        self._write(operands[0], np.repeat(bits, 32).astype(np.uint32), active)
+
     # -- memory ------------------------------------------------------------------------------------------------------
 
     def _address(self, operand: str, bits: int) -> np.ndarray:

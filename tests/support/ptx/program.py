@@ -13,7 +13,10 @@ UNSIGNED = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint6
 SIGNED = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 FLOAT = {32: np.float32, 64: np.float64}
 # What a warp, a warpgroup or more threads do together or wait for, and what may end the wait of others.
-_COLLECTIVE = ("mma", "ldmatrix", "stmatrix", "shfl", "bar", "mbarrier.try_wait", "wgmma", "setmaxnreg", "elect")
+_COLLECTIVE = (
+    "mma", "ldmatrix", "stmatrix", "shfl", "bar", "mbarrier.try_wait", "wgmma", "setmaxnreg", "elect",
+    "vote",
+)  # fmt: skip
 _EVENTS = ("bra", "ret", "mbarrier", "bar", "cp.async.bulk", "st.async", "setmaxnreg")
 _TYPE = re.compile(r"^(bf|[busf])(8|16|32|64)$")
 

@@ -1,0 +1,1 @@
+"""Kernels of GPUs, a file for each family: in the interpreter of PTX, and what ptxas makes of them."""
