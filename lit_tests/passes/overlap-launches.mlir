@@ -10,6 +10,10 @@
 // CHECK-NEXT: gpu.launch_func @kernels::@second {{.*}} {blu.early}
 // What does not fit on a processor beside the one before waits.
 // CHECK-NEXT: gpu.launch_func @kernels::@second {{.*}}memref<4xf32>){{$}}
+// Neither what takes long nor what follows it begins early.
+// CHECK-NEXT: gpu.launch_func @kernels::@large {{.*}}xf32>){{$}}
+// CHECK-NEXT: gpu.launch_func @kernels::@large {{.*}}xf32>){{$}}
+// CHECK-NEXT: gpu.launch_func @kernels::@second {{.*}}memref<4xf32>){{$}}
 // CHECK: gpu.func @first(
 // The first argument is never written: the first thread of each block brings its share of that into the cache.
 // CHECK: memref.extract_aligned_pointer_as_index %{{.+}}
@@ -28,7 +32,7 @@
 // PLAN-SAME: \22early\22: true
 
 module attributes {gpu.container_module, blu.arena_bytes = 128 : i64, blu.target = {name = "sm_90a"}} {
-  func.func @main(%x: memref<4xf32>) attributes {arg_attrs = [{}], blu.inputs = [tensor<4xf32>], blu.results = []} {
+  func.func @main(%x: memref<4xf32>, %y: memref<8388609xf32>) attributes {arg_attrs = [{}, {}], blu.inputs = [tensor<4xf32>, tensor<8388609xf32>], blu.results = []} {
     %c1 = arith.constant 1 : index
     %c32 = arith.constant 32 : index
     %c232448_i32 = arith.constant 232448 : i32
@@ -38,6 +42,9 @@ module attributes {gpu.container_module, blu.arena_bytes = 128 : i64, blu.target
     gpu.launch_func @kernels::@first blocks in (%c1, %c1, %c1) threads in (%c32, %c1, %c1) args(%x : memref<4xf32>, %1 : memref<4xf32>)
     gpu.launch_func @kernels::@second blocks in (%c1, %c1, %c1) threads in (%c32, %c1, %c1) args(%0 : memref<4xf32>, %1 : memref<4xf32>)
     gpu.launch_func @kernels::@second blocks in (%c1, %c1, %c1) threads in (%c32, %c1, %c1) dynamic_shared_memory_size %c232448_i32 args(%0 : memref<4xf32>, %1 : memref<4xf32>)
+    gpu.launch_func @kernels::@large blocks in (%c1, %c1, %c1) threads in (%c32, %c1, %c1) args(%y : memref<8388609xf32>)
+    gpu.launch_func @kernels::@large blocks in (%c1, %c1, %c1) threads in (%c32, %c1, %c1) args(%y : memref<8388609xf32>)
+    gpu.launch_func @kernels::@second blocks in (%c1, %c1, %c1) threads in (%c32, %c1, %c1) args(%0 : memref<4xf32>, %1 : memref<4xf32>)
     return
   }
   gpu.module @kernels {
@@ -51,6 +58,12 @@ module attributes {gpu.container_module, blu.arena_bytes = 128 : i64, blu.target
       %c1 = arith.constant 1 : index
       %0 = memref.load %x[%c1] : memref<4xf32>
       memref.store %0, %y[%c1] : memref<4xf32>
+      gpu.return
+    }
+    gpu.func @large(%x: memref<8388609xf32>) kernel attributes {blu.kernel = "rows", known_block_size = array<i32: 32, 1, 1>} {
+      %c1 = arith.constant 1 : index
+      %0 = memref.load %x[%c1] : memref<8388609xf32>
+      memref.store %0, %x[%c1] : memref<8388609xf32>
       gpu.return
     }
   }

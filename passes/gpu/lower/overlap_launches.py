@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
+from blu.dialects.core.dtypes import product
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.plan import LOOP
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.framework.base import Pass, find
-from blu.passes.framework.launches import EARLY, ON_GPUS, GridLaunch, grid_of, host_functions
+from blu.passes.framework.launches import EARLY, ON_GPUS, GridLaunch, arguments_of, grid_of, host_functions
 from blu.passes.gpu.isa import griddepcontrol
 from blu.passes.gpu.lower.read_ahead import ReadAhead, read_ahead_of
+from blu.passes.host.bufferize.plan_memory import element_bytes
 
 START = "plan.start"
 _STEPS = (ON_GPUS, LOOP, START)
@@ -43,8 +45,9 @@ class OverlapLaunches(Pass):
     this one reads or writes. Blocks begin when all of the kernel before have waited: they take no place from those, and
     there is one kernel that waits at a time. Launches whose blocks do not fit on a processor beside those of the one
     before do not begin early, nor does what follows a loop, or is the first of a program or of a loop's body; nor any
-    of a program whose ranks exchange data: waiting blocks would keep that from the processors. Without an early launch
-    the instructions do nothing.
+    of a program whose ranks exchange data: waiting blocks would keep that from the processors. Launches that are passed
+    more than `most_bytes` take long beside what is hidden, and are slower with waiting blocks around them: they neither
+    begin early nor have others begin before they end. Without an early launch the instructions do nothing.
 
     While a kernel waits, its blocks bring operands into the second cache that no kernel of the program writes (weights
     of what only infers), each its share; of a product up to `ahead_bytes` of each, of others up to 64 KB. So weights
@@ -53,6 +56,7 @@ class OverlapLaunches(Pass):
 
     level = "kernel"
     ahead_bytes: int = 16 << 20
+    most_bytes: int = 32 << 20
 
     def run(self, module: ir.Module) -> None:
         target = GpuTarget.of(module)
@@ -64,7 +68,7 @@ class OverlapLaunches(Pass):
             _wait_first(kernel, ahead.get(ir.StringAttr(kernel.attributes["sym_name"]).value))
         self.count("kernels that read ahead", len(ahead))
         for function in host_functions(module):
-            self.count("launches that begin early", _mark(function, target))
+            self.count("launches that begin early", _mark(function, target, self.most_bytes))
 
 
 def _wait_first(kernel: ir.Operation, ahead: ReadAhead | None) -> None:
@@ -75,17 +79,31 @@ def _wait_first(kernel: ir.Operation, ahead: ReadAhead | None) -> None:
         griddepcontrol.launch_dependents()
 
 
-def _mark(function: func.FuncOp, target: GpuTarget) -> int:
-    """Mark the launches that follow another one directly, and fit beside it; how many there are."""
+def _mark(function: func.FuncOp, target: GpuTarget, most_bytes: int) -> int:
+    """Mark the launches that directly follow one they fit beside, both of them short; how many there are."""
     operations = [item.operation for item in function.entry_block.operations]
     steps = [item for item in operations if item.name in _STEPS]
     if any(step.name == START for step in steps):
         return 0
-    both = [(before, step) for before, step in pairwise(steps) if before.name == step.name == ON_GPUS]
+    short = {step for step in steps if step.name == ON_GPUS and _bytes_of(step) <= most_bytes}
+    both = [(before, step) for before, step in pairwise(steps) if before in short and step in short]
     early = [step for before, step in both if _fit(grid_of(before), grid_of(step), target)]
     for step in early:
         step.attributes[EARLY] = ir.UnitAttr.get()
     return len(early)
+
+
+def _bytes_of(launch: ir.Operation) -> int:
+    """The bytes of all that a launch is passed."""
+    passed = [item for value in arguments_of(launch) for item in _each_of(value)]
+    types = [ir.MemRefType(value.type) for value in passed if isinstance(value.type, ir.MemRefType)]
+    return sum(product(type_.shape) * element_bytes(type_.element_type) for type_ in types)
+
+
+def _each_of(value: ir.Value) -> list[ir.Value]:
+    """What the calls of a batch are passed, or the one that is passed."""
+    owner = value.owner
+    return [value] if isinstance(owner, ir.Block) or owner.name != "plan.each" else list(owner.operands)
 
 
 def _fit(first: GridLaunch, second: GridLaunch, target: GpuTarget) -> bool:
