@@ -52,6 +52,40 @@ def test_operands_are_rounded_and_sums_are_not(policy: str, operands: tuple) -> 
     assert np.abs(exact - x @ w).max() > 1e-3
 
 
+CONVOLUTIONS = [{"stride": 2, "padding": 1}, {"padding": 2, "dilation": 2, "groups": 5}, {"padding": (0, 2)}]
+
+
+@pytest.mark.parametrize("options", CONVOLUTIONS, ids=["strides", "groups", "plain"])
+@pytest.mark.parametrize("policy", HALVES)
+def test_operands_of_convolutions_and_their_gradients_are_rounded(policy: str, options: dict[str, Any]) -> None:
+    """What comes back is rounded too, and no sum is: all is torch's in f64 on the rounded operands.
+
+    Channels are last: a result that is turned around is stored in half.
+    """
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2, 5, 7, 6), np.float32)
+    w = rng.standard_normal((10, 5 // options.get("groups", 1), 3, 3), np.float32)
+    leaves = [torch.tensor(rounded(item, policy), dtype=torch.float64, requires_grad=True) for item in (x, w)]
+    expected = torch.nn.functional.conv2d(*leaves, **options)
+    g = rng.standard_normal(expected.shape).astype(np.float32)
+    expected.backward(torch.tensor(rounded(g, policy), dtype=torch.float64))
+
+    @blu.autocast(policy)
+    def convolved(x: Any, w: Any) -> Any:
+        return blu.conv2d(x, w, channels_last=True, **options)
+
+    last = (0, 2, 3, 1)
+    x, g = x.transpose(last), g.transpose(last)
+    result = blu.jit(convolved)(x, w)
+    gradients = blu.jit(blu.grad(lambda x, w: (convolved(x, w) * g).sum(), argnums=(0, 1)))(x, w)
+    of_x, of_w = (leaf.grad for leaf in leaves)
+    for found, exact in zip((result, *gradients), (expected.permute(last), of_x.permute(last), of_w), strict=True):
+        assert np.asarray(found).dtype == np.float32
+        np.testing.assert_allclose(found, exact.detach().numpy(), rtol=0, atol=2e-5)
+    plain = blu.jit(lambda x, w: blu.conv2d(x, w, channels_last=True, **options))(x, w)
+    assert np.abs(np.asarray(result) - np.asarray(plain)).max() > 1e-3
+
+
 @pytest.mark.parametrize("policy", HALVES)
 def test_the_precision_of_one_product_rounds_the_same(policy: str, operands: tuple) -> None:
     with blu.autocast(policy):
