@@ -117,6 +117,7 @@ from blu.frontend.autocast import autocast as autocast
 from blu.frontend.branches import cond as cond
 from blu.frontend.branches import switch as switch
 from blu.frontend.checkpoint import checkpoint as checkpoint
+from blu.frontend.custom_vjp import custom_vjp as custom_vjp
 from blu.frontend.functional import random as random
 from blu.frontend.functional.activations import celu as celu
 from blu.frontend.functional.activations import elu as elu
@@ -227,7 +228,6 @@ from blu.frontend.functional.searching import count_nonzero as count_nonzero
 from blu.frontend.functional.searching import flatnonzero as flatnonzero
 from blu.frontend.functional.searching import isin as isin
 from blu.frontend.functional.searching import searchsorted as searchsorted
-from blu.frontend.custom_vjp import custom_vjp as custom_vjp
 from blu.frontend.jacobians import hessian as hessian
 from blu.frontend.jacobians import jacfwd as jacfwd
 from blu.frontend.jacobians import jacrev as jacrev

@@ -10,7 +10,7 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.plan import LOOP
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.framework.base import Pass, find
-from blu.passes.framework.launches import EARLY, ON_GPUS, GridLaunch, arguments_of, grid_of, host_functions
+from blu.passes.framework.launches import EARLY, ON_GPUS, GridLaunch, arguments_of, grid_of, host_functions, kernel_of
 from blu.passes.gpu.isa import griddepcontrol
 from blu.passes.gpu.lower.read_ahead import ReadAhead, read_ahead_of
 from blu.passes.host.bufferize.plan_memory import element_bytes
@@ -18,6 +18,8 @@ from blu.passes.host.bufferize.plan_memory import element_bytes
 START = "plan.start"
 _STEPS = (ON_GPUS, LOOP, START)
 """What a host program enqueues, or another stream does; its other ops give memory a name."""
+Pair = tuple[ir.Operation, ir.Operation]
+"""A launch, and the one that follows it and begins early."""
 _SYSTEM_BYTES = 1024
 """Of shared memory, which each block takes beside its own."""
 
@@ -47,7 +49,7 @@ class OverlapLaunches(Pass):
     before do not begin early, nor does what follows a loop, or is the first of a program or of a loop's body; nor any
     of a program whose ranks exchange data: waiting blocks would keep that from the processors. Launches that are passed
     more than `most_bytes` take long beside what is hidden, and are slower with waiting blocks around them: they neither
-    begin early nor have others begin before they end. Without an early launch the instructions do nothing.
+    begin early nor have others begin before they end. Kernels without such launches on either side stay as they are.
 
     While a kernel waits, its blocks bring operands into the second cache that no kernel of the program writes (weights
     of what only infers), each its share; of a product up to `ahead_bytes` of each, of others up to 64 KB. So weights
@@ -62,13 +64,31 @@ class OverlapLaunches(Pass):
         target = GpuTarget.of(module)
         if not target.early_launches:
             return
-        kernels = [item.operation for item in find(module, "gpu.func")]
+        pairs = [pair for function in host_functions(module) for pair in self._mark(function, target)]
+        overlapping = {kernel_of(launch) for pair in pairs for launch in pair}
+        kernels = [item.operation for item in find(module, "gpu.func") if _name(item.operation) in overlapping]
         ahead = read_ahead_of(module, kernels, self.ahead_bytes)
         for kernel in kernels:
-            _wait_first(kernel, ahead.get(ir.StringAttr(kernel.attributes["sym_name"]).value))
+            _wait_first(kernel, ahead.get(_name(kernel)))
         self.count("kernels that read ahead", len(ahead))
-        for function in host_functions(module):
-            self.count("launches that begin early", _mark(function, target, self.most_bytes))
+        self.count("launches that begin early", len(pairs))
+
+    def _mark(self, function: func.FuncOp, target: GpuTarget) -> list[Pair]:
+        """Mark the launches that directly follow one they fit beside, both of them short; both of each."""
+        operations = [item.operation for item in function.entry_block.operations]
+        steps = [item for item in operations if item.name in _STEPS]
+        if any(step.name == START for step in steps):
+            return []
+        short = {step for step in steps if step.name == ON_GPUS and _bytes_of(step) <= self.most_bytes}
+        both = [pair for pair in pairwise(steps) if short.issuperset(pair)]
+        pairs = [(before, step) for before, step in both if _fit(grid_of(before), grid_of(step), target)]
+        for _, step in pairs:
+            step.attributes[EARLY] = ir.UnitAttr.get()
+        return pairs
+
+
+def _name(kernel: ir.Operation) -> str:
+    return ir.StringAttr(kernel.attributes["sym_name"]).value
 
 
 def _wait_first(kernel: ir.Operation, ahead: ReadAhead | None) -> None:
@@ -77,20 +97,6 @@ def _wait_first(kernel: ir.Operation, ahead: ReadAhead | None) -> None:
             ahead.emit(kernel)
         griddepcontrol.wait()
         griddepcontrol.launch_dependents()
-
-
-def _mark(function: func.FuncOp, target: GpuTarget, most_bytes: int) -> int:
-    """Mark the launches that directly follow one they fit beside, both of them short; how many there are."""
-    operations = [item.operation for item in function.entry_block.operations]
-    steps = [item for item in operations if item.name in _STEPS]
-    if any(step.name == START for step in steps):
-        return 0
-    short = {step for step in steps if step.name == ON_GPUS and _bytes_of(step) <= most_bytes}
-    both = [(before, step) for before, step in pairwise(steps) if before in short and step in short]
-    early = [step for before, step in both if _fit(grid_of(before), grid_of(step), target)]
-    for step in early:
-        step.attributes[EARLY] = ir.UnitAttr.get()
-    return len(early)
 
 
 def _bytes_of(launch: ir.Operation) -> int:

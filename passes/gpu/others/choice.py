@@ -12,6 +12,7 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import operands_of
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu.isa.warp import WARP
+from blu.passes.gpu.others.merge import find_order, key_bytes
 from blu.passes.gpu.others.schedule import (
     MERGE_KINDS,
     SCAN_KINDS,
@@ -23,7 +24,6 @@ from blu.passes.gpu.others.schedule import (
     ScanRowsSchedule,
     SortedSchedule,
 )
-from blu.passes.gpu.others.sorting import find_order, key_bytes
 from blu.passes.gpu.others.team_scan import ITEMS, THREADS
 from blu.passes.kernels.scan_body import ScanBody
 from blu.passes.kernels.schedules import Schedule, by_sizes
