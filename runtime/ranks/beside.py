@@ -35,4 +35,13 @@ class MeetingBeside:
         while here < self.ranks:
             time.sleep(_POLL_SECONDS)
             here = self.store.add(key, 0)
-        return [self.store.get(f"{key} of {rank}") for rank in range(self.ranks)]
+        values = [self.store.get(f"{key} of {rank}") for rank in range(self.ranks)]
+        self._drop(f"beside: {name}#{self._rounds[name] - 1}")
+        return values
+
+    def _drop(self, key: str) -> None:
+        """Let the store forget the round before: whoever has come to this one has read that."""
+        assert self.store is not None
+        self.store.drop(f"{key} of {self.rank}")
+        if self.rank == 0:
+            self.store.drop(key)

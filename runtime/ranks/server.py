@@ -75,6 +75,7 @@ class StoreServer:
         self._values: dict[str, bytes] = {}
         self._counts: dict[str, int] = {}
         self._rounds: dict[str, dict[int, bytes]] = {}
+        self._answered: dict[str, set[int]] = {}
         self._verdict: Verdict | None = None
         self._watchers: dict[int, asyncio.StreamWriter] = {}
         self._told: set[int] = set()
@@ -82,6 +83,11 @@ class StoreServer:
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="blu store", daemon=True)
         self._thread.start()
         self._has_started.wait()
+
+    @property
+    def kept(self) -> int:
+        """How many values, counts and rounds it remembers."""
+        return len(self._values) + len(self._counts) + len(self._rounds)
 
     @property
     def address(self) -> tuple[str, int]:
@@ -216,6 +222,11 @@ class StoreServer:
         self._counts[key] = self._counts.get(key, 0) + int(header["amount"])
         return frames.encode({"count": self._counts[key]})
 
+    def _do_drop(self, member: Member, header: frames.Header, body: bytes) -> bytes:
+        self._values.pop(header["key"], None)
+        self._counts.pop(header["key"], None)
+        return frames.encode({})
+
     async def _do_gather(self, member: Member, header: frames.Header, body: bytes) -> bytes:
         name, seconds = header["name"], float(header["seconds"])
         gathered = self._rounds.setdefault(name, {})
@@ -229,6 +240,10 @@ class StoreServer:
             return self._late(message)
         member.asks = ""
         values = [gathered[rank] for rank in range(self.size)]
+        answered = self._answered.setdefault(name, set())
+        answered.add(member.rank)
+        if len(answered) == self.size:  # rounds have numbers: nobody comes to this one again
+            del self._rounds[name], self._answered[name]
         return frames.encode({"lengths": list(map(len, values))}, b"".join(values))
 
     def _missing(self, name: str, gathered: dict[int, bytes], seconds: float) -> str:

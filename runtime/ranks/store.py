@@ -62,6 +62,10 @@ class Store:
         """Add to a count that all ranks share (0 at first); what it is then."""
         return self._ask({"do": "add", "key": key, "amount": amount})[0]["count"]
 
+    def drop(self, key: str) -> None:
+        """Forget the value and the count of a key, if there are any: nobody will ask for them."""
+        self._ask({"do": "drop", "key": key})
+
     def gather(self, name: str, value: bytes, seconds: float | None = None) -> list[bytes]:
         """What all ranks brought to the round of this name, by rank. A name may be used again, for another round."""
         self._rounds[name] += 1

@@ -14,6 +14,7 @@ import pytest
 from blu.errors import RankError, RankLostError
 from blu.runtime.ranks import frames
 from blu.runtime.ranks.agreement import agree
+from blu.runtime.ranks.beside import MeetingBeside
 from blu.runtime.ranks.server import StoreServer, listen
 from blu.runtime.ranks.store import Store
 from blu.runtime.ranks.verdicts import Position
@@ -231,3 +232,28 @@ VALUES = [
 def test_ranks_compare_what_they_have(values: list[bytes], message: str):
     for result in with_stores(4, lambda store: agree(store, "plan", values[store.world.rank])):
         assert (result is None) if not message else str(result) == message
+
+
+def test_rounds_that_all_have_read_are_forgotten():
+    """A run of days meets at each checkpoint: what the store keeps must not grow with their number."""
+    sizes = []
+
+    def do(store: Store) -> None:
+        rank = store.world.rank
+        meeting = MeetingBeside(rank, 3, store)
+        for number in range(5):
+            assert meeting.gathered("saved", b"%d" % rank) == [b"0", b"1", b"2"]
+            assert store.gather("bits", bytes([rank])) == [b"\0", b"\1", b"\2"]
+            store.barrier(f"read {number}")
+            sizes.append(server.kept)
+            store.barrier(f"measured {number}")
+
+    def run(rank: int) -> object:
+        with Store(server.address, World(rank, 3), TOKEN, 10.0) as store:
+            found = do(store)
+            store.leave()
+            return found
+
+    with serving(3) as server:
+        assert in_parallel(3, run) == [None] * 3
+    assert max(sizes) <= 9 and len(sizes) == 15, sizes
