@@ -21,6 +21,8 @@ HOMONYMS = {
     "HeadMatrix": _PER_TARGET,
     "LayerNorm": _OP_AND_LAYER,
     "Problem": _PER_TARGET,
+    "RadixSchedule": _PER_TARGET,
+    "RadixSort": _PER_TARGET,
     "RowKernel": _PER_TARGET,
     "TensorMap": _OP_AND_STEP,
 }

@@ -22,7 +22,7 @@ _OF_GATHERS = 64 << 10
 
 
 @dataclass(frozen=True)
-class Operand:
+class ConstantOperand:
     """The argument of a kernel with this number: `size` bytes in a row, from byte `offset` on."""
 
     number: int
@@ -35,7 +35,7 @@ class ReadAhead:
     """What the blocks of a launch, which are in one dimension, bring into the cache together."""
 
     blocks: int
-    operands: tuple[Operand, ...]
+    operands: tuple[ConstantOperand, ...]
 
     def emit(self, kernel: ir.Operation) -> None:
         """Let the first thread of each block bring its share, at the current insertion point."""
@@ -46,7 +46,7 @@ class ReadAhead:
                 _bring(arguments[operand.number], operand, block, self.blocks)
 
 
-def _bring(argument: ir.Value, operand: Operand, block: ir.Value, blocks: int) -> None:
+def _bring(argument: ir.Value, operand: ConstantOperand, block: ir.Value, blocks: int) -> None:
     share = -(-operand.size // (blocks * _LINE)) * _LINE
     with when(is_below(block, -(-operand.size // share))):
         start = multiply(block, share)
@@ -90,7 +90,7 @@ def _of_kernel(kernel: ir.Operation, launches: Sequence[ir.Operation | None], mo
     return ReadAhead(blocks, kept) if kept and others == [1, 1] else None
 
 
-def _operand(place: int, values: Sequence[ir.Value], limit: int) -> Operand | None:
+def _operand(place: int, values: Sequence[ir.Value], limit: int) -> ConstantOperand | None:
     """What is read ahead of the operand that launches pass at a place, if it is worth it."""
     type_ = values[0].type
     if not all(map(_is_never_written, values)) or not isinstance(type_, ir.MemRefType) or not type_.has_static_shape:
@@ -100,7 +100,7 @@ def _operand(place: int, values: Sequence[ir.Value], limit: int) -> Operand | No
     size = product(shape) * nbytes // PIECE_BYTES * PIECE_BYTES
     in_order = tuple(strides) == tuple(product(shape[axis + 1 :]) for axis in range(len(shape)))
     fits = 0 < size <= limit and offset >= 0 and offset * nbytes % PIECE_BYTES == 0
-    return Operand(place, offset * nbytes, size) if in_order and fits else None
+    return ConstantOperand(place, offset * nbytes, size) if in_order and fits else None
 
 
 def _is_never_written(value: ir.Value) -> bool:
