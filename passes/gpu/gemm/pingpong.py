@@ -44,6 +44,7 @@ from blu.passes.gpu.gemm.problem import Product
 from blu.passes.gpu.gemm.register_factor import STEPS, RegisterFactor
 from blu.passes.gpu.gemm.schedule import WgmmaSchedule
 from blu.passes.gpu.gemm.slabs import SLAB, Slabs, SlabWriter, TilePosition, Write
+from blu.passes.gpu.gemm.tensor_map import FactorMap
 from blu.passes.gpu.isa import barrier, elect, mbarrier, setmaxnreg, shfl, tma, wgmma
 from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.isa.wgmma import SharedTile
@@ -127,7 +128,20 @@ class Walk:
     @property
     def steps(self) -> int:
         """Stages of k of a tile. In the last part some may lie beyond the end, where factors are read as zeros."""
-        return ceil(ceil(self.product.depth / self.schedule.depth) / self.schedule.split)
+        return ceil(self.product.runs * self._steps_of_run / self.schedule.split)
+
+    @property
+    def _steps_of_run(self) -> int:
+        return ceil(self.product.depth / self.schedule.depth)
+
+    def depth_of(self, place: TilePosition, step: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
+        """The k of a step of a tile, and the indices of its run. What is beyond the last run is beyond its k."""
+        number = numbers.add(numbers.multiply(place.part, self.steps), step)
+        if not self.product.contraction.outer_depth:
+            return numbers.multiply(number, self.schedule.depth), []
+        run = numbers.smaller(numbers.divide(number, self._steps_of_run), self.product.runs - 1)
+        inside = numbers.subtract(number, numbers.multiply(run, self._steps_of_run))
+        return numbers.multiply(inside, self.schedule.depth), self.product.run_indices(run)
 
     def place(self, tile: ir.Value) -> TilePosition:
         """Where a tile is: the parts of k change slowest, then the products."""
@@ -202,21 +216,21 @@ class BlockCode:
         mbarrier.wait(self.ring.empty(stage), arith.xori(phase, numbers.number(1)))
         full = self.ring.full(stage)
         mbarrier.arrive_expect_tx(full, self.schedule.stage_bytes)
-        before = numbers.multiply(place.part, self.walk.steps)
-        depth = numbers.multiply(numbers.add(before, step), self.schedule.depth)
+        depth, runs = self.walk.depth_of(place, step)
         product = self.walk.product
+        indices = [*product.outer_point(place.outer).values(), *runs]
         sides = (
             (product.left, self.maps[0], place.row, self.schedule.rows, self.ring.left(stage)),
             (product.right, self.maps[1], place.column, self.schedule.columns, self.ring.right(stage)),
         )
         for factor, map_, first, extent, target in sides:
-            outer = [place.outer] if any(factor.outer_strides) else []
+            shown = FactorMap(factor, product.contraction)
             if factor.is_deep:
-                tma.cp_async_bulk_tensor(map_, [depth, first, *outer], target, full)
+                tma.cp_async_bulk_tensor(map_, shown.place(depth, first, indices), target, full)
                 continue
             wide = wgmma.ROW_BYTES // self.schedule.element_bytes
             for panel in range(extent // wide):
-                begin = [numbers.add(first, panel * wide), depth, *outer]
+                begin = shown.place(numbers.add(first, panel * wide), depth, indices)
                 tma.cp_async_bulk_tensor(map_, begin, numbers.add(target, panel * self._panel_bytes), full)
         return self.ring.following(stage, phase)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
 from blu.dialects.core.mlir import ir
+from blu.passes.gpu import numbers
 from blu.passes.kernels.contraction import Contraction, IndexedBuffer
 
 COPY_BYTES = 16
@@ -104,6 +106,15 @@ class Product:
         """How many such products there are."""
         return prod(self.contraction.size(dim) for dim in self.contraction.outer)
 
+    def outer_point(self, number: ir.Value) -> dict[int, ir.Value]:
+        """The indices of a product along the dims `outer`, the last one changing fastest."""
+        dims = self.contraction.outer
+        return dict(zip(dims, indices_of(number, list(map(self.contraction.size, dims))), strict=True))
+
+    def run_indices(self, number: ir.Value) -> list[ir.Value]:
+        """Those of a run along the dims `outer_depth`."""
+        return indices_of(number, list(map(self.contraction.size, self.contraction.outer_depth)))
+
     @property
     def runs(self) -> int:
         """How many runs along k are summed."""
@@ -113,6 +124,15 @@ class Product:
     def is_degenerate(self) -> bool:
         """Whether a size is 0."""
         return 0 in (self.rows, self.columns, self.depth, self.outer, self.runs)
+
+
+def indices_of(number: ir.Value, sizes: Sequence[int]) -> list[ir.Value]:
+    """The indices (i32) of a number along dims of these sizes, the last one changing fastest."""
+    indices: list[ir.Value] = []
+    for size in reversed(sizes[1:]):
+        indices.insert(0, numbers.remainder(number, size))
+        number = numbers.divide(number, size)
+    return [number, *indices][: len(sizes)]
 
 
 def read_product(contraction: Contraction) -> Product:

@@ -24,10 +24,11 @@ from blu.passes.gpu.gemm.output import (
     epilogue_sink,
 )
 from blu.passes.gpu.gemm.pingpong import THREADS, BlockCode, Ring, Walk
-from blu.passes.gpu.gemm.problem import Factor, Product
+from blu.passes.gpu.gemm.problem import Product
 from blu.passes.gpu.gemm.schedule import WARPGROUP_TILES, WgmmaSchedule
 from blu.passes.gpu.gemm.slabs import SLAB, Slabs, SlabWriter, TilePosition, Write
 from blu.passes.gpu.gemm.split import PART, Read
+from blu.passes.gpu.gemm.tensor_map import FactorMap
 from blu.passes.gpu.isa import tma, wgmma
 from blu.passes.gpu.isa.tma import TileMap
 from blu.passes.gpu.kernel import GpuKernel
@@ -51,7 +52,7 @@ def suits(product: Product, instruction: str | None, target: GpuTarget) -> bool:
     schedule = _largest(product, instruction, 1)
     if misfit(product, schedule):
         return False
-    return product.depth >= DEEP or Walk(product, schedule).tiles >= LEAST_TILES
+    return product.depth * product.runs >= DEEP or Walk(product, schedule).tiles >= LEAST_TILES
 
 
 def _largest(product: Product, instruction: str, split: int) -> WgmmaSchedule:
@@ -88,15 +89,15 @@ def misfit(product: Product, schedule: WgmmaSchedule) -> str:
     instruction = schedule.instruction
     size = 4 if instruction == "tf32" else 2
     factors = (product.left, product.right)
-    if not all(factor.bytes == size and factor.begins_aligned for factor in factors):
-        return "the copy engine reads rows that begin at multiples of 16 bytes, with neighbours side by side"
+    if not all(factor.bytes == size for factor in factors):
+        return f"products of {instruction} take factors of {size} bytes"
+    if found := next(filter(None, (FactorMap(factor, product.contraction).misfit for factor in factors)), ""):
+        return found
     if instruction == "tf32" and not any(factor.is_deep for factor in factors):
         return "products of tf32 take a factor whose neighbours along k lie side by side"
     if instruction == "tf32" and schedule.registers != _in_registers(product):
         wanted = _in_registers(product)
         return f"registers = '{schedule.registers}': by how its factors lie, this product has registers = '{wanted}'"
-    if product.runs != 1 or len(product.contraction.outer) > 1:
-        return "tensor maps have one dimension for k, and one for which product it is"
     return f"k is at least {LEAST_DEPTH}, not {product.depth}" if product.depth < LEAST_DEPTH else ""
 
 
@@ -142,7 +143,6 @@ def _writer(
     frame: GpuKernel, product: Product, epilogue: Epilogue, schedule: WgmmaSchedule, thread: ir.Value
 ) -> SlabWriter | Write:
     """What writes sums, for a thread of a warpgroup: the outputs, or the sums of a part of k."""
-    outer = product.contraction.outer
     if schedule.sums == "held":
         return _held_writer(frame, product, epilogue, schedule, thread)
     if schedule.split == 1:
@@ -152,15 +152,15 @@ def _writer(
         reader = epilogue_reader(epilogue, pieces, lanes)
         output = Output(product, epilogue_sink(epilogue), lanes, together, thread, wgmma.THREADS, reader)
         return SlabWriter(
-            lambda staged, at: output.read_ahead(staged, {dim: at.outer for dim in outer}, at.row, at.column),
-            lambda staged, at, known: output.write(staged, {dim: at.outer for dim in outer}, at.row, at.column, known),
+            lambda staged, at: output.read_ahead(staged, product.outer_point(at.outer), at.row, at.column),
+            lambda staged, at, known: output.write(staged, product.outer_point(at.outer), at.row, at.column, known),
         )
     sink = gemm_split.partial_sink(product, gemm_split.scratch_of(frame))
     output = Output(product, sink, gemm_split.choose_part_lanes(product), 4, thread, wgmma.THREADS)
     return SlabWriter(
         lambda staged, at: None,
         lambda staged, at, known: output.write(
-            staged, {PART: at.part, **{dim: at.outer for dim in outer}}, at.row, at.column
+            staged, {PART: at.part, **product.outer_point(at.outer)}, at.row, at.column
         ),
     )
 
@@ -178,7 +178,7 @@ def held_lanes(product: Product, epilogue: Epilogue, schedule: WgmmaSchedule) ->
 def _held_writer(
     frame: GpuKernel, product: Product, epilogue: Epilogue, schedule: WgmmaSchedule, thread: ir.Value
 ) -> Write:
-    outer, lanes, reader = product.contraction.outer, held_lanes(product, epilogue, schedule), None
+    lanes, reader = held_lanes(product, epilogue, schedule), None
     together = held.choose_together(epilogue, lanes)
     if schedule.split > 1:
         sink: Sink = gemm_split.partial_sink(product, gemm_split.scratch_of(frame))
@@ -187,7 +187,7 @@ def _held_writer(
     output = HeldOutput(product, schedule, sink, reader, lanes, together, held.read_ahead(epilogue), thread)
 
     def write(sums: list[ir.Value], place: TilePosition) -> None:
-        point = {PART: place.part, **{dim: place.outer for dim in outer}}
+        point = {PART: place.part, **product.outer_point(place.outer)}
         output.write(sums, point, place.row, place.column)
 
     return write
@@ -202,28 +202,10 @@ def _boxes_of(kernel: func.FuncOp, read: Read) -> int:
 def _describe_maps(frame: GpuKernel, product: Product, schedule: WgmmaSchedule, boxes: Sequence[TileMap]) -> None:
     """Say on the kernel what its last arguments are maps of."""
     arguments = list(frame.replacement.arguments)
-    sizes = [product.contraction.size(dim) for dim in product.contraction.outer]
     sides = ((product.left, schedule.rows), (product.right, schedule.columns))
-    maps = [_map_of(factor, arguments.index(factor.buffer), extent, sizes, schedule) for factor, extent in sides]
+    maps = [
+        FactorMap(factor, product.contraction).describe(arguments.index(factor.buffer), extent, schedule)
+        for factor, extent in sides
+    ]
     attributes = [item.to_attribute() for item in (*maps, *boxes)]
     frame.replacement.operation.attributes[MAPS] = ir.ArrayAttr.get(attributes)
-
-
-def _map_of(factor: Factor, argument: int, extent: int, outer: Sequence[int], schedule: WgmmaSchedule) -> TileMap:
-    """The map for tiles of a factor: `extent` rows of 128 bytes, or panels of as many elements as are 128 bytes."""
-    wide = wgmma.ROW_BYTES // schedule.element_bytes
-    shape, strides, box = (factor.depth, factor.size), (1, factor.stride), (schedule.depth, extent)
-    if not factor.is_deep:
-        shape, strides, box = (factor.size, factor.depth), (1, factor.depth_stride), (wide, schedule.depth)
-    # There is one row where the stride is 0, and one matrix for all products: maps have no strides of 0.
-    strides = (strides[0], strides[1] or wgmma.PIECE_BYTES // schedule.element_bytes)
-    sizes = outer if any(factor.outer_strides) else ()
-    return TileMap(
-        argument,
-        (*shape, *sizes),
-        (*strides, *factor.outer_strides[: len(sizes)]),
-        (*box, *(1 for _ in sizes)),
-        factor.offset,
-        str(factor.element),
-        schedule.instruction == "tf32",
-    )

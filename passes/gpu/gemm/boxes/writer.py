@@ -112,7 +112,8 @@ class BoxWriter:
 
     def _coordinates(self, number: int, tile: TilePosition, operand: IndexedBuffer) -> list[ir.Value]:
         row, column = self._corner(number, tile)
-        return [column, row, *(tile.outer for _ in self.plan.outer_of(operand))]
+        outer = self.plan.product.outer_point(tile.outer)
+        return [column, row, *(outer[dim] for dim in self.plan.outer_of(operand))]
 
     def _fill(self, number: int, tile: TilePosition) -> None:
         """Ask for what is read of a box, by one thread."""
@@ -252,7 +253,7 @@ class BoxWriter:
             row = numbers.smaller(row, product.rows - 1)
         if product.columns % schedule.columns:
             column = numbers.smaller(column, product.columns - PAIR)
-        known = {**{dim: tile.outer for dim in contraction.outer}, contraction.rows: row, contraction.columns: column}
+        known = {**product.outer_point(tile.outer), contraction.rows: row, contraction.columns: column}
         place = {dim: arith.index_castui(index, value) for dim, value in known.items() if dim is not None}
         for dim in (*contraction.outer_depth, contraction.depth):
             place[dim] = vectors.index(0)
