@@ -119,12 +119,12 @@ class _Gemm:
     def __post_init__(self) -> None:
         contraction, schedule = self.contraction, self.schedule
         self.rows, self.columns = contraction.size(contraction.rows), contraction.size(contraction.columns)
-        self.depth = contraction.size(contraction.depth)
+        outer_steps = prod(contraction.size(dim) for dim in contraction.outer_depth)
+        self.depth = contraction.size(contraction.depth) if outer_steps else 0
         self.chunks = -(-self.rows // schedule.chunk_rows)
         self.panels = -(-self.columns // schedule.columns)
         self.groups = -(-self.panels // schedule.group_panels)
-        outer_steps = prod(contraction.size(dim) for dim in contraction.outer_depth)
-        self.one_pass = outer_steps == 1 and self.depth <= schedule.depth_block
+        self.one_pass = outer_steps <= 1 and self.depth <= schedule.depth_block
         self.blocks = prod(contraction.size(dim) for dim in contraction.outer) * self.chunks * self.groups
         with scratch_scope(self.function):
             self.right = self.make_panels()
