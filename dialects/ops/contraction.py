@@ -279,6 +279,65 @@ class Einsum(Op, name="einsum"):
         yield ErrorSample((lhs, rhs.with_dtype(f64)), {"equation": "ij,kl->il", "precision": "highest"}, "one dtype")
 
 
+class Contract(Op, name="contract"):
+    """The sum of an einsum whose letters are in the result or in both operands, of operands that are read as they lie.
+
+    Several letters may be summed over, whatever the strides of each: nothing is put together before.
+    """
+
+    lhs: Operand
+    rhs: Operand
+    equation: str
+    precision: str
+
+    reference = staticmethod(Einsum.reference)
+    batch = staticmethod(Einsum.batch)
+
+    @staticmethod
+    def vjp(
+        g: Tensor, lhs: Tensor, rhs: Tensor, result: Tensor, equation: str, precision: str
+    ) -> tuple[Tensor, Tensor]:
+        labels, g = parse_equation(equation), rounded(g, precision)
+        of_left = Contract(g, rhs, equation=f"{labels.result},{labels.rhs}->{labels.lhs}", precision=precision)
+        return of_left, Contract(lhs, g, equation=f"{labels.lhs},{labels.result}->{labels.rhs}", precision=precision)
+
+    @staticmethod
+    def infer(lhs: TensorType, rhs: TensorType, equation: str, precision: str) -> TensorType:
+        found = Einsum.infer(lhs, rhs, equation, precision)
+        labels = parse_equation(equation)
+        lonely = labels.summed(labels.lhs) + labels.summed(labels.rhs)
+        if lonely or not labels.contracted:
+            what = f"sums {', '.join(lonely)} of one operand" if lonely else "sums over nothing"
+            raise ShapeError(f"{equation!r} {what}: letters are in the result, or in both operands and summed over")
+        return found
+
+    @staticmethod
+    def samples() -> Iterator[Sample]:
+        rng = np.random.default_rng(0)
+        for dtype in NUMBERS:
+            for equation, left, right in _CONTRACT_CASES:
+                operands = (draw(rng, left, dtype, -2, 2), draw(rng, right, dtype, -2, 2))
+                yield Sample(operands, {"equation": equation, "precision": "highest"})
+
+    @staticmethod
+    def error_samples() -> Iterator[ErrorSample]:
+        lhs, rhs, highest = TensorType((2, 3), f32), TensorType((3, 5), f32), "highest"
+        yield ErrorSample((lhs, rhs), {"equation": "ij,jk->k", "precision": highest}, "sums i of one operand")
+        yield ErrorSample((lhs, rhs), {"equation": "ij,kl->ijkl", "precision": highest}, "sums over nothing")
+        yield ErrorSample((lhs, rhs), {"equation": "ij,kj->ik", "precision": highest}, "'j' is both 3 and 5 long")
+        yield ErrorSample((lhs, rhs), {"equation": "ij,jk->ik", "precision": "high"}, "not one of highest")
+
+
+_CONTRACT_CASES = [
+    ("mk,kn->mn", (3, 4), (4, 5)),
+    ("mijc,ijcf->mf", (5, 2, 3, 4), (2, 3, 4, 6)),
+    ("gmjc,gjcf->mgf", (2, 3, 2, 4), (2, 2, 4, 5)),
+    ("mijc,mf->ijcf", (5, 2, 3, 4), (5, 6)),
+    ("mjc,jcf->fm", (0, 2, 3), (2, 3, 4)),
+    ("mjc,jcf->mf", (2, 0, 3), (0, 3, 4)),
+]
+
+
 def _arranged(tensor: Tensor, letters: str, summed: str, order: tuple[str, str, str], sizes: dict[str, int]) -> Tensor:
     """The operand as [batch..., first, second]: letters in `summed` added up, the last groups one dimension each."""
     if summed:

@@ -94,3 +94,15 @@ func.func @einsum(%x: tensor<2x3x8x4xf32>, %y: tensor<2x5x8x4xf32>) -> tensor<2x
   %0 = "blu.einsum"(%x, %y) {equation = "bqhd,bkhd->bhqk", precision = "highest"} : (tensor<2x3x8x4xf32>, tensor<2x5x8x4xf32>) -> tensor<2x8x3x5xf32>
   return %0 : tensor<2x8x3x5xf32>
 }
+
+// -----
+
+// Letters that are summed over are loops of their own, whatever the strides of each.
+// CHECK-LABEL: func.func @several_sums(
+// CHECK: linalg.contract
+// CHECK-SAME: affine_map<(d0, d1, d2, d3) -> (d0, d2, d3)>, affine_map<(d0, d1, d2, d3) -> (d2, d3, d1)>, affine_map<(d0, d1, d2, d3) -> (d0, d1)>
+// CHECK-NOT: tensor.collapse_shape
+func.func @several_sums(%x: tensor<5x2x4xf32>, %w: tensor<2x4x3xf32>) -> tensor<5x3xf32> {
+  %0 = "blu.contract"(%x, %w) {equation = "mjc,jcf->mf", precision = "highest"} : (tensor<5x2x4xf32>, tensor<2x4x3xf32>) -> tensor<5x3xf32>
+  return %0 : tensor<5x3xf32>
+}

@@ -14,8 +14,8 @@ from blu.passes.framework.families import is_kernel
 from blu.passes.framework.kernels import has_own_kernel, is_host_step
 from blu.passes.framework.launches import check_launches
 
-# A barrier is a view of what is behind it, down to the memory that it lies in.
-_VIEWS = frozenset({"blu.barrier"})
+# Views of what is behind them, down to the memory that it lies in.
+_VIEWS = frozenset({"blu.barrier", "blu.row_windows"})
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from blu.passes.loops.fuse.loops import VIEWS, loop_nest
 from blu.passes.loops.lower_to_linalg.generic import pointwise, transpose
 
 # Views that do not show all of what they look at.
-PARTIAL_VIEWS = ("tensor.extract_slice",)
+PARTIAL_VIEWS = ("tensor.extract_slice", "blu.row_windows")
 
 
 @dataclass(frozen=True)

@@ -38,11 +38,11 @@ _EXACT = """
     equal not_equal less less_equal greater greater_equal bitwise_and bitwise_or bitwise_xor left_shift right_shift
     copysign where convert reduce_precision constant iota max min any all argmax argmin reshape transpose
     broadcast_to slice pad concatenate reverse take take_along_axis dynamic_slice dynamic_update_slice one_hot sort
-    argsort arg_top_k top_k random_bits barrier stop_gradient max_pool
+    argsort arg_top_k top_k random_bits barrier stop_gradient max_pool row_windows
 """
 _ROUNDED = "add subtract multiply divide square sqrt reciprocal"
 _COMPOSED = """
-    sum prod cumsum matmul einsum scatter_add softmax log_softmax layer_norm rms_norm attention attention_piece
+    sum prod cumsum matmul einsum contract scatter_add softmax log_softmax layer_norm rms_norm attention attention_piece
     cross_entropy gelu silu convolution
 """
 TOLERANCES = (

@@ -12,13 +12,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from string import ascii_uppercase
 
 import numpy as np
 
 from blu.dialects.core.dtypes import DType, computing_dtype, product
 from blu.dialects.core.fields import VARIADIC_SLOTS
-from blu.dialects.ops.contraction import Matmul
-from blu.dialects.ops.convolution.windows import Tap, Tracks, WindowGrid
+from blu.dialects.ops.contraction import Contract, Matmul
+from blu.dialects.ops.convolution.row_windows import RowWindows
+from blu.dialects.ops.convolution.windows import Tap, TapBlock, Tracks, WindowGrid
 from blu.dialects.ops.creation import Constant
 from blu.dialects.ops.shape import BroadcastTo, Concatenate, Pad, Slice
 from blu.dialects.tensor.tensor import Tensor
@@ -63,6 +65,12 @@ def part(tensor: Tensor, axis: int, start: int, limit: int) -> Tensor:
     """start..limit along one axis."""
     starts = [start if dim == axis else 0 for dim in range(tensor.ndim)]
     return cut(tensor, starts, [limit if dim == axis else size for dim, size in enumerate(tensor.shape)])
+
+
+def merged(shape: Sequence[int], axis: int) -> tuple[int, ...]:
+    """The shape with two dimensions as one, of which `axis` (negative) is the first."""
+    first = len(shape) + axis
+    return (*shape[:first], shape[first] * shape[first + 1], *shape[first + 2 :])
 
 
 @dataclass(frozen=True)
@@ -138,6 +146,12 @@ class Products:
         precision = left.dtype.name if narrow else self.precision
         return Matmul(left.astype(self._sums), right.astype(self._sums), precision=precision)
 
+    def _contracted(self, left: Tensor, right: Tensor, equation: str) -> Tensor:
+        """The same of a sum of products over several letters."""
+        narrow = left.dtype != self._sums
+        precision = left.dtype.name if narrow else self.precision
+        return Contract(left.astype(self._sums), right.astype(self._sums), equation=equation, precision=precision)
+
     def results(self, weight: Tensor) -> Tensor:
         """The convolution with `weight` [places, C / groups, features]: [N, *counts, features]."""
         parts = [(tracks, self._result(tracks, weight)) for tracks in self.grid.tracks()]
@@ -150,36 +164,69 @@ class Products:
         if not tracks.taps or not self._channels or not product(shape):
             return zeros(shape, self.operand.dtype)
         count = self.grid.rows_until_last(self._batch, tracks.counts)
-        terms = [self._term(taps, count, weight) for taps in self._bundles(tracks.taps)]
+        if self._is_depthwise:
+            terms = [self._scaled(tap, count, weight) for tap in tracks.taps]
+        else:
+            terms = [self._product(block, count, weight) for block in self.grid.blocks(tracks)]
         total = terms[0]
         for term in terms[1:]:
             total = total + term
-        if total.ndim == 3 and not self._is_depthwise:
-            total = total.transpose((1, 0, 2))
         rows = total.reshape((count, self.features)).astype(self.operand.dtype)
         return self._taken(rows, tracks)
 
-    def _term(self, taps: Sequence[Tap], count: int, weight: Tensor) -> Tensor:
-        seen = self._seen(taps, count)
-        channels, each = self._channels, self.features // self.groups
+    def _scaled(self, tap: Tap, count: int, weight: Tensor) -> Tensor:
+        """What results see through a place of the window times its factors, one for each channel and feature."""
+        seen = part(self._rows(tap.phase), 0, tap.row, tap.row + count).astype(self._sums)
+        factor = part(weight, 0, tap.place, tap.place + 1).reshape((self.groups, self.features // self.groups))
+        return seen.reshape((count, self.groups, 1)) * factor.astype(self._sums)
+
+    def _product(self, block: TapBlock, count: int, weight: Tensor) -> Tensor:
+        """[count, features], or [count, groups, features of each], of all that a block of places contributes."""
+        seen, factor = self._windows(block, count), self._factor(block, weight)
+        if self._are_neighbours(block):
+            seen, factor = seen.reshape(merged(seen.shape, -2)), factor.reshape(merged(factor.shape, -3))
+        letters = ascii_uppercase[: seen.ndim - (1 if self.groups == 1 else 2)]
+        if self.groups > 1:
+            return self._contracted(seen, factor, f"gm{letters},g{letters}f->mgf")
+        if len(letters) == 1:
+            return self._times(seen, factor)
+        return self._contracted(seen, factor, f"m{letters},{letters}f->mf")
+
+    def _are_neighbours(self, block: TapBlock) -> bool:
+        """Whether places along the last dimension are taken for channels, since of these there are few."""
+        return bool(block.steps) and block.sizes[-1] > 1 and block.steps[-1] == 1 and self._channels < DEPTH
+
+    def _windows(self, block: TapBlock, count: int) -> Tensor:
+        """What results see through a block of places: [groups?, count, *places, channels], without those of one."""
+        rows = self._rows(block.phase)
+        steps = [(size, step) for size, step in zip(block.sizes, block.steps, strict=True) if size > 1]
+        if not steps:
+            return part(rows, rows.ndim - 2, block.row, block.row + count)
+        sizes, strides = zip(*steps, strict=True)
+        return RowWindows(rows, sizes=(count, *sizes), steps=(1, *strides), start=block.row)
+
+    def _factor(self, block: TapBlock, weight: Tensor) -> Tensor:
+        """The weight of a block of places: [groups?, *places, channels, features of each]."""
+        window, (channels, features) = [own.window for own in self.grid.dimensions], weight.shape[1:]
+        starts = [places.first for places in block.along]
+        limits = [places.first + (places.count - 1) * places.step + 1 for places in block.along]
+        whole = weight.reshape((*window, channels, features))
+        steps = [places.step for places in block.along]
+        own = cut(whole, [*starts, 0, 0], [*limits, channels, features], [*steps, 1, 1])
+        sizes = [size for size in block.sizes if size > 1]
         if self.groups == 1:
-            # One matrix for all places, so that a weight that was turned around is copied once, and read in rows.
-            matrix = weight.reshape((weight.shape[0] * channels, self.features))
-            factors = [part(matrix, 0, tap.place * channels, (tap.place + 1) * channels) for tap in taps]
-            return self._times(seen, joined(factors, 0))
-        own = [part(weight, 0, tap.place, tap.place + 1) for tap in taps]
-        if self._is_depthwise:
-            factor = own[0].reshape((self.groups, each)).astype(self._sums)
-            return seen.astype(self._sums).reshape((count, self.groups, 1)) * factor
-        grouped = joined(own, 0).reshape((len(taps) * channels, self.groups, each)).transpose((1, 0, 2))
-        return self._times(seen, grouped)
+            return own.reshape((*sizes, channels, features))
+        grouped = own.reshape((*sizes, channels, self.groups, features // self.groups))
+        rank = len(sizes)
+        return grouped.transpose((rank + 1, *range(rank + 1), rank + 2))
 
     def _taken(self, rows: Tensor, tracks: Tracks) -> Tensor:
         """The rows that are results: [N, *counts, features]."""
-        lengths = self.grid.lengths
-        missing = self._batch * product(lengths) - rows.shape[0]
-        everywhere = padded(rows, [0, 0], [missing, 0]).reshape((self._batch, *lengths, self.features))
-        return cut(everywhere, [0] * everywhere.ndim, [self._batch, *tracks.counts, self.features])
+        lengths, sizes = self.grid.lengths, (self._batch, *tracks.counts)
+        if rows.shape[0] == product(sizes):
+            return rows.reshape((*sizes, self.features))
+        steps = tuple(product(lengths[dim:]) for dim in range(len(sizes)))
+        return RowWindows(rows, sizes=sizes, steps=steps, start=0)
 
     def _interleaved(self, parts: Sequence[tuple[Tracks, Tensor]]) -> Tensor:
         """All elements of the result in order, from those of each track: as [N, count, step, .., features]."""

@@ -96,6 +96,37 @@ class Tap:
 
 
 @dataclass(frozen=True)
+class Places:
+    """Places of the window along a dimension, evenly spaced: `count` from `first` on, `step` apart.
+
+    The first is read `row` elements after the result's, each other one `row_step` elements after the one before it.
+    """
+
+    first: int
+    step: int
+    count: int
+    row: int
+    row_step: int
+
+
+@dataclass(frozen=True)
+class TapBlock:
+    """Taps of one phase: places along each dimension, in all combinations.
+
+    The first is read `row` rows after the result's, and `steps` are the rows from one to the next along a dimension.
+    """
+
+    phase: tuple[int, ...]
+    along: tuple[Places, ...]
+    row: int
+    steps: tuple[int, ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return tuple(places.count for places in self.along)
+
+
+@dataclass(frozen=True)
 class Tracks:
     """A track of each dimension: the elements of the result that meet the same places of the window."""
 
@@ -129,6 +160,16 @@ class WindowGrid:
         for along in combinations(*(dimension.tracks() for dimension in self.dimensions)):
             yield Tracks(along, tuple(self._taps(along)))
 
+    def blocks(self, tracks: Tracks) -> Iterator[TapBlock]:
+        """The taps of tracks, a block for each phase."""
+        met = [_by_phase(track.met, line) for track, line in zip(tracks.along, self.lines, strict=True)]
+        for parts in combinations(*(found.items() for found in met)):
+            along = tuple(places for _, places in parts)
+            row = _row([places.row for places in along], self.lengths)
+            rows = [product(self.lengths[dim + 1 :]) for dim in range(len(along))]
+            steps = tuple(places.row_step * each for places, each in zip(along, rows, strict=True))
+            yield TapBlock(tuple(phase for phase, _ in parts), along, row, steps)
+
     def _taps(self, along: tuple[Track, ...]) -> Iterator[Tap]:
         windows = [dimension.window for dimension in self.dimensions]
         for met in combinations(*(track.met for track in along)):
@@ -141,6 +182,23 @@ class WindowGrid:
 def grid_of(dimensions: Sequence[Dimension]) -> WindowGrid:
     """The windows of a convolution."""
     return WindowGrid(tuple(dimensions), tuple(line_of(dimension.tracks()) for dimension in dimensions))
+
+
+def _by_phase(met: Sequence[tuple[int, int]], line: Line) -> dict[int, Places]:
+    """What is met along a dimension, by phase. What is a phase apart is so each time: it is evenly spaced."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for place, offset in met:
+        whole, phase = divmod(offset - line.start, line.stride)
+        found.setdefault(phase, []).append((place, whole))
+    return {phase: _evenly(items) for phase, items in found.items()}
+
+
+def _evenly(items: Sequence[tuple[int, int]]) -> Places:
+    """Places, and the rows in which they are read, which are evenly spaced."""
+    (first, row), (second, next_row) = items[0], items[min(1, len(items) - 1)]
+    step, row_step = max(second - first, 1), max(next_row - row, 1)
+    assert all(item == (first + n * step, row + n * row_step) for n, item in enumerate(items)), items
+    return Places(first, step, len(items), row, row_step)
 
 
 def _row(position: Sequence[int], sizes: Sequence[int]) -> int:

@@ -183,11 +183,20 @@ def _view_transpose(operation: ir.Operation, view: View) -> View | None:
     return transpose(view, list(ir.DenseI64ArrayAttr(operation.attributes["permutation"])))
 
 
+def _view_windows(operation: ir.Operation, view: View) -> View | None:
+    sizes, steps = (tuple(ir.DenseI64ArrayAttr(operation.attributes[name])) for name in ("sizes", "steps"))
+    *lead, row, along = view.strides
+    start = ir.IntegerAttr(operation.attributes["start"]).value * row
+    shape = (*view.shape[:-2], *sizes, view.shape[-1])
+    return View(view.root, view.offset + start, shape, (*lead, *(step * row for step in steps), along))
+
+
 # How each view op changes a view; a rule gives None where data must be moved.
 VIEW_RULES: dict[str, Callable[[ir.Operation, View], View | None]] = {
     "tensor.collapse_shape": _view_collapse,
     "tensor.expand_shape": _view_expand,
     "tensor.extract_slice": _view_slice,
     "linalg.transpose": _view_transpose,
+    "blu.row_windows": _view_windows,
     "blu.barrier": lambda operation, view: view,
 }

@@ -8,7 +8,10 @@ from functools import cached_property
 from blu.dialects.core.mlir import ir
 
 # Ops that only rename memory; they stay in the host program and bufferization resolves them.
-VIEWS = ("tensor.collapse_shape", "tensor.expand_shape", "tensor.extract_slice", "linalg.transpose", "blu.barrier")
+VIEWS = (
+    *("tensor.collapse_shape", "tensor.expand_shape", "tensor.extract_slice", "linalg.transpose"),
+    *("blu.row_windows", "blu.barrier"),
+)
 # Ops that a kernel repeats for itself rather than reading their result.
 REPEATED = ("arith.constant", "tensor.empty", "linalg.fill")
 

@@ -11,6 +11,7 @@ from blu.passes.loops.lower_to_linalg import (  # noqa: F401
     pointwise,
     random,
     reduction,
+    row_windows,
     scan,
     shape,
     sorting,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from blu.dialects.core.dtypes import computing_dtype, product
 from blu.dialects.core.mlir import ir, linalg
+from blu.dialects.ops.contraction import parse_equation
 from blu.passes.loops.lower_to_linalg.generic import (
     PARALLEL,
     constant,
@@ -39,6 +42,16 @@ def lower_matmul(op: Lowering) -> ir.Value:
     return reshape(_rounded(result, op), op.result.shape)
 
 
+@lowers("contract")
+def lower_contract(op: Lowering) -> ir.Value:
+    """One linalg.contract, whose loops are those of the result, in order, and then those that are summed over."""
+    labels = parse_equation(op.attributes["equation"])
+    loops = labels.result + labels.contracted
+    dims = [[loops.index(letter) for letter in part] for part in (labels.lhs, labels.rhs, labels.result)]
+    maps = [projection(len(loops), own) for own in dims]
+    return _rounded(_sum_of_products(op.operands, maps, op), op)
+
+
 def _batched(lhs: ir.Value, rhs: ir.Value, op: Lowering) -> ir.Value:
     """Broadcast the batch dimensions, collapse them into one."""
     batch = op.result.shape[: max(len(shape_of(lhs)), len(shape_of(rhs))) - 2]
@@ -63,9 +76,16 @@ def _contract(lhs: ir.Value, rhs: ir.Value, op: Lowering) -> ir.Value:
     lead = list(range(len(batch)))
     row, column, depth = rank - 3, rank - 2, rank - 1
     maps = [projection(rank, dims) for dims in ([*lead, row, depth], [*lead, depth, column], [*lead, row, column])]
+    return _sum_of_products([lhs, rhs], maps, op, (*batch, m, n))
+
+
+def _sum_of_products(
+    operands: Sequence[ir.Value], maps: Sequence[ir.AffineMap], op: Lowering, shape: tuple[int, ...] | None = None
+) -> ir.Value:
+    """linalg.contract with the precision of an op, of its result's shape if none is given."""
     accumulator = element_type(computing_dtype(op.result.dtype))
-    start = fill(constant(accumulator, 0), (*batch, m, n))
-    contract = linalg.ContractOp([start.type], [lhs, rhs], [start], maps_attribute(maps))
+    start = fill(constant(accumulator, 0), op.result.shape if shape is None else shape)
+    contract = linalg.ContractOp([start.type], list(operands), [start], maps_attribute(maps))
     linalg.fill_builtin_region(contract.operation)
     contract.operation.attributes["blu.precision"] = ir.StringAttr.get(op.attributes["precision"])
     return contract.results[0]

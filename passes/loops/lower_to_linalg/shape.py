@@ -49,11 +49,11 @@ def lower_slice(op: Lowering) -> ir.Value:
     if op.types[0].shape == op.result.shape:
         return op.operands[0]
     if op.result.size == 0:
-        return _nothing(op)
+        return nothing(op)
     return extract_slice(op.operands[0], op.attributes["starts"], op.result.shape, op.attributes["strides"])
 
 
-def _nothing(op: Lowering) -> ir.Value:
+def nothing(op: Lowering) -> ir.Value:
     """A result without elements: a value, which tensor.empty is not."""
     return fill(constant(element_type(op.result.dtype), 0), op.result.shape)
 
@@ -87,7 +87,7 @@ def lower_pad(op: Lowering) -> ir.Value:
 def lower_concatenate(op: Lowering) -> ir.Value:
     """Put each operand into its place of an empty tensor."""
     if op.result.size == 0:
-        return _nothing(op)
+        return nothing(op)
     axis, result = op.attributes["axis"], empty(op.result.shape, element_type(op.result.dtype))
     position = 0
     for value in op.operands[0]:

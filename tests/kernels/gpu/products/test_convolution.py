@@ -1,0 +1,128 @@
+"""Convolutions on GPUs: one product for all places of a window, which are rows of what is read, in the interpreter."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import blu
+from blu.compiler.codegen.cubins import find_ptxas
+from blu.dialects.ops.convolution.convolution import Convolution
+from tests.support.kernels.gpu_products import as_multiplied, bound_of_sums, random_array
+from tests.support.kernels.gpu_program import GpuProgram, compile_program
+
+TILE = {"kind": "wgmma", "rows": 64, "columns": 64, "stages": 2}
+TURNED = {"kind": "wgmma", "rows": 32, "columns": 128, "stages": 3, "registers": "right"}
+"""Of tf32: weights lie across k."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """A convolution of [2, height, width, channels] with `filter`, all the same along each dimension but for these."""
+
+    size: tuple[int, int]
+    channels: int
+    features: int
+    filter: tuple[int, int] = (3, 3)
+    padding: int = 0
+    dilation: int = 1
+    stride: int = 1
+    groups: int = 1
+
+    def arrays(self, kind: str) -> tuple[np.ndarray, np.ndarray]:
+        """x and the weight, in the layouts of kernels."""
+        x = random_array((2, *self.size, self.channels), kind)
+        return x, random_array((*self.filter, self.channels // self.groups, self.features), kind, 1)
+
+    def compute(self, x: blu.Tensor, weight: blu.Tensor, precision: str = "highest") -> blu.Tensor:
+        """Sums in f32."""
+        along = {"strides": self.stride, "low": self.padding, "high": self.padding, "dilation": self.dilation}
+        wide = {name: (value, value) for name, value in along.items()}
+        return Convolution(x, weight, **wide, spread=(1, 1), groups=self.groups, precision=precision)
+
+    def check(self, kind: str, found: np.ndarray, x: np.ndarray, weight: np.ndarray) -> None:
+        """Compare a result with the sums of what was multiplied, each by itself."""
+        instruction = kind if kind != "f32" else "3xtf32"
+        x, weight = as_multiplied(x, instruction), as_multiplied(weight, instruction)
+        columns = self._columns(x)
+        each = self.features // self.groups
+        for group, own in enumerate(np.split(columns, self.groups, axis=-1)):
+            left, right = own.reshape(-1, own.shape[-1] * np.prod(self.filter)), weight[..., group * each :][..., :each]
+            right = right.reshape(-1, each)
+            wanted = left @ right
+            sums = found[..., group * each :][..., :each].astype(np.float64).reshape(wanted.shape)
+            rounding = np.abs(wanted) * {"bf16": 2**-8, "f16": 2**-11}.get(kind, 0)
+            assert (np.abs(sums - wanted) <= bound_of_sums(left, right, instruction) + rounding).all(), str(self)
+
+    def _columns(self, x: np.ndarray) -> np.ndarray:
+        """[N, *counts, *filter, channels]: all windows."""
+        pad, reach = self.padding, [(size - 1) * self.dilation + 1 for size in self.filter]
+        seen = np.pad(x, [(0, 0), (pad, pad), (pad, pad), (0, 0)])
+        windows = np.lib.stride_tricks.sliding_window_view(seen, reach, axis=(1, 2))
+        step, apart = self.stride, self.dilation
+        return windows[:, ::step, ::step, :, ::apart, ::apart].transpose(0, 1, 2, 4, 5, 3)
+
+
+def run(case: Window, kind: str, target: str, **schedules: dict) -> GpuProgram:
+    """Compile a convolution for a GPU, and compare what the interpreter finds."""
+    arrays = case.arrays(kind)
+    precision = "tf32" if kind == "tf32" else "highest"
+    program = compile_program(
+        lambda x, weight: case.compute(x, weight, precision), *arrays, target=target, schedules=schedules
+    )
+    case.check(kind, program.interpret(*arrays)[0], *arrays)
+    return program
+
+
+WARPGROUPS = [
+    Window((3, 1), 64, 8, (3, 1), padding=0),
+    Window((7, 7), 64, 72, padding=1),
+    Window((8, 8), 72, 64, padding=1),
+    Window((9, 14), 64, 24, (5, 1), padding=2),
+    Window((9, 9), 136, 8, padding=2, dilation=2),
+    Window((8, 7), 128, 16, (2, 2), stride=2),
+    Window((7, 8), 64, 8, padding=1, stride=2),
+    Window((5, 8), 128, 16, (3, 2), padding=1, groups=2),
+]
+
+
+@pytest.mark.parametrize("case", WARPGROUPS, ids=str)
+def test_the_copy_engine_brings_what_each_place_sees(case: Window) -> None:
+    program = run(case, "bf16", "sm_90a", gemm_0=TILE)
+    assert "wgmma.mma_async" in program.ptx["gemm_0"]
+
+
+@pytest.mark.parametrize("case", [WARPGROUPS[1], WARPGROUPS[4]], ids=str)
+def test_numbers_of_tf32_are_brought_likewise(case: Window) -> None:
+    program = run(case, "tf32", "sm_90a", gemm_0=TURNED)
+    assert "wgmma.mma_async" in program.ptx["gemm_0"]
+
+
+OTHERS = [
+    (Window((5, 4), 1, 3, padding=1), "f16"),
+    (Window((7, 9), 8, 24, padding=1, dilation=2), "bf16"),
+    (Window((14, 8), 72, 16, (5, 1), padding=2), "tf32"),
+    (Window((9, 9), 3, 8, (7, 7), padding=3, stride=2), "bf16"),
+    (Window((6, 7), 64, 8, (1, 1)), "f16"),
+    (Window((6, 7), 16, 12, (2, 3), padding=1, groups=2), "f32"),
+    (Window((5, 6), 4, 8, padding=1, groups=4), "bf16"),
+]
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize(("case", "kind"), OTHERS, ids=str)
+def test_what_warpgroups_do_not_take_is_computed_by_others(case: Window, kind: str, target: str) -> None:
+    run(case, kind, target)
+
+
+def test_a_window_is_one_product_where_it_was_one_for_each_place() -> None:
+    """At a size of ResNet's nothing but padding, a product, and taking its results is done."""
+    case = Window((28, 28), 128, 128, padding=1)
+    specs = [blu.spec(shape, "bf16") for shape in ((32, 28, 28, 128), (3, 3, 128, 128))]
+    program = GpuProgram.of(blu.jit(case.compute).trace(*specs).lower("sm_90a").module, "sm_90a")
+    assert len(program.kernels("gemm")) == 1 and "wgmma.mma_async" in program.ptx["gemm_0"]
+    if find_ptxas() is None:
+        pytest.skip("assembling GPU code needs ptxas")
+    assert not program.spills()
