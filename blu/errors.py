@@ -33,6 +33,10 @@ class DonationWarning(UserWarning):
     """A donated argument whose memory a program cannot use: it has no result that may be written there."""
 
 
+class RecompilationWarning(UserWarning):
+    """A function that is compiled again and again, because one of its arguments is always another."""
+
+
 def warn(message: str, category: type[Warning]) -> None:
     """Warn at the user's line."""
     warnings.warn(message, category, stacklevel=_calling_frame()[1])

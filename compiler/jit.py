@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from blu import settings
-from blu.compiler.announcement import announcement, difference_of
+from blu.compiler.announcement import Recompilations, announcement, difference_of
 from blu.compiler.cache import default_cache
 from blu.compiler.codegen.executable import Members, assembly_of, build_executable, details_of, llvm_ir_of
 from blu.compiler.codegen.worker_pool import worker_pool
@@ -43,7 +43,7 @@ from blu.dialects.targets.nvidia import TARGETS, Target
 from blu.dialects.tensor.tensor import METHODS
 from blu.errors import ArgumentError, DTypeError
 from blu.frontend.autocast import current_policy
-from blu.frontend.tracing.binding import bind, parameters_of
+from blu.frontend.tracing.binding import bind, check_names, parameters_of, without_static
 from blu.frontend.tracing.sharded import whole_signature
 from blu.frontend.tracing.spec import Spec, check_numbers
 from blu.frontend.tracing.trace import Signature, TracedModule, accept_numbers, is_tracing, signature_of, trace
@@ -186,7 +186,8 @@ class Compiled:
     def _leaves(self, arguments: tuple, keywords: dict[str, Any]) -> list[Any]:
         """The leaves of the arguments, which must be like those that the program was compiled for."""
         traced = self.traced
-        named = bind(self.details.get("name", "the program"), traced.parameters, arguments, keywords)
+        name = self.details.get("name", "the program")
+        named = bind(name, traced.parameters, arguments, keywords, traced.signature.static_names)
         signature, leaves = signature_of((), named, ())
         signature = accept_numbers(signature, traced.signature)
         if signature != traced.signature:
@@ -240,10 +241,10 @@ class Jitted:
         rotation: str = PERMUTE,
         reduce: Mapping[str, str] | None = None,
         between: Mapping[str, str] | None = None,
+        static_argnames: str | Sequence[str] = (),
     ):
         functools.update_wrapper(self, function)
         self.function = function
-        self.donated = frozenset(donate)
         self.name = name or getattr(function, "__name__", "function")
         self.target = target or "cpu"
         self.overwrite = overwrite
@@ -251,13 +252,12 @@ class Jitted:
         self.remat_budget, self.reduce = check_budget(remat_budget), dict(reduce or {})
         self.between = dict(between or {})
         self.parameters = parameters_of(function)
-        unknown = self.donated - set(self.parameters.parameters)
-        if unknown:
-            raise ArgumentError(f"{self.name} has no parameter {', '.join(sorted(unknown))} to donate")
+        self.donated = check_names(self.name, self.parameters, donate, "to donate")
+        self.static = check_names(self.name, self.parameters, static_argnames, "for static_argnames")
         # A program is traced under the policy of `blu.autocast` that its call is under.
         self._programs: dict[tuple[Signature, str], Compiled] = {}
         self._last: tuple[tuple[Signature, str], Compiled] | None = None
-        self._lock = threading.RLock()
+        self._lock, self._recompilations = threading.RLock(), Recompilations(self.name)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Run on these arguments. Inside of another traced function, the function becomes a part of that one."""
@@ -290,7 +290,7 @@ class Jitted:
             return self._trace(self._signature(arguments, keywords)[0])
 
     def _signature(self, arguments: tuple, keywords: dict[str, Any]) -> tuple[Signature, list]:
-        return signature_of((), bind(self.name, self.parameters, arguments, keywords), ())
+        return signature_of((), bind(self.name, self.parameters, arguments, keywords, self.static), ())
 
     def _trace(self, signature: Signature) -> Traced:
         settings.current()  # what is misspelt in the environment is said before any work is done
@@ -305,7 +305,7 @@ class Jitted:
         return Traced(self.name, traced, self.target, self.overwrite)
 
     def _call_by_name(self, **arguments: Any) -> Any:
-        bound = inspect.BoundArguments(self.parameters, arguments)  # type: ignore[arg-type]
+        bound = inspect.BoundArguments(self.parameters, without_static(arguments))  # type: ignore[arg-type]
         return self.function(*bound.args, **bound.kwargs)
 
     def _compile(self, signature: Signature) -> Compiled:
@@ -313,6 +313,7 @@ class Jitted:
         with self._lock:
             if key not in self._programs:
                 logger.info("%s", announcement(self.name, key, list(self._programs)))
+                self._recompilations.count(key, list(self._programs))
                 self._programs[key] = self._trace(signature).compile()
             return self._programs[key]
 
@@ -330,6 +331,7 @@ def jit(
     rotation: str = PERMUTE,
     reduce: Mapping[str, str] | None = None,
     between: Mapping[str, str] | None = None,
+    static_argnames: str | Sequence[str] = (),
 ) -> Any:
     """Compile a function of arrays. Use it as a decorator, with or without arguments.
 
@@ -340,9 +342,9 @@ def jit(
     argument `model.w`: `model.w` in a dict of results, or `0.w`), or of the next of its shape and dtype; where there is
     none, a DonationWarning says so.
 
-    `target` is "cpu" or a target's name. Arguments may be nested (dicts, lists, dataclasses, modules). bool, str and
-    None are part of the program: another value means another compilation; int and float are values at run time
-    that change no dtype, as Python numbers do (they are i64 and f64 on their own).
+    `target` is "cpu" or a target's name. Arguments may be nested (dicts, lists, dataclasses, modules). bool, str, None
+    and what is for `static_argnames` (anything hashable) are part of the program: another value means another
+    compilation; int and float are values at run time that change no dtype (they are i64 and f64 on their own).
 
     Arrays that the function reads from outside, in its closure or as globals, are part of the program with the numbers
     that they have when it is traced.
@@ -359,12 +361,13 @@ def jit(
     `between`, as in {"tokens": "*, tp"}, ranks that share layers have a part each of the rows made of an argument where
     no product needs all of them: norms and residuals (sequence parallelism).
     """
+    options: dict[str, Any] = {"donate": donate, "name": name, "target": target, "remat_budget": remat_budget}
+    options |= {"overwrite": overwrite, "mesh": mesh, "shard": shard, "rotation": rotation, "reduce": reduce}
+    options |= {"between": between, "static_argnames": static_argnames}
     if function is None:
-        options = {"donate": donate, "name": name, "target": target, "remat_budget": remat_budget, "shard": shard}
-        options |= {"overwrite": overwrite, "mesh": mesh, "rotation": rotation, "reduce": reduce, "between": between}
         return functools.partial(jit, **options)
     with shown_to_the_user():
-        return Jitted(function, donate, name, target, remat_budget, overwrite, mesh, shard, rotation, reduce, between)
+        return Jitted(function, **options)
 
 
 def _prepare(function: Callable[..., Any], leaves: list[Any], name: str, target: str) -> Callable[[list[Any]], Any]:

@@ -178,7 +178,7 @@ class Tensor:
         self._needs_value(
             "a Python index",
             "Use blu.take or blu.dynamic_slice for positions known only at run time. A number that decides on axes or "
-            "shapes must be part of the program: fix it with functools.partial, or by a default.",
+            "shapes must be part of the program: name its parameter in static_argnames of blu.jit.",
         )
 
     def item(self) -> NoReturn:

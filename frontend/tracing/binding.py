@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from difflib import get_close_matches
 from typing import Any
 
-from blu.errors import ArgumentError
-from blu.frontend.tracing.tree import flatten, is_array
+from blu.errors import ArgumentError, suggestion
+from blu.frontend.tracing.tree import Static, flatten, is_array
 
 
 def parameters_of(function: Callable[..., Any]) -> inspect.Signature:
@@ -29,8 +29,10 @@ def parameters_of(function: Callable[..., Any]) -> inspect.Signature:
         ) from None
 
 
-def bind(name: str, parameters: inspect.Signature, arguments: tuple, keywords: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a call by parameter. ArgumentError names the parameters that are wrong.
+def bind(
+    name: str, parameters: inspect.Signature, arguments: tuple, keywords: dict[str, Any], static: Collection[str] = ()
+) -> dict[str, Any]:
+    """The arguments of a call by parameter; those that are `static` as such. ArgumentError names what is wrong.
 
     Parameters that are left to their defaults are not among them: the function sees those as it is traced, as the
     Python values that they are (`axis=-1` is then no tensor). Only defaults that hold arrays count as given.
@@ -41,7 +43,34 @@ def bind(name: str, parameters: inspect.Signature, arguments: tuple, keywords: d
         raise ArgumentError(f"{name}{parameters}: {error}", advice=_advice(parameters, keywords)) from None
     given = set(bound.arguments)
     bound.apply_defaults()
-    return {key: value for key, value in bound.arguments.items() if key in given or _holds_arrays(value)}
+    found = {key: value for key, value in bound.arguments.items() if key in given or _holds_arrays(value)}
+    return found | {key: _as_static(key, found[key]) for key in static if key in found}
+
+
+def _as_static(name: str, value: Any) -> Static:
+    """A value that is part of the program. ArgumentError where it cannot be: programs are told apart by such values."""
+    if _holds_arrays(value):
+        raise ArgumentError(
+            f"{name} is in static_argnames, and is or holds an array",
+            advice=f"Leave {name} out of static_argnames: arrays are values at run time.",
+        )
+    return Static(value)
+
+
+def without_static(arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments as the function takes them: of what is part of the program its value."""
+    return {key: value.value if isinstance(value, Static) else value for key, value in arguments.items()}
+
+
+def check_names(name: str, parameters: inspect.Signature, names: str | Collection[str], what: str) -> frozenset[str]:
+    """Names of parameters, or one name, that something is said of. ArgumentError for those that are none."""
+    names = (names,) if isinstance(names, str) else names
+    unknown = sorted(set(names) - set(parameters.parameters))
+    if unknown:
+        guess = suggestion(unknown[0], list(parameters.parameters), most=1)
+        advice = guess[:1].upper() + guess[1:]
+        raise ArgumentError(f"{name} has no parameter {', '.join(unknown)} {what}", advice=advice)
+    return frozenset(names)
 
 
 def _holds_arrays(value: Any) -> bool:

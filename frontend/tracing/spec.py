@@ -11,7 +11,7 @@ import numpy as np
 
 from blu.dialects.core.dtypes import DType, TensorType, as_dtype, check_size, f64, i64
 from blu.errors import ArgumentError, DTypeError
-from blu.frontend.tracing.tree import register_leaf
+from blu.frontend.tracing.tree import Static, register_leaf
 
 INT64 = np.iinfo(np.int64)
 _DLPACK_CUDA = 2
@@ -68,8 +68,8 @@ def check_numbers(arrays: Mapping[str, object]) -> None:
 
 
 def is_static(leaf: object) -> bool:
-    """Whether an argument is part of the program (bool, str, None) rather than a value it is run with."""
-    return leaf is None or isinstance(leaf, (bool, str, DType))
+    """Whether an argument is part of the program (bool, str, None, or named so) rather than a value it is run with."""
+    return leaf is None or isinstance(leaf, (bool, str, DType, Static))
 
 
 def type_of_leaf(leaf: object, name: str) -> TensorType:

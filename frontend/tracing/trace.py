@@ -29,7 +29,7 @@ from blu.frontend import autocast, checkpoint
 from blu.frontend.tracing.host_arrays import as_host_array
 from blu.frontend.tracing.recursion import room_to_recurse
 from blu.frontend.tracing.spec import NumberType, is_static, type_of_leaf
-from blu.frontend.tracing.tree import TreeDef, flatten
+from blu.frontend.tracing.tree import Static, TreeDef, flatten
 from blu.frontend.tracing.user_location import definition_location, user_line, user_location
 
 MAX_NAME = 200
@@ -44,6 +44,11 @@ class Signature:
 
     def __hash__(self) -> int:
         return hash((self.tree, self.leaves))
+
+    @property
+    def static_names(self) -> list[str]:
+        """The parameters whose values are part of the program because their names are said to be."""
+        return [name for name, leaf in zip(self.tree.names, self.leaves, strict=True) if isinstance(leaf, Static)]
 
 
 def signature_of(
