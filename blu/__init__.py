@@ -45,6 +45,7 @@ _HOMES = {
 }
 _MODULES = {
     "array_api": "blu.array_api",
+    "debug": "blu.frontend.debug",
     "nn": "blu.frontend.nn",
     "io": "blu.frontend.io",
     "optim": "blu.frontend.optim",

@@ -110,6 +110,7 @@ from blu.dialects.tensor.folding import sum as sum
 from blu.dialects.tensor.folding import var as var
 from blu.dialects.tensor.tensor import Tensor as Tensor
 from blu.errors import BluError as BluError
+from blu.frontend import debug as debug
 from blu.frontend import io as io
 from blu.frontend import nn as nn
 from blu.frontend import optim as optim

@@ -89,6 +89,10 @@ class TraceError(BluError):
     """The traced Python code asks for a value that exists only when the compiled function runs."""
 
 
+class CallbackError(BluError, RuntimeError):
+    """A function that a program calls (`blu.debug.callback`) raised: `__cause__` is what."""
+
+
 class OutOfRangeError(BluError, IndexError):
     """An index lies outside of the dimension it selects from."""
 

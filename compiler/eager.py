@@ -136,7 +136,7 @@ class Eager:
 def runner_of(compiled: Any, leaves: list[Any]) -> Run:
     """What runs a program (blu.compiler.jit.Compiled) on leaves of the kinds of these, which it need not look at."""
     traced = compiled.traced
-    if traced.captured or traced.result_tree.names != ("",):
+    if traced.captured or traced.messages.told or traced.result_tree.names != ("",):
         return compiled.run
     program, types = compiled.program, traced.signature.leaves
     numbers = [

@@ -206,7 +206,7 @@ class Compiled:
         results = self.program.run([*inputs, *self.traced.captured], overwrite=self.overwrite)
         # Nobody else knows the memory of a result, unless an array of the caller's was to be overwritten.
         arrays = [item if isinstance(item, Array) else Array(item, is_shared=self.overwrite) for item in results]
-        return self.traced.result_tree.unflatten(arrays)
+        return self.traced.result_tree.unflatten(self.traced.messages.deliver(arrays))
 
 
 class NoNumbersError(ArgumentError):

@@ -11,6 +11,7 @@ from blu.dialects.tensor.promotion import as_tensor
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ArgumentError
 from blu.frontend.nested_gradients import Given, zeros_like
+from blu.frontend.tracing.messages import collecting
 from blu.frontend.tracing.tree import flatten
 from blu.frontend.tracing.user_location import user_line
 from blu.frontend.vjp import vjp
@@ -62,7 +63,8 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
             return _in_trace(fun, primals, has_aux)[1](*tangents)
 
         def pushed(primals: Any, tangents: Any) -> Any:
-            return _in_trace(fun, primals, has_aux)[1](*tangents)
+            with collecting():  # what the function tells has been told with its result
+                return _in_trace(fun, primals, has_aux)[1](*tangents)
 
         return HOOKS.compiler.run_transformed(pushed, (primals, tangents), {})
 

@@ -15,6 +15,7 @@ from blu.dialects.tensor.prefixes import prefixes
 from blu.dialects.tensor.promotion import as_tensor, is_weak
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ArgumentError, DTypeError, ShapeError, TraceError, UnsupportedError
+from blu.frontend.tracing.messages import Messages, collecting
 from blu.frontend.tracing.spec import type_of_leaf
 from blu.frontend.tracing.trace import as_results, as_results_or_numbers
 from blu.frontend.tracing.tree import TreeDef, describe_difference, flatten
@@ -59,7 +60,9 @@ def scan(
     carried = _Carried(f, first, nesting, (slices, tree))
     results = carried.scan(steps, bool(reverse))
     count = carried.tree.num_leaves
-    return carried.tree.unflatten(results[:count]), carried.result_tree.unflatten(results[count:])
+    end = count + carried.result_tree.num_leaves
+    carried.messages.tell_again(results[end:], (steps, bool(reverse)))
+    return carried.tree.unflatten(results[:count]), carried.result_tree.unflatten(results[count:end])
 
 
 def fori_loop(lower: int, upper: int, body_fun: Callable[[Any, Any], Any], init_val: Any) -> Any:
@@ -197,6 +200,7 @@ class _Carried:
     slices: tuple[list[Tensor], TreeDef]
     result_tree: TreeDef = field(init=False)
     given: list[Tensor] = field(init=False)
+    messages: Messages = field(init=False)
 
     def scan(self, steps: int, reverse: bool) -> list[Tensor]:
         """All results of the op: the last carry, and what is stacked."""
@@ -213,7 +217,8 @@ class _Carried:
     def __call__(self, *values: Tensor) -> list[Tensor]:
         count = len(self.tensors)
         inner = [Tensor(value.value, outer.is_weak) for value, outer in zip(values, self.tensors, strict=False)]
-        result = self.function(self.tree.unflatten(inner), self.slices[1].unflatten(list(values[count:])))
+        with collecting() as self.messages:
+            result = self.function(self.tree.unflatten(inner), self.slices[1].unflatten(list(values[count:])))
         if not isinstance(result, tuple | list) or len(result) != 2:
             advice = "Return (carry, y): what the next step gets, and what is stacked, which may be None."
             kind = type(result).__name__
@@ -229,7 +234,7 @@ class _Carried:
         self.given = [_weakened(after, before) for after, before in zip(self.given, self.tensors, strict=True)]
         self._check_types()
         rows, self.result_tree = as_results(result[1])
-        return [*self.given, *rows]
+        return [*self.given, *rows, *self.messages.tensors]
 
     def _check_types(self) -> None:
         for name, before, after in zip(self.tree.names, self.tensors, self.given, strict=True):

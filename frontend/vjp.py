@@ -12,6 +12,7 @@ from blu.dialects.tensor.promotion import as_tensor, as_tensors, is_weak
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ArgumentError, DTypeError, ShapeError, TraceError
 from blu.frontend.tracing.flat_function import FlatFunction
+from blu.frontend.tracing.messages import collecting
 from blu.frontend.tracing.spec import is_static, type_of_leaf
 from blu.frontend.tracing.trace import as_results
 from blu.frontend.tracing.traced_function import one_gradient_deeper, trace_function
@@ -100,7 +101,8 @@ def _on_arrays(function: Callable[..., Any], primals: tuple[Any, ...], has_aux: 
     _check_result(result)
 
     def pulled(cotangents: Any, *values: Any) -> tuple[Any, ...]:
-        return vjp(function, *values, has_aux=has_aux)[1](cotangents)
+        with collecting():  # what the function tells has been told with its result
+            return vjp(function, *values, has_aux=has_aux)[1](cotangents)
 
     def pull_back(cotangents: Any) -> tuple[Any, ...]:
         _check_cotangents(flatten(result), flatten(cotangents))

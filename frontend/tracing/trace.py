@@ -27,6 +27,7 @@ from blu.dialects.tensor.tensor import Tensor
 from blu.errors import BluError, TraceError
 from blu.frontend import autocast, checkpoint
 from blu.frontend.tracing.host_arrays import as_host_array
+from blu.frontend.tracing.messages import Messages, collecting
 from blu.frontend.tracing.recursion import room_to_recurse
 from blu.frontend.tracing.spec import NumberType, is_static, type_of_leaf
 from blu.frontend.tracing.tree import Static, TreeDef, flatten
@@ -88,6 +89,8 @@ class TracedModule:
     result_tree: TreeDef
     parameters: inspect.Signature
     captured: list[np.ndarray] = field(default_factory=list)
+    # What is told of the last results in each run.
+    messages: Messages = field(default_factory=Messages)
 
     @property
     def text(self) -> str:
@@ -152,13 +155,15 @@ def trace(
             main = func.FuncOp("main", ([type_.to_mlir() for type_ in types], []))
         block = main.add_entry_block([ir.Location.name(name[:MAX_NAME], here) for name in names])
         state = _Trace(block)
-        with ir.InsertionPoint(block):
+        with ir.InsertionPoint(block), collecting() as messages:
             results, result_tree = _run(function, signature, state, here)
+            results += messages.tensors
             func.ReturnOp([tensor.value for tensor in results])
         _finish(main, block, names, state, results, donated)
-        _name_results(main, result_tree)
+        _name_results(main, result_tree, len(results))
         refuse_escapes(module.operation)
-    return TracedModule(module, signature, result_tree, inspect.signature(original or function), state.captured)
+    parameters = inspect.signature(original or function)
+    return TracedModule(module, signature, result_tree, parameters, state.captured, messages.after_trace())
 
 
 def _tensor_leaves(signature: Signature) -> tuple[list[TensorType], list[str]]:
@@ -260,10 +265,11 @@ def _finish(
     main.arg_attrs = ir.ArrayAttr.get([_argument_attributes(name, donated) for name in names])
 
 
-def _name_results(main: func.FuncOp, tree: TreeDef) -> None:
+def _name_results(main: func.FuncOp, tree: TreeDef, count: int) -> None:
     """Say which of what the function returned each result is, where that is more than its number."""
     names = ["" if name.isdecimal() else name[:MAX_NAME] for name in tree.names]
     if any(names):
+        names += [""] * (count - len(names))
         attributes = [{"blu.name": ir.StringAttr.get(name)} if name else {} for name in names]
         main.attributes["res_attrs"] = ir.ArrayAttr.get([ir.DictAttr.get(item) for item in attributes])
 

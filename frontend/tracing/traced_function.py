@@ -15,6 +15,7 @@ from blu.dialects.core.regions import close_over
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import TraceError
 from blu.frontend.tracing.flat_function import FlatFunction
+from blu.frontend.tracing.messages import Messages, collecting
 from blu.frontend.tracing.user_location import user_line, user_location
 
 # How many gradients of gradients there may be.
@@ -28,8 +29,8 @@ _depth: ContextVar[int] = ContextVar("gradients", default=0)
 class TracedFunction:
     """A private function, the tensors to call it with, and what it gives.
 
-    After its results it gives those of all ops with effects in it: a gradient that is called for itself takes them,
-    and does not let the effects happen again.
+    After its results it gives what it tells, which who calls it tells then, and the results of all ops with effects in
+    it: a gradient that is called for itself takes them, and does not let the effects happen again.
     """
 
     function: func.FuncOp
@@ -38,12 +39,14 @@ class TracedFunction:
     places: dict[int, int]
     # For each result whether it is a Python number.
     weak_results: list[bool]
+    messages: Messages
 
     def call(self) -> tuple[list[Tensor], list[Tensor]]:
         """The results, and what ops with effects have given."""
         types = self.function.type.results
         found = func.CallOp(types, self.function.name.value, self._values, loc=user_location()).results
-        return self._results_of(found), [Tensor(value) for value in found[len(self.weak_results) :]]
+        effects = len(self.weak_results) + len(self.messages.tensors)
+        return self._results_of(found), [Tensor(value) for value in found[effects:]]
 
     def call_gradient(self, leaves: Sequence[int], weak_leaves: Sequence[bool]) -> tuple[list[Tensor], list[Tensor]]:
         """Declare the function's gradient and call it: all results, and the gradient for each leaf, weak as it is."""
@@ -94,13 +97,17 @@ class TracedFunction:
         declaration.attributes["blu.batched"] = ir.DenseI64ArrayAttr.get(flags)
         declaration.attributes["blu.same_results"] = ir.DenseI64ArrayAttr.get(list(same))
         declaration.attributes["blu.batch_size"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), size)
-        return self._results_of(func.CallOp(outputs, declaration.name.value, values, loc=user_location()).results)
+        found = func.CallOp(outputs, declaration.name.value, values, loc=user_location()).results
+        return self._results_of(found, size)
 
     @property
     def _values(self) -> list[ir.Value]:
         return [tensor.value for tensor in self.operands]
 
-    def _results_of(self, found: Sequence[ir.Value]) -> list[Tensor]:
+    def _results_of(self, found: Sequence[ir.Value], slices: int | None = None) -> list[Tensor]:
+        """The results of a call, once it is told what the function tells, for each of `slices`."""
+        tensors = list(map(Tensor, found))
+        self.messages.tell_again(tensors[len(self.weak_results) :], None if slices is None else (slices, False))
         return [Tensor(*pair) for pair in zip(found, self.weak_results, strict=False)]
 
     def _declare(self, kind: str, inputs: list[ir.Type], outputs: list[ir.Type], leaves: Sequence[int]) -> func.FuncOp:
@@ -123,8 +130,9 @@ def trace_function(flat: FlatFunction) -> TracedFunction:
         name = _fresh_name(module, flat.__name__)
         traced = func.FuncOp(name, (types, []), visibility="private", loc=user_location())
     block = traced.add_entry_block([user_location()] * len(operands))
-    with ir.InsertionPoint(block), one_gradient_deeper(name):
+    with ir.InsertionPoint(block), one_gradient_deeper(name), collecting() as messages:
         results = [tensor.value for tensor in flat(*map(Tensor, block.arguments))]
+        results += [tensor.value for tensor in messages.tensors]
         effects = list(_given_by_effects(block, module))
         func.ReturnOp([*results, *effects], loc=user_location())
     operands += map(Tensor, close_over([block]))
@@ -133,7 +141,7 @@ def trace_function(flat: FlatFunction) -> TracedFunction:
     if effects:
         traced.attributes[EFFECTS] = ir.DenseI64ArrayAttr.get([len(results), len(effects)])
     places = {leaf: place for place, leaf in enumerate(flat.places)}
-    return TracedFunction(traced, operands, places, flat.weak_results)
+    return TracedFunction(traced, operands, places, flat.weak_results, messages)
 
 
 def _given_by_effects(block: ir.Block, module: ir.Operation) -> Iterator[ir.Value]:
