@@ -53,6 +53,14 @@ def _all_in(root: ir.Operation) -> list[ir.Operation]:
     return found[1:]
 
 
+def operations_by_name(root: ir.Operation | ir.OpView) -> dict[str, list[ir.Operation]]:
+    """Operations under `root` in order of the text, by their names: for passes that look for several in turn."""
+    found: dict[str, list[ir.Operation]] = {}
+    for operation in _all_in(root.operation):
+        found.setdefault(operation.name, []).append(operation)
+    return found
+
+
 def _open(root: ir.Operation, closed: Collection[str]) -> Iterator[ir.Operation]:
     pending = _children(root)
     while pending:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from blu.dialects.core.mlir import func, ir
-from blu.dialects.core.modules import operations_in
 
 _CONVERSIONS = ("arith.sitofp", "arith.uitofp", "arith.fptosi", "arith.fptoui")
 
 
-def widen_bf16_conversions(module: ir.Module) -> None:
+def widen_bf16_conversions(operations: Mapping[str, Sequence[ir.Operation]]) -> None:
     """Between integers and bf16 go through f32: canonicalization merges the two steps, and processors have only one.
 
     %1 = arith.sitofp %0 : i32 to bf16   ->   %a = arith.sitofp %0 : i32 to f32
                                               %1 = arith.truncf %a : f32 to bf16
     """
-    conversions = [item for item in operations_in(module.operation) if item.name in _CONVERSIONS]
+    conversions = [item for name in _CONVERSIONS for item in operations.get(name, ())]
     for operation in [item for item in conversions if _is_bf16(item.operands[0]) or _is_bf16(item.results[0])]:
         with ir.InsertionPoint(operation), operation.location:
             operation.results[0].replace_all_uses_with(_converted_by_way_of_f32(operation))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from blu.dialects.core.mlir import PassManager, ir
-from blu.dialects.core.modules import operations_in
+from blu.dialects.core.modules import operations_by_name, operations_in
 from blu.dialects.targets.cpu import ATTRIBUTE, CpuTarget
 from blu.passes.cpu.lower.expand_half import expand_half
 from blu.passes.kernels.before_llvm import give_empty_memrefs_strides, widen_bf16_conversions
@@ -40,7 +40,7 @@ def lower_to_llvm(module: ir.Module, program: ir.Operation | None = None) -> Non
 
     `program`, where that is another module, says the target.
     """
-    widen_bf16_conversions(module)
+    widen_bf16_conversions(operations_by_name(module.operation))
     # Before the scf and vector dialects are lowered: expansions use both.
     expand_math(module)
     with module.context, ir.Location.unknown():

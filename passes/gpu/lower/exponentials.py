@@ -12,10 +12,9 @@ Source: PTX ISA, "ex2.approx", "rcp.approx".
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
 from blu.dialects.core.mlir import func, ir
-from blu.passes.framework.base import find
 from blu.passes.gpu.isa import approx
 from blu.passes.gpu.lower.fast_math import ATTRIBUTE, FUSES, scaled
 from blu.passes.kernels.math.elements import Elements, clamp, element_type, fma, polynomial, select
@@ -27,12 +26,11 @@ LARGEST = 126.0
 """Powers of two up to which p r is a number."""
 
 
-def expand_exponentials(function: func.FuncOp) -> None:
-    """Replace the functions of f32, on scalars and vectors. Kernels that write halves do without r."""
+def expand_exponentials(function: func.FuncOp, operations: Mapping[str, Sequence[ir.Operation]]) -> None:
+    """Replace those of f32 among a kernel's operations, scalars and vectors. Kernels that write halves do without r."""
     rough = _folded_exp if FUSES in function.attributes else _rough_exp
     rules = {**_RULES, "math.exp": rough} if ATTRIBUTE in function.attributes else _RULES
-    for operation in list(find(function, *_RULES)):
-        operation = operation.operation
+    for operation in [item for name in _RULES for item in operations.get(name, ())]:
         if not isinstance(element_type(operation.operands[0].type), ir.F32Type):
             continue
         with ir.InsertionPoint(operation), operation.location:

@@ -18,6 +18,7 @@ import math
 from collections.abc import Callable
 
 from blu.dialects.core.mlir import arith, func, ir, vector
+from blu.dialects.core.modules import operations_by_name
 from blu.passes.framework.base import find
 from blu.passes.gpu.isa import approx, cvt
 from blu.passes.kernels import lanes as vectors
@@ -50,15 +51,15 @@ def approximate(function: func.FuncOp) -> None:
         return
     fuses = FUSES in function.attributes
     rules = {**_RULES, "arith.divf": _divide_by_reciprocal} if fuses else _RULES
-    for operation in list(find(function, *rules)):
-        operation = operation.operation
+    operations = operations_by_name(function)
+    for operation in [item for name in rules for item in operations.get(name, ())]:
         if not isinstance(_element(operation.results[0].type), ir.F32Type):
             continue
         with ir.InsertionPoint(operation), operation.location:
             operation.results[0].replace_all_uses_with(rules[operation.name](operation.operands))
         operation.erase()
-    for operation in list(find(function, "arith.extf")) if fuses else ():
-        _round_in_pairs(operation.operation)
+    for operation in operations.get("arith.extf", ()) if fuses else ():
+        _round_in_pairs(operation)
     for operation in find(function, "arith.mulf", "arith.addf", "arith.subf") if fuses else ():
         operation.operation.attributes["fastmath"] = ir.Attribute.parse("#arith.fastmath<contract>")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import PassManager, func, ir
+from blu.dialects.core.modules import operations_by_name
 from blu.dialects.plan import BATCH
 from blu.passes.framework.base import Pass, find
 from blu.passes.gpu.lower.exponentials import expand_exponentials
@@ -65,10 +66,10 @@ class LowerToNvvm(Pass, name="lower-to-nvvm"):
 def lower_kernels(module: ir.Module) -> None:
     """Lower a module of kernels that are `func.func`s in place."""
     for kernel in find(module, func.FuncOp):
-        expand_remainders(kernel)
-    widen_bf16_conversions(module)
-    for kernel in find(module, func.FuncOp):
-        expand_exponentials(kernel)
+        operations = operations_by_name(kernel)  # none of these makes what another is for
+        expand_remainders(operations)
+        widen_bf16_conversions(operations)
+        expand_exponentials(kernel, operations)
         approximate(kernel)
     expand_math(module, fma=True, libm=False)
     for kernel in find(module, func.FuncOp):

@@ -8,13 +8,14 @@ All steps are exact, twice as many as the quotient has bits.
 
 from __future__ import annotations
 
-from blu.dialects.core.mlir import arith, func, ir, math, scf, vector
-from blu.passes.framework.base import find
+from collections.abc import Mapping, Sequence
+
+from blu.dialects.core.mlir import arith, ir, math, scf, vector
 
 
-def expand_remainders(function: func.FuncOp) -> None:
-    """Replace arith.remf on scalars and vectors; halves are done in f32, which holds their remainders."""
-    for operation in [item.operation for item in find(function, "arith.remf")]:
+def expand_remainders(operations: Mapping[str, Sequence[ir.Operation]]) -> None:
+    """Replace each arith.remf, of scalars or vectors; halves are done in f32, which holds their remainders."""
+    for operation in operations.get("arith.remf", ()):
         with ir.InsertionPoint(operation), operation.location:
             result = _remainder(*operation.operands)
         operation.results[0].replace_all_uses_with(result)
