@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from blu.compiler.compiled import Compiled
 from blu.dialects.core.dtypes import DType
 from blu.errors import BluError, UnsupportedError
 from blu.plan.tensors import NAMES
@@ -133,12 +134,12 @@ class Eager:
         return _as_arrays(found, any(map(_is_on_gpu, leaves)))
 
 
-def runner_of(compiled: Any, leaves: list[Any]) -> Run:
-    """What runs a program (blu.compiler.jit.Compiled) on leaves of the kinds of these, which it need not look at."""
-    traced = compiled.traced
-    if traced.captured or traced.messages.told or traced.result_tree.names != ("",):
+def runner_of(compiled: Compiled, leaves: list[Any]) -> Run:
+    """What runs a program on leaves of the kinds of these, which it need not look at."""
+    interface = compiled.interface
+    if interface.captured or interface.messages.told or interface.result_tree.names != ("",):
         return compiled.run
-    program, types = compiled.program, traced.signature.leaves
+    program, types = compiled.program, interface.signature.leaves
     numbers = [
         (at, types[at].dtype.numpy) for at, leaf in enumerate(leaves) if not isinstance(leaf, np.ndarray | Array)
     ]

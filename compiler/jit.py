@@ -22,16 +22,16 @@ from typing import Any
 import numpy as np
 
 from blu import settings
-from blu.compiler.announcement import Recompilations, announcement, difference_of
+from blu.compiler.announcement import Recompilations, announcement
 from blu.compiler.cache import default_cache
 from blu.compiler.codegen.executable import Members, assembly_of, build_executable, details_of, llvm_ir_of
 from blu.compiler.codegen.worker_pool import worker_pool
+from blu.compiler.compiled import Compiled
 from blu.compiler.driver.driver import DriverOptions, Report, run_pipeline
 from blu.compiler.eager import Eager, devices, place, runner_of
 from blu.compiler.fingerprint import key_of
 from blu.compiler.pipelines import Pipeline
 from blu.compiler.target import resolve_target_name
-from blu.dialects.core.dtypes import TensorType
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.modules import copy_module, module_text
 from blu.dialects.core.remat import check_budget, set_budget
@@ -41,19 +41,21 @@ from blu.dialects.sharding import BETWEEN, PERMUTE, check_rotation, set_rotation
 from blu.dialects.targets.cpu import ATTRIBUTE, CpuTarget
 from blu.dialects.targets.nvidia import TARGETS, Target
 from blu.dialects.tensor.tensor import METHODS
-from blu.errors import ArgumentError, DTypeError
 from blu.frontend.autocast import current_policy
 from blu.frontend.tracing.binding import bind, check_names, parameters_of, without_static
 from blu.frontend.tracing.sharded import whole_signature
-from blu.frontend.tracing.spec import Spec, check_numbers
-from blu.frontend.tracing.trace import Signature, TracedModule, accept_numbers, is_tracing, signature_of, trace
+from blu.frontend.tracing.spec import check_numbers
+from blu.frontend.tracing.trace import (
+    Signature,
+    TracedModule,
+    is_tracing,
+    signature_of,
+    trace,
+)
 from blu.frontend.tracing.user_errors import shown_to_the_user
 from blu.plan.mesh import Mesh
 from blu.runtime.array import Array, compute_with
-from blu.runtime.artifact import MANIFEST, described, write_artifact
-from blu.runtime.cuda.exchange import is_on_device
-from blu.runtime.load import load_program
-from blu.runtime.runnable import Runnable
+from blu.runtime.artifact import described
 
 logger = logging.getLogger("blu")
 
@@ -108,7 +110,7 @@ class Traced:
         details = {"name": self.name, "target": {"name": name, "triple": TARGETS[name].triple}}
         members, _ = default_cache().get_or_compile(key, lambda: self.lower(name, options).executable(), details)
         details["key"] = key
-        return Compiled(self.traced, described(members, details), details, self.overwrite)
+        return Compiled(self.traced.interface, described(members, details), details, self.overwrite)
 
 
 @dataclass
@@ -156,73 +158,7 @@ class Lowered:
 
     def compile(self) -> Compiled:
         source, details = self.source, {**details_of(self.module), "name": self.source.name}
-        return Compiled(source.traced, described(self.executable(), details), details, source.overwrite)
-
-
-@dataclass
-class Compiled:
-    """A program and the shape of its arguments and results; call it like the function it was traced from."""
-
-    traced: TracedModule = field(repr=False)
-    executable: Members = field(repr=False)
-    details: dict[str, Any] = field(default_factory=dict)
-    overwrite: bool = False
-
-    @functools.cached_property
-    def program(self) -> Runnable:
-        program = load_program(self.executable)
-        program.name = self.details.get("name") or program.name
-        return program
-
-    def save(self, path: str | Path) -> None:
-        """Write a `.blu` file, which `blu run` and `blu.runtime` run without a compiler."""
-        members = {name: data for name, data in self.executable.items() if name != MANIFEST}  # the cache adds its own
-        write_artifact(path, members, self.details)
-
-    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
-        with shown_to_the_user():
-            return self.run(self._leaves(arguments, keywords))
-
-    def _leaves(self, arguments: tuple, keywords: dict[str, Any]) -> list[Any]:
-        """The leaves of the arguments, which must be like those that the program was compiled for."""
-        traced = self.traced
-        name = self.details.get("name", "the program")
-        named = bind(name, traced.parameters, arguments, keywords, traced.signature.static_names)
-        signature, leaves = signature_of((), named, ())
-        signature = accept_numbers(signature, traced.signature)
-        if signature != traced.signature:
-            difference = difference_of(traced.signature, signature)
-            raise ArgumentError(f"the program was compiled for other arguments: {difference}")
-        return leaves
-
-    def run(self, leaves: Sequence[Any]) -> Any:
-        """Run on the leaves of the arguments; static ones are part of the program already."""
-        pairs = zip(leaves, self.traced.signature.leaves, strict=True)
-        try:
-            inputs = [_to_array(leaf, type_) for leaf, type_ in pairs if isinstance(type_, TensorType)]
-        except NoNumbersError:
-            check_numbers(dict(zip(self.traced.signature.tree.names, leaves, strict=True)))
-            raise
-        results = self.program.run([*inputs, *self.traced.captured], overwrite=self.overwrite)
-        # Nobody else knows the memory of a result, unless an array of the caller's was to be overwritten.
-        arrays = [item if isinstance(item, Array) else Array(item, is_shared=self.overwrite) for item in results]
-        return self.traced.result_tree.unflatten(self.traced.messages.deliver(arrays))
-
-
-class NoNumbersError(ArgumentError):
-    """A program was to run with a spec."""
-
-
-def _to_array(leaf: Any, type_: TensorType) -> Any:
-    """A leaf as an array for a program: in host memory, or where it is if that is a GPU."""
-    if isinstance(leaf, Spec):
-        raise NoNumbersError(f"a {leaf} has no numbers to run with", advice="Pass an array.")
-    if isinstance(leaf, (np.ndarray, Array)) or is_on_device(leaf):
-        return leaf
-    try:
-        return np.asarray(leaf, type_.dtype.numpy)
-    except OverflowError:
-        raise DTypeError(f"{leaf} does not fit the {type_} that the program was compiled for") from None
+        return Compiled(source.traced.interface, described(self.executable(), details), details, source.overwrite)
 
 
 class Jitted:

@@ -250,11 +250,11 @@ def _is_ours(item: Import) -> bool:
 
 
 def test_only_jit_and_the_commands_see_both_ends() -> None:
-    """A compiler module may know the frontend or the runtime; what joins them is compiler/jit.py."""
+    """A compiler module may know the frontend or the runtime; functions and the programs made of them join both."""
     seen = {module.name: {_part(item.target) for item in module.imports if _is_ours(item)} for module in _modules()}
     both = {name for name, parts in seen.items() if {"frontend", "runtime"} <= parts}
-    assert "blu.compiler.jit" in both
-    others = [name for name in both - {"blu.compiler.jit"} if not name.startswith("blu.compiler.cli.")]
+    assert (joining := {"blu.compiler.jit", "blu.compiler.compiled"}) <= both
+    others = [name for name in both - joining if not name.startswith("blu.compiler.cli.")]
     _none(others, "sees the frontend and the runtime")
 
 

@@ -80,17 +80,32 @@ def _is_number_for(leaf: Any, wanted: Any) -> bool:
     return isinstance(leaf, NumberType) and is_scalar and (wanted.dtype.is_float or not leaf.dtype.is_float)
 
 
-@dataclass
-class TracedModule:
-    """A traced function: its module, the names of its inputs, captured arrays, and the nesting of its results."""
+@dataclass(frozen=True)
+class Interface:
+    """How a traced function is called: its arguments, arrays that it reads besides, and the nesting of its results."""
 
-    module: ir.Module
     signature: Signature
     result_tree: TreeDef
     parameters: inspect.Signature
-    captured: list[np.ndarray] = field(default_factory=list)
+    captured: list[np.ndarray]
     # What is told of the last results in each run.
-    messages: Messages = field(default_factory=Messages)
+    messages: Messages
+
+
+@dataclass(frozen=True)
+class TracedModule:
+    """A traced function: its module, and how it is called."""
+
+    module: ir.Module
+    interface: Interface
+
+    @property
+    def signature(self) -> Signature:
+        return self.interface.signature
+
+    @property
+    def captured(self) -> list[np.ndarray]:
+        return self.interface.captured
 
     @property
     def text(self) -> str:
@@ -163,7 +178,8 @@ def trace(
         _name_results(main, result_tree, len(results))
         refuse_escapes(module.operation)
     parameters = inspect.signature(original or function)
-    return TracedModule(module, signature, result_tree, parameters, state.captured, messages.after_trace())
+    told = messages.after_trace()
+    return TracedModule(module, Interface(signature, result_tree, parameters, state.captured, told))
 
 
 def _tensor_leaves(signature: Signature) -> tuple[list[TensorType], list[str]]:

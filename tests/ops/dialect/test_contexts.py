@@ -6,6 +6,7 @@ import gc
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 import blu
@@ -34,6 +35,13 @@ def _is_used_again(context: ir.Context) -> bool:
 
 def test_a_context_nobody_has_anything_in_is_used_again() -> None:
     assert len({id(_context_of_a_trace()) for _ in range(3)}) == 1
+
+
+def test_programs_that_were_compiled_keep_no_context_for_themselves() -> None:
+    double = blu.jit(lambda x: x * 2, target="cpu")
+    for count in (3, 4, 5):
+        double(np.ones(count, np.float32))
+    assert [kept.uses for kept in contexts._kept] == [3]
 
 
 @pytest.mark.parametrize("what", ["context", "module", "operation", "value", "type", "attribute"])

@@ -1,0 +1,94 @@
+"""Programs that are called as the functions they were compiled from."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from blu.compiler.announcement import difference_of
+from blu.compiler.codegen.executable import Members
+from blu.dialects.core.dtypes import TensorType
+from blu.errors import ArgumentError, DTypeError
+from blu.frontend.tracing.binding import bind
+from blu.frontend.tracing.spec import Spec, check_numbers
+from blu.frontend.tracing.trace import Interface, accept_numbers, signature_of
+from blu.frontend.tracing.user_errors import shown_to_the_user
+from blu.runtime.array import Array
+from blu.runtime.artifact import MANIFEST, write_artifact
+from blu.runtime.cuda.exchange import is_on_device
+from blu.runtime.load import load_program
+from blu.runtime.runnable import Runnable
+
+
+@dataclass
+class Compiled:
+    """A program and the shape of its arguments and results; call it like the function it was traced from.
+
+    It keeps nothing of MLIR's, so that the next function is traced in the same context.
+    """
+
+    interface: Interface = field(repr=False)
+    executable: Members = field(repr=False)
+    details: dict[str, Any] = field(default_factory=dict)
+    overwrite: bool = False
+
+    @functools.cached_property
+    def program(self) -> Runnable:
+        program = load_program(self.executable)
+        program.name = self.details.get("name") or program.name
+        return program
+
+    def save(self, path: str | Path) -> None:
+        """Write a `.blu` file, which `blu run` and `blu.runtime` run without a compiler."""
+        members = {name: data for name, data in self.executable.items() if name != MANIFEST}  # the cache adds its own
+        write_artifact(path, members, self.details)
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        with shown_to_the_user():
+            return self.run(self._leaves(arguments, keywords))
+
+    def _leaves(self, arguments: tuple, keywords: dict[str, Any]) -> list[Any]:
+        """The leaves of the arguments, which must be like those that the program was compiled for."""
+        expected = self.interface.signature
+        name = self.details.get("name", "the program")
+        named = bind(name, self.interface.parameters, arguments, keywords, expected.static_names)
+        signature, leaves = signature_of((), named, ())
+        signature = accept_numbers(signature, expected)
+        if signature != expected:
+            difference = difference_of(expected, signature)
+            raise ArgumentError(f"the program was compiled for other arguments: {difference}")
+        return leaves
+
+    def run(self, leaves: Sequence[Any]) -> Any:
+        """Run on the leaves of the arguments; static ones are part of the program already."""
+        pairs = zip(leaves, self.interface.signature.leaves, strict=True)
+        try:
+            inputs = [_to_array(leaf, type_) for leaf, type_ in pairs if isinstance(type_, TensorType)]
+        except NoNumbersError:
+            check_numbers(dict(zip(self.interface.signature.tree.names, leaves, strict=True)))
+            raise
+        results = self.program.run([*inputs, *self.interface.captured], overwrite=self.overwrite)
+        # Nobody else knows the memory of a result, unless an array of the caller's was to be overwritten.
+        arrays = [item if isinstance(item, Array) else Array(item, is_shared=self.overwrite) for item in results]
+        return self.interface.result_tree.unflatten(self.interface.messages.deliver(arrays))
+
+
+class NoNumbersError(ArgumentError):
+    """A program was to run with a spec."""
+
+
+def _to_array(leaf: Any, type_: TensorType) -> Any:
+    """A leaf as an array for a program: in host memory, or where it is if that is a GPU."""
+    if isinstance(leaf, Spec):
+        raise NoNumbersError(f"a {leaf} has no numbers to run with", advice="Pass an array.")
+    if isinstance(leaf, (np.ndarray, Array)) or is_on_device(leaf):
+        return leaf
+    try:
+        return np.asarray(leaf, type_.dtype.numpy)
+    except OverflowError:
+        raise DTypeError(f"{leaf} does not fit the {type_} that the program was compiled for") from None
