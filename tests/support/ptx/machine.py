@@ -1,6 +1,6 @@
 """An interpreter of PTX, so that GPU kernels can be checked where there is no GPU.
 
-All threads of a block, or of the blocks of a cluster, are lanes of numpy arrays. schedule.py says which of them run
+All threads of some blocks, or of the blocks of a cluster, are lanes of numpy arrays. schedule.py says which of them run
 next, tensors.py and warpgroup.py are Hopper's bulk copies and products. Copies with `cp.async` arrive when they
 are waited for, memory that nobody wrote holds NaN, and an access outside of every buffer is an error. So is a race
 between warps in shared memory (races.py); races in global memory, and between lanes of a warp, it does not find.
@@ -12,19 +12,22 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import prod
 
 import ml_dtypes
 import numpy as np
 
 from tests.support.ptx.barriers import NamedBarriers
 from tests.support.ptx.copies import Copies
-from tests.support.ptx.program import dtype_of, parse, type_named
+from tests.support.ptx.program import Program, dtype_of, parse, type_named
 from tests.support.ptx.races import Races
 from tests.support.ptx.stores import Stores
 from tests.support.ptx.tensors import MAP_BYTES, TensorMap
-from tests.support.ptx.warpgroup import Warpgroups, cut
+from tests.support.ptx.warpgroup import WARP, Warpgroups, cut
 
 _GUARD = 1 << 12
+# Threads, and bytes of shared memory, of blocks that run side by side: numpy takes as long for a tenth of them.
+_LANES, _SHARED_BYTES = 1024, 1 << 18
 # `mapa` gives addresses in windows of this size, one for each block of the cluster.
 _WINDOW = 1 << 24
 
@@ -77,40 +80,49 @@ def run(
     Pointers to tensor maps of the buffers come after these.
     """
     program, memory = parse(ptx), Memory(buffers, in_table, maps)
-    blocks = [*grid, 1, 1][:3]
+    grid = tuple([*grid, 1, 1][:3])
+    team = _blocks_side_by_side(program, shared_bytes)
     with np.errstate(all="ignore"):
-        for z in range(blocks[2]):
-            for y in range(blocks[1]):
-                for x in range(0, blocks[0], program.cluster):
-                    _Block(
-                        threads=program.threads * program.cluster,
-                        program=program,
-                        memory=memory,
-                        maps=memory.maps,
-                        block=(x, y, z),
-                        shared_bytes=shared_bytes,
-                    ).run()
+        for first in range(0, prod(grid), team):
+            numbers = np.arange(first, min(first + team, prod(grid)))
+            _Blocks(
+                threads=program.threads * len(numbers),
+                program=program,
+                memory=memory,
+                maps=memory.maps,
+                numbers=numbers,
+                grid=grid,
+                shared_bytes=shared_bytes,
+            ).run()
     memory.read_back(buffers)
 
 
+def _blocks_side_by_side(program: Program, shared_bytes: int) -> int:
+    """Those of a cluster, or as many as keep numpy busy: nothing but a cluster's instructions joins blocks."""
+    if program.cluster > 1 or program.threads % WARP:
+        return program.cluster
+    return max(1, min(_LANES // program.threads, _SHARED_BYTES // max(1, shared_bytes)))
+
+
 @dataclass(kw_only=True)
-class _Block(Warpgroups):
+class _Blocks(Warpgroups):
     memory: Memory
-    # The first of the cluster's blocks, which all have their own piece of `shared`.
-    block: tuple[int, int, int]
+    # Of blocks, x first, which all have their own piece of `shared`; a cluster's follow each other.
+    numbers: np.ndarray
+    grid: tuple[int, int, int]
     copies: Copies = field(init=False)
 
     def run(self) -> None:
         """Until every thread has returned."""
-        threads, of_block = self.threads, self.program.threads
-        self.shared = np.full(self.shared_bytes * self.program.cluster, 0xFF, np.uint8)
-        self.races = Races(of_block, self.program.cluster, self.shared_bytes)
+        threads, of_block, blocks = self.threads, self.program.threads, len(self.numbers)
+        self.shared = np.full(self.shared_bytes * blocks, 0xFF, np.uint8)
+        self.races = Races(of_block, blocks, self.shared_bytes, are_joined=self.program.cluster > 1)
         self.copies, self.named = Copies(self.shared, self.races, threads), NamedBarriers(self.races)
         self.stores = Stores(self.shared, self.races, threads)
         self.begin()
-        number = np.arange(threads) % of_block
-        x, y, z = self.block
-        places = (("%tid", (number, 0, 0)), ("%ctaid", (x + self.rank, y, z)), ("%ntid", (of_block, 1, 1)))
+        number, block = np.arange(threads) % of_block, self.numbers[self.rank]
+        x, y, z = block % self.grid[0], block // self.grid[0] % self.grid[1], block // (self.grid[0] * self.grid[1])
+        places = (("%tid", (number, 0, 0)), ("%ctaid", (x, y, z)), ("%ntid", (of_block, 1, 1)))
         for name, values in places:
             for axis, value in zip("xyz", values, strict=True):
                 self.registers[f"{name}.{axis}"] = np.broadcast_to(np.asarray(value, np.uint32), threads)
@@ -145,22 +157,27 @@ class _Block(Warpgroups):
 
         Addresses must be multiples of `unit` (0: of `size`).
         """
-        limit = len(self.memory.bytes)
-        if space == "shared":
-            address, limit = address + self.rank * self.shared_bytes, (self.rank + 1) * self.shared_bytes
-        elif space == "shared::cluster":
-            rank = address // _WINDOW - 1
-            address, limit = address % _WINDOW + rank * self.shared_bytes, (rank + 1) * self.shared_bytes
-        first = address if self._is_all(active) else np.where(active, address, 0)
-        last = first + (size - 1)
-        inside = (first >= 0 if space == "global" else first >= limit - self.shared_bytes) & (last < limit)
+        return self._first_places(space, address, size, active, unit)[:, None] + np.arange(size)
+
+    def _first_places(
+        self, space: str, address: np.ndarray, size: int, active: np.ndarray, unit: int = 0
+    ) -> np.ndarray:
+        """Of `_places` the first of each thread."""
+        rank = self.rank
+        if space == "shared::cluster":
+            rank, address = address // _WINDOW - 1, address % _WINDOW
+        asked = address if self._is_all(active) else address[active]
+        limit = len(self.memory.bytes) if space == "global" else self.shared_bytes
+        inside = (asked >= 0) & (asked + size <= limit)
         if space == "global":  # as much lies between buffers as any instruction accesses: both ends are in the same one
-            inside &= self.memory.mapped[np.where(inside, first, 0)] & self.memory.mapped[np.where(inside, last, 0)]
-        if not (inside | ~active).all():
-            raise MemoryFaultError(f"{space} memory is accessed at {address[active & ~inside][:4]}")
-        if (first % (unit or size))[active].any():
-            raise MemoryFaultError(f"{space} memory is accessed at {address[active][:4]}, in pieces of {size} bytes")
-        return first[:, None] + np.arange(size)
+            some = np.where(inside, asked, 0)
+            inside &= self.memory.mapped[some] & self.memory.mapped[some + (size - 1)]
+        if not inside.all():
+            raise MemoryFaultError(f"{space} memory is accessed at {asked[~inside][:4]}")
+        if (asked % (unit or size)).any():
+            raise MemoryFaultError(f"{space} memory is accessed at {asked[:4]}, in pieces of {size} bytes")
+        first = address if space == "global" else address + rank * self.shared_bytes
+        return first if self._is_all(active) else np.where(active, first, 0)
 
     def _do_mapa(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         rank = self._read(operands[2], 32)
@@ -184,11 +201,13 @@ class _Block(Warpgroups):
 
     def _load(self, space: str, operand: str, size: int, active: np.ndarray) -> np.ndarray:
         address = self._address(operand, 64 if space == "global" else 32)
+        if space == "global":
+            first = self._first_places(space, address, size, active)
+            return self.memory.bytes.view(f"V{size}")[first // size].view(np.uint8).reshape(-1, size)
         places = self._places(space, address, size, active)
         if space == "shared":
             self.races.read(places[active], np.flatnonzero(active))
-        source = self.memory.bytes if space == "global" else self.shared
-        return source[places if self._is_all(active) else np.where(active[:, None], places, 0)]
+        return self.shared[places]
 
     def _do_st(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         if parts[1] == "async":

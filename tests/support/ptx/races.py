@@ -16,7 +16,8 @@ import numpy as np
 
 WARP = 32
 _BARRIERS = 64
-"""The most mbarriers that a cluster has."""
+"""The most mbarriers that a cluster has, or a block that is in none."""
+_ALWAYS = np.iinfo(np.int32).max
 
 
 class RaceError(AssertionError):
@@ -33,17 +34,22 @@ class _Meeting:
 
 
 class Races:
-    """Watches the shared memory of a cluster of `blocks` blocks of `threads` threads and `shared_bytes` bytes each.
+    """Watches the shared memory of `blocks` blocks of `threads` threads and `shared_bytes` bytes each.
 
-    Places are numbers of bytes in the memory of the whole cluster, [accesses, bytes of each].
+    They are a cluster if they are joined, else have nothing to do with each other. Places are numbers of bytes in the
+    memory of all of them, [accesses, bytes of each].
     """
 
-    def __init__(self, threads: int, blocks: int, shared_bytes: int):
+    def __init__(self, threads: int, blocks: int, shared_bytes: int, are_joined: bool = True):
         self._warps_of_block = -(-threads // WARP)
         warps, size = self._warps_of_block * blocks, shared_bytes * blocks
         self._threads, self._shared_bytes, self._now, self._settled = threads, shared_bytes, 1, 0
+        self._most_barriers = _BARRIERS * (1 if are_joined else blocks)
         # Who knows of whom (warps, then mbarriers) up to which time.
-        self._known = np.zeros((warps, warps + _BARRIERS), np.int32)
+        self._known = np.zeros((warps, warps + self._most_barriers), np.int32)
+        if not are_joined:
+            block = np.arange(warps) // self._warps_of_block
+            self._known[:, :warps][block[:, None] != block] = _ALWAYS  # of whom nothing needs to be known
         self._meetings: dict[int, _Meeting] = {}
         self._writer, self._written = np.zeros(size, np.int16), np.zeros(size, np.int32)
         self._read, self._last_read = np.zeros((self._warps_of_block, size), np.int32), np.zeros(size, np.int32)
@@ -142,7 +148,7 @@ class Races:
 
     def _meeting(self, barrier: int) -> _Meeting:
         if barrier not in self._meetings:
-            assert len(self._meetings) < _BARRIERS, f"more than {_BARRIERS} barriers"
+            assert len(self._meetings) < self._most_barriers, f"more than {self._most_barriers} barriers"
             actor, nothing = len(self._known) + len(self._meetings), np.zeros(self._known.shape[1], np.int32)
             self._meetings[barrier] = _Meeting(actor, nothing, nothing)
             self._settled = 0

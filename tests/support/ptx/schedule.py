@@ -31,7 +31,7 @@ class DeadlockError(AssertionError):
 
 @dataclass(kw_only=True)
 class Schedule(Arithmetic):
-    """The threads of a cluster's blocks, `place` being the instruction that each one comes to next."""
+    """The threads of blocks side by side, `place` being the instruction that each one comes to next."""
 
     program: Program
     place: np.ndarray = field(init=False)
@@ -49,8 +49,10 @@ class Schedule(Arithmetic):
     own_registers: np.ndarray = field(init=False)
 
     @abstractmethod
-    def _places(self, space: str, address: np.ndarray, size: int, active: np.ndarray, unit: int = 0) -> np.ndarray:
-        """Indices of bytes in a space."""
+    def _first_places(
+        self, space: str, address: np.ndarray, size: int, active: np.ndarray, unit: int = 0
+    ) -> np.ndarray:
+        """The index of the first byte in a space for each thread."""
 
     @abstractmethod
     def _address(self, operand: str, bits: int) -> np.ndarray:
@@ -156,7 +158,7 @@ class Schedule(Arithmetic):
         return over
 
     def _barrier_places(self, operand: str, active: np.ndarray, space: str = "shared") -> np.ndarray:
-        return self._places(space, self._address(operand, 32), 8, active)[:, 0]
+        return self._first_places(space, self._address(operand, 32), 8, active)
 
     def _barrier(self, place: int) -> CountingBarrier:
         assert place in self.barriers, f"there is no barrier at {place} of shared memory"

@@ -119,7 +119,7 @@ class Tensors(Schedule):
         assert parts[3] == "tensor" and parts[5:8] == ["shared::cluster", "global", "tile"], parts
         assert "multicast::cluster" not in parts and len(operands) == 3, f"the machine does not know {'.'.join(parts)}"
         addresses, place = self._tile_of(operands[1])
-        targets = self._places("shared", self._address(operands[0], 64), ROW_BYTES, active)[:, 0]
+        targets = self._first_places("shared", self._address(operands[0], 64), ROW_BYTES, active)
         barriers = self._barrier_places(operands[2], active)
         for thread in np.flatnonzero(active):
             map_, memory = self._map_at(int(addresses[thread]))
@@ -137,7 +137,7 @@ class Tensors(Schedule):
         """Copy a tile from shared memory, for each active thread, in one of its groups of copies."""
         assert parts[5:] == ["global", "shared::cta", "tile", "bulk_group"], parts
         addresses, place = self._tile_of(operands[0])
-        sources = self._places("shared", self._address(operands[1], 64), ROW_BYTES, active)[:, 0]
+        sources = self._first_places("shared", self._address(operands[1], 64), ROW_BYTES, active)
         for thread in np.flatnonzero(active):
             map_, memory = self._map_at(int(addresses[thread]))
             assert parts[4] == f"{len(map_.box)}d", f"{'.'.join(parts)} of {map_}"
@@ -160,19 +160,19 @@ class Tensors(Schedule):
         for thread in np.flatnonzero(active):
             count, own = int(size[thread]), np.arange(self.threads) == thread
             assert count and count % PIECE_BYTES == 0, f"{count} bytes are prefetched"
-            self._places("global", self._address(operands[0], 64), count, own, PIECE_BYTES)
+            self._first_places("global", self._address(operands[0], 64), count, own, PIECE_BYTES)
 
     def _copy_range(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         """Copy bytes as they lie, for each active thread."""
         assert parts[3:] == ["shared::cluster", "global", "mbarrier::complete_tx::bytes"], parts
         size = self._read(operands[2], 32)
-        targets = self._places("shared", self._address(operands[0], 64), PIECE_BYTES, active)[:, 0]
+        targets = self._first_places("shared", self._address(operands[0], 64), PIECE_BYTES, active)
         barriers = self._barrier_places(operands[3], active)
         for thread in np.flatnonzero(active):
             count, own = int(size[thread]), np.arange(self.threads) == thread
             assert count and count % PIECE_BYTES == 0, f"{count} bytes are copied"
-            sources = self._places("global", self._address(operands[1], 64), count, own, PIECE_BYTES)[thread]
-            rows = self.memory.bytes[sources]
+            first = int(self._first_places("global", self._address(operands[1], 64), count, own, PIECE_BYTES)[thread])
+            rows = self.memory.bytes[first : first + count]
             self._transfer(int(thread), int(targets[thread]), rows, int(barriers[thread]), is_swizzled=False)
 
     def _transfer(self, thread: int, first: int, rows: np.ndarray, barrier: int, is_swizzled: bool = True) -> None:
