@@ -56,6 +56,9 @@ NUMPYS: dict[str, Function] = {
 }
 
 
+_ARRAYS = (np.ndarray, Array, np.generic)
+
+
 class Leaf(tuple):
     """The kind of an argument that a program takes: an array's shape, dtype and class, or a number's class."""
 
@@ -137,7 +140,8 @@ class Eager:
 def runner_of(compiled: Compiled, leaves: list[Any]) -> Run:
     """What runs a program on leaves of the kinds of these, which it need not look at."""
     interface = compiled.interface
-    if interface.captured or interface.messages.told or interface.result_tree.names != ("",):
+    is_direct = not (compiled.overwrite or interface.captured or interface.messages.told)
+    if not is_direct or interface.result_tree.names != ("",):
         return compiled.run
     program, types = compiled.program, interface.signature.leaves
     numbers = [
@@ -202,7 +206,7 @@ def _has_complex(value: Any) -> bool:
 def _kind(value: Any, leaves: list[Any], varies: bool) -> Hashable:
     """What a program depends on of an argument. Arrays in it become leaves, and numbers where they vary."""
     kind = type(value)
-    if isinstance(value, np.ndarray | Array | np.generic):
+    if kind is Array or isinstance(value, _ARRAYS):
         leaves.append(value)
         return Leaf((value.shape, value.dtype, kind))
     if kind is tuple or kind is list:

@@ -30,7 +30,8 @@ from blu.compiler.compiled import Compiled
 from blu.compiler.driver.driver import DriverOptions, Report, run_pipeline
 from blu.compiler.eager import Eager, devices, place, runner_of
 from blu.compiler.fingerprint import key_of
-from blu.compiler.pipelines import Pipeline
+from blu.compiler.pipelines import pipeline_of
+from blu.compiler.plain_calls import PlainCalls
 from blu.compiler.target import resolve_target_name
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.modules import copy_module, module_text
@@ -38,7 +39,7 @@ from blu.dialects.core.remat import check_budget, set_budget
 from blu.dialects.hooks import HOOKS, CompilerHooks
 from blu.dialects.mesh import set_mesh, set_reductions, tracing_for
 from blu.dialects.sharding import BETWEEN, PERMUTE, check_rotation, set_rotation, set_shardings
-from blu.dialects.targets.cpu import ATTRIBUTE, CpuTarget
+from blu.dialects.targets.cpu import ATTRIBUTE
 from blu.dialects.targets.nvidia import TARGETS, Target
 from blu.dialects.tensor.tensor import METHODS
 from blu.frontend.autocast import current_policy
@@ -58,17 +59,6 @@ from blu.runtime.array import Array, compute_with
 from blu.runtime.artifact import described
 
 logger = logging.getLogger("blu")
-
-
-def pipeline_of(target: Target) -> Pipeline:
-    """The passes that compile for a target. Those of other targets are not imported, which takes a while."""
-    if isinstance(target, CpuTarget):
-        from blu.compiler.pipelines import cpu
-
-        return cpu.PIPELINE
-    from blu.compiler.pipelines import sm80, sm90
-
-    return sm90.PIPELINE if target.capability >= 90 else sm80.PIPELINE
 
 
 @dataclass(frozen=True)
@@ -194,16 +184,24 @@ class Jitted:
         self._programs: dict[tuple[Signature, str], Compiled] = {}
         self._last: tuple[tuple[Signature, str], Compiled] | None = None
         self._lock, self._recompilations = threading.RLock(), Recompilations(self.name)
+        self._plain_calls = PlainCalls(current_policy)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Run on these arguments. Inside of another traced function, the function becomes a part of that one."""
         if is_tracing():
             return self.function(*arguments, **keywords)
         with shown_to_the_user():
-            signature, leaves = self._signature(arguments, keywords)
-            if self.shard:
-                signature = whole_signature(signature, self.mesh, self.shard)
-            return self._program(signature, leaves).run(leaves)
+            run = None if keywords else self._plain_calls.runner(arguments)
+            return run(list(arguments)) if run else self._run_any(arguments, keywords)
+
+    def _run_any(self, arguments: tuple, keywords: dict[str, Any]) -> Any:
+        """Run on arguments of any nesting."""
+        signature, leaves = self._signature(arguments, keywords)
+        if self.shard:
+            signature = whole_signature(signature, self.mesh, self.shard)
+        compiled = self._program(signature, leaves)
+        self._plain_calls.keep(arguments, leaves, compiled)
+        return compiled.run(leaves)
 
     def _program(self, signature: Signature, leaves: Sequence[Any]) -> Compiled:
         """The program for a call: most likely that of the call before, and comparing is quicker than hashing."""

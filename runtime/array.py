@@ -63,8 +63,8 @@ class Array:
         """Whether the array was given to a program, so that it cannot be read any more."""
         return hasattr(self, "_taken")
 
-    shape = property(lambda self: self._value.shape, doc="The sizes of the dimensions.")
-    dtype = property(lambda self: self._value.dtype, doc="numpy's dtype (ml_dtypes' for bfloat16).")
+    shape = property(operator.attrgetter("_value.shape"), doc="The sizes of the dimensions.")
+    dtype = property(operator.attrgetter("_value.dtype"), doc="numpy's dtype (ml_dtypes' for bfloat16).")
     ndim = property(lambda self: self._value.ndim, doc="The number of dimensions.")
     size = property(lambda self: self._value.size, doc="The number of elements.")
     nbytes = property(lambda self: self._value.nbytes, doc="The bytes of all elements.")
@@ -193,6 +193,10 @@ def compute_with(functions: Mapping[str, Callable[..., Any]]) -> None:
     Array.__array_priority__ = 100  # type: ignore[attr-defined]
 
 
+# Operators know nothing of these. (A union of types would be made anew in each call.)
+_NO_OPERANDS = (str, bytes, list, tuple, dict, set)
+
+
 def _unary(name: str) -> Callable[[Array], Any]:
     return lambda self: self._computed(name)
 
@@ -202,7 +206,7 @@ def _binary(name: str, reflected: bool = False) -> Callable[[Array, Any], Any]:
         # As in NumPy, an operand of higher priority (a traced tensor) has its own operator tried.
         if getattr(other, "__array_priority__", 0) > getattr(self, "__array_priority__", 0):
             return NotImplemented
-        if other is None or isinstance(other, str | bytes | list | tuple | dict | set):
+        if other is None or isinstance(other, _NO_OPERANDS):
             return NotImplemented
         if not reflected or name not in _functions:
             return self._computed(name, other)

@@ -57,7 +57,11 @@ def allocate(nbytes: int, purpose: str = "a buffer") -> np.ndarray:
 
 def allocate_array(shape: tuple[int, ...], dtype: np.dtype, purpose: str = "an array") -> np.ndarray:
     """An aligned array of undefined contents."""
-    return np.ndarray(shape, dtype, allocate(math.prod(shape) * dtype.itemsize, purpose))
+    nbytes = math.prod(shape) * dtype.itemsize
+    if nbytes >= _MAPPED_FROM:
+        return np.ndarray(shape, dtype, allocate(nbytes, purpose))
+    raw = np.empty(nbytes + ALIGNMENT, np.uint8)  # every result of a small program comes here
+    return np.ndarray(shape, dtype, raw, -address_of(raw) % ALIGNMENT)
 
 
 def _carve(raw: np.ndarray, nbytes: int, alignment: int) -> np.ndarray:

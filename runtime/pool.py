@@ -6,7 +6,7 @@ import ctypes
 import os
 import platform
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -115,11 +115,11 @@ class ThreadPool:
         worker.start()
         return worker
 
-    def place(self, arrays: Sequence[np.ndarray], addresses: int, moves: int, count: int, args: int) -> None:
-        """Write the arrays' addresses to `addresses`, and for each of `count` moves (slot, source, offset), three int64
-        each, addresses[source] + offset to args[slot]; the pointers are addresses of int64 arrays."""
-        objects = (ctypes.py_object * len(arrays))(*arrays)
-        self._place(ctypes.addressof(objects), len(arrays), DATA_FIELD, addresses, moves, count, args)
+    def place(self, objects: int, number: int, addresses: int, moves: int, count: int, args: int) -> None:
+        """Write the addresses of as many arrays as `number`, of which `objects` has the `id`s, to `addresses`, and for
+        each of `count` moves (slot, source, offset), three int64 each, addresses[source] + offset to args[slot]; the
+        pointers are addresses of int64 arrays."""
+        self._place(objects, number, DATA_FIELD, addresses, moves, count, args)
 
     def run(self, table: int, count: int) -> None:
         """Run the `count` launches of the table at address `table`, in order.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 from collections.abc import Mapping, Sequence
 from functools import cached_property
@@ -79,12 +80,13 @@ class Program(Runnable):
         if len(inputs) != len(self.plan.inputs):
             raise count_error(self.plan.inputs, len(inputs))
         arrays = list(map(accept, self.plan.inputs, inputs, range(len(inputs)), repeat(overwrite)))
-        given = self._given(outputs)
+        given = {} if outputs is None else self._given(outputs)
         fresh = [given[index] if index in given else self._fresh_result(index) for index in self._fresh]
-        if not overwrite:
+        if self._donated and not overwrite:
             self._take(inputs)
         found = run_exclusively(self._pool_code, lambda pool: self._run_on(pool, arrays, given, fresh))
-        self._report(found)
+        if found:
+            self._report(found)
         return self._in_order(arrays, fresh)
 
     def _run_on(
@@ -94,12 +96,13 @@ class Program(Runnable):
         self._place(pool, arrays, fresh)
         if (self._donated or given) and self._separate(arrays, given):
             self._place(pool, arrays, fresh)
-        self._status.fill(NOTHING_FOUND)
+        if self.plan.checks:
+            self._status.fill(NOTHING_FOUND)
         if self.plan.collectives:
             self._run_with_others(pool, self._collectives)
         else:
             pool.run(self._table_at, len(self.plan.launches))
-        return self._status.tolist()
+        return self._status.tolist() if self.plan.checks else ()
 
     @cached_property
     def _collectives(self) -> Collectives:
@@ -171,6 +174,8 @@ class Program(Runnable):
         self._sizes = np.array([spec.nbytes for spec in specs], np.int64)
         self._addresses = np.zeros(len(specs), np.int64)
         self._addresses_at = address_of(self._addresses)
+        self._objects = (ctypes.c_void_p * len(specs))()
+        self._objects_at = ctypes.addressof(self._objects)
 
     def _static_address(self, argument: Argument) -> int:
         if argument.space == "constant":
@@ -180,7 +185,9 @@ class Program(Runnable):
 
     def _place(self, pool: ThreadPool, arrays: list[np.ndarray], fresh: list[np.ndarray]) -> None:
         """Write this run's addresses into the kernels' arguments."""
-        pool.place((*arrays, *fresh), self._addresses_at, self._moves_at, len(self._moves), self._args_at)
+        self._objects[:] = [id(array) for array in (*arrays, *fresh)]
+        count = len(self._objects)
+        pool.place(self._objects_at, count, self._addresses_at, self._moves_at, len(self._moves), self._args_at)
 
 
 def _groups_of(plan: Plan) -> Mapping[str, RankGroup]:

@@ -30,8 +30,7 @@ from blu.compiler.driver.source import parse_source, read_source
 from blu.compiler.driver.supervise import ProgressPipe
 from blu.compiler.driver.written_by import telling_who_wrote, version_in
 from blu.compiler.generation.gpt2_programs import Gpt2Request
-from blu.compiler.jit import pipeline_of
-from blu.compiler.pipelines import Step, loose_steps, pipeline_text
+from blu.compiler.pipelines import Step, loose_steps, pipeline_of, pipeline_text
 from blu.dialects.core.context import make_context
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.modules import attribute_names

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 from blu.compiler.driver.position import PipelinePosition
 from blu.compiler.pipelines.plugins import check_placements, insert_plugins
+from blu.dialects.targets.cpu import CpuTarget
+from blu.dialects.targets.nvidia import Target
 from blu.errors import ParseError
 from blu.passes.framework import registry
 from blu.passes.framework.base import Pass
@@ -138,3 +140,14 @@ def loose_steps(passes: Iterable[Pass]) -> tuple[Step, ...]:
 def pipeline_text(steps: Iterable[Step]) -> str:
     """Pipeline text of the steps."""
     return ",".join(str(step.pass_) for step in steps)
+
+
+def pipeline_of(target: Target) -> Pipeline:
+    """The passes that compile for a target. Those of other targets are not imported, which takes a while."""
+    if isinstance(target, CpuTarget):
+        from blu.compiler.pipelines import cpu
+
+        return cpu.PIPELINE
+    from blu.compiler.pipelines import sm80, sm90
+
+    return sm90.PIPELINE if target.capability >= 90 else sm80.PIPELINE

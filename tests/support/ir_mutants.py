@@ -33,8 +33,7 @@ from blu.compiler.cli import opt as opt_command
 from blu.compiler.cli import opt_run  # noqa: F401 (so that forks find it imported)
 from blu.compiler.driver.driver import run_pipeline
 from blu.compiler.driver.position import write_position
-from blu.compiler.jit import pipeline_of
-from blu.compiler.pipelines import cpu, sm80
+from blu.compiler.pipelines import cpu, pipeline_of, sm80
 from blu.dialects.core.modules import module_text
 from blu.dialects.targets.nvidia import TARGETS
 

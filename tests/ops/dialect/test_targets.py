@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from blu.compiler.jit import pipeline_of
+from blu.compiler.pipelines import pipeline_of
 from blu.dialects.core.context import make_context
 from blu.dialects.core.mlir import ir
 from blu.dialects.targets.cpu import X86_64_V3, CpuTarget
