@@ -84,7 +84,6 @@ from blu.dialects.tensor.arrangement import flip as flip
 from blu.dialects.tensor.arrangement import matrix_transpose as matrix_transpose
 from blu.dialects.tensor.arrangement import meshgrid as meshgrid
 from blu.dialects.tensor.arrangement import moveaxis as moveaxis
-from blu.dialects.tensor.arrangement import pad as pad
 from blu.dialects.tensor.arrangement import repeat as repeat
 from blu.dialects.tensor.arrangement import reshape as reshape
 from blu.dialects.tensor.arrangement import roll as roll
@@ -200,6 +199,7 @@ from blu.frontend.functional.norms import cross as cross
 from blu.frontend.functional.norms import matrix_norm as matrix_norm
 from blu.frontend.functional.norms import vecdot as vecdot
 from blu.frontend.functional.norms import vector_norm as vector_norm
+from blu.frontend.functional.padding import pad as pad
 from blu.frontend.functional.pointwise import conj as conj
 from blu.frontend.functional.pointwise import hypot as hypot
 from blu.frontend.functional.pointwise import imag as imag

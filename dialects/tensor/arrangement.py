@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -30,7 +30,6 @@ __all__ = [
     "matrix_transpose",
     "meshgrid",
     "moveaxis",
-    "pad",
     "repeat",
     "reshape",
     "roll",
@@ -94,11 +93,23 @@ def transpose(x: Any, *axes: Any) -> Tensor:
 @method
 def swapaxes(x: Any, first: int, second: int) -> Tensor:
     """x with two dimensions exchanged."""
-    tensor = as_tensor(x)
+    return along(lambda whole, one: _swapped(whole, one, normalize_axis(second, whole.ndim)), as_tensor(x), first)
+
+
+def _swapped(tensor: Tensor, one: int, other: int) -> Tensor:
     order = list(range(tensor.ndim))
-    one, other = normalize_axis(first, tensor.ndim), normalize_axis(second, tensor.ndim)
     order[one], order[other] = other, one
     return transpose(tensor, order)
+
+
+def along(function: Callable[[Tensor, int], Tensor], tensor: Tensor, axis: Any) -> Tensor:
+    """What the function gives for a tensor and an axis, counted from zero, and keeps in its shape.
+
+    A tensor without dimensions may be said to have one, as in sums. Raises ShapeError for other axes that it lacks.
+    """
+    if tensor.ndim or axis not in (0, -1):
+        return function(tensor, normalize_axis(axis, tensor.ndim))
+    return reshape(function(reshape(tensor, 1), 0), ())
 
 
 @method
@@ -324,24 +335,3 @@ def tile(x: Any, repeats: Any) -> Tensor:
     spread = reshape(tensor, tuple(size for _, own in pairs for size in (1, own)))
     spread = broadcast_to(spread, tuple(size for pair in pairs for size in pair))
     return reshape(spread, tuple(count * size for count, size in pairs))
-
-
-@public
-def pad(x: Any, widths: Any, value: Any = 0) -> Tensor:
-    """x with `value` around it. `widths` is one number, a pair (before, after), or a pair per dimension."""
-    tensor = as_tensor(x)
-    pairs = _pad_widths(widths, tensor.ndim)
-    low, high = (tuple(pair[side] for pair in pairs) for side in (0, 1))
-    return ops.Pad(tensor, as_tensor(value, tensor.dtype), low=low, high=high)
-
-
-def _pad_widths(widths: Any, ndim: int) -> list[tuple[int, int]]:
-    if not isinstance(widths, Iterable):
-        width = operator.index(widths)
-        return [(width, width)] * ndim
-    entries = list(widths)
-    if entries and not isinstance(entries[0], Iterable):
-        entries = [entries] * ndim
-    if len(entries) != ndim or any(len(entry) != 2 for entry in entries):
-        raise ShapeError(f"widths must be a number, a pair, or {ndim} pairs (before, after), got {widths!r}")
-    return [(operator.index(before), operator.index(after)) for before, after in entries]

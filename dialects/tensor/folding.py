@@ -12,7 +12,7 @@ from blu.dialects.core.op import Op
 from blu.dialects.ops import reduction as ops
 from blu.dialects.ops import scan
 from blu.dialects.tensor.arithmetic import as_bool, exp, isfinite, log, square, where
-from blu.dialects.tensor.arrangement import flatten, reshape
+from blu.dialects.tensor.arrangement import along, flatten, reshape
 from blu.dialects.tensor.function import method
 from blu.dialects.tensor.promotion import as_tensor, converted, promoted_floats
 from blu.dialects.tensor.tensor import Tensor
@@ -121,9 +121,10 @@ def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
 def cumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Tensor:
     """Running sums along an axis (None: in row-major order). Integers are summed as i64 unless a `dtype` is given."""
     tensor = as_tensor(x)
-    tensor = flatten(tensor) if axis is None else tensor
-    place = 0 if axis is None else normalize_axis(axis, tensor.ndim)
-    return scan.Cumsum(converted(tensor, _summing_dtype(tensor, dtype)), axis=place)
+    tensor = converted(tensor, _summing_dtype(tensor, dtype))
+    if axis is None:
+        return scan.Cumsum(flatten(tensor), axis=0)
+    return along(lambda whole, place: scan.Cumsum(whole, axis=place), tensor, axis)
 
 
 @method

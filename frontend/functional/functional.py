@@ -22,6 +22,7 @@ from blu.frontend.functional.linear import *
 from blu.frontend.functional.losses import *
 from blu.frontend.functional.neural import *
 from blu.frontend.functional.norms import *
+from blu.frontend.functional.padding import *
 from blu.frontend.functional.pointwise import *
 from blu.frontend.functional.pooling import *
 from blu.frontend.functional.resizing import *
@@ -34,7 +35,7 @@ FAMILIES = (
     *map("blu.frontend.functional.{}".format, ("activations", "collective", "creation", "einsum", "indexing")),
     *map("blu.frontend.functional.{}".format, ("convolutions", "pooling", "resizing")),
     *map("blu.frontend.functional.{}".format, ("linear", "losses", "neural", "norms")),
-    *map("blu.frontend.functional.{}".format, ("pointwise", "running", "searching")),
+    *map("blu.frontend.functional.{}".format, ("padding", "pointwise", "running", "searching")),
 )
 # The module of each public function.
 HOMES: dict[str, str] = {name: family for family in FAMILIES for name in sys.modules[family].__all__}

@@ -10,7 +10,7 @@ from blu.dialects.core.dtypes import as_dtype, bool_, u8
 from blu.dialects.ops import indexing as ops
 from blu.dialects.ops import sorting
 from blu.dialects.ops.pointwise import broadcast_shapes
-from blu.dialects.tensor.arrangement import as_shape, broadcast_to, flatten, moveaxis
+from blu.dialects.tensor.arrangement import along, as_shape, broadcast_to, flatten, moveaxis
 from blu.dialects.tensor.basic_indexing import as_indices
 from blu.dialects.tensor.function import method, public
 from blu.dialects.tensor.promotion import as_tensor, common_dtype, converted, strengthened
@@ -103,16 +103,14 @@ def _sortable(x: Any) -> Tensor:
 @method
 def sort(x: Any, axis: int = -1, descending: bool = False) -> Tensor:
     """The elements in order along an axis: stable, NaN last in both directions."""
-    tensor = _sortable(x)
-    place = normalize_axis(axis, tensor.ndim)
-    return converted(sorting.Sort(tensor, axis=place, descending=descending), as_tensor(x).dtype)
+    found = along(lambda whole, place: sorting.Sort(whole, axis=place, descending=descending), _sortable(x), axis)
+    return converted(found, as_tensor(x).dtype)
 
 
 @method
 def argsort(x: Any, axis: int = -1, descending: bool = False) -> Tensor:
     """The positions (i64) of the elements in sorted order along an axis: stable, NaN last in both directions."""
-    tensor = _sortable(x)
-    return sorting.Argsort(tensor, axis=normalize_axis(axis, tensor.ndim), descending=descending)
+    return along(lambda whole, place: sorting.Argsort(whole, axis=place, descending=descending), _sortable(x), axis)
 
 
 @method

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from blu.dialects.core.axes import normalize_axes, normalize_axis, without_axis
+from blu.dialects.core.axes import normalize_axis, without_axis
 from blu.dialects.core.dtypes import computing_dtype
 from blu.dialects.ops.pointwise import broadcast_shapes
 from blu.dialects.ops.reduction import reduced_shape
 from blu.dialects.tensor.arithmetic import absolute, as_bool, power, sqrt, where
 from blu.dialects.tensor.arrangement import broadcast_to, moveaxis, reshape, stack
+from blu.dialects.tensor.folding import fold_axes
 from blu.dialects.tensor.folding import max as largest
 from blu.dialects.tensor.folding import min as smallest
 from blu.dialects.tensor.folding import sum as summed
@@ -57,7 +58,7 @@ def vector_norm(x: Any, axis: Any = None, keepdims: bool = False, ord: Order = 2
     at zero is 0.
     """
     (tensor,) = promoted_floats(x)
-    axes = normalize_axes(axis, tensor.ndim)
+    axes = fold_axes(axis, tensor.ndim)
     wide = absolute(converted(tensor, computing_dtype(tensor.dtype)))
     return converted(_vector_norm(wide, axes, bool(keepdims), ord), tensor.dtype)
 

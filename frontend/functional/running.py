@@ -8,7 +8,7 @@ from typing import Any
 from blu.dialects.core.axes import normalize_axis
 from blu.dialects.core.dtypes import as_dtype, bool_, i64
 from blu.dialects.tensor.arithmetic import not_equal, subtract
-from blu.dialects.tensor.arrangement import broadcast_to, concatenate, flatten
+from blu.dialects.tensor.arrangement import along, broadcast_to, concatenate, flatten
 from blu.dialects.tensor.function import method, public
 from blu.dialects.tensor.prefixes import prefixes
 from blu.dialects.tensor.promotion import as_tensor, converted
@@ -52,8 +52,12 @@ def cumprod(x: Any, axis: int | None = None, dtype: Any = None) -> Tensor:
 
     They are formed in a tree, in logarithmically many steps, and so are their gradients, of zeros as well.
     """
-    tensor = flatten(x) if axis is None else as_tensor(x)
-    place = 0 if axis is None else normalize_axis(axis, tensor.ndim)
+    tensor = as_tensor(x)
     target = as_dtype(dtype) if dtype is not None else tensor.dtype if tensor.dtype.is_float else i64
-    [found] = prefixes(lambda one, other: [one[0] * other[0]], [converted(tensor, target)], [place])
+    tensor = converted(tensor, target)
+    return _running_product(flatten(tensor), 0) if axis is None else along(_running_product, tensor, axis)
+
+
+def _running_product(tensor: Tensor, axis: int) -> Tensor:
+    [found] = prefixes(lambda one, other: [one[0] * other[0]], [tensor], [axis])
     return found
