@@ -1,17 +1,16 @@
-"""A convolution as a sum of matrix products, one for each place of the window, on rows that are views of its operand.
+"""A convolution as matrix products, one for each phase of its operand, on rows that are views of it.
 
 The operand is [N, *spatial, C]. Padded, and for strides taken apart into phases, its rows of C elements stand one after
 the other so that what a place of the window reads, for all results at once, are rows from some number on: no window is
-ever copied. Rows between the results' are computed as well, and dropped. Kernels add a product to what is there as they
-store it.
+ever copied. The sums of a product are over the places and the channels. Rows between the results' are computed as well,
+and dropped.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 from string import ascii_uppercase
 
 import numpy as np
@@ -25,7 +24,7 @@ from blu.dialects.ops.creation import Constant
 from blu.dialects.ops.shape import BroadcastTo, Concatenate, Pad, Slice
 from blu.dialects.tensor.tensor import Tensor
 
-# A product of fewer terms than this does not keep a processor busy: the rows of several places are joined for it.
+# A product of fewer terms than this does not keep a processor busy: places side by side are joined for it.
 DEPTH = 64
 
 
@@ -122,18 +121,6 @@ class Products:
         if self.groups == 1 or self._is_depthwise:
             return rows
         return rows.reshape((rows.shape[0], self.groups, rows.shape[1] // self.groups)).transpose((1, 0, 2))
-
-    def _seen(self, taps: Sequence[Tap], count: int) -> Tensor:
-        """What results see through some places of the window, side by side: [.., count, channels of all]."""
-        rows = [self._rows(tap.phase) for tap in taps]
-        views = [part(own, own.ndim - 2, tap.row, tap.row + count) for own, tap in zip(rows, taps, strict=True)]
-        return joined(views, views[0].ndim - 1)
-
-    def _bundles(self, taps: Sequence[Tap]) -> Iterator[Sequence[Tap]]:
-        """The places by product."""
-        width = 1 if self._is_depthwise else max(1, -(-DEPTH // max(self._channels, 1)))
-        bounds = [*range(0, len(taps), width), len(taps)]
-        return (taps[first:last] for first, last in pairwise(bounds))
 
     @property
     def _sums(self) -> DType:
@@ -250,28 +237,52 @@ class Products:
         found: dict[int, Tensor] = {}
         for tracks in self.grid.tracks():
             if tracks.taps and g.size and self._channels:
-                self._add_gradients(tracks, g, found)
+                found |= self._gradients(tracks, self._rows_of_results(tracks, g))
+        whole = found.get(0)
+        if whole is not None and whole.shape[0] == places:
+            return whole
         missing = zeros((1, self._channels, self.features), g.dtype)
         return joined([found.get(place, missing) for place in range(places)], 0)
 
-    def _add_gradients(self, tracks: Tracks, g: Tensor, found: dict[int, Tensor]) -> None:
+    def _rows_of_results(self, tracks: Tracks, g: Tensor) -> Tensor:
+        """The part of g that belongs to tracks, as rows where the results' are, with zeros between them."""
         first, step = ([getattr(track, name) for track in tracks.along] for name in ("first", "step"))
         own = cut(g, [0, *first, 0], g.shape, [1, *step, 1])
         shape = (self._batch, *self.grid.lengths, self.features)
         high = [size - given for size, given in zip(shape, own.shape, strict=True)]
-        count = self.grid.rows_until_last(self._batch, tracks.counts)
         rows = padded(own, [0] * len(high), high).reshape((product(shape[:-1]), self.features))
-        grouped = self._by_group(part(rows, 0, 0, count))
-        for taps in self._bundles(tracks.taps):
-            of_taps = self._weight_term(self._seen(taps, count), grouped)
-            of_taps = of_taps.reshape((len(taps), self._channels, self.features)).astype(g.dtype)
-            for number, tap in enumerate(taps):
-                found[tap.place] = part(of_taps, 0, number, number + 1)
+        return self._by_group(part(rows, 0, 0, self.grid.rows_until_last(self._batch, tracks.counts)))
 
-    def _weight_term(self, seen: Tensor, g: Tensor) -> Tensor:
+    def _gradients(self, tracks: Tracks, g: Tensor) -> dict[int, Tensor]:
+        """What the results of tracks, whose gradients are rows of g, contribute: by place, or all at place 0."""
         if self._is_depthwise:
-            shape = (seen.shape[0], self.groups, self.features // self.groups)
-            wide = g.astype(self._sums).reshape(shape) * seen.astype(self._sums).reshape((*shape[:2], 1))
-            return wide.sum(axis=0)
-        found = self._times(seen.swapaxes(-1, -2), g)
-        return found.transpose((1, 0, 2)) if self.groups > 1 else found
+            return {tap.place: self._scaled_gradient(tap, g) for tap in tracks.taps}
+        windows = [dimension.window for dimension in self.grid.dimensions]
+        found = {}
+        for block in self.grid.blocks(tracks):
+            of_block = self._product_gradient(block, g)
+            numbers = block.numbers(windows)
+            if len(numbers) == product(windows):
+                return {0: of_block}
+            found |= {place: part(of_block, 0, number, number + 1) for number, place in enumerate(numbers)}
+        return found
+
+    def _scaled_gradient(self, tap: Tap, g: Tensor) -> Tensor:
+        """[1, 1, features], of a place where each group has one channel."""
+        count, each = g.shape[0], self.features // self.groups
+        seen = part(self._rows(tap.phase), 0, tap.row, tap.row + count).astype(self._sums)
+        wide = g.astype(self._sums).reshape((count, self.groups, each)) * seen.reshape((count, self.groups, 1))
+        return wide.sum(axis=0).reshape((1, 1, self.features)).astype(g.dtype)
+
+    def _product_gradient(self, block: TapBlock, g: Tensor) -> Tensor:
+        """[places of the block, channels, features]: a product for each place, whose rows overlap those of others."""
+        seen = self._windows(block, g.shape[-2])
+        if self._are_neighbours(block):
+            seen = seen.reshape(merged(seen.shape, -2))
+        letters = ascii_uppercase[: seen.ndim - (1 if self.groups == 1 else 2)]
+        if self.groups == 1 and len(letters) == 1:
+            of_block = self._times(seen.swapaxes(0, 1), g)
+        else:
+            groups = "" if self.groups == 1 else "g"
+            of_block = self._contracted(seen, g, f"{groups}m{letters},{groups}mf->{letters}{groups}f")
+        return of_block.reshape((product(block.sizes), self._channels, self.features)).astype(g.dtype)

@@ -125,6 +125,11 @@ class TapBlock:
     def sizes(self) -> tuple[int, ...]:
         return tuple(places.count for places in self.along)
 
+    def numbers(self, windows: Sequence[int]) -> list[int]:
+        """The places' numbers in a window of these sizes, in order."""
+        along = [[own.first + number * own.step for number in range(own.count)] for own in self.along]
+        return [_row(place, windows) for place in combinations(*along)]
+
 
 @dataclass(frozen=True)
 class Tracks:

@@ -34,7 +34,7 @@ class FactorMap:
         """Why there is no such map; "" if there is."""
         if not self.factor.begins_aligned:
             return "the copy engine reads rows that begin at multiples of 16 bytes, with neighbours side by side"
-        if self.factor.is_deep and 0 < self.factor.stride < self.factor.depth:
+        if 0 < self._across[0] < self._inner:
             return "rows of a tensor map do not overlap"
         if 2 + len(self._own) > MOST_DIMENSIONS:
             return f"tensor maps have {MOST_DIMENSIONS} dimensions at most"
@@ -49,6 +49,11 @@ class FactorMap:
         """From a row to the next, and how many there are."""
         factor = self.factor
         return (factor.stride, factor.size) if factor.is_deep else (factor.depth_stride, factor.depth)
+
+    @property
+    def _inner(self) -> int:
+        """How many neighbours there are."""
+        return self.factor.depth if self.factor.is_deep else self.factor.size
 
     @property
     def _own(self) -> list[int]:
@@ -72,7 +77,6 @@ class FactorMap:
     def describe(self, argument: int, extent: int, schedule: WgmmaSchedule) -> TileMap:
         """The map for tiles: `extent` rows of 128 bytes, or panels of as many elements as are 128 bytes."""
         factor, wide = self.factor, wgmma.ROW_BYTES // schedule.element_bytes
-        inner = factor.depth if factor.is_deep else factor.size
         box = (schedule.depth, extent) if factor.is_deep else (wide, schedule.depth)
         pitch, count = self._across
         sizes = [self.contraction.size(dim) for dim in (*self.contraction.outer, *self.contraction.outer_depth)]
@@ -82,7 +86,7 @@ class FactorMap:
         strides = (1, pitch or wgmma.PIECE_BYTES // schedule.element_bytes)
         return TileMap(
             argument,
-            (inner, rows, *(sizes[number] for number in self._own)),
+            (self._inner, rows, *(sizes[number] for number in self._own)),
             (*strides, *(self._strides[number] for number in self._own)),
             (*box, *(1 for _ in self._own)),
             factor.offset,

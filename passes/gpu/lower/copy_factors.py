@@ -77,19 +77,20 @@ class CopyFactors(Pass):
 @dataclass(frozen=True)
 class _Lie:
     """How the factors of a product lie: those whose neighbours in memory do not lie along k, and those of which some
-    rows do not begin at multiples of 16 bytes."""
+    rows do not begin at multiples of 16 bytes. What is no matrix is not copied (`kept`)."""
 
     across: tuple[str, ...] = ()
     unaligned: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
 
     def copyable(self, instruction: str) -> set[str]:
         """Those of which a copy lies better."""
-        return {*self.unaligned, *(self.across if instruction == "tf32" else ())}
+        return {*self.unaligned, *(self.across if instruction == "tf32" else ())} - {*self.kept}
 
     def after(self, copied: Sequence[str]) -> _Lie:
         """How they lie with copies of some."""
         across, unaligned = ([name for name in names if name not in copied] for names in (self.across, self.unaligned))
-        return _Lie(tuple(across), tuple(unaligned))
+        return _Lie(tuple(across), tuple(unaligned), self.kept)
 
 
 def _schedule_of(kernel: func.FuncOp) -> _Decided | None:
@@ -154,7 +155,8 @@ def _microseconds(sizes: ProductSizes, lie: _Lie, copied: Sequence[str]) -> floa
     widths = {"left": sizes.rows, "right": sizes.columns}
     moved = sum(2 * (4 if is_single else 2) * widths[name] * sizes.depth for name in copied)
     speeds = _SPEEDS["tf32" if is_single else "bf16"]
-    products = sizes.rows * sizes.columns * sizes.depth / speeds[3 if left.unaligned else len(left.across)]
+    speed = speeds[3 if left.unaligned else len(left.across)]
+    products = sizes.outer * sizes.rows * sizes.columns * sizes.depth / speed
     return products + moved / _COPIED_BYTES + len(copied) * _LAUNCH
 
 
@@ -170,12 +172,16 @@ def _after(kernel: func.FuncOp, schedule: _Decided, lie: _Lie, copied: Sequence[
 
 
 def _lie(call: func.CallOp, contraction: Contraction) -> _Lie:
-    """How the factors that are matrices lie, as far as can be seen here."""
-    if contraction.outer or contraction.outer_depth:
-        return _Lie()
+    """How the factors lie, as far as can be seen here: of several products, one that is a matrix of all."""
     maps, arguments = maps_of(contraction.operation), list(contraction.operation.operands)[:2]
-    across, unaligned = [], []
+    if all(len(dims) > 2 for dims in maps[:2]):
+        return _Lie()
+    across, unaligned, kept = [], [], []
     for name, value, dims in zip(("left", "right"), arguments, maps, strict=False):
+        if len(dims) > 2:
+            kept.append(name)
+            across += [name] * (dims[-1] != contraction.depth)
+            continue
         if not isinstance(value.owner, ir.Block) or len(dims) != 2:
             continue
         given = call.operands_[ir.BlockArgument(value).arg_number]
@@ -183,7 +189,7 @@ def _lie(call: func.CallOp, contraction: Contraction) -> _Lie:
             across.append(name)
         if _row_bytes(given) % COPY_BYTES:
             unaligned.append(name)
-    return _Lie(tuple(across), tuple(unaligned))
+    return _Lie(tuple(across), tuple(unaligned), tuple(kept))
 
 
 def _row_bytes(value: ir.Value) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,8 @@ from tests.support.kernels.gpu_program import GpuProgram, compile_program
 TILE = {"kind": "wgmma", "rows": 64, "columns": 64, "stages": 2}
 TURNED = {"kind": "wgmma", "rows": 32, "columns": 128, "stages": 3, "registers": "right"}
 """Of tf32: weights lie across k."""
+UNITS = {"bf16": 2**-8, "f16": 2**-11}
+"""How far results may be rounded."""
 
 
 @dataclass(frozen=True)
@@ -36,27 +39,39 @@ class Window:
         x = random_array((2, *self.size, self.channels), kind)
         return x, random_array((*self.filter, self.channels // self.groups, self.features), kind, 1)
 
-    def compute(self, x: blu.Tensor, weight: blu.Tensor, precision: str = "highest") -> blu.Tensor:
-        """Sums in f32."""
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """All of the op's but its precision."""
         along = {"strides": self.stride, "low": self.padding, "high": self.padding, "dilation": self.dilation}
         wide = {name: (value, value) for name, value in along.items()}
-        return Convolution(x, weight, **wide, spread=(1, 1), groups=self.groups, precision=precision)
+        return {**wide, "spread": (1, 1), "groups": self.groups}
+
+    @property
+    def rows(self) -> int:
+        """How many rows are multiplied, those between results included, without strides."""
+        high, wide = (size + 2 * self.padding for size in self.size)
+        reach = [(size - 1) * self.dilation for size in self.filter]
+        return high * wide + (high - reach[0] - 1) * wide + wide - reach[1]
+
+    def compute(self, x: blu.Tensor, weight: blu.Tensor, precision: str = "highest") -> blu.Tensor:
+        """The convolution, whose sums are of f32."""
+        return Convolution(x, weight, **self.attributes, precision=precision)
 
     def check(self, kind: str, found: np.ndarray, x: np.ndarray, weight: np.ndarray) -> None:
         """Compare a result with the sums of what was multiplied, each by itself."""
         instruction = kind if kind != "f32" else "3xtf32"
         x, weight = as_multiplied(x, instruction), as_multiplied(weight, instruction)
-        columns = self._columns(x)
+        columns = self.columns(x)
         each = self.features // self.groups
         for group, own in enumerate(np.split(columns, self.groups, axis=-1)):
             left, right = own.reshape(-1, own.shape[-1] * np.prod(self.filter)), weight[..., group * each :][..., :each]
             right = right.reshape(-1, each)
             wanted = left @ right
             sums = found[..., group * each :][..., :each].astype(np.float64).reshape(wanted.shape)
-            rounding = np.abs(wanted) * {"bf16": 2**-8, "f16": 2**-11}.get(kind, 0)
+            rounding = np.abs(wanted) * UNITS.get(kind, 0)
             assert (np.abs(sums - wanted) <= bound_of_sums(left, right, instruction) + rounding).all(), str(self)
 
-    def _columns(self, x: np.ndarray) -> np.ndarray:
+    def columns(self, x: np.ndarray) -> np.ndarray:
         """[N, *counts, *filter, channels]: all windows."""
         pad, reach = self.padding, [(size - 1) * self.dilation + 1 for size in self.filter]
         seen = np.pad(x, [(0, 0), (pad, pad), (pad, pad), (0, 0)])
@@ -108,6 +123,7 @@ OTHERS = [
     (Window((6, 7), 64, 8, (1, 1)), "f16"),
     (Window((6, 7), 16, 12, (2, 3), padding=1, groups=2), "f32"),
     (Window((5, 6), 4, 8, padding=1, groups=4), "bf16"),
+    (Window((7, 8), 64, 8, padding=1, stride=2), "bf16"),
 ]
 
 
@@ -115,6 +131,58 @@ OTHERS = [
 @pytest.mark.parametrize(("case", "kind"), OTHERS, ids=str)
 def test_what_warpgroups_do_not_take_is_computed_by_others(case: Window, kind: str, target: str) -> None:
     run(case, kind, target)
+
+
+def gradient(case: Window, kind: str, target: str, schedules: dict[str, dict]) -> GpuProgram:
+    """Compile the gradient of the weight for a GPU, and compare what the interpreter finds."""
+    x, weight = case.arrays(kind)
+    counts = case.columns(x).shape[:3]
+    g = random_array((*counts, case.features), kind, 2)
+    precision = "tf32" if kind == "tf32" else "highest"
+
+    def compute(x: blu.Tensor, weight: blu.Tensor, g: blu.Tensor) -> blu.Tensor:
+        return Convolution.vjp(g, x, weight, g, **case.attributes, precision=precision)[1].astype("f32")
+
+    program = compile_program(compute, x, weight, g, target=target, schedules=schedules)
+    found = program.interpret(x, weight, g)[0].astype(np.float64)
+    instruction = kind if kind != "f32" else "3xtf32"
+    columns, g = case.columns(as_multiplied(x, instruction)), as_multiplied(g, instruction)
+    each, width = case.features // case.groups, case.channels // case.groups
+    for group in range(case.groups):
+        more = max(case.rows - np.prod(counts), 0) if case.stride == 1 else 0
+        left = columns[..., group * width :][..., :width].reshape(np.prod(counts), -1).T
+        left = np.pad(left, [(0, 0), (0, more)])
+        right = np.pad(g[..., group * each :][..., :each].reshape(-1, each), [(0, more), (0, 0)])
+        wanted, own = left @ right, found[..., group * each :][..., :each].reshape(-1, each)
+        rounding = np.abs(wanted) * UNITS.get(kind, 0)
+        assert (np.abs(own - wanted) <= bound_of_sums(left, right, instruction) + rounding).all(), str(case)
+    return program
+
+
+DEEP = [case for case in WARPGROUPS if case.stride == 1 and case.rows >= 64]
+"""Warpgroups multiply 64 or more."""
+
+
+@pytest.mark.parametrize("case", DEEP, ids=str)
+def test_gradients_of_the_weight_are_products_for_each_place_in_one_kernel(case: Window) -> None:
+    program = gradient(case, "bf16", "sm_90a", {"gemm_0": TILE})
+    assert "wgmma.mma_async" in program.ptx["gemm_0"] and len(program.kernels("gemm")) == 1
+
+
+@pytest.mark.parametrize("copied", ["none", "right"])
+def test_gradients_of_tf32_turn_around_what_is_a_matrix(copied: str) -> None:
+    """The other factor, which is seen as it lies, goes through registers."""
+    schedule = {"kind": "wgmma", "rows": 128, "columns": 32, "stages": 3, "registers": "left", "copied": "right"}
+    program = gradient(
+        Window((8, 8), 64, 8, padding=1), "tf32", "sm_90a", {"gemm_0": schedule} if copied == "right" else {}
+    )
+    assert ("wgmma.mma_async" in program.ptx["gemm_0"]) == (copied == "right")
+
+
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize(("case", "kind"), OTHERS, ids=str)
+def test_gradients_of_other_weights(case: Window, kind: str, target: str) -> None:
+    gradient(case, kind, target, {})
 
 
 def test_a_window_is_one_product_where_it_was_one_for_each_place() -> None:
