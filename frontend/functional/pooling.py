@@ -102,34 +102,44 @@ def _avg_pool(
     padding: Sizes = 0,
     count_include_pad: bool = True,
     *,
+    ceil_mode: bool = False,
+    divisor_override: float | None = None,
     channels_last: bool = False,
 ) -> Tensor:
     """The mean of each window: [N, C, L] gives [N, C, count]; without a `stride`, windows lie side by side.
 
-    Zeros of the padding are counted, or only summed where `count_include_pad` is False.
+    Zeros of the padding are counted, or only summed where `count_include_pad` is False. With `ceil_mode`, a last
+    window may reach beyond the end, where nothing is counted. Sums are divided by `divisor_override` where it is given.
     """
+    if divisor_override == 0:
+        raise ArgumentError("divisor_override must not be zero")
     places = per_dimension("window", window, rank)
     strides = places if stride is None else per_dimension("stride", stride, rank)
     around = per_dimension("padding", padding, rank)
 
     def average(tensor: Tensor) -> Tensor:
         shape, channels, wide = tensor.shape[1:-1], tensor.shape[-1], computing_dtype(tensor.dtype)
-        if places == strides and not any(around) and not any(map(int.__mod__, shape, places)):
+        fills = places == strides and not any(around) and not any(map(int.__mod__, shape, places))
+        if fills and divisor_override is None:
             return _average_side_by_side(tensor, places)
+        along = zip(shape, places, strides, around, (1,) * rank, strict=True)
         sums = Convolution(
             tensor.astype(wide),
             full((*places, 1, channels), 1, wide),
             strides=strides,
             low=around,
-            high=around,
+            high=tuple(_high(ceil_mode, *entry) for entry in along),
             dilation=(1,) * rank,
             spread=(1,) * rank,
             groups=max(channels, 1),
             precision="highest",
         )
-        if count_include_pad or not any(around):
+        if divisor_override is not None:
+            return (sums / divisor_override).astype(tensor.dtype)
+        if not ceil_mode and (count_include_pad or not any(around)):
             return (sums / product(places)).astype(tensor.dtype)
-        numbers = _numbers_seen(shape, sums.shape[1:-1], places, strides, around)
+        counted = around if count_include_pad else (0,) * rank
+        numbers = _numbers_seen(shape, sums.shape[1:-1], places, strides, around, counted)
         return (sums / constant(numbers.astype(wide.numpy)[..., None])).astype(tensor.dtype)
 
     return _with_channels_last(x, rank, channels_last, average)
@@ -148,12 +158,14 @@ def _numbers_seen(
     places: tuple[int, ...],
     strides: tuple[int, ...],
     around: tuple[int, ...],
+    counted: tuple[int, ...],
 ) -> np.ndarray:
-    """How many elements each window sees, besides padding: [*counts]."""
+    """How many elements each window sees, with as many of the padding as are `counted` at each end: [*counts]."""
     numbers = np.ones((), np.int64)
-    for size, count, window, stride, padding in zip(shape, counts, places, strides, around, strict=True):
+    along = zip(shape, counts, places, strides, around, counted, strict=True)
+    for size, count, window, stride, padding, beyond in along:
         starts = np.arange(count) * stride - padding
-        own = np.minimum(starts + window, size) - np.maximum(starts, 0)
+        own = np.minimum(starts + window, size + beyond) - np.maximum(starts, -beyond)
         numbers = np.multiply.outer(numbers, own)
     return numbers
 

@@ -22,6 +22,8 @@ CASES: list[tuple[str, tuple[int, ...], Any, dict[str, Any]]] = [
     ("avg_pool1d", (1, 2, 7), 3, {"stride": 2, "padding": 1}),
     ("avg_pool2d", (1, 2, 5, 4), (3, 2), {"stride": 2, "padding": 1, "count_include_pad": False}),
     ("avg_pool2d", (2, 3, 4, 6), 2, {}),
+    ("avg_pool2d", (1, 2, 6, 7), 3, {"stride": 2, "padding": 1, "ceil_mode": True}),
+    ("avg_pool2d", (1, 2, 6, 7), 2, {"ceil_mode": True, "divisor_override": 3}),
     ("avg_pool3d", (1, 2, 2, 3, 2), 2, {"stride": 1}),
     ("adaptive_avg_pool1d", (1, 2, 7), 3, {}),
     ("adaptive_avg_pool2d", (2, 3, 4, 5), (1, 2), {}),
