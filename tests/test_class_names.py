@@ -16,7 +16,7 @@ HOMONYMS = {
     "Check": _OP_AND_STEP,
     "Collectives": _PER_TARGET,
     "Constant": "an op, named in IR, and a constant of a plan, named in its JSON",
-    "Contract": "an op, named in IR, and what ranks that run a program have to agree on",
+    "Contract": "an op, named in IR, and what one launch of a kernel was compiled for",
     "Decode": _PER_TARGET,
     "Emitter": _PER_TARGET,
     "HeadMatrix": _PER_TARGET,

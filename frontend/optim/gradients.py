@@ -32,6 +32,14 @@ def clip_by_global_norm(gradients: Tree, limit: float) -> tuple[Tree, Any]:
     return tree.unflatten([(leaf * scale.astype(leaf.dtype)) for leaf in leaves]), norm
 
 
+def clip_by_value(gradients: Tree, limit: float) -> Tree:
+    """Gradients whose elements are between -limit and limit; NaN stays NaN."""
+    if not limit > 0:
+        raise ArgumentError(f"the limit of the gradients' elements must be positive, got {limit}")
+    leaves, tree = flatten(gradients)
+    return tree.unflatten([ops.clip(leaf, -limit, limit) for leaf in leaves])
+
+
 def is_finite(*trees: Tree) -> Any:
     """A bool scalar: whether no element of any leaf is NaN or infinite.
 

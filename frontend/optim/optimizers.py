@@ -19,31 +19,16 @@ parameters and state stay what they are where it is false, bit for bit.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from blu.dialects.core.dtypes import computing_dtype
-from blu.errors import ArgumentError
 from blu.frontend.functional import functional as ops
-from blu.frontend.optim.trees import Tree, aligned, choose, zeros_beside
-
-
-def _check_rate(name: str, value: float, *, below: float = math.inf) -> None:
-    if not 0 <= value < below:
-        limits = f"in [0, {below:g})" if below < math.inf else "not negative"
-        raise ArgumentError(f"{name} must be {limits}, got {value}")
-
-
-def _step_of(state: dict[str, Any]) -> Any:
-    return ops.add(state["step"], 1)
+from blu.frontend.optim.optimizer import Decays, Elementwise, bias_correction, check_rates, decayed, moved
 
 
 @dataclass(frozen=True)
-class SGD:
+class SGD(Elementwise):
     """Stochastic gradient descent: v = momentum * v + g, p = p - lr * v (or lr * (g + momentum * v) with `nesterov`).
 
     `weight_decay` is added to the gradient as weight_decay * p, as in torch.
@@ -54,45 +39,26 @@ class SGD:
     nesterov: bool = False
 
     def __post_init__(self) -> None:
-        _check_rate("momentum", self.momentum, below=1)
-        _check_rate("weight_decay", self.weight_decay)
+        check_rates({"momentum": self.momentum}, below=1)
+        check_rates({"weight_decay": self.weight_decay})
 
-    def init(self, parameters: Tree) -> dict[str, Any]:
-        """The state before the first step."""
-        state: dict[str, Any] = {"step": np.int32(0)}
-        return {**state, "momentum": zeros_beside(parameters)} if self.momentum else state
+    @property
+    def moments(self) -> tuple[str, ...]:
+        return ("momentum",) if self.momentum else ()
 
-    def update(
-        self, parameters: Tree, gradients: Tree, state: dict[str, Any], learning_rate: Any, apply: Any = None
-    ) -> tuple[Tree, Any]:
-        """Parameters and state after one step; both as they are where `apply` is given and false."""
-        updated = self._update(parameters, gradients, state, learning_rate)
-        return updated if apply is None else choose(apply, updated, (parameters, state))
-
-    def _update(self, parameters: Tree, gradients: Tree, state: dict[str, Any], learning_rate: Any) -> tuple[Tree, Any]:
-        if not self.momentum:
-            pairs, tree = aligned(parameters, gradients)
-            moved = [_moved(p, learning_rate * self._decayed(p, g)) for p, g in pairs]
-            return tree.unflatten(moved), {"step": _step_of(state)}
-        triples, tree = aligned(parameters, gradients, state["momentum"])
-        results = [self._with_momentum(p, g, v, learning_rate) for p, g, v in triples]
-        velocity = tree.unflatten([v for _, v in results])
-        return tree.unflatten([p for p, _ in results]), {"step": _step_of(state), "momentum": velocity}
-
-    def _decayed(self, parameter: Any, gradient: Any) -> Any:
-        wide = computing_dtype(parameter.dtype)
-        gradient = gradient.astype(wide)
-        return gradient + self.weight_decay * parameter.astype(wide) if self.weight_decay else gradient
-
-    def _with_momentum(self, parameter: Any, gradient: Any, velocity: Any, learning_rate: Any) -> tuple[Any, Any]:
-        gradient = self._decayed(parameter, gradient)
-        velocity = self.momentum * velocity + gradient
-        direction = gradient + self.momentum * velocity if self.nesterov else velocity
-        return _moved(parameter, learning_rate * direction), velocity
+    def _update_one(
+        self, name: str, p: Any, g: Any, moments: tuple[Any, ...], shared: tuple[Any, ...], rate: Any
+    ) -> tuple[Any, ...]:
+        g = decayed(p, g, self.weight_decay)
+        if not moments:
+            return (moved(p, rate * g),)
+        velocity = self.momentum * moments[0] + g
+        direction = g + self.momentum * velocity if self.nesterov else velocity
+        return moved(p, rate * direction), velocity
 
 
 @dataclass(frozen=True)
-class AdamW:
+class AdamW(Elementwise):
     """Adam with decoupled weight decay (Loshchilov and Hutter, "Decoupled weight decay regularization").
 
     m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;  p = p (1 - lr decay) - lr m' / (sqrt(v') + epsilon)
@@ -104,58 +70,117 @@ class AdamW:
     beta2: float = 0.95
     epsilon: float = 1e-8
     weight_decay: float = 0.1
-    decays: Callable[[str, tuple[int, ...]], bool] = lambda name, shape: len(shape) >= 2
+    decays: Decays = lambda name, shape: len(shape) >= 2
 
     def __post_init__(self) -> None:
-        _check_rate("beta1", self.beta1, below=1)
-        _check_rate("beta2", self.beta2, below=1)
-        _check_rate("epsilon", self.epsilon)
-        _check_rate("weight_decay", self.weight_decay)
+        check_rates({"beta1": self.beta1, "beta2": self.beta2}, below=1)
+        check_rates({"epsilon": self.epsilon, "weight_decay": self.weight_decay})
 
-    def init(self, parameters: Tree) -> dict[str, Any]:
-        """The state before the first step."""
-        return {"step": np.int32(0), "m": zeros_beside(parameters), "v": zeros_beside(parameters)}
+    @property
+    def moments(self) -> tuple[str, ...]:
+        return "m", "v"
 
-    def update(
-        self, parameters: Tree, gradients: Tree, state: dict[str, Any], learning_rate: Any, apply: Any = None
-    ) -> tuple[Tree, Any]:
-        """Parameters and state after one step; both as they are where `apply` is given and false."""
-        updated = self._update(parameters, gradients, state, learning_rate)
-        return updated if apply is None else choose(apply, updated, (parameters, state))
-
-    def _update(self, parameters: Tree, gradients: Tree, state: dict[str, Any], learning_rate: Any) -> tuple[Tree, Any]:
-        rows, tree = aligned(parameters, gradients, state["m"], state["v"])
-        step = _step_of(state)
-        corrections = [_bias_correction(beta, step) for beta in (self.beta1, self.beta2)]
-        results = [
-            self._update_one(self.decays(name, tuple(row[0].shape)), *[*row, *corrections, learning_rate])
-            for name, row in zip(tree.names, rows, strict=True)
-        ]
-        new_parameters, m, v = (tree.unflatten(list(column)) for column in zip(*results, strict=True))
-        return new_parameters, {"step": step, "m": m, "v": v}
+    def _shared(self, step: Any) -> tuple[Any, ...]:
+        return tuple(bias_correction(beta, step) for beta in (self.beta1, self.beta2))
 
     def _update_one(
-        self, decays: bool, p: Any, g: Any, m: Any, v: Any, correction1: Any, correction2: Any, rate: Any
-    ) -> tuple[Any, Any, Any]:
+        self, name: str, p: Any, g: Any, moments: tuple[Any, ...], shared: tuple[Any, ...], rate: Any
+    ) -> tuple[Any, ...]:
         wide = computing_dtype(p.dtype)
         g, rate = g.astype(wide), ops.astype(rate, wide)
-        m = self.beta1 * m + (1 - self.beta1) * g
-        v = self.beta2 * v + (1 - self.beta2) * g * g
-        direction = (m / correction1.astype(wide)) / (ops.sqrt(v / correction2.astype(wide)) + self.epsilon)
+        direction, m, v = self._direction(g, moments, shared)
         kept = p.astype(wide)
-        if decays and self.weight_decay:
+        if self.weight_decay and self.decays(name, tuple(p.shape)):
             kept = kept * (1 - rate * self.weight_decay)
         return (kept - rate * direction).astype(p.dtype), m, v
 
+    def _direction(self, g: Any, moments: tuple[Any, ...], shared: tuple[Any, ...]) -> tuple[Any, Any, Any]:
+        """m' / (sqrt(v') + epsilon), m and v."""
+        (m, v), (correction1, correction2) = moments, shared
+        m = self.beta1 * m + (1 - self.beta1) * g
+        v = self.beta2 * v + (1 - self.beta2) * g * g
+        wide = g.dtype
+        return (m / correction1.astype(wide)) / (ops.sqrt(v / correction2.astype(wide)) + self.epsilon), m, v
 
-def _bias_correction(beta: float, step: Any) -> Any:
-    """1 - beta^step as f64, without the cancellation that f32 would suffer at the first steps."""
-    if beta == 0:
-        return ops.ones((), "f64")
-    return -ops.expm1(step.astype("f64") * math.log(beta))
+
+@dataclass(frozen=True)
+class Adam(AdamW):
+    """Adam (Kingma and Ba, "Adam: A method for stochastic optimization"): as `AdamW`, but that weight decay, of all
+    parameters, is added to the gradient as weight_decay * p."""
+
+    beta2: float = 0.999
+    weight_decay: float = 0.0
+    decays: Decays = lambda name, shape: True
+
+    def _update_one(
+        self, name: str, p: Any, g: Any, moments: tuple[Any, ...], shared: tuple[Any, ...], rate: Any
+    ) -> tuple[Any, ...]:
+        g = decayed(p, g, self.weight_decay if self.decays(name, tuple(p.shape)) else 0.0)
+        direction, m, v = self._direction(g, moments, shared)
+        return moved(p, ops.astype(rate, g.dtype) * direction), m, v
 
 
-def _moved(parameter: Any, distance: Any) -> Any:
-    """The parameter less a distance that was computed in a wider dtype."""
-    wide = computing_dtype(parameter.dtype)
-    return (parameter.astype(wide) - distance.astype(wide)).astype(parameter.dtype)
+@dataclass(frozen=True)
+class RMSprop(Elementwise):
+    """RMSprop (Hinton, "Neural networks for machine learning", lecture 6): p = p - lr g / (sqrt(v) + epsilon) with
+    v = alpha v + (1 - alpha) g^2, less the square of the mean gradient if `centered`; with `momentum`, p moves by
+    b = momentum b + g / (sqrt(v) + epsilon). `weight_decay` is added to the gradient as weight_decay * p."""
+
+    alpha: float = 0.99
+    epsilon: float = 1e-8
+    weight_decay: float = 0.0
+    momentum: float = 0.0
+    centered: bool = False
+
+    def __post_init__(self) -> None:
+        check_rates({"alpha": self.alpha, "momentum": self.momentum}, below=1)
+        check_rates({"epsilon": self.epsilon, "weight_decay": self.weight_decay})
+
+    @property
+    def moments(self) -> tuple[str, ...]:
+        return ("v", *(("mean",) if self.centered else ()), *(("momentum",) if self.momentum else ()))
+
+    def _update_one(
+        self, name: str, p: Any, g: Any, moments: tuple[Any, ...], shared: tuple[Any, ...], rate: Any
+    ) -> tuple[Any, ...]:
+        g, found = decayed(p, g, self.weight_decay), dict(zip(self.moments, moments, strict=True))
+        spread = found["v"] = self.alpha * found["v"] + (1 - self.alpha) * g * g
+        if self.centered:
+            found["mean"] = self.alpha * found["mean"] + (1 - self.alpha) * g
+            spread = spread - found["mean"] * found["mean"]
+        direction = g / (ops.sqrt(spread) + self.epsilon)
+        if self.momentum:
+            direction = found["momentum"] = self.momentum * found["momentum"] + direction
+        return moved(p, ops.astype(rate, g.dtype) * direction), *found.values()
+
+
+@dataclass(frozen=True)
+class Lion(Elementwise):
+    """Lion (Chen et al., "Symbolic discovery of optimization algorithms"): all elements move by the same distance.
+
+    p = p (1 - lr decay) - lr sign(beta1 m + (1 - beta1) g);  m = beta2 m + (1 - beta2) g. Weight decay applies to
+    parameters for which `decays(name, shape)` holds: by default those of two and more dimensions.
+    """
+
+    beta1: float = 0.9
+    beta2: float = 0.99
+    weight_decay: float = 0.0
+    decays: Decays = lambda name, shape: len(shape) >= 2
+
+    def __post_init__(self) -> None:
+        check_rates({"beta1": self.beta1, "beta2": self.beta2}, below=1)
+        check_rates({"weight_decay": self.weight_decay})
+
+    @property
+    def moments(self) -> tuple[str, ...]:
+        return ("m",)
+
+    def _update_one(
+        self, name: str, p: Any, g: Any, moments: tuple[Any, ...], shared: tuple[Any, ...], rate: Any
+    ) -> tuple[Any, ...]:
+        wide, (m,) = computing_dtype(p.dtype), moments
+        g, rate, kept = g.astype(wide), ops.astype(rate, wide), p.astype(wide)
+        direction = ops.sign(self.beta1 * m + (1 - self.beta1) * g)
+        if self.weight_decay and self.decays(name, tuple(p.shape)):
+            kept = kept * (1 - rate * self.weight_decay)
+        return (kept - rate * direction).astype(p.dtype), self.beta2 * m + (1 - self.beta2) * g
