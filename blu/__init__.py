@@ -73,7 +73,9 @@ def __getattr__(name: str) -> Any:
     try:
         value = getattr(home, name)
     except AttributeError:
-        raise AttributeError(f"module 'blu' has no attribute {name!r}") from None
+        from blu.errors import no_attribute
+
+        raise no_attribute("module 'blu'", name, __dir__) from None
     globals()[name] = value
     return value
 

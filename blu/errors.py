@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FrameType
+from typing import Any
 
 _INSIDE = ("blu", "contextlib", "functools")
 
@@ -60,6 +61,54 @@ def suggestion(word: str, candidates: Sequence[str], most: int = 2) -> str:
     """`did you mean '--x'?` with at most so many candidates, or nothing."""
     close = difflib.get_close_matches(word, candidates, most)
     return "did you mean " + " or ".join(f"'{item}'" for item in close) + "?" if close else ""
+
+
+OTHER_NAMES = {
+    "cat": "concatenate",
+    "mul": "multiply",
+    "sub": "subtract",
+    "div": "divide",
+    "neg": "negative",
+    "mm": "matmul",
+    "bmm": "matmul",
+    "unsqueeze": "expand_dims",
+    "view": "reshape",
+    "expand": "broadcast_to",
+    "clamp": "clip",
+    "amax": "max",
+    "amin": "min",
+    "topk": "top_k",
+    "eq": "equal",
+    "ne": "not_equal",
+    "gt": "greater",
+    "ge": "greater_equal",
+    "lt": "less",
+    "le": "less_equal",
+}
+"""Functions by the names that PyTorch has for them, where Blu has only NumPy's. They are for messages."""
+
+
+def no_attribute(what: str, name: str, candidates: Callable[[], Iterable[str]]) -> AttributeError:
+    """The error for a name that something does not have, with what may be meant, of those that `candidates` gives.
+
+    It does not say the object: Python would guess once more.
+    """
+    message = f"{what} has no attribute {name!r}"
+    if not name.startswith("_"):  # whoever asks for Python's own names only wants to know whether they are there
+        other = f"PyTorch's {name} is blu.{OTHER_NAMES[name]}" if name in OTHER_NAMES else ""
+        guess = other or suggestion(name, sorted(candidates()))
+        message += f": {guess}" if guess else ""
+    return AttributeError(message, name=name)
+
+
+def guessing(module: Mapping[str, Any]) -> Callable[[str], Any]:
+    """The `__getattr__` of a module, given its `globals()`: the error for a name that it does not have."""
+
+    def guess(name: str) -> Any:
+        names = module.get("__all__") or [found for found in module if not found.startswith("_")]
+        raise no_attribute(f"module {module['__name__']!r}", name, lambda: names)
+
+    return guess
 
 
 class SettingError(BluError, ValueError):

@@ -17,7 +17,7 @@ import numpy as np
 
 from blu.compiler.compiled import Compiled
 from blu.dialects.core.dtypes import DType
-from blu.errors import BluError, UnsupportedError
+from blu.errors import BluError, UnsupportedError, suggestion
 from blu.plan.tensors import NAMES
 from blu.runtime.array import Array
 from blu.runtime.cuda.exchange import is_on_device
@@ -114,7 +114,7 @@ class Eager:
     def _prepared(
         self, function: Function, leaves: list[Any], arguments: tuple[tuple, tuple], keywords: tuple[dict, dict]
     ) -> Run:
-        inspect.signature(function).bind(*arguments[0], **keywords[0])  # TypeError in Python's own words
+        _check_call(function, arguments[0], keywords[0])
         counter = iter(range(len(leaves)))
         given = [_template(value, kind, counter) for value, kind in zip(*arguments, strict=True)]
         options = {name: _template(value, keywords[1][name], counter) for name, value in keywords[0].items()}
@@ -135,6 +135,17 @@ class Eager:
         with np.errstate(all="ignore"):
             found = function(*given, **{name: _on_host(value) for name, value in keywords.items()})
         return _as_arrays(found, any(map(_is_on_gpu, leaves)))
+
+
+def _check_call(function: Function, arguments: tuple, keywords: dict[str, Any]) -> None:
+    """TypeError in Python's own words for arguments that a function does not take, with the one that may be meant."""
+    parameters = inspect.signature(function)
+    try:
+        parameters.bind(*arguments, **keywords)
+    except TypeError as error:
+        unknown = next((name for name in keywords if name not in parameters.parameters), None)
+        guess = suggestion(unknown, list(parameters.parameters), most=1) if unknown else ""
+        raise TypeError(f"{function.__name__}() {error}" + (f": {guess}" if guess else "")) from None
 
 
 def runner_of(compiled: Compiled, leaves: list[Any]) -> Run:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from blu.errors import ArgumentError, UnsupportedError
+from blu.errors import ArgumentError, UnsupportedError, no_attribute
 
 # Attributes that a donated array has lost.
 _MEMORY = ("_value", "address", "owner")
@@ -47,11 +47,14 @@ class Array:
         if name in _functions:
             return MethodType(_functions[name], self)
         if name not in _MEMORY:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+            raise no_attribute(f"{type(self).__name__!r} object", name, self.__dir__)
         raise ArgumentError(
             f"the array was donated to {self._taken}, which may have overwritten it",
             advice="use the result that took its place, or donate a copy",
         )
+
+    def __dir__(self) -> list[str]:
+        return sorted({*object.__dir__(self), *(name for name in _functions if not name.startswith("__"))})
 
     def give_away(self, taker: str) -> None:
         """Forget the memory; `taker` says who has it now."""

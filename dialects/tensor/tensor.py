@@ -11,7 +11,7 @@ import numpy as np
 from blu.dialects.core.dtypes import DType, TensorType, tensor_type
 from blu.dialects.core.mlir import ir
 from blu.dialects.hooks import HOOKS
-from blu.errors import TraceError
+from blu.errors import TraceError, no_attribute
 
 # What `x.name(...)` and operators are: functions with the tensor as first argument, put here by `@method` where each is
 # defined (arithmetic, arrangement, folding ...). What is an operator only has that one's name: "__getitem__".
@@ -113,7 +113,7 @@ class Tensor:
         """Methods such as `x.sum(axis=0)` are the functions of the same name with `x` as first argument."""
         function = METHODS.get(name)
         if function is None:
-            raise AttributeError(f"a tensor has no attribute {name!r}", name=name, obj=self)
+            raise no_attribute("a tensor", name, self.__dir__)
         return MethodType(function, self)
 
     def __dir__(self) -> list[str]:

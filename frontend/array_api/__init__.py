@@ -5,6 +5,7 @@ is computed on the host by NumPy: complex numbers, unsigned integers of more tha
 Fourier transforms, and functions whose result has as many elements as something is found. docs/array-api.md lists it.
 """
 
+from blu import errors as _errors
 from blu.frontend.array_api import fft as fft
 from blu.frontend.array_api import linalg as linalg
 from blu.frontend.array_api.creation import *
@@ -20,3 +21,4 @@ from blu.frontend.array_api.manipulation import *
 from blu.frontend.array_api.searching import *
 
 __array_api_version__ = "2025.12"
+__getattr__ = _errors.guessing(globals())

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from blu import errors
 from blu.dialects.core.dtypes import DType, as_dtype, bf16, computing_dtype, f16, f32, f64, i64
 from blu.dialects.ops.random import RandomBits
 from blu.dialects.tensor.arithmetic import cos, log, log1p, sqrt
@@ -121,3 +122,6 @@ def categorical(key: Any, logits: Any, axis: int = -1) -> Tensor:
 def permutation(key: Any, count: int) -> Tensor:
     """The numbers 0..count-1 (i64) in random order."""
     return _words(key, (count,)).argsort()
+
+
+__getattr__ = errors.guessing(globals())

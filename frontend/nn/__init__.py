@@ -1,5 +1,6 @@
 """Modules: parameters and layers with torch's names and layouts, and GPT-2 with Hugging Face's."""
 
+from blu import errors
 from blu.frontend.nn.attention import Attention
 from blu.frontend.nn.convolution import (
     AdaptiveAvgPool2d,
@@ -54,3 +55,5 @@ __all__ = [
     "RMSNorm",
     "gpt2_loss",
 ]
+
+__getattr__ = errors.guessing(globals())

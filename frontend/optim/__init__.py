@@ -1,5 +1,6 @@
 """Training: optimizers, the learning rate, gradients as a whole, micro-batches, and the scale of the loss."""
 
+from blu import errors
 from blu.frontend.optim.accumulate import Accumulation
 from blu.frontend.optim.adafactor import Adafactor
 from blu.frontend.optim.averages import EMA
@@ -31,3 +32,5 @@ __all__ = [
     "linear_schedule",
     "stable_schedule",
 ]
+
+__getattr__ = errors.guessing(globals())
