@@ -134,6 +134,7 @@ from blu.frontend.functional.activations import softplus as softplus
 from blu.frontend.functional.activations import softshrink as softshrink
 from blu.frontend.functional.activations import softsign as softsign
 from blu.frontend.functional.activations import tanhshrink as tanhshrink
+from blu.frontend.functional.attention import attention as attention
 from blu.frontend.functional.collective import all_gather as all_gather
 from blu.frontend.functional.collective import all_reduce as all_reduce
 from blu.frontend.functional.collective import all_to_all as all_to_all
@@ -187,7 +188,6 @@ from blu.frontend.functional.losses import l1_loss as l1_loss
 from blu.frontend.functional.losses import mse_loss as mse_loss
 from blu.frontend.functional.losses import nll_loss as nll_loss
 from blu.frontend.functional.losses import smooth_l1_loss as smooth_l1_loss
-from blu.frontend.functional.neural import attention as attention
 from blu.frontend.functional.neural import cross_entropy as cross_entropy
 from blu.frontend.functional.neural import gelu as gelu
 from blu.frontend.functional.neural import layer_norm as layer_norm

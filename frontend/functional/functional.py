@@ -13,6 +13,7 @@ from blu.dialects.tensor.arithmetic import *
 from blu.dialects.tensor.arrangement import *
 from blu.dialects.tensor.folding import *
 from blu.frontend.functional.activations import *
+from blu.frontend.functional.attention import *
 from blu.frontend.functional.collective import *
 from blu.frontend.functional.convolutions import *
 from blu.frontend.functional.creation import *
@@ -32,7 +33,8 @@ from blu.frontend.functional.searching import *
 FAMILIES = (
     "blu.dialects.ops.identity",
     *map("blu.dialects.tensor.{}".format, ("arithmetic", "arrangement", "folding")),
-    *map("blu.frontend.functional.{}".format, ("activations", "collective", "creation", "einsum", "indexing")),
+    *map("blu.frontend.functional.{}".format, ("activations", "attention", "collective")),
+    *map("blu.frontend.functional.{}".format, ("creation", "einsum", "indexing")),
     *map("blu.frontend.functional.{}".format, ("convolutions", "pooling", "resizing")),
     *map("blu.frontend.functional.{}".format, ("linear", "losses", "neural", "norms")),
     *map("blu.frontend.functional.{}".format, ("padding", "pointwise", "running", "searching")),

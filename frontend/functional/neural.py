@@ -1,27 +1,24 @@
-"""Functions of neural networks: activations, normalisations, attention, losses."""
+"""Functions of neural networks: activations, normalisations, losses."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from blu.dialects.core.axes import normalize_axes, normalize_axis
-from blu.dialects.core.dtypes import computing_dtype, product
+from blu.dialects.core.dtypes import product
 from blu.dialects.core.op import Op
 from blu.dialects.ops import activation, loss, normalization
-from blu.dialects.ops.attention import Attention
 from blu.dialects.tensor.arithmetic import not_equal
 from blu.dialects.tensor.arrangement import flatten, moveaxis, reshape
 from blu.dialects.tensor.basic_indexing import as_indices
 from blu.dialects.tensor.folding import fold_axes
 from blu.dialects.tensor.function import method, public
-from blu.dialects.tensor.promotion import as_tensor, promoted_floats
+from blu.dialects.tensor.promotion import promoted_floats
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ShapeError
 from blu.frontend.functional.losses import check_reduction, reduced
 
 __all__ = [
-    "attention",
     "cross_entropy",
     "gelu",
     "layer_norm",
@@ -90,38 +87,6 @@ def gelu(x: Any, approximate: str = "erf") -> Tensor:
 def silu(x: Any) -> Tensor:
     """x * sigmoid(x)."""
     return activation.Silu(*promoted_floats(x))
-
-
-@public
-def attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    mask: Any = None,
-    *,
-    causal: bool = False,
-    offset: Any = None,
-    scale: float | None = None,
-    precision: str = "highest",
-) -> Tensor:
-    """softmax(query @ key.T * scale + mask) @ value, per head: [..., Hq, Tq, Dv].
-
-    query [..., Hq, Tq, D], key [..., Hkv, Tk, D], value [..., Hkv, Tk, Dv]; Hq is a multiple of Hkv (grouped heads).
-    `mask` broadcasts to [..., Hq, Tq, Tk]: bool (True lets a key be seen), or a float that is added to the scores.
-    With `causal`, key j is visible to query i where j <= i + offset; `offset` (an integer or 0-d tensor, the position
-    of the first query among the keys) is Tk - Tq where it is not given. `scale` is 1 / sqrt(D) where it is not given.
-    A query that sees no key gives zeros. With the `precision` "tf32", factors of products of f32 may be rounded to 10
-    bits of fraction, as in `matmul`, and those of the gradients as well.
-    """
-    tensors = promoted_floats(query, key, value)
-    width = tensors[0].shape[-1] if tensors[0].ndim else 1
-    factor = 1 / math.sqrt(max(width, 1)) if scale is None else scale
-    start = None if offset is None else as_indices(offset)
-    shown = None if mask is None else as_tensor(mask)
-    if shown is not None and shown.dtype.is_float and shown.dtype != tensors[0].dtype:
-        # Scores are computed so: a mask of f32 may be lower than f16 goes.
-        shown = as_tensor(shown, computing_dtype(tensors[0].dtype))
-    return Attention(*tensors, shown, start, causal=causal, scale=factor, precision=precision)
 
 
 @public
