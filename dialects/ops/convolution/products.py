@@ -193,19 +193,19 @@ class Products:
         return RowWindows(rows, sizes=(count, *sizes), steps=(1, *strides), start=block.row)
 
     def _factor(self, block: TapBlock, weight: Tensor) -> Tensor:
-        """The weight of a block of places: [groups?, *places, channels, features of each]."""
-        window, (channels, features) = [own.window for own in self.grid.dimensions], weight.shape[1:]
-        starts = [places.first for places in block.along]
-        limits = [places.first + (places.count - 1) * places.step + 1 for places in block.along]
-        whole = weight.reshape((*window, channels, features))
-        steps = [places.step for places in block.along]
-        own = cut(whole, [*starts, 0, 0], [*limits, channels, features], [*steps, 1, 1])
-        sizes = [size for size in block.sizes if size > 1]
-        if self.groups == 1:
-            return own.reshape((*sizes, channels, features))
-        grouped = own.reshape((*sizes, channels, self.groups, features // self.groups))
-        rank = len(sizes)
-        return grouped.transpose((rank + 1, *range(rank + 1), rank + 2))
+        """The weight of a block of places: [groups?, *places, channels, features of each], without places of one.
+
+        It is seen in one matrix for all places, so that a weight that was turned around is copied once, to lie in rows.
+        """
+        channels, windows = self._channels, [dimension.window for dimension in self.grid.dimensions]
+        matrix = self._by_group(weight.reshape((weight.shape[0] * channels, self.features)))
+        start = block.numbers(windows)[0] * channels
+        steps = [places.step * product(windows[dim + 1 :]) * channels for dim, places in enumerate(block.along)]
+        many = [(size, step) for size, step in zip(block.sizes, steps, strict=True) if size > 1]
+        if not many:
+            return part(matrix, matrix.ndim - 2, start, start + channels)
+        sizes, strides = zip(*many, strict=True)
+        return RowWindows(matrix, sizes=(*sizes, channels), steps=(*strides, 1), start=start)
 
     def _taken(self, rows: Tensor, tracks: Tracks) -> Tensor:
         """The rows that are results: [N, *counts, features]."""

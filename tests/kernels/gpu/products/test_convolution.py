@@ -186,10 +186,10 @@ def test_gradients_of_other_weights(case: Window, kind: str, target: str) -> Non
 
 
 def test_a_window_is_one_product_where_it_was_one_for_each_place() -> None:
-    """At a size of ResNet's nothing but padding, a product, and taking its results is done."""
-    case = Window((28, 28), 128, 128, padding=1)
-    specs = [blu.spec(shape, "bf16") for shape in ((32, 28, 28, 128), (3, 3, 128, 128))]
-    program = GpuProgram.of(blu.jit(case.compute).trace(*specs).lower("sm_90a").module, "sm_90a")
+    """At a size of ResNet's, as users write it: the weight [F, C, 3, 3] is turned around so that warpgroups take it."""
+    specs = [blu.spec(shape, "bf16") for shape in ((32, 28, 28, 128), (128, 128, 3, 3))]
+    traced = blu.jit(lambda x, weight: blu.conv2d(x, weight, padding=1, channels_last=True)).trace(*specs)
+    program = GpuProgram.of(traced.lower("sm_90a").module, "sm_90a")
     assert len(program.kernels("gemm")) == 1 and "wgmma.mma_async" in program.ptx["gemm_0"]
     if find_ptxas() is None:
         pytest.skip("assembling GPU code needs ptxas")
