@@ -189,6 +189,7 @@ from blu.frontend.functional.losses import mse_loss as mse_loss
 from blu.frontend.functional.losses import nll_loss as nll_loss
 from blu.frontend.functional.losses import smooth_l1_loss as smooth_l1_loss
 from blu.frontend.functional.neural import cross_entropy as cross_entropy
+from blu.frontend.functional.neural import dropout as dropout
 from blu.frontend.functional.neural import gelu as gelu
 from blu.frontend.functional.neural import layer_norm as layer_norm
 from blu.frontend.functional.neural import log_softmax as log_softmax

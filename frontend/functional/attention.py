@@ -8,14 +8,14 @@ from typing import Any
 from blu.dialects.core.dtypes import computing_dtype
 from blu.dialects.ops.attention import Attention, groups_of, masked, softmax_of_visible, split_heads
 from blu.dialects.ops.pointwise import broadcast_shapes
-from blu.dialects.tensor.arithmetic import matmul, where
+from blu.dialects.tensor.arithmetic import matmul
 from blu.dialects.tensor.arrangement import broadcast_to
 from blu.dialects.tensor.basic_indexing import as_indices
 from blu.dialects.tensor.function import public
 from blu.dialects.tensor.promotion import as_tensor, converted, promoted_floats
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ArgumentError
-from blu.frontend.functional.random import bernoulli
+from blu.frontend.functional.neural import dropout as dropped
 
 __all__ = ["attention"]
 
@@ -63,14 +63,9 @@ def attention(
     whole = Attention(*tensors, shown, start, causal=causal, scale=factor, precision=precision)
     if not dropout:
         return whole
-    weights = _dropped(_weights(*tensors[:2], shown, start, causal, factor, precision), dropout, dropout_key)
+    weights = dropped(_weights(*tensors[:2], shown, start, causal, factor, precision), dropout, dropout_key)
     result = matmul(weights, converted(tensors[2], weights.dtype).expand_dims(-3), precision)
     return converted(result.reshape(whole.shape), whole.dtype)
-
-
-def _dropped(weights: Tensor, probability: float, key: Any) -> Tensor:
-    kept = bernoulli(key, 1 - probability, weights.shape)
-    return where(kept, weights * (1 / (1 - probability) if probability < 1 else 0.0), 0.0)
 
 
 def _with_one_lead(tensors: list[Tensor]) -> list[Tensor]:

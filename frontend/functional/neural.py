@@ -5,21 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 from blu.dialects.core.axes import normalize_axes, normalize_axis
-from blu.dialects.core.dtypes import product
+from blu.dialects.core.dtypes import computing_dtype, product
 from blu.dialects.core.op import Op
 from blu.dialects.ops import activation, loss, normalization
-from blu.dialects.tensor.arithmetic import not_equal
-from blu.dialects.tensor.arrangement import flatten, moveaxis, reshape
+from blu.dialects.tensor.arithmetic import not_equal, where
+from blu.dialects.tensor.arrangement import broadcast_to, flatten, moveaxis, reshape
 from blu.dialects.tensor.basic_indexing import as_indices
 from blu.dialects.tensor.folding import fold_axes
 from blu.dialects.tensor.function import method, public
-from blu.dialects.tensor.promotion import promoted_floats
+from blu.dialects.tensor.promotion import converted, promoted_floats
 from blu.dialects.tensor.tensor import Tensor
-from blu.errors import ShapeError
+from blu.errors import ArgumentError, ShapeError
 from blu.frontend.functional.losses import check_reduction, reduced
+from blu.frontend.functional.random import bernoulli
 
 __all__ = [
     "cross_entropy",
+    "dropout",
     "gelu",
     "layer_norm",
     "log_softmax",
@@ -105,3 +107,26 @@ def cross_entropy(logits: Any, targets: Any, ignore_index: int = -100, reduction
     losses = loss.CrossEntropy(rows, flatten(classes), ignore_index=ignore_index)
     result = reduced(losses, reduction, not_equal(classes, ignore_index))
     return reshape(result, classes.shape) if reduction == "none" else result
+
+
+@public
+def dropout(x: Any, rate: float, key: Any, shape: Any = None) -> Tensor:
+    """x with each element set to 0 with probability `rate`, and the others divided by 1 - rate.
+
+    `shape`, which is broadcast to that of x, is of what is drawn: (n, c, 1, 1) drops whole channels of (n, c, h, w).
+    The same `key` drops the same elements (Srivastava et al., "Dropout: A simple way to prevent neural networks from
+    overfitting").
+    """
+    (tensor,) = promoted_floats(x)
+    if not 0 <= rate <= 1:
+        raise ArgumentError(f"the rate of dropout must be in [0, 1], got {rate}")
+    drawn = tensor.shape if shape is None else tuple(shape)
+    if len(drawn) != tensor.ndim or any(
+        size not in (1, whole) for size, whole in zip(drawn, tensor.shape, strict=True)
+    ):
+        raise ShapeError(f"what is drawn has shape {drawn}, which is not broadcast to {tensor.shape}")
+    if rate in (0, 1):
+        return tensor if rate == 0 else where(False, tensor, 0.0)
+    kept = broadcast_to(bernoulli(key, 1 - rate, drawn), tensor.shape)
+    wide = converted(tensor, computing_dtype(tensor.dtype))
+    return converted(where(kept, wide / (1 - rate), 0.0), tensor.dtype)

@@ -2,6 +2,7 @@
 
 from blu import errors
 from blu.frontend.nn.attention import Attention
+from blu.frontend.nn.containers import ModuleDict, ModuleList, Sequential
 from blu.frontend.nn.convolution import (
     AdaptiveAvgPool2d,
     AdaptiveMaxPool2d,
@@ -21,7 +22,7 @@ from blu.frontend.nn.convolution import (
 )
 from blu.frontend.nn.gpt2 import GPT2, MLP, Block, GPT2Config
 from blu.frontend.nn.gpt2_steps import loss as gpt2_loss
-from blu.frontend.nn.layers import Conv1D, Embedding, LayerNorm, Linear, RMSNorm
+from blu.frontend.nn.layers import Conv1D, Dropout, Embedding, LayerNorm, Linear, RMSNorm
 from blu.frontend.nn.module import Module
 from blu.frontend.nn.parameter import Parameter
 
@@ -42,6 +43,7 @@ __all__ = [
     "ConvTranspose1d",
     "ConvTranspose2d",
     "ConvTranspose3d",
+    "Dropout",
     "Embedding",
     "GPT2Config",
     "GroupNorm",
@@ -51,8 +53,11 @@ __all__ = [
     "MaxPool2d",
     "MaxPool3d",
     "Module",
+    "ModuleDict",
+    "ModuleList",
     "Parameter",
     "RMSNorm",
+    "Sequential",
     "gpt2_loss",
 ]
 

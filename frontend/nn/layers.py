@@ -1,4 +1,4 @@
-"""Layers with parameters of their own: Linear, Conv1D, Embedding, LayerNorm, RMSNorm.
+"""Layers: Linear, Conv1D, Embedding, LayerNorm, RMSNorm, Dropout.
 
 Shapes: B batch, T positions, C width. Parameters are named and laid out as in torch, so that its state dicts fit.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from blu.errors import ArgumentError
 from blu.frontend.functional import functional as ops
 from blu.frontend.nn.module import Module
 from blu.frontend.nn.parameter import constant, normal, uniform
@@ -68,3 +69,25 @@ class RMSNorm(Module):
 
     def forward(self, x: Any) -> Any:
         return ops.rms_norm(x, self.weight, eps=self.eps)
+
+
+class Dropout(Module):
+    """Elements set to 0 with probability `rate` while training, the others divided by 1 - rate; see `blu.dropout`.
+
+    Which ones follows from `key`: use another one in each step, as `blu.random.fold_in(key, step)`.
+    """
+
+    def __init__(self, rate: float = 0.5):
+        if not 0 <= rate <= 1:
+            raise ArgumentError(f"the rate of dropout must be in [0, 1], got {rate}")
+        self.rate, self.training = float(rate), True
+
+    def forward(self, x: Any, key: Any = None) -> Any:
+        if not self.training or not self.rate:
+            return x
+        if key is None:
+            raise ArgumentError(
+                f"Dropout({self.rate:g}) is told no key to draw by",
+                advice="Pass key=blu.random.key(0), or call the model's eval() where it is not trained.",
+            )
+        return ops.dropout(x, self.rate, key)

@@ -92,6 +92,20 @@ class Module:
                 _assign(self, name.split("."), parameter.sample(seed, name))
         return self
 
+    def train(self, training: bool = True) -> Module:
+        """Let what does something else in training (Dropout) do so, in the module and all inside of it.
+
+        It is a part of programs: a compiled function is compiled once for each.
+        """
+        for _, module in self.named_modules():
+            if "training" in module.__dict__:
+                module.__dict__["training"] = training
+        return self
+
+    def eval(self) -> Module:
+        """The opposite of `train`."""
+        return self.train(False)
+
     def __repr__(self) -> str:
         lines = [f"({name}): {_describe(item)}" for name, item in self.__dict__.items() if name not in _HIDDEN]
         body = "".join("\n  " + line.replace("\n", "\n  ") for line in lines)
