@@ -56,10 +56,12 @@ def _find_package() -> str:
 
 PACKAGE = _find_package()
 
-# MLIR imports `<package>.dialects.<name>` for every op of a dialect that Python defines, and fails anew each time
-# (13 us an op). An empty module under that name makes the look-up succeed at once.
-for _name in ("blu", "plan"):
-    sys.modules.setdefault(f"{PACKAGE}.dialects.{_name}", types.ModuleType(f"{PACKAGE}.dialects.{_name}"))
+# MLIR imports `<package>.dialects.<name>` when it meets an op. For a dialect that Python defines that fails anew each
+# time (13 us an op); that of LLVM is half of a first program's time, for classes that only emitters for GPUs use. An
+# empty module under that name makes the look-up succeed at once.
+_EMPTY = {name: types.ModuleType(f"{PACKAGE}.dialects.{name}") for name in ("blu", "plan", "llvm")}
+for _name, _module in _EMPTY.items():
+    sys.modules.setdefault(_module.__name__, _module)
 
 ir = _load(f"{PACKAGE}.ir")
 ext = _load(f"{PACKAGE}.dialects.ext")
@@ -72,7 +74,10 @@ def __getattr__(name: str) -> types.ModuleType:
     """Upstream dialects, imported on first use: importing all of them costs a quarter of a second."""
     if name not in DIALECTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = _linalg() if name == "linalg" else _load(f"{PACKAGE}.dialects.{name}")
+    path = f"{PACKAGE}.dialects.{name}"
+    if sys.modules.get(path) is _EMPTY.get(name, path):
+        del sys.modules[path]
+    module = _linalg() if name == "linalg" else _load(path)
     globals()[name] = module
     return module
 
