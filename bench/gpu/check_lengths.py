@@ -97,13 +97,13 @@ def _sized(attributes: Callable[[int], dict[str, Any]]) -> Longer:
     return lambda sample, length: Sample((_rows(_table(sample), length),), {**sample.attributes, **attributes(length)})
 
 
-def _with(others: Callable[[np.ndarray], tuple]) -> Longer:
+def _with(others: Callable[[np.ndarray], tuple], **attributes: Any) -> Longer:
     """The first operand is rows, others follow from them; the axis, where there is one, is the last."""
 
     def longer(sample: Sample, length: int) -> Sample:
         x = _rows(_table(sample), length)
         axis = {"axis": 1} if "axis" in sample.attributes else {}
-        return Sample((x, *others(x)), {**sample.attributes, **axis})
+        return Sample((x, *others(x)), {**sample.attributes, **axis, **attributes})
 
     return longer
 
@@ -144,6 +144,7 @@ LONGER: dict[str, Longer] = {
     **dict.fromkeys(("sort", "argsort"), _sorted_row),
     "prod": _product,
     "reverse": _along(axes=(1,)),
+    "row_windows": _along(sizes=(2, 2), steps=(1, 1), start=0),
     "transpose": _along(permutation=(1, 0)),
     "broadcast_to": lambda sample, length: Sample((np.resize(_table(sample), length),), {"shape": (ROWS, length)}),
     "reshape": _sized(lambda length: {"shape": (length, ROWS)}),
@@ -169,5 +170,6 @@ LONGER: dict[str, Longer] = {
     "rms_norm": _with(lambda x: (x[0],)),
     "one_hot": lambda sample, length: Sample((np.resize(_table(sample), length),), sample.attributes),
     "matmul": _with(lambda x: (x[::-1, ::-1].T.copy(),)),
+    "contract": _with(lambda x: (x[::-1].copy(),), equation="mk,nk->mn"),
     "cross_entropy": _with(lambda x: (np.arange(ROWS) * 7 % x.shape[1],)),
 }
