@@ -8,12 +8,13 @@ from blu.dialects.core.axes import normalize_axes, normalize_axis
 from blu.dialects.core.dtypes import computing_dtype, product
 from blu.dialects.core.op import Op
 from blu.dialects.ops import activation, loss, normalization
+from blu.dialects.ops.indexing import Take
 from blu.dialects.tensor.arithmetic import not_equal, where
 from blu.dialects.tensor.arrangement import broadcast_to, flatten, moveaxis, reshape
 from blu.dialects.tensor.basic_indexing import as_indices
 from blu.dialects.tensor.folding import fold_axes
 from blu.dialects.tensor.function import method, public
-from blu.dialects.tensor.promotion import converted, promoted_floats
+from blu.dialects.tensor.promotion import as_tensor, converted, promoted_floats
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ArgumentError, ShapeError
 from blu.frontend.functional.losses import check_reduction, reduced
@@ -92,21 +93,87 @@ def silu(x: Any) -> Tensor:
 
 
 @public
-def cross_entropy(logits: Any, targets: Any, ignore_index: int = -100, reduction: str = "mean") -> Tensor:
+def cross_entropy(
+    logits: Any,
+    targets: Any,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    weight: Any = None,
+    label_smoothing: float = 0.0,
+) -> Tensor:
     """-log(softmax(logits)[target]): logits [..., V], integer targets [...]; the mean, the "sum", or all ("none").
 
-    Positions whose target is `ignore_index` count neither in the sum nor in the mean (which is NaN where none is left).
-    The result is f32 (f64 for f64 logits). Other targets outside of 0..V-1 are an IndexError when the program runs.
+    Targets that are floats [..., V] are probabilities p of the classes: the loss is -sum(p * log(softmax(logits))), and
+    the mean is over all positions. With `label_smoothing` e, of 0 to 1, the targets' probabilities are (1 - e) * p +
+    e / V. `weight` [V] multiplies each class's term; the mean over integer targets is divided by the sum of their
+    weights. Arguments mean what they do in torch, except that classes are the last dimension.
+
+    Positions whose integer target is `ignore_index` count neither in the sum nor in the mean (which is NaN where none
+    is left). The result is f32 (f64 for f64 logits). Other targets outside of 0..V-1 are an IndexError when the program
+    runs.
     """
     check_reduction(reduction)
+    if not 0 <= label_smoothing <= 1:
+        raise ArgumentError(f"cross_entropy: label_smoothing must be in [0, 1], got {label_smoothing}")
     (scores,) = promoted_floats(logits)
+    factors = None if weight is None else converted(as_tensor(weight), computing_dtype(scores.dtype))
+    if factors is not None and (not scores.ndim or factors.shape != scores.shape[-1:]):
+        raise ShapeError(f"weight must be [V], got {factors.type} for logits {scores.type}")
+    if (soft := as_tensor(targets)).dtype.is_float:
+        if ignore_index >= 0:
+            advice = "Integer targets can be ignored; give positions that shall not count probabilities of 0."
+            raise ArgumentError(f"{ignore_index=} is no class of targets that are probabilities", advice=advice)
+        return _soft_cross_entropy(scores, soft, reduction, factors, label_smoothing)
     classes = as_indices(targets)
     if not scores.ndim or scores.shape[:-1] != classes.shape:
-        raise ShapeError(f"logits must be [..., V] and targets [...], got {scores.type} and {classes.type}")
+        advice = "Targets that are probabilities are floats of the logits' shape."
+        message = f"logits must be [..., V] and targets [...], got {scores.type} and {classes.type}"
+        raise ShapeError(message, advice=advice)
     rows = reshape(scores, (classes.size, scores.shape[-1]))
     losses = loss.CrossEntropy(rows, flatten(classes), ignore_index=ignore_index)
-    result = reduced(losses, reduction, not_equal(classes, ignore_index))
+    counted = not_equal(classes, ignore_index)
+    if factors is not None or label_smoothing:
+        losses, counted = _weighted(losses, rows, flatten(classes), flatten(counted), factors, label_smoothing)
+    result = reduced(losses, reduction, counted)
     return reshape(result, classes.shape) if reduction == "none" else result
+
+
+def _weighted(
+    losses: Tensor, rows: Tensor, classes: Tensor, counted: Tensor, weight: Tensor | None, label_smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """Losses of integer targets [N] times their weights, partly spread over the classes, and what they are divided by.
+
+    `losses` are 0 where targets are not counted; only what is spread reads the rows [N, V] a second time.
+    """
+    weights = counted
+    if weight is not None:
+        weights = where(counted, Take(weight, where(counted, classes, 0), axis=0), 0.0)
+        losses = where(counted, losses * weights, 0.0)
+    if label_smoothing:
+        spread = where(counted, _surprise(rows, None, weight), 0.0)
+        losses = (1 - label_smoothing) * losses + (label_smoothing / rows.shape[-1]) * spread
+    return losses, weights
+
+
+def _soft_cross_entropy(
+    scores: Tensor, targets: Tensor, reduction: str, weight: Tensor | None, label_smoothing: float
+) -> Tensor:
+    """The cross entropy with probabilities of the classes."""
+    if not scores.ndim or scores.shape != targets.shape:
+        message = f"targets that are probabilities must have the logits' shape, got {targets.type} for {scores.type}"
+        raise ShapeError(message, advice="Targets that are classes are integers of the logits' shape without the last.")
+    truth = converted(targets, computing_dtype(scores.dtype))
+    if label_smoothing:
+        truth = (1 - label_smoothing) * truth + label_smoothing / scores.shape[-1]
+    return reduced(_surprise(scores, truth, weight), reduction)
+
+
+def _surprise(scores: Tensor, truth: Tensor | None, weight: Tensor | None) -> Tensor:
+    """-sum(truth * weight * log(softmax(scores))) along the last dimension; None stands for ones."""
+    terms = -log_softmax(converted(scores, computing_dtype(scores.dtype)))
+    for factor in (truth, weight):
+        terms = terms if factor is None else terms * factor
+    return terms.sum(-1)
 
 
 @public

@@ -32,6 +32,20 @@ CASES: list[tuple[str, tuple[np.ndarray, ...], dict[str, Any]]] = [
     ("nll_loss", (X, CLASSES), {}),
     ("nll_loss", (X, CLASSES % 5), {"weight": WEIGHT, "ignore_index": 2}),
     ("nll_loss", (X[0], np.array(3)), {}),
+    *(
+        ("cross_entropy", (X, targets), options)
+        for targets in (CLASSES, PROBABILITIES)
+        for options in (
+            {},
+            {"weight": WEIGHT},
+            {"label_smoothing": 0.3},
+            {"label_smoothing": 1.0, "weight": WEIGHT},
+        )
+    ),
+    ("cross_entropy", (X, CLASSES % 5), {"label_smoothing": 0.2, "weight": WEIGHT, "ignore_index": 2}),
+    ("cross_entropy", (X, np.full(4, -100)), {"label_smoothing": 0.2, "weight": WEIGHT}),
+    ("cross_entropy", (X[0], np.array(3)), {"label_smoothing": 0.2, "weight": WEIGHT}),
+    ("cross_entropy", (X[0], PROBABILITIES[0]), {"label_smoothing": 0.2, "weight": WEIGHT}),
     ("kl_div", (X, PROBABILITIES), {}),
     ("kl_div", (X, TARGET), {"log_target": True}),
     *(("hinge_embedding_loss", (X, SIDES), options) for options in ({}, {"margin": 0.4})),
@@ -68,6 +82,18 @@ def test_values_and_gradients_are_torchs(name: str, arrays: tuple[np.ndarray, ..
         np.testing.assert_allclose(np.asarray(ours), theirs, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32"])
+@pytest.mark.parametrize("targets", [CLASSES, PROBABILITIES])
+def test_cross_entropy_of_narrow_floats_is_of_wide_ones(dtype: str, targets: np.ndarray) -> None:
+    def losses(x: Any, weight: Any) -> Any:
+        return blu.cross_entropy(x, targets, weight=weight, label_smoothing=0.3, reduction="none")
+
+    found = np.asarray(blu.jit(lambda x, weight: losses(blu.astype(x, dtype), weight))(X, WEIGHT))
+    wide = np.asarray(blu.jit(lambda x, weight: losses(blu.astype(blu.astype(x, dtype), "f64"), weight))(X, WEIGHT))
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, wide, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("shapes", [((4, 5), (4, 5)), ((4, 5), (1, 5)), ((2, 1, 3), (4, 3))])
 def test_cosine_similarity_is_torchs(shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> None:
     arrays = tuple(RNG.normal(size=shape) for shape in shapes)
@@ -94,7 +120,7 @@ def test_nll_loss_of_log_softmax_is_cross_entropy() -> None:
     np.testing.assert_allclose(np.asarray(found), np.asarray(blu.cross_entropy(x, classes)), rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", sorted({name for name, *_ in CASES} | {"cross_entropy"}))
+@pytest.mark.parametrize("name", sorted({name for name, *_ in CASES}))
 def test_an_unknown_reduction_is_named_with_those_known(name: str) -> None:
     target = CLASSES if name in ("nll_loss", "cross_entropy") else TARGET
     with pytest.raises(BluError, match=rf"{name}: reduction must be one of mean, sum, none, got 'median'"):
@@ -103,7 +129,7 @@ def test_an_unknown_reduction_is_named_with_those_known(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted({name for name, *_ in CASES} | {"cosine_similarity"}))
 def test_shapes_that_differ(name: str) -> None:
-    target = np.zeros(3, np.int64) if name == "nll_loss" else TARGET[:3]
+    target = np.zeros(3, np.int64) if name in ("nll_loss", "cross_entropy") else TARGET[:3]
     with pytest.raises(ShapeError, match=r"\[4, 5\].*\[3|\[3, 5\] and \[4, 5\]"):
         getattr(blu, name)(X, target)
 
@@ -120,6 +146,11 @@ def test_targets_without_a_class(target: int) -> None:
         (lambda x: blu.huber_loss(x, x, delta=0), "delta above 0, got 0"),
         (lambda x: blu.smooth_l1_loss(x, x, beta=-1), "beta of at least 0, got -1"),
         (lambda x: blu.nll_loss(x, np.zeros(4, np.int64), WEIGHT[:4]), r"weight must be \[V\]"),
+        (lambda x: blu.cross_entropy(x, CLASSES, weight=WEIGHT[:4]), r"weight must be \[V\]"),
+        (lambda x: blu.cross_entropy(x, CLASSES, label_smoothing=1.5), r"in \[0, 1\], got 1.5"),
+        (lambda x: blu.cross_entropy(x, PROBABILITIES[:3]), "probabilities must have the logits' shape"),
+        (lambda x: blu.cross_entropy(x, PROBABILITIES, ignore_index=2), "ignore_index=2 is no class"),
+        (lambda x: blu.cross_entropy(x, CLASSES[:3]), "Targets that are probabilities are floats"),
         (lambda x: blu.binary_cross_entropy_with_logits(x, x[0]), "must have one shape"),
     ],
 )
