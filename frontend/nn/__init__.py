@@ -25,9 +25,12 @@ from blu.frontend.nn.gpt2_steps import loss as gpt2_loss
 from blu.frontend.nn.layers import Conv1D, Dropout, Embedding, LayerNorm, Linear, RMSNorm
 from blu.frontend.nn.module import Module
 from blu.frontend.nn.parameter import Parameter
+from blu.frontend.nn.recurrent import GRU, LSTM
 
 __all__ = [
     "GPT2",
+    "GRU",
+    "LSTM",
     "MLP",
     "AdaptiveAvgPool2d",
     "AdaptiveMaxPool2d",

@@ -1,0 +1,170 @@
+"""Recurrent layers, with torch's arguments and parameters: LSTM and GRU, whose steps are a `blu.scan`.
+
+Shapes: T steps, B batch, I inputs, H hidden, L layers, D directions (2 if bidirectional, else 1).
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+from blu.errors import ArgumentError, ShapeError
+from blu.frontend.functional import functional as ops
+from blu.frontend.loops import scan
+from blu.frontend.nn.module import Module
+from blu.frontend.nn.parameter import uniform
+
+States = tuple[Any, ...]
+
+
+class _Recurrent(Module):
+    """What recurrent layers have in common: `GATES` products of width H in each step, and `STATES` that it carries."""
+
+    GATES: ClassVar[int]
+    STATES: ClassVar[int]
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        bidirectional: bool = False,
+        dtype: object = "f32",
+    ):
+        for name, size in (("input_size", input_size), ("hidden_size", hidden_size), ("num_layers", num_layers)):
+            if size < 1:
+                raise ArgumentError(f"{type(self).__name__}: {name} must be at least 1, got {size}")
+        self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
+        self.bias, self.batch_first, self.bidirectional = bias, batch_first, bidirectional
+        bound, wide = 1 / math.sqrt(hidden_size), self.GATES * hidden_size
+        for place in range(num_layers * self._directions):
+            own = self._suffix(place)
+            inputs = input_size if place < self._directions else hidden_size * self._directions
+            setattr(self, "weight_ih" + own, uniform((wide, inputs), bound, dtype))
+            setattr(self, "weight_hh" + own, uniform((wide, hidden_size), bound, dtype))
+            if bias:
+                setattr(self, "bias_ih" + own, uniform((wide,), bound, dtype))
+                setattr(self, "bias_hh" + own, uniform((wide,), bound, dtype))
+
+    @property
+    def _directions(self) -> int:
+        return 2 if self.bidirectional else 1
+
+    def _suffix(self, place: int) -> str:
+        layer, direction = divmod(place, self._directions)
+        return f"_l{layer}" + ("_reverse" if direction else "")
+
+    def _step(self, states: States, given: Any, recurrent: Any) -> States:
+        """The states [B, H] after a step, of products [B, GATES * H] with what is given and with the first state."""
+        raise NotImplementedError
+
+    def _forward(self, x: Any, states: States | None) -> tuple[Any, States]:
+        if len(x.shape) not in (2, 3) or x.shape[-1] != self.input_size:
+            order = "B, T" if self.batch_first else "T, B"
+            message = f"{type(self).__name__}: x must be [{order}, {self.input_size}] or [T, {self.input_size}]"
+            raise ShapeError(f"{message}, got {list(x.shape)}")
+        is_batched = len(x.shape) == 3
+        if not is_batched:
+            x = ops.expand_dims(x, 1)
+        elif self.batch_first:
+            x = ops.transpose(x, (1, 0, 2))
+        begun = None if states is None else self._checked(states, x.shape[1], is_batched)
+        y, ended = self._layers(x, begun)
+        if not is_batched:
+            return ops.squeeze(y, 1), tuple(ops.squeeze(state, 1) for state in ended)
+        return ops.transpose(y, (1, 0, 2)) if self.batch_first else y, ended
+
+    def _checked(self, states: States, batch: int, is_batched: bool) -> States:
+        shape = (self.num_layers * self._directions, *([batch] if is_batched else []), self.hidden_size)
+        found = [tuple(state.shape) for state in states]
+        if found != [shape] * self.STATES:
+            wanted = f"{self.STATES} of shape {list(shape)}, that of each layer and direction"
+            got = ", ".join(str(list(one)) for one in found)
+            raise ShapeError(f"{type(self).__name__}: the state is {wanted}; got {got}")
+        return states if is_batched else tuple(ops.expand_dims(state, 1) for state in states)
+
+    def _layers(self, x: Any, begun: States | None) -> tuple[Any, States]:
+        """What the last layer gives, [T, B, D * H], and the states after the last step, each [L * D, B, H]."""
+        ended: list[States] = []
+        for _ in range(self.num_layers):
+            results = []
+            for direction in range(self._directions):
+                place = len(ended)
+                first = None if begun is None else tuple(state[place] for state in begun)
+                last, y = self._run(x, self._suffix(place), first, reverse=direction == 1)
+                ended.append(last)
+                results.append(y)
+            x = ops.concatenate(results, -1) if len(results) > 1 else results[0]
+        return x, tuple(ops.stack(list(column)) for column in zip(*ended, strict=True))
+
+    def _run(self, x: Any, own: str, first: States | None, reverse: bool) -> tuple[States, Any]:
+        """One layer in one direction: products with what is given are one product for all steps."""
+        given = self._product(x, "ih" + own)
+        begun = first or (ops.zeros((x.shape[1], self.hidden_size), given.dtype),) * self.STATES
+
+        def step(states: States, given: Any) -> tuple[States, Any]:
+            after = self._step(states, given, self._product(states[0], "hh" + own))
+            after = tuple(ops.astype(new, old.dtype) for new, old in zip(after, states, strict=True))
+            return after, after[0]
+
+        return scan(step, tuple(ops.astype(state, given.dtype) for state in begun), given, reverse=reverse)
+
+    def _product(self, x: Any, own: str) -> Any:
+        y = ops.matmul(x, ops.transpose(getattr(self, "weight_" + own)))
+        return y + getattr(self, "bias_" + own) if self.bias else y
+
+    def _parts(self, products: Any) -> list[Any]:
+        width = self.hidden_size
+        return [products[..., gate * width : (gate + 1) * width] for gate in range(self.GATES)]
+
+
+class LSTM(_Recurrent):
+    """Long short-term memory (Hochreiter and Schmidhuber): with i, f, o = sigmoid and g = tanh of W x + U h + b,
+    c = f c + i g and h = o tanh(c). Several layers each take what the one before gives.
+
+    `weight_ih_l0` [4 H, I] and its neighbours have torch's names and order of gates: i, f, g, o.
+    """
+
+    GATES = 4
+    STATES = 2
+
+    def forward(self, x: Any, state: States | None = None) -> tuple[Any, States]:
+        """(h of all steps of the last layer [T, B, D * H], the last (h, c) of all layers, each [L * D, B, H]).
+
+        x is [T, B, I], or [B, T, I] with `batch_first` (and the result alike), or [T, I] without a batch anywhere.
+        The state before the first step is zeros if it is not given. ShapeError for other shapes.
+        """
+        return self._forward(x, state)
+
+    def _step(self, states: States, given: Any, recurrent: Any) -> States:
+        i, f, g, o = self._parts(given + recurrent)
+        c = ops.sigmoid(f) * states[1] + ops.sigmoid(i) * ops.tanh(g)
+        return ops.sigmoid(o) * ops.tanh(c), c
+
+
+class GRU(_Recurrent):
+    """Gated recurrent units (Cho et al.): with r, z = sigmoid of W x + U h + b, n = tanh(W x + b + r (U h + c)) and
+    h = (1 - z) n + z h. Several layers each take what the one before gives.
+
+    `weight_ih_l0` [3 H, I] and its neighbours have torch's names and order of gates: r, z, n.
+    """
+
+    GATES = 3
+    STATES = 1
+
+    def forward(self, x: Any, state: Any = None) -> tuple[Any, Any]:
+        """(h of all steps of the last layer [T, B, D * H], the last h of all layers [L * D, B, H]).
+
+        x is [T, B, I], or [B, T, I] with `batch_first` (and the result alike), or [T, I] without a batch anywhere.
+        The state before the first step is zeros if it is not given. ShapeError for other shapes.
+        """
+        y, (h,) = self._forward(x, None if state is None else (state,))
+        return y, h
+
+    def _step(self, states: States, given: Any, recurrent: Any) -> States:
+        (r_x, z_x, n_x), (r_h, z_h, n_h) = self._parts(given), self._parts(recurrent)
+        z = ops.sigmoid(z_x + z_h)
+        n = ops.tanh(n_x + ops.sigmoid(r_x + r_h) * n_h)
+        return ((1 - z) * n + z * states[0],)

@@ -1,0 +1,96 @@
+"""LSTM and GRU beside torch's with the same parameters: results, states, gradients, shapes, errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import blu
+from blu import nn
+from blu.errors import BluError, ShapeError
+from tests.frontend.test_nn_layers import from_torch
+
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"num_layers": 2, "bidirectional": True},
+    {"num_layers": 3, "bias": False, "batch_first": True},
+]
+KINDS = ["LSTM", "GRU"]
+STEPS, BATCH, INPUTS, WIDTH = 4, 2, 3, 5
+
+
+def pair(kind: str, options: dict[str, Any]) -> tuple[Any, Any]:
+    torch.manual_seed(0)
+    reference = getattr(torch.nn, kind)(INPUTS, WIDTH, **options).double()
+    return from_torch(getattr(nn, kind)(INPUTS, WIDTH, dtype="f64", **options), reference), reference
+
+
+def begun(kind: str, options: dict[str, Any], *batch: int) -> Any:
+    places = options.get("num_layers", 1) * (2 if options.get("bidirectional") else 1)
+    h, c = np.random.default_rng(1).normal(size=(2, places, *batch, WIDTH))
+    return (h, c) if kind == "LSTM" else h
+
+
+def flat(results: Any) -> list[Any]:
+    y, state = results
+    return [y, *(state if isinstance(state, tuple) else (state,))]
+
+
+def in_torch(state: Any) -> Any:
+    return tuple(map(torch.tensor, state)) if isinstance(state, tuple) else torch.tensor(state)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("options", OPTIONS)
+def test_results_and_gradients_are_torchs(kind: str, options: dict[str, Any]) -> None:
+    module, reference = pair(kind, options)
+    x = np.random.default_rng(0).normal(size=(STEPS, BATCH, INPUTS))
+    state = begun(kind, options, x.shape[0] if options.get("batch_first") else x.shape[1])
+
+    @blu.jit
+    def run(module: Any, x: Any, state: Any) -> Any:
+        def loss(module: Any, x: Any) -> Any:
+            return sum(blu.sum(one * one) for one in flat(module(x, state)))
+
+        return flat(module(x, state)), blu.grad(loss, (0, 1))(module, x)
+
+    found, (by_parameter, by_x) = run(module, x, state)
+    given = torch.tensor(x, requires_grad=True)
+    wanted = flat(reference(given, in_torch(state)))
+    torch.stack([(one * one).sum() for one in wanted]).sum().backward()
+    for ours, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(np.asarray(ours), theirs.detach(), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(np.asarray(by_x), given.grad, rtol=1e-9, atol=1e-11)
+    gradients = dict(by_parameter.named_parameters())
+    assert gradients.keys() == dict(reference.named_parameters()).keys()
+    for name, parameter in reference.named_parameters():
+        np.testing.assert_allclose(np.asarray(gradients[name]), parameter.grad, rtol=1e-9, atol=1e-11, err_msg=name)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shape", [(1, 1, INPUTS), (STEPS, INPUTS)])
+@pytest.mark.parametrize("has_state", [False, True])
+def test_one_step_and_no_batch_by_hand(kind: str, shape: tuple[int, ...], has_state: bool) -> None:
+    options = {"bidirectional": True}
+    module, reference = pair(kind, options)
+    x = np.random.default_rng(0).normal(size=shape)
+    states = [begun(kind, options, *shape[1:-1])] if has_state else []
+    wanted = flat(reference(torch.tensor(x), *map(in_torch, states)))
+    for ours, theirs in zip(flat(module(x, *states)), wanted, strict=True):
+        assert tuple(ours.shape) == tuple(theirs.shape)
+        np.testing.assert_allclose(np.asarray(ours), theirs.detach(), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_wrong_shapes_are_said_with_those_that_fit(kind: str) -> None:
+    module, _ = pair(kind, {})
+    with pytest.raises(ShapeError, match=r"x must be \[T, B, 3\] or \[T, 3\], got \[4, 2, 7\]"):
+        module(np.zeros((4, 2, 7)))
+    state = begun(kind, {}, BATCH + 1)
+    with pytest.raises(ShapeError, match=r"of shape \[1, 2, 5\].* got \[1, 3, 5\]"):
+        module(np.zeros((4, 2, 3)), state)
+    with pytest.raises(BluError, match="num_layers must be at least 1, got 0"):
+        getattr(nn, kind)(3, 5, num_layers=0)
