@@ -60,11 +60,12 @@ def attention(
         # Scores are computed so: a mask of f32 may be lower than f16 goes.
         shown = as_tensor(shown, computing_dtype(tensors[0].dtype))
     # With dropout, the op says what does not fit, and is not run.
-    whole = Attention(*tensors, shown, start, causal=causal, scale=factor, precision=precision)
+    queries, keys, values = tensors
+    whole = Attention(queries, keys, values, shown, start, causal=causal, scale=factor, precision=precision)
     if not dropout:
         return whole
-    weights = dropped(_weights(*tensors[:2], shown, start, causal, factor, precision), dropout, dropout_key)
-    result = matmul(weights, converted(tensors[2], weights.dtype).expand_dims(-3), precision)
+    weights = dropped(_weights(queries, keys, shown, start, causal, factor, precision), dropout, dropout_key)
+    result = matmul(weights, converted(values, weights.dtype).expand_dims(-3), precision)
     return converted(result.reshape(whole.shape), whole.dtype)
 
 

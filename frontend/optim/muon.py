@@ -50,7 +50,7 @@ class Muon(Optimizer):
         _, tree = aligned(parameters, gradients)
         (matrices, rest), (slopes, other_slopes) = self._apart(parameters), self._apart(gradients)
         rows, _ = aligned(matrices, slopes, state["momentum"])
-        results = [self._update_one(*row, learning_rate) for row in rows]
+        results = [self._update_one(p, g, velocity, learning_rate) for p, g, velocity in rows]
         found, others = self.others.update(rest, other_slopes, state["others"], learning_rate)
         found = {**found, **{name: p for name, (p, _) in zip(matrices, results, strict=True)}}
         momentum = {name: velocity for name, (_, velocity) in zip(matrices, results, strict=True)}
