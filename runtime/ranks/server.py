@@ -73,6 +73,7 @@ class StoreServer:
         self._timeout = timeout
         self._members: dict[int, Member] = {}
         self._values: dict[str, bytes] = {}
+        self._readers: dict[str, int] = {}  # of values that so many ranks will still ask for, once each
         self._counts: dict[str, int] = {}
         self._rounds: dict[str, dict[int, bytes]] = {}
         self._answered: dict[str, set[int]] = {}
@@ -206,6 +207,8 @@ class StoreServer:
 
     def _do_set(self, member: Member, header: frames.Header, body: bytes) -> bytes:
         self._values[header["key"]] = body
+        if "readers" in header:
+            self._readers[header["key"]] = int(header["readers"])
         self._notify()
         return frames.encode({})
 
@@ -215,7 +218,17 @@ class StoreServer:
         if not await self._until(lambda: key in self._values, float(header["seconds"])):
             return self._late(f"nobody has set {key!r} within {header['seconds']:g} s")
         member.asks = ""
-        return frames.encode({}, self._values[key])
+        return frames.encode({}, self._read(key))
+
+    def _read(self, key: str) -> bytes:
+        """A value, which is forgotten with the last of its readers, if they are counted."""
+        if key not in self._readers:
+            return self._values[key]
+        self._readers[key] -= 1
+        if self._readers[key]:
+            return self._values[key]
+        del self._readers[key]
+        return self._values.pop(key)
 
     def _do_add(self, member: Member, header: frames.Header, body: bytes) -> bytes:
         key = header["key"]
@@ -224,6 +237,7 @@ class StoreServer:
 
     def _do_drop(self, member: Member, header: frames.Header, body: bytes) -> bytes:
         self._values.pop(header["key"], None)
+        self._readers.pop(header["key"], None)
         self._counts.pop(header["key"], None)
         return frames.encode({})
 

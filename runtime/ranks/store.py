@@ -82,11 +82,12 @@ class Store:
         self.gather(name, b"", seconds)
 
     def broadcast(self, name: str, value: bytes = b"", root: int = 0, seconds: float | None = None) -> bytes:
-        """The value that rank `root` gives."""
+        """The value that rank `root` gives, which waits for nobody. It is forgotten once all others have read it."""
         self._rounds[name] += 1
         key = f"{name}#{self._rounds[name]}"
         if self.world.rank == root:
-            self.set(key, value)
+            if self.world.size > 1:
+                self._ask({"do": "set", "key": key, "readers": self.world.size - 1}, value)
             return value
         return self.get(key, seconds)
 

@@ -257,3 +257,37 @@ def test_rounds_that_all_have_read_are_forgotten():
     with serving(3) as server:
         assert in_parallel(3, run) == [None] * 3
     assert max(sizes) <= 9 and len(sizes) == 15, sizes
+
+
+def test_what_all_ranks_were_told_is_forgotten():
+    """Who tells waits for nobody; each round is kept until the last rank has read it, and no longer."""
+    rounds = 5
+
+    def run(rank: int) -> object:
+        with Store(server.address, World(rank, 3), TOKEN, 10.0) as store:
+            if rank == 1:
+                for number in range(rounds):
+                    store.broadcast("place", b"%d" % number, root=1)
+                assert server.kept >= rounds, "others have not asked yet"
+            store.barrier("told")
+            if rank != 1:
+                assert [store.broadcast("place", root=1) for _ in range(rounds)] == [b"%d" % i for i in range(rounds)]
+            store.barrier("read")
+            kept = server.kept
+            store.barrier("measured")
+            store.leave()
+            return kept
+
+    with serving(3) as server:
+        kept = in_parallel(3, run)
+    assert all(isinstance(number, int) and number <= 2 for number in kept), f"{kept}, of which two may be barriers"
+
+
+def test_who_is_alone_tells_nobody():
+    with serving(1) as server, Store(server.address, World(0, 1), TOKEN, 5.0) as store:
+        assert store.broadcast("place", b"here") == b"here"
+        store.set("kept", b"until it is dropped")
+        assert [store.get("kept") for _ in range(3)] == [b"until it is dropped"] * 3
+        assert server.kept == 1
+        store.drop("kept")
+        assert server.kept == 0
