@@ -269,6 +269,10 @@ def neural() -> Iterator[Case]:
         for name in ("softmax", "log_softmax", "layer_norm", "rms_norm"):
             yield Case(name, getattr(blu, name), lambda x: x, (floats(shape),))
     yield Case("softmax", blu.softmax, np.ones_like, (floats((1,)),))
+    for shape in SHAPES:
+        dropped = lambda x: blu.dropout(x, 1.0, blu.random.key(0))  # noqa: E731
+        drawn = lambda x: blu.dropout(x, 0.5, blu.random.key(0)) * 0.0  # noqa: E731
+        yield from (Case("dropout", function, np.zeros_like, (floats(shape),)) for function in (dropped, drawn))
     for queries, keys in ((0, 2), (2, 0)):
         q, k = floats((1, 2, queries, 4)), floats((1, 2, keys, 4))
         yield Case("attention", lambda q, k: blu.attention(q, k, k), lambda q, k: np.zeros_like(q), (q, k))
