@@ -71,10 +71,8 @@ def _cause_of(old: Signature, new: Signature) -> tuple[Any, str]:
     if isinstance(before, Static) and isinstance(after, Static):
         return (name, "static"), f"Leave {name} out of static_argnames where it decides on no shape, axis or loop."
     if not (isinstance(before, TensorType) and isinstance(after, TensorType)):
-        return (
-            name,
-            "value",
-        ), f"bool, str and None are part of the program: pass {name} as an array, and use blu.where."
+        advice = f"bool, str and None are part of the program: pass {name} as an array, and use blu.where."
+        return (name, "value"), advice
     if before.dtype != after.dtype:
         return (name, "dtype"), f"Convert {name} with .astype to one dtype before the call."
     return (name, "shape"), f"Pad {_where(name, before, after)} to one of a few sizes, such as powers of two."

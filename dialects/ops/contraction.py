@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from string import ascii_letters
 
@@ -257,11 +257,7 @@ class Einsum(Op, name="einsum"):
 
     @staticmethod
     def samples() -> Iterator[Sample]:
-        rng = np.random.default_rng(0)
-        for dtype in NUMBERS:
-            for equation, left, right in _EINSUM_CASES:
-                operands = (draw(rng, left, dtype, -2, 2), draw(rng, right, dtype, -2, 2))
-                yield Sample(operands, {"equation": equation, "precision": "highest"})
+        return _samples_of(_EINSUM_CASES)
 
     @staticmethod
     def error_samples() -> Iterator[ErrorSample]:
@@ -313,11 +309,7 @@ class Contract(Op, name="contract"):
 
     @staticmethod
     def samples() -> Iterator[Sample]:
-        rng = np.random.default_rng(0)
-        for dtype in NUMBERS:
-            for equation, left, right in _CONTRACT_CASES:
-                operands = (draw(rng, left, dtype, -2, 2), draw(rng, right, dtype, -2, 2))
-                yield Sample(operands, {"equation": equation, "precision": "highest"})
+        return _samples_of(_CONTRACT_CASES)
 
     @staticmethod
     def error_samples() -> Iterator[ErrorSample]:
@@ -326,6 +318,15 @@ class Contract(Op, name="contract"):
         yield ErrorSample((lhs, rhs), {"equation": "ij,kl->ijkl", "precision": highest}, "sums over nothing")
         yield ErrorSample((lhs, rhs), {"equation": "ij,kj->ik", "precision": highest}, "'j' is both 3 and 5 long")
         yield ErrorSample((lhs, rhs), {"equation": "ij,jk->ik", "precision": "high"}, "not one of highest")
+
+
+def _samples_of(cases: Sequence[tuple[str, tuple[int, ...], tuple[int, ...]]]) -> Iterator[Sample]:
+    """Products by equations and the shapes of their operands, in every dtype."""
+    rng = np.random.default_rng(0)
+    for dtype in NUMBERS:
+        for equation, left, right in cases:
+            operands = (draw(rng, left, dtype, -2, 2), draw(rng, right, dtype, -2, 2))
+            yield Sample(operands, {"equation": equation, "precision": "highest"})
 
 
 _CONTRACT_CASES = [

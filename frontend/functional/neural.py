@@ -176,6 +176,12 @@ def _surprise(scores: Tensor, truth: Tensor | None, weight: Tensor | None) -> Te
     return terms.sum(-1)
 
 
+def check_dropout_rate(rate: float) -> None:
+    """ArgumentError for what is no probability."""
+    if not 0 <= rate <= 1:
+        raise ArgumentError(f"the rate of dropout must be in [0, 1], got {rate}")
+
+
 @public
 def dropout(x: Any, rate: float, key: Any, shape: Any = None) -> Tensor:
     """x with each element set to 0 with probability `rate`, and the others divided by 1 - rate.
@@ -185,8 +191,7 @@ def dropout(x: Any, rate: float, key: Any, shape: Any = None) -> Tensor:
     overfitting").
     """
     (tensor,) = promoted_floats(x)
-    if not 0 <= rate <= 1:
-        raise ArgumentError(f"the rate of dropout must be in [0, 1], got {rate}")
+    check_dropout_rate(rate)
     drawn = tensor.shape if shape is None else tuple(shape)
     if len(drawn) != tensor.ndim or any(
         size not in (1, whole) for size, whole in zip(drawn, tensor.shape, strict=True)

@@ -40,7 +40,7 @@ class ModuleList(Module):
 
     def __getitem__(self, number: int | slice) -> Any:
         if isinstance(number, slice):
-            return type(self)(*self._arguments([self[place] for place in range(len(self))[number]]))
+            return type(self)().extend(self[place] for place in range(len(self))[number])
         try:
             return self.__dict__[str(range(len(self))[number])]
         except IndexError:
@@ -48,10 +48,6 @@ class ModuleList(Module):
 
     def __setitem__(self, number: int, module: Layer) -> None:
         setattr(self, str(range(len(self))[number]), module)
-
-    @staticmethod
-    def _arguments(modules: list[Layer]) -> tuple[Any, ...]:
-        return (modules,)
 
 
 class Sequential(ModuleList):
@@ -68,10 +64,6 @@ class Sequential(ModuleList):
             own = {} if key is None or not _takes_key(module) else {"key": random.fold_in(key, number)}
             x = module(x, **own)
         return x
-
-    @staticmethod
-    def _arguments(modules: list[Layer]) -> tuple[Any, ...]:
-        return tuple(modules)
 
 
 class ModuleDict(Module):

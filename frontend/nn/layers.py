@@ -10,6 +10,7 @@ from typing import Any
 
 from blu.errors import ArgumentError
 from blu.frontend.functional import functional as ops
+from blu.frontend.functional.neural import check_dropout_rate
 from blu.frontend.nn.module import Module
 from blu.frontend.nn.parameter import constant, normal, uniform
 
@@ -78,8 +79,7 @@ class Dropout(Module):
     """
 
     def __init__(self, rate: float = 0.5):
-        if not 0 <= rate <= 1:
-            raise ArgumentError(f"the rate of dropout must be in [0, 1], got {rate}")
+        check_dropout_rate(rate)
         self.rate, self.training = float(rate), True
 
     def forward(self, x: Any, key: Any = None) -> Any:

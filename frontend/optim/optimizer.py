@@ -98,6 +98,14 @@ def decayed(parameter: Any, gradient: Any, weight_decay: float) -> Any:
     return gradient + weight_decay * parameter.astype(wide) if weight_decay else gradient
 
 
+def shrunk_and_moved(parameter: Any, direction: Any, rate: Any, weight_decay: float) -> Any:
+    """The parameter (1 - rate * weight_decay), less rate * direction, which is computed in a wider dtype."""
+    kept = parameter.astype(computing_dtype(parameter.dtype))
+    if weight_decay:
+        kept = kept * (1 - rate * weight_decay)
+    return (kept - rate * direction).astype(parameter.dtype)
+
+
 def moved(parameter: Any, distance: Any) -> Any:
     """The parameter less a distance that was computed in a wider dtype."""
     wide = computing_dtype(parameter.dtype)

@@ -24,7 +24,15 @@ from typing import Any
 
 from blu.dialects.core.dtypes import computing_dtype
 from blu.frontend.functional import functional as ops
-from blu.frontend.optim.optimizer import Decays, Elementwise, bias_correction, check_rates, decayed, moved
+from blu.frontend.optim.optimizer import (
+    Decays,
+    Elementwise,
+    bias_correction,
+    check_rates,
+    decayed,
+    moved,
+    shrunk_and_moved,
+)
 
 
 @dataclass(frozen=True)
@@ -89,10 +97,8 @@ class AdamW(Elementwise):
         wide = computing_dtype(p.dtype)
         g, rate = g.astype(wide), ops.astype(rate, wide)
         direction, m, v = self._direction(g, moments, shared)
-        kept = p.astype(wide)
-        if self.weight_decay and self.decays(name, tuple(p.shape)):
-            kept = kept * (1 - rate * self.weight_decay)
-        return (kept - rate * direction).astype(p.dtype), m, v
+        decay = self.weight_decay if self.decays(name, tuple(p.shape)) else 0.0
+        return shrunk_and_moved(p, direction, rate, decay), m, v
 
     def _direction(self, g: Any, moments: tuple[Any, ...], shared: tuple[Any, ...]) -> tuple[Any, Any, Any]:
         """m' / (sqrt(v') + epsilon), m and v."""
@@ -179,8 +185,7 @@ class Lion(Elementwise):
         self, name: str, p: Any, g: Any, moments: tuple[Any, ...], shared: tuple[Any, ...], rate: Any
     ) -> tuple[Any, ...]:
         wide, (m,) = computing_dtype(p.dtype), moments
-        g, rate, kept = g.astype(wide), ops.astype(rate, wide), p.astype(wide)
+        g, rate = g.astype(wide), ops.astype(rate, wide)
         direction = ops.sign(self.beta1 * m + (1 - self.beta1) * g)
-        if self.weight_decay and self.decays(name, tuple(p.shape)):
-            kept = kept * (1 - rate * self.weight_decay)
-        return (kept - rate * direction).astype(p.dtype), self.beta2 * m + (1 - self.beta2) * g
+        decay = self.weight_decay if self.decays(name, tuple(p.shape)) else 0.0
+        return shrunk_and_moved(p, direction, rate, decay), self.beta2 * m + (1 - self.beta2) * g

@@ -127,17 +127,14 @@ class Products:
         """The dtype that sums are formed in."""
         return computing_dtype(self.operand.dtype)
 
-    def _times(self, left: Tensor, right: Tensor) -> Tensor:
-        """Their matrix product in the dtype of sums; halves are multiplied as such."""
+    def _times(self, left: Tensor, right: Tensor, equation: str = "") -> Tensor:
+        """Their matrix product, or that of an equation, in the dtype of sums; halves are multiplied as such."""
         narrow = left.dtype != self._sums
         precision = left.dtype.name if narrow else self.precision
-        return Matmul(left.astype(self._sums), right.astype(self._sums), precision=precision)
-
-    def _contracted(self, left: Tensor, right: Tensor, equation: str) -> Tensor:
-        """The same of a sum of products over several letters."""
-        narrow = left.dtype != self._sums
-        precision = left.dtype.name if narrow else self.precision
-        return Contract(left.astype(self._sums), right.astype(self._sums), equation=equation, precision=precision)
+        left, right = left.astype(self._sums), right.astype(self._sums)
+        if not equation:
+            return Matmul(left, right, precision=precision)
+        return Contract(left, right, equation=equation, precision=precision)
 
     def results(self, weight: Tensor) -> Tensor:
         """The convolution with `weight` [places, C / groups, features]: [N, *counts, features]."""
@@ -174,10 +171,10 @@ class Products:
             seen, factor = seen.reshape(merged(seen.shape, -2)), factor.reshape(merged(factor.shape, -3))
         letters = ascii_uppercase[: seen.ndim - (1 if self.groups == 1 else 2)]
         if self.groups > 1:
-            return self._contracted(seen, factor, f"gm{letters},g{letters}f->mgf")
+            return self._times(seen, factor, f"gm{letters},g{letters}f->mgf")
         if len(letters) == 1:
             return self._times(seen, factor)
-        return self._contracted(seen, factor, f"m{letters},{letters}f->mf")
+        return self._times(seen, factor, f"m{letters},{letters}f->mf")
 
     def _are_neighbours(self, block: TapBlock) -> bool:
         """Whether places along the last dimension are taken for channels, since of these there are few."""
@@ -284,5 +281,5 @@ class Products:
             of_block = self._times(seen.swapaxes(0, 1), g)
         else:
             groups = "" if self.groups == 1 else "g"
-            of_block = self._contracted(seen, g, f"{groups}m{letters},{groups}mf->{letters}{groups}f")
+            of_block = self._times(seen, g, f"{groups}m{letters},{groups}mf->{letters}{groups}f")
         return of_block.reshape((product(block.sizes), self._channels, self.features)).astype(g.dtype)
