@@ -10,17 +10,15 @@ figure is the best of the rounds for all: what else runs on a shared machine onl
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gpt2_cpu import describe_machine
+from gpt2_cpu import describe_machine, report
 
 
 @dataclass(frozen=True)
@@ -137,10 +135,7 @@ def main() -> None:
         "machine": describe_machine(),
         "convolutions": [measure(problem, arguments.rounds) for problem in PROBLEMS],
     }
-    text = json.dumps(result, indent=1)
-    print(text)
-    if arguments.save:
-        (Path(__file__).parent / "results" / f"{arguments.save}.json").write_text(text + "\n")
+    report(result, arguments.save)
 
 
 if __name__ == "__main__":

@@ -10,14 +10,11 @@ Blu is faster. The exit code is 1 where a result is wrong.
 
 from __future__ import annotations
 
-import argparse
 import datetime
-import json
 import re
 import statistics
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +23,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "gpu"))
 
 import checkout
 
-from bench.gpu.report import describe
+from bench.gpu import packed
+from bench.gpu.report import command_line, describe
 
 FOLDER = Path(checkout.ROOT, ".gpu", "convolution")
 LAUNCHES, WARM, REPEATS = 24, 4, 3
@@ -120,15 +118,7 @@ def by_torch(problem: Problem, torch: Any, x: Any, weight: Any, g: Any) -> Any:
 
 def pack(problem: Problem) -> str:
     """Compile one, and say which kernels it has become."""
-    import blu
-
-    element = "bf16" if problem.kind == "bf16" else "f32"
-    specs = [blu.spec(shape, element) for shape in problem.shapes]
-    compiled = blu.jit(lambda x, weight, g: by_blu(problem, x, weight, g)).trace(*specs).compile("sm_90a")
-    compiled.save(problem.path)
-    code = [data for name, data in compiled.executable.items() if name.endswith(".ptx")]
-    kinds = ["wgmma" if b"wgmma" in text else "mma" if b"mma.sync" in text else "other" for text in code]
-    return f"{problem.name}: {', '.join(kinds)}"
+    return packed.save_program(problem, lambda x, weight, g: by_blu(problem, x, weight, g))
 
 
 class Sides:
@@ -215,28 +205,12 @@ def _measure_all(chosen: Sequence[Problem]) -> dict[str, Any]:
         torch.cuda.empty_cache()
         print(*(rows[-1][name] for name in ("problem", "microseconds", "ratio", "errors", "right")), flush=True)
     date = f"{datetime.date.today()}"
-    return {"command": " ".join(["python", *sys.argv]), "date": date, "machine": describe(torch), "convolutions": rows}
+    return {"command": command_line(), "date": date, "machine": describe(torch), "convolutions": rows}
 
 
 def main() -> int:
     """Pack, or check and measure; 1 where a result is wrong."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pack", action="store_true", help="compile for sm_90a")
-    parser.add_argument("--only", default="", metavar="PATTERN", help="problems in whose names this is found")
-    parser.add_argument("--workers", type=int, metavar="N", help="processes that compile")
-    parser.add_argument("--save", type=Path, metavar="FILE", help="write the report there")
-    arguments = parser.parse_args()
-    chosen = [problem for problem in problems() if re.search(arguments.only, problem.name)]
-    if arguments.pack:
-        FOLDER.mkdir(parents=True, exist_ok=True)
-        with ProcessPoolExecutor(arguments.workers) as workers:
-            for line in workers.map(pack, chosen):
-                print(line, flush=True)
-        return 0
-    report = _measure_all(chosen)
-    if arguments.save:
-        arguments.save.write_text(json.dumps(report, indent=1) + "\n")
-    return int(not all(row["right"] for row in report["convolutions"]))
+    return packed.run(__doc__, FOLDER, problems(), pack, _measure_all, "convolutions")
 
 
 if __name__ == "__main__":

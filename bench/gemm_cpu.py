@@ -11,18 +11,16 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import json
 import os
 import statistics
 import sys
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gpt2_cpu import describe_machine
+from gpt2_cpu import describe_machine, report
 
 # rows x depth x columns; the last entry says whether the right operand is given transposed
 SHAPES = (
@@ -174,10 +172,7 @@ def main() -> None:
         "machine": describe_machine(),
         "shapes": rows,
     }
-    text = json.dumps(result, indent=1)
-    print(text)
-    if arguments.save:
-        (Path(__file__).parent / "results" / f"{arguments.save}.json").write_text(text + "\n")
+    report(result, arguments.save)
 
 
 if __name__ == "__main__":

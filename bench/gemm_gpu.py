@@ -11,17 +11,14 @@ result is wrong.
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import json
 import math
 import random
-import re
 import statistics
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -31,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "gpu"))
 
 import checkout
 
+from bench.gpu import packed
 from bench.gpu.report import describe
 
 FOLDER = Path(checkout.ROOT, ".gpu", "gemm")
@@ -151,15 +149,7 @@ def by_torch(problem: Problem, torch: Any, *inputs: Any) -> list[Any]:
 
 def pack(problem: Problem) -> str:
     """Compile one, and say which kernels it has become."""
-    import blu
-
-    element = "bf16" if problem.kind == "bf16" else "f32"
-    specs = [blu.spec(shape, element) for shape in problem.shapes]
-    compiled = blu.jit(lambda *inputs: by_blu(problem, *inputs)).trace(*specs).compile("sm_90a")
-    compiled.save(problem.path)
-    code = [data for name, data in compiled.executable.items() if name.endswith(".ptx")]
-    kinds = ["wgmma" if b"wgmma" in text else "mma" if b"mma.sync" in text else "other" for text in code]
-    return f"{problem.name}: {', '.join(kinds)}"
+    return packed.save_program(problem, lambda *inputs: by_blu(problem, *inputs))
 
 
 class Sides:
@@ -292,23 +282,7 @@ def _measure_all(chosen: Sequence[Problem]) -> dict[str, Any]:
 
 def main() -> int:
     """Pack, or check and measure; 1 where a result is wrong."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pack", action="store_true", help="compile for sm_90a")
-    parser.add_argument("--only", default="", metavar="PATTERN", help="problems in whose names this is found")
-    parser.add_argument("--workers", type=int, metavar="N", help="processes that compile")
-    parser.add_argument("--save", type=Path, metavar="FILE", help="write the report there")
-    arguments = parser.parse_args()
-    chosen = [problem for problem in problems() if re.search(arguments.only, problem.name)]
-    if arguments.pack:
-        FOLDER.mkdir(parents=True, exist_ok=True)
-        with ProcessPoolExecutor(arguments.workers) as workers:
-            for line in workers.map(pack, chosen):
-                print(line, flush=True)
-        return 0
-    report = _measure_all(chosen)
-    if arguments.save:
-        arguments.save.write_text(json.dumps(report, indent=1) + "\n")
-    return int(not all(row["right"] for row in report["products"]))
+    return packed.run(__doc__, FOLDER, problems(), pack, _measure_all, "products")
 
 
 if __name__ == "__main__":

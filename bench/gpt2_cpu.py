@@ -169,6 +169,14 @@ def describe_machine() -> dict[str, Any]:
     }
 
 
+def report(result: dict[str, Any], name: str | None) -> None:
+    """Print a result, and write it to bench/results if it has a name."""
+    text = json.dumps(result, indent=1)
+    print(text)
+    if name:
+        (Path(__file__).parent / "results" / f"{name}.json").write_text(text + "\n")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
@@ -188,10 +196,7 @@ def main() -> None:
         "machine": describe_machine(),
         **measure(arguments.threads),
     }
-    text = json.dumps(result, indent=1)
-    print(text)
-    if arguments.save:
-        (Path(__file__).parent / "results" / f"{arguments.save}.json").write_text(text + "\n")
+    report(result, arguments.save)
 
 
 if __name__ == "__main__":

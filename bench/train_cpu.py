@@ -12,18 +12,16 @@ Blu is faster, a memory ratio below 1 that it takes less.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import resource
 import statistics
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gpt2_cpu import describe_machine, seconds_of
+from gpt2_cpu import describe_machine, report, seconds_of
 
 RATE, DECAY, BETAS = 1e-4, 0.1, (0.9, 0.95)
 
@@ -167,10 +165,7 @@ def main() -> None:
         "machine": describe_machine(),
         **measure(arguments),
     }
-    text = json.dumps(result, indent=1)
-    print(text)
-    if arguments.save:
-        (Path(__file__).parent / "results" / f"{arguments.save}.json").write_text(text + "\n")
+    report(result, arguments.save)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,53 @@
+"""Benchmarks of many problems: they are compiled where there is no GPU, and checked and measured on the machine that
+has one. A problem has a name, a path for its program, a kind (bf16, tf32, f32) and the shapes of its inputs."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+
+def save_program(problem: Any, function: Callable[..., Any]) -> str:
+    """Compile a function of the problem's inputs, and say which kernels it has become."""
+    import blu
+
+    element = "bf16" if problem.kind == "bf16" else "f32"
+    specs = [blu.spec(shape, element) for shape in problem.shapes]
+    compiled = blu.jit(function).trace(*specs).compile("sm_90a")
+    compiled.save(problem.path)
+    code = [data for name, data in compiled.executable.items() if name.endswith(".ptx")]
+    kinds = ["wgmma" if b"wgmma" in text else "mma" if b"mma.sync" in text else "other" for text in code]
+    return f"{problem.name}: {', '.join(kinds)}"
+
+
+def run(
+    description: str | None,
+    folder: Path,
+    problems: Iterable[Any],
+    pack: Callable[[Any], str],
+    measure_all: Callable[[Sequence[Any]], dict[str, Any]],
+    rows: str,
+) -> int:
+    """The command: pack, or check and measure; 1 where one of the report's `rows` is not "right"."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--pack", action="store_true", help="compile for sm_90a")
+    parser.add_argument("--only", default="", metavar="PATTERN", help="problems in whose names this is found")
+    parser.add_argument("--workers", type=int, metavar="N", help="processes that compile")
+    parser.add_argument("--save", type=Path, metavar="FILE", help="write the report there")
+    arguments = parser.parse_args()
+    chosen = [problem for problem in problems if re.search(arguments.only, problem.name)]
+    if arguments.pack:
+        folder.mkdir(parents=True, exist_ok=True)
+        with ProcessPoolExecutor(arguments.workers) as workers:
+            for line in workers.map(pack, chosen):
+                print(line, flush=True)
+        return 0
+    report = measure_all(chosen)
+    if arguments.save:
+        arguments.save.write_text(json.dumps(report, indent=1) + "\n")
+    return int(not all(row["right"] for row in report[rows]))
