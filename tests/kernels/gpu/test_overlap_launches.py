@@ -77,14 +77,14 @@ def test_the_first_launch_of_a_loop_s_step_and_what_follows_a_loop_wait_for_all(
 @pytest.fixture
 def brought(monkeypatch):
     """The ranges of memory that are brought into the cache, as they come."""
-    ranges, inner = [], machine._Block._prefetch_range
+    ranges, inner = [], machine._Blocks._prefetch_range
 
     def prefetch(self, operands, active):
         inner(self, operands, active)
         size, address = self._read(operands[1], 32), self._address(operands[0], 64)
         ranges.extend((int(address[thread]), int(size[thread])) for thread in np.flatnonzero(active))
 
-    monkeypatch.setattr(machine._Block, "_prefetch_range", prefetch)
+    monkeypatch.setattr(machine._Blocks, "_prefetch_range", prefetch)
     return ranges
 
 
