@@ -161,7 +161,7 @@ class TakeAlongAxis(Op, name="take_along_axis"):
 
 
 class ScatterAdd(Op, name="scatter_add"):
-    """The operand with `updates` added at `indices` along `axis`. Repeated indices add up, in order.
+    """The operand with `updates` added at `indices` along `axis`. Repeated indices add up, in a fixed order.
 
     `updates` has the shape of take(operand, indices, axis). Negative indices count from the end; one outside of the
     axis stops the run with an IndexError. f16 and bf16 are accumulated in f32 and rounded once.

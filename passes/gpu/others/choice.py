@@ -12,6 +12,7 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import operands_of
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu.isa.warp import WARP
+from blu.passes.gpu.others.add_runs import MOST_PLACES, TOGETHER, find_addition
 from blu.passes.gpu.others.merge import find_order, key_bytes
 from blu.passes.gpu.others.schedule import (
     MERGE_KINDS,
@@ -19,6 +20,7 @@ from blu.passes.gpu.others.schedule import (
     SCATTER_KINDS,
     InOrderSchedule,
     MergeSchedule,
+    RadixScatterSchedule,
     RadixSchedule,
     ScanColumnsSchedule,
     ScanRowsSchedule,
@@ -26,8 +28,8 @@ from blu.passes.gpu.others.schedule import (
 )
 from blu.passes.gpu.others.team_scan import ITEMS, THREADS
 from blu.passes.kernels.scan_body import ScanBody
-from blu.passes.kernels.schedules import Schedule, by_sizes
-from blu.passes.kernels.updates import find_operation, is_half
+from blu.passes.kernels.schedules import Fields, Schedule, by_sizes
+from blu.passes.kernels.updates import is_half
 
 SHORT = 1024
 """Elements up to which a warp takes a row."""
@@ -41,6 +43,10 @@ FEW = 64
 """Up to so many updates, each thread takes a column through all of them."""
 MANY = 4096
 """Beyond so many updates, sorting them by bytes takes less time than comparing each index with all."""
+SHORT_PLACES, LONG_PLACES = 16, 64
+"""Sorted places that a block adds up, of some thousand updates, so that many blocks have work, or of more."""
+MANY_PLACES = 16384
+"""Updates up to which there are so few that pieces of them are short."""
 MOST_THREADS = 1024
 
 
@@ -93,27 +99,40 @@ def _excess_merge(schedule: Schedule, kernel: func.FuncOp, target: GpuTarget) ->
 
 
 def _updates(kernel: func.FuncOp) -> tuple[int, bool]:
-    """How many updates there are, and whether of halves."""
-    indices, updates = (
-        ir.RankedTensorType(item.type) for item in operands_of(find_operation(kernel, "blu.scatter_add"))[1:]
-    )
-    return prod(indices.shape), is_half(updates.element_type)
+    """How many updates there are, of any elements, and whether of halves."""
+    indices, updates = (ir.RankedTensorType(item.type) for item in operands_of(find_addition(kernel))[1:])
+    return prod(indices.shape) if prod(updates.shape) else 0, is_half(updates.element_type)
 
 
 def _choose_scatter(kernel: func.FuncOp, target: GpuTarget) -> Schedule:
     count, of_halves = _updates(kernel)
     if count > MANY:
-        return RadixSchedule()
+        return RadixScatterSchedule(_piece(count))
     # Memory would round sums of halves after each of them.
-    return SortedSchedule() if count > (1 if of_halves else FEW) else InOrderSchedule()
+    return SortedSchedule(_piece(count)) if count > (1 if of_halves else FEW) else InOrderSchedule()
+
+
+def _piece(count: int) -> int:
+    """How many sorted places a block adds up. It decides the order of sums, so that it is the same on all GPUs."""
+    return LONG_PLACES if count > MANY_PLACES or count <= LONG_PLACES else SHORT_PLACES
+
+
+def _pieces(kernel: func.FuncOp, target: GpuTarget) -> Fields:
+    """For whoever asks for another kind than the one that is chosen."""
+    return {"piece": _piece(_updates(kernel)[0])}
 
 
 def _excess_scatter(schedule: Schedule, kernel: func.FuncOp, target: GpuTarget) -> Iterator[str]:
     count, of_halves = _updates(kernel)
-    if isinstance(schedule, InOrderSchedule) and of_halves and count > 1:
-        yield f"kind '{schedule.kind}' would round sums of halves after each of {count} updates"
-    if isinstance(schedule, SortedSchedule | RadixSchedule) and not count:
+    if isinstance(schedule, InOrderSchedule):
+        if of_halves and count > 1:
+            yield f"kind '{schedule.kind}' would round sums of halves after each of {count} updates"
+        return
+    assert isinstance(schedule, SortedSchedule | RadixScatterSchedule), "there is no other kind"
+    if not count:
         yield f"kind '{schedule.kind}' sorts updates, of which there are none"
+    if schedule.piece % TOGETHER or schedule.piece > MOST_PLACES:
+        yield f"piece = {schedule.piece}: pieces have a multiple of {TOGETHER} places, {MOST_PLACES} at most"
 
 
 def _merge(kernel: func.FuncOp, target: GpuTarget) -> Schedule:
@@ -122,4 +141,4 @@ def _merge(kernel: func.FuncOp, target: GpuTarget) -> Schedule:
 
 SCAN_SCHEDULER = by_sizes(SCAN_KINDS, _choose_scan, _excess_scan)
 MERGE_SCHEDULER = by_sizes(MERGE_KINDS, _merge, _excess_merge)
-SCATTER_SCHEDULER = by_sizes(SCATTER_KINDS, _choose_scatter, _excess_scatter)
+SCATTER_SCHEDULER = by_sizes(SCATTER_KINDS, _choose_scatter, _excess_scatter, _pieces)

@@ -43,19 +43,25 @@ class MergeSchedule(Schedule):
 
 @dataclass(frozen=True)
 class RadixSchedule(Schedule):
-    """Rows are sorted by one byte of their keys after the other.
-
-    For additions: positions are sorted so by their indices, then a block adds all updates of a row.
-    """
+    """Rows are sorted by one byte of their keys after the other."""
 
     kind: ClassVar[str] = "radix"
 
 
 @dataclass(frozen=True)
 class SortedSchedule(Schedule):
-    """Positions are sorted by their indices, then a block adds all updates of a row."""
+    """Positions are sorted by their indices, each compared with all; blocks add up `piece` sorted places each."""
 
     kind: ClassVar[str] = "sorted"
+    piece: int
+
+
+@dataclass(frozen=True)
+class RadixScatterSchedule(Schedule):
+    """The same, where positions are sorted by one byte of their indices after the other."""
+
+    kind: ClassVar[str] = "radix"
+    piece: int
 
 
 @dataclass(frozen=True)
@@ -67,4 +73,4 @@ class InOrderSchedule(Schedule):
 
 SCAN_KINDS = table_of(ScanRowsSchedule, ScanColumnsSchedule)
 MERGE_KINDS = table_of(MergeSchedule, RadixSchedule)
-SCATTER_KINDS = table_of(SortedSchedule, RadixSchedule, InOrderSchedule)
+SCATTER_KINDS = table_of(SortedSchedule, RadixScatterSchedule, InOrderSchedule)
