@@ -13,10 +13,10 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from blu.compiler.codegen import llvm_skew
-from blu.dialects.core.mlir import ir, translate_module_to_llvmir
+from blu.dialects.core.mlir import PassManager, ir, translate_module_to_llvmir
 from blu.dialects.core.modules import operations_in
 from blu.errors import PassError
-from blu.passes.framework.families import FULL_EFFORT, Family, family_of
+from blu.passes.framework.families import FULL_EFFORT, Family, family_of, is_kernel
 
 
 class Codegen:
@@ -119,9 +119,10 @@ def split_kernels(
     """Each kernel on its own: its name and its LLVM IR (in MLIR's syntax). Only ops of `dialects` may be left."""
     with _context():
         module = ir.Module.parse(text)
-        declarations = [item.operation for item in module.body.operations if _is_declaration(item.operation)]
-        kernels = [item.operation for item in module.body.operations if not _is_declaration(item.operation)]
-        return [_translate(kernel, declarations, announce, dialects) for kernel in kernels]
+        operations = [item.operation for item in module.body.operations]
+        kernels = [item for item in operations if is_kernel(item)]
+        others = [item for item in operations if not is_kernel(item)]
+        return [_translate(kernel, others, announce, dialects) for kernel in kernels]
 
 
 # Making a context takes as long as a small kernel does; what it has seen it keeps in memory.
@@ -138,10 +139,6 @@ def _context() -> ir.Context:
     return _kept.pop()
 
 
-def _is_declaration(operation: ir.Operation) -> bool:
-    return operation.name != "llvm.func" or not operation.regions[0].blocks
-
-
 def _translate(
     kernel: ir.Operation, others: list[ir.Operation], announce: Callable[[str], None], dialects: tuple[str, ...]
 ) -> tuple[str, str, KernelFacts]:
@@ -151,6 +148,8 @@ def _translate(
         alone = ir.Module.create()
     for operation in (*others, kernel):
         operation.clone(ir.InsertionPoint(alone.body))
+    if any(other.regions[0].blocks for other in others if other.name == "llvm.func"):
+        PassManager.parse("builtin.module(symbol-dce)").run(alone.operation)  # functions that other kernels call
     _refuse_other_dialects(alone, dialects)
     text = translate_module_to_llvmir(alone.operation)
     return name, text, KernelFacts(family_of(kernel), len(kernel.regions[0].blocks[0].arguments))

@@ -76,8 +76,8 @@ def mark(kernel: func.FuncOp, family: Family) -> None:
     kernel.attributes[ATTRIBUTE] = ir.StringAttr.get(family.name, kernel.operation.context)
 
 
-def is_kernel(function: func.FuncOp) -> bool:
-    """Whether a function is a kernel, and not the host program."""
+def is_kernel(function: func.FuncOp | ir.Operation) -> bool:
+    """Whether a function is a kernel, and not the host program or what kernels call."""
     return ATTRIBUTE in function.attributes
 
 

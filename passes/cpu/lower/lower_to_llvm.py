@@ -42,7 +42,7 @@ def lower_to_llvm(module: ir.Module, program: ir.Operation | None = None) -> Non
     """
     widen_bf16_conversions(operations_by_name(module.operation))
     # Before the scf and vector dialects are lowered: expansions use both.
-    expand_math(module)
+    expand_math(module, share=True)
     with module.context, ir.Location.unknown():
         attributes = (program or module.operation).attributes
         expand_half(module, CpuTarget.from_attribute(attributes[ATTRIBUTE]) if ATTRIBUTE in attributes else None)

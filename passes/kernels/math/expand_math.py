@@ -38,6 +38,7 @@ from blu.passes.kernels.math.double import logarithm as double_logarithm
 from blu.passes.kernels.math.double import power as double_power
 from blu.passes.kernels.math.double import trigonometry as double_trigonometry
 from blu.passes.kernels.math.elements import Elements, element_type
+from blu.passes.kernels.math.share_functions import share_functions
 
 Expansion = Callable[..., Elements | tuple[Elements, ...]]
 
@@ -139,18 +140,28 @@ INTRINSICS = frozenset(
 )
 
 
-def expand_math(module: ir.Module, fma: bool | None = None, libm: bool = True) -> None:
+def expand_math(module: ir.Module, fma: bool | None = None, libm: bool = True, share: bool = False) -> None:
     """Expand every operation of the math dialect in `module`, in place, on scalars and vectors of f32 and f64.
 
     `fma` says whether the target has a fused multiply-add; None asks the module's `blu.target`, else assumes so.
     Without it math.fma is rounded twice, and f32 errors grow as `max_ulp` says. `libm` says whether f64 functions may
-    call the C library; without one they are expanded as DOUBLE_FUNCTIONS says, which needs `fma`.
+    call the C library; without one they are expanded as DOUBLE_FUNCTIONS says, which needs `fma`. `share` says whether
+    what is long and often in a kernel becomes a function (see share_functions.py), as pays on processors.
     """
     fused = _target_fuses(module) if fma is None else fma
     assert fused or libm, "f64 functions are expanded for targets with a fused multiply-add only"
     with module.context:
-        for operation in _math_operations(module):
+        operations = _math_operations(module)
+        if share:
+            long = [item for item in operations if _is_long(item)]
+            operations = [item for item in operations if not _is_long(item)] + share_functions(long)
+        for operation in operations:
             _expand(operation, fused, libm)
+
+
+def _is_long(operation: ir.Operation) -> bool:
+    """Whether its expansion is many operations of arith: those that a C library has, on f32."""
+    return bool(FUNCTIONS[operation.name].libm) and isinstance(element_type(operation.operands[0].type), ir.F32Type)
 
 
 def _target_fuses(module: ir.Module) -> bool:
