@@ -108,6 +108,7 @@ from blu.dialects.tensor.folding import std as std
 from blu.dialects.tensor.folding import sum as sum
 from blu.dialects.tensor.folding import var as var
 from blu.dialects.tensor.tensor import Tensor as Tensor
+from blu.dialects.tensor.updating import at as at
 from blu.errors import BluError as BluError
 from blu.frontend import debug as debug
 from blu.frontend import io as io
@@ -169,7 +170,9 @@ from blu.frontend.functional.einsum import einsum as einsum
 from blu.frontend.functional.indexing import argsort as argsort
 from blu.frontend.functional.indexing import dynamic_slice as dynamic_slice
 from blu.frontend.functional.indexing import dynamic_update_slice as dynamic_update_slice
+from blu.frontend.functional.indexing import masked_scatter as masked_scatter
 from blu.frontend.functional.indexing import one_hot as one_hot
+from blu.frontend.functional.indexing import put_along_axis as put_along_axis
 from blu.frontend.functional.indexing import scatter_add as scatter_add
 from blu.frontend.functional.indexing import sort as sort
 from blu.frontend.functional.indexing import take as take

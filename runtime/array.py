@@ -87,6 +87,11 @@ class Array:
         """The matrices of the last two dimensions transposed."""
         return self._computed("matrix_transpose")
 
+    @property
+    def at(self) -> Any:
+        """`x.at[key].set(values)`, and add, multiply, divide, min, max: an array with other elements there."""
+        return self._computed("at")
+
     def _computed(self, name: str, *operands: Any) -> Any:
         """What the function of that name gives for the array."""
         if name not in _functions:

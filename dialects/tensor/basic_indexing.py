@@ -62,7 +62,7 @@ def getitem(x: Tensor, key: Any) -> Tensor:
 
     Python integers are checked at once; indices in tensors are checked when the program runs.
     """
-    entries = _spread(key if isinstance(key, tuple) else (key,), x)
+    entries = as_key_entries(key, x)
     ranges, places, shape = [], [], []
     for entry in entries:
         if entry is None:
@@ -80,6 +80,23 @@ def getitem(x: Tensor, key: Any) -> Tensor:
             places.append((len(shape), as_indices(entry, size)))
             shape.append(size)
     return _taken(reshape(_sliced(x, ranges), tuple(shape)), places)
+
+
+def as_key_entries(key: Any, x: Tensor) -> list[Any]:
+    """The entries of a key of x as `x[key]` reads them: Nones, and one for each dimension."""
+    return _spread(key if isinstance(key, tuple) else (key,), x)
+
+
+def single_window(entries: list[Any], x: Tensor) -> tuple[tuple[int, ...], list[int]] | None:
+    """The sizes and starts of what a key's entries read, if that is known and without gaps."""
+    kept = [entry for entry in entries if entry is not None]
+    if not all(isinstance(entry, slice) or _is_integer(entry) for entry in kept):
+        return None
+    pairs = enumerate(zip(kept, x.shape, strict=True))
+    ranges = [_range(e, size) if isinstance(e, slice) else _single(int(e), size, axis) for axis, (e, size) in pairs]
+    if any(item.stride != 1 or item.reverse for item in ranges):
+        return None
+    return tuple(item.limit - item.start for item in ranges), [item.start for item in ranges]
 
 
 def _spread(key: tuple[Any, ...], x: Tensor) -> list[Any]:

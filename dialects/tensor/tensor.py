@@ -88,6 +88,11 @@ class Tensor:
         return METHODS["matrix_transpose"](self)
 
     @property
+    def at(self) -> Any:
+        """`x.at[key].set(values)`, and add, multiply, divide, min, max: the tensor with other elements there."""
+        return METHODS["at"](self)
+
+    @property
     def device(self) -> None:
         """None: where the compiled function runs."""
         return None
@@ -191,7 +196,7 @@ class Tensor:
         raise TraceError(
             f"{self.type} cannot be changed in place: tensors are values",
             location=HOOKS.tracer.user_line(),
-            advice="Make a new tensor with blu.where, blu.dynamic_update_slice or blu.scatter_add.",
+            advice="Make a new tensor: x.at[key].set(values), blu.where, or blu.dynamic_update_slice.",
         )
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:

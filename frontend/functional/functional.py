@@ -12,6 +12,7 @@ from blu.dialects.ops.identity import *
 from blu.dialects.tensor.arithmetic import *
 from blu.dialects.tensor.arrangement import *
 from blu.dialects.tensor.folding import *
+from blu.dialects.tensor.updating import *
 from blu.frontend.functional.activations import *
 from blu.frontend.functional.attention import *
 from blu.frontend.functional.collective import *
@@ -32,7 +33,7 @@ from blu.frontend.functional.searching import *
 
 FAMILIES = (
     "blu.dialects.ops.identity",
-    *map("blu.dialects.tensor.{}".format, ("arithmetic", "arrangement", "folding")),
+    *map("blu.dialects.tensor.{}".format, ("arithmetic", "arrangement", "folding", "updating")),
     *map("blu.frontend.functional.{}".format, ("activations", "attention", "collective")),
     *map("blu.frontend.functional.{}".format, ("creation", "einsum", "indexing")),
     *map("blu.frontend.functional.{}".format, ("convolutions", "pooling", "resizing")),

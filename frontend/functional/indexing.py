@@ -6,22 +6,28 @@ from collections.abc import Sequence
 from typing import Any
 
 from blu.dialects.core.axes import normalize_axis, without_axis
-from blu.dialects.core.dtypes import as_dtype, bool_, u8
+from blu.dialects.core.dtypes import as_dtype, bool_, i64, u8
+from blu.dialects.ops import creation, sorting
 from blu.dialects.ops import indexing as ops
-from blu.dialects.ops import sorting
+from blu.dialects.ops.index_check import CheckedIndex
 from blu.dialects.ops.pointwise import broadcast_shapes
-from blu.dialects.tensor.arrangement import along, as_shape, broadcast_to, flatten, moveaxis
+from blu.dialects.tensor.arithmetic import as_bool, minimum, where
+from blu.dialects.tensor.arrangement import along, as_shape, broadcast_to, flatten, moveaxis, reshape
 from blu.dialects.tensor.basic_indexing import as_indices
+from blu.dialects.tensor.folding import cumsum
 from blu.dialects.tensor.function import method, public
-from blu.dialects.tensor.promotion import as_tensor, common_dtype, converted, strengthened
+from blu.dialects.tensor.promotion import as_tensor, common_dtype, converted, scalar_constant, strengthened
 from blu.dialects.tensor.tensor import Tensor
+from blu.dialects.tensor.updating import check_way, fitted, with_rows
 from blu.errors import ShapeError
 
 __all__ = [
     "argsort",
     "dynamic_slice",
     "dynamic_update_slice",
+    "masked_scatter",
     "one_hot",
+    "put_along_axis",
     "scatter_add",
     "sort",
     "take",
@@ -127,6 +133,41 @@ def top_k(x: Any, k: int, axis: int = -1, largest: bool = True) -> tuple[Tensor,
     places = sorting.ArgTopK(turned, k=k, largest=bool(largest))
     values = ops.TakeAlongAxis(turned, places, axis=last)
     return moveaxis(values, last, axis), moveaxis(places, last, axis)
+
+
+@method
+def put_along_axis(x: Any, indices: Any, values: Any, axis: int = -1, how: str = "set") -> Tensor:
+    """x with `values` at the indices along the axis: where `take_along_axis(x, indices, axis)` reads, this writes.
+
+    `how` is set, add, multiply, divide, min or max, as of `x.at`. Of equal indices the last one's value is set.
+    """
+    tensor = as_tensor(x)
+    check_way(how, tensor)
+    normalize_axis(axis, tensor.ndim)
+    numbers = creation.Iota(shape=(tensor.size,), axis=0, dtype=i64).reshape(tensor.shape)
+    positions = take_along_axis(numbers, indices, axis)
+    updates = flatten(fitted(as_tensor(values, tensor.dtype), positions.shape))
+    return reshape(with_rows(flatten(tensor), flatten(positions), updates, how), tensor.shape)
+
+
+@method
+def masked_scatter(x: Any, mask: Any, values: Any) -> Tensor:
+    """x with the first, second ... of `values` (row-major) at the first, second ... place where the mask is true.
+
+    The mask broadcasts to x. Where it is true more often than there are values, the run stops with an IndexError.
+    """
+    tensor = as_tensor(x)
+    flags = flatten(broadcast_to(as_bool(as_tensor(mask)), tensor.shape))
+    source = flatten(as_tensor(values, tensor.dtype))
+    if not tensor.size:
+        return tensor
+    number = cumsum(flags)
+    reason = f"masked_scatter has {source.size} values, fewer than the mask has places"
+    total = CheckedIndex([number[-1]], sizes=(source.size + 1,), from_end=False, reported_as=reason)
+    source = source if source.size else broadcast_to(scalar_constant(0, tensor.dtype), (1,))
+    # No number exceeds the total, of which the result must depend: what nothing uses is not checked.
+    found = where(flags, take(source, minimum(number, total).clip(1, None) - 1), flatten(tensor))
+    return reshape(found, tensor.shape)
 
 
 @public

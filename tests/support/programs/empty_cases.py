@@ -239,6 +239,13 @@ def indexing() -> Iterator[Case]:
         lambda x, i: np.take_along_axis(x, i, 0),
         (x, np.zeros((0, 3), np.int64)),
     )
+    yield Case("at", lambda x, i, u: blu.at(x)[i].set(u), lambda x, i, u: x, (x, none, floats((0, 3))))
+    yield Case("at", lambda x, u: blu.at(x)[2:2].max(u), lambda x, u: x, (x, floats((0, 3))))
+    yield Case("at", lambda x: blu.at(x)[...].multiply(2), lambda x: x * 2, (floats(()),))
+    yield Case(
+        "put_along_axis", lambda x, i: blu.put_along_axis(x, i, 1, 0), lambda x, i: x, (x, np.zeros((0, 3), np.int64))
+    )
+    yield Case("masked_scatter", lambda x, y: blu.masked_scatter(x, x > 0, y), lambda x, y: y, (floats((0, 3)),) * 2)
     yield Case("scatter_add", lambda x, i, u: blu.scatter_add(x, i, u), lambda x, i, u: x, (x, none, floats((0, 3))))
     yield Case("dynamic_slice", lambda x, i: blu.dynamic_slice(x, [i, 0], (0, 2)), lambda x, i: x[:0, :2], (x, one))
     yield Case("dynamic_slice", lambda x: blu.dynamic_slice(x, [], ()), lambda x: x, (floats(()),))

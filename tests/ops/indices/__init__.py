@@ -1,0 +1,1 @@
+"""Where elements are written, and how indices are looked at."""
