@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from blu.dialects.core.axes import normalize_axes, normalize_axis
+from blu.dialects.core.axes import normalize_axes
 from blu.dialects.core.dtypes import DType, as_dtype, bool_, computing_dtype, f64, i64, product, u8
 from blu.dialects.core.op import Op
 from blu.dialects.ops import reduction as ops
 from blu.dialects.ops import scan
 from blu.dialects.tensor.arithmetic import as_bool, exp, isfinite, log, square, where
-from blu.dialects.tensor.arrangement import along, flatten, reshape
+from blu.dialects.tensor.arrangement import along, flatten, moveaxis, reshape
 from blu.dialects.tensor.function import method
 from blu.dialects.tensor.promotion import as_tensor, converted, promoted_floats
 from blu.dialects.tensor.tensor import Tensor
-from blu.errors import warn
+from blu.errors import DTypeError, warn
 
 __all__ = [
     "all",
@@ -90,29 +90,39 @@ def all(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
     return _folded(ops.All, as_bool(x), axis, keepdims)
 
 
-def _position(op: type[Op], x: Any, axis: int | None, keepdims: bool) -> Tensor:
+def _position(op: type[Op], x: Any, axis: Any, keepdims: bool) -> Tensor:
     tensor = as_tensor(x)
     tensor = converted(tensor, u8) if tensor.dtype == bool_ else tensor
-    if axis is not None and (tensor.ndim or fold_axes((axis,), 0)):
-        return op(tensor, axis=normalize_axis(axis, tensor.ndim), keepdims=bool(keepdims))
-    found = op(flatten(tensor), axis=0, keepdims=False)
-    return reshape(found, (1,) * tensor.ndim) if keepdims else found
+    axes = fold_axes(axis, tensor.ndim)
+    if len(axes) == 1:
+        return op(tensor, axis=axes[0], keepdims=bool(keepdims))
+    merged = at_the_end(tensor, axes)
+    return reshape(op(merged, axis=merged.ndim - 1, keepdims=False), ops.reduced_shape(tensor.shape, axes, keepdims))
+
+
+def at_the_end(tensor: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """The axes named, in the tensor's order, as one last dimension, of size 1 where there are none."""
+    turned = moveaxis(tensor, axes, range(tensor.ndim - len(axes), tensor.ndim))
+    kept = turned.shape[: tensor.ndim - len(axes)]
+    return reshape(turned, (*kept, product(turned.shape[len(kept) :])))
 
 
 @method
-def argmax(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """The position (i64) of the largest element along an axis (None: in row-major order), the first of equals.
+def argmax(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The position (i64) of the largest element along an axis, the first of equals.
 
-    A NaN counts as larger than any number.
+    Over several axes (None: all), it is that in row-major order among their elements, whatever order names them. A NaN
+    counts as larger than any number.
     """
     return _position(ops.Argmax, x, axis, keepdims)
 
 
 @method
-def argmin(x: Any, axis: int | None = None, keepdims: bool = False) -> Tensor:
-    """The position (i64) of the smallest element along an axis (None: in row-major order), the first of equals.
+def argmin(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The position (i64) of the smallest element along an axis, the first of equals.
 
-    A NaN counts as smaller than any number.
+    Over several axes (None: all), it is that in row-major order among their elements, whatever order names them. A NaN
+    counts as smaller than any number.
     """
     return _position(ops.Argmin, x, axis, keepdims)
 
@@ -134,7 +144,7 @@ def mean(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) ->
     The mean of no elements is NaN, with a RuntimeWarning while tracing.
     """
     tensor = as_tensor(x)
-    target = as_dtype(dtype) if dtype is not None else tensor.dtype if tensor.dtype.is_float else f64
+    target = _averaging_dtype(tensor, dtype)
     count = product(tensor.shape[place] for place in fold_axes(axis, tensor.ndim))
     if not count:
         warn(f"mean of no elements of {tensor.type} is NaN", RuntimeWarning)
@@ -142,13 +152,27 @@ def mean(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) ->
     return converted(total / float(count), target)
 
 
+def _averaging_dtype(tensor: Tensor, dtype: Any) -> DType:
+    """The dtype of a mean: the one asked for, else f64 for bools and integers."""
+    return as_dtype(dtype) if dtype is not None else tensor.dtype if tensor.dtype.is_float else f64
+
+
+def _deviating(x: Any, dtype: Any) -> Tensor:
+    """The operand of a variance in the dtype that its result has, which must be a float."""
+    tensor = as_tensor(x)
+    target = _averaging_dtype(tensor, dtype)
+    if not target.is_float:
+        raise DTypeError(f"{target} does not hold fractions", advice="Give a float dtype, and convert the result.")
+    return converted(tensor, target)
+
+
 @method
-def var(x: Any, axis: Any = None, correction: float = 0, keepdims: bool = False) -> Tensor:
+def var(x: Any, axis: Any = None, correction: float = 0, keepdims: bool = False, dtype: Any = None) -> Tensor:
     """The variance over the axes named (None: all): squared distances from the mean, divided by count - `correction`.
 
-    Integers give f64; f16 and bf16 are computed in f32.
+    x is converted to `dtype` first where one is given. Integers give f64; f16 and bf16 are computed in f32.
     """
-    (tensor,) = promoted_floats(x) if as_tensor(x).dtype.is_float else (as_tensor(x, f64),)
+    tensor = _deviating(x, dtype)
     wide = converted(tensor, computing_dtype(tensor.dtype))
     count = product(tensor.shape[place] for place in fold_axes(axis, tensor.ndim))
     if count <= correction:
@@ -159,9 +183,9 @@ def var(x: Any, axis: Any = None, correction: float = 0, keepdims: bool = False)
 
 
 @method
-def std(x: Any, axis: Any = None, correction: float = 0, keepdims: bool = False) -> Tensor:
+def std(x: Any, axis: Any = None, correction: float = 0, keepdims: bool = False, dtype: Any = None) -> Tensor:
     """The standard deviation: the square root of `var`. Its gradient is 0 where all elements are equal."""
-    (tensor,) = promoted_floats(x) if as_tensor(x).dtype.is_float else (as_tensor(x, f64),)
+    tensor = _deviating(x, dtype)
     variance = var(converted(tensor, computing_dtype(tensor.dtype)), axis, correction, keepdims)
     is_zero = variance == 0
     # The slope of the root is infinite at 0, where that of the variance is 0: there the root is passed by.

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from blu.dialects.core.axes import normalize_axes, normalize_axis
-from blu.dialects.core.dtypes import computing_dtype, product
+from blu.dialects.core.dtypes import computing_dtype
 from blu.dialects.core.op import Op
 from blu.dialects.ops import activation, loss, normalization
 from blu.dialects.ops.indexing import Take
 from blu.dialects.tensor.arithmetic import not_equal, where
 from blu.dialects.tensor.arrangement import broadcast_to, flatten, moveaxis, reshape
 from blu.dialects.tensor.basic_indexing import as_indices
-from blu.dialects.tensor.folding import fold_axes
+from blu.dialects.tensor.folding import at_the_end, fold_axes
 from blu.dialects.tensor.function import method, public
 from blu.dialects.tensor.promotion import as_tensor, converted, promoted_floats
 from blu.dialects.tensor.tensor import Tensor
@@ -40,11 +40,14 @@ def _along(op: type[Op], x: Any, axis: Any) -> Tensor:
     if not isinstance(axis, tuple | list):
         return op(tensor, axis=normalize_axis(axis, tensor.ndim))
     axes = normalize_axes(axis, tensor.ndim)
-    last = tuple(range(tensor.ndim - len(axes), tensor.ndim))
-    turned = moveaxis(tensor, axes, last)
-    sizes = turned.shape[: tensor.ndim - len(axes)]
-    found = op(reshape(turned, (*sizes, product(turned.shape[len(sizes) :]))), axis=len(sizes))
-    return moveaxis(reshape(found, turned.shape), last, axes)
+    merged = at_the_end(tensor, axes)
+    return _put_back(op(merged, axis=merged.ndim - 1), tensor, axes)
+
+
+def _put_back(merged: Tensor, like: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """What has been made of `at_the_end(like, axes)`, in the shape of what it was made of."""
+    sizes = (*merged.shape[:-1], *(like.shape[place] for place in axes))
+    return moveaxis(reshape(merged, sizes), range(like.ndim - len(axes), like.ndim), axes)
 
 
 @method
@@ -68,16 +71,39 @@ def _with_parameters(*values: Any) -> list[Tensor | None]:
     return [None if value is None else next(present) for value in values]
 
 
-@public
-def layer_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
-    """(x - mean) / sqrt(variance + eps) * weight + bias over the last dimension; weight and bias [C] may be None."""
-    return normalization.LayerNorm(*_with_parameters(x, weight, bias), epsilon=eps)
+def _normalized(op: type[Op], values: tuple[Any, ...], axis: Any, eps: float) -> Tensor:
+    """A norm over the last dimension, or over several, which are one meanwhile: those of x, and all of parameters."""
+    tensor, *parameters = _with_parameters(*values)
+    assert tensor is not None
+    axes = normalize_axes(axis, tensor.ndim)
+    if axes == (tensor.ndim - 1,):
+        return op(tensor, *parameters, epsilon=eps)
+    shape = tuple(tensor.shape[place] for place in axes)
+    for parameter in parameters:
+        if parameter is not None and parameter.shape != shape:
+            raise ShapeError(
+                f"parameters over axes {list(axes)} of {tensor.type} are {list(shape)}, got {parameter.type}"
+            )
+    flat = [None if parameter is None else flatten(parameter) for parameter in parameters]
+    return _put_back(op(at_the_end(tensor, axes), *flat, epsilon=eps), tensor, axes)
 
 
 @public
-def rms_norm(x: Any, weight: Any = None, eps: float = 1e-6) -> Tensor:
-    """x / sqrt(mean(x * x) + eps) * weight over the last dimension; the weight [C] may be None."""
-    return normalization.RmsNorm(*_with_parameters(x, weight), epsilon=eps)
+def layer_norm(x: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, axis: Any = -1) -> Tensor:
+    """(x - mean) / sqrt(variance + eps) * weight + bias over the last dimension, or over the `axis` or axes named.
+
+    Weight and bias have the sizes of those axes, in x's order, or are None.
+    """
+    return _normalized(normalization.LayerNorm, (x, weight, bias), axis, eps)
+
+
+@public
+def rms_norm(x: Any, weight: Any = None, eps: float = 1e-6, axis: Any = -1) -> Tensor:
+    """x / sqrt(mean(x * x) + eps) * weight over the last dimension, or over the `axis` or axes named.
+
+    The weight has the sizes of those axes, in x's order, or is None.
+    """
+    return _normalized(normalization.RmsNorm, (x, weight), axis, eps)
 
 
 @method

@@ -6,6 +6,7 @@ Shapes: B batch, T positions, C width. Parameters are named and laid out as in t
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from blu.errors import ArgumentError
@@ -50,26 +51,36 @@ class Embedding(Module):
 
 
 class LayerNorm(Module):
-    """The last dimension with mean 0 and variance 1, then scaled by `weight` and shifted by `bias`."""
+    """The last dimension, or as many last ones as `width` has sizes, with mean 0 and variance 1.
 
-    def __init__(self, width: int, eps: float = 1e-5, bias: bool = True, dtype: object = "f32"):
+    It is then scaled by `weight` and shifted by `bias`, which are of those sizes.
+    """
+
+    def __init__(self, width: int | Sequence[int], eps: float = 1e-5, bias: bool = True, dtype: object = "f32"):
         self.eps = eps
-        self.weight = constant((width,), 1.0, dtype)
-        self.bias = constant((width,), 0.0, dtype) if bias else None
+        self.weight = constant(_sizes(width), 1.0, dtype)
+        self.bias = constant(_sizes(width), 0.0, dtype) if bias else None
 
     def forward(self, x: Any) -> Any:
-        return ops.layer_norm(x, self.weight, self.bias, eps=self.eps)
+        return ops.layer_norm(x, self.weight, self.bias, self.eps, tuple(range(-self.weight.ndim, 0)))
 
 
 class RMSNorm(Module):
-    """The last dimension divided by its root mean square, then scaled by `weight`."""
+    """The last dimension, or as many last ones as `width` has sizes, divided by its root mean square.
 
-    def __init__(self, width: int, eps: float = 1e-6, dtype: object = "f32"):
+    It is then scaled by `weight`, which is of those sizes.
+    """
+
+    def __init__(self, width: int | Sequence[int], eps: float = 1e-6, dtype: object = "f32"):
         self.eps = eps
-        self.weight = constant((width,), 1.0, dtype)
+        self.weight = constant(_sizes(width), 1.0, dtype)
 
     def forward(self, x: Any) -> Any:
-        return ops.rms_norm(x, self.weight, eps=self.eps)
+        return ops.rms_norm(x, self.weight, self.eps, tuple(range(-self.weight.ndim, 0)))
+
+
+def _sizes(width: int | Sequence[int]) -> tuple[int, ...]:
+    return (width,) if isinstance(width, int) else tuple(width)
 
 
 class Dropout(Module):

@@ -41,7 +41,9 @@ LAYERS = {
     "linear without bias": (lambda: nn.Linear(5, 3, bias=False), lambda: torch.nn.Linear(5, 3, bias=False)),
     "layer norm": (lambda: nn.LayerNorm(5), lambda: torch.nn.LayerNorm(5)),
     "layer norm without bias": (lambda: nn.LayerNorm(5, bias=False), lambda: torch.nn.LayerNorm(5, bias=False)),
+    "layer norm of two": (lambda: nn.LayerNorm((4, 5)), lambda: torch.nn.LayerNorm((4, 5))),
     "rms norm": (lambda: nn.RMSNorm(5), lambda: torch.nn.RMSNorm(5, eps=1e-6)),
+    "rms norm of two": (lambda: nn.RMSNorm((4, 5)), lambda: torch.nn.RMSNorm((4, 5), eps=1e-6)),
 }
 
 

@@ -35,6 +35,10 @@ def same(name: str, *arrays: np.ndarray, **options: Any) -> Case:
     )
 
 
+def _layer_norm(x: np.ndarray, axis: Any) -> np.ndarray:
+    return (x - x.mean(axis, keepdims=True)) / np.sqrt(x.var(axis, keepdims=True) + np.float32(1e-5))
+
+
 CASES: dict[str, list[Case]] = {
     "signs": [
         *(same(name, x) for name in ("signbit", "nan_to_num") for x in (SPECIAL, A)),
@@ -100,6 +104,34 @@ CASES: dict[str, list[Case]] = {
         (lambda x: blu.top_k(x, 2, axis=0)[0], lambda x: -np.sort(-x, 0)[:2], (A,)),
         (lambda x: blu.top_k(x, 2, largest=False)[1], lambda x: np.argsort(x, 1)[:, :2], (A,)),
         (lambda x: blu.linspace(-1, 3, 8, endpoint=False), lambda x: np.linspace(-1, 3, 8, False, dtype="f4"), (A,)),
+        *(
+            (lambda x, a=axis: blu.argmax(x, a, True), lambda x, a=axis: np.argmax(x, a, keepdims=True), (SQUARE,))
+            for axis in (None, 1)
+        ),
+        (lambda x: blu.argmin(x, (2, 0)), lambda x: x.swapaxes(0, 1).reshape(3, 6).argmin(1), (SQUARE,)),
+        (
+            lambda x: blu.argmax(x, (0, -1), True),
+            lambda x: x.swapaxes(0, 1).reshape(3, 6).argmax(1)[None, :, None],
+            (SQUARE,),
+        ),
+        (lambda x: blu.argmax(x, ()), lambda x: np.zeros((3, 4), np.int64), (A,)),
+        *(same(name, x, axis=1, dtype=np.float64) for name in ("var", "std") for x in (A, K)),
+        same("var", K, dtype=np.float32),
+        (
+            lambda x: blu.layer_norm(x, A, B, axis=(-2, -1)),
+            lambda x: _layer_norm(x, (1, 2)) * A + B,
+            (np.stack([A, B]),),
+        ),
+        (
+            lambda x: blu.layer_norm(x, A[0, :3], axis=1),
+            lambda x: _layer_norm(x, 1) * A[0, :3, None],
+            (np.stack([A, B]),),
+        ),
+        (
+            lambda x: blu.rms_norm(x, eps=0.0, axis=(0, 2)),
+            lambda x: x / np.sqrt((x * x).mean((0, 2), keepdims=True)),
+            (SQUARE,),
+        ),
         same("round", A, decimals=2),
         same("round", A * 100, decimals=-1),
         same("round", K * 7, decimals=-1),
@@ -162,6 +194,8 @@ def test_gradients_are_those_of_differences() -> None:
             blu.cross(x, x[::-1] * 2),
             blu.repeat(x, (2, 0, 1), axis=0),
             blu.softmax(x, (0, 1)),
+            blu.layer_norm(x, x * x, x, axis=(0, 1)),
+            blu.rms_norm(x, axis=0),
             blu.einsum("ii->i", x),
         )
         return sum(((index + 1) * part * part).sum() for index, part in enumerate(parts))
@@ -212,6 +246,11 @@ def test_positions_of_what_is_true_are_as_many_as_asked_for() -> None:
         (lambda x: blu.einsum("ii", x), "two sizes"),
         (lambda x: blu.positive(x > 0), "does not take bool"),
         (lambda x: x[0, 0].sum(axis=1), "out of range"),
+        (lambda x: blu.argmax(x, (0, 2)), "out of range"),
+        (lambda x: blu.argmax(x, (0, -2)), "same dimension twice"),
+        (lambda x: blu.argmax(x[:0]), "no elements"),
+        (lambda x: blu.var(x, dtype="i32"), "does not hold fractions"),
+        (lambda x: blu.layer_norm(x, x[0], axis=(0, 1)), r"are \[3, 4\], got f32\[4\]"),
     ],
 )
 def test_mistakes_are_named_at_their_line(function: Callable[..., Any], message: str) -> None:
