@@ -83,6 +83,8 @@ def main() -> None:
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
+    # MLIR's bindings import it for attributes that nobody makes here: half of the time until the first answer.
+    sys.modules.setdefault("numpy", None)  # type: ignore[arg-type]
     import blu.compiler.codegen.native  # noqa: F401  (so that the first request does not wait for it)
 
     while message := read_message(requests):
