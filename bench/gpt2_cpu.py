@@ -155,7 +155,6 @@ def measure_memory(threads: int) -> dict[str, Any]:
 
 def describe_machine() -> dict[str, Any]:
     import platform
-    from importlib import metadata
 
     model = next((line for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line), "")
     names = ("blu", "torch", "transformers", "torch-mlir", "llvmlite", "numpy")
@@ -164,9 +163,19 @@ def describe_machine() -> dict[str, Any]:
         "cpu": model.partition(":")[2].strip(),
         "cores": os.cpu_count(),
         "python": platform.python_version(),
-        "versions": {name: metadata.version(name) for name in names},
+        "versions": {name: version for name in names if (version := _version(name))},
         "commit": commit,
     }
+
+
+def _version(package: str) -> str:
+    """Of a package, or "" where it is not installed."""
+    from importlib import metadata
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def report(result: dict[str, Any], name: str | None) -> None:
