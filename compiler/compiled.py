@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from blu.compiler.announcement import difference_of
-from blu.compiler.codegen.executable import Members
+from blu.compiler.cache import Members
 from blu.dialects.core.dtypes import TensorType
 from blu.errors import ArgumentError, DTypeError
 from blu.frontend.tracing.binding import bind

@@ -17,24 +17,21 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from blu import settings
 from blu.compiler.announcement import Recompilations, announcement
 from blu.compiler.cache import default_cache
-from blu.compiler.codegen.executable import Members, assembly_of, build_executable, details_of, llvm_ir_of
 from blu.compiler.codegen.worker_pool import worker_pool
 from blu.compiler.compiled import Compiled
-from blu.compiler.driver.driver import DriverOptions, Report, run_pipeline
 from blu.compiler.eager import Eager, devices, place, runner_of
 from blu.compiler.fingerprint import key_of
-from blu.compiler.pipelines import pipeline_of
 from blu.compiler.plain_calls import PlainCalls
 from blu.compiler.target import resolve_target_name
 from blu.dialects.core.mlir import ir
-from blu.dialects.core.modules import copy_module, module_text
+from blu.dialects.core.modules import copy_module
 from blu.dialects.core.remat import check_budget, set_budget
 from blu.dialects.hooks import HOOKS, CompilerHooks
 from blu.dialects.mesh import set_mesh, set_reductions, tracing_for
@@ -57,6 +54,10 @@ from blu.frontend.tracing.user_errors import shown_to_the_user
 from blu.plan.mesh import Mesh
 from blu.runtime.array import Array, compute_with
 from blu.runtime.artifact import described
+
+if TYPE_CHECKING:
+    from blu.compiler.driver.driver import DriverOptions
+    from blu.compiler.lowered import Lowered
 
 logger = logging.getLogger("blu")
 
@@ -83,6 +84,10 @@ class Traced:
         self, target: str | None = None, options: DriverOptions | None = None, stop: str | None = None
     ) -> Lowered:
         """Run the target's passes, all of them or up to a level or pass."""
+        if stop is None:  # machine code comes next; they start while passes are imported
+            worker_pool().start()
+        from blu.compiler.lowered import Lowered  # a program that the cache has needs no passes
+
         name = resolve_target_name(target or self.target)
         return Lowered(self, TARGETS[name]).run(options, stop)
 
@@ -101,54 +106,6 @@ class Traced:
         members, _ = default_cache().get_or_compile(key, lambda: self.lower(name, options).executable(), details)
         details["key"] = key
         return Compiled(self.traced.interface, described(members, details), details, self.overwrite)
-
-
-@dataclass
-class Lowered:
-    """A module on its way down, or at its end: level "llvm"."""
-
-    source: Traced
-    target: Target = field(repr=False)
-    report: Report | None = field(default=None, repr=False)
-
-    def run(self, options: DriverOptions | None, stop: str | None) -> Lowered:
-        steps = pipeline_of(self.target).steps(stop=stop)
-        if stop is None:  # machine code comes next
-            worker_pool().start()
-        self.report = run_pipeline(self.source.with_target(self.target), steps, options)
-        return self
-
-    @property
-    def module(self) -> ir.Module:
-        assert self.report is not None
-        return self.report.module
-
-    @property
-    def text(self) -> str:
-        """The module as MLIR text, with source locations."""
-        return module_text(self.module)
-
-    @property
-    def llvm_ir(self) -> str:
-        """LLVM IR of the kernels, once they are at level "plan"."""
-        return llvm_ir_of(self.module)
-
-    @property
-    def assembly(self) -> str:
-        """Assembly of the kernels, once they are at level "plan"."""
-        return assembly_of(self.module)
-
-    def save(self, path: str | Path) -> None:
-        """Write the module's text to a file, from which `blu-compile` goes on."""
-        Path(path).write_text(self.text)
-
-    def executable(self) -> Members:
-        """Machine code and plan: the members of a `.blu` file."""
-        return build_executable(self.module, self.source.text)
-
-    def compile(self) -> Compiled:
-        source, details = self.source, {**details_of(self.module), "name": self.source.name}
-        return Compiled(source.traced.interface, described(self.executable(), details), details, source.overwrite)
 
 
 class Jitted:

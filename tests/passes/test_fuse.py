@@ -9,7 +9,7 @@ import pytest
 
 import blu
 from blu import nn
-from blu.compiler.jit import Lowered
+from blu.compiler.lowered import Lowered
 from blu.passes.loops.fuse.waiting import Waiting
 
 
