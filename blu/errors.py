@@ -78,6 +78,8 @@ OTHER_NAMES = {
     "amax": "max",
     "amin": "min",
     "topk": "top_k",
+    "masked_select": "compress",
+    "repeat_interleave": "repeat",
     "eq": "equal",
     "ne": "not_equal",
     "gt": "greater",

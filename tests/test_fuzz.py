@@ -23,8 +23,8 @@ from blu.frontend.functional import (
     pooling,
     resizing,
     running,
-    searching,
 )
+from blu.frontend.functional.searching import searching, selecting, statistics
 from tests.fuzz import calls
 from tests.fuzz.check import Outcome, check
 from tests.fuzz.generate import generate
@@ -52,6 +52,8 @@ LEFT_OUT = {
     **dict.fromkeys(activations.__all__, "composed of elementwise functions that are drawn"),
     **dict.fromkeys(losses.__all__, "composed of functions that are drawn"),
     **dict.fromkeys((*norms.__all__, *running.__all__, *searching.__all__), "composed of functions that are drawn"),
+    **dict.fromkeys(set(selecting.__all__) - {"repeat"}, "results of sizes that are found"),
+    **dict.fromkeys(statistics.__all__, "composed of functions that are drawn"),
     **dict.fromkeys(set(pointwise.__all__) - {"positive"}, "composed of functions that are drawn"),  # a word elsewhere
     **dict.fromkeys(("matrix_transpose", "meshgrid", "unstack"), "composed of functions that are drawn"),
 }

@@ -7,16 +7,13 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
 from blu.dialects.core.axes import normalize_axes, normalize_axis
 from blu.dialects.core.dtypes import product
 from blu.dialects.core.fields import VARIADIC_SLOTS
 from blu.dialects.ops import shape as ops
-from blu.dialects.ops.indexing import Take
 from blu.dialects.ops.pointwise import broadcast_shapes
 from blu.dialects.tensor.function import method, public
-from blu.dialects.tensor.promotion import as_tensor, constant, promoted
+from blu.dialects.tensor.promotion import as_tensor, promoted
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ShapeError
 
@@ -30,7 +27,6 @@ __all__ = [
     "matrix_transpose",
     "meshgrid",
     "moveaxis",
-    "repeat",
     "reshape",
     "roll",
     "split",
@@ -285,44 +281,6 @@ def _moved_on(tensor: Tensor, shift: int, place: int) -> Tensor:
         return tensor
     cut = size - shift % size
     return concatenate([_part(tensor, place, cut, size), _part(tensor, place, 0, cut)], place)
-
-
-@method
-def repeat(x: Any, repeats: Any, axis: int | None = None) -> Tensor:
-    """Each element along an axis (None: in row-major order) `repeats` times in a row.
-
-    `repeats` may also hold a number for each element. It must be known then, since the result's shape depends on it.
-    """
-    tensor = flatten(x) if axis is None else as_tensor(x)
-    place = 0 if axis is None else normalize_axis(axis, tensor.ndim)
-    counts = _known_counts(repeats)
-    if counts.size == 1:
-        return _spread_out(tensor, int(counts.flat[0]), place)
-    if counts.shape != (tensor.shape[place],) or (counts < 0).any():
-        what = f"repeats of shape {list(counts.shape)}"
-        raise ShapeError(f"{what} for axis {place} of {tensor.type}: there is one number for each element, from 0 up")
-    places = np.repeat(np.arange(counts.size), counts)
-    return Take(tensor, constant(places), axis=place)
-
-
-def _known_counts(repeats: Any) -> np.ndarray:
-    """Numbers of repetitions. ShapeError where they are no integers, or not known while tracing."""
-    if isinstance(repeats, Tensor):
-        advice = "Pass it as a tuple or as an array that is no argument of the compiled function."
-        raise ShapeError(f"repeats must be known, to know how long the result is, got {repeats.type}", advice=advice)
-    counts = np.asarray(repeats)
-    if counts.size and counts.dtype.kind not in "iu":
-        raise ShapeError(f"repeats must be integers, got {repeats!r}")
-    return counts.astype(np.int64)
-
-
-def _spread_out(tensor: Tensor, repeats: int, place: int) -> Tensor:
-    """Each element along an axis equally often."""
-    if repeats < 0:
-        raise ShapeError(f"repeats must not be negative, got {repeats}")
-    before, size, after = tensor.shape[:place], tensor.shape[place], tensor.shape[place + 1 :]
-    spread = broadcast_to(expand_dims(tensor, place + 1), (*before, size, repeats, *after))
-    return reshape(spread, (*before, size * repeats, *after))
 
 
 @method

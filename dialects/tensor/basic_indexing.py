@@ -119,7 +119,7 @@ def _read(entry: Any) -> list[Any]:
     if isinstance(entry, Tensor) and entry.dtype == bool_:
         raise TraceError(
             f"a mask {entry.type} selects a number of elements known only when the compiled function runs",
-            advice="Use blu.where(mask, x, other), which keeps the shape.",
+            advice="Use blu.where(mask, x, other), which keeps the shape, or blu.compress(mask, x, size=most).",
         )
     if isinstance(entry, bool | np.bool_):
         raise DTypeError(f"{entry} is no index", advice="Use an integer, or blu.where for a condition.")

@@ -11,6 +11,7 @@ from blu.dialects.tensor.arrangement import as_shape, broadcast_to, moveaxis
 from blu.dialects.tensor.function import public
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import OutOfRangeError, ShapeError
+from blu.frontend.functional.searching import selecting
 
 __all__ = [
     "broadcast_arrays",
@@ -72,13 +73,8 @@ def permute_dims(x: Any, /, axes: tuple[int, ...]) -> Tensor:
 
 
 def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Any:
-    """Each element along an axis (None: in row-major order) `repeats` times, or each as often as `repeats` says.
-
-    The numbers of an array `repeats` decide on the result's shape, so that each other such array is compiled for.
-    """
-    if not isinstance(repeats, int | Tensor):
-        repeats = tuple(repeats.tolist()) if repeats.ndim else int(repeats)
-    return arrangement.repeat(x, repeats, axis=axis)
+    """Each element along an axis (None: in row-major order) `repeats` times, or each as often as `repeats` says."""
+    return selecting.repeat(x, repeats, axis)
 
 
 @public

@@ -9,18 +9,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from blu.dialects.core.dtypes import product
 from blu.dialects.tensor import folding
-from blu.dialects.tensor.arithmetic import astype, not_equal, where
-from blu.dialects.tensor.arrangement import concatenate, flatten
+from blu.dialects.tensor.arithmetic import where
 from blu.dialects.tensor.function import on_host, public
-from blu.dialects.tensor.promotion import as_tensor, scalar_constant
+from blu.dialects.tensor.promotion import as_tensor
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ShapeError
 from blu.frontend.functional import indexing
-from blu.frontend.functional import searching as found_by
 from blu.frontend.functional.indexing import take_along_axis
-from blu.frontend.functional.searching import count_nonzero
+from blu.frontend.functional.searching import searching as found_by
+from blu.frontend.functional.searching import selecting
+from blu.frontend.functional.searching.searching import count_nonzero
+from blu.frontend.functional.searching.selecting import SAY_SIZE
 
 __all__ = [
     "argmax",
@@ -76,7 +76,6 @@ def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Tensor:
     return found_by.isin(x1, x2, invert)
 
 
-_SIZE = "Say with size= how many there are at most, or compute it outside of the compiled function."
 _OUTSIDE = "Compute it outside of the compiled function."
 
 
@@ -85,30 +84,7 @@ def nonzero(x: Any, /, *, size: int | None = None) -> Any:
 
     With `size` there are so many, of which those behind the last are -1; where there are more, it is an IndexError.
     """
-    if size is None:
-        return _nonzero(x)
-    return _sized_nonzero(x, size)
-
-
-def _flat_nonzero(x: np.ndarray) -> tuple[np.ndarray, ...]:
-    if not x.ndim:
-        raise ShapeError("nonzero: an array without dimensions has no positions")
-    return np.nonzero(x)
-
-
-_flat_nonzero.__name__ = "nonzero"
-_nonzero = on_host(_SIZE)(_flat_nonzero)
-
-
-@public
-def _sized_nonzero(x: Any, size: int) -> tuple[Tensor, ...]:
-    tensor = as_tensor(x)
-    if not tensor.ndim:
-        raise ShapeError("a tensor without dimensions has no positions")
-    place = found_by.flatnonzero(tensor, size)
-    strides = [product(tensor.shape[axis + 1 :]) for axis in range(tensor.ndim)]
-    parts = [place // max(stride, 1) % max(count, 1) for stride, count in zip(strides, tensor.shape, strict=True)]
-    return tuple(where(place < 0, -1, part) for part in parts)
+    return selecting.nonzero(x, size=size)
 
 
 class UniqueAll(NamedTuple):
@@ -148,12 +124,14 @@ def unique_inverse(x: Any, /) -> UniqueInverse:
 
 def unique_values(x: Any, /, *, size: int | None = None) -> Any:
     """The different elements in order. With `size` there are so many, the last of them again behind the last."""
-    return _host_unique_values(x) if size is None else _sized_unique(x, size)[0]
+    return _host_unique_values(x) if size is None else selecting.unique(x, size=size, equal_nan=False)
 
 
 def unique_counts(x: Any, /, *, size: int | None = None) -> Any:
     """The different elements in order and how often each is. With `size` so many, those that are not there 0 times."""
-    return _host_unique_counts(x) if size is None else UniqueCounts(*_sized_unique(x, size))
+    if size is None:
+        return _host_unique_counts(x)
+    return UniqueCounts(*selecting.unique(x, return_counts=True, equal_nan=False, size=size))
 
 
 def _values(x: np.ndarray) -> np.ndarray:
@@ -165,15 +143,4 @@ def _counts(x: np.ndarray) -> UniqueCounts:
 
 
 _values.__name__, _counts.__name__ = "unique_values", "unique_counts"
-_host_unique_values, _host_unique_counts = on_host(_SIZE)(_values), on_host(_SIZE)(_counts)
-
-
-@public
-def _sized_unique(x: Any, size: int) -> tuple[Tensor, Tensor]:
-    ordered = indexing.sort(flatten(as_tensor(x)))
-    if not ordered.size:
-        raise ShapeError("of no elements none are different")
-    first = as_tensor(np.ones(1, np.bool_))
-    place = found_by.flatnonzero(concatenate([first, not_equal(ordered[1:], ordered[:-1])]), size, fill=ordered.size)
-    later = concatenate([place[1:], astype(scalar_constant(ordered.size, place.dtype).reshape(1), place.dtype)])
-    return indexing.take(ordered, place.clip(0, ordered.size - 1)), later - place
+_host_unique_values, _host_unique_counts = on_host(SAY_SIZE)(_values), on_host(SAY_SIZE)(_counts)

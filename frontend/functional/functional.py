@@ -29,7 +29,9 @@ from blu.frontend.functional.pointwise import *
 from blu.frontend.functional.pooling import *
 from blu.frontend.functional.resizing import *
 from blu.frontend.functional.running import *
-from blu.frontend.functional.searching import *
+from blu.frontend.functional.searching.searching import *
+from blu.frontend.functional.searching.selecting import *
+from blu.frontend.functional.searching.statistics import *
 
 FAMILIES = (
     "blu.dialects.ops.identity",
@@ -38,7 +40,8 @@ FAMILIES = (
     *map("blu.frontend.functional.{}".format, ("creation", "einsum", "indexing")),
     *map("blu.frontend.functional.{}".format, ("convolutions", "pooling", "resizing")),
     *map("blu.frontend.functional.{}".format, ("linear", "losses", "neural", "norms")),
-    *map("blu.frontend.functional.{}".format, ("padding", "pointwise", "running", "searching")),
+    *map("blu.frontend.functional.{}".format, ("padding", "pointwise", "running")),
+    *map("blu.frontend.functional.searching.{}".format, ("searching", "selecting", "statistics")),
 )
 # The module of each public function.
 HOMES: dict[str, str] = {name: family for family in FAMILIES for name in sys.modules[family].__all__}

@@ -9,7 +9,7 @@ from blu.dialects.core.dtypes import computing_dtype
 from blu.dialects.ops.pointwise import broadcast_shapes
 from blu.dialects.ops.reduction import reduced_shape
 from blu.dialects.tensor.arithmetic import absolute, as_bool, power, sqrt, where
-from blu.dialects.tensor.arrangement import broadcast_to, moveaxis, reshape, stack
+from blu.dialects.tensor.arrangement import broadcast_to, expand_dims, moveaxis, reshape, stack
 from blu.dialects.tensor.folding import fold_axes
 from blu.dialects.tensor.folding import max as largest
 from blu.dialects.tensor.folding import min as smallest
@@ -17,9 +17,9 @@ from blu.dialects.tensor.folding import sum as summed
 from blu.dialects.tensor.function import public
 from blu.dialects.tensor.promotion import converted, promoted, promoted_floats
 from blu.dialects.tensor.tensor import Tensor
-from blu.errors import ShapeError, UnsupportedError
+from blu.errors import ArgumentError, ShapeError, UnsupportedError
 
-__all__ = ["cross", "matrix_norm", "vecdot", "vector_norm"]
+__all__ = ["cdist", "cross", "matrix_norm", "vecdot", "vector_norm"]
 
 Order = int | float | str
 INFINITY = float("inf")
@@ -72,13 +72,35 @@ def _vector_norm(sizes: Tensor, axes: tuple[int, ...], keepdims: bool, ord: Orde
         return converted(summed(as_bool(sizes), axes, keepdims=keepdims), sizes.dtype)
     if ord == 1:
         return summed(sizes, axes, keepdims=keepdims)
-    total = summed(sizes * sizes if ord == 2 else power(sizes, float(ord)), axes, keepdims=keepdims)
+    if 0 < ord < 1:  # where the slope of the power is infinite at 0, and is taken as 0
+        raised = where(sizes == 0, 0, power(where(sizes == 0, 1, sizes), float(ord)))
+    else:
+        raised = sizes * sizes if ord == 2 else power(sizes, float(ord))
+    total = summed(raised, axes, keepdims=keepdims)
     if ord < 0:
         return power(total, 1 / float(ord))
     # The slope of a root is infinite at 0, where the norm's is taken as 0.
     is_zero = total == 0
     raised = where(is_zero, 1, total)
     return where(is_zero, 0, sqrt(raised) if ord == 2 else power(raised, 1 / float(ord)))
+
+
+@public
+def cdist(x: Any, y: Any, p: float = 2.0) -> Tensor:
+    """The distances of all pairs of rows: of x [..., N, C] and y [..., M, C], in [..., N, M]; leading sizes broadcast.
+
+    They are `vector_norm`s of the differences of order `p`, which is 0 or more, or inf. Each difference is formed, so
+    that rows that are near have accurate distances; the gradient of rows that are equal is 0.
+    """
+    left, right = promoted_floats(x, y)
+    if left.ndim < 2 or right.ndim < 2 or left.shape[-1] != right.shape[-1]:
+        raise ShapeError(f"takes rows of one length, [..., N, C] and [..., M, C], got {left.type} and {right.type}")
+    if isinstance(p, str) or not p >= 0:
+        raise ArgumentError(f"p must be 0 or more, or inf, got {p!r}")
+    differences = expand_dims(left, -2) - expand_dims(right, -3)
+    if not differences.shape[-1]:
+        return summed(differences, -1)
+    return vector_norm(differences, -1, ord=p)
 
 
 @public

@@ -6,7 +6,7 @@ from typing import Any
 
 import ml_dtypes
 
-from blu.dialects.core.dtypes import DType, bool_, computing_dtype
+from blu.dialects.core.dtypes import DType, bool_, computing_dtype, i8
 from blu.dialects.ops.identity import stop_gradient
 from blu.dialects.tensor.arithmetic import (
     absolute,
@@ -19,15 +19,30 @@ from blu.dialects.tensor.arithmetic import (
     less_equal,
     maximum,
     minimum,
+    not_equal,
+    remainder,
     sqrt,
     where,
 )
+from blu.dialects.tensor.folding import all as all_of
 from blu.dialects.tensor.function import method, public
 from blu.dialects.tensor.promotion import converted, promoted, promoted_floats, scalar_constant
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import DTypeError
 
-__all__ = ["conj", "hypot", "imag", "isclose", "nan_to_num", "nextafter", "positive", "real", "signbit"]
+__all__ = [
+    "allclose",
+    "conj",
+    "fmod",
+    "hypot",
+    "imag",
+    "isclose",
+    "nan_to_num",
+    "nextafter",
+    "positive",
+    "real",
+    "signbit",
+]
 
 
 @method
@@ -65,6 +80,17 @@ def signbit(x: Any) -> Tensor:
     if tensor.dtype == bool_:
         raise DTypeError("signbit: does not take bool", advice="Convert it to an integer dtype first.")
     return less(copysign(scalar_constant(1, tensor.dtype), tensor) if tensor.dtype.is_float else tensor, 0)
+
+
+@public
+def fmod(x: Any, y: Any) -> Tensor:
+    """What is left of x after as many y as fit in it, with the sign of x; an integer modulo zero gives 0."""
+    left, right = promoted(x, y)
+    if left.dtype.is_float:
+        return copysign(remainder(absolute(left), absolute(right)), left)
+    left, right = (converted(side, i8) if side.dtype == bool_ else side for side in (left, right))
+    rest = remainder(left, right)  # which has the sign of y
+    return where(not_equal(rest, 0) & not_equal(left < 0, right < 0), rest - right, rest)
 
 
 @public
@@ -138,3 +164,9 @@ def isclose(x: Any, y: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: b
     close = less_equal(absolute(left - right), atol + rtol * absolute(right)) & isfinite(right) & isfinite(left)
     found = close | equal(left, right)
     return found | (isnan(left) & isnan(right)) if equal_nan else found
+
+
+@public
+def allclose(x: Any, y: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
+    """Whether all elements are close to those of y, which broadcasts: see `isclose`."""
+    return all_of(isclose(x, y, rtol, atol, equal_nan))

@@ -19,6 +19,7 @@ SQUARE = RNG.uniform(-1, 1, (2, 3, 3)).astype(np.float32)
 K = RNG.integers(-4, 5, (3, 4)).astype(np.int32)
 SPECIAL = np.array([0.0, -0.0, 1.5, -2.5, np.inf, -np.inf, np.nan, -np.nan, 3e38, 1e-45], np.float32)
 SORTED = np.array([-2.0, -1, -1, 0, 2, np.inf, np.nan], np.float32)
+ODD = 2 * K[::-1] + 1
 NONE = np.zeros((0, 3), np.float32)
 MASK = np.array([True, False, True, True])
 
@@ -50,6 +51,10 @@ CASES: dict[str, list[Case]] = {
     ],
     "lengths": [
         same("hypot", A, B),
+        *(same("fmod", *pair) for pair in ((A, B), (K, ODD), (SPECIAL[:, None], SPECIAL), (MASK, ODD))),
+        *(same("fmod", K.astype(dtype), ODD[:1].astype(dtype)) for dtype in (np.int8, np.uint8, np.float16)),
+        same("allclose", A, A * np.float32(1.00002)),
+        *(same("allclose", x, x, equal_nan=equal) for x in (SPECIAL, NONE) for equal in (False, True)),
         same("hypot", SPECIAL[:, None], SPECIAL),
         *(
             same("vector_norm", A, axis=axis, ord=order)
@@ -187,6 +192,10 @@ def test_gradients_are_those_of_differences() -> None:
     def loss(x: Any) -> Any:
         parts = (
             blu.hypot(x, x[::-1] + 1),
+            blu.fmod(x * 3, x[::-1] + 0.3),
+            *(blu.cdist(x, x[::-1] * 2, p) for p in (1, 2, 3, 0.5, np.inf)),
+            blu.quantile(x, [0.2, 0.5, 1], axis=0),
+            blu.median(x * x),
             blu.cumprod(x, 1),
             blu.diff(x, n=2),
             blu.vector_norm(x, axis=1),
@@ -215,13 +224,15 @@ def test_gradients_where_roots_and_products_have_none() -> None:
     zero = np.zeros((2, 3))
     norms = blu.jit(blu.grad(lambda x: blu.vector_norm(x, axis=1).sum() + blu.hypot(x, x).sum()))(zero)
     np.testing.assert_array_equal(norms, zero)
+    for order in (0, 0.5, 1, 1.5, 2, 3, np.inf):
+        np.testing.assert_array_equal(blu.jit(blu.grad(lambda x, p=order: blu.cdist(x, x[:1], p).sum()))(zero), zero)
     x = np.array([2.0, 0.0, 3.0])
     np.testing.assert_allclose(blu.jit(blu.grad(lambda x: blu.cumprod(x, 0).sum()))(x), [1.0, 2 + 6, 0.0])
 
 
 def test_positions_of_what_is_true_are_as_many_as_asked_for() -> None:
     flags = np.array([0, 3, 0, 1, 1])
-    found = blu.jit(lambda x: (blu.flatnonzero(x, size=3), blu.flatnonzero(x, size=5, fill=9)))(flags)
+    found = blu.jit(lambda x: (blu.flatnonzero(x, size=3), blu.flatnonzero(x, size=5, fill_value=9)))(flags)
     assert [item.tolist() for item in found] == [[1, 3, 4], [1, 3, 4, 9, 9]]
     assert blu.jit(lambda x: blu.flatnonzero(x, size=2))(np.zeros(0)).tolist() == [-1, -1]
     with pytest.raises(IndexError, match="flatnonzero finds more than size=2 elements"):

@@ -337,7 +337,7 @@ def composed() -> Iterator[Case]:
         x, y = floats(shape), floats(shape)
         for name in ("positive", "conj", "real", "imag", "signbit", "nan_to_num", "count_nonzero"):
             yield Case(name, getattr(blu, name), getattr(np, name), (x,))
-        for name in ("hypot", "nextafter", "isclose", "isin"):
+        for name in ("hypot", "nextafter", "isclose", "isin", "fmod", "allclose"):
             yield Case(name, getattr(blu, name), getattr(np, name), (x, y))
     x, k, none = floats((2, 0)), integers((0, 3)), floats((0,))
     yield Case("vector_norm", blu.vector_norm, np.linalg.vector_norm, (x,))
@@ -348,10 +348,28 @@ def composed() -> Iterator[Case]:
     yield Case("cumprod", lambda x: blu.cumprod(x, 1), lambda x: np.cumprod(x, 1), (x,))
     yield Case("searchsorted", blu.searchsorted, np.searchsorted, (none, x + 1))
     yield Case("searchsorted", blu.searchsorted, np.searchsorted, (floats((3,)), none))
-    yield Case("flatnonzero", lambda x: blu.flatnonzero(x, 0), np.flatnonzero, (none,))
     yield Case("matrix_transpose", blu.matrix_transpose, np.matrix_transpose, (x,))
     yield Case("meshgrid", lambda x, y: blu.meshgrid(x, y)[0], lambda x, y: np.meshgrid(x, y)[0], (none, floats((2,))))
     yield Case("unstack", lambda x: blu.unstack(x)[1], lambda x: x[1], (x,))
+    yield from selected(none, k)
+    yield Case("cdist", blu.cdist, lambda x, y: np.zeros((2, 3), np.float32), (x, floats((3, 0))))
+
+
+def selected(none: np.ndarray, flags: np.ndarray) -> Iterator[Case]:
+    """What is found in nothing, and how often."""
+    for name in ("flatnonzero", "unique"):
+        yield Case(name, lambda x, name=name: getattr(blu, name)(x, size=0), getattr(np, name), (none,))
+    yield Case("nonzero", lambda x: blu.nonzero(x, size=0)[1], lambda x: np.nonzero(x)[1], (flags,))
+    yield Case("argwhere", lambda x: blu.argwhere(x, size=0), np.argwhere, (flags,))
+    yield Case("compress", lambda x: blu.compress(x, x, size=0), lambda x: x[x > 0], (none,))
+    yield Case("bincount", lambda x: blu.bincount(x, size=0), np.bincount, (flags.ravel(),))
+    yield Case("histogram", lambda x: blu.histogram(x)[0], lambda x: np.histogram(x)[0], (none,))
+    for name in ("median", "nanmedian"):
+        yield Case(name, lambda x, name=name: getattr(blu, name)(x, 1), lambda x: x[:, 0], (floats((0, 3)),))
+    for name in ("quantile", "nanquantile"):
+        yield Case(
+            name, lambda x, name=name: getattr(blu, name)(x, [0.5, 1], 1), lambda x: x[:, :2].T, (floats((0, 3)),)
+        )
 
 
 def all_cases() -> list[Case]:

@@ -1,19 +1,12 @@
-"""Counting and searching: what is found in how many places, and where.
-
-Functions whose result has as many elements as something is found take the number `size` in compiled code.
-"""
+"""Counting and searching: what is found in how many places, and where."""
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 from blu.dialects.core.dtypes import i64
-from blu.dialects.ops.creation import Iota
-from blu.dialects.ops.index_check import CheckedIndex
 from blu.dialects.tensor.arithmetic import as_bool, equal, isnan, less, where
 from blu.dialects.tensor.arrangement import broadcast_to, flatten
-from blu.dialects.tensor.folding import cumsum
 from blu.dialects.tensor.folding import sum as summed
 from blu.dialects.tensor.function import method, public
 from blu.dialects.tensor.promotion import as_tensor, promoted, scalar_constant
@@ -21,7 +14,7 @@ from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ShapeError
 from blu.frontend.functional.indexing import sort, take
 
-__all__ = ["count_nonzero", "flatnonzero", "isin", "searchsorted"]
+__all__ = ["count_nonzero", "isin", "searchsorted"]
 
 
 @method
@@ -70,22 +63,3 @@ def isin(x: Any, values: Any, invert: bool = False) -> Tensor:
     place = searchsorted(ordered, tensor).clip(0, members.size - 1)
     found = equal(take(ordered, place), tensor)
     return found.logical_not() if invert else found
-
-
-@method
-def flatnonzero(x: Any, size: int, fill: int = -1) -> Tensor:
-    """The positions (i64) of true (nonzero) elements in row-major order: `size` of them, with `fill` behind the last.
-
-    Where there are more than `size`, the run stops with an IndexError.
-    """
-    flags, count = flatten(as_bool(x)), operator.index(size)
-    if count < 0:
-        raise ShapeError(f"size must not be negative, got {count}")
-    number = cumsum(flags)
-    total = number[-1] if flags.size else scalar_constant(0, i64)
-    reason = f"flatnonzero finds more than size={count} elements"
-    total = CheckedIndex([total], sizes=(count + 1,), from_end=False, reported_as=reason)
-    wanted = Iota(shape=(count,), axis=0, dtype=i64)
-    if not flags.size:
-        return broadcast_to(scalar_constant(fill, i64), (count,))
-    return where(wanted < total, searchsorted(number, wanted + 1), fill)
