@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -50,13 +50,17 @@ class Compiled:
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         with shown_to_the_user():
-            return self.run(self._leaves(arguments, keywords))
+            named = self._named(arguments, keywords)
+            return self.run(self._leaves(named), lambda: named)
 
-    def _leaves(self, arguments: tuple, keywords: dict[str, Any]) -> list[Any]:
+    def _named(self, arguments: tuple, keywords: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of a call by name."""
+        name = self.details.get("name", "the program")
+        return bind(name, self.interface.parameters, arguments, keywords, self.interface.signature.static_names)
+
+    def _leaves(self, named: dict[str, Any]) -> list[Any]:
         """The leaves of the arguments, which must be like those that the program was compiled for."""
         expected = self.interface.signature
-        name = self.details.get("name", "the program")
-        named = bind(name, self.interface.parameters, arguments, keywords, expected.static_names)
         signature, leaves = signature_of((), named, ())
         signature = accept_numbers(signature, expected)
         if signature != expected:
@@ -64,8 +68,11 @@ class Compiled:
             raise ArgumentError(f"the program was compiled for other arguments: {difference}")
         return leaves
 
-    def run(self, leaves: Sequence[Any]) -> Any:
-        """Run on the leaves of the arguments; static ones are part of the program already."""
+    def run(self, leaves: Sequence[Any], arguments: Callable[[], Any] = dict) -> Any:
+        """Run on the leaves of the arguments; static ones are part of the program already.
+
+        `arguments` gives the arguments by name, whose modules get new buffers where the program changes them.
+        """
         pairs = zip(leaves, self.interface.signature.leaves, strict=True)
         try:
             inputs = [_to_array(leaf, type_) for leaf, type_ in pairs if isinstance(type_, TensorType)]
@@ -75,7 +82,7 @@ class Compiled:
         results = self.program.run([*inputs, *self.interface.captured], overwrite=self.overwrite)
         # Nobody else knows the memory of a result, unless an array of the caller's was to be overwritten.
         arrays = [item if isinstance(item, Array) else Array(item, is_shared=self.overwrite) for item in results]
-        return self.interface.result_tree.unflatten(self.interface.messages.deliver(arrays))
+        return self.interface.deliver(arrays, arguments)
 
 
 class NoNumbersError(ArgumentError):

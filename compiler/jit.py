@@ -158,7 +158,7 @@ class Jitted:
             signature = whole_signature(signature, self.mesh, self.shard)
         compiled = self._program(signature, leaves)
         self._plain_calls.keep(arguments, leaves, compiled)
-        return compiled.run(leaves)
+        return compiled.run(leaves, lambda: self._named(arguments, keywords))
 
     def _program(self, signature: Signature, leaves: Sequence[Any]) -> Compiled:
         """The program for a call: most likely that of the call before, and comparing is quicker than hashing."""
@@ -181,7 +181,10 @@ class Jitted:
             return self._trace(self._signature(arguments, keywords)[0])
 
     def _signature(self, arguments: tuple, keywords: dict[str, Any]) -> tuple[Signature, list]:
-        return signature_of((), bind(self.name, self.parameters, arguments, keywords, self.static), ())
+        return signature_of((), self._named(arguments, keywords), ())
+
+    def _named(self, arguments: tuple, keywords: dict[str, Any]) -> dict[str, Any]:
+        return bind(self.name, self.parameters, arguments, keywords, self.static)
 
     def _trace(self, signature: Signature) -> Traced:
         settings.current()  # what is misspelt in the environment is said before any work is done

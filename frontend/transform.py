@@ -59,12 +59,12 @@ def _differentiate(
             raise ArgumentError(
                 f"cannot differentiate with respect to argument {position} of {len(arguments)}", location=user_line()
             )
-    flat = FlatFunction(function, arguments, keywords)
+    flat = FlatFunction(function, arguments, keywords, hands_on=True)
     leaves, tree = flat.leaves, flat.tree
     traced = trace_function(flat)
     wanted = differentiable(tree, leaves, [position % len(arguments) for position in positions])
     results, gradients = traced.call_gradient(wanted, [leaves[index].is_weak for index in wanted])
-    value = flat.result_tree.unflatten(results)
+    value = flat.results_of(results)
     if has_aux and not (isinstance(value, tuple) and len(value) == 2):
         raise TraceError("with has_aux the function must return (scalar, anything else)", location=user_line())
     by_leaf = dict(zip(wanted, gradients, strict=True))
@@ -74,11 +74,11 @@ def _differentiate(
 
 
 def differentiable(tree: TreeDef, leaves: list[Any], positions: Sequence[int]) -> list[int]:
-    """The leaves to differentiate with respect to: the float tensors of some arguments."""
+    """The leaves to differentiate with respect to: the float tensors of some arguments, but for buffers."""
     prefixes = tuple(f"0.{position}" for position in positions)
     found = []
     for index, (name, leaf) in enumerate(zip(tree.names, leaves, strict=True)):
         inside = any(name == prefix or name.startswith(prefix + ".") for prefix in prefixes)
-        if inside and isinstance(leaf, Tensor) and leaf.dtype.is_float:
+        if inside and isinstance(leaf, Tensor) and leaf.dtype.is_float and index not in tree.buffers:
             found.append(index)
     return found

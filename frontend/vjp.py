@@ -47,10 +47,11 @@ def vjp(function: Callable[..., Any], *primals: Any, has_aux: bool = False) -> t
 def _in_trace(function: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) -> tuple[Any, ...]:
     """The function is traced once, for the result and for what is pulled back through it."""
     split = _SplitResult(function, has_aux)
-    flat = FlatFunction(split, _traced(primals, numbers_too=False))
+    flat = FlatFunction(split, _traced(primals, numbers_too=False), hands_on=True)
+    flat.given = (primals, {})  # not their copies: buffers of the caller's modules get new values
     traced = trace_function(flat)
     results, effects = traced.call()
-    result, aux = split.put_together(results)
+    result, aux = split.put_together(flat.results_of(results))
     _check_result(result)
 
     def pull_back(cotangents: Any) -> tuple[Any, ...]:
@@ -101,6 +102,8 @@ def _on_arrays(function: Callable[..., Any], primals: tuple[Any, ...], has_aux: 
     _check_result(result)
 
     def pulled(cotangents: Any, *values: Any) -> tuple[Any, ...]:
+        leaves, tree = flatten(values)
+        values = tree.unflatten(leaves)  # buffers have changed with the result
         with collecting():  # what the function tells has been told with its result
             return vjp(function, *values, has_aux=has_aux)[1](cotangents)
 

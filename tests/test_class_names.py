@@ -13,6 +13,7 @@ _OP_AND_LAYER = "an op, named in IR, and the layer of models, named by users"
 HOMONYMS = {
     "Array": "what a field of an op holds, written by who declares one, and what users get",
     "Attention": _OP_AND_LAYER,
+    "Buffer": "memory that a plan has, named in IR, and what users call an array of a module that is no parameter",
     "Check": _OP_AND_STEP,
     "Collectives": _PER_TARGET,
     "Constant": "an op, named in IR, and a constant of a plan, named in its JSON",

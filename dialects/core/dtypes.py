@@ -106,9 +106,10 @@ def dtype_of_mlir(type_: ir.Type) -> DType:
     return _BY_MLIR[key]
 
 
-def computing_dtype(dtype: DType) -> DType:
-    """The dtype that sums and composites are computed in: f32 for f16 and bf16, else the dtype itself."""
-    return f32 if dtype in (f16, bf16) else dtype
+def computing_dtype(dtype: object) -> DType:
+    """The dtype that sums and composites are computed in: f32 for f16 and bf16, else the dtype itself; see as_dtype."""
+    known = as_dtype(dtype)
+    return f32 if known in (f16, bf16) else known
 
 
 def promote(left: DType, right: DType) -> DType:

@@ -37,7 +37,7 @@ WAYS: dict[str, tuple[Binary, Binary]] = {
 }
 
 
-class Place:
+class AtKey:
     """Elements of a tensor or an array: `x.at[key]`. Its methods give new values; x stays as it is."""
 
     __slots__ = ("_key", "_x")
@@ -86,8 +86,8 @@ class at:  # noqa: N801 (`x.at` and `blu.at(x)` are read as functions)
     def __init__(self, x: Any):
         self._x = x
 
-    def __getitem__(self, key: Any) -> Place:
-        return Place(self._x, key)
+    def __getitem__(self, key: Any) -> AtKey:
+        return AtKey(self._x, key)
 
 
 METHODS["at"] = at

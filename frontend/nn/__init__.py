@@ -2,6 +2,7 @@
 
 from blu import errors
 from blu.frontend.nn.attention import Attention
+from blu.frontend.nn.buffer import Buffer
 from blu.frontend.nn.containers import ModuleDict, ModuleList, Sequential
 from blu.frontend.nn.convolution import (
     AdaptiveAvgPool2d,
@@ -15,7 +16,6 @@ from blu.frontend.nn.convolution import (
     ConvTranspose1d,
     ConvTranspose2d,
     ConvTranspose3d,
-    GroupNorm,
     MaxPool1d,
     MaxPool2d,
     MaxPool3d,
@@ -24,6 +24,7 @@ from blu.frontend.nn.gpt2 import GPT2, MLP, Block, GPT2Config
 from blu.frontend.nn.gpt2_steps import loss as gpt2_loss
 from blu.frontend.nn.layers import Conv1D, Dropout, Embedding, LayerNorm, Linear, RMSNorm
 from blu.frontend.nn.module import Module
+from blu.frontend.nn.norms import BatchNorm, GroupNorm, InstanceNorm
 from blu.frontend.nn.parameter import Parameter
 from blu.frontend.nn.recurrent import GRU, LSTM
 
@@ -38,7 +39,9 @@ __all__ = [
     "AvgPool1d",
     "AvgPool2d",
     "AvgPool3d",
+    "BatchNorm",
     "Block",
+    "Buffer",
     "Conv1D",
     "Conv1d",
     "Conv2d",
@@ -50,6 +53,7 @@ __all__ = [
     "Embedding",
     "GPT2Config",
     "GroupNorm",
+    "InstanceNorm",
     "LayerNorm",
     "Linear",
     "MaxPool1d",

@@ -1,4 +1,4 @@
-"""Layers that look through windows, with torch's names, arguments and parameters: convolutions, pooling, GroupNorm.
+"""Layers that look through windows, with torch's names, arguments and parameters: convolutions and pooling.
 
 Data are [N, C, *spatial], or [N, *spatial, C] in layers made with `channels_last`; weights are torch's in any case.
 """
@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from blu.dialects.core.dtypes import product
-from blu.errors import ArgumentError, ShapeError
+from blu.errors import ArgumentError
 from blu.frontend.functional import functional as ops
 from blu.frontend.functional.convolutions import Sizes, per_dimension
 from blu.frontend.nn.module import Module
-from blu.frontend.nn.parameter import constant, uniform
+from blu.frontend.nn.parameter import uniform
 
 
 class _Convolution(Module):
@@ -174,33 +174,3 @@ class AdaptiveMaxPool2d(_Pool):
     """`blu.adaptive_max_pool2d` with its arguments."""
 
     function = staticmethod(ops.adaptive_max_pool2d)
-
-
-class GroupNorm(Module):
-    """Each of `groups` of the channels with mean 0 and variance 1, then scaled by `weight` [C], shifted by `bias`."""
-
-    def __init__(
-        self,
-        groups: int,
-        width: int,
-        eps: float = 1e-5,
-        affine: bool = True,
-        dtype: object = "f32",
-        channels_last: bool = False,
-    ):
-        if groups < 1 or width % groups:
-            raise ArgumentError(f"{width} channels cannot be cut into {groups} groups")
-        self.groups, self.width, self.eps, self.channels_last = groups, width, eps, channels_last
-        self.weight = constant((width,), 1.0, dtype) if affine else None
-        self.bias = constant((width,), 0.0, dtype) if affine else None
-
-    def forward(self, x: Any) -> Any:
-        turned = ops.moveaxis(x, -1, 1) if self.channels_last else x
-        if turned.ndim < 2 or turned.shape[1] != self.width:
-            raise ShapeError(f"x must have {self.width} channels, got {list(x.shape)}")
-        rows = ops.reshape(turned, (turned.shape[0], self.groups, product(turned.shape[1:]) // self.groups))
-        y = ops.reshape(ops.layer_norm(rows, eps=self.eps), turned.shape)
-        if self.weight is not None:
-            shape = (self.width,) + (1,) * (turned.ndim - 2)
-            y = y * ops.reshape(self.weight, shape) + ops.reshape(self.bias, shape)
-        return ops.moveaxis(y, 1, -1) if self.channels_last else y

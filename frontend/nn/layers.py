@@ -62,7 +62,7 @@ class LayerNorm(Module):
         self.bias = constant(_sizes(width), 0.0, dtype) if bias else None
 
     def forward(self, x: Any) -> Any:
-        return ops.layer_norm(x, self.weight, self.bias, self.eps, tuple(range(-self.weight.ndim, 0)))
+        return ops.layer_norm(x, self.weight, self.bias, self.eps, tuple(range(-len(self.weight.shape), 0)))
 
 
 class RMSNorm(Module):
@@ -76,7 +76,7 @@ class RMSNorm(Module):
         self.weight = constant(_sizes(width), 1.0, dtype)
 
     def forward(self, x: Any) -> Any:
-        return ops.rms_norm(x, self.weight, self.eps, tuple(range(-self.weight.ndim, 0)))
+        return ops.rms_norm(x, self.weight, self.eps, tuple(range(-len(self.weight.shape), 0)))
 
 
 def _sizes(width: int | Sequence[int]) -> tuple[int, ...]:

@@ -9,7 +9,8 @@
             return self.linear(self.norm(x))
 
 Attributes that hold arrays or modules, also in lists, tuples and dicts, are the module's tree; every other attribute is
-a constant of the program. New modules hold `Parameter`s, shapes without numbers, until weights are loaded.
+a constant of the program. New modules hold `Parameter`s, shapes without numbers, until weights are loaded. An array
+that was assigned as a `Buffer` has no gradient, and `forward` may assign another one in its place (see buffer.py).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Any
 from blu.dialects.tensor.function import is_tracing
 from blu.errors import WeightsError
 from blu.frontend.io.state_dict import Differences, check_state_dict, fold_layers
+from blu.frontend.nn.buffer import BUFFERS, Buffer, check_assignment
 from blu.frontend.nn.parameter import Parameter
 from blu.frontend.tracing import tree
 from blu.frontend.tracing.host_arrays import as_host_array
@@ -32,12 +34,22 @@ from blu.frontend.tracing.spec import check_numbers
 _PATH = "_path"
 _NODE = "_blu_node"
 _HIDDEN = (_PATH, _NODE)
+_NOT_SHOWN = (*_HIDDEN, BUFFERS)
 # Constants that stay as they are, so that the same object has the same meaning.
 _PLAIN = (int, float, str, bytes, bool, type(None))
 
 
 class Module:
     """Base of all layers and models. Subclasses write `forward`; calling the module runs it."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        buffers = self.__dict__.get(BUFFERS, ())
+        if isinstance(value, Buffer):
+            self.__dict__[BUFFERS] = (*buffers, name) if name not in buffers else buffers
+            value = value.value
+        elif name in buffers:
+            check_assignment(self, name, value)
+        object.__setattr__(self, name, value)
 
     def forward(self, *arguments: Any, **keywords: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} has no forward()")
@@ -60,6 +72,11 @@ class Module:
     def parameters(self) -> Iterator[Any]:
         """Every array of the module."""
         return (parameter for _, parameter in self.named_parameters())
+
+    def named_buffers(self) -> Iterator[tuple[str, Any]]:
+        """Every array of the module that is no parameter to be trained, by its dotted name ("bn.running_mean")."""
+        leaves, treedef = tree.flatten(self)
+        return ((treedef.names[place], leaves[place]) for place in sorted(treedef.buffers))
 
     def named_modules(self) -> Iterator[tuple[str, Module]]:
         """The module itself, as "", and all modules inside of it, by their dotted names."""
@@ -107,7 +124,7 @@ class Module:
         return self.train(False)
 
     def __repr__(self) -> str:
-        lines = [f"({name}): {_describe(item)}" for name, item in self.__dict__.items() if name not in _HIDDEN]
+        lines = [f"({name}): {_describe(item)}" for name, item in self.__dict__.items() if name not in _NOT_SHOWN]
         body = "".join("\n  " + line.replace("\n", "\n  ") for line in lines)
         return f"{type(self).__name__}({body}\n)" if lines else f"{type(self).__name__}()"
 
@@ -187,10 +204,11 @@ Attributes = dict[Any, Any]
 class _Constants(tree.Static):
     """The attributes of a module that are constants of the program."""
 
-    __slots__ = ("are_plain", "names", "values")
+    __slots__ = ("are_plain", "buffers", "names", "values")
 
     def __init__(self, value: dict[str, Any]):
         super().__init__(value)
+        self.buffers = value.get(BUFFERS, ())
         self.names, self.values = tuple(value), tuple(value.values())
         self.are_plain = all(map(_is_plain, self.values))
 

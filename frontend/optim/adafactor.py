@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from blu.dialects.core.dtypes import as_dtype, computing_dtype
+from blu.dialects.core.dtypes import computing_dtype
 from blu.frontend.functional import functional as ops
 from blu.frontend.optim.optimizer import Optimizer, check_rates, moved, step_of
-from blu.frontend.optim.trees import Tree, aligned
+from blu.frontend.optim.trees import Tree, aligned, without_buffers
 from blu.frontend.tracing.tree import flatten
 
 
@@ -35,7 +35,7 @@ class Adafactor(Optimizer):
 
     def init(self, parameters: Tree) -> dict[str, Any]:
         """The state before the first step: means by the names of parameters."""
-        leaves, tree = flatten(parameters)
+        leaves, tree = flatten(without_buffers(parameters))
         means = {name: _first_means(leaf) for name, leaf in zip(tree.names, leaves, strict=True)}
         return {"step": np.int32(0), "means": means}
 
@@ -67,7 +67,7 @@ class Adafactor(Optimizer):
 
 
 def _first_means(parameter: Any) -> dict[str, np.ndarray]:
-    shape, dtype = tuple(parameter.shape), computing_dtype(as_dtype(parameter.dtype)).numpy
+    shape, dtype = tuple(parameter.shape), computing_dtype(parameter.dtype).numpy
     if len(shape) < 2:
         return {"whole": np.zeros(shape, dtype)}
     return {"rows": np.zeros((*shape[:-1], 1), dtype), "columns": np.zeros((*shape[:-2], 1, shape[-1]), dtype)}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from blu.frontend.optim.optimizer import bias_correction, check_rates, step_of
-from blu.frontend.optim.trees import Tree, aligned, zeros_beside
+from blu.frontend.optim.trees import Tree, aligned, with_buffers, without_buffers, zeros_beside
 
 
 @dataclass(frozen=True)
@@ -34,12 +34,13 @@ class EMA:
 
     def update(self, parameters: Tree, state: dict[str, Any]) -> dict[str, Any]:
         """The state with the parameters of now."""
-        pairs, tree = aligned(parameters, state["sum"])
+        pairs, tree = aligned(without_buffers(parameters), state["sum"])
         sums = [self.decay * total + (1 - self.decay) * p.astype(total.dtype) for p, total in pairs]
         return {"step": step_of(state), "sum": tree.unflatten(sums)}
 
     def weights(self, parameters: Tree, state: dict[str, Any]) -> Tree:
-        """The average, in the dtypes of the parameters; NaN before the first update."""
-        pairs, tree = aligned(parameters, state["sum"])
+        """The average, in the dtypes of the parameters, with their buffers; NaN before the first update."""
+        pairs, tree = aligned(without_buffers(parameters), state["sum"])
         correction = bias_correction(self.decay, state["step"])
-        return tree.unflatten([(total / correction.astype(total.dtype)).astype(p.dtype) for p, total in pairs])
+        means = [(total / correction.astype(total.dtype)).astype(p.dtype) for p, total in pairs]
+        return with_buffers(tree.unflatten(means), parameters)

@@ -13,7 +13,7 @@ from blu.dialects.core.dtypes import computing_dtype
 from blu.frontend.functional import functional as ops
 from blu.frontend.optim.optimizer import Optimizer, check_rates, moved, step_of
 from blu.frontend.optim.optimizers import AdamW
-from blu.frontend.optim.trees import Tree, aligned, zeros_beside
+from blu.frontend.optim.trees import Tree, aligned, without_buffers, zeros_beside
 from blu.frontend.tracing.tree import flatten
 
 _QUINTIC = (3.4445, -4.7750, 2.0315)
@@ -43,7 +43,7 @@ class Muon(Optimizer):
 
     def init(self, parameters: Tree) -> dict[str, Any]:
         """The state before the first step: that of the matrices by their names, and that of `others`."""
-        matrices, rest = self._apart(parameters)
+        matrices, rest = self._apart(without_buffers(parameters))
         return {"step": np.int32(0), "momentum": zeros_beside(matrices), "others": self.others.init(rest)}
 
     def _update(self, parameters: Tree, gradients: Tree, state: dict[str, Any], learning_rate: Any) -> tuple[Tree, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 from blu.dialects.core.dtypes import computing_dtype
 from blu.errors import ArgumentError
 from blu.frontend.functional import functional as ops
-from blu.frontend.optim.trees import Tree, aligned, choose, zeros_beside
+from blu.frontend.optim.trees import Tree, aligned, choose, with_buffers, without_buffers, zeros_beside
 
 Decays = Callable[[str, tuple[int, ...]], bool]
 """Whether weight decay applies to the parameter of a name and shape."""
@@ -32,9 +32,14 @@ class Optimizer(ABC):
     def update(
         self, parameters: Tree, gradients: Tree, state: dict[str, Any], learning_rate: Any, apply: Any = None
     ) -> tuple[Tree, Any]:
-        """Parameters and state after one step; both as they are where `apply` is given and false."""
-        updated = self._update(parameters, gradients, state, learning_rate)
-        return updated if apply is None else choose(apply, updated, (parameters, state))
+        """Parameters and state after one step; both as they are where `apply` is given and false.
+
+        The buffers of modules stay what they are.
+        """
+        trained = without_buffers(parameters)
+        updated = self._update(trained, gradients, state, learning_rate)
+        found, state = updated if apply is None else choose(apply, updated, (trained, state))
+        return with_buffers(found, parameters), state
 
 
 class Elementwise(Optimizer):
@@ -67,8 +72,9 @@ class Elementwise(Optimizer):
             self._update_one(name, p, g, tuple(moments), shared, learning_rate)
             for name, (p, g, *moments) in zip(tree.names, rows, strict=True)
         ]
-        moved, *columns = (tree.unflatten(list(column)) for column in zip(*results, strict=True))
-        return moved, {"step": step, **dict(zip(self.moments, columns, strict=True))}
+        columns = list(zip(*results, strict=True)) or [()] * (1 + len(self.moments))  # nothing to train is no mistake
+        moved, *moments_after = (tree.unflatten(list(column)) for column in columns)
+        return moved, {"step": step, **dict(zip(self.moments, moments_after, strict=True))}
 
 
 def check_rates(rates: Mapping[str, float], *, below: float = math.inf) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from blu.dialects.core.dtypes import as_dtype, computing_dtype
+from blu.dialects.core.dtypes import computing_dtype
 from blu.errors import ShapeError
 from blu.frontend.functional import functional as ops
 from blu.frontend.tracing.tree import flatten
@@ -15,12 +15,29 @@ Tree = Any
 
 
 def _zeros(leaf: Any) -> np.ndarray:
-    return np.zeros(tuple(leaf.shape), computing_dtype(as_dtype(leaf.dtype)).numpy)
+    return np.zeros(tuple(leaf.shape), computing_dtype(leaf.dtype).numpy)
+
+
+def without_buffers(parameters: Tree) -> Tree:
+    """The same with None in the place of modules' buffers, as gradients have it."""
+    leaves, tree = flatten(parameters)
+    if not tree.buffers:
+        return parameters
+    return tree.unflatten([None if place in tree.buffers else leaf for place, leaf in enumerate(leaves)])
+
+
+def with_buffers(trained: Tree, parameters: Tree) -> Tree:
+    """What `without_buffers(parameters)` has become in training, with the buffers of `parameters`."""
+    leaves, tree = flatten(parameters)
+    if not tree.buffers:
+        return trained
+    others = iter(flatten(trained)[0])
+    return tree.unflatten([leaf if place in tree.buffers else next(others) for place, leaf in enumerate(leaves)])
 
 
 def zeros_beside(parameters: Tree) -> Tree:
-    """Zeros beside each parameter, f32 beside narrower ones."""
-    leaves, tree = flatten(parameters)
+    """Zeros beside each parameter, f32 beside narrower ones; nothing beside buffers."""
+    leaves, tree = flatten(without_buffers(parameters))
     return tree.unflatten([_zeros(leaf) for leaf in leaves])
 
 

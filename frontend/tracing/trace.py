@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,7 +30,7 @@ from blu.frontend.tracing.host_arrays import as_host_array
 from blu.frontend.tracing.messages import Messages, collecting
 from blu.frontend.tracing.recursion import room_to_recurse
 from blu.frontend.tracing.spec import NumberType, is_static, type_of_leaf
-from blu.frontend.tracing.tree import Static, TreeDef, flatten
+from blu.frontend.tracing.tree import Static, TreeDef, flatten, set_leaf
 from blu.frontend.tracing.user_location import definition_location, user_line, user_location
 
 MAX_NAME = 200
@@ -90,6 +90,18 @@ class Interface:
     captured: list[np.ndarray]
     # What is told of the last results in each run.
     messages: Messages
+    # The leaves of the arguments that are buffers whose new values come behind what is returned.
+    changed: tuple[int, ...] = ()
+
+    def deliver(self, results: Sequence[Any], arguments: Callable[[], Any]) -> Any:
+        """What the function returns, of the results of a run; tells what is told, and gives `arguments` new buffers."""
+        found = self.messages.deliver(results)
+        count = self.result_tree.num_leaves
+        if self.changed:
+            given = arguments()
+            for leaf, value in zip(self.changed, found[count:], strict=True):
+                set_leaf(given, self.signature.tree.paths[leaf], value)
+        return self.result_tree.unflatten(found[:count])
 
 
 @dataclass(frozen=True)
@@ -171,7 +183,7 @@ def trace(
         block = main.add_entry_block([ir.Location.name(name[:MAX_NAME], here) for name in names])
         state = _Trace(block)
         with ir.InsertionPoint(block), collecting() as messages:
-            results, result_tree = _run(function, signature, state, here)
+            results, result_tree, changed = _run(function, signature, state, here)
             results += messages.tensors
             func.ReturnOp([tensor.value for tensor in results])
         _finish(main, block, names, state, results, donated)
@@ -179,7 +191,7 @@ def trace(
         refuse_escapes(module.operation)
     parameters = inspect.signature(original or function)
     told = messages.after_trace()
-    return TracedModule(module, Interface(signature, result_tree, parameters, state.captured, told))
+    return TracedModule(module, Interface(signature, result_tree, parameters, state.captured, told, tuple(changed)))
 
 
 def _tensor_leaves(signature: Signature) -> tuple[list[TensorType], list[str]]:
@@ -191,7 +203,8 @@ def _tensor_leaves(signature: Signature) -> tuple[list[TensorType], list[str]]:
 
 def _run(
     function: Callable[..., Any], signature: Signature, state: _Trace, here: ir.Location
-) -> tuple[list[Tensor], TreeDef]:
+) -> tuple[list[Tensor], TreeDef, dict[int, Tensor]]:
+    """The results and their nesting, and the new values of the arguments' buffers, which are behind the results."""
     arguments = iter(list(state.block.arguments))
     leaves = [
         Tensor(next(arguments), isinstance(leaf, NumberType)) if isinstance(leaf, TensorType) else leaf
@@ -202,8 +215,9 @@ def _run(
         named = signature.tree.unflatten(leaves)
         with marking(lambda name: autocast.marks_of(name) | checkpoint.marks_of(name)):
             result = run_traced_function(function, named)
-        _check_unchanged(named, leaves, result)
-        return as_results(result)
+        changed = _changed_buffers(named, leaves, result, signature.tree)
+        results, result_tree = as_results(result)
+        return [*results, *changed.values()], result_tree, changed
     except BluError as error:
         error.location = error.location or describe(here)
         raise
@@ -218,19 +232,23 @@ def _run(
         location_provider.reset(location_token)
 
 
-def _check_unchanged(arguments: Any, leaves: list[Any], result: Any) -> None:
-    """A traced function gets copies of what holds its arguments: tensors put into them would be lost."""
+def _changed_buffers(arguments: Any, leaves: list[Any], result: Any, before: TreeDef) -> dict[int, Tensor]:
+    """The buffers that got values which the function does not return, by their leaves.
+
+    A traced function gets copies of what holds its arguments: other tensors put into them would be lost.
+    """
     kept = {id(leaf) for leaf in (*leaves, *flatten(result)[0])}
     found, tree = flatten(arguments)
-    lost = [
-        name for name, leaf in zip(tree.names, found, strict=True) if isinstance(leaf, Tensor) and id(leaf) not in kept
-    ]
+    new = [place for place, leaf in enumerate(found) if isinstance(leaf, Tensor) and id(leaf) not in kept]
+    buffers = before.buffers if tree.names == before.names else frozenset()
+    lost = [tree.names[place] for place in new if place not in buffers]
     if lost:
         names = ", ".join(lost[:3]) + (", ..." if len(lost) > 3 else "")
         raise TraceError(
             f"the traced function changes its arguments ({names}), which its caller would not see",
             advice="Return the new values, or what holds them.",
         )
+    return {place: found[place] for place in new}
 
 
 def as_results(result: Any) -> tuple[list[Tensor], TreeDef]:

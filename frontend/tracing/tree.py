@@ -53,7 +53,21 @@ class TreeDef:
     @cached_property
     def names(self) -> tuple[str, ...]:
         """The dotted path of each leaf: "model.h.0.attn.c_attn.weight". The name of a tree that is a leaf is ""."""
-        return tuple(".".join(path) for path, entry in self._walk() if entry is None)
+        return tuple(map(".".join, self.paths))
+
+    @cached_property
+    def paths(self) -> tuple[tuple[str, ...], ...]:
+        """The keys on the way to each leaf, as words."""
+        return tuple(path for path, entry in self._walk() if entry is None)
+
+    @cached_property
+    def buffers(self) -> frozenset[int]:
+        """The leaves that are no parameters, by position: what their container's static part names as `buffers`."""
+        if not any(entry.static.buffers for entry in self.entries if entry and isinstance(entry.static, Static)):
+            return frozenset()
+        nodes = {path: entry for path, entry in self._walk() if entry is not None}
+        owners = ((place, path[-1], nodes[path[:-1]].static) for place, path in enumerate(self.paths) if path)
+        return frozenset(place for place, key, static in owners if isinstance(static, Static) and key in static.buffers)
 
     @property
     def num_leaves(self) -> int:
@@ -149,6 +163,13 @@ def children(item: Any) -> Mapping[Hashable, Any]:
     return handlers[0](item)[0] if handlers else {}
 
 
+def set_leaf(tree: Any, path: Sequence[str], value: Any) -> None:
+    """Put a value in the place of a leaf that is an attribute."""
+    for key in path[:-1]:
+        tree = next(child for name, child in children(tree).items() if str(name) == key)
+    setattr(tree, path[-1], value)
+
+
 def walk(tree: Any, stop: type | tuple[type, ...] = ()) -> Iterator[tuple[tuple[Hashable, ...], Any]]:
     """Every container and leaf of a tree with its path of keys, parents first; nothing inside of a `stop`."""
     waiting: list[tuple[tuple[Hashable, ...], Any]] = [((), tree)]
@@ -163,6 +184,7 @@ class Static:
     """A value that is part of a TreeDef: kept as it is, compared and hashed by a frozen copy of its content."""
 
     __slots__ = ("frozen", "value")
+    buffers: tuple[str, ...] = ()
 
     def __init__(self, value: Any):
         self.value = value
