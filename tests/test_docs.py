@@ -121,7 +121,19 @@ def test_the_pointers_of_a_launch_are_those_of_the_code():
     assert set(re.findall(r'\["(\w+)",', text)) == set(arguments.SPACES)
 
 
-ROOMS = ("blu", "frontend", "dialects", "passes", "compiler", "runtime", "tests", "lit_tests", "docs", "bench")
+ROOMS = (
+    "blu",
+    "frontend",
+    "dialects",
+    "passes",
+    "compiler",
+    "runtime",
+    "tests",
+    "lit_tests",
+    "docs",
+    "bench",
+    "examples",
+)
 FOLDERS = ("*", *(f"{room}/**/*" for room in ROOMS))
 SUFFIXES = (".py", ".pyi", ".md", ".mlir")
 NAMED = re.compile(rf"(?<![\w./-])(?:{'|'.join(ROOMS)})/[\w./-]*\w\b(?![<{{*])")
