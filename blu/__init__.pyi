@@ -128,6 +128,7 @@ from blu.frontend.functional.activations import hardtanh as hardtanh
 from blu.frontend.functional.activations import leaky_relu as leaky_relu
 from blu.frontend.functional.activations import logsigmoid as logsigmoid
 from blu.frontend.functional.activations import mish as mish
+from blu.frontend.functional.activations import prelu as prelu
 from blu.frontend.functional.activations import relu6 as relu6
 from blu.frontend.functional.activations import selu as selu
 from blu.frontend.functional.activations import softplus as softplus
@@ -135,6 +136,7 @@ from blu.frontend.functional.activations import softshrink as softshrink
 from blu.frontend.functional.activations import softsign as softsign
 from blu.frontend.functional.activations import tanhshrink as tanhshrink
 from blu.frontend.functional.attention import attention as attention
+from blu.frontend.functional.attention import rotary as rotary
 from blu.frontend.functional.collective import all_gather as all_gather
 from blu.frontend.functional.collective import all_reduce as all_reduce
 from blu.frontend.functional.collective import all_to_all as all_to_all

@@ -17,7 +17,7 @@ from blu.dialects.tensor.arithmetic import (
     tanh,
     where,
 )
-from blu.dialects.tensor.arrangement import split
+from blu.dialects.tensor.arrangement import reshape, split
 from blu.dialects.tensor.function import public
 from blu.dialects.tensor.promotion import promoted_floats
 from blu.dialects.tensor.tensor import Tensor
@@ -33,6 +33,7 @@ __all__ = [
     "leaky_relu",
     "logsigmoid",
     "mish",
+    "prelu",
     "relu6",
     "selu",
     "softplus",
@@ -94,6 +95,17 @@ def celu(x: Any, alpha: float = 1.0) -> Tensor:
 def selu(x: Any) -> Tensor:
     """The elu that keeps mean 0 and variance 1 (Klambauer and others, 2017): scale * elu(x, alpha)."""
     return elu(x, SELU_ALPHA) * SELU_SCALE
+
+
+@public
+def prelu(x: Any, weight: Any) -> Tensor:
+    """x where it is above 0, weight * x elsewhere; `weight` is one number, or [C] for x [N, C, ...]."""
+    tensor, slope = promoted_floats(x, weight)
+    if slope.shape not in ((), (1,)):
+        if tensor.ndim < 2 or slope.shape != (tensor.shape[1],):
+            raise ShapeError(f"prelu needs one weight, or one for each channel, got {slope.type} for {tensor.type}")
+        slope = reshape(slope, (*slope.shape, *[1] * (tensor.ndim - 2)))
+    return where(greater(tensor, 0.0), tensor, slope * tensor)
 
 
 @public

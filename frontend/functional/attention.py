@@ -1,23 +1,26 @@
-"""Attention: one kernel where all weights count, the matrix of weights where some are dropped."""
+"""Attention: one kernel where all weights count, the matrix of weights where some are dropped; and rotary positions."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
 
-from blu.dialects.core.dtypes import computing_dtype
+import numpy as np
+
+from blu.dialects.core.dtypes import DType, computing_dtype
 from blu.dialects.ops.attention import Attention, groups_of, masked, softmax_of_visible, split_heads
 from blu.dialects.ops.pointwise import broadcast_shapes
-from blu.dialects.tensor.arithmetic import matmul
-from blu.dialects.tensor.arrangement import broadcast_to
+from blu.dialects.tensor.arithmetic import cos, matmul, sin
+from blu.dialects.tensor.arrangement import broadcast_to, concatenate, expand_dims, reshape, stack
 from blu.dialects.tensor.basic_indexing import as_indices
 from blu.dialects.tensor.function import public
 from blu.dialects.tensor.promotion import as_tensor, converted, promoted_floats
 from blu.dialects.tensor.tensor import Tensor
-from blu.errors import ArgumentError
+from blu.errors import ArgumentError, ShapeError
+from blu.frontend.functional.creation import iota
 from blu.frontend.functional.neural import dropout as dropped
 
-__all__ = ["attention"]
+__all__ = ["attention", "rotary"]
 
 
 @public
@@ -87,3 +90,58 @@ def _weights(
     wide_key = converted(key, wide).expand_dims(-3)
     scores = matmul(wide_query, wide_key.swapaxes(-1, -2), precision) * scale
     return softmax_of_visible(masked(scores, mask, offset, causal, groups)) if scores.size else scores
+
+
+@public
+def rotary(
+    x: Any,
+    positions: Any = None,
+    *,
+    base: float = 10000.0,
+    width: int | None = None,
+    interleaved: bool = False,
+    frequencies: Any = None,
+) -> Tensor:
+    """x [..., T, D] with pairs of elements turned by angles that grow with the position (Su et al., 2021, RoPE).
+
+    Pair i of the first `width` elements (all D where not given) is turned by position * base^(-2 i / width), or by
+    position * frequencies[i]. A pair is elements i and i + width / 2, or with `interleaved` elements 2 i and 2 i + 1.
+    `positions` is what the first position is (0 where not given; an integer or a tensor without dimensions), or the
+    position of each, [..., T], which broadcasts against x without its last dimension. Angles are formed in f32 (f64 for
+    f64), the result has x's dtype.
+
+    Raises ShapeError where the width is odd or larger than D, or frequencies are not width / 2.
+    """
+    (tensor,) = promoted_floats(x)
+    if tensor.ndim < 2:
+        raise ShapeError(f"rotary turns [..., positions, elements], got {tensor.type}")
+    turned = tensor.shape[-1] if width is None else width
+    if turned % 2 or not 0 <= turned <= tensor.shape[-1]:
+        raise ShapeError(f"rotary turns pairs: a width of {turned} of {tensor.type} must be even, and not larger")
+    wide = computing_dtype(tensor.dtype)
+    angles = _angles(positions, tensor.shape[-2], turned // 2, base, frequencies, wide)
+    cosine, sine = cos(angles), sin(angles)
+    head = converted(tensor[..., :turned], wide)
+    if interleaved:
+        pairs = reshape(head, (*tensor.shape[:-1], turned // 2, 2))
+        first, second = pairs[..., 0], pairs[..., 1]
+        parts = stack([first * cosine - second * sine, second * cosine + first * sine], axis=-1)
+        result = reshape(parts, head.shape)
+    else:
+        first, second = head[..., : turned // 2], head[..., turned // 2 :]
+        result = concatenate([first * cosine - second * sine, second * cosine + first * sine], axis=-1)
+    result = converted(result, tensor.dtype)
+    return result if turned == tensor.shape[-1] else concatenate([result, tensor[..., turned:]], axis=-1)
+
+
+def _angles(positions: Any, length: int, pairs: int, base: float, frequencies: Any, dtype: DType) -> Tensor:
+    """[..., length, pairs]: the position times the frequency of the pair."""
+    if frequencies is None:
+        frequencies = base ** (-np.arange(pairs) / max(pairs, 1))
+    speed = converted(as_tensor(frequencies), dtype)
+    if speed.shape != (pairs,):
+        raise ShapeError(f"{pairs} pairs have as many frequencies, got {speed.type}")
+    where = as_tensor(0 if positions is None else positions)
+    if not where.shape:
+        where = where + iota((length,), 0)
+    return expand_dims(converted(where, dtype), -1) * speed

@@ -1,7 +1,8 @@
 """Modules: parameters and layers with torch's names and layouts, and GPT-2 with Hugging Face's."""
 
 from blu import errors
-from blu.frontend.nn.attention import Attention
+from blu.frontend.nn import init
+from blu.frontend.nn.attention import Attention, MultiheadAttention
 from blu.frontend.nn.buffer import Buffer
 from blu.frontend.nn.containers import ModuleDict, ModuleList, Sequential
 from blu.frontend.nn.convolution import (
@@ -22,7 +23,17 @@ from blu.frontend.nn.convolution import (
 )
 from blu.frontend.nn.gpt2 import GPT2, MLP, Block, GPT2Config
 from blu.frontend.nn.gpt2_steps import loss as gpt2_loss
-from blu.frontend.nn.layers import Conv1D, Dropout, Embedding, LayerNorm, Linear, RMSNorm
+from blu.frontend.nn.layers import (
+    Conv1D,
+    Dropout,
+    Embedding,
+    GatedMLP,
+    LayerNorm,
+    Linear,
+    PReLU,
+    RMSNorm,
+    SwiGLU,
+)
 from blu.frontend.nn.module import Module
 from blu.frontend.nn.norms import BatchNorm, GroupNorm, InstanceNorm
 from blu.frontend.nn.parameter import Parameter
@@ -52,6 +63,7 @@ __all__ = [
     "Dropout",
     "Embedding",
     "GPT2Config",
+    "GatedMLP",
     "GroupNorm",
     "InstanceNorm",
     "LayerNorm",
@@ -62,10 +74,14 @@ __all__ = [
     "Module",
     "ModuleDict",
     "ModuleList",
+    "MultiheadAttention",
+    "PReLU",
     "Parameter",
     "RMSNorm",
     "Sequential",
+    "SwiGLU",
     "gpt2_loss",
+    "init",
 ]
 
 __getattr__ = errors.guessing(globals())

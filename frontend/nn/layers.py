@@ -1,4 +1,4 @@
-"""Layers: Linear, Conv1D, Embedding, LayerNorm, RMSNorm, Dropout.
+"""Layers: Linear, Conv1D, Embedding, LayerNorm, RMSNorm, Dropout, PReLU, and the gated layers of today's models.
 
 Shapes: B batch, T positions, C width. Parameters are named and laid out as in torch, so that its state dicts fit.
 """
@@ -6,8 +6,12 @@ Shapes: B batch, T positions, C width. Parameters are named and laid out as in t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
+
+import numpy as np
 
 from blu.errors import ArgumentError
 from blu.frontend.functional import functional as ops
@@ -41,13 +45,40 @@ class Conv1D(Module):
 
 
 class Embedding(Module):
-    """Row `index` of `weight` [rows, C] for every index of an integer tensor."""
+    """Row `index` of `weight` [rows, C] for every index of an integer tensor.
 
-    def __init__(self, rows: int, width: int, deviation: float = 0.02, dtype: object = "f32"):
+    The row `padding_idx` (counted from the end where it is negative) starts out as zeros and has no gradient, so that
+    it stays what it is.
+    """
+
+    def __init__(
+        self,
+        rows: int,
+        width: int,
+        deviation: float = 0.02,
+        dtype: object = "f32",
+        padding_idx: int | None = None,
+    ):
+        if padding_idx is not None and not -rows <= padding_idx < rows:
+            raise ArgumentError(f"padding_idx={padding_idx} is none of {rows} rows")
+        self.padding_idx = padding_idx if padding_idx is None else padding_idx % rows
         self.weight = normal((rows, width), deviation, dtype)
+        if self.padding_idx is not None:
+            self.weight = replace(self.weight, kind=partial(_without_row, self.padding_idx, deviation))
 
     def forward(self, indices: Any) -> Any:
-        return ops.take(self.weight, indices, axis=0)
+        found = ops.take(self.weight, indices, axis=0)
+        if self.padding_idx is None:
+            return found
+        is_padding = ops.expand_dims(ops.equal(indices, self.padding_idx), -1)
+        return ops.where(is_padding, ops.stop_gradient(found), found)
+
+
+def _without_row(row: int, deviation: float, generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Normal numbers but in one row, which is zeros."""
+    values = deviation * generator.standard_normal(shape, np.float32)
+    values[row] = 0
+    return values
 
 
 class LayerNorm(Module):
@@ -102,3 +133,43 @@ class Dropout(Module):
                 advice="Pass key=blu.random.key(0), or call the model's eval() where it is not trained.",
             )
         return ops.dropout(x, self.rate, key)
+
+
+class PReLU(Module):
+    """x where it is above 0, `weight` * x elsewhere; `weight` [1], or [C] for x [N, C, ...]. See `blu.prelu`."""
+
+    def __init__(self, num_parameters: int = 1, init: float = 0.25, dtype: object = "f32"):
+        self.weight = constant((num_parameters,), init, dtype)
+
+    def forward(self, x: Any) -> Any:
+        return ops.prelu(x, self.weight)
+
+
+class GatedMLP(Module):
+    """down_proj(activation(gate_proj(x)) * up_proj(x)), of `width` to `hidden` and back (Shazeer, 2020).
+
+    With `activation=blu.gelu` it is a GEGLU, with `blu.sigmoid` a GLU. Parameters are named as in Hugging Face's Llama.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        hidden: int,
+        activation: Callable[[Any], Any] = ops.silu,
+        bias: bool = False,
+        dtype: object = "f32",
+    ):
+        self.activation = activation
+        self.gate_proj = Linear(width, hidden, bias, dtype)
+        self.up_proj = Linear(width, hidden, bias, dtype)
+        self.down_proj = Linear(hidden, width, bias, dtype)
+
+    def forward(self, x: Any) -> Any:
+        return self.down_proj(self.activation(self.gate_proj(x)) * self.up_proj(x))
+
+
+class SwiGLU(GatedMLP):
+    """A `GatedMLP` whose activation is silu, as Llama's."""
+
+    def __init__(self, width: int, hidden: int, bias: bool = False, dtype: object = "f32"):
+        super().__init__(width, hidden, ops.silu, bias, dtype)

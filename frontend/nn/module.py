@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import repeat
 from operator import is_
+from types import FunctionType
 from typing import Any
 
 from blu.dialects.tensor.function import is_tracing
@@ -36,7 +37,7 @@ _NODE = "_blu_node"
 _HIDDEN = (_PATH, _NODE)
 _NOT_SHOWN = (*_HIDDEN, BUFFERS)
 # Constants that stay as they are, so that the same object has the same meaning.
-_PLAIN = (int, float, str, bytes, bool, type(None))
+_PLAIN = (int, float, str, bytes, bool, type(None), FunctionType)
 
 
 class Module:

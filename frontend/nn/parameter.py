@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,22 +14,25 @@ from blu.frontend.tracing.spec import Spec, spec
 from blu.frontend.tracing.tree import is_array
 
 KINDS = ("normal", "uniform", "constant")
+Draw = Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]
 
 
 @dataclass(frozen=True)
 class Parameter(Spec):
-    """Stands for an array until there is one. `kind` is "normal" (of deviation `scale`), "uniform" (in +-`scale`) or
-    "constant" (of value `scale`)."""
+    """Stands for an array until there is one. `kind` is "normal" (of deviation `scale`), "uniform" (in +-`scale`),
+    "constant" (of value `scale`), or a function that draws the numbers for a shape with a generator of NumPy's.
+
+    `blu.nn.init` makes parameters by the names of their distributions."""
 
     dtype: DType = f32
-    kind: str = "normal"
+    kind: str | Draw = "normal"
     scale: float = 0.02
 
     def __post_init__(self) -> None:
         if is_array(self.shape):
             advice = "An array is a parameter as it is: self.weight = array."
             raise ArgumentError("a Parameter is a shape that has no numbers yet, not an array", advice=advice)
-        if self.kind not in KINDS:
+        if not callable(self.kind) and self.kind not in KINDS:
             raise ArgumentError(f"kind={self.kind!r} is no distribution: one of {', '.join(KINDS)}")
         checked = spec(self.shape, self.dtype)
         object.__setattr__(self, "shape", checked.shape)
@@ -40,7 +43,9 @@ class Parameter(Spec):
         if self.kind == "constant":
             return np.full(self.shape, self.scale, self.dtype.numpy)
         generator = np.random.Generator(np.random.PCG64([seed, zlib.crc32(name.encode())]))
-        if self.kind == "normal":
+        if callable(self.kind):
+            values = self.kind(generator, self.shape)
+        elif self.kind == "normal":
             values = generator.standard_normal(self.shape, np.float32) * np.float32(self.scale)
         else:
             values = generator.uniform(-self.scale, self.scale, self.shape)

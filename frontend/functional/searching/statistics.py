@@ -130,7 +130,7 @@ def _known_edges(bins: Any, dtype: DType) -> Tensor:
     edges = as_tensor(bins) if isinstance(bins, Tensor) else as_tensor(np.asarray(bins))
     if edges.ndim != 1 or edges.shape[0] < 2:
         raise ShapeError(f"edges of bins are two numbers or more in one dimension, got {edges.type}")
-    if not isinstance(bins, Tensor) and (np.diff(np.asarray(bins)) < 0).any():
+    if not isinstance(bins, Tensor) and (np.diff(np.asarray(bins, np.float64)) < 0).any():
         raise ArgumentError(f"edges of bins go from low to high, got {bins}")
     return converted(edges, dtype)
 

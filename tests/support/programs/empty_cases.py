@@ -284,6 +284,9 @@ def neural() -> Iterator[Case]:
         q, k = floats((1, 2, queries, 4)), floats((1, 2, keys, 4))
         yield Case("attention", lambda q, k: blu.attention(q, k, k), lambda q, k: np.zeros_like(q), (q, k))
     yield Case("attention", lambda q: blu.attention(q, q, q, causal=True), lambda q: q, (floats((0, 2, 3, 4)),))
+    yield from (Case("rotary", blu.rotary, np.copy, (floats(shape),)) for shape in ((3, 0), (0, 4), (2, 0, 6)))
+    for shape in SHAPES:
+        yield Case("prelu", lambda x: blu.prelu(x, 0.5), lambda x: np.where(x > 0, x, x * 0.5), (floats(shape),))
     labels = np.zeros((0,), np.int64)
     yield Case(
         "cross_entropy",
