@@ -41,7 +41,7 @@ class Convolution(nn.Module):
 
     def __init__(self, inputs: int, outputs: int, window: int = 3, stride: int = 1):
         self.weights = nn.Conv2d(inputs, outputs, window, stride, window // 2, bias=False, channels_last=True)
-        self.norm = nn.GroupNorm(8, outputs, channels_last=True)
+        self.norm = nn.BatchNorm(outputs, channels_last=True)
 
     def forward(self, x):
         return self.norm(self.weights(x))
@@ -131,7 +131,7 @@ def main(arguments: list[str] | None = None) -> float:
         losses.append(float(value))
         if step % 25 == 0 or step == options.steps - 1:
             print(f"step {step + 1} | loss {losses[-1]:.3f}")
-    print(f"right on new images: {float(accuracy(model, *draw(rng, size))):.0%}")
+    print(f"right on new images: {float(accuracy(model.eval(), *draw(rng, size))):.0%}")
     return float(np.mean(losses[-10:]))
 
 
