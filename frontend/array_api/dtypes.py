@@ -65,6 +65,7 @@ KINDS: dict[str, tuple[np.dtype, ...]] = {
 }
 KINDS["integral"] = KINDS["signed integer"] + KINDS["unsigned integer"]
 KINDS["numeric"] = KINDS["integral"] + KINDS["real floating"] + KINDS["complex floating"]
+ON_HOST = frozenset((uint16, uint32, uint64, complex64, complex128))  # no kernel has them
 
 
 def dtype_of(value: Any) -> np.dtype:
@@ -86,9 +87,17 @@ def astype(x: Any, dtype: Any, /, *, copy: builtins.bool = True, device: str | N
             raise DTypeError(f"complex numbers do not become {target.name}", advice="Take real(x) first.")
         if x.dtype == target and not copy:
             return to_device(x, device)
-        if "c" in (x.dtype.kind, target.kind) or {x.dtype, target} & {uint16, uint32, uint64} or x.dtype == target:
+        if {x.dtype, target} & ON_HOST or x.dtype == target:
             return to_device(HOOKS.compiler.run_on_host(_cast, (x, target), {}), device)
     return to_device(converted(x, target), device)
+
+
+def is_summed_on_host(x: Any, dtype: Any) -> builtins.bool:
+    """Whether no kernel has an array's dtype or that of its sum: `dtype`, or 64 bits of an unsigned integer's kind."""
+    if isinstance(x, Tensor) or is_tracing():
+        return False
+    total = dtype_of(dtype) if dtype is not None else uint64 if x.dtype.kind == "u" else x.dtype
+    return not ON_HOST.isdisjoint((x.dtype, total))
 
 
 def _cast(x: np.ndarray, dtype: np.dtype) -> np.ndarray:

@@ -12,11 +12,11 @@ from blu.dialects.hooks import HOOKS
 from blu.dialects.tensor import folding
 from blu.dialects.tensor.arrangement import broadcast_to, concatenate
 from blu.dialects.tensor.folding import all, any, max, min
-from blu.dialects.tensor.function import is_tracing, public
+from blu.dialects.tensor.function import public
 from blu.dialects.tensor.promotion import as_tensor, scalar_constant
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ShapeError
-from blu.frontend.array_api.dtypes import dtype_of
+from blu.frontend.array_api.dtypes import dtype_of, is_summed_on_host
 from blu.frontend.functional import running
 
 __all__ = [
@@ -37,14 +37,6 @@ __all__ = [
 Axes = int | tuple[int, ...] | None
 
 
-def _is_numpys(x: Any, dtype: Any) -> bool:
-    """Whether a sum of an array is of a dtype that no kernel has: unsigned and of 64 bits, say."""
-    if isinstance(x, Tensor) or is_tracing():
-        return False
-    wanted = x.dtype if dtype is None else dtype_of(dtype)
-    return wanted.kind in "uc" and (dtype is None or wanted != np.dtype(np.uint8))
-
-
 def sum(x: Any, /, *, axis: Axes = None, dtype: Any = None, keepdims: bool = False) -> Any:
     """The sum over the axes named (None: all). Integers are added up in 64 bits unless a `dtype` is given."""
     return _total("sum", x, axis, dtype, keepdims)
@@ -56,10 +48,15 @@ def prod(x: Any, /, *, axis: Axes = None, dtype: Any = None, keepdims: bool = Fa
 
 
 def _total(name: str, x: Any, axis: Axes, dtype: Any, keepdims: bool) -> Any:
-    if not _is_numpys(x, dtype):
-        return getattr(folding, name)(x, axis=axis, dtype=dtype, keepdims=keepdims)
     options = {"axis": axis, "dtype": dtype, "keepdims": keepdims}
-    return HOOKS.compiler.run_on_host(getattr(np, name), (x,), options)
+    return _on_host(name, x, options) if is_summed_on_host(x, dtype) else getattr(folding, name)(x, **options)
+
+
+def _on_host(name: str, x: Any, options: dict[str, Any]) -> Any:
+    dtype = options["dtype"]
+    return HOOKS.compiler.run_on_host(
+        getattr(np, name), (x,), options | {"dtype": None if dtype is None else dtype_of(dtype)}
+    )
 
 
 @public
@@ -92,8 +89,8 @@ def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, in
 
 def _running(name: str, x: Any, axis: int | None, dtype: Any, include_initial: bool) -> Any:
     options = {"axis": axis, "dtype": dtype, "include_initial": include_initial}
-    if _is_numpys(x, dtype):
-        return HOOKS.compiler.run_on_host(getattr(np, name), (x,), options)
+    if is_summed_on_host(x, dtype):
+        return _on_host(name, x, options)
     return (_running_sums if name == "cumulative_sum" else _running_products)(x, **options)
 
 

@@ -10,10 +10,11 @@ from blu.dialects.core.dtypes import i64
 from blu.dialects.hooks import HOOKS
 from blu.dialects.tensor import arithmetic
 from blu.dialects.tensor.arrangement import flatten, matrix_transpose
-from blu.dialects.tensor.function import is_tracing, on_host, public
+from blu.dialects.tensor.function import on_host, public
 from blu.dialects.tensor.promotion import as_tensor
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ShapeError
+from blu.frontend.array_api.dtypes import dtype_of, is_summed_on_host
 from blu.frontend.functional import creation, linear, norms
 from blu.frontend.functional.norms import vecdot, vector_norm
 
@@ -112,8 +113,8 @@ def diagonal(x: Any, /, *, offset: int = 0) -> Tensor:
 
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
     """The sum of the diagonals of the last two dimensions, of integers in 64 bits unless a `dtype` is given."""
-    if not isinstance(x, Tensor) and not is_tracing() and x.dtype.kind in "uc":
-        wanted = np.uint64 if dtype is None and x.dtype.kind == "u" else dtype
+    if is_summed_on_host(x, dtype):
+        wanted = dtype_of(dtype) if dtype is not None else np.uint64 if x.dtype.kind == "u" else None
         return HOOKS.compiler.run_on_host(np.linalg.trace, (x,), {"offset": offset, "dtype": wanted})
     return _trace(x, offset, dtype)
 

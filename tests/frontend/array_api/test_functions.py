@@ -141,6 +141,17 @@ def test_wide_unsigned_numbers_are_sorted_downwards_as_narrow_ones_are() -> None
         np.testing.assert_array_equal(wide, narrow)
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.uint16, np.float32, np.complex64])
+@pytest.mark.parametrize("given", [np.int32, np.uint8, np.uint32, np.float64])
+def test_sums_are_of_the_dtype_named_whatever_they_are_of(given: type, dtype: type) -> None:
+    x = N[0, :3, :3].astype(given)
+    for name in ("sum", "prod", "cumulative_sum", "cumulative_prod"):
+        same(getattr(xp, name)(xp.asarray(x), axis=0, dtype=dtype), getattr(np, name)(x, axis=0, dtype=dtype))
+    same(xp.linalg.trace(xp.asarray(x), dtype=dtype), np.trace(x, dtype=dtype))
+    blus = xp.asarray([1], dtype=dtype).dtype  # Blu's own dtypes say it as well as NumPy's
+    assert xp.sum(xp.asarray(x), dtype=blus).dtype == dtype
+
+
 def test_mistakes_are_the_standards() -> None:
     x = xp.asarray(A)
     with pytest.raises(IndexError, match="out of range"):
