@@ -39,6 +39,7 @@ __all__ = [
 def _made(function: Callable[..., np.ndarray], device: str | None, *arguments: Any, **keywords: Any) -> Any:
     """What a function of NumPy's makes, on a device; a tensor of it while tracing."""
     found = HOOKS.compiler.run_on_host(function, arguments, keywords)
+    _check_numbers(found.dtype, function.__name__)
     return tensors.asarray(found) if is_tracing() else to_device(found, device)
 
 
@@ -67,9 +68,17 @@ def _read(obj: Any, dtype: np.dtype | None, copy: bool | None) -> np.ndarray:
     found = np.asarray(obj, dtype=dtype, copy=copy)
     if isinstance(obj, int) and found.dtype.kind == "O":
         raise OverflowError(f"asarray: {obj} does not fit 64 bits")
-    if found.dtype.kind not in "biufcV" or found.dtype.names:
-        raise DTypeError(f"{type(obj).__name__} has no numbers that an array holds: NumPy reads {found.dtype.name}")
+    _check_numbers(found.dtype, type(obj).__name__)
     return found
+
+
+def _check_numbers(dtype: np.dtype, source: str) -> None:
+    """DTypeError for what no array holds: texts, dates, objects, records, and floats of more than 64 bits."""
+    if dtype.kind not in "biufcV" or dtype.type is np.void or dtype.char in "gG":
+        raise DTypeError(
+            f"{source} has no numbers that an array holds: NumPy reads {dtype.name}",
+            advice="Give bools, integers, complex numbers, or floats of at most 64 bits.",
+        )
 
 
 def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Any:

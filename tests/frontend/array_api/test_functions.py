@@ -10,6 +10,7 @@ import pytest
 
 import blu
 import blu.array_api as xp
+from blu.errors import DTypeError
 
 RNG = np.random.default_rng(2)
 A = RNG.uniform(-2, 2, (2, 3, 4)).astype(np.float32)
@@ -150,6 +151,19 @@ def test_sums_are_of_the_dtype_named_whatever_they_are_of(given: type, dtype: ty
     same(xp.linalg.trace(xp.asarray(x), dtype=dtype), np.trace(x, dtype=dtype))
     blus = xp.asarray([1], dtype=dtype).dtype  # Blu's own dtypes say it as well as NumPy's
     assert xp.sum(xp.asarray(x), dtype=blus).dtype == dtype
+
+
+@pytest.mark.parametrize("dtype", ["U1", "M8[s]", "O", "V3", np.longdouble, np.clongdouble])
+def test_what_is_no_number_is_refused_wherever_arrays_are_made(dtype: Any) -> None:
+    makers: list[Callable[[], Any]] = [
+        lambda: xp.asarray(np.zeros(2, dtype)),
+        lambda: xp.zeros(2, dtype=np.dtype(dtype)),
+        lambda: xp.full((2, 3), np.zeros((), dtype)),
+        lambda: xp.ones_like(xp.zeros(2), dtype=np.dtype(dtype)),
+    ]
+    for make in makers:
+        with pytest.raises(DTypeError, match="no numbers that an array holds"):
+            make()
 
 
 def test_mistakes_are_the_standards() -> None:
