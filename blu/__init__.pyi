@@ -231,8 +231,11 @@ from blu.frontend.functional.pooling import max_pool2d as max_pool2d
 from blu.frontend.functional.pooling import max_pool3d as max_pool3d
 from blu.frontend.functional.resizing import interpolate as interpolate
 from blu.frontend.functional.resizing import unfold as unfold
+from blu.frontend.functional.running import cummax as cummax
+from blu.frontend.functional.running import cummin as cummin
 from blu.frontend.functional.running import cumprod as cumprod
 from blu.frontend.functional.running import diff as diff
+from blu.frontend.functional.running import logcumsumexp as logcumsumexp
 from blu.frontend.functional.searching.searching import count_nonzero as count_nonzero
 from blu.frontend.functional.searching.searching import isin as isin
 from blu.frontend.functional.searching.searching import searchsorted as searchsorted

@@ -145,7 +145,7 @@ def folded(*names: str, without: str = "") -> Rule:
 
 def in_turn(op: Batched) -> list[Tensor]:
     """A loop does the op for one slice after the other."""
-    from blu.dialects.ops.scan import Scan
+    from blu.dialects.ops.control.scan import Scan
 
     moving = [item.tensor for item in op.flat if item.is_batched]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from blu.dialects.core.axes import normalize_axis
 from blu.dialects.hooks import HOOKS
-from blu.dialects.ops.scan import Scan
+from blu.dialects.ops.control.scan import Scan
 from blu.dialects.tensor.function import is_tracing
 from blu.dialects.tensor.prefixes import prefixes
 from blu.dialects.tensor.promotion import as_tensor, is_weak

@@ -108,11 +108,15 @@ def _with(others: Callable[[np.ndarray], tuple], **attributes: Any) -> Longer:
     return longer
 
 
-def _product(sample: Sample, length: int) -> Sample:
+def _product(**attributes: Any) -> Longer:
     """Of ones and a few numbers, so that it stays far from infinity."""
-    x = np.ones((ROWS, length), _table(sample).dtype)
-    x[:, :: max(1, length // 5)] = 2
-    return Sample((x,), {"axes": (1,), "keepdims": False})
+
+    def longer(sample: Sample, length: int) -> Sample:
+        x = np.ones((ROWS, length), _table(sample).dtype)
+        x[:, :: max(1, length // 5)] = 2
+        return Sample((x,), attributes)
+
+    return longer
 
 
 def _sorted_row(sample: Sample, length: int) -> Sample:
@@ -141,8 +145,11 @@ LONGER: dict[str, Longer] = {
     **dict.fromkeys(_POINTWISE, _everywhere),
     **dict.fromkeys(_FOLDS, _along(axes=(1,))),
     **dict.fromkeys(("argmax", "argmin", "cumsum", "softmax", "log_softmax"), _along(axis=1)),
+    **dict.fromkeys(("cummax", "cummin", "logcumsumexp"), _along(axis=1)),
     **dict.fromkeys(("sort", "argsort"), _sorted_row),
-    "prod": _product,
+    "prod": _product(axes=(1,), keepdims=False),
+    "cumprod": _product(axis=1),
+    "recurrence": _with(lambda decay: (decay,)),
     "reverse": _along(axes=(1,)),
     "row_windows": _along(sizes=(2, 2), steps=(1, 1), start=0),
     "transpose": _along(permutation=(1, 0)),

@@ -1,31 +1,67 @@
-"""Ops that carry values along an axis and write at every position what they have come to."""
+"""Ops that carry numbers along an axis and write at every position what they have come to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar
+from collections.abc import Iterator
 
 import numpy as np
 
-from blu.dialects.batching import Batched, Slices, along
+from blu.dialects.batching import along
 from blu.dialects.core.axes import check_axis
-from blu.dialects.core.dtypes import NUMBERS, DType, TensorType, bf16, bool_, computing_dtype, f32, f64, i32
-from blu.dialects.core.fields import CAPTURED_SLOTS
-from blu.dialects.core.op import Captured, ErrorSample, ManyOperands, Op, Operand, Region, Sample
-from blu.dialects.core.regions import RegionType, listed
+from blu.dialects.core.dtypes import (
+    FLOATS,
+    NUMBERS,
+    DType,
+    TensorType,
+    bool_,
+    computing_dtype,
+    f32,
+    f64,
+    i32,
+    i64,
+    product,
+)
+from blu.dialects.core.op import ErrorSample, Op, Operand, Sample
 from blu.dialects.core.sample_values import draw
-from blu.dialects.ops.creation import Constant
+from blu.dialects.ops.creation import Constant, Iota
+from blu.dialects.ops.indexing import ScatterAdd
+from blu.dialects.ops.shape import Pad
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import DTypeError, ShapeError
 
+_SHAPES = (((1,), 0), ((33,), 0), ((3, 5), 0), ((2, 7), 1), ((2, 3, 4), 1), ((0, 2), 0), ((2, 0), 0))
 
-class Cumsum(Op, name="cumsum"):
-    """Running sums along `axis`, in the operand's dtype (f16 and bf16 keep the running sum in f32)."""
+
+class _Running(Op):
+    """Base of the ops that carry one number along `axis`, in the operand's dtype (of f16 and bf16, in f32)."""
 
     batch = staticmethod(along)
 
     operand: Operand
     axis: int
+
+    @classmethod
+    def infer(cls, operand: TensorType, axis: int) -> TensorType:
+        check_axis(axis, operand)
+        if operand.dtype == bool_:
+            raise DTypeError("does not take bool", advice="Convert it to an integer dtype first.")
+        return operand
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
+        rng = np.random.default_rng(0)
+        for dtype in NUMBERS:
+            for shape, axis in _SHAPES:
+                yield Sample((draw(rng, shape, dtype),), {"axis": axis})
+
+    @classmethod
+    def error_samples(cls) -> Iterator[ErrorSample]:
+        yield ErrorSample((TensorType((2, 3), f32),), {"axis": -1}, "axes 0..1")
+        yield ErrorSample((TensorType((2, 3), bool_),), {"axis": 0}, "does not take bool")
+
+
+class Cumsum(_Running, name="cumsum"):
+    """Running sums along `axis`, in the operand's dtype (f16 and bf16 keep the running sum in f32)."""
 
     @staticmethod
     def reference(operand: np.ndarray, axis: int) -> np.ndarray:
@@ -35,222 +71,175 @@ class Cumsum(Op, name="cumsum"):
     def vjp(g: Tensor, operand: Tensor, result: Tensor, axis: int) -> Tensor:
         return g.flip(axis).cumsum(axis).flip(axis)
 
+
+class Cumprod(_Running, name="cumprod"):
+    """Running products along `axis`, in the operand's dtype (f16 and bf16 keep the running product in f32)."""
+
     @staticmethod
-    def infer(operand: TensorType, axis: int) -> TensorType:
+    def reference(operand: np.ndarray, axis: int) -> np.ndarray:
+        wide = operand if operand.dtype.kind in "iu" else operand.astype(np.longdouble)
+        return np.cumprod(wide, axis=axis, dtype=wide.dtype).astype(operand.dtype)
+
+    @staticmethod
+    def vjp(g: Tensor, operand: Tensor, result: Tensor, axis: int) -> Tensor:
+        """The product before each element times what those behind it carry back, which divides by nothing."""
+        wide = computing_dtype(operand.dtype)
+        x, after = operand.astype(wide), _carried_back(g.astype(wide), _from(operand.astype(wide), 1, axis), axis)
+        before = _behind(1, _until(Cumprod(x, axis=axis), -1, axis), operand, axis)
+        return (before * after).astype(operand.dtype)
+
+
+class _Extreme(_Running):
+    """Base of running extremes, whose gradients go to where they come from: of equals, to the last."""
+
+    @classmethod
+    def vjp(cls, g: Tensor, operand: Tensor, result: Tensor, axis: int) -> Tensor:
+        if not operand.size:
+            return g
+        place = place_along(operand, axis)
+        moved = (where_found(operand, result, axis) - place) * product(operand.shape[axis + 1 :])
+        number = Iota(shape=(operand.size,), axis=0, dtype=i64) + moved.reshape(operand.size)
+        wide = computing_dtype(g.dtype)
+        zeros = _number(0, wide).broadcast_to((operand.size,))
+        found = ScatterAdd(zeros, number, g.astype(wide).reshape(operand.size), axis=0)
+        return found.reshape(operand.shape).astype(g.dtype)
+
+
+def place_along(like: Tensor, axis: int) -> Tensor:
+    """The position (i64) of each element along an axis."""
+    return Iota(shape=like.shape, axis=axis, dtype=i64)
+
+
+def where_found(operand: Tensor, result: Tensor, axis: int) -> Tensor:
+    """The position (i64) along `axis` that each running extreme was found at: of equals, and of NaN, the last."""
+    is_found = operand == result
+    if operand.dtype.is_float:
+        is_found = is_found | operand.isnan()
+    return Cummax(is_found.where(place_along(operand, axis), 0), axis=axis)
+
+
+class Cummax(_Extreme, name="cummax"):
+    """The largest element so far along `axis`; NaN from the first NaN on."""
+
+    @staticmethod
+    def reference(operand: np.ndarray, axis: int) -> np.ndarray:
+        return np.maximum.accumulate(operand, axis=axis)
+
+
+class Cummin(_Extreme, name="cummin"):
+    """The smallest element so far along `axis`; NaN from the first NaN on."""
+
+    @staticmethod
+    def reference(operand: np.ndarray, axis: int) -> np.ndarray:
+        return np.minimum.accumulate(operand, axis=axis)
+
+
+class LogCumsumExp(_Running, name="logcumsumexp"):
+    """log(cumsum(exp(x))) along `axis`, without overflow."""
+
+    @classmethod
+    def infer(cls, operand: TensorType, axis: int) -> TensorType:
         check_axis(axis, operand)
-        if operand.dtype == bool_:
-            raise DTypeError("does not take bool", advice="Convert it to an integer dtype first.")
-        return operand
+        return _float(operand)
 
     @staticmethod
-    def samples() -> Iterator[Sample]:
+    def reference(operand: np.ndarray, axis: int) -> np.ndarray:
+        return np.logaddexp.accumulate(operand.astype(np.longdouble), axis=axis).astype(operand.dtype)
+
+    @staticmethod
+    def vjp(g: Tensor, operand: Tensor, result: Tensor, axis: int) -> Tensor:
+        """Each result's share of its sum, carried back: no exponent is above 0."""
+        wide = computing_dtype(operand.dtype)
+        x = operand.astype(wide)
+        y = LogCumsumExp(x, axis=axis)
+        base = (y == float("-inf")).where(0, y)
+        shares = (_until(y, -1, axis) - _from(base, 1, axis)).exp()
+        return (_carried_back(g.astype(wide), shares, axis) * (x - base).exp()).astype(operand.dtype)
+
+    @classmethod
+    def samples(cls) -> Iterator[Sample]:
         rng = np.random.default_rng(0)
-        for dtype in NUMBERS:
-            for shape, axis in (
-                ((1,), 0),
-                ((33,), 0),
-                ((3, 5), 0),
-                ((2, 7), 1),
-                ((2, 3, 4), 1),
-                ((0, 2), 0),
-                ((2, 0), 0),
-            ):
+        for dtype in FLOATS:
+            for shape, axis in _SHAPES:
                 yield Sample((draw(rng, shape, dtype),), {"axis": axis})
+        special = np.array([[-np.inf, -np.inf, 2, -np.inf, 900, -900], [1, np.inf, np.inf, 1, np.nan, 2]], np.float32)
+        yield Sample((special,), {"axis": 1})
 
-    @staticmethod
-    def error_samples() -> Iterator[ErrorSample]:
+    @classmethod
+    def error_samples(cls) -> Iterator[ErrorSample]:
         yield ErrorSample((TensorType((2, 3), f32),), {"axis": -1}, "axes 0..1")
-        yield ErrorSample((TensorType((2, 3), bool_),), {"axis": 0}, "does not take bool")
+        yield ErrorSample((TensorType((2, 3), i32),), {"axis": 0}, "takes floats")
 
 
-class Scan(Op, name="scan"):
-    """A body done once for each slice of `xs` along their first dimension, `length` times, or from the last to the
-    first. It takes what is carried and a slice of each, and gives what is carried on and a slice of each of the others
-    that the op gives, stacked, after what is carried in the end.
+class Recurrence(Op, name="recurrence"):
+    """y = decay * (the y before) + term along `axis`, from 0, in the operands' dtype (of f16 and bf16, in f32)."""
 
-    With `saved`, the last of those slices, as many, are what was carried into each step: gradients read it.
-    """
+    batch = staticmethod(along)
 
-    carry: ManyOperands
-    xs: ManyOperands
-    captured: Captured
-    body: Region
-    length: int
-    reverse: bool
-    saved: int
-
-    deliberate: ClassVar[dict[str, str]] = {"lowering": "its body becomes a function of the host program"}
-    num_results = None
-    result_slots = CAPTURED_SLOTS
+    decay: Operand
+    term: Operand
+    axis: int
 
     @staticmethod
-    def region_arguments(
-        carry: list[TensorType], xs: list[TensorType], length: int, reverse: bool, saved: int
-    ) -> tuple[list[TensorType]]:
-        for type_ in xs:
-            if not type_.shape or type_.shape[0] != length:
-                raise ShapeError(f"takes {length} slices of each of xs, and one is {type_}")
-        return ([*carry, *(TensorType(type_.shape[1:], type_.dtype) for type_ in xs)],)
+    def reference(decay: np.ndarray, term: np.ndarray, axis: int) -> np.ndarray:
+        wide, total = np.moveaxis(term.astype(np.longdouble), axis, 0).copy(), np.longdouble(0)
+        for place, factor in enumerate(np.moveaxis(decay.astype(np.longdouble), axis, 0)):
+            wide[place] = total = factor * total + wide[place]
+        return np.moveaxis(wide, 0, axis).astype(term.dtype)
 
     @staticmethod
-    def batch(op: Batched) -> list[Tensor]:
-        """One loop, whose steps are done for all slices."""
-        carry, xs, captured = op.operands
-        moved = [item.tensor.moveaxis(1, 0) if item.is_batched else item.tensor for item in xs]
-        flags = [True] * len(carry) + [item.is_batched for item in xs]
-
-        def step(*values: Tensor) -> list[Tensor]:
-            return op.bodies["body"](*map(Slices, values, flags), *captured)
-
-        found = list(Scan([op.each(item) for item in carry], moved, body=step, **op.attributes))
-        return [*found[: len(carry)], *(item.moveaxis(0, 1) for item in found[len(carry) :])]
+    def vjp(g: Tensor, decay: Tensor, term: Tensor, result: Tensor, axis: int) -> tuple[Tensor, Tensor]:
+        after = _carried_back(g, _from(decay, 1, axis), axis)
+        return after * _behind(0, _until(result, -1, axis), result, axis), after
 
     @staticmethod
-    def infer(
-        carry: list[TensorType], xs: list[TensorType], body: RegionType, length: int, reverse: bool, saved: int
-    ) -> tuple[TensorType, ...]:
-        carried = body.results[: len(carry)]
-        if list(carried) != list(carry):
-            raise ShapeError(f"carries {listed(carry)}, and its body gives {listed(carried)}")
-        if length < 0:
-            raise ShapeError(f"is done {length} times")
-        return (*carry, *(TensorType((length, *type_.shape), type_.dtype) for type_ in body.results[len(carry) :]))
-
-    @staticmethod
-    def reference(
-        carry: list[np.ndarray],
-        xs: list[np.ndarray],
-        captured: list[np.ndarray],
-        body: Callable[..., Any],
-        length: int,
-        reverse: bool,
-        saved: int,
-    ) -> tuple[np.ndarray, ...]:
-        steps, rows = range(length)[:: -1 if reverse else 1], {}
-        empty = body(*carry, *(np.zeros(item.shape[1:], item.dtype) for item in xs), *captured)[len(carry) :]
-        for step in steps:
-            given = body(*carry, *(item[step] for item in xs), *captured)
-            carry, rows[step] = list(given[: len(carry)]), given[len(carry) :]
-        ys = (np.zeros((length, *item.shape), item.dtype) for item in empty)
-        return (*carry, *(_stacked(place, item, rows) for place, item in enumerate(ys)))
-
-    @staticmethod
-    def saving(
-        carry: list[Tensor],
-        xs: list[Tensor],
-        captured: list[Tensor],
-        body: Callable[..., tuple[Tensor, ...]],
-        length: int,
-        reverse: bool,
-        saved: int,
-    ) -> Sequence[Tensor] | None:
-        """The same, which gives what is carried into each step as well. None where it does, or carries nothing."""
-        if saved or not carry:
-            return None
-
-        def step(*values: Tensor) -> list[Tensor]:
-            return [*body(*values, *captured), *values[: len(carry)]]
-
-        return Scan(carry, xs, body=step, length=length, reverse=reverse, saved=len(carry))
-
-    @staticmethod
-    def vjp(
-        g: tuple[Tensor | None, ...],
-        carry: list[Tensor],
-        xs: list[Tensor],
-        captured: list[Tensor],
-        results: tuple[Tensor, ...],
-        body: Any,
-        length: int,
-        reverse: bool,
-        saved: int,
-    ) -> tuple[list[Tensor | None], list[Tensor | None], list[Tensor | None]]:
-        """A scan from the other end, whose steps take what was carried into those of this one. It carries the gradients
-        of what this one carries, and adds up those of what the body reads from above."""
-        floats = floats_of(carry), floats_of(xs), floats_of(captured)
-        ends = [or_zeros(g[place], carry[place]) for place in floats[0]]
-        sums = [_zeros_of(captured[place], computing_dtype(captured[place].dtype)) for place in floats[2]]
-        known = [place for place in range(len(carry), len(g)) if g[place] is not None]
-        before = list(results[len(results) - len(carry) :]) if carry else []
-
-        def step(*values: Tensor) -> list[Tensor]:
-            given = list(values)
-            slopes, totals, upstream, inner = (
-                [given.pop(0) for _ in range(count)]
-                for count in (len(ends), len(sums), len(known), len(carry) + len(xs))
-            )
-            by_result = dict(zip([*floats[0], *known], [*slopes, *upstream], strict=True))
-            shares = body.gradients([*inner, *captured], by_result)
-            parts = shares[: len(carry)], shares[len(carry) : len(inner)], shares[len(inner) :]
-            carried, rows, read = (
-                [or_zeros(part[place], like[place]) for place in places]
-                for part, like, places in zip(parts, (inner, inner[len(carry) :], captured), floats, strict=True)
-            )
-            added = [total + share.astype(total.dtype) for total, share in zip(totals, read, strict=True)]
-            return [*carried, *added, *rows]
-
-        slices = [*(g[place] for place in known), *before, *xs]
-        found = list(Scan([*ends, *sums], slices, body=step, length=length, reverse=not reverse, saved=0))
-        carried, read, rows = ([found.pop(0) for _ in places] for places in (floats[0], floats[2], floats[1]))
-        read = [share.astype(captured[place].dtype) for place, share in zip(floats[2], read, strict=True)]
-        of_carry, of_rows = spread(carried, floats[0], carry), spread(rows, floats[1], xs)
-        return of_carry, of_rows, spread(read, floats[2], captured)
+    def infer(decay: TensorType, term: TensorType, axis: int) -> TensorType:
+        check_axis(axis, term)
+        if decay != term:
+            raise ShapeError(f"takes a decay for each term, got {decay} and {term}")
+        return _float(term)
 
     @staticmethod
     def samples() -> Iterator[Sample]:
         rng = np.random.default_rng(0)
-        for dtype in (f32, f64, bf16, i32):
-            for shape in ((1, 1), (3, 5), (4, 16), (0, 2), (2, 0)):
-                for body, carry in ((_running, 1), (_swapped, 2)):
-                    carried = [draw(rng, shape[1:], dtype) for _ in range(carry)]
-                    attributes = {"body": body, "length": shape[0], "reverse": carry == 2, "saved": 0}
-                    yield Sample((carried, [draw(rng, shape, dtype)]), attributes)
+        for dtype in FLOATS:
+            for shape, axis in _SHAPES:
+                yield Sample((draw(rng, shape, dtype, -1, 1), draw(rng, shape, dtype)), {"axis": axis})
 
     @staticmethod
     def error_samples() -> Iterator[ErrorSample]:
-        carry, xs = [TensorType((3,), f32)], [TensorType((2, 3), f32)]
-        settings = {"length": 2, "reverse": False, "saved": 0}
-        wide = {"body": lambda carry, x: carry.astype(f64), **settings}
-        yield ErrorSample((carry, xs), wide, "carries f32[3], and its body gives f64[3]")
-        none = {"body": lambda carry, x: [], **settings}
-        yield ErrorSample((carry, xs), none, "its body gives nothing")
-        longer = {"body": _running, **settings, "length": 4}
-        yield ErrorSample((carry, xs), longer, "takes 4 slices of each of xs, and one is f32[2, 3]")
-        yield ErrorSample((carry, [TensorType((), f32)]), {"body": _running, **settings}, "takes 2 slices")
+        type_ = TensorType((2, 3), f32)
+        yield ErrorSample((type_, type_), {"axis": 2}, "axes 0..1")
+        yield ErrorSample((type_, TensorType((2, 3), f64)), {"axis": 0}, "a decay for each term")
+        yield ErrorSample((TensorType((2, 3), i32),) * 2, {"axis": 0}, "takes floats")
 
 
-def _running(carry: Tensor, x: Tensor) -> list[Tensor]:
-    """A step of samples: running sums, and what comes before them."""
-    return [carry + x, carry, carry - x]
+def _float(type_: TensorType) -> TensorType:
+    if not type_.dtype.is_float:
+        raise DTypeError(f"takes floats, got {type_}", advice="Convert it to a float dtype first.")
+    return type_
 
 
-def _swapped(first: Tensor, second: Tensor, x: Tensor) -> list[Tensor]:
-    """A step of samples: two that change places, one of them as it is."""
-    return [second, first + x, x]
+def _carried_back(g: Tensor, decays: Tensor, axis: int) -> Tensor:
+    """What comes back to each element: its own gradient, and `decays` (of neighbours, one fewer) of the next one's."""
+    return Recurrence(_behind(0, decays.flip(axis), g, axis), g.flip(axis), axis=axis).flip(axis)
 
 
-def _stacked(place: int, result: np.ndarray, rows: dict[int, Sequence[np.ndarray]]) -> np.ndarray:
-    for step, row in rows.items():
-        result[step] = row[place]
-    return result
+def _behind(first: int, others: Tensor, like: Tensor, axis: int) -> Tensor:
+    """A tensor of the shape of `like` that begins with a number along an axis."""
+    if not like.size:
+        return others.reshape(like.shape)
+    low = tuple(int(place == axis) for place in range(like.ndim))
+    return Pad(others, _number(first, others.dtype), low=low, high=(0,) * like.ndim)
 
 
-def floats_of(tensors: Sequence[Tensor]) -> list[int]:
-    """The places of those that have gradients."""
-    return [place for place, tensor in enumerate(tensors) if tensor.dtype.is_float]
+def _number(number: int, dtype: DType) -> Tensor:
+    return Constant(value=np.asarray(number, dtype.numpy))
 
 
-def or_zeros(share: Tensor | None, like: Tensor) -> Tensor:
-    """A share of a gradient; zeros where there is none."""
-    return _zeros_of(like, like.dtype) if share is None else share
+def _from(x: Tensor, start: int, axis: int) -> Tensor:
+    return x[(slice(None),) * axis + (slice(start, None),)]
 
 
-def _zeros_of(like: Tensor, dtype: DType) -> Tensor:
-    scalar = Constant(value=np.zeros((), dtype.numpy))
-    return scalar.broadcast_to(like.shape) if like.shape else scalar
-
-
-def spread(found: list[Tensor], places: list[int], like: Sequence[Tensor]) -> list[Tensor | None]:
-    """For each of the tensors what was found for its place, or None."""
-    by_place = dict(zip(places, found, strict=True))
-    return [by_place.get(place) for place in range(len(like))]
+def _until(x: Tensor, end: int, axis: int) -> Tensor:
+    return x[(slice(None),) * axis + (slice(None, end),)]

@@ -1,4 +1,4 @@
-"""Along an axis, what neighbours differ by and what elements come to: differences and running products."""
+"""Along an axis, what neighbours differ by and what elements come to: differences, running products and extremes."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ import operator
 from typing import Any
 
 from blu.dialects.core.axes import normalize_axis
-from blu.dialects.core.dtypes import as_dtype, bool_, i64
+from blu.dialects.core.dtypes import as_dtype, bool_, i64, u8
+from blu.dialects.core.op import Op
+from blu.dialects.ops import scan
 from blu.dialects.tensor.arithmetic import not_equal, subtract
-from blu.dialects.tensor.arrangement import along, broadcast_to, concatenate, flatten
+from blu.dialects.tensor.arrangement import along, broadcast_to, concatenate, flatten, reshape
 from blu.dialects.tensor.function import method, public
-from blu.dialects.tensor.prefixes import prefixes
-from blu.dialects.tensor.promotion import as_tensor, converted
+from blu.dialects.tensor.promotion import as_tensor, converted, promoted_floats
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ShapeError
 
-__all__ = ["cumprod", "diff"]
+__all__ = ["cummax", "cummin", "cumprod", "diff", "logcumsumexp"]
 
 
 @public
@@ -50,14 +51,51 @@ def _beside(part: Any, tensor: Tensor, axis: int) -> Tensor:
 def cumprod(x: Any, axis: int | None = None, dtype: Any = None) -> Tensor:
     """Running products along an axis (None: in row-major order). Integers multiply as i64 unless a `dtype` is given.
 
-    They are formed in a tree, in logarithmically many steps, and so are their gradients, of zeros as well.
+    f16 and bf16 multiply in f32. Gradients are right where elements are 0 as well.
     """
     tensor = as_tensor(x)
     target = as_dtype(dtype) if dtype is not None else tensor.dtype if tensor.dtype.is_float else i64
-    tensor = converted(tensor, target)
-    return _running_product(flatten(tensor), 0) if axis is None else along(_running_product, tensor, axis)
+    return _running(scan.Cumprod, converted(tensor, target), axis)
 
 
-def _running_product(tensor: Tensor, axis: int) -> Tensor:
-    [found] = prefixes(lambda one, other: [one[0] * other[0]], [tensor], [axis])
-    return found
+def _running(op: type[Op], tensor: Tensor, axis: int | None) -> Tensor:
+    """What an op carries along an axis (None: through all elements in row-major order)."""
+    if axis is None:
+        return op(flatten(tensor), axis=0)
+    return along(lambda whole, place: op(whole, axis=place), tensor, axis)
+
+
+@method
+def cummax(x: Any, axis: int | None = None, return_indices: bool = False) -> Any:
+    """The largest element so far along an axis (None: in row-major order); NaN from the first NaN on.
+
+    With `return_indices`, also the positions (i64) along the axis where they are, of equals the last, as in torch. The
+    gradient goes there.
+    """
+    return _extreme(scan.Cummax, x, axis, return_indices)
+
+
+@method
+def cummin(x: Any, axis: int | None = None, return_indices: bool = False) -> Any:
+    """The smallest element so far along an axis (None: in row-major order), as `cummax`."""
+    return _extreme(scan.Cummin, x, axis, return_indices)
+
+
+def _extreme(op: type[Op], x: Any, axis: int | None, return_indices: bool) -> Any:
+    given = as_tensor(x)
+    tensor = converted(given, u8) if given.dtype == bool_ else given
+    tensor, axis = (flatten(tensor), 0) if axis is None else (tensor, axis)
+    values = _running(op, tensor, axis)
+    found = converted(values, given.dtype)
+    if not return_indices:
+        return found
+    if not tensor.ndim:
+        return found, scan.place_along(reshape(tensor, 1), 0).reshape(())
+    return found, scan.where_found(tensor, values, normalize_axis(axis, tensor.ndim))
+
+
+@method
+def logcumsumexp(x: Any, axis: int | None = None) -> Tensor:
+    """log(cumsum(exp(x))) along an axis (None: in row-major order), without overflow; f16 and bf16 are added in f32."""
+    (tensor,) = promoted_floats(x)
+    return _running(scan.LogCumsumExp, tensor, axis)

@@ -22,6 +22,67 @@ func.func @cumsum(%x: tensor<3x4xf16>) -> tensor<3x4xf16> {
 
 // -----
 
+// CHECK-LABEL: func.func @products(
+// CHECK: %[[ONE:.+]] = arith.constant 1 : i32
+// CHECK: linalg.fill ins(%[[ONE]] : i32)
+// CHECK: ^bb0(%[[IN:.+]]: i32, %[[CARRIED:.+]]: i32, %{{.+}}: i32):
+// CHECK-NEXT: %[[AFTER:.+]] = arith.muli %[[CARRIED]], %[[IN]] : i32
+// CHECK-NEXT: linalg.yield %[[AFTER]], %[[AFTER]] : i32, i32
+func.func @products(%x: tensor<7xi32>) -> tensor<7xi32> {
+  %0 = "blu.cumprod"(%x) {axis = 0 : i64} : (tensor<7xi32>) -> tensor<7xi32>
+  return %0 : tensor<7xi32>
+}
+
+// -----
+
+// Unsigned bytes begin below and above all of them.
+// CHECK-LABEL: func.func @extremes(
+// CHECK: %[[LEAST:.+]] = arith.constant 0 : i8
+// CHECK: linalg.fill ins(%[[LEAST]] : i8)
+// CHECK: arith.maxui
+// CHECK: %[[MOST:.+]] = arith.constant -1 : i8
+// CHECK: linalg.fill ins(%[[MOST]] : i8)
+// CHECK: arith.minui
+func.func @extremes(%x: tensor<7xui8>) -> tensor<7xui8> {
+  %0 = "blu.cummax"(%x) {axis = 0 : i64} : (tensor<7xui8>) -> tensor<7xui8>
+  %1 = "blu.cummin"(%0) {axis = 0 : i64} : (tensor<7xui8>) -> tensor<7xui8>
+  return %1 : tensor<7xui8>
+}
+
+// -----
+
+// CHECK-LABEL: func.func @logarithms(
+// CHECK: arith.constant 0xFF800000 : f32
+// CHECK: ^bb0(%[[IN:.+]]: f32, %[[CARRIED:.+]]: f32, %{{.+}}: f32):
+// CHECK-NEXT: %[[HIGH:.+]] = arith.maximumf %[[CARRIED]], %[[IN]] : f32
+// CHECK-NEXT: %[[LOW:.+]] = arith.minimumf %[[CARRIED]], %[[IN]] : f32
+// CHECK: math.exp
+// CHECK-NEXT: math.log1p
+// CHECK-NEXT: %[[AFTER:.+]] = arith.addf %[[HIGH]], %{{.+}} : f32
+// CHECK-NEXT: linalg.yield %[[AFTER]], %[[AFTER]] : f32, f32
+func.func @logarithms(%x: tensor<7xf32>) -> tensor<7xf32> {
+  %0 = "blu.logcumsumexp"(%x) {axis = 0 : i64} : (tensor<7xf32>) -> tensor<7xf32>
+  return %0 : tensor<7xf32>
+}
+
+// -----
+
+// What two parts of a row come to is the product of the decays, and the recurrence: it is that which is written.
+// CHECK-LABEL: func.func @recurrence(
+// CHECK: linalg.generic
+// CHECK-SAME: ["parallel", "reduction"]} ins(%{{.+}}, %{{.+}} : tensor<3x4xf32>, tensor<3x4xf32>) outs(%{{.+}}, %{{.+}}, %{{.+}} : tensor<3xf32>, tensor<3xf32>, tensor<3x4xf32>)
+// CHECK-NEXT: ^bb0(%[[DECAY:.+]]: f32, %[[TERM:.+]]: f32, %[[PRODUCT:.+]]: f32, %[[TOTAL:.+]]: f32, %{{.+}}: f32):
+// CHECK-NEXT: %[[DECAYS:.+]] = arith.mulf %[[PRODUCT]], %[[DECAY]] : f32
+// CHECK-NEXT: %[[DECAYED:.+]] = arith.mulf %[[TOTAL]], %[[DECAY]] : f32
+// CHECK-NEXT: %[[AFTER:.+]] = arith.addf %[[DECAYED]], %[[TERM]] : f32
+// CHECK-NEXT: linalg.yield %[[DECAYS]], %[[AFTER]], %[[AFTER]] : f32, f32, f32
+func.func @recurrence(%a: tensor<3x4xf32>, %b: tensor<3x4xf32>) -> tensor<3x4xf32> {
+  %0 = "blu.recurrence"(%a, %b) {axis = 1 : i64} : (tensor<3x4xf32>, tensor<3x4xf32>) -> tensor<3x4xf32>
+  return %0 : tensor<3x4xf32>
+}
+
+// -----
+
 // Along another axis than the last, neighbours in memory are neighbouring rows.
 // CHECK-LABEL: func.func @columns(
 // CHECK: linalg.generic

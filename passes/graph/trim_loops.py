@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import attributes_of, body_blocks_of, emitting_at, is_pure, operands_of
-from blu.dialects.ops.scan import Scan
+from blu.dialects.ops.control.scan import Scan
 from blu.dialects.tensor.tensor import Tensor
 from blu.passes.framework.base import Pass, find
 

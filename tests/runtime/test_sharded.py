@@ -76,6 +76,18 @@ def test_results_lie_as_the_arguments_of_their_names() -> None:
     assert not [item for item in plan.collectives if item.kind != "axis_index"]
 
 
+@pytest.mark.parametrize("name", ["cumsum", "cumprod", "logcumsumexp", "cummax", "cummin"])
+def test_running_numbers_of_rows_stay_where_the_rows_are(name: str) -> None:
+    """Of columns that are split, rows come together first. Gradients of extremes go to places among all elements."""
+    running = lambda x: getattr(blu, name)(x, 1)  # noqa: E731
+    slope = blu.grad(lambda x: (running(x) ** 2).sum())
+    for function in (running,) if name in ("cummax", "cummin") else (running, slope):
+        for shard, gathered in (("dp, *", set()), ("*, dp", {"all_gather"})):
+            program = blu.jit(lambda x, f=function: {"x": f(x)}, mesh=blu.Mesh(dp=2), shard={"x": shard})
+            plan = program.trace(blu.spec((8, 6))).compile().program.plan
+            assert {item.kind for item in plan.collectives} - {"axis_index"} == gathered
+
+
 @pytest.mark.parametrize(
     ("shard", "message"),
     [

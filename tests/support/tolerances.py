@@ -30,6 +30,10 @@ EXACT = Tolerance(0)
 CORRECTLY_ROUNDED = Tolerance(0.5)
 ELEMENTARY = Tolerance(4)
 COMPOSED = Tolerance(4, of_terms=True, halves=0.6)
+# Of many numbers, some lie next to ties of 16 bits.
+RUNNING_LOGARITHM = Tolerance(4, of_terms=True, halves=1)
+# Half a unit for each factor, of up to 33 in its samples; what is written in 16 bits is rounded once.
+RUNNING_PRODUCT = Tolerance(16.5, halves=0.6)
 # It computes the scores again, and differences of sums of their products.
 GRADIENT_OF_COMPOSED = Tolerance(16, of_terms=True)
 
@@ -38,22 +42,22 @@ _EXACT = """
     equal not_equal less less_equal greater greater_equal bitwise_and bitwise_or bitwise_xor left_shift right_shift
     copysign where convert reduce_precision constant iota max min any all argmax argmin reshape transpose
     broadcast_to slice pad concatenate reverse take take_along_axis dynamic_slice dynamic_update_slice one_hot sort
-    argsort arg_top_k top_k random_bits barrier stop_gradient max_pool row_windows
+    argsort cummax cummin arg_top_k top_k random_bits barrier stop_gradient max_pool row_windows
 """
 _ROUNDED = "add subtract multiply divide square sqrt reciprocal"
 _COMPOSED = """
-    sum prod cumsum matmul einsum contract scatter_add softmax log_softmax layer_norm rms_norm attention attention_piece
-    cross_entropy gelu silu convolution
+    sum prod cumsum recurrence matmul einsum contract scatter_add softmax log_softmax layer_norm rms_norm
+    attention attention_piece cross_entropy gelu silu convolution
 """
 TOLERANCES = (
     dict.fromkeys(_EXACT.split(), EXACT)
     | dict.fromkeys(_ROUNDED.split(), CORRECTLY_ROUNDED)
     | dict.fromkeys(_COMPOSED.split(), COMPOSED)
-    | {"attention_gradient": GRADIENT_OF_COMPOSED}
+    | {"attention_gradient": GRADIENT_OF_COMPOSED, "cumprod": RUNNING_PRODUCT, "logcumsumexp": RUNNING_LOGARITHM}
 )
 
 # Where NumPy itself leaves the sign of a zero open, it is not compared.
-ANY_ZERO = frozenset({"maximum", "minimum", "clip", "max", "min", "max_pool"})
+ANY_ZERO = frozenset({"maximum", "minimum", "clip", "max", "min", "max_pool", "cummax", "cummin"})
 
 
 def assert_close(name: str, found: np.ndarray, expected: np.ndarray, which: str = "") -> None:

@@ -1,1 +1,1 @@
-"""Ops that choose what is done."""
+"""Ops with bodies: what is done, how often, and with which gradient."""

@@ -12,7 +12,7 @@ from blu.dialects.core.dtypes import TensorType, bool_, f32, f64, i32
 from blu.dialects.core.fields import CAPTURED_SLOTS
 from blu.dialects.core.op import Captured, ErrorSample, Op, Operand, Region, Sample
 from blu.dialects.core.regions import RegionType, listed
-from blu.dialects.ops.scan import floats_of, or_zeros, spread
+from blu.dialects.ops.control.scan import floats_of, or_zeros, spread
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import DTypeError, ShapeError
 

@@ -13,7 +13,7 @@ from blu.dialects.core.fields import CAPTURED_SLOTS
 from blu.dialects.core.op import Captured, ErrorSample, ManyOperands, Op, Region, Sample
 from blu.dialects.core.regions import RegionType, listed
 from blu.dialects.core.sample_values import draw
-from blu.dialects.ops.scan import floats_of, or_zeros, spread
+from blu.dialects.ops.control.scan import floats_of, or_zeros, spread
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ShapeError
 

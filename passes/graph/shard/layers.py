@@ -15,7 +15,10 @@ class DecomposedError(Exception):
     """The op was written in simpler ones, which are to be sharded in its place."""
 
 
-@shards("softmax", "log_softmax", "argmax", "argmin", "cumsum", "gelu", "silu", "layer_norm", "rms_norm")
+@shards(
+    *("softmax", "log_softmax", "argmax", "argmin", "gelu", "silu", "layer_norm", "rms_norm"),
+    *("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"),
+)
 def shard_rows(case: Case) -> list[Placed]:
     """The first operand may be split in all dimensions but that which the op goes along; the others are whole."""
     case.sum_up()
@@ -28,6 +31,15 @@ def shard_rows(case: Case) -> list[Placed]:
     if types[0].ndim == value.type.ndim:
         return case.emit([wanted])
     return case.emit([Sharding((*wanted.dims[:axis], *wanted.dims[axis + 1 :]))])
+
+
+@shards("recurrence")
+def shard_recurrence(case: Case) -> list[Placed]:
+    """Decays are split as their terms are, in all dimensions but that which the op goes along."""
+    case.sum_up()
+    wanted = case.operands[1].sharding.with_dim(case.attributes["axis"], ())
+    case.bring(lambda item, number: wanted)
+    return case.emit([wanted])
 
 
 @shards("cross_entropy")

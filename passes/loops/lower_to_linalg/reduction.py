@@ -24,11 +24,13 @@ from blu.passes.loops.lower_to_linalg.rules import Lowering, element_type, lower
 from blu.passes.loops.lower_to_linalg.scalar import Scalar, load, store
 
 
-def _lowest(dtype: DType) -> float | int:
+def lowest(dtype: DType) -> float | int:
+    """What no number of the dtype is below, as a constant of its type."""
     return -np.inf if dtype.is_float else 0 if dtype == bool_ else int(np.iinfo(dtype.numpy).min)
 
 
-def _highest(dtype: DType) -> float | int:
+def highest(dtype: DType) -> float | int:
+    """What no number of the dtype is above, as a constant of its type."""
     if dtype.is_float:
         return np.inf
     return 1 if dtype == bool_ else -1 if dtype.kind == "unsigned" else int(np.iinfo(dtype.numpy).max)
@@ -38,8 +40,8 @@ def _highest(dtype: DType) -> float | int:
 REDUCTIONS: dict[str, tuple[Callable[[DType], float | int], Callable[[Scalar, Scalar], Scalar]]] = {
     "sum": (lambda dtype: 0, lambda total, x: total + x),
     "prod": (lambda dtype: 1, lambda total, x: total * x),
-    "max": (_lowest, lambda total, x: total.maximum(x)),
-    "min": (_highest, lambda total, x: total.minimum(x)),
+    "max": (lowest, lambda total, x: total.maximum(x)),
+    "min": (highest, lambda total, x: total.minimum(x)),
     "any": (lambda dtype: 0, lambda total, x: total | x),
     "all": (lambda dtype: 1, lambda total, x: total & x),
 }
@@ -64,13 +66,13 @@ def lower_reduction(op: Lowering) -> ir.Value:
 @lowers("argmax")
 def lower_argmax(op: Lowering) -> ir.Value:
     """A reduction that carries the largest value and its position."""
-    return _arg_reduction(op, "gt", _lowest)
+    return _arg_reduction(op, "gt", lowest)
 
 
 @lowers("argmin")
 def lower_argmin(op: Lowering) -> ir.Value:
     """A reduction that carries the smallest value and its position."""
-    return _arg_reduction(op, "lt", _highest)
+    return _arg_reduction(op, "lt", highest)
 
 
 def _arg_reduction(op: Lowering, relation: str, start: Callable[[DType], float | int]) -> ir.Value:

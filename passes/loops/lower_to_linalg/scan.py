@@ -15,8 +15,10 @@ what is written. A target needs one kernel for all of them. Along an axis that i
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from blu.dialects.core.dtypes import DType, computing_dtype, product
 from blu.dialects.core.mlir import ir
@@ -30,28 +32,52 @@ from blu.passes.loops.lower_to_linalg.generic import (
     projection,
     reshape,
 )
+from blu.passes.loops.lower_to_linalg.reduction import highest, lowest
 from blu.passes.loops.lower_to_linalg.rules import Lowering, element_type, lowers
 from blu.passes.loops.lower_to_linalg.scalar import Scalar, load, store
 
 
 @dataclass(frozen=True)
 class Join:
-    """How a scan goes on: the value that changes nothing, and the associative function of what is carried and an
-    element."""
+    """How a scan goes on: what it carries at first, which changes nothing, and the associative function of what is
+    carried and what an element brings. The last of what is carried is written."""
 
-    start: Callable[[DType], float | int]
-    combine: Callable[[Scalar, Scalar], Scalar]
+    starts: Callable[[DType], tuple[float | int, ...]]
+    combine: Callable[[Sequence[Scalar], Sequence[Scalar]], list[Scalar]]
+
+
+def _single(start: Callable[[DType], float | int], combine: Callable[[Scalar, Scalar], Scalar]) -> Join:
+    return Join(lambda dtype: (start(dtype),), lambda carried, brought: [combine(carried[0], brought[0])])
+
+
+def _log_add_exp(x: Scalar, y: Scalar) -> Scalar:
+    high, low = x.maximum(y), x.minimum(y)
+    apart = high.compare("eq", low).where(high.like(0.0), low - high)  # of equal infinities as well
+    return high + apart.math("exp").math("log1p")
+
+
+def _continued(carried: Sequence[Scalar], brought: Sequence[Scalar]) -> list[Scalar]:
+    """The product of all decays so far, and the recurrence."""
+    (product_, total), (decay, term) = carried, brought
+    return [product_ * decay, total * decay + term]
 
 
 # A sum of nothing is -0.0 where there is one, since 0.0 + -0.0 is 0.0.
-SCANS = {"cumsum": Join(lambda dtype: -0.0 if dtype.is_float else 0, lambda total, x: total + x)}
+SCANS = {
+    "cumsum": _single(lambda dtype: -0.0 if dtype.is_float else 0, lambda total, x: total + x),
+    "cumprod": _single(lambda dtype: 1, lambda total, x: total * x),
+    "cummax": _single(lowest, lambda largest, x: largest.maximum(x)),
+    "cummin": _single(highest, lambda smallest, x: smallest.minimum(x)),
+    "logcumsumexp": _single(lambda dtype: -np.inf, _log_add_exp),
+    "recurrence": Join(lambda dtype: (1, 0), _continued),
+}
 
 
 @lowers(*SCANS)
 def lower_scan(op: Lowering) -> ir.Value:
-    """Carry in the dtype that the operand's is computed in, and round what is written."""
+    """Carry in the dtype that the operands' is computed in, and round what is written."""
     if op.result.size == 0:
-        return op.operands[0]
+        return op.operands[-1]
     join = SCANS[op.operation.name.removeprefix("blu.")]
     source, axis, shape = op.types[0].dtype, op.attributes["axis"], op.result.shape
     dtype = computing_dtype(source)
@@ -61,14 +87,16 @@ def lower_scan(op: Lowering) -> ir.Value:
     rank, element = len(sizes), element_type(dtype)
     whole = projection(rank, [0, 1] if inner == 1 else [0, 2, 1])
     rows = [outer] if inner == 1 else [outer, inner]
+    starts = [fill(constant(element, start), rows) for start in join.starts(dtype)]
+    count = len(op.operands)
 
-    def body(value: ir.Value, carried: ir.Value, _: ir.Value) -> list[ir.Value]:
-        after = join.combine(Scalar(carried, dtype), load(value, source))
-        return [after.value, store(after, source)]
+    def body(*values: ir.Value) -> list[ir.Value]:
+        brought = [load(value, source) for value in values[:count]]
+        after = join.combine([Scalar(value, dtype) for value in values[count:-1]], brought)
+        return [*(item.value for item in after), store(after[-1], source)]
 
-    start = fill(constant(element, join.start(dtype)), rows)
     target = empty(sizes, element_type(source))
-    maps = [whole, projection(rank, range(rank - 1)), whole]
+    maps = [*[whole] * count, *[projection(rank, range(rank - 1))] * len(starts), whole]
     kinds = [PARALLEL] * (rank - 1) + [REDUCTION]
-    results = generic([reshape(op.operands[0], sizes)], [start, target], maps, kinds, body)
-    return reshape(results[1], shape)
+    results = generic([reshape(operand, sizes) for operand in op.operands], [*starts, target], maps, kinds, body)
+    return reshape(results[-1], shape)

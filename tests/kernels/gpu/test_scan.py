@@ -86,3 +86,23 @@ def test_kernels_spill_nothing(target: str) -> None:
         program = _compiled(cases, dtype, lambda x: x, target)
         assert len(program.kernels("scan")) == 6
         assert not program.spills("scan")
+
+
+@pytest.mark.parametrize("name", ["cumprod", "cummax", "cummin", "logcumsumexp"])
+def test_other_scans_and_their_gradients(name: str) -> None:
+    """Rows of a warp, of a block, of pieces, and columns. Gradients carry two numbers, whose order matters."""
+    shapes = [((3, 131), 1), ((1, 1100), 1), ((2, 7, 5), 1), ((1, choice.PIECE + 7), 1)]
+    rng = np.random.default_rng(3)
+    arrays = [rng.normal(1, 0.02, shape).astype(np.float32) for shape, _ in shapes]
+
+    def values(*arrays):
+        return [getattr(blu, name)(x, axis) for x, (_, axis) in zip(arrays, shapes, strict=True)]
+
+    def both(*arrays):
+        slopes = blu.grad(lambda *arrays: sum((x * x).sum() for x in values(*arrays)), argnums=range(len(arrays)))
+        return [*values(*arrays), *slopes(*arrays)]
+
+    wide = [array.astype(np.float64) for array in arrays]
+    expected = blu.jit(both)(*wide)
+    for found, other in zip(compile_program(both, *arrays).interpret(*arrays), expected, strict=True):
+        np.testing.assert_allclose(found, other, rtol=2e-4)

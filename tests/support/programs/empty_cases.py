@@ -349,6 +349,8 @@ def composed() -> Iterator[Case]:
     yield Case("cross", blu.cross, np.cross, (k, k))
     yield Case("diff", blu.diff, np.diff, (x,))
     yield Case("cumprod", lambda x: blu.cumprod(x, 1), lambda x: np.cumprod(x, 1), (x,))
+    for name in ("cummax", "cummin", "logcumsumexp"):
+        yield Case(name, lambda x, name=name: getattr(blu, name)(x, 1), lambda x: x, (x,))
     yield Case("searchsorted", blu.searchsorted, np.searchsorted, (none, x + 1))
     yield Case("searchsorted", blu.searchsorted, np.searchsorted, (floats((3,)), none))
     yield Case("matrix_transpose", blu.matrix_transpose, np.matrix_transpose, (x,))
