@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from blu.compiler.compiled import Compiled
+from blu.compiler.numpys import numpys, signature_of
 from blu.dialects.core.dtypes import DType
 from blu.errors import BluError, UnsupportedError, suggestion
 from blu.plan.tensors import NAMES
@@ -35,26 +36,6 @@ OPERATORS = frozenset(
 
 # How many programs stay. One takes some 20 KB, and a model by hand calls a few hundred kinds.
 PROGRAMS_KEPT = 1024
-
-
-def _argsort(x: np.ndarray, axis: int = -1, descending: bool = False, stable: bool = True) -> np.ndarray:
-    """NumPy sorts upwards alone: downwards, what is flipped is sorted, so that equals keep their order."""
-    if not descending:
-        return np.argsort(x, axis, stable=stable)
-    return x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis, stable=stable), axis)
-
-
-def _sort(x: np.ndarray, axis: int = -1, descending: bool = False, stable: bool = True) -> np.ndarray:
-    return np.take_along_axis(x, _argsort(x, axis, descending, stable), axis)
-
-
-# NumPy's functions where they are not those of the name in its main namespace.
-NUMPYS: dict[str, Function] = {
-    **{name: getattr(np.linalg, name) for name in ("diagonal", "matrix_norm", "trace", "vector_norm")},
-    "argsort": _argsort,
-    "sort": _sort,
-}
-
 
 _ARRAYS = (np.ndarray, Array, np.generic)
 
@@ -95,7 +76,7 @@ class Eager:
         run = self.programs.get(key)
         if run is None:
             if _are_numpys_alone(leaves) or any(map(_has_complex, (*arguments, *keywords.values()))):
-                return self.run_on_host(_numpys(function.__name__), arguments, keywords)
+                return self.run_on_host(*numpys(function, _bound(function, arguments, keywords)))
             run = self._prepared(function, leaves, (arguments, kinds), (keywords, dict(named)))
             self._keep(key, run)
             return run(leaves)
@@ -114,7 +95,7 @@ class Eager:
     def _prepared(
         self, function: Function, leaves: list[Any], arguments: tuple[tuple, tuple], keywords: tuple[dict, dict]
     ) -> Run:
-        _check_call(function, arguments[0], keywords[0])
+        _bound(function, arguments[0], keywords[0])
         counter = iter(range(len(leaves)))
         given = [_template(value, kind, counter) for value, kind in zip(*arguments, strict=True)]
         options = {name: _template(value, keywords[1][name], counter) for name, value in keywords[0].items()}
@@ -126,7 +107,7 @@ class Eager:
         target = "cuda" if any(map(_is_on_gpu, leaves)) else "cpu"
         return self.prepare(program, leaves, function.__name__, target)
 
-    def run_on_host(self, function: Function, arguments: tuple, keywords: dict[str, Any]) -> Any:
+    def run_on_host(self, function: Function, arguments: Sequence[Any], keywords: dict[str, Any]) -> Any:
         """What a function of numpy's arrays gives, as arrays; on the GPU where an argument is."""
         leaves: list[Any] = []
         for value in (*arguments, *keywords.values()):
@@ -137,11 +118,11 @@ class Eager:
         return _as_arrays(found, any(map(_is_on_gpu, leaves)))
 
 
-def _check_call(function: Function, arguments: tuple, keywords: dict[str, Any]) -> None:
-    """TypeError in Python's own words for arguments that a function does not take, with the one that may be meant."""
-    parameters = inspect.signature(function)
+def _bound(function: Function, arguments: tuple, keywords: dict[str, Any]) -> inspect.BoundArguments:
+    """The arguments by parameter. TypeError in Python's words for those that there are not, with what may be meant."""
+    parameters = signature_of(function)
     try:
-        parameters.bind(*arguments, **keywords)
+        return parameters.bind(*arguments, **keywords)
     except TypeError as error:
         unknown = next((name for name in keywords if name not in parameters.parameters), None)
         guess = suggestion(unknown, list(parameters.parameters), most=1) if unknown else ""
@@ -194,14 +175,6 @@ def devices() -> list[str]:
         return ["cpu", f"cuda:{default_driver().number}"]
     except BluError:
         return ["cpu"]
-
-
-def _numpys(name: str) -> Function:
-    """NumPy's function of a name. UnsupportedError where it has none."""
-    found = NUMPYS.get(name) or getattr(np, name, None)
-    if found is None:
-        raise UnsupportedError(f"{name}: no kernel computes in this dtype, and NumPy has no function of the name")
-    return found
 
 
 def _are_numpys_alone(leaves: list[Any]) -> bool:

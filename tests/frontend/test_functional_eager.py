@@ -12,6 +12,7 @@ import pytest
 
 import blu
 from blu.compiler.eager import Eager
+from blu.errors import UnsupportedError
 
 X = np.linspace(-2, 2, 12, dtype=np.float32).reshape(3, 4)
 
@@ -96,6 +97,43 @@ def test_numpy_computes_in_dtypes_that_no_kernel_does() -> None:
     assert abs(x).tolist() == [5, 1] and (x * 2).dtype == np.complex128 and complex(x[1]) == 1j
     large = blu.Array(np.array([2**63], np.uint64))
     assert (large + large).tolist() == [0] and blu.sum(large).tolist() == 2**63
+
+
+SQUARE = np.arange(9).reshape(3, 3)
+# Calls of which NumPy's functions have the parameters in another order, by other names, by name alone or not at all.
+NUMPYS_OWN: dict[str, tuple[Callable[[Any], Any], Callable[[np.ndarray], Any]]] = {
+    "add": (lambda x: blu.add(x=x, y=x), lambda x: x + x),
+    "diagonal": (lambda x: blu.diagonal(x, 1), lambda x: np.diagonal(x, 1)),
+    "trace": (lambda x: blu.trace(x, offset=-1), lambda x: np.trace(x, -1)),
+    "vector_norm": (lambda x: blu.vector_norm(x, 0, True), lambda x: np.linalg.vector_norm(x, axis=0, keepdims=True)),
+    "tril": (lambda x: blu.tril(x, offset=1), lambda x: np.tril(x, 1)),
+    "triu": (lambda x: blu.triu(x, 1), lambda x: np.triu(x, 1)),
+    "repeat": (lambda x: blu.repeat(x, 2), lambda x: np.repeat(x, 2)),
+    "repeat along": (lambda x: x.repeat(repeats=(1, 0, 2), axis=1), lambda x: np.repeat(x, (1, 0, 2), axis=1)),
+    "matmul": (lambda x: blu.matmul(x, y=x), lambda x: x @ x),
+    "expand_dims": (lambda x: blu.expand_dims(x, axis=0), lambda x: x[None]),
+    "sum": (lambda x: blu.sum(x, 0, keepdims=True), lambda x: x.sum(0, keepdims=True)),
+    "sort": (lambda x: blu.sort(x, 0, True), lambda x: np.flip(np.sort(x, 0), 0)),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.uint32])
+@pytest.mark.parametrize("name", NUMPYS_OWN)
+def test_numpys_functions_are_given_what_they_take(name: str, dtype: type) -> None:
+    ours, numpys = NUMPYS_OWN[name]
+    found, expected = ours(blu.Array(SQUARE.astype(dtype))), numpys(SQUARE.astype(dtype))
+    assert found.dtype == expected.dtype
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_what_numpys_functions_do_not_take_is_refused() -> None:
+    x = blu.Array(SQUARE.astype(np.complex64))
+    with pytest.raises(UnsupportedError, match="repeat: no kernel computes in this dtype, and NumPy's takes no size"):
+        blu.repeat(x, 2, axis=0, size=9)
+    with pytest.raises(TypeError, match=r"add\(\) too many positional arguments"):  # NumPy would write to the third
+        blu.add(x, x, x)
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
+        blu.add(x, x, out=x)
 
 
 def test_of_many_programs_those_used_last_stay() -> None:

@@ -253,7 +253,7 @@ def repeat(x: Any, repeats: Any, axis: int | None = None, size: int | None = Non
     return _repeat(x, repeats, axis, size)
 
 
-def _repeat(x: Any, repeats: Any, axis: int | None, size: int | None) -> Tensor:
+def _repeat(x: Any, repeats: Any, axis: int | None = None, size: int | None = None) -> Tensor:
     tensor = flatten(x) if axis is None else as_tensor(x)
     place = 0 if axis is None else normalize_axis(axis, tensor.ndim)
     if size is not None:

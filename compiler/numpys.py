@@ -1,0 +1,92 @@
+"""NumPy's functions in place of the public API's, on the host: for dtypes that no kernel computes in."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from blu.errors import UnsupportedError
+
+Function = Callable[..., Any]
+
+
+def _argsort(x: np.ndarray, axis: int = -1, descending: bool = False, stable: bool = True) -> np.ndarray:
+    """NumPy sorts upwards alone: downwards, what is flipped is sorted, so that equals keep their order."""
+    if not descending:
+        return np.argsort(x, axis, stable=stable)
+    return x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis, stable=stable), axis)
+
+
+def _sort(x: np.ndarray, axis: int = -1, descending: bool = False, stable: bool = True) -> np.ndarray:
+    x = np.asarray(x)
+    return np.take_along_axis(x, _argsort(x, axis, descending, stable), axis)
+
+
+# NumPy's functions where they are not those of the name in its main namespace.
+NUMPYS: dict[str, Function] = {
+    **{name: getattr(np.linalg, name) for name in ("diagonal", "matrix_norm", "trace", "vector_norm")},
+    "argsort": _argsort,
+    "sort": _sort,
+}
+# What NumPy calls parameters: of functions, by the names that they have here.
+_PARAMETERS = {
+    "tril": {"offset": "k"},
+    "triu": {"offset": "k"},
+    "pad": {"value": "constant_values"},
+    "full_like": {"value": "fill_value"},
+}
+
+
+def numpys(function: Function, bound: inspect.BoundArguments) -> tuple[Function, list, dict[str, Any]]:
+    """NumPy's function of a function's name, and what it takes of arguments: what has a default goes by name.
+
+    UnsupportedError where NumPy has no such function, or it does not take what is given.
+    """
+    name = function.__name__
+    found = NUMPYS.get(name) or getattr(np, name, None)
+    if found is None:
+        raise UnsupportedError(f"{name}: no kernel computes in this dtype, and NumPy has no function of the name")
+    given, named = _sorted_out(bound)
+    called, known = _PARAMETERS.get(name, {}), _parameters(found)
+    options = {}
+    for parameter, value in named.items():
+        if known is None or called.get(parameter, parameter) in known:
+            options[called.get(parameter, parameter)] = value
+        elif value is not bound.signature.parameters[parameter].default:
+            raise UnsupportedError(f"{name}: no kernel computes in this dtype, and NumPy's takes no {parameter}")
+    return found, given, options
+
+
+def _sorted_out(bound: inspect.BoundArguments) -> tuple[list, dict[str, Any]]:
+    """The arguments of parameters without a default in order, and the others by name."""
+    given: list[Any] = []
+    named: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        parameter = bound.signature.parameters[name]
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            given.extend(value)
+        elif parameter.default is parameter.empty:
+            given.append(value)
+        else:
+            named[name] = value
+    return given, named
+
+
+@functools.lru_cache(maxsize=512)
+def signature_of(function: Function) -> inspect.Signature:
+    """What a function takes. Looking takes longer than a call on the host does."""
+    return inspect.signature(function)
+
+
+@functools.lru_cache(maxsize=512)
+def _parameters(function: Function) -> dict[str, inspect.Parameter] | None:
+    """A function's parameters by name. None of one that does not say, or that takes any names."""
+    try:
+        found = dict(signature_of(function).parameters)
+    except ValueError:
+        return None
+    return None if any(item.kind is item.VAR_KEYWORD for item in found.values()) else found
