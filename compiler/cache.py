@@ -96,7 +96,8 @@ class Cache:
             self.prepare(path.parent)
             if path.is_dir():  # which no file can be renamed to
                 shutil.rmtree(path)
-            write_artifact(path, parts, {**details, "key": key})
+            # The disk may take its time: an entry that a loss of power cut off is damaged, and compiled again.
+            write_artifact(path, parts, {**details, "key": key}, is_durable=False)
             self.make_room(sum(map(len, parts.values())), keep=path)
         except (OSError, CacheError) as error:
             self.warn_unwritable(error)

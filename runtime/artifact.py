@@ -39,11 +39,14 @@ def _is_name(name: str) -> bool:
     return len(name) <= 255 and _NAME.fullmatch(name) is not None
 
 
-def write_artifact(path: str | os.PathLike[str], members: Mapping[str, bytes], details: Mapping[str, Any]) -> None:
+def write_artifact(
+    path: str | os.PathLike[str], members: Mapping[str, bytes], details: Mapping[str, Any], is_durable: bool = True
+) -> None:
     """Write a `.blu` file; the same members and details give the same bytes.
 
     `details` (JSON values: versions, target, ...) go into the manifest beside the hashes. The file appears under its
-    name only when it is whole and on the disk; CacheError where it cannot be written.
+    name only when it is whole; where it `is_durable`, only when it is on the disk too, so that a loss of power leaves
+    what was there or what is new. CacheError where it cannot be written.
     """
     for name in members:
         assert _is_name(name) and name != MANIFEST, f"a member cannot be called {name!r}"
@@ -57,10 +60,12 @@ def write_artifact(path: str | os.PathLike[str], members: Mapping[str, bytes], d
         with os.fdopen(handle, "wb") as file:
             _write_zip(file, {MANIFEST: manifest, **members})
             file.flush()
-            os.fsync(file.fileno())
+            if is_durable:
+                os.fsync(file.fileno())
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
-        _sync_directory(path.parent)
+        if is_durable:
+            _sync_directory(path.parent)
     except BaseException as error:
         Path(temporary).unlink(missing_ok=True)
         if isinstance(error, OSError):

@@ -67,6 +67,12 @@ def test_what_was_compiled_once_is_not_compiled_again(cache: Cache) -> None:
     assert contents(dict(second[0])) == MEMBERS
 
 
+def test_entries_do_not_wait_for_the_disk(cache: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.fsync", lambda _: pytest.fail("a compilation waits for the disk"))
+    cache.put(KEY, MEMBERS, DETAILS)
+    assert contents(cache.get(KEY)) == MEMBERS
+
+
 @pytest.mark.parametrize("damage", ["truncate", "flip", "empty", "text", "other key", "format"])
 def test_a_damaged_entry_is_reported_once_and_replaced(cache: Cache, damage: str) -> None:
     cache.put(KEY, MEMBERS, DETAILS)

@@ -51,6 +51,12 @@ def test_writing_replaces_at_once_or_not_at_all(tmp_path, path, monkeypatch):
         write_artifact(tmp_path / "no" / "folder.blu", MEMBERS, {})
 
 
+def test_a_file_that_need_not_be_durable_is_whole(tmp_path, path, monkeypatch):
+    monkeypatch.setattr("os.fsync", lambda _: pytest.fail("waits for the disk"))
+    write_artifact(tmp_path / "again.blu", MEMBERS, DETAILS, is_durable=False)
+    assert (tmp_path / "again.blu").read_bytes() == path.read_bytes()
+
+
 def test_missing_files_and_members(tmp_path, path):
     with pytest.raises(CacheError, match=r"nothing.blu: cannot be read: No such file"):
         Artifact.open(tmp_path / "nothing.blu")
