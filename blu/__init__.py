@@ -49,14 +49,18 @@ _MODULES = {
     "nn": "blu.frontend.nn",
     "io": "blu.frontend.io",
     "optim": "blu.frontend.optim",
-    "random": "blu.frontend.functional.random",
+    "random": "blu.frontend.random",
     "settings": "blu.settings",
     "train": "blu.compiler.training",
 }
+# Those whose functions compile themselves where they are called on arrays.
+_CALLED_ON_ARRAYS = ("array_api", "nn", "optim", "random")
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
+        if name in _CALLED_ON_ARRAYS:
+            importlib.import_module("blu.compiler.jit")
         return importlib.import_module(_MODULES[name])
     if name == "__version__":
         return _version()

@@ -113,12 +113,12 @@ from blu.frontend import debug as debug
 from blu.frontend import io as io
 from blu.frontend import nn as nn
 from blu.frontend import optim as optim
+from blu.frontend import random as random
 from blu.frontend.autocast import autocast as autocast
 from blu.frontend.branches import cond as cond
 from blu.frontend.branches import switch as switch
 from blu.frontend.checkpoint import checkpoint as checkpoint
 from blu.frontend.custom_vjp import custom_vjp as custom_vjp
-from blu.frontend.functional import random as random
 from blu.frontend.functional.activations import celu as celu
 from blu.frontend.functional.activations import elu as elu
 from blu.frontend.functional.activations import glu as glu
@@ -251,6 +251,9 @@ from blu.frontend.functional.searching.statistics import median as median
 from blu.frontend.functional.searching.statistics import nanmedian as nanmedian
 from blu.frontend.functional.searching.statistics import nanquantile as nanquantile
 from blu.frontend.functional.searching.statistics import quantile as quantile
+from blu.frontend.functional.special import digamma as digamma
+from blu.frontend.functional.special import erfinv as erfinv
+from blu.frontend.functional.special import lgamma as lgamma
 from blu.frontend.jacobians import hessian as hessian
 from blu.frontend.jacobians import jacfwd as jacfwd
 from blu.frontend.jacobians import jacrev as jacrev

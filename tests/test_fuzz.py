@@ -23,6 +23,7 @@ from blu.frontend.functional import (
     pooling,
     resizing,
     running,
+    special,
 )
 from blu.frontend.functional.searching import searching, selecting, statistics
 from tests.fuzz import calls
@@ -48,7 +49,7 @@ LEFT_OUT = {
     **dict.fromkeys((*convolutions.__all__, *pooling.__all__, *resizing.__all__), "their sizes hang together"),
     **dict.fromkeys(("dot", "outer", "tensordot", "trace"), "matmul and einsum of other names"),
     "dropout": "a key draws what it drops",
-    "rotary": "composed of functions that are drawn",
+    **dict.fromkeys(("rotary", *special.__all__), "composed of functions that are drawn"),
     **dict.fromkeys(("masked_scatter", "put_along_axis"), "composed of functions that are drawn"),
     **dict.fromkeys(activations.__all__, "composed of elementwise functions that are drawn"),
     **dict.fromkeys(losses.__all__, "composed of functions that are drawn"),

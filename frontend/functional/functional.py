@@ -32,6 +32,7 @@ from blu.frontend.functional.running import *
 from blu.frontend.functional.searching.searching import *
 from blu.frontend.functional.searching.selecting import *
 from blu.frontend.functional.searching.statistics import *
+from blu.frontend.functional.special import *
 
 FAMILIES = (
     "blu.dialects.ops.identity",
@@ -40,7 +41,7 @@ FAMILIES = (
     *map("blu.frontend.functional.{}".format, ("creation", "einsum", "indexing")),
     *map("blu.frontend.functional.{}".format, ("convolutions", "pooling", "resizing")),
     *map("blu.frontend.functional.{}".format, ("linear", "losses", "neural", "norms")),
-    *map("blu.frontend.functional.{}".format, ("padding", "pointwise", "running")),
+    *map("blu.frontend.functional.{}".format, ("padding", "pointwise", "running", "special")),
     *map("blu.frontend.functional.searching.{}".format, ("searching", "selecting", "statistics")),
 )
 # The module of each public function.

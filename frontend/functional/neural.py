@@ -17,8 +17,8 @@ from blu.dialects.tensor.function import method, public
 from blu.dialects.tensor.promotion import as_tensor, converted, promoted_floats
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ArgumentError, ShapeError
+from blu.frontend.functional.draws import bernoulli
 from blu.frontend.functional.losses import check_reduction, reduced
-from blu.frontend.functional.random import bernoulli
 
 __all__ = [
     "cross_entropy",

@@ -7,7 +7,7 @@ from inspect import signature
 from typing import Any
 
 from blu.errors import ArgumentError
-from blu.frontend.functional import random
+from blu.frontend import random
 from blu.frontend.nn.module import Module
 
 Layer = Callable[..., Any]

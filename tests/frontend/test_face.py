@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import traceback
 
@@ -43,6 +44,18 @@ def test_the_reference_says_what_docstrings_say(golden: Golden) -> None:
 @pytest.mark.parametrize("name", dir(blu))
 def test_every_name_is_there(name: str) -> None:
     assert getattr(blu, name) is not None
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "from blu import random; random.normal(random.key(0), (2,))",
+        "from blu import nn; nn.Linear(2, 3).initialize()(numpy.ones((1, 2), numpy.float32))",
+        "from blu import array_api; array_api.exp(array_api.asarray(1.0))",
+    ],
+)
+def test_modules_work_on_arrays_by_themselves(statement: str) -> None:
+    subprocess.run([sys.executable, "-c", f"import numpy; {statement}"], check=True)
 
 
 def test_no_two_families_have_a_function_of_one_name() -> None:

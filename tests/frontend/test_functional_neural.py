@@ -12,8 +12,8 @@ from torch.nn import functional
 from blu.dialects.core.dtypes import TensorType, f32, i64
 from blu.dialects.ops.random import RandomBits, philox
 from blu.errors import BluError, DTypeError, ShapeError
+from blu.frontend import random
 from blu.frontend.functional import functional as blu
-from blu.frontend.functional import random
 from tests.support.programs.traced import evaluated, traced
 
 RNG = np.random.default_rng(0)

@@ -57,6 +57,15 @@ def _fits_registers(operation: ir.Operation) -> bool:
     return len(operation.results) == 1 and all(not isinstance(each, ir.VectorType) or each.rank == 1 for each in types)
 
 
+def _location_of(operation: ir.Operation) -> ir.Location:
+    """The operation's, or the kernel's name for one of an array by hand, which nobody wrote in a function: LLVM insists
+    that a call says where it is."""
+    if operation.location != ir.Location.unknown(operation.context):
+        return operation.location
+    name = ir.StringAttr(_function_around(operation).attributes["sym_name"]).value
+    return ir.Location.file(name, 1, 1, operation.context)
+
+
 def _function_around(operation: ir.Operation) -> ir.Operation:
     while operation.name != "func.func":
         operation = operation.parent.operation
@@ -73,10 +82,10 @@ def _written_once(symbol: str, operation: ir.Operation, kernel: ir.Operation) ->
         "llvm.linkage": ir.Attribute.parse("#llvm.linkage<internal>"),
         "llvm.no_inline": ir.UnitAttr.get(),
     }
-    with ir.InsertionPoint(kernel.block), operation.location:
+    with ir.InsertionPoint(kernel.block), _location_of(operation):
         function = ir.Operation.create("func.func", attributes=attributes, regions=1)
         body = function.regions[0].blocks.append(*arguments)
-    with ir.InsertionPoint(body), operation.location:
+    with ir.InsertionPoint(body), _location_of(operation):
         only = ir.Operation.create(operation.name, results=results, operands=list(body.arguments))
         ir.Operation.create("func.return", operands=list(only.results))
     return only
@@ -85,7 +94,7 @@ def _written_once(symbol: str, operation: ir.Operation, kernel: ir.Operation) ->
 def _call(symbol: str, operation: ir.Operation) -> None:
     callee = {"callee": ir.FlatSymbolRefAttr.get(symbol)}
     types = [item.type for item in operation.results]
-    with ir.InsertionPoint(operation), operation.location:
+    with ir.InsertionPoint(operation), _location_of(operation):
         call = ir.Operation.create("func.call", results=types, operands=list(operation.operands), attributes=callee)
     operation.result.replace_all_uses_with(call.result)
     operation.erase()

@@ -78,6 +78,19 @@ def test_a_called_function_gives_the_bits_of_one_in_place(name: str, size: int) 
     np.testing.assert_array_equal(np.asarray(blu.jit(often)(x)), expected)
 
 
+def test_functions_that_nobody_wrote_a_line_of_are_called() -> None:
+    """Called on arrays, the ops of a loop's body have no line."""
+
+    def body(_, x):
+        for _ in range(2 * OFTEN):
+            x = 0.5 * blu.exp(x)
+        return x
+
+    x = np.linspace(0, 1, 100, dtype=np.float32)
+    np.testing.assert_array_equal(blu.fori_loop(0, 1, body, x), body(0, x))
+    assert blu.random.gamma(blu.random.key(0), 2.0, (100,)).shape == (100,)
+
+
 def test_a_kernel_s_text_has_the_functions_that_it_calls_and_no_others() -> None:
     def often(x, y):
         for _ in range(OFTEN):

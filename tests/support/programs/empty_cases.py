@@ -286,6 +286,9 @@ def neural() -> Iterator[Case]:
     yield Case("attention", lambda q: blu.attention(q, q, q, causal=True), lambda q: q, (floats((0, 2, 3, 4)),))
     yield from (Case("rotary", blu.rotary, np.copy, (floats(shape),)) for shape in ((3, 0), (0, 4), (2, 0, 6)))
     for shape in SHAPES:
+        yield Case("lgamma", lambda x: blu.lgamma(x - x + 2.0), np.zeros_like, (floats(shape),))
+        yield Case("digamma", lambda x: blu.digamma(x - x + 1.0), lambda x: x * 0 - 0.5772157, (floats(shape),))
+        yield Case("erfinv", lambda x: blu.erf(blu.erfinv(x)), np.copy, (floats(shape),))
         yield Case("prelu", lambda x: blu.prelu(x, 0.5), lambda x: np.where(x > 0, x, x * 0.5), (floats(shape),))
     labels = np.zeros((0,), np.int64)
     yield Case(

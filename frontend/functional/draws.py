@@ -1,9 +1,4 @@
-"""Random numbers from keys: a key always gives the same numbers, on every target and with any number of threads.
-
-key = blu.random.key(0)
-first, second = blu.random.split(key, 2)        # independent keys; use every key for one draw
-noise = blu.random.normal(first, (2, 3))
-"""
+"""Keys, bits, and what is drawn with few of them: uniform and normal numbers, integers, positions, permutations."""
 
 from __future__ import annotations
 
@@ -12,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from blu import errors
 from blu.dialects.core.dtypes import DType, as_dtype, bf16, computing_dtype, f16, f32, f64, i64
 from blu.dialects.ops.random import RandomBits
 from blu.dialects.tensor.arithmetic import cos, log, log1p, sqrt
@@ -58,7 +52,7 @@ def bits(key: Any, shape: Any = ()) -> Tensor:
     return RandomBits(as_tensor(key), shape=as_shape(shape))
 
 
-def _unit(key: Any, shape: tuple[int, ...], dtype: DType) -> Tensor:
+def unit(key: Any, shape: tuple[int, ...], dtype: DType) -> Tensor:
     """Uniform numbers in [0, 1), multiples of 2 ** -UNIFORM_BITS."""
     if not dtype.is_float:
         raise DTypeError(f"uniform numbers are of a float dtype, not {dtype}", advice="Use blu.random.integers.")
@@ -75,10 +69,10 @@ def _unit(key: Any, shape: tuple[int, ...], dtype: DType) -> Tensor:
 def uniform(key: Any, shape: Any = (), low: Any = 0.0, high: Any = 1.0, dtype: Any = "f32") -> Tensor:
     """Uniform numbers from `low` up to `high` (excluded for 0 and 1; elsewhere rounding may reach it)."""
     target = as_dtype(dtype)
-    unit = _unit(key, as_shape(shape), target)
+    share = unit(key, as_shape(shape), target)
     if isinstance(low, float | int) and isinstance(high, float | int) and (low, high) == (0, 1):
-        return unit
-    wide = converted(unit, computing_dtype(target))
+        return share
+    wide = converted(share, computing_dtype(target))
     return converted(wide * (high - as_tensor(low, wide.dtype)) + low, target)
 
 
@@ -87,7 +81,7 @@ def normal(key: Any, shape: Any = (), dtype: Any = "f32") -> Tensor:
     """Normal numbers of mean 0 and deviation 1, by the Box-Muller transform."""
     target = as_dtype(dtype)
     wide = computing_dtype(target)
-    pairs = _unit(key, (2, *as_shape(shape)), wide)
+    pairs = unit(key, (2, *as_shape(shape)), wide)
     radius = sqrt(log(1.0 - pairs[0]) * -2.0)
     return converted(radius * cos(pairs[1] * (2 * math.pi)), target)
 
@@ -96,7 +90,7 @@ def normal(key: Any, shape: Any = (), dtype: Any = "f32") -> Tensor:
 def bernoulli(key: Any, probability: Any = 0.5, shape: Any = None) -> Tensor:
     """Bools that are true with the probability given (a number, or a tensor of which `shape` is the default)."""
     chance = as_tensor(probability, f32)
-    return _unit(key, chance.shape if shape is None else as_shape(shape), f32) < chance
+    return unit(key, chance.shape if shape is None else as_shape(shape), f32) < chance
 
 
 @public
@@ -114,14 +108,11 @@ def categorical(key: Any, logits: Any, axis: int = -1) -> Tensor:
     scores = converted(scores, computing_dtype(scores.dtype) if scores.dtype.is_float else f64)
     # The winner is the one with the least exponential noise, so that u must be dense near 0 and never 0 itself.
     whole = RandomBits(as_tensor(key), shape=scores.shape).astype(i64) & 0xFFFFFFFF
-    unit = (converted(whole, scores.dtype) + 0.5) * 2.0**-32
-    return (scores - log(-log1p(-unit))).argmax(axis=axis)
+    share = (converted(whole, scores.dtype) + 0.5) * 2.0**-32
+    return (scores - log(-log1p(-share))).argmax(axis=axis)
 
 
 @public
 def permutation(key: Any, count: int) -> Tensor:
     """The numbers 0..count-1 (i64) in random order."""
     return _words(key, (count,)).argsort()
-
-
-__getattr__ = errors.guessing(globals())
