@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "gpu"))
 import checkout
 
 from bench.gpu.report import command_line, describe
+from bench.training.torch_gpt2 import decay_groups, gpt2
 
 VOCABULARY, TOKENS, RATE, DECAY, BETAS = 50304, 1024, 6e-4, 0.1, (0.9, 0.95)
 FOLDER = Path(checkout.ROOT, ".gpu", "train")
@@ -90,14 +91,13 @@ class TorchSide:
     def __init__(self, arguments: argparse.Namespace):
         import torch
 
+        from blu.frontend.io.gpt2 import DEFAULTS
+
         self.torch, self.policy = torch, arguments.policy
         torch.manual_seed(0)
         torch.backends.cuda.matmul.allow_tf32 = arguments.policy != "f32"
-        self.model = gpt2(torch).cuda()
-        decayed = [item for item in self.model.parameters() if item.ndim >= 2]
-        other = [item for item in self.model.parameters() if item.ndim < 2]
-        groups = [{"params": decayed, "weight_decay": DECAY}, {"params": other, "weight_decay": 0.0}]
-        self.optimizer = torch.optim.AdamW(groups, lr=RATE, betas=BETAS, fused=True)
+        self.model = gpt2(torch, DEFAULTS | {"vocab_size": VOCABULARY}).cuda()
+        self.optimizer = torch.optim.AdamW(decay_groups(self.model, DECAY), lr=RATE, betas=BETAS, fused=True)
         shape = (arguments.batch, TOKENS)
         self.batch = [torch.randint(0, 50257, shape, device="cuda") for _ in range(2)]
         self.loss = torch.compile(self.model)
@@ -111,43 +111,6 @@ class TorchSide:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return loss
-
-
-def gpt2(torch: Any) -> Any:
-    """A module that gives the mean loss of targets after tokens, both [B, T]."""
-    nn, functional = torch.nn, torch.nn.functional
-
-    class Block(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.ln_1, self.ln_2 = nn.LayerNorm(768), nn.LayerNorm(768)
-            self.qkv, self.proj = nn.Linear(768, 2304), nn.Linear(768, 768)
-            self.fc, self.out = nn.Linear(768, 3072), nn.Linear(3072, 768)
-
-        def forward(self, x: Any) -> Any:
-            batch, tokens, width = x.shape
-            heads = self.qkv(self.ln_1(x)).view(batch, tokens, 3, 12, 64).permute(2, 0, 3, 1, 4)
-            seen = functional.scaled_dot_product_attention(*heads.unbind(0), is_causal=True)
-            x = x + self.proj(seen.transpose(1, 2).reshape(batch, tokens, width))
-            return x + self.out(functional.gelu(self.fc(self.ln_2(x)), approximate="tanh"))
-
-    class Gpt2(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.wte, self.wpe = nn.Embedding(VOCABULARY, 768), nn.Embedding(TOKENS, 768)
-            self.blocks, self.ln_f = nn.ModuleList(Block() for _ in range(12)), nn.LayerNorm(768)
-            for item in self.parameters():
-                if item.ndim >= 2:
-                    nn.init.normal_(item, std=0.02)
-
-        def forward(self, tokens: Any, targets: Any) -> Any:
-            x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1], device=tokens.device))
-            for block in self.blocks:
-                x = block(x)
-            logits = functional.linear(self.ln_f(x), self.wte.weight)
-            return functional.cross_entropy(logits.view(-1, VOCABULARY), targets.view(-1))
-
-    return Gpt2()
 
 
 class BluSide:
