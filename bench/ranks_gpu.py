@@ -33,9 +33,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "gpu"))
 
 from checkout import ROOT
 
+from bench.gpu.launching import SECONDS, importable, run_on_ranks
 from bench.gpu.report import digest
 
-SECONDS = 900
 STEPS, EVERY = 12, 4
 TRAIN = "gpt2-demo-config --tokenizer bytes --batch-size 4 --length 64 --validate-every 0 --log-every 1".split()
 TEXT = " ".join(str(number * number % 977) for number in range(60000))
@@ -88,19 +88,6 @@ PARTS = {
     **{name: context_part(name) for name in ("attention", "model", "tensor")},
 }
 RUNS = ("repeats", "resumes")
-
-
-def run_on_ranks(program: list[str], ranks: int, log: Path) -> int:
-    """The exit code of a program's ranks, each with a GPU; what they say goes into a file."""
-    words = [sys.executable, "-m", "blu", "run", "--nproc", str(ranks), "--device", "cuda", *program]
-    with log.open("w") as out:
-        return subprocess.run(words, env=importable(), stdout=out, stderr=subprocess.STDOUT, timeout=SECONDS).returncode
-
-
-def importable() -> dict[str, str]:
-    """The environment, with this checkout to import from."""
-    paths = [text for text in (os.environ.get("PYTHONPATH", ""), str(ROOT)) if text]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def pack(parts: list[str], ranks: int, jobs: int) -> dict[str, str]:

@@ -1,9 +1,11 @@
-"""What benchmarks on several GPUs share: where the ranks of Blu and of PyTorch meet, and what the first one reports."""
+"""What benchmarks on several ranks share: where those of Blu and of PyTorch meet, and what the first one reports."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,24 +14,56 @@ from typing import TYPE_CHECKING, Any
 from bench.gpu.report import command_line, describe
 
 if TYPE_CHECKING:
+    from blu.runtime.ranks.team import RankTeam
     from blu.runtime.ranks.world import World
 
 
 @contextmanager
 def joined_ranks() -> Iterator[World]:
-    """This rank's place among all, which exchange through both from here on. PyTorch's meet one port further."""
-    import torch
-    import torch.distributed as ranked
+    """This rank's place among all, which exchange through both from here on, on GPUs."""
+    with joined_team("cuda") as team:
+        yield team.world
 
+
+@contextmanager
+def joined_team(device: str, with_torch: bool = True) -> Iterator[RankTeam]:
+    """The team of all ranks; PyTorch's meet as well, over NCCL or gloo. On GPUs they meet one port further."""
     from blu.runtime.ranks.team import join_team
 
-    team = join_team(device="cuda")
-    torch.cuda.set_device(team.world.local_rank if torch.cuda.device_count() > 1 else 0)
-    meeting = f"tcp://{os.environ['MASTER_ADDR']}:{int(os.environ['MASTER_PORT']) + 1}"
-    ranked.init_process_group("nccl", init_method=meeting, rank=team.world.rank, world_size=team.world.size)
-    yield team.world
-    ranked.destroy_process_group()
+    team = join_team(device=device)
+    if with_torch:
+        import torch
+        import torch.distributed as ranked
+
+        if device == "cuda":
+            torch.cuda.set_device(team.world.local_rank if torch.cuda.device_count() > 1 else 0)
+        backend = "nccl" if device == "cuda" else "gloo"
+        place = {"rank": team.world.rank, "world_size": team.world.size}
+        ranked.init_process_group(backend, init_method=_meeting(team, device), **place)
+    yield team
+    if with_torch:
+        ranked.destroy_process_group()
     team.close()
+
+
+def _meeting(team: RankTeam, device: str) -> str:
+    if device == "cuda" and "MASTER_ADDR" in os.environ:
+        return f"tcp://{os.environ['MASTER_ADDR']}:{int(os.environ['MASTER_PORT']) + 1}"
+    if team.store is None:
+        return f"tcp://127.0.0.1:{_free_port()}"
+    port = str(_free_port()).encode() if team.world.rank == 0 else b""
+    return f"tcp://127.0.0.1:{team.store.broadcast('the port of PyTorch', port).decode()}"
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def has_torch() -> bool:
+    """Whether PyTorch is there."""
+    return importlib.util.find_spec("torch") is not None
 
 
 def publish(measured: dict[str, Any], world: World, save: str | None) -> None:

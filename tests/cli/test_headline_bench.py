@@ -1,0 +1,101 @@
+"""`bench/headline.py`: its dry run, the same code on processors, reports all that is asked of it."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.folders import ROOT
+
+BENCH = ROOT / "bench" / "headline.py"
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+PARTS = ["speed-tf32-2", "curve-blu", "curve-blu-again", "gradients"] + ["curve-torch"] * HAS_TORCH
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(BENCH), *words], capture_output=True, text=True, timeout=400, check=False, cwd=ROOT
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("headline")
+    flags = ["--dry-run", "--ranks", "2", "--precisions", "tf32", "--steps", "3", "--rounds", "1"]
+    done = run(*flags, "--only", ",".join(PARTS), "--folder", str(folder))
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def parts(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "headline.json").read_text())["parts"]
+
+
+@pytest.mark.slow
+def test_steps_are_timed_and_runs_repeat_bit_by_bit(parts: dict[str, Any]) -> None:
+    speed = parts["speed-tf32-2"]
+    assert speed["sides"].keys() == ({"blu", "torch"} if HAS_TORCH else {"blu"})
+    for side in speed["sides"].values():
+        assert side["steps"] == len(side["milliseconds of all"]) == 4
+        assert side["tokens per second"] == pytest.approx(1e3 * 2 * 2 * 2 * 16 / side["milliseconds"])
+    curves = [parts[name] for name in ("curve-blu", "curve-blu-again")]
+    assert len(curves[0]["losses"]) == 3 and curves[0]["losses"] == curves[1]["losses"]
+    assert len(curves[0]["digest"]) == 64 and curves[0]["digest"] == curves[1]["digest"]
+    assert all(curve["bytes"] > 0 for curve in curves)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not HAS_TORCH, reason="PyTorch is what Blu is compared with")
+def test_both_systems_learn_the_same_from_the_same_weights(parts: dict[str, Any]) -> None:
+    assert parts["curve-blu"]["losses"] == pytest.approx(parts["curve-torch"]["losses"], rel=1e-5)
+    assert parts["curve-blu"]["norms"] == pytest.approx(parts["curve-torch"]["norms"], rel=1e-4)
+    found = parts["gradients"]
+    assert found["gradients"] == len(found["tensors"]) == 28
+    assert max(found["largest"].values()) < 1e-5
+
+
+@pytest.mark.slow
+def test_the_report_says_how_it_was_made(folder: Path, parts: dict[str, Any]) -> None:
+    for part in parts.values():
+        about = part["controls"]
+        assert about["versions"]["blu"] and about["data"]["sha256"] and about["arithmetic"]
+        assert about["setup"]["seed"] == 0 and about["setup"]["config"]["n_layer"] == 2
+        assert not any("TOKEN" in name for name in about["flags"])
+        assert ("left out" in str(about["torch"])) == (not HAS_TORCH)
+    text = (folder / "headline.md").read_text()
+    assert "two runs of Blu have the same bits: True" in text and "| tf32 | 2 |" in text
+    if importlib.util.find_spec("matplotlib") is not None:
+        assert all((folder / name).stat().st_size > 5000 for name in ("losses.png", "speed.png"))
+
+
+@pytest.mark.slow
+def test_a_part_that_fails_is_said_and_the_page_is_written_all_the_same(tmp_path: Path) -> None:
+    done = run("--dry-run", "--ranks", "3", "--only", "curve-blu", "--folder", str(tmp_path), "--data", "nowhere/*.bin")
+    assert done.returncode == 1
+    assert "- curve-blu: exit code" in (tmp_path / "headline.md").read_text()
+
+
+def test_parts_that_there_are(tmp_path: Path) -> None:
+    words = ["--dry-run", "--ranks", "4", "--folder", str(tmp_path), "--data", "x.bin"]
+    listed = run(*words, "--list").stdout.split()
+    assert listed[:3] == ["speed-tf32-4", "speed-tf32-2", "speed-tf32-1"]
+    assert {"speed-bf16-1", "speed-f32-4", "curve-blu-again", "gradients", "reduce"} <= {*listed}
+    assert "speed-f32-1" not in listed
+    refused = run(*words, "--only", "speed-f32-1")
+    assert refused.returncode == 1 and "--only speed-f32-1: there are speed-tf32-4," in refused.stderr
+
+
+def test_the_page_is_that_of_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT)
+    report = ROOT / "bench" / "results" / "headline" / "headline.json"
+    found = json.loads(report.read_text()) if report.exists() else {}
+    page = importlib.import_module("bench.training.report").page
+    assert (ROOT / "docs" / "headline.md").read_text() == page(found), "write it: bench/headline.py"
