@@ -125,11 +125,11 @@ class Arithmetic:
     def _do_sub(self, *rest) -> None:
         self._binary(*rest, np.subtract)
 
-    def _do_min(self, *rest) -> None:
-        self._binary(*rest, np.fmin)
+    def _do_min(self, parts: list[str], *rest) -> None:
+        self._binary(parts, *rest, np.minimum if "NaN" in parts else np.fmin)
 
-    def _do_max(self, *rest) -> None:
-        self._binary(*rest, np.fmax)
+    def _do_max(self, parts: list[str], *rest) -> None:
+        self._binary(parts, *rest, np.maximum if "NaN" in parts else np.fmax)
 
     def _do_and(self, *rest) -> None:
         self._binary(*rest, np.bitwise_and)
@@ -184,8 +184,8 @@ class Arithmetic:
             self._binary(parts, operands, active, np.multiply)
             return
         kind, bits = type_named(parts[-1])
-        if parts[1:] == ["hi", "u64"]:
-            self._binary(parts, operands, active, _high_product)
+        if parts[1] == "hi" and bits == 64:
+            self._binary(parts, operands, active, high_product)
             return
         assert bits in (16, 32), parts
         wide = (SIGNED if kind == "s" else UNSIGNED)[2 * bits]
@@ -324,8 +324,12 @@ def _into_range(value: np.ndarray, dtype: np.dtype) -> np.ndarray:
     return np.where(inside, whole, outside)
 
 
-def _high_product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """The upper halves of products of unsigned numbers of 64 bits."""
+def high_product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """The upper halves of products of numbers of 64 bits."""
+    if left.dtype == np.int64:
+        bits, others = left.view(np.uint64), right.view(np.uint64)
+        below = np.where(left < 0, others, 0) + np.where(right < 0, bits, 0)  # what two's complement has too much
+        return (high_product(bits, others) - below.astype(np.uint64)).view(np.int64)
     half, low = np.uint64(32), np.uint64(0xFFFFFFFF)
     middle = (left >> half) * (right & low) + ((left & low) * (right & low) >> half)
     other = (left & low) * (right >> half) + (middle & low)
