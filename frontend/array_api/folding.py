@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from blu.dialects.core.axes import normalize_axis
 from blu.dialects.core.dtypes import DType, as_dtype, i64
 from blu.dialects.hooks import HOOKS
 from blu.dialects.tensor import folding
-from blu.dialects.tensor.arrangement import broadcast_to, concatenate
+from blu.dialects.tensor.arrangement import broadcast_to, concatenate, flatten
 from blu.dialects.tensor.folding import all, any, max, min
 from blu.dialects.tensor.function import public
 from blu.dialects.tensor.promotion import as_tensor, scalar_constant
@@ -49,14 +50,14 @@ def prod(x: Any, /, *, axis: Axes = None, dtype: Any = None, keepdims: bool = Fa
 
 def _total(name: str, x: Any, axis: Axes, dtype: Any, keepdims: bool) -> Any:
     options = {"axis": axis, "dtype": dtype, "keepdims": keepdims}
-    return _on_host(name, x, options) if is_summed_on_host(x, dtype) else getattr(folding, name)(x, **options)
+    if is_summed_on_host(x, dtype):
+        return _on_host(getattr(np, name), x, options)
+    return getattr(folding, name)(x, **options)
 
 
-def _on_host(name: str, x: Any, options: dict[str, Any]) -> Any:
+def _on_host(function: Callable[..., Any], x: Any, options: dict[str, Any]) -> Any:
     dtype = options["dtype"]
-    return HOOKS.compiler.run_on_host(
-        getattr(np, name), (x,), options | {"dtype": None if dtype is None else dtype_of(dtype)}
-    )
+    return HOOKS.compiler.run_on_host(function, (x,), options | {"dtype": None if dtype is None else dtype_of(dtype)})
 
 
 @public
@@ -78,19 +79,20 @@ def std(x: Any, /, *, axis: Axes = None, correction: float = 0.0, keepdims: bool
 
 
 def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
-    """Running sums along an axis, which may be left out of one dimension; from 0 on with `include_initial`."""
+    """Running sums along an axis, left out where there is at most one; from 0 on with `include_initial`."""
     return _running("cumulative_sum", x, axis, dtype, include_initial)
 
 
 def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
-    """Running products along an axis, which may be left out of one dimension; from 1 on with `include_initial`."""
+    """Running products along an axis, left out where there is at most one; from 1 on with `include_initial`."""
     return _running("cumulative_prod", x, axis, dtype, include_initial)
 
 
 def _running(name: str, x: Any, axis: int | None, dtype: Any, include_initial: bool) -> Any:
     options = {"axis": axis, "dtype": dtype, "include_initial": include_initial}
     if is_summed_on_host(x, dtype):
-        return _on_host(name, x, options)
+        numpys = getattr(np, name)
+        return _on_host(lambda x, axis, **others: numpys(np.atleast_1d(x), axis=axis, **others), x, options)
     return (_running_sums if name == "cumulative_sum" else _running_products)(x, **options)
 
 
@@ -110,7 +112,9 @@ def _running_products(x: Any, axis: int | None, dtype: Any, include_initial: boo
 
 def _along(x: Any, axis: int | None, dtype: Any) -> tuple[Tensor, int, DType]:
     tensor = as_tensor(x)
-    if axis is None and tensor.ndim != 1:
+    if axis is None and tensor.ndim == 0:
+        tensor = flatten(tensor)
+    if axis is None and tensor.ndim > 1:
         raise ShapeError(f"{tensor.type} is not of one dimension", advice="Say the axis.")
     target = as_dtype(dtype) if dtype is not None else tensor.dtype if tensor.dtype.is_float else i64
     return tensor, normalize_axis(0 if axis is None else axis, tensor.ndim), target

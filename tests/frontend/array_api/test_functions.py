@@ -153,6 +153,17 @@ def test_sums_are_of_the_dtype_named_whatever_they_are_of(given: type, dtype: ty
     assert xp.sum(xp.asarray(x), dtype=blus).dtype == dtype
 
 
+@pytest.mark.parametrize("dtype", [np.int8, np.float32, np.uint32, np.complex64])
+def test_running_sums_and_products_of_a_number_are_of_one_element(dtype: type) -> None:
+    x = xp.asarray(3, dtype=dtype)
+    for name, first in (("cumulative_sum", 0), ("cumulative_prod", 1)):
+        function, expected = getattr(xp, name), getattr(np, name)(np.asarray(3, dtype))
+        same(function(x), expected)
+        same(function(x, include_initial=True), np.asarray([first, 3], expected.dtype))
+        with pytest.raises(ValueError, match=r"axis|one dimension"):
+            function(xp.ones((2, 2), dtype=dtype))
+
+
 @pytest.mark.parametrize("dtype", ["U1", "M8[s]", "O", "V3", np.longdouble, np.clongdouble])
 def test_what_is_no_number_is_refused_wherever_arrays_are_made(dtype: Any) -> None:
     makers: list[Callable[[], Any]] = [
