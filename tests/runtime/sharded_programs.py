@@ -5,6 +5,7 @@ A GPT-2 of so many layers in f64, whose loss and gradients in every sharding are
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from collections import Counter
@@ -97,7 +98,8 @@ def traced_for(mode: str, model: Any, arrays: Arrays) -> Any:
 
 
 def compared(mode: str, program: Any, arrays: Arrays, wanted: Arrays) -> dict[str, Any]:
-    """The largest error of a result in a mode, relative to its largest element, and what the program exchanges."""
+    """The largest error of a result in a mode, relative to its largest element; what the program exchanges; a digest
+    of all results."""
     text, shard = MODES[mode]
     mesh = blu.Mesh.of_text(text)
     inputs = [part_of(arrays[spec.name], first_of(shard, spec.name), mesh) for spec in program.inputs]
@@ -108,7 +110,8 @@ def compared(mode: str, program: Any, arrays: Arrays, wanted: Arrays) -> dict[st
         assert own.shape == result.shape, (mode, spec.name)
         errors.append(float(np.max(np.abs(result - own)) / np.max(np.abs(wanted[spec.name]))))
     is_same = all(np.array_equal(one, other) for one, other in zip(*found, strict=True))
-    return {"error": max(errors), "count": len(errors), "same": is_same, "kinds": kinds_of(program)}
+    report = {"error": max(errors), "count": len(errors), "same": is_same, "kinds": kinds_of(program)}
+    return {**report, "digest": hashlib.sha256(b"".join(item.tobytes() for item in found[0])).hexdigest()}
 
 
 def kinds_of(program: Any) -> dict[str, int]:

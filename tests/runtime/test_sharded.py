@@ -56,6 +56,23 @@ def test_four_ranks_find_the_loss_and_all_gradients_of_one() -> None:
     check(run_ranks(PROGRAMS, 4, "1", *modes), modes)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("ranks", "modes"),
+    [
+        (2, ["data", "full", "tensor", "balanced", "sequence"]),
+        (4, ["data x tensor", "data x tensor, full", "data x balanced", "tensor x positions", "sequence x positions"]),
+    ],
+)
+def test_processes_of_two_runs_find_the_same_bits(ranks: int, modes: list[str]) -> None:
+    digests = [
+        [{mode: item[mode]["digest"] for mode in modes} for item in run_ranks(PROGRAMS, ranks, "1", *modes)]
+        for _ in range(2)
+    ]
+    assert digests[0] == digests[1]
+    assert len({digest for item in digests[0] for digest in item.values()}) > len(modes), "ranks have other parts"
+
+
 def test_a_value_goes_from_every_sharding_to_every_other_one() -> None:
     """Also where a split that goes lies outside of one that comes: ranks once had rows of others."""
     for item in run_ranks(PROGRAMS.with_name("moved_programs.py"), 4):
