@@ -2,7 +2,8 @@
 
     ```python                 runs; all blocks of a document share one namespace
     ```python file=model.py   becomes a file of that name, and does not run
-    ```console                each `$ blu-...` line runs; what is below it is compared with what it prints
+    ```console                each `$ blu-...` line runs, those with --nproc in processes of their own; what is below it
+                              is compared with what it prints
     ```mlir output            compared with what the block before it printed (any language)
 
 In expected output, `...` stands for anything.
@@ -14,6 +15,8 @@ import contextlib
 import io
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -86,12 +89,22 @@ class Reader:
         for command, expected in _commands(block.text):
             program = next((name for name in COMMANDS if command.startswith(name)), None)
             assert program is not None, f"{self.document.name}:{block.line}: {command} is none of {', '.join(COMMANDS)}"
+            if "--nproc" in command:
+                self._compare(expected, self._run_ranks(command, block.line), block.line)
+                continue
             file, extra = COMMANDS[program]
             main = import_module(f"blu.compiler.cli.{file}").main
             with contextlib.redirect_stdout(_Output()) as output, contextlib.redirect_stderr(io.StringIO()) as errors:
                 code = main([*shlex.split(command.removeprefix(program)), *extra])
             assert code == 0, f"{self.document.name}:{block.line}: {command}: {errors.getvalue()}"
             self._compare(expected, output.getvalue(), block.line)
+
+    def _run_ranks(self, command: str, line: int) -> str:
+        """What a command of several processes prints."""
+        words = [sys.executable, "-m", *shlex.split(command)]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=240, check=False)
+        assert done.returncode == 0, f"{self.document.name}:{line}: {command}: {done.stderr}"
+        return done.stdout
 
     def _compare(self, expected: str, printed: str, line: int) -> None:
         pattern = r".*?".join(re.escape(part) for part in _tidy(expected).split("..."))
