@@ -14,14 +14,16 @@ from blu.errors import UnsupportedError
 Function = Callable[..., Any]
 
 
-def _argsort(x: np.ndarray, axis: int = -1, descending: bool = False, stable: bool = True) -> np.ndarray:
+def _argsort(x: np.ndarray, axis: int | None = -1, descending: bool = False, stable: bool = True) -> np.ndarray:
     """NumPy sorts upwards alone: downwards, what is flipped is sorted, so that equals keep their order."""
+    if axis is None:
+        return _argsort(x.ravel(), 0, descending, stable)
     if not descending:
         return np.argsort(x, axis, stable=stable)
     return x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis, stable=stable), axis)
 
 
-def _sort(x: np.ndarray, axis: int = -1, descending: bool = False, stable: bool = True) -> np.ndarray:
+def _sort(x: np.ndarray, axis: int | None = -1, descending: bool = False, stable: bool = True) -> np.ndarray:
     x = np.asarray(x)
     return np.take_along_axis(x, _argsort(x, axis, descending, stable), axis)
 

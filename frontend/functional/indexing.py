@@ -7,6 +7,7 @@ from typing import Any
 
 from blu.dialects.core.axes import normalize_axis, without_axis
 from blu.dialects.core.dtypes import as_dtype, bool_, i64, u8
+from blu.dialects.core.op import Op
 from blu.dialects.ops import creation, sorting
 from blu.dialects.ops import indexing as ops
 from blu.dialects.ops.index_check import CheckedIndex
@@ -106,17 +107,25 @@ def _sortable(x: Any) -> Tensor:
     return converted(tensor, u8) if tensor.dtype == bool_ else tensor
 
 
-@method
-def sort(x: Any, axis: int = -1, descending: bool = False) -> Tensor:
-    """The elements in order along an axis: stable, NaN last in both directions."""
-    found = along(lambda whole, place: sorting.Sort(whole, axis=place, descending=descending), _sortable(x), axis)
-    return converted(found, as_tensor(x).dtype)
+def _ordered(op: type[Op], x: Any, axis: int | None, descending: bool) -> Tensor:
+    """What an op that orders gives along an axis (None: for all elements in row-major order)."""
+    tensor, axis = (flatten(_sortable(x)), 0) if axis is None else (_sortable(x), axis)
+    return along(lambda whole, place: op(whole, axis=place, descending=descending), tensor, axis)
 
 
 @method
-def argsort(x: Any, axis: int = -1, descending: bool = False) -> Tensor:
-    """The positions (i64) of the elements in sorted order along an axis: stable, NaN last in both directions."""
-    return along(lambda whole, place: sorting.Argsort(whole, axis=place, descending=descending), _sortable(x), axis)
+def sort(x: Any, axis: int | None = -1, descending: bool = False) -> Tensor:
+    """The elements in order along an axis (None: all of them): stable, NaN last in both directions."""
+    return converted(_ordered(sorting.Sort, x, axis, descending), as_tensor(x).dtype)
+
+
+@method
+def argsort(x: Any, axis: int | None = -1, descending: bool = False) -> Tensor:
+    """The positions (i64) of the elements in sorted order along an axis (None: in row-major order, of all elements).
+
+    It is stable, and NaN come last in both directions.
+    """
+    return _ordered(sorting.Argsort, x, axis, descending)
 
 
 @method

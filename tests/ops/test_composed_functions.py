@@ -137,6 +137,8 @@ CASES: dict[str, list[Case]] = {
             lambda x: x / np.sqrt((x * x).mean((0, 2), keepdims=True)),
             (SQUARE,),
         ),
+        *(same(name, x, axis=None) for name in ("sort", "argsort") for x in (A, A[0, 0], A > 0, NONE)),
+        (lambda x: blu.sort(x, None, descending=True), lambda x: -np.sort(-x, None), (A,)),
         same("round", A, decimals=2),
         same("round", A * 100, decimals=-1),
         same("round", K * 7, decimals=-1),

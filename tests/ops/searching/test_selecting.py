@@ -194,3 +194,9 @@ def test_mistakes_with_arrays_are_named() -> None:
         OutOfRangeError, match="repeat makes more than size=8 elements, or repeats one less than 0 times"
     ):
         blu.jit(lambda x, counts: blu.repeat(x, counts, 0, size=8))(A, np.array([2, -1, 2, 1]))
+
+
+def test_numpys_own_dtypes_are_sorted_as_a_whole_as_well() -> None:
+    x = np.array([[3, 1], [2, 3]], np.uint16)
+    assert blu.sort(x, None, descending=True).tolist() == [3, 3, 2, 1]
+    assert blu.argsort(x, None, descending=True).tolist() == [0, 3, 2, 1]
