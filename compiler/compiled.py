@@ -19,7 +19,7 @@ from blu.frontend.tracing.spec import Spec, check_numbers
 from blu.frontend.tracing.trace import Interface, accept_numbers, signature_of
 from blu.frontend.tracing.user_errors import shown_to_the_user
 from blu.runtime.array import Array
-from blu.runtime.artifact import MANIFEST, write_artifact
+from blu.runtime.artifact import MANIFEST, weight_members, write_artifact
 from blu.runtime.cuda.exchange import is_on_device
 from blu.runtime.load import load_program
 from blu.runtime.runnable import Runnable
@@ -44,8 +44,12 @@ class Compiled:
         return program
 
     def save(self, path: str | Path) -> None:
-        """Write a `.blu` file, which `blu run` and `blu.runtime` run without a compiler."""
+        """Write a `.blu` file, which `blu run` and `blu.runtime` run without a compiler.
+
+        Arrays that the function reads from outside are in the file.
+        """
         members = {name: data for name, data in self.executable.items() if name != MANIFEST}  # the cache adds its own
+        members |= weight_members(self.interface.captured_by_name)
         write_artifact(path, members, self.details)
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:

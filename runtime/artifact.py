@@ -20,6 +20,8 @@ from blu.errors import CacheError
 FORMAT = 2
 """The version of the format that this Blu writes and reads."""
 MANIFEST = "manifest.json"
+WEIGHTS = "weights"
+"""The folder of members that are the bytes of inputs, by their names."""
 _MAX_MANIFEST = 16 << 20
 _MAX_MEMBERS = 10_000
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(/[A-Za-z0-9_][A-Za-z0-9_.+-]*)*")
@@ -71,6 +73,11 @@ def write_artifact(
         if isinstance(error, OSError):
             raise CacheError(f"{path}: cannot be written: {error.strerror}") from error
         raise
+
+
+def weight_members(arrays: Mapping[str, Any]) -> dict[str, bytes]:
+    """The members that hold inputs of a program, by the inputs' names."""
+    return {f"{WEIGHTS}/{name}": np.ascontiguousarray(array).tobytes() for name, array in arrays.items()}
 
 
 def make_manifest(members: Mapping[str, bytes], details: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,12 +6,10 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from blu.compiler.cli.compile_options import compile_options, print_report, put_schedules
 from blu.compiler.cli.example_function import trace_function
@@ -19,7 +17,7 @@ from blu.compiler.cli.ir_flags import load_passes, print_options
 from blu.compiler.cli.messages import UsageError, as_usage
 from blu.compiler.cli.progress import ProgressDisplay
 from blu.compiler.cli.ranks.mesh_flags import rank_request
-from blu.compiler.cli.run import MODEL, WEIGHTS
+from blu.compiler.cli.run import MODEL
 from blu.compiler.cli.subject import FunctionSubject, Gpt2Subject, IrSubject, Subject, load_weights
 from blu.compiler.codegen.executable import assembly_of, build_executable, combined, details_of, llvm_ir_of, object_of
 from blu.compiler.codegen.worker_pool import worker_pool
@@ -40,7 +38,7 @@ from blu.errors import BluError, ParseError
 from blu.passes.framework.levels import LEVELS
 from blu.passes.framework.pipeline_text import parse_pipeline
 from blu.passes.graph.autocast import Autocast
-from blu.runtime.artifact import write_artifact
+from blu.runtime.artifact import weight_members, write_artifact
 
 DEFAULT_LENGTH = 128
 # What the suffix of -o FILE asks for, where --emit does not say.
@@ -53,13 +51,15 @@ MACHINE = ("artifact", "llvm", "asm", "object")
 class Source:
     """A module to compile, its name, and its text at the start, which artifacts keep for reading.
 
-    `version` is that of the Blu that wrote the file, if it is IR from one that says so.
+    `version` is that of the Blu that wrote the file, if it is IR from one that says so. `captured` are the arrays that
+    a function reads from outside, by the names of the inputs that stand for them.
     """
 
     name: str
     module: ir.Module
     text: str
     version: str | None = None
+    captured: Mapping[str, Any] = field(default_factory=dict)
 
 
 def print_pipeline(arguments: argparse.Namespace, target: str) -> int:
@@ -80,11 +80,11 @@ def emit(subject: Subject, arguments: argparse.Namespace, targets: Sequence[str]
         )
     start = time.perf_counter()
     built = [_compile(subject, arguments, target, what, progress) for target in targets]
-    data, details, name = built[0]
+    data, details, name, captured = built[0]
     if isinstance(data, dict):
         if len(built) > 1:
-            data, details = combined(dict(zip(targets, (item for item, _, _ in built), strict=True)), details)
-        data = {**data, **_weights(subject, arguments)}
+            data, details = combined(dict(zip(targets, (item for item, *_ in built), strict=True)), details)
+        data = {**data, **_weights(subject, arguments), **weight_members(captured)}
         write_artifact(arguments.output, data, {**details, "name": name})
     elif data is not None:
         _write(arguments.output, data)
@@ -100,7 +100,7 @@ def _weights(subject: Subject, arguments: argparse.Namespace) -> dict[str, bytes
         return {}
     assert isinstance(subject, Gpt2Subject), "checked before compiling"
     state = load_weights(subject, arguments.weights)
-    return {f"{WEIGHTS}/{MODEL}{name}": np.ascontiguousarray(array).tobytes() for name, array in state.items()}
+    return weight_members({f"{MODEL}{name}": array for name, array in state.items()})
 
 
 def _check_targets(targets: Sequence[str], what: str | None) -> None:
@@ -115,8 +115,8 @@ def _check_targets(targets: Sequence[str], what: str | None) -> None:
 
 def _compile(
     subject: Subject, arguments: argparse.Namespace, target: str, what: str | None, progress: ProgressDisplay
-) -> tuple[Any, dict[str, Any], str]:
-    """What is to be written for one target, what its manifest says, and the program's name."""
+) -> tuple[Any, dict[str, Any], str, Mapping[str, Any]]:
+    """What is to be written for one target, what its manifest says, the program's name, and what it has captured."""
     # What is wrong with a pipeline is said before anything is traced; only IR from a file says itself where it is.
     steps = () if isinstance(subject, IrSubject) else _steps(arguments, target, arguments.compile_from)
     with progress.step(f"tracing {arguments.model}"):
@@ -141,7 +141,7 @@ def _compile(
     if arguments.dump_ir is not None:
         changes = sum(run.changed is True for run in report.runs)
         progress.say(f"the IR after each of {changes} passes that changed it is in {arguments.dump_ir}")
-    return data, details_of(report.module) if isinstance(data, dict) else {}, source.name
+    return data, details_of(report.module) if isinstance(data, dict) else {}, source.name, source.captured
 
 
 def _start(module: ir.Module, arguments: argparse.Namespace) -> str | PipelinePosition | None:
@@ -183,7 +183,8 @@ def read_subject(subject: Subject, arguments: argparse.Namespace, target: str) -
         return _with_target(Source(Path(subject.name).stem, module, "", version_in(file.data)), target)
     if isinstance(subject, FunctionSubject):
         traced = trace_function(subject)
-        return _with_target(Source(traced.name, traced.traced.module, traced.text), target)
+        captured = traced.traced.interface.captured_by_name
+        return _with_target(Source(traced.name, traced.traced.module, traced.text, captured=captured), target)
     assert isinstance(subject, Gpt2Subject)
     length = arguments.seq_len or min(DEFAULT_LENGTH, subject.config["n_positions"])
     if length > subject.config["n_positions"]:

@@ -10,7 +10,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from blu.compiler.cli.ranks.flags import add_launch_flags, take_launch_flags
 from blu.compiler.cli.ranks.python_program import python_program, run_python_program
 from blu.errors import BluError, CacheError, WeightsError, suggestion
 from blu.plan.tensors import TensorSpec
-from blu.runtime.artifact import Artifact
+from blu.runtime.artifact import WEIGHTS, Artifact
 from blu.runtime.host import set_threads
 from blu.runtime.load import is_for_gpu, load_program
 from blu.runtime.ranks.team import join_team
@@ -30,8 +30,6 @@ from blu.runtime.ranks.world import World
 from blu.runtime.runnable import Runnable
 
 MODEL = "model."
-WEIGHTS = "weights"
-"""The folder of an artifact with the bytes of parameters, by the inputs' names."""
 RANDOM = "random:"
 EXAMPLES = """examples:
   blu run f.blu                                              what it takes and gives
@@ -131,11 +129,12 @@ def _run(arguments: argparse.Namespace, is_first: bool = True) -> int:
 
 def _signature(program: Runnable, artifact: Artifact) -> str:
     """What a program takes and gives; a model's many parameters in one line."""
-    given = [spec for spec in program.inputs if not spec.name.startswith(MODEL)]
-    parameters = len(program.inputs) - len(given)
+    embedded = {spec.name for spec in _embedded(program, artifact)}
+    parameters = sum(spec.name.startswith(MODEL) for spec in program.inputs)
+    given = [spec for spec in program.inputs if not spec.name.startswith(MODEL) and spec.name not in embedded]
     lines = [program.summary(), "takes"]
     lines += [f"  {spec.name or index}: {_type_of(spec)}" for index, spec in enumerate(given)]
-    source = "in the file, or --weights" if _embedded(program, artifact) else "--weights"
+    source = "in the file, or --weights" if embedded else "--weights"
     lines += [f"  {MODEL}*: {parameters} parameters ({source})"] if parameters else []
     lines += ["gives", *(f"  {_result_name(spec, i)}: {_type_of(spec)}" for i, spec in enumerate(program.outputs))]
     return "\n".join(lines)
@@ -151,10 +150,10 @@ def _result_name(spec: TensorSpec, index: int) -> str:
     return spec.name if re.fullmatch(r"[\w.-]+", spec.name) else f"result_{index}"
 
 
-def _embedded(program: Runnable, artifact: Artifact) -> list[TensorSpec]:
-    """The inputs whose values are in the file."""
+def _embedded(program: Runnable, artifact: Artifact, given: Collection[str] = ()) -> list[TensorSpec]:
+    """The inputs whose values are in the file and not given."""
     names = set(artifact.names())
-    return [spec for spec in program.inputs if f"{WEIGHTS}/{spec.name}" in names]
+    return [spec for spec in program.inputs if f"{WEIGHTS}/{spec.name}" in names and spec.name not in given]
 
 
 def _read_embedded(spec: TensorSpec, artifact: Artifact) -> np.ndarray:
@@ -169,11 +168,8 @@ def _read_embedded(spec: TensorSpec, artifact: Artifact) -> np.ndarray:
 def _values(program: Runnable, arguments: argparse.Namespace, artifact: Artifact) -> list[np.ndarray]:
     """One array for each of the program's inputs. UsageError names those that are missing."""
     known = {spec.name: spec for spec in program.inputs}
-    values: dict[str, np.ndarray] = {}
-    if arguments.weights:
-        values = dict(_weights(program, arguments.weights))
-    else:
-        values = {spec.name: _read_embedded(spec, artifact) for spec in _embedded(program, artifact)}
+    values = dict(_weights(program, arguments.weights)) if arguments.weights else {}
+    values |= {spec.name: _read_embedded(spec, artifact) for spec in _embedded(program, artifact, values)}
     for item in arguments.input:
         name, separator, path = item.partition("=")
         if not separator:

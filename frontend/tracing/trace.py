@@ -34,6 +34,8 @@ from blu.frontend.tracing.tree import Static, TreeDef, flatten, set_leaf
 from blu.frontend.tracing.user_location import definition_location, user_line, user_location
 
 MAX_NAME = 200
+CAPTURED = "captured."
+"""What the names of a program's inputs begin with that are no arguments of its function."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,11 @@ class Interface:
     messages: Messages
     # The leaves of the arguments that are buffers whose new values come behind what is returned.
     changed: tuple[int, ...] = ()
+
+    @property
+    def captured_by_name(self) -> dict[str, np.ndarray]:
+        """Arrays that the function reads besides its arguments, by the names of the program's inputs."""
+        return dict(zip(_names_of_captured(len(self.captured)), self.captured, strict=True))
 
     def deliver(self, results: Sequence[Any], arguments: Callable[[], Any]) -> Any:
         """What the function returns, of the results of a run; tells what is told, and gives `arguments` new buffers."""
@@ -295,8 +302,12 @@ def _finish(
         [argument.type for argument in block.arguments], [tensor.value.type for tensor in results]
     )
     main.attributes["function_type"] = ir.TypeAttr.get(type_)
-    names = names + [f"captured.{index}" for index in range(len(state.captured))]
+    names = names + _names_of_captured(len(state.captured))
     main.arg_attrs = ir.ArrayAttr.get([_argument_attributes(name, donated) for name in names])
+
+
+def _names_of_captured(count: int) -> list[str]:
+    return [f"{CAPTURED}{index}" for index in range(count)]
 
 
 def _name_results(main: func.FuncOp, tree: TreeDef, count: int) -> None:
