@@ -25,7 +25,7 @@ class Attention(Module):
     """Causal self-attention with one projection `c_attn` to queries, keys and values, and `c_proj` back."""
 
     def __init__(self, width: int, num_heads: int, deviation: float = 0.02, dtype: object = "f32"):
-        if width % num_heads:
+        if num_heads < 1 or width % num_heads:
             raise ShapeError(f"{width=} of the attention is not a multiple of {num_heads=}")
         self.num_heads = num_heads
         self.c_attn = Conv1D(width, 3 * width, dtype=dtype)
@@ -69,7 +69,7 @@ class MultiheadAttention(Module):
         dtype: object = "f32",
     ):
         kv_heads = num_heads if kv_heads is None else kv_heads
-        if width % num_heads or num_heads % kv_heads:
+        if min(num_heads, kv_heads) < 1 or width % num_heads or num_heads % kv_heads:
             raise ShapeError(f"{width=} must be a multiple of {num_heads=}, and that one of {kv_heads=}")
         check_dropout_rate(dropout)
         self.num_heads, self.kv_heads, self.dropout, self.training = num_heads, kv_heads, dropout, True
@@ -77,6 +77,7 @@ class MultiheadAttention(Module):
         self.in_proj_weight = xavier_uniform((rows, width), dtype=dtype)
         self.in_proj_bias = constant((rows,), 0.0, dtype) if bias else None
         self.out_proj = Linear(width, width, bias, dtype)
+        self.out_proj.bias = constant((width,), 0.0, dtype) if bias else None
 
     def forward(
         self,
@@ -95,7 +96,12 @@ class MultiheadAttention(Module):
         [B, H, T, D], as `blu.rotary` is. With dropout in training, `key` says what is dropped.
         """
         memory = query if memory is None else memory
-        projected = self._projected((query, memory, memory if values is None else values))
+        sources = (query, memory, memory if values is None else values)
+        width = self.out_proj.weight.shape[0]
+        for source in sources:
+            if source.ndim != 3 or source.shape[-1] != width:
+                raise ShapeError(f"MultiheadAttention takes sequences [B, T, {width}], got {list(source.shape)}")
+        projected = self._projected(sources)
         heads = (self.num_heads, self.kv_heads, self.kv_heads)
         q, k, v = (_split(item, count) for item, count in zip(projected, heads, strict=True))
         if rotate is not None:

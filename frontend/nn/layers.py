@@ -70,7 +70,9 @@ class Embedding(Module):
         found = ops.take(self.weight, indices, axis=0)
         if self.padding_idx is None:
             return found
-        is_padding = ops.expand_dims(ops.equal(indices, self.padding_idx), -1)
+        rows = self.weight.shape[0]
+        counted = ops.equal(indices, self.padding_idx - rows)  # from the end, as indices may be
+        is_padding = ops.expand_dims(ops.logical_or(ops.equal(indices, self.padding_idx), counted), -1)
         return ops.where(is_padding, ops.stop_gradient(found), found)
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from blu.dialects.core.dtypes import computing_dtype, product
-from blu.errors import ArgumentError, ShapeError
+from blu.dialects.core.dtypes import as_dtype, computing_dtype, product
+from blu.errors import ArgumentError, DTypeError, ShapeError
 from blu.frontend.functional import functional as ops
 from blu.frontend.nn.buffer import Buffer
 from blu.frontend.nn.module import Module
@@ -67,6 +67,8 @@ class _RunningNorm(Module):
         dtype: object,
         channels_last: bool,
     ):
+        if width < 1:
+            raise ArgumentError(f"{type(self).__name__} needs a channel or more, got {width}")
         if momentum is not None and not 0 <= momentum <= 1:
             raise ArgumentError(f"momentum must be in [0, 1] or None, got {momentum}")
         self.width, self.eps, self.momentum, self.channels_last = width, eps, momentum, channels_last
@@ -80,7 +82,9 @@ class _RunningNorm(Module):
         self.num_batches_tracked = Buffer(constant((), 0, "i64")) if tracked else None
 
     def forward(self, x: Any) -> Any:
-        """The norm of x, [N, C, ...] or with channels last, in its dtype."""
+        """The norm of x, [N, C, ...] or with channels last, in its dtype, which is a float one."""
+        if not as_dtype(x.dtype).is_float:
+            raise DTypeError(f"{type(self).__name__} normalises floats, got {as_dtype(x.dtype)}")
         channel = x.ndim - 1 if self.channels_last else 1
         if x.ndim < self.fewest_dimensions or x.shape[channel] != self.width:
             least = f"{self.fewest_dimensions} dimensions and " if x.ndim < self.fewest_dimensions else ""

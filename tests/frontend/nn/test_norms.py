@@ -8,7 +8,7 @@ import torch
 
 import blu
 from blu import nn, optim
-from blu.errors import ArgumentError, ShapeError
+from blu.errors import ArgumentError, DTypeError, ShapeError
 
 PEERS = {
     ("BatchNorm", 2): torch.nn.BatchNorm1d,
@@ -104,6 +104,10 @@ def test_what_does_not_fit_is_refused() -> None:
         model(np.zeros((1, 3), np.float32))
     with pytest.raises(ShapeError, match=r"InstanceNorm needs two elements or more of a channel of an image"):
         nn.InstanceNorm(3)(np.zeros((9, 3, 1), np.float32))
+    with pytest.raises(DTypeError, match="BatchNorm normalises floats, got i32"):
+        model(np.zeros((2, 3), np.int32))
+    with pytest.raises(ArgumentError, match="InstanceNorm needs a channel or more, got 0"):
+        nn.InstanceNorm(0)
     with pytest.raises(ArgumentError, match=r"momentum must be in \[0, 1\] or None, got 2"):
         nn.BatchNorm(3, momentum=2)
     assert model.eval()(np.zeros((0, 3), np.float32)).shape == (0, 3)

@@ -127,8 +127,13 @@ def test_attention_drops_weights_while_training() -> None:
     first, second = (np.asarray(layer(x, key=blu.random.key(seed))) for seed in (0, 1))
     assert (first != second).any()
     np.testing.assert_array_equal(layer.eval()(x), layer(x, key=blu.random.key(3)))
-    with pytest.raises(ShapeError, match="width=8 must be a multiple of num_heads=3"):
-        nn.MultiheadAttention(8, 3)
+    for heads in ((3,), (0,), (2, 0), (4, 3)):
+        with pytest.raises(ShapeError, match="width=8 must be a multiple of num_heads="):
+            nn.MultiheadAttention(8, *heads)
+    for shape in ((4, 8), (1, 4, 7)):
+        with pytest.raises(ShapeError, match=r"MultiheadAttention takes sequences \[B, T, 8\], got \["):
+            layer(np.zeros(shape, np.float32))
+    assert not np.asarray(nn.MultiheadAttention(8, 2).initialize(0).out_proj.bias).any()
 
 
 @pytest.mark.parametrize(("layer", "activation"), [(nn.SwiGLU, torch.nn.functional.silu), (nn.GatedMLP, None)])
@@ -160,6 +165,8 @@ def test_the_row_of_padding_has_no_gradient(padding: int) -> None:
     np.testing.assert_array_equal(layer(indices), expected.detach())
     found = blu.grad(lambda layer: blu.sum(layer(indices) * g))(layer).weight
     np.testing.assert_allclose(found, peer.weight.grad, rtol=1e-5, atol=1e-6)
+    backward = blu.grad(lambda layer: blu.sum(layer(indices - 5) * g))(layer).weight  # indices from the end
+    np.testing.assert_array_equal(backward, found)
     with pytest.raises(ArgumentError, match="padding_idx=5 is none of 5 rows"):
         nn.Embedding(5, 3, padding_idx=5)
 
