@@ -54,7 +54,7 @@ def compare(jax: str, rounds: int, name: str | None) -> None:
         sides["ratio"] = round(sides["blu"] / sides["jax"], 2)
         print(f"{what:45} {sides['blu']:10.4g} {sides['jax']:10.4g} {sides['ratio']:6.2f}", file=sys.stderr)
     result = {
-        "command": " ".join(["python", *sys.argv]),
+        "command": " ".join(["python", *("PYTHON" if word == jax else word for word in sys.argv)]),
         "machine": describe_machine(),
         "jax": _version_of_jax(jax),
         "rounds": rounds,
