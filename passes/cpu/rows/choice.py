@@ -9,6 +9,7 @@ from math import ceil, prod
 from blu.dialects.core.mlir import func
 from blu.dialects.targets.cpu import CpuTarget
 from blu.passes.cpu.others import loops
+from blu.passes.cpu.rows.chains import CHAIN, rounds
 from blu.passes.cpu.rows.rows import PIECE
 from blu.passes.cpu.rows.schedule import KINDS, ColumnPiecesSchedule, RowBlocksSchedule, ScalarLoopsSchedule
 from blu.passes.kernels.body import Kernel
@@ -37,10 +38,17 @@ def _choose(kernel: func.FuncOp, target: CpuTarget) -> Schedule:
     accesses = sum(len(node.accesses) for node in program.nodes) * NANOSECONDS_PER_ACCESS
     element = (cost + accesses) * max(columns, 1)
     blocks = max(1, round(rows * width * element / BLOCK_NANOSECONDS))
+    chain = _chain(program, layout)
     if program.across or width <= PIECE or rows >= 4 * blocks:
-        return RowBlocksSchedule(max(1, ceil(rows / blocks)))
+        return RowBlocksSchedule(max(1, ceil(rows / blocks)), chain)
     pieces = ceil(blocks / max(rows, 1))
-    return ColumnPiecesSchedule(ceil(width / pieces / PIECE) * PIECE)
+    return ColumnPiecesSchedule(ceil(width / pieces / PIECE) * PIECE, chain)
+
+
+def _chain(program: RowProgram, layout: Layout) -> int:
+    """Of sums of many terms that one lane adds up, how many are a chain."""
+    terms = prod(layout.sizes[dim] for dim in layout.columns if dim != layout.vector_dim)
+    return CHAIN if terms > CHAIN and any(rounds(program, number) for number in program.reductions) else 0
 
 
 def _group_of(kernel: func.FuncOp) -> tuple[RowProgram, Layout] | None:
@@ -74,6 +82,9 @@ def _excesses(schedule: Schedule, kernel: func.FuncOp, target: CpuTarget) -> Ite
     if group is None:
         yield f"kernels of kind '{schedule.kind}' do not compute what is here: only loops do"
         return
+    assert isinstance(schedule, RowBlocksSchedule | ColumnPiecesSchedule), "there is no other kind"
+    if schedule.chain != (chain := _chain(*group)):
+        yield f"chain = {schedule.chain}: here it is {chain} whatever the schedule, so that bits are the same"
     if isinstance(schedule, ColumnPiecesSchedule):
         if group[0].across or group[1].vector_dim is None:
             yield "kind 'pieces' cuts columns beside each other, and here rows are walked along: they are not cut"

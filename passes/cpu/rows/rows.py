@@ -1,8 +1,8 @@
 """The row and pointwise kernels: any group of linalg.generic ops over rows and columns, vectorised.
 
 Bits do not depend on the target or on how blocks are spread: a reduction across lanes always uses 16 lanes times
-4 accumulators (for every element type), merged in a fixed order; all other reductions run in order. A reduction of a
-whole tensor to a scalar is one row, hence one block.
+4 accumulators (for every element type), merged in a fixed order; all other reductions run in order, sums of many rows
+in chains (chains.py). A reduction of a whole tensor to a scalar is one row, hence one block.
 
 An output may lie over an input whose elements are read where they are written, and where rows are walked over more than
 once the kernel says so (`blu.written_over`); apart from that, memory of outputs must not overlap other memory.
@@ -69,7 +69,7 @@ def emit(kernel: func.FuncOp, target: CpuTarget) -> None:
     late = frame.written_over
     hosts = [value for value in _outputs_of_last_walk(frame, program) if value not in late]
     with kernel.location, frame.grid(grid.blocks) as block:
-        _emit_block(RowKernel(program, layout, target, late, hosts), frame, block, grid)
+        _emit_block(RowKernel(program, layout, target, schedule.chain, late, hosts), frame, block, grid)
 
 
 def _outputs_of_last_walk(frame: KernelBody, program: RowProgram) -> list[ir.Value]:

@@ -12,18 +12,20 @@ from blu.passes.kernels.schedules import Schedule, table_of
 
 @dataclass(frozen=True)
 class RowBlocksSchedule(Schedule):
-    """A block has `rows` rows."""
+    """A block has `rows` rows. Sums down columns are of chains of `chain` terms (0: one chain)."""
 
     kind: ClassVar[str] = "rows"
     rows: int
+    chain: int = 0
 
 
 @dataclass(frozen=True)
 class ColumnPiecesSchedule(Schedule):
-    """A block has `columns` columns of a row, or of all rows that are added up."""
+    """A block has `columns` columns of a row, or of all rows that are added up, in chains of `chain` terms (0: one)."""
 
     kind: ClassVar[str] = "pieces"
     columns: int
+    chain: int = 0
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from math import prod
 
 from blu.dialects.core.mlir import arith, ir, memref
 from blu.dialects.targets.cpu import CpuTarget
+from blu.passes.cpu.rows.chains import ChainedLoop, is_folded, rounds, steps_of
 from blu.passes.cpu.rows.sweep import Lists, Visit, join, split, sweep, sweep_piece
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.cursor import Cursor
@@ -25,10 +26,19 @@ SCRATCH_BYTES = 128 * 1024
 class RowKernel:
     """What all rows of a kernel share: the program, its plan, the emitter of bodies and the buffers."""
 
-    def __init__(self, program: RowProgram, layout: Layout, target: CpuTarget, late: set[ir.Value], hosts: list):
+    def __init__(
+        self,
+        program: RowProgram,
+        layout: Layout,
+        target: CpuTarget,
+        chain: int,
+        late: set[ir.Value],
+        hosts: list[ir.Value],
+    ):
         self.program = program
         self.layout = layout
         self.target = target
+        self.chain = chain
         self.width = prod(layout.sizes[dim] for dim in layout.columns)
         budget = SCRATCH_BYTES if program.across else 0
         self.planner = Planner(program, self.width + LANES, budget, late, hosts)
@@ -75,6 +85,14 @@ class RowKernel:
 
     def buffers(self, values: list[ir.Value]) -> list[tuple[ir.Value, FlatBuffer]]:
         return [(value, buffer) for value, buffer in self.outputs if value in values]
+
+    def steps(self, walk: ColumnWalk, dims: list[int]) -> list[int]:
+        """The steps of the loops over the first of the dimensions that lanes do not run along, inside of which are the
+        others: chains, where a sum rounds and all reductions of the walk can be put together."""
+        inner = prod(self.layout.sizes[dim] for dim in dims[1:])
+        folded = self.program.across or all(is_folded(self.program, number) for number in walk.reductions)
+        chained = folded and any(rounds(self.program, number) for number in walk.reductions)
+        return steps_of(self.layout.sizes[dims[0]], inner, self.chain if chained else 0)
 
     def unroll(self, walk: ColumnWalk) -> int:
         """How many positions a loop without accumulators handles at once: more where bodies are short."""
@@ -180,9 +198,26 @@ class Across:
             lists = split(carried, accumulators)
             return join(self._columns(inner, {**indices, outer[0]: index}, lists, count, walk))
 
-        number = self.bodies.index
-        size = self.kernel.layout.sizes[outer[0]]
-        return split(cursor.loop(number(0), number(size), number(1), join(accumulators), body), accumulators)
+        def merge(inner: Cursor, totals: list[ir.Value], chain: list[ir.Value]) -> list[ir.Value]:
+            pairs = zip(split(totals, accumulators), split(chain, accumulators), strict=True)
+            return [value for pair in pairs for value in self._merged(inner, walk, *pair)]
+
+        steps, size = self.kernel.steps(walk, outer), self.kernel.layout.sizes[outer[0]]
+        fresh = [value for number in walk.reductions for value in self._starts(number)] * count
+        loop = ChainedLoop(self.bodies.index, size, steps, fresh, merge)
+        return split(loop.emit(cursor, join(accumulators), body), accumulators)
+
+    def _merged(
+        self, cursor: Cursor, walk: ColumnWalk, left: list[ir.Value], right: list[ir.Value]
+    ) -> list[ir.Value]:
+        """Two accumulators of all reductions of a walk, put together."""
+        merged: list[ir.Value] = []
+        for number in walk.reductions:
+            with self.kernel.program.nodes[number].operation.location, cursor.point:
+                for part in parts_of(self.kernel.program.reductions[number]):
+                    mine = slice(len(merged), len(merged) + part.width)
+                    merged += part.merge(left[mine], right[mine])
+        return merged
 
     def _visitor(self, indices: dict, walk: ColumnWalk) -> Visit:
         def visit(cursor: Cursor, positions: list[LanePosition], accumulators: Lists) -> Lists:
@@ -301,9 +336,31 @@ class Along:
             lists = split(values, carried)
             return join(self._columns(walk, stacks, inner, {**indices, left[0]: index}, lists))
 
-        number = self.bodies.index
-        size = self.kernel.layout.sizes[left[0]]
-        return split(cursor.loop(number(0), number(size), number(1), join(carried), body), carried)
+        def merge(inner: Cursor, totals: list[ir.Value], chain: list[ir.Value]) -> list[ir.Value]:
+            pairs = zip(split(totals, carried), split(chain, carried), strict=True)
+            return [value for pair in pairs for value in self._merged(inner, walk, *pair)]
+
+        steps, size = self.kernel.steps(walk, left), self.kernel.layout.sizes[left[0]]
+        fresh = self._identities(walk, stacks) if len(steps) > 1 else []
+        loop = ChainedLoop(self.bodies.index, size, steps, fresh, merge)
+        return split(loop.emit(cursor, join(carried), body), carried)
+
+    def _identities(self, walk: ColumnWalk, stacks: list[list[Scope]]) -> list[ir.Value]:
+        """What changes nothing, at each position, for all reductions of a walk."""
+        folds = [fold for number in walk.reductions for fold in self.kernel.program.reductions[number]]
+        constants = [self.bodies.constant(fold.identity()) for fold in folds]
+        return [self.bodies.as_vector(constant, scopes) for scopes in stacks for constant in constants]
+
+    def _merged(
+        self, cursor: Cursor, walk: ColumnWalk, left: list[ir.Value], right: list[ir.Value]
+    ) -> list[ir.Value]:
+        """Accumulators of two parts of the rows, put together."""
+        merged: list[ir.Value] = []
+        for number in walk.reductions:
+            with self.kernel.program.nodes[number].operation.location, cursor.point:
+                for fold in self.kernel.program.reductions[number]:
+                    merged.append(fold.combine(left[len(merged)], right[len(merged)]))
+        return merged
 
     def _column(self, walk: ColumnWalk, scopes: list[Scope], old: list[ir.Value]) -> list[ir.Value]:
         for number in walk.nodes:
