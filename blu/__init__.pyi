@@ -111,6 +111,7 @@ from blu.dialects.tensor.updating import at as at
 from blu.errors import BluError as BluError
 from blu.frontend import debug as debug
 from blu.frontend import io as io
+from blu.frontend import linalg as linalg
 from blu.frontend import nn as nn
 from blu.frontend import optim as optim
 from blu.frontend import random as random

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
+from numpy.linalg import LinAlgError
+
 _INSIDE = ("blu", "contextlib", "functools")
 
 
@@ -146,6 +148,10 @@ class CallbackError(BluError, RuntimeError):
 
 class OutOfRangeError(BluError, IndexError):
     """An index lies outside of the dimension it selects from."""
+
+
+class MatrixError(BluError, LinAlgError):
+    """A matrix that has no inverse, or not the factors that were asked for: as numpy.linalg.LinAlgError."""
 
 
 class OutOfMemoryError(BluError, MemoryError):

@@ -31,6 +31,7 @@ def _sort(x: np.ndarray, axis: int | None = -1, descending: bool = False, stable
 # NumPy's functions where they are not those of the name in its main namespace.
 NUMPYS: dict[str, Function] = {
     **{name: getattr(np.linalg, name) for name in ("diagonal", "matrix_norm", "trace", "vector_norm")},
+    **{name: getattr(np.linalg, name) for name in ("cholesky", "det", "inv", "slogdet", "solve")},
     "argsort": _argsort,
     "sort": _sort,
 }

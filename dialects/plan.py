@@ -14,6 +14,10 @@ Collectives are begun and waited for; in between, what is sent stays as it is an
     %token = "plan.start"(%mine, %all) {kind = "all_gather", axis = "dp", ranks = 4, ..} : (..) -> !async.token
     "plan.wait"(%token, %mine, %all)
 
+What the host computes itself has its operands first, then its results:
+
+    "plan.host_call"(%a, %b, %x, %found) {routine = "solve", operands = 2, numbers = "{}"}
+
 Launches pass buffers and views of them. A launch on a GPU may pass two things more:
 
     %map = "plan.tensor_map"(%x) {offset = 0, dtype = "bf16", shape = .., strides = .., box = ..} : .. -> memref<128xi8>
@@ -25,6 +29,7 @@ Calls of kernels with the same number in `blu.batch` stand side by side and run 
 
 # pyright: reportGeneralTypeIssues=false, reportCallIssue=false
 # (MLIR's classes take keyword arguments when they are derived from, which an untyped module does not say.)
+import json
 import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -119,6 +124,27 @@ class Wait(PlanDialect.Operation, name="wait"):
     token: ir.Value[Any]
     source: ir.Value[Any]
     target: ir.Value[Any]
+
+
+HOST_SLOTS = 8
+"""How many pieces of memory a routine of the host takes and gives at most."""
+
+
+def _declare_host_call() -> type:
+    """The host computes a routine of `blu.plan.routines`: `operands` pieces of memory are read, the others written.
+
+    `numbers` is JSON of what the routine takes besides.
+    """
+    fields: dict[str, Any] = {f"memory_{slot}": ir.Value[Any] | None for slot in range(HOST_SLOTS)}
+    fields |= dict.fromkeys(("routine", "operands", "numbers"), Any)
+    content = {"__annotations__": fields, "__doc__": _declare_host_call.__doc__}
+    return types.new_class(
+        "HostCall", (PlanDialect.Operation,), {"name": "host_call"}, lambda space: space.update(content)
+    )
+
+
+HostCall = _declare_host_call()
+HOST_CALL = "plan.host_call"
 
 
 class TensorMap(PlanDialect.Operation, name="tensor_map"):
@@ -262,6 +288,19 @@ def start(source: ir.Value, target: ir.Value, fields: Mapping[str, str | int]) -
 def wait(token: ir.Value) -> ir.Operation:
     """Emit that a collective is waited for."""
     return ir.Operation.create("plan.wait", operands=[token, *token.owner.operands])
+
+
+def host_call(
+    routine: str, operands: Sequence[ir.Value], results: Sequence[ir.Value], numbers: Mapping[str, Any]
+) -> ir.Operation:
+    """Emit that the host computes a routine, from memory to memory."""
+    attributes = {
+        "routine": ir.StringAttr.get(routine),
+        "operands": _i64(len(operands)),
+        "numbers": ir.StringAttr.get(json.dumps(dict(numbers))),
+        SEGMENTS: slots([len(operands) + len(results)], [HOST_SLOTS]),
+    }
+    return ir.Operation.create(HOST_CALL, operands=[*operands, *results], attributes=attributes)
 
 
 def alias(argument: ir.Value, result: int) -> None:

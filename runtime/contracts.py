@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from blu.errors import CacheError
 from blu.plan.contract import DONATED, MEMBER, Contract
-from blu.plan.schema import ALIGNMENT, MAP_BYTES, Argument, GpuLaunch, Launch, Plan, TensorMap
+from blu.plan.schema import ALIGNMENT, MAP_BYTES, Argument, Plan, Step, TensorMap
 
 _ALIGNMENTS = {"status": 8, "map": MAP_BYTES}
 
@@ -38,7 +38,7 @@ def check_contracts(plan: Plan, text: bytes) -> None:
             raise _refuse(f"launch {number} of {launch.kernel}: {problems[0]}")
 
 
-def _problem(plan: Plan, sizes: dict[str, list[int]], launch: Launch | GpuLaunch, contract: Contract) -> str:
+def _problem(plan: Plan, sizes: dict[str, list[int]], launch: Step, contract: Contract) -> str:
     """Why a launch is not what the contract says; empty if it is."""
     size = launch.size
     if size != contract.size:
@@ -56,7 +56,7 @@ def _problem(plan: Plan, sizes: dict[str, list[int]], launch: Launch | GpuLaunch
     return "" if shown == expected else "its tensor maps show something else"
 
 
-def _pointers(plan: Plan, launch: Launch | GpuLaunch) -> Sequence[Argument]:
+def _pointers(plan: Plan, launch: Step) -> Sequence[Argument]:
     """What a launch's kernel reads as pointers: its arguments, or those of the table that it takes."""
     if len(launch.args) == 1 and launch.args[0].space == "table":
         return plan.tables[launch.args[0].index]

@@ -13,13 +13,15 @@ import numpy as np
 
 from blu.errors import ArgumentError, CacheError, UnsupportedError
 from blu.plan.contract import MEMBER
+from blu.plan.host_launch import HostLaunch
 from blu.plan.schema import NOTHING_FOUND, Argument, GpuLaunch, Launch, Plan
-from blu.plan.timeline import Begin, LaunchRange, timeline
+from blu.plan.timeline import Begin, Compute, LaunchRange, timeline
 from blu.runtime.arguments import accept, accept_output, copy_of, count_error, overlapping
 from blu.runtime.artifact import Artifact
 from blu.runtime.collectives import Collectives
 from blu.runtime.contracts import check_contracts
 from blu.runtime.host import check_machine, load_object, run_exclusively
+from blu.runtime.host_routines import compute_at
 from blu.runtime.memory import address_of, allocate, allocate_array
 from blu.runtime.pool import ThreadPool
 from blu.runtime.ranks.axes import axis_groups
@@ -43,7 +45,7 @@ class Program(Runnable):
         self._arena = allocate(plan.arena_bytes, "the program's intermediate results")
         self._status = allocate_array((plan.status_slots,), np.dtype(np.int64), "the status block")
         self._build_table()
-        self._moments = timeline(len(plan.launches), plan.collectives)
+        self._moments = timeline(len(plan.launches), plan.collectives, list(self._computed))
 
     @classmethod
     def load(cls, source: str | os.PathLike[str] | Mapping[str, bytes]) -> Program:
@@ -99,7 +101,9 @@ class Program(Runnable):
         if self.plan.checks:
             self._status.fill(NOTHING_FOUND)
         if self.plan.collectives:
-            self._run_with_others(pool, self._collectives)
+            self._run_with_others(pool)
+        elif self._computed:
+            self._run_moments(pool)
         else:
             pool.run(self._table_at, len(self.plan.launches))
         return self._status.tolist() if self.plan.checks else ()
@@ -109,20 +113,27 @@ class Program(Runnable):
         """What other ranks take part in; they are joined in the first run."""
         return Collectives(self.plan.collectives, _groups_of(self.plan))
 
-    def _run_with_others(self, pool: ThreadPool, collectives: Collectives) -> None:
+    def _run_with_others(self, pool: ThreadPool) -> None:
         """Run the launch table, and what other ranks take part in."""
         try:
-            for moment in self._moments:
-                if isinstance(moment, LaunchRange):
-                    pool.run(self._table_at + ROW_BYTES * moment.first, moment.last - moment.first)
-                elif isinstance(moment, Begin):
-                    source, target = self._args[self._exchanged + 2 * moment.collective :][:2].tolist()
-                    collectives.begin(moment.collective, source, target)
-                else:
-                    collectives.finish(moment.collective)
+            self._run_moments(pool)
         except BaseException:
-            collectives.give_up()
+            self._collectives.give_up()
             raise
+
+    def _run_moments(self, pool: ThreadPool) -> None:
+        """Run the launch table, and what is between kernels."""
+        for moment in self._moments:
+            if isinstance(moment, LaunchRange):
+                pool.run(self._table_at + ROW_BYTES * moment.first, moment.last - moment.first)
+            elif isinstance(moment, Compute):
+                launch, first = self._computed[moment.launch]
+                compute_at(launch, self._args[first:][: len(launch.args)].tolist())
+            elif isinstance(moment, Begin):
+                source, target = self._args[self._exchanged + 2 * moment.collective :][:2].tolist()
+                self._collectives.begin(moment.collective, source, target)
+            else:
+                self._collectives.finish(moment.collective)
 
     def _given(self, outputs: Sequence[np.ndarray | None] | None) -> dict[int, np.ndarray]:
         """The caller's arrays by the result's index."""
@@ -145,17 +156,24 @@ class Program(Runnable):
 
     def _build_table(self) -> None:
         """The launch table, the kernels' argument arrays, and the pointers in them that change from run to run."""
-        launches = [launch for launch in self.plan.launches if isinstance(launch, Launch)]
+        launches = [launch for launch in self.plan.launches if isinstance(launch, Launch | HostLaunch)]
         arguments = [argument for launch in launches for argument in launch.args]
         # Behind these, of each collective where it reads and where it writes.
         self._exchanged = len(arguments)
         arguments += [place for item in self.plan.collectives for place in (item.source, item.target)]
         self._args = np.array([self._static_address(argument) for argument in arguments] or [0], np.int64)
         self._args_at, rows = address_of(self._args), []
-        at = self._args_at
-        for launch in launches:
-            rows.append((self._code.address(f"{launch.kernel}.entry"), at, launch.blocks, launch.chunk))
-            at += 8 * len(launch.args)
+        # What the host computes, by its number among the launches, with its first pointer's: it is no kernel.
+        self._computed: dict[int, tuple[HostLaunch, int]] = {}
+        first = 0
+        for number, launch in enumerate(launches):
+            if isinstance(launch, HostLaunch):
+                self._computed[number] = launch, first
+                rows.append((0, 0, 0, 1))
+            else:
+                entry = self._code.address(f"{launch.kernel}.entry")
+                rows.append((entry, self._args_at + 8 * first, launch.blocks, launch.chunk))
+            first += len(launch.args)
         self._table = np.array(rows or [(0, 0, 0, 1)], np.int64)
         self._table_at = address_of(self._table)
         self._build_moves(arguments)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
-from blu.errors import ArgumentError, OutOfRangeError, calling_line, warn
+from blu.errors import ArgumentError, MatrixError, OutOfRangeError, calling_line, warn
 from blu.plan.schema import NOTHING_FOUND, Check, Plan
 from blu.plan.tensors import TensorSpec
 from blu.runtime.array import Array
@@ -109,8 +109,24 @@ class Runnable:
                 report(check, value)
 
 
+_MATRICES = {
+    "singular": "is singular",
+    "indefinite": "is not positive definite",
+    "diverging": "is not finite, or has singular or eigenvalues that do not converge",
+}
+"""What is wrong with a matrix, by kinds of checks."""
+
+
+def _matrix_error(check: Check, value: int, run: str) -> MatrixError:
+    which = "the matrix" if check.size == 1 else f"matrix {value - 1} of {check.size}"
+    when = f" ({run})" if run else ""
+    return MatrixError(f"{check.op}: {which} {_MATRICES[check.kind]}{when}", location=check.location or None)
+
+
 def report(check: Check, value: int, run: str = "") -> None:
     """Raise or warn about the value that a check has found; `run` names a run that is reported later."""
+    if check.kind in _MATRICES:
+        raise _matrix_error(check, value, run)
     if check.kind != "divide":
         lowest = -check.size if check.kind == "index" else 0
         when = f" ({run})" if run else ""

@@ -28,6 +28,7 @@ from blu.passes.loops.lower_to_linalg import RULES
 from blu.passes.loops.lower_to_linalg.pointwise import BODIES
 from blu.plan import arguments
 from blu.plan.collective import Collective
+from blu.plan.host_launch import HostLaunch
 from blu.plan.schema import Check, GpuLaunch, Launch, Plan, TensorMap
 from tests.support.documents import Reader, blocks_of
 from tests.support.folders import ROOT
@@ -155,7 +156,7 @@ def test_the_fields_of_a_plan_are_those_of_the_code():
     described = dict(rows)
     assert described.keys() == {item.name for item in fields(Plan)}
     tables = {Launch: "launches", GpuLaunch: "launches", TensorMap: "tensor_maps", Check: "checks"}
-    for kind, table in {**tables, Collective: "collectives"}.items():
+    for kind, table in {**tables, Collective: "collectives", HostLaunch: "launches"}.items():
         assert {item.name for item in fields(kind)} <= set(re.findall(r"`(\w+)`", described[table])), table
 
 

@@ -13,6 +13,8 @@ from typing import Any
 from blu.errors import CacheError
 from blu.plan.arguments import MAP_BYTES, Argument
 from blu.plan.collective import Collective
+from blu.plan.host_launch import KERNEL as HOST_KERNEL
+from blu.plan.host_launch import HostLaunch
 from blu.plan.loops import Loop, Unrolling
 from blu.plan.mesh import Mesh
 from blu.plan.reading import entries, listed, natural, require, text
@@ -28,7 +30,7 @@ NOTHING_FOUND = 0
 No wrong index is 0: an axis that indices select from has a first element. Of several wrong ones the largest is kept,
 compared as unsigned numbers, of which 0 is the smallest.
 """
-_CHECK_KINDS = ("index", "position", "divide")
+_CHECK_KINDS = ("index", "position", "divide", "singular", "indefinite", "diverging")
 POINTER_BYTES = 8
 """Of an entry of a table of pointers."""
 MAP_DTYPES = {"bf16": 2, "f16": 2, "f32": 4, "tf32": 4}
@@ -141,11 +143,21 @@ class GpuLaunch:
         return f"GpuLaunch({self.kernel}, grid={self.grid}, threads={self.threads}{where})"
 
 
-def _launches(found: list[Mapping[str, Any]]) -> tuple[Launch, ...] | tuple[GpuLaunch, ...]:
-    """All launches, which are all for a CPU or all for a GPU."""
-    on_gpu = sum("grid" in entry for entry in found)
-    require(on_gpu in (0, len(found)), "launches for a CPU and for a GPU")
-    return tuple(map(GpuLaunch.parse, found)) if on_gpu else tuple(map(Launch.parse, found))
+Step = Launch | GpuLaunch | HostLaunch
+
+
+def _launches(found: list[Mapping[str, Any]]) -> tuple[Step, ...]:
+    """All launches, of which those of kernels are all for a CPU or all for a GPU."""
+    steps = tuple(map(_launch, found))
+    kinds = {type(step) for step in steps} - {HostLaunch}
+    require(len(kinds) < 2, "launches for a CPU and for a GPU")
+    return steps
+
+
+def _launch(entry: Mapping[str, Any]) -> Step:
+    if str(entry.get("kernel")).startswith(HOST_KERNEL):
+        return HostLaunch.parse(entry)
+    return GpuLaunch.parse(entry) if "grid" in entry else Launch.parse(entry)
 
 
 @dataclass(frozen=True)
@@ -224,7 +236,7 @@ class Plan:
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     constants: tuple[Constant, ...]
-    launches: tuple[Launch, ...] | tuple[GpuLaunch, ...]
+    launches: tuple[Step, ...]
     checks: tuple[Check, ...]
     tensor_maps: tuple[TensorMap, ...] = ()
     tables: tuple[tuple[Argument, ...], ...] = ()

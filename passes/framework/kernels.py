@@ -8,6 +8,7 @@ from blu.dialects.core.op import OPS
 from blu.dialects.plan import LOOP
 from blu.passes.framework.base import find
 from blu.passes.framework.families import is_kernel
+from blu.plan.routines import ROUTINES
 
 WISHES = "blu.schedules"
 """Of a module: fields of schedules by the names of kernels, for blu-choose-schedules: {gemm_0 = {split = 4 : i64}}."""
@@ -27,6 +28,11 @@ def is_host_step(operation: str) -> bool:
     """Whether an op, by its name in IR, is done by the host program as it is."""
     dialect, _, name = operation.partition(".")
     return operation == LOOP or (dialect == "blu" and name in OPS and OPS[name].host_step)
+
+
+def is_routine(operation: str) -> bool:
+    """Whether an op, by its name in IR, is one of `blu.plan.routines`, which the host computes."""
+    return operation.partition(".")[2] in ROUTINES
 
 
 def has_own_kernel(operation: str) -> bool:

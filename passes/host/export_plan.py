@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from blu.dialects.core.constants import decode
-from blu.dialects.core.dtypes import TensorType, product, tensor_type
+from blu.dialects.core.dtypes import TensorType, dtype_of_mlir, product, tensor_type
 from blu.dialects.core.locations import describe
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.mesh import mesh_of
-from blu.dialects.plan import LOOP, LOOP_BODY, PART, RESULT_NAMES, LoopShape
+from blu.dialects.plan import HOST_CALL, LOOP, LOOP_BODY, PART, RESULT_NAMES, LoopShape
 from blu.errors import UnsupportedError
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.launches import (
@@ -30,6 +30,7 @@ from blu.passes.host.loop_places import Surroundings, surroundings_of
 from blu.plan.arguments import Argument
 from blu.plan.collective import Collective
 from blu.plan.contract import DONATED, NOWHERE, Contract
+from blu.plan.host_launch import HostLaunch, HostTensor
 from blu.plan.loops import MAX_LAUNCHES, Loop, number_of_launches
 from blu.plan.schema import (
     ALIGNMENT,
@@ -95,7 +96,7 @@ class _Export:
     constant_entries: list[Constant] = field(default_factory=list)
     # For each result the donated input that it is, or None.
     sources: dict[int, int | None] = field(default_factory=dict)
-    launches: list[Launch | GpuLaunch] = field(default_factory=list)
+    launches: list[Launch | GpuLaunch | HostLaunch] = field(default_factory=list)
     # What the kernel of each launch was compiled for.
     contracts: list[Contract] = field(default_factory=list)
     maps: list[TensorMap] = field(default_factory=list)
@@ -149,6 +150,7 @@ class _Export:
             "plan.check": self._check,
             "plan.start": self._start,
             "plan.wait": self._wait,
+            HOST_CALL: self._host_call,
             LOOP: self._loop,
         }
         for operation in self.function.entry_block.operations:
@@ -270,6 +272,19 @@ class _Export:
         replace(self, function=body, surroundings=around, constant_numbers={}).write()
         self.loops[number] = Loop(first, len(self.launches), shape.count)
 
+    def _host_call(self, operation: ir.Operation) -> None:
+        """A step that the host computes itself, among the launches."""
+        count, attributes = _integer(operation, "operands"), operation.attributes
+        tensors = [_host_tensor(value.type) for value in operation.operands]
+        places = tuple(map(self._place_of, operation.operands))
+        routine, numbers = (ir.StringAttr(attributes[name]).value for name in ("routine", "numbers"))
+        sides = tuple(tensors[:count]), tuple(tensors[count:])
+        where = describe(operation.location) or ""
+        self.launches.append(HostLaunch(routine, *sides, places, json.loads(numbers), where))
+        kinds = map(self._kind_of, operation.operands)
+        parameters = tuple(zip((tensor.nbytes for tensor in tensors), kinds, strict=True))
+        self.contracts.append(Contract((), parameters, ()))
+
     def _start(self, operation: ir.Operation) -> None:
         """A collective; when it is over is not known yet."""
         attributes, (source, target) = operation.attributes, operation.operands
@@ -336,6 +351,11 @@ def _sized(launch: ir.Operation, args: tuple[Argument, ...], location: str) -> L
     grid = grid_of(launch)
     early = EARLY in launch.attributes
     return GpuLaunch(name, grid.blocks, grid.threads, grid.shared_bytes, args, location, early)
+
+
+def _host_tensor(type_: ir.Type) -> HostTensor:
+    memref = ir.MemRefType(type_)
+    return HostTensor(tuple(memref.shape), dtype_of_mlir(memref.element_type).name)
 
 
 def _space(operation: ir.Operation) -> str:

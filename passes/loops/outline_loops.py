@@ -10,7 +10,7 @@ from blu.dialects.core.op import attributes_of, body_blocks_of, operands_of
 from blu.dialects.core.regions import copy_block
 from blu.dialects.plan import LOOP_BODY, LoopShape, loop
 from blu.passes.framework.base import Pass, find, replace
-from blu.passes.framework.kernels import is_host_step
+from blu.passes.framework.kernels import is_host_step, is_routine
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class OutlineLoops(Pass):
 
     def _outline(self, function: func.FuncOp, scan: ir.Operation, names: _Names) -> func.FuncOp:
         for inner in operations_in(scan):
-            if is_host_step(inner.name):
+            if is_host_step(inner.name) and not is_routine(inner.name):
                 self.fail(
                     inner,
                     f"{inner.name.removeprefix('blu.')} is in the body of a scan, where ranks cannot exchange data",

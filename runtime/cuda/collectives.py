@@ -6,7 +6,7 @@ it. The host waits for neither, and a capture of both is a graph with a branch f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -15,11 +15,11 @@ import numpy as np
 from blu.errors import DeviceError, RankError
 from blu.plan.arguments import Argument
 from blu.plan.schema import Plan
-from blu.plan.timeline import Begin, LaunchRange, timeline
+from blu.plan.timeline import Begin, Finish, LaunchRange, timeline
 from blu.runtime.cuda.block import DeviceBlock
 from blu.runtime.cuda.driver.driver import Driver
 from blu.runtime.cuda.driver.failures import DriverError
-from blu.runtime.cuda.driver.launches import BoundCall, BoundLaunch, Step
+from blu.runtime.cuda.driver.launches import BoundCall, Step
 from blu.runtime.cuda.moving import MovingPointers
 from blu.runtime.memory import address_of
 from blu.runtime.ranks.group import ExchangeObserver, RankGroup
@@ -85,19 +85,18 @@ class Collectives:
         """Where everything is that is exchanged. A graph cannot be told other addresses of it."""
         return self._values.tobytes()
 
-    def steps(self, kernels: Sequence[BoundLaunch], places: Sequence[int], *, in_turn: bool) -> list[Step]:
-        """The program in order. `places` are the kernels' numbers among its launches, of which empty ones are no
+    def steps(self, launched: Mapping[int, Step], *, in_turn: bool) -> list[Step]:
+        """The program in order. What is `launched` has its number among the launches, of which empty ones are no
         kernels; `in_turn` has each collective be over before what follows it begins."""
         items = [replace(item, wait=item.start) if in_turn else item for item in self._items]
-        last = max([0, *(place + 1 for place in places), *(item.wait for item in items)])
+        last = max([0, *(place + 1 for place in launched), *(item.wait for item in items)])
         steps: list[Step] = []
         for moment in timeline(last, items):
             if isinstance(moment, LaunchRange):
-                within = (moment.first <= place < moment.last for place in places)
-                steps += [kernel for kernel, is_within in zip(kernels, within, strict=True) if is_within]
+                steps += [launched[place] for place in sorted(launched) if moment.first <= place < moment.last]
             elif isinstance(moment, Begin):
                 steps.append(self._begin_of(moment.collective))
-            elif self._is_exchanged(moment.collective):
+            elif isinstance(moment, Finish) and self._is_exchanged(moment.collective):
                 steps.append(self._end_of(moment.collective))
         return steps
 

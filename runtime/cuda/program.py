@@ -23,6 +23,7 @@ from blu.runtime.cuda.driver.driver import Driver, default_driver
 from blu.runtime.cuda.driver.launches import BoundLaunch, Graph, let_overlap
 from blu.runtime.cuda.findings import Checks
 from blu.runtime.cuda.graphs import Graphs
+from blu.runtime.cuda.host_calls import HostCalls
 from blu.runtime.cuda.inputs import Inputs, accept_result
 from blu.runtime.cuda.maps import TensorMaps
 from blu.runtime.cuda.moving import MovingPointers
@@ -35,7 +36,7 @@ from blu.runtime.runnable import Runnable
 
 _ON_DEVICE = (
     "_arena", "_constants", "_checks", "_inputs", "_maps", "_tables", "_functions", "_kernels", "_graphs", "_steps",
-    "_collectives",
+    "_collectives", "_calls",
 )  # fmt: skip
 """What a program gives back when it is closed."""
 
@@ -46,6 +47,8 @@ class CudaProgram(Runnable):
     The first run launches kernel by kernel (the driver may load a kernel's code only then, which a capture cannot
     wait for), further ones replay a graph. What ranks exchange is on a second stream until it is waited for, and in the
     graph as well; the ranks of a program load it in the same order as others.
+
+    Where the host computes something in between, it waits for the GPU there, and there is no graph.
 
     Arguments may be arrays in host memory, which are copied, or on the GPU (Blu's, torch's, CuPy's), which are not.
     Results are arrays on the GPU. BLU_CUDA_GRAPH=0 launches kernels one by one, and BLU_CUDA_SYNC=1 waits for each, so
@@ -71,14 +74,16 @@ class CudaProgram(Runnable):
             self._tables = PointerTables(driver, plan.tables)
             groups = gpu_groups(plan) if plan.collectives else {}
             self._collectives = Collectives(driver, plan, groups, gpu_watch() if groups else None)
-            launches = [launch for launch in plan.launches if isinstance(launch, GpuLaunch)]
-            places = [place for place, launch in enumerate(launches) if all(launch.grid)]
-            self._prepare([launches[place] for place in places], artifact)
+            self._calls = HostCalls(driver, plan.launches)
+            launches = {place: item for place, item in enumerate(plan.launches) if isinstance(item, GpuLaunch)}
+            kernels = {place: launch for place, launch in launches.items() if all(launch.grid)}
+            self._prepare(list(kernels.values()), artifact)
         asked = settings.current()
         self._waits = asked.cuda_sync
-        self._steps = self._collectives.steps(self._kernels, places, in_turn=self._waits)
+        launched = {**dict(zip(kernels, self._kernels, strict=True)), **self._calls.steps()}
+        self._steps = self._collectives.steps(launched, in_turn=self._waits)
         let_overlap(self._steps, asked.cuda_overlap and not self._waits)
-        self.use_graphs = driver.has_graphs and not self._waits and asked.cuda_graph
+        self.use_graphs = driver.has_graphs and not (self._waits or self._calls) and asked.cuda_graph
         self._has_run = self._is_closed = False
         self._graphs = Graphs(driver, self._steps, self._checks.clear)
 
@@ -212,6 +217,7 @@ class CudaProgram(Runnable):
             addresses = np.array(self._key, np.uint64)
             self._values[self._moving.slots] = self._moving.at(addresses)
             self._collectives.show(addresses)
+            self._calls.show(addresses)
             self._placed_key = self._key
 
     def _address(self, argument: Argument) -> int:
@@ -296,6 +302,7 @@ class CudaProgram(Runnable):
         self._array_of = places
         self._tables.lay_out(places, self._static_address)
         self._collectives.lay_out(places, self._static_address)
+        self._calls.lay_out(places, self._static_address)
         self._moving = MovingPointers.among(arguments, places)
         self._owners = owners[self._moving.slots]
         self._key: tuple[int, ...] = ()

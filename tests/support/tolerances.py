@@ -36,6 +36,8 @@ RUNNING_LOGARITHM = Tolerance(4, of_terms=True, halves=1)
 RUNNING_PRODUCT = Tolerance(16.5, halves=0.6)
 # It computes the scores again, and differences of sums of their products.
 GRADIENT_OF_COMPOSED = Tolerance(16, of_terms=True)
+# LAPACK's backward errors, of matrices whose condition is below ten.
+FACTORED = Tolerance(16, of_terms=True)
 
 _EXACT = """
     negative absolute sign floor ceil trunc round relu isnan isinf isfinite logical_not invert maximum minimum clip
@@ -49,10 +51,12 @@ _COMPOSED = """
     sum prod cumsum recurrence matmul einsum contract scatter_add softmax log_softmax layer_norm rms_norm
     attention attention_piece cross_entropy gelu silu convolution
 """
+_FACTORED = "inverse solve determinant cofactors slogdet cholesky qr svd eigh pseudo_inverse"
 TOLERANCES = (
     dict.fromkeys(_EXACT.split(), EXACT)
     | dict.fromkeys(_ROUNDED.split(), CORRECTLY_ROUNDED)
     | dict.fromkeys(_COMPOSED.split(), COMPOSED)
+    | dict.fromkeys(_FACTORED.split(), FACTORED)
     | {"attention_gradient": GRADIENT_OF_COMPOSED, "cumprod": RUNNING_PRODUCT, "logcumsumexp": RUNNING_LOGARITHM}
 )
 

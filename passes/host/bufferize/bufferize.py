@@ -9,7 +9,7 @@ from blu.dialects import plan
 from blu.dialects.core.mlir import func, ir, memref
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.families import is_kernel
-from blu.passes.framework.kernels import is_host_step, kernels_in
+from blu.passes.framework.kernels import is_host_step, is_routine, kernels_in
 from blu.passes.framework.rules import lines_of, refusal
 from blu.passes.host.bufferize import collectives, views
 from blu.passes.host.bufferize.concatenation import beginning_of, end_of, inserted_into, part_of
@@ -29,8 +29,10 @@ from blu.passes.host.bufferize.placement import (
     Placing,
     Returning,
     Updating,
+    may_change,
 )
 from blu.passes.host.bufferize.report import PlacementReport
+from blu.passes.host.bufferize.routines import place_routine
 from blu.passes.host.bufferize.times import spans
 from blu.passes.host.bufferize.uses import Returned, is_empty, only_gives_a_shape, transposed_layout
 from blu.passes.host.bufferize.views import Root, View, ViewTable, contiguous_strides, whole
@@ -107,8 +109,7 @@ class _Bufferizer:
         with ir.InsertionPoint(self.block):
             for operation in operations:
                 with operation.location:
-                    other = self._collective if is_host_step(operation.name) else self._view
-                    handlers.get(operation.name, other)(operation)
+                    handlers.get(operation.name, self._other)(operation)
         self.report.tell_unused(self.donated, set(self.pairs.values()))
         self.owner.explain(lines_of(self.report.decisions))
         self.owner.count("uses looked at", self.memory.steps)
@@ -147,10 +148,14 @@ class _Bufferizer:
             root = self.new_root([shape[dim] for dim in permutation], element)
             inverse = [permutation.index(dim) for dim in range(len(permutation))]
             return views.transpose(whole(root), inverse)
-        if any(use.owner.operation.name == "plan.check" for use in value.uses):
-            self.num_checks += 1
-            return whole(self.new_root(shape, element, "status", self.num_checks - 1))
-        return whole(self.plain_root(value))
+        return whole(self.checked_root(value) or self.plain_root(value))
+
+    def checked_root(self, value: ir.Value) -> Root | None:
+        """A slot for what a check looks at."""
+        if not any(use.owner.operation.name == "plan.check" for use in value.uses):
+            return None
+        self.num_checks += 1
+        return self.new_root([], ir.RankedTensorType(value.type).element_type, "status", self.num_checks - 1)
 
     def _place_for(self, value: ir.Value) -> View:
         """Memory for a result: in that of what it only becomes a part of, else its own."""
@@ -220,6 +225,11 @@ class _Bufferizer:
             return
         name = self.table.copy(source.memref_type(), target.memref_type(), ir.Location.current)
         func.CallOp([], name, [self.memref_of(source), self.memref_of(target)])
+
+    def in_order(self, value: ir.Value) -> View:
+        """A value in memory where all elements lie in order."""
+        view = self.views[value]
+        return view if view.is_contiguous else self._materialized(view)
 
     def _materialized(self, view: View) -> View:
         """The same elements in fresh contiguous memory."""
@@ -320,15 +330,20 @@ class _Bufferizer:
         attributes = {name: operation.attributes[name] for name in operation.attributes}
         ir.Operation.create("plan.check", operands=[found], attributes=attributes)
 
+    def _other(self, operation: ir.Operation) -> None:
+        """What is a step of its own, or else a view."""
+        if is_routine(operation.name):
+            place_routine(operation, self)
+        else:
+            (self._collective if is_host_step(operation.name) else self._view)(operation)
+
     def _collective(self, operation: ir.Operation) -> None:
         """Begin it and wait for it, in memory where all elements lie in order; `blu-overlap-collectives` lets it take
         longer. What it reduces is reduced in place where nobody reads it later."""
-        operands = [self.views[value] for value in operation.operands]
-        sources = [view if view.is_contiguous else self._materialized(view) for view in operands]
+        sources = [self.in_order(value) for value in operation.operands]
         result = operation.results[0]
-        target = next((view for view in sources if self._may_change(operation, view)), None)
-        if target is None:
-            target = self._donated_to(result, operation) or whole(self.plain_root(result))
+        target = next((view for view in sources if may_change(operation, view, self.memory)), None)
+        target = target or self._donated_to(result, operation) or whole(self.plain_root(result))
         source = sources[0] if sources else target
         plan.wait(plan.start(self.memref_of(source), self.memref_of(target), collectives.fields_of(operation)))
         self.views[result] = target
@@ -338,13 +353,6 @@ class _Bufferizer:
         body = next(item for item in find(self.table.module, func.FuncOp) if item.name.value == plan.body_of(operation))
         for value, view in zip(operation.results, place_loop(operation, body, self), strict=True):
             self.views[value] = view
-
-    def _may_change(self, operation: ir.Operation, view: View) -> bool:
-        """Whether a collective may leave its result where its operand is: an intermediate that nobody reads again."""
-        is_ours = view.root.is_writable and view.root.input is None and view.root.output is None
-        returned = self.memory.returned.index_of(operation.results[0]) is not None
-        is_dead = self.memory.is_dead_after(view.root, operation)
-        return collectives.works_in_place(operation) and is_ours and not returned and is_dead
 
     def plain_root(self, value: ir.Value) -> Root:
         """Memory of a value alone, in its own order: a result of the program, or in the arena."""

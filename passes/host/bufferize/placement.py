@@ -59,6 +59,13 @@ class Memory:
         return uses.ops
 
 
+def may_change(operation: ir.Operation, view: View, memory: Memory) -> bool:
+    """Whether a collective may leave its result where its operand is: an intermediate that nobody reads again."""
+    is_ours = view.root.is_writable and view.root.input is None and view.root.output is None
+    returned = memory.returned.index_of(operation.results[0]) is not None
+    return works_in_place(operation) and is_ours and not returned and memory.is_dead_after(view.root, operation)
+
+
 @dataclass(frozen=True)
 class OverDonated:
     """A result that may be written over a donated argument, whose memory is `root`: a kernel's, or a collective's."""

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from blu.dialects.core.dtypes import DType, i64, product
+from blu.dialects.core.dtypes import DType, i64, product, tensor_type
 from blu.dialects.core.mlir import arith, ir
+from blu.dialects.core.op import operation_class
 from blu.dialects.plan import check
 from blu.passes.loops.lower_to_linalg.generic import constant, pointwise, reduce, reshape, shape_of
 from blu.passes.loops.lower_to_linalg.rules import Lowering
@@ -42,6 +43,15 @@ def check_divisor(op: Lowering) -> None:
     """Report an integer division by zero: its slot holds 1."""
     dtype = op.types[1].dtype
     _report(worst_of(op.operands[1], dtype, lambda x: x.compare("eq", 0).to(i64)), kind="divide", op=_name(op), size=0)
+
+
+def check_routine(operation: ir.Operation, found: ir.Value) -> None:
+    """Report what the host could not compute for a matrix: its slot holds one more than the matrix's number."""
+    cls = operation_class(operation)
+    reports, name = getattr(cls, "reports", ""), getattr(cls, "reported_as", "")
+    if reports:
+        size = product(tensor_type(operation.operands[0].type).shape[:-2])
+        _report(found, kind=reports, op=name, size=size)
 
 
 @contextmanager

@@ -10,7 +10,8 @@ from blu.dialects.core.dtypes import tensor_type
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import is_pure, operation_class
 from blu.passes.framework.base import Pass
-from blu.passes.framework.kernels import has_own_kernel, is_host_step
+from blu.passes.framework.kernels import has_own_kernel, is_host_step, is_routine
+from blu.passes.loops.lower_to_linalg.checks import check_routine
 from blu.passes.loops.lower_to_linalg.generic import RESHAPES
 from blu.passes.loops.lower_to_linalg.rules import RULES, describe, storage
 
@@ -69,6 +70,9 @@ class LowerToLinalg(Pass, name="lower-to-linalg"):
         with operation.location:
             results = _clone(operation, values) if _is_kept(operation) else self._apply_rule(operation, values)
         values.update(zip(operation.results, results, strict=True))
+        if is_routine(operation.name):
+            with operation.location:
+                check_routine(operation, results[-1])
 
     def _apply_rule(self, operation: ir.Operation, values: dict[ir.Value, ir.Value]) -> Sequence[ir.Value]:
         rule = RULES.get(operation.name.removeprefix("blu."))

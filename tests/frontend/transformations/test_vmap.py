@@ -34,7 +34,8 @@ def slices_of(array: np.ndarray) -> list[np.ndarray]:
     """Other arrays that an op takes where it takes this one: the same numbers in other places."""
     if not array.ndim:
         return [array, array // 2 if array.dtype.kind in "iu" else array, array]
-    return [array, np.flip(array), np.roll(array, 1, axis=-1)]
+    axes = (-2, -1)[-array.ndim :]  # both, so that symmetric positive definite matrices stay such
+    return [array, np.flip(array), np.roll(array, (1,) * len(axes), axis=axes)]
 
 
 def masks_of(sample: Sample) -> Iterator[tuple[bool, ...]]:

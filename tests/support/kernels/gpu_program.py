@@ -13,7 +13,10 @@ import blu
 from blu.compiler.codegen.executable import ptx_of
 from blu.dialects.core.mlir import ir
 from blu.passes.kernels.schedules import Fields, wish_for
+from blu.plan.host_launch import KERNEL as HOST
+from blu.plan.host_launch import HostLaunch
 from blu.plan.schema import NOTHING_FOUND, Plan
+from blu.runtime.host_routines import compute_at
 from tests.support.kernels.spills import spills
 from tests.support.ptx import machine as ptx_machine
 from tests.support.ptx.tensors import MAP_BYTES, TensorMap
@@ -78,6 +81,9 @@ class GpuProgram:
             maps = [item for item in launch["args"] if item[0] == "map"]
             arguments, table = [item for item in launch["args"] if item[0] != "map"], self._table_of(launch)
             buffers = [_bytes_of(spaces, argument) for argument in table or arguments]
+            if launch["kernel"].startswith(HOST):
+                compute_at(HostLaunch.parse(launch), [buffer.ctypes.data for buffer in buffers])
+                continue
             before, after = (_copies(buffers) for _ in range(2))
             ptx = self.ptx[launch["kernel"]]
             seen = [self._map_of(place, arguments) for _, place in maps]

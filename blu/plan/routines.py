@@ -1,0 +1,110 @@
+"""What the host computes for a program, between its kernels: routines of NumPy's, which call LAPACK and pocketfft.
+
+Each takes arrays and numbers by name, and gives a tuple of arrays. Matrices are the last two dimensions; those before
+them are batches. What may fail gives last of all, as a 0-d array of int64, 0 or one more than the number of the last
+matrix of the batch that it failed for, whose results are NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+Arrays = tuple[np.ndarray, ...]
+Routine = Callable[..., Arrays]
+
+
+def _may_fail(cores: tuple[int, ...]) -> Callable[[Routine], Routine]:
+    """Of a routine that raises LinAlgError: one that says which matrix it was. `cores` are the numbers of dimensions
+    that each of its results has for one matrix."""
+
+    def wrap(function: Routine) -> Routine:
+        def run(*operands: np.ndarray, **numbers: Any) -> Arrays:
+            try:
+                return (*function(*operands, **numbers), np.array(0, np.int64))
+            except np.linalg.LinAlgError:
+                return _one_by_one(function, cores, operands, numbers)
+
+        return run
+
+    return wrap
+
+
+def _one_by_one(
+    function: Routine, cores: tuple[int, ...], operands: tuple[np.ndarray, ...], numbers: dict[str, Any]
+) -> Arrays:
+    batch, worst = operands[0].shape[:-2], 0
+    # Of matrices of ones on the diagonal no routine fails: their results have the shapes.
+    well = [np.broadcast_to(np.eye(*item.shape[-2:], dtype=item.dtype), item.shape) for item in operands]
+    results = [np.array(item) for item in function(*well, **numbers)]
+    for number, place in enumerate(np.ndindex(*batch)):
+        try:
+            found = function(*(item[place] for item in operands), **numbers)
+        except np.linalg.LinAlgError:
+            shapes = (result.shape[result.ndim - core :] for result, core in zip(results, cores, strict=True))
+            found, worst = tuple(np.full(shape, np.nan) for shape in shapes), number + 1
+        for result, value in zip(results, found, strict=True):
+            result[place] = value
+    return (*results, np.array(worst, np.int64))
+
+
+@_may_fail((2,))
+def inverse(operand: np.ndarray) -> Arrays:
+    """The inverses of matrices."""
+    return (np.linalg.inv(operand),)
+
+
+@_may_fail((2,))
+def solve(operand: np.ndarray, right: np.ndarray) -> Arrays:
+    """What the matrices times it are those on the right."""
+    return (np.linalg.solve(operand, right),)
+
+
+@_may_fail((2,))
+def cholesky(operand: np.ndarray) -> Arrays:
+    """The lower triangular factors of symmetric positive definite matrices."""
+    return (np.linalg.cholesky(_symmetric(operand)),)
+
+
+def determinant(operand: np.ndarray) -> Arrays:
+    """The determinants of matrices."""
+    return (np.asarray(np.linalg.det(operand)),)
+
+
+def slogdet(operand: np.ndarray) -> Arrays:
+    """The signs of determinants, and the logarithms of their sizes."""
+    sign, logarithm = np.linalg.slogdet(operand)
+    return np.asarray(sign), np.asarray(logarithm)
+
+
+@_may_fail((2,))
+def cofactors(operand: np.ndarray) -> Arrays:
+    """The matrices of cofactors: det(A) times the transposed inverse, which those without an inverse have as well.
+
+    By singular values, of A = U diag(s) V: det(U) det(V) U diag(of each s the product of the others) V.
+    """
+    u, s, vh = np.linalg.svd(operand)
+    sign = np.linalg.det(u) * np.linalg.det(vh)
+    others = np.where(np.eye(s.shape[-1], dtype=np.bool_), 1, s[..., None, :]).prod(-1)
+    return (((u * (others * sign[..., None])[..., None, :]) @ vh).astype(operand.dtype),)
+
+
+def _symmetric(operand: np.ndarray) -> np.ndarray:
+    return operand * operand.dtype.type(0.5) + operand.mT * operand.dtype.type(0.5)
+
+
+ROUTINES: dict[str, Routine] = {item.__name__: item for item in (determinant, slogdet)} | {
+    "inverse": inverse,
+    "solve": solve,
+    "cholesky": cholesky,
+    "cofactors": cofactors,
+}
+"""All of them, by the names of the ops that they are."""
+
+
+def run_routine(name: str, operands: list[np.ndarray], numbers: dict[str, Any]) -> Arrays:
+    """The results of a routine; what is not finite is no reason to warn."""
+    with np.errstate(all="ignore"):
+        return ROUTINES[name](*operands, **numbers)

@@ -1,0 +1,27 @@
+"""Linear algebra in compiled functions, on all targets, with gradients: NumPy's names and meanings.
+
+    @blu.jit
+    def log_density(x, mean, covariance):
+        factor = blu.linalg.cholesky(covariance)
+        white = blu.linalg.solve(factor, x - mean)
+        return -0.5 * blu.sum(white * white) - blu.sum(blu.log(blu.diagonal(factor)))
+
+The host computes these with LAPACK, as NumPy has it, between a program's kernels. On a GPU, matrices are copied to the
+host and back, which waits, and the program is no CUDA graph. Matrices are the last two dimensions of float32 or
+float64, those before are batches. Halves are computed in float32, and integers in the floats that NumPy makes of them.
+"""
+
+from blu import errors
+from blu.frontend.linalg.factors import cholesky
+from blu.frontend.linalg.solving import SignAndLogarithm, det, inv, slogdet, solve
+
+__all__ = [
+    "SignAndLogarithm",
+    "cholesky",
+    "det",
+    "inv",
+    "slogdet",
+    "solve",
+]
+
+__getattr__ = errors.guessing(globals())
