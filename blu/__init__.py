@@ -46,6 +46,7 @@ _HOMES = {
 _MODULES = {
     "array_api": "blu.array_api",
     "debug": "blu.frontend.debug",
+    "fft": "blu.frontend.fft",
     "linalg": "blu.frontend.linalg",
     "nn": "blu.frontend.nn",
     "io": "blu.frontend.io",
@@ -55,7 +56,7 @@ _MODULES = {
     "train": "blu.compiler.training",
 }
 # Those whose functions compile themselves where they are called on arrays.
-_CALLED_ON_ARRAYS = ("array_api", "linalg", "nn", "optim", "random")
+_CALLED_ON_ARRAYS = ("array_api", "fft", "linalg", "nn", "optim", "random")
 
 
 def __getattr__(name: str) -> Any:

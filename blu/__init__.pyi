@@ -110,6 +110,7 @@ from blu.dialects.tensor.tensor import Tensor as Tensor
 from blu.dialects.tensor.updating import at as at
 from blu.errors import BluError as BluError
 from blu.frontend import debug as debug
+from blu.frontend import fft as fft
 from blu.frontend import io as io
 from blu.frontend import linalg as linalg
 from blu.frontend import nn as nn

@@ -28,10 +28,13 @@ def _sort(x: np.ndarray, axis: int | None = -1, descending: bool = False, stable
     return np.take_along_axis(x, _argsort(x, axis, descending, stable), axis)
 
 
+LINEAR_ALGEBRA = (
+    "cholesky det eigh eigvalsh inv lstsq matrix_power matrix_rank norm pinv qr slogdet solve svd svdvals cond".split()
+)
 # NumPy's functions where they are not those of the name in its main namespace.
 NUMPYS: dict[str, Function] = {
     **{name: getattr(np.linalg, name) for name in ("diagonal", "matrix_norm", "trace", "vector_norm")},
-    **{name: getattr(np.linalg, name) for name in ("cholesky", "det", "inv", "slogdet", "solve")},
+    **{name: getattr(np.linalg, name) for name in LINEAR_ALGEBRA},
     "argsort": _argsort,
     "sort": _sort,
 }

@@ -95,11 +95,85 @@ def _symmetric(operand: np.ndarray) -> np.ndarray:
     return operand * operand.dtype.type(0.5) + operand.mT * operand.dtype.type(0.5)
 
 
-ROUTINES: dict[str, Routine] = {item.__name__: item for item in (determinant, slogdet)} | {
+def qr(operand: np.ndarray, complete: bool) -> Arrays:
+    """Orthonormal and upper triangular factors; with `complete` the first are square."""
+    q, r = np.linalg.qr(operand, "complete" if complete else "reduced")
+    return q, r
+
+
+@_may_fail((2, 1, 2))
+def svd(operand: np.ndarray, full: bool) -> Arrays:
+    """Left singular vectors as columns, singular values in descending order, right singular vectors as rows."""
+    u, s, vh = np.linalg.svd(operand, full)
+    return u, s, vh
+
+
+@_may_fail((1,))
+def singular_values(operand: np.ndarray) -> Arrays:
+    """Singular values in descending order."""
+    return (np.linalg.svd(operand, compute_uv=False),)
+
+
+@_may_fail((1, 2))
+def eigh(operand: np.ndarray) -> Arrays:
+    """Eigenvalues of symmetric matrices in ascending order, and eigenvectors as columns."""
+    values, vectors = np.linalg.eigh(_symmetric(operand))
+    return values, vectors
+
+
+@_may_fail((1,))
+def eigenvalues(operand: np.ndarray) -> Arrays:
+    """Eigenvalues of symmetric matrices in ascending order."""
+    return (np.linalg.eigvalsh(_symmetric(operand)),)
+
+
+@_may_fail((2,))
+def pseudo_inverse(operand: np.ndarray, rtol: float) -> Arrays:
+    """Pseudo-inverses, in which singular values up to `rtol` times the largest are taken as 0."""
+    return (np.linalg.pinv(operand, rtol),)
+
+
+def fourier(real: np.ndarray, imag: np.ndarray, ndim: int, norm: str, inverse: bool) -> Arrays:
+    """Fourier transforms of complex numbers over the last dimensions, or the ones back."""
+    transform = np.fft.ifftn if inverse else np.fft.fftn
+    found = transform(_complex(real, imag), axes=range(-ndim, 0), norm=norm)
+    return found.real, found.imag
+
+
+def real_fourier(operand: np.ndarray, ndim: int, norm: str) -> Arrays:
+    """Fourier transforms of real numbers over the last dimensions, of the last of which half says all."""
+    found = np.fft.rfftn(operand, axes=range(-ndim, 0), norm=norm)
+    return found.real, found.imag
+
+
+def inverse_real_fourier(real: np.ndarray, imag: np.ndarray, ndim: int, norm: str, size: int) -> Arrays:
+    """The real numbers that have such transforms, `size` of them along the last dimension."""
+    sizes = (*real.shape[real.ndim - ndim : -1], size)
+    return (np.fft.irfftn(_complex(real, imag), sizes, axes=range(-ndim, 0), norm=norm),)
+
+
+def _complex(real: np.ndarray, imag: np.ndarray) -> np.ndarray:
+    found = np.empty(real.shape, np.result_type(real, np.complex64))
+    found.real, found.imag = real, imag
+    return found
+
+
+ROUTINES: dict[str, Routine] = {
     "inverse": inverse,
     "solve": solve,
-    "cholesky": cholesky,
+    "determinant": determinant,
     "cofactors": cofactors,
+    "slogdet": slogdet,
+    "cholesky": cholesky,
+    "qr": qr,
+    "svd": svd,
+    "singular_values": singular_values,
+    "eigh": eigh,
+    "eigenvalues": eigenvalues,
+    "pseudo_inverse": pseudo_inverse,
+    "fourier": fourier,
+    "real_fourier": real_fourier,
+    "inverse_real_fourier": inverse_real_fourier,
 }
 """All of them, by the names of the ops that they are."""
 

@@ -71,13 +71,18 @@ def as_operator(name: str) -> Callable[[Callable[Parameters, Result]], Callable[
     return make
 
 
-def on_host(advice: str) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
-    """A public function of numpy's arrays, which numpy computes; `advice` is for those who want it of tensors."""
+def on_host(
+    advice: str = "", traced: Callable[..., Result] | None = None
+) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
+    """A public function of numpy's arrays, which numpy computes. Of tensors it is `traced`, or else an error with
+    `advice`."""
 
     def make(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
         @functools.wraps(function)
         def call(*arguments: Parameters.args, **keywords: Parameters.kwargs) -> Result:
             if is_tracing() and any(map(_has_tensor, (*arguments, *keywords.values()))):
+                if traced is not None:
+                    return traced(*arguments, **keywords)
                 what = f"{function.__name__}: is computed by NumPy, and a tensor's numbers exist only when"
                 raise TraceError(f"{what} the compiled function runs", location=HOOKS.tracer.user_line(), advice=advice)
             return HOOKS.compiler.run_on_host(function, arguments, keywords)

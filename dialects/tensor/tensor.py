@@ -26,7 +26,13 @@ def _unary(name: str) -> Callable[[Tensor], Tensor]:
 
 
 def _binary(name: str) -> Operator:
-    return lambda self, other: METHODS[name](self, other)
+    def operator(self: Tensor, other: Any) -> Any:
+        # As in NumPy, an operand of higher priority (a pair that is a complex number) has its own operator tried.
+        if getattr(other, "__array_priority__", 0) > self.__array_priority__:
+            return NotImplemented
+        return METHODS[name](self, other)
+
+    return operator
 
 
 def _reflected(name: str) -> Operator:

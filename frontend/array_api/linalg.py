@@ -1,8 +1,8 @@
-"""`blu.array_api.linalg`. Products, traces and norms are compiled; LAPACK's functions are NumPy's, on the host."""
+"""`blu.array_api.linalg`. Of arrays, LAPACK's functions are NumPy's; of tensors, those of `blu.linalg`."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +14,12 @@ from blu.dialects.tensor.function import on_host, public
 from blu.dialects.tensor.promotion import as_tensor
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ShapeError
+from blu.frontend import linalg as compiled
 from blu.frontend.array_api.dtypes import dtype_of, is_summed_on_host
 from blu.frontend.functional import creation, linear, norms
 from blu.frontend.functional.norms import vecdot, vector_norm
+from blu.frontend.linalg.factors import QR, SVD, Eigenpairs
+from blu.frontend.linalg.solving import SignAndLogarithm
 
 __all__ = [
     "cholesky",
@@ -47,35 +50,6 @@ __all__ = [
 ]
 
 _ADVICE = "Compute it outside of the compiled function."
-
-
-class Eigenpairs(NamedTuple):
-    """Eigenvalues, and eigenvectors as columns."""
-
-    eigenvalues: Any
-    eigenvectors: Any
-
-
-class QR(NamedTuple):
-    """An orthonormal and an upper triangular factor."""
-
-    Q: Any
-    R: Any
-
-
-class SVD(NamedTuple):
-    """Left singular vectors as columns, singular values, right singular vectors as rows."""
-
-    U: Any
-    S: Any
-    Vh: Any
-
-
-class SignAndLogarithm(NamedTuple):
-    """The sign of a determinant, and the logarithm of its size."""
-
-    sign: Any
-    logabsdet: Any
 
 
 @public
@@ -133,18 +107,18 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: int | float | str | N
     return norms.matrix_norm(x, keepdims=keepdims, ord=ord)
 
 
-@on_host(_ADVICE)
+@on_host(traced=norms.matrix_norm)
 def _spectral_norm(x: Any, keepdims: bool, ord: Any) -> Any:
     return np.linalg.matrix_norm(x, keepdims=keepdims, ord=ord)
 
 
-@on_host(_ADVICE)
+@on_host(traced=compiled.cholesky)
 def cholesky(x: Any, /, *, upper: bool = False) -> Any:
     """The lower (or upper) triangular factor of a positive definite matrix."""
     return np.linalg.cholesky(x, upper=upper)
 
 
-@on_host(_ADVICE)
+@on_host(traced=compiled.det)
 def det(x: Any, /) -> Any:
     """The determinant."""
     return np.linalg.det(x)
@@ -165,43 +139,43 @@ def eigvals(x: Any, /) -> Any:
     return values.astype(np.result_type(values.dtype, np.complex64))
 
 
-@on_host(_ADVICE)
+@on_host(traced=compiled.eigh)
 def eigh(x: Any, /) -> Eigenpairs:
     """Eigenvalues in order and eigenvectors of a symmetric (Hermitian) matrix, of which the lower triangle is read."""
     return Eigenpairs(*np.linalg.eigh(x))
 
 
-@on_host(_ADVICE)
+@on_host(traced=compiled.eigvalsh)
 def eigvalsh(x: Any, /) -> Any:
     """Eigenvalues in order of a symmetric (Hermitian) matrix, of which the lower triangle is read."""
     return np.linalg.eigvalsh(x)
 
 
-@on_host(_ADVICE)
+@on_host(traced=compiled.inv)
 def inv(x: Any, /) -> Any:
     """The inverse of a matrix. numpy.linalg.LinAlgError where there is none."""
     return np.linalg.inv(x)
 
 
-@on_host(_ADVICE)
+@on_host(traced=compiled.matrix_power)
 def matrix_power(x: Any, n: int, /) -> Any:
     """A matrix times itself, `n` times; its inverse where `n` is negative."""
     return np.linalg.matrix_power(x, n)
 
 
-@on_host(_ADVICE)
+@on_host(traced=compiled.matrix_rank)
 def matrix_rank(x: Any, /, *, rtol: Any = None) -> Any:
     """How many singular values are larger than `rtol` times the largest."""
     return np.linalg.matrix_rank(x, rtol=rtol)
 
 
-@on_host(_ADVICE)
+@on_host(traced=compiled.pinv)
 def pinv(x: Any, /, *, rtol: Any = None) -> Any:
     """The pseudo-inverse, in which singular values up to `rtol` times the largest are taken as 0."""
     return np.linalg.pinv(x, rtol=rtol) if rtol is not None else np.linalg.pinv(x)
 
 
-@on_host(_ADVICE)
+@on_host(traced=compiled.qr)
 def qr(x: Any, /, *, mode: str = "reduced") -> QR:
     """An orthonormal and an upper triangular factor: "reduced", or "complete" with a square first one."""
     if mode not in ("reduced", "complete"):
@@ -209,25 +183,25 @@ def qr(x: Any, /, *, mode: str = "reduced") -> QR:
     return QR(*np.linalg.qr(x, mode=mode))
 
 
-@on_host(_ADVICE)
+@on_host(traced=compiled.slogdet)
 def slogdet(x: Any, /) -> SignAndLogarithm:
     """The sign of the determinant, and the logarithm of its size."""
     return SignAndLogarithm(*np.linalg.slogdet(x))
 
 
-@on_host(_ADVICE)
+@on_host(traced=compiled.solve)
 def solve(x1: Any, x2: Any, /) -> Any:
     """What x1 times it is x2: a vector where x2 has one dimension, else matrices."""
     return np.linalg.solve(x1, x2)
 
 
-@on_host(_ADVICE)
+@on_host(traced=compiled.svd)
 def svd(x: Any, /, *, full_matrices: bool = True) -> SVD:
     """Singular vectors and values."""
     return SVD(*np.linalg.svd(x, full_matrices=full_matrices))
 
 
-@on_host(_ADVICE)
+@on_host(traced=compiled.svdvals)
 def svdvals(x: Any, /) -> Any:
     """Singular values, the largest first."""
     return np.linalg.svdvals(x)

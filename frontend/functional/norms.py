@@ -6,6 +6,7 @@ from typing import Any
 
 from blu.dialects.core.axes import normalize_axis, without_axis
 from blu.dialects.core.dtypes import computing_dtype
+from blu.dialects.ops.host.factorization import SingularValues
 from blu.dialects.ops.pointwise import broadcast_shapes
 from blu.dialects.ops.reduction import reduced_shape
 from blu.dialects.tensor.arithmetic import absolute, as_bool, power, sqrt, where
@@ -103,21 +104,29 @@ def cdist(x: Any, y: Any, p: float = 2.0) -> Tensor:
     return vector_norm(differences, -1, ord=p)
 
 
+def _spectral_norm(tensor: Tensor, ord: Order, keepdims: bool) -> Tensor:
+    values, _ = SingularValues(converted(tensor, computing_dtype(tensor.dtype)))
+    fold = summed if ord == "nuc" else largest if ord == 2 else smallest
+    found = converted(fold(values, -1), tensor.dtype)
+    return expand_dims(found, (-2, -1)) if keepdims else found
+
+
 @public
 def matrix_norm(x: Any, keepdims: bool = False, ord: Order | None = "fro") -> Tensor:
     """The norm of the matrices of the last two dimensions: "fro" (the root of the sum of squares), or the largest (1)
     or smallest (-1) sum of |x| down a column, or along a row (inf, -inf).
 
-    The orders that need singular values (2, -2, "nuc") are `blu.array_api.linalg.matrix_norm`'s, on the host.
+    Of singular values, which the host computes (see `blu.linalg`), 2 is the largest, -2 the smallest, "nuc" the sum.
     """
     (tensor,) = promoted_floats(x)
     if tensor.ndim < 2:
         raise ShapeError(f"a matrix has two dimensions, got {tensor.type}")
-    if ord not in ("fro", None, 1, -1, INFINITY, -INFINITY):
-        advice = "Outside of compiled functions, blu.array_api.linalg.matrix_norm has those of singular values."
-        raise UnsupportedError(f"a matrix has no norm of order {ord!r} here", advice=advice)
+    if ord not in ("fro", "nuc", None, 1, -1, 2, -2, INFINITY, -INFINITY):
+        raise UnsupportedError(f"a matrix has no norm of order {ord!r}", advice="See numpy.linalg.matrix_norm.")
     if ord in ("fro", None):
         return vector_norm(tensor, (-2, -1), keepdims)
+    if ord in ("nuc", 2, -2):
+        return _spectral_norm(tensor, ord, bool(keepdims))
     sizes, order = absolute(converted(tensor, computing_dtype(tensor.dtype))), float(ord or 0)
     sums = summed(sizes, -2 if abs(order) == 1 else -1, keepdims=True)
     found = (largest if order > 0 else smallest)(sums, (-2, -1), keepdims=True)

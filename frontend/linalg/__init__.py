@@ -12,16 +12,61 @@ float64, those before are batches. Halves are computed in float32, and integers 
 """
 
 from blu import errors
-from blu.frontend.linalg.factors import cholesky
+from blu.dialects.tensor.arithmetic import matmul
+from blu.dialects.tensor.arrangement import matrix_transpose
+from blu.frontend.functional.creation import diagonal
+from blu.frontend.functional.linear import outer, tensordot, trace
+from blu.frontend.functional.norms import cross, matrix_norm, vecdot, vector_norm
+from blu.frontend.linalg.factors import (
+    QR,
+    SVD,
+    Eigenpairs,
+    LeastSquares,
+    cholesky,
+    eigh,
+    eigvalsh,
+    lstsq,
+    matrix_rank,
+    pinv,
+    qr,
+    svd,
+    svdvals,
+)
+from blu.frontend.linalg.measures import cond, matrix_power, norm
 from blu.frontend.linalg.solving import SignAndLogarithm, det, inv, slogdet, solve
 
 __all__ = [
+    "QR",
+    "SVD",
+    "Eigenpairs",
+    "LeastSquares",
     "SignAndLogarithm",
     "cholesky",
+    "cond",
+    "cross",
     "det",
+    "diagonal",
+    "eigh",
+    "eigvalsh",
     "inv",
+    "lstsq",
+    "matmul",
+    "matrix_norm",
+    "matrix_power",
+    "matrix_rank",
+    "matrix_transpose",
+    "norm",
+    "outer",
+    "pinv",
+    "qr",
     "slogdet",
     "solve",
+    "svd",
+    "svdvals",
+    "tensordot",
+    "trace",
+    "vecdot",
+    "vector_norm",
 ]
 
 __getattr__ = errors.guessing(globals())

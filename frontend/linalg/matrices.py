@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from blu.dialects.core.dtypes import DType, computing_dtype
 from blu.dialects.tensor.promotion import converted, promoted_floats
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ShapeError
+
+
+def epsilon_of(dtype: DType) -> float:
+    """The distance from 1 to the next number."""
+    return float(np.finfo(dtype.numpy).eps)
 
 
 def matrices(*values: Any, square: bool = False) -> tuple[list[Tensor], DType]:

@@ -51,7 +51,10 @@ _COMPOSED = """
     sum prod cumsum recurrence matmul einsum contract scatter_add softmax log_softmax layer_norm rms_norm
     attention attention_piece cross_entropy gelu silu convolution
 """
-_FACTORED = "inverse solve determinant cofactors slogdet cholesky qr svd eigh pseudo_inverse"
+_FACTORED = """
+    inverse solve determinant cofactors slogdet cholesky qr svd singular_values eigh eigenvalues pseudo_inverse
+    fourier real_fourier inverse_real_fourier
+"""
 TOLERANCES = (
     dict.fromkeys(_EXACT.split(), EXACT)
     | dict.fromkeys(_ROUNDED.split(), CORRECTLY_ROUNDED)

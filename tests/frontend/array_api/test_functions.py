@@ -76,6 +76,25 @@ def test_compiled_functions_are_numpys() -> None:
         same(one, call(np, *given))
 
 
+LINEAR_ALGEBRA: list[tuple[Call, tuple[np.ndarray, ...]]] = [
+    *((lambda m, x, name=name: getattr(m.linalg, name)(x), (M,)) for name in ("det", "inv", "pinv", "svdvals", "qr")),
+    *((lambda m, x, name=name: getattr(m.linalg, name)(x), (H,)) for name in ("cholesky", "eigvalsh", "slogdet")),
+    *((lambda m, x, order=order: m.linalg.matrix_norm(x, ord=order), (M,)) for order in (2, -2, "nuc", "fro")),
+    (lambda m, x: m.linalg.matrix_rank(x), (M,)),
+    (lambda m, x, y: m.linalg.solve(x, y), (H, M[0, 0])),
+    (lambda m, x: m.linalg.matrix_power(x, -3), (M,)),
+    (lambda m, x: m.linalg.cholesky(x, upper=True), (H,)),
+    (lambda m, x: m.linalg.eigh(x)[0], (H,)),
+    (lambda m, x: m.linalg.svd(x, full_matrices=False)[1], (M,)),
+]
+
+
+@pytest.mark.parametrize("number", range(len(LINEAR_ALGEBRA)))
+def test_linear_algebra_is_compiled_where_it_is_of_tensors(number: int) -> None:
+    call, given = LINEAR_ALGEBRA[number]
+    same(blu.jit(lambda *arrays: call(xp, *arrays))(*given), call(np, *given))
+
+
 # What NumPy computes, or what needs a program only of its own.
 EAGER: list[tuple[Call, tuple[np.ndarray, ...]]] = [
     *((lambda m, x, name=name: getattr(m.linalg, name)(x), (M,)) for name in ("det", "inv", "pinv", "svdvals", "qr")),
@@ -114,7 +133,7 @@ def test_functions_of_arrays_are_numpys(number: int) -> None:
 
 
 def test_what_numpy_computes_is_refused_of_tensors() -> None:
-    for call in (xp.linalg.inv, xp.fft.fft, xp.unique_all, xp.nonzero, lambda x: xp.linalg.matrix_norm(x, ord="nuc")):
+    for call in (xp.linalg.eigvals, xp.fft.fft, xp.unique_all, xp.nonzero):
         with pytest.raises(blu.BluError, match=r"test_functions\.py:\d+: \w+: is computed by NumPy.*\n.*outside of"):
             blu.jit(lambda x, call=call: call(x))(M)
     constant = blu.jit(lambda x: x + xp.linalg.inv(M[0]))(M)  # numbers that are known are a part of the program

@@ -1,0 +1,340 @@
+"""Fourier transforms in compiled functions, on all targets, with gradients: NumPy's names and meanings.
+
+    @blu.jit
+    def smooth(x, window):
+        return blu.fft.irfft(blu.fft.rfft(x) * blu.fft.rfft(window), n=x.shape[-1])
+
+Tensors have no complex dtype: complex numbers are a `Complex`, a pair of tensors, which knows its arithmetic. Arrays of
+NumPy's that are complex may be given outside of compiled functions. The host computes transforms with NumPy, between a
+program's kernels, as it does `blu.linalg`: in float32 where numbers are float32 or halves, else in float64.
+
+`norm` says which way has one over the number of elements in front: "backward" (the way back, the default), "forward",
+or "ortho", both ways its root.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from blu import errors
+from blu.dialects.core.axes import normalize_axis
+from blu.dialects.core.dtypes import TensorType, as_dtype, computing_dtype
+from blu.dialects.ops.host.fourier import NORMS, Fourier, InverseRealFourier, RealFourier
+from blu.dialects.tensor.arithmetic import add, arctan2, multiply, negative, subtract
+from blu.dialects.tensor.arrangement import moveaxis, roll
+from blu.dialects.tensor.function import public
+from blu.dialects.tensor.promotion import as_tensor, constant, converted, promoted_floats
+from blu.dialects.tensor.tensor import Tensor
+from blu.errors import ArgumentError, ShapeError
+from blu.frontend.functional.creation import zeros_like
+from blu.frontend.functional.padding import pad
+from blu.frontend.functional.pointwise import hypot
+
+__all__ = [
+    "Complex",
+    "fft",
+    "fft2",
+    "fftfreq",
+    "fftn",
+    "fftshift",
+    "hfft",
+    "ifft",
+    "ifft2",
+    "ifftn",
+    "ifftshift",
+    "ihfft",
+    "irfft",
+    "irfft2",
+    "irfftn",
+    "rfft",
+    "rfft2",
+    "rfftfreq",
+    "rfftn",
+]
+Parts = tuple[Tensor, Tensor]
+Axes = int | Sequence[int] | None
+
+
+@dataclass(frozen=True)
+class Complex:
+    """Complex numbers: their real and imaginary parts, of one shape. Operators take such pairs, and real numbers."""
+
+    real: Any
+    imag: Any
+
+    # Arrays and tensors on the left leave operators to this.
+    __array_priority__ = 2000
+    __array_ufunc__ = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of each of the parts."""
+        return tuple(self.real.shape)
+
+    def conj(self) -> Complex:
+        """With the other sign of the imaginary part."""
+        return Complex(self.real, negative(self.imag))
+
+    def angle(self) -> Any:
+        """The angles, from -pi to pi."""
+        return arctan2(self.imag, self.real)
+
+    def numpy(self) -> np.ndarray:
+        """An array of NumPy's, outside of compiled functions."""
+        return np.asarray(self.real) + 1j * np.asarray(self.imag)
+
+    def __abs__(self) -> Any:
+        return hypot(self.real, self.imag)
+
+    def __getitem__(self, key: Any) -> Complex:
+        return Complex(self.real[key], self.imag[key])
+
+    def __neg__(self) -> Complex:
+        return Complex(negative(self.real), negative(self.imag))
+
+    def __add__(self, other: Any) -> Complex:
+        if not isinstance(other, Complex):
+            return Complex(add(self.real, other), self.imag)
+        return Complex(add(self.real, other.real), add(self.imag, other.imag))
+
+    def __sub__(self, other: Any) -> Complex:
+        return self + -other
+
+    def __rsub__(self, other: Any) -> Complex:
+        return -self + other
+
+    def __mul__(self, other: Any) -> Complex:
+        if not isinstance(other, Complex):
+            return Complex(multiply(self.real, other), multiply(self.imag, other))
+        real = subtract(multiply(self.real, other.real), multiply(self.imag, other.imag))
+        return Complex(real, add(multiply(self.real, other.imag), multiply(self.imag, other.real)))
+
+    __radd__ = __add__
+    __rmul__ = __mul__
+
+
+def fft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Complex:
+    """The Fourier transform along an axis, of its first `n` elements, or of those and zeros."""
+    return fftn(x, _length(n), (axis,), norm)
+
+
+def ifft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Complex:
+    """The inverse of `fft`."""
+    return ifftn(x, _length(n), (axis,), norm)
+
+
+def fft2(x: Any, s: Sequence[int] | None = None, axes: Axes = (-2, -1), norm: str | None = None) -> Complex:
+    """The Fourier transform over two axes."""
+    return fftn(x, s, axes, norm)
+
+
+def ifft2(x: Any, s: Sequence[int] | None = None, axes: Axes = (-2, -1), norm: str | None = None) -> Complex:
+    """The inverse of `fft2`."""
+    return ifftn(x, s, axes, norm)
+
+
+def fftn(x: Any, s: Sequence[int] | None = None, axes: Axes = None, norm: str | None = None) -> Complex:
+    """The Fourier transform over several axes (None: the last ones that `s` has sizes for, or all), of the first `s`
+    elements along each, or of those and zeros."""
+    return Complex(*complex_transform(*_parts(x), s, axes, norm, False))
+
+
+def ifftn(x: Any, s: Sequence[int] | None = None, axes: Axes = None, norm: str | None = None) -> Complex:
+    """The inverse of `fftn`."""
+    return Complex(*complex_transform(*_parts(x), s, axes, norm, True))
+
+
+def rfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Complex:
+    """The Fourier transform of real numbers along an axis: the first n // 2 + 1 of its numbers, which say all."""
+    return rfftn(x, _length(n), (axis,), norm)
+
+
+def irfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    """The inverse of `rfft`: `n` real numbers, twice as many as there are without the first and the last if None."""
+    return irfftn(x, _length(n), (axis,), norm)
+
+
+def rfft2(x: Any, s: Sequence[int] | None = None, axes: Axes = (-2, -1), norm: str | None = None) -> Complex:
+    """The Fourier transform of real numbers over two axes."""
+    return rfftn(x, s, axes, norm)
+
+
+def irfft2(x: Any, s: Sequence[int] | None = None, axes: Axes = (-2, -1), norm: str | None = None) -> Any:
+    """The inverse of `rfft2`."""
+    return irfftn(x, s, axes, norm)
+
+
+def rfftn(x: Any, s: Sequence[int] | None = None, axes: Axes = None, norm: str | None = None) -> Complex:
+    """The Fourier transform of real numbers over several axes, as `fftn`; along the last of them half says all."""
+    real, imag = _parts(x)
+    if imag is not None:
+        raise ArgumentError("rfft: takes real numbers", advice="fft is for complex ones.")
+    return Complex(*real_transform(real, s, axes, norm))
+
+
+def irfftn(x: Any, s: Sequence[int] | None = None, axes: Axes = None, norm: str | None = None) -> Any:
+    """The inverse of `rfftn`: real numbers, `s` of them along each axis."""
+    return inverse_real_transform(*_parts(x), s, axes, norm)
+
+
+def hfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    """The Fourier transform along an axis of numbers of which the other half are the conjugates: `n` real numbers."""
+    real, imag = _parts(x)
+    return irfft(real if imag is None else Complex(real, negative(imag)), n, axis, _turned(norm))
+
+
+def ihfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Complex:
+    """The inverse of `hfft`."""
+    return rfft(x, n, axis, _turned(norm)).conj()
+
+
+def fftshift(x: Any, axes: Axes = None) -> Any:
+    """The number of frequency zero in the middle of the axes named (None: all)."""
+    return _each(x, lambda part: shift(part, axes, False))
+
+
+def ifftshift(x: Any, axes: Axes = None) -> Any:
+    """The inverse of `fftshift`."""
+    return _each(x, lambda part: shift(part, axes, True))
+
+
+@public
+def fftfreq(n: int, d: float = 1.0, dtype: Any = "f32") -> Tensor:
+    """The frequencies of `fft` of `n` numbers at distance `d`: [n]."""
+    return _frequencies(np.fft.fftfreq, n, d, dtype)
+
+
+@public
+def rfftfreq(n: int, d: float = 1.0, dtype: Any = "f32") -> Tensor:
+    """The frequencies of `rfft` of `n` numbers at distance `d`: [n // 2 + 1]."""
+    return _frequencies(np.fft.rfftfreq, n, d, dtype)
+
+
+def _frequencies(function: Callable[[int, float], np.ndarray], n: int, d: float, dtype: Any) -> Tensor:
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise ArgumentError(f"n must be an integer from 1 on, got {n!r}")
+    return constant(function(n, d).astype(as_dtype(dtype).numpy))
+
+
+@public
+def complex_transform(
+    real: Any, imag: Any, s: Sequence[int] | None, axes: Axes, norm: str | None, inverse: bool
+) -> Parts:
+    """The real and imaginary parts of a transform of real numbers, or of such parts."""
+    parts = _as_pair(real, imag)
+    sizes, places = _sizes_and_places(parts[0].type, s, axes)
+    given = [_at_the_end(part, sizes, places) for part in parts]
+    found = Fourier(*given, ndim=len(places), norm=_norm(norm), inverse=inverse)
+    return cast(Parts, tuple(_back_in_place(part, places) for part in found))
+
+
+@public
+def real_transform(x: Any, s: Sequence[int] | None, axes: Axes, norm: str | None) -> Parts:
+    """The real and imaginary parts of half of a transform of real numbers."""
+    [tensor] = _computed(x)
+    sizes, places = _sizes_and_places(tensor.type, s, axes)
+    found = RealFourier(_at_the_end(tensor, sizes, places), ndim=len(places), norm=_norm(norm))
+    return cast(Parts, tuple(_back_in_place(part, places) for part in found))
+
+
+@public
+def inverse_real_transform(real: Any, imag: Any, s: Sequence[int] | None, axes: Axes, norm: str | None) -> Tensor:
+    """The real numbers that have such a half as their transform."""
+    parts = _as_pair(real, imag)
+    sizes, places = _sizes_and_places(parts[0].type, s, axes)
+    size = sizes[-1] if s is not None else 2 * (sizes[-1] - 1)
+    if size < 1:
+        raise ShapeError(f"{size} real numbers are no transform of {parts[0].type}", advice="Say how many there are.")
+    given = [_at_the_end(part, (*sizes[:-1], size // 2 + 1), places) for part in parts]
+    return _back_in_place(InverseRealFourier(*given, ndim=len(places), norm=_norm(norm), size=size), places)
+
+
+@public
+def shift(x: Any, axes: Axes, back: bool) -> Tensor:
+    """Half of the numbers along each axis moved to the other end."""
+    tensor = as_tensor(x)
+    named = range(tensor.ndim) if axes is None else (axes,) if isinstance(axes, int) else axes
+    places = tuple(normalize_axis(axis, tensor.ndim) for axis in named)
+    shifts = tuple(-(tensor.shape[axis] // 2) if back else tensor.shape[axis] // 2 for axis in places)
+    return roll(tensor, shifts, places) if places else tensor
+
+
+def _parts(x: Any) -> tuple[Any, Any]:
+    """The real and the imaginary part of what users give, which is None of real numbers."""
+    if isinstance(x, Complex):
+        return x.real, x.imag
+    if not isinstance(x, Tensor) and not hasattr(x, "dtype"):
+        x = np.asarray(x)
+    if not isinstance(x, Tensor) and getattr(x.dtype, "kind", "") == "c":
+        whole = np.asarray(x)
+        return whole.real.copy(), whole.imag.copy()
+    return x, None
+
+
+def _each(x: Any, function: Callable[[Any], Any]) -> Any:
+    real, imag = _parts(x)
+    return function(real) if imag is None else Complex(function(real), function(imag))
+
+
+def _as_pair(real: Any, imag: Any) -> list[Tensor]:
+    if imag is not None:
+        return _computed(real, imag)
+    [tensor] = _computed(real)
+    return [tensor, zeros_like(tensor)]
+
+
+def _computed(*values: Any) -> list[Tensor]:
+    """Tensors of a dtype that the host computes in."""
+    return [converted(tensor, computing_dtype(tensor.dtype)) for tensor in promoted_floats(*values)]
+
+
+def _norm(norm: str | None) -> str:
+    if norm is not None and norm not in NORMS:
+        raise ArgumentError(f"norm must be one of {', '.join(NORMS)}, got {norm!r}")
+    return norm or "backward"
+
+
+def _turned(norm: str | None) -> str:
+    return NORMS[::-1][NORMS.index(_norm(norm))]
+
+
+def _length(n: int | None) -> tuple[int] | None:
+    return None if n is None else (n,)
+
+
+def _sizes_and_places(
+    type_: TensorType, s: Sequence[int] | None, axes: Axes
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """How many elements are transformed along each axis, and which these are."""
+    ndim = len(type_.shape)
+    if axes is None:
+        count = ndim if s is None else len(s)
+        if count > ndim:
+            raise ShapeError(f"{type_} has fewer dimensions than there are sizes in {tuple(s or ())}")
+        axes = range(ndim - count, ndim)
+    places = tuple(normalize_axis(axis, ndim) for axis in ((axes,) if isinstance(axes, int) else axes))
+    if not places or len(set(places)) < len(places):
+        raise ShapeError(f"each axis is transformed once, and at least one of {type_}, got {tuple(axes)}")
+    sizes = tuple(type_.shape[place] for place in places) if s is None else tuple(s)
+    if len(sizes) != len(places) or any(size < 1 for size in sizes):
+        raise ShapeError(f"sizes {sizes} of axes {places}: one from 1 on is needed for each")
+    return sizes, places
+
+
+def _at_the_end(tensor: Tensor, sizes: Sequence[int], places: Sequence[int]) -> Tensor:
+    """The axes that are transformed last, of these sizes: cut, or filled up with zeros."""
+    moved = moveaxis(tensor, places, tuple(range(-len(places), 0)))
+    widths = [(0, 0)] * (moved.ndim - len(sizes))
+    widths += [(0, size - had) for size, had in zip(sizes, moved.shape[-len(sizes) :], strict=True)]
+    return pad(moved, widths) if any(after for _, after in widths) else moved
+
+
+def _back_in_place(tensor: Tensor, places: Sequence[int]) -> Tensor:
+    return moveaxis(tensor, tuple(range(-len(places), 0)), places)
+
+
+__getattr__ = errors.guessing(globals())
