@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import ir, memref, vector
@@ -100,15 +100,22 @@ def sizes_of(operation: ir.Operation) -> tuple[int, ...]:
     return tuple(sizes[dim] for dim in range(len(sizes)))
 
 
-def read_contraction(operation: ir.Operation, buffers: Mapping[ir.Value, ir.Value]) -> Contraction:
-    """Give the dims of a linalg.contract their roles; the right operand is the one that holds the columns."""
+def read_contraction(
+    operation: ir.Operation, buffers: Mapping[ir.Value, ir.Value], results: Sequence[ir.Value] = ()
+) -> Contraction:
+    """Give the dims of a linalg.contract their roles; the right operand is the one that holds the columns.
+
+    These are what neighbours in memory differ by, in all `results` (buffers of the result's shape), if they have such.
+    """
     left_dims, right_dims, result_dims = maps_of(operation)
     sizes = sizes_of(operation)
     left, right = (
         IndexedBuffer(buffers[operation.operands[i]], dims) for i, dims in enumerate((left_dims, right_dims))
     )
     parallel = [dim for dim in result_dims if dim is not None]
-    columns = _choose_columns([dim for dim in parallel if (dim in left_dims) != (dim in right_dims)], sizes)
+    candidates = [dim for dim in parallel if (dim in left_dims) != (dim in right_dims)]
+    beside = [dim for dim in candidates if _is_innermost(dim, result_dims, results)]
+    columns = _choose_columns(beside or candidates, sizes)
     if columns in left_dims:
         left, right = right, left
     own = [dim for dim in parallel if dim in left.dims and dim not in right.dims]
@@ -116,6 +123,11 @@ def read_contraction(operation: ir.Operation, buffers: Mapping[ir.Value, ir.Valu
     outer = tuple(dim for dim in parallel if dim not in (rows, columns))
     *outer_depth, depth = [dim for dim in range(len(sizes)) if dim not in parallel] or [None]
     return Contraction(operation, sizes, left, right, result_dims, rows, columns, depth, outer, tuple(outer_depth))
+
+
+def _is_innermost(dim: int, result_dims: tuple[int | None, ...], results: Sequence[ir.Value]) -> bool:
+    """Whether elements that are neighbours along a dim lie side by side in all buffers of the result's shape."""
+    return all(IndexedBuffer(buffer, result_dims).stride(dim) == 1 for buffer in results)
 
 
 def _choose_columns(candidates: list[int], sizes: tuple[int, ...]) -> int | None:

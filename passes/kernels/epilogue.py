@@ -14,6 +14,7 @@ from blu.dialects.core.mlir import arith, ir
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.contraction import Contraction, IndexedBuffer, Point, maps_of
 from blu.passes.kernels.inline import inline_vector
+from blu.passes.loops.fuse.loops import loop_nest
 
 Dims = tuple[int | None, ...]
 Known = dict[tuple[ir.Value, Dims], ir.Value]
@@ -21,12 +22,28 @@ Known = dict[tuple[ir.Value, Dims], ir.Value]
 
 
 @dataclass(frozen=True)
+class ColumnSum:
+    """Sums of ranges of `length` rows of output number `output`, written to `target`, whose rows are the ranges.
+
+    Who writes them may share out the rows to the ranges otherwise: whoever reads them adds them all up.
+    """
+
+    output: int
+    length: int
+    target: IndexedBuffer
+
+
+@dataclass(frozen=True)
 class Epilogue:
-    """What becomes of the sums: `outputs` pairs each output buffer with the tensor that it receives."""
+    """What becomes of the sums: `outputs` pairs each output buffer with the tensor that it receives.
+
+    `sums` are those down the columns of outputs. GPUs alone have them.
+    """
 
     contraction: Contraction
     buffers: Mapping[ir.Value, ir.Value]
     outputs: Sequence[tuple[ir.Value, IndexedBuffer]]
+    sums: Sequence[ColumnSum] = ()
 
     def store(self, total: ir.Value, point: Point, lanes: int, count: int) -> None:
         """Write all outputs at `point` for `count` of `lanes` columns; `total` is the vector of finished sums.
@@ -98,11 +115,30 @@ def read_epilogue(
     """Find out which iteration dim each output dimension follows."""
     known: dict[ir.Value, Dims] = {contraction.operation.results[0]: contraction.result_dims}
     for operation in contraction.operation.parent.regions[0].blocks[0].operations:
-        if operation.operation.name == "linalg.generic":
+        if operation.operation.name == "linalg.generic" and not _is_column_sum(operation.operation):
             _follow(operation.operation, known)
+    added = [(tensor, buffer) for tensor, buffer in outputs if _is_column_sum(_definition(tensor))]
+    outputs = [output for output in outputs if output not in added]
     # What does not depend on the product is here because it walks the same elements.
     dims = {tensor: known.get(tensor, contraction.result_dims) for tensor, _ in outputs}
-    return Epilogue(contraction, buffers, [(tensor, IndexedBuffer(buffer, dims[tensor])) for tensor, buffer in outputs])
+    targets = [(tensor, IndexedBuffer(buffer, dims[tensor])) for tensor, buffer in outputs]
+    sums = [_column_sum(contraction, tensor, buffer, outputs) for tensor, buffer in added]
+    return Epilogue(contraction, buffers, targets, sums)
+
+
+def _is_column_sum(operation: ir.Operation | None) -> bool:
+    nest = None if operation is None else loop_nest(operation, 0)
+    return nest is not None and nest.sums_product
+
+
+def _column_sum(
+    contraction: Contraction, tensor: ir.Value, buffer: ir.Value, outputs: Sequence[tuple[ir.Value, ir.Value]]
+) -> ColumnSum:
+    nest = loop_nest(tensor.owner, 0)
+    assert nest is not None, "a column sum without loops"
+    halves = nest.inputs[0].owner.operands[0]  # which are widened
+    number = [output for output, _ in outputs].index(halves)
+    return ColumnSum(number, nest.range_length, IndexedBuffer(buffer, (contraction.rows, contraction.columns)))
 
 
 def _follow(operation: ir.Operation, known: dict[ir.Value, Dims]) -> None:

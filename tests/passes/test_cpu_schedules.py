@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from itertools import product as product_of_sizes
 
 import numpy as np
 import pytest
 
 import blu
 from blu.dialects.core.mlir import ir
+from blu.dialects.targets.cpu import CpuTarget
 from blu.errors import PassError
+from blu.passes.cpu.gemm.gemm import contraction_of
 from blu.passes.cpu.lower.emit_kernels import EmitKernels
 from blu.passes.framework.kernels import kernels_in
+from blu.passes.kernels.body import Kernel
+from blu.passes.kernels.lanes import strides_of
 from blu.passes.kernels.schedules import Fields, read_fields, wish_for
 
 
@@ -126,6 +131,39 @@ def test_what_is_emitted_says_how() -> None:
     module = blu.jit(function).trace(blu.spec(shape, "f32")).lower("x86-64-v3", stop="kernel").module
     for kernel in kernels_in(module).values():
         assert read_fields(kernel.attributes["blu.schedule"])["kind"] in ("tiles", "rows")
+
+
+@pytest.mark.parametrize("target", ["x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64"])
+def test_registers_hold_the_tiles_that_are_chosen(target: str) -> None:
+    """Sums, a row of the panel, and a factor: what does not fit is written and read again at each step of k."""
+    for rows, columns in product_of_sizes((1, 7, 16, 64, 129, 512, 1025), (1, 8, 31, 32, 96, 128, 513)):
+        traced = blu.jit(lambda x, y: x @ y).trace(blu.spec((rows, 40), "f32"), blu.spec((40, columns), "f32"))
+        module = traced.lower(target, stop="blu-fit-cpu-schedules").module
+        registers = CpuTarget.of(module).registers
+        for kernel in kernels_in(module).values():
+            fields = read_fields(kernel.attributes["blu.schedule"])
+            if fields["kind"] == "tiles":
+                assert fields["rows"] * fields["vectors"] + fields["vectors"] + 1 <= registers, (rows, columns)
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(1, 40), (9, 1), (9, 40), (128, 65), (33, 1030)])
+def test_columns_are_what_lies_side_by_side(rows: int, columns: int) -> None:
+    """Also in a product that is stored for a transpose to be read in order; with the same bits."""
+
+    def subtract(w, x, y):
+        return w - blu.transpose(blu.transpose(x) @ y)
+
+    rng = np.random.default_rng(0)
+    w, x, y = (rng.standard_normal(shape, np.float32) for shape in ((columns, rows), (70, rows), (70, columns)))
+    plain = np.asarray(blu.jit(lambda x, y: blu.transpose(x) @ y)(x, y))
+    np.testing.assert_array_equal(np.asarray(blu.jit(subtract)(w, x, y)), w - plain.T)
+    module = blu.jit(subtract).trace(w, x, y).lower(stop="memref").module
+    with module.context:
+        contraction = contraction_of(kernels_in(module)["gemm_0"])
+        kernel = Kernel.read(kernels_in(module)["gemm_0"])
+        steps = strides_of(kernel.outputs[0][1])
+    if rows > 1 and columns > 1:
+        assert steps[contraction.result_dims.index(contraction.columns)] == 1
 
 
 OTHERS: dict[str, tuple[Callable, tuple[int, int], str]] = {

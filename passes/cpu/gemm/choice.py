@@ -173,8 +173,14 @@ def _choose_tile(rows: int, whole_vectors: int, target: CpuTarget) -> tuple[int,
     """Rows and vectors of a tile: the target's own, or one that cuts a narrow result with less waste."""
     sums = target.gemm_rows * target.gemm_vectors
     own = (target.gemm_rows, target.gemm_vectors)
-    tiles = [own, *((sums // width, width) for width in (2, 3, 4, 1) if width != own[1])]
+    others = [(sums // width, width) for width in (2, 3, 4, 1) if width != own[1]]
+    tiles = [own, *(tile for tile in others if _registers(*tile) <= target.registers)]
     return min(((min(r, rows or 1), v) for r, v in tiles), key=lambda tile: _cost(tile, rows, whole_vectors))
+
+
+def _registers(rows: int, vectors: int) -> int:
+    """What a tile keeps while k runs: its sums, a row of the panel, and a factor."""
+    return rows * vectors + vectors + 1
 
 
 def _cost(tile: tuple[int, int], rows: int, whole_vectors: int) -> float:
@@ -212,13 +218,13 @@ def _excesses(schedule: Schedule, kernel: func.FuncOp, target: CpuTarget) -> Ite
 
 
 def _excess_tiles(schedule: PanelTilesSchedule, contraction: Contraction, target: CpuTarget) -> Iterator[str]:
-    rows, sums = schedule.rows, schedule.rows * schedule.vectors
+    rows = schedule.rows
     columns, size, lanes = schedule.columns, contraction.accumulator.width // 8, _lanes(contraction, target)
     if contraction.is_empty:
         yield "there is nothing to multiply"
     if schedule.lanes != lanes:
         yield f"lanes = {schedule.lanes}: a vector of {target.name} has {lanes} elements here"
-    if sums + schedule.vectors + 1 > target.registers:
+    if _registers(rows, schedule.vectors) > target.registers:
         tile = f"a tile of {rows} x {schedule.vectors} vectors"
         yield f"{tile} takes more than the {target.registers} registers of {target.name}"
     if schedule.chunk_rows % rows and schedule.chunk_rows < contraction.size(contraction.rows):

@@ -50,7 +50,7 @@ def emit(kernel: func.FuncOp, target: CpuTarget) -> None:
 def read(kernel: func.FuncOp) -> tuple[KernelBody, Epilogue]:
     """Open a kernel and find out what it multiplies and what follows."""
     body = open_kernel(kernel)
-    contraction = read_contraction(product_of(kernel), body.buffers)
+    contraction = _read_contraction(product_of(kernel), body)
     return body, read_epilogue(contraction, body.buffers, body.outputs)
 
 
@@ -61,7 +61,14 @@ def product_of(kernel: func.FuncOp) -> ir.Operation:
 
 def contraction_of(kernel: func.FuncOp) -> Contraction:
     """What a kernel over buffers contracts, while no code is written for it."""
-    return read_contraction(product_of(kernel), Kernel.read(kernel).buffers)
+    return _read_contraction(product_of(kernel), Kernel.read(kernel))
+
+
+def _read_contraction(product: ir.Operation, kernel: Kernel) -> Contraction:
+    """With columns that lie side by side in memory, where results that walk the product's elements have any."""
+    shape = ir.ShapedType(product.results[0].type).shape
+    results = [buffer for tensor, buffer in kernel.outputs if ir.ShapedType(tensor.type).shape == shape]
+    return read_contraction(product, kernel.buffers, results)
 
 
 def emit_with(body: KernelBody, epilogue: Epilogue, schedule: PanelTilesSchedule) -> None:

@@ -13,6 +13,7 @@ from math import ceil
 from blu.dialects.core.mlir import arith, func, ir
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu import numbers
+from blu.passes.gpu.gemm import column_sums
 from blu.passes.gpu.gemm import rows as gemm_rows
 from blu.passes.gpu.gemm import split as gemm_split
 from blu.passes.gpu.gemm import wgmma as gemm_wgmma
@@ -47,7 +48,7 @@ from blu.passes.gpu.others import loops
 from blu.passes.gpu.shared import SharedMemory, shared_address
 from blu.passes.kernels.contraction import Point, read_contraction
 from blu.passes.kernels.epilogue import Epilogue, read_epilogue
-from blu.passes.kernels.schedules import refused
+from blu.passes.kernels.schedules import Schedule, refused
 
 WarpSchedule = MmaSchedule | SimtSchedule
 
@@ -60,6 +61,11 @@ def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
     schedule = schedule_of(kernel)
     if isinstance(schedule, LoopsSchedule):
         return loops.emit(kernel, target)
+    sums = column_sums.emit_apart(kernel, read, schedule)
+    return [*_emit_product(kernel, schedule, target), *sums]
+
+
+def _emit_product(kernel: func.FuncOp, schedule: Schedule, target: GpuTarget) -> list[func.FuncOp]:
     if isinstance(schedule, FewRowsSchedule):
         frame = GpuKernel.open(kernel)
         gemm_rows.emit(frame, *read(frame), schedule, target)

@@ -9,8 +9,10 @@ from blu.dialects.core.mlir import arith, func, ir
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.families import is_kernel
+from blu.passes.gpu.gemm.boxes.plan import ROWS_OF_WARP
+from blu.passes.gpu.rows.product_sums import is_of_product
 from blu.passes.kernels.rows.reductions import Fold, read_reduction
-from blu.passes.loops.fuse.loops import LoopNest, loop_nest
+from blu.passes.loops.fuse.loops import OF_PRODUCT, LoopNest, loop_nest
 from blu.passes.loops.lower_to_linalg.generic import PARALLEL, REDUCTION, constant, empty, fill, generic, projection
 
 NARROW = 768
@@ -36,6 +38,12 @@ class SplitColumnSums(Pass):
         %3 = linalg.generic {(i, j) -> (i, j), (i, j) -> (i floordiv 512, j)} ins(%2) outs(%more_zeros : 128x768xf32)
              { addf }
         %1 = linalg.generic {(i, j) -> (i, j), (i, j) -> (j)} ins(%3) outs(%zeros) { addf }
+
+    Where a large product makes the terms, and its result is stored in halves anyway, ranges are the rows that one of
+    its warps holds, which adds them up before they are stored (gemm/boxes/column_sums.py):
+
+        %3 = linalg.generic {(i, j) -> (i, j), (i, j) -> (i floordiv 32, j)} ins(%2) outs(%more_zeros : 2048x768xf32)
+             { addf } {blu.of_product}
 
     How rows are cut follows from their number and the target alone, so results are the same bits in every run. A sum of
     what is seen through a transposition is left alone: its columns are rows in memory.
@@ -83,10 +91,14 @@ def _split(operation: ir.Operation, fold: Fold, target: GpuTarget) -> bool:
     length = range_of(rows, columns, target)
     if rows < FEWEST_ROWS or columns == 0:
         return False
+    of_product = is_of_product(operation, fold, target)
+    length = ROWS_OF_WARP if of_product else length
     with ir.InsertionPoint(operation), operation.location:
         terms = _terms(operation, nest, fold)
         zeros = fill(constant(fold.element, 0.0), [ceil(rows / length), columns])
         (parts,) = generic([terms], [zeros], range_maps(length), [REDUCTION, PARALLEL], _add)
+        if of_product:
+            parts.owner.attributes[OF_PRODUCT] = ir.UnitAttr.get()
         maps = [projection(2, (0, 1)), projection(2, (1,))]
         (total,) = generic([parts], [operation.operands[-1]], maps, [REDUCTION, PARALLEL], _add)
     operation.results[0].replace_all_uses_with(total)

@@ -214,7 +214,8 @@ class Grouping:
 
     def _merge_sums(self, siblings: list[Group]) -> None:
         """Sums over ranges of rows join whoever reads their rows, those first who do most with them."""
-        sums = [group for group in siblings if any(nest.range_length for nest in group.nests.values())]
+        rows = [group for group in siblings if group.is_rows]
+        sums = [group for group in rows if any(nest.range_length for nest in group.nests.values())]
         for group in sums:
             for other in sorted(siblings, key=lambda item: -len(item.members)):
                 if other is not group and not group.is_merged and self._are_siblings(group, other):

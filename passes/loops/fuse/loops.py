@@ -14,6 +14,8 @@ VIEWS = (
 )
 # Ops that a kernel repeats for itself rather than reading their result.
 REPEATED = ("arith.constant", "tensor.empty", "linalg.fill")
+OF_PRODUCT = "blu.of_product"
+"""Of a sum over ranges of rows: a product makes what it adds up, and may do it. Ranges are those of its warps then."""
 
 
 def is_tensor(value: ir.Value) -> bool:
@@ -155,6 +157,11 @@ class LoopNest:
             return 0
         known = row.lhs == ir.AffineExpr.get_dim(0) and isinstance(row.rhs, ir.AffineConstantExpr)
         return row.rhs.value if known else 0
+
+    @property
+    def sums_product(self) -> bool:
+        """Whether this is a sum over ranges of rows that the product may make which makes its terms."""
+        return OF_PRODUCT in self.operation.attributes and bool(self.range_length)
 
     @cached_property
     def reads(self) -> list[tuple[ir.Value, tuple[int, ...] | None]]:

@@ -52,7 +52,11 @@ _OP_BEGINS: tuple[Rule[Joining], ...] = (
 JOINING: dict[Family, tuple[Rule[Joining], ...]] = {
     families.GEMM: (
         *_OP_BEGINS,
-        Rule("elementwise", lambda case: case.nest.is_pointwise, "only elementwise ops follow a matrix product"),
+        Rule(
+            "elementwise",
+            lambda case: case.nest.is_pointwise or case.nest.sums_product,
+            "only elementwise ops, and sums over the rows of a warp, follow a matrix product",
+        ),
         Rule(
             "same sums",
             lambda case: case.nest.sizes == case.group.domain,
@@ -64,7 +68,11 @@ JOINING: dict[Family, tuple[Rule[Joining], ...]] = {
             "what follows a product reads other tensors at the place of the sum, and nowhere else",
         ),
         *_SHARED,
-        Rule("no widening", lambda case: not case.nest.is_widening, "every reader widens halves better for itself"),
+        Rule(
+            "no widening",
+            lambda case: not case.nest.is_widening or _is_added_up(case),
+            "every reader widens halves better for itself",
+        ),
         Rule(
             "no row kernel",
             lambda case: not (_is_stored(case) and _stays_inside_of_rows(case.nest)),
@@ -188,6 +196,12 @@ def _is_gathered(case: Growing, other: Group) -> bool:
 
 def _all_fit_sums(other: Group, product: Group) -> bool:
     return all(nest.fits_sums_of(product.domain) for nest in other.nests.values())
+
+
+def _is_added_up(case: Joining) -> bool:
+    """Whether results are only read by sums that the product may make, for one of which there is room, too."""
+    nests = [loop_nest(use.owner.operation, 0) for result in case.nest.operation.results for use in result.uses]
+    return case.num_ops < MAX_OPS and len(nests) == 1 and nests[0] is not None and nests[0].sums_product
 
 
 def _is_stored(case: Joining) -> bool:

@@ -14,10 +14,12 @@ from blu.passes.gpu.isa.tma import TileMap
 from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.shared import SharedMemory
 from blu.passes.kernels.contraction import IndexedBuffer
-from blu.passes.kernels.epilogue import Dims, Epilogue
+from blu.passes.kernels.epilogue import ColumnSum, Dims, Epilogue
 
 ROWS = 16
 BOX_BYTES = ROWS * wgmma.ROW_BYTES
+ROWS_OF_WARP = 32
+"""Those of a tile of 128 rows that one of four warps holds, which add up their columns."""
 PLACES = 4
 """Boxes of a warp in shared memory at a time."""
 WARPS = 2 * wgmma.THREADS // WARP
@@ -44,6 +46,13 @@ def misfit(product: Product, epilogue: Epilogue, schedule: WgmmaSchedule) -> str
     if plan.each > PLACES:
         return f"a warp has room for {PLACES} boxes, and an element has more results or operands"
     return "" if product.columns % PAIR == 0 else "threads take two columns at a time"
+
+
+def adds_columns(product: Product, epilogue: Epilogue, schedule: WgmmaSchedule) -> bool:
+    """Whether warps add up the columns of their rows, before boxes take these away: each has one range of them."""
+    own = schedule.rows // wgmma.ROWS * ROWS
+    is_whole = product.rows % schedule.rows == 0 and all(item.length == own for item in epilogue.sums)
+    return schedule.sums == "boxed" and is_whole
 
 
 def _is_in_boxes(product: Product, operand: IndexedBuffer) -> bool:
@@ -74,6 +83,11 @@ class BoxPlan:
     def reads(self) -> list[tuple[ir.Value, Dims]]:
         """What is read in boxes."""
         return self.epilogue.whole_reads
+
+    @property
+    def sums(self) -> Sequence[ColumnSum]:
+        """The sums down columns of results that warps make."""
+        return self.epilogue.sums if adds_columns(self.product, self.epilogue, self.schedule) else ()
 
     @property
     def is_wide(self) -> bool:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, ir, vector
 from blu.passes.gpu import numbers
+from blu.passes.gpu.gemm.boxes.column_sums import ColumnTotals
 from blu.passes.gpu.gemm.boxes.pairs import Halves, Words
 from blu.passes.gpu.gemm.boxes.plan import BOX_BYTES, PAIR, PLACES, ROWS, WARPS, BoxPlan
 from blu.passes.gpu.gemm.output import aligned_accesses
@@ -77,9 +79,12 @@ class BoxWriter:
             column, part = divmod(number, self.plan.down)
             if part == 0:
                 biases = self._read_biases(tile, column * wide)
+                totals = [ColumnTotals(self._lane, wide // 8) for _ in self.plan.sums]
             first = part * each + column * wide // 2
             self._wait(number, turn)
-            self._write_box(number, sums[first : first + wide // 2], tile, biases)
+            self._write_box(number, sums[first : first + wide // 2], tile, biases, totals)
+            if part == self.plan.down - 1:
+                self._write_totals(totals, tile, column * wide)
 
     def end(self) -> None:
         """Shared memory stays until all boxes have left it."""
@@ -157,7 +162,14 @@ class BoxWriter:
 
     # -- what is done with a box -------------------------------------------------------------------------------------
 
-    def _write_box(self, number: int, sums: Sequence[ir.Value], tile: TilePosition, biases: Sequence[Known]) -> None:
+    def _write_box(
+        self,
+        number: int,
+        sums: Sequence[ir.Value],
+        tile: TilePosition,
+        biases: Sequence[Known],
+        totals: Sequence[ColumnTotals],
+    ) -> None:
         blocks = list(range(self.plan.columns // _BLOCK))
         # Several results beside operands need the registers themselves.
         is_crowded = self.plan.each > 1 and bool(self.plan.reads)
@@ -175,7 +187,27 @@ class BoxWriter:
             for block, values in zip(chosen, results, strict=True):
                 for place, words in enumerate(values):
                     self._pairs.put(self._place(number, place), block, words)
+                self._add_up(totals, block, values)
         self._send(number, tile)
+
+    def _add_up(self, totals: Sequence[ColumnTotals], block: int, values: Sequence[Sequence[ir.Value]]) -> None:
+        """Add the pairs of a block of results to the sums down their columns."""
+        for total, item in zip(totals, self.plan.sums, strict=True):
+            element = self.plan.outputs[item.output].element
+            for number, word in enumerate(values[item.output]):
+                total.add(2 * block + number // 2, self._pairs.numbers_of(word, element))
+
+    def _write_totals(self, totals: Sequence[ColumnTotals], tile: TilePosition, first: int) -> None:
+        """Write the sums of the columns of a box, as far as there are such columns."""
+        product, schedule, index = self.plan.product, self.plan.schedule, ir.IndexType.get()
+        warp, dims = numbers.divide(self.thread, WARP), product.contraction
+        column = numbers.add(numbers.add(tile.column, first), numbers.multiply(self._lane, PAIR))
+        for total, item in zip(totals, self.plan.sums, strict=True):
+            part, pair = numbers.add(numbers.divide(tile.row, item.length), warp), total.own_pair()
+            point = {dims.rows: arith.index_castui(index, part), dims.columns: arith.index_castui(index, column)}
+            inside = numbers.is_below(column, product.columns) if product.columns % schedule.columns else None
+            with when(inside) if inside is not None else nullcontext(), aligned_accesses():
+                item.target.store(pair, point, dims.columns, PAIR)
 
     @property
     def _pairs(self) -> Halves | Words:

@@ -1,0 +1,83 @@
+"""Sums down the columns of what follows a product, where the warps that hold its rows do not add them up.
+
+The boxes' warps do (boxes/column_sums.py). Any other kind of kernel stores its results first, and another launch reads
+them: a thread adds up a range of rows for some neighbouring columns.
+"""
+
+from __future__ import annotations
+
+from math import ceil
+
+from blu.dialects.core.mlir import arith, func, ir, vector
+from blu.passes.gpu import numbers
+from blu.passes.gpu.gemm.boxes.plan import adds_columns
+from blu.passes.gpu.gemm.output import aligned_accesses, choose_lanes
+from blu.passes.gpu.gemm.problem import Product
+from blu.passes.gpu.gemm.schedule import WgmmaSchedule
+from blu.passes.gpu.gemm.split import Read
+from blu.passes.gpu.kernel import GpuKernel, repeat, when
+from blu.passes.kernels import lanes as vectors
+from blu.passes.kernels.contraction import IndexedBuffer, Point
+from blu.passes.kernels.epilogue import ColumnSum, Epilogue
+from blu.passes.kernels.schedules import Schedule
+
+THREADS = 256
+_TOGETHER = 4
+"""Rows that a thread reads at a time."""
+
+
+def emit_apart(kernel: func.FuncOp, read: Read, schedule: Schedule) -> list[func.FuncOp]:
+    """The kernels of all column sums that the product's own does not make. The product's is still to be written."""
+    product, epilogue = read(GpuKernel.read(kernel))
+    if isinstance(schedule, WgmmaSchedule) and adds_columns(product, epilogue, schedule):
+        return []
+    return [_emit(kernel, read, number) for number in range(len(epilogue.sums))]
+
+
+def _emit(kernel: func.FuncOp, read: Read, number: int) -> func.FuncOp:
+    frame = GpuKernel.open(kernel, name=f"{kernel.name.value}_columns" + f"_{number}" * bool(number))
+    product, epilogue = read(frame)
+    sums = epilogue.sums[number]
+    source = epilogue.outputs[sums.output][1]
+    lanes = _lanes_of(product, epilogue, source, sums)
+    wide = product.columns // lanes
+    pieces = product.rows // sums.length * wide
+    location = product.contraction.operation.location
+    with location, frame.launch((ceil(pieces / THREADS),), THREADS) as here:
+        place = numbers.add(numbers.multiply(numbers.as_number(here.block[0]), THREADS), numbers.as_number(here.thread))
+        with when(numbers.is_below(place, pieces)), aligned_accesses():
+            column = numbers.multiply(numbers.remainder(place, wide), lanes)
+            _add_up(product, sums, source, numbers.divide(place, wide), column, lanes)
+    return frame.replacement
+
+
+def _lanes_of(product: Product, epilogue: Epilogue, source: IndexedBuffer, sums: ColumnSum) -> int:
+    lanes = choose_lanes(epilogue, [source, sums.target])
+    while product.columns % lanes:
+        lanes //= 2
+    return lanes
+
+
+def _add_up(
+    product: Product, sums: ColumnSum, source: IndexedBuffer, part: ir.Value, column: ir.Value, lanes: int
+) -> None:
+    """The sum of a range of rows, in order."""
+    columns, first = product.contraction.columns, numbers.multiply(part, sums.length)
+    type_ = vectors.vector_type(lanes, numbers.f32())
+
+    def body(row: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+        points = [_point(product, numbers.add(numbers.add(first, row), own), column) for own in range(_TOGETHER)]
+        (total,) = carried
+        for value in [source.load(point, columns, lanes, lanes) for point in points]:
+            total = arith.addf(total, arith.extf(type_, value))
+        return [total]
+
+    zeros = vector.broadcast(type_, numbers.real(0.0))
+    (total,) = repeat(0, sums.length, _TOGETHER, [zeros], body)
+    sums.target.store(total, _point(product, part, column), columns, lanes)
+
+
+def _point(product: Product, row: ir.Value, column: ir.Value) -> Point:
+    contraction, index = product.contraction, ir.IndexType.get()
+    known = {contraction.rows: row, contraction.columns: column}
+    return {dim: arith.index_castui(index, value) for dim, value in known.items() if dim is not None}

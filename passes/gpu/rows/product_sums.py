@@ -1,0 +1,73 @@
+"""Which column sums are of what follows a product, so that its warps can add up the rows that they hold."""
+
+from __future__ import annotations
+
+from blu.dialects.core.mlir import ir
+from blu.dialects.targets.nvidia import GpuTarget
+from blu.passes.gpu.gemm.choice import ProductSizes, choose_instruction, fills_warpgroups, takes_warpgroups
+from blu.passes.gpu.gemm.schedule import WARPGROUP_TILES
+from blu.passes.kernels.contraction import read_contraction
+from blu.passes.kernels.rows.reductions import Fold
+from blu.passes.loops.fuse.loops import VIEWS, is_repeated, loop_nest
+
+_HALVES = ("bf16", "f16")
+
+
+def is_of_product(operation: ir.Operation, fold: Fold, target: GpuTarget) -> bool:
+    """Whether the terms of a sum down columns are halves that a product of warpgroups makes, and stores."""
+    halves = _halves_of(operation, fold)
+    if halves is None or not _is_stored(halves):
+        return False
+    contraction = _contraction_behind(halves)
+    return contraction is not None and _is_by_warpgroups(contraction, target)
+
+
+def _halves_of(operation: ir.Operation, fold: Fold) -> ir.Value | None:
+    """The only operand of a sum, where terms are its elements, widened."""
+    nest, term = loop_nest(operation, 0), fold.term
+    if nest is None or len(nest.inputs) != 1 or nest.dims[0] != (0, 1) or isinstance(term.owner, ir.Block):
+        return None
+    widens = term.owner.name == "arith.extf" and term.owner.operands[0] == operation.regions[0].blocks[0].arguments[0]
+    return nest.inputs[0] if widens and str(ir.RankedTensorType(nest.inputs[0].type).element_type) in _HALVES else None
+
+
+def _is_stored(value: ir.Value) -> bool:
+    """Whether a value is a factor of another product, which reads it from memory, seen as it may be."""
+    users = [use.owner.operation for use in value.uses]
+    if any(user.name == "linalg.contract" for user in users):
+        return True
+    return any(_is_stored(result) for user in users if user.name in VIEWS for result in user.results)
+
+
+def _contraction_behind(value: ir.Value) -> ir.Operation | None:
+    """The product of which elementwise ops of the same loops make a value."""
+    shape, seen, waiting = ir.RankedTensorType(value.type).shape, set(), [value]
+    while waiting:
+        owner = waiting.pop().owner
+        if isinstance(owner, ir.Block) or owner in seen:
+            continue
+        seen.add(owner)
+        nest = loop_nest(owner.operation, 0)
+        if nest is None or list(nest.result_sizes) != list(shape):
+            continue
+        if nest.is_contraction:
+            return owner.operation
+        if nest.is_pointwise:
+            waiting += nest.inputs
+    return None
+
+
+def _is_by_warpgroups(operation: ir.Operation, target: GpuTarget) -> bool:
+    """Whether warpgroups do a product of whole tiles, one of two matrices that lie in memory."""
+    factors = list(operation.operands)[:2]
+    if any(not isinstance(value.owner, ir.Block) and is_repeated(value.owner.operation) for value in factors):
+        return False
+    contraction = read_contraction(operation, {value: value for value in operation.operands})
+    instruction = choose_instruction(contraction)
+    if instruction not in _HALVES or contraction.depth is None or contraction.outer:
+        return False
+    if contraction.result_dims != (contraction.rows, contraction.columns):
+        return False
+    sizes = ProductSizes.of(contraction, instruction)
+    is_whole = sizes.rows % WARPGROUP_TILES["none"][0] == 0 and sizes.is_aligned and not sizes.is_degenerate
+    return is_whole and takes_warpgroups(sizes, target) and fills_warpgroups(sizes)
