@@ -281,6 +281,7 @@ def test_emitters_do_not_ask_those_who_choose() -> None:
         "choice",
         "scheduling",
         "limits",
+        "product_sums",
         "copy_factors",
         "gradient",
         "keep_logarithms",

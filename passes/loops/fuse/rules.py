@@ -55,7 +55,7 @@ JOINING: dict[Family, tuple[Rule[Joining], ...]] = {
         Rule(
             "elementwise",
             lambda case: case.nest.is_pointwise or case.nest.sums_product,
-            "only elementwise ops, and sums over the rows of a warp, follow a matrix product",
+            "only elementwise ops follow a matrix product",
         ),
         Rule(
             "same sums",
