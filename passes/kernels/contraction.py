@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from blu.dialects.core.mlir import ir, memref, vector
 from blu.passes.kernels import lanes as vectors
 
+WIDE = 32
+"""Columns that fill some vectors of any target. Fewer, as those of a convolution's window, are not chosen for being
+beside each other in memory."""
+
 Point = Mapping[int, ir.Value]
 """Where the emitted code is: an index value per iteration dim (the first lane's, along the vectorised dim)."""
 
@@ -105,7 +109,8 @@ def read_contraction(
 ) -> Contraction:
     """Give the dims of a linalg.contract their roles; the right operand is the one that holds the columns.
 
-    These are what neighbours in memory differ by, in all `results` (buffers of the result's shape), if they have such.
+    These are what neighbours in memory differ by, in all `results` (buffers of the result's shape), if there are enough
+    of them for vectors.
     """
     left_dims, right_dims, result_dims = maps_of(operation)
     sizes = sizes_of(operation)
@@ -114,7 +119,8 @@ def read_contraction(
     )
     parallel = [dim for dim in result_dims if dim is not None]
     candidates = [dim for dim in parallel if (dim in left_dims) != (dim in right_dims)]
-    beside = [dim for dim in candidates if _is_innermost(dim, result_dims, results)]
+    wide = [dim for dim in candidates if sizes[dim] >= WIDE]
+    beside = [dim for dim in wide if _is_innermost(dim, result_dims, results)]
     columns = _choose_columns(beside or candidates, sizes)
     if columns in left_dims:
         left, right = right, left

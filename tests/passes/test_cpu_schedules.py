@@ -17,8 +17,10 @@ from blu.passes.cpu.gemm.gemm import contraction_of
 from blu.passes.cpu.lower.emit_kernels import EmitKernels
 from blu.passes.framework.kernels import kernels_in
 from blu.passes.kernels.body import Kernel
+from blu.passes.kernels.contraction import WIDE
 from blu.passes.kernels.lanes import strides_of
 from blu.passes.kernels.schedules import Fields, read_fields, wish_for
+from tests.support.kernels.gemm_text import Buffer, gemm_text
 
 
 def product(x):
@@ -146,7 +148,7 @@ def test_registers_hold_the_tiles_that_are_chosen(target: str) -> None:
                 assert fields["rows"] * fields["vectors"] + fields["vectors"] + 1 <= registers, (rows, columns)
 
 
-@pytest.mark.parametrize(("rows", "columns"), [(1, 40), (9, 1), (9, 40), (128, 65), (33, 1030)])
+@pytest.mark.parametrize(("rows", "columns"), [(1, 40), (9, 1), (9, 40), (31, 40), (32, 40), (128, 65), (33, 1030)])
 def test_columns_are_what_lies_side_by_side(rows: int, columns: int) -> None:
     """Also in a product that is stored for a transpose to be read in order; with the same bits."""
 
@@ -163,7 +165,18 @@ def test_columns_are_what_lies_side_by_side(rows: int, columns: int) -> None:
         kernel = Kernel.read(kernels_in(module)["gemm_0"])
         steps = strides_of(kernel.outputs[0][1])
     if rows > 1 and columns > 1:
-        assert steps[contraction.result_dims.index(contraction.columns)] == 1
+        assert steps[contraction.result_dims.index(contraction.columns)] == (1 if rows >= WIDE else rows)
+
+
+def test_the_window_of_a_convolution_is_not_its_columns() -> None:
+    """The gradient of weights that lie with their window innermost: of all dims, the window's 3 have neighbours."""
+    dims = "(d0, d1, d2, d3, d4) -> "
+    output = Buffer((3, 3, 40, 48), strides=(3, 1, 9, 360))
+    maps = [dims + "(d4, d0, d1, d2)", dims + "(d4, d3)", dims + "(d0, d1, d2, d3)"]
+    with ir.Context():
+        module = ir.Module.parse(gemm_text(Buffer((50, 3, 3, 40)), Buffer((50, 48)), output, maps))
+        contraction = contraction_of(next(iter(module.body.operations)))
+    assert contraction.size(contraction.columns) == 48
 
 
 OTHERS: dict[str, tuple[Callable, tuple[int, int], str]] = {
