@@ -270,7 +270,7 @@ def _parts(x: Any) -> tuple[Any, Any]:
     if not isinstance(x, Tensor) and not hasattr(x, "dtype"):
         x = np.asarray(x)
     if not isinstance(x, Tensor) and getattr(x.dtype, "kind", "") == "c":
-        whole = np.asarray(x)
+        whole: Any = np.asarray(x)
         return whole.real.copy(), whole.imag.copy()
     return x, None
 
@@ -318,7 +318,7 @@ def _sizes_and_places(
         axes = range(ndim - count, ndim)
     places = tuple(normalize_axis(axis, ndim) for axis in ((axes,) if isinstance(axes, int) else axes))
     if not places or len(set(places)) < len(places):
-        raise ShapeError(f"each axis is transformed once, and at least one of {type_}, got {tuple(axes)}")
+        raise ShapeError(f"each axis is transformed once, and at least one of {type_}, got {axes!r}")
     sizes = tuple(type_.shape[place] for place in places) if s is None else tuple(s)
     if len(sizes) != len(places) or any(size < 1 for size in sizes):
         raise ShapeError(f"sizes {sizes} of axes {places}: one from 1 on is needed for each")

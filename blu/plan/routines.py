@@ -133,20 +133,20 @@ def pseudo_inverse(operand: np.ndarray, rtol: float) -> Arrays:
     return (np.linalg.pinv(operand, rtol),)
 
 
-def fourier(real: np.ndarray, imag: np.ndarray, ndim: int, norm: str, inverse: bool) -> Arrays:
+def fourier(real: np.ndarray, imag: np.ndarray, ndim: int, norm: Any, inverse: bool) -> Arrays:
     """Fourier transforms of complex numbers over the last dimensions, or the ones back."""
     transform = np.fft.ifftn if inverse else np.fft.fftn
     found = transform(_complex(real, imag), axes=range(-ndim, 0), norm=norm)
     return found.real, found.imag
 
 
-def real_fourier(operand: np.ndarray, ndim: int, norm: str) -> Arrays:
+def real_fourier(operand: np.ndarray, ndim: int, norm: Any) -> Arrays:
     """Fourier transforms of real numbers over the last dimensions, of the last of which half says all."""
     found = np.fft.rfftn(operand, axes=range(-ndim, 0), norm=norm)
     return found.real, found.imag
 
 
-def inverse_real_fourier(real: np.ndarray, imag: np.ndarray, ndim: int, norm: str, size: int) -> Arrays:
+def inverse_real_fourier(real: np.ndarray, imag: np.ndarray, ndim: int, norm: Any, size: int) -> Arrays:
     """The real numbers that have such transforms, `size` of them along the last dimension."""
     sizes = (*real.shape[real.ndim - ndim : -1], size)
     return (np.fft.irfftn(_complex(real, imag), sizes, axes=range(-ndim, 0), norm=norm),)

@@ -21,7 +21,7 @@ from blu.errors import ArgumentError, DTypeError, ShapeError
 
 NORMS = ("backward", "ortho", "forward")
 """Which way has the factor of one over the number of elements in front: that back, that forth, or both its root."""
-_OTHER = dict(zip(NORMS, NORMS[::-1], strict=True))
+_OTHER: dict[str, str] = dict(zip(NORMS, NORMS[::-1], strict=True))
 
 
 class _Transform(HostRoutine):
