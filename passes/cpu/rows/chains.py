@@ -14,6 +14,7 @@ from blu.dialects.core.mlir import arith, ir
 from blu.passes.cpu.rows.sweep import Number
 from blu.passes.kernels.cursor import Cursor, LoopBody
 from blu.passes.kernels.rows.program import RowProgram
+from blu.passes.kernels.rows.reductions import Fold
 
 CHAIN = 64
 
@@ -27,8 +28,14 @@ def rounds(program: RowProgram, number: int) -> bool:
 
 def is_folded(program: RowProgram, number: int) -> bool:
     """Whether what a reduction makes of some rows can be combined with what it makes of others."""
+    return isinstance(program.reductions[number], list)
+
+
+def folds_of(program: RowProgram, number: int) -> list[Fold]:
+    """The folds of a reduction that is folded."""
     reduction = program.reductions[number]
-    return isinstance(reduction, list)
+    assert isinstance(reduction, list), "only folds have chains"
+    return reduction
 
 
 def steps_of(size: int, inner: int, chain: int) -> list[int]:

@@ -6,7 +6,7 @@ from math import prod
 
 from blu.dialects.core.mlir import arith, ir, memref
 from blu.dialects.targets.cpu import CpuTarget
-from blu.passes.cpu.rows.chains import ChainedLoop, is_folded, rounds, steps_of
+from blu.passes.cpu.rows.chains import ChainedLoop, folds_of, is_folded, rounds, steps_of
 from blu.passes.cpu.rows.sweep import Lists, Visit, join, split, sweep, sweep_piece
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.cursor import Cursor
@@ -347,7 +347,7 @@ class Along:
 
     def _identities(self, walk: ColumnWalk, stacks: list[list[Scope]]) -> list[ir.Value]:
         """What changes nothing, at each position, for all reductions of a walk."""
-        folds = [fold for number in walk.reductions for fold in self.kernel.program.reductions[number]]
+        folds = [fold for number in walk.reductions for fold in folds_of(self.kernel.program, number)]
         constants = [self.bodies.constant(fold.identity()) for fold in folds]
         return [self.bodies.as_vector(constant, scopes) for scopes in stacks for constant in constants]
 
@@ -358,7 +358,7 @@ class Along:
         merged: list[ir.Value] = []
         for number in walk.reductions:
             with self.kernel.program.nodes[number].operation.location, cursor.point:
-                for fold in self.kernel.program.reductions[number]:
+                for fold in folds_of(self.kernel.program, number):
                     merged.append(fold.combine(left[len(merged)], right[len(merged)]))
         return merged
 
