@@ -25,6 +25,8 @@ Known = dict[tuple[ir.Value, Dims], ir.Value]
 class ColumnSum:
     """Sums of ranges of `length` rows of output number `output`, written to `target`, whose rows are the ranges.
 
+    Rows and columns are those of the output, which may be the contraction's columns and rows.
+
     Who writes them may share out the rows to the ranges otherwise: whoever reads them adds them all up.
     """
 
@@ -138,7 +140,7 @@ def _column_sum(
     assert nest is not None, "a column sum without loops"
     halves = nest.inputs[0].owner.operands[0]  # which are widened
     number = [output for output, _ in outputs].index(halves)
-    return ColumnSum(number, nest.range_length, IndexedBuffer(buffer, (contraction.rows, contraction.columns)))
+    return ColumnSum(number, nest.range_length, IndexedBuffer(buffer, contraction.result_dims))
 
 
 def _follow(operation: ir.Operation, known: dict[ir.Value, Dims]) -> None:

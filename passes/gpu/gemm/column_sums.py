@@ -39,34 +39,34 @@ def _emit(kernel: func.FuncOp, read: Read, number: int) -> func.FuncOp:
     product, epilogue = read(frame)
     sums = epilogue.sums[number]
     source = epilogue.outputs[sums.output][1]
-    lanes = _lanes_of(product, epilogue, source, sums)
-    wide = product.columns // lanes
-    pieces = product.rows // sums.length * wide
+    lanes, (rows, columns) = _lanes_of(product, epilogue, source, sums), map(product.contraction.size, sums.target.dims)
+    wide = columns // lanes
+    pieces = rows // sums.length * wide
     location = product.contraction.operation.location
     with location, frame.launch((ceil(pieces / THREADS),), THREADS) as here:
         place = numbers.add(numbers.multiply(numbers.as_number(here.block[0]), THREADS), numbers.as_number(here.thread))
         with when(numbers.is_below(place, pieces)), aligned_accesses():
             column = numbers.multiply(numbers.remainder(place, wide), lanes)
-            _add_up(product, sums, source, numbers.divide(place, wide), column, lanes)
+            _add_up(sums, source, numbers.divide(place, wide), column, lanes)
     return frame.replacement
 
 
 def _lanes_of(product: Product, epilogue: Epilogue, source: IndexedBuffer, sums: ColumnSum) -> int:
+    if sums.target.dims[-1] != product.contraction.columns:
+        return 1  # neighbours along the contraction's columns are rows of the result
     lanes = choose_lanes(epilogue, [source, sums.target])
     while product.columns % lanes:
         lanes //= 2
     return lanes
 
 
-def _add_up(
-    product: Product, sums: ColumnSum, source: IndexedBuffer, part: ir.Value, column: ir.Value, lanes: int
-) -> None:
+def _add_up(sums: ColumnSum, source: IndexedBuffer, part: ir.Value, column: ir.Value, lanes: int) -> None:
     """The sum of a range of rows, in order."""
-    columns, first = product.contraction.columns, numbers.multiply(part, sums.length)
+    columns, first = sums.target.dims[-1], numbers.multiply(part, sums.length)
     type_ = vectors.vector_type(lanes, numbers.f32())
 
     def body(row: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-        points = [_point(product, numbers.add(numbers.add(first, row), own), column) for own in range(_TOGETHER)]
+        points = [_point(sums, numbers.add(numbers.add(first, row), own), column) for own in range(_TOGETHER)]
         (total,) = carried
         for value in [source.load(point, columns, lanes, lanes) for point in points]:
             total = arith.addf(total, arith.extf(type_, value))
@@ -74,10 +74,10 @@ def _add_up(
 
     zeros = vector.broadcast(type_, numbers.real(0.0))
     (total,) = repeat(0, sums.length, _TOGETHER, [zeros], body)
-    sums.target.store(total, _point(product, part, column), columns, lanes)
+    sums.target.store(total, _point(sums, part, column), columns, lanes)
 
 
-def _point(product: Product, row: ir.Value, column: ir.Value) -> Point:
-    contraction, index = product.contraction, ir.IndexType.get()
-    known = {contraction.rows: row, contraction.columns: column}
-    return {dim: arith.index_castui(index, value) for dim, value in known.items() if dim is not None}
+def _point(sums: ColumnSum, row: ir.Value, column: ir.Value) -> Point:
+    """Of the source a row, of the target a range of them."""
+    places = zip(sums.target.dims, (row, column), strict=True)
+    return {dim: arith.index_castui(ir.IndexType.get(), value) for dim, value in places if dim is not None}

@@ -51,8 +51,9 @@ def misfit(product: Product, epilogue: Epilogue, schedule: WgmmaSchedule) -> str
 def adds_columns(product: Product, epilogue: Epilogue, schedule: WgmmaSchedule) -> bool:
     """Whether warps add up the columns of their rows, before boxes take these away: each has one range of them."""
     own = schedule.rows // wgmma.ROWS * ROWS
-    is_whole = product.rows % schedule.rows == 0 and all(item.length == own for item in epilogue.sums)
-    return schedule.sums == "boxed" and is_whole
+    dims = (product.contraction.rows, product.contraction.columns)
+    fits = all(item.length == own and item.target.dims == dims for item in epilogue.sums)
+    return schedule.sums == "boxed" and product.rows % schedule.rows == 0 and fits
 
 
 def _is_in_boxes(product: Product, operand: IndexedBuffer) -> bool:

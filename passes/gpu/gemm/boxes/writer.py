@@ -195,7 +195,7 @@ class BoxWriter:
         for total, item in zip(totals, self.plan.sums, strict=True):
             element = self.plan.outputs[item.output].element
             for number, word in enumerate(values[item.output]):
-                total.add(2 * block + number // 2, self._pairs.numbers_of(word, element))
+                total.add(2 * block + number // 2, word, element)
 
     def _write_totals(self, totals: Sequence[ColumnTotals], tile: TilePosition, first: int) -> None:
         """Write the sums of the columns of a box, as far as there are such columns."""

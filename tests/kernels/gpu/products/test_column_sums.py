@@ -18,7 +18,7 @@ from tests.support.kernels.gpu_program import GpuProgram, compile_program
 KERNEL = """
 #same = affine_map<(i, j) -> (i, j)>
 func.func private @gemm_0(%a: memref<{rows}x{depth}x{type}>, %b: memref<{columns}x{depth}x{type}>,
-    %before: memref<{rows}x{columns}x{type}>, %to: memref<{rows}x{columns}x{type}>,
+    %before: memref<{rows}x{columns}x{type}>, %to: memref<{rows}x{columns}x{type}{layout}>,
     %sums_to: memref<{parts}x{columns}xf32>) attributes {{blu.kernel = "gemm",
     blu.schedule = {schedule}}} {{
   %x = bufferization.to_tensor %a restrict : memref<{rows}x{depth}x{type}> to tensor<{rows}x{depth}x{type}>
@@ -57,7 +57,7 @@ func.func private @gemm_0(%a: memref<{rows}x{depth}x{type}>, %b: memref<{columns
     linalg.yield %m : f32
   }} -> tensor<{parts}x{columns}xf32>
   bufferization.materialize_in_destination %y in restrict writable %to
-      : (tensor<{rows}x{columns}x{type}>, memref<{rows}x{columns}x{type}>) -> ()
+      : (tensor<{rows}x{columns}x{type}>, memref<{rows}x{columns}x{type}{layout}>) -> ()
   bufferization.materialize_in_destination %sums in restrict writable %sums_to
       : (tensor<{parts}x{columns}xf32>, memref<{parts}x{columns}xf32>) -> ()
   return
@@ -65,23 +65,26 @@ func.func private @gemm_0(%a: memref<{rows}x{depth}x{type}>, %b: memref<{columns
 """
 DEPTH = 72
 BOXED = '{{kind = "wgmma", instruction = "{type}", rows = {0}, columns = {1}, stages = 2, sums = "{2}"}}'
-WARPS = (
-    '{{kind = "mma", instruction = "bf16", rows = 64, columns = 64, stages = 2, warp_rows = 32, warp_columns = 32}}'
-)
+WARPS = '{{kind = "mma", instruction = "bf16", rows = 64, columns = 64, stages = 2, warp_rows = 32, warp_columns = 32}}'
 
 
-def run(rows: int, columns: int, schedule: str, dtype: str = "bf16", processors: int = 2) -> list[str]:
+def run(
+    rows: int, columns: int, schedule: str, dtype: str = "bf16", processors: int = 2, is_turned: bool = False
+) -> list[str]:
     """Emit a kernel, run its launches, and compare; the text of each launch."""
     parts = rows // 32
     words = {"rows": rows, "columns": columns, "depth": DEPTH, "parts": parts, "type": dtype}
+    words["layout"] = f", strided<[1, {rows}]>" if is_turned else ""
     text = KERNEL.format(**words, schedule=schedule)
     target = replace(SM_90A, processors=processors)
     launches = emit(text, lambda kernel: gemm.emit(kernel, target))
     shapes = (rows, DEPTH), (columns, DEPTH), (rows, columns)
     x, w, before = (random_array(shape, dtype, number) for number, shape in enumerate(shapes))
-    y, sums = np.full((rows, columns), np.nan, x.dtype), np.full((parts, columns), np.nan, np.float32)
+    y = np.full((columns, rows) if is_turned else (rows, columns), np.nan, x.dtype)
+    sums = np.full((parts, columns), np.nan, np.float32)
     for launch in launches:
         launch.run(x, w, before, y, sums)
+    y = y.T if is_turned else y
     product = as_multiplied(x, dtype) @ as_multiplied(w, dtype).T
     wanted = product * before.astype(np.float64)
     assert (np.abs(y.astype(np.float64) - wanted) <= 2.0**-8 * np.abs(wanted) + 2.0**-16).all()
@@ -96,7 +99,7 @@ def run(rows: int, columns: int, schedule: str, dtype: str = "bf16", processors:
 @pytest.mark.parametrize(
     ("rows", "columns", "tile"),
     [
-        (128, 8, 64),  # less than a box, in one tile of which three warps' boxes are beyond the result
+        (128, 32, 64),  # less than a box, in one tile of which three warps' boxes are beyond the result
         (128, 56, 64),
         (256, 64, 64),
         (128, 72, 128),
@@ -108,6 +111,7 @@ def run(rows: int, columns: int, schedule: str, dtype: str = "bf16", processors:
 def test_warps_add_up_the_columns_of_their_rows(rows: int, columns: int, tile: int, dtype: str) -> None:
     (text,) = run(rows, columns, BOXED.format(128, tile, "boxed", type=dtype), dtype)
     assert text.count("shfl.sync.bfly") == 14 * tile // 64, "half of the pairs in each of three exchanges"
+    assert "cvt.rn.bf16.f32" not in text, "two numbers are rounded by one instruction"
 
 
 def test_a_block_writes_the_sums_of_all_its_tiles() -> None:
@@ -119,7 +123,7 @@ def test_a_block_writes_the_sums_of_all_its_tiles() -> None:
     [BOXED.format(64, 64, "boxed", type="bf16"), BOXED.format(128, 64, "staged", type="bf16"),
      BOXED.format(128, 64, "held", type="bf16"), WARPS.format()],
 )  # fmt: skip
-@pytest.mark.parametrize(("rows", "columns"), [(128, 8), (256, 72)])
+@pytest.mark.parametrize(("rows", "columns"), [(128, 40), (256, 72)])
 def test_another_launch_adds_up_what_warps_do_not(rows: int, columns: int, schedule: str) -> None:
     _, text = run(rows, columns, schedule)
     assert "gemm_0_columns" in text and "st.global.v4.b32" in text
@@ -130,6 +134,18 @@ def test_rows_that_are_no_whole_tiles_are_added_up_apart() -> None:
     assert len(run(192, 64, BOXED.format(128, 64, "boxed", type="bf16"))) == 2
     run(32, 66, WARPS.format())
     run(32, 33, WARPS.format())
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(128, 64), (256, 40), (64, 136), (64, 1)])
+def test_results_that_lie_the_other_way_are_added_up_down_their_own_columns(rows: int, columns: int) -> None:
+    """What lies side by side are rows of the result: they are the contraction's columns."""
+    assert len(run(rows, columns, WARPS.format(), is_turned=True)) == 2
+
+
+@pytest.mark.parametrize("columns", [1, 8, 31])
+def test_few_columns_are_a_contractions_rows(columns: int) -> None:
+    """Then sums are down what the contraction has side by side."""
+    assert len(run(128, columns, WARPS.format())) == 2
 
 
 def bias_gradient(x: blu.Tensor, w: blu.Tensor, before: blu.Tensor, v: blu.Tensor) -> tuple:
