@@ -29,7 +29,7 @@ module attributes {blu.target = {name = "x86-64-v3"}, blu.schedules = {gemm_0 = 
   // CHECK-LABEL: func.func private @rows_0(
   // CHECK-SAME: attributes {blu.kernel = "rows"}
   // FIT-LABEL: func.func private @rows_0(
-  // FIT-SAME: blu.schedule = {columns = 4096 : i64, kind = "pieces"}
+  // FIT-SAME: blu.schedule = {chain = 0 : i64, columns = 4096 : i64, kind = "pieces"}
   func.func private @rows_0(%x: tensor<4000xf32>) -> tensor<4000xf32> attributes {blu.kernel = "rows"} {
     %0 = tensor.empty() : tensor<4000xf32>
     %1 = linalg.generic {indexing_maps = [#each, #each], iterator_types = ["parallel"]} ins(%x : tensor<4000xf32>) outs(%0 : tensor<4000xf32>) {
@@ -43,7 +43,7 @@ module attributes {blu.target = {name = "x86-64-v3"}, blu.schedules = {gemm_0 = 
   // CHECK-LABEL: func.func private @rows_1(
   // CHECK-SAME: blu.schedule = {columns = 256 : i64, kind = "pieces"}
   // FIT-LABEL: func.func private @rows_1(
-  // FIT-SAME: blu.schedule = {columns = 256 : i64, kind = "pieces"}
+  // FIT-SAME: blu.schedule = {chain = 0 : i64, columns = 256 : i64, kind = "pieces"}
   func.func private @rows_1(%x: tensor<4000xf32>) -> tensor<4000xf32> attributes {blu.kernel = "rows"} {
     %0 = tensor.empty() : tensor<4000xf32>
     %1 = linalg.generic {indexing_maps = [#each, #each], iterator_types = ["parallel"]} ins(%x : tensor<4000xf32>) outs(%0 : tensor<4000xf32>) {

@@ -28,7 +28,7 @@ module attributes {blu.target = {gemm_rows = 6 : i64, gemm_vectors = 2 : i64, l2
 // A row at a time: vectors, a masked rest, and a sum across the lanes.
 // CHECK-LABEL: func.func @rows(
 // CHECK-LABEL: func.func @rows_0(
-// CHECK-SAME: %[[BEGIN:[a-z0-9_]+]]: index, %[[END:[a-z0-9_]+]]: index) attributes {blu.kernel = "rows", blu.schedule = {kind = "rows", rows = {{[0-9]+}} : i64}}
+// CHECK-SAME: %[[BEGIN:[a-z0-9_]+]]: index, %[[END:[a-z0-9_]+]]: index) attributes {blu.kernel = "rows", blu.schedule = {chain = 0 : i64, kind = "rows", rows = {{[0-9]+}} : i64}}
 // CHECK: scf.for %{{.+}} = %[[BEGIN]] to %[[END]]
 // CHECK: vector.load
 // CHECK: vector.maskedload

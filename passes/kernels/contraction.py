@@ -109,8 +109,8 @@ def read_contraction(
 ) -> Contraction:
     """Give the dims of a linalg.contract their roles; the right operand is the one that holds the columns.
 
-    These are what neighbours in memory differ by, in all `results` (buffers of the result's shape), if there are enough
-    of them for vectors.
+    These are what neighbours in memory differ by, in all `results` (buffers of the result's shape), if any are given
+    and there are enough columns for vectors; else the result's innermost dim that there is more than one of.
     """
     left_dims, right_dims, result_dims = maps_of(operation)
     sizes = sizes_of(operation)
@@ -120,7 +120,7 @@ def read_contraction(
     parallel = [dim for dim in result_dims if dim is not None]
     candidates = [dim for dim in parallel if (dim in left_dims) != (dim in right_dims)]
     wide = [dim for dim in candidates if sizes[dim] >= WIDE]
-    beside = [dim for dim in wide if _is_innermost(dim, result_dims, results)]
+    beside = [dim for dim in wide if results and _is_innermost(dim, result_dims, results)]
     columns = _choose_columns(beside or candidates, sizes)
     if columns in left_dims:
         left, right = right, left

@@ -7,25 +7,14 @@ one cell; else there are two, which change places with every step, or one for ea
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from blu.dialects import plan
 from blu.dialects.core.dtypes import product
 from blu.dialects.core.mlir import func, ir
+from blu.passes.host.bufferize.host import Host
 from blu.passes.host.bufferize.plan_memory import element_bytes
-from blu.passes.host.bufferize.views import Root, View, ViewTable, contiguous_strides, whole
+from blu.passes.host.bufferize.views import Root, View, contiguous_strides, whole
 from blu.plan.schema import ALIGNMENT
-
-
-class Host(Protocol):
-    """The host program that a loop is a step of, which has memory."""
-
-    views: ViewTable
-
-    def new_root(self, shape: list[int], element: ir.Type) -> Root: ...
-    def plain_root(self, value: ir.Value) -> Root: ...
-    def memref_of(self, view: View) -> ir.Value: ...
-    def copy(self, source: View, target: View) -> None: ...
 
 
 def place_loop(operation: ir.Operation, body: func.FuncOp, host: Host) -> list[View]:

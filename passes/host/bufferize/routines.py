@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from blu.dialects import plan
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.op import attributes_of
-from blu.passes.host.bufferize.views import Root, View, ViewTable, whole
-
-
-class Host(Protocol):
-    """The host program, which has memory."""
-
-    views: ViewTable
-
-    def checked_root(self, value: ir.Value) -> Root | None: ...
-    def plain_root(self, value: ir.Value) -> Root: ...
-    def in_order(self, value: ir.Value) -> View: ...
-    def memref_of(self, view: View) -> ir.Value: ...
+from blu.passes.host.bufferize.host import Host
+from blu.passes.host.bufferize.views import whole
 
 
 def place_routine(operation: ir.Operation, host: Host) -> None:
