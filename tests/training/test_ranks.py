@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 import signal
 import subprocess
@@ -21,6 +22,7 @@ from blu.errors import ArgumentError
 from blu.frontend.io.gpt2 import complete_config, expected_shapes
 from blu.plan.mesh import Mesh
 from tests.support.programs.rank_programs import run_ranks
+from tests.support.ranks.starting import mpiexec, run_command
 
 CONFIG = complete_config(
     {"model_type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 16, "vocab_size": 33, "n_positions": 8}
@@ -56,6 +58,31 @@ def test_two_ranks_learn_what_one_learns_and_go_on_as_one(texts: Path, tmp_path:
     assert two["validation_losses"][0] == pytest.approx(one["validation_losses"][0], rel=1e-5)
     rest = trained(texts, tmp_path / "two", "--steps", "6", "--decay-steps", "6", "--batch-size", "4", "--resume")
     assert rest["losses"] == pytest.approx(one["losses"][3:], rel=1e-5)
+
+
+def over_two_hosts(texts: Path, out: Path, **variables: str) -> tuple[list[float], list[int]]:
+    """Losses of three steps on two names of this machine, and the bytes that each rank moved over TCP."""
+    words = command(texts, out, "--steps", "3", "--batch-size", "2", "--json")
+    words[words.index("blu")] = "tests.support.ranks.counting"
+    hosts = ["-launcher", "fork", "-hosts", "localhost,127.0.0.1", "-ppn", "1", "-n", "2"]
+    done = run_command([mpiexec(), *hosts, *words], {"BLU_NUM_THREADS": "1", **variables})
+    assert (done.code, done.orphans) == (0, []), done.err
+    counts = [int(number) for number in re.findall(r'"bytes over TCP": (\d+)', done.err)]
+    return json.loads(done.out.splitlines()[-1])["losses"], counts
+
+
+def test_ranks_of_two_hosts_learn_what_one_learns_over_tcp(texts: Path, tmp_path: Path) -> None:
+    """As those of two machines do; where MPI may use the memory that they share, next to nothing goes over TCP."""
+    one = trained(texts, tmp_path / "one", "--steps", "3", "--batch-size", "4")
+    gradients = 3 * next((tmp_path / "one").glob("step-*3/model.safetensors")).stat().st_size
+    far = {"MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "tcp,self", "FI_PROVIDER": "tcp"}  # MPICH has either library below
+    losses, moved = over_two_hosts(texts, tmp_path / "two", **far)
+    assert losses == pytest.approx(one["losses"], rel=1e-5)
+    assert len(moved) == 2
+    assert min(moved) > gradients, (moved, gradients)
+    _, near = over_two_hosts(texts, tmp_path / "near")
+    assert len(near) == 2
+    assert max(near) < gradients / 3, (near, gradients)
 
 
 def test_micro_batches_are_added_up_over_ranks_once(texts: Path, tmp_path: Path) -> None:

@@ -30,11 +30,16 @@ class Outcome:
     orphans: list[str]
 
 
+def mpiexec() -> str:
+    """The program that starts ranks of MPI."""
+    found = wheel_file("mpiexec") or shutil.which("mpiexec")
+    assert found, "the tests of ranks need mpiexec: pip install 'blu[test]'"
+    return str(found)
+
+
 def run_ranks(size: int, module: str, *words: str, flags: Sequence[str] = (), **variables: str) -> Outcome:
     """Let `size` ranks of MPI run `python -m tests.support.ranks.<module>` to the end; `flags` are for mpiexec."""
-    mpiexec = wheel_file("mpiexec") or shutil.which("mpiexec")
-    assert mpiexec, "the tests of ranks need mpiexec: pip install 'blu[test]'"
-    command = [mpiexec, *flags, "-n", str(size), sys.executable, "-m", f"tests.support.ranks.{module}", *words]
+    command = [mpiexec(), *flags, "-n", str(size), sys.executable, "-m", f"tests.support.ranks.{module}", *words]
     return run_command(command, variables)
 
 
