@@ -115,8 +115,9 @@ class _Blocks(Warpgroups):
     def run(self) -> None:
         """Until every thread has returned."""
         threads, of_block, blocks = self.threads, self.program.threads, len(self.numbers)
-        self.shared = np.full(self.shared_bytes * blocks, 0xFF, np.uint8)
-        self.races = Races(of_block, blocks, self.shared_bytes, are_joined=self.program.cluster > 1)
+        self.shared = np.full(self.pitch * blocks, 0xFF, np.uint8)
+        are_joined = self.program.cluster > 1
+        self.races = Races(of_block, blocks, self.pitch, are_joined, self.program.unit)
         self.copies, self.named = Copies(self.shared, self.races, threads), NamedBarriers(self.races)
         self.stores = Stores(self.shared, self.races, threads)
         self.begin()
@@ -176,7 +177,7 @@ class _Blocks(Warpgroups):
             raise MemoryFaultError(f"{space} memory is accessed at {asked[~inside][:4]}")
         if (asked % (unit or size)).any():
             raise MemoryFaultError(f"{space} memory is accessed at {asked[:4]}, in pieces of {size} bytes")
-        first = address if space == "global" else address + rank * self.shared_bytes
+        first = address if space == "global" else address + rank * self.pitch
         return first if self._is_all(active) else np.where(active, first, 0)
 
     def _do_mapa(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 
 import ml_dtypes
 import numpy as np
 
+PIECE_BYTES = 16
+"""What the widest instructions of a thread access at once, and bulk copies are made of."""
 UNSIGNED = {1: np.bool_, 8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 SIGNED = {8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}
 FLOAT = {32: np.float32, 64: np.float64}
@@ -71,6 +73,11 @@ class Program:
         return [item.name.startswith(_EVENTS) for item in self.instructions]
 
     @cached_property
+    def unit(self) -> int:
+        """Bytes of the smallest piece of shared memory that an instruction accesses, at most those of a bulk copy's."""
+        return min([PIECE_BYTES, *filter(None, map(_shared_bytes, self.instructions))])
+
+    @cached_property
     def sums(self) -> frozenset[str]:
         """Registers of the sums of asynchronous products."""
         products = [item for item in self.instructions if item.name.startswith("wgmma.mma_async")]
@@ -95,6 +102,18 @@ class Program:
         return found
 
 
+def _shared_bytes(item: Instruction) -> int:
+    """Bytes of shared memory that a thread accesses at once, at a multiple of as many; 0: none, or a bulk copy's."""
+    first, space, *_ = [*item.parts, ""]
+    if item.name.startswith("st.async"):
+        return 4
+    if first in ("ld", "st") and space.startswith("shared"):
+        data = item.operands[0 if first == "ld" else 1]
+        return type_named(item.parts[-1])[1] // 8 * (len(data) if isinstance(data, tuple) else 1)
+    return int(item.operands[2]) if item.name.startswith(("cp.async.ca", "cp.async.cg")) else 0
+
+
+@lru_cache(maxsize=64)
 def parse(text: str) -> Program:
     """Read the PTX of a module with one kernel."""
     instructions: list[Instruction] = []

@@ -37,13 +37,16 @@ class Races:
     """Watches the shared memory of `blocks` blocks of `threads` threads and `shared_bytes` bytes each.
 
     They are a cluster if they are joined, else have nothing to do with each other. Places are numbers of bytes in the
-    memory of all of them, [accesses, bytes of each].
+    memory of all of them, [accesses, bytes of each]: whole units of `unit` bytes, which are watched as one.
     """
 
-    def __init__(self, threads: int, blocks: int, shared_bytes: int, are_joined: bool = True):
-        self._warps_of_block = -(-threads // WARP)
-        warps, size = self._warps_of_block * blocks, shared_bytes * blocks
-        self._threads, self._shared_bytes, self._now, self._settled = threads, shared_bytes, 1, 0
+    def __init__(self, threads: int, blocks: int, shared_bytes: int, are_joined: bool = True, unit: int = 1):
+        assert shared_bytes % unit == 0, f"{shared_bytes} bytes in units of {unit}"
+        self._warps_of_block, self._unit = -(-threads // WARP), unit
+        warps, size = self._warps_of_block * blocks, shared_bytes * blocks // unit
+        self._units_of_block, self._now, self._settled = shared_bytes // unit, 1, 0
+        block, own = np.divmod(np.arange(threads * blocks), threads)
+        self._warp_of = block * self._warps_of_block + own // WARP
         self._most_barriers = _BARRIERS * (1 if are_joined else blocks)
         # Who knows of whom (warps, then mbarriers) up to which time.
         self._known = np.zeros((warps, warps + self._most_barriers), np.int32)
@@ -51,8 +54,9 @@ class Races:
             block = np.arange(warps) // self._warps_of_block
             self._known[:, :warps][block[:, None] != block] = _ALWAYS  # of whom nothing needs to be known
         self._meetings: dict[int, _Meeting] = {}
+        # `_written` is _ALWAYS where a copy is on its way to.
         self._writer, self._written = np.zeros(size, np.int16), np.zeros(size, np.int32)
-        self._read, self._last_read = np.zeros((self._warps_of_block, size), np.int32), np.zeros(size, np.int32)
+        self._read, self._last_read = np.zeros((size, self._warps_of_block), np.int32), np.zeros(size, np.int32)
         self._on_its_way, self._leaves = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
         # By which thread, counted from 1, bytes were written that bulk copies do not see yet.
         self._hidden = np.zeros(size, np.int16)
@@ -61,57 +65,66 @@ class Races:
 
     def read(self, places: np.ndarray, threads: np.ndarray) -> None:
         """Threads [accesses] read bytes of their own block."""
-        warps = self.warps_of(threads)[:, None]
-        self._check_writers(places, warps, "reads")
-        self._read[warps % self._warps_of_block, places] = self._now
-        self._last_read[places] = self._now
+        units, warps = self._units(places), self._warp_of[threads][:, None]
+        self._check_writers(units, warps, "reads")
+        self._read[units, warps % self._warps_of_block] = self._now
+        self._last_read[units] = self._now
 
     def write(self, places: np.ndarray, threads: np.ndarray) -> None:
         """Threads [accesses] write bytes."""
-        warps = np.broadcast_to(self.warps_of(threads)[:, None], places.shape)
-        self._check_writers(places, warps, "writes to")
-        self._check_readers(places, warps)
-        self._refuse(self._leaves[places], places, warps, "writes to", "a copy reads that has not been waited for")
-        self._writer[places], self._written[places] = warps, self._now
-        self._hidden[places] = threads[:, None] + 1
-        self._refuse(self._writer[places] != warps, places, warps, "writes to", "another warp writes to at a time")
+        units = self._units(places)
+        warps = np.broadcast_to(self._warp_of[threads][:, None], units.shape)
+        self._check_writers(units, warps, "writes to")
+        self._check_readers(units, warps)
+        self._refuse(self._leaves[units], units, warps, "writes to", "a copy reads that has not been waited for")
+        self._writer[units], self._written[units] = warps, self._now
+        self._hidden[units] = threads[:, None] + 1
+        self._refuse(self._writer[units] != warps, units, warps, "writes to", "another warp writes to at a time")
 
     def begin_copy(self, places: np.ndarray, threads: np.ndarray) -> None:
         """Threads [accesses] begin to copy something to bytes that nobody may touch before `end_copy`."""
         self.write(places, threads)
-        self._on_its_way[places] = True
+        units = self._units(places)
+        self._on_its_way[units], self._written[units] = True, _ALWAYS
 
     def end_copy(self, places: np.ndarray, threads: np.ndarray) -> None:
         """The threads that began copies have waited for them."""
-        self._on_its_way[places] = False
-        self._writer[places], self._written[places] = self.warps_of(threads)[:, None], self._now
+        units = self._units(places)
+        self._on_its_way[units] = False
+        self._writer[units], self._written[units] = self._warp_of[threads][:, None], self._now
 
     def end_counted_copy(self, places: np.ndarray, barrier: int) -> None:
         """An mbarrier has counted all bytes of a copy."""
-        self._on_its_way[places], self._hidden[places] = False, 0
-        self._writer[places], self._written[places] = self._meeting(barrier).actor, self._now
+        units = self._units(places)
+        self._on_its_way[units], self._hidden[units] = False, 0
+        self._writer[units], self._written[units] = self._meeting(barrier).actor, self._now
 
     def begin_store(self, places: np.ndarray, thread: int) -> None:
         """A thread begins to copy bytes [pieces, size] that nobody may write to before `end_store`."""
-        warps = self.warps_of(np.full(len(places), thread))[:, None]
-        self._check_writers(places, warps, "copies")
-        self._refuse(self._hidden[places] > 0, places, np.broadcast_to(warps, places.shape), "copies",
-                     "was written with no fence.proxy.async since")  # fmt: skip
-        self._leaves[places] = True
+        units = self._units(places)
+        warps = np.broadcast_to(self._warp_of[thread], units.shape)
+        self._check_writers(units, warps, "copies")
+        self._refuse(self._hidden[units] > 0, units, warps, "copies", "was written with no fence.proxy.async since")
+        self._leaves[units] = True
 
     def end_store(self, places: np.ndarray) -> None:
         """What was copied from these bytes has been read."""
-        self._leaves[places] = False
+        self._leaves[self._units(places)] = False
 
     def show(self, threads: np.ndarray) -> None:
         """Bulk copies see what these threads have written."""
-        self._hidden[np.isin(self._hidden, threads + 1)] = 0
+        is_shown = np.zeros(len(self._warp_of) + 1, np.bool_)
+        is_shown[threads + 1] = True
+        self._hidden[is_shown[self._hidden]] = 0
+
+    def _units(self, places: np.ndarray) -> np.ndarray:
+        return places[:, :: self._unit] // self._unit if self._unit > 1 else places
 
     # -- what keeps accesses apart -----------------------------------------------------------------------------------
 
     def meet(self, threads: np.ndarray) -> None:
         """The warps of these threads meet at a barrier."""
-        warps = np.unique(self.warps_of(threads))
+        warps = self._warps_of(threads)
         known = self._known[warps].max(axis=0)
         known[warps] = self._now
         self._known[warps] = known
@@ -119,7 +132,7 @@ class Races:
 
     def tell(self, thread: int, barrier: int) -> None:
         """A thread arrives at an mbarrier or a named one: what it has seen and done is known to who waits there."""
-        warp, meeting = self.warps_of(thread), self._meeting(barrier)
+        warp, meeting = self._warp_of[thread], self._meeting(barrier)
         meeting.gathered = np.maximum(meeting.gathered, self._known[warp])
         meeting.gathered[warp] = self._now
         self._go_on()
@@ -133,13 +146,14 @@ class Races:
 
     def hear(self, threads: np.ndarray, barrier: int) -> None:
         """Threads have seen the end of an mbarrier's last phase."""
-        warps = np.unique(self.warps_of(threads))
+        warps = self._warps_of(threads)
         self._known[warps] = np.maximum(self._known[warps], self._meeting(barrier).published)
 
-    def warps_of(self, threads: np.ndarray | int) -> np.ndarray:
-        """The number of each thread's warp in the cluster."""
-        block, own = np.divmod(threads, self._threads)
-        return block * self._warps_of_block + own // WARP
+    def _warps_of(self, threads: np.ndarray) -> np.ndarray:
+        """The numbers, in the cluster, of the warps that threads are in."""
+        is_there = np.zeros(len(self._known), np.bool_)
+        is_there[self._warp_of[threads]] = True
+        return np.flatnonzero(is_there)
 
     def _go_on(self) -> None:
         self._now += 1
@@ -156,30 +170,29 @@ class Races:
 
     # -- checks ------------------------------------------------------------------------------------------------------
 
-    def _check_writers(self, places: np.ndarray, warps: np.ndarray, does: str) -> None:
-        warps = np.broadcast_to(warps, places.shape)
-        on_its_way = self._on_its_way[places]
-        self._refuse(on_its_way, places, warps, does, "a copy is on its way to that has not been waited for")
-        if self._written[places].max(initial=0) <= self._settled:
+    def _check_writers(self, units: np.ndarray, warps: np.ndarray, does: str) -> None:
+        written = self._written[units]
+        if written.max(initial=0) <= self._settled:
             return
-        writer = self._writer[places]
-        unseen = (writer != warps) & (self._written[places] > self._known[warps, writer])
-        self._refuse(unseen, places, warps, does, "another warp has written with no barrier since")
+        warps = np.broadcast_to(warps, units.shape)
+        on_its_way = self._on_its_way[units]
+        self._refuse(on_its_way, units, warps, does, "a copy is on its way to that has not been waited for")
+        writer = self._writer[units]
+        unseen = (writer != warps) & (written > self._known[warps, writer])
+        self._refuse(unseen, units, warps, does, "another warp has written with no barrier since")
 
-    def _check_readers(self, places: np.ndarray, warps: np.ndarray) -> None:
-        recent = self._last_read[places] > self._settled
+    def _check_readers(self, units: np.ndarray, warps: np.ndarray) -> None:
+        recent = self._last_read[units] > self._settled
         if not recent.any():
             return
-        places, warps = places[recent], warps[recent]
-        block = places // self._shared_bytes
-        for own in range(self._warps_of_block):
-            reader = block * self._warps_of_block + own
-            unseen = (reader != warps) & (self._read[own, places] > self._known[warps, reader])
-            self._refuse(unseen, places, warps, "writes to", "another warp has read with no barrier since")
+        units, warps = units[recent], warps[recent]
+        readers = (units // self._units_of_block * self._warps_of_block)[:, None] + np.arange(self._warps_of_block)
+        unseen = (readers != warps[:, None]) & (self._read[units] > self._known[warps[:, None], readers])
+        self._refuse(unseen.any(1), units, warps, "writes to", "another warp has read with no barrier since")
 
-    def _refuse(self, wrong: np.ndarray, places: np.ndarray, warps: np.ndarray, does: str, why: str) -> None:
+    def _refuse(self, wrong: np.ndarray, units: np.ndarray, warps: np.ndarray, does: str, why: str) -> None:
         if not wrong.any():
             return
-        place, warp = int(places[wrong][0]), int(warps[wrong][0])
-        block, byte = divmod(place, self._shared_bytes)
+        block, unit = divmod(int(units[wrong][0]), self._units_of_block)
+        byte, warp = unit * self._unit, int(warps[wrong][0])
         raise RaceError(f"warp {warp} {does} byte {byte} of the shared memory of block {block}, which {why}")

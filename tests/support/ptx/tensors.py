@@ -11,13 +11,13 @@ from functools import partial
 import ml_dtypes
 import numpy as np
 
+from tests.support.ptx.program import PIECE_BYTES
 from tests.support.ptx.schedule import Schedule
 from tests.support.ptx.stores import Stores
 
 MAP_BYTES = 128
 ROW_BYTES = 128
 """Of a tile's row in shared memory, which is swizzled."""
-PIECE_BYTES = 16
 _ELEMENTS = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32, "tf32": np.float32}
 
 
@@ -97,6 +97,11 @@ class Tensors(Schedule):
     maps: dict[int, tuple[TensorMap, np.ndarray]] = field(default_factory=dict)
     stores: Stores = field(init=False)
 
+    @property
+    def pitch(self) -> int:
+        """Bytes from a block's shared memory to the next one's: those of the block in whole pieces."""
+        return -(-self.shared_bytes // PIECE_BYTES) * PIECE_BYTES
+
     def _do_prefetch(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         for address in np.unique(self._address(operands[0], 64)[active]):
             self._map_at(int(address))
@@ -141,7 +146,7 @@ class Tensors(Schedule):
         for thread in np.flatnonzero(active):
             map_, memory = self._map_at(int(addresses[thread]))
             assert parts[4] == f"{len(map_.box)}d", f"{'.'.join(parts)} of {map_}"
-            start, first = int(self.rank[thread]) * self.shared_bytes, int(sources[thread])
+            start, first = int(self.rank[thread]) * self.pitch, int(sources[thread])
             count = int(np.prod(map_.box)) * map_.element_bytes // PIECE_BYTES
             where = swizzled((first - start) // PIECE_BYTES + np.arange(count))
             send = partial(map_.put, memory, [int(item[thread]) for item in place])
@@ -177,7 +182,7 @@ class Tensors(Schedule):
 
     def _transfer(self, thread: int, first: int, rows: np.ndarray, barrier: int, is_swizzled: bool = True) -> None:
         """Send rows to shared memory from a place on, where nothing can be read until they have come."""
-        start = int(self.rank[thread]) * self.shared_bytes
+        start = int(self.rank[thread]) * self.pitch
         where = (first - start) // PIECE_BYTES + np.arange(rows.size // PIECE_BYTES)
         where = swizzled(where) if is_swizzled else where
         assert where.max() < self.shared_bytes // PIECE_BYTES, f"{rows.size} bytes are copied to {first - start}"
@@ -195,4 +200,4 @@ class Tensors(Schedule):
     def own_pieces(self, rank: int) -> np.ndarray:
         """The shared memory of a block in pieces of 16 bytes, as a view."""
         count = self.shared_bytes // PIECE_BYTES
-        return self.shared[rank * self.shared_bytes :][: count * PIECE_BYTES].reshape(-1, PIECE_BYTES)
+        return self.shared[rank * self.pitch :][: count * PIECE_BYTES].reshape(-1, PIECE_BYTES)

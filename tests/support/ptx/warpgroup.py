@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 import ml_dtypes
 import numpy as np
 
-from tests.support.ptx.program import Instruction
+from tests.support.ptx.program import PIECE_BYTES, Instruction
 from tests.support.ptx.schedule import WARP, WARPGROUP
-from tests.support.ptx.tensors import PIECE_BYTES, ROW_BYTES, Tensors, bytes_of_pieces, swizzled
+from tests.support.ptx.tensors import ROW_BYTES, Tensors, bytes_of_pieces, swizzled
 
 ROWS = 64
 DEPTH_BYTES = 32
@@ -177,7 +177,7 @@ class Warpgroups(Tensors):
         for (operand, across), order in zip(in_memory, orders, strict=True):
             factor, reading = _read_factor(own, self._same(operand, 64, number), across, dtype, order == "1")
             # All four warps read, but the group waits as one: the first stands for it, and a byte for each piece.
-            places = bytes_of_pieces(reading[0], int(self.rank[thread]) * self.shared_bytes)[:, :1]
+            places = bytes_of_pieces(reading[0], int(self.rank[thread]) * self.pitch)[:, :1]
             self.races.read(places, np.full(len(places), thread))
             factors.append(factor)
             group.open.append(Reading(*reading, names, self.line, registers))
