@@ -73,6 +73,14 @@ class Program:
         return [item.name.startswith(_EVENTS) for item in self.instructions]
 
     @cached_property
+    def stops(self) -> list[int]:
+        """For each instruction, the first one after it that threads do not come to without looking at others."""
+        found = [len(self.instructions)]
+        for place in reversed(range(len(self.instructions))):
+            found.append(place + 1 if self.is_event[place] or self.is_collective[place + 1] else found[-1])
+        return found[:0:-1]
+
+    @cached_property
     def unit(self) -> int:
         """Bytes of the smallest piece of shared memory that an instruction accesses, at most those of a bulk copy's."""
         return min([PIECE_BYTES, *filter(None, map(_shared_bytes, self.instructions))])

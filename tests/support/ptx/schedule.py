@@ -71,39 +71,54 @@ class Schedule(Arithmetic):
 
     def step(self) -> None:
         """Let the first threads that can run go on as far as they get by themselves."""
-        for place in np.unique(self.place[self.place < self.end]):
+        place = int(self.place.min())
+        while place < self.end:
             active = self.place == place
-            if self.program.is_collective[place]:
-                if self.asleep.get(int(place)) == active.sum():
-                    continue
-                ready = self._ready(self.program.instructions[place], active)
-                if not ready.any():
-                    self.asleep[int(place)] = int(active.sum())
-                    continue
-                active = ready
-            self._go(int(place), active)
-            return
+            beyond = self._first_beyond(place, active)
+            ready = self._awake(place, active) if self.program.is_collective[place] else active
+            if ready is not None:
+                self._go(place, beyond, ready)
+                return
+            place = beyond
         if not self.transfers:
             raise DeadlockError("threads wait for each other forever:\n" + "\n".join(self._waiting()))
         self.transfers.pop(0)()
         self.asleep.clear()
 
-    def _go(self, place: int, active: np.ndarray) -> None:
+    def _first_beyond(self, place: int, active: np.ndarray) -> int:
+        """The first instruction after a place at which threads stand, all those at the place being `active`."""
+        if self._is_all(active):
+            return self.end
+        beyond = self.place[self.place > place]
+        return int(beyond.min()) if len(beyond) else self.end
+
+    def _awake(self, place: int, active: np.ndarray) -> np.ndarray | None:
+        """Those of the threads at a place that may go on; None if nobody may."""
+        count = np.count_nonzero(active)
+        if self.asleep.get(place) == count:
+            return None
+        ready = self._ready(self.program.instructions[place], active)
+        if ready.any():
+            return ready
+        self.asleep[place] = count
+        return None
+
+    def _go(self, place: int, limit: int, active: np.ndarray) -> None:
         """Run instructions up to a branch, to what others may wait for, or to where other threads stand."""
-        program, beyond = self.program, self.place[self.place > place]
-        limit = int(beyond.min()) if len(beyond) else self.end
-        is_last = False
-        while not is_last:
-            instruction, place = program.instructions[place], place + 1
-            is_last = program.is_event[place - 1] or place >= limit or program.is_collective[place]
-            if is_last:
-                self.place[active] = place
-            if not instruction.guard:
-                self._execute(instruction, active)
-                continue
-            some = active & (self._read(instruction.guard, 1) != instruction.negated)
-            if some.any():
-                self._execute(instruction, some)
+        last = min(self.program.stops[place], limit)
+        *items, item = self.program.instructions[place:last]
+        for before in items:
+            self._execute_guarded(before, active)
+        self.place[active] = last
+        self._execute_guarded(item, active)
+
+    def _execute_guarded(self, item: Instruction, active: np.ndarray) -> None:
+        if not item.guard:
+            self._execute(item, active)
+            return
+        some = active & (self._read(item.guard, 1) != item.negated)
+        if some.any():
+            self._execute(item, some)
 
     def _execute(self, item: Instruction, active: np.ndarray) -> None:
         handler = getattr(self, item.handler, None)
