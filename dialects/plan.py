@@ -35,10 +35,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from blu.dialects.core.declaration import declaration
 from blu.dialects.core.dialect import load_dialect
 from blu.dialects.core.fields import RESULT_SEGMENTS, SEGMENTS, check_number, slots
 from blu.dialects.core.mlir import ext, ir
-from blu.dialects.core.modules import written_once
 
 # The attribute of a call that says which others run at the same time, and of a kernel that runs for many calls at once.
 BATCH = "blu.batch"
@@ -54,8 +54,8 @@ class PlanDialect(ext.Dialect, name="plan"):
 
     @classmethod
     def _emit_module(cls) -> ir.Module:
-        """The declarations as IR. To go through the classes of all ops takes longer than a small program."""
-        return written_once((cls.name, *cls.operations), super()._emit_module)
+        """The declarations as IR."""
+        return declaration(cls)
 
 
 class Check(PlanDialect.Operation, name="check"):

@@ -7,9 +7,9 @@ from __future__ import annotations
 import types
 from typing import Any
 
+from blu.dialects.core.declaration import declaration
 from blu.dialects.core.fields import CAPTURED_SLOTS
 from blu.dialects.core.mlir import ext, ir, irdl
-from blu.dialects.core.modules import written_once
 
 _told: dict[str, list[type]] = {}
 """The ops of each dialect that MLIR's Python knows."""
@@ -20,8 +20,8 @@ class BluDialect(ext.Dialect, name="blu"):
 
     @classmethod
     def _emit_module(cls) -> ir.Module:
-        """The declarations as IR. To go through the classes of all ops takes longer than a small program."""
-        return written_once((cls.name, *cls.operations), super()._emit_module)
+        """The declarations as IR."""
+        return declaration(cls)
 
 
 def load_dialect(dialect: type[ext.Dialect]) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
-from typing import Any
+from collections.abc import Collection, Iterator
 
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.remembering import remembering
@@ -18,16 +17,6 @@ def copy_module(module: ir.Module) -> ir.Module:
     for operation in module.body.operations:
         operation.operation.clone(insertion_point)
     return copy
-
-
-_written: dict[tuple[Any, ...], str] = {}
-
-
-def written_once(key: tuple[Any, ...], make: Callable[[], ir.Module]) -> ir.Module:
-    """What `make` gives, for the current context: made in the first, and read from its text in all others."""
-    if key not in _written:
-        _written[key] = str(make())
-    return ir.Module.parse(_written[key])
 
 
 def operations_in(root: ir.Operation, closed: Collection[str] = ()) -> Iterator[ir.Operation]:

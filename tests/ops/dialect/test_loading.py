@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from blu.dialects.core import declaration as declarations
 from blu.dialects.core.context import make_context
+from blu.dialects.core.declaration import declaration
 from blu.dialects.core.mlir import ext, ir
 from blu.dialects.core.op import BluDialect
 from blu.dialects.plan import PlanDialect
@@ -19,15 +21,15 @@ func.func @main(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
 
 @pytest.fixture
 def declared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The ops whose declaration is worked out."""
+    """The ops whose declaration is written."""
     names: list[str] = []
-    emit = ext.Operation._emit_operation.__func__
+    write = declarations._operation
 
-    def record(cls: type) -> None:
-        names.append(cls._op_name)
-        emit(cls)
+    def record(operation: type) -> object:
+        names.append(operation._op_name)
+        return write(operation)
 
-    monkeypatch.setattr(ext.Operation, "_emit_operation", classmethod(record))
+    monkeypatch.setattr(declarations, "_operation", record)
     return names
 
 
@@ -54,3 +56,25 @@ def test_a_dialect_with_other_ops_is_written_anew(
     declared.clear()
     monkeypatch.undo()
     assert make_context().is_dialect_loaded(dialect.DIALECT_NAMESPACE)
+
+
+@pytest.mark.parametrize("dialect", [BluDialect, PlanDialect])
+def test_declarations_are_those_that_the_bindings_build(dialect: type[ext.Dialect]) -> None:
+    with make_context(), ir.Location.unknown():
+        built = ext.Dialect._emit_module.__func__(dialect)
+        assert _forms(declaration(dialect)) == _forms(built)
+
+
+def _forms(module: ir.Module) -> list[list[object]]:
+    """What each op is declared to have: names and kinds of its fields, and which of them have one constraint."""
+    return [_form(item) for item in module.body.operations[0].regions[0].blocks[0].operations]
+
+
+def _form(declared: ir.OpView) -> list[object]:
+    constraints: dict[ir.Value, int] = {}
+    form: list[object] = [declared.attributes["sym_name"]]
+    for item in declared.regions[0].blocks[0].operations:
+        used = [constraints.setdefault(value, len(constraints)) for value in item.operands]
+        if used:
+            form.append((item.name, used, {str(name): value for name, value in item.attributes.items()}))
+    return form
