@@ -9,7 +9,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
-from numpy.linalg import LinAlgError
+try:
+    from numpy.linalg import LinAlgError
+except ImportError:  # processes that generate code do without NumPy
+    LinAlgError = ValueError
 
 _INSIDE = ("blu", "contextlib", "functools")
 
@@ -150,7 +153,7 @@ class OutOfRangeError(BluError, IndexError):
     """An index lies outside of the dimension it selects from."""
 
 
-class MatrixError(BluError, LinAlgError):
+class MatrixError(BluError, LinAlgError):  # type: ignore[misc]
     """A matrix that has no inverse, or not the factors that were asked for: as numpy.linalg.LinAlgError."""
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.util
+import os
 import sys
 from collections.abc import Iterator
 from importlib import metadata
-from pathlib import Path
 
 PACKAGES = ("blu", "blu.frontend", "blu.dialects", "blu.passes", "blu.compiler", "blu.runtime")
 # What the generated code depends on besides Blu itself.
@@ -49,9 +49,9 @@ def _code_fingerprint() -> str:
     for name in READ_BY_CODE_GENERATION:
         found = importlib.util.find_spec(name)
         assert found is not None and found.origin
-        digest.update(Path(found.origin).read_bytes())
+        digest.update(_content(found.origin))
     for name in CODE_TOOLCHAIN:
-        digest.update(f"{name}=={_version(name)}\0".encode())
+        digest.update(f"{name}=={version_of(name)}\0".encode())
     return digest.hexdigest()
 
 
@@ -62,7 +62,7 @@ def source_fingerprint() -> str:
     for package in PACKAGES:
         digest.update(_sources(package))
     for name in TOOLCHAIN:
-        digest.update(f"{name}=={_version(name)}\0".encode())
+        digest.update(f"{name}=={version_of(name)}\0".encode())
     for plugin in sorted(metadata.entry_points(group=PLUGINS)):
         version = plugin.dist.version if plugin.dist else ""
         digest.update(f"{plugin.name}={plugin.value}=={version}\0".encode())
@@ -73,11 +73,22 @@ def _sources(package: str) -> bytes:
     """Names and hashes of all source files of a package. Only those that it is in are imported."""
     spec = importlib.util.find_spec(package)
     assert spec is not None and spec.submodule_search_locations
-    root = Path(spec.submodule_search_locations[0])
-    found = b""
-    for path in sorted(path for path in root.rglob("*") if path.suffix in (".py", ".ll")):
-        found += f"{package}/{path.relative_to(root)}\0".encode() + hashlib.sha256(path.read_bytes()).digest()
+    root, found = spec.submodule_search_locations[0], b""
+    for path in sorted(_files(root)):
+        found += f"{package}{path[len(root) :]}\0".encode() + hashlib.sha256(_content(path)).digest()
     return found
+
+
+def _content(path: str) -> bytes:
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def _files(root: str) -> Iterator[str]:
+    """Every source file under a folder, without the objects that `Path.rglob` makes of each other file and folder."""
+    for folder, folders, names in os.walk(root):
+        folders[:] = [name for name in folders if name != "__pycache__"]
+        yield from (os.path.join(folder, name) for name in names if name.endswith((".py", ".ll")))
 
 
 def is_extended() -> bool:
@@ -95,7 +106,9 @@ def _contributors() -> Iterator[str]:
         yield from (rule.__module__ for rule in rules.RULES.values())
 
 
-def _version(name: str) -> str:
+@functools.cache
+def version_of(name: str) -> str:
+    """The version of an installed package, or "absent"."""
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from importlib import metadata
 from typing import Any
 
 from blu.compiler.codegen.kernel_code import Counts, cubins_of, described, objects_of, ptx_of_kernels
 from blu.compiler.codegen.kernel_texts import code_text
 from blu.compiler.codegen.worker_pool import worker_pool
 from blu.compiler.driver.reproducer import attach_reproducer, versions
+from blu.compiler.fingerprint import version_of
 from blu.dialects.core.locations import describe
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.modules import attribute_names
@@ -144,7 +144,7 @@ def combined(parts: Mapping[str, Members], details: Mapping[str, Any]) -> tuple[
 def details_of(module: ir.Module) -> dict[str, Any]:
     """What the manifest of an executable says beside its members: versions, target, entry."""
     target = target_of(module)
-    versions = {name: metadata.version(name) for name in ("blu", "torch-mlir", "llvmlite")}
+    versions = {name: version_of(name) for name in ("blu", "torch-mlir", "llvmlite")}
     return {
         "target": {"name": target.name, "triple": target.triple},
         "versions": versions,

@@ -15,8 +15,6 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import IO, Any
 
-from blu.errors import BluError
-
 KERNEL = "kernel: "
 _kernel = ""
 
@@ -86,6 +84,7 @@ def main() -> None:
     # MLIR's bindings import it for attributes that nobody makes here: half of the time until the first answer.
     sys.modules.setdefault("numpy", None)  # type: ignore[arg-type]
     import blu.compiler.codegen.native  # noqa: F401  (so that the first request does not wait for it)
+    from blu.errors import BluError
 
     while message := read_message(requests):
         _kernel = ""

@@ -188,9 +188,10 @@ def test_what_makes_code_is_in_the_package_that_is_part_of_its_key() -> None:
 
 def test_a_change_of_code_generation_is_another_key_and_one_of_a_pass_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     def keys(changed: str) -> tuple[str, str]:
-        read = Path.read_bytes
+        read = fingerprint._content
         with monkeypatch.context() as patch:
-            patch.setattr(Path, "read_bytes", lambda path: read(path) + (b"#" if path.name == changed else b""))
+            change = {changed: b"#"}
+            patch.setattr(fingerprint, "_content", lambda path: read(path) + change.get(Path(path).name, b""))
             fingerprint._code_fingerprint.cache_clear()
             fingerprint.source_fingerprint.cache_clear()
             return fingerprint.code_key("text"), fingerprint.key_of("text")

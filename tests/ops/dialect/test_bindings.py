@@ -26,3 +26,9 @@ def test_classes_of_llvm_are_loaded_for_gpus_alone(tmp_path, monkeypatch):
     command = [sys.executable, "-c", SCRIPT]
     found = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
     assert found.stdout.splitlines() == ["(4, 4)", "False", "True", "True True"]
+
+
+def test_processes_that_generate_code_do_without_numpy():
+    command = [sys.executable, "-X", "importtime", "-P", "-m", "blu.compiler.codegen.worker"]
+    loaded = subprocess.run(command, capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL).stderr
+    assert "blu.compiler.codegen.native" in loaded and "numpy._core" not in loaded
