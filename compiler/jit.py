@@ -24,7 +24,7 @@ import numpy as np
 from blu import settings
 from blu.compiler.announcement import Recompilations, announcement
 from blu.compiler.cache import default_cache
-from blu.compiler.codegen.worker_pool import worker_pool
+from blu.compiler.codegen.ahead import begin
 from blu.compiler.compiled import Compiled
 from blu.compiler.eager import Eager, devices, place, runner_of
 from blu.compiler.fingerprint import key_of
@@ -84,11 +84,11 @@ class Traced:
         self, target: str | None = None, options: DriverOptions | None = None, stop: str | None = None
     ) -> Lowered:
         """Run the target's passes, all of them or up to a level or pass."""
-        if stop is None:  # machine code comes next; they start while passes are imported
-            worker_pool().start()
+        name = resolve_target_name(target or self.target)
+        if stop is None:
+            begin(TARGETS[name])
         from blu.compiler.lowered import Lowered  # a program that the cache has needs no passes
 
-        name = resolve_target_name(target or self.target)
         return Lowered(self, TARGETS[name]).run(options, stop)
 
     def with_target(self, target: Target) -> ir.Module:

@@ -19,8 +19,8 @@ from blu.compiler.cli.progress import ProgressDisplay
 from blu.compiler.cli.ranks.mesh_flags import rank_request
 from blu.compiler.cli.run import MODEL
 from blu.compiler.cli.subject import FunctionSubject, Gpt2Subject, IrSubject, Subject, load_weights
+from blu.compiler.codegen.ahead import begin
 from blu.compiler.codegen.executable import assembly_of, build_executable, combined, details_of, llvm_ir_of, object_of
-from blu.compiler.codegen.worker_pool import worker_pool
 from blu.compiler.driver.driver import Report, run_pipeline
 from blu.compiler.driver.isolate import step_record
 from blu.compiler.driver.position import PipelinePosition, read_position
@@ -129,7 +129,7 @@ def _compile(
     if arguments.schedules is not None:
         put_schedules(arguments.schedules, source.module, steps)
     if what in MACHINE:
-        worker_pool().start()
+        begin(TARGETS[target])
     with progress.step(f"compiling {source.name} for {target}"):
         told = ProgressPipe(arguments.progress_fd)
         told.tell(steps=[step_record(step) for step in steps])

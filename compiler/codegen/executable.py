@@ -6,7 +6,8 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from blu.compiler.codegen.kernel_code import Counts, cubins_of, described, objects_of, ptx_of_kernels
+from blu.compiler.codegen.ahead import described
+from blu.compiler.codegen.kernel_code import Counts, cubins_of, objects_of, ptx_of_kernels
 from blu.compiler.codegen.kernel_texts import code_text
 from blu.compiler.codegen.worker_pool import worker_pool
 from blu.compiler.driver.reproducer import attach_reproducer, versions
@@ -14,7 +15,8 @@ from blu.compiler.fingerprint import version_of
 from blu.dialects.core.locations import describe
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.modules import attribute_names
-from blu.dialects.targets.nvidia import GpuTarget, Target, target_of
+from blu.dialects.targets.cpu import CpuTarget
+from blu.dialects.targets.nvidia import GpuTarget, target_of
 from blu.errors import ParseError, PassError
 from blu.passes.framework.launches import code_of
 from blu.passes.host.export_plan import CONSTANTS, CONTRACTS, PLAN
@@ -44,7 +46,7 @@ def build_executable(module: ir.Module, source: str, tell: Callable[[str], None]
     }
 
 
-def _cpu_code(module: ir.Module, target: Target) -> tuple[Members, Counts]:
+def _cpu_code(module: ir.Module, target: CpuTarget) -> tuple[Members, Counts]:
     kernels, pool, counts = objects_of(module, target)
     return {"kernels.o": kernels, "pool.o": pool}, counts
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 from blu.compiler.cache import cache_of_kernels
+from blu.compiler.codegen.ahead import Wanted, described, thread_pool
 from blu.compiler.codegen.cubins import assemble_one, find_ptxas, version_of
 from blu.compiler.codegen.kernel_cache import KernelCache
 from blu.compiler.codegen.kernel_texts import KernelText, kernel_texts
@@ -17,12 +18,9 @@ from blu.compiler.codegen.link_objects import link_objects
 from blu.compiler.codegen.worker_pool import worker_pool
 from blu.compiler.fingerprint import code_key
 from blu.dialects.core.mlir import ir
+from blu.dialects.targets.cpu import CpuTarget
 from blu.dialects.targets.nvidia import GpuTarget, Target
 from blu.errors import PassError
-from blu.runtime.pool import pool_text
-
-# The key of a piece of code, and what makes it.
-Wanted = tuple[str, Callable[[], bytes]]
 
 logger = logging.getLogger("blu")
 
@@ -51,21 +49,14 @@ class KernelCode:
         return {kernel.name: kernel.named(code) for kernel, code in pairs}
 
 
-def described(target: Target) -> dict[str, Any]:
-    """What a worker is told of a target."""
-    return {**asdict(target), "triple": target.triple}
-
-
-def objects_of(module: ir.Module, target: Target) -> tuple[bytes, bytes, Counts]:
+def objects_of(module: ir.Module, target: CpuTarget) -> tuple[bytes, bytes, Counts]:
     """An object with all kernels of a module for a CPU, and that of the thread pool.
 
     They have no lines of the user's: nobody reads those of code in memory.
     """
-    about, text = described(target), pool_text(target.triple)
-    pool = code_key("llvm", json.dumps(about), text), partial(worker_pool().ask, "llvm", about, text)
-    code, [pool_object] = _code_of(module, target, "kernels", pool)
+    code, [pool_object] = _code_of(module, target, "kernels", thread_pool(target))
     objects = list(code.by_name().values())
-    kernels = link_objects(objects) if objects else worker_pool().ask("kernels", about, "")
+    kernels = link_objects(objects) if objects else worker_pool().ask("kernels", described(target), "")
     return kernels, pool_object, code.counts
 
 

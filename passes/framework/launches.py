@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from blu.dialects.core.locations import describe
-from blu.dialects.core.mlir import arith, func, gpu, ir
+from blu.dialects.core.mlir import arith, func, ir
 from blu.dialects.plan import BATCH
 from blu.errors import PassError
 from blu.passes.framework.families import is_kernel
@@ -181,6 +181,8 @@ class LaunchWriter:
 
     def on_gpu(self, kernel: str, grid: GridLaunch, arguments: Sequence[ir.Value]) -> ir.Operation:
         """Emit a launch on a GPU at the current insertion point and location."""
+        from blu.dialects.core.mlir import gpu  # takes long to import, for nothing where there are processors only
+
         in_clusters = None if grid.cluster == 1 else tuple(map(self.index, (grid.cluster, 1, 1)))
         launch = gpu.LaunchFuncOp(
             [KERNELS, kernel],
