@@ -35,8 +35,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from blu.dialects.core.declaration import declaration
-from blu.dialects.core.dialect import load_dialect
+from blu.dialects.core.dialect import declaration, load_dialect
 from blu.dialects.core.fields import RESULT_SEGMENTS, SEGMENTS, check_number, slots
 from blu.dialects.core.mlir import ext, ir
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from blu.dialects.core import declaration as declarations
+from blu.dialects.core import dialect as dialects
 from blu.dialects.core.context import make_context
-from blu.dialects.core.declaration import declaration
+from blu.dialects.core.dialect import declaration
 from blu.dialects.core.mlir import ext, ir
 from blu.dialects.core.op import BluDialect
 from blu.dialects.plan import PlanDialect
@@ -23,13 +23,13 @@ func.func @main(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
 def declared(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The ops whose declaration is written."""
     names: list[str] = []
-    write = declarations._operation
+    write = dialects._operation
 
     def record(operation: type) -> object:
         names.append(operation._op_name)
         return write(operation)
 
-    monkeypatch.setattr(declarations, "_operation", record)
+    monkeypatch.setattr(dialects, "_operation", record)
     return names
 
 
