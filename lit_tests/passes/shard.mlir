@@ -134,3 +134,24 @@ func.func @classes(%x: tensor<4x8xf32>, %w: tensor<8x6xf32> {blu.sharding = "*, 
   return %5 : tensor<f32>
 }
 }
+
+// -----
+
+// What is made of a parameter and numbers is made in parts where parts are needed; what reads more, or is no argument's, is cut.
+// CHECK-LABEL: func.func @decayed(
+// CHECK: %[[CUT:.*]] = "blu.dynamic_slice"
+// CHECK: %[[PART:.*]] = "blu.reshape"(%[[CUT]]) {{.*}} -> tensor<2x6xf32>
+// CHECK: %[[DECAYED:.*]] = "blu.multiply"(%[[PART]], %{{.*}}) : (tensor<2x6xf32>, tensor<f32>) -> tensor<2x6xf32>
+// CHECK: %[[UPDATED:.*]] = "blu.subtract"(%[[DECAYED]], %{{.*}}) : (tensor<2x6xf32>, tensor<2x6xf32>) -> tensor<2x6xf32>
+// CHECK: "blu.dynamic_slice"
+// CHECK: %[[LINE:.*]] = "blu.reshape"({{.*}} -> tensor<2x6xf32>
+// CHECK: "blu.add"(%[[LINE]], %[[UPDATED]])
+module attributes {blu.mesh = [["dp", 2]]} {
+func.func @decayed(%w: tensor<4x6xf32>, %rate: tensor<f32>, %m: tensor<4x6xf32> {blu.sharding = "dp, *"}, %b: tensor<6xf32>) -> tensor<4x6xf32> {
+  %0 = "blu.multiply"(%w, %rate) : (tensor<4x6xf32>, tensor<f32>) -> tensor<4x6xf32>
+  %1 = "blu.subtract"(%0, %m) : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<4x6xf32>
+  %2 = "blu.add"(%w, %b) : (tensor<4x6xf32>, tensor<6xf32>) -> tensor<4x6xf32>
+  %3 = "blu.add"(%2, %1) : (tensor<4x6xf32>, tensor<4x6xf32>) -> tensor<4x6xf32>
+  return %3 : tensor<4x6xf32>
+}
+}

@@ -216,6 +216,27 @@ def test_ranks_hold_the_part_of_the_memory_that_they_share(sharded: str) -> None
     assert sizes["model"] == (whole if sharded == "optimizer" else pytest.approx(whole / 2, rel=0.05))
 
 
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_ranks_that_share_the_optimizer_need_no_more_memory_besides(ranks: int) -> None:
+    """As planned for a GPU, with activations that take most of it: all that they share is saved but for a bucket."""
+    config = {**CONFIG, "n_layer": 2, "n_embd": 128, "vocab_size": 128, "n_positions": 128}
+    sizes = [4 * math.prod(shape) for shape in expected_shapes(config).values()]
+    alone = planned_bytes(config, batch=8, mesh="")
+    shared = planned_bytes(config, batch=8 * ranks, mesh=f"dp={ranks}", sharded="optimizer")
+    saved = 2 * sum(sizes) * (ranks - 1) / ranks
+    assert shared[0] == pytest.approx(alone[0] - saved, rel=1e-3)
+    assert sum(shared) <= sum(alone) - saved + max(sizes)
+
+
+def planned_bytes(config: dict, **fields: object) -> tuple[int, int]:
+    """The bytes of arguments, and of everything else, of a step in bf16 with sequences of 128."""
+    request = TrainingRequest.of("step", config, "sm_90a", length=128, dtype="bf16", **fields)
+    module = request.trace().lower(stop="blu-plan-memory").module
+    [main] = [item for item in module.body.operations if item.operation.attributes["sym_name"].value == "main"]
+    arguments = sum(4 * math.prod(argument.type.shape) for argument in main.arguments)
+    return arguments, module.operation.attributes["blu.arena_bytes"].value
+
+
 def test_a_mesh_of_another_number_of_ranks_is_refused(texts: Path, tmp_path: Path) -> None:
     words = [*command(texts, tmp_path, "--mesh", "dp=2,tp=2", "--nproc", "2")]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)

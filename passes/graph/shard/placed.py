@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from blu.dialects.core.constants import decode
-from blu.dialects.core.dtypes import DType, TensorType, i32
+from blu.dialects.core.dtypes import DType, TensorType, i32, product
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.op import attributes_of
 from blu.dialects.ops.collective import AllGather, AllReduce, AxisIndex, ReduceScatter
@@ -17,6 +18,7 @@ from blu.dialects.tensor.arrangement import broadcast_to, concatenate, flip, mov
 from blu.dialects.tensor.arrangement import split as split_tensor
 from blu.dialects.tensor.promotion import as_tensor
 from blu.dialects.tensor.tensor import Tensor
+from blu.passes.graph.shard.recomputed import part_of
 from blu.passes.graph.shard.sequence_axis import SequenceAxis
 from blu.plan.mesh import Mesh
 
@@ -115,7 +117,8 @@ class Movement:
         parts = self._in_parts(value.tensor, dim, local_groups(splits, split, self.mesh), ranks)
         parts = _mirrored(parts, dim, split)
         mine = ReduceScatter(moveaxis(parts, dim + 1, 0), axis=split.axis, ranks=ranks, reduction="sum")
-        return self._merged(value, reshape(mine, mine.shape[1:]), dim, splits)
+        merged = _merged(reshape(mine, mine.shape[1:]), dim, 2)
+        return replace(value, tensor=merged, sharding=value.sharding.with_dim(dim, splits))
 
     def _gathered(self, value: Placed, dim: int, split: Split) -> Placed:
         """All of a dimension that is split over an axis; what is rounded to fewer bits travels in these."""
@@ -132,7 +135,8 @@ class Movement:
             return replace(value, tensor=whole, sharding=value.sharding.with_dim(dim, rest))
         shape = (*local.shape[:dim], groups, local.shape[dim] // groups, *local.shape[dim + 1 :])
         gathered = AllGather(reshape(local, (1, *shape)), axis=split.axis, ranks=ranks)
-        return self._merged(value, _mirrored(moveaxis(gathered, 0, dim + 1), dim, split), dim, rest, parts=3)
+        merged = _merged(_mirrored(moveaxis(gathered, 0, dim + 1), dim, split), dim, 3)
+        return replace(value, tensor=merged, sharding=value.sharding.with_dim(dim, rest))
 
     def _part_of(self, value: Placed, dim: int, split: Split) -> Placed:
         """This rank's part of a dimension."""
@@ -140,12 +144,17 @@ class Movement:
         if is_zero(value):
             sharding = value.sharding.with_dim(dim, splits)
             return zeros(value.type, sharding, self.mesh)
-        parts = self._in_parts(value.tensor, dim, local_groups(splits, split, self.mesh), self.mesh.ranks(split.axis))
+        tensor = part_of(value.tensor, lambda whole: self._cut(whole, dim, splits, split))
+        return replace(value, tensor=tensor, sharding=value.sharding.with_dim(dim, splits))
+
+    def _cut(self, tensor: Tensor, dim: int, splits: Sequence[Split], split: Split) -> Tensor:
+        """What a rank keeps of a dimension that is split as well."""
+        parts = self._in_parts(tensor, dim, local_groups(splits, split, self.mesh), self.mesh.ranks(split.axis))
         parts = _mirrored(parts, dim, split)
         starts = [as_tensor(0, i32)] * len(parts.shape)
         starts[dim + 1] = self.index(split.axis)
         sizes = tuple(1 if at == dim + 1 else size for at, size in enumerate(parts.shape))
-        return self._merged(value, DynamicSlice(parts, starts, sizes=sizes), dim, splits, parts=3)
+        return _merged(DynamicSlice(parts, starts, sizes=sizes), dim, 3)
 
     def _in_parts(self, tensor: Tensor, dim: int, groups: int, ranks: int) -> Tensor:
         """A dimension as three: groups, ranks, and what a rank has of a group."""
@@ -153,13 +162,11 @@ class Movement:
         inner = size // (groups * ranks)
         return reshape(tensor, (*tensor.shape[:dim], groups, ranks, inner, *tensor.shape[dim + 1 :]))
 
-    def _merged(self, value: Placed, tensor: Tensor, dim: int, splits: tuple[Split, ...], parts: int = 2) -> Placed:
-        """A value whose dimension is several, in one again."""
-        size = 1
-        for part in tensor.shape[dim : dim + parts]:
-            size *= part
-        merged = reshape(tensor, (*tensor.shape[:dim], size, *tensor.shape[dim + parts :]))
-        return replace(value, tensor=merged, sharding=value.sharding.with_dim(dim, splits))
+
+def _merged(tensor: Tensor, dim: int, parts: int) -> Tensor:
+    """A tensor of which so many dimensions, from one on, become one."""
+    size = product(tensor.shape[dim : dim + parts])
+    return reshape(tensor, (*tensor.shape[:dim], size, *tensor.shape[dim + parts :]))
 
 
 def zeros(type_: TensorType, sharding: Sharding, mesh: Mesh) -> Placed:
