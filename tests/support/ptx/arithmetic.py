@@ -28,14 +28,21 @@ class Arithmetic:
     # An array is never changed: an instruction puts another in its place.
     registers: dict[str, np.ndarray] = field(default_factory=dict)
     literals: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
-    # Threads that were asked for last, and whether that is all of them.
-    asked: tuple[np.ndarray | None, bool] = (None, False)
+    # Threads that were asked for last, and their numbers: most instructions follow others of the same threads.
+    asked: tuple[np.ndarray | None, np.ndarray] = (None, np.zeros(0, np.int64))
+
+    def _numbers_of(self, active: np.ndarray) -> np.ndarray:
+        """The numbers of the active threads."""
+        if self.asked[0] is not active:
+            self.asked = active, np.flatnonzero(active)
+        return self.asked[1]
 
     def _is_all(self, active: np.ndarray) -> bool:
-        """Whether all threads are active: most instructions follow others of the same threads."""
-        if self.asked[0] is not active:
-            self.asked = active, bool(active.all())
-        return self.asked[1]
+        return len(self._numbers_of(active)) == self.threads
+
+    def _chosen(self, active: np.ndarray, *values: np.ndarray) -> tuple[np.ndarray, ...]:
+        """What each of some arrays [threads] has for the active threads."""
+        return values if self._is_all(active) else tuple(value[self._numbers_of(active)] for value in values)
 
     def _literal(self, operand: str, bits: int) -> np.ndarray:
         found = self.literals.get((operand, bits))

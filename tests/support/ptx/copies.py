@@ -11,16 +11,17 @@ from tests.support.ptx.races import Races
 
 @dataclass(frozen=True)
 class _Copy:
-    """Bytes [copies, size] that go to places in shared memory, by whom, and in which of the thread's groups."""
+    """Pieces of bytes that go to shared memory from the places `first` on, by whom, and in which of the thread's
+    groups."""
 
-    places: np.ndarray
+    first: np.ndarray
     data: np.ndarray
     threads: np.ndarray
     groups: np.ndarray
 
     def of(self, chosen: np.ndarray) -> _Copy:
         """Some of them."""
-        return _Copy(self.places[chosen], self.data[chosen], self.threads[chosen], self.groups[chosen])
+        return _Copy(self.first[chosen], self.data[chosen], self.threads[chosen], self.groups[chosen])
 
 
 @dataclass
@@ -35,11 +36,12 @@ class Copies:
     def __post_init__(self):
         self._group = np.zeros(self.threads, np.int64)
 
-    def begin(self, places: np.ndarray, data: np.ndarray, threads: np.ndarray) -> None:
-        """Begin to copy data [copies, size] for threads [copies]. Until they wait, there is NaN."""
-        self.races.begin_copy(places, threads)
-        self.shared[places] = 0xFF
-        self.under_way.append(_Copy(places, data, threads, self._group[threads]))
+    def begin(self, first: np.ndarray, data: np.ndarray, threads: np.ndarray) -> None:
+        """Begin to copy pieces [copies] for threads [copies]. Until they wait, there is NaN."""
+        size = data.dtype.itemsize
+        self.races.begin_copy(self.races.places(first, size), threads)
+        self.shared.view(data.dtype)[first // size] = np.full(size, 0xFF, np.uint8).view(data.dtype)
+        self.under_way.append(_Copy(first, data, threads, self._group[threads]))
 
     def commit(self, active: np.ndarray) -> None:
         """What active threads begin from now on is another group."""
@@ -54,7 +56,8 @@ class Copies:
                 is_over &= copy.groups < self._group[copy.threads] - kept
             if is_over.any():
                 arrived = copy.of(is_over)
-                self.shared[arrived.places] = arrived.data
-                self.races.end_copy(arrived.places, arrived.threads)
+                size = arrived.data.dtype.itemsize
+                self.shared.view(arrived.data.dtype)[arrived.first // size] = arrived.data
+                self.races.end_copy(self.races.places(arrived.first, size), arrived.threads)
             if not is_over.all():
                 self.under_way.append(copy.of(~is_over))

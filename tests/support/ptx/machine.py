@@ -153,17 +153,13 @@ class _Blocks(Warpgroups):
         name, _, offset = operand.strip("[]").replace("+-", "-").replace("-", "+-").partition("+")
         return self._read(name, bits).astype(np.int64) + (int(offset) if offset else 0)
 
-    def _places(self, space: str, address: np.ndarray, size: int, active: np.ndarray, unit: int = 0) -> np.ndarray:
-        """Indices [threads, size] of bytes in a space; the first byte for threads that are not active.
-
-        Addresses must be multiples of `unit` (0: of `size`).
-        """
-        return self._first_places(space, address, size, active, unit)[:, None] + np.arange(size)
-
     def _first_places(
         self, space: str, address: np.ndarray, size: int, active: np.ndarray, unit: int = 0
     ) -> np.ndarray:
-        """Of `_places` the first of each thread."""
+        """Indices [threads] of the first of `size` bytes in a space; 0 for threads that are not active.
+
+        Addresses must be multiples of `unit` (0: of `size`).
+        """
         rank = self.rank
         if space == "shared::cluster":
             rank, address = address // _WINDOW - 1, address % _WINDOW
@@ -202,13 +198,21 @@ class _Blocks(Warpgroups):
 
     def _load(self, space: str, operand: str, size: int, active: np.ndarray) -> np.ndarray:
         address = self._address(operand, 64 if space == "global" else 32)
-        if space == "global":
-            first = self._first_places(space, address, size, active)
-            return self.memory.bytes.view(f"V{size}")[first // size].view(np.uint8).reshape(-1, size)
-        places = self._places(space, address, size, active)
+        first = self._first_places(space, address, size, active)
         if space == "shared":
-            self.races.read(places[active], np.flatnonzero(active))
-        return self.shared[places]
+            self.races.read(self.races.places(*self._chosen(active, first), size), self._numbers_of(active))
+        source = self.memory.bytes if space == "global" else self.shared
+        return source.view(f"V{size}")[first // size].view(np.uint8).reshape(-1, size)
+
+    def _save(self, space: str, operand: str, data: np.ndarray, active: np.ndarray) -> None:
+        """Write bytes [threads, size] of the active threads to where an operand says."""
+        size = data.shape[1]
+        first = self._first_places(space, self._address(operand, 64 if space == "global" else 32), size, active)
+        first, data = self._chosen(active, first, np.ascontiguousarray(data).view(f"V{size}")[:, 0])
+        if space == "shared":
+            self.races.write(self.races.places(first, size), self._numbers_of(active))
+        target = self.memory.bytes if space == "global" else self.shared
+        target.view(data.dtype)[first // size] = data
 
     def _do_st(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         if parts[1] == "async":
@@ -217,25 +221,20 @@ class _Blocks(Warpgroups):
         space, bits = parts[1], type_named(parts[-1])[1]
         sources = operands[1] if isinstance(operands[1], tuple) else (operands[1],)
         data = np.stack([self._stored(name, bits, self.program.floats) for name in sources], -1).view(np.uint8)
-        address = self._address(operands[0], 64 if space == "global" else 32)
-        places = self._places(space, address, data.shape[1], active)
-        if space == "shared":
-            self.races.write(places[active], np.flatnonzero(active))
-        target = self.memory.bytes if space == "global" else self.shared
-        target[places[active]] = data[active]
+        self._save(space, operands[0], data, active)
 
     def _send(self, operands: tuple, active: np.ndarray) -> None:
         """Bytes arrive when the phase of the barrier that counts them is over."""
-        data = np.ascontiguousarray(self._read(operands[1], 32)).view(np.uint8).reshape(self.threads, 4)
-        places = self._places("shared::cluster", self._address(operands[0], 32), 4, active)
+        data = np.ascontiguousarray(self._read(operands[1], 32)).view("V4")
+        places = self._first_places("shared::cluster", self._address(operands[0], 32), 4, active)
         barriers = self._barrier_places(operands[2], active, "shared::cluster")
         self.asleep.clear()
         for thread in map(int, np.flatnonzero(active)):
             barrier = int(barriers[thread])
             self.races.tell(thread, barrier)
-            self.races.begin_copy(places[thread, None], np.array([thread]))
-            self.shared[places[thread]] = 0xFF
-            self._barrier(barrier).count(4, partial(self.deliver, places[thread], data[thread].copy(), barrier))
+            own = slice(thread, thread + 1)
+            self.begin_copy(places[own], 4, thread)
+            self._barrier(barrier).count(4, partial(self.deliver, places[own], data[own].copy(), barrier))
 
     def _do_cp(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         if parts[2] == "bulk" and parts[3] in ("commit_group", "wait_group"):
@@ -258,10 +257,10 @@ class _Blocks(Warpgroups):
         for count in np.unique(present[active & (present > 0)]):
             some = active & (present == count)
             # All bytes must exist, as for compute-sanitizer, even those that are left out.
-            places = self._places("global", address, size, some)[some, :count]
-            data[some, :count] = self.memory.bytes[places]
-        places = self._places("shared", self._address(operands[0], 32), size, active)
-        self.copies.begin(places[active], data[active], np.flatnonzero(active))
+            first = self._first_places("global", address, size, some)[some]
+            data[some, :count] = self.memory.bytes[first[:, None] + np.arange(count)]
+        first = self._first_places("shared", self._address(operands[0], 32), size, active)
+        self.copies.begin(*self._chosen(active, first, data.view(f"V{size}")[:, 0]), self._numbers_of(active))
 
     def _do_ldmatrix(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         rows = self._load("shared", operands[1], 16, active).view(np.uint16)
@@ -277,9 +276,7 @@ class _Blocks(Warpgroups):
         assert parts[3:5] == ["m8n8", "x4"] and "trans" not in parts, parts
         pairs = np.stack([self._read(name, 32) for name in operands[1]]).reshape(4, -1, 8, 4)
         rows = np.ascontiguousarray(pairs.swapaxes(0, 1)).view(np.uint8).reshape(self.threads, 16)
-        places = self._places("shared", self._address(operands[0], 32), 16, active)
-        self.races.write(places[active], np.flatnonzero(active))
-        self.shared[places[active]] = rows[active]
+        self._save("shared", operands[0], rows, active)
 
     def _do_mma(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         depth = {"m16n8k16": 16, "m16n8k8": 8}[parts[3]]

@@ -36,8 +36,8 @@ class _Meeting:
 class Races:
     """Watches the shared memory of `blocks` blocks of `threads` threads and `shared_bytes` bytes each.
 
-    They are a cluster if they are joined, else have nothing to do with each other. Places are numbers of bytes in the
-    memory of all of them, [accesses, bytes of each]: whole units of `unit` bytes, which are watched as one.
+    They are a cluster if they are joined, else have nothing to do with each other. What lies in a unit of `unit` bytes
+    is watched as one: places are numbers of bytes in the memory of all of them, [accesses, units of each].
     """
 
     def __init__(self, threads: int, blocks: int, shared_bytes: int, are_joined: bool = True, unit: int = 1):
@@ -60,6 +60,10 @@ class Races:
         self._on_its_way, self._leaves = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
         # By which thread, counted from 1, bytes were written that bulk copies do not see yet.
         self._hidden = np.zeros(size, np.int16)
+
+    def places(self, first: np.ndarray, size: int) -> np.ndarray:
+        """The places of accesses to `size` bytes from the bytes `first` [accesses] on."""
+        return first[:, None] + np.arange(0, size, self._unit)
 
     # -- accesses ----------------------------------------------------------------------------------------------------
 
@@ -118,7 +122,7 @@ class Races:
         self._hidden[is_shown[self._hidden]] = 0
 
     def _units(self, places: np.ndarray) -> np.ndarray:
-        return places[:, :: self._unit] // self._unit if self._unit > 1 else places
+        return places // self._unit if self._unit > 1 else places
 
     # -- what keeps accesses apart -----------------------------------------------------------------------------------
 

@@ -13,14 +13,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from tests.support.ptx.program import PIECE_BYTES
 from tests.support.ptx.races import Races
 
 
 @dataclass(frozen=True)
 class _Store:
-    """Bytes at places [pieces, 16] of shared memory that a thread sends away, in which of its groups."""
+    """Pieces of shared memory from the places `first` on that a thread sends away, in which of its groups."""
 
-    places: np.ndarray
+    first: np.ndarray
     send: Callable[[np.ndarray], None]
     thread: int
     group: int
@@ -38,10 +39,10 @@ class Stores:
     def __post_init__(self):
         self._group = np.zeros(self.threads, np.int64)
 
-    def begin(self, places: np.ndarray, send: Callable[[np.ndarray], None], thread: int) -> None:
-        """Begin to copy from places [pieces, 16]; `send` gets their bytes."""
-        self.races.begin_store(places, thread)
-        self.under_way.append(_Store(places, send, thread, int(self._group[thread])))
+    def begin(self, first: np.ndarray, send: Callable[[np.ndarray], None], thread: int) -> None:
+        """Begin to copy pieces from the places `first` [pieces] on; `send` gets their bytes [pieces, 16]."""
+        self.races.begin_store(self.races.places(first, PIECE_BYTES), thread)
+        self.under_way.append(_Store(first, send, thread, int(self._group[thread])))
 
     def commit(self, active: np.ndarray) -> None:
         """What active threads begin from now on is another group."""
@@ -52,7 +53,7 @@ class Stores:
         before, self.under_way = self.under_way, []
         for store in before:
             if active[store.thread] and store.group < self._group[store.thread] - kept:
-                store.send(self.shared[store.places])
-                self.races.end_store(store.places)
+                store.send(self.shared.reshape(-1, PIECE_BYTES).take(store.first // PIECE_BYTES, 0))
+                self.races.end_store(self.races.places(store.first, PIECE_BYTES))
             else:
                 self.under_way.append(store)

@@ -6,7 +6,7 @@ Source: PTX ISA, "cp.async.bulk.tensor", "Tensor swizzling modes".
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 
 import ml_dtypes
 import numpy as np
@@ -52,9 +52,13 @@ class TensorMap:
 
     def tile(self, memory: np.ndarray, place: list[int]) -> np.ndarray:
         """The bytes [rows, 128] of the tile that begins at `place`; zeros for what is outside of the tensor."""
-        offsets, exists = self._elements(place)
         elements = self._as_elements(memory)
-        found = np.where(exists, elements[np.where(exists, offsets, 0)], 0).astype(elements.dtype)
+        if self._is_inside(place):
+            start = self.offset + sum(first * stride for first, stride in zip(place, self.strides, strict=True))
+            found = elements[start + self._steps]
+        else:
+            offsets, exists = self._elements(place)
+            found = np.where(exists, elements[np.where(exists, offsets, 0)], 0).astype(elements.dtype)
         if self.dtype == "tf32":  # to nearest, ties away from zero
             found = (found + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
         return np.ascontiguousarray(found).view(np.uint8).reshape(-1, ROW_BYTES)
@@ -64,6 +68,16 @@ class TensorMap:
         offsets, exists = self._elements(place)
         data = np.ascontiguousarray(rows).reshape(-1).view(f"u{self.element_bytes}").reshape(exists.shape)
         self._as_elements(memory)[offsets[exists]] = data[exists]
+
+    @cached_property
+    def _steps(self) -> np.ndarray:
+        """How far the elements of a tile are from its first, outermost dimension first."""
+        return self._elements([0] * len(self.box))[0] - self.offset
+
+    def _is_inside(self, place: list[int]) -> bool:
+        """Whether all elements of a tile exist."""
+        sizes = zip(place, self.box, self.shape, strict=True)
+        return all(first >= 0 and first + extent <= size for first, extent, size in sizes)
 
     def _elements(self, place: list[int]) -> tuple[np.ndarray, np.ndarray]:
         """Where the elements of a tile are, and which of them exist, outermost dimension first."""
@@ -81,11 +95,6 @@ class TensorMap:
 def swizzled(pieces: np.ndarray) -> np.ndarray:
     """Where pieces of 16 bytes of shared memory are, given the place that they would have in rows of 128 bytes."""
     return pieces ^ (pieces >> 3 & 7)
-
-
-def bytes_of_pieces(pieces: np.ndarray, start: int) -> np.ndarray:
-    """Numbers [pieces, 16] of the bytes of pieces of a block's shared memory, which begins at `start`."""
-    return start + pieces.reshape(-1, 1) * PIECE_BYTES + np.arange(PIECE_BYTES)
 
 
 @dataclass(kw_only=True)
@@ -150,7 +159,7 @@ class Tensors(Schedule):
             count = int(np.prod(map_.box)) * map_.element_bytes // PIECE_BYTES
             where = swizzled((first - start) // PIECE_BYTES + np.arange(count))
             send = partial(map_.put, memory, [int(item[thread]) for item in place])
-            self.stores.begin(bytes_of_pieces(where, start), send, int(thread))
+            self.stores.begin(start + where * PIECE_BYTES, send, int(thread))
 
     def _end_stores(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         if parts[3] == "commit_group":
@@ -186,16 +195,21 @@ class Tensors(Schedule):
         where = (first - start) // PIECE_BYTES + np.arange(rows.size // PIECE_BYTES)
         where = swizzled(where) if is_swizzled else where
         assert where.max() < self.shared_bytes // PIECE_BYTES, f"{rows.size} bytes are copied to {first - start}"
-        places = bytes_of_pieces(where, start)
-        self.races.begin_copy(places, np.full(len(places), thread))
-        self.shared[places] = 0xFF
-        deliver = partial(self.deliver, places, rows.reshape(-1, PIECE_BYTES), barrier)
+        first = start + where * PIECE_BYTES
+        self.begin_copy(first, PIECE_BYTES, thread)
+        deliver = partial(self.deliver, first, rows.reshape(-1).view(f"V{PIECE_BYTES}"), barrier)
         self.transfers.append(partial(self._barrier(barrier).count, rows.size, deliver))
 
-    def deliver(self, places: np.ndarray, data: np.ndarray, barrier: int) -> None:
-        """Bytes that a barrier has counted are there."""
-        self.shared[places] = data
-        self.races.end_counted_copy(places, barrier)
+    def begin_copy(self, first: np.ndarray, size: int, thread: int) -> None:
+        """A thread begins to copy pieces to the places `first`, where nothing can be read until they have come."""
+        self.races.begin_copy(self.races.places(first, size), np.full(len(first), thread))
+        self.shared.reshape(-1, size)[first // size] = 0xFF
+
+    def deliver(self, first: np.ndarray, data: np.ndarray, barrier: int) -> None:
+        """Pieces that a barrier has counted are there."""
+        size = data.dtype.itemsize
+        self.shared.view(data.dtype)[first // size] = data
+        self.races.end_counted_copy(self.races.places(first, size), barrier)
 
     def own_pieces(self, rank: int) -> np.ndarray:
         """The shared memory of a block in pieces of 16 bytes, as a view."""

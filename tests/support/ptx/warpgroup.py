@@ -17,7 +17,7 @@ import numpy as np
 
 from tests.support.ptx.program import PIECE_BYTES, Instruction
 from tests.support.ptx.schedule import WARP, WARPGROUP
-from tests.support.ptx.tensors import ROW_BYTES, Tensors, bytes_of_pieces, swizzled
+from tests.support.ptx.tensors import ROW_BYTES, Tensors, swizzled
 
 ROWS = 64
 DEPTH_BYTES = 32
@@ -177,7 +177,7 @@ class Warpgroups(Tensors):
         for (operand, across), order in zip(in_memory, orders, strict=True):
             factor, reading = _read_factor(own, self._same(operand, 64, number), across, dtype, order == "1")
             # All four warps read, but the group waits as one: the first stands for it, and a byte for each piece.
-            places = bytes_of_pieces(reading[0], int(self.rank[thread]) * self.pitch)[:, :1]
+            places = int(self.rank[thread]) * self.pitch + reading[0].reshape(-1, 1) * PIECE_BYTES
             self.races.read(places, np.full(len(places), thread))
             factors.append(factor)
             group.open.append(Reading(*reading, names, self.line, registers))
