@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
+from typing import NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -20,6 +21,15 @@ def _bits_of(register: str) -> int:
     return _BITS.get(re.match(r"%?[a-z]*", register)[0], 16)
 
 
+class _Threads(NamedTuple):
+    """Some of the threads: their numbers, whether they are all, and what tells them from others."""
+
+    active: np.ndarray
+    numbers: np.ndarray
+    are_all: bool
+    key: bytes
+
+
 @dataclass
 class Arithmetic:
     """Each register is an array with an element for each thread; `_do_x` runs an instruction x for active threads."""
@@ -28,17 +38,24 @@ class Arithmetic:
     # An array is never changed: an instruction puts another in its place.
     registers: dict[str, np.ndarray] = field(default_factory=dict)
     literals: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
-    # Threads that were asked for last, and their numbers: most instructions follow others of the same threads.
-    asked: tuple[np.ndarray | None, np.ndarray] = (None, np.zeros(0, np.int64))
+    # The only threads that ever wrote to a register, as bytes: nobody reads what others have there.
+    writers: dict[str, bytes] = field(default_factory=dict)
+    # Threads that were asked for last: most instructions follow others of the same threads.
+    asked: _Threads | None = None
+
+    def _asked(self, active: np.ndarray) -> _Threads:
+        found = self.asked
+        if found is None or found.active is not active:
+            numbers = active.nonzero()[0]
+            found = self.asked = _Threads(active, numbers, len(numbers) == self.threads, active.tobytes())
+        return found
 
     def _numbers_of(self, active: np.ndarray) -> np.ndarray:
         """The numbers of the active threads."""
-        if self.asked[0] is not active:
-            self.asked = active, np.flatnonzero(active)
-        return self.asked[1]
+        return self._asked(active).numbers
 
     def _is_all(self, active: np.ndarray) -> bool:
-        return len(self._numbers_of(active)) == self.threads
+        return self._asked(active).are_all
 
     def _chosen(self, active: np.ndarray, *values: np.ndarray) -> tuple[np.ndarray, ...]:
         """What each of some arrays [threads] has for the active threads."""
@@ -78,15 +95,12 @@ class Arithmetic:
         return np.clip(np.nan_to_num(number, nan=0.0), 0.0, most).astype(UNSIGNED[bits])
 
     def _write(self, name: str, value: np.ndarray, active: np.ndarray) -> None:
-        bits = _bits_of(name)
-        value = np.ascontiguousarray(value)
-        if bits > 1:
-            if value.dtype.kind == "i" and value.dtype.itemsize * 8 < bits:
-                value = value.astype(SIGNED[bits])  # signed numbers fill wider registers with their sign
-            value = value.view(UNSIGNED[value.dtype.itemsize * 8]).astype(UNSIGNED[bits], copy=False)
-        if not self._is_all(active):
-            before = self.registers.get(name)
-            value = np.where(active, value, np.zeros_like(value) if before is None else before)
+        value, threads = _as_stored(np.ascontiguousarray(value), _bits_of(name)), self._asked(active)
+        if not threads.are_all and self.writers.get(name) != threads.key and name in self.registers:
+            value = np.where(active, value, self.registers[name])
+            self.writers.pop(name, None)
+        else:
+            self.writers[name] = threads.key
         self.registers[name] = value
 
     def _do_mov(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
@@ -310,6 +324,18 @@ class Arithmetic:
 
     def _do_cvta(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         self._write(operands[0], self._read(operands[1], 64), active)
+
+
+def _as_stored(value: np.ndarray, bits: int) -> np.ndarray:
+    """What a register of so many bits holds of a number."""
+    size = value.dtype.itemsize * 8
+    if size == bits:
+        return value if value.dtype.kind == "u" else value.view(UNSIGNED[bits])
+    if bits == 1:
+        return value
+    if value.dtype.kind == "i" and size < bits:
+        return value.astype(SIGNED[bits]).view(UNSIGNED[bits])  # signed numbers fill wider registers with their sign
+    return value.view(UNSIGNED[size]).astype(UNSIGNED[bits])
 
 
 def _flushing(compute: Callable) -> Callable:

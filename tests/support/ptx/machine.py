@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from math import prod
 
 import ml_dtypes
@@ -281,29 +281,37 @@ class _Blocks(Warpgroups):
     def _do_mma(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         depth = {"m16n8k16": 16, "m16n8k8": 8}[parts[3]]
         dtype = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "tf32": np.float32}[parts[7]]
-        far = depth // 2
         left, right = (
             np.stack([self._read(name, 32) for name in operands[place]], 1).reshape(-1, 32, len(operands[place]))
             for place in (1, 2)
         )
         if parts[7] == "tf32":  # whose last 13 bits nobody reads
             left, right = left & np.uint32(0xFFFFE000), right & np.uint32(0xFFFFE000)
-        a = self._matrix(left, dtype, ((0, 0), (8, 0), (0, far), (8, far)), (16, depth))
-        b = self._matrix(right, dtype, ((0, 0), (0, far)), (8, depth))
-        product = a @ b.swapaxes(-1, -2)
-        lane = np.arange(32)
-        row, column = lane // 4, lane % 4 * 2
-        for place, (name, before) in enumerate(zip(operands[0], operands[3], strict=True)):
-            part = product[:, row + place // 2 * 8, column + place % 2].reshape(-1)
-            self._write(name, cut(part + self._read(before, 32, "f")), active)
+        product = _matrix(left, dtype, 16, depth) @ _matrix(right, dtype, 8, depth).swapaxes(-1, -2)
+        before = np.stack([self._read(name, 32, "f") for name in operands[3]])
+        sums = cut(product.reshape(len(product), -1)[:, _SUMS].transpose(1, 0, 2).reshape(before.shape) + before)
+        for name, value in zip(operands[0], sums, strict=True):
+            self._write(name, value, active)
 
-    def _matrix(self, registers: np.ndarray, dtype: type, corners: Sequence, shape: tuple[int, int]) -> np.ndarray:
-        """Matrices [warps, *shape] of f64 from the fragments [warps, lanes, registers]."""
-        lane = np.arange(32)
-        result = np.zeros((len(registers), *shape))
-        numbers = np.ascontiguousarray(registers).view(dtype).astype(np.float64)
-        each = 4 // np.dtype(dtype).itemsize
-        for place, (row, column) in enumerate(corners):
-            for part in range(each):
-                result[:, row + lane // 4, column + lane % 4 * each + part] = numbers[:, :, each * place + part]
-        return result
+
+def _matrix(registers: np.ndarray, dtype: type, rows: int, depth: int) -> np.ndarray:
+    """Matrices [warps, rows, depth] of f64 from the fragments [warps, lanes, registers]."""
+    numbers = np.ascontiguousarray(registers).view(dtype).astype(np.float64).reshape(len(registers), -1)
+    return numbers[:, _fragment(rows, depth, 4 // np.dtype(dtype).itemsize)]
+
+
+@cache
+def _fragment(rows: int, depth: int, each: int) -> np.ndarray:
+    """Where a factor's elements [rows, depth] are among those that 32 lanes hold, `each` in a register.
+
+    A register holds an element or two of a row of eight; the next ones are eight rows below, then half of the depth on.
+    """
+    row, column = np.arange(rows)[:, None], np.arange(depth)
+    lane = row % 8 * 4 + column % (depth // 2) // each
+    register = row // 8 + column // (depth // 2) * (rows // 8)
+    return (lane * (rows // 8 * 2) + register) * each + column % each
+
+
+_LANE = np.arange(WARP)
+_SUMS = (_LANE // 4 + np.arange(4)[:, None] // 2 * 8) * 8 + _LANE % 4 * 2 + np.arange(4)[:, None] % 2
+"""Where the four sums of each lane are in a tile of 16 by 8."""

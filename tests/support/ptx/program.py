@@ -47,6 +47,11 @@ class Instruction:
         return f"_do_{self.parts[0]}"
 
     @cached_property
+    def targets(self) -> tuple[str, ...]:
+        """The first operand, which most instructions write to: a register, or several."""
+        return self.operands[0] if isinstance(self.operands[0], tuple) else self.operands[:1]
+
+    @cached_property
     def registers(self) -> frozenset[str]:
         """All registers among the operands, those in brackets left out."""
         names = [name for item in self.operands for name in (item if isinstance(item, tuple) else (item,))]
@@ -105,8 +110,7 @@ class Program:
         for item in self.instructions:
             types = [part for part in item.name.split(".") if _NUMBERS.match(part)]
             if types and _FLOAT.match(types[0]) and item.operands:
-                targets = item.operands[0] if isinstance(item.operands[0], tuple) else item.operands[:1]
-                found.update(dict.fromkeys(targets, type_named(types[0])))
+                found.update(dict.fromkeys(item.targets, type_named(types[0])))
         return found
 
 

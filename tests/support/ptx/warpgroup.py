@@ -109,20 +109,23 @@ class Warpgroups(Tensors):
 
     def _check_registers(self, item: Instruction, active: np.ndarray) -> None:
         """Find uses of sums before they are there, and note which were written."""
-        for number in np.unique(np.flatnonzero(active) // WARPGROUP):
-            group = self._group(int(number))
+        for number in self._groups_of(active):
+            group = self._group(number)
             early = sorted(name for names in group.sums for name in item.registers.intersection(names))
             if early:
                 raise AsynchronyError(
                     f"{item.name} on line {item.line} uses {early[0]}, the sums of a product that was not waited for"
                 )
             if item.parts[0] != "st":
-                targets = item.operands[0] if isinstance(item.operands[0], tuple) else item.operands[:1]
-                written = self.program.of_products.intersection(targets)
+                written = self.program.of_products.intersection(item.targets)
                 if changed := sorted(written & group.factors):
                     message = f"writes {changed[0]}, the left factor of a product that was not waited for"
                     raise AsynchronyError(f"{item.name} on line {item.line} {message}")
                 group.unfenced.update(written)
+
+    def _groups_of(self, active: np.ndarray) -> list[int]:
+        """The warpgroups that active threads are in."""
+        return sorted(set((self._numbers_of(active) // WARPGROUP).tolist()))
 
     def _group(self, number: int) -> Group:
         return self.groups.setdefault(number, Group())
@@ -135,17 +138,17 @@ class Warpgroups(Tensors):
         self._write(is_chosen, lane == 0, active)
 
     def _do_wgmma(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
-        for number in np.flatnonzero(active)[::WARPGROUP] // WARPGROUP:
-            group = self._group(int(number))
+        for number in self._groups_of(active):
+            group = self._group(number)
             if parts[1] == "mma_async":
-                self._multiply(parts, operands, int(number), group)
+                self._multiply(parts, operands, number, group)
             elif parts[1] == "fence":
                 group.unfenced.clear()
             elif parts[1] == "commit_group":
                 group.closed.append(group.open)
                 group.open = []
             elif parts[1] == "wait_group":
-                self._settle(int(number), group, int(operands[0]))
+                self._settle(number, group, int(operands[0]))
             else:
                 raise AssertionError(f"the machine does not know {'.'.join(parts)}")
 
@@ -233,6 +236,7 @@ class Warpgroups(Tensors):
             whole = np.zeros(self.threads, np.uint32) if before is None else before.copy()
             whole[number * WARPGROUP : (number + 1) * WARPGROUP] = value
             self.registers[name] = whole
+            self.writers.pop(name, None)
 
 
 def fragment_places(count: int) -> tuple[np.ndarray, np.ndarray]:
