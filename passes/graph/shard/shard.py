@@ -144,14 +144,15 @@ class _Sharding:
 
     def _rewrite(self, block: ir.Block) -> None:
         waiting = [item.operation for item in reversed(list(block.operations))]
+        before: ir.Operation | None = None
         while waiting:
             operation = waiting.pop()
             if operation.name == "func.return":
                 self._return(operation)
                 continue
-            before = _previous(operation)
             try:
                 self._do(operation)
+                before = operation
             except DecomposedError:
                 waiting += reversed(_between(before, block, waiting))
 
@@ -228,16 +229,6 @@ def _is_of_split_rows(case: Case) -> bool:
     [value] = case.present
     last = value.type.ndim - 1
     return case.attributes["axes"] == (last,) and last > 0 and bool(value.sharding.dims[last])
-
-
-def _previous(operation: ir.Operation) -> ir.Operation | None:
-    """The op before this one in its block."""
-    found = None
-    for item in operation.block.operations:
-        if item.operation == operation:
-            return found
-        found = item.operation
-    return None
 
 
 def _between(before: ir.Operation | None, block: ir.Block, waiting: list[ir.Operation]) -> list[ir.Operation]:
