@@ -18,9 +18,8 @@ from blu.frontend.tracing.binding import bind
 from blu.frontend.tracing.spec import Spec, check_numbers
 from blu.frontend.tracing.trace import Interface, accept_numbers, signature_of
 from blu.frontend.tracing.user_errors import shown_to_the_user
-from blu.runtime.array import Array
+from blu.runtime.array import Array, is_on_device
 from blu.runtime.artifact import MANIFEST, weight_members, write_artifact
-from blu.runtime.cuda.exchange import is_on_device
 from blu.runtime.load import load_program
 from blu.runtime.runnable import Runnable
 

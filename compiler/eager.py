@@ -20,8 +20,7 @@ from blu.compiler.numpys import numpys, signature_of
 from blu.dialects.core.dtypes import DType
 from blu.errors import BluError, UnsupportedError, suggestion
 from blu.plan.tensors import NAMES
-from blu.runtime.array import Array
-from blu.runtime.cuda.exchange import is_on_device
+from blu.runtime.array import Array, is_on_device
 
 Function = Callable[..., Any]
 # Runs the program that a function of leaves has become.

@@ -17,6 +17,18 @@ _MEMORY = ("_value", "address", "owner")
 _functions: Mapping[str, Callable[..., Any]] = {}
 
 
+CUDA = 2
+"""What DLPack calls the memory of a GPU of NVIDIA's."""
+
+
+def is_on_device(value: Any) -> bool:
+    """Whether a value is an array in GPU memory, of any library."""
+    if isinstance(value, np.ndarray):
+        return False
+    device = getattr(value, "__dlpack_device__", None)
+    return device()[0] == CUDA if device is not None else hasattr(value, "__cuda_array_interface__")
+
+
 class ExchangeError(UnsupportedError, BufferError):
     """An array that DLPack cannot describe."""
 

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from blu.compiler.driver.diagnostics import Diagnostic, capture_diagnostics
-from blu.compiler.driver.dump import DumpWriter
 from blu.compiler.driver.failure import Failure, explain
 from blu.compiler.driver.observer import Observer, PassRun
 from blu.compiler.driver.position import positioned, write_position
@@ -106,6 +105,8 @@ class _Run:
         self.options = options
         self.observers: list[Observer] = [IrPrinter(options.printing)] if options.printing.is_active else []
         if options.dump_dir is not None:
+            from blu.compiler.driver.dump import DumpWriter
+
             self.observers.append(DumpWriter(options.dump_dir))
         self.runs: list[PassRun] = []
         self.diagnostics: list[Diagnostic] = []

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from blu.compiler.driver.file_names import file_name
 from blu.compiler.driver.observer import Observer, PassRun
-from blu.compiler.driver.readable import readable_text
 from blu.compiler.pipelines import Step
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.modules import is_mathematics
@@ -65,7 +64,11 @@ class PrintOptions:
             large_elements_limit=self.elide_elements,
             large_resource_limit=self.elide_resources,
         )
-        return readable_text(module, text) if readable else text.rstrip("\n") + "\n"
+        if not readable:
+            return text.rstrip("\n") + "\n"
+        from blu.compiler.driver.readable import readable_text
+
+        return readable_text(module, text)
 
 
 class IrPrinter(Observer):

@@ -10,7 +10,6 @@ module { ... }
 
 from __future__ import annotations
 
-import getpass
 import platform
 import tempfile
 from collections.abc import Iterable
@@ -90,6 +89,8 @@ def _folder(directory: Path | None) -> Path:
 
 
 def _user() -> str:
+    import getpass
+
     try:
         return getpass.getuser()
     except (OSError, KeyError):

@@ -2,47 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
-from blu.dialects.core.mlir import func, ir
-from blu.dialects.targets.cpu import CpuTarget
-from blu.passes.cpu.attention import attention, gradient
-from blu.passes.cpu.attention import choice as attention_choice
-from blu.passes.cpu.gemm import choice as gemm_choice
-from blu.passes.cpu.gemm import gemm
-from blu.passes.cpu.others import arg_top_k, choice, scan, scatter_add, sorting, update
-from blu.passes.cpu.rows import choice as row_choice
-from blu.passes.cpu.rows import rows
+from blu.dialects.core.mlir import func
 from blu.passes.framework import families
-from blu.passes.kernels.schedules import Scheduler
+from blu.passes.kernels.emitters import Emitter as AnyEmitter
+from blu.passes.kernels.emitters import Emitters
+
+Emitter = AnyEmitter[list[func.FuncOp] | None]
 
 
-@dataclass(frozen=True)
-class Emitter:
-    """`emit` replaces a kernel by one of the same name, or by those that it returns, which run in order.
+def _gemm() -> Emitter:
+    from blu.passes.cpu.gemm import choice, gemm
 
-    `scratch` tells the types of the memory that they work in, from the kernel on tensors. `scheduler` chooses how a
-    kernel goes about its work, which the others read; families without one have no choice.
-    """
-
-    emit: Callable[[func.FuncOp, CpuTarget], list[func.FuncOp] | None]
-    scratch: Callable[[func.FuncOp], list[ir.MemRefType]] | None = None
-    scheduler: Scheduler | None = None
+    return Emitter(gemm.emit, scheduler=choice.SCHEDULER)
 
 
-EMITTERS: dict[str, Emitter] = {
-    families.GEMM.name: Emitter(gemm.emit, scheduler=gemm_choice.SCHEDULER),
-    families.ROWS.name: Emitter(rows.emit, scheduler=row_choice.SCHEDULER),
-    # Vectorised where the row emitter can (sums over rows, for one); it hands the rest to loops.emit.
-    families.LOOPS.name: Emitter(rows.emit, scheduler=row_choice.SCHEDULER),
-    families.ATTENTION.name: Emitter(attention.emit, scheduler=attention_choice.SCHEDULER),
-    families.ATTENTION_GRADIENT.name: Emitter(gradient.emit, scheduler=attention_choice.GRADIENT_SCHEDULER),
-    families.ARGSORT.name: Emitter(sorting.emit, sorting.reserve, choice.SORT_SCHEDULER),
-    families.ARG_TOP_K.name: Emitter(arg_top_k.emit, arg_top_k.reserve, choice.SELECTION_SCHEDULER),
-    families.SCAN.name: Emitter(scan.emit, scan.reserve, choice.SCAN_SCHEDULER),
-    families.UPDATE.name: Emitter(update.emit),
-    families.SCATTER_ADD.name: Emitter(scatter_add.emit, scatter_add.reserve),
-}
+def _rows() -> Emitter:
+    from blu.passes.cpu.rows import choice, rows
 
-SCHEDULERS = {name: emitter.scheduler for name, emitter in EMITTERS.items() if emitter.scheduler is not None}
+    return Emitter(rows.emit, scheduler=choice.SCHEDULER)
+
+
+def _attention() -> Emitter:
+    from blu.passes.cpu.attention import attention, choice
+
+    return Emitter(attention.emit, scheduler=choice.SCHEDULER)
+
+
+def _attention_gradient() -> Emitter:
+    from blu.passes.cpu.attention import choice, gradient
+
+    return Emitter(gradient.emit, scheduler=choice.GRADIENT_SCHEDULER)
+
+
+def _argsort() -> Emitter:
+    from blu.passes.cpu.others import choice, sorting
+
+    return Emitter(sorting.emit, sorting.reserve, choice.SORT_SCHEDULER)
+
+
+def _arg_top_k() -> Emitter:
+    from blu.passes.cpu.others import arg_top_k, choice
+
+    return Emitter(arg_top_k.emit, arg_top_k.reserve, choice.SELECTION_SCHEDULER)
+
+
+def _scan() -> Emitter:
+    from blu.passes.cpu.others import choice, scan
+
+    return Emitter(scan.emit, scan.reserve, choice.SCAN_SCHEDULER)
+
+
+def _update() -> Emitter:
+    from blu.passes.cpu.others import update
+
+    return Emitter(update.emit)
+
+
+def _scatter_add() -> Emitter:
+    from blu.passes.cpu.others import scatter_add
+
+    return Emitter(scatter_add.emit, scatter_add.reserve)
+
+
+EMITTERS = Emitters(
+    {
+        families.GEMM.name: _gemm,
+        families.ROWS.name: _rows,
+        families.LOOPS.name: _rows,  # vectorised where the row emitter can; it hands the rest to loops.emit
+        families.ATTENTION.name: _attention,
+        families.ATTENTION_GRADIENT.name: _attention_gradient,
+        families.ARGSORT.name: _argsort,
+        families.ARG_TOP_K.name: _arg_top_k,
+        families.SCAN.name: _scan,
+        families.UPDATE.name: _update,
+        families.SCATTER_ADD.name: _scatter_add,
+    }
+)

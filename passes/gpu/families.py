@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
-from blu.dialects.core.mlir import func, ir
-from blu.dialects.targets.nvidia import GpuTarget
+from blu.dialects.core.mlir import func
 from blu.passes.framework import families
 from blu.passes.gpu.attention import attention, gradient
 from blu.passes.gpu.attention import choice as attention_choice
@@ -14,21 +10,9 @@ from blu.passes.gpu.gemm import gemm, scheduling, split
 from blu.passes.gpu.others import choice, scan, scatter_add, sorting, update
 from blu.passes.gpu.rows import rows, sums
 from blu.passes.gpu.rows import scheduling as row_scheduling
-from blu.passes.kernels.schedules import Scheduler
+from blu.passes.kernels.emitters import Emitter as AnyEmitter
 
-
-@dataclass(frozen=True)
-class Emitter:
-    """`emit` replaces a kernel by one or more, which are launched in order with the same arguments.
-
-    `scratch` tells the types of the memory that they work in, from the kernel on tensors. `scheduler` chooses how a
-    kernel goes about its work, which the others read; families without one have no choice.
-    """
-
-    emit: Callable[[func.FuncOp, GpuTarget], list[func.FuncOp]]
-    scratch: Callable[[func.FuncOp], list[ir.MemRefType]] | None = None
-    scheduler: Scheduler | None = None
-
+Emitter = AnyEmitter[list[func.FuncOp]]
 
 EMITTERS: dict[str, Emitter] = {
     families.GEMM.name: Emitter(gemm.emit, split.reserve, scheduling.SCHEDULER),
@@ -43,5 +27,3 @@ EMITTERS: dict[str, Emitter] = {
     families.UPDATE.name: Emitter(update.emit),
     families.SCATTER_ADD.name: Emitter(scatter_add.emit, scatter_add.reserve, choice.SCATTER_SCHEDULER),
 }
-
-SCHEDULERS = {name: emitter.scheduler for name, emitter in EMITTERS.items() if emitter.scheduler is not None}

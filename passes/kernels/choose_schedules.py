@@ -10,6 +10,7 @@ from blu.errors import ParseError, suggestion
 from blu.passes.framework.base import Pass
 from blu.passes.framework.families import SCHEDULE, family_of
 from blu.passes.framework.kernels import WISHES, kernels_in
+from blu.passes.kernels.emitters import Emitter
 from blu.passes.kernels.schedules import (
     Fields,
     Schedule,
@@ -21,16 +22,16 @@ from blu.passes.kernels.schedules import (
     said_of,
 )
 
-Schedulers = Mapping[str, Scheduler]
+Emitters = Mapping[str, Emitter]
 """Those of a target, by the names of families."""
 
 
-def choose_by_sizes(pass_: Pass, module: ir.Module, target: Any, schedulers: Schedulers) -> None:
+def choose_by_sizes(pass_: Pass, module: ir.Module, target: Any, emitters: Emitters) -> None:
     """Write on kernels what sizes decide of their schedules, and what the module says of them."""
     kernels = kernels_in(module)
-    wishes = _take_wishes(pass_, module, kernels, schedulers)
+    wishes = _take_wishes(pass_, module, kernels, emitters)
     for name, kernel in kernels.items():
-        scheduler = schedulers.get(family_of(kernel).name)
+        scheduler = _scheduler_of(kernel, emitters)
         if scheduler is None:
             continue
         given = {**given_to(kernel), **wishes.get(name, {})}
@@ -41,10 +42,10 @@ def choose_by_sizes(pass_: Pass, module: ir.Module, target: Any, schedulers: Sch
             pass_.count(f"schedules of kind {chosen['kind']}")
 
 
-def fit_to_strides(pass_: Pass, module: ir.Module, target: Any, schedulers: Schedulers) -> None:
+def fit_to_strides(pass_: Pass, module: ir.Module, target: Any, emitters: Emitters) -> None:
     """Write on kernels over buffers their whole schedules."""
     for kernel in kernels_in(module).values():
-        scheduler = schedulers.get(family_of(kernel).name)
+        scheduler = _scheduler_of(kernel, emitters)
         if scheduler is not None:
             pass_.count(f"schedules of kind {fit_kernel(kernel, target, scheduler).kind}")
 
@@ -58,8 +59,13 @@ def fit_kernel(kernel: func.FuncOp, target: Any, scheduler: Scheduler) -> Schedu
     return schedule
 
 
+def _scheduler_of(kernel: func.FuncOp, emitters: Emitters) -> Scheduler | None:
+    emitter = emitters.get(family_of(kernel).name)
+    return emitter.scheduler if emitter else None
+
+
 def _take_wishes(
-    pass_: Pass, module: ir.Module, kernels: Mapping[str, func.FuncOp], schedulers: Schedulers
+    pass_: Pass, module: ir.Module, kernels: Mapping[str, func.FuncOp], emitters: Emitters
 ) -> dict[str, Fields]:
     """What the module says of schedules, by kernel."""
     attributes = module.operation.attributes
@@ -70,22 +76,22 @@ def _take_wishes(
     items = list(ir.DictAttr(attributes[WISHES]))
     found = {item.name: _fields_of(item.attr, kernels.get(item.name, module)) for item in items}
     for name in found:
-        _check_name(pass_, module, kernels, schedulers, name)
+        _check_name(pass_, module, kernels, emitters, name)
     del attributes[WISHES]
     return found
 
 
 def _check_name(
-    pass_: Pass, module: ir.Module, kernels: Mapping[str, func.FuncOp], schedulers: Schedulers, name: str
+    pass_: Pass, module: ir.Module, kernels: Mapping[str, func.FuncOp], emitters: Emitters, name: str
 ) -> None:
     """There is a kernel of that name, and something to choose for it."""
-    families = {each: family_of(kernel).name for each, kernel in kernels.items()}
     if name not in kernels:
-        candidates = [each for each, family in families.items() if family in schedulers]
+        candidates = [each for each, kernel in kernels.items() if _scheduler_of(kernel, emitters)]
         advice = f"{suggestion(name, candidates)} There are: {', '.join(candidates) or 'none'}.".strip()
         pass_.fail(module.operation, f"schedules are given for '{name}', which is no kernel", advice=advice)
-    if families[name] not in schedulers:
-        message = f"kernel '{name}' has no schedule: there is one way to write kernels of the family '{families[name]}'"
+    if _scheduler_of(kernels[name], emitters) is None:
+        family = family_of(kernels[name]).name
+        message = f"kernel '{name}' has no schedule: there is one way to write kernels of the family '{family}'"
         pass_.fail(kernels[name], message)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from blu.errors import ArgumentError
 from blu.plan.tensors import NAMES
-from blu.runtime.array import Array
+from blu.runtime.array import Array, is_on_device
 from blu.runtime.cuda import exchange
 from blu.runtime.cuda.block import DeviceBlock
 from blu.runtime.cuda.driver.driver import Driver, default_driver
@@ -159,7 +159,7 @@ def to_device(value: Any) -> DeviceArray:
     """An array (numpy's or any that numpy reads) in the GPU's memory; one that is there already is itself."""
     if isinstance(value, DeviceArray):
         return value
-    if exchange.is_on_device(value):
+    if is_on_device(value):
         return from_device(value)
     array = np.require(value, requirements="C")
     dtype = array.dtype.newbyteorder("=")
@@ -185,4 +185,4 @@ def from_device(value: Any) -> DeviceArray:
 
 def from_dlpack(value: Any) -> Array:
     """Any library's array, by DLPack and without a copy, where it is: in host memory or on this process's GPU."""
-    return from_device(value) if exchange.is_on_device(value) else Array(np.from_dlpack(value))
+    return from_device(value) if is_on_device(value) else Array(np.from_dlpack(value))

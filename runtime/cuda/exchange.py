@@ -13,9 +13,8 @@ import numpy as np
 
 from blu.errors import ArgumentError
 from blu.plan.tensors import DTYPES, NAMES
-from blu.runtime.array import ExchangeError
+from blu.runtime.array import CUDA, ExchangeError
 
-CUDA = 2
 _INTEGER, _UNSIGNED, _FLOAT, _BFLOAT, _BOOL = 0, 1, 2, 4, 6
 _CODES = {"b": _BOOL, "i": _INTEGER, "u": _UNSIGNED, "f": _FLOAT, "V": _BFLOAT}
 _BF16 = DTYPES["bf16"]
@@ -93,14 +92,6 @@ def interface_of(address: int, shape: tuple[int, ...], dtype: np.dtype) -> dict[
     kind = "<V2" if dtype == _BF16 else dtype.str
     # The legacy default stream, 1, waits for Blu's stream, and Blu's for it: nothing else is to be waited for.
     return {"shape": shape, "typestr": kind, "data": (address, False), "version": 3, "strides": None, "stream": 1}
-
-
-def is_on_device(value: Any) -> bool:
-    """Whether a value is an array in GPU memory, of any library."""
-    if isinstance(value, np.ndarray):
-        return False
-    device = getattr(value, "__dlpack_device__", None)
-    return device()[0] == CUDA if device is not None else hasattr(value, "__cuda_array_interface__")
 
 
 def read(value: Any, stream: int, device: int) -> tuple[int, tuple[int, ...], np.dtype]:

@@ -10,10 +10,9 @@ import numpy as np
 from blu.errors import ArgumentError
 from blu.plan.tensors import TensorSpec
 from blu.runtime.arguments import accept, check_type
-from blu.runtime.array import Array
+from blu.runtime.array import Array, is_on_device
 from blu.runtime.cuda.array import ALIGNMENT, DeviceArray, from_device, kind_of
 from blu.runtime.cuda.driver.driver import Driver
-from blu.runtime.cuda.exchange import is_on_device
 from blu.runtime.cuda.torch_tensors import TorchTensors, torch_on_default_stream
 
 _HOST = (np.ndarray, np.generic, bool, int, float)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
 import blu
@@ -25,6 +28,20 @@ make_context()
 )
 def test_every_family_has_an_emitter(emitters: dict, absent: set[str]) -> None:
     assert emitters.keys() == FAMILIES.keys() - absent
+
+
+def test_emitters_are_imported_with_the_first_of_their_kernels() -> None:
+    code = """
+import sys, numpy as np, blu
+from blu.passes.cpu.families import EMITTERS
+x = np.ones((2, 4), np.float32)
+blu.jit(lambda x: blu.exp(x), target="x86-64-v3").trace(x).lower()
+print("attention" in EMITTERS, *(name for name in ("attention", "gemm") if f"blu.passes.cpu.{name}" in sys.modules))
+blu.jit(lambda x: x @ x.T, target="x86-64-v3").trace(x).lower()
+print(len(EMITTERS), *(name for name in ("attention", "gemm") if f"blu.passes.cpu.{name}" in sys.modules))
+"""
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert told.splitlines() == ["True", f"{len(FAMILIES) - 1} gemm"]
 
 
 def test_every_op_with_a_kernel_is_a_family() -> None:

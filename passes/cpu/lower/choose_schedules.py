@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from blu.dialects.core.mlir import ir
 from blu.dialects.targets.cpu import CpuTarget
-from blu.passes.cpu.families import SCHEDULERS
+from blu.passes.cpu.families import EMITTERS
 from blu.passes.framework.base import Pass
 from blu.passes.kernels.choose_schedules import choose_by_sizes
 
@@ -30,4 +30,4 @@ class ChooseCpuSchedules(Pass):
     level = "linalg"
 
     def run(self, module: ir.Module) -> None:
-        choose_by_sizes(self, module, CpuTarget.of(module), SCHEDULERS)
+        choose_by_sizes(self, module, CpuTarget.of(module), EMITTERS)

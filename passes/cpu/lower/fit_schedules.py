@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from blu.dialects.core.mlir import ir
 from blu.dialects.targets.cpu import CpuTarget
-from blu.passes.cpu.families import SCHEDULERS
+from blu.passes.cpu.families import EMITTERS
 from blu.passes.framework.base import Pass
 from blu.passes.kernels.choose_schedules import fit_to_strides
 
@@ -28,4 +28,4 @@ class FitCpuSchedules(Pass):
     level = "memref"
 
     def run(self, module: ir.Module) -> None:
-        fit_to_strides(self, module, CpuTarget.of(module), SCHEDULERS)
+        fit_to_strides(self, module, CpuTarget.of(module), EMITTERS)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from blu.dialects.core.mlir import ir
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.framework.base import Pass
-from blu.passes.gpu.families import SCHEDULERS
+from blu.passes.gpu.families import EMITTERS
 from blu.passes.kernels.choose_schedules import choose_by_sizes
 
 
@@ -32,4 +32,4 @@ class ChooseSchedules(Pass):
     level = "linalg"
 
     def run(self, module: ir.Module) -> None:
-        choose_by_sizes(self, module, GpuTarget.of(module), SCHEDULERS)
+        choose_by_sizes(self, module, GpuTarget.of(module), EMITTERS)

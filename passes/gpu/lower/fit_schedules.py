@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from blu.dialects.core.mlir import ir
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.framework.base import Pass
-from blu.passes.gpu.families import SCHEDULERS
+from blu.passes.gpu.families import EMITTERS
 from blu.passes.kernels.choose_schedules import fit_to_strides
 
 
@@ -30,4 +30,4 @@ class FitSchedules(Pass):
     level = "memref"
 
     def run(self, module: ir.Module) -> None:
-        fit_to_strides(self, module, GpuTarget.of(module), SCHEDULERS)
+        fit_to_strides(self, module, GpuTarget.of(module), EMITTERS)
