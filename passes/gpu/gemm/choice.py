@@ -19,6 +19,7 @@ from blu.passes.gpu.gemm.rows import MOST_ROWS
 from blu.passes.gpu.gemm.schedule import (
     KINDS,
     ROW_BYTES,
+    WARPGROUP_STEPS,
     WARPGROUP_TILES,
     LoopsSchedule,
     MmaSchedule,
@@ -215,20 +216,21 @@ def _is_too_large(sizes: ProductSizes, target: GpuTarget, rows: int, columns: in
     return sizes.instruction == "f32" and rows * columns == 128 * 128 and target.shared_bytes < 2 * 64 * 1024
 
 
-_WARPGROUP_STEP, _WARPGROUP_END = 768, 3000
-"""Clocks of 128 bytes of k of such a tile, and of what the other tile's products do not hide of writing one."""
+_WARPGROUP_END = 3000
+"""Clocks of what the other tile's products do not hide of writing one."""
 
 
 def takes_warpgroups(sizes: ProductSizes, target: GpuTarget) -> bool:
     """Whether tiles of warpgroups would be used, if the operands lie for it."""
     is_large = sizes.rows * sizes.columns >= 1 << 14
-    return target.wgmma and sizes.instruction in ("bf16", "f16", "tf32") and is_large
+    is_deep = sizes.instruction != "tf32" and min(sizes.rows, sizes.columns) >= 64 and sizes.depth >= wgmma.DEEP
+    return target.wgmma and sizes.instruction in ("bf16", "f16", "tf32") and (is_large or is_deep)
 
 
 def fills_warpgroups(sizes: ProductSizes) -> bool:
     """Whether there are tiles enough, or steps of k to share out."""
     rows, columns = WARPGROUP_TILES["none"]
-    tiles = ceil(sizes.rows / rows) * ceil(sizes.columns / columns) * sizes.outer
+    tiles = _tiles(sizes, rows, columns)
     return sizes.depth >= wgmma.LEAST_DEPTH and (sizes.depth >= wgmma.DEEP or tiles >= wgmma.LEAST_TILES)
 
 
@@ -237,17 +239,25 @@ def warpgroup_split(sizes: ProductSizes, target: GpuTarget, registers: str = "no
 
     `registers` says which factor goes through these.
     """
-    rows, columns = WARPGROUP_TILES[registers]
-    step = _WARPGROUP_STEP * rows * columns // prod(WARPGROUP_TILES["none"])
-    tiles = ceil(sizes.rows / rows) * ceil(sizes.columns / columns) * sizes.outer
+    largest = WARPGROUP_TILES["none"]
+    if sizes.instruction == "tf32":
+        tile = WARPGROUP_TILES[registers]
+        step = WARPGROUP_STEPS[largest] * prod(tile) // prod(largest)
+    else:
+        tile = wgmma.tile_of_parts(sizes.rows, sizes.columns)
+        step = WARPGROUP_STEPS[tile]
+    tiles = _tiles(sizes, *tile)
 
     def clocks(split: int) -> float:
-        rounds = ceil(tiles * split / target.processors)
-        total = rounds * ceil(sizes.steps / split) * step + _WARPGROUP_END
+        total = ceil(tiles * split / target.processors) * ceil(sizes.steps / split) * step + _WARPGROUP_END
         moved = 2 * split * sizes.part_bytes
         return total + (moved / _BYTES_PER_CLOCK + _LAUNCH_CLOCKS if split > 1 else 0)
 
-    return min((split for split in range(1, 33) if _is_possible(sizes, split)), key=clocks)
+    return min((split for split in range(1, target.processors + 1) if _is_possible(sizes, split)), key=clocks)
+
+
+def _tiles(sizes: ProductSizes, rows: int, columns: int) -> int:
+    return ceil(sizes.rows / rows) * ceil(sizes.columns / columns) * sizes.outer
 
 
 def _is_possible(sizes: ProductSizes, split: int, least: int = _LEAST_STEPS) -> bool:
@@ -257,7 +267,7 @@ def _is_possible(sizes: ProductSizes, split: int, least: int = _LEAST_STEPS) -> 
 
 
 def _clocks(sizes: ProductSizes, target: GpuTarget, rows: int, columns: int, split: int) -> float:
-    tiles = ceil(sizes.rows / rows) * ceil(sizes.columns / columns) * sizes.outer * split
+    tiles = _tiles(sizes, rows, columns) * split
     share = rows * columns / (128 * 128)
     step = _CLOCKS[sizes.instruction] * share / TILES[rows, columns]
     each = ceil(sizes.steps / split) * step + _TILE_CLOCKS * share

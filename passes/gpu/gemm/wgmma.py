@@ -25,7 +25,7 @@ from blu.passes.gpu.gemm.output import (
 )
 from blu.passes.gpu.gemm.pingpong import THREADS, BlockCode, Ring, Walk
 from blu.passes.gpu.gemm.problem import Product
-from blu.passes.gpu.gemm.schedule import WARPGROUP_TILES, WgmmaSchedule
+from blu.passes.gpu.gemm.schedule import WARPGROUP_STEPS, WARPGROUP_TILES, WgmmaSchedule
 from blu.passes.gpu.gemm.slabs import SLAB, Slabs, SlabWriter, TilePosition, Write
 from blu.passes.gpu.gemm.split import PART, Read
 from blu.passes.gpu.gemm.tensor_map import FactorMap
@@ -40,9 +40,8 @@ from blu.passes.kernels.launch import MAPS
 INSTRUCTIONS = ("bf16", "f16", "tf32")
 LEAST_TILES, LEAST_DEPTH, DEEP = 64, 64, 4096
 """Products with fewer tiles leave most multiprocessors idle, unless k is so deep that it is split."""
-
-_NARROWER = {128: 1.08, 64: 1.4}
-"""Columns of tiles that are tried beside the largest, and how much longer their products take in shared memory."""
+_SHORT, _GAIN = 64, 1.1
+"""Rows of the lower tiles, and how much better a narrower tile has to be than the largest, which was measured more."""
 
 
 def suits(product: Product, instruction: str | None, target: GpuTarget) -> bool:
@@ -65,16 +64,30 @@ def _largest(product: Product, instruction: str, split: int) -> WgmmaSchedule:
 def tiled(product: Product, instruction: str, target: GpuTarget, split: int = 1) -> WgmmaSchedule:
     """The schedule of a product, by how its factors lie: of tiles, those that take the fewest clocks."""
     schedule = _largest(product, instruction, split)
-    if schedule.registers != "none" or split > 1:
+    if schedule.registers != "none":
         return schedule
-    narrower = (replace(schedule, columns=columns) for columns in _NARROWER)
-    return min((schedule, *narrower), key=lambda item: _clocks(product, item, target))
+    if split > 1:
+        rows, columns = tile_of_parts(product.rows, product.columns)
+        stages = schedule.stages * (schedule.rows + schedule.columns) // (rows + columns)  # as many bytes under way
+        return replace(schedule, rows=rows, columns=columns, stages=stages)
+    tiles = (replace(schedule, columns=columns) for rows, columns in WARPGROUP_STEPS if rows == schedule.rows)
+    return min(tiles, key=lambda item: _clocks(product, item, target))
 
 
-def _clocks(product: Product, schedule: WgmmaSchedule, target: GpuTarget) -> float:
-    """What a step of k takes of all tiles of a multiprocessor, relative to others."""
-    rounds = ceil(Walk(product, schedule).tiles / target.processors)
-    return rounds * schedule.columns * _NARROWER.get(schedule.columns, 1.0)
+def tile_of_parts(rows: int, columns: int) -> tuple[int, int]:
+    """The tile of a product whose k is split, which lets any number of tiles be shared out evenly."""
+    largest = WARPGROUP_TILES["none"]
+    high = _SHORT if rows <= _SHORT else largest[0]
+
+    def clocks(tile: tuple[int, int]) -> float:
+        return ceil(columns / tile[1]) * WARPGROUP_STEPS[tile] * (1 if tile[1] == largest[1] else _GAIN)
+
+    return min((tile for tile in WARPGROUP_STEPS if tile[0] == high), key=clocks)
+
+
+def _clocks(product: Product, schedule: WgmmaSchedule, target: GpuTarget) -> int:
+    """What a step of k takes of all tiles of a multiprocessor."""
+    return ceil(Walk(product, schedule).tiles / target.processors) * WARPGROUP_STEPS[schedule.rows, schedule.columns]
 
 
 def _in_registers(product: Product) -> str:

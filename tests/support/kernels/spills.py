@@ -26,8 +26,9 @@ from tests.support.gpu_budgets import ptxas_release
 
 RECORDED = DATA / "spills.json"
 _DIGITS = 24
-# Where a warpgroup.arrive was put, which costs nothing.
-_HARMLESS = {"C7519"}
+# Where a warpgroup.arrive was put, which costs nothing; setmaxnreg where nobody needs more registers than all have (if
+# somebody did, there would be spills).
+_HARMLESS = {"C7519", "C7508"}
 
 
 def spills(ptx: Mapping[str, str], architecture: str) -> dict[str, str]:

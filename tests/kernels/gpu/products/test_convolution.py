@@ -194,3 +194,20 @@ def test_a_window_is_one_product_where_it_was_one_for_each_place() -> None:
     if find_ptxas() is None:
         pytest.skip("assembling GPU code needs ptxas")
     assert not program.spills()
+
+
+@pytest.mark.parametrize(("size", "channels", "window"), [(56, 64, 1), (56, 64, 3), (28, 128, 3)])
+def test_gradients_of_small_weights_keep_all_multiprocessors_busy(size: int, channels: int, window: int) -> None:
+    """Of ResNet's: k has so many parts, and tiles are as narrow as the weight."""
+    specs = [blu.spec((32, size, size, channels), "bf16"), blu.spec((channels, channels, window, window), "bf16")]
+
+    def compute(x: blu.Tensor, weight: blu.Tensor, g: blu.Tensor) -> blu.Tensor:
+        along = {"padding": window // 2, "channels_last": True}
+        return blu.vjp(lambda *both: blu.conv2d(*both, **along), x, weight)[1](g)[1]
+
+    program = GpuProgram.of(blu.jit(compute).trace(*specs, specs[0]).lower("sm_90a").module, "sm_90a")
+    (launch,) = (item for item in program.plan["launches"] if item["kernel"] == "gemm_0")
+    assert 120 <= launch["grid"][0] <= 132 and f"m64n{channels}k16" in program.ptx["gemm_0"]
+    if find_ptxas() is None:
+        pytest.skip("assembling GPU code needs ptxas")
+    assert not program.spills()
