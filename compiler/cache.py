@@ -4,6 +4,7 @@
     <directory>/requests/<request>      the entry's key for a request, so that a hit needs no tracing
     <directory>/locks/<key>.lock        held by the process that compiles it
     <directory>/kernels/<key>.kernel    machine code of one kernel, for all programs that have it (see kernel_cache.py)
+    <directory>/looked                  made when a process last looked at how much there is
 
 The directory is `BLU_CACHE_DIR`, else the platform's user cache directory; `BLU_CACHE_LIMIT` is its size in bytes, 0
 turns it off. Whatever goes wrong with it (read-only, full, deleted, damaged, someone else's) costs one warning and a
@@ -36,8 +37,9 @@ STALE_SECONDS = 24 * 3600.0
 ENTRIES, KERNELS = "entries", "kernels"
 # The end of the names of files that are whole, by folder.
 SUFFIXES = {ENTRIES: ".blu", KERNELS: ".kernel"}
-# The part of the limit that a process writes before it looks again at what all have written.
-_SHARE = 64
+# The part of the limit that a process writes before it looks again at what all have written, and the time for which one
+# that has written nothing yet relies on another's look: at tens of thousands of files, it takes as long as to compile.
+_SHARE, _LOOK_SECONDS = 64, 60.0
 _KEY = re.compile(r"[0-9a-f]{64}")
 
 Members = Mapping[str, bytes]
@@ -238,13 +240,26 @@ class Cache:
     def make_room(self, nbytes: int, keep: Path) -> None:
         """After so many bytes were written: from time to time, delete what was used longest ago.
 
-        A process looks at its first write, and whenever it has written a share of the limit since.
+        A process looks at its first write, if none has within a minute, and whenever it has written a share of the
+        limit since.
         """
-        if self._written is not None and self._written + nbytes < self.limit // _SHARE:
-            self._written += nbytes
+        written = (self._written or 0) + nbytes
+        if written < self.limit // _SHARE and (self._written is not None or self._was_looked_at()):
+            self._written = written
             return
         self._written = 0
         self._evict(keep)
+
+    def _was_looked_at(self) -> bool:
+        """Whether a process has looked a short time ago; else this one is going to."""
+        assert self.directory is not None
+        mark = self.directory / "looked"
+        status = _status(mark)
+        if status is not None and 0 <= time.time() - status.st_mtime < _LOOK_SECONDS:
+            return True
+        with contextlib.suppress(OSError):
+            mark.touch(mode=0o600)
+        return False
 
     def _evict(self, keep: Path) -> None:
         """Delete what was used longest ago until nine tenths of the limit are left, and what killed processes left."""

@@ -301,6 +301,19 @@ def test_room_is_looked_for_at_the_first_write_and_after_a_share_of_the_limit(
     assert [int(name) for name in looked] == [0, 4]
 
 
+def test_processes_rely_on_what_another_saw_a_minute_ago(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[str] = []
+    monkeypatch.setattr(Cache, "_evict", lambda self, keep: looked.append(keep.stem))
+    processes = [KernelCache(Cache(tmp_path / "cache", limit=64_000)) for _ in range(4)]
+    processes[0].put(f"{0:064}", bytes(300))
+    processes[1].put(f"{1:064}", bytes(300))
+    assert [int(name) for name in looked] == [0]
+    processes[2].put(f"{2:064}", bytes(1_000))  # a share of the limit at once
+    os.utime(tmp_path / "cache" / "looked", times=(time.time() - 61,) * 2)
+    processes[3].put(f"{3:064}", bytes(300))
+    assert [int(name) for name in looked] == [0, 2, 3]
+
+
 def test_a_cache_that_is_off_keeps_no_kernels() -> None:
     kernels = KernelCache(Cache(None))
     kernels.put(KEY, b"code")
