@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib import metadata
 
 from blu.errors import BluError
@@ -17,6 +18,7 @@ _WRITTEN = (
 )
 
 
+@cache
 def this_version() -> str:
     """The version of this Blu."""
     try:
