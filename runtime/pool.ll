@@ -16,12 +16,15 @@
 %Control = type { i64, ptr, ptr, i64, i64, [24 x i8], i64, i32, [52 x i8], i32, i32, i32, i32, i64, i64, [32 x i8] }
 %Launch = type { ptr, ptr, i64, i64 }
 %Cursor = type { i64, i64 }
+; All that a run of a table is given: control, table, launches, cursor, budget; objects, how many, field, addresses,
+; moves, how many, args (see blu_run and blu_place).
+%Request = type { ptr, ptr, i64, ptr, i64, ptr, i64, i64, ptr, ptr, i64, ptr }
 
 declare i64 @syscall(i64, ...)
 declare i32 @clock_gettime(i32, ptr)
 
 define i32 @blu_pool_version() {
-  ret i32 1
+  ret i32 2
 }
 
 ; Nanoseconds of the monotonic clock.
@@ -442,6 +445,30 @@ move.one:
   br label %move
 leave:
   ret void
+}
+
+; Places the arrays of a run and runs its table from the beginning, in one call from Python, where each argument of a
+; call takes as long as a launch. Returns what blu_run does, which goes on from there.
+define i64 @blu_begin(ptr %request) {
+  %all = load %Request, ptr %request, align 8
+  %control = extractvalue %Request %all, 0
+  %table = extractvalue %Request %all, 1
+  %launches = extractvalue %Request %all, 2
+  %cursor = extractvalue %Request %all, 3
+  %budget = extractvalue %Request %all, 4
+  %objects = extractvalue %Request %all, 5
+  %count = extractvalue %Request %all, 6
+  %field = extractvalue %Request %all, 7
+  %addresses = extractvalue %Request %all, 8
+  %moves = extractvalue %Request %all, 9
+  %moves.count = extractvalue %Request %all, 10
+  %args = extractvalue %Request %all, 11
+  call void @blu_place(ptr %objects, i64 %count, i64 %field, ptr %addresses, ptr %moves, i64 %moves.count, ptr %args)
+  store %Cursor zeroinitializer, ptr %cursor, align 8
+  %cancel_at = getelementptr %Control, ptr %control, i32 0, i32 11
+  store atomic i32 0, ptr %cancel_at monotonic, align 4
+  %next = call i64 @blu_run(ptr %control, ptr %table, i64 %launches, ptr %cursor, i64 %budget)
+  ret i64 %next
 }
 
 declare i64 @llvm.umin.i64(i64, i64)

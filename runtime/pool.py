@@ -17,7 +17,7 @@ from blu.errors import BluError, CacheError
 from blu.plan.schema import MAX_BLOCKS
 from blu.runtime.memory import DATA_FIELD, address_of, allocate_array
 
-VERSION = 1
+VERSION = 2
 """Of the structures shared with `pool.ll` (`blu_pool_version`)."""
 _SLICE_NANOSECONDS = 50_000_000
 _SPIN = 10_000
@@ -36,6 +36,7 @@ _run = ctypes.CFUNCTYPE(
 _place = ctypes.CFUNCTYPE(
     None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, *[ctypes.c_void_p] * 2, ctypes.c_int64, ctypes.c_void_p
 )
+_begin = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 _version = ctypes.CFUNCTYPE(ctypes.c_int32)
 
 
@@ -91,6 +92,7 @@ class ThreadPool:
         self._launch = _launch(code.address("blu_launch"))
         self._run = _run(code.address("blu_run"))
         self._place = _place(code.address("blu_place"))
+        self._begin = _begin(code.address("blu_begin"))
         self._start()
 
     def __repr__(self) -> str:
@@ -129,9 +131,27 @@ class ThreadPool:
         """
         self._cursor.fill(0)
         self._flags[_CANCEL] = 0
-        while self._run(self._control_at, table, count, self._cursor_at, _SLICE_NANOSECONDS) < count:
+        self._go_on(table, count)
+
+    def _go_on(self, table: int, count: int, reached: int = -1) -> None:
+        """Run what is left of a table, of which native code has come to launch `reached`."""
+        while reached < count:
             if self._flags[_CANCEL]:
                 raise BluError(f"the run was cancelled at launch {self._cursor[0]} of {count}")
+            reached = self._run(self._control_at, table, count, self._cursor_at, _SLICE_NANOSECONDS)
+
+    def request(self, table: int, launches: int, *placing: int) -> np.ndarray:
+        """What `begin` takes to run a table after placing arrays, of which `placing` is what `place` is told.
+
+        It is good as long as all of these pointers are, and this pool.
+        """
+        objects, number, *others = placing
+        own = [self._control_at, table, launches, self._cursor_at, _SLICE_NANOSECONDS]
+        return np.array([*own, objects, number, DATA_FIELD, *others], np.int64)
+
+    def begin(self, request: int, table: int, launches: int) -> None:
+        """`place` and `run`, for the request at an address: half as long as two calls, for small programs."""
+        self._go_on(table, launches, self._begin(request))
 
     def launch(self, function: int, args: int, blocks: int, chunk: int) -> int:
         """Run one launch. Returns how many blocks were run (fewer after `cancel`)."""

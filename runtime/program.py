@@ -46,6 +46,9 @@ class Program(Runnable):
         self._status = allocate_array((plan.status_slots,), np.dtype(np.int64), "the status block")
         self._build_table()
         self._moments = timeline(len(plan.launches), plan.collectives, list(self._computed))
+        # Nothing but kernels, one after the other: they need no more than one call of native code.
+        self._is_plain = not (self._donated or plan.collectives or self._computed)
+        self._request: tuple[ThreadPool, int, np.ndarray] | None = None
 
     @classmethod
     def load(cls, source: str | os.PathLike[str] | Mapping[str, bytes]) -> Program:
@@ -95,18 +98,28 @@ class Program(Runnable):
         self, pool: ThreadPool, arrays: list[np.ndarray], given: dict[int, np.ndarray], fresh: list[np.ndarray]
     ) -> Sequence[int]:
         """Run the launch table; returns the status slots."""
+        if self.plan.checks:
+            self._status.fill(NOTHING_FOUND)
+        if self._is_plain and not given:
+            self._objects[:] = list(map(id, (*arrays, *fresh)))
+            pool.begin(self._request_to(pool), self._table_at, len(self.plan.launches))
+        else:
+            self._run_in_pieces(pool, arrays, given, fresh)
+        return self._status.tolist() if self.plan.checks else ()
+
+    def _run_in_pieces(
+        self, pool: ThreadPool, arrays: list[np.ndarray], given: dict[int, np.ndarray], fresh: list[np.ndarray]
+    ) -> None:
+        """Run the launch table, what is between kernels, and before them look where arguments lie."""
         self._place(pool, arrays, fresh)
         if (self._donated or given) and self._separate(arrays, given):
             self._place(pool, arrays, fresh)
-        if self.plan.checks:
-            self._status.fill(NOTHING_FOUND)
         if self.plan.collectives:
             self._run_with_others(pool)
         elif self._computed:
             self._run_moments(pool)
         else:
             pool.run(self._table_at, len(self.plan.launches))
-        return self._status.tolist() if self.plan.checks else ()
 
     @cached_property
     def _collectives(self) -> Collectives:
@@ -193,7 +206,8 @@ class Program(Runnable):
         self._addresses = np.zeros(len(specs), np.int64)
         self._addresses_at = address_of(self._addresses)
         self._objects = (ctypes.c_void_p * len(specs))()
-        self._objects_at = ctypes.addressof(self._objects)
+        objects = ctypes.addressof(self._objects), len(specs)
+        self._placing = (*objects, self._addresses_at, self._moves_at, len(self._moves), self._args_at)
 
     def _static_address(self, argument: Argument) -> int:
         if argument.space == "constant":
@@ -203,9 +217,15 @@ class Program(Runnable):
 
     def _place(self, pool: ThreadPool, arrays: list[np.ndarray], fresh: list[np.ndarray]) -> None:
         """Write this run's addresses into the kernels' arguments."""
-        self._objects[:] = [id(array) for array in (*arrays, *fresh)]
-        count = len(self._objects)
-        pool.place(self._objects_at, count, self._addresses_at, self._moves_at, len(self._moves), self._args_at)
+        self._objects[:] = list(map(id, (*arrays, *fresh)))
+        pool.place(*self._placing)
+
+    def _request_to(self, pool: ThreadPool) -> int:
+        """The address of what a pool is asked for in a run."""
+        if self._request is None or self._request[0] is not pool:
+            request = pool.request(self._table_at, len(self.plan.launches), *self._placing)
+            self._request = pool, address_of(request), request
+        return self._request[1]
 
 
 def _groups_of(plan: Plan) -> Mapping[str, RankGroup]:

@@ -194,6 +194,45 @@ def test_a_run_of_many_slices_runs_every_block_once(kernels, make_pool):
     assert results[1:].all() and (counts == 1).all()
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_arrays_are_placed_and_the_table_is_run_in_one_call(kernels, make_pool, threads):
+    """The rows of a table that takes several slices, whose kernels find arrays of this run, at offsets."""
+    pool = make_pool(threads)
+    args, addresses, slow = np.zeros(3, np.int64), np.zeros(2, np.int64), np.zeros(120, np.int64)
+    args[1] = native.address(slow)
+    table = table_of(
+        (kernels.address("count.entry"), native.address(args), 40, 7),
+        (kernels.address("slow.entry"), native.address(args[1:]), 120, 1),
+        (kernels.address("count.entry"), native.address(args[2:]), 40, 7),
+    )
+    moves = table_of((0, 0, 0), (2, 1, 80))
+    objects = np.zeros(2, np.int64)
+    placing = (native.address(objects), 2, native.address(addresses), native.address(moves), 2, native.address(args))
+    request = pool.request(native.address(table), 3, *placing)
+    for _ in range(2):
+        first, last = np.zeros(40, np.int64), np.zeros(50, np.int64)
+        objects[:] = id(first), id(last)
+        pool.begin(native.address(request), native.address(table), 3)
+        assert (first == 1).all() and (last == [0] * 10 + [1] * 40).all()
+        assert addresses.tolist() == [native.address(first), native.address(last)]
+    assert slow[1:].all()
+
+
+def test_what_has_begun_can_be_cancelled(kernels, make_pool):
+    pool = make_pool(2)
+    args, results = np.zeros(1, np.int64), np.zeros(20_000, np.int64)
+    table = table_of((kernels.address("slow.entry"), native.address(args), 20_000, 2))
+    objects, addresses, moves = table_of(id(results)), np.zeros(1, np.int64), table_of((0, 0, 0))
+    placing = (native.address(objects), 1, native.address(addresses), native.address(moves), 1, native.address(args))
+    request = pool.request(native.address(table), 1, *placing)
+    timer = threading.Timer(0.1, pool.cancel)
+    timer.start()
+    with pytest.raises(BluError, match="cancelled at launch 0 of 1"):
+        pool.begin(native.address(request), native.address(table), 1)
+    timer.join()
+    assert 0 < np.count_nonzero(results) < 20_000
+
+
 def test_impossible_grids_are_refused(kernels, make_pool):
     pool = make_pool(1)
     with pytest.raises(BluError, match="blocks"):
@@ -223,8 +262,8 @@ def test_number_of_threads(monkeypatch):
 
 
 def test_pool_of_another_version_is_refused():
-    text = pool_text(native.TRIPLE).replace("ret i32 1", "ret i32 7")
-    with pytest.raises(CacheError, match=r"version 7.*version 1"):
+    text = pool_text(native.TRIPLE).replace("ret i32 2", "ret i32 7")
+    with pytest.raises(CacheError, match=r"version 7.*version 2"):
         ThreadPool(load_object(native.compile_object(text)), 1)
 
 

@@ -361,3 +361,15 @@ def test_calls_during_a_run_of_the_same_thread_are_refused(multiply_add):
     with pytest.raises(BluError, match="during a run"):
         host.run_exclusively(code, lambda _: host.set_threads(2))
     assert multiply_add.run([numbers(0), numbers(1)])[0].shape == SHAPE
+
+
+def test_a_program_asks_the_pool_that_there_is(multiply_add):
+    x, y = numbers(0), numbers(1)
+    before = multiply_add.run([x, y])[0]
+    first, *_ = multiply_add._request
+    try:
+        host.set_threads(1)
+        assert (multiply_add.run([x, y])[0] == before).all()
+        assert multiply_add._request[0] is host._pool is not first
+    finally:
+        host.set_threads(2)
