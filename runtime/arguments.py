@@ -24,7 +24,7 @@ def accept(spec: TensorSpec, value: Any, index: int, overwrite: bool = False) ->
         value = value.in_host_memory()
     if is_ours and type(value) is np.ndarray and value.dtype == spec.numpy_dtype and value.shape == spec.shape:
         flags = value.flags
-        if flags.c_contiguous and flags.aligned and (flags.writeable or not spec.donated):
+        if flags.carray or (flags.c_contiguous and flags.aligned and not spec.donated):  # carray: writeable, too
             return value
     return _copy(spec, _as_array(spec, value, index), index)
 
