@@ -51,3 +51,27 @@ func.func @added_up_by_a_product(%x: tensor<64x8xbf16>, %w: tensor<8x4xbf16>) ->
   } -> tensor<2x4xf32>
   return %n, %u, %n2, %u2 : tensor<64x4xbf16>, tensor<2x4xf32>, tensor<64x4xbf16>, tensor<2x4xf32>
 }
+
+// A gradient of attention takes the sums of its rows, and nothing else.
+// CHECK-LABEL: func.func @added_up_by_a_gradient(
+// CHECK: %[[GRADIENT:.+]]:4 = call @attention_gradient_0(%{{.+}}, %{{.+}}) : (tensor<3x128x64xbf16>, tensor<3x128xf32>) -> (tensor<3x128x64xbf16>, tensor<3x128x64xbf16>, tensor<3x128x64xbf16>, tensor<3x2x64xf32>)
+// CHECK: call @rows_1(%[[GRADIENT]]#1) : (tensor<3x128x64xbf16>) -> tensor<3x128x64xf32>
+func.func @added_up_by_a_gradient(%g: tensor<3x128x64xbf16>, %l: tensor<3x128xf32>) -> (tensor<3x128x64xbf16>, tensor<3x2x64xf32>, tensor<3x128x64xf32>) {
+  %gradients:3 = "blu.attention_gradient"(%g, %g, %g, %g, %g, %l) {causal = true, narrow = true, operandSegmentSizes = array<i32: 1, 1, 1, 1, 1, 0, 0, 1>, precision = "highest", scale = 1.0 : f64} : (tensor<3x128x64xbf16>, tensor<3x128x64xbf16>, tensor<3x128x64xbf16>, tensor<3x128x64xbf16>, tensor<3x128x64xbf16>, tensor<3x128xf32>) -> (tensor<3x128x64xbf16>, tensor<3x128x64xbf16>, tensor<3x128x64xbf16>)
+  %zero = arith.constant 0.0 : f32
+  %few = tensor.empty() : tensor<3x2x64xf32>
+  %zeros = linalg.fill ins(%zero : f32) outs(%few : tensor<3x2x64xf32>) -> tensor<3x2x64xf32>
+  %sums = linalg.generic {indexing_maps = [affine_map<(h, i, j) -> (h, i, j)>, affine_map<(h, i, j) -> (h, i floordiv 64, j)>], iterator_types = ["parallel", "reduction", "parallel"]} ins(%gradients#0 : tensor<3x128x64xbf16>) outs(%zeros : tensor<3x2x64xf32>) attrs = {blu.of_gradient} {
+  ^bb0(%i: bf16, %o: f32):
+    %w = arith.extf %i : bf16 to f32
+    %r = arith.addf %o, %w : f32
+    linalg.yield %r : f32
+  } -> tensor<3x2x64xf32>
+  %e = tensor.empty() : tensor<3x128x64xf32>
+  %wide = linalg.generic {indexing_maps = [affine_map<(h, i, j) -> (h, i, j)>, affine_map<(h, i, j) -> (h, i, j)>], iterator_types = ["parallel", "parallel", "parallel"]} ins(%gradients#1 : tensor<3x128x64xbf16>) outs(%e : tensor<3x128x64xf32>) {
+  ^bb0(%i: bf16, %o: f32):
+    %r = arith.extf %i : bf16 to f32
+    linalg.yield %r : f32
+  } -> tensor<3x128x64xf32>
+  return %gradients#0, %sums, %wide : tensor<3x128x64xbf16>, tensor<3x2x64xf32>, tensor<3x128x64xf32>
+}

@@ -25,6 +25,7 @@ from blu.passes.gpu.attention.block import RowPosition, RowTiles, TileBlock
 from blu.passes.gpu.attention.key_gradient import KeyGradient, KeyTiles
 from blu.passes.gpu.attention.limits import warpgroup_misfit
 from blu.passes.gpu.attention.query_gradient import QueryGradient, QueryTiles
+from blu.passes.gpu.attention.row_sums import ranges
 from blu.passes.gpu.attention.schedule import (
     APART,
     TOGETHER,
@@ -64,7 +65,7 @@ def takes(operation: ir.Operation) -> bool:
 
 
 def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
-    """Replace a kernel around a blu.attention_gradient by two launches, or three for long rows."""
+    """Replace a kernel around a blu.attention_gradient by two launches, or three for long rows, and those of sums."""
     schedule, operation = gradient_schedule_of(kernel), find_operation(kernel, "blu.attention_gradient")
     if isinstance(schedule, WarpgroupGradientSchedule):
         return warpgroups_gradient.emit(kernel, schedule)
@@ -77,6 +78,7 @@ def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
     for suffix, of_key, of_value in LAUNCHES[schedule.launches]:
         tiles = replace(KeyTiles.by(schedule, columns, size), of_key=of_key, of_value=of_value)
         launches.append(_launch(kernel, suffix, tiles, key, partial(KeyGradient, schedule=tiles)))
+    launches += ranges.emit_apart(kernel, operation)
     kernel.operation.erase()
     return launches
 

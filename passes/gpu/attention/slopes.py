@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from blu.dialects.core.mlir import arith, ir
 from blu.dialects.core.op import operands_of
 from blu.passes.gpu.attention.operands import AttentionOperand, Problem, operand_of, read_operand, read_problem
+from blu.passes.gpu.attention.row_sums.ranges import row_sums_of
 from blu.passes.gpu.attention.scores import Sums
 from blu.passes.gpu.kernel import GpuKernel
 
@@ -16,7 +17,8 @@ from blu.passes.gpu.kernel import GpuKernel
 class Gradient:
     """A blu.attention_gradient in a launch: `logarithms` and `inner` are the scratch memory [heads, queries].
 
-    Where the forward has left its logarithms, those to base e, they are `given` [.., heads, queries].
+    Where the forward has left its logarithms, those to base e, they are `given` [.., heads, queries]. `sums` are, by
+    the number of a gradient, where the sums of its ranges of rows go [.., heads, ranges, columns].
     """
 
     problem: Problem
@@ -28,6 +30,12 @@ class Gradient:
     logarithms: AttentionOperand
     inner: AttentionOperand
     given: AttentionOperand | None = None
+    sums: Mapping[int, AttentionOperand] = field(default_factory=dict)
+
+    @property
+    def outputs(self) -> tuple[AttentionOperand, ...]:
+        """The gradients, in the op's order."""
+        return self.of_query, self.of_key, self.of_value
 
     @classmethod
     def read(cls, operation: ir.Operation, frame: GpuKernel) -> Gradient:
@@ -38,7 +46,9 @@ class Gradient:
         scratch = [operand_of(item) for item in frame.scratch]
         problem = read_problem(operation, frame, (query, key, value, mask, offset))
         given = None if logarithms is None else read_operand(logarithms, frame)
-        return cls(problem, read_operand(g, frame), read_operand(result, frame), *written, *scratch, given)
+        sums = {number: operand_of(outputs[item.results[0]]) for number, item in row_sums_of(operation).items()}
+        operands = [read_operand(item, frame) for item in (g, result)]
+        return cls(problem, *operands, *written, *scratch, given=given, sums=sums)
 
 
 def slopes(weights: Sums, of_weights: Sums, inner: Sequence[Sequence[ir.Value]]) -> Sums:

@@ -15,14 +15,14 @@ _HALVES = ("bf16", "f16")
 
 def is_of_product(operation: ir.Operation, fold: Fold, target: GpuTarget) -> bool:
     """Whether the terms of a sum down columns are halves that a product of warpgroups makes, and stores."""
-    halves = _halves_of(operation, fold)
+    halves = halves_of(operation, fold)
     if halves is None or not _is_stored(halves):
         return False
     contraction = _contraction_behind(halves)
     return contraction is not None and _is_by_warpgroups(contraction, target)
 
 
-def _halves_of(operation: ir.Operation, fold: Fold) -> ir.Value | None:
+def halves_of(operation: ir.Operation, fold: Fold) -> ir.Value | None:
     """The only operand of a sum, where terms are its elements, widened."""
     nest, term = loop_nest(operation, 0), fold.term
     if nest is None or len(nest.inputs) != 1 or nest.dims[0] != (0, 1) or isinstance(term.owner, ir.Block):

@@ -9,8 +9,9 @@ from blu.dialects.core.mlir import arith, func, ir
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.families import is_kernel
+from blu.passes.gpu.attention.row_sums.views import ranges_of_gradients
 from blu.passes.gpu.gemm.boxes.plan import ROWS_OF_WARP
-from blu.passes.gpu.rows.product_sums import is_of_product
+from blu.passes.gpu.rows.product_sums import halves_of, is_of_product
 from blu.passes.kernels.rows.reductions import Fold, read_reduction
 from blu.passes.loops.fuse.loops import OF_PRODUCT, LoopNest, loop_nest
 from blu.passes.loops.lower_to_linalg.generic import PARALLEL, REDUCTION, constant, empty, fill, generic, projection
@@ -44,6 +45,12 @@ class SplitColumnSums(Pass):
 
         %3 = linalg.generic {(i, j) -> (i, j), (i, j) -> (i floordiv 32, j)} ins(%2) outs(%more_zeros : 2048x768xf32)
              { addf } {blu.of_product}
+
+    Where rows are those of attention's gradients, in halves, seen side by side or alone, and warpgroups make them,
+    ranges are of a head, and the gradient's kernel adds them up (attention/row_sums/views.py):
+
+        %3 = linalg.generic {(b, h, i, j) -> (b, h, i, j), (b, h, i, j) -> (b, h, i floordiv 64, j)} ins(%gradient)
+             { extf, addf } {blu.of_gradient}
 
     How rows are cut follows from their number and the target alone, so results are the same bits in every run. A sum of
     what is seen through a transposition is left alone: its columns are rows in memory.
@@ -88,22 +95,30 @@ def _split(operation: ir.Operation, fold: Fold, target: GpuTarget) -> bool:
     nest = loop_nest(operation, 0)
     assert nest is not None, "a column sum without loops"
     rows, columns = nest.sizes
-    length = range_of(rows, columns, target)
     if rows < FEWEST_ROWS or columns == 0:
         return False
-    of_product = is_of_product(operation, fold, target)
-    length = ROWS_OF_WARP if of_product else length
+    halves = halves_of(operation, fold)
     with ir.InsertionPoint(operation), operation.location:
-        terms = _terms(operation, nest, fold)
-        zeros = fill(constant(fold.element, 0.0), [ceil(rows / length), columns])
-        (parts,) = generic([terms], [zeros], range_maps(length), [REDUCTION, PARALLEL], _add)
-        if of_product:
-            parts.owner.attributes[OF_PRODUCT] = ir.UnitAttr.get()
+        parts = None if halves is None else ranges_of_gradients(halves, target)
+        parts = _ranges(operation, nest, fold, target) if parts is None else parts
         maps = [projection(2, (0, 1)), projection(2, (1,))]
         (total,) = generic([parts], [operation.operands[-1]], maps, [REDUCTION, PARALLEL], _add)
     operation.results[0].replace_all_uses_with(total)
     operation.erase()
     return True
+
+
+def _ranges(operation: ir.Operation, nest: LoopNest, fold: Fold, target: GpuTarget) -> ir.Value:
+    """The sums over ranges of rows."""
+    rows, columns = nest.sizes
+    of_product = is_of_product(operation, fold, target)
+    length = ROWS_OF_WARP if of_product else range_of(rows, columns, target)
+    terms = _terms(operation, nest, fold)
+    zeros = fill(constant(fold.element, 0.0), [ceil(rows / length), columns])
+    (parts,) = generic([terms], [zeros], range_maps(length), [REDUCTION, PARALLEL], _add)
+    if of_product:
+        parts.owner.attributes[OF_PRODUCT] = ir.UnitAttr.get()
+    return parts
 
 
 def _add(term: ir.Value, total: ir.Value) -> ir.Value:

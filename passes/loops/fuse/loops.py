@@ -16,6 +16,11 @@ VIEWS = (
 REPEATED = ("arith.constant", "tensor.empty", "linalg.fill")
 OF_PRODUCT = "blu.of_product"
 """Of a sum over ranges of rows: a product makes what it adds up, and may do it. Ranges are those of its warps then."""
+OF_GRADIENT = "blu.of_gradient"
+"""Of a sum over ranges of the rows of each head: a gradient of attention makes what it adds up, and does it.
+
+Its indexing maps are (h, i, j) -> (h, i, j) and (h, i, j) -> (h, i floordiv length, j), with any loops in h's place.
+"""
 
 
 def is_tensor(value: ir.Value) -> bool:
@@ -163,6 +168,11 @@ class LoopNest:
         """Whether this is a sum over ranges of rows that the product may make which makes its terms."""
         return OF_PRODUCT in self.operation.attributes and bool(self.range_length)
 
+    @property
+    def sums_gradient(self) -> bool:
+        """Whether this is a sum over ranges of rows that a gradient of attention does."""
+        return OF_GRADIENT in self.operation.attributes
+
     @cached_property
     def reads(self) -> list[tuple[ir.Value, tuple[int, ...] | None]]:
         """What the op reads, and how: the loops of the value's dimensions; None for values read inside of the body."""
@@ -186,4 +196,5 @@ def loop_nest(operation: ir.Operation, index: int) -> LoopNest | None:
     num_outputs = len(operation.results)
     operands = list(operation.operands)
     nest = LoopNest(operation, index, operands[:-num_outputs], operands[-num_outputs:])
-    return None if any(dims is None for dims in nest.dims) and not nest.range_length else nest
+    is_of_ranges = nest.range_length or nest.sums_gradient
+    return None if any(dims is None for dims in nest.dims) and not is_of_ranges else nest

@@ -94,6 +94,13 @@ JOINING: dict[Family, tuple[Rule[Joining], ...]] = {
         *_SHARED,
         *_SUMS,
     ),
+    families.ATTENTION_GRADIENT: (
+        Rule(
+            "sums of rows",
+            lambda case: case.nest.sums_gradient,
+            "only sums over ranges of its rows follow a gradient of attention",
+        ),
+    ),
 }
 _NOTHING_JOINS: tuple[Rule[Joining], ...] = (
     Rule("family", lambda case: False, "nothing follows in a kernel of the family {case.family}"),

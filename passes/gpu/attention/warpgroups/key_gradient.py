@@ -104,12 +104,14 @@ class WarpgroupKeyGradient(OwnRows):
         address = self.own.tile(0, self.group).address
         stage = MatrixTile(address, ROWS, problem.depth, SIZE)
         write_tile(scaled, self.span, stage, self.own_row, gradient.of_key.matrix(self.key_head))
+        self.add_up(1, scaled, stage, self.key_head)
         if self.own.count == 1:  # nobody waits for what was staged before to be read
             address = numbers.add(self.shared, self.layout.queries.tiles)
-        elif problem.width != problem.depth:
-            self.sync()  # rows of other warps' keys are in this warp's rows of values
+        elif problem.width != problem.depth or 1 in gradient.sums:
+            self.sync()  # rows of other warps' keys, or their sums, are in this warp's rows of values
         stage = MatrixTile(address, ROWS, problem.width, SIZE)
         write_tile(as_sums(of_value), self.span, stage, self.own_row, gradient.of_value.matrix(self.key_head))
+        self.add_up(2, as_sums(of_value), stage, self.key_head)
 
     # What the copying thread does
 

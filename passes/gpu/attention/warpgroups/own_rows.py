@@ -12,6 +12,10 @@ from functools import partial
 from blu.dialects.core.mlir import ir
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.block import RowPosition
+from blu.passes.gpu.attention.row_sums.ranges import add_up_warps, write_warp_sums
+from blu.passes.gpu.attention.scores import Sums
+from blu.passes.gpu.attention.slopes import Gradient
+from blu.passes.gpu.attention.tiles import MatrixTile
 from blu.passes.gpu.attention.warpgroups.stages import ROWS, THREADS, MappedOperand, Stages, begin, refill
 from blu.passes.gpu.isa import barrier
 from blu.passes.gpu.isa.warp import WARP
@@ -30,7 +34,9 @@ def readers_of(groups: int) -> int:
 class OwnRows(ABC):
     """Emits what copies and waits. `own` has a stage for each group, and `first` is the first row of this one's."""
 
+    gradient: Gradient
     position: RowPosition
+    own_row: ir.Value
     own: Stages
     group: Number
     first: Number
@@ -76,6 +82,19 @@ class OwnRows(ABC):
             barrier.sync()
         else:
             barrier.sync_named(numbers.add(self.group, _OWN), THREADS)
+
+    def add_up(self, number: int, rows: Sums, stage: MatrixTile, head: Sequence[Number]) -> None:
+        """Write the sums of the group's rows, where somebody reads those of this gradient.
+
+        Each warp leaves its own where it has staged its rows; a thread for each column puts these together, in order.
+        """
+        if (target := self.gradient.sums.get(number)) is None:
+            return
+        own = numbers.add(stage.address, numbers.multiply(self.own_row, stage.pitch))
+        element = self.gradient.outputs[number].element
+        write_warp_sums(rows, self.position.lane, own, element)
+        self.sync()
+        add_up_warps(stage, target.matrix(head), numbers.divide(self.first, ROWS), self.position.thread)
 
     def copy(self) -> None:
         """All that the copying thread does for several groups, as if it were in the first."""

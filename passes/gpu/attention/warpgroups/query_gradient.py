@@ -120,6 +120,7 @@ class WarpgroupQueryGradient(OwnRows):
         stage = MatrixTile(self.own.tile(0, self.group).address, ROWS, problem.depth, SIZE)
         results = scaled(as_sums(sums), [arith.mulf(inverse, factor) for inverse in inverses])
         write_tile(results, self.span, stage, self.own_row, self.gradient.of_query.matrix(self.head))
+        self.add_up(0, results, stage, self.head)
         self._write_numbers(logarithms, inner)
 
     # What the copying thread does
