@@ -36,3 +36,19 @@ func.func @few_channels(%x: tensor<1x4x5x8xf32>, %w: tensor<2x3x8x4xf32>) -> ten
   %0 = "blu.convolution"(%x, %w) {strides = array<i64: 1, 1>, low = array<i64: 0, 0>, high = array<i64: 0, 0>, dilation = array<i64: 1, 1>, spread = array<i64: 1, 1>, groups = 1 : i64, precision = "highest"} : (tensor<1x4x5x8xf32>, tensor<2x3x8x4xf32>) -> tensor<1x3x3x4xf32>
   return %0 : tensor<1x3x3x4xf32>
 }
+
+// -----
+
+// Elements of blocks as large as the strides are taken for channels: one product, not one for each phase. Windows of 3
+// places are filled up to 4, the channels to 4, so that rows of blocks begin where copies are fast.
+// CHECK-LABEL: func.func @strided(
+// CHECK: "blu.pad"(%{{.+}}) {high = array<i64: 0, 0, 1>, low = array<i64: 0, 1, 0>}
+// CHECK: "blu.reshape"(%{{.+}}) {shape = array<i64: 2, 5, 2, 4>}
+// CHECK: %[[BLOCKS:.+]] = "blu.reshape"(%{{.+}}) {shape = array<i64: 10, 8>}
+// CHECK: %[[SEEN:.+]] = "blu.row_windows"(%[[BLOCKS]]) {sizes = array<i64: 9, 2>, start = 0 : i64, steps = array<i64: 1, 1>}
+// CHECK: "blu.matmul"
+// CHECK-NOT: "blu.matmul"
+func.func @strided(%x: tensor<2x9x3xbf16>, %w: tensor<3x3x8xbf16>) -> tensor<2x4x8xbf16> {
+  %0 = "blu.convolution"(%x, %w) {strides = array<i64: 2>, low = array<i64: 1>, high = array<i64: 0>, dilation = array<i64: 1>, spread = array<i64: 1>, groups = 1 : i64, precision = "highest"} : (tensor<2x9x3xbf16>, tensor<3x3x8xbf16>) -> tensor<2x4x8xbf16>
+  return %0 : tensor<2x4x8xbf16>
+}

@@ -13,6 +13,7 @@ from blu.dialects.core.op import ErrorSample, Ints, Op, Operand, Sample
 from blu.dialects.core.sample_values import draw
 from blu.dialects.ops.contraction import PRECISIONS, rounded
 from blu.dialects.ops.convolution.products import Products
+from blu.dialects.ops.convolution.strided import Blocks
 from blu.dialects.ops.convolution.windows import Dimension, grid_of
 from blu.dialects.ops.shape import Reverse
 from blu.dialects.tensor.tensor import Tensor
@@ -58,8 +59,11 @@ class Convolution(Op, name="convolution"):
 
     @staticmethod
     def decompose(operand: Tensor, weight: Tensor, groups: int, precision: str, **along: Any) -> Tensor:
-        grid = grid_of(dimensions_of(operand.shape, weight.shape, **along))
-        own = Products(operand, grid, groups, weight.shape[-1], precision)
+        dims = dimensions_of(operand.shape, weight.shape, **along)
+        if groups == 1 and (blocks := Blocks.of(dims, operand)).suit:
+            own = Products(blocks.operand(operand), blocks.grid, groups, weight.shape[-1], precision)
+            return own.results(blocks.weight(weight))
+        own = Products(operand, grid_of(dims), groups, weight.shape[-1], precision)
         return own.results(weight.reshape((product(weight.shape[:-2]), *weight.shape[-2:])))
 
     @staticmethod
@@ -69,8 +73,6 @@ class Convolution(Op, name="convolution"):
         """That of the operand is a convolution of g with the weight turned around; that of the weight, products."""
         dims = dimensions_of(operand.shape, weight.shape, **along)
         g = rounded(g, precision)
-        places = product(weight.shape[:-2])
-        of_weight = Products(operand, grid_of(dims), groups, weight.shape[-1], precision).weight_gradient(g, places)
         backwards = [_backwards(dim) for dim in dims]
         of_operand = Convolution(
             g,
@@ -79,7 +81,7 @@ class Convolution(Op, name="convolution"):
             groups=groups,
             precision=precision,
         )
-        return of_operand, of_weight.reshape(weight.shape)
+        return of_operand, _of_weight(g, operand, weight.shape, dims, groups, precision)
 
     @staticmethod
     def infer(operand: TensorType, weight: TensorType, groups: int, precision: str, **along: Any) -> TensorType:
@@ -167,6 +169,17 @@ def _backwards(dim: Dimension) -> Dimension:
     return Dimension(dim.count, dim.window, dim.spread, low, high, dim.dilation, dim.stride)
 
 
+def _of_weight(
+    g: Tensor, operand: Tensor, shape: tuple[int, ...], dims: list[Dimension], groups: int, precision: str
+) -> Tensor:
+    """The gradient of the weight, of a shape."""
+    if groups == 1 and (blocks := Blocks.of(dims, operand)).suit:
+        own = Products(blocks.operand(operand), blocks.grid, groups, shape[-1], precision)
+        return blocks.weight_of(own.weight_gradient(g, blocks.places))
+    own = Products(operand, grid_of(dims), groups, shape[-1], precision)
+    return own.weight_gradient(g, product(shape[:-2])).reshape(shape)
+
+
 def _turned(weight: Tensor, groups: int) -> Tensor:
     """The weight with its places reversed, and with channels and features in each other's roles."""
     *window, channels, features = weight.shape
@@ -220,4 +233,6 @@ _CASES = [
     ((0, 4, 2), (2, 2, 3), _attributes(1)),
     ((2, 4, 0), (2, 0, 3), _attributes(1)),
     ((3, 2), (2, 4), _attributes(0)),
+    ((2, 9, 8, 3), (3, 5, 3, 4), _attributes(2, strides=(2, 3), low=(1, -1), high=(-1, 3))),
+    ((2, 7, 3), (2, 3, 5), _attributes(1, strides=2)),
 ]

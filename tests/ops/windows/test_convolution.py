@@ -15,6 +15,8 @@ torch = pytest.importorskip("torch")
 CONVOLUTIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
     "two dimensions": ((2, 3, 6, 5), (4, 3, 2, 2), {"padding": (1, 0), "stride": (2, 1)}),
     "products of single places": ((2, 70, 7), (6, 70, 3), {"padding": 1, "stride": 2}),
+    "patches": ((2, 3, 7, 9), (4, 3, 2, 3), {"stride": (2, 3)}),
+    "blocks that windows do not fill": ((2, 3, 9, 8), (4, 3, 4, 5), {"padding": (3, 1), "stride": (2, 3)}),
     "depthwise, two features each": ((1, 3, 5, 6), (6, 1, 2, 2), {"groups": 3, "stride": (1, 2)}),
     "groups": ((2, 4, 6), (6, 2, 3), {"groups": 2, "dilation": 2, "padding": 2}),
     "a window wider than x": ((1, 2, 2), (3, 2, 4), {"padding": 1}),

@@ -196,6 +196,25 @@ def test_a_window_is_one_product_where_it_was_one_for_each_place() -> None:
     assert not program.spills()
 
 
+@pytest.mark.parametrize("target", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("what", ["result", "of weight"])
+def test_a_networks_first_convolution_is_one_product(what: str, target: str) -> None:
+    """It was one for each of four phases, with sums in memory between them."""
+    specs = [blu.spec(shape, "bf16") for shape in ((8, 112, 112, 3), (64, 3, 7, 7), (8, 56, 56, 64))]
+
+    def compute(x: blu.Tensor, weight: blu.Tensor, g: blu.Tensor) -> blu.Tensor:
+        def convolve(x: blu.Tensor, weight: blu.Tensor) -> blu.Tensor:
+            return blu.conv2d(x, weight, stride=2, padding=3, channels_last=True)
+
+        return convolve(x, weight) if what == "result" else blu.vjp(convolve, x, weight)[1](g)[1]
+
+    program = GpuProgram.of(blu.jit(compute).trace(*specs).lower(target).module, target)
+    assert len(program.kernels("gemm")) == 1 and "mma" in program.ptx["gemm_0"]
+    if find_ptxas() is None:
+        pytest.skip("assembling GPU code needs ptxas")
+    assert not program.spills()
+
+
 @pytest.mark.parametrize(("size", "channels", "window"), [(56, 64, 1), (56, 64, 3), (28, 128, 3)])
 def test_gradients_of_small_weights_keep_all_multiprocessors_busy(size: int, channels: int, window: int) -> None:
     """Of ResNet's: k has so many parts, and tiles are as narrow as the weight."""
