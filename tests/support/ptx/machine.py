@@ -8,11 +8,13 @@ between warps in shared memory (races.py); races in global memory, and between l
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from math import prod
+from typing import NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -111,6 +113,8 @@ class _Blocks(Warpgroups):
     numbers: np.ndarray
     grid: tuple[int, int, int]
     copies: Copies = field(init=False)
+    # Of products, by their registers, type and depth. A register that is written holds another array.
+    factors: dict[tuple[tuple[str, ...], type, int], _Factor] = field(default_factory=dict)
 
     def run(self) -> None:
         """Until every thread has returned."""
@@ -150,8 +154,8 @@ class _Blocks(Warpgroups):
     # -- memory ------------------------------------------------------------------------------------------------------
 
     def _address(self, operand: str, bits: int) -> np.ndarray:
-        name, _, offset = operand.strip("[]").replace("+-", "-").replace("-", "+-").partition("+")
-        return self._read(name, bits).astype(np.int64) + (int(offset) if offset else 0)
+        name, offset = _base_of(operand)
+        return self._read(name, bits).astype(np.int64) + offset
 
     def _first_places(
         self, space: str, address: np.ndarray, size: int, active: np.ndarray, unit: int = 0
@@ -190,11 +194,9 @@ class _Blocks(Warpgroups):
         targets = operands[0] if isinstance(operands[0], tuple) else (operands[0],)
         size = bits // 8
         data = self._load(space, operands[1], size * len(targets), active)
+        numbers = data.view(dtype_of(*type_named(parts[-1])))
         for place, name in enumerate(targets):
-            part = np.ascontiguousarray(data[:, place * size : (place + 1) * size]).view(
-                dtype_of(*type_named(parts[-1]))
-            )[:, 0]
-            self._write(name, part, active)
+            self._write(name, numbers[:, place], active)
 
     def _load(self, space: str, operand: str, size: int, active: np.ndarray) -> np.ndarray:
         address = self._address(operand, 64 if space == "global" else 32)
@@ -281,23 +283,40 @@ class _Blocks(Warpgroups):
     def _do_mma(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         depth = {"m16n8k16": 16, "m16n8k8": 8}[parts[3]]
         dtype = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "tf32": np.float32}[parts[7]]
-        left, right = (
-            np.stack([self._read(name, 32) for name in operands[place]], 1).reshape(-1, 32, len(operands[place]))
-            for place in (1, 2)
-        )
-        if parts[7] == "tf32":  # whose last 13 bits nobody reads
-            left, right = left & np.uint32(0xFFFFE000), right & np.uint32(0xFFFFE000)
-        product = _matrix(left, dtype, 16, depth) @ _matrix(right, dtype, 8, depth).swapaxes(-1, -2)
+        left, right = self._factor(operands[1], dtype, 16, depth), self._factor(operands[2], dtype, 8, depth)
+        product = left @ right.swapaxes(-1, -2)
         before = np.stack([self._read(name, 32, "f") for name in operands[3]])
         sums = cut(product.reshape(len(product), -1)[:, _SUMS].transpose(1, 0, 2).reshape(before.shape) + before)
         for name, value in zip(operands[0], sums, strict=True):
             self._write(name, value, active)
 
+    def _factor(self, names: tuple[str, ...], dtype: type, rows: int, depth: int) -> np.ndarray:
+        """Matrices [warps, rows, depth] of f64 from the fragments in registers; several products use the same ones."""
+        fragments = [self._read(name, 32) for name in names]
+        known = self.factors.get((names, dtype, depth))
+        if known is not None and all(map(operator.is_, known.fragments, fragments)):
+            return known.matrices
+        words = np.stack(fragments, 1)
+        if dtype is np.float32:  # whose last 13 bits nobody reads
+            words &= np.uint32(0xFFFFE000)
+        numbers = words.view(dtype).astype(np.float64).reshape(self.threads // WARP, -1)
+        matrices = numbers[:, _fragment(rows, depth, 4 // np.dtype(dtype).itemsize)]
+        self.factors[names, dtype, depth] = _Factor(fragments, matrices)
+        return matrices
 
-def _matrix(registers: np.ndarray, dtype: type, rows: int, depth: int) -> np.ndarray:
-    """Matrices [warps, rows, depth] of f64 from the fragments [warps, lanes, registers]."""
-    numbers = np.ascontiguousarray(registers).view(dtype).astype(np.float64).reshape(len(registers), -1)
-    return numbers[:, _fragment(rows, depth, 4 // np.dtype(dtype).itemsize)]
+
+class _Factor(NamedTuple):
+    """What registers held, and the matrices [warps, rows, depth] that these were."""
+
+    fragments: list[np.ndarray]
+    matrices: np.ndarray
+
+
+@cache
+def _base_of(operand: str) -> tuple[str, int]:
+    """The register or name in an address in brackets, and what is added to it."""
+    name, _, offset = operand.strip("[]").replace("+-", "-").replace("-", "+-").partition("+")
+    return name, int(offset) if offset else 0
 
 
 @cache
