@@ -117,13 +117,16 @@ def test_what_is_said(program: Callable, line: str) -> None:
     assert line in reasons_of(program, (8, 8), (8, 8)).splitlines()
 
 
-def test_a_kernel_that_is_full_is_said_to_be() -> None:
+@pytest.mark.parametrize(("shape", "most"), [((8,), 48), ((), 96)], ids=["vectors", "scalars"])
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_kernel_that_is_full_is_said_to_be(shape: tuple[int, ...], most: int, is_full: bool) -> None:
     def many(x: blu.Tensor) -> blu.Tensor:
-        for step in range(40):
+        for step in range(most // 2 + is_full):
             x = blu.tanh(x * float(step + 2))
         return x
 
-    assert "rows_0 and rows_1 stay apart: a kernel holds at most 48 ops\n" in reasons_of(many, (8,))
+    line = f"rows_0 and rows_1 stay apart: a kernel holds at most {most} ops\n"
+    assert (line in reasons_of(many, shape)) == is_full
 
 
 def test_all_that_reads_another_kernel_has_a_reason() -> None:

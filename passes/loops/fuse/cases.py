@@ -10,6 +10,9 @@ from blu.dialects.core.mlir import ir
 from blu.passes.loops.fuse.flow import Flow, Group
 from blu.passes.loops.fuse.loops import LoopNest
 
+MAX_OPS, MAX_SCALAR_OPS = 48, 96
+"""Ops of a kernel. A kernel of scalars does so little that its launch is all that it costs."""
+
 
 @dataclass(frozen=True)
 class Joining:
@@ -22,6 +25,10 @@ class Joining:
     @property
     def num_ops(self) -> int:
         return len(self.group.members) + 1
+
+    @property
+    def most_ops(self) -> int:
+        return _most_ops(self.group.domain, self.nest.sizes)
 
     @property
     def sizes(self) -> str:
@@ -99,6 +106,10 @@ class Merging:
         return len(self.group.members) + len(self.other.members)
 
     @property
+    def most_ops(self) -> int:
+        return _most_ops(self.group.domain, self.other.domain)
+
+    @property
     def sizes(self) -> str:
         return _sizes(self.other.domain)
 
@@ -154,6 +165,11 @@ class Sums:
             return 0
         wide = {value for nest in self.nests for value, dims in nest.reads if dims is None or 1 in dims} - self.made
         return (len(wide) + len(self.sums)) * self.sums[0].sizes[1]
+
+
+def _most_ops(*loops: Sequence[int]) -> int:
+    """The ops that a kernel of such loops may have."""
+    return MAX_OPS if any(loops) else MAX_SCALAR_OPS
 
 
 def _sizes(sizes: Sequence[int]) -> str:

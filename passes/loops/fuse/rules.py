@@ -12,11 +12,10 @@ from blu.passes.framework import families
 from blu.passes.framework.families import Family
 from blu.passes.framework.kernels import has_own_kernel, is_host_step
 from blu.passes.framework.rules import Rule, refusal
-from blu.passes.loops.fuse.cases import Gathering, Growing, Joining, Merging
+from blu.passes.loops.fuse.cases import MAX_OPS, Gathering, Growing, Joining, Merging
 from blu.passes.loops.fuse.flow import Group
 from blu.passes.loops.fuse.loops import LoopNest, loop_nest
 
-MAX_OPS = 48
 MOST_SUMS = 4
 """Sums over ranges of rows that a group may have."""
 WORDS_OF_SUMMED_ROW = 40960
@@ -43,8 +42,8 @@ _SUMS: tuple[Rule[Joining | Merging], ...] = (
 _OP_BEGINS: tuple[Rule[Joining], ...] = (
     Rule(
         "room",
-        lambda case: case.num_ops <= MAX_OPS,
-        f"a kernel holds at most {MAX_OPS} ops",
+        lambda case: case.num_ops <= case.most_ops,
+        "a kernel holds at most {case.most_ops} ops",
     ),
     Rule("no product", lambda case: not case.nest.is_contraction, "a matrix product begins a kernel"),
 )
@@ -138,7 +137,7 @@ MERGING: tuple[Rule[Merging], ...] = (
         lambda case: case.other.is_rows and (case.group.is_rows or case.group.is_product),
         "a kernel of the family {case.family} is not merged with others",
     ),
-    Rule("room", lambda case: case.num_ops <= MAX_OPS, f"a kernel holds at most {MAX_OPS} ops"),
+    Rule("room", lambda case: case.num_ops <= case.most_ops, "a kernel holds at most {case.most_ops} ops"),
     Rule(
         "scalars apart",
         lambda case: not case.scalars_apart or bool(case.group.domain) == bool(case.other.domain),
