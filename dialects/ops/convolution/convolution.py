@@ -63,7 +63,7 @@ class Convolution(Op, name="convolution"):
         if groups == 1 and (blocks := Blocks.of(dims, operand)).suit:
             own = Products(blocks.operand(operand), blocks.grid, groups, weight.shape[-1], precision)
             return own.results(blocks.weight(weight))
-        own = Products(operand, grid_of(dims), groups, weight.shape[-1], precision)
+        own = Products(operand, grid_of(dims, operand.shape[0]), groups, weight.shape[-1], precision)
         return own.results(weight.reshape((product(weight.shape[:-2]), *weight.shape[-2:])))
 
     @staticmethod
@@ -176,7 +176,7 @@ def _of_weight(
     if groups == 1 and (blocks := Blocks.of(dims, operand)).suit:
         own = Products(blocks.operand(operand), blocks.grid, groups, shape[-1], precision)
         return blocks.weight_of(own.weight_gradient(g, blocks.places))
-    own = Products(operand, grid_of(dims), groups, shape[-1], precision)
+    own = Products(operand, grid_of(dims, operand.shape[0]), groups, shape[-1], precision)
     return own.weight_gradient(g, product(shape[:-2])).reshape(shape)
 
 

@@ -102,7 +102,7 @@ class Products:
         low = [-line.start for line in lines]
         sizes = zip(lines, self.operand.shape[1:-1], strict=True)
         high = [line.start + line.length * line.stride - size for line, size in sizes]
-        return padded(self.operand, [0, *low, 0], [0, *high, 0])
+        return padded(self.operand, [0, *low, 0], [self.grid.spare, *high, 0])
 
     @cached_property
     def _phases(self) -> dict[tuple[int, ...], Tensor]:

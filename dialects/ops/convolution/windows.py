@@ -14,6 +14,9 @@ from math import gcd
 
 from blu.dialects.core.dtypes import product
 
+_FEWER = 0.97
+"""Of the rows, what is to be left where lines share zeros, since an image more is written."""
+
 
 @dataclass(frozen=True)
 class Dimension:
@@ -75,12 +78,16 @@ class Line:
     stride: int
 
 
-def line_of(tracks: Sequence[Track]) -> Line:
-    """What all tracks of a dimension read, together."""
+def line_of(dimension: Dimension, is_shared: bool) -> Line:
+    """What all tracks of a dimension read, together. Zeros after a line may be those before the next one."""
+    tracks = dimension.tracks()
     starts = [offset for track in tracks for _, offset in track.met]
     ends = [(track.count - 1) * track.stride + offset for track in tracks for _, offset in track.met]
-    start, stride = min(starts, default=0), tracks[0].stride
-    return Line(start, -(-(max(ends, default=0) - start + 1) // stride), stride)
+    start, end, stride = min(starts, default=0), max(ends, default=0) + 1, tracks[0].stride
+    length = end - start
+    if is_shared and start < 0:
+        length = min(length, max(end, min(end, dimension.size) - start))
+    return Line(start, max(-(-length // stride), *(track.count for track in tracks)), stride)
 
 
 @dataclass(frozen=True)
@@ -148,10 +155,12 @@ class WindowGrid:
     """All windows of a convolution over what they read: each phase is [N, *lengths, C], in rows of C elements.
 
     Results are numbered as if they filled a phase, so that what a tap reads for them are rows one after the other.
+    Where lines share zeros, those of the last image are an image of their own (`spare`).
     """
 
     dimensions: tuple[Dimension, ...]
     lines: tuple[Line, ...]
+    spare: int = 0
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -160,6 +169,11 @@ class WindowGrid:
     def rows_until_last(self, batch: int, counts: Sequence[int]) -> int:
         """How many rows there are up to that of the last result."""
         return (batch - 1) * product(self.lengths) + _row([count - 1 for count in counts], self.lengths) + 1
+
+    def rows_read(self, batch: int) -> int:
+        """How many rows there are up to the last that a result reads."""
+        reach = ((tracks, max((tap.row for tap in tracks.taps), default=0)) for tracks in self.tracks())
+        return max(self.rows_until_last(batch, tracks.counts) + row for tracks, row in reach)
 
     def tracks(self) -> Iterator[Tracks]:
         for along in combinations(*(dimension.tracks() for dimension in self.dimensions)):
@@ -184,9 +198,15 @@ class WindowGrid:
             yield Tap(_row([place for place, _ in met], windows), tuple(rest for _, rest in parts), row)
 
 
-def grid_of(dimensions: Sequence[Dimension]) -> WindowGrid:
-    """The windows of a convolution."""
-    return WindowGrid(tuple(dimensions), tuple(line_of(dimension.tracks()) for dimension in dimensions))
+def grid_of(dimensions: Sequence[Dimension], batch: int = 0) -> WindowGrid:
+    """The windows of a convolution of so many images. Lines share zeros where that makes far fewer rows."""
+    apart, shared = ([line_of(dimension, is_shared) for dimension in dimensions] for is_shared in (False, True))
+    each, fewer = (product([line.length for line in lines]) for lines in (apart, shared))
+    is_empty = not all(dimension.size for dimension in dimensions)
+    grid = WindowGrid(tuple(dimensions), tuple(shared), spare=1)
+    if is_empty or (batch + 1) * fewer >= _FEWER * batch * each or grid.rows_read(batch) > (batch + 1) * fewer:
+        return WindowGrid(tuple(dimensions), tuple(apart))
+    return grid
 
 
 def _by_phase(met: Sequence[tuple[int, int]], line: Line) -> dict[int, Places]:

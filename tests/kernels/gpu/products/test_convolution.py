@@ -100,6 +100,7 @@ WARPGROUPS = [
     Window((8, 7), 128, 16, (2, 2), stride=2),
     Window((7, 8), 64, 8, padding=1, stride=2),
     Window((5, 8), 128, 16, (3, 2), padding=1, groups=2),
+    Window((4, 4), 64, 8, (5, 5), padding=4),
 ]
 
 
