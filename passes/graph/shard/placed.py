@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,7 +11,7 @@ from blu.dialects.core.mlir import ir
 from blu.dialects.core.op import attributes_of
 from blu.dialects.ops.collective import AllGather, AllReduce, AxisIndex, ReduceScatter
 from blu.dialects.ops.indexing import DynamicSlice
-from blu.dialects.sharding import PERMUTE, Sharding, Split, in_order, local_groups
+from blu.dialects.sharding import PERMUTE, Sharding, Split, Splits, in_order, local_groups
 from blu.dialects.tensor.arithmetic import equal, where
 from blu.dialects.tensor.arrangement import broadcast_to, concatenate, flip, moveaxis, reshape
 from blu.dialects.tensor.arrangement import split as split_tensor
@@ -147,7 +146,7 @@ class Movement:
         tensor = part_of(value.tensor, lambda whole: self._cut(whole, dim, splits, split))
         return replace(value, tensor=tensor, sharding=value.sharding.with_dim(dim, splits))
 
-    def _cut(self, tensor: Tensor, dim: int, splits: Sequence[Split], split: Split) -> Tensor:
+    def _cut(self, tensor: Tensor, dim: int, splits: Splits, split: Split) -> Tensor:
         """What a rank keeps of a dimension that is split as well."""
         parts = self._in_parts(tensor, dim, local_groups(splits, split, self.mesh), self.mesh.ranks(split.axis))
         parts = _mirrored(parts, dim, split)
