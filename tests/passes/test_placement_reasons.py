@@ -141,3 +141,18 @@ def test_rows_are_written_over_what_they_are_made_of_where_no_number_beside_them
     (operands,) = (call for call in re.findall(r"call @rows_\d+\(([^)]*)\)", text) if call.count(",") >= 2)
     names = operands.split(", ")
     assert (len({*names}) < len(names)) == is_over
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_heads_are_written_beside_each_other(batch: int) -> None:
+    """Of one sequence as of several, though of one the stride from one to the next is any number."""
+
+    def program(query: blu.Tensor, key: blu.Tensor) -> blu.Tensor:
+        found = [blu.attention(*operands, key) for operands in ((query, key), (key, query))]
+        return blu.concatenate([item.swapaxes(1, 2).reshape(batch, 8, 32) for item in found], -1)
+
+    heads = blu.spec((batch, 2, 8, 16))
+    traced = blu.jit(program).trace(heads, heads)
+    assert decisions_of(traced) == []
+    kernels = str(traced.lower("x86-64-v3", stop="blu-bufferize").module)
+    assert kernels.count(" call @attention_") == 2 and "call @copy" not in kernels

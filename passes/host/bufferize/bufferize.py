@@ -295,7 +295,7 @@ class _Bufferizer:
         source, first = self.views[operation.operands[0]], beginning_of(operation)
         target = self._updated(operation, 1) if first is None else self._joined_by(first)
         place = inserted_into(operation, target)
-        if source != place:
+        if not source.is_at(place):
             self.report.tell_part(operation, refusal(INSERTED_IN_PLACE, Inserting(operation, source, first)))
             self.copy(source, place)
         self.views[operation.results[0]] = target

@@ -71,6 +71,13 @@ class View:
         """Whether it is placed like memory of its own, behind the root's beginning."""
         return self.offset > 0 and self.is_placed
 
+    def is_at(self, other: View) -> bool:
+        """Whether it is where another one is: of a dimension of one element, strides say nothing."""
+        if (self.root, self.offset, self.shape) != (other.root, other.offset, other.shape):
+            return False
+        steps = zip(self.strides, other.strides, self.shape, strict=True)
+        return all(own == others or size == 1 for own, others, size in steps)
+
     def memref_type(self) -> ir.MemRefType:
         """The memref type with the layout written out only where it is not the plain one.
 
