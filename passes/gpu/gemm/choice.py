@@ -239,17 +239,16 @@ def warpgroup_split(sizes: ProductSizes, target: GpuTarget, registers: str = "no
 
     `registers` says which factor goes through these.
     """
-    largest = WARPGROUP_TILES["none"]
     if sizes.instruction == "tf32":
-        tile = WARPGROUP_TILES[registers]
-        step = WARPGROUP_STEPS[largest] * prod(tile) // prod(largest)
+        largest, only = WARPGROUP_TILES["none"], WARPGROUP_TILES[registers]
+        tiles: dict[tuple[int, int], float] = {only: WARPGROUP_STEPS[largest] * prod(only) // prod(largest)}
     else:
-        tile = wgmma.tile_of_parts(sizes.rows, sizes.columns)
-        step = WARPGROUP_STEPS[tile]
-    tiles = _tiles(sizes, *tile)
+        tiles = wgmma.tiles_of_parts(sizes.rows, sizes.columns, sizes.outer, target)
 
     def clocks(split: int) -> float:
-        total = ceil(tiles * split / target.processors) * ceil(sizes.steps / split) * step + _WARPGROUP_END
+        counts = (sizes.rows, sizes.columns, sizes.outer * split)
+        step = min(wgmma.rounds(*counts, tile, target) * tiles[tile] for tile in tiles)
+        total = step * ceil(sizes.steps / split) + _WARPGROUP_END
         moved = 2 * split * sizes.part_bytes
         return total + (moved / _BYTES_PER_CLOCK + _LAUNCH_CLOCKS if split > 1 else 0)
 

@@ -67,22 +67,30 @@ def tiled(product: Product, instruction: str, target: GpuTarget, split: int = 1)
     if schedule.registers != "none":
         return schedule
     if split > 1:
-        rows, columns = tile_of_parts(product.rows, product.columns)
+        tiles = tiles_of_parts(product.rows, product.columns, product.outer, target)
+        sizes = (product.rows, product.columns, product.outer * split)
+        rows, columns = min(tiles, key=lambda tile: rounds(*sizes, tile, target) * tiles[tile])
         stages = schedule.stages * (schedule.rows + schedule.columns) // (rows + columns)  # as many bytes under way
         return replace(schedule, rows=rows, columns=columns, stages=stages)
-    tiles = (replace(schedule, columns=columns) for rows, columns in WARPGROUP_STEPS if rows == schedule.rows)
-    return min(tiles, key=lambda item: _clocks(product, item, target))
+    narrower = (replace(schedule, columns=columns) for rows, columns in WARPGROUP_STEPS if rows == schedule.rows)
+    return min(narrower, key=lambda item: _clocks(product, item, target))
 
 
-def tile_of_parts(rows: int, columns: int) -> tuple[int, int]:
-    """The tile of a product whose k is split, which lets any number of tiles be shared out evenly."""
+def tiles_of_parts(rows: int, columns: int, outer: int, target: GpuTarget) -> dict[tuple[int, int], float]:
+    """The tiles that a product whose k is split may have, and what a step of k is said to take: that in which the rest
+    of rows and columns is small, and where those are too few for all multiprocessors, narrower ones."""
     largest = WARPGROUP_TILES["none"]
     high = _SHORT if rows <= _SHORT else largest[0]
+    own = {tile: step for tile, step in WARPGROUP_STEPS.items() if tile[0] == high}
+    clocks = {tile: step if tile[1] == largest[1] else step * _GAIN for tile, step in own.items()}
+    best = min(clocks, key=lambda tile: ceil(columns / tile[1]) * clocks[tile])
+    is_few = ceil(rows / high) * ceil(columns / best[1]) * outer * 2 <= target.processors
+    return {tile: step for tile, step in clocks.items() if tile == best or (is_few and tile[1] < best[1])}
 
-    def clocks(tile: tuple[int, int]) -> float:
-        return ceil(columns / tile[1]) * WARPGROUP_STEPS[tile] * (1 if tile[1] == largest[1] else _GAIN)
 
-    return min((tile for tile in WARPGROUP_STEPS if tile[0] == high), key=clocks)
+def rounds(rows: int, columns: int, outer: int, tile: tuple[int, int], target: GpuTarget) -> int:
+    """How many tiles a multiprocessor computes one after the other, at most."""
+    return ceil(ceil(rows / tile[0]) * ceil(columns / tile[1]) * outer / target.processors)
 
 
 def _clocks(product: Product, schedule: WgmmaSchedule, target: GpuTarget) -> int:

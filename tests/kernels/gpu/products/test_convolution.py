@@ -231,3 +231,12 @@ def test_gradients_of_small_weights_keep_all_multiprocessors_busy(size: int, cha
     if find_ptxas() is None:
         pytest.skip("assembling GPU code needs ptxas")
     assert not program.spills()
+
+
+def test_few_tiles_are_narrower_so_that_all_multiprocessors_have_one() -> None:
+    """The last ones of ResNet: of 48 large tiles, two parts each would be 96, and be added by another kernel."""
+    specs = [blu.spec((32, 7, 7, 512), "bf16"), blu.spec((512, 512, 3, 3), "bf16")]
+    traced = blu.jit(lambda x, weight: blu.conv2d(x, weight, padding=1, channels_last=True)).trace(*specs)
+    program = GpuProgram.of(traced.lower("sm_90a").module, "sm_90a")
+    (launch,) = (item for item in program.plan["launches"] if item["kernel"].startswith("gemm"))
+    assert 120 <= launch["grid"][0] <= 132
