@@ -4,13 +4,15 @@
     python bench/convolution_gpu.py [--only PATTERN] [--save FILE]   # on the GPU machine: check and measure that
 
 For each: the norm of the difference to f64's result of both sides, on outputs that were full of NaN before; whether
-repeats give the same bits; and medians of CUDA events, launches of the two sides in turns. A ratio above 1 means that
-Blu is faster. The exit code is 1 where a result is wrong.
+repeats give the same bits; medians of CUDA events, launches of the two sides in turns; and what each of Blu's kernels
+takes by itself, with the schedules of products. A ratio above 1 means that Blu is faster. The exit code is 1 where a
+result is wrong.
 """
 
 from __future__ import annotations
 
 import datetime
+import json
 import re
 import statistics
 import sys
@@ -24,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "gpu"))
 import checkout
 
 from bench.gpu import packed
-from bench.gpu.report import command_line, describe
+from bench.gpu.report import command_line, describe, microseconds_of_kernels
 
 FOLDER = Path(checkout.ROOT, ".gpu", "convolution")
 LAUNCHES, WARM, REPEATS = 24, 4, 3
@@ -190,6 +192,8 @@ def measure(problem: Problem) -> dict[str, Any]:
         **asdict(problem),
         "microseconds": times,
         "ratio": round(times["cudnn"] / times["blu"], 3),
+        "kernels": microseconds_of_kernels(sides.program, sides.inputs),
+        "schedules": json.loads(packed.schedules_of(problem).read_text()),
         "errors": errors,
         "same bits again": same,
         "right": same and errors["blu"] <= max(BOUNDS[problem.kind], 1.2 * errors["cudnn"]),
@@ -203,7 +207,10 @@ def _measure_all(chosen: Sequence[Problem]) -> dict[str, Any]:
     for problem in chosen:
         rows.append(measure(problem))
         torch.cuda.empty_cache()
-        print(*(rows[-1][name] for name in ("problem", "microseconds", "ratio", "errors", "right")), flush=True)
+        print(*(rows[-1][name] for name in ("problem", "microseconds", "ratio", "errors", "right")))
+        print("   ", *(f"{name}={taken:.1f}" for name, taken in rows[-1]["kernels"].items()))
+        for name, schedule in rows[-1]["schedules"].items():
+            print("   ", name, *(f"{field}={value}" for field, value in schedule.items()), flush=True)
     date = f"{datetime.date.today()}"
     return {"command": command_line(), "date": date, "machine": describe(torch), "convolutions": rows}
 

@@ -18,11 +18,28 @@ def save_program(problem: Any, function: Callable[..., Any]) -> str:
 
     element = "bf16" if problem.kind == "bf16" else "f32"
     specs = [blu.spec(shape, element) for shape in problem.shapes]
-    compiled = blu.jit(function).trace(*specs).compile("sm_90a")
+    traced = blu.jit(function).trace(*specs)
+    compiled = traced.compile("sm_90a")
     compiled.save(problem.path)
+    schedules_of(problem).write_text(json.dumps(_schedules(traced)) + "\n")
     code = [data for name, data in compiled.executable.items() if name.endswith(".ptx")]
     kinds = ["wgmma" if b"wgmma" in text else "mma" if b"mma.sync" in text else "other" for text in code]
     return f"{problem.name}: {', '.join(kinds)}"
+
+
+def schedules_of(problem: Any) -> Path:
+    """The file beside a problem's program that says how its products go about their work."""
+    return problem.path.with_suffix(".json")
+
+
+def _schedules(traced: Any) -> dict[str, dict[str, str | int]]:
+    """What is chosen for each product, by its kernel's name."""
+    from blu.passes.framework.families import GEMM, SCHEDULE, family_of
+    from blu.passes.framework.kernels import kernels_in
+    from blu.passes.kernels.schedules import read_fields
+
+    kernels = kernels_in(traced.lower("sm_90a", stop="blu-fit-schedules").module)
+    return {name: read_fields(own.attributes[SCHEDULE]) for name, own in kernels.items() if family_of(own) == GEMM}
 
 
 def run(
