@@ -142,9 +142,10 @@ def choose_by_sizes(contraction: Contraction, target: GpuTarget, given: Fields, 
     sizes = ProductSizes.of(contraction, instruction)
     if sizes.is_degenerate:
         return _choose_loops(given)
-    rows, columns, split = cut(sizes, target)
-    can_split = can_split and sizes.rows > MOST_ROWS
     kind = given.get("kind", ProductSchedule.kind)
+    is_open = kind in (ProductSchedule.kind, WgmmaSchedule.kind)
+    rows, columns, split = cut(sizes, target) if is_open else _cut_for_warps(sizes, target, _SPLITS)
+    can_split = can_split and sizes.rows > MOST_ROWS
     fields: dict[str, str | int] = {"instruction": instruction, "split": split if can_split else 1}
     if kind != WgmmaSchedule.kind:  # whose tile is always the same
         fields |= {"rows": rows, "columns": columns}
