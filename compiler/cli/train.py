@@ -46,7 +46,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _is_on_gpus(given: dict[str, Any]) -> bool:
-    return given.get("target", "cpu").startswith(("cuda", "sm_"))
+    """Whether the processes need a GPU each: as the flags say, or those of the run that they go on with."""
+    target = given.get("target")
+    if target is None and given.get("resume"):
+        from blu.compiler.cli.training.run import stored_target
+
+        target = stored_target(given)
+    return target is not None and target.startswith(("cuda", "sm_"))
 
 
 def _train_in_team(given: dict[str, Any], notes: list[str]) -> int:

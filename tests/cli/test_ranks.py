@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import blu
+from blu.compiler.cli import train
 from blu.compiler.cli.messages import UsageError
 from blu.compiler.cli.ranks import health
 from blu.compiler.cli.ranks.flags import LaunchFlags, take_launch_flags
@@ -117,6 +118,19 @@ def test_a_compiled_program_runs_as_several_processes_and_is_said_once(tmp_path:
 def test_what_cannot_run_as_several_processes_is_wrong_usage(words: list[str], message: str):
     outcome = run_blu(*words, CUDA_VISIBLE_DEVICES="0,1")
     assert (outcome.code, message in outcome.err) == (2, True), outcome.err
+
+
+@pytest.mark.parametrize("words", [["--out", "run"], []], ids=["named", "the last one"])
+def test_ranks_that_resume_a_run_on_gpus_are_on_gpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: list[str]
+):
+    directory = tmp_path / ("run" if words else "runs/gpt2-1")
+    directory.mkdir(parents=True)
+    (directory / "run.json").write_text('{"model": "gpt2", "target": "cuda"}')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
+    assert train.main(["--resume", "--nproc", "3", *words]) == 2
+    assert "2 GPUs that may be used" in capsys.readouterr().err
 
 
 # What nvidia-smi prints of 4 GPUs in two pairs, with a network card.

@@ -312,6 +312,12 @@ def _directory(given: Mapping[str, Any]) -> Path:
     return RUNS / f"{name}-{number}"
 
 
+def stored_target(given: Mapping[str, Any]) -> str:
+    """The target of the run that `--resume` goes on with: cpu if there is none, or nothing was said of it."""
+    path = _directory(given) / FLAGS_FILE
+    return str(read_json(path).get("target", "cpu")) if path.is_file() else "cpu"
+
+
 def _last_run(name: str | None) -> Path:
     """The run in runs/ that was last written to, of this name if there is one."""
     found = [path.parent for path in RUNS.glob(f"*/{FLAGS_FILE}")]
