@@ -19,7 +19,6 @@ HOMONYMS = {
     "Constant": "an op, named in IR, and a constant of a plan, named in its JSON",
     "Contract": "an op, named in IR, and what one launch of a kernel was compiled for",
     "Decode": _PER_TARGET,
-    "Emitter": _PER_TARGET,
     "HeadMatrix": _PER_TARGET,
     "LayerNorm": _OP_AND_LAYER,
     "Problem": _PER_TARGET,

@@ -285,4 +285,5 @@ def test_emitters_do_not_ask_those_who_choose() -> None:
         "copy_factors",
         "gradient",
         "keep_logarithms",
+        "views",
     }
