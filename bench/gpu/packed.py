@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,8 @@ def run(
     chosen = [problem for problem in problems if re.search(arguments.only, problem.name)]
     if arguments.pack:
         folder.mkdir(parents=True, exist_ok=True)
-        with ProcessPoolExecutor(arguments.workers) as workers:
+        # Not by fork: this process has threads of the compiler's, whose locks a child would never see released.
+        with ProcessPoolExecutor(arguments.workers, get_context("spawn")) as workers:
             for line in workers.map(pack, chosen):
                 print(line, flush=True)
         return 0
