@@ -216,12 +216,11 @@ def timed(makers: dict[str, Callable[[], Any]], rounds: int) -> dict[str, Any]:
     import torch
     import torch.distributed as ranked
 
-    sides, failures = {}, {}
+    sides, failures, peaks = {}, {}, {}
     for name, make in makers.items():
         try:
             side = make()
-            side.step()
-            torch.cuda.synchronize()
+            peaks[name] = peak_bytes(torch, side)
             sides[name] = side
         except Exception as error:  # whatever another library raises is said in the report
             failures[name] = f"{type(error).__name__}: {error}"[:300]
@@ -236,8 +235,22 @@ def timed(makers: dict[str, Callable[[], Any]], rounds: int) -> dict[str, Any]:
     for side in sides.values():
         if isinstance(side, TorchSide):
             side.stack.close()
-    report = {"milliseconds": dict(zip(sides, slowest.tolist(), strict=True)), "failed": failures}
-    return {**report, "bytes": {name: side.bytes for name, side in sides.items() if isinstance(side, BluSide)}}
+    return {
+        "milliseconds": dict(zip(sides, slowest.tolist(), strict=True)),
+        "failed": failures,
+        "bytes": {name: peaks[name] for name in sides},
+    }
+
+
+def peak_bytes(torch: Any, side: Any) -> int:
+    """What a step takes at its peak, operands included: as it is planned, or as PyTorch counts what it allocates."""
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    side.step()
+    torch.cuda.synchronize()
+    if isinstance(side, BluSide):
+        return side.bytes
+    return torch.cuda.max_memory_allocated() - before + sum(item.nbytes for item in side.operands)
 
 
 def part_of(tensor: Any, text: str, rank: int, ranks: int) -> Any:
@@ -298,6 +311,7 @@ def measure_attention(rounds: int, rank: int, ranks: int) -> dict[Any, Any]:
             other = timed({name: partial(TorchSide, length, rotation)}, rounds)
             found["milliseconds"] |= other["milliseconds"]
             found["failed"] |= other["failed"]
+            found["bytes"] |= other["bytes"]
         report[length] = found
         say(report, rank)
     return report

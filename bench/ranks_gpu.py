@@ -5,7 +5,8 @@
     python bench/ranks_gpu.py --ranks 2 --device cpu             # without GPUs: repeats and resumes
 
 What a part needs is compiled first, several programs at a time. A part that fails is said in the table, and the others
-go on; the exit code is then 1. `--pack-only` compiles and starts no rank. Blu must be importable in other processes.
+go on; the exit code is then 1. What is found is drawn, where matplotlib is there. `--pack-only` compiles and starts no
+rank. Blu must be importable in other processes.
 
 scaling, narrow, optimizer: GPT-2 124M in bf16 with 64 x 1024 tokens a rank against DDP; gradients in bf16; ZeRO-1
 bandwidth: all-reduces of 1 to 400 MB beside NCCL's. attention, model, tensor: bench/context_gpu.py
@@ -34,6 +35,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "gpu"))
 from checkout import ROOT
 
 from bench.gpu.launching import SECONDS, importable, run_on_ranks
+from bench.gpu.rank_plots import draw
 from bench.gpu.report import digest
 
 STEPS, EVERY = 12, 4
@@ -252,6 +254,7 @@ def main() -> int:
             found[name] = find(name, arguments, folder)
         print(json.dumps({name: found[name]}), flush=True)
         write_table(found, arguments.ranks, folder / "ranks.md")
+    draw(folder)
     return 0 if all(map(is_sound, found.values())) else 1
 
 

@@ -58,6 +58,7 @@ def measure(arguments: argparse.Namespace, ranks: int) -> dict[str, Any]:
         "gradients travel in": arguments.reduce_dtype,
         "shared": arguments.shard,
         "batch of a rank": arguments.batch,
+        "tokens": TOKENS,
         "ranks": ranks,
         "milliseconds": found,
         "tokens per second": {name: 1e3 * per_step / found[name] for name in found if name != "blu, one rank"},

@@ -78,3 +78,28 @@ def test_what_ranks_report_is_found_and_one_that_fails_ends_the_others(
     assert ranks_gpu.measure("ill", 2, tmp_path)["failed"].startswith("exit code 1; see ")
     assert time.monotonic() - begin < 30
     assert "rank 1 of 2 ended with exit code 1" in (tmp_path / "logs" / "ill.log").read_text()
+
+
+def test_reports_that_are_there_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The figures recorded on two GPUs, under the names of their parts."""
+    monkeypatch.syspath_prepend(str(ROOT))
+    rank_plots = importlib.import_module("bench.gpu.rank_plots")
+    results = ROOT / "bench" / "results"
+    context = json.loads((results / "context-gpu.json").read_text())
+    reports = {
+        "scaling": json.loads((results / "train-ranks-gpu-bf16.json").read_text()) | {"tokens": 1024},
+        "bandwidth": json.loads((results / "collectives-gpu.json").read_text()),
+        **dict.fromkeys(("attention", "model", "tensor"), context),
+    }
+    for name, report in reports.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(report))
+    drawn = sorted(path.name for path in rank_plots.draw(tmp_path))
+    assert drawn == [
+        "attention-bytes.png",
+        "attention-milliseconds.png",
+        "bandwidth.png",
+        "model.png",
+        "scaling.png",
+        "tensor.png",
+    ]
+    assert all((tmp_path / name).read_bytes().startswith(b"\x89PNG") for name in drawn)
