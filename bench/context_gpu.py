@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "gpu"))
 
 import checkout
 
-from bench.gpu.ranks import joined_ranks, publish
+from bench.ranks.joining import joined_ranks, publish
 
 FOLDER = Path(checkout.ROOT, ".gpu", "context")
 HEADS, SIZE, VOCABULARY, CHECKED = 16, 64, 50304, 2048

@@ -25,9 +25,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "gpu"))
 
 from checkout import ROOT
 
-from bench.gpu.launching import run_on_ranks
-from bench.gpu.ranks import has_torch
 from bench.gpu.report import command_line
+from bench.ranks.joining import has_torch
+from bench.ranks.launching import run_on_ranks
 from bench.training.report import conclusions, draw, page
 from bench.training.setup import Setup, tiny, write_tokens
 

@@ -34,9 +34,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "gpu"))
 
 from checkout import ROOT
 
-from bench.gpu.launching import SECONDS, importable, run_on_ranks
-from bench.gpu.rank_plots import draw
 from bench.gpu.report import digest
+from bench.ranks.launching import SECONDS, importable, run_on_ranks
+from bench.ranks.plots import draw
 
 STEPS, EVERY = 12, 4
 TRAIN = "gpt2-demo-config --tokenizer bytes --batch-size 4 --length 64 --validate-every 0 --log-every 1".split()

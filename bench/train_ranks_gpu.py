@@ -15,7 +15,7 @@ import argparse
 import statistics
 from typing import Any
 
-from bench.gpu.ranks import joined_ranks, publish
+from bench.ranks.joining import joined_ranks, publish
 from bench.train_gpu import TOKENS, BluSide, TorchSide, add_rank_flags, milliseconds
 
 

@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from bench.gpu.launching import ROOT
+from bench.ranks.launching import ROOT
 from bench.training.setup import Setup
 
 PACKAGES = ("blu", "numpy", "torch", "triton", "nccl4py", "mpi4py", "torch-mlir", "llvmlite", "cuda-bindings")

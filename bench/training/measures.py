@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "gpu"))
 import checkout  # noqa: F401 (makes blu importable)
 import numpy as np
 
-from bench.gpu.ranks import has_torch, joined_team
+from bench.ranks.joining import has_torch, joined_team
 from bench.training.controls import clocks, controls
 from bench.training.setup import Setup
 from bench.training.sides import BluTraining, TorchTraining

@@ -83,7 +83,7 @@ def test_what_ranks_report_is_found_and_one_that_fails_ends_the_others(
 def test_reports_that_are_there_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The figures recorded on two GPUs, under the names of their parts."""
     monkeypatch.syspath_prepend(str(ROOT))
-    rank_plots = importlib.import_module("bench.gpu.rank_plots")
+    plots = importlib.import_module("bench.ranks.plots")
     results = ROOT / "bench" / "results"
     context = json.loads((results / "context-gpu.json").read_text())
     reports = {
@@ -93,7 +93,7 @@ def test_reports_that_are_there_are_drawn(tmp_path: Path, monkeypatch: pytest.Mo
     }
     for name, report in reports.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(report))
-    drawn = sorted(path.name for path in rank_plots.draw(tmp_path))
+    drawn = sorted(path.name for path in plots.draw(tmp_path))
     assert drawn == [
         "attention-bytes.png",
         "attention-milliseconds.png",
