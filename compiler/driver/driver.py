@@ -3,7 +3,8 @@
     report = run_pipeline(module, PIPELINE, DriverOptions(dump_dir=Path("ir")))
     report.module                       # the result; the module that was given stays as it is
 
-Each pass works on a copy, so a failing pass leaves nothing half done: the error's reproducer holds the IR before it.
+A failing pass leaves nothing half done: the error's reproducer holds the IR before it. Passes of ours work on one copy
+up to where IR is verified, and are run again if one fails, each on a copy of its own; others have that at once.
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ class _Run:
         self.is_after_run = False
         is_watched = bool(self.observers or options.compare or is_extended())
         self.verify_each = is_watched if options.verify_each is None else options.verify_each
-        # The first step whose result was not verified yet, and what it was given.
+        # The first step whose result was not verified yet, and what it was given, to begin with again after a failure.
         self.unverified: tuple[int, ir.Module] | None = None
 
     def run(self) -> Report:
@@ -133,7 +134,7 @@ class _Run:
             observer.before(step, before)
         if self.options.on_pass:
             self.options.on_pass(step)
-        after = before if self._only_looks(index) else copy_module(before)
+        after = before if self._only_looks(index) or self.unverified is not None else copy_module(before)
         write_position(after, None)
         with capture_diagnostics(before.context) as diagnostics, watching() as watch:
             try:
