@@ -39,24 +39,23 @@ class KeepLogarithms(Pass):
 
     def run(self, module: ir.Module) -> None:
         target = GpuTarget.of(module.operation)
-        gradients = [item.operation for item in find(module, GRADIENT)]
-        for operation in gradients:
+        forwards: list[ir.Operation] = []  # so far
+        for operation in [item.operation for item in find(module, FORWARD, PIECE, GRADIENT)]:
+            if operation.name != GRADIENT:
+                forwards.append(operation)
+                continue
             if not suits_warpgroups(ScheduleSizes.of(operation), target) or operands_of(operation)[-1] is not None:
                 continue
-            if (forward := _forward_of(operation)) is not None:
-                _give(operation, forward)
+            if (number := _forward_of(operation, forwards)) is not None:
+                forwards[number] = _give(operation, forwards[number])
                 self.count("gradients")
 
 
-def _forward_of(gradient: ir.Operation) -> ir.Operation | None:
-    """The last attention before a gradient that has its weights."""
-    earlier: list[ir.Operation] = []
-    for operation in (item.operation for item in gradient.block.operations):
-        if operation == gradient:
-            break
-        if operation.name in (FORWARD, PIECE):
-            earlier.append(operation)
-    return next((item for item in reversed(earlier) if _has_weights_of(item, gradient)), None)
+def _forward_of(gradient: ir.Operation, forwards: list[ir.Operation]) -> int | None:
+    """The number of the last attention before a gradient that has its weights."""
+    block = gradient.block
+    numbers = (number for number in reversed(range(len(forwards))) if forwards[number].block == block)
+    return next((number for number in numbers if _has_weights_of(forwards[number], gradient)), None)
 
 
 def _has_weights_of(forward: ir.Operation, gradient: ir.Operation) -> bool:
@@ -70,13 +69,14 @@ def _has_weights_of(forward: ir.Operation, gradient: ir.Operation) -> bool:
     return are_equal([*offsets, (query, own_query), (key, own_key)])
 
 
-def _give(gradient: ir.Operation, forward: ir.Operation) -> None:
-    """Let the gradient read the logarithms of what was computed forward."""
+def _give(gradient: ir.Operation, forward: ir.Operation) -> ir.Operation:
+    """Let the gradient read the logarithms of what was computed forward, which becomes a piece."""
     if forward.name == FORWARD:
         query, key, value, _, offset = operands_of(forward)
         forward = _instead(forward, PIECE, [query, key, value, offset], attributes_of(forward))
     *operands, _ = operands_of(gradient)
     _instead(gradient, GRADIENT, [*operands, forward.results[1]], attributes_of(gradient))
+    return forward
 
 
 def _instead(operation: ir.Operation, name: str, operands: list, attributes: dict) -> ir.Operation:
@@ -87,7 +87,7 @@ def _instead(operation: ir.Operation, name: str, operands: list, attributes: dic
     for before, now in zip(operation.results, results, strict=False):
         before.replace_all_uses_with(now.value)
     operation.erase()
-    return results[0].value.owner
+    return results[0].value.owner.operation
 
 
 @dataclass(frozen=True)
