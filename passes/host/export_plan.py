@@ -99,7 +99,8 @@ class _Export:
     launches: list[Launch | GpuLaunch | HostLaunch] = field(default_factory=list)
     # What the kernel of each launch was compiled for.
     contracts: list[Contract] = field(default_factory=list)
-    maps: list[TensorMap] = field(default_factory=list)
+    # Tensor maps, with the number of each.
+    maps: dict[TensorMap, int] = field(default_factory=dict)
     # Arguments of launches of many calls: those of one call after the other.
     tables: list[tuple[Argument, ...]] = field(default_factory=list)
     collectives: list[Collective] = field(default_factory=list)
@@ -257,9 +258,7 @@ class _Export:
 
     def _map(self, shown: TensorMap) -> Argument:
         """The place of a tensor map among all maps, each of which is there once."""
-        if shown not in self.maps:
-            self.maps.append(shown)
-        return Argument("map", 0, MAP_BYTES * self.maps.index(shown))
+        return Argument("map", 0, MAP_BYTES * self.maps.setdefault(shown, len(self.maps)))
 
     def _loop(self, operation: ir.Operation) -> None:
         """A loop of the launches of its body."""
