@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from blu.dialects.core.mlir import ir
+from blu.dialects.core.remembering import once
 from blu.errors import DTypeError, ShapeError
 
 
@@ -197,6 +198,7 @@ def check_size(type_: TensorType) -> None:
         raise ShapeError(f"{type_} would take {type_.size * type_.dtype.bytes} bytes, more than can be addressed")
 
 
+@once
 def tensor_type(type_: ir.Type) -> TensorType:
     """The TensorType of an MLIR tensor type. ShapeError where it has no fixed shape, DTypeError for other elements."""
     try:

@@ -1,5 +1,6 @@
 """Ops that are verified once. Inside of `remembering`, an op like one that was right is not looked at again: passes
-leave most ops as they were, layers repeat the same ones, and reading and printing a module verify it as well.
+leave most ops as they were, layers repeat the same ones, and reading and printing a module verify it as well. What
+functions find about types and attributes, which are the same objects wherever they occur, is found once there, too.
 """
 
 from __future__ import annotations
@@ -7,21 +8,43 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from functools import wraps
+from typing import Any, TypeVar
 
 from blu.dialects.core.mlir import ir
 
 _known: ContextVar[set[Hashable] | None] = ContextVar("known", default=None)
+# What functions have given, by function and argument.
+_given: ContextVar[dict[Callable, dict[Any, Any]] | None] = ContextVar("given", default=None)
+Result = TypeVar("Result")
 
 
 @contextmanager
 def remembering() -> Iterator[None]:
-    """Inside, an op like one that was found right is not looked at again."""
-    token = _known.set(set())
+    """Inside, an op like one that was found right is not looked at again; nothing is kept beyond the outermost one."""
+    token, given = _known.set(set()), _given.get()
+    _given.set({} if given is None else given)
     try:
         yield
     finally:
         _known.reset(token)
+        _given.set(given)
+
+
+def once(function: Callable[[Any], Result]) -> Callable[[Any], Result]:
+    """A function of a type or an attribute, whose result nobody changes, that is asked once inside of `remembering`."""
+
+    @wraps(function)
+    def ask(argument: Any) -> Result:
+        given = _given.get()
+        if given is None:
+            return function(argument)
+        own = given.setdefault(function, {})
+        if argument not in own:
+            own[argument] = function(argument)
+        return own[argument]
+
+    return ask
 
 
 def remembered(verify: Callable[[Any], bool]) -> Callable[[Any], bool]:

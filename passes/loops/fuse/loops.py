@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from blu.dialects.core.mlir import ir
+from blu.dialects.core.remembering import once
 
 # Ops that only rename memory; they stay in the host program and bufferization resolves them.
 VIEWS = (
@@ -65,19 +66,19 @@ class LoopNest:
 
     @cached_property
     def maps(self) -> list[ir.AffineMap]:
-        return [ir.AffineMapAttr(item).value for item in self.operation.attributes["indexing_maps"]]
+        return _maps(self.operation.attributes["indexing_maps"])
 
     @cached_property
     def dims(self) -> list[tuple[int, ...] | None]:
         """For each operand the loop of each of its dimensions, or None where the map is no projection."""
-        return [_projected(item) for item in self.maps]
+        return _projections(self.operation.attributes["indexing_maps"])
 
     @cached_property
     def reduced(self) -> tuple[bool, ...]:
         if self.operation.name == "linalg.contract":
             kept = set(self.dims[-1] or ())
             return tuple(loop not in kept for loop in range(self.maps[0].n_dims))
-        return tuple("reduction" in str(item) for item in self.operation.attributes["iterator_types"])
+        return _are_reduced(self.operation.attributes["iterator_types"])
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
@@ -108,7 +109,7 @@ class LoopNest:
     @cached_property
     def gathers(self) -> bool:
         """Whether the body reads a tensor where numbers say."""
-        return any(is_tensor(value) for value in captured(self.operation))
+        return any(is_tensor(value) for value in self.captured)
 
     def fits_sums_of(self, domain: tuple[int, ...]) -> bool:
         """Whether this can be done with a product's sums of these sizes, while they are in registers.
@@ -177,7 +178,27 @@ class LoopNest:
     def reads(self) -> list[tuple[ir.Value, tuple[int, ...] | None]]:
         """What the op reads, and how: the loops of the value's dimensions; None for values read inside of the body."""
         direct = list(zip(self.inputs, self.dims, strict=False))
-        return [*direct, *((value, None) for value in captured(self.operation))]
+        return [*direct, *((value, None) for value in self.captured)]
+
+    @cached_property
+    def captured(self) -> list[ir.Value]:
+        """As the function `captured`."""
+        return captured(self.operation)
+
+
+@once
+def _maps(attribute: ir.Attribute) -> list[ir.AffineMap]:
+    return [ir.AffineMapAttr(item).value for item in ir.ArrayAttr(attribute)]
+
+
+@once
+def _projections(attribute: ir.Attribute) -> list[tuple[int, ...] | None]:
+    return [_projected(item) for item in _maps(attribute)]
+
+
+@once
+def _are_reduced(attribute: ir.Attribute) -> tuple[bool, ...]:
+    return tuple("reduction" in str(item) for item in ir.ArrayAttr(attribute))
 
 
 def _projected(map_: ir.AffineMap) -> tuple[int, ...] | None:

@@ -12,6 +12,7 @@ from itertools import groupby
 
 from blu.dialects.core.dtypes import product
 from blu.dialects.core.mlir import arith, ir, linalg, tensor
+from blu.dialects.core.remembering import once
 
 Body = Callable[..., ir.Value | Sequence[ir.Value]]
 PARALLEL, REDUCTION = "parallel", "reduction"
@@ -20,7 +21,13 @@ RESHAPES = ("tensor.collapse_shape", "tensor.expand_shape")
 
 def iterators(kinds: Sequence[str]) -> ir.ArrayAttr:
     """The attribute iterator_types, of PARALLEL and REDUCTION."""
-    return ir.ArrayAttr.get([ir.Attribute.parse(f"#linalg.iterator_type<{kind}>") for kind in kinds])
+    return ir.ArrayAttr.get([_iterator((ir.Context.current, kind)) for kind in kinds])
+
+
+@once
+def _iterator(place: tuple[ir.Context, str]) -> ir.Attribute:
+    context, kind = place
+    return ir.Attribute.parse(f"#linalg.iterator_type<{kind}>", context)
 
 
 def projection(rank: int, dims: Sequence[int]) -> ir.AffineMap:

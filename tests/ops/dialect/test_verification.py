@@ -11,7 +11,7 @@ from blu.dialects.core import verification
 from blu.dialects.core.context import make_context
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.modules import module_text
-from blu.dialects.core.remembering import remembered, remembering
+from blu.dialects.core.remembering import once, remembered, remembering
 
 TEXT = """
 func.func @main(%x: tensor<2xf32>, %y: tensor<3xf32>) -> (tensor<2xf32>, tensor<2xf32>, tensor<3xf32>) {
@@ -40,6 +40,19 @@ def test_equal_ops_are_verified_once_in_a_run(exponentials: list[ir.Operation]) 
     assert seen == [first, other]
     assert check(second)
     assert seen == [first, other, second]
+
+
+def test_a_function_of_a_type_is_asked_once_in_a_run(exponentials: list[ir.Operation]) -> None:
+    seen: list[ir.Type] = []
+    ask = once(lambda type_: seen.append(type_) or str(type_))
+    types = [item.results[0].type for item in exponentials]
+    with remembering():
+        assert [ask(item) for item in types] == [str(item) for item in types]
+        with remembering():
+            assert ask(types[0]) == str(types[0])
+        assert seen == [types[0], types[2]]
+    assert ask(types[0]) == str(types[0])
+    assert len(seen) == 3
 
 
 def test_a_wrong_op_is_refused_every_time(exponentials: list[ir.Operation]) -> None:
