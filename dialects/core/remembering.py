@@ -40,9 +40,11 @@ def once(function: Callable[[Any], Result]) -> Callable[[Any], Result]:
         if given is None:
             return function(argument)
         own = given.setdefault(function, {})
-        if argument not in own:
-            own[argument] = function(argument)
-        return own[argument]
+        try:
+            return own[argument]
+        except KeyError:
+            own[argument] = result = function(argument)
+            return result
 
     return ask
 

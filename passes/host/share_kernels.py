@@ -40,21 +40,38 @@ class ShareKernels(Pass):
     def run(self, module: ir.Module) -> None:
         launches = [launch for function in host_functions(module) for launch in launches_in(function)]
         memory = {kernel_of(launch): grid_of(launch).shared_bytes for launch in launches}
-        first: dict[Hashable, str] = {}
+        alike: dict[Hashable, list[llvm.LLVMFuncOp]] = {}
         names: dict[str, str] = {}
         for kernel in [item for item in find(module, llvm.LLVMFuncOp) if "nvvm.kernel" in item.attributes]:
-            name = ir.StringAttr(kernel.attributes["sym_name"]).value
-            names[name] = first.setdefault((memory.get(name), _key(kernel)), name)
-            if names[name] != name:
-                kernel.operation.erase()
-                self.count("kernels shared")
+            name = _name(kernel)
+            alike.setdefault((memory.get(name), _outline(kernel)), []).append(kernel)
+            names[name] = name
+        for kernels in alike.values():
+            first: dict[Hashable, str] = {}
+            for kernel in kernels if len(kernels) > 1 else ():
+                name = _name(kernel)
+                names[name] = first.setdefault(_key(kernel), name)
+                if names[name] != name:
+                    kernel.operation.erase()
+                    self.count("kernels shared")
         for launch in launches:
             let_launch(launch, names[kernel_of(launch)])
 
 
+def _name(kernel: llvm.LLVMFuncOp) -> str:
+    return ir.StringAttr(kernel.attributes["sym_name"]).value
+
+
+def _outline(kernel: llvm.LLVMFuncOp) -> Hashable:
+    """What equal kernels have in common and few others, and what takes less time to read than their text."""
+    attributes = tuple(kernel.attributes.get(name, None) for name in ("function_type", families.ATTRIBUTE, *_SIZES))
+    return attributes, tuple(len(block.operations) for block in kernel.operation.regions[0].blocks)
+
+
 def _key(kernel: llvm.LLVMFuncOp) -> Hashable:
-    """What a kernel is, but for its name and the user's lines. One with global memory of its own is like no other."""
-    attributes = tuple(kernel.attributes.get(name, None) for name in (families.ATTRIBUTE, *_SIZES))
-    text = code_text(kernel)
-    header, body = text.split("\n", 1)
-    return attributes, header[header.index("(") : header.index(" attributes ")], body
+    """What a kernel of an outline is, but for its name and the user's lines.
+
+    One with global memory of its own is like no other.
+    """
+    header, body = code_text(kernel).split("\n", 1)
+    return header[header.index("(") : header.index(" attributes ")], body

@@ -18,15 +18,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from blu.dialects.core.mlir import ir, llvm
+from blu.dialects.core.remembering import once
 
 
 def assembly(results: Sequence[ir.Type], operands: Sequence[ir.Value], text: str, constraints: str) -> list[ir.Value]:
     """Inline PTX that stays where it is put; its results."""
     if len(results) == 1:
         return [llvm.inline_asm(results[0], operands, text, constraints, has_side_effects=True, asm_dialect=0)]
-    type_ = ir.Type.parse(f"!llvm.struct<({', '.join(map(str, results))})>") if results else None
+    type_ = _struct(tuple(results)) if results else None
     value = llvm.inline_asm(type_, operands, text, constraints, has_side_effects=True, asm_dialect=0)
     return [llvm.extractvalue(kind, value, [place]) for place, kind in enumerate(results)]
+
+
+@once
+def _struct(fields: tuple[ir.Type, ...]) -> ir.Type:
+    return ir.Type.parse(f"!llvm.struct<({', '.join(map(str, fields))})>")
 
 
 def pure_assembly(result: ir.Type, operands: Sequence[ir.Value], text: str, constraints: str) -> ir.Value:

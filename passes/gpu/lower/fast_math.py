@@ -60,8 +60,9 @@ def approximate(function: func.FuncOp) -> None:
         operation.erase()
     for operation in operations.get("arith.extf", ()) if fuses else ():
         _round_in_pairs(operation)
+    contract = ir.Attribute.parse("#arith.fastmath<contract>")
     for operation in find(function, "arith.mulf", "arith.addf", "arith.subf") if fuses else ():
-        operation.operation.attributes["fastmath"] = ir.Attribute.parse("#arith.fastmath<contract>")
+        operation.operation.attributes["fastmath"] = contract
 
 
 def _element(type_: ir.Type) -> ir.Type:
