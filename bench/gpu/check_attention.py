@@ -11,14 +11,15 @@ import numpy as np
 import blu
 from bench.gpu.case import Case
 
-DTYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32}
-TOLERANCES = {"bf16": 6e-3, "f16": 1e-3, "f32": 1e-5}
+DTYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32, "tf32": np.float32}
+TOLERANCES = {"bf16": 6e-3, "f16": 1e-3, "f32": 1e-5, "tf32": 3e-3}
 
 
 def cases() -> Iterator[Case]:
     """Small cases, of which every element is compared."""
     yield from _row_lengths()
     yield from _lengths()
+    yield from _tf32()
     yield from _masks()
     yield from _decoding()
     yield from _layouts()
@@ -77,6 +78,16 @@ def _lengths() -> Iterator[Case]:
     yield from _both("many heads", "bf16", (9, 11, 70, 32), (9, 11, 70, 32), causal=True)
     yield from _both("large scores", "bf16", (2, 2, 200, 64), (2, 2, 200, 64), causal=True, scale=4.0)
     yield from _both("negative scale", "bf16", (2, 2, 200, 64), (2, 2, 200, 64), causal=True, scale=-0.2)
+
+
+def _tf32() -> Iterator[Case]:
+    """Numbers that are rounded to tf32, which the reference's are not."""
+    lengths = ((64, 64, True), (63, 65, False), (129, 200, True), (300, 100, True), (513, 640, True))
+    for queries, keys, causal in lengths:
+        for width in (64, 40) if queries < 100 else (64,):
+            shapes = (2, 4, queries, width), (2, 2, keys, width)
+            yield from _both("of rounded numbers", "tf32", *shapes, causal=causal, precision="tf32")
+    yield from _both("of rows of two lengths", "tf32", (2, 130, 32), (2, 127, 32), 56, scale=-0.2, precision="tf32")
 
 
 def _masks() -> Iterator[Case]:

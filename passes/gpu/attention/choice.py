@@ -53,6 +53,8 @@ LEAST_WIDE, WIDE, LONG = 64, 96, 2048
 SHARING_ROWS = 2 * wgmma.ROWS
 LEAST_ROWS, WIDEST = 64, 128
 """Fewer queries or keys leave most of a warpgroup's tile empty; rows of more columns leave no registers."""
+WIDEST_TF32 = 64
+"""The same of tf32, whose left factors stay in registers."""
 WARPGROUPS = (WarpgroupSchedule, SharedKeysSchedule, WarpgroupGradientSchedule)
 
 
@@ -75,7 +77,8 @@ def _piece_of_kind(kind: str, sizes: ScheduleSizes, target: GpuTarget) -> Schedu
 
 def suits_warpgroups(sizes: ScheduleSizes, target: GpuTarget) -> bool:
     """Whether warpgroups are the faster ones, as far as sizes say."""
-    is_long = min(sizes.queries, sizes.keys) >= LEAST_ROWS and sizes.widest <= WIDEST
+    widest = WIDEST if sizes.size == 2 else WIDEST_TF32
+    is_long = min(sizes.queries, sizes.keys) >= LEAST_ROWS and sizes.widest <= widest
     return target.wgmma and is_long and not warpgroup_misfit(sizes)
 
 
@@ -83,6 +86,8 @@ def _warpgroups(sizes: ScheduleSizes, target: GpuTarget) -> Schedule:
     """Long rows leave shared memory the time for one reading of a tile: groups share them where all processors have
     such blocks. With a causal mask, these see keys in vain along the diagonal, which only long walks make up for.
     """
+    if sizes.size == 4:
+        return _warpgroup(sizes)
     least = (WIDE, LONG) if sizes.causal else (LEAST_WIDE, 1)
     has_many = sizes.heads * ceil(sizes.queries / SHARING_ROWS) >= target.processors
     is_shared = has_many and sizes.widest > least[0] and sizes.queries >= least[1]
@@ -94,6 +99,8 @@ def _warpgroup(sizes: ScheduleSizes) -> WarpgroupSchedule:
 
     On an H200, tiles of 48 to 128 keys, or a third stage, were never faster.
     """
+    if sizes.size == 4:
+        return WarpgroupSchedule(64, 2, 2)
     return WarpgroupSchedule(64, 2, 4) if sizes.widest <= 64 else WarpgroupSchedule(64, 2, 2)
 
 
@@ -138,6 +145,8 @@ def _gradient_of_kind(kind: str, sizes: ScheduleSizes, target: GpuTarget) -> Sch
 
 def _warpgroup_gradient(sizes: ScheduleSizes, target: GpuTarget) -> WarpgroupGradientSchedule:
     """Groups share tiles where they do in the forward; tiles of 80 or 112 keys were no faster."""
+    if sizes.size == 4:
+        return WarpgroupGradientSchedule(64, 2, 2, 64, 2, 2)
     if sizes.widest <= 64:
         return WarpgroupGradientSchedule(64, 2, 4, 64, 2, 3)
     apart = WarpgroupGradientSchedule(64, 2, 2, 64, 2, 2)

@@ -35,6 +35,7 @@ from blu.passes.gpu.attention.warpgroups.panels import PIECE
 from blu.passes.gpu.attention.warpgroups.query_gradient import QueryLayout
 from blu.passes.gpu.attention.warpgroups.shared_keys import SharedKeysLayout
 from blu.passes.gpu.attention.warpgroups.stages import THREADS
+from blu.passes.gpu.attention.warpgroups.turned import TURNED_ROWS
 from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import GpuKernel
 from blu.passes.kernels.schedules import Schedule
@@ -133,16 +134,22 @@ def _excess_shared(needed: int, target: GpuTarget) -> Iterator[str]:
 def _excess_warpgroup(schedule: WarpgroupSchedule, sizes: ScheduleSizes, target: GpuTarget) -> Iterator[str]:
     yield from _excess_of_warpgroups(sizes, target)
     yield from _excess_rows("keys", schedule.keys)
-    yield from _excess_stages("stages", schedule.stages)
+    yield from _excess_stages("stages", schedule.stages, sizes)
+    yield from _excess_turned("keys", schedule.keys, sizes)
     depth, width = sizes.columns
-    yield from _excess_blocks(_forward_registers(schedule.keys, width), schedule.per_processor)
-    yield from _excess_together(ForwardLayout.of(schedule, depth, width).memory.bytes, schedule.per_processor, target)
+    needed = _forward_registers(schedule.keys, width)
+    if sizes.size == 4:  # weights are as wide as scores, and queries stay
+        needed += schedule.keys // 4 + depth // 2
+    yield from _excess_blocks(needed, schedule.per_processor)
+    layout = ForwardLayout.of(schedule, depth, width, sizes.size)
+    yield from _excess_together(layout.memory.bytes, schedule.per_processor, target)
 
 
 def _excess_shared_keys(schedule: SharedKeysSchedule, sizes: ScheduleSizes, target: GpuTarget) -> Iterator[str]:
     yield from _excess_of_warpgroups(sizes, target)
     yield from _excess_rows("keys", schedule.keys)
-    yield from _excess_stages("stages", schedule.stages)
+    yield from _excess_stages("stages", schedule.stages, sizes)
+    yield from _excess_sharing(sizes)
     if schedule.blocks not in (STAY, ONCE):
         yield f"blocks = '{schedule.blocks}': blocks '{STAY}', or come '{ONCE}'"
     depth, width = sizes.columns
@@ -169,20 +176,26 @@ def _excess_warpgroup_gradient(
     yield from _excess_of_warpgroups(sizes, target)
     yield from _excess_rows("keys", schedule.keys)
     yield from _excess_rows("queries", schedule.queries)
-    yield from _excess_stages("key_stages", schedule.key_stages)
-    yield from _excess_stages("query_stages", schedule.query_stages)
+    yield from _excess_stages("key_stages", schedule.key_stages, sizes)
+    yield from _excess_stages("query_stages", schedule.query_stages, sizes)
+    yield from _excess_turned("keys", schedule.keys, sizes)
+    yield from _excess_turned("queries", schedule.queries, sizes)
+    if max(schedule.query_groups, schedule.key_groups) > 1:
+        yield from _excess_sharing(sizes)
     if 64 % schedule.queries:
         yield f"queries = {schedule.queries}: the numbers of queries are there for each 64 of them"
     depth, width = sizes.columns
     of_query = depth // 2 + schedule.keys, schedule.query_groups, schedule.query_blocks, QueryLayout
     of_key = (depth + width) // 2 + schedule.queries, schedule.key_groups, schedule.key_blocks, KeyLayout
+    held = (depth + width) // 2 if sizes.size == 4 else 0
     for needed, groups, blocks, layout in (of_query, of_key):
+        num_bytes = layout.of(schedule, depth, width, sizes.size).memory.bytes
         if groups == 1:
-            yield from _excess_blocks(needed, blocks)
-            yield from _excess_together(layout.of(schedule, depth, width).memory.bytes, blocks, target)
+            yield from _excess_blocks(needed + held, blocks)
+            yield from _excess_together(num_bytes, blocks, target)
         else:
             yield from _excess_groups(needed, groups)
-            yield from _excess_shared(layout.of(schedule, depth, width).memory.bytes, target)
+            yield from _excess_shared(num_bytes, target)
 
 
 def _excess_of_warpgroups(sizes: ScheduleSizes, target: GpuTarget) -> Iterator[str]:
@@ -197,9 +210,21 @@ def _excess_rows(name: str, rows: int) -> Iterator[str]:
         yield f"{name} = {rows}: a tile has multiples of {STRIP} rows, at most {MOST_ROWS}"
 
 
-def _excess_stages(name: str, stages: int) -> Iterator[str]:
-    if not 2 <= stages <= MOST_STAGES:
-        yield f"{name} = {stages}: there are 2 to {MOST_STAGES}"
+def _excess_stages(name: str, stages: int, sizes: ScheduleSizes) -> Iterator[str]:
+    """Of f32, a stage is read long before its product has ended, and may be filled again."""
+    least = 2 if sizes.size == 2 else 1
+    if not least <= stages <= MOST_STAGES:
+        yield f"{name} = {stages}: there are {least} to {MOST_STAGES}"
+
+
+def _excess_turned(name: str, rows: int, sizes: ScheduleSizes) -> Iterator[str]:
+    if sizes.size == 4 and rows % TURNED_ROWS:
+        yield f"{name} = {rows}: a tile of 32 bits has multiples of {TURNED_ROWS} rows"
+
+
+def _excess_sharing(sizes: ScheduleSizes) -> Iterator[str]:
+    if sizes.size != 2:
+        yield f"groups share tiles of 16 bits, not of {8 * sizes.size}"
 
 
 def _excess_blocks(needed: int, blocks: int) -> Iterator[str]:
@@ -218,8 +243,8 @@ def _excess_together(needed: int, blocks: int, target: GpuTarget) -> Iterator[st
 
 def warpgroup_misfit(sizes: ScheduleSizes) -> str:
     """Why warpgroups do not take an attention of such sizes; "" if they do."""
-    if sizes.size != 2:
-        return f"kind 'wgmma' multiplies numbers of 16 bits, not of {8 * sizes.size}"
+    if sizes.size > 4 or sizes.is_split:
+        return f"kind 'wgmma' multiplies numbers of 16 bits and tf32, not of {8 * sizes.size} bits"
     if sizes.masked:
         return "kind 'wgmma' leaves no registers for a mask"
     if not sizes.heads or not sizes.queries or not sizes.keys:

@@ -196,6 +196,11 @@ def forward_operands(operation: ir.Operation) -> list[ir.Value | None]:
     return [*operands[:3], None, operands[3]] if operation.name == PIECE else operands
 
 
+def size_of(operand: ir.Value) -> int:
+    """Bytes of an element of a tensor."""
+    return ir.RankedTensorType(operand.type).element_type.width // 8
+
+
 def logarithms_of(frame: GpuKernel) -> AttentionOperand | None:
     """Where a piece writes the logarithms of sums of weights, [.., heads, queries]; None where it is not one."""
     return operand_of(frame.outputs[1][1]) if len(frame.outputs) > 1 else None

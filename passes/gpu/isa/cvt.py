@@ -13,6 +13,11 @@ def rna_tf32(value: ir.Value) -> ir.Value:
     return pure_assembly(i32(), [value], "cvt.rna.tf32.f32 $0, $1;", f"=r,{letter}")
 
 
+def rn_tf32(value: ir.Value) -> ir.Value:
+    """An f32 rounded to tf32, an i32: one instruction on Hopper, which older ones do not have."""
+    return pure_assembly(i32(), [value], "cvt.rn.tf32.f32 $0, $1;", "=r,f")
+
+
 def rn_x2(low: ir.Value, high: ir.Value, element: str) -> ir.Value:
     """Two f32 rounded to 16 bits, in one register."""
     return pure_assembly(i32(), [high, low], f"cvt.rn.{element}x2.f32 $0, $1, $2;", "=r,f,f")

@@ -101,18 +101,22 @@ def mma_async(
 
 
 def mma_async_anew(
-    columns: int, left: ir.Value, right: ir.Value, element: str, layouts: tuple[bool, bool]
+    columns: int, left: ir.Value | Sequence[ir.Value], right: ir.Value, element: str, layouts: tuple[bool, bool]
 ) -> list[ir.Value]:
-    """left [64, k] @ right [k, columns], both of 16 bits and given by descriptors: sums that nothing was in before."""
-    count, depth = columns // 2, instruction_depth(2)
+    """left [64, k] @ right [k, columns]: sums that nothing was in before. `left` may be in four registers, too."""
+    in_memory = isinstance(left, ir.Value)
+    factors, given = ([left], layouts) if in_memory else ([*left], layouts[1:])
+    count, depth = columns // 2, instruction_depth(4 if element == "tf32" else 2)
     registers = ", ".join(f"${index}" for index in range(count))
-    orders = "".join(f", {int(not is_deep)}" for is_deep in layouts)
+    first = ", ".join(f"${count + index}" for index in range(len(factors)))
+    orders = "" if element == "tf32" else "".join(f", {int(not is_deep)}" for is_deep in given)
     text = (
         f"{{ .reg .pred p; setp.ne.b32 p, 0, 0; "
         f"wgmma.mma_async.sync.aligned.m64n{columns}k{depth}.f32.{element}.{element} "
-        f"{{{registers}}}, ${count}, ${count + 1}, p, 1, 1{orders}; }}"
+        f"{{{registers}}}, {first if in_memory else f'{{{first}}}'}, ${count + len(factors)}, p, 1, 1{orders}; }}"
     )
-    return assembly([f32()] * count, [left, right], text, ",".join(["=f"] * count + ["l", "l"]))
+    kinds = ["=f"] * count + ["l" if in_memory else "r"] * len(factors) + ["l"]
+    return assembly([f32()] * count, [*factors, right], text, ",".join(kinds))
 
 
 def mma_async_of_registers(

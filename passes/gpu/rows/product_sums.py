@@ -11,24 +11,28 @@ from blu.passes.kernels.rows.reductions import Fold
 from blu.passes.loops.fuse.loops import VIEWS, is_repeated, loop_nest
 
 _HALVES = ("bf16", "f16")
+_TYPES = (*_HALVES, "f32")
 
 
 def is_of_product(operation: ir.Operation, fold: Fold, target: GpuTarget) -> bool:
-    """Whether the terms of a sum down columns are halves that a product of warpgroups makes, and stores."""
-    halves = halves_of(operation, fold)
-    if halves is None or not _is_stored(halves):
+    """Whether the terms of a sum down columns are numbers that a product of warpgroups makes, and stores."""
+    rows = rows_of(operation, fold)
+    if rows is None or not _is_stored(rows):
         return False
-    contraction = _contraction_behind(halves)
+    contraction = _contraction_behind(rows)
     return contraction is not None and _is_by_warpgroups(contraction, target)
 
 
-def halves_of(operation: ir.Operation, fold: Fold) -> ir.Value | None:
-    """The only operand of a sum, where terms are its elements, widened."""
+def rows_of(operation: ir.Operation, fold: Fold) -> ir.Value | None:
+    """The only operand of a sum, of halves or f32, where terms are its elements, widened."""
     nest, term = loop_nest(operation, 0), fold.term
-    if nest is None or len(nest.inputs) != 1 or nest.dims[0] != (0, 1) or isinstance(term.owner, ir.Block):
+    if nest is None or len(nest.inputs) != 1 or nest.dims[0] != (0, 1):
         return None
-    widens = term.owner.name == "arith.extf" and term.owner.operands[0] == operation.regions[0].blocks[0].arguments[0]
-    return nest.inputs[0] if widens and str(ir.RankedTensorType(nest.inputs[0].type).element_type) in _HALVES else None
+    if not isinstance(term.owner, ir.Block) and term.owner.name == "arith.extf":
+        term = term.owner.operands[0]
+    is_element = term == operation.regions[0].blocks[0].arguments[0]
+    type_ = str(ir.RankedTensorType(nest.inputs[0].type).element_type)
+    return nest.inputs[0] if is_element and type_ in _TYPES else None
 
 
 def _is_stored(value: ir.Value) -> bool:

@@ -11,7 +11,7 @@ from blu.passes.framework.base import Pass, find
 from blu.passes.framework.families import is_kernel
 from blu.passes.gpu.attention.row_sums.views import ranges_of_gradients
 from blu.passes.gpu.gemm.boxes.plan import ROWS_OF_WARP
-from blu.passes.gpu.rows.product_sums import halves_of, is_of_product
+from blu.passes.gpu.rows.product_sums import is_of_product, rows_of
 from blu.passes.kernels.rows.reductions import Fold, read_reduction
 from blu.passes.loops.fuse.loops import OF_PRODUCT, LoopNest, loop_nest
 from blu.passes.loops.lower_to_linalg.generic import PARALLEL, REDUCTION, constant, empty, fill, generic, projection
@@ -46,7 +46,7 @@ class SplitColumnSums(Pass):
         %3 = linalg.generic {(i, j) -> (i, j), (i, j) -> (i floordiv 32, j)} ins(%2) outs(%more_zeros : 2048x768xf32)
              { addf } {blu.of_product}
 
-    Where rows are those of attention's gradients, in halves, seen side by side or alone, and warpgroups make them,
+    Where rows are those of attention's gradients, seen side by side or alone, and warpgroups make them,
     ranges are of a head, and the gradient's kernel adds them up (attention/row_sums/views.py):
 
         %3 = linalg.generic {(b, h, i, j) -> (b, h, i, j), (b, h, i, j) -> (b, h, i floordiv 64, j)} ins(%gradient)
@@ -97,9 +97,9 @@ def _split(operation: ir.Operation, fold: Fold, target: GpuTarget) -> bool:
     rows, columns = nest.sizes
     if rows < FEWEST_ROWS or columns == 0:
         return False
-    halves = halves_of(operation, fold)
+    operand = rows_of(operation, fold)
     with ir.InsertionPoint(operation), operation.location:
-        parts = None if halves is None else ranges_of_gradients(halves, target)
+        parts = None if operand is None else ranges_of_gradients(operand, target)
         parts = _ranges(operation, nest, fold, target) if parts is None else parts
         maps = [projection(2, (0, 1)), projection(2, (1,))]
         (total,) = generic([parts], [operation.operands[-1]], maps, [REDUCTION, PARALLEL], _add)

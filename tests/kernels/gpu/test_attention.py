@@ -86,13 +86,16 @@ def test_tf32_is_rounded_to_nearest_and_multiplied_once() -> None:
     """A third of the products; and factors that are cut rather than rounded would have twice the error."""
     exact = Problem("", "f32", (1, 64, 64), (1, 64, 64), 64, scale=0.125)
     arrays = exact.arrays()
-    found = [
-        compile_program(replace(exact, precision=precision).backward(), *arrays) for precision in ("highest", "tf32")
-    ]
-    counts = [[text.count("mma.sync") for text in program.ptx.values()] for program in found]
-    assert sum(counts[0]) == 3 * sum(counts[1]) > 0
-    for array, expected in zip(found[1].interpret(*arrays), exact.references(), strict=True):
-        assert 1e-4 < np.linalg.norm(array - expected) / np.linalg.norm(expected) < 6e-4
+    rounded = replace(exact, precision="tf32").backward()
+    split, warps, warpgroups = (
+        compile_program(function, *arrays, target=target)
+        for function, target in ((exact.backward(), "sm_80"), (rounded, "sm_80"), (rounded, "sm_90a"))
+    )
+    counts = [sum(text.count("mma.sync") for text in program.ptx.values()) for program in (split, warps, warpgroups)]
+    assert counts[0] == 3 * counts[1] > counts[2] == 0
+    for program in (warps, warpgroups):
+        for array, expected in zip(program.interpret(*arrays), exact.references(), strict=True):
+            assert 1e-4 < np.linalg.norm(array - expected) / np.linalg.norm(expected) < 6e-4
 
 
 def test_sums_of_two_tf32_are_as_exact_as_f32() -> None:

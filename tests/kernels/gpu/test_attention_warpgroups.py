@@ -30,6 +30,12 @@ PROBLEMS = [
     Problem("grouped heads that see all", "f16", (1, 2, 64, 40), (1, 1, 67, 40), 40, scale=-0.2),
     Problem("panels of 64 and 16 columns", "bf16", (1, 64, 80), (1, 66, 80), 80, causal=True, scale=0.1),
     Problem("rows of different lengths", "f16", (1, 65, 128), (1, 64, 128), 72, scale=0.09),
+    Problem("tf32: a tile", "f32", (1, 64, 64), (1, 64, 64), 64, precision="tf32"),
+    Problem("tf32: one less, and one more", "f32", (1, 63, 64), (1, 65, 64), 64, precision="tf32"),
+    Problem("tf32: several blocks", "f32", (1, 129, 64), (1, 200, 64), 64, causal=True, precision="tf32"),
+    Problem("tf32: queries that see nothing", "f32", (1, 130, 64), (1, 60, 64), 64, causal=True, precision="tf32"),
+    Problem("tf32: an offset", "f32", (1, 70, 32), (1, 130, 32), 32, causal=True, offset=33, precision="tf32"),
+    Problem("tf32: grouped heads", "f32", (1, 4, 66, 40), (1, 2, 64, 40), 24, causal=True, precision="tf32"),
 ]
 
 
@@ -48,7 +54,7 @@ def test_results_and_gradients_are_those_of_the_formula(problem: Problem) -> Non
 )
 def test_heads_take_turns_as_long_as_what_they_read_is_cached(heads: int, length: int, together: int) -> None:
     rows = (2, heads, length, 64)
-    assert heads_together(rows, [rows, rows]) == together
+    assert heads_together(rows, [rows, rows], 2) == together
 
 
 LONG = Problem("all stages", "bf16", (1, 70, 64), (1, 260, 64), 64, causal=True)
@@ -86,16 +92,20 @@ def test_packed_operands_are_read_in_place() -> None:
 
 
 @pytest.mark.skipif(find_ptxas() is None, reason="assembling GPU code needs ptxas")
-@pytest.mark.parametrize(("dtype", "width"), [("bf16", 64), ("f16", 80), ("bf16", 128)])
-def test_nothing_is_spilled_or_serialized(dtype: str, width: int) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "width", "causal"),
+    [("bf16", 64, True), ("f16", 80, False), ("bf16", 128, True), ("f32", 64, True), ("f32", 64, False)],
+)
+def test_nothing_is_spilled_or_serialized(dtype: str, width: int, causal: bool) -> None:
     shape = (2, 4, 1024, width)
-    problem = Problem("", dtype, shape, shape, width, causal=width != 80)
+    problem = Problem("", dtype, shape, shape, width, causal=causal, precision="tf32")
     program = compile_program(problem.backward(), *problem.arrays())
     assert {problem.forward_kernel(), *GRADIENTS} <= set(program.kernels("attention"))
     assert not program.spills("attention")
 
 
 SQUARE = Problem("square", "bf16", (2, 128, 64), (2, 128, 64), 64)
+TF32 = replace(SQUARE, dtype="f32", precision="tf32")
 
 
 @pytest.mark.parametrize(
@@ -104,6 +114,9 @@ SQUARE = Problem("square", "bf16", (2, 128, 64), (2, 128, 64), 64)
         (SQUARE, "sm_90a", True),
         (SQUARE, "sm_89", False),
         (replace(SQUARE, dtype="f32"), "sm_90a", False),
+        (TF32, "sm_90a", True),
+        (replace(TF32, query=(2, 128, 72), key=(2, 128, 72)), "sm_90a", False),
+        (replace(TF32, step=2), "sm_90a", False),
         (replace(SQUARE, mask=(128, 128)), "sm_90a", False),
         (replace(SQUARE, query=(2, 20, 64)), "sm_90a", False),
         (replace(SQUARE, query=(2, 128, 60), key=(2, 128, 60)), "sm_90a", False),
@@ -121,7 +134,7 @@ def test_where_warpgroups_are_chosen(problem: Problem, target: str, is_by_warpgr
     ("problem", "fields", "target", "message"),
     [
         (SQUARE, {}, "sm_89", "kind 'wgmma' is for Hopper's warpgroups, which sm_89 has none of"),
-        (replace(SQUARE, dtype="f32"), {}, "sm_90a", "multiplies numbers of 16 bits, not of 32"),
+        (replace(SQUARE, dtype="f32"), {}, "sm_90a", "multiplies numbers of 16 bits and tf32, not of 32 bits"),
         (replace(SQUARE, mask=(128, 128)), {}, "sm_90a", "leaves no registers for a mask"),
         (replace(SQUARE, width=60), {}, "sm_90a", "takes rows of multiples of 8 columns"),
         (replace(SQUARE, query=(2, 0, 64)), {}, "sm_90a", "takes at least one query and one key"),
@@ -129,6 +142,9 @@ def test_where_warpgroups_are_chosen(problem: Problem, target: str, is_by_warpgr
         (SQUARE, {"keys": 40}, "sm_90a", "keys = 40: a tile has multiples of 16 rows, at most 256"),
         (SQUARE, {"stages": 1}, "sm_90a", "stages = 1: there are 2 to 8"),
         (SQUARE, {"keys": 128}, "sm_90a", "sums and factors take 128 registers of each thread, and 4 blocks have 116"),
+        (TF32, {"keys": 32}, "sm_90a", "keys = 32: a tile of 32 bits has multiples of 64 rows"),
+        (TF32, {"per_processor": 4}, "sm_90a", "sums and factors take 128 registers of each thread, and 4 blocks"),
+        (TF32, {"kind": "wgmma_shared"}, "sm_90a", "groups share tiles of 16 bits, not of 32"),
         (SQUARE, {"stages": 4}, "sm_90a", "4 blocks take 74832 bytes of shared memory each, a processor has 233472"),
     ],
 )
@@ -152,6 +168,17 @@ def test_a_schedule_of_gradients_that_does_not_fit_is_refused(fields: Fields, me
     wish_for(traced.traced.module, {"attention_gradient_0": {"kind": "wgmma", **fields}})
     with pytest.raises(PassError, match=re.escape(message)):
         traced.lower("sm_90a")
+
+
+def test_a_number_that_is_none_stays_so_in_tf32() -> None:
+    """Queries that see a key that is no number have no result; those before it have theirs."""
+    problem = replace(TF32, query=(1, 128, 64), key=(1, 128, 64), causal=True)
+    arrays = problem.arrays()
+    arrays[1][0, 100, 3] = arrays[3][0, 40, 5] = np.nan
+    result, of_query, of_key, of_value = compile_program(problem.backward(), *arrays).interpret(*arrays)
+    rows = lambda found: {*np.unique(np.argwhere(np.isnan(found))[:, 1])}  # noqa: E731
+    assert rows(result) == {*range(100, 128)} and rows(of_query) >= {40, *range(100, 128)}
+    assert rows(of_key) == rows(of_value) == {*range(128)}
 
 
 def _name(array: np.ndarray) -> str:

@@ -302,6 +302,12 @@ class Arithmetic:
             high, low = (self._read(name, 32, "f").astype(dtype).view(np.uint16) for name in operands[1:])
             self._write(operands[0], low.astype(np.uint32) | (high.astype(np.uint32) << np.uint32(16)), active)
             return
+        if parts[:3] == ["cvt", "rn", "tf32"]:  # halves to what is even, NaN as it is
+            value = self._read(operands[1], 32)
+            rounded = value + np.uint32(0xFFF) + ((value >> np.uint32(13)) & np.uint32(1))
+            is_none = (value & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000)
+            self._write(operands[0], np.where(is_none, value, rounded & np.uint32(0xFFFFE000)), active)
+            return
         if "tf32" in parts:  # to the nearest of 10 bits of fraction, halves away from zero
             value = self._read(operands[1], 32) + np.uint32(0x1000)
             self._write(operands[0], value & np.uint32(0xFFFFE000), active)

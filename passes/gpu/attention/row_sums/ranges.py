@@ -48,8 +48,11 @@ def write_warp_sums(rows: Sums, lane: ir.Value, address: Number, element: ir.Typ
         for number in range(_BLOCKS):
             block = chosen[number] if number < len(chosen) else None
             for half in (0, 2):
-                word = cvt.rn_x2(block[half], block[half + 1], str(element)) if block else numbers.number(0)
-                totals.add(number, word, element)
+                pair = block[half : half + 2] if block else [numbers.real(0)] * 2
+                if isinstance(element, ir.F32Type):
+                    totals.add_pair(number, vector.from_elements(ir.VectorType.get([2], element), pair))
+                else:
+                    totals.add(number, cvt.rn_x2(*pair, str(element)), element)
         place = numbers.add(address, numbers.multiply(lane, 2 * _BYTES))
         pair = totals.own_pair()
         shared_memory.st(place, first * 8 * _BYTES, [vector.extract(pair, [], [side]) for side in range(2)])
@@ -93,7 +96,8 @@ def _sum_of(source: HeadMatrix, first: Number, column: Number) -> ir.Value:
 
     def body(row: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
         value = source.load(numbers.add(first, row), column)
-        return [arith.addf(carried[0], arith.extf(numbers.f32(), value))]
+        wide = value if isinstance(source.element, ir.F32Type) else arith.extf(numbers.f32(), value)
+        return [arith.addf(carried[0], wide)]
 
     (total,) = repeat(0, ROWS_OF_RANGE, 1, [numbers.real(0)], body)
     return total

@@ -121,9 +121,13 @@ def _sums_of(gradient: ir.Value) -> ir.Value:
     ranges = [*dims[:-2], ir.AffineExpr.get_floor_div(dims[-2], ROWS_OF_RANGE), dims[-1]]
     maps = [projection(rank, range(rank)), ir.AffineMap.get(rank, 0, ranges)]
     kinds = [*[PARALLEL] * len(heads), REDUCTION, PARALLEL]
-    (sums,) = generic([gradient], [zeros], maps, kinds, lambda term, total: arith.addf(total, arith.extf(f32, term)))
+    (sums,) = generic([gradient], [zeros], maps, kinds, _add)
     sums.owner.attributes[OF_GRADIENT] = ir.UnitAttr.get()
     return sums
+
+
+def _add(term: ir.Value, total: ir.Value) -> ir.Value:
+    return arith.addf(total, term if isinstance(term.type, ir.F32Type) else arith.extf(total.type, term))
 
 
 def _as_rows(sums: ir.Value) -> ir.Value:

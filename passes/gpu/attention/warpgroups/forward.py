@@ -29,6 +29,7 @@ from blu.passes.gpu.attention.operands import (
     logarithms_of,
     operand_of,
     read_problem,
+    size_of,
     split_head,
 )
 from blu.passes.gpu.attention.output import write_logarithms, write_tile
@@ -36,7 +37,7 @@ from blu.passes.gpu.attention.schedule import SharedKeysSchedule, WarpgroupSched
 from blu.passes.gpu.attention.scores import STRIP, KeySpan, Mask, RunningSoftmax, as_left, flatten, scaled
 from blu.passes.gpu.attention.tiles import MatrixTile, tile_bytes
 from blu.passes.gpu.attention.walk import tiles_of
-from blu.passes.gpu.attention.warpgroups.panels import add_weighted, as_sums, packed, scores_of
+from blu.passes.gpu.attention.warpgroups.panels import PanelTile, add_weighted, as_sums, packed, scores_of
 from blu.passes.gpu.attention.warpgroups.stages import (
     ROWS,
     THREADS,
@@ -47,13 +48,11 @@ from blu.passes.gpu.attention.warpgroups.stages import (
     open_with_maps,
     refill,
 )
+from blu.passes.gpu.attention.warpgroups.turned import HeldRows, TurnedTile, turned_bytes
 from blu.passes.gpu.isa import barrier, wgmma
 from blu.passes.gpu.kernel import repeat
 from blu.passes.gpu.numbers import Number
 from blu.passes.gpu.shared import SharedMemory, shared_address
-
-SIZE = 2
-"""Bytes of an element."""
 
 
 def emit(kernel: func.FuncOp, schedule: WarpgroupSchedule) -> list[func.FuncOp]:
@@ -63,7 +62,7 @@ def emit(kernel: func.FuncOp, schedule: WarpgroupSchedule) -> list[func.FuncOp]:
     tiles = list(zip(operands[:3], (ROWS, schedule.keys, schedule.keys), strict=True))
     frame = open_with_maps(kernel, tiles)
     query, value = (ir.RankedTensorType(item.type).shape for item in (operands[0], operands[2]))
-    layout = ForwardLayout.of(schedule, query[-1], value[-1])
+    layout = ForwardLayout.of(schedule, query[-1], value[-1], size_of(operands[0]))
     parts = -(-query[-2] // ROWS)
     grid, blocks = (prod(query[:-2]) * parts,), schedule.per_processor
     with operation.location, frame.launch(grid, THREADS, layout.memory.bytes, per_processor=blocks) as here:
@@ -86,7 +85,10 @@ def masked_tiles(problem: Problem, rows: int, columns: int) -> int:
 
 @dataclass(frozen=True)
 class ForwardLayout:
-    """The shared memory of a block: its queries, where results are staged as well, and stages of keys and values."""
+    """The shared memory of a block: its queries, and stages of keys and values.
+
+    Where queries were, results of 16 bits are staged, and values of f32 are turned around.
+    """
 
     memory: SharedMemory
     queries: StageRange
@@ -94,13 +96,14 @@ class ForwardLayout:
     values: StageRange
 
     @classmethod
-    def of(cls, schedule: WarpgroupSchedule, depth: int, width: int) -> ForwardLayout:
-        """That for queries of `depth` columns and values of `width`."""
+    def of(cls, schedule: WarpgroupSchedule, depth: int, width: int, size: int) -> ForwardLayout:
+        """That for queries of `depth` columns and values of `width`, of `size` bytes."""
         memory, stages = SharedMemory(), schedule.stages
+        least = tile_bytes(ROWS, width, size) if size == 2 else turned_bytes(schedule.keys, width)
         ranges = (
-            StageRange.take(memory, 1, (ROWS, depth), least=tile_bytes(ROWS, width, SIZE)),
-            StageRange.take(memory, stages, (schedule.keys, depth)),
-            StageRange.take(memory, stages, (schedule.keys, width)),
+            StageRange.take(memory, 1, (ROWS, depth), size=size, least=least),
+            StageRange.take(memory, stages, (schedule.keys, depth), size=size),
+            StageRange.take(memory, stages, (schedule.keys, width), size=size),
         )
         return cls(memory, *(item.with_barriers(memory) for item in ranges))
 
@@ -132,7 +135,7 @@ class WarpgroupForward:
         if self.logarithms is not None:
             write_logarithms(logarithms, span, head, self.logarithms)
         barrier.sync()  # rows of other warps' queries are in this warp's rows of results
-        stage = MatrixTile(numbers.add(self.shared, self.layout.queries.tiles), ROWS, problem.width, SIZE)
+        stage = MatrixTile(numbers.add(self.shared, self.layout.queries.tiles), ROWS, problem.width, problem.size)
         write_tile(scaled(as_sums(results), inverses), span, stage, own_row, self.output.matrix(head))
 
 
@@ -150,7 +153,9 @@ class KeyWalk:
         self.rows, self.span, self.head, self.first, self.count = emitter.schedule.keys, span, head, first, count
         self.key_head = self.problem.key_head(head)
         self.mask = Mask(self.problem, None, span)
-        self.left = self.queries.tile(0)
+        self.left: PanelTile | HeldRows = self.queries.tile(0)
+        is_turned = self.problem.size == 4
+        self.turned = TurnedTile(self.queries.address, self.rows, self.problem.width) if is_turned else None
         self.masked = masked_tiles(self.problem, ROWS, self.rows)
 
     @property
@@ -168,10 +173,10 @@ class KeyWalk:
         softmax, results, weights = self._unpack(carried)
         last = numbers.subtract(self.count, 1)
         stage = self._stage(last)
-        self._wait_values(last, stage)
+        values = self._right(last, stage)
         results, weights = wgmma.tie(results), wgmma.tie(weights)
         wgmma.fence()
-        results = add_weighted(results, weights, self.values.tile(0, stage), self.problem.element)
+        results = add_weighted(results, weights, values, self.problem.element)
         wgmma.commit_group()
         wgmma.wait_group(0)
         results = wgmma.tie(results)
@@ -206,6 +211,11 @@ class KeyWalk:
         refill(self.thread, following, self.count, partial(self._load_keys, following, stage))
 
     def _have_read_values(self, number: Number, stage: Number) -> None:
+        """After the product of a tile's values; those that were turned around have been read before."""
+        if self.turned is None:
+            self._refill_values(number, stage)
+
+    def _refill_values(self, number: Number, stage: Number) -> None:
         """Let the stage of a tile's values be filled again."""
         following = numbers.add(number, self.stages)
         refill(self.thread, following, self.count, partial(self._load_values, following, stage))
@@ -224,7 +234,7 @@ class KeyWalk:
     # What the copying thread does
 
     def _load_first(self) -> None:
-        self.maps[0].load(self.left, self.first, self.head, self.queries.announce())
+        self.maps[0].load(self.queries.tile(0), self.first, self.head, self.queries.announce())
         self._load_keys(0, 0)
         self._load_values(0, 0)
         for stage in range(1, self.stages):
@@ -243,6 +253,28 @@ class KeyWalk:
         return numbers.multiply(numbers.subtract(numbers.subtract(self.count, 1), number), self.rows)
 
     # What all threads do
+
+    def _left(self) -> PanelTile | HeldRows:
+        """The queries, once they are there."""
+        self._wait_queries()
+        tile = self.queries.tile(0)
+        if self.turned is None:
+            return self.left
+        held = HeldRows.read(tile, self.thread)
+        barrier.sync()  # what is turned around is written where they are
+        return held
+
+    def _right(self, number: Number, stage: Number) -> PanelTile | TurnedTile:
+        """A tile's values, once they are there."""
+        self._wait_values(number, stage)
+        values = self.values.tile(0, stage)
+        if self.turned is None:
+            return values
+        barrier.sync()  # all warps have ended their products with what was turned around before
+        self.turned.fill(values, self.thread)
+        barrier.sync()
+        self._refill_values(number, stage)
+        return self.turned
 
     def _scores(self, stage: Number) -> list[ir.Value]:
         """Begin the scores of a tile."""
@@ -263,7 +295,7 @@ class KeyWalk:
         return packed(as_left(as_sums(weights), self.problem.element), self.rows)
 
     def _first_tile(self) -> list[ir.Value]:
-        self._wait_queries()
+        self.left = self._left()
         stage = self._stage(0)
         self._wait_keys(0, stage)
         wgmma.fence()
@@ -289,8 +321,7 @@ class KeyWalk:
         results, weights = wgmma.tie(results), wgmma.tie(weights)
         wgmma.fence()
         scores = self._scores(stage)
-        self._wait_values(earlier, before)
-        results = add_weighted(results, weights, self.values.tile(0, before), self.problem.element)
+        results = add_weighted(results, weights, self._right(earlier, before), self.problem.element)
         wgmma.commit_group()
         self._have_begun_products()
         wgmma.wait_group(1)

@@ -9,10 +9,10 @@ from math import prod
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import operands_of
 from blu.passes.gpu.attention.block import RowPosition
+from blu.passes.gpu.attention.operands import size_of
 from blu.passes.gpu.attention.schedule import WarpgroupGradientSchedule
 from blu.passes.gpu.attention.slopes import Gradient
 from blu.passes.gpu.attention.warpgroups import roles
-from blu.passes.gpu.attention.warpgroups.forward import SIZE
 from blu.passes.gpu.attention.warpgroups.key_gradient import KeyLayout, WarpgroupKeyGradient
 from blu.passes.gpu.attention.warpgroups.query_gradient import QueryLayout, WarpgroupQueryGradient
 from blu.passes.gpu.attention.warpgroups.stages import ROWS, THREADS, mapped, open_with_maps
@@ -30,7 +30,7 @@ def emit(kernel: func.FuncOp, schedule: WarpgroupGradientSchedule) -> list[func.
     columns = [ir.RankedTensorType(item.type).shape[-1] for item in (query, value)]
     of_query = [(query, ROWS), (g, ROWS), (key, schedule.keys), (value, schedule.keys)]
     of_keys = [(key, ROWS), (value, ROWS), (query, schedule.queries), (g, schedule.queries)]
-    layouts = QueryLayout.of(schedule, *columns), KeyLayout.of(schedule, *columns)
+    layouts = [layout.of(schedule, *columns, size_of(query)) for layout in (QueryLayout, KeyLayout)]
     launches = [
         _launch(kernel, "_query", of_query, layouts[0], schedule.query_blocks, WarpgroupQueryGradient),
         _launch(kernel, "_key", of_keys, layouts[1], schedule.key_blocks, WarpgroupKeyGradient),
@@ -56,7 +56,7 @@ def _launch(
     threads = THREADS if groups == 1 else THREADS * (groups + 1)
     with operation.location, frame.launch(grid, threads, layout.memory.bytes, per_processor=blocks) as here:
         gradient, maps = Gradient.read(operation, frame), mapped(frame, [operand for operand, _ in operands])
-        together = heads_together(rows, walked) if gradient.problem.causal else 1
+        together = heads_together(rows, walked, gradient.problem.size) if gradient.problem.causal else 1
         position, shared = RowPosition.of(here, parts, together), shared_address(frame)
         if groups == 1:
             emitter(gradient, layout, position, shared, maps).emit()
@@ -68,11 +68,11 @@ def _launch(
     return frame.replacement
 
 
-def heads_together(own: Sequence[int], walked: Sequence[Sequence[int]]) -> int:
+def heads_together(own: Sequence[int], walked: Sequence[Sequence[int]], size: int) -> int:
     """Heads of `own` rows [.., heads, rows, columns] whose blocks take turns, as long as what they walk over is cached.
 
     With a causal mask, blocks with most to do come first: the more heads take turns, the less is left for the end.
     """
-    heads, each = own[-3], sum(prod(shape) for shape in walked) * SIZE // prod(own[:-2])
+    heads, each = own[-3], sum(prod(shape) for shape in walked) * size // prod(own[:-2])
     fits = (count for count in range(heads, 1, -1) if heads % count == 0 and count * each <= CACHED_BYTES)
     return next(fits, 1)

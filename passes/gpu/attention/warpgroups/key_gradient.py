@@ -22,10 +22,10 @@ from blu.passes.gpu.attention.schedule import WarpgroupGradientSchedule
 from blu.passes.gpu.attention.scores import STRIP, KeySpan, Mask, Sums, as_left, map_sums
 from blu.passes.gpu.attention.slopes import Gradient, slopes
 from blu.passes.gpu.attention.tiles import MatrixTile, tile_bytes
-from blu.passes.gpu.attention.warpgroups.forward import SIZE
 from blu.passes.gpu.attention.warpgroups.own_rows import OwnRows, readers_of
 from blu.passes.gpu.attention.warpgroups.panels import add_weighted, as_sums, packed, scores_of
 from blu.passes.gpu.attention.warpgroups.stages import ROWS, MappedOperand, StageRange, Stages
+from blu.passes.gpu.attention.warpgroups.turned import turned_bytes
 from blu.passes.gpu.isa import approx, barrier, shared_memory, tma, wgmma
 from blu.passes.gpu.kernel import repeat
 from blu.passes.gpu.numbers import Number
@@ -36,7 +36,7 @@ from blu.passes.gpu.shared import SharedMemory
 class KeyLayout:
     """The shared memory of a block: its keys and values, stages of queries and g, and these queries' two numbers.
 
-    Gradients are staged in the first two.
+    Gradients of 16 bits are staged in the first two; queries and g of f32 are turned around where keys and values were.
     """
 
     memory: SharedMemory
@@ -45,12 +45,14 @@ class KeyLayout:
     row_numbers: int
 
     @classmethod
-    def of(cls, schedule: WarpgroupGradientSchedule, depth: int, width: int) -> KeyLayout:
-        """That for keys of `depth` columns and values of `width`."""
+    def of(cls, schedule: WarpgroupGradientSchedule, depth: int, width: int, size: int) -> KeyLayout:
+        """That for keys of `depth` columns and values of `width`, of `size` bytes."""
         memory, rows, stages = SharedMemory(), schedule.queries, schedule.query_stages
-        groups = schedule.key_groups
-        own = StageRange.take(memory, groups, (ROWS, depth), (ROWS, width), least=tile_bytes(ROWS, depth, SIZE))
-        queries = StageRange.take(memory, stages, (rows, depth), (rows, width), least=tile_bytes(ROWS, width, SIZE))
+        groups, staged = schedule.key_groups, [tile_bytes(ROWS, each, size) for each in (depth, width)]
+        if size == 4:
+            staged = [turned_bytes(rows, depth) + turned_bytes(rows, width), 0]
+        own = StageRange.take(memory, groups, (ROWS, depth), (ROWS, width), size=size, least=staged[0])
+        queries = StageRange.take(memory, stages, (rows, depth), (rows, width), size=size, least=staged[1])
         row_numbers = memory.take(stages * 2 * rows * NUMBER_BYTES)
         return cls(memory, own.with_barriers(memory), queries.with_barriers(memory, readers_of(groups)), row_numbers)
 
@@ -92,6 +94,7 @@ class WarpgroupKeyGradient(OwnRows):
         problem, walk = self.problem, self.walk
         self.begin()
         self.own.wait(0, self.group)
+        self.hold()
         carried = [numbers.real(0)] * ((problem.depth + problem.width) // 2)
         hidden = 0 if not problem.causal else walk.total if problem.groups > 1 else walk.hidden
         carried = repeat(0, hidden, 1, carried, partial(self._tile, hides=True))
@@ -102,14 +105,14 @@ class WarpgroupKeyGradient(OwnRows):
         gradient = self.gradient
         scaled = map_sums(as_sums(of_key), lambda value, *_: arith.mulf(value, factor))
         address = self.own.tile(0, self.group).address
-        stage = MatrixTile(address, ROWS, problem.depth, SIZE)
+        stage = MatrixTile(address, ROWS, problem.depth, problem.size)
         write_tile(scaled, self.span, stage, self.own_row, gradient.of_key.matrix(self.key_head))
         self.add_up(1, scaled, stage, self.key_head)
         if self.own.count == 1:  # nobody waits for what was staged before to be read
             address = numbers.add(self.shared, self.layout.queries.tiles)
         elif problem.width != problem.depth or 1 in gradient.sums:
             self.sync()  # rows of other warps' keys, or their sums, are in this warp's rows of values
-        stage = MatrixTile(address, ROWS, problem.width, SIZE)
+        stage = MatrixTile(address, ROWS, problem.width, problem.size)
         write_tile(as_sums(of_value), self.span, stage, self.own_row, gradient.of_value.matrix(self.key_head))
         self.add_up(2, as_sums(of_value), stage, self.key_head)
 
@@ -144,10 +147,11 @@ class WarpgroupKeyGradient(OwnRows):
         queries, upstream = self.queries.tile(0, stage), self.queries.tile(1, stage)
         self.queries.wait(number, stage)
         wgmma.fence()
-        scores = scores_of(self.own.tile(0, self.group), queries, element)
+        scores = scores_of(self.left[0], queries, element)
         wgmma.commit_group()
-        of_weights = scores_of(self.own.tile(1, self.group), upstream, element)
+        of_weights = scores_of(self.left[1], upstream, element)
         wgmma.commit_group()
+        of_queries, of_upstream = self.turn([queries, upstream])
         wgmma.wait_group(1)
         weights = self._weights(number, as_sums(wgmma.tie(scores)), stage, hides)
         wgmma.wait_group(0)
@@ -159,8 +163,8 @@ class WarpgroupKeyGradient(OwnRows):
         of_key, of_value = self._unpack(tied[: len(carried)])
         left, of_scores = tied[len(carried) : -len(of_scores)], tied[-len(of_scores) :]
         wgmma.fence()
-        of_value = add_weighted(of_value, left, upstream, element)
-        of_key = add_weighted(of_key, of_scores, queries, element)
+        of_value = add_weighted(of_value, left, of_upstream, element)
+        of_key = add_weighted(of_key, of_scores, of_queries, element)
         wgmma.commit_group()
         wgmma.wait_group(0)
         carried = wgmma.tie([*of_key, *of_value])

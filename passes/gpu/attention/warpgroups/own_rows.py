@@ -12,11 +12,14 @@ from functools import partial
 from blu.dialects.core.mlir import ir
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.block import RowPosition
+from blu.passes.gpu.attention.operands import Problem
 from blu.passes.gpu.attention.row_sums.ranges import add_up_warps, write_warp_sums
 from blu.passes.gpu.attention.scores import Sums
 from blu.passes.gpu.attention.slopes import Gradient
 from blu.passes.gpu.attention.tiles import MatrixTile
+from blu.passes.gpu.attention.warpgroups.panels import PanelTile
 from blu.passes.gpu.attention.warpgroups.stages import ROWS, THREADS, MappedOperand, Stages, begin, refill
+from blu.passes.gpu.attention.warpgroups.turned import HeldRows, TurnedTile, turned_bytes
 from blu.passes.gpu.isa import barrier
 from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import repeat, when
@@ -35,6 +38,8 @@ class OwnRows(ABC):
     """Emits what copies and waits. `own` has a stage for each group, and `first` is the first row of this one's."""
 
     gradient: Gradient
+    problem: Problem
+    left: Sequence[PanelTile | HeldRows]
     position: RowPosition
     own_row: ir.Value
     own: Stages
@@ -65,6 +70,30 @@ class OwnRows(ABC):
         """Have the own rows and the first tiles copied; where there are several groups, another one does it."""
         if self.own.count == 1:
             begin(self.position.thread, (self.own, self.tiles), self._load_first)
+
+    def hold(self) -> None:
+        """Take the own rows as left factors, once they are there: of f32 into registers."""
+        tiles = [self.own.tile(place, self.group) for place in (0, 1)]
+        self.left = tiles
+        if self.problem.size == 4:
+            self.left = [HeldRows.read(tile, self.position.thread) for tile in tiles]
+            barrier.sync()  # what is turned around is written where they are
+
+    def turn(self, tiles: Sequence[PanelTile], sync: Callable[[], None] = lambda: None) -> list[PanelTile | TurnedTile]:
+        """Tiles as right factors of products that sum over their rows, in the group's own shared memory.
+
+        `sync` waits for all warps to have ended their products with what was there.
+        """
+        if self.problem.size == 2:
+            return list(tiles)
+        sync()
+        place, turned = self.own.address, list[PanelTile | TurnedTile]()
+        for tile in tiles:
+            turned.append(own := TurnedTile(place, tile.rows, tile.columns))
+            own.fill(tile, self.position.thread)
+            place = numbers.number(numbers.add(place, turned_bytes(tile.rows, tile.columns)))
+        barrier.sync()
+        return turned
 
     def have_read(self, number: Number, stage: Number, sync: Callable[[], None] = lambda: None) -> None:
         """Let the stage of a tile be filled again; `sync` waits for what warps of a group read by themselves."""

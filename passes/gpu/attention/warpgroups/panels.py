@@ -1,7 +1,7 @@
-"""Tiles of 16-bit elements as Hopper's copy engine brings them and its warpgroups multiply them, and their maps.
+"""Tiles as Hopper's copy engine brings them and its warpgroups multiply them, and their maps.
 
-A tile has panels of 64 columns, whose rows are 128 bytes and swizzled; columns and rows beyond the end are zeros. Its
-rows may be the columns of a product, or what it sums over: both are read where they lie.
+A tile has panels of columns, whose rows are 128 bytes and swizzled; columns and rows beyond the end are zeros. Its rows
+may be the columns of a product, or what it sums over: of 16 bits, both are read where they lie (others: turned.py).
 """
 
 from __future__ import annotations
@@ -9,37 +9,44 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
+from typing import TYPE_CHECKING
 
 from blu.dialects.core.mlir import ir
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.scores import LeftLoads, Sums
-from blu.passes.gpu.isa import tma, wgmma
+from blu.passes.gpu.isa import cvt, tma, wgmma
 from blu.passes.gpu.isa.tma import TileMap
-from blu.passes.gpu.isa.wgmma import ROW_BYTES, SharedTile
+from blu.passes.gpu.isa.wgmma import PIECE_BYTES, ROW_BYTES, SharedTile
 from blu.passes.gpu.numbers import Number
 
+if TYPE_CHECKING:
+    from blu.passes.gpu.attention.warpgroups.turned import HeldRows, TurnedTile
+
 PANEL = 64
-"""Columns of a panel."""
+"""Columns of a panel of 16 bits."""
 PIECE = 8
-"""Elements of 16 bytes, of which rows are made."""
+"""Rows have multiples of so many elements."""
 STEP = 16
-"""What an instruction sums over."""
+"""Rows of 16 bits that an instruction sums over."""
+STEP_BYTES = 32
+"""Of a row, what an instruction sums over."""
 MOST_DIMENSIONS = 5
 """Of a tensor map."""
 
 
-def panel_tile_bytes(rows: int, columns: int) -> int:
-    """Bytes of shared memory that a tile takes."""
-    return ceil(columns / PANEL) * rows * ROW_BYTES
+def panel_tile_bytes(rows: int, columns: int, size: int = 2) -> int:
+    """Bytes of shared memory that a tile of elements of `size` bytes takes."""
+    return ceil(columns * size / ROW_BYTES) * rows * ROW_BYTES
 
 
 @dataclass(frozen=True)
 class PanelTile:
-    """`rows` rows (a multiple of 8) of `columns` elements at a shared address, a multiple of 1024."""
+    """`rows` rows (a multiple of 8) of `columns` elements of `size` bytes at a shared address, a multiple of 1024."""
 
     address: ir.Value
     rows: int
     columns: int
+    size: int = 2
 
     @property
     def panel_bytes(self) -> int:
@@ -49,57 +56,64 @@ class PanelTile:
     @property
     def bytes(self) -> int:
         """Bytes of all panels."""
-        return panel_tile_bytes(self.rows, self.columns)
+        return panel_tile_bytes(self.rows, self.columns, self.size)
 
     @property
     def column_steps(self) -> int:
         """Instructions that it takes to sum over columns."""
-        return ceil(self.columns / STEP)
+        return ceil(self.columns * self.size / STEP_BYTES)
 
     def summed_over_columns(self) -> list[ir.Value]:
         """Descriptors of the factor whose rows are those of the tile, or whose columns are, for each step."""
         low = SharedTile(self.address, True).low_word()
-        each = PANEL // STEP
+        each = ROW_BYTES // STEP_BYTES
         return [
-            wgmma.described(low, step // each * self.panel_bytes + step % each * STEP * 2)
+            wgmma.described(low, step // each * self.panel_bytes + step % each * STEP_BYTES)
             for step in range(self.column_steps)
         ]
 
-    def summed_over_rows(self, panel: int) -> list[ir.Value]:
-        """Descriptors of the right factor whose columns are those of the tile from a panel on, for each step."""
-        low = SharedTile(self.address, False, self.panel_bytes).low_word()
-        first = panel * self.panel_bytes
-        return [wgmma.described(low, first + step * STEP * ROW_BYTES) for step in range(self.rows // STEP)]
+    def summed_over_rows(self) -> list[tuple[int, list[ir.Value]]]:
+        """Columns of a product, and descriptors of its right factor of 16 bits for each step: full panels at once."""
+        low, full = SharedTile(self.address, False, self.panel_bytes).low_word(), self.columns // PANEL
+        parts = [(0, full * PANEL), (full, self.columns - full * PANEL)]
+        steps = range(0, self.rows * ROW_BYTES, STEP * ROW_BYTES)
+        return [
+            (columns, [wgmma.described(low, panel * self.panel_bytes + step) for step in steps])
+            for panel, columns in parts
+            if columns
+        ]
 
     def load(self, map_: ir.Value, row: Number, leading: Sequence[ir.Value], barrier: ir.Value) -> None:
         """Begin to copy the tile from a row on, by one thread; the barrier counts `bytes`."""
-        for panel in range(ceil(self.columns / PANEL)):
+        panel_columns = ROW_BYTES // self.size
+        for panel in range(ceil(self.columns / panel_columns)):
             target = numbers.add(self.address, panel * self.panel_bytes)
-            tma.cp_async_bulk_tensor(map_, [panel * PANEL, row, *leading], target, barrier)
+            tma.cp_async_bulk_tensor(map_, [panel * panel_columns, row, *leading], target, barrier)
 
 
-def scores_of(left: PanelTile, right: PanelTile, element: str) -> list[ir.Value]:
+def scores_of(left: PanelTile | HeldRows, right: PanelTile, element: str) -> list[ir.Value]:
     """left [64, columns] @ right [rows, columns]^T: begins what `wgmma.wait_group` waits for."""
     sums: list[ir.Value] = []
     for one, other in zip(left.summed_over_columns(), right.summed_over_columns(), strict=True):
-        if sums:
+        if not sums:
+            sums = wgmma.mma_async_anew(right.rows, one, other, element, (True, True))
+        elif isinstance(one, ir.Value):
             sums = wgmma.mma_async(sums, one, other, element, (True, True))
         else:
-            sums = wgmma.mma_async_anew(right.rows, one, other, element, (True, True))
+            sums = wgmma.mma_async_of_registers(sums, one, other, element, True)
     return sums
 
 
 def add_weighted(
-    sums: Sequence[ir.Value], weights: Sequence[ir.Value], right: PanelTile, element: str
+    sums: Sequence[ir.Value], weights: Sequence[ir.Value], right: PanelTile | TurnedTile, element: str
 ) -> list[ir.Value]:
-    """sums + weights [64, rows] @ right [rows, columns]: begins it. Full panels are multiplied at once."""
-    full = right.columns // PANEL
-    parts = [(0, full * PANEL)] * (full > 0) + [(full, right.columns - full * PANEL)] * (right.columns % PANEL > 0)
+    """sums + weights [64, rows] @ right [rows, columns]: begins it."""
     results: list[ir.Value] = []
-    for panel, columns in parts:
+    for columns, factors in right.summed_over_rows():
         own = list(sums[len(results) : len(results) + columns // 2])
-        for step, other in enumerate(right.summed_over_rows(panel)):
-            own = wgmma.mma_async_of_registers(own, weights[4 * step : 4 * step + 4], other, element, False)
+        for step, other in enumerate(factors):
+            factor = weights[4 * step : 4 * step + 4]
+            own = wgmma.mma_async_of_registers(own, factor, other, element, element == "tf32")
         results += own
     return results
 
@@ -110,8 +124,9 @@ def as_sums(values: Sequence[ir.Value]) -> Sums:
 
 
 def packed(left: LeftLoads, rows: int) -> list[ir.Value]:
-    """The left factor of a product that sums over so many rows, in registers."""
-    return [value for load in left for step in range(rows // STEP) for value in load(step)]
+    """The left factor of a product that sums over so many rows, in registers; f32 are rounded to tf32."""
+    values = [value for load in left for step in range(rows // STEP) for value in load(step)]
+    return [cvt.rn_tf32(value) if isinstance(value.type, ir.F32Type) else value for value in values]
 
 
 # Tensor maps
@@ -122,7 +137,8 @@ def misfit(type_: ir.MemRefType) -> str:
     strides, offset = type_.get_strides_and_offset()
     shape = list(type_.shape)
     apart = [stride for length, stride in zip(shape[:-1], strides[:-1], strict=True) if length > 1]
-    if (shape[-1] > 1 and strides[-1] != 1) or any(step % PIECE for step in (offset, shape[-1], *apart)):
+    piece = PIECE_BYTES * 8 // type_.element_type.width
+    if (shape[-1] > 1 and strides[-1] != 1) or any(step % piece for step in (offset, shape[-1], *apart)):
         return "the copy engine reads rows of multiples of 16 bytes, that begin at such, with neighbours side by side"
     if not all(step > 0 for step in apart):
         return "the copy engine reads no row twice"
@@ -132,7 +148,7 @@ def misfit(type_: ir.MemRefType) -> str:
 
 
 def map_of(type_: ir.MemRefType, argument: int, rows: int) -> TileMap:
-    """The map for panels of so many rows of a buffer; leading dimensions of size 1 are left out."""
+    """The map for panels of so many rows of a buffer; leading dimensions of size 1 are left out. f32 becomes tf32."""
     strides, offset = type_.get_strides_and_offset()
     *leading, length, columns = type_.shape
     outer = [(size, stride) for size, stride in zip(leading, strides, strict=False) if size > 1][::-1]
@@ -141,9 +157,10 @@ def map_of(type_: ir.MemRefType, argument: int, rows: int) -> TileMap:
         argument,
         (columns, length, *(size for size, _ in outer)),
         (1, along, *(stride for _, stride in outer)),
-        (PANEL, rows, *(1 for _ in outer)),
+        (ROW_BYTES * 8 // type_.element_type.width, rows, *(1 for _ in outer)),
         offset,
         str(type_.element_type),
+        rounds_tf32=isinstance(type_.element_type, ir.F32Type),
     )
 
 

@@ -18,7 +18,7 @@ from math import inf
 from blu.dialects.core.mlir import arith, ir, llvm, math, vector
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.block import RowPosition
-from blu.passes.gpu.attention.operands import HeadMatrix, Problem, further, pointer, split_head
+from blu.passes.gpu.attention.operands import COPY_BYTES, HeadMatrix, Problem, further, pointer, split_head
 from blu.passes.gpu.attention.output import write_tile
 from blu.passes.gpu.attention.schedule import WarpgroupGradientSchedule
 from blu.passes.gpu.attention.scores import (
@@ -36,11 +36,12 @@ from blu.passes.gpu.attention.scores import (
 from blu.passes.gpu.attention.slopes import Gradient, slopes
 from blu.passes.gpu.attention.tiles import MatrixTile, tile_bytes
 from blu.passes.gpu.attention.walk import tiles_of
-from blu.passes.gpu.attention.warpgroups.forward import SIZE, masked_tiles
+from blu.passes.gpu.attention.warpgroups.forward import masked_tiles
 from blu.passes.gpu.attention.warpgroups.own_rows import OwnRows, readers_of
 from blu.passes.gpu.attention.warpgroups.panels import PIECE, add_weighted, as_sums, packed, scores_of
 from blu.passes.gpu.attention.warpgroups.stages import ROWS, MappedOperand, StageRange, Stages
-from blu.passes.gpu.isa import cvt, shfl, wgmma
+from blu.passes.gpu.attention.warpgroups.turned import turned_bytes
+from blu.passes.gpu.isa import barrier, cvt, shfl, wgmma
 from blu.passes.gpu.kernel import repeat, when
 from blu.passes.gpu.numbers import Number
 from blu.passes.gpu.shared import SharedMemory
@@ -52,18 +53,22 @@ THREADS_OF_ROW = 2
 
 @dataclass(frozen=True)
 class QueryLayout:
-    """The shared memory of a block: its queries and their g, where results are staged as well, and stages of keys."""
+    """The shared memory of a block: its queries and their g, and stages of keys.
+
+    Where queries were, results of 16 bits are staged, and keys of f32 are turned around.
+    """
 
     memory: SharedMemory
     own: StageRange
     keys: StageRange
 
     @classmethod
-    def of(cls, schedule: WarpgroupGradientSchedule, depth: int, width: int) -> QueryLayout:
-        """That for queries of `depth` columns and values of `width`."""
-        memory, groups = SharedMemory(), schedule.query_groups
-        own = StageRange.take(memory, groups, (ROWS, depth), (ROWS, width), least=tile_bytes(ROWS, depth, SIZE))
-        keys = StageRange.take(memory, schedule.key_stages, (schedule.keys, depth), (schedule.keys, width))
+    def of(cls, schedule: WarpgroupGradientSchedule, depth: int, width: int, size: int) -> QueryLayout:
+        """That for queries of `depth` columns and values of `width`, of `size` bytes."""
+        memory, groups, rows = SharedMemory(), schedule.query_groups, schedule.keys
+        least = tile_bytes(ROWS, depth, size) if size == 2 else turned_bytes(rows, depth)
+        own = StageRange.take(memory, groups, (ROWS, depth), (ROWS, width), size=size, least=least)
+        keys = StageRange.take(memory, schedule.key_stages, (rows, depth), (rows, width), size=size)
         return cls(memory, own.with_barriers(memory), keys.with_barriers(memory, readers_of(groups)))
 
 
@@ -107,6 +112,7 @@ class WarpgroupQueryGradient(OwnRows):
         self.begin()
         inner, softmax = self._inner(), self._softmax()
         self.own.wait(0, self.group)
+        self.hold()
         carried = [*softmax.values, *[numbers.real(0)] * (problem.depth // 2)]
         tile = partial(self._tile, softmax=softmax, inner=inner)
         masked = masked_tiles(problem, ROWS * self.own.count, self.rows)
@@ -117,7 +123,7 @@ class WarpgroupQueryGradient(OwnRows):
         inverses, logarithms = found.finish(self.mask.factor)
         factor = numbers.real(problem.factor)
         self.sync()  # rows of other warps' queries are in this warp's rows of results
-        stage = MatrixTile(self.own.tile(0, self.group).address, ROWS, problem.depth, SIZE)
+        stage = MatrixTile(self.own.tile(0, self.group).address, ROWS, problem.depth, problem.size)
         results = scaled(as_sums(sums), [arith.mulf(inverse, factor) for inverse in inverses])
         write_tile(results, self.span, stage, self.own_row, self.gradient.of_query.matrix(self.head))
         self.add_up(0, results, stage, self.head)
@@ -144,10 +150,11 @@ class WarpgroupQueryGradient(OwnRows):
         keys, values = self.keys.tile(0, stage), self.keys.tile(1, stage)
         self.keys.wait(number, stage)
         wgmma.fence()
-        scores = scores_of(self.own.tile(0, self.group), keys, element)
+        scores = scores_of(self.left[0], keys, element)
         wgmma.commit_group()
-        of_weights = scores_of(self.own.tile(1, self.group), values, element)
+        of_weights = scores_of(self.left[1], values, element)
         wgmma.commit_group()
+        right = self.turn([keys], barrier.sync)[0]
         wgmma.wait_group(1)
         finished = self.mask.finish(as_sums(wgmma.tie(scores)), self._first_key(number), hides)
         softmax, weights, shares = softmax.step(finished, self.mask.factor)
@@ -156,7 +163,7 @@ class WarpgroupQueryGradient(OwnRows):
         sums = wgmma.tie(sums if shares is None else flatten(scaled(as_sums(sums), shares)))
         left = wgmma.tie(packed(as_left(of_scores, element), self.rows))
         wgmma.fence()
-        sums = add_weighted(sums, left, keys, element)
+        sums = add_weighted(sums, left, right, element)
         wgmma.commit_group()
         wgmma.wait_group(0)
         sums = wgmma.tie(sums)
@@ -230,8 +237,11 @@ def _inner_product(matrices: Sequence[HeadMatrix], row: Number, part: ir.Value, 
 
 
 def _load_piece(matrix: HeadMatrix, row: Number, piece: Number) -> list[ir.Value]:
-    """Eight elements, as four words."""
-    type_ = ir.VectorType.get([4], numbers.i32())
-    place = further(matrix.address(row, 0), piece, PIECE * matrix.size)
-    loaded = llvm.load(type_, pointer(place), alignment=PIECE * matrix.size)
-    return [vector.extract(loaded, [], [place]) for place in range(4)]
+    """Eight elements, as words."""
+    type_ = numbers.f32() if matrix.size == 4 else numbers.i32()
+    place, words = further(matrix.address(row, 0), piece, PIECE * matrix.size), []
+    for number in range(PIECE * matrix.size // COPY_BYTES):
+        source = pointer(further(place, number, COPY_BYTES))
+        loaded = llvm.load(ir.VectorType.get([4], type_), source, alignment=COPY_BYTES)
+        words += [vector.extract(loaded, [], [word]) for word in range(4)]
+    return words

@@ -41,7 +41,7 @@ from blu.passes.gpu.attention.scores import STRIP, KeySpan, scaled
 from blu.passes.gpu.attention.tiles import MatrixTile, tile_bytes
 from blu.passes.gpu.attention.walk import tiles_of
 from blu.passes.gpu.attention.warpgroups import roles
-from blu.passes.gpu.attention.warpgroups.forward import SIZE, ForwardLayout, KeyWalk, WarpgroupForward, masked_tiles
+from blu.passes.gpu.attention.warpgroups.forward import ForwardLayout, KeyWalk, WarpgroupForward, masked_tiles
 from blu.passes.gpu.attention.warpgroups.panels import as_sums
 from blu.passes.gpu.attention.warpgroups.stages import ROWS, THREADS, StageRange, mapped, open_with_maps
 from blu.passes.gpu.isa import barrier
@@ -50,6 +50,8 @@ from blu.passes.gpu.kernel import repeat, when
 from blu.passes.gpu.numbers import Number
 from blu.passes.gpu.shared import SharedMemory, shared_address
 
+SIZE = 2
+"""Bytes of an element."""
 _TURN = 2
 """The named barrier of the first group's turn; the others' follow."""
 
@@ -83,7 +85,7 @@ class SharedKeysLayout(ForwardLayout):
 
     @classmethod
     def by(cls, schedule: SharedKeysSchedule, depth: int, width: int) -> SharedKeysLayout:
-        """That for queries of `depth` columns and values of `width`."""
+        """That for queries of `depth` columns and values of `width`, of 16 bits."""
         memory, stages, groups = SharedMemory(), schedule.stages, schedule.groups
         queries = StageRange.take(memory, groups, (ROWS, depth))
         keys = StageRange.take(memory, stages, (schedule.keys, depth))

@@ -62,12 +62,18 @@ class StageRange:
     count: int
     barriers: int = 0
     readers: int = 0
+    size: int = 2
 
     @classmethod
-    def take(cls, memory: SharedMemory, count: int, *extents: tuple[int, int], least: int = 0) -> StageRange:
-        """Take the room for the tiles, and no less than so many bytes; `with_barriers` comes after all of them."""
-        needed = count * sum(panel_tile_bytes(*extent) for extent in extents)
-        return cls(memory.take(max(needed, least), alignment=TILE_ALIGNMENT), extents, count)
+    def take(
+        cls, memory: SharedMemory, count: int, *extents: tuple[int, int], size: int = 2, least: int = 0
+    ) -> StageRange:
+        """Take the room for tiles of elements of `size` bytes, and no less than so many bytes.
+
+        `with_barriers` comes after all of them.
+        """
+        needed = count * sum(panel_tile_bytes(*extent, size) for extent in extents)
+        return cls(memory.take(max(needed, least), alignment=TILE_ALIGNMENT), extents, count, size=size)
 
     def with_barriers(self, memory: SharedMemory, readers: int = 0) -> StageRange:
         """The same with room for barriers: where there are readers that give stages back, two of each stage."""
@@ -94,13 +100,14 @@ class Stages:
     @property
     def stage_bytes(self) -> int:
         """Bytes from a stage to the next."""
-        return sum(panel_tile_bytes(*extent) for extent in self.range.extents)
+        return sum(panel_tile_bytes(*extent, self.range.size) for extent in self.range.extents)
 
     def tile(self, place: int, stage: Number = 0) -> PanelTile:
         """A tile of a stage, by its place among them."""
-        before = sum(panel_tile_bytes(*extent) for extent in self.range.extents[:place])
+        before = sum(panel_tile_bytes(*extent, self.range.size) for extent in self.range.extents[:place])
         distance = numbers.add(numbers.multiply(stage, self.stage_bytes), before)
-        return PanelTile(numbers.number(numbers.add(self.address, distance)), *self.range.extents[place])
+        address = numbers.number(numbers.add(self.address, distance))
+        return PanelTile(address, *self.range.extents[place], self.range.size)
 
     def barrier(self, stage: Number = 0) -> ir.Value:
         """The barrier of a stage."""

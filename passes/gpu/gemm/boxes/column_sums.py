@@ -13,15 +13,22 @@ from dataclasses import dataclass, field
 from blu.dialects.core.mlir import arith, ir, vector
 from blu.passes.gpu import numbers
 from blu.passes.gpu.isa import shfl
+from blu.passes.gpu.isa.warp import WARP
+from blu.passes.gpu.numbers import Number
 from blu.passes.kernels import lanes as vectors
 
 _FIRST_DISTANCE = 16
 """Lanes that hold the same columns are those whose numbers differ in the bits 16, 8 and 4."""
+_PAIRS = 8
+"""As many as such lanes."""
 
 
 @dataclass
 class ColumnTotals:
-    """What a thread of number `lane` in its warp has added up of some columns: a pair for each eight of them."""
+    """What a thread of number `lane` in its warp has added up of some columns: a pair for each eight of them.
+
+    There are 4 or 8 pairs; of 4, two threads end with the same one.
+    """
 
     lane: ir.Value
     count: int
@@ -32,12 +39,30 @@ class ColumnTotals:
 
     def add(self, number: int, word: ir.Value, element: ir.Type) -> None:
         """Add the two halves of this type in a word (i32) to pair `number`."""
-        term = _widened(word, element)
+        self.add_pair(number, _widened(word, element))
+
+    def add_pair(self, number: int, term: ir.Value) -> None:
+        """Add two f32 to pair `number`."""
         before = self.pairs[number]
         self.pairs[number] = term if before is None else arith.addf(before, term)
 
+    @property
+    def own_column(self) -> Number:
+        """The first of the two columns of `own_pair`."""
+        if self.count == _PAIRS:
+            return numbers.multiply(self.lane, 2)
+        eighth = numbers.divide(self.lane, WARP // self.count)
+        return numbers.add(numbers.multiply(eighth, 8), numbers.multiply(numbers.remainder(self.lane, 4), 2))
+
+    @property
+    def is_own(self) -> ir.Value | None:
+        """Whether it is this thread that writes its pair, where there are others."""
+        if self.count == _PAIRS:
+            return None
+        return numbers.is_below(numbers.remainder(self.lane, WARP // self.count), 4)
+
     def own_pair(self) -> ir.Value:
-        """The warp's sums of two columns: those from 2 * lane on."""
+        """The warp's sums of two columns."""
         pairs = [[vector.extract(pair, [], [side]) for side in range(2)] for pair in self.pairs if pair is not None]
         distance = _FIRST_DISTANCE
         while len(pairs) > 1:
@@ -49,6 +74,8 @@ class ColumnTotals:
                 for low, high in zip(pairs[:half], pairs[half:], strict=True)
             ]
             distance //= 2
+        for _ in range(self.count, _PAIRS, _PAIRS // 2):
+            pairs = [[arith.addf(side, shfl.bfly(side, distance)) for side in pairs[0]]]
         return vector.from_elements(vectors.vector_type(2, numbers.f32()), pairs[0])
 
 

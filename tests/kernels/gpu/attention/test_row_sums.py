@@ -27,7 +27,7 @@ def as_rows(gradient: blu.Tensor) -> blu.Tensor:
 
 def bias_gradients(problem: Problem, packed: bool = True) -> Callable:
     """The gradients of a projection's result, and the sums of their rows: of all columns, or of each gradient's."""
-    attributes = {"causal": problem.causal, "scale": problem.scale, "precision": "highest"}
+    attributes = {"causal": problem.causal, "scale": problem.scale, "precision": problem.precision}
 
     def function(query, key, value, g):
         result, logarithms = AttentionPiece(query, key, value, None, **attributes)
@@ -60,6 +60,11 @@ PROBLEMS = [
     replace(SQUARE, name="panels", query=(2, 2, 128, 80), key=(2, 2, 128, 80), width=128, causal=False),
     replace(SQUARE, name="narrow values", query=(2, 2, 128, 128), key=(2, 2, 128, 128), width=16),
 ]
+TF32 = replace(SQUARE, dtype="f32", precision="tf32")
+WIDE_PROBLEMS = [
+    replace(TF32, name="several heads of tf32", query=(2, 2, 128, 64), key=(2, 2, 128, 64)),
+    replace(TF32, name="narrow rows of tf32", query=(1, 2, 128, 16), key=(1, 2, 128, 16), width=8),
+]
 ONE_GROUP = {"kind": "wgmma"}
 TWO_GROUPS = {"kind": "wgmma", "query_blocks": 1, "key_blocks": 1, "query_groups": 2, "key_groups": 2}
 
@@ -74,9 +79,15 @@ def test_warpgroups_add_up_their_rows(problem: Problem, schedule: dict) -> None:
     check_sums(program.interpret(*arrays))
 
 
-def test_others_leave_sums_to_launches_behind_them() -> None:
+@pytest.mark.parametrize("problem", WIDE_PROBLEMS, ids=lambda problem: problem.name)
+def test_a_warpgroup_adds_up_its_rows_of_f32(problem: Problem) -> None:
+    test_warpgroups_add_up_their_rows(problem, ONE_GROUP)
+
+
+@pytest.mark.parametrize("problem", [PROBLEMS[0], WIDE_PROBLEMS[0]], ids=lambda problem: problem.name)
+def test_others_leave_sums_to_launches_behind_them(problem: Problem) -> None:
     """Strides decide late what takes a gradient: its sums are there all the same."""
-    problem, tiles = PROBLEMS[0], {KERNEL: {"kind": "gradient"}}
+    tiles = {KERNEL: {"kind": "gradient"}}
     arrays = problem.arrays()
     program = compile_program(bias_gradients(problem), *arrays, schedules=tiles)
     assert {f"{KERNEL}_sums_{number}" for number in range(3)} <= set(program.ptx) and has_own_sums(program)
