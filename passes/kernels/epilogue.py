@@ -138,8 +138,8 @@ def _column_sum(
 ) -> ColumnSum:
     nest = loop_nest(tensor.owner, 0)
     assert nest is not None, "a column sum without loops"
-    halves = nest.inputs[0].owner.operands[0]  # which are widened
-    number = [output for output, _ in outputs].index(halves)
+    rows, known = nest.inputs[0], [output for output, _ in outputs]
+    number = known.index(rows if rows in known else rows.owner.operands[0])  # halves are widened
     return ColumnSum(number, nest.range_length, IndexedBuffer(buffer, contraction.result_dims))
 
 

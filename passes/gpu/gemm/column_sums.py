@@ -69,7 +69,7 @@ def _add_up(sums: ColumnSum, source: IndexedBuffer, part: ir.Value, column: ir.V
         points = [_point(sums, numbers.add(numbers.add(first, row), own), column) for own in range(_TOGETHER)]
         (total,) = carried
         for value in [source.load(point, columns, lanes, lanes) for point in points]:
-            total = arith.addf(total, arith.extf(type_, value))
+            total = arith.addf(total, value if value.type == type_ else arith.extf(type_, value))
         return [total]
 
     zeros = vector.broadcast(type_, numbers.real(0.0))

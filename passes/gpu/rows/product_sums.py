@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from blu.dialects.core.mlir import ir
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu.gemm.choice import ProductSizes, choose_instruction, fills_warpgroups, takes_warpgroups
 from blu.passes.gpu.gemm.schedule import WARPGROUP_TILES
-from blu.passes.kernels.contraction import read_contraction
+from blu.passes.kernels.contraction import maps_of, read_contraction
 from blu.passes.kernels.rows.reductions import Fold
 from blu.passes.loops.fuse.loops import VIEWS, is_repeated, loop_nest
 
@@ -61,6 +63,17 @@ def _contraction_behind(value: ir.Value) -> ir.Operation | None:
     return None
 
 
+def _is_deep(factor: ir.Value, dims: Sequence[int | None], depth: int) -> bool:
+    """Whether neighbours of a factor, a matrix, lie along k, as warpgroups read tf32."""
+    if len(dims) != 2:
+        return False
+    is_turned = False
+    while not isinstance(factor.owner, ir.Block) and factor.owner.name in VIEWS:
+        is_turned ^= factor.owner.name == "linalg.transpose"
+        factor = factor.owner.operands[ir.OpResult(factor).result_number]  # a barrier has several
+    return dims[0 if is_turned else 1] == depth
+
+
 def _is_by_warpgroups(operation: ir.Operation, target: GpuTarget) -> bool:
     """Whether warpgroups do a product of whole tiles, one of two matrices that lie in memory."""
     factors = list(operation.operands)[:2]
@@ -68,7 +81,9 @@ def _is_by_warpgroups(operation: ir.Operation, target: GpuTarget) -> bool:
         return False
     contraction = read_contraction(operation, {value: value for value in operation.operands})
     instruction = choose_instruction(contraction)
-    if instruction not in _HALVES or contraction.depth is None or contraction.outer:
+    if instruction not in (*_HALVES, "tf32") or contraction.depth is None or contraction.outer:
+        return False
+    if instruction == "tf32" and not all(map(_is_deep, factors, maps_of(operation), [contraction.depth] * 2)):
         return False
     if contraction.result_dims != (contraction.rows, contraction.columns):
         return False

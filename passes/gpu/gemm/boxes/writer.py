@@ -195,17 +195,22 @@ class BoxWriter:
         for total, item in zip(totals, self.plan.sums, strict=True):
             element = self.plan.outputs[item.output].element
             for number, word in enumerate(values[item.output]):
-                total.add(2 * block + number // 2, word, element)
+                if self.plan.is_wide:
+                    total.add_pair(2 * block + number // 2, word)
+                else:
+                    total.add(2 * block + number // 2, word, element)
 
     def _write_totals(self, totals: Sequence[ColumnTotals], tile: TilePosition, first: int) -> None:
         """Write the sums of the columns of a box, as far as there are such columns."""
         product, schedule, index = self.plan.product, self.plan.schedule, ir.IndexType.get()
         warp, dims = numbers.divide(self.thread, WARP), product.contraction
-        column = numbers.add(numbers.add(tile.column, first), numbers.multiply(self._lane, PAIR))
         for total, item in zip(totals, self.plan.sums, strict=True):
+            column = numbers.add(numbers.add(tile.column, first), total.own_column)
             part, pair = numbers.add(numbers.divide(tile.row, item.length), warp), total.own_pair()
             point = {dims.rows: arith.index_castui(index, part), dims.columns: arith.index_castui(index, column)}
             inside = numbers.is_below(column, product.columns) if product.columns % schedule.columns else None
+            if total.is_own is not None:
+                inside = total.is_own if inside is None else arith.andi(inside, total.is_own)
             with when(inside) if inside is not None else nullcontext(), aligned_accesses():
                 item.target.store(pair, point, dims.columns, PAIR)
 

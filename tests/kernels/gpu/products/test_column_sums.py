@@ -12,7 +12,7 @@ import blu
 from blu.compiler.codegen.cubins import find_ptxas
 from blu.dialects.targets.nvidia import SM_90A
 from blu.passes.gpu.gemm import gemm
-from tests.support.kernels.gpu_products import as_multiplied, emit, random_array
+from tests.support.kernels.gpu_products import as_multiplied, bound_of_sums, emit, random_array
 from tests.support.kernels.gpu_program import GpuProgram, compile_program
 
 KERNEL = """
@@ -63,6 +63,13 @@ func.func private @gemm_0(%a: memref<{rows}x{depth}x{type}>, %b: memref<{columns
   return
 }}
 """
+WIDENED = KERNEL[KERNEL.index("  %wide = linalg.generic") : KERNEL.index("  %few =")]
+WORDS = {
+    "    %wide = arith.extf %q : {type} to f32\n": "", "%p, %wide : f32": "%p, %q : f32",
+    "    %n = arith.truncf %m : f32 to {type}\n": "", "linalg.yield %n": "linalg.yield %m",
+    WIDENED: "", "ins(%wide :": "ins(%y :",
+}  # fmt: skip
+"""What is left out of f32, which is as wide already."""
 DEPTH = 72
 BOXED = '{{kind = "wgmma", instruction = "{type}", rows = {0}, columns = {1}, stages = 2, sums = "{2}"}}'
 WARPS = '{{kind = "mma", instruction = "bf16", rows = 64, columns = 64, stages = 2, warp_rows = 32, warp_columns = 32}}'
@@ -75,7 +82,11 @@ def run(
     parts = rows // 32
     words = {"rows": rows, "columns": columns, "depth": DEPTH, "parts": parts, "type": dtype}
     words["layout"] = f", strided<[1, {rows}]>" if is_turned else ""
-    text = KERNEL.format(**words, schedule=schedule)
+    text = KERNEL
+    for word, other in WORDS.items() if dtype == "tf32" else ():
+        assert word in text
+        text = text.replace(word, other)
+    text = text.format(**{**words, "type": "f32" if dtype == "tf32" else dtype}, schedule=schedule)
     target = replace(SM_90A, processors=processors)
     launches = emit(text, lambda kernel: gemm.emit(kernel, target))
     shapes = (rows, DEPTH), (columns, DEPTH), (rows, columns)
@@ -87,7 +98,10 @@ def run(
     y = y.T if is_turned else y
     product = as_multiplied(x, dtype) @ as_multiplied(w, dtype).T
     wanted = product * before.astype(np.float64)
-    assert (np.abs(y.astype(np.float64) - wanted) <= 2.0**-8 * np.abs(wanted) + 2.0**-16).all()
+    rounding, least = (2.0**-24, 0) if dtype == "tf32" else (2.0**-8, 2.0**-16)
+    factors = as_multiplied(x, dtype), as_multiplied(w, dtype).T
+    bound = least + bound_of_sums(*factors, dtype) * np.abs(before.astype(np.float64))
+    assert (np.abs(y.astype(np.float64) - wanted) <= rounding * np.abs(wanted) + bound).all()
     # Each part is a sum of 32 numbers, in any order.
     stored = y.astype(np.float64)
     bound = 32 * 2.0**-24 * np.abs(stored).sum(0)
@@ -112,6 +126,12 @@ def test_warps_add_up_the_columns_of_their_rows(rows: int, columns: int, tile: i
     (text,) = run(rows, columns, BOXED.format(128, tile, "boxed", type=dtype), dtype)
     assert text.count("shfl.sync.bfly") == 14 * tile // 64, "half of the pairs in each of three exchanges"
     assert "cvt.rn.bf16.f32" not in text, "two numbers are rounded by one instruction"
+
+
+@pytest.mark.parametrize(("rows", "columns", "tile"), [(128, 20, 64), (256, 64, 64), (384, 184, 192), (384, 200, 192)])
+def test_warps_add_up_the_columns_of_their_rows_of_f32(rows: int, columns: int, tile: int) -> None:
+    (text,) = run(rows, columns, BOXED.format(128, tile, "boxed", type="tf32"), "tf32")
+    assert text.count("shfl.sync.bfly") == 8 * tile // 32, "a pair of four, halved twice, and the rest"
 
 
 def test_a_block_writes_the_sums_of_all_its_tiles() -> None:
