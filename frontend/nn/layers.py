@@ -48,7 +48,7 @@ class Embedding(Module):
     """Row `index` of `weight` [rows, C] for every index of an integer tensor.
 
     The row `padding_idx` (counted from the end where it is negative) starts out as zeros and has no gradient, so that
-    it stays what it is.
+    it stays what it is. With `scale_grad_by_freq`, a row's gradient is divided by how often it is asked for.
     """
 
     def __init__(
@@ -58,22 +58,39 @@ class Embedding(Module):
         deviation: float = 0.02,
         dtype: object = "f32",
         padding_idx: int | None = None,
+        scale_grad_by_freq: bool = False,
     ):
         if padding_idx is not None and not -rows <= padding_idx < rows:
             raise ArgumentError(f"padding_idx={padding_idx} is none of {rows} rows")
         self.padding_idx = padding_idx if padding_idx is None else padding_idx % rows
+        self.scale_grad_by_freq = scale_grad_by_freq
         self.weight = normal((rows, width), deviation, dtype)
         if self.padding_idx is not None:
             self.weight = replace(self.weight, kind=partial(_without_row, self.padding_idx, deviation))
 
     def forward(self, indices: Any) -> Any:
         found = ops.take(self.weight, indices, axis=0)
+        if self.scale_grad_by_freq:
+            found = _scaled_gradient(found, self._frequencies(indices))
         if self.padding_idx is None:
             return found
         rows = self.weight.shape[0]
         counted = ops.equal(indices, self.padding_idx - rows)  # from the end, as indices may be
         is_padding = ops.expand_dims(ops.logical_or(ops.equal(indices, self.padding_idx), counted), -1)
         return ops.where(is_padding, ops.stop_gradient(found), found)
+
+    def _frequencies(self, indices: Any) -> Any:
+        """How often each index is among all of them: [..., 1]."""
+        rows = self.weight.shape[0]
+        places = ops.reshape(ops.where(ops.less(indices, 0), ops.add(indices, rows), indices), -1)
+        counts = ops.scatter_add(ops.zeros((rows,), "i64"), places, ops.ones(places.shape, "i64"))
+        return ops.reshape(ops.take(counts, places), (*indices.shape, 1))
+
+
+def _scaled_gradient(x: Any, divisor: Any) -> Any:
+    """x, whose gradient is divided."""
+    kept = ops.stop_gradient(x)
+    return kept + (x - kept) / ops.astype(divisor, x.dtype)
 
 
 def _without_row(row: int, deviation: float, generator: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:

@@ -16,14 +16,18 @@ that was assigned as a `Buffer` has no gradient, and `forward` may assign anothe
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from itertools import repeat
 from operator import is_
 from types import FunctionType
 from typing import Any
 
+import numpy as np
+
+from blu.dialects.core.dtypes import DType, as_dtype
 from blu.dialects.tensor.function import is_tracing
-from blu.errors import WeightsError
+from blu.errors import DTypeError, WeightsError
 from blu.frontend.io.state_dict import Differences, check_state_dict, fold_layers
 from blu.frontend.nn.buffer import BUFFERS, Buffer, check_assignment
 from blu.frontend.nn.parameter import Parameter
@@ -110,6 +114,20 @@ class Module:
                 _assign(self, name.split("."), parameter.sample(seed, name))
         return self
 
+    def astype(self, dtype: object) -> Module:
+        """A copy whose parameters of float dtypes are of another one; their gradients come back through it.
+
+        Buffers, such as running statistics, stay as they are. DTypeError where `dtype` is no float one.
+        """
+        target = as_dtype(dtype)
+        if not target.is_float:
+            raise DTypeError(f"parameters are floats, and cannot become {target}", advice="Use bf16, f16, f32 or f64.")
+        leaves, treedef = tree.flatten(self)
+        kept = treedef.buffers
+        return treedef.unflatten(
+            [leaf if place in kept else _converted(leaf, target) for place, leaf in enumerate(leaves)]
+        )
+
     def train(self, training: bool = True) -> Module:
         """Let what does something else in training (Dropout) do so, in the module and all inside of it.
 
@@ -128,6 +146,14 @@ class Module:
         lines = [f"({name}): {_describe(item)}" for name, item in self.__dict__.items() if name not in _NOT_SHOWN]
         body = "".join("\n  " + line.replace("\n", "\n  ") for line in lines)
         return f"{type(self).__name__}({body}\n)" if lines else f"{type(self).__name__}()"
+
+
+def _converted(leaf: Any, dtype: DType) -> Any:
+    if not tree.is_array(leaf) or not as_dtype(leaf.dtype).is_float or as_dtype(leaf.dtype) == dtype:
+        return leaf
+    if isinstance(leaf, Parameter):
+        return replace(leaf, dtype=dtype)
+    return leaf.astype(dtype.numpy if isinstance(leaf, np.ndarray) else dtype)
 
 
 def name_modules(root: Any) -> None:

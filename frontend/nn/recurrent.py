@@ -9,7 +9,9 @@ import math
 from typing import Any, ClassVar
 
 from blu.errors import ArgumentError, ShapeError
+from blu.frontend import random
 from blu.frontend.functional import functional as ops
+from blu.frontend.functional.neural import check_dropout_rate
 from blu.frontend.loops import scan
 from blu.frontend.nn.module import Module
 from blu.frontend.nn.parameter import uniform
@@ -32,12 +34,15 @@ class _Recurrent(Module):
         batch_first: bool = False,
         bidirectional: bool = False,
         dtype: object = "f32",
+        dropout: float = 0.0,
     ):
+        check_dropout_rate(dropout)
         for name, size in (("input_size", input_size), ("hidden_size", hidden_size), ("num_layers", num_layers)):
             if size < 1:
                 raise ArgumentError(f"{type(self).__name__}: {name} must be at least 1, got {size}")
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bias, self.batch_first, self.bidirectional = bias, batch_first, bidirectional
+        self.dropout, self.training = float(dropout), True
         bound, wide = 1 / math.sqrt(hidden_size), self.GATES * hidden_size
         for place in range(num_layers * self._directions):
             own = self._suffix(place)
@@ -60,7 +65,7 @@ class _Recurrent(Module):
         """The states [B, H] after a step, of products [B, GATES * H] with what is given and with the first state."""
         raise NotImplementedError
 
-    def _forward(self, x: Any, states: States | None) -> tuple[Any, States]:
+    def _forward(self, x: Any, states: States | None, key: Any) -> tuple[Any, States]:
         if len(x.shape) not in (2, 3) or x.shape[-1] != self.input_size:
             order = "B, T" if self.batch_first else "T, B"
             message = f"{type(self).__name__}: x must be [{order}, {self.input_size}] or [T, {self.input_size}]"
@@ -71,7 +76,7 @@ class _Recurrent(Module):
         elif self.batch_first:
             x = ops.transpose(x, (1, 0, 2))
         begun = None if states is None else self._checked(states, x.shape[1], is_batched)
-        y, ended = self._layers(x, begun)
+        y, ended = self._layers(x, begun, key)
         if not is_batched:
             return ops.squeeze(y, 1), tuple(ops.squeeze(state, 1) for state in ended)
         return ops.transpose(y, (1, 0, 2)) if self.batch_first else y, ended
@@ -85,10 +90,11 @@ class _Recurrent(Module):
             raise ShapeError(f"{type(self).__name__}: the state is {wanted}; got {got}")
         return states if is_batched else tuple(ops.expand_dims(state, 1) for state in states)
 
-    def _layers(self, x: Any, begun: States | None) -> tuple[Any, States]:
+    def _layers(self, x: Any, begun: States | None, key: Any) -> tuple[Any, States]:
         """What the last layer gives, [T, B, D * H], and the states after the last step, each [L * D, B, H]."""
         ended: list[States] = []
-        for _ in range(self.num_layers):
+        for layer in range(self.num_layers):
+            x = self._dropped(x, layer, key) if layer else x
             results = []
             for direction in range(self._directions):
                 place = len(ended)
@@ -98,6 +104,16 @@ class _Recurrent(Module):
                 results.append(y)
             x = ops.concatenate(results, -1) if len(results) > 1 else results[0]
         return x, tuple(ops.stack(list(column)) for column in zip(*ended, strict=True))
+
+    def _dropped(self, x: Any, layer: int, key: Any) -> Any:
+        """What a layer after the first is given, of which elements are dropped while training."""
+        if not self.training or not self.dropout:
+            return x
+        if key is None:
+            kind = type(self).__name__
+            advice = f"Call {kind} with key=blu.random.key(0), or the model's eval() where it is not trained."
+            raise ArgumentError(f"{kind}(dropout={self.dropout:g}) is told no key to draw by", advice=advice)
+        return ops.dropout(x, self.dropout, random.fold_in(key, layer))
 
     def _run(self, x: Any, own: str, first: States | None, reverse: bool) -> tuple[States, Any]:
         """One layer in one direction: products with what is given are one product for all steps."""
@@ -130,13 +146,14 @@ class LSTM(_Recurrent):
     GATES = 4
     STATES = 2
 
-    def forward(self, x: Any, state: States | None = None) -> tuple[Any, States]:
+    def forward(self, x: Any, state: States | None = None, key: Any = None) -> tuple[Any, States]:
         """(h of all steps of the last layer [T, B, D * H], the last (h, c) of all layers, each [L * D, B, H]).
 
         x is [T, B, I], or [B, T, I] with `batch_first` (and the result alike), or [T, I] without a batch anywhere.
-        The state before the first step is zeros if it is not given. ShapeError for other shapes.
+        The state before the first step is zeros if it is not given. ShapeError for other shapes. Where the module has a
+        `dropout` rate, what each layer but the last gives is dropped while training, by `key`.
         """
-        return self._forward(x, state)
+        return self._forward(x, state, key)
 
     def _step(self, states: States, given: Any, recurrent: Any) -> States:
         i, f, g, o = self._parts(given + recurrent)
@@ -154,13 +171,14 @@ class GRU(_Recurrent):
     GATES = 3
     STATES = 1
 
-    def forward(self, x: Any, state: Any = None) -> tuple[Any, Any]:
+    def forward(self, x: Any, state: Any = None, key: Any = None) -> tuple[Any, Any]:
         """(h of all steps of the last layer [T, B, D * H], the last h of all layers [L * D, B, H]).
 
         x is [T, B, I], or [B, T, I] with `batch_first` (and the result alike), or [T, I] without a batch anywhere.
-        The state before the first step is zeros if it is not given. ShapeError for other shapes.
+        The state before the first step is zeros if it is not given. ShapeError for other shapes. Where the module has a
+        `dropout` rate, what each layer but the last gives is dropped while training, by `key`.
         """
-        y, (h,) = self._forward(x, None if state is None else (state,))
+        y, (h,) = self._forward(x, None if state is None else (state,), key)
         return y, h
 
     def _step(self, states: States, given: Any, recurrent: Any) -> States:

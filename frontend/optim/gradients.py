@@ -13,9 +13,14 @@ Tree = Any
 
 
 def global_norm(gradients: Tree) -> Any:
-    """The Euclidean norm of all gradients together, as an f32 scalar (f64 for f64 gradients)."""
+    """The Euclidean norm of all gradients together, as an f32 scalar (f64 for f64 gradients).
+
+    ArgumentError where there is none.
+    """
     leaves, _ = flatten(gradients)
-    squares = [ops.sum(ops.square(leaf.astype(computing_dtype(leaf.dtype)))) for leaf in leaves]
+    if not leaves:
+        raise ArgumentError("the norm of no gradients: there is no array in what was given")
+    squares = [ops.sum(ops.square(ops.astype(leaf, computing_dtype(leaf.dtype)))) for leaf in leaves]
     total = squares[0]
     for square in squares[1:]:
         total = total + square
@@ -29,7 +34,7 @@ def clip_by_global_norm(gradients: Tree, limit: float) -> tuple[Tree, Any]:
     norm = global_norm(gradients)
     scale = ops.minimum(limit / (norm + 1e-6), 1.0)
     leaves, tree = flatten(gradients)
-    return tree.unflatten([(leaf * scale.astype(leaf.dtype)) for leaf in leaves]), norm
+    return tree.unflatten([ops.multiply(leaf, ops.astype(scale, leaf.dtype)) for leaf in leaves]), norm
 
 
 def clip_by_value(gradients: Tree, limit: float) -> Tree:

@@ -6,13 +6,15 @@ import copy
 import pickle
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
+import blu
 from blu import jit, nn, spec
 from blu.compiler.jit import Jitted
 from blu.dialects.core.dtypes import f32
-from blu.errors import ArgumentError, BluError, ShapeError, WeightsError
+from blu.errors import ArgumentError, BluError, DTypeError, ShapeError, WeightsError
 from blu.frontend.tracing import tree
 from blu.frontend.tracing.module_path import current_module_path
 
@@ -260,3 +262,21 @@ def test_what_is_remembered_of_a_module_does_not_outlive_a_change(change: str, c
     assert after == expected and after != before
     assert len(leaves) == len(expected_leaves) and hash(after) == hash(expected)
     assert sorted(repr(used).splitlines()) == sorted(repr(fresh).splitlines())
+
+
+def test_parameters_in_another_dtype() -> None:
+    module = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm(3))
+    halves = module.astype("bf16")
+    assert {name: str(array.dtype) for name, array in halves.named_parameters() if "num" not in name} == {
+        **dict.fromkeys(("0.weight", "0.bias", "1.weight", "1.bias"), "bf16"),
+        **dict.fromkeys(("1.running_mean", "1.running_var"), "f32"),
+    }
+    module.initialize()
+    found = module.astype("f64")
+    assert found.state_dict()["0.weight"].dtype == np.float64 and module.state_dict()["0.weight"].dtype == np.float32
+    np.testing.assert_array_equal(found.state_dict()["0.weight"], module.state_dict()["0.weight"])
+    linear, x = nn.Linear(2, 3).initialize(), np.ones((4, 2), np.float32)
+    slopes = blu.jit(blu.grad(lambda linear: blu.sum(linear.astype("bf16")(x.astype(ml_dtypes.bfloat16)))))(linear)
+    assert slopes.weight.dtype == np.float32 and (np.asarray(slopes.weight) == 4).all()
+    with pytest.raises(DTypeError, match="cannot become i32"):
+        module.astype("i32")

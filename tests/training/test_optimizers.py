@@ -180,3 +180,13 @@ def test_averages_of_weights_count_the_newest_most() -> None:
 def test_numbers_that_make_no_sense_are_refused(make: Callable[[], Any], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         make()
+
+
+def test_norms_of_arrays_of_numpy() -> None:
+    gradients = {"a": np.full(3, 2.0, np.float32), "b": [np.float32(2.0)]}
+    assert float(optim.global_norm(gradients)) == 4.0
+    clipped, norm = optim.clip_by_global_norm(gradients, 2.0)
+    assert float(norm) == 4.0
+    np.testing.assert_allclose(np.asarray(clipped["a"]), 1.0, rtol=1e-6)
+    with pytest.raises(ArgumentError, match="the norm of no gradients"):
+        optim.global_norm([])

@@ -94,3 +94,20 @@ def test_wrong_shapes_are_said_with_those_that_fit(kind: str) -> None:
         module(np.zeros((4, 2, 3)), state)
     with pytest.raises(BluError, match="num_layers must be at least 1, got 0"):
         getattr(nn, kind)(3, 5, num_layers=0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_dropout_is_between_layers_and_by_a_key(kind: str) -> None:
+    module = getattr(nn, kind)(INPUTS, WIDTH, num_layers=2, dropout=0.5).initialize()
+    x = np.random.default_rng(0).normal(size=(STEPS, BATCH, INPUTS)).astype(np.float32)
+    one, again, other = (flat(module(x, key=blu.random.key(seed))) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(np.asarray(one[0]), np.asarray(again[0]))
+    first, last = np.asarray(one[1]), np.asarray(other[1])
+    np.testing.assert_array_equal(first[0], last[0])  # what the first layer is given stays as it is
+    assert (first[1] != last[1]).any()
+    with pytest.raises(BluError, match="is told no key to draw by"):
+        module(x)
+    plain = getattr(nn, kind)(INPUTS, WIDTH, num_layers=2).initialize()
+    np.testing.assert_array_equal(np.asarray(module.eval()(x)[0]), np.asarray(plain(x)[0]))
+    with pytest.raises(BluError, match="rate"):
+        getattr(nn, kind)(3, 5, dropout=1.5)

@@ -189,3 +189,21 @@ def test_prelu_is_torchs(count: int, shape: tuple[int, ...]) -> None:
 def test_prelu_says_which_weights_fit() -> None:
     with pytest.raises(ShapeError, match="one weight, or one for each channel"):
         blu.prelu(numbers(2, 3), numbers(4))
+
+
+@pytest.mark.parametrize("padding", [None, 2])
+def test_gradients_of_rows_are_divided_by_how_often_they_are_asked_for(padding: int | None) -> None:
+    peer = torch.nn.Embedding(5, 3, padding_idx=padding, scale_grad_by_freq=True)
+    layer = nn.Embedding(5, 3, padding_idx=padding, scale_grad_by_freq=True).initialize(0)
+    peer.weight.data = torch.tensor(np.asarray(layer.weight))
+    indices = np.array([[0, 1, 1], [4, -1, 2]])
+
+    @blu.jit
+    def run(layer: nn.Embedding) -> Any:
+        return layer(indices), blu.grad(lambda layer: blu.sum(blu.sin(layer(indices))))(layer)
+
+    found, slopes = run(layer)
+    np.testing.assert_array_equal(np.asarray(found), np.asarray(layer.weight)[indices])
+    peer(torch.tensor(indices % 5)).sin().sum().backward()
+    assert peer.weight.grad is not None
+    np.testing.assert_allclose(np.asarray(slopes.weight), peer.weight.grad, rtol=1e-6)
