@@ -33,6 +33,7 @@ _HOMES = {
     "associative_scan": "blu.frontend.loops",
     "cond": "blu.frontend.branches",
     "switch": "blu.frontend.branches",
+    "ctc_loss": "blu.frontend.ctc",
     "autocast": "blu.frontend.autocast",
     "checkpoint": "blu.frontend.checkpoint",
     "Tensor": "blu.dialects.tensor.tensor",

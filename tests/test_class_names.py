@@ -21,10 +21,14 @@ HOMONYMS = {
     "Decode": _PER_TARGET,
     "HeadMatrix": _PER_TARGET,
     "LayerNorm": _OP_AND_LAYER,
+    "LogSoftmax": _OP_AND_LAYER,
     "Problem": _PER_TARGET,
     "RadixSchedule": _PER_TARGET,
     "RadixSort": _PER_TARGET,
     "RowKernel": _PER_TARGET,
+    "Sigmoid": _OP_AND_LAYER,
+    "Softmax": _OP_AND_LAYER,
+    "Tanh": _OP_AND_LAYER,
     "TensorMap": _OP_AND_STEP,
 }
 

@@ -10,6 +10,7 @@ from blu.dialects.tensor.arithmetic import (
     clip,
     expm1,
     greater,
+    less_equal,
     logaddexp,
     minimum,
     relu,
@@ -27,6 +28,7 @@ __all__ = [
     "celu",
     "elu",
     "glu",
+    "hardshrink",
     "hardsigmoid",
     "hardswish",
     "hardtanh",
@@ -40,6 +42,7 @@ __all__ = [
     "softshrink",
     "softsign",
     "tanhshrink",
+    "threshold",
 ]
 
 SELU_ALPHA, SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
@@ -163,6 +166,22 @@ def softshrink(x: Any, lambd: float = 0.5) -> Tensor:
         raise BluError(f"softshrink needs a lambd of at least 0, got {lambd}")
     tensor = _float(x)
     return relu(tensor - lambd) - relu(-tensor - lambd)
+
+
+@public
+def hardshrink(x: Any, lambd: float = 0.5) -> Tensor:
+    """x where |x| is above lambd, which is at least 0, else 0."""
+    if not lambd >= 0:
+        raise BluError(f"hardshrink needs a lambd of at least 0, got {lambd}")
+    tensor = _float(x)
+    return where(less_equal(absolute(tensor), lambd), 0.0, tensor)
+
+
+@public
+def threshold(x: Any, threshold: float, value: float) -> Tensor:
+    """x where it is above the threshold, else `value`."""
+    tensor = _float(x)
+    return where(less_equal(tensor, threshold), value, tensor)
 
 
 @public

@@ -21,7 +21,8 @@ from blu.frontend.functional.creation import *
 from blu.frontend.functional.einsum import *
 from blu.frontend.functional.indexing import *
 from blu.frontend.functional.linear import *
-from blu.frontend.functional.losses import *
+from blu.frontend.functional.losses.losses import *
+from blu.frontend.functional.losses.margins import *
 from blu.frontend.functional.neural import *
 from blu.frontend.functional.norms import *
 from blu.frontend.functional.padding import *
@@ -40,7 +41,7 @@ FAMILIES = (
     *map("blu.frontend.functional.{}".format, ("activations", "attention", "collective")),
     *map("blu.frontend.functional.{}".format, ("creation", "einsum", "indexing")),
     *map("blu.frontend.functional.{}".format, ("convolutions", "pooling", "resizing")),
-    *map("blu.frontend.functional.{}".format, ("linear", "losses", "neural", "norms")),
+    *map("blu.frontend.functional.{}".format, ("linear", "losses.losses", "losses.margins", "neural", "norms")),
     *map("blu.frontend.functional.{}".format, ("padding", "pointwise", "running", "special")),
     *map("blu.frontend.functional.searching.{}".format, ("searching", "selecting", "statistics")),
 )

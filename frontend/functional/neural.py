@@ -18,7 +18,7 @@ from blu.dialects.tensor.promotion import as_tensor, converted, promoted_floats
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ArgumentError, ShapeError
 from blu.frontend.functional.draws import bernoulli
-from blu.frontend.functional.losses import check_reduction, reduced
+from blu.frontend.functional.losses.losses import check_reduction, reduced
 
 __all__ = [
     "cross_entropy",

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 import blu
 from blu.errors import BluError, OutOfRangeError, ShapeError
-from blu.frontend.functional.losses import REDUCTIONS
+from blu.frontend.functional.losses.losses import REDUCTIONS
 
 RNG = np.random.default_rng(3)
 X, TARGET = RNG.normal(size=(4, 5)) * 2, RNG.normal(size=(4, 5))

@@ -1,0 +1,1 @@
+"""Losses, by the names that they have in torch."""
