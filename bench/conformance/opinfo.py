@@ -6,7 +6,7 @@ Entries are operators with their variants (bench/conformance/entries.py); each i
 (bench/conformance, by families). A sample is right where all results, and all gradients of a random weighing of them,
 have PyTorch's shapes and values: to 1e-7 relative forward and 1e-6 backward. Samples that draw random numbers are held
 to shapes and to being finite. `--every 10` takes each tenth sample of entries that have more than a hundred. The exit
-code is 1 where a sample is wrong. It needs PyTorch, and all samples take about ten minutes.
+code is 1 where a sample is wrong. It needs PyTorch and its package expecttest, and all samples take about ten minutes.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+import bench.gpu.checkout  # noqa: F401 (makes blu importable)
 from bench.conformance.entries import NAMES, entries_of, samples_of
 from bench.gpt2_cpu import describe_machine, report
 
