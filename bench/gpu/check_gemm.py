@@ -72,6 +72,9 @@ def _few_rows() -> Iterator[Case]:
         for rows in (1, 2, 4, 7):
             for layout in ("nn", "nt"):
                 yield _product(dtype, layout, (rows, 770, 768))
+        for rows, columns, depth in ((8, 2304, 768), (9, 72, 3072), (16, 776, 1000), (32, 3072, 768), (31, 40, 8192)):
+            for layout in LAYOUTS:
+                yield _product(dtype, layout, (rows, columns, depth))
         yield _product(dtype, "nt", (1, 1003, 1030))
         yield _product(dtype, "nn", (3, 1003, 1031))
 

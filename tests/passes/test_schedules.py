@@ -82,6 +82,7 @@ def text_at(stop: str, target: str = "sm_90a", **schedules: Fields) -> str:
         ({"kind": "mma", "warp_rows": 64}, "warps of 64 x 32 leave a block 64 threads: it takes 128 to copy its tiles"),
         ({"kind": "simt"}, "threads multiply f32 on their own, not bf16"),
         ({"kind": "few_rows"}, "kind 'few_rows' takes at most 4 rows"),
+        ({"kind": "strips"}, "kind 'strips' takes at most 32 rows of halves"),
     ],
 )
 def test_a_schedule_that_does_not_fit_is_refused(fields: Fields, message: str) -> None:
@@ -112,6 +113,12 @@ def test_what_a_target_or_a_dtype_lacks_is_said(fields: Fields, message: str, ta
         ({"kind": "wgmma", "sums": "held"}, ((64, 64), (64, 66)), "rows that begin at multiples of 16 bytes"),
         ({"kind": "wgmma"}, ((64, 32), (32, 64)), "k is at least 64, not 32"),
         ({"kind": "few_rows", "columns": 24}, ((2, 64), (64, 64)), "columns = 24: blocks have 16, 32, 64, 128"),
+        ({"kind": "strips", "columns": 24}, ((2, 64), (64, 64)), "columns = 24: strips have 16, 32, 64"),
+        (
+            {"kind": "strips", "columns": 16, "warps": 4},
+            ((2, 64), (64, 64)),
+            "warps = 4: blocks of strips have 8 or 16",
+        ),
     ],
 )
 def test_what_strides_do_not_allow_is_said(fields: Fields, shapes: Sequence, message: str) -> None:

@@ -12,10 +12,11 @@ from math import ceil, prod
 from blu.dialects.core.mlir import ir
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.errors import ParseError
-from blu.passes.gpu.gemm import rows as few_rows
 from blu.passes.gpu.gemm import wgmma
+from blu.passes.gpu.gemm.few_rows import rows as few_rows
+from blu.passes.gpu.gemm.few_rows import strips
+from blu.passes.gpu.gemm.few_rows.rows import MOST_ROWS
 from blu.passes.gpu.gemm.problem import Product
-from blu.passes.gpu.gemm.rows import MOST_ROWS
 from blu.passes.gpu.gemm.schedule import (
     KINDS,
     ROW_BYTES,
@@ -145,7 +146,7 @@ def choose_by_sizes(contraction: Contraction, target: GpuTarget, given: Fields, 
     kind = given.get("kind", ProductSchedule.kind)
     is_open = kind in (ProductSchedule.kind, WgmmaSchedule.kind)
     rows, columns, split = cut(sizes, target) if is_open else _cut_for_warps(sizes, target, _SPLITS)
-    can_split = can_split and sizes.rows > MOST_ROWS
+    can_split = can_split and sizes.rows > MOST_ROWS and not (is_open and takes_strips(contraction, sizes, target))
     fields: dict[str, str | int] = {"instruction": instruction, "split": split if can_split else 1}
     if kind != WgmmaSchedule.kind:  # whose tile is always the same
         fields |= {"rows": rows, "columns": columns}
@@ -177,13 +178,18 @@ def _choose_loops(given: Fields) -> Schedule:
 
 def choose_by_strides(product: Product, schedule: ProductSchedule, target: GpuTarget) -> Schedule:
     """The kind of kernel for a product whose strides are known, cut as the sizes say."""
-    if few_rows.suits(product):
-        return few_rows.choose_schedule(product, target)
     instruction, split = schedule.instruction, schedule.split
+    sizes = ProductSizes.of(product.contraction, instruction)
+    is_few = few_rows.suits(product)
+    # Where neighbours along k lie side by side, few rows keep their own kernel: strips were not measured there.
+    is_of_strips = strips.suits(product) and takes_strips(product.contraction, sizes, target)
+    if is_of_strips and split == 1 and not (is_few and product.right.is_deep):
+        return strips.choose_schedule(product, target)
+    if is_few:
+        return few_rows.choose_schedule(product, target)
     if wgmma.suits(product, instruction, target):
         return wgmma.tiled(product, instruction, target, split)
     rows, columns = schedule.rows, schedule.columns
-    sizes = ProductSizes.of(product.contraction, instruction)
     if takes_warpgroups(sizes, target) and (rows, columns) == _OF_WARPGROUPS:
         rows, columns, _ = _cut_for_warps(sizes, target, (split,))
     if instruction == "f32":
@@ -226,6 +232,12 @@ def takes_warpgroups(sizes: ProductSizes, target: GpuTarget) -> bool:
     is_large = sizes.rows * sizes.columns >= 1 << 14
     is_deep = sizes.instruction != "tf32" and min(sizes.rows, sizes.columns) >= 64 and sizes.depth >= wgmma.DEEP
     return target.wgmma and sizes.instruction in ("bf16", "f16", "tf32") and (is_large or is_deep)
+
+
+def takes_strips(contraction: Contraction, sizes: ProductSizes, target: GpuTarget) -> bool:
+    """Whether strips would be used, if the matrix lies for it."""
+    extents = (sizes.rows, sizes.columns, sizes.depth, sizes.outer)
+    return sizes.instruction in ("bf16", "f16") and strips.takes(contraction, *extents, target)
 
 
 def fills_warpgroups(sizes: ProductSizes) -> bool:

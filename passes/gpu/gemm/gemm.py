@@ -14,10 +14,11 @@ from blu.dialects.core.mlir import arith, func, ir
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu import numbers
 from blu.passes.gpu.gemm import column_sums
-from blu.passes.gpu.gemm import rows as gemm_rows
 from blu.passes.gpu.gemm import split as gemm_split
 from blu.passes.gpu.gemm import wgmma as gemm_wgmma
 from blu.passes.gpu.gemm.copy import BlockPosition, FactorLoader, FactorTile
+from blu.passes.gpu.gemm.few_rows import rows as gemm_rows
+from blu.passes.gpu.gemm.few_rows import strips as gemm_strips
 from blu.passes.gpu.gemm.output import (
     Output,
     Staged,
@@ -34,6 +35,7 @@ from blu.passes.gpu.gemm.schedule import (
     LoopsSchedule,
     MmaSchedule,
     SimtSchedule,
+    StripsSchedule,
     WgmmaSchedule,
     schedule_of,
 )
@@ -69,6 +71,10 @@ def _emit_product(kernel: func.FuncOp, schedule: Schedule, target: GpuTarget) ->
     if isinstance(schedule, FewRowsSchedule):
         frame = GpuKernel.open(kernel)
         gemm_rows.emit(frame, *read(frame), schedule, target)
+        return frame.finish()
+    if isinstance(schedule, StripsSchedule):
+        frame = GpuKernel.open(kernel)
+        gemm_strips.emit(frame, *read(frame), schedule, target)
         return frame.finish()
     if isinstance(schedule, WgmmaSchedule):
         return gemm_wgmma.emit_with(kernel, read, schedule, target)

@@ -8,9 +8,10 @@ from dataclasses import replace
 from blu.dialects.core.mlir import func
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu.gemm import gemm, wgmma
-from blu.passes.gpu.gemm import rows as few_rows
 from blu.passes.gpu.gemm.boxes.plan import misfit as boxes_misfit
 from blu.passes.gpu.gemm.choice import SCRATCH_BYTES, TILES, ProductSizes
+from blu.passes.gpu.gemm.few_rows import rows as few_rows
+from blu.passes.gpu.gemm.few_rows import strips
 from blu.passes.gpu.gemm.problem import Product
 from blu.passes.gpu.gemm.register_factor import ROWS
 from blu.passes.gpu.gemm.schedule import (
@@ -20,6 +21,7 @@ from blu.passes.gpu.gemm.schedule import (
     MmaSchedule,
     ProductSchedule,
     SimtSchedule,
+    StripsSchedule,
     TileSchedule,
     WgmmaSchedule,
     parts_of,
@@ -47,6 +49,8 @@ def excess(schedule: Schedule, contraction: Contraction, target: GpuTarget) -> s
 def _excesses(schedule: Schedule, contraction: Contraction, target: GpuTarget) -> Iterator[str]:
     if isinstance(schedule, TileSchedule | ProductSchedule):
         yield from _excess_parts(ProductSizes.of(contraction, schedule.instruction), parts_of(schedule))
+    if isinstance(schedule, StripsSchedule):
+        yield from _excess_strips(schedule, contraction, target)
     if isinstance(schedule, ProductSchedule | WgmmaSchedule):
         yield from _excess_copies(schedule, target)
     if isinstance(schedule, WgmmaSchedule):
@@ -123,6 +127,13 @@ def _excess_tile(schedule: MmaSchedule | SimtSchedule | ProductSchedule) -> Iter
         yield f"threads multiply f32 on their own, not {schedule.instruction}"
 
 
+def _excess_strips(schedule: StripsSchedule, contraction: Contraction, target: GpuTarget) -> Iterator[str]:
+    needed = strips.shared_bytes(contraction.size(contraction.rows), schedule)
+    if needed > target.shared_bytes:
+        sums = f"the sums of {schedule.warps} warps take {needed} bytes of shared memory"
+        yield f"{sums}, and a block on {target.name} has {target.shared_bytes}"
+
+
 def _excess_shared(needed: int, schedule: TileSchedule, target: GpuTarget) -> Iterator[str]:
     if needed > target.shared_bytes:
         tile = f"{schedule.stages} stages of tiles of {schedule.rows} x {schedule.columns}"
@@ -133,6 +144,8 @@ def misfit(schedule: Schedule, kernel: func.FuncOp, product: Product) -> str:
     """Why a schedule does not fit the strides of a product; "" where it does."""
     if isinstance(schedule, WgmmaSchedule):
         return wgmma.misfit(product, schedule) or _misfit_sums(schedule, kernel)
+    if isinstance(schedule, StripsSchedule):
+        return _misfit_strips(schedule, product)
     if not isinstance(schedule, FewRowsSchedule):
         return ""
     if not few_rows.suits(product):
@@ -141,6 +154,17 @@ def misfit(schedule: Schedule, kernel: func.FuncOp, product: Product) -> str:
     widths = few_rows.widths(product)
     if schedule.columns not in widths:
         return f"columns = {schedule.columns}: blocks have {', '.join(map(str, widths))} of these columns"
+    return ""
+
+
+def _misfit_strips(schedule: StripsSchedule, product: Product) -> str:
+    if not strips.suits(product):
+        return f"kind 'strips' takes at most {strips.MOST_ROWS} rows of halves, and columns and k by eights"
+    widths = strips.widths(product)
+    if schedule.columns not in widths:
+        return f"columns = {schedule.columns}: strips have {', '.join(map(str, widths))} of these columns"
+    if schedule.warps not in strips.WARPS:
+        return f"warps = {schedule.warps}: blocks of strips have {' or '.join(map(str, strips.WARPS))} warps"
     return ""
 
 

@@ -156,7 +156,18 @@ class FewRowsSchedule(Schedule):
     columns: int = 32
 
 
-KINDS = table_of(ProductSchedule, WgmmaSchedule, MmaSchedule, SimtSchedule, FewRowsSchedule, LoopsSchedule)
+@dataclass(frozen=True)
+class StripsSchedule(Schedule):
+    """Blocks of `warps` warps, which share k, multiply up to 32 rows by `columns` columns each (strips.py)."""
+
+    kind: ClassVar[str] = "strips"
+    columns: int = 16
+    warps: int = 8
+
+
+KINDS = table_of(
+    ProductSchedule, WgmmaSchedule, MmaSchedule, SimtSchedule, FewRowsSchedule, StripsSchedule, LoopsSchedule
+)
 
 
 def schedule_of(kernel: func.FuncOp) -> Schedule:

@@ -12,9 +12,15 @@ from blu.passes.framework.base import Pass, find
 from blu.passes.framework.families import GEMM, ROWS, SCHEDULE, family_of, mark
 from blu.passes.framework.kernels import kernels_in
 from blu.passes.gpu.gemm import split as gemm_split
-from blu.passes.gpu.gemm.choice import ProductSizes, fills_warpgroups, takes_warpgroups, warpgroup_split
+from blu.passes.gpu.gemm.choice import (
+    ProductSizes,
+    fills_warpgroups,
+    takes_strips,
+    takes_warpgroups,
+    warpgroup_split,
+)
+from blu.passes.gpu.gemm.few_rows.rows import MOST_ROWS
 from blu.passes.gpu.gemm.problem import COPY_BYTES
-from blu.passes.gpu.gemm.rows import MOST_ROWS
 from blu.passes.gpu.gemm.schedule import ProductSchedule, WgmmaSchedule, schedule_of
 from blu.passes.kernels.contraction import Contraction, maps_of
 from blu.passes.kernels.schedules import said_of
@@ -143,8 +149,9 @@ def _decide(kernel: func.FuncOp, lie: _Lie, schedule: _Decided, target: GpuTarge
                 )
                 raise ParseError(message, advice=advice)
         return schedule.copied
-    sizes = ProductSizes.of(gemm_split.contraction_of(kernel), schedule.instruction)
-    if not takes_warpgroups(sizes, target) or not fills_warpgroups(sizes):
+    contraction = gemm_split.contraction_of(kernel)
+    sizes = ProductSizes.of(contraction, schedule.instruction)
+    if takes_strips(contraction, sizes, target) or not takes_warpgroups(sizes, target) or not fills_warpgroups(sizes):
         return "none"
     return min(possible, key=lambda name: _microseconds(sizes, lie, _CHOICES[name]))
 

@@ -77,9 +77,7 @@ def widths(product: Product) -> list[int]:
     return [pieces * (COPY_BYTES // product.right.bytes) for pieces in (2, 4, 8, 16)]
 
 
-def emit(
-    frame: GpuKernel, product: Product, epilogue: Epilogue, schedule: FewRowsSchedule, target: GpuTarget
-) -> None:
+def emit(frame: GpuKernel, product: Product, epilogue: Epilogue, schedule: FewRowsSchedule, target: GpuTarget) -> None:
     """Fill the kernel's replacement."""
     kernel = (_Deep if product.right.is_deep else _Turned).of(product, schedule.columns)
     shared = SharedMemory()
@@ -100,7 +98,7 @@ def emit(
             rest, point[dim] = numbers.divide(rest, size), numbers.remainder(rest, size)
         base = shared_address(frame)
         staged = Staged(numbers.add(base, sums), product.rows, kernel.columns)
-        left, right = (_start(factor, [point[dim] for dim in product.contraction.outer])
+        left, right = (start_of(factor, [point[dim] for dim in product.contraction.outer])
                        for factor in (product.left, product.right))  # fmt: skip
         kernel.sum_up(_Block(left, right, column, thread), numbers.add(base, parts), staged)
         barrier.sync()
@@ -109,7 +107,7 @@ def emit(
         output.write_edge(staged, point, numbers.number(0), column)
 
 
-def _start(factor: Factor, outer: list[ir.Value]) -> ir.Value:
+def start_of(factor: Factor, outer: list[ir.Value]) -> ir.Value:
     """The address of the factor of one product, i64."""
     address = first_address(factor)
     for position, stride in zip(outer, factor.outer_strides, strict=True):

@@ -1,0 +1,1 @@
+"""A few rows times a matrix: bound by reading it, not by multiplying."""

@@ -1,0 +1,21 @@
+"""`prmt`: bytes of two words."""
+
+from __future__ import annotations
+
+from blu.dialects.core.mlir import ir
+from blu.passes.gpu.isa.assembly import pure_assembly
+from blu.passes.gpu.numbers import i32
+
+
+def low_halves(first: ir.Value, second: ir.Value) -> ir.Value:
+    """The low 16 bits of two words, those of the first one below."""
+    return _prmt(first, second, 0x5410)
+
+
+def high_halves(first: ir.Value, second: ir.Value) -> ir.Value:
+    """The high 16 bits of two words, those of the first one below."""
+    return _prmt(first, second, 0x7632)
+
+
+def _prmt(first: ir.Value, second: ir.Value, bytes_: int) -> ir.Value:
+    return pure_assembly(i32(), [first, second], f"prmt.b32 $0, $1, $2, {bytes_:#06x};", "=r,r,r")
