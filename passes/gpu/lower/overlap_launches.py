@@ -12,6 +12,7 @@ from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.launches import EARLY, ON_GPUS, GridLaunch, arguments_of, grid_of, host_functions, kernel_of
 from blu.passes.gpu.isa import griddepcontrol
+from blu.passes.gpu.lower.early_reads import EarlyReads
 from blu.passes.gpu.lower.read_ahead import ReadAhead, read_ahead_of
 from blu.passes.host.bufferize.plan_memory import element_bytes
 
@@ -53,7 +54,8 @@ class OverlapLaunches(Pass):
 
     While a kernel waits, its blocks bring operands into the second cache that no kernel of the program writes (weights
     of what only infers), each its share; of a product up to `ahead_bytes` of each, of others up to 64 KB. So weights
-    stream while earlier kernels compute.
+    stream while earlier kernels compute. What a kernel reads of them first of all, in so many words at its beginning,
+    it reads into registers before it waits.
     """
 
     level = "kernel"
@@ -92,11 +94,16 @@ def _name(kernel: ir.Operation) -> str:
 
 
 def _wait_first(kernel: ir.Operation, ahead: ReadAhead | None) -> None:
-    with ir.InsertionPoint.at_block_begin(kernel.regions[0].blocks[0]), kernel.location:
+    block = kernel.regions[0].blocks[0]
+    begin = EarlyReads(frozenset() if ahead is None else ahead.constant)
+    first = begin.gather(block)
+    with kernel.location:
         if ahead is not None:
-            ahead.emit(kernel)
-        griddepcontrol.wait()
-        griddepcontrol.launch_dependents()
+            with ir.InsertionPoint.at_block_begin(block):
+                ahead.emit(kernel, frozenset(begin.read))
+        with ir.InsertionPoint(first):
+            griddepcontrol.wait()
+            griddepcontrol.launch_dependents()
 
 
 def _bytes_of(launch: ir.Operation) -> int:

@@ -32,17 +32,24 @@ class ConstantOperand:
 
 @dataclass(frozen=True)
 class ReadAhead:
-    """What the blocks of a launch, which are in one dimension, bring into the cache together."""
+    """What the blocks of a launch, which are in one dimension, bring into the cache together.
+
+    `constant` are the numbers of all arguments that no kernel writes: what is read of these need not wait.
+    """
 
     blocks: int
     operands: tuple[ConstantOperand, ...]
+    constant: frozenset[int]
 
-    def emit(self, kernel: ir.Operation) -> None:
-        """Let the first thread of each block bring its share, at the current insertion point."""
+    def emit(self, kernel: ir.Operation, read: frozenset[int]) -> None:
+        """Let the first thread of each block bring its share, at the current insertion point, but of what is `read`."""
+        operands = [operand for operand in self.operands if operand.number not in read]
+        if not operands:
+            return
         block, thread = nvvm.read_ptx_sreg_ctaid_x(), nvvm.read_ptx_sreg_tid_x()
         arguments = kernel.regions[0].blocks[0].arguments
         with when(is_below(thread, 1)):
-            for operand in self.operands:
+            for operand in operands:
                 _bring(arguments[operand.number], operand, block, self.blocks)
 
 
@@ -84,16 +91,16 @@ def _of_kernel(kernel: ir.Operation, launches: Sequence[ir.Operation | None], mo
         return None
     [(blocks, *others)] = grids
     limit = most if family_of(kernel).name == GEMM.name else min(most, _OF_GATHERS)
-    passed = zip(*map(arguments_of, made), strict=True)
-    operands = [_operand(place, values, limit) for place, values in enumerate(passed)]
+    passed = list(zip(*map(arguments_of, made), strict=True))
+    constant = {place: values[0].type for place, values in enumerate(passed) if all(map(_is_never_written, values))}
+    operands = [_operand(place, type_, limit) for place, type_ in constant.items()]
     kept = tuple(operand for operand in operands if operand is not None)
-    return ReadAhead(blocks, kept) if kept and others == [1, 1] else None
+    return ReadAhead(blocks, kept, frozenset(constant)) if kept and others == [1, 1] else None
 
 
-def _operand(place: int, values: Sequence[ir.Value], limit: int) -> ConstantOperand | None:
-    """What is read ahead of the operand that launches pass at a place, if it is worth it."""
-    type_ = values[0].type
-    if not all(map(_is_never_written, values)) or not isinstance(type_, ir.MemRefType) or not type_.has_static_shape:
+def _operand(place: int, type_: ir.Type, limit: int) -> ConstantOperand | None:
+    """What is read ahead of the operand of this type that launches pass at a place, if it is worth it."""
+    if not isinstance(type_, ir.MemRefType) or not type_.has_static_shape:
         return None
     strides, offset = type_.get_strides_and_offset()
     shape, nbytes = tuple(type_.shape), element_bytes(type_.element_type)

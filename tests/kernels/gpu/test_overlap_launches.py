@@ -89,7 +89,7 @@ def brought(monkeypatch):
 
 
 # Rows of the left factor, k, columns: fewer bytes than blocks have lines, shares that are uneven, odd sizes.
-@pytest.mark.parametrize("sizes", [(1, 768, 40), (3, 100, 264), (1, 8, 8), (2, 33, 57), (16, 64, 272)])
+@pytest.mark.parametrize("sizes", [(1, 768, 42), (3, 100, 264), (1, 8, 9), (2, 33, 57), (40, 64, 272)])
 def test_a_weight_is_brought_once(sizes, brought):
     rows, depth, columns = sizes
     rng = np.random.default_rng(0)
@@ -106,6 +106,19 @@ def test_a_weight_is_brought_once(sizes, brought):
     brought.sort()
     start, end = brought[0][0], brought[-1][0] + brought[-1][1]
     assert end - start == sum(size for _, size in brought) == weight.nbytes // 16 * 16, "no byte is brought twice"
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_a_matrix_that_nobody_writes_is_read_before_a_kernel_waits(is_written):
+    def compute(x, weight):
+        return (2 * x).astype("bf16") @ weight, x + 1, *([weight + 1] if is_written else [])
+
+    x, weight = np.ones((8, 64), np.float32), np.ones((64, 48), ml_dtypes.bfloat16)
+    program = compile_program(compute, x, weight, donate=("x", "weight")[: 1 + is_written])
+    ptx = program.ptx["gemm_0"]
+    before, wait, after = ptx.partition("griddepcontrol.wait;")
+    assert wait and "ld.global" in after and ("ld.global" in before) == (not is_written)
+    np.testing.assert_array_equal(program.interpret(x, weight)[0].astype(np.float64), 128)
 
 
 def test_what_kernels_write_is_not_brought(brought):
