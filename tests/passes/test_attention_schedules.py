@@ -77,6 +77,8 @@ LONG = replace(PREFILL, query=(1, 20, 256), key=(1, 37, 256), width=256)
         (PREFILL, {"kind": "few_queries"}, "kind 'few_queries' takes at most 8 queries"),
         (DECODE, {"warps": 1}, "warps = 1: a block has a thread for each column, 2 to 32 warps"),
         (DECODE, {"warps": 33}, "warps = 33: a block has a thread for each column, 2 to 32 warps"),
+        (DECODE, {"blocks": 3}, "blocks = 3: clusters have 1, 2, 4, 8 blocks"),
+        (DECODE, {"blocks": 2}, "blocks = 2: sm_89 has no clusters of blocks"),
         (LONG, {"strips": 2}, "sums and factors take 288 registers of each thread, of at most 192"),
         (LONG, {"keys": 64}, "tiles take 168960 bytes of shared memory, and a block on sm_89 has 101376"),
     ],

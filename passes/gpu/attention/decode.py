@@ -3,6 +3,9 @@
 A warp takes the keys of a head in turn with the others, as many at a time as have room side by side in its lanes: a few
 lanes share a row, each with pieces of it in registers, as they share the row of results. Products with the query are
 summed over these lanes. At the end the lanes' results are added, then those of the warps in shared memory, in order.
+
+Where there are fewer queries than processors, the blocks of a cluster share out the keys (Hopper): one processor would
+read them all alone. What each has found goes to the shared memory of the first one, which adds it up in order.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from blu.passes.gpu.attention.operands import (
 )
 from blu.passes.gpu.attention.schedule import FewQueriesSchedule
 from blu.passes.gpu.attention.scores import LOG2_E
-from blu.passes.gpu.isa import approx, barrier, shared_memory, shfl
+from blu.passes.gpu.isa import approx, barrier, cluster, shared_memory, shfl
 from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import GpuKernel, Thread, small_grid, when
 from blu.passes.gpu.numbers import Number
@@ -81,35 +84,54 @@ def emit(kernel: func.FuncOp, schedule: FewQueriesSchedule, target: GpuTarget) -
     operands = operands_of(operation)
     frame = GpuKernel.open(kernel)
     query = ir.RankedTensorType(operands[0].type).shape
-    blocks = prod(query[:-1])
+    count = max(1, prod(query[:-1])) * schedule.blocks
     warps, shares, memory = schedule.warps, Shares.of(query[-1]), SharedMemory()
     start = memory.take(warps * (shares.columns + NUMBERS) * 4)
-    grid, room = (max(1, blocks),), small_grid(max(1, blocks), warps * WARP, target)
-    with operation.location, frame.launch(grid, warps * WARP, memory.bytes, **room) as here:
+    found = memory.take(schedule.blocks * (NUMBERS + 1) * shares.columns * 4 if schedule.blocks > 1 else 0)
+    room = small_grid(count, warps * WARP, target)
+    with operation.location, frame.launch((count,), warps * WARP, memory.bytes, schedule.blocks, **room) as here:
         if prod(query):
             problem = read_problem(operation, frame, operands)
-            shared = numbers.add(shared_address(frame), start)
-            Decode(problem, shares, warps, operand_of(frame.outputs[0][1]), shared).emit(here)
+            shared = shared_address(frame)
+            places = numbers.number(numbers.add(shared, start)), numbers.number(numbers.add(shared, found))
+            Decode(problem, shares, schedule, operand_of(frame.outputs[0][1]), *places).emit(here)
     return frame.finish()
 
 
 @dataclass(frozen=True)
 class Decode:
-    """Emits one kernel: a block for each query of each head."""
+    """Emits one kernel: a block, or a cluster of them, for each query of each head.
+
+    Warps leave what they have found at `shared`, blocks at `found` of the first one of their cluster.
+    """
 
     problem: Problem
     shares: Shares
-    warps: int
+    schedule: FewQueriesSchedule
     output: AttentionOperand
     shared: ir.Value
+    found: ir.Value
+
+    @property
+    def warps(self) -> int:
+        return self.schedule.warps
+
+    @property
+    def blocks(self) -> int:
+        return self.schedule.blocks
 
     def emit(self, here: Thread) -> None:
         """What one thread does."""
         problem, shares = self.problem, self.shares
+        if self.blocks > 1:
+            barrier.cluster_arrive()
         thread, block = numbers.as_number(here.thread), numbers.as_number(here.block[0])
+        rank, block = numbers.remainder(block, self.blocks), numbers.divide(block, self.blocks)
         own, *head = reversed(split_head(block, (*problem.heads, problem.queries)))
         head.reverse()
         group, lane = numbers.divide(thread, shares.lanes), numbers.remainder(thread, shares.lanes)
+        if self.blocks > 1:
+            group = numbers.add(numbers.multiply(rank, self.warps * shares.rows), group)
         columns = [numbers.multiply(numbers.add(numbers.multiply(lane, shares.pieces), piece), PIECE)
                    for piece in range(shares.pieces)]  # fmt: skip
         scale = numbers.real(problem.factor * LOG2_E)
@@ -120,14 +142,23 @@ class Decode:
         with when(numbers.is_below(numbers.remainder(thread, WARP), shares.lanes)):
             self._leave(numbers.divide(thread, WARP), columns, carried)
         barrier.sync()
+        if self.blocks == 1:
+            with when(numbers.is_below(thread, shares.columns)):
+                self._write(self._of_warps(thread), self.output.matrix(head), own, thread)
+            return
+        barrier.cluster_wait()  # all blocks have begun
         with when(numbers.is_below(thread, shares.columns)):
-            self._combine(self.output.matrix(head), own, thread)
+            self._send(self._of_warps(thread), rank, thread)
+        barrier.cluster_sync()
+        is_first = numbers.is_equal(rank, 0)
+        with when(arith.andi(is_first, numbers.is_below(thread, shares.columns))):
+            self._write(self._of_blocks(thread), self.output.matrix(head), own, thread)
 
     def _walk(
         self, head: Sequence[ir.Value], own: ir.Value, group: ir.Value, columns: list[Number], query: list[ir.Value]
     ) -> list[ir.Value]:
         """The largest score, the sum of weights, and results of the keys of a group of lanes."""
-        problem, groups = self.problem, self.warps * self.shares.rows
+        problem, groups = self.problem, self.blocks * self.warps * self.shares.rows
         key_head = problem.key_head(head)
         keys, values = problem.key.matrix(key_head), problem.value.matrix(key_head)
         limit = numbers.number(problem.limit(own))
@@ -208,16 +239,33 @@ class Decode:
         for place, item in enumerate((largest, total)):
             shared_memory.st(self._at(own_warp, width), 4 * place, [item])
 
-    def _combine(self, output: HeadMatrix, row: ir.Value, column: ir.Value) -> None:
-        """One column of the result from what the warps have left."""
+    def _of_warps(self, column: ir.Value) -> list[ir.Value]:
+        """One column of the result from what the warps have left, with the largest score and the sum of weights."""
         width = self.shares.columns
-        parts = [
+        return _merge([
             [*shared_memory.ld(self._at(number, width), 0, 1, numbers.f32()),
              *shared_memory.ld(self._at(number, width), 4, 1, numbers.f32()),
              *shared_memory.ld(self._at(number, column), 0, 1, numbers.f32())]
             for number in range(self.warps)
-        ]  # fmt: skip
-        _, total, result = _merge(parts)
+        ])  # fmt: skip
+
+    def _send(self, found: list[ir.Value], rank: ir.Value, column: ir.Value) -> None:
+        """Let the first block of the cluster have a column of this one."""
+        own = numbers.add(numbers.multiply(rank, len(found) * self.shares.columns), column)
+        own = numbers.number(numbers.add(self.found, numbers.multiply(own, 4)))
+        there = cluster.mapa(own, numbers.number(0))
+        for place, item in enumerate(found):
+            cluster.st(there, 4 * place * self.shares.columns, item)
+
+    def _of_blocks(self, column: ir.Value) -> list[ir.Value]:
+        """The same as `_of_warps`, from what the blocks have sent."""
+        start, count = numbers.number(numbers.add(self.found, numbers.multiply(column, 4))), NUMBERS + 1
+        words = [shared_memory.ld(start, 4 * place * self.shares.columns, 1, numbers.f32())[0]
+                 for place in range(self.blocks * count)]  # fmt: skip
+        return _merge([words[place : place + count] for place in range(0, len(words), count)])
+
+    def _write(self, found: list[ir.Value], output: HeadMatrix, row: ir.Value, column: ir.Value) -> None:
+        _, total, result = found
         is_empty = arith.cmpf(arith.CmpFPredicate.OEQ, total, numbers.real(0))
         output.store(arith.select(is_empty, numbers.real(0), arith.divf(result, total)), row, column)
 

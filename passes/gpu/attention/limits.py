@@ -49,6 +49,7 @@ ROWS_OF_TILES = (16, 32, 64, 128)
 STRIPS = (1, 2)
 WARPS_OF_BLOCKS = (1, 2, 4, 8)
 MOST_ROWS, MOST_STAGES = 256, 8
+CLUSTERS = (1, 2, 4, 8)
 REGISTERS_OF_PROCESSOR = 65536
 RESERVED_BYTES = 1024
 """Of the shared memory of a processor, for each block."""
@@ -58,7 +59,7 @@ def excesses(schedule: Schedule, operation: ir.Operation, target: GpuTarget) -> 
     """What a schedule asks for that there is not, a sentence each."""
     sizes = ScheduleSizes.of(operation)
     if isinstance(schedule, FewQueriesSchedule):
-        yield from _excess_few(schedule, operation, sizes)
+        yield from _excess_few(schedule, operation, sizes, target)
     if isinstance(schedule, QueryTilesSchedule):
         yield from _excess_tile(STRIPS, "strips", schedule.strips)
         yield from _excess_tile(ROWS_OF_TILES, "keys", schedule.keys)
@@ -77,12 +78,18 @@ def excesses(schedule: Schedule, operation: ir.Operation, target: GpuTarget) -> 
         yield from _excess_gradient(schedule, sizes, target)
 
 
-def _excess_few(schedule: FewQueriesSchedule, operation: ir.Operation, sizes: ScheduleSizes) -> Iterator[str]:
+def _excess_few(
+    schedule: FewQueriesSchedule, operation: ir.Operation, sizes: ScheduleSizes, target: GpuTarget
+) -> Iterator[str]:
     if not decode.suits(operation):
         yield f"kind 'few_queries' takes at most {decode.FEW_QUERIES} queries, of multiples of {decode.PIECE} columns"
     if schedule.warps > MOST_WARPS or schedule.warps * WARP < sizes.columns[0]:
         least = ceil(sizes.columns[0] / WARP)
         yield f"warps = {schedule.warps}: a block has a thread for each column, {least} to {MOST_WARPS} warps"
+    if schedule.blocks not in CLUSTERS:
+        yield f"blocks = {schedule.blocks}: clusters have {', '.join(map(str, CLUSTERS))} blocks"
+    elif schedule.blocks > 1 and not target.wgmma:
+        yield f"blocks = {schedule.blocks}: {target.name} has no clusters of blocks"
 
 
 def _excess_gradient(schedule: GradientTilesSchedule, sizes: ScheduleSizes, target: GpuTarget) -> Iterator[str]:

@@ -63,10 +63,11 @@ class SharedKeysSchedule(Schedule):
 
 @dataclass(frozen=True)
 class FewQueriesSchedule(Schedule):
-    """A block of `warps` warps for each query, which share out the keys (decode.py)."""
+    """A block of `warps` warps for each query, or a cluster of `blocks`, which share out the keys (decode.py)."""
 
     kind: ClassVar[str] = "few_queries"
     warps: int
+    blocks: int = 1
 
 
 @dataclass(frozen=True)

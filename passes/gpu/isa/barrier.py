@@ -29,5 +29,15 @@ def warp_sync() -> None:
 
 def cluster_sync() -> None:
     """Wait for all threads of the cluster, and see what they wrote to shared memory."""
+    cluster_arrive()
+    cluster_wait()
+
+
+def cluster_arrive() -> None:
+    """Count this thread at the cluster's barrier, with what it wrote before; `cluster_wait` comes after."""
     nvvm.cluster_arrive(aligned=True)
+
+
+def cluster_wait() -> None:
+    """Wait until all threads of the cluster have been counted, and see what they wrote before."""
     nvvm.cluster_wait(aligned=True)

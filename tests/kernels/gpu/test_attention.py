@@ -56,6 +56,7 @@ ROUNDED = [
 DECODING = [
     Problem("one query", "bf16", (1, 4, 1, 64), (1, 2, 200, 64), 64, causal=True, offset=130),
     Problem("f32", "f32", (2, 1, 64), (2, 300, 64), 64, causal=True, offset=299),
+    Problem("eight blocks, of which some see nothing", "bf16", (2, 1, 40), (1, 520, 40), 40, causal=True, offset=30),
     Problem("some queries", "f16", (2, 4, 80), (2, 70, 80), 80, causal=True),
     Problem("long rows", "f32", (1, 2, 256), (1, 70, 256), 256),
     Problem("nothing to see", "f32", (1, 2, 32), (1, 70, 32), 32, causal=True, offset=-1),

@@ -201,7 +201,7 @@ class _Blocks(Warpgroups):
     def _load(self, space: str, operand: str, size: int, active: np.ndarray) -> np.ndarray:
         address = self._address(operand, 64 if space == "global" else 32)
         first = self._first_places(space, address, size, active)
-        if space == "shared":
+        if space.startswith("shared"):
             self.races.read(self.races.places(*self._chosen(active, first), size), self._numbers_of(active))
         source = self.memory.bytes if space == "global" else self.shared
         return source.view(f"V{size}")[first // size].view(np.uint8).reshape(-1, size)
@@ -211,7 +211,7 @@ class _Blocks(Warpgroups):
         size = data.shape[1]
         first = self._first_places(space, self._address(operand, 64 if space == "global" else 32), size, active)
         first, data = self._chosen(active, first, np.ascontiguousarray(data).view(f"V{size}")[:, 0])
-        if space == "shared":
+        if space.startswith("shared"):
             self.races.write(self.races.places(first, size), self._numbers_of(active))
         target = self.memory.bytes if space == "global" else self.shared
         target.view(data.dtype)[first // size] = data
