@@ -26,7 +26,7 @@ module attributes {blu.target = {name = "sm_90a"}, blu.schedules = {attention_1 
   }
 
   // CHECK-LABEL: func.func private @attention_2(
-  // CHECK-SAME: blu.schedule = {kind = "few_queries", warps = 16 : i64}
+  // CHECK-SAME: blu.schedule = {blocks = 1 : i64, kind = "few_queries", warps = 16 : i64}
   func.func private @attention_2(%q: tensor<2x1x32xbf16>, %k: tensor<2x70x32xbf16>) -> tensor<2x1x32xbf16> attributes {blu.kernel = "attention"} {
     %0 = "blu.attention"(%q, %k, %k) {causal = false, precision = "highest", scale = 0.125 : f64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 0>} : (tensor<2x1x32xbf16>, tensor<2x70x32xbf16>, tensor<2x70x32xbf16>) -> tensor<2x1x32xbf16>
     return %0 : tensor<2x1x32xbf16>

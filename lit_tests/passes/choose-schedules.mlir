@@ -5,26 +5,26 @@
 // What others wish is done, and said no longer.
 // CHECK: module attributes {blu.target = {name = "sm_90a"}}
 module attributes {blu.target = {name = "sm_90a"}, blu.schedules = {gemm_3 = {kind = "wgmma", columns = 64 : i64, stages = 2 : i64}}} {
-  func.func @main(%x: tensor<24x2112xbf16>, %y: tensor<2112x40xbf16>, %i: tensor<8x8xi32>, %a: tensor<256x512xbf16>, %b: tensor<512x256xbf16>) -> (tensor<24x40xf32>, tensor<8x8xi32>, tensor<256x256xf32>, tensor<256x256xf32>) {
-    %0 = call @gemm_0(%x, %y) : (tensor<24x2112xbf16>, tensor<2112x40xbf16>) -> tensor<24x40xf32>
+  func.func @main(%x: tensor<36x2112xbf16>, %y: tensor<2112x40xbf16>, %i: tensor<8x8xi32>, %a: tensor<256x512xbf16>, %b: tensor<512x256xbf16>) -> (tensor<36x40xf32>, tensor<8x8xi32>, tensor<256x256xf32>, tensor<256x256xf32>) {
+    %0 = call @gemm_0(%x, %y) : (tensor<36x2112xbf16>, tensor<2112x40xbf16>) -> tensor<36x40xf32>
     %1 = call @gemm_1(%i, %i) : (tensor<8x8xi32>, tensor<8x8xi32>) -> tensor<8x8xi32>
     %2 = call @gemm_2(%a, %b) : (tensor<256x512xbf16>, tensor<512x256xbf16>) -> tensor<256x256xf32>
     %3 = call @gemm_3(%a, %b) : (tensor<256x512xbf16>, tensor<512x256xbf16>) -> tensor<256x256xf32>
-    return %0, %1, %2, %3 : tensor<24x40xf32>, tensor<8x8xi32>, tensor<256x256xf32>, tensor<256x256xf32>
+    return %0, %1, %2, %3 : tensor<36x40xf32>, tensor<8x8xi32>, tensor<256x256xf32>, tensor<256x256xf32>
   }
 
   // A long k is split among blocks, and what is not said by sizes is left open.
   // CHECK-LABEL: func.func private @gemm_0(
   // CHECK-SAME: blu.schedule = {columns = 64 : i64, copied = "undecided", instruction = "bf16", kind = "product", rows = 64 : i64, split = [[PARTS:[0-9]+]] : i64}
   // FIT-LABEL: func.func private @gemm_0(
-  // FIT-SAME: memref<[[PARTS:[0-9]+]]x24x40xf32>
+  // FIT-SAME: memref<[[PARTS:[0-9]+]]x36x40xf32>
   // FIT-SAME: blu.schedule = {columns = 64 : i64, group = 8 : i64, instruction = "bf16", kind = "mma", rows = 64 : i64, split = [[PARTS]] : i64, stages = 4 : i64, warp_columns = 32 : i64, warp_rows = 32 : i64}
-  func.func private @gemm_0(%x: tensor<24x2112xbf16>, %y: tensor<2112x40xbf16>) -> tensor<24x40xf32> attributes {blu.kernel = "gemm"} {
+  func.func private @gemm_0(%x: tensor<36x2112xbf16>, %y: tensor<2112x40xbf16>) -> tensor<36x40xf32> attributes {blu.kernel = "gemm"} {
     %zero = arith.constant 0.0 : f32
-    %0 = tensor.empty() : tensor<24x40xf32>
-    %1 = linalg.fill ins(%zero : f32) outs(%0 : tensor<24x40xf32>) -> tensor<24x40xf32>
-    %2 = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>] ins(%x, %y : tensor<24x2112xbf16>, tensor<2112x40xbf16>) outs(%1 : tensor<24x40xf32>) -> tensor<24x40xf32>
-    return %2 : tensor<24x40xf32>
+    %0 = tensor.empty() : tensor<36x40xf32>
+    %1 = linalg.fill ins(%zero : f32) outs(%0 : tensor<36x40xf32>) -> tensor<36x40xf32>
+    %2 = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>] ins(%x, %y : tensor<36x2112xbf16>, tensor<2112x40xbf16>) outs(%1 : tensor<36x40xf32>) -> tensor<36x40xf32>
+    return %2 : tensor<36x40xf32>
   }
 
   // No tile multiplies integers.

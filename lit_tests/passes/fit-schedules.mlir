@@ -5,7 +5,7 @@
 // COUNT-DAG: blu-fit-schedules: 1 schedules of kind wgmma
 // COUNT-DAG: blu-fit-schedules: 3 schedules of kind mma
 // COUNT-DAG: blu-fit-schedules: 1 schedules of kind simt
-// COUNT-DAG: blu-fit-schedules: 1 schedules of kind few_rows
+// COUNT-DAG: blu-fit-schedules: 1 schedules of kind strips
 // COUNT-DAG: blu-fit-schedules: 2 schedules of kind loops
 module attributes {blu.target = {name = "sm_90a"}} {
   // Hopper's copy engine takes rows that begin at multiples of 16 bytes.
@@ -53,14 +53,14 @@ module attributes {blu.target = {name = "sm_90a"}} {
   // Written by hand, without a schedule: k is not split, since there is no memory for its parts.
   // CHECK-LABEL: func.func private @by_hand(
   // CHECK-SAME: blu.schedule = {{{.*}}instruction = "bf16", kind = "mma", {{.*}}split = 1 : i64
-  func.func private @by_hand(%x: memref<24x2112xbf16>, %y: memref<2112x40xbf16>, %z: memref<24x40xf32>) attributes {blu.kernel = "gemm"} {
+  func.func private @by_hand(%x: memref<36x2112xbf16>, %y: memref<2112x40xbf16>, %z: memref<36x40xf32>) attributes {blu.kernel = "gemm"} {
     %zero = arith.constant 0.0 : f32
-    %0 = bufferization.to_tensor %x restrict : memref<24x2112xbf16> to tensor<24x2112xbf16>
+    %0 = bufferization.to_tensor %x restrict : memref<36x2112xbf16> to tensor<36x2112xbf16>
     %1 = bufferization.to_tensor %y restrict : memref<2112x40xbf16> to tensor<2112x40xbf16>
-    %2 = tensor.empty() : tensor<24x40xf32>
-    %3 = linalg.fill ins(%zero : f32) outs(%2 : tensor<24x40xf32>) -> tensor<24x40xf32>
-    %4 = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>] ins(%0, %1 : tensor<24x2112xbf16>, tensor<2112x40xbf16>) outs(%3 : tensor<24x40xf32>) -> tensor<24x40xf32>
-    bufferization.materialize_in_destination %4 in restrict writable %z : (tensor<24x40xf32>, memref<24x40xf32>) -> ()
+    %2 = tensor.empty() : tensor<36x40xf32>
+    %3 = linalg.fill ins(%zero : f32) outs(%2 : tensor<36x40xf32>) -> tensor<36x40xf32>
+    %4 = linalg.contract indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>] ins(%0, %1 : tensor<36x2112xbf16>, tensor<2112x40xbf16>) outs(%3 : tensor<36x40xf32>) -> tensor<36x40xf32>
+    bufferization.materialize_in_destination %4 in restrict writable %z : (tensor<36x40xf32>, memref<36x40xf32>) -> ()
     return
   }
 
@@ -78,9 +78,9 @@ module attributes {blu.target = {name = "sm_90a"}} {
     return
   }
 
-  // For one row, the matrix is read once, 16 bytes at a time.
+  // For one row, the matrix is read once, a strip of columns for each block.
   // CHECK-LABEL: func.func private @one_row(
-  // CHECK-SAME: blu.schedule = {columns = {{[0-9]+}} : i64, kind = "few_rows"}
+  // CHECK-SAME: blu.schedule = {columns = {{[0-9]+}} : i64, kind = "strips", warps = {{[0-9]+}} : i64}
   func.func private @one_row(%x: memref<1x2048xbf16>, %y: memref<2048x2048xbf16>, %z: memref<1x2048xf32>) attributes {blu.kernel = "gemm", blu.schedule = {columns = 128 : i64, instruction = "bf16", kind = "product", rows = 128 : i64, split = 1 : i64}} {
     %zero = arith.constant 0.0 : f32
     %0 = bufferization.to_tensor %x restrict : memref<1x2048xbf16> to tensor<1x2048xbf16>

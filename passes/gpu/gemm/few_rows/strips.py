@@ -36,8 +36,8 @@ _TILE_COLUMNS, _TILE_ROWS, _TILE_DEPTH = 16, 8, 16
 """Of an instruction."""
 _ALIGNED = 8
 """Columns and k come in multiples of so many."""
-_DEEPEST = 1 << 13
-"""k for which no other blocks are needed to share it."""
+_DEEPEST = 1 << 12
+"""k for which no other blocks are needed to share it, where strips have few processors at work."""
 _AHEAD = 64
 """Registers of a thread for what it reads of the matrix before it multiplies, and of the other factor."""
 _THREADS = 512
@@ -53,8 +53,9 @@ def takes(contraction: Contraction, rows: int, columns: int, depth: int, outer: 
     """Whether a product of halves is one of strips, by its sizes: tiles would leave processors without work."""
     is_aligned = not (columns % _ALIGNED or depth % _ALIGNED)
     is_few = outer * ceil(columns / COLUMNS[-1]) < target.processors
+    is_short = depth <= _DEEPEST or 2 * outer * ceil(columns / COLUMNS[0]) >= target.processors
     is_one_run = all(contraction.size(dim) == 1 for dim in contraction.outer_depth)
-    return 0 < rows <= MOST_ROWS and 0 < depth <= _DEEPEST and is_aligned and is_few and is_one_run
+    return 0 < rows <= MOST_ROWS and depth > 0 and is_short and is_aligned and is_few and is_one_run
 
 
 def suits(product: Product) -> bool:
