@@ -102,7 +102,7 @@ def _warpgroup(sizes: ScheduleSizes) -> WarpgroupSchedule:
     On an H200, tiles of 48 to 128 keys, or a third stage, were never faster.
     """
     if sizes.size == 4:
-        return WarpgroupSchedule(64, 2, 2)
+        return WarpgroupSchedule(64, 1, 3)
     return WarpgroupSchedule(64, 2, 4) if sizes.widest <= 64 else WarpgroupSchedule(64, 2, 2)
 
 

@@ -173,6 +173,7 @@ class KeyWalk:
         softmax, results, weights = self._unpack(carried)
         last = numbers.subtract(self.count, 1)
         stage = self._stage(last)
+        self._turn(last, stage)
         values = self._right(last, stage)
         results, weights = wgmma.tie(results), wgmma.tie(weights)
         wgmma.fence()
@@ -264,17 +265,22 @@ class KeyWalk:
         barrier.sync()  # what is turned around is written where they are
         return held
 
-    def _right(self, number: Number, stage: Number) -> PanelTile | TurnedTile:
-        """A tile's values, once they are there."""
-        self._wait_values(number, stage)
-        values = self.values.tile(0, stage)
+    def _turn(self, number: Number, stage: Number) -> None:
+        """Turn a tile's values of f32 around, before scores are begun: that leaves registers for another block."""
         if self.turned is None:
-            return values
+            return
+        self._wait_values(number, stage)
         barrier.sync()  # all warps have ended their products with what was turned around before
-        self.turned.fill(values, self.thread)
+        self.turned.fill(self.values.tile(0, stage), self.thread)
         barrier.sync()
         self._refill_values(number, stage)
-        return self.turned
+
+    def _right(self, number: Number, stage: Number) -> PanelTile | TurnedTile:
+        """A tile's values, once they are there."""
+        if self.turned is not None:
+            return self.turned
+        self._wait_values(number, stage)
+        return self.values.tile(0, stage)
 
     def _scores(self, stage: Number) -> list[ir.Value]:
         """Begin the scores of a tile."""
@@ -318,6 +324,7 @@ class KeyWalk:
         stage, before = self._stage(number), self._stage(earlier)
         self._wait_keys(number, stage)
         self._begin_products()
+        self._turn(earlier, before)
         results, weights = wgmma.tie(results), wgmma.tie(weights)
         wgmma.fence()
         scores = self._scores(stage)

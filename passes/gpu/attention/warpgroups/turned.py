@@ -1,8 +1,8 @@
 """Tiles of f32 for Hopper's warpgroups, which read tf32 from shared memory only with neighbours along the sum.
 
 Scores sum over columns, as tiles lie. What is summed over rows (values with weights, keys with slopes) is turned around
-by the threads of the group while tensor cores make the scores. Left factors stay in registers: their tiles' shared
-memory is free then, and holds what is turned.
+by the threads of the group, in the gradients while tensor cores make the scores. Left factors stay in registers: their
+tiles' shared memory is free then, and holds what is turned.
 
 A thread turns blocks of four rows and four columns: it reads four pieces of 16 bytes and writes four. Weights come out
 of the scores with columns 2 t and 2 t + 1 in one thread, t = lane % 4, where an instruction wants columns t and t + 4:
