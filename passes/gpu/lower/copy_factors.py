@@ -220,23 +220,37 @@ def _is_transposed(value: ir.Value) -> bool:
 
 
 def _copy(module: ir.Module, calls: Sequence[func.CallOp], kernel: func.FuncOp, name: str, is_turned: bool) -> None:
-    """Give calls of a kernel a copy of a factor, whose rows begin at multiples of 16 bytes; turned around if asked."""
+    """Give calls of a kernel a copy of a factor, whose rows begin at multiples of 16 bytes; turned around if asked.
+
+    Calls in a block that have the same factor share its copy.
+    """
     contraction = gemm_split.contraction_of(kernel)
     place = ("left", "right").index(name)
     number = ir.BlockArgument(contraction.operation.operands[place]).arg_number
-    copier = ""
+    copier, copies = "", dict[tuple[ir.Block, ir.Value, bool, str], ir.Value]()
     for call in calls:
         with ir.InsertionPoint(call), call.location:
             given = call.operands_[number]
             swaps = _is_transposed(given) != is_turned
             source = transpose(given, _SWAP) if swaps else given
             type_ = ir.RankedTensorType(source.type)
-            if type_.shape[-1] * type_.element_type.width // 8 % COPY_BYTES:
+            key = (call.operation.block, _matrix_of(given), swaps, str(type_))
+            if key in copies:
+                copy = copies[key]
+            elif type_.shape[-1] * type_.element_type.width // 8 % COPY_BYTES:
                 copy = _with_longer_rows(source)
             else:
                 copier = copier or _copy_kernel(module, f"{kernel.name.value}_{name}", type_)
                 copy = func.CallOp([type_], copier, [source]).results[0]
+            copies[key] = copy
             call.operation.operands[number] = transpose(copy, _SWAP) if swaps else copy
+
+
+def _matrix_of(value: ir.Value) -> ir.Value:
+    """The matrix that a value is, turned around or not, and as it was before it was kept from being computed early."""
+    while not isinstance(value.owner, ir.Block) and value.owner.name in ("linalg.transpose", "blu.barrier"):
+        value = value.owner.operation.operands[ir.OpResult(value).result_number]
+    return value
 
 
 def _with_longer_rows(matrix: ir.Value) -> ir.Value:

@@ -130,6 +130,19 @@ def test_factors_of_tf32_whose_neighbours_lie_across_k(case: Case, fields: Field
     assert "wgmma.mma_async" in program.ptx["gemm_0"]
 
 
+def test_products_with_the_same_factor_share_its_copy() -> None:
+    """Three products of one kernel, of which two have the narrower factor in common."""
+
+    def function(x, y, w, other):
+        return tuple(blu.matmul(left.T, right, precision="tf32") for left, right in ((x, w), (y, w), (y, other)))
+
+    specs = (blu.spec((8192, columns), "f32") for columns in (2048, 2048, 1536, 1536))
+    launched = str(blu.jit(function).trace(*specs).lower("sm_90a", stop="kernel").module)
+    names = re.findall(r"gpu\.launch_func\s+@kernels::@(\w+)", launched)
+    assert (names.count("gemm_0"), names.count("rows_0")) == (3, 2)
+    assert names[0] == "rows_0" and names[1] == "gemm_0"
+
+
 SMALL: Fields = {"rows": 64, "columns": 64}
 # Of each factor, rows begin at no multiples of 16 bytes, or only end at none.
 PADDED: list[tuple[Case, str]] = [
