@@ -6,6 +6,7 @@ import hashlib
 import os
 import platform
 import subprocess
+from collections.abc import Mapping
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
@@ -15,8 +16,10 @@ from bench.ranks.launching import ROOT
 from bench.training.setup import Setup
 
 PACKAGES = ("blu", "numpy", "torch", "triton", "nccl4py", "mpi4py", "torch-mlir", "llvmlite", "cuda-bindings")
-FLAGS = ("BLU_", "NCCL_", "TORCH", "CUDA_", "CUBLAS_", "NVIDIA_", "OMP_")
-SECRET = "BLU_RANK_TOKEN"
+FLAGS = ("BLU_", "NCCL_", "TORCH", "CUDA_", "CUBLAS_", "NVIDIA_TF32", "OMP_")
+"""How the names of variables begin that change what is run, or how."""
+NO_FLAGS = ("_TOKEN", "_DIR", "_HOME")
+"""How the names of those end that hold a secret or a place on this machine."""
 ASKED = "name,driver_version,clocks.sm,clocks.mem,clocks.max.sm,power.limit,power.draw,temperature.gpu,mig.mode.current"
 ARITHMETIC = {
     "tf32": "arrays in f32; products on tensor cores with factors rounded to tf32, added up in f32; all else in f32",
@@ -35,10 +38,16 @@ def controls(setup: Setup) -> dict[str, Any]:
         "versions": {"python": platform.python_version(), **_versions()},
         "commit": commit(),
         "machine": {"system": platform.platform(), "processors": os.cpu_count()},
-        "flags": {name: text for name, text in sorted(os.environ.items()) if name.startswith(FLAGS) and name != SECRET},
+        "flags": flags_of(os.environ),
         "arithmetic": ARITHMETIC[setup.precision],
         "torch": _of_torch() if setup.with_peer else "PyTorch is not there: the peer was left out",
     }
+
+
+def flags_of(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that change what is run, or how, by name."""
+    names = sorted(name for name in environment if name.startswith(FLAGS) and not name.endswith(NO_FLAGS))
+    return {name: environment[name] for name in names}
 
 
 def data_of(setup: Setup) -> dict[str, Any]:

@@ -99,3 +99,11 @@ def test_the_page_is_that_of_the_report(monkeypatch: pytest.MonkeyPatch) -> None
     found = json.loads(report.read_text()) if report.exists() else {}
     page = importlib.import_module("bench.training.report").page
     assert (ROOT / "docs" / "headline.md").read_text() == page(found), "write it: bench/headline.py"
+
+
+def test_flags_are_what_changes_a_run_and_no_secret_or_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT))
+    flags_of = importlib.import_module("bench.training.controls").flags_of
+    kept = {"BLU_CUDA_GRAPH": "0", "NCCL_NVLS_ENABLE": "0", "NVIDIA_TF32_OVERRIDE": "1"}
+    left = {"BLU_RANK_TOKEN": "a", "BLU_CACHE_DIR": "b", "CUDA_HOME": "c", "NVIDIA_REQUIRE_CUDA": "d", "HOME": "e"}
+    assert flags_of(kept | left) == kept
