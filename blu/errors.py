@@ -39,6 +39,10 @@ class DonationWarning(UserWarning):
     """A donated argument whose memory a program cannot use: it has no result that may be written there."""
 
 
+class TunedScheduleWarning(UserWarning):
+    """A schedule that was found to be faster, by `blu tune`, does not fit its kernel any more."""
+
+
 class RecompilationWarning(UserWarning):
     """A function that is compiled again and again, because one of its arguments is always another."""
 

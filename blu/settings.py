@@ -83,6 +83,7 @@ def _switch(text: str) -> bool:
 
 SWITCH = Kind("0 or 1", _switch, tuple(_SPELLINGS))
 FOLDER = Kind("a folder", lambda text: Path(text).expanduser())
+FILE = Kind("a file", lambda text: Path(text).expanduser())
 TEXT = Kind("a text", str)
 PROGRAM = Kind("a program (empty: none)", _program, takes_empty=True)
 
@@ -178,6 +179,10 @@ class Settings:
             "The program that assembles GPU code; empty leaves it to the GPU's driver.",
             "the first that is found",
         ),
+    ]
+    tuned: Annotated[
+        Path | None,
+        Setting("BLU_TUNED", FILE, None, "The table of `blu tune` by whose schedules programs are compiled.", "none"),
     ]
     traceback: Annotated[
         str,

@@ -30,6 +30,7 @@ from blu.compiler.eager import Eager, devices, place, runner_of
 from blu.compiler.fingerprint import key_of
 from blu.compiler.plain_calls import PlainCalls
 from blu.compiler.target import resolve_target_name
+from blu.compiler.tuning.table import tuned_for, tuned_key
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.modules import copy_module
 from blu.dialects.core.remat import check_budget, set_budget
@@ -96,12 +97,16 @@ class Traced:
         module = copy_module(self.traced.module)
         with module.context:
             module.operation.attributes[ATTRIBUTE] = target.to_attribute()
+        if tuned := tuned_for(target.name):
+            from blu.passes.kernels.schedules import put_tuned
+
+            put_tuned(module, tuned)
         return module
 
     def compile(self, target: str | None = None, options: DriverOptions | None = None) -> Compiled:
         """The program, from the compile cache where it has it."""
         name = resolve_target_name(target or self.target)
-        key = key_of("module", name, self.text)
+        key = key_of("module", name, self.text, *tuned_key(name))
         details = {"name": self.name, "target": {"name": name, "triple": TARGETS[name].triple}}
         members, _ = default_cache().get_or_compile(key, lambda: self.lower(name, options).executable(), details)
         details["key"] = key

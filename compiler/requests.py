@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Self
 
 from blu.compiler.cache import Cache, Members
 from blu.compiler.fingerprint import key_of
+from blu.compiler.tuning.table import tuned_key
 
 # The keys of a config.json that decide what is computed.
 CONFIG_KEYS = (
@@ -55,7 +56,7 @@ class ProgramRequest(ABC):
 
     def key(self) -> str:
         """The key of the request in the compile cache: every field changes it."""
-        return key_of(self.kind, json.dumps(asdict(self)))
+        return key_of(self.kind, json.dumps(asdict(self)), *tuned_key(self.target))
 
     @abstractmethod
     def trace(self) -> Any:

@@ -29,6 +29,7 @@ from blu.compiler.driver.supervise import ProgressPipe
 from blu.compiler.driver.written_by import telling_who_wrote, version_in
 from blu.compiler.generation.gpt2_programs import Gpt2Request
 from blu.compiler.pipelines import Step, loose_steps, pipeline_of, pipeline_text
+from blu.compiler.tuning.table import tuned_for
 from blu.dialects.core.context import make_context
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.modules import attribute_names
@@ -38,6 +39,7 @@ from blu.errors import BluError, ParseError
 from blu.passes.framework.levels import LEVELS
 from blu.passes.framework.pipeline_text import parse_pipeline
 from blu.passes.graph.autocast import Autocast
+from blu.passes.kernels.schedules import put_tuned
 from blu.runtime.artifact import weight_members, write_artifact
 
 DEFAULT_LENGTH = 128
@@ -210,6 +212,7 @@ def _with_target(source: Source, target: str) -> Source:
     with source.module.context:
         if ATTRIBUTE not in attribute_names(source.module):
             source.module.operation.attributes[ATTRIBUTE] = TARGETS[target].to_attribute()
+    put_tuned(source.module, tuned_for(target))
     return source
 
 

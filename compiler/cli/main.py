@@ -18,6 +18,7 @@ COMMANDS = {
     "run": "run a compiled model",
     "train": "train a model",
     "bench": "measure Blu beside PyTorch",
+    "tune": "find faster schedules of kernels",
     "opt": "run passes over a file of IR",
     "doctor": "say what is installed, what works, and what to do",
     "cache": "look at the compile cache, or clear it",

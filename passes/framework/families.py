@@ -18,6 +18,8 @@ WRITTEN_OVER = "blu.written_over"
 """The numbers of the results that a kernel writes over what it reads: all of that is to be read before."""
 SCHEDULE = "blu.schedule"
 """How a kernel's code goes about its work (passes/kernels/schedules.py): emitters read it."""
+UNTUNED = "blu.untuned"
+"""The schedule that a kernel with a tuned one would have, until it is known whether the tuned one fits."""
 FULL_EFFORT = 2
 
 

@@ -10,6 +10,8 @@ from blu.passes.framework.base import find
 from blu.passes.framework.families import is_kernel
 from blu.plan.routines import ROUTINES
 
+TUNED = "blu.tuned"
+"""Of a module: schedules by problems (passes/kernels/isolate.py) for which they were found to be faster."""
 WISHES = "blu.schedules"
 """Of a module: fields of schedules by the names of kernels, for blu-choose-schedules: {gemm_0 = {split = 4 : i64}}."""
 

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from blu.dialects.core.mlir import func, ir
-from blu.errors import ParseError, suggestion
+from blu.errors import ParseError, PassError, TunedScheduleWarning, suggestion
 from blu.passes.framework.base import Pass
-from blu.passes.framework.families import SCHEDULE, family_of
-from blu.passes.framework.kernels import WISHES, kernels_in
+from blu.passes.framework.families import SCHEDULE, UNTUNED, family_of
+from blu.passes.framework.kernels import TUNED, WISHES, kernels_in
 from blu.passes.kernels.emitters import Emitter
+from blu.passes.kernels.isolate import problem_of
 from blu.passes.kernels.schedules import (
     Fields,
     Schedule,
@@ -29,7 +30,7 @@ Emitters = Mapping[str, Emitter]
 def choose_by_sizes(pass_: Pass, module: ir.Module, target: Any, emitters: Emitters) -> None:
     """Write on kernels what sizes decide of their schedules, and what the module says of them."""
     kernels = kernels_in(module)
-    wishes = _take_wishes(pass_, module, kernels, emitters)
+    wishes, tuned = _take_wishes(pass_, module, kernels, emitters), _take_tuned(pass_, module, kernels, emitters)
     for name, kernel in kernels.items():
         scheduler = _scheduler_of(kernel, emitters)
         if scheduler is None:
@@ -37,6 +38,8 @@ def choose_by_sizes(pass_: Pass, module: ir.Module, target: Any, emitters: Emitt
         given = {**given_to(kernel), **wishes.get(name, {})}
         with said_of(kernel, scheduler.line and scheduler.line(kernel)):
             chosen = scheduler.choose(kernel, target, given)
+        if name in tuned and not given:
+            chosen = _choose_tuned(pass_, kernel, target, tuned[name], chosen, scheduler)
         if chosen:
             kernel.attributes[SCHEDULE] = dictionary(chosen)
             pass_.count(f"schedules of kind {chosen['kind']}")
@@ -47,7 +50,28 @@ def fit_to_strides(pass_: Pass, module: ir.Module, target: Any, emitters: Emitte
     for kernel in kernels_in(module).values():
         scheduler = _scheduler_of(kernel, emitters)
         if scheduler is not None:
-            pass_.count(f"schedules of kind {fit_kernel(kernel, target, scheduler).kind}")
+            pass_.count(f"schedules of kind {_fitted(pass_, kernel, target, scheduler).kind}")
+
+
+def _fitted(pass_: Pass, kernel: func.FuncOp, target: Any, scheduler: Scheduler) -> Schedule:
+    """The schedule of a kernel, which is not the tuned one where that does not fit the strides."""
+    if UNTUNED not in kernel.attributes:
+        return fit_kernel(kernel, target, scheduler)
+    chosen = kernel.attributes[UNTUNED]
+    del kernel.attributes[UNTUNED]
+    try:
+        return fit_kernel(kernel, target, scheduler)
+    except PassError as error:
+        _leave_out(pass_, kernel, error.message)
+    kernel.attributes[SCHEDULE] = chosen
+    if not len(chosen):
+        del kernel.attributes[SCHEDULE]
+    return fit_kernel(kernel, target, scheduler)
+
+
+def _leave_out(pass_: Pass, kernel: func.FuncOp, reason: str) -> None:
+    name = kernel.name.value
+    pass_.warn(f"kernel '{name}' has the schedule that is chosen, not the tuned one: {reason}", TunedScheduleWarning)
 
 
 def fit_kernel(kernel: func.FuncOp, target: Any, scheduler: Scheduler) -> Schedule:
@@ -57,6 +81,35 @@ def fit_kernel(kernel: func.FuncOp, target: Any, scheduler: Scheduler) -> Schedu
         schedule = scheduler.fit(kernel, target, given)
     kernel.attributes[SCHEDULE] = schedule.to_attribute()
     return schedule
+
+
+def _take_tuned(
+    pass_: Pass, module: ir.Module, kernels: Mapping[str, func.FuncOp], emitters: Emitters
+) -> dict[str, Fields]:
+    """What the module says of schedules by problems, by the kernels that have these."""
+    attributes = module.operation.attributes
+    if TUNED not in attributes:
+        return {}
+    if not isinstance(attributes[TUNED], ir.DictAttr):
+        pass_.fail(module.operation, f"{TUNED} = {attributes[TUNED]} is no dictionary of problems")
+    by_problem = {item.name: _fields_of(item.attr, module) for item in ir.DictAttr(attributes[TUNED])}
+    problems = {name: problem_of(module, name) for name, kernel in kernels.items() if _scheduler_of(kernel, emitters)}
+    del attributes[TUNED]
+    return {name: by_problem[problem] for name, problem in problems.items() if problem in by_problem}
+
+
+def _choose_tuned(
+    pass_: Pass, kernel: func.FuncOp, target: Any, tuned: Fields, chosen: Fields, scheduler: Scheduler
+) -> Fields:
+    """A schedule that was found to be faster, unless it does not fit any more: then what is chosen, with a warning."""
+    try:
+        found = scheduler.choose(kernel, target, tuned)
+    except ParseError as error:
+        _leave_out(pass_, kernel, error.message)
+        return chosen
+    kernel.attributes[UNTUNED] = dictionary(chosen)
+    pass_.count("tuned schedules")
+    return found
 
 
 def _scheduler_of(kernel: func.FuncOp, emitters: Emitters) -> Scheduler | None:

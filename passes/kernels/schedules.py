@@ -10,7 +10,7 @@ which there is something to choose say how in the table of their target, as a `S
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import MISSING, asdict, dataclass, fields
 from typing import Any, ClassVar
@@ -20,7 +20,7 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.targets.description import encoded
 from blu.errors import ParseError, PassError, suggestion
 from blu.passes.framework.families import SCHEDULE
-from blu.passes.framework.kernels import WISHES
+from blu.passes.framework.kernels import TUNED, WISHES
 
 Fields = Mapping[str, str | int]
 
@@ -48,12 +48,29 @@ def wish_for(module: ir.Module, schedules: Mapping[str, Fields]) -> None:
         module.operation.attributes[WISHES] = ir.DictAttr.get(dictionaries)
 
 
+def put_tuned(module: ir.Module, schedules: Mapping[str, Fields]) -> None:
+    """Write on a module the schedules by which problems (isolate.py) were found to be solved faster, if any were."""
+    if schedules:
+        with module.context:
+            dictionaries = {problem: dictionary(fields) for problem, fields in schedules.items()}
+            module.operation.attributes[TUNED] = ir.DictAttr.get(dictionaries)
+
+
 def dictionary(given: Fields) -> ir.DictAttr:
     """Fields as an attribute, which `read_fields` reads back."""
     return ir.DictAttr.get({name: encoded(value) for name, value in given.items()})
 
 
 Kinds = Mapping[str, type[Schedule]]
+
+
+def around(schedule: Fields) -> Iterator[dict[str, str | int]]:
+    """The schedules in which one number is half of what it is, or twice as much."""
+    for name, value in schedule.items():
+        if isinstance(value, int) and value:
+            for other in (2 * value, value // 2):
+                if other:
+                    yield {**schedule, name: other}
 
 
 @dataclass(frozen=True)
@@ -63,11 +80,13 @@ class Scheduler:
     `choose` gives the fields that sizes decide, of a kernel on tensors: none where they decide nothing. `fit` gives the
     schedule of a kernel over buffers. Both get the fields that the kernel's schedule has already, which stay, and raise
     ParseError where these do not fit. `line` is the user's line that such an error names, if not the kernel's.
+    `neighbours` are the schedules that a tuner tries beside one, whether they fit or not: the likeliest first.
     """
 
     choose: Callable[[func.FuncOp, Any, Fields], Fields]
     fit: Callable[[func.FuncOp, Any, Fields], Schedule]
     line: Callable[[func.FuncOp], ir.Location] | None = None
+    neighbours: Callable[[Fields], Iterable[Fields]] = around
 
 
 def table_of(*kinds: type[Schedule]) -> Kinds:

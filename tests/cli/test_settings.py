@@ -49,6 +49,7 @@ def test_every_setting_has_a_typed_field_of_its_name():
         ("BLU_CODEGEN_TIMEOUT", "inf", float("inf")),
         ("BLU_PTXAS", sys.executable, sys.executable),
         ("BLU_PTXAS", "", ""),
+        ("BLU_TUNED", "~/tuned.json", Path("~/tuned.json").expanduser()),
         ("BLU_TRACEBACK", "full", "full"),
         ("BLU_CUDA_DRIVER", "bindings", "bindings"),
         ("BLU_CUDA_GRAPH", "0", False),

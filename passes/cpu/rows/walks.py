@@ -207,9 +207,7 @@ class Across:
         loop = ChainedLoop(self.bodies.index, size, steps, fresh, merge)
         return split(loop.emit(cursor, join(accumulators), body), accumulators)
 
-    def _merged(
-        self, cursor: Cursor, walk: ColumnWalk, left: list[ir.Value], right: list[ir.Value]
-    ) -> list[ir.Value]:
+    def _merged(self, cursor: Cursor, walk: ColumnWalk, left: list[ir.Value], right: list[ir.Value]) -> list[ir.Value]:
         """Two accumulators of all reductions of a walk, put together."""
         merged: list[ir.Value] = []
         for number in walk.reductions:
@@ -351,9 +349,7 @@ class Along:
         constants = [self.bodies.constant(fold.identity()) for fold in folds]
         return [self.bodies.as_vector(constant, scopes) for scopes in stacks for constant in constants]
 
-    def _merged(
-        self, cursor: Cursor, walk: ColumnWalk, left: list[ir.Value], right: list[ir.Value]
-    ) -> list[ir.Value]:
+    def _merged(self, cursor: Cursor, walk: ColumnWalk, left: list[ir.Value], right: list[ir.Value]) -> list[ir.Value]:
         """Accumulators of two parts of the rows, put together."""
         merged: list[ir.Value] = []
         for number in walk.reductions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from blu.dialects.core.mlir import func, ir
@@ -9,11 +10,20 @@ from blu.dialects.targets.nvidia import GpuTarget
 from blu.errors import ParseError
 from blu.passes.framework.families import SCRATCH
 from blu.passes.gpu.gemm import split
-from blu.passes.gpu.gemm.choice import choose_by_sizes, choose_by_strides
+from blu.passes.gpu.gemm.choice import TILES, choose_by_sizes, choose_by_strides
 from blu.passes.gpu.gemm.gemm import product_of
 from blu.passes.gpu.gemm.limits import excess, misfit, place_of_sums
-from blu.passes.gpu.gemm.schedule import KINDS, LoopsSchedule, ProductSchedule, WgmmaSchedule, parts_of
-from blu.passes.kernels.schedules import Fields, Schedule, Scheduler, make, missing
+from blu.passes.gpu.gemm.schedule import (
+    KINDS,
+    SUMS,
+    WARPGROUP_STEPS,
+    LoopsSchedule,
+    MmaSchedule,
+    ProductSchedule,
+    WgmmaSchedule,
+    parts_of,
+)
+from blu.passes.kernels.schedules import Fields, Schedule, Scheduler, around, make, missing
 
 
 def choose(kernel: func.FuncOp, target: GpuTarget, given: Fields) -> Fields:
@@ -74,4 +84,19 @@ def _written(kernel: func.FuncOp) -> list[ir.Operation]:
     return [item.operation for item in kernel.body.blocks[0] if item.operation.name == names]
 
 
-SCHEDULER = Scheduler(choose, fit, lambda kernel: split.contraction_of(kernel).operation.location)
+def neighbours(schedule: Fields) -> Iterator[Fields]:
+    """Other tiles, with as many bytes under way, then other numbers and places of sums."""
+    number = {name: value for name, value in schedule.items() if isinstance(value, int)}
+    if schedule["kind"] == WgmmaSchedule.kind and schedule["registers"] == "none":
+        bytes_under_way = number["stages"] * (number["rows"] + number["columns"])
+        for rows, columns in WARPGROUP_STEPS:
+            yield {**schedule, "rows": rows, "columns": columns, "stages": bytes_under_way // (rows + columns)}
+        yield from ({**schedule, "sums": sums} for sums in SUMS)
+        yield from ({**schedule, "stages": number["stages"] + more} for more in (1, -1) if number["stages"] + more)
+    if schedule["kind"] == MmaSchedule.kind:
+        for rows, columns in TILES:
+            yield {**schedule, "rows": rows, "columns": columns, "warp_rows": rows // 2, "warp_columns": columns // 2}
+    yield from around(schedule)
+
+
+SCHEDULER = Scheduler(choose, fit, lambda kernel: split.contraction_of(kernel).operation.location, neighbours)

@@ -1,0 +1,105 @@
+"""A kernel compiled by one schedule: it is run on random numbers, timed, and compared with another."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from blu.compiler.codegen.executable import build_executable
+from blu.compiler.driver.driver import run_pipeline
+from blu.compiler.tuning.problem import FIT, QUIET, KernelProblem, schedule_in, steps_of
+from blu.dialects.core.modules import copy_module
+from blu.passes.kernels.isolate import KERNEL
+from blu.passes.kernels.schedules import Fields, wish_for
+from blu.plan.tensors import TensorSpec
+from blu.runtime.load import load_program
+from blu.runtime.runnable import Runnable
+
+EXPECTED = {"f64": 1e-12, "f32": 2e-5, "f16": 1e-3, "bf16": 8e-3}
+"""By the dtype of a result, the norm of a difference, relative to its own, that another order of sums explains: a
+rounding of the result, or those of sums of some thousand terms."""
+ENOUGH_SECONDS, MOST_CALLS = 0.02, 200
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A kernel's program by a schedule, with the arrays that it is run on and those that it writes."""
+
+    schedule: Fields
+    program: Runnable = field(repr=False, compare=False)
+    inputs: Sequence[Any] = field(repr=False, compare=False)
+
+    def results(self) -> list[np.ndarray]:
+        """What it computes, in the memory of the host."""
+        return [np.asarray(item) for item in self.program.run(self.inputs)]
+
+    def microseconds(self) -> float:
+        """What a run takes: on GPUs the sum of its launches', on processors by the clock, the mean of some in a row."""
+        if hasattr(self.program, "time_launches"):
+            return sum(found for _, _, found in self.program.time_launches(self.inputs))
+        outputs, calls = self.program.run(self.inputs), 0
+        start = time.perf_counter()
+        while calls < MOST_CALLS and (calls == 0 or time.perf_counter() - start < ENOUGH_SECONDS):
+            self.program.run(self.inputs, outputs=outputs)
+            calls += 1
+        return 1e6 * (time.perf_counter() - start) / calls
+
+
+def compile_candidate(problem: KernelProblem, given: Fields, inputs: Sequence[Any] | None = None) -> Candidate:
+    """A kernel by a schedule, of which what is not given is chosen. PassError where it does not fit.
+
+    Without `inputs` they are drawn.
+    """
+    module = copy_module(problem.module)
+    if given:
+        wish_for(module, {KERNEL: given})
+    steps = steps_of(module)
+    at = next(index for index, step in enumerate(steps) if isinstance(step.pass_, FIT)) + 1
+    fitted = run_pipeline(module, steps[:at], QUIET).module
+    with fitted.context:
+        schedule = schedule_in(fitted, problem.family)
+    whole = run_pipeline(fitted, steps[at:], QUIET).module
+    program = load_program(build_executable(whole, ""))
+    return Candidate(schedule, program, draw(program) if inputs is None else inputs)
+
+
+def draw(program: Runnable, seed: int = 0) -> list[Any]:
+    """Random numbers for what a program takes, where it takes them from; integers, which may be positions, are 0."""
+    generator = np.random.default_rng(seed)
+    arrays = [_drawn(spec, generator) for spec in program.inputs]
+    return program.keep(arrays) if hasattr(program, "keep") else arrays
+
+
+def _drawn(spec: TensorSpec, generator: np.random.Generator) -> np.ndarray:
+    if spec.dtype not in EXPECTED:
+        return np.zeros(spec.shape, spec.numpy_dtype)
+    return generator.standard_normal(spec.shape, np.float32).astype(spec.numpy_dtype)
+
+
+def difference(found: Candidate, other: Candidate) -> str:
+    """What of a candidate's results is not another's but for roundings; "" if nothing is."""
+    results = zip(found.program.outputs, found.results(), other.results(), strict=True)
+    for number, (spec, one, expected) in enumerate(results):
+        if spec.dtype not in EXPECTED:
+            if not np.array_equal(one, expected):
+                return f"result {number} is another"
+            continue
+        norm = float(np.linalg.norm(expected.astype(np.float64).ravel())) or 1.0
+        far = float(np.linalg.norm((one.astype(np.float64) - expected.astype(np.float64)).ravel())) / norm
+        if not far <= EXPECTED[spec.dtype]:
+            return f"result {number} is off by {far:.1e} of its norm, of {EXPECTED[spec.dtype]:.0e}"
+    return ""
+
+
+def compare(one: Candidate, other: Candidate, rounds: int) -> tuple[float, float]:
+    """The medians of both in microseconds, measured in turns."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for _ in range(rounds):
+        for kept, candidate in zip(times, (one, other), strict=True):
+            kept.append(candidate.microseconds())
+    return statistics.median(times[0]), statistics.median(times[1])
