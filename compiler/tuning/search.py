@@ -47,6 +47,7 @@ class Search:
         self.problem, self.end, self.tell = problem, end, tell
         self.seen: set[frozenset] = set()
         self.chosen = compile_candidate(problem, {})
+        self.expected = self.chosen.results()
         self.found = Found(problem, self.chosen.schedule, self.chosen.schedule, 0.0, 0.0)
 
     def run(self) -> Found:
@@ -88,7 +89,7 @@ class Search:
         except BluError:  # its limits say no, or the assembler
             self.found.misfits += 1
             return None
-        if problem := difference(candidate, self.chosen):
+        if problem := difference(candidate, self.expected):
             self.found.wrong.append(f"{dict(given)}: {problem}")
             return None
         return candidate

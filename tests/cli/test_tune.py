@@ -133,8 +133,8 @@ def test_without_time_the_chosen_schedule_is_all_that_is_measured(product: Kerne
 def test_results_that_are_others_are_seen(product: KernelProblem) -> None:
     one = compile_candidate(product, {})
     other = compile_candidate(product, {}, [1.001 * item for item in one.inputs])
-    assert difference(one, compile_candidate(product, {"kind": "tiles", "claim": BLOCKS}, one.inputs)) == ""
-    assert difference(other, one).startswith("result 0 is off by 2.0e-03 of its norm, of 2e-05")
+    assert difference(compile_candidate(product, {"kind": "tiles", "claim": BLOCKS}, one.inputs), one.results()) == ""
+    assert difference(other, one.results()).startswith("result 0 is off by 2.0e-03 of its norm, of 2e-05")
 
 
 def test_a_wrong_candidate_is_said_and_not_kept(product: KernelProblem, as_if, monkeypatch) -> None:
