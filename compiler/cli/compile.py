@@ -23,7 +23,7 @@ from blu.compiler.cli.messages import UsageError
 from blu.compiler.cli.outcome import run_command
 from blu.compiler.cli.progress import ProgressDisplay
 from blu.compiler.cli.ranks.mesh_flags import check_mesh
-from blu.compiler.cli.subject import Gpt2Subject, IrSubject, Subject, find_subject
+from blu.compiler.cli.subjects.subject import Gpt2Subject, IrSubject, Subject, find_subject
 from blu.compiler.cli.supervised import run_supervised
 from blu.compiler.generation.gpt2_programs import Gpt2Request
 from blu.compiler.requests import compile_request

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from blu.compiler.cli.compile_options import compile_options, print_report, put_schedules
-from blu.compiler.cli.example_function import trace_function
 from blu.compiler.cli.ir_flags import load_passes, print_options
 from blu.compiler.cli.messages import UsageError, as_usage
 from blu.compiler.cli.progress import ProgressDisplay
 from blu.compiler.cli.ranks.mesh_flags import rank_request
 from blu.compiler.cli.run import MODEL
-from blu.compiler.cli.subject import FunctionSubject, Gpt2Subject, IrSubject, Subject, load_weights
+from blu.compiler.cli.subjects.example_function import trace_function
+from blu.compiler.cli.subjects.subject import FunctionSubject, Gpt2Subject, IrSubject, Subject, load_weights
 from blu.compiler.codegen.ahead import begin
 from blu.compiler.codegen.executable import assembly_of, build_executable, combined, details_of, llvm_ir_of, object_of
 from blu.compiler.driver.driver import Report, run_pipeline

@@ -14,7 +14,7 @@ import numpy as np
 
 from blu.compiler.cli.messages import UsageError
 from blu.compiler.cli.progress import ProgressDisplay
-from blu.compiler.cli.subject import Gpt2Subject, find_tokenizer, load_weights
+from blu.compiler.cli.subjects.subject import Gpt2Subject, find_tokenizer, load_weights
 from blu.compiler.generation.generate import Generation, Gpt2Runner, check_prompt, float32_state
 from blu.compiler.generation.gpt2_programs import Gpt2Request
 from blu.compiler.generation.sampling import Sampling

@@ -11,7 +11,7 @@ from blu.errors import BluError, ParseError
 # The files of ours that call code of the user's: a traceback is shown from there on.
 _ROOT = Path(__file__).parents[2]
 _DRIVER = _ROOT / "compiler/driver/driver.py"
-_CALLERS = (_DRIVER, _ROOT / "passes/framework/registry.py", _ROOT / "compiler/cli/example_function.py")
+_CALLERS = (_DRIVER, _ROOT / "passes/framework/registry.py", _ROOT / "compiler/cli/subjects/example_function.py")
 
 _OURS = tuple(_ROOT / folder for folder in ("compiler", "dialects", "frontend", "passes", "runtime"))
 

@@ -14,14 +14,14 @@ from typing import Any
 from blu.compiler.cli.compile_flags import make_parser as compile_parser
 from blu.compiler.cli.emit import read_subject
 from blu.compiler.cli.messages import UsageError
-from blu.compiler.cli.subject import Gpt2Subject, find_subject
+from blu.compiler.cli.subjects.subject import Gpt2Subject, find_subject
 from blu.compiler.codegen.ahead import begin
 from blu.compiler.driver.written_by import this_version
 from blu.compiler.target import GPU_NAMES, resolve_target_name, runs_here
 from blu.compiler.training.programs import TrainingRequest
 from blu.compiler.tuning.problem import KernelProblem, problems_of
-from blu.compiler.tuning.search import Found, Search, differing
-from blu.compiler.tuning.table import Entry, read_table, write_table
+from blu.compiler.tuning.search import ScheduleSearch, SearchResult, differing
+from blu.compiler.tuning.table import TunedSchedule, read_table, write_table
 from blu.dialects.core.autocast import POLICIES
 from blu.dialects.core.mlir import ir
 from blu.dialects.targets.nvidia import TARGETS
@@ -110,14 +110,16 @@ def _chosen(problems: list[KernelProblem], only: str) -> list[KernelProblem]:
     return found
 
 
-def _tune(arguments: argparse.Namespace, target: str, problems: list[KernelProblem], entries: list[Entry]) -> int:
-    """Search each kernel, and write after each what there is: what was found stays, also if Ctrl-C comes."""
+def _tune(
+    arguments: argparse.Namespace, target: str, problems: list[KernelProblem], entries: list[TunedSchedule]
+) -> int:
+    """ScheduleSearch each kernel, and write after each what there is: what was found stays, also if Ctrl-C comes."""
     end, better, gained = time.monotonic() + arguments.budget, 0, 0.0
     tell = (lambda text: print(f"    {text}", flush=True)) if arguments.verbose else (lambda text: None)
     for number, problem in enumerate(problems):
         now = time.monotonic()
         print(f"[{number + 1}/{len(problems)}] {_title(problem)}", flush=True)
-        found = Search(problem, now + (end - now) / (len(problems) - number), tell).run()
+        found = ScheduleSearch(problem, now + (end - now) / (len(problems) - number), tell).run()
         for line in _said(found):
             print(f"  {line}", flush=True)
         if found.is_better:
@@ -134,7 +136,7 @@ def _title(problem: KernelProblem) -> str:
     return f"{', '.join(problem.names)}: {problem.operands} ({problem.line})"
 
 
-def _said(found: Found) -> Iterator[str]:
+def _said(found: SearchResult) -> Iterator[str]:
     yield f"{_in_words(found.chosen)}"
     yield f"{found.before:.1f} us; {found.tried} others tried, of which {found.misfits} do not fit"
     yield from (f"wrong: {text}" for text in found.wrong)
@@ -146,7 +148,7 @@ def _in_words(schedule: Any) -> str:
     return ", ".join(f"{name} = {value}" for name, value in schedule.items())
 
 
-def _entry(found: Found, target: str) -> Entry:
+def _entry(found: SearchResult, target: str) -> TunedSchedule:
     problem = found.problem
     about = {
         "operands": problem.operands,
@@ -157,7 +159,7 @@ def _entry(found: Found, target: str) -> Entry:
         "blu": this_version(),
         "date": datetime.date.today().isoformat(),
     }
-    return Entry(problem.problem, target, problem.family, found.best, about)
+    return TunedSchedule(problem.problem, target, problem.family, found.best, about)
 
 
 def _device(target: str) -> str:

@@ -28,7 +28,7 @@ PIECE = 1 << 20
 
 
 @dataclass(frozen=True)
-class Candidate:
+class ScheduleCandidate:
     """A kernel's program by a schedule, with the arrays that it is run on and those that it writes."""
 
     schedule: Fields
@@ -51,7 +51,7 @@ class Candidate:
         return 1e6 * (time.perf_counter() - start) / calls
 
 
-def compile_candidate(problem: KernelProblem, given: Fields, inputs: Sequence[Any] | None = None) -> Candidate:
+def compile_candidate(problem: KernelProblem, given: Fields, inputs: Sequence[Any] | None = None) -> ScheduleCandidate:
     """A kernel by a schedule, of which what is not given is chosen. PassError where it does not fit.
 
     Without `inputs` they are drawn.
@@ -66,7 +66,7 @@ def compile_candidate(problem: KernelProblem, given: Fields, inputs: Sequence[An
         schedule = schedule_in(fitted, problem.family)
     whole = run_pipeline(fitted, steps[at:], QUIET).module
     program = load_program(build_executable(whole, ""))
-    return Candidate(schedule, program, draw(program) if inputs is None else inputs)
+    return ScheduleCandidate(schedule, program, draw(program) if inputs is None else inputs)
 
 
 def draw(program: Runnable, seed: int = 0) -> list[Any]:
@@ -82,7 +82,7 @@ def _drawn(spec: TensorSpec, generator: np.random.Generator) -> np.ndarray:
     return generator.standard_normal(spec.shape, np.float32).astype(spec.numpy_dtype)
 
 
-def difference(found: Candidate, expected: Sequence[np.ndarray]) -> str:
+def difference(found: ScheduleCandidate, expected: Sequence[np.ndarray]) -> str:
     """What of a candidate's results is not what is expected but for roundings; "" if nothing is."""
     for number, (spec, one, other) in enumerate(zip(found.program.outputs, found.results(), expected, strict=True)):
         if np.array_equal(one.ravel().view(np.uint8), other.ravel().view(np.uint8)):
@@ -104,7 +104,7 @@ def _distance(one: np.ndarray, other: np.ndarray) -> float:
     return float(np.sqrt(squares[0] / (squares[1] or 1.0)))
 
 
-def compare(one: Candidate, other: Candidate, rounds: int) -> tuple[float, float]:
+def compare(one: ScheduleCandidate, other: ScheduleCandidate, rounds: int) -> tuple[float, float]:
     """The medians of both in microseconds, measured in turns."""
     times: tuple[list[float], list[float]] = ([], [])
     for _ in range(rounds):

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from blu.compiler.tuning.candidate import Candidate, compare, compile_candidate, difference
+from blu.compiler.tuning.candidate import ScheduleCandidate, compare, compile_candidate, difference
 from blu.compiler.tuning.problem import KernelProblem
 from blu.errors import BluError
 from blu.passes.kernels.schedules import Fields
@@ -18,7 +18,7 @@ HOPELESS = 1.25
 
 
 @dataclass
-class Found:
+class SearchResult:
     """What came of a search. Times are of the chosen schedule and of the best, measured in turns, in microseconds."""
 
     problem: KernelProblem
@@ -40,7 +40,7 @@ class Found:
         return self.best != self.chosen and self.gain >= GAIN
 
 
-class Search:
+class ScheduleSearch:
     """Searches until a moment of `time.monotonic`. `tell` is told of each schedule that is tried."""
 
     def __init__(self, problem: KernelProblem, end: float, tell: Callable[[str], None] = lambda text: None):
@@ -48,9 +48,9 @@ class Search:
         self.seen: set[frozenset] = set()
         self.chosen = compile_candidate(problem, {})
         self.expected = self.chosen.results()
-        self.found = Found(problem, self.chosen.schedule, self.chosen.schedule, 0.0, 0.0)
+        self.found = SearchResult(problem, self.chosen.schedule, self.chosen.schedule, 0.0, 0.0)
 
-    def run(self) -> Found:
+    def run(self) -> SearchResult:
         """The best that was found in the time that there was; at least what is chosen is measured."""
         best = self.chosen
         self._is_new(best.schedule)
@@ -60,7 +60,7 @@ class Search:
         self.found.best, self.found.before, self.found.after = best.schedule, before, after
         return self.found
 
-    def _best_neighbour(self, best: Candidate) -> Candidate | None:
+    def _best_neighbour(self, best: ScheduleCandidate) -> ScheduleCandidate | None:
         """The neighbour that gains most, if one gains enough."""
         start = best
         for candidate in self._candidates(start.schedule):
@@ -68,7 +68,7 @@ class Search:
                 best = candidate
         return None if best is start else best
 
-    def _candidates(self, schedule: Fields) -> Iterator[Candidate]:
+    def _candidates(self, schedule: Fields) -> Iterator[ScheduleCandidate]:
         """The neighbours that fit and are right."""
         for given in self.problem.scheduler.neighbours(schedule):
             if time.monotonic() >= self.end:
@@ -82,7 +82,7 @@ class Search:
         self.seen.add(key)
         return is_new
 
-    def _made(self, given: Fields) -> Candidate | None:
+    def _made(self, given: Fields) -> ScheduleCandidate | None:
         self.found.tried += 1
         try:
             candidate = compile_candidate(self.problem, given, self.chosen.inputs)
@@ -94,7 +94,7 @@ class Search:
             return None
         return candidate
 
-    def _beats(self, candidate: Candidate, best: Candidate) -> bool:
+    def _beats(self, candidate: ScheduleCandidate, best: ScheduleCandidate) -> bool:
         first, other = compare(candidate, best, 1)
         if first > HOPELESS * other:
             self.tell(f"{other / first:.2f} {differing(candidate.schedule, best.schedule)}")

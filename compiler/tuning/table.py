@@ -25,7 +25,7 @@ Fields = Mapping[str, str | int]
 
 
 @dataclass(frozen=True)
-class Entry:
+class TunedSchedule:
     """A schedule that was found faster than the one that is chosen, for one problem on one target.
 
     `about` says what else is worth knowing of it: what the kernel takes, its line, times, the device, versions.
@@ -43,7 +43,7 @@ class Entry:
         return {name: said[name] for name in ("problem", "target", "family", "schedule")} | dict(self.about)
 
     @classmethod
-    def parse(cls, entry: Any) -> Entry:
+    def parse(cls, entry: Any) -> TunedSchedule:
         """What a file says. ValueError where that is no entry."""
         if not isinstance(entry, dict):
             raise ValueError(f"{entry!r} is no entry")
@@ -57,13 +57,13 @@ class Entry:
         return cls(*texts, schedule, {name: value for name, value in entry.items() if name not in own})
 
 
-def read_table(path: Path) -> list[Entry]:
+def read_table(path: Path) -> list[TunedSchedule]:
     """The entries of a file. SettingError where it cannot be read, or is no table."""
     try:
         data = json.loads(path.read_text())
         if not isinstance(data, dict) or data.get("version") != VERSION or not isinstance(data.get("schedules"), list):
             raise ValueError(f'a table of schedules is {{"version": {VERSION}, "schedules": [..]}}')
-        return list(map(Entry.parse, data["schedules"]))
+        return list(map(TunedSchedule.parse, data["schedules"]))
     except OSError as error:
         raise _unreadable(path, error.strerror or str(error)) from None
     except ValueError as error:
@@ -71,11 +71,12 @@ def read_table(path: Path) -> list[Entry]:
 
 
 def _unreadable(path: Path, reason: str) -> SettingError:
-    advice = "`blu tune` writes such a file; remove it, or unset BLU_TUNED, to compile by what is chosen."
-    return SettingError(f"{path} is no table of tuned schedules: {reason}", name="BLU_TUNED", advice=advice)
+    (name,) = settings.as_environment(tuned=path)
+    advice = f"`blu tune` writes such a file; remove it, or unset {name}, to compile by what is chosen."
+    return SettingError(f"{path} is no table of tuned schedules: {reason}", name=name, advice=advice)
 
 
-def write_table(path: Path, entries: Iterable[Entry]) -> None:
+def write_table(path: Path, entries: Iterable[TunedSchedule]) -> None:
     """Replace a file by one of these entries, of a problem and target the last one, in the order of their problems."""
     by_problem = {(item.target, item.problem): item for item in entries}
     shown = [by_problem[key].to_json() for key in sorted(by_problem)]

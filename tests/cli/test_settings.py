@@ -29,7 +29,7 @@ def unset(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_setting_has_a_typed_field_of_its_name():
-    assert len(NAMES) == len(settings.TABLE) == 16
+    assert len(NAMES) == len(settings.TABLE) == 17
     asked = settings.current()
     for setting in settings.TABLE:
         assert setting.name == f"BLU_{setting.field.upper()}"

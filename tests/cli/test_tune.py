@@ -14,10 +14,10 @@ import blu
 from blu import nn
 from blu.compiler.cli.main import main
 from blu.compiler.target import host_target_name
-from blu.compiler.tuning.candidate import Candidate, compile_candidate, difference
+from blu.compiler.tuning.candidate import ScheduleCandidate, compile_candidate, difference
 from blu.compiler.tuning.problem import KernelProblem, problems_of
-from blu.compiler.tuning.search import Search
-from blu.compiler.tuning.table import Entry, read_table, write_table
+from blu.compiler.tuning.search import ScheduleSearch
+from blu.compiler.tuning.table import TunedSchedule, read_table, write_table
 from blu.dialects.targets.nvidia import TARGETS
 from blu.errors import SettingError, TunedScheduleWarning
 from blu.passes.framework.families import SCHEDULE, family_of
@@ -77,7 +77,7 @@ def as_if(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Times that schedules have, by a function of their fields."""
 
     def say(microseconds: Callable[[dict], float]) -> None:
-        monkeypatch.setattr(Candidate, "microseconds", lambda self: microseconds(self.schedule))
+        monkeypatch.setattr(ScheduleCandidate, "microseconds", lambda self: microseconds(self.schedule))
 
     return say
 
@@ -111,7 +111,7 @@ def test_what_is_faster_is_found_step_by_step(product: KernelProblem, as_if) -> 
     """Two fields, of which each alone gains something."""
     chosen = product.chosen()
     as_if(lambda fields: 100.0 - 30 * (fields["claim"] != chosen["claim"]) - 30 * (fields["rows"] != chosen["rows"]))
-    found = Search(product, float("inf")).run()
+    found = ScheduleSearch(product, float("inf")).run()
     assert found.is_better and found.before == 100 and found.after == 40 and found.gain == 2.5
     assert found.best["claim"] != chosen["claim"] and found.best["rows"] != chosen["rows"]
     assert found.tried > found.misfits > 0 and found.wrong == []
@@ -121,12 +121,12 @@ def test_what_is_faster_is_found_step_by_step(product: KernelProblem, as_if) -> 
 def test_what_gains_no_more_than_noise_is_not_kept(product: KernelProblem, as_if, gain: float) -> None:
     chosen = product.chosen()
     as_if(lambda fields: 100.0 if fields == chosen else 100 * gain)
-    found = Search(product, float("inf")).run()
+    found = ScheduleSearch(product, float("inf")).run()
     assert not found.is_better and found.best == chosen
 
 
 def test_without_time_the_chosen_schedule_is_all_that_is_measured(product: KernelProblem) -> None:
-    found = Search(product, 0.0).run()
+    found = ScheduleSearch(product, 0.0).run()
     assert found.tried == 0 and found.best == found.chosen == product.chosen() and found.before > 0
 
 
@@ -140,7 +140,7 @@ def test_results_that_are_others_are_seen(product: KernelProblem) -> None:
 def test_a_wrong_candidate_is_said_and_not_kept(product: KernelProblem, as_if, monkeypatch) -> None:
     as_if(lambda fields: 1.0 / fields["claim"])
     monkeypatch.setattr("blu.compiler.tuning.search.difference", lambda found, other: "result 0 is another")
-    found = Search(product, float("inf")).run()
+    found = ScheduleSearch(product, float("inf")).run()
     assert not found.is_better and len(found.wrong) == found.tried - found.misfits > 0
 
 
@@ -178,16 +178,16 @@ def test_the_command_writes_a_table_by_which_programs_are_compiled(
 
 
 def test_ctrl_c_leaves_what_was_found(product: KernelProblem, file: Path, as_if, monkeypatch) -> None:
-    search, calls, twice = Search.run, [], 2 * product.chosen()["claim"]
+    search, calls, twice = ScheduleSearch.run, [], 2 * product.chosen()["claim"]
     as_if(lambda fields: 1.0 if fields.get("claim") == twice else 2.0)
 
-    def interrupted(self: Search) -> Any:
+    def interrupted(self: ScheduleSearch) -> Any:
         calls.append(self)
         if len(calls) == 2:
             raise KeyboardInterrupt
         return search(self)
 
-    monkeypatch.setattr(Search, "run", interrupted)
+    monkeypatch.setattr(ScheduleSearch, "run", interrupted)
     assert main(["tune", "model.py::f"]) == 130
     assert [item.family for item in read_table(file)] == ["gemm"]
 
@@ -197,7 +197,7 @@ def test_a_schedule_that_does_not_fit_any_more_is_left_out(
     product: KernelProblem, file: Path, monkeypatch, schedule: dict
 ) -> None:
     fields = {**product.chosen(), **schedule}
-    write_table(file, [Entry(product.problem, host_target_name(), "gemm", fields)])
+    write_table(file, [TunedSchedule(product.problem, host_target_name(), "gemm", fields)])
     monkeypatch.setenv("BLU_TUNED", str(file))
     with pytest.warns(TunedScheduleWarning, match="kernel 'gemm_0' has the schedule that is chosen, not the tuned one"):
         module = traced().lower(stop="blu-fit-cpu-schedules").module
@@ -208,7 +208,11 @@ def test_a_schedule_that_does_not_fit_any_more_is_left_out(
 def test_entries_of_other_targets_and_problems_change_nothing(product: KernelProblem, file: Path, monkeypatch) -> None:
     fields = {**product.chosen(), "claim": BLOCKS}
     write_table(
-        file, [Entry(product.problem, "sm_90a", "gemm", fields), Entry("0" * 24, host_target_name(), "gemm", fields)]
+        file,
+        [
+            TunedSchedule(product.problem, "sm_90a", "gemm", fields),
+            TunedSchedule("0" * 24, host_target_name(), "gemm", fields),
+        ],
     )
     before = traced().lower(stop="blu-fit-cpu-schedules").text
     monkeypatch.setenv("BLU_TUNED", str(file))
@@ -243,7 +247,8 @@ def test_what_is_no_table_is_refused(tmp_path: Path, monkeypatch, text: str | No
 def test_tables_are_sorted_and_keep_the_last_of_equal_entries(tmp_path: Path) -> None:
     path = tmp_path / "tuned.json"
     entries = [
-        Entry(problem, "sm_90a", "gemm", {"kind": "wgmma", "rows": rows}) for problem, rows in ("b1", "a2", "b3")
+        TunedSchedule(problem, "sm_90a", "gemm", {"kind": "wgmma", "rows": rows})
+        for problem, rows in ("b1", "a2", "b3")
     ]
     write_table(path, entries)
     assert read_table(path) == [entries[1], entries[2]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from blu.compiler.cli.messages import UsageError
-from blu.compiler.cli.subject import Gpt2Subject, Subject
+from blu.compiler.cli.subjects.subject import Gpt2Subject, Subject
 from blu.compiler.training.parallel import DATA_AXIS, RunLayout
 from blu.compiler.training.programs import TrainingRequest
 from blu.errors import ArgumentError

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from blu.compiler.cli.messages import UsageError
-from blu.compiler.cli.subject import FunctionSubject
+from blu.compiler.cli.subjects.subject import FunctionSubject
 from blu.compiler.jit import Jitted, Traced, jit
 from blu.errors import ArgumentError, BluError, suggestion
 from blu.frontend.tracing.spec import Spec
