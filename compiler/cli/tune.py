@@ -113,7 +113,7 @@ def _chosen(problems: list[KernelProblem], only: str) -> list[KernelProblem]:
 def _tune(
     arguments: argparse.Namespace, target: str, problems: list[KernelProblem], entries: list[TunedSchedule]
 ) -> int:
-    """ScheduleSearch each kernel, and write after each what there is: what was found stays, also if Ctrl-C comes."""
+    """Search each kernel, and write after each what there is: what was found stays, also if Ctrl-C comes."""
     end, better, gained = time.monotonic() + arguments.budget, 0, 0.0
     tell = (lambda text: print(f"    {text}", flush=True)) if arguments.verbose else (lambda text: None)
     for number, problem in enumerate(problems):

@@ -41,8 +41,8 @@ class ScheduleCandidate:
 
     def microseconds(self) -> float:
         """What a run takes: on GPUs the sum of its launches', on processors by the clock, the mean of some in a row."""
-        if hasattr(self.program, "time_launches"):
-            return sum(found for _, _, found in self.program.time_launches(self.inputs))
+        if (time_launches := getattr(self.program, "time_launches", None)) is not None:
+            return sum(found for _, _, found in time_launches(self.inputs))
         outputs, calls = self.program.run(self.inputs), 0
         start = time.perf_counter()
         while calls < MOST_CALLS and (calls == 0 or time.perf_counter() - start < ENOUGH_SECONDS):
@@ -73,7 +73,8 @@ def draw(program: Runnable, seed: int = 0) -> list[Any]:
     """Random numbers for what a program takes, where it takes them from; integers, which may be positions, are 0."""
     generator = np.random.default_rng(seed)
     arrays = [_drawn(spec, generator) for spec in program.inputs]
-    return program.keep(arrays) if hasattr(program, "keep") else arrays
+    keep = getattr(program, "keep", None)  # in a GPU's memory
+    return keep(arrays) if keep else arrays
 
 
 def _drawn(spec: TensorSpec, generator: np.random.Generator) -> np.ndarray:

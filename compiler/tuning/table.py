@@ -49,12 +49,14 @@ class TunedSchedule:
             raise ValueError(f"{entry!r} is no entry")
         own = {name: entry.get(name) for name in ("problem", "target", "family", "schedule")}
         schedule = own["schedule"]
-        texts = [own["problem"], own["target"], own["family"]]
-        if not all(isinstance(text, str) and text for text in texts) or not isinstance(schedule, dict):
+        problem, target, family = own["problem"], own["target"], own["family"]
+        is_named = all(isinstance(text, str) and text for text in (problem, target, family))
+        if not is_named or not isinstance(schedule, dict):
             raise ValueError(f"an entry says its 'problem', 'target' and 'family', and its 'schedule': {entry!r}")
         if not all(type(value) in (str, int) for value in schedule.values()):
             raise ValueError(f"fields of a schedule are numbers and texts, not {schedule!r}")
-        return cls(*texts, schedule, {name: value for name, value in entry.items() if name not in own})
+        about = {name: value for name, value in entry.items() if name not in own}
+        return cls(str(problem), str(target), str(family), schedule, about)
 
 
 def read_table(path: Path) -> list[TunedSchedule]:
