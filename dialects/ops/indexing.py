@@ -97,6 +97,10 @@ class Take(Op, name="take"):
         yield ErrorSample((operand, indices.with_dtype(i8)), {"axis": 1}, "indices must be i32 or i64")
 
 
+# As many indices along an axis are compared with its positions, in one kernel; more of them are added each.
+MOST_COMPARED = 32
+
+
 class TakeAlongAxis(Op, name="take_along_axis"):
     """Each element of the result is the operand's at the same position, but at `indices` along `axis`.
 
@@ -117,13 +121,15 @@ class TakeAlongAxis(Op, name="take_along_axis"):
     def vjp(g: Tensor, operand: Tensor, indices: Tensor, result: Tensor, axis: int) -> tuple[Tensor, None]:
         """Each position of the operand sums the gradients of the indices that name it."""
         size, rank = operand.shape[axis], g.ndim
+        if indices.shape[axis] > MOST_COMPARED:
+            numbers = Iota(shape=(operand.size,), axis=0, dtype=i64).reshape(operand.shape)
+            places = TakeAlongAxis(numbers, indices, axis=axis).reshape((g.size,))
+            zeros = _zeros_like(operand).reshape((operand.size,))
+            return ScatterAdd(zeros, places, g.reshape((g.size,)), axis=0).reshape(operand.shape), None
         wrapped = (indices < 0).where(indices + size, indices)
-        position = Iota(shape=(size,), axis=0, dtype=indices.dtype)
-        column = position.reshape([size if dim == axis + 1 else 1 for dim in range(rank + 1)])
-        named = wrapped.reshape([*wrapped.shape[: axis + 1], 1, *wrapped.shape[axis + 1 :]]).swapaxes(axis, axis + 1)
-        spread = g.reshape([*g.shape[: axis + 1], 1, *g.shape[axis + 1 :]]).swapaxes(axis, axis + 1)
-        column = column.swapaxes(axis, axis + 1)
-        return (named == column).where(spread, 0).sum(axis=axis + 1), None
+        column = Iota(shape=(size,), axis=0, dtype=indices.dtype).reshape([size, *[1] * (rank - axis)])
+        apart = [*g.shape[:axis], 1, *g.shape[axis:]]  # the operand's positions, and then the indices
+        return (wrapped.reshape(apart) == column).where(g.reshape(apart), 0).sum(axis=axis + 1), None
 
     @staticmethod
     def infer(operand: TensorType, indices: TensorType, axis: int) -> TensorType:
