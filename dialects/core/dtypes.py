@@ -96,7 +96,26 @@ def as_dtype(value: object) -> DType:
         return _BY_NUMPY[found.newbyteorder("=")]
     except (TypeError, KeyError):
         known = ", ".join(_BY_NAME)
-        raise DTypeError(f"{value!r} is not a dtype that Blu computes with", advice=f"Blu has {known}.") from None
+        advice = f"Blu has {known}." + _instead(value)
+        raise DTypeError(f"{value!r} is not a dtype that Blu computes with", advice=advice) from None
+
+
+# What arrays of dtypes that only NumPy and files have are converted to.
+_INSTEAD = {
+    **{"uint16": "i32", "uint32": "i64", "uint64": "i64"},
+    **dict.fromkeys(("float8_e4m3fn", "float8_e5m2", "float8_e4m3", "float8_e4m3fnuz", "float8_e5m2fnuz"), "bf16"),
+}
+
+
+def _instead(value: object) -> str:
+    try:
+        name = np.dtype(value).name  # type: ignore[call-overload]
+    except TypeError:
+        return ""
+    if name.startswith("complex"):
+        return " Its real and imaginary parts make a blu.fft.Complex."
+    wide = _BY_NAME.get(_INSTEAD.get(name, ""))
+    return f" Convert the array first: x.astype({wide.numpy.name!r})." if wide else ""
 
 
 def dtype_of_mlir(type_: ir.Type) -> DType:

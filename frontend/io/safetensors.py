@@ -39,6 +39,8 @@ DTYPES = {
     "U64": np.dtype("<u8"),
     "F16": np.dtype("<f2"),
     "BF16": np.dtype(ml_dtypes.bfloat16),
+    "F8_E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "F8_E5M2": np.dtype(ml_dtypes.float8_e5m2),
     "F32": np.dtype("<f4"),
     "F64": np.dtype("<f8"),
 }

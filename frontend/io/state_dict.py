@@ -17,6 +17,9 @@ FLOATS = {
     "bf16": np.dtype(ml_dtypes.bfloat16),
     "f32": np.dtype(np.float32),
     "f64": np.dtype(np.float64),
+    # These are only stored: programs compute in the others.
+    "f8e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "f8e5m2": np.dtype(ml_dtypes.float8_e5m2),
 }
 Shape = tuple[int, ...]
 
@@ -84,9 +87,10 @@ def _split_layer(name: str) -> tuple[str, str, str]:
 
 
 def cast(state: Mapping[str, np.ndarray], dtype: str | np.dtype | type) -> dict[str, np.ndarray]:
-    """`state` with its floating-point tensors in `dtype` (f16, bf16, f32, f64); others and equal ones are not copied.
+    """`state` with its floating-point tensors in `dtype`; others and equal ones are not copied.
 
-    Raises WeightsError when a finite value does not fit float16.
+    `dtype` is f16, bf16, f32 or f64, or f8e4m3 or f8e5m2, in which weights are stored but nothing is computed. Raises
+    WeightsError when a finite value does not fit.
     """
     target = FLOATS[dtype] if isinstance(dtype, str) and dtype in FLOATS else np.dtype(dtype)
     if not is_float(target):
@@ -95,7 +99,7 @@ def cast(state: Mapping[str, np.ndarray], dtype: str | np.dtype | type) -> dict[
 
 
 def is_float(dtype: np.dtype) -> bool:
-    """Whether `dtype` is one of f16, bf16, f32, f64."""
+    """Whether `dtype` is one of f16, bf16, f32, f64, f8e4m3, f8e5m2."""
     return dtype in FLOATS.values()
 
 
@@ -104,6 +108,7 @@ def _cast_tensor(name: str, array: np.ndarray, target: np.dtype) -> np.ndarray:
         return array
     with np.errstate(over="ignore", under="ignore"):
         converted = array.astype(target)
-    if target == np.float16 and np.isinf(converted).sum() > np.isinf(array).sum():
-        raise WeightsError(f"{name!r}: values beyond the largest float16, 65504", advice="use bf16 or f32")
+    if target.itemsize < 4 and np.isfinite(converted).sum() < np.isfinite(array).sum():
+        most = f"{float(ml_dtypes.finfo(target).max):g}"
+        raise WeightsError(f"{name!r}: values beyond the largest {target}, {most}", advice="use bf16 or f32")
     return converted

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import safetensors.torch
 import torch
 
 import blu
@@ -13,13 +14,14 @@ from blu.frontend.io import cast, load_file, save_file
 from blu.frontend.tracing.host_arrays import as_host_array
 
 DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "float16", "bfloat16", "float32", "float64")
+STORED = ("float8_e4m3fn", "float8_e5m2")
 
 
 def numbers(*shape: int) -> torch.Tensor:
     return torch.arange(int(np.prod(shape)), dtype=torch.float32).reshape(shape) / 7
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", [*DTYPES, *STORED])
 def test_a_tensor_is_seen_without_a_copy(dtype: str) -> None:
     tensor = numbers(3, 4).to(getattr(torch, dtype))
     array = as_host_array(tensor)
@@ -90,3 +92,24 @@ def test_swapped_arguments_of_save_file_are_refused(tmp_path) -> None:
             save_file(*words)
         assert "save_file(model.state_dict()" in raised.value.advice
     assert not list(tmp_path.iterdir())
+
+
+def test_weights_in_eight_bits_are_read_and_converted(tmp_path) -> None:
+    """As PyTorch writes them; programs take them in a dtype that they compute in."""
+    weights = {"w": numbers(3, 4).to(torch.float8_e4m3fn), "v": numbers(5).to(torch.float8_e5m2)}
+    safetensors.torch.save_file(weights, tmp_path / "theirs.safetensors")
+    save_file(weights, tmp_path / "ours.safetensors")
+    for name, tensor in safetensors.torch.load_file(tmp_path / "ours.safetensors").items():
+        assert tensor.dtype == weights[name].dtype
+    state = load_file(tmp_path / "theirs.safetensors")
+    for name, array in cast(state, "f32").items():
+        np.testing.assert_array_equal(array, weights[name].float().numpy())
+    assert cast(cast(state, "f32"), "f8e5m2")["w"].dtype.name == "float8_e5m2"
+    with pytest.raises(blu.BluError, match=r"float8_e4m3fn.*\n.*x.astype\('bfloat16'\)"):
+        blu.jit(lambda w: w * 2)(state["w"])
+
+
+@pytest.mark.parametrize(("dtype", "advice"), [("uint16", "'int32'"), ("uint64", "'int64'"), ("complex128", "Complex")])
+def test_arrays_of_other_dtypes_are_told_what_to_become(dtype: str, advice: str) -> None:
+    with pytest.raises(blu.BluError, match=f"(?s)argument x.*{dtype}.*{advice}"):
+        blu.jit(lambda x: x * 2)(np.ones(3, dtype))

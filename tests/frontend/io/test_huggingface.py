@@ -389,5 +389,7 @@ def test_cast():
     assert np.isinf(io.cast({"w": np.array([np.inf])}, "f16")["w"][0])
     with pytest.raises(WeightsError, match="'w': values beyond the largest float16"):
         io.cast({"w": np.array([1e5], np.float32)}, "f16")
+    with pytest.raises(WeightsError, match="beyond the largest float8_e4m3fn, 448"):
+        io.cast({"w": np.array([500.0])}, "f8e4m3")
     with pytest.raises(WeightsError, match="cannot be cast to int32"):
         io.cast(state, np.int32)

@@ -28,6 +28,8 @@ DTYPES = [
     np.uint8,
     np.float16,
     ml_dtypes.bfloat16,
+    ml_dtypes.float8_e4m3fn,
+    ml_dtypes.float8_e5m2,
     np.float32,
     np.float64,
 ]
