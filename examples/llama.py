@@ -21,7 +21,7 @@ CHARACTERS = "0123456789+=\n"
 
 @dataclass(frozen=True)
 class Size:
-    """`heads` of queries share `groups` of keys and values."""
+    """`heads` of queries share `groups` of keys and values; `words` are as many as there are characters, or more."""
 
     width: int
     layers: int
@@ -30,6 +30,7 @@ class Size:
     length: int
     batch: int
     rate: float
+    words: int = len(CHARACTERS)
 
 
 SIZES = {
@@ -94,10 +95,10 @@ class Block(nn.Module):
 class Llama(nn.Module):
     def __init__(self, size: Size):
         self.depth = size.width // size.heads
-        self.embedding = nn.Embedding(len(CHARACTERS), size.width)
+        self.embedding = nn.Embedding(size.words, size.width)
         self.blocks = nn.ModuleList([Block(size) for _ in range(size.layers)])
         self.norm = nn.RMSNorm(size.width)
-        self.head = nn.Linear(size.width, len(CHARACTERS), bias=False)
+        self.head = nn.Linear(size.width, size.words, bias=False)
 
     def forward(self, tokens):
         """Logits [B, T, V] for tokens [B, T]."""

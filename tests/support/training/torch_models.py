@@ -56,16 +56,17 @@ class LlamaBlock(nn.Module):
 class Llama(nn.Module):
     def __init__(self, size: llama.Size):
         super().__init__()
-        self.embedding = nn.Embedding(len(llama.CHARACTERS), size.width)
+        self.embedding = nn.Embedding(size.words, size.width)
         self.blocks = nn.ModuleList([LlamaBlock(size) for _ in range(size.layers)])
         self.norm = nn.RMSNorm(size.width, 1e-6)
-        self.head = nn.Linear(size.width, len(llama.CHARACTERS), bias=False)
-        self.turns = [torch.from_numpy(turn) for turn in llama.rotary_turns(size.length, size.width // size.heads)]
+        self.head = nn.Linear(size.width, size.words, bias=False)
+        for name, turn in zip(("cos", "sin"), llama.rotary_turns(size.length, size.width // size.heads), strict=True):
+            self.register_buffer(name, torch.from_numpy(turn), persistent=False)
 
     def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:
         x = self.embedding(tokens)
         for block in self.blocks:
-            x = block(x, *(turn.to(x.dtype) for turn in self.turns))
+            x = block(x, self.cos, self.sin)
         return functional.cross_entropy(self.head(self.norm(x)).flatten(0, 1), targets.flatten())
 
 
@@ -163,10 +164,11 @@ class Denoiser(nn.Module):
         self.point, self.time = nn.Linear(2, size.width), nn.Embedding(diffusion.TIMES, size.width)
         self.hidden = nn.ModuleList([nn.Linear(size.width, size.width) for _ in range(size.layers)])
         self.output = nn.Linear(size.width, 2)
+        for name, share in (("kept", diffusion.SHARES), ("gone", 1 - diffusion.SHARES)):  # PyTorch's root is not exact
+            self.register_buffer(name, torch.from_numpy(np.sqrt(share)), persistent=False)
 
     def forward(self, points: Tensor, times: Tensor, noise: Tensor) -> Tensor:
-        shares = (np.sqrt(share) for share in (diffusion.SHARES, 1 - diffusion.SHARES))  # PyTorch's root is not exact
-        kept, gone = (torch.from_numpy(share)[times].unsqueeze(-1) for share in shares)
+        kept, gone = self.kept[times].unsqueeze(-1), self.gone[times].unsqueeze(-1)
         x = self.point(kept * points + gone * noise) + self.time(times)
         for layer in self.hidden:
             x = x + layer(functional.silu(x))
