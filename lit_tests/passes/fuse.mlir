@@ -113,6 +113,19 @@ func.func @siblings(%x: tensor<3x4xf32>) -> (tensor<3xf32>, tensor<3xf32>) {
 
 // -----
 
+// A product's kernel stays one when something that reads the same joins it.
+// CHECK-LABEL: func.func @sibling_of_product(
+// CHECK-NEXT: %[[BOTH:.+]]:2 = call @gemm_0(
+// CHECK-NEXT: return %[[BOTH]]#0, %[[BOTH]]#1
+func.func @sibling_of_product(%x: tensor<3x4xf32>, %w: tensor<4x5xf32>, %y: tensor<3x5xf32>) -> (tensor<3x5xf32>, tensor<3x5xf32>) {
+  %0 = "blu.matmul"(%x, %w) {precision = "highest"} : (tensor<3x4xf32>, tensor<4x5xf32>) -> tensor<3x5xf32>
+  %1 = "blu.multiply"(%0, %y) : (tensor<3x5xf32>, tensor<3x5xf32>) -> tensor<3x5xf32>
+  %2 = "blu.tanh"(%y) : (tensor<3x5xf32>) -> tensor<3x5xf32>
+  return %1, %2 : tensor<3x5xf32>, tensor<3x5xf32>
+}
+
+// -----
+
 // A group never waits for itself: the difference needs the sum over rows, which needs the exponential to be finished.
 // CHECK-LABEL: func.func @no_cycle(
 // CHECK-SAME: %[[X:.+]]: tensor<3x4xf32>)

@@ -224,7 +224,8 @@ class Grouping:
     def _merge_all(self, siblings: list[Group]) -> None:
         for first, second in pairwise(siblings):
             if self._are_siblings(first, second):
-                self._merge(second, first)
+                # What a product leads stays a product's kernel.
+                self._merge(*((first, second) if first.is_product else (second, first)))
 
     def _are_siblings(self, first: Group, second: Group) -> bool:
         """Whether two groups can be one, and neither waits for the other."""
