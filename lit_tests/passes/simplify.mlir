@@ -167,3 +167,25 @@ func.func @views_of_widened(%x: tensor<2x3xbf16>, %n: tensor<2x3xi32>) -> (tenso
   %4 = "blu.transpose"(%3) {permutation = array<i64: 1, 0>} : (tensor<2x3xf32>) -> tensor<3x2xf32>
   return %2, %4 : tensor<3x2xbf16>, tensor<3x2xf32>
 }
+
+// -----
+
+// Narrow numbers are turned around, and padded with a number that they hold.
+// CHECK-LABEL: func.func @move_before_widening(
+// CHECK-SAME: %[[X:.+]]: tensor<3xbf16>)
+// CHECK-DAG: %[[REVERSED:.+]] = "blu.reverse"(%[[X]]) {{.*}} -> tensor<3xbf16>
+// CHECK-DAG: "blu.convert"(%[[REVERSED]]) {dtype = f32}
+// CHECK-DAG: %[[PADDED:.+]] = "blu.pad"(%[[X]], %{{.+}}) {{.*}} -> tensor<5xbf16>
+// CHECK-DAG: "blu.reshape"(%[[PADDED]]) {{.*}} -> tensor<1x5xbf16>
+// CHECK-DAG: "blu.pad"(%{{.+}}, %{{.+}}) {{.*}} -> tensor<4xf32>
+func.func @move_before_widening(%x: tensor<3xbf16>) -> (tensor<3xf32>, tensor<1x5xf32>, tensor<1x4xf32>) {
+  %0 = "blu.convert"(%x) {dtype = f32} : (tensor<3xbf16>) -> tensor<3xf32>
+  %1 = "blu.reverse"(%0) {axes = array<i64: 0>} : (tensor<3xf32>) -> tensor<3xf32>
+  %2 = "blu.constant"() {value = dense<0xFF800000> : tensor<f32>} : () -> tensor<f32>
+  %3 = "blu.pad"(%0, %2) {high = array<i64: 1>, low = array<i64: 1>} : (tensor<3xf32>, tensor<f32>) -> tensor<5xf32>
+  %4 = "blu.constant"() {value = dense<0.1> : tensor<f32>} : () -> tensor<f32>
+  %5 = "blu.pad"(%0, %4) {high = array<i64: 1>, low = array<i64: 0>} : (tensor<3xf32>, tensor<f32>) -> tensor<4xf32>
+  %6 = "blu.reshape"(%3) {shape = array<i64: 1, 5>} : (tensor<5xf32>) -> tensor<1x5xf32>
+  %7 = "blu.reshape"(%5) {shape = array<i64: 1, 4>} : (tensor<4xf32>) -> tensor<1x4xf32>
+  return %1, %6, %7 : tensor<3xf32>, tensor<1x5xf32>, tensor<1x4xf32>
+}

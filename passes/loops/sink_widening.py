@@ -47,6 +47,7 @@ class SinkWidening(Pass):
     def _visit(self, operation: ir.Operation, known: dict[ir.Value, ir.Value]) -> None:
         """Let one op read what its operands were widened from."""
         if operation.name == "linalg.generic":
+            _move_halves(operation, known)
             _extract_halves(operation, known)
             _narrow_before_views(operation)
         halves = [known.get(value) or _half_of(value) for value in operation.operands]
@@ -160,7 +161,7 @@ def _narrow_before_views(operation: ir.Operation) -> None:
     """Round what a view looks at rather than what is seen: the loops that make it do that on the way to memory."""
     source = _source_of(operation.results[0], "arith.truncf", (ir.F32Type, ir.F64Type))
     seen_through: list[ir.Operation] = []
-    while source is not None and is_whole_view(source):
+    while source is not None and (is_whole_view(source) or _takes_rows_of_product(source)):
         seen_through.append(source.owner.operation)
         source = source.owner.operands[0]
     if source is None or not seen_through or isinstance(source.owner, ir.Block):
@@ -178,6 +179,15 @@ def is_whole_view(value: ir.Value) -> bool:
     return not isinstance(value.owner, ir.Block) and value.owner.name in VIEWS and value.owner.name not in PARTIAL_VIEWS
 
 
+def _takes_rows_of_product(value: ir.Value) -> bool:
+    """Whether a value is rows of a product that nobody else reads: that rounds its sums best, those between as well."""
+    if isinstance(value.owner, ir.Block) or value.owner.name != "blu.row_windows":
+        return False
+    source = value.owner.operands[0]
+    is_product = not isinstance(source.owner, ir.Block) and source.owner.name == "linalg.contract"
+    return is_product and len(list(source.uses)) == 1
+
+
 def _extract_halves(operation: ir.Operation, known: dict[ir.Value, ir.Value]) -> None:
     """Let a body that reads elements by index read them from halves, and widen them."""
     for item in [inner.operation for inner in operation.regions[0].blocks[0].operations]:
@@ -190,6 +200,27 @@ def _extract_halves(operation: ir.Operation, known: dict[ir.Value, ir.Value]) ->
             element = tensor.ExtractOp(half, list(item.operands)[1:]).result
             item.results[0].replace_all_uses_with(arith.extf(item.results[0].type, element))
         item.erase()
+
+
+def _move_halves(operation: ir.Operation, known: dict[ir.Value, ir.Value]) -> None:
+    """Let a loop that only brings elements into another order, by index, do that with halves, and widen the whole."""
+    *_, found, end = [None, *(item.operation for item in operation.regions[0].blocks[0].operations)]
+    if found is None or found.name != "tensor.extract" or end.operands[0] != found.results[0]:
+        return
+    half = known.get(found.operands[0]) or _half_of(found.operands[0])
+    if half is None or len(operation.operands) != 1:
+        return
+    result, wide, narrow = operation.results[0], _element(operation.results[0]), _element(half)
+    with ir.InsertionPoint(operation), operation.location:
+        operation.operands[0] = tensor.empty(_shape(result), narrow)
+    result.set_type(ir.RankedTensorType.get(_shape(result), narrow))
+    operation.regions[0].blocks[0].arguments[0].set_type(narrow)
+    found.operands[0] = half
+    found.results[0].set_type(narrow)
+    with ir.InsertionPoint.after(operation), operation.location:
+        widened = pointwise(_shape(result), [result], wide, lambda x: arith.extf(wide, x))
+    known[widened] = result
+    result.replace_all_uses_except(widened, [widened.owner.operation])
 
 
 def _read_halves(operation: ir.Operation, halves: list[ir.Value | None]) -> None:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from blu.dialects.core.dtypes import DType, bool_, f32, f64
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.op import value_type
 from blu.dialects.ops.pointwise import broadcast_shapes
-from blu.passes.graph.simplify.rules import Site, emit, made_by, simplifies
+from blu.passes.graph.simplify.rules import Site, emit, made_by, simplifies, splat_of
 
 # How many bits of an integer each float dtype holds exactly.
 _EXACT_BITS = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53}
+
+
+# Whoever moves elements on, or multiplies them as they are: not a sum of parts, which widens each on the way.
+_MOVED = tuple(
+    f"blu.{name}" for name in ("reshape", "transpose", "slice", "row_windows", "convert", "matmul", "contract")
+)
 
 
 @simplifies("convert", "broadcast_to", "reshape", "slice", "pad")
@@ -111,7 +119,7 @@ def convert_of_convert(site: Site) -> ir.Value | None:
     return emit("convert", inner.operands[0], dtype=site.type.dtype)
 
 
-@simplifies("reshape", "transpose", "slice")
+@simplifies("reshape", "transpose", "slice", "reverse")
 def move_before_widening(site: Site) -> ir.Value | None:
     """What only looks at elements looks at the narrow ones, which a later conversion may want back.
 
@@ -124,6 +132,30 @@ def move_before_widening(site: Site) -> ir.Value | None:
     if not (narrow.is_float and _holds_all(wide, narrow)):
         return None
     moved = emit(site.name, inner.operands[0], **site.attributes)
+    return emit("convert", moved, dtype=wide)
+
+
+@simplifies("pad")
+def pad_before_widening(site: Site) -> ir.Value | None:
+    """Narrow elements are padded where they hold the number that stands around them, and nobody computes with that.
+
+    %1 = "blu.convert"(%0) {dtype = f32}, %2 = "blu.pad"(%1, 0.0)      ->      first "blu.pad", of a bf16 %0
+    """
+    if not all(use.owner.name in _MOVED for use in site.operation.results[0].uses):
+        return None
+    kept = made_by(site.operands[0], "barrier")
+    inner, value = made_by((kept or site).operands[0], "convert"), splat_of(site.operands[1])
+    if inner is None or value is None:
+        return None
+    narrow, wide = inner.source_type.dtype, inner.type.dtype
+    if not (narrow.is_float and _holds_all(wide, narrow)):
+        return None
+    with np.errstate(over="ignore"):
+        around = value.astype(narrow.numpy)
+    if around.astype(wide.numpy).tobytes() != value.tobytes():
+        return None
+    source = emit("barrier", inner.operands[0]) if kept else inner.operands[0]
+    moved = emit("pad", source, emit("constant", value=np.asarray(around)), **site.attributes)
     return emit("convert", moved, dtype=wide)
 
 

@@ -10,7 +10,12 @@ from blu.dialects.core.op import OPS, emitting_at, is_pure
 from blu.dialects.ops.pointwise import Pointwise, Where
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.bodies import blocks_of
-from blu.passes.graph.simplify import arithmetic, fold, shapes  # noqa: F401  (importing a file registers its rules)
+from blu.passes.graph.simplify import (  # importing a file registers its rules
+    arithmetic,  # noqa: F401
+    fold,  # noqa: F401
+    narrowing,  # noqa: F401
+    shapes,
+)
 from blu.passes.graph.simplify.rules import RULES, Rule, Site
 
 
