@@ -16,7 +16,7 @@ POLICIES = {"bf16": "bf16", "f16": "f16", "tf32": "tf32", "f32": "highest"}
 # The dtypes that policies store results in.
 HALVES = ("bf16", "f16")
 # The ops that a policy is about, and the attribute that says which one; it goes when the pass `autocast` has run.
-GOVERNED = ("matmul", "einsum", "convolution", "attention")
+GOVERNED = ("matmul", "einsum", "convolution", "attention", "standardize")
 ATTRIBUTE = "blu.autocast"
 
 

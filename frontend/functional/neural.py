@@ -9,6 +9,7 @@ from blu.dialects.core.dtypes import computing_dtype
 from blu.dialects.core.op import Op
 from blu.dialects.ops import activation, loss, normalization
 from blu.dialects.ops.indexing import Take
+from blu.dialects.ops.standardize import Standardize
 from blu.dialects.tensor.arithmetic import not_equal, where
 from blu.dialects.tensor.arrangement import broadcast_to, flatten, moveaxis, reshape
 from blu.dialects.tensor.basic_indexing import as_indices
@@ -29,6 +30,7 @@ __all__ = [
     "rms_norm",
     "silu",
     "softmax",
+    "standardize",
 ]
 
 
@@ -104,6 +106,24 @@ def rms_norm(x: Any, weight: Any = None, eps: float = 1e-6, axis: Any = -1) -> T
     The weight has the sizes of those axes, in x's order, or is None.
     """
     return _normalized(normalization.RmsNorm, (x, weight), axis, eps)
+
+
+@public
+def standardize(
+    x: Any, axis: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(x - mean) / sqrt(variance + eps) * weight + bias, and the mean and the variance over the `axis` or axes named.
+
+    The moments have sizes of one along the axes; they, weight and bias are f32 where x is f16 or bf16. Weight and bias
+    broadcast to the moments' shape, or are None.
+    """
+    (tensor,) = promoted_floats(x)
+    wide = computing_dtype(tensor.dtype)
+    parameters = [None if item is None else converted(as_tensor(item), wide) for item in (weight, bias)]
+    beside = [
+        None if item is None else reshape(item, (1,) * (tensor.ndim - item.ndim) + item.shape) for item in parameters
+    ]
+    return Standardize(tensor, *beside, axes=normalize_axes(axis, tensor.ndim), epsilon=eps)
 
 
 @method

@@ -90,18 +90,18 @@ class _RunningNorm(Module):
             least = f"{self.fewest_dimensions} dimensions and " if x.ndim < self.fewest_dimensions else ""
             raise ShapeError(f"x must have {least}{self.width} channels in axis {channel}, got {list(x.shape)}")
         beside = tuple(self.width if axis == channel else 1 for axis in range(x.ndim))
-        wide = ops.astype(x, computing_dtype(x.dtype))
+        weight, bias = (None if item is None else ops.reshape(item, beside) for item in (self.weight, self.bias))
         if self.running_mean is None or self.training:
-            mean, variance = self._statistics(wide, channel)
-        else:
-            mean, variance = (ops.reshape(item, beside) for item in (self.running_mean, self.running_var))
+            return self._by_batch(x, channel, weight, bias)
+        wide = ops.astype(x, computing_dtype(x.dtype))
+        mean, variance = (ops.reshape(item, beside) for item in (self.running_mean, self.running_var))
         y = (wide - mean) * ops.rsqrt(variance + self.eps)
-        if self.weight is not None:
-            y = y * ops.reshape(self.weight, beside) + ops.reshape(self.bias, beside)
+        if weight is not None:
+            y = y * weight + bias
         return ops.astype(y, x.dtype)
 
-    def _statistics(self, x: Any, channel: int) -> tuple[Any, Any]:
-        """Mean and variance of a batch, of sizes that broadcast; they are noted where they are kept."""
+    def _by_batch(self, x: Any, channel: int, weight: Any, bias: Any) -> Any:
+        """The norm by a batch's mean and variance, which are noted where they are kept."""
         kept = (0, channel) if self.is_per_image else (channel,)
         axes = tuple(axis for axis in range(x.ndim) if axis not in kept)
         count = product(tuple(x.shape[axis] for axis in axes))
@@ -109,10 +109,10 @@ class _RunningNorm(Module):
             what = "a channel of an image" if self.is_per_image else "a channel"
             message = f"{type(self).__name__} needs two elements or more of {what}, got {list(x.shape)}"
             raise ShapeError(message, advice="Call the model's eval() where it is not trained.")
-        mean, variance = ops.mean(x, axes, keepdims=True), ops.var(x, axes, keepdims=True)
+        y, mean, variance = ops.standardize(x, axes, weight, bias, self.eps)
         if self.running_mean is not None:
             self._note(mean, variance * (count / (count - 1)))
-        return mean, variance
+        return y
 
     def _note(self, mean: Any, variance: Any) -> None:
         """Move the running statistics towards those of a batch, the mean of its images'."""

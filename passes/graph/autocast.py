@@ -39,7 +39,9 @@ class Autocast(Pass):
 
     All types stay f32, so parameters get f32 gradients. Results are rounded, after a bias, to be stored in half of the
     bytes, unless they are only added to something (a residual stream) or returned; so are the gradients of those.
-    Attention takes its operands in the half dtype itself. `policy` is that of ops which `blu.autocast` has not marked.
+    Attention takes its operands in the half dtype itself. What convolutions read is in half for all who read it, and so
+    is what `standardize` gives: they go over memory often, and do little with it. `policy` is that of ops which
+    `blu.autocast` has not marked.
 
     It runs before `differentiate`: that gradients are products of the same precision follows from the ops, and
     attention and einsum are still whole.
@@ -59,6 +61,8 @@ class Autocast(Pass):
             with ir.InsertionPoint(operation), emitting_in_place_of(operation):
                 if operation.name == "blu.attention":
                     self._cast_attention(operation, policy)
+                elif operation.name == "blu.standardize":
+                    self._store_norm(operation, policy)
                 else:
                     self._set_precision(operation, policy)
 
@@ -79,12 +83,22 @@ class Autocast(Pass):
             operation.attributes["precision"] = ir.StringAttr.get(precision)
         if Tensor(operation.results[0]).dtype != f32:
             return
+        if operation.name == "blu.convolution" and policy in HALVES:
+            _keep_half(operation, as_dtype(policy))
         if precision in ROUNDING:
             for index in range(len(operation.operands)):
                 _round_operand(operation, index, precision, policy)
         if policy in HALVES:
             _store_as(operation.results[0], as_dtype(policy))
             self.count("contractions cast")
+
+    def _store_norm(self, operation: ir.Operation, policy: str) -> None:
+        """What is standardized along rows is stored in half, as what it is made of is; so is its gradient."""
+        result = operation.results[0]
+        if policy in HALVES and Tensor(result).dtype == f32:
+            half = as_dtype(policy)
+            _replace_after(result, lambda: ReducePrecision(Tensor(result), dtype=half, rounds_gradient=True))
+            self.count("norms cast")
 
     def _cast_attention(self, operation: ir.Operation, policy: str) -> None:
         precision = {"tf32": "tf32", "f32": "highest"}.get(policy)
@@ -110,6 +124,21 @@ def _store_as(result: ir.Value, half: DType) -> None:
     if all(user.name in ("blu.add", "blu.subtract", "func.return", YIELD) for user in users):
         return
     _replace_after(result, lambda: ReducePrecision(Tensor(result), dtype=half, rounds_gradient=True))
+
+
+def _keep_half(convolution: ir.Operation, half: DType) -> None:
+    """Let all that read what a convolution does read it in half: between layers nothing else is stored."""
+    data = convolution.operands[0]
+    if not isinstance(data.owner, ir.Block) and data.owner.name == "blu.relu":
+        _round_for_all(data.owner.operands[0], half)  # which gradients read; rounding commutes with it
+    _round_for_all(data, half)
+
+
+def _round_for_all(value: ir.Value, half: DType) -> None:
+    """Let all that read what an op gives read it rounded, unless they do."""
+    if isinstance(value.owner, ir.Block) or value.owner.name == "blu.reduce_precision" or Tensor(value).dtype != f32:
+        return
+    _replace_after(value, lambda: ReducePrecision(Tensor(value), dtype=half, rounds_gradient=True))
 
 
 def _adds_bias(operation: ir.Operation, result: ir.Value) -> bool:

@@ -56,6 +56,13 @@ def shard_cross_entropy(case: Case) -> list[Placed]:
     return case.emit([Sharding((rows,))])
 
 
+@shards("standardize")
+def shard_standardize(case: Case) -> list[Placed]:
+    """It is written in simpler ops, whose sums ranks find out together."""
+    decompose_operation(case.operation)
+    raise DecomposedError
+
+
 @shards("attention")
 def shard_attention(case: Case) -> list[Placed]:
     """Batches, heads and positions may be split, alike in queries, keys and values."""
