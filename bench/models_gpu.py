@@ -55,7 +55,8 @@ def pack(arguments: argparse.Namespace, model: Model) -> None:
 
 def parts_of(arguments: argparse.Namespace) -> list[tuple[str, str]]:
     """What is measured of a model: steps and gradients, each in precisions."""
-    return [("step", arguments.policy), *(("gradients", policy) for policy in arguments.gradients)]
+    steps = [("step", arguments.policy)] if arguments.rounds else []
+    return [*steps, *(("gradients", policy) for policy in arguments.gradients)]
 
 
 def warm(arguments: argparse.Namespace, model: Model, device: Device) -> None:

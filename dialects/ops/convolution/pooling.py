@@ -11,12 +11,12 @@ from blu.dialects.batching import folded
 from blu.dialects.core.dtypes import FLOATS, TensorType, f32, f64, i32, i64
 from blu.dialects.core.op import ErrorSample, Ints, Op, Operand, Sample
 from blu.dialects.core.sample_values import draw
+from blu.dialects.ops.convolution.pooling_gradient import MaxPoolGradient, MaxPoolPlace, infer_max_pool
 from blu.dialects.ops.convolution.products import cut, padded
 from blu.dialects.ops.convolution.windows import Dimension
 from blu.dialects.ops.creation import Iota
 from blu.dialects.ops.reduction import Argmax, Max
 from blu.dialects.tensor.tensor import Tensor
-from blu.errors import DTypeError, ShapeError
 
 LOWEST = float("-inf")
 
@@ -45,24 +45,7 @@ class MaxPool(Op, name="max_pool"):
         places = np.ndindex(*along["window"])
         return np.max([seen[(slice(None), *_slices(dims, place))] for place in places], axis=0)
 
-    @staticmethod
-    def infer(operand: TensorType, **along: Any) -> TensorType:
-        if operand.dtype not in FLOATS:
-            raise DTypeError(f"does not take {operand.dtype}, only {', '.join(map(str, FLOATS))}")
-        for name, values in along.items():
-            if len(values) != operand.ndim - 2:
-                raise ShapeError(f"{name} must have one number per spatial dimension of {operand}, got {list(values)}")
-            least = 0 if name in ("low", "high") else 1
-            if min(values, default=least) < least:
-                raise ShapeError(f"{name} must be at least {least}, got {list(values)}")
-        dims = _dimensions(operand.shape, **along)
-        for axis, dim in enumerate(dims, 1):
-            if dim.extent > dim.padded:
-                raise ShapeError(
-                    f"a window reaches over {dim.extent} elements of dimension {axis} of {operand}, which has "
-                    f"{dim.padded} with its padding"
-                )
-        return operand.with_shape((operand.shape[0], *(dim.count for dim in dims), operand.shape[-1]))
+    infer = staticmethod(infer_max_pool)
 
     @staticmethod
     def decompose(operand: Tensor, **along: Any) -> Tensor:
@@ -77,19 +60,8 @@ class MaxPool(Op, name="max_pool"):
         dims = _dimensions(operand.shape, **along)
         if all(map(_is_apart, dims)):
             return _gradient_side_by_side(g, operand, dims)
-        around = [0, *(dim.low for dim in dims), 0], [0, *(dim.high for dim in dims), 0]
-        seen = padded(operand, *around, LOWEST)
-        is_found, total = None, None
-        for place in np.ndindex(*along["window"]):
-            view = _view(seen, dims, place)
-            is_largest = (view == result) | (view != view)
-            is_first = is_largest if is_found is None else is_largest & is_found.logical_not()
-            is_found = is_largest if is_found is None else is_found | is_largest
-            share = _placed(is_first.where(g, 0), seen, dims, place)
-            total = share if total is None else total + share
-        assert total is not None
-        limits = [before + size for before, size in zip(around[0], operand.shape, strict=True)]
-        return cut(total, around[0], limits)
+        place = MaxPoolPlace(operand, **along)
+        return MaxPoolGradient(g, place, sizes=operand.shape[1:-1], **along)
 
     @staticmethod
     def samples() -> Iterator[Sample]:
@@ -158,27 +130,6 @@ def _slices(dims: list[Dimension], place: tuple[int, ...]) -> list[slice]:
     starts = [at * dim.dilation for at, dim in zip(place, dims, strict=True)]
     ends = [start + (dim.count - 1) * dim.stride + 1 for start, dim in zip(starts, dims, strict=True)]
     return list(map(slice, starts, ends, [dim.stride for dim in dims]))
-
-
-def _view(seen: Tensor, dims: list[Dimension], place: tuple[int, ...]) -> Tensor:
-    seen_by = _slices(dims, place)
-    starts, limits = [0, *(one.start for one in seen_by), 0], [one.stop for one in seen_by]
-    return cut(seen, starts, [seen.shape[0], *limits, seen.shape[-1]], [1, *(one.step for one in seen_by), 1])
-
-
-def _placed(share: Tensor, seen: Tensor, dims: list[Dimension], place: tuple[int, ...]) -> Tensor:
-    """Zeros of the shape of `seen` but for what a place of the window sees, which is `share`."""
-    for axis, (dim, at) in enumerate(zip(dims, place, strict=True), 1):
-        shape = share.shape
-        apart = share.reshape((*shape[: axis + 1], 1, *shape[axis + 1 :]))
-        zeros = [0] * apart.ndim
-        apart = padded(apart, zeros, [dim.stride - 1 if one == axis + 1 else 0 for one in range(apart.ndim)])
-        share = apart.reshape((*shape[:axis], shape[axis] * dim.stride, *shape[axis + 1 :]))
-        before = at * dim.dilation
-        after = seen.shape[axis] - before - share.shape[axis]
-        low, high = ([count if one == axis else 0 for one in range(share.ndim)] for count in (before, after))
-        share = padded(share, low, high)
-    return share
 
 
 def _gradient_side_by_side(g: Tensor, operand: Tensor, dims: list[Dimension]) -> Tensor:
