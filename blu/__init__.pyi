@@ -212,6 +212,7 @@ from blu.frontend.functional.neural import log_softmax as log_softmax
 from blu.frontend.functional.neural import rms_norm as rms_norm
 from blu.frontend.functional.neural import silu as silu
 from blu.frontend.functional.neural import softmax as softmax
+from blu.frontend.functional.neural import standardize as standardize
 from blu.frontend.functional.norms import cdist as cdist
 from blu.frontend.functional.norms import cross as cross
 from blu.frontend.functional.norms import matrix_norm as matrix_norm
