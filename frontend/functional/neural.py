@@ -8,8 +8,8 @@ from blu.dialects.core.axes import normalize_axes, normalize_axis
 from blu.dialects.core.dtypes import computing_dtype
 from blu.dialects.core.op import Op
 from blu.dialects.ops import activation, loss, normalization
+from blu.dialects.ops.convolution.standardize import Standardize
 from blu.dialects.ops.indexing import Take
-from blu.dialects.ops.standardize import Standardize
 from blu.dialects.tensor.arithmetic import not_equal, where
 from blu.dialects.tensor.arrangement import broadcast_to, flatten, moveaxis, reshape
 from blu.dialects.tensor.basic_indexing import as_indices

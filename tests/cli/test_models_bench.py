@@ -1,4 +1,4 @@
-"""bench/models_gpu.py, on a processor with tiny models: it cannot be tried where it is made for."""
+"""bench/models/models_gpu.py, on a processor with tiny models: it cannot be tried where it is made for."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pytest
 
 pytest.importorskip("torch")
 
-from tests.support.folders import ROOT  # noqa: E402 - nothing of this is of use without torch
+from tests.support.folders import ROOT
 
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     """The script as a module, whose programs go to a folder of the test's own."""
-    monkeypatch.setattr(sys, "path", [str(ROOT / "bench"), str(ROOT), *sys.path])
+    monkeypatch.setattr(sys, "path", [str(ROOT / "bench" / "models"), str(ROOT), *sys.path])
     module = import_module("models_gpu")
     monkeypatch.setattr(module, "FOLDER", tmp_path / "programs")
     yield module

@@ -1,4 +1,4 @@
-"""The models of bench/models_gpu.py and their sizes, and what is compiled of them."""
+"""The models of bench/models/models_gpu.py and their sizes, and what is compiled of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bench.training import resnet
+from bench.models import resnet
 from examples import convnet, diffusion, llama, lstm, vit
 
 UNCLIPPED = ("convnet", "resnet")
@@ -36,7 +36,7 @@ class Model:
         """PyTorch's model, with random numbers: a loss of batches."""
         from tests.support.training.torch_models import MODELS as EXAMPLES
 
-        maker = EXAMPLES.get(self.name) or import_module("bench.training.torch_resnet").ResNet
+        maker = EXAMPLES.get(self.name) or import_module("bench.models.torch_resnet").ResNet
         return maker(self.size(name, part))
 
 

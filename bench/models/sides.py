@@ -1,4 +1,4 @@
-"""Both sides of bench/models_gpu.py: the packed programs, and PyTorch with the same optimizer."""
+"""Both sides of bench/models/models_gpu.py: the packed programs, and PyTorch with the same optimizer."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench.training.models import UNCLIPPED, Model
+from bench.models.sizes import UNCLIPPED, Model
 from bench.training.torch_gpt2 import decay_groups
 
 IN_A_ROW = 4

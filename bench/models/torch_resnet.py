@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from bench.training.resnet import WIDER, Size, stages_of
+from bench.models.resnet import WIDER, Size, stages_of
 from tests.support.training.torch_models import Convolution
 
 

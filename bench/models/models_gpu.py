@@ -1,10 +1,10 @@
 """Training steps of the models of examples/ and of one like ResNet-50, at sizes that fill a GPU, beside PyTorch, and
 their gradients against float64.
 
-    python bench/models_gpu.py --pack [--only llama vit] [--target sm_90a]   # compile, into .gpu/models (needs no GPU)
-    python bench/models_gpu.py --warm [--only NAME]    # on the GPU machine: have torch.compile fill its cache
-    python bench/models_gpu.py [--only NAME] [--save FILE]                   # measure what was packed, and PyTorch
-    python bench/models_gpu.py --pack --target cpu --size small              # the same of tiny models, on a processor
+    python bench/models/models_gpu.py --pack [--only llama vit]     # compile here (no GPU needed), into .gpu/models
+    python bench/models/models_gpu.py --warm [--only NAME]          # on the GPU machine: fill torch.compile's cache
+    python bench/models/models_gpu.py [--only NAME] [--save FILE]   # measure what was packed, and PyTorch
+    python bench/models/models_gpu.py --pack --target cpu --size small   # tiny models, on a processor
 
 A step is the loss, its gradients, clipping by their global norm (but for the convolutional networks) and AdamW (in
 PyTorch the fused one, under autocast, compiled and eager). Sides take turns, four steps in a row between CUDA events;
@@ -22,13 +22,13 @@ import time
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "gpu"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "gpu"))
 
 import checkout
 
 from bench.gpu.report import command_line, describe, microseconds_of_kernels
-from bench.training.model_sides import BluSide, Device, TorchSide, gradient_errors, host_milliseconds, in_turns
-from bench.training.models import MODELS, Model, program_of
+from bench.models.sides import BluSide, Device, TorchSide, gradient_errors, host_milliseconds, in_turns
+from bench.models.sizes import MODELS, Model, program_of
 
 FOLDER = Path(checkout.ROOT, ".gpu", "models")
 POLICIES = ("f32", "tf32", "bf16")
