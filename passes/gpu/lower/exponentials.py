@@ -4,7 +4,8 @@
                                       p = ex2.approx(t); the result is p + p r
 
 ex2.approx is within 2 units in the last place, r mends the rounding of t: 4 units altogether at the ends of the range,
-in 6 instructions instead of 17. Results below 2^-126 are 0. Other functions are expanded by expand_math.py in
+in 6 instructions instead of 17. Results below 2^-126 are 0. Kernels that write halves have erfc in f32, which is of f64
+elsewhere: 32 such numbers take as long as a product's tile. Other functions are expanded by expand_math.py in
 passes/kernels/math.
 
 Source: PTX ISA, "ex2.approx", "rcp.approx".
@@ -18,6 +19,7 @@ from blu.dialects.core.mlir import func, ir
 from blu.passes.gpu.isa import approx
 from blu.passes.gpu.lower.fast_math import ATTRIBUTE, FUSES, scaled
 from blu.passes.kernels.math.elements import Elements, clamp, element_type, fma, polynomial, select
+from blu.passes.kernels.math.error_function import ERFC_F64
 from blu.passes.kernels.math.exponential import LOG2_E, TANH
 
 LN2 = 0.693147182464599609375
@@ -29,8 +31,8 @@ LARGEST = 126.0
 def expand_exponentials(function: func.FuncOp, operations: Mapping[str, Sequence[ir.Operation]]) -> None:
     """Replace those of f32 among a kernel's operations, scalars and vectors. Kernels that write halves do without r."""
     rough = _folded_exp if FUSES in function.attributes else _rough_exp
-    rules = {**_RULES, "math.exp": rough} if ATTRIBUTE in function.attributes else _RULES
-    for operation in [item for name in _RULES for item in operations.get(name, ())]:
+    rules = {**_RULES, "math.exp": rough, "math.erfc": _rough_erfc} if ATTRIBUTE in function.attributes else _RULES
+    for operation in [item for name in rules for item in operations.get(name, ())]:
         if not isinstance(element_type(operation.operands[0].type), ir.F32Type):
             continue
         with ir.InsertionPoint(operation), operation.location:
@@ -66,6 +68,16 @@ def _tanh(x: Elements) -> Elements:
     power = _each(x, clamp(a, high=20.0) * (2.0 * LOG2_E), approx.ex2)
     far = fma(_each(x, power + 1.0, approx.rcp), -2.0, 1.0)
     return select(a < 0.625, near, far).copysign(x)
+
+
+def _rough_erfc(x: Elements) -> Elements:
+    """`error_function.erfc` in f32, with one reciprocal: the square of 10 leaves 1e-5 of the exponential uncertain."""
+    a = clamp(abs(x), high=10.2)
+    near, far = fma(a, 2.0, 1.0), a + 4.0
+    both = _each(x, near * far, approx.rcp)
+    t = (a - 4.0) * (near * both)
+    result = _exp2(a * a * -LOG2_E) * polynomial(t, ERFC_F64) * (far * both)
+    return select(x < 0.0, 2.0 - result, result)
 
 
 def _each(like: Elements, operand: Elements, instruction: Callable[[ir.Value], ir.Value]) -> Elements:
