@@ -95,7 +95,8 @@ class Arithmetic:
         return np.clip(np.nan_to_num(number, nan=0.0), 0.0, most).astype(UNSIGNED[bits])
 
     def _write(self, name: str, value: np.ndarray, active: np.ndarray) -> None:
-        value, threads = _as_stored(np.ascontiguousarray(value), _bits_of(name)), self._asked(active)
+        value = _as_stored(value if value.flags.c_contiguous else np.ascontiguousarray(value), _bits_of(name))
+        threads = self._asked(active)
         if not threads.are_all and self.writers.get(name) != threads.key and name in self.registers:
             value = np.where(active, value, self.registers[name])
             self.writers.pop(name, None)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from functools import cache, lru_cache
 
 import ml_dtypes
 import numpy as np
@@ -239,6 +240,7 @@ class Warpgroups(Tensors):
             self.writers.pop(name, None)
 
 
+@cache
 def fragment_places(count: int) -> tuple[np.ndarray, np.ndarray]:
     """Rows and columns [count, 128] of a tile's sums in `count` registers of 128 threads."""
     number, thread = np.arange(count)[:, None], np.arange(WARPGROUP)
@@ -247,6 +249,7 @@ def fragment_places(count: int) -> tuple[np.ndarray, np.ndarray]:
     return rows, number // 4 * 8 + lane % 4 * 2 + number % 2
 
 
+@cache
 def left_places(each: int) -> tuple[np.ndarray, np.ndarray]:
     """Rows and columns [128, 4 * each] of a left factor in four registers of 128 threads, `each` elements in one."""
     thread, place = np.arange(WARPGROUP)[:, None], np.arange(4 * each)
@@ -261,8 +264,7 @@ def _read_factor(
     """A factor [across, k] in f64; the pieces of shared memory that it is in, and their bytes."""
     size = np.dtype(dtype).itemsize
     assert size == 2 or not is_wide, "tf32 cannot be transposed"
-    matrix = Matrix.of(descriptor)
-    pieces = matrix.wide_pieces(across, DEPTH_BYTES // size, size) if is_wide else matrix.deep_pieces(across)
+    pieces = _pieces(descriptor, across, size, is_wide)
     content = own[pieces]
     numbers = content.reshape(len(pieces), -1)
     if dtype is np.float32:  # whose last 13 bits nobody reads
@@ -271,7 +273,16 @@ def _read_factor(
     return values.T if is_wide else values, (pieces, content)
 
 
+@lru_cache(maxsize=4096)
+def _pieces(descriptor: int, across: int, size: int, is_wide: bool) -> np.ndarray:
+    """The pieces of shared memory that a factor of elements of so many bytes is in."""
+    matrix = Matrix.of(descriptor)
+    return matrix.wide_pieces(across, DEPTH_BYTES // size, size) if is_wide else matrix.deep_pieces(across)
+
+
 def cut(numbers: np.ndarray) -> np.ndarray:
     """f64 as f32, rounded towards zero, as tensor cores round their sums."""
     nearest = numbers.astype(np.float32)
-    return np.where(np.abs(nearest) > np.abs(numbers), np.nextafter(nearest, np.float32(0)), nearest)
+    bits = nearest.view(np.uint32)  # one less is the next number towards zero
+    bits -= np.abs(nearest) > np.abs(numbers)
+    return nearest
