@@ -91,10 +91,13 @@ def constant_of(value: ir.Value) -> np.ndarray | None:
     return site.attributes["value"] if site is not None and site.type.size <= LARGEST_CONSTANT else None
 
 
+_MOVES = ("blu.broadcast_to", "blu.reshape")
+
+
 def splat_of(value: ir.Value) -> np.generic | None:
     """The number that all elements are, where that is known: a constant, seen through ops that only move elements."""
-    while (moved := made_by(value, "broadcast_to") or made_by(value, "reshape")) is not None:
-        value = moved.operands[0]
+    while not isinstance(owner := value.owner, ir.Block) and owner.name in _MOVES:
+        value = owner.operands[0]
     site = made_by(value, "constant")
     if site is None or not site.type.size or not ir.DenseElementsAttr(site.operation.attributes["value"]).is_splat:
         return None
