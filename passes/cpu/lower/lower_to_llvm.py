@@ -9,28 +9,19 @@ from blu.passes.cpu.lower.expand_half import expand_half
 from blu.passes.kernels.before_llvm import give_empty_memrefs_strides, widen_bf16_conversions
 from blu.passes.kernels.math.expand_math import expand_math
 
+# As many as possible on one kernel after the other, which is in the processor's caches then.
 PASSES = (
-    "arith-expand{include-bf16=true}",  # before canonicalize, which would merge conversions into ones to bf16 again
-    "func.func(convert-vector-to-scf)",
-    "convert-linalg-to-loops",
-    "canonicalize",
-    "cse",
-    "expand-strided-metadata",
-    "lower-affine",
-    "convert-scf-to-cf",
-    "convert-vector-to-llvm",
+    # Expanded before canonicalize, which would merge conversions into ones to bf16 again.
+    "func.func(arith-expand{include-bf16=true},convert-vector-to-scf,convert-linalg-to-loops,canonicalize,cse,"
+    "expand-strided-metadata,lower-affine,convert-scf-to-cf,convert-vector-to-llvm)",
     "finalize-memref-to-llvm",
-    "convert-math-to-llvm",
+    "func.func(convert-math-to-llvm)",
     "convert-math-to-libm",
-    "convert-arith-to-llvm",
-    "convert-index-to-llvm",
     # Vectorised code may hold ub.poison; translating one that is left kills the process.
-    "convert-ub-to-llvm",
+    "func.func(convert-arith-to-llvm,convert-index-to-llvm,convert-ub-to-llvm)",
     "convert-func-to-llvm{use-bare-ptr-memref-call-conv=1}",
     "convert-cf-to-llvm",
-    "reconcile-unrealized-casts",
-    "canonicalize",
-    "cse",
+    "llvm.func(reconcile-unrealized-casts,canonicalize,cse)",
 )
 PIPELINE = f"builtin.module({','.join(PASSES)})"
 
