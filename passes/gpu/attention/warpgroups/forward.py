@@ -2,7 +2,8 @@
 
 The copy engine brings tiles of keys and values to a ring of stages, as one thread of the block asks for them: as soon
 as a product has read a tile, its stage is filled again, so that nobody waits for a stage to be empty. Scores are sums
-in registers, and weights, rounded, are the left factor of their product with the values, which lie as they are.
+in registers, and weights, rounded, are the left factor of their product with the values, which lie as they are (of f32,
+see turned.py).
 
     scores of tile n = queries @ keys^T    | begun together; while the second one runs, weights of tile n are
     results += weights of n - 1 @ values   | computed from scores
@@ -49,7 +50,7 @@ from blu.passes.gpu.attention.warpgroups.stages import (
     refill,
 )
 from blu.passes.gpu.attention.warpgroups.turned import HeldRows, TurnedTile, turned_bytes
-from blu.passes.gpu.isa import barrier, wgmma
+from blu.passes.gpu.isa import barrier, tma, wgmma
 from blu.passes.gpu.kernel import repeat
 from blu.passes.gpu.numbers import Number
 from blu.passes.gpu.shared import SharedMemory, shared_address
@@ -272,6 +273,7 @@ class KeyWalk:
         self._wait_values(number, stage)
         barrier.sync()  # all warps have ended their products with what was turned around before
         self.turned.fill(self.values.tile(0, stage), self.thread)
+        tma.show_writes()
         barrier.sync()
         self._refill_values(number, stage)
 

@@ -20,7 +20,7 @@ from blu.passes.gpu.attention.tiles import MatrixTile
 from blu.passes.gpu.attention.warpgroups.panels import PanelTile
 from blu.passes.gpu.attention.warpgroups.stages import ROWS, THREADS, MappedOperand, Stages, begin, refill
 from blu.passes.gpu.attention.warpgroups.turned import HeldRows, TurnedTile, turned_bytes
-from blu.passes.gpu.isa import barrier
+from blu.passes.gpu.isa import barrier, tma
 from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import repeat, when
 from blu.passes.gpu.numbers import Number
@@ -92,6 +92,7 @@ class OwnRows(ABC):
             turned.append(own := TurnedTile(place, tile.rows, tile.columns))
             own.fill(tile, self.position.thread)
             place = numbers.number(numbers.add(place, turned_bytes(tile.rows, tile.columns)))
+        tma.show_writes()
         barrier.sync()
         return turned
 

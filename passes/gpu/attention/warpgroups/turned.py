@@ -21,7 +21,7 @@ from math import ceil
 from blu.dialects.core.mlir import arith, ir
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.warpgroups.panels import PanelTile, panel_tile_bytes
-from blu.passes.gpu.isa import shared_memory, tma
+from blu.passes.gpu.isa import shared_memory
 from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.isa.wgmma import PIECE_BYTES, ROW_BYTES
 
@@ -88,14 +88,13 @@ class TurnedTile:
         return [(self.columns, self.panels.summed_over_columns())]
 
     def fill(self, source: PanelTile, thread: ir.Value) -> None:
-        """Turn a tile around, by all threads of a group; products see it behind the next barrier."""
+        """Turn a tile around, by all threads of a group, who then show their writes, and wait for each other."""
         place, target = self._places(source, thread)
         for part in range(self.rows // TURNED_ROWS):
             for panel in range(self.panels.rows // PANEL):
                 read = part * TURNED_ROWS * ROW_BYTES + panel * source.panel_bytes
                 written = 2 * part * self.panels.panel_bytes + panel * PANEL * ROW_BYTES
                 _turn_block(place, read, target, written)
-        tma.show_writes()
 
     def _places(self, source: PanelTile, thread: ir.Value) -> tuple[ir.Value, ir.Value]:
         """Where a thread's first block begins, and where it goes."""
