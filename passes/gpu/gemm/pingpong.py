@@ -33,23 +33,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
-from math import ceil
 
 from blu.dialects.core.mlir import arith, ir, scf
 from blu.passes.gpu import numbers
 from blu.passes.gpu.gemm.boxes.writer import Boxes, BoxWriter
 from blu.passes.gpu.gemm.output import Staged
-from blu.passes.gpu.gemm.problem import Product
 from blu.passes.gpu.gemm.register_factor import STEPS, RegisterFactor
+from blu.passes.gpu.gemm.ring import Copies, Ring, Walk
 from blu.passes.gpu.gemm.schedule import WgmmaSchedule
 from blu.passes.gpu.gemm.slabs import SLAB, Slabs, SlabWriter, TilePosition, Write
-from blu.passes.gpu.gemm.tensor_map import FactorMap
 from blu.passes.gpu.isa import barrier, elect, mbarrier, setmaxnreg, shfl, tma, wgmma
 from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.isa.wgmma import SharedTile
 from blu.passes.gpu.kernel import repeat, when
-from blu.passes.gpu.shared import SharedMemory
 from blu.passes.kernels.epilogue import Known
 
 GROUPS = 3
@@ -57,105 +53,6 @@ THREADS = GROUPS * wgmma.THREADS
 COPY_REGISTERS, MULTIPLY_REGISTERS = 40, 232
 _TURN, _WRITTEN = 4, 1
 """Named barriers: whose turn it is (4, 5), and those of each writing group (1, 2)."""
-
-
-@dataclass(frozen=True)
-class Ring:
-    """The stages in shared memory and their barriers, all as shared addresses."""
-
-    schedule: WgmmaSchedule
-    tiles: ir.Value
-    barriers: ir.Value
-
-    @classmethod
-    def reserve(cls, shared: SharedMemory, schedule: WgmmaSchedule) -> tuple[int, int]:
-        """Offsets of the tiles and of the barriers."""
-        tiles = shared.take(schedule.stages * schedule.stage_bytes, alignment=1024)
-        return tiles, shared.take(2 * schedule.stages * mbarrier.BYTES)
-
-    def left(self, stage: ir.Value) -> ir.Value:
-        return numbers.add(self.tiles, numbers.multiply(stage, self.schedule.stage_bytes))
-
-    def right(self, stage: ir.Value) -> ir.Value:
-        return numbers.add(self.left(stage), self.schedule.left_bytes)
-
-    def full(self, stage: numbers.Number) -> ir.Value:
-        return numbers.add(self.barriers, numbers.multiply(numbers.number(stage), mbarrier.BYTES))
-
-    def empty(self, stage: numbers.Number) -> ir.Value:
-        return numbers.add(self.full(stage), self.schedule.stages * mbarrier.BYTES)
-
-    def begin(self) -> None:
-        """Make the barriers, by one thread."""
-        for stage in range(self.schedule.stages):
-            mbarrier.init(self.full(stage), 1)
-            mbarrier.init(self.empty(stage), self.schedule.readers)
-        mbarrier.fence_init()
-
-    def following(self, stage: ir.Value, phase: ir.Value) -> list[ir.Value]:
-        """The stage after this one, and its phase."""
-        after = numbers.add(stage, 1)
-        wraps = numbers.is_equal(after, self.schedule.stages)
-        flipped = arith.xori(phase, arith.extui(numbers.i32(), wraps))
-        return [arith.select(wraps, numbers.number(0), after), flipped]
-
-    def after(self, stage: ir.Value, phase: ir.Value, steps: numbers.Number) -> list[ir.Value]:
-        """The stage so many steps on, and its phase."""
-        place = numbers.add(stage, steps)
-        turns = arith.andi(numbers.divide(place, self.schedule.stages), numbers.number(1))
-        return [numbers.remainder(place, self.schedule.stages), arith.xori(phase, turns)]
-
-
-@dataclass(frozen=True)
-class Walk:
-    """The tiles of all products in the order in which blocks take them: `group` rows of tiles, column by column."""
-
-    product: Product
-    schedule: WgmmaSchedule
-
-    @property
-    def down(self) -> int:
-        return ceil(self.product.rows / self.schedule.rows)
-
-    @property
-    def across(self) -> int:
-        return ceil(self.product.columns / self.schedule.columns)
-
-    @property
-    def tiles(self) -> int:
-        return self.down * self.across * self.product.outer * self.schedule.split
-
-    @property
-    def steps(self) -> int:
-        """Stages of k of a tile. In the last part some may lie beyond the end, where factors are read as zeros."""
-        return ceil(self.product.runs * self._steps_of_run / self.schedule.split)
-
-    @property
-    def _steps_of_run(self) -> int:
-        return ceil(self.product.depth / self.schedule.depth)
-
-    def depth_of(self, place: TilePosition, step: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
-        """The k of a step of a tile, and the indices of its run. What is beyond the last run is beyond its k."""
-        number = numbers.add(numbers.multiply(place.part, self.steps), step)
-        if not self.product.contraction.outer_depth:
-            return numbers.multiply(number, self.schedule.depth), []
-        run = numbers.smaller(numbers.divide(number, self._steps_of_run), self.product.runs - 1)
-        inside = numbers.subtract(number, numbers.multiply(run, self._steps_of_run))
-        return numbers.multiply(inside, self.schedule.depth), self.product.run_indices(run)
-
-    def place(self, tile: ir.Value) -> TilePosition:
-        """Where a tile is: the parts of k change slowest, then the products."""
-        each, outer = self.down * self.across, self.product.outer
-        rest, tile = numbers.divide(tile, each), numbers.remainder(tile, each)
-        part, number = numbers.divide(rest, outer), numbers.remainder(rest, outer) if outer > 1 else numbers.number(0)
-        wide = min(self.schedule.group, self.down)
-        band, inside = numbers.divide(tile, wide * self.across), numbers.remainder(tile, wide * self.across)
-        first = numbers.multiply(band, wide)
-        height = numbers.smaller(numbers.subtract(self.down, first), wide)
-        row, column = numbers.add(first, arith.remui(inside, height)), arith.divui(inside, height)
-        return TilePosition(
-            part, number, numbers.multiply(row, self.schedule.rows), numbers.multiply(column, self.schedule.columns)
-        )
 
 
 @dataclass(frozen=True)
@@ -195,48 +92,13 @@ class BlockCode:
             in_group = numbers.remainder(self.thread, wgmma.THREADS)
             first_warp = numbers.is_equal(shfl.idx(numbers.divide(in_group, WARP), 0), 0)
             with when(arith.andi(first_warp, elect.elect_sync())):
-                self._copy()
+                Copies(self.walk, self.ring, self.maps, self.block, self.blocks).emit()
             scf.yield_([])
         with ir.InsertionPoint(branch.else_block):
             setmaxnreg.increase(MULTIPLY_REGISTERS)
             in_group = numbers.remainder(self.thread, wgmma.THREADS)
             self._multiply(number, write(in_group) if self.boxes is None else self.boxes.writer(number, in_group))
             scf.yield_([])
-
-    # The copying thread.
-    def _copy(self) -> None:
-        def tile(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-            return repeat(0, self.walk.steps, 1, carried, partial(self._fill, self.walk.place(number)))
-
-        repeat(self.block, self.walk.tiles, self.blocks, [numbers.number(0), numbers.number(0)], tile)
-
-    def _fill(self, place: TilePosition, step: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-        """Copy one stage when it is empty."""
-        stage, phase = carried
-        mbarrier.wait(self.ring.empty(stage), arith.xori(phase, numbers.number(1)))
-        full = self.ring.full(stage)
-        mbarrier.arrive_expect_tx(full, self.schedule.stage_bytes)
-        depth, runs = self.walk.depth_of(place, step)
-        product = self.walk.product
-        indices = [*product.outer_point(place.outer).values(), *runs]
-        sides = (
-            (product.left, self.maps[0], place.row, self.schedule.rows, self.ring.left(stage)),
-            (product.right, self.maps[1], place.column, self.schedule.columns, self.ring.right(stage)),
-        )
-        for factor, map_, first, extent, target in sides:
-            shown = FactorMap(factor, product.contraction)
-            if factor.is_deep:
-                tma.cp_async_bulk_tensor(map_, shown.place(depth, first, indices), target, full)
-                continue
-            wide = wgmma.ROW_BYTES // self.schedule.element_bytes
-            for panel in range(extent // wide):
-                begin = shown.place(numbers.add(first, panel * wide), depth, indices)
-                tma.cp_async_bulk_tensor(map_, begin, numbers.add(target, panel * self._panel_bytes), full)
-        return self.ring.following(stage, phase)
-
-    @property
-    def _panel_bytes(self) -> int:
-        return self.schedule.depth * wgmma.ROW_BYTES
 
     # The multiplying groups.
     def _multiply(self, group: ir.Value, write: SlabWriter | Write | BoxWriter) -> None:
@@ -294,13 +156,13 @@ class BlockCode:
     def _products(self, stage: ir.Value, number: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
         """All products of a stage, for every 64 rows."""
         product, size = self.walk.product, self.schedule.element_bytes
-        left = SharedTile(self.ring.left(stage), product.left.is_deep, self._panel_bytes)
-        right = SharedTile(self.ring.right(stage), product.right.is_deep, self._panel_bytes)
+        left = SharedTile(self.ring.left(stage), product.left.is_deep, self.schedule.panel_bytes)
+        right = SharedTile(self.ring.right(stage), product.right.is_deep, self.schedule.panel_bytes)
         first, second = left.descriptor(), right.descriptor()
         results: list[ir.Value] = []
         each = self.schedule.columns // 2
         is_first = arith.extui(numbers.i32(), numbers.is_equal(number, 0))
-        down_bytes = wgmma.ROWS * wgmma.ROW_BYTES if product.left.is_deep else self._panel_bytes
+        down_bytes = wgmma.ROWS * wgmma.ROW_BYTES if product.left.is_deep else self.schedule.panel_bytes
         for part in range(self.schedule.rows // wgmma.ROWS):
             own = sums[part * each : (part + 1) * each]
             for k in range(self.schedule.depth // wgmma.instruction_depth(size)):

@@ -112,6 +112,11 @@ class WgmmaSchedule(TileSchedule):
         return self.rows if self.is_turned else self.columns
 
     @property
+    def panel_bytes(self) -> int:
+        """Of a stage of a factor whose neighbours lie across k, from one panel of 128 bytes across to the next."""
+        return self.depth * ROW_BYTES
+
+    @property
     def readers(self) -> int:
         """Who says of a stage that it was read: a thread for its warpgroup, or for each warp that reads by itself."""
         return 1 if self.registers == "none" else 4

@@ -23,8 +23,9 @@ from blu.passes.gpu.gemm.output import (
     epilogue_reader,
     epilogue_sink,
 )
-from blu.passes.gpu.gemm.pingpong import THREADS, BlockCode, Ring, Walk
+from blu.passes.gpu.gemm.pingpong import THREADS, BlockCode
 from blu.passes.gpu.gemm.problem import Product
+from blu.passes.gpu.gemm.ring import Ring, Walk
 from blu.passes.gpu.gemm.schedule import WARPGROUP_STEPS, WARPGROUP_TILES, WgmmaSchedule
 from blu.passes.gpu.gemm.slabs import SLAB, Slabs, SlabWriter, TilePosition, Write
 from blu.passes.gpu.gemm.split import PART, Read

@@ -1,0 +1,169 @@
+"""The ring of stages in shared memory, the order in which blocks of warpgroups take tiles, and who fills the ring."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import ceil
+
+from blu.dialects.core.mlir import arith, ir
+from blu.passes.gpu import numbers
+from blu.passes.gpu.gemm.problem import Product
+from blu.passes.gpu.gemm.schedule import WgmmaSchedule
+from blu.passes.gpu.gemm.slabs import TilePosition
+from blu.passes.gpu.gemm.tensor_map import FactorMap
+from blu.passes.gpu.isa import mbarrier, tma, wgmma
+from blu.passes.gpu.kernel import repeat
+from blu.passes.gpu.shared import SharedMemory
+
+
+@dataclass(frozen=True)
+class Ring:
+    """The stages in shared memory and their barriers, all as shared addresses."""
+
+    schedule: WgmmaSchedule
+    tiles: ir.Value
+    barriers: ir.Value
+
+    @classmethod
+    def reserve(cls, shared: SharedMemory, schedule: WgmmaSchedule) -> tuple[int, int]:
+        """Offsets of the tiles and of the barriers."""
+        tiles = shared.take(schedule.stages * schedule.stage_bytes, alignment=1024)
+        return tiles, shared.take(2 * schedule.stages * mbarrier.BYTES)
+
+    def left(self, stage: ir.Value) -> ir.Value:
+        return numbers.add(self.tiles, numbers.multiply(stage, self.schedule.stage_bytes))
+
+    def right(self, stage: ir.Value) -> ir.Value:
+        return numbers.add(self.left(stage), self.schedule.left_bytes)
+
+    def full(self, stage: numbers.Number) -> ir.Value:
+        return numbers.add(self.barriers, numbers.multiply(numbers.number(stage), mbarrier.BYTES))
+
+    def empty(self, stage: numbers.Number) -> ir.Value:
+        return numbers.add(self.full(stage), self.schedule.stages * mbarrier.BYTES)
+
+    def begin(self) -> None:
+        """Make the barriers, by one thread."""
+        for stage in range(self.schedule.stages):
+            mbarrier.init(self.full(stage), 1)
+            mbarrier.init(self.empty(stage), self.schedule.readers)
+        mbarrier.fence_init()
+
+    def following(self, stage: ir.Value, phase: ir.Value) -> list[ir.Value]:
+        """The stage after this one, and its phase."""
+        after = numbers.add(stage, 1)
+        wraps = numbers.is_equal(after, self.schedule.stages)
+        flipped = arith.xori(phase, arith.extui(numbers.i32(), wraps))
+        return [arith.select(wraps, numbers.number(0), after), flipped]
+
+    def after(self, stage: ir.Value, phase: ir.Value, steps: numbers.Number) -> list[ir.Value]:
+        """The stage so many steps on, and its phase."""
+        place = numbers.add(stage, steps)
+        turns = arith.andi(numbers.divide(place, self.schedule.stages), numbers.number(1))
+        return [numbers.remainder(place, self.schedule.stages), arith.xori(phase, turns)]
+
+
+@dataclass(frozen=True)
+class Walk:
+    """The tiles of all products in the order in which blocks take them: `group` rows of tiles, column by column."""
+
+    product: Product
+    schedule: WgmmaSchedule
+
+    @property
+    def down(self) -> int:
+        return ceil(self.product.rows / self.schedule.rows)
+
+    @property
+    def across(self) -> int:
+        return ceil(self.product.columns / self.schedule.columns)
+
+    @property
+    def tiles(self) -> int:
+        return self.down * self.across * self.product.outer * self.schedule.split
+
+    @property
+    def steps(self) -> int:
+        """Stages of k of a tile. In the last part some may lie beyond the end, where factors are read as zeros."""
+        return ceil(self.product.runs * self._steps_of_run / self.schedule.split)
+
+    @property
+    def _steps_of_run(self) -> int:
+        return ceil(self.product.depth / self.schedule.depth)
+
+    def depth_of(self, place: TilePosition, step: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
+        """The k of a step of a tile, and the indices of its run. What is beyond the last run is beyond its k."""
+        number = numbers.add(numbers.multiply(place.part, self.steps), step)
+        if not self.product.contraction.outer_depth:
+            return numbers.multiply(number, self.schedule.depth), []
+        run = numbers.smaller(numbers.divide(number, self._steps_of_run), self.product.runs - 1)
+        inside = numbers.subtract(number, numbers.multiply(run, self._steps_of_run))
+        return numbers.multiply(inside, self.schedule.depth), self.product.run_indices(run)
+
+    def place(self, tile: ir.Value) -> TilePosition:
+        """Where a tile is: the parts of k change slowest, then the products."""
+        each, outer = self.down * self.across, self.product.outer
+        rest, tile = numbers.divide(tile, each), numbers.remainder(tile, each)
+        part, number = numbers.divide(rest, outer), numbers.remainder(rest, outer) if outer > 1 else numbers.number(0)
+        wide = min(self.schedule.group, self.down)
+        band, inside = numbers.divide(tile, wide * self.across), numbers.remainder(tile, wide * self.across)
+        first = numbers.multiply(band, wide)
+        height = numbers.smaller(numbers.subtract(self.down, first), wide)
+        row, column = numbers.add(first, arith.remui(inside, height)), arith.divui(inside, height)
+        return TilePosition(
+            part, number, numbers.multiply(row, self.schedule.rows), numbers.multiply(column, self.schedule.columns)
+        )
+
+
+@dataclass(frozen=True)
+class Copies:
+    """What the copying thread of block number `block` does: `maps` are the tensor maps of the left and right factor."""
+
+    walk: Walk
+    ring: Ring
+    maps: Sequence[ir.Value]
+    block: ir.Value
+    blocks: int
+
+    def emit(self) -> None:
+        """Copy all tiles of the block."""
+
+        def tile(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+            return repeat(0, self.walk.steps, 1, carried, partial(self._fill, self.walk.place(number)))
+
+        repeat(self.block, self.walk.tiles, self.blocks, [numbers.number(0), numbers.number(0)], tile)
+
+    def _fill(self, place: TilePosition, step: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+        """Copy one stage when it is empty."""
+        stage, phase = carried
+        mbarrier.wait(self.ring.empty(stage), arith.xori(phase, numbers.number(1)))
+        full = self.ring.full(stage)
+        mbarrier.arrive_expect_tx(full, self.walk.schedule.stage_bytes)
+        where = self._where(place, step)
+        for side, target in enumerate((self.ring.left(stage), self.ring.right(stage))):
+            for number, corner in enumerate(self._corners(side, place, *where)):
+                panel = numbers.add(target, number * self.walk.schedule.panel_bytes)
+                tma.cp_async_bulk_tensor(self.maps[side], corner, panel, full)
+        return self.ring.following(stage, phase)
+
+    def _where(self, place: TilePosition, step: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
+        """The k of a step, and the indices of its product and its run."""
+        depth, runs = self.walk.depth_of(place, step)
+        return depth, [*self.walk.product.outer_point(place.outer).values(), *runs]
+
+    def _corners(
+        self, side: int, place: TilePosition, depth: ir.Value, indices: Sequence[ir.Value]
+    ) -> Iterator[Sequence[ir.Value]]:
+        """Where the boxes begin of which a factor's tile is made in a step: one, or panels of what lies across k."""
+        product, schedule = self.walk.product, self.walk.schedule
+        sides = ((product.left, place.row, schedule.rows), (product.right, place.column, schedule.columns))
+        factor, first, extent = sides[side]
+        shown = FactorMap(factor, product.contraction)
+        if factor.is_deep:
+            yield shown.place(depth, first, indices)
+            return
+        wide = wgmma.ROW_BYTES // schedule.element_bytes
+        for panel in range(extent // wide):
+            yield shown.place(numbers.add(first, panel * wide), depth, indices)
