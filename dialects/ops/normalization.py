@@ -11,6 +11,7 @@ from blu.dialects.core.axes import check_axis
 from blu.dialects.core.dtypes import FLOATS, DType, TensorType, computing_dtype, f32, f64, i32
 from blu.dialects.core.op import ErrorSample, Op, Operand, OptionalOperand, Sample
 from blu.dialects.core.sample_values import draw
+from blu.dialects.ops.identity import Barrier
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import DTypeError, ShapeError
 
@@ -230,6 +231,27 @@ class RmsNorm(Op, name="rms_norm"):
         mean_square = wide.square().sum(axis=-1, keepdims=True) * (1.0 / operand.shape[-1])
         result = wide * (mean_square + epsilon).rsqrt()
         return (result if weight is None else result * weight).astype(operand.dtype)
+
+    @staticmethod
+    def vjp(
+        g: Tensor, operand: Tensor, weight: Tensor | None, result: Tensor, epsilon: float
+    ) -> tuple[Tensor | None, ...]:
+        """With y the operand divided by its deviation: (h - y * mean(h * y)) / deviation for h = g * weight.
+
+        g is kept as it is, so that one kernel of rows reads it, rather than what a product in front makes of it.
+        """
+        if not operand.size:
+            return tuple(None if item is None else item * 0.0 for item in (operand, weight))
+        dtype = computing_dtype(operand.dtype)
+        share, wide, weight = 1.0 / operand.shape[-1], Barrier(g).astype(dtype), _widened(weight, dtype)
+        x = operand.astype(dtype)
+        factor = (x.square().sum(axis=-1, keepdims=True) * share + epsilon).rsqrt()
+        standard = x * factor
+        leading = tuple(range(operand.ndim - 1))
+        of_weight = None if weight is None else (wide * standard).sum(axis=leading).astype(operand.dtype)
+        inner = wide if weight is None else wide * weight
+        slope = (inner * standard).sum(axis=-1, keepdims=True) * share
+        return ((inner - standard * slope) * factor).astype(operand.dtype), of_weight
 
     @staticmethod
     def samples() -> Iterator[Sample]:

@@ -189,3 +189,24 @@ func.func @move_before_widening(%x: tensor<3xbf16>) -> (tensor<3xf32>, tensor<1x
   %7 = "blu.reshape"(%5) {shape = array<i64: 1, 4>} : (tensor<4xf32>) -> tensor<1x4xf32>
   return %1, %6, %7 : tensor<3xf32>, tensor<1x5xf32>, tensor<1x4xf32>
 }
+
+// -----
+
+// Sums that are put together are rounded before; what is no sum is put together as it is.
+// CHECK-LABEL: func.func @narrow_before_copies(
+// CHECK-SAME: %[[X:.+]]: tensor<3xf32>, %[[Y:.+]]: tensor<3xf32>)
+// CHECK-DAG: %[[SUM:.+]] = "blu.add"(%[[X]], %[[Y]])
+// CHECK-DAG: %[[LEFT:.+]] = "blu.convert"(%[[SUM]]) {dtype = bf16}
+// CHECK-DAG: %[[DIFFERENCE:.+]] = "blu.subtract"(%[[X]], %[[Y]])
+// CHECK-DAG: %[[RIGHT:.+]] = "blu.convert"(%[[DIFFERENCE]]) {dtype = bf16}
+// CHECK-DAG: "blu.concatenate"(%[[LEFT]], %[[RIGHT]]) {{.*}} -> tensor<6xbf16>
+// CHECK-DAG: "blu.concatenate"(%[[X]], %[[Y]]) {{.*}} -> tensor<6xf32>
+func.func @narrow_before_copies(%x: tensor<3xf32>, %y: tensor<3xf32>) -> (tensor<6xbf16>, tensor<6xbf16>) {
+  %0 = "blu.add"(%x, %y) : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>
+  %1 = "blu.subtract"(%x, %y) : (tensor<3xf32>, tensor<3xf32>) -> tensor<3xf32>
+  %2 = "blu.concatenate"(%0, %1) {axis = 0 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<3xf32>, tensor<3xf32>) -> tensor<6xf32>
+  %3 = "blu.convert"(%2) {dtype = bf16} : (tensor<6xf32>) -> tensor<6xbf16>
+  %4 = "blu.concatenate"(%x, %y) {axis = 0 : i64, operandSegmentSizes = array<i32: 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0>} : (tensor<3xf32>, tensor<3xf32>) -> tensor<6xf32>
+  %5 = "blu.convert"(%4) {dtype = bf16} : (tensor<6xf32>) -> tensor<6xbf16>
+  return %3, %5 : tensor<6xbf16>, tensor<6xbf16>
+}

@@ -1,4 +1,4 @@
-"""Roundings to halves, which are made before results of convolutions are copied to other places rather than after."""
+"""Roundings to halves, made before sums are copied to other places: of convolutions, and of heads that are turned."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from blu.dialects.core.mlir import ir
 from blu.passes.graph.simplify.rules import Site, emit, made_by, simplifies, splat_of
 
 _COPIES = ("pad", "concatenate")
+_SUMS = ("row_windows", "matmul", "contract", "add", "subtract")
 _MOVES = ("reshape", "transpose", "slice", *_COPIES)
 
 
 @simplifies("convert")
 def narrow_before_copies(site: Site) -> ir.Value | None:
-    """Rows of products are rounded, and then put together: copies are of half as many bytes.
+    """Sums are rounded, and then put together: copies are of half as many bytes.
 
     %2 = "blu.concatenate"(%0, %1), %3 = "blu.convert"(%2) {dtype = bf16}      ->      one of a bf16 %0 and a bf16 %1
     """
     source, target = site.source_type.dtype, site.type.dtype
     if not (source.is_float and target.is_float and target.bits < source.bits) or not _has_copy(site.operands[0]):
         return None
-    return _narrowed(site.operands[0], target) if all(map(_is_of_product, _sources(site.operands[0]))) else None
+    return _narrowed(site.operands[0], target) if all(map(_is_sum, _sources(site.operands[0]))) else None
 
 
 def _sources(value: ir.Value) -> list[ir.Value]:
@@ -33,10 +34,9 @@ def _sources(value: ir.Value) -> list[ir.Value]:
     return [source for item in given for source in _sources(item)]
 
 
-def _is_of_product(value: ir.Value) -> bool:
-    return any(made_by(value, name) is not None for name in ("row_windows", "matmul", "contract")) or (
-        splat_of(value) is not None
-    )
+def _is_sum(value: ir.Value) -> bool:
+    """Whether a value is made of sums, of two terms or of a product's, by a kernel that rounds them as well."""
+    return splat_of(value) is not None or any(made_by(value, name) is not None for name in _SUMS)
 
 
 def _move(value: ir.Value) -> Site | None:

@@ -56,6 +56,22 @@ def test_a_layer_norm_and_its_sums_are_one_kernel():
     assert count(program, LOADS, "rows") == count(program, WIDE_LOADS, "rows") == 6, "only the weights are loaded"
 
 
+def test_an_rms_norm_behind_a_product_leaves_its_gradient_to_one_kernel():
+    """Products wrote four wide tensors for it, and its weight's terms were one of them."""
+
+    @blu.autocast("bf16")
+    def gradient(x, w, v, g, r):
+        _, pull = blu.vjp(lambda x, w: blu.matmul(blu.rms_norm(x, w), v), x, w)
+        dx, dw = pull(g)
+        return dx + r, dw
+
+    shapes = [(16384, 768), (768,), (768, 2048), (16384, 2048), (16384, 768)]
+    launches = compile_program(gradient, *(shape_only(*shape) for shape in shapes)).plan["launches"]
+    names = [launch["kernel"] for launch in launches if not launch["kernel"].startswith("copy")]
+    (product,) = [number for number, name in enumerate(names) if name.startswith("gemm")]
+    assert len(names[product + 1 :]) == 2, "the rows, and the sums of their ranges"
+
+
 def test_rows_that_do_not_fit_are_added_up_alone():
     program = compile_program(layer_norm_gradient, *sizes(1024, 50000))
     assert len([launch for launch in program.plan["launches"] if launch["kernel"].startswith("rows")]) > 1
