@@ -1,4 +1,4 @@
-"""How scans, sorts and additions at indices on a GPU are cut: the choice of their schedules, and what these may not be.
+"""How scans and additions at indices on a GPU are cut: the choice of their schedules, and what these may not be.
 
 Sizes and dtypes decide, so that blu-choose-schedules chooses all; blu-fit-schedules only does where nothing is chosen.
 """
@@ -13,15 +13,11 @@ from blu.dialects.core.op import operands_of
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.others.add_runs import MOST_PLACES, TOGETHER, find_addition
-from blu.passes.gpu.others.merge import find_order, key_bytes
 from blu.passes.gpu.others.schedule import (
-    MERGE_KINDS,
     SCAN_KINDS,
     SCATTER_KINDS,
     InOrderSchedule,
-    MergeSchedule,
     RadixScatterSchedule,
-    RadixSchedule,
     ScanColumnsSchedule,
     ScanRowsSchedule,
     SortedSchedule,
@@ -47,7 +43,6 @@ SHORT_PLACES, LONG_PLACES = 16, 64
 """Sorted places that a block adds up, of some thousand updates, so that many blocks have work, or of more."""
 MANY_PLACES = 16384
 """Updates up to which there are so few that pieces of them are short."""
-MOST_THREADS = 1024
 
 
 def _choose_scan(kernel: func.FuncOp, target: GpuTarget) -> Schedule:
@@ -74,28 +69,6 @@ def _excess_scan(schedule: Schedule, kernel: func.FuncOp, target: GpuTarget) -> 
         yield f"team = {schedule.team}: a row, or a piece of one, has {WARP} threads, or {THREADS}"
     if isinstance(schedule, ScanRowsSchedule) and schedule.team == WARP and schedule.length < sizes[-1]:
         yield f"team = {WARP}: pieces of a row have {THREADS} threads"
-
-
-def _excess_merge(schedule: Schedule, kernel: func.FuncOp, target: GpuTarget) -> Iterator[str]:
-    if isinstance(schedule, RadixSchedule):
-        if find_order(kernel).name != "blu.argsort":
-            yield f"kind '{schedule.kind}' sorts whole rows, and only the first few are wanted"
-        return
-    assert isinstance(schedule, MergeSchedule), "there is no other kind"
-    if schedule.tile < 2 or schedule.tile & (schedule.tile - 1):
-        yield f"tile = {schedule.tile}: tiles have a power of two of keys"
-    for name, threads in (("tile_threads", schedule.tile_threads), ("threads", schedule.threads)):
-        if threads % WARP or threads > MOST_THREADS:
-            yield f"{name} = {threads}: blocks have a multiple of {WARP} threads, {MOST_THREADS} at most"
-    for name, runs in (("runs", schedule.runs), ("short_runs", schedule.short_runs)):
-        if runs < 2:
-            yield f"{name} = {runs}: at least two runs become one"
-    needed = 2 * schedule.tile * (key_bytes(kernel) + 4)
-    if needed > target.shared_bytes:
-        yield (
-            f"tile = {schedule.tile}: its keys and positions take {needed} bytes of shared memory, and a block on "
-            f"{target.name} has {target.shared_bytes}"
-        )
 
 
 def _updates(kernel: func.FuncOp) -> tuple[int, bool]:
@@ -135,10 +108,5 @@ def _excess_scatter(schedule: Schedule, kernel: func.FuncOp, target: GpuTarget) 
         yield f"piece = {schedule.piece}: pieces have a multiple of {TOGETHER} places, {MOST_PLACES} at most"
 
 
-def _merge(kernel: func.FuncOp, target: GpuTarget) -> Schedule:
-    return MergeSchedule()
-
-
 SCAN_SCHEDULER = by_sizes(SCAN_KINDS, _choose_scan, _excess_scan)
-MERGE_SCHEDULER = by_sizes(MERGE_KINDS, _merge, _excess_merge)
 SCATTER_SCHEDULER = by_sizes(SCATTER_KINDS, _choose_scatter, _excess_scatter, _pieces)

@@ -9,26 +9,26 @@ more than k, so that all launches but the first have little to do: a selection t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 
-from blu.dialects.core.mlir import arith, func, ir, llvm, memref, scf
+from blu.dialects.core.mlir import arith, func, ir, memref, scf
 from blu.dialects.core.op import attributes_of, operands_of
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu import numbers
-from blu.passes.gpu.isa import barrier
 from blu.passes.gpu.kernel import GpuKernel, below, when
-from blu.passes.gpu.others.schedule import MERGE_KINDS, MergeSchedule
-from blu.passes.gpu.shared import SharedMemory, shared_address
+from blu.passes.gpu.others.ranks import COUNTER_BYTES, SUM_BYTES
+from blu.passes.gpu.others.schedule import BYTES, MERGE_KINDS, MergeSchedule
+from blu.passes.gpu.others.tiles import ByteSort, Tile, TileSort, comes_before, counted
+from blu.passes.gpu.shared import SharedMemory
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.schedules import schedule_of
 from blu.passes.kernels.updates import find_operation
 
 
 @dataclass(frozen=True)
-class _Runs:
+class Runs:
     """The sorted runs of each row between two launches: run r holds the first of `span` keys from r * span on."""
 
     width: int
@@ -38,6 +38,7 @@ class _Runs:
 
     @property
     def count(self) -> int:
+        """How many there are in a row."""
         return ceil(self.width / self.span)
 
     @property
@@ -50,14 +51,27 @@ class _Runs:
         left = numbers.subtract(self.width, numbers.multiply(run, self.span))
         return numbers.larger(numbers.smaller(left, self.capacity), 0)
 
-    def merged(self) -> _Runs:
+    def merged(self) -> Runs:
         """The runs after another launch."""
-        return _Runs(self.width, min(self.span * self.together, self.width), self.wanted, self.schedule)
+        return Runs(self.width, min(self.span * self.together, self.width), self.wanted, self.schedule)
+
+    @property
+    def steps(self) -> int:
+        """Steps of halving to place a key when runs are merged."""
+        return (min(self.together, self.count) - 1) * self.capacity.bit_length()
 
     @property
     def together(self) -> int:
         """How many are merged."""
         return self.schedule.short_runs if self.capacity <= self.schedule.short else self.schedule.runs
+
+
+def merged_levels(width: int, wanted: int, schedule: MergeSchedule) -> list[Runs]:
+    """The runs of rows of so many keys, of which the first few are wanted, after each launch."""
+    found = [Runs(width, min(schedule.tile, width), wanted, schedule)]
+    while found[-1].count > 1:
+        found.append(found[-1].merged())
+    return found
 
 
 @dataclass(frozen=True)
@@ -82,12 +96,9 @@ class _Problem:
         return cls(rows, width, attributes.get("k", width), keys.element_type, schedule)
 
     @property
-    def levels(self) -> list[_Runs]:
+    def levels(self) -> list[Runs]:
         """The runs after each launch."""
-        found = [_Runs(self.width, min(self.schedule.tile, self.width), self.wanted, self.schedule)]
-        while found[-1].count > 1:
-            found.append(found[-1].merged())
-        return found
+        return merged_levels(self.width, self.wanted, self.schedule)
 
     @property
     def kept(self) -> int:
@@ -158,12 +169,14 @@ class _Launch:
         for value, memory in zip((key, position), self.frame.scratch, strict=True):
             memref.store(value, memory, [vectors.index(half), row, _index(place)])
 
-    def sort_tiles(self, runs: _Runs) -> None:
+    def sort_tiles(self, runs: Runs) -> None:
         """The first launch: a block sorts a tile of a row, or several short rows."""
         schedule = self.problem.schedule
-        together = schedule.tile // self.problem.width if runs.count == 1 else 1
+        by_bytes = schedule.by == BYTES
+        together = schedule.tile // self.problem.width if runs.count == 1 and not by_bytes else 1
         shared = SharedMemory()
-        tile = _Tile.take(self.frame, shared, self.problem.element, min(self.problem.width, schedule.tile), schedule)
+        tile = Tile.take(self.frame, shared, self.problem.element, min(self.problem.width, schedule.tile), schedule)
+        ranks = (shared.take(COUNTER_BYTES), shared.take(SUM_BYTES)) if by_bytes else ()
         grid = (ceil(self.problem.rows / together) * runs.count,)
         with self.frame.launch(grid, schedule.tile_threads, shared.bytes) as here:
             number, run = vectors.split(here.block[0], runs.count)
@@ -172,7 +185,8 @@ class _Launch:
             start = numbers.multiply(numbers.as_number(run), runs.span)
             length = numbers.smaller(numbers.subtract(self.problem.width, start), runs.span)
             count = numbers.multiply(numbers.as_number(rows), length)
-            sort = _TileSort(tile, numbers.as_number(here.thread), count, length, has_rows=together > 1)
+            kind = ByteSort if by_bytes else TileSort
+            sort = kind(tile, numbers.as_number(here.thread), count, length, together > 1, *ranks)
             sort.load(lambda row, place: self._key(arith.addi(first, _index(row)), numbers.add(start, place)), start)
             half = sort.run()
             out = numbers.multiply(numbers.as_number(run), runs.capacity)
@@ -187,7 +201,7 @@ class _Launch:
     def _key(self, row: ir.Value, place: ir.Value) -> ir.Value:
         return memref.load(self.keys, [row, _index(place)])
 
-    def merge(self, runs: _Runs, after: _Runs, half: int) -> None:
+    def merge(self, runs: Runs, after: Runs, half: int) -> None:
         """A further launch: each thread places one key of one of the runs that become one."""
         each, threads = runs.count * runs.capacity, self.problem.schedule.threads
         with self.frame.launch((ceil(self.problem.rows * each / threads),), threads) as here:
@@ -199,7 +213,7 @@ class _Launch:
                 with when(numbers.is_below(offset, runs.length(run))):
                     self._place(runs, after, half, row, run, offset)
 
-    def _place(self, runs: _Runs, after: _Runs, half: int, row: ir.Value, run: ir.Value, offset: ir.Value) -> None:
+    def _place(self, runs: Runs, after: Runs, half: int, row: ir.Value, run: ir.Value, offset: ir.Value) -> None:
         """Find the place of one key among those of the runs that become one."""
         memory = self.frame.scratch
 
@@ -231,152 +245,9 @@ def _count_before(
     for step in reversed(range(most.bit_length())):
         longer = numbers.add(count, 1 << step)
         other = read(numbers.add(start, numbers.smaller(numbers.subtract(longer, 1), last)))
-        count = _counted(longer, count, length, _comes_before(other, key, equal_counts))
+        count = counted(longer, count, length, comes_before(other, key, equal_counts))
     return count
-
-
-def _comes_before(other: ir.Value, key: ir.Value, equal_counts: ir.Value) -> ir.Value:
-    smaller = arith.cmpi(arith.CmpIPredicate.slt, other, key)
-    equal = arith.cmpi(arith.CmpIPredicate.eq, other, key)
-    return arith.ori(smaller, arith.andi(equal, equal_counts))
-
-
-def _counted(longer: ir.Value, count: ir.Value, length: ir.Value, is_before: ir.Value) -> ir.Value:
-    """`longer` where the last of so many keys is there and comes before, else `count`."""
-    kept = arith.select(is_before, longer, count)
-    return arith.select(numbers.is_below(length, longer), count, kept)
 
 
 def _index(number: ir.Value) -> ir.Value:
     return arith.index_castui(ir.IndexType.get(), number)
-
-
-@dataclass(frozen=True)
-class _Tile:
-    """Keys and positions in shared memory, twice, of rows of up to `width` each."""
-
-    frame: GpuKernel
-    element: ir.IntegerType
-    width: int
-    schedule: MergeSchedule
-    keys: int
-    places: int
-
-    @classmethod
-    def take(
-        cls, frame: GpuKernel, shared: SharedMemory, element: ir.IntegerType, width: int, schedule: MergeSchedule
-    ) -> _Tile:
-        keys, places = (shared.take(2 * schedule.tile * size) for size in (element.width // 8, 4))
-        return cls(frame, element, width, schedule, keys, places)
-
-    def at(self, base: ir.Value, number: ir.Value, of_places: bool = False) -> tuple[ir.Value, int]:
-        """A pointer to an element, and its bytes."""
-        size = 4 if of_places else self.element.width // 8
-        begin = numbers.add(base, self.places if of_places else self.keys)
-        address = numbers.add(begin, numbers.multiply(number, size))
-        return llvm.inttoptr(ir.Type.parse("!llvm.ptr<3>"), address), size
-
-
-@dataclass
-class _TileSort:
-    """Sorting a tile of `count` keys: one row, or (`has_rows`) several of `length` each, which is the tile's width."""
-
-    tile: _Tile
-    thread: ir.Value
-    count: ir.Value
-    length: ir.Value
-    has_rows: bool
-
-    def __post_init__(self) -> None:
-        self.base = shared_address(self.tile.frame)
-
-    def load(self, read: Callable[[ir.Value, ir.Value], ir.Value], start: ir.Value | int) -> None:
-        """Fill the first half: `read(row, place)` gives a key, whose position is `start + place`."""
-        with self._elements() as number:
-            row, place = self._split(number)
-            self._store(number, read(row, place), numbers.number(numbers.add(start, place)))
-        barrier.sync()
-
-    def run(self) -> ir.Value:
-        """Merge until each row is one run; which half holds it (0 or 1)."""
-        passes = (self.tile.width - 1).bit_length()
-        loop = scf.ForOp(numbers.number(0), numbers.number(passes), numbers.number(1))
-        with ir.InsertionPoint(loop.body):
-            level = loop.induction_variable
-            half = arith.andi(level, numbers.number(1))
-            with self._elements() as number:
-                size = self.tile.schedule.tile
-                self._merge(
-                    number, level, numbers.multiply(half, size), numbers.multiply(numbers.subtract(1, half), size)
-                )
-            barrier.sync()
-            scf.yield_([])
-        return numbers.number(passes % 2)
-
-    def each(self, half: ir.Value, most: int, write: Callable) -> None:
-        """`write(row, place, key, position)` for the first `most` places of each row."""
-        with self._elements() as number:
-            row, place = self._split(number)
-            where = numbers.add(number, numbers.multiply(half, self.tile.schedule.tile))
-            with when(numbers.is_below(place, most)):
-                write(row, place, self._key(where), self._place(where))
-
-    @contextmanager
-    def _elements(self) -> Iterator[ir.Value]:
-        """Emit a loop over what this thread has of the tile."""
-        loop = scf.ForOp(self.thread, self.count, numbers.number(self.tile.schedule.tile_threads))
-        with ir.InsertionPoint(loop.body):
-            yield loop.induction_variable
-            scf.yield_([])
-
-    def _split(self, number: ir.Value) -> tuple[ir.Value, ir.Value]:
-        """The row of the tile that an element is in, and its place there."""
-        if not self.has_rows:
-            return numbers.number(0), number
-        return numbers.divide(number, self.tile.width), numbers.remainder(number, self.tile.width)
-
-    def _merge(self, number: ir.Value, level: ir.Value, source: ir.Value, target: ir.Value) -> None:
-        """Place one key of two runs of 2 ** level keys that become one."""
-        _, place = self._split(number)
-        row = numbers.subtract(number, place)
-        one = numbers.number(1)
-        size = arith.shli(one, level)
-        run = numbers.subtract(place, numbers.remainder(place, size))
-        other = arith.xori(run, size)
-        is_second = numbers.is_below(other, run)
-        length = numbers.larger(numbers.smaller(numbers.subtract(self.length, other), size), 0)
-        key, position = (read(numbers.add(source, number)) for read in (self._key, self._place))
-        found = self._search(key, is_second, numbers.add(numbers.add(source, row), other), length, level)
-        begin = numbers.smaller(run, other)
-        where = numbers.add(numbers.add(row, begin), numbers.add(numbers.subtract(place, run), found))
-        self._store(numbers.add(target, where), key, position)
-
-    def _search(
-        self, key: ir.Value, equal_counts: ir.Value, start: ir.Value, length: ir.Value, level: ir.Value
-    ) -> ir.Value:
-        """The same as _count_before, for runs of up to 2 ** level keys."""
-        last = numbers.subtract(numbers.larger(length, 1), 1)
-        end = 2 * self.tile.schedule.tile - 1
-        bound = numbers.smaller(start, end)
-        loop = scf.ForOp(numbers.number(0), numbers.add(level, 1), numbers.number(1), [numbers.number(0)])
-        with ir.InsertionPoint(loop.body):
-            count = loop.inner_iter_args[0]
-            step = arith.shli(numbers.number(1), numbers.subtract(level, loop.induction_variable))
-            longer = numbers.add(count, step)
-            place = numbers.smaller(numbers.add(bound, numbers.smaller(numbers.subtract(longer, 1), last)), end)
-            is_before = _comes_before(self._key(place), key, equal_counts)
-            scf.yield_([_counted(longer, count, length, is_before)])
-        return loop.results[0]
-
-    def _key(self, number: ir.Value) -> ir.Value:
-        pointer, size = self.tile.at(self.base, number)
-        return llvm.load(self.tile.element, pointer, alignment=size)
-
-    def _place(self, number: ir.Value) -> ir.Value:
-        pointer, size = self.tile.at(self.base, number, of_places=True)
-        return llvm.load(numbers.i32(), pointer, alignment=size)
-
-    def _store(self, number: ir.Value, key: ir.Value, position: ir.Value) -> None:
-        for value, of_places in ((key, False), (position, True)):
-            pointer, size = self.tile.at(self.base, number, of_places)
-            llvm.store(value, pointer, alignment=size)

@@ -25,14 +25,19 @@ class ScanColumnsSchedule(Schedule):
     length: int
 
 
+MERGING, BYTES = "merging", "bytes"
+
+
 @dataclass(frozen=True)
 class MergeSchedule(Schedule):
     """Blocks of `tile_threads` threads sort tiles of `tile` keys; further launches, blocks of `threads`, merge runs.
 
-    At a time, `runs` runs become one; `short_runs` where each has at most `short` keys.
+    `by` says how they sort tiles: "merging" runs, where short rows share a tile, or "bytes", where none do. At a time,
+    `runs` runs become one; `short_runs` where each has at most `short` keys.
     """
 
     kind: ClassVar[str] = "merge"
+    by: str = MERGING
     tile: int = 2048
     tile_threads: int = 512
     threads: int = 256
