@@ -39,7 +39,8 @@ EXPECTED: dict[str, Callable] = {
     [
         ("scan_0", {"team": 32}),
         ("scan_0", {"length": 400}),
-        ("argsort_0", {"tile": 64, "tile_threads": 32, "threads": 32, "runs": 2}),
+        ("argsort_0", {"by": "bytes", "tile": 64, "threads": 32, "runs": 2}),
+        ("argsort_0", {"by": "merging", "tile": 64, "tile_threads": 32, "threads": 32, "runs": 2}),
         ("scatter_add_0", {"kind": "sorted"}),
     ],
 )
@@ -60,6 +61,8 @@ def test_a_kernel_is_emitted_as_is_wished(name: str, fields: Fields) -> None:
         ("scan_0", {"team": 32, "length": 500}, "team = 32: pieces of a row have 256 threads"),
         ("argsort_0", {"tile": 100}, "tile = 100: tiles have a power of two of keys"),
         ("argsort_0", {"threads": 2048}, "threads = 2048: blocks have a multiple of 32 threads, 1024 at most"),
+        ("argsort_0", {"by": "bits"}, "by = 'bits': tiles are sorted by 'merging' or by 'bytes'"),
+        ("argsort_0", {"tile_threads": 512}, "tile_threads = 512: blocks that sort by bytes have 256"),
         ("argsort_0", {"runs": 1}, "runs = 1: at least two runs become one"),
         ("argsort_0", {"tile": 16384}, "take 262144 bytes of shared memory, and a block on sm_90a has 232448"),
     ],

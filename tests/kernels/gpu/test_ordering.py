@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -18,8 +20,10 @@ make_context()
 Shape = tuple[int, int]
 
 
-SMALL_TILES: Fields = {"tile": 16, "tile_threads": 32, "threads": 64, "runs": 3, "short_runs": 5, "short": 2}
+SMALL: Fields = {"kind": "merge", "tile": 16, "threads": 64, "runs": 3, "short_runs": 5, "short": 2}
 """Tiles of 16 keys, so that rows of a few hundred take as many launches as long ones do."""
+SMALL_TILES: Fields = {**SMALL, "by": "merging", "tile_threads": 32}
+SMALL_BYTES: Fields = {**SMALL, "by": "bytes", "tile_threads": 256}
 
 
 def _sort(
@@ -36,9 +40,9 @@ def _top_k(shape: Shape, dtype: DType, count: int, target: str = "sm_90a", tiles
     return compile_program(lambda x: blu.top_k(x, count), numbers(shape, dtype), target=target, schedules=wishes)
 
 
-def _check_sort(shape: Shape, dtype: DType, descending: bool = False) -> None:
+def _check_sort(shape: Shape, dtype: DType, descending: bool = False, tiles: Fields = SMALL_TILES) -> None:
     values = numbers(shape, dtype)
-    (order,) = _sort(shape, dtype, descending, tiles=SMALL_TILES).interpret(values)
+    (order,) = _sort(shape, dtype, descending, tiles=tiles).interpret(values)
     np.testing.assert_array_equal(order, order_of(values, 1, descending))
 
 
@@ -53,6 +57,33 @@ def _check_top_k(shape: Shape, dtype: DType, count: int, tiles: Fields | None = 
 @pytest.mark.parametrize("dtype", NUMBERS, ids=str)
 def test_rows_of_many_tiles_of_every_dtype(dtype: DType) -> None:
     _check_sort((2, 165), dtype, descending=dtype.is_float)
+
+
+@pytest.mark.parametrize("dtype", NUMBERS, ids=str)
+def test_tiles_of_every_dtype_are_sorted_by_bytes(dtype: DType) -> None:
+    """Two tiles a row, of several keys a thread; floats with NaN, infinities and both zeros are descending."""
+    _check_sort((2, 600), dtype, dtype.is_float, {**SMALL_BYTES, "tile": 512})
+
+
+@pytest.mark.parametrize("width", [1, 2, 15, 16, 17, 33])
+def test_lengths_around_tiles_that_are_sorted_by_bytes(width: int) -> None:
+    _check_sort((3, width), f32, tiles=SMALL_BYTES)
+
+
+@pytest.mark.parametrize("width", [255, 256, 257, 511, 513])
+def test_lengths_around_blocks_that_sort_by_bytes(width: int) -> None:
+    _check_sort((2, width), f32, tiles={**SMALL_BYTES, "tile": 1024})
+
+
+@pytest.mark.parametrize("count", [1, 16, 17, 199])
+def test_top_k_of_tiles_that_are_sorted_by_bytes(count: int) -> None:
+    _check_top_k((2, 200), f32, count, SMALL_BYTES)
+
+
+def test_what_is_chosen_for_sizes() -> None:
+    """Short rows share a tile, whose runs are merged; bytes for tiles of longer ones; radix for many long ones."""
+    kinds = [_chosen(shape) for shape in ((4096, 64), (4096, 512), (1, 20000), (1, 1 << 19))]
+    assert kinds == [("merge", "merging"), ("merge", "bytes"), ("merge", "bytes"), ("radix", None)]
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 8, 9, 15, 16, 17, 31, 32, 33, 48, 49])
@@ -73,10 +104,11 @@ def test_short_rows_share_a_tile(rows: int, width: int) -> None:
 
 def test_equal_keys_keep_their_order_across_runs() -> None:
     row = np.zeros((1, 100), np.float32)
-    wishes = {"argsort_0": SMALL_TILES}
-    program = compile_program(lambda x: blu.argsort(x, descending=True), row, schedules=wishes)
-    (order,) = program.interpret(row)
-    np.testing.assert_array_equal(order, np.arange(100)[None])
+    for tiles in (SMALL_TILES, SMALL_BYTES):
+        wishes = {"argsort_0": tiles}
+        program = compile_program(lambda x: blu.argsort(x, descending=True), row, schedules=wishes)
+        (order,) = program.interpret(row)
+        np.testing.assert_array_equal(order, np.arange(100)[None])
 
 
 def test_a_row_of_one_tile_and_a_little() -> None:
@@ -87,6 +119,15 @@ def test_launches_grow_with_the_logarithm_of_the_row() -> None:
     assert len(_kernels(_sort((1, 50257), f32))) == 3
     assert len(_kernels(_top_k((1, 50257), f32, 50))) == 2
     assert len(_kernels(_top_k((1, 1 << 20), f32, 50))) == 3
+
+
+def _chosen(shape: Shape) -> tuple[str, str | None]:
+    """The kind of schedule, and how tiles are sorted."""
+    traced = blu.jit(lambda x: blu.argsort(x, axis=1)).trace(blu.spec(shape, "f32"))
+    text = str(traced.lower("sm_90a", stop="blu-choose-schedules").module)
+    kind, by = re.search(r'kind = "(merge|radix)"', text), re.search(r'by = "(\w+)"', text)
+    assert kind
+    return kind[1], by[1] if by else None
 
 
 def _kernels(program: GpuProgram) -> list[str]:
