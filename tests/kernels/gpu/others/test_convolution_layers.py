@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 
 import blu
 from blu import nn
 from blu.dialects.core.modules import module_text
 from blu.passes.framework.kernels import kernels_in
+from tests.support.kernels.gpu_program import compile_program
 
 
 class Layer(nn.Module):
@@ -62,3 +64,23 @@ def test_what_is_as_large_as_images_is_kept_in_half(lowered: Any):
     calls = [line for line in module_text(lowered).splitlines() if "call @" in line]
     assert len(calls) > 40
     assert not [call for call in calls if re.search(r"tensor<8192x(?:64|16)xf32", call)]
+
+
+def test_norms_over_batches_and_largest_elements_are_those_of_processors():
+    """Results and gradients, in the interpreter; windows of three overlap, and reach into the padding."""
+
+    def pooled(x: Any, w: Any, b: Any) -> Any:
+        standard, _, _ = blu.standardize(x, (0, 1, 2), w, b)
+        return blu.max_pool2d(blu.relu(standard), 3, 2, 1, channels_last=True)
+
+    @blu.autocast("bf16")
+    def gradients(x: Any, w: Any, b: Any, g: Any) -> Any:
+        result, pull = blu.vjp(pooled, x, w, b)
+        return (result, *pull(g))
+
+    rng = np.random.default_rng(0)
+    shapes = ((3, 9, 7, 16), (16,), (16,), (3, 5, 4, 16))
+    given = [rng.standard_normal(shape, np.float32) for shape in shapes]
+    found = compile_program(gradients, *given).interpret(*given)
+    for own, expected in zip(found, map(np.asarray, blu.jit(gradients)(*given)), strict=True):
+        assert np.abs(own - expected).max() < 2e-6 * np.abs(expected).max()
