@@ -11,6 +11,7 @@ from blu.dialects.core.mlir import arith, ir
 from blu.dialects.core.op import operation_class
 from blu.dialects.plan import check
 from blu.passes.loops.lower_to_linalg.generic import constant, pointwise, reduce, reshape, shape_of
+from blu.passes.loops.lower_to_linalg.known_ranges import is_inside
 from blu.passes.loops.lower_to_linalg.rules import Lowering
 from blu.passes.loops.lower_to_linalg.scalar import Scalar
 from blu.passes.loops.lower_to_linalg.shape import extract_slice
@@ -21,9 +22,10 @@ LONG, PART = 1 << 17, 1 << 16
 
 
 def check_index(op: Lowering, operand: int, size: int) -> None:
-    """Report an index outside of [-size, size) in an operand, if that has not been looked at yet."""
-    owner = op.operation.operands[operand].owner
-    if isinstance(owner, ir.Block) or owner.name != "blu.checked_index":
+    """Report an index outside of [-size, size) in an operand, if there may be one that has not been looked at yet."""
+    indices = op.operation.operands[operand]
+    is_checked = not isinstance(indices.owner, ir.Block) and indices.owner.name == "blu.checked_index"
+    if not is_checked and not is_inside(indices, -size, size):
         check_position(op.operands[operand], op.types[operand].dtype, size, _name(op), from_end=True)
 
 

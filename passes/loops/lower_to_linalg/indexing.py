@@ -14,6 +14,7 @@ from blu.passes.loops.lower_to_linalg.generic import (
     reshape,
     shape_of,
 )
+from blu.passes.loops.lower_to_linalg.known_ranges import is_inside
 from blu.passes.loops.lower_to_linalg.rules import Lowering, element_type, lowers
 from blu.passes.loops.lower_to_linalg.scalar import Scalar
 
@@ -23,9 +24,12 @@ def index_constant(value: int) -> ir.Value:
     return constant(ir.IndexType.get(), value)
 
 
-def safe_index(value: ir.Value, dtype: DType, size: int) -> ir.Value:
-    """An index in [0, size): negative ones count from the end, the rest are clamped (a check reports them)."""
+def safe_index(value: ir.Value, dtype: DType, size: int, is_known: bool) -> ir.Value:
+    """An index in [0, size), as it is where that `is_known`: else negative ones count from the end, and the rest are
+    clamped (a check reports them)."""
     wide = Scalar(value, dtype).to(i64)
+    if is_known:
+        return arith.index_cast(ir.IndexType.get(), wide.value)
     wrapped = wide.compare("lt", 0).where(wide + size, wide)
     return arith.index_cast(ir.IndexType.get(), wrapped.maximum(0).minimum(max(size - 1, 0)).value)
 
@@ -37,6 +41,7 @@ def lower_take(op: Lowering) -> ir.Value:
     shape, axis = shape_of(operand), op.attributes["axis"]
     size, index_dtype = shape[axis], op.types[1].dtype
     check_index(op, 1, size)
+    is_known = is_inside(op.operation.operands[1], 0, size)
     outer, inner, count = product(shape[:axis]), product(shape[axis + 1 :]), op.types[1].size
     loop = _loop(outer, count, inner, axis, len(shape))
     source = reshape(operand, [size if dim == "count" else extent for dim, extent in loop])
@@ -47,7 +52,7 @@ def lower_take(op: Lowering) -> ir.Value:
 
     def body(index: ir.Value, _: ir.Value) -> ir.Value:
         where = [linalg.IndexOp(dim).result for dim in range(len(loop))]
-        where[place] = safe_index(index, index_dtype, size)
+        where[place] = safe_index(index, index_dtype, size, is_known)
         return tensor.extract(source, where)
 
     (result,) = generic([reshape(indices, (count,))], [target], maps, [PARALLEL] * len(loop), body)
@@ -71,6 +76,7 @@ def lower_take_along_axis(op: Lowering) -> ir.Value:
     axis, dtype, rank = op.attributes["axis"], op.types[1].dtype, len(op.result.shape)
     size = shape_of(operand)[axis]
     check_index(op, 1, size)
+    is_known = is_inside(op.operation.operands[1], 0, size)
     kept = [dim for dim in range(rank) if shape_of(indices)[dim] == op.result.shape[dim]]
     narrow = reshape(indices, [shape_of(indices)[dim] for dim in kept])
     maps = [projection(rank, kept), projection(rank, range(rank))]
@@ -78,7 +84,7 @@ def lower_take_along_axis(op: Lowering) -> ir.Value:
     def body(index: ir.Value, _: ir.Value) -> ir.Value:
         extents = shape_of(operand)
         where = [index_constant(0) if extents[dim] == 1 else linalg.IndexOp(dim).result for dim in range(rank)]
-        where[axis] = safe_index(index, dtype, size)
+        where[axis] = safe_index(index, dtype, size, is_known)
         return tensor.extract(operand, where)
 
     target = empty(op.result.shape, element_type(op.result.dtype))
