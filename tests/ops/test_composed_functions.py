@@ -19,6 +19,9 @@ SQUARE = RNG.uniform(-1, 1, (2, 3, 3)).astype(np.float32)
 K = RNG.integers(-4, 5, (3, 4)).astype(np.int32)
 SPECIAL = np.array([0.0, -0.0, 1.5, -2.5, np.inf, -np.inf, np.nan, -np.nan, 3e38, 1e-45], np.float32)
 SORTED = np.array([-2.0, -1, -1, 0, 2, np.inf, np.nan], np.float32)
+HALVES = np.array([-1.0, 0, 0, 0.5, np.nan], np.float16)
+SIDES = ("left", "right")
+TIES = np.repeat(np.arange(6), 3)[:17]
 ODD = 2 * K[::-1] + 1
 NONE = np.zeros((0, 3), np.float32)
 MASK = np.array([True, False, True, True])
@@ -92,7 +95,10 @@ CASES: dict[str, list[Case]] = {
         same("matrix_transpose", SQUARE),
     ],
     "searching": [
-        *(same("searchsorted", SORTED, x, side=side) for x in (SPECIAL, SORTED) for side in ("left", "right")),
+        *(same("searchsorted", SORTED, x, side=side) for x in (SPECIAL, SORTED) for side in SIDES),
+        *(same("searchsorted", x, x, side=side) for x in (HALVES, MASK[1:]) for side in SIDES),
+        *(same("searchsorted", SORTED[-size:], SPECIAL, side=side) for size in range(1, 7) for side in SIDES),
+        *(same("searchsorted", TIES[:size], TIES - 1, side=side) for size in (8, 9, 17) for side in SIDES),
         same("searchsorted", NONE[:, 0], A),
         same("isin", K, K[:2, :2]),
         same("isin", K, K[:1, :2], invert=True),

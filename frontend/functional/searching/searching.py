@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from blu.dialects.core.dtypes import i64
-from blu.dialects.tensor.arithmetic import as_bool, equal, isnan, less, where
+from blu.dialects.tensor.arithmetic import as_bool, equal, isnan, less_equal, where
 from blu.dialects.tensor.arrangement import broadcast_to, flatten
 from blu.dialects.tensor.folding import sum as summed
 from blu.dialects.tensor.function import method, public
@@ -36,20 +36,19 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Tens
     if ordered.ndim != 1:
         raise ShapeError(f"looks in one dimension, got {ordered.type}")
     ordered = ordered if sorter is None else take(ordered, sorter)
-    size = ordered.shape[0]
-    found = broadcast_to(scalar_constant(0, i64), wanted.shape)
-    for bit in reversed(range(size.bit_length())):
-        further = found + (1 << bit)
-        other = take(ordered, (further - 1).clip(0, size - 1))
-        is_before = _before(other, wanted) if side == "left" else _before(wanted, other).logical_not()
-        found = where((further <= size) & is_before, further, found)
+    found, left = broadcast_to(scalar_constant(0, i64), wanted.shape), ordered.shape[0]
+    is_last = isnan(wanted) if wanted.dtype.is_float else None
+    while left:  # what is looked for is at `found`, or up to `left` places further
+        half = left - left // 2
+        other = take(ordered, found + (half - 1))
+        if side == "left":
+            stays = less_equal(wanted, other)
+            found = where(stays if is_last is None else stays | isnan(other), found, found + half)
+        else:
+            goes = less_equal(other, wanted)
+            found = where(goes if is_last is None else goes | is_last, found + half, found)
+        left //= 2
     return found
-
-
-def _before(one: Tensor, other: Tensor) -> Tensor:
-    """Whether one sorts before the other."""
-    smaller = less(one, other)
-    return smaller | (isnan(other) & isnan(one).logical_not()) if one.dtype.is_float else smaller
 
 
 @public
