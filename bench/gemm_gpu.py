@@ -73,7 +73,8 @@ class Problem:
         pairs = zip((left, right), self.layout, strict=True)
         stored = [(*outer, *(shape[::-1] if kind == "t" else shape)) for shape, kind in pairs]
         bias, whole = (self.columns,), (self.rows, self.columns)
-        more = {"bias": [bias], "bias, GELU and before": [bias], "residual": [bias, whole], "GELU's gradient": [whole]}
+        more = {"bias": [bias], "bias, GELU and before": [bias], "residual": [bias, whole]}
+        more |= {fused: [whole] for fused in GRADIENTS}
         return stored + more.get(self.fused, [])
 
     def operands(self, inputs: Sequence[Any]) -> list[Any]:
@@ -94,7 +95,9 @@ LARGE = (
     (3072, 768, 65536, ("nn", "nt", "tn")),
     (2304, 768, 65536, ("nn", "nt", "tn")),
 )
-FUSED = ("none", "bias", "bias, GELU and before", "GELU's gradient")
+GRADIENTS = {"GELU's gradient": 1, "GELU and its gradient": 2}
+"""How many results they have: a training step's product also forms again what was given up to save memory."""
+FUSED = ("none", "bias", "bias, GELU and before", *GRADIENTS)
 OTHERS = ((4096, 4096, 4096), (8192, 1024, 128), (2048, 2048, 64), (4097, 513, 1025), (1, 50257, 768), (16, 50257, 768))
 BATCHES = ((768, 128, 128, 64), (64, 256, 256, 64), (16, 512, 512, 128), (384, 64, 64, 64))
 
@@ -127,8 +130,9 @@ def by_blu(problem: Problem, *inputs: Any) -> Any:
     left, right = problem.operands(inputs)
     product, more = blu.matmul(left, right, precision="tf32" if problem.kind == "tf32" else "highest"), inputs[2:]
     gelu = partial(blu.gelu, approximate="tanh")
-    if problem.fused == "GELU's gradient":
-        return blu.vjp(gelu, more[0])[1](product)[0]
+    if problem.fused in GRADIENTS:
+        value, pull_back = blu.vjp(gelu, more[0])
+        return (pull_back(product)[0], value)[: GRADIENTS[problem.fused]]
     if problem.fused == "bias, GELU and before":
         return product + more[0], gelu(product + more[0])
     return sum(more, product)
@@ -137,8 +141,9 @@ def by_blu(problem: Problem, *inputs: Any) -> Any:
 def by_torch(problem: Problem, torch: Any, *inputs: Any) -> list[Any]:
     """The same in PyTorch, whose addmm has a bias."""
     (left, right), more = problem.operands(inputs), inputs[2:]
-    if problem.fused == "GELU's gradient":
-        return [torch.ops.aten.gelu_backward(torch.matmul(left, right), more[0], approximate="tanh")]
+    if problem.fused in GRADIENTS:
+        gradient = torch.ops.aten.gelu_backward(torch.matmul(left, right), more[0], approximate="tanh")
+        return [gradient, torch.nn.functional.gelu(more[0], approximate="tanh")][: GRADIENTS[problem.fused]]
     if not more:
         return [torch.matmul(left, right)]
     before = torch.addmm(more[0], left, right)
