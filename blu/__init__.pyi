@@ -242,6 +242,7 @@ from blu.frontend.functional.pooling import avg_pool3d as avg_pool3d
 from blu.frontend.functional.pooling import max_pool1d as max_pool1d
 from blu.frontend.functional.pooling import max_pool2d as max_pool2d
 from blu.frontend.functional.pooling import max_pool3d as max_pool3d
+from blu.frontend.functional.resizing import fold as fold
 from blu.frontend.functional.resizing import interpolate as interpolate
 from blu.frontend.functional.resizing import unfold as unfold
 from blu.frontend.functional.running import cummax as cummax
@@ -249,6 +250,9 @@ from blu.frontend.functional.running import cummin as cummin
 from blu.frontend.functional.running import cumprod as cumprod
 from blu.frontend.functional.running import diff as diff
 from blu.frontend.functional.running import logcumsumexp as logcumsumexp
+from blu.frontend.functional.sampling import grid_sample as grid_sample
+from blu.frontend.functional.sampling import pixel_shuffle as pixel_shuffle
+from blu.frontend.functional.sampling import pixel_unshuffle as pixel_unshuffle
 from blu.frontend.functional.searching.searching import count_nonzero as count_nonzero
 from blu.frontend.functional.searching.searching import isin as isin
 from blu.frontend.functional.searching.searching import searchsorted as searchsorted

@@ -30,6 +30,7 @@ from blu.frontend.functional.pointwise import *
 from blu.frontend.functional.pooling import *
 from blu.frontend.functional.resizing import *
 from blu.frontend.functional.running import *
+from blu.frontend.functional.sampling import *
 from blu.frontend.functional.searching.searching import *
 from blu.frontend.functional.searching.selecting import *
 from blu.frontend.functional.searching.statistics import *
@@ -40,7 +41,7 @@ FAMILIES = (
     *map("blu.dialects.tensor.{}".format, ("arithmetic", "arrangement", "folding", "updating")),
     *map("blu.frontend.functional.{}".format, ("activations", "attention", "collective")),
     *map("blu.frontend.functional.{}".format, ("creation", "einsum", "indexing")),
-    *map("blu.frontend.functional.{}".format, ("convolutions", "pooling", "resizing")),
+    *map("blu.frontend.functional.{}".format, ("convolutions", "pooling", "resizing", "sampling")),
     *map("blu.frontend.functional.{}".format, ("linear", "losses.losses", "losses.margins", "neural", "norms")),
     *map("blu.frontend.functional.{}".format, ("padding", "pointwise", "running", "special")),
     *map("blu.frontend.functional.searching.{}".format, ("searching", "selecting", "statistics")),

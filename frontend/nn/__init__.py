@@ -18,6 +18,7 @@ from blu.frontend.nn.activations import (
     LogSigmoid,
     LogSoftmax,
     Mish,
+    PixelShuffle,
     ReLU,
     ReLU6,
     Sigmoid,
@@ -29,6 +30,7 @@ from blu.frontend.nn.activations import (
     Tanh,
     Tanhshrink,
     Threshold,
+    Upsample,
 )
 from blu.frontend.nn.attention import Attention, MultiheadAttention
 from blu.frontend.nn.buffer import Buffer
@@ -152,6 +154,7 @@ __all__ = [
     "NLLLoss",
     "PReLU",
     "Parameter",
+    "PixelShuffle",
     "PoissonNLLLoss",
     "RMSNorm",
     "ReLU",
@@ -170,6 +173,7 @@ __all__ = [
     "Tanhshrink",
     "Threshold",
     "TripletMarginLoss",
+    "Upsample",
     "gpt2_loss",
     "init",
 ]

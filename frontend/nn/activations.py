@@ -1,4 +1,4 @@
-"""Activations as modules, by torch's names and arguments: what `nn.Sequential` and configurations name.
+"""Activations, and what else has no parameters, as modules by torch's names: what `nn.Sequential` is made of.
 
 Each computes the function of `blu` that has its name, with the options that it was made with.
 """
@@ -203,6 +203,24 @@ class LogSoftmax(FunctionModule):
 
     def __init__(self, axis: int = -1):
         self.axis = axis
+
+
+class Upsample(FunctionModule):
+    """x [N, C, *spatial] in another size, as `blu.interpolate` has it."""
+
+    function = staticmethod(ops.interpolate)
+
+    def __init__(self, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool = False):
+        self.size, self.scale_factor, self.mode, self.align_corners = size, scale_factor, mode, align_corners
+
+
+class PixelShuffle(FunctionModule):
+    """x [..., C * factor**2, H, W] as [..., C, H * factor, W * factor]."""
+
+    function = staticmethod(ops.pixel_shuffle)
+
+    def __init__(self, factor: int):
+        self.factor = factor
 
 
 class Flatten(Module):

@@ -45,12 +45,20 @@ LOSSES: list[tuple[str, dict[str, Any], tuple[Any, ...]]] = [
 ]
 
 
+IMAGE = np.random.default_rng(1).normal(size=(1, 4, 3, 5))
+IMAGES: list[tuple[str, dict[str, Any]]] = [
+    ("Upsample", {"scale_factor": 2, "mode": "bilinear"}),
+    ("Upsample", {"size": (2, 7), "mode": "bicubic"}),
+    ("PixelShuffle", {"factor": 2}),
+]
+
+
 def public_of(module: Any) -> set[str]:
     return {name for name in nn.__all__ if getattr(getattr(nn, name), "__module__", None) == module.__name__}
 
 
 def test_all_are_compared() -> None:
-    assert {name for name, _ in ACTIVATIONS} == public_of(activations)
+    assert {name for name, _ in [*ACTIVATIONS, *IMAGES]} == public_of(activations)
     assert {name for name, *_ in LOSSES} | {"CTCLoss"} == public_of(losses)
 
 
@@ -59,6 +67,14 @@ def test_activations_are_torchs(name: str, options: tuple[Any, ...]) -> None:
     found = getattr(nn, name)(*options)(VALUES)
     wanted = getattr(torch.nn, name)(*options)(torch.tensor(VALUES))
     np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-10, atol=1e-8)  # softplus leaves exp(-20) out
+
+
+@pytest.mark.parametrize(("name", "options"), IMAGES)
+def test_images_are_torchs(name: str, options: dict[str, Any]) -> None:
+    found = getattr(nn, name)(**options)(IMAGE)
+    names = {"factor": "upscale_factor"}
+    wanted = getattr(torch.nn, name)(**{names.get(key, key): value for key, value in options.items()})
+    np.testing.assert_allclose(np.asarray(found), wanted(torch.tensor(IMAGE)), rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize(("name", "options", "arguments"), LOSSES)
