@@ -69,7 +69,8 @@ def fori_loop(lower: int, upper: int, body_fun: Callable[[Any, Any], Any], init_
     """`value = body_fun(i, value)` for i from `lower` on, before `upper`: what the value is in the end.
 
     A scan of so many steps, so that the bounds are Python's ints, and it has a gradient. i is a number, which takes the
-    dtype of what it meets. ArgumentError for bounds that are known only when the program runs.
+    dtype of what it meets. ArgumentError for bounds that are known only when the program runs; ShapeError, DTypeError or
+    TraceError for a step that gives a value of another type, naming the leaf.
     """
     for name, bound in (("lower", lower), ("upper", upper)):
         if isinstance(bound, bool) or not hasattr(bound, "__index__") or isinstance(bound, Tensor):
@@ -79,7 +80,9 @@ def fori_loop(lower: int, upper: int, body_fun: Callable[[Any, Any], Any], init_
 
     def step(carry: Any, _: None) -> tuple[Any, None]:
         index, value = carry
-        return (index + 1, body_fun(index, value)), None
+        after = body_fun(index, value)
+        _check_kept("fori_loop", value, after)
+        return (index + 1, after), None
 
     steps = max(0, operator.index(upper) - operator.index(lower))
     return scan(step, (operator.index(lower), init_val), length=steps)[0][1]
@@ -104,7 +107,7 @@ def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], i
     run, value = HOOKS.compiler.run_transformed, init_val
     while _holds(run(cond_fun, (value,), {})):
         before, value = value, run(body_fun, (value,), {})
-        _check_kept(before, value)
+        _check_kept("while_loop", before, value)
     return value
 
 
@@ -115,18 +118,18 @@ def _holds(found: Any) -> bool:
     return bool(found)
 
 
-def _check_kept(before: Any, after: Any) -> None:
+def _check_kept(loop: str, before: Any, after: Any) -> None:
     """Whether a step gives what it was given, but for numbers."""
     (leaves, tree), (given, found) = flatten(before), flatten(after)
     if tree != found:
         difference = _named(describe_difference(tree, found)).replace("carry", "the value")
-        raise TraceError(f"while_loop: body_fun gives another nesting, {difference}", location=user_line())
+        raise TraceError(f"{loop}: body_fun gives another nesting, {difference}", location=user_line())
     for name, one, other in zip(tree.names, leaves, given, strict=True):
         wanted, type_ = type_of_leaf(one, name), type_of_leaf(other, name)
         if wanted.shape != type_.shape or not (is_weak(one) or wanted.dtype == type_.dtype):
             kind = ShapeError if wanted.shape != type_.shape else DTypeError
             what = f"value.{name}".rstrip(".")
-            raise kind(f"while_loop: {what} is {wanted}, and body_fun gives {type_}", location=user_line())
+            raise kind(f"{loop}: {what} is {wanted}, and body_fun gives {type_}", location=user_line())
 
 
 def associative_scan(fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0) -> Any:

@@ -175,3 +175,16 @@ def test_more_launches_than_a_program_can_have() -> None:
     program = blu.jit(lambda x: blu.fori_loop(0, 1 << 21, lambda i, v: v * x, x))
     with pytest.raises(PassError, match=r"make \d+ launches, and at most 1048576 are possible"):
         program(1.0)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (lambda i, v: {"h": v["h"].astype("f64")}, r"fori_loop: value.h is f32\[3\], and body_fun gives f64\[3\]"),
+        (lambda i, v: {"h": v["h"][:2]}, r"fori_loop: value.h is f32\[3\], and body_fun gives f32\[2\]"),
+        (lambda i, v: [v["h"]], "fori_loop: body_fun gives another nesting"),
+    ],
+)
+def test_a_step_of_fori_loop_that_changes_the_value_names_the_leaf(body: Any, message: str) -> None:
+    with pytest.raises(BluError, match=message):
+        blu.jit(lambda x: blu.fori_loop(0, 3, body, {"h": x}))(np.ones(3, np.float32))
