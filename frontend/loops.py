@@ -69,8 +69,8 @@ def fori_loop(lower: int, upper: int, body_fun: Callable[[Any, Any], Any], init_
     """`value = body_fun(i, value)` for i from `lower` on, before `upper`: what the value is in the end.
 
     A scan of so many steps, so that the bounds are Python's ints, and it has a gradient. i is a number, which takes the
-    dtype of what it meets. ArgumentError for bounds that are known only when the program runs; ShapeError, DTypeError or
-    TraceError for a step that gives a value of another type, naming the leaf.
+    dtype of what it meets. ArgumentError for bounds that are known only when the program runs; ShapeError, DTypeError
+    or TraceError for a step that gives a value of another type, naming the leaf.
     """
     for name, bound in (("lower", lower), ("upper", upper)):
         if isinstance(bound, bool) or not hasattr(bound, "__index__") or isinstance(bound, Tensor):
