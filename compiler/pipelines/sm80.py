@@ -6,6 +6,7 @@ from blu.compiler.pipelines import Pipeline, Stage
 from blu.passes.framework.base import MlirPass
 from blu.passes.gpu.attention.decompose_attention import DecomposeAttention
 from blu.passes.gpu.attention.narrow_attention import NarrowAttention
+from blu.passes.gpu.gemm.few_rows.normalize_in_products import NormalizeInProducts
 from blu.passes.gpu.lower.choose_schedules import ChooseSchedules
 from blu.passes.gpu.lower.emit_kernels import EmitGpuKernels
 from blu.passes.gpu.lower.fit_schedules import FitSchedules
@@ -85,6 +86,7 @@ PIPELINE = Pipeline(
                 Fuse(scalars_apart=True),
                 ShareNumbers(),  # before anything is done for each kernel
                 MergeKernels(),  # those that differed in numbers only are one already
+                NormalizeInProducts(),  # once for equal kernels
             ),
         ),
         Stage(

@@ -7,6 +7,7 @@ from blu.passes.framework.base import MlirPass
 from blu.passes.gpu.attention.decompose_attention import DecomposeAttention
 from blu.passes.gpu.attention.keep_logarithms import KeepLogarithms
 from blu.passes.gpu.attention.narrow_attention import NarrowAttention
+from blu.passes.gpu.gemm.few_rows.normalize_in_products import NormalizeInProducts
 from blu.passes.gpu.lower.choose_schedules import ChooseSchedules
 from blu.passes.gpu.lower.copy_factors import CopyFactors
 from blu.passes.gpu.lower.emit_kernels import EmitGpuKernels
@@ -89,6 +90,7 @@ PIPELINE = Pipeline(
                 Fuse(scalars_apart=True),
                 ShareNumbers(),  # before anything is done for each kernel
                 MergeKernels(),  # those that differed in numbers only are one already
+                NormalizeInProducts(),  # once for equal kernels
             ),
         ),
         Stage(

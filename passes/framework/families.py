@@ -20,6 +20,8 @@ SCHEDULE = "blu.schedule"
 """How a kernel's code goes about its work (passes/kernels/schedules.py): emitters read it."""
 UNTUNED = "blu.untuned"
 """The schedule that a kernel with a tuned one would have, until it is known whether the tuned one fits."""
+MAKES_ROWS = "blu.makes_rows"
+"""Of a kernel of a product on GPUs that makes its left factor itself (gpu/gemm/few_rows/normalize_in_products.py)."""
 FULL_EFFORT = 2
 
 

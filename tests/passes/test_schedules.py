@@ -292,5 +292,6 @@ def test_emitters_do_not_ask_those_who_choose() -> None:
         "copy_factors",
         "gradient",
         "keep_logarithms",
+        "normalize_in_products",
         "views",
     }

@@ -176,8 +176,15 @@ def _choose_loops(given: Fields) -> Schedule:
     return make(KINDS, {"kind": kind, **given}, {})
 
 
-def choose_by_strides(product: Product, schedule: ProductSchedule, target: GpuTarget) -> Schedule:
-    """The kind of kernel for a product whose strides are known, cut as the sizes say."""
+def choose_by_strides(
+    product: Product, schedule: ProductSchedule, target: GpuTarget, makes_rows: bool = False
+) -> Schedule:
+    """The kind of kernel for a product whose strides are known, cut as the sizes say.
+
+    One that makes its left factor is one of strips (normalize_in_products.py).
+    """
+    if makes_rows:
+        return strips.choose_schedule(product, target, makes_rows)
     instruction, split = schedule.instruction, schedule.split
     sizes = ProductSizes.of(product.contraction, instruction)
     is_few = few_rows.suits(product)

@@ -19,6 +19,7 @@ from blu.passes.gpu.gemm import wgmma as gemm_wgmma
 from blu.passes.gpu.gemm.copy import BlockPosition, FactorLoader, FactorTile
 from blu.passes.gpu.gemm.few_rows import rows as gemm_rows
 from blu.passes.gpu.gemm.few_rows import strips as gemm_strips
+from blu.passes.gpu.gemm.few_rows.prologue import Prologue, as_multiplied, made_factor, makes_rows, with_left
 from blu.passes.gpu.gemm.output import (
     Output,
     Staged,
@@ -74,7 +75,7 @@ def _emit_product(kernel: func.FuncOp, schedule: Schedule, target: GpuTarget) ->
         return frame.finish()
     if isinstance(schedule, StripsSchedule):
         frame = GpuKernel.open(kernel)
-        gemm_strips.emit(frame, *read(frame), schedule, target)
+        gemm_strips.emit(frame, *read(frame), schedule, target, prologue_of(frame))
         return frame.finish()
     if isinstance(schedule, WgmmaSchedule):
         return gemm_wgmma.emit_with(kernel, read, schedule, target)
@@ -87,13 +88,13 @@ def _emit_product(kernel: func.FuncOp, schedule: Schedule, target: GpuTarget) ->
 def product_of(kernel: func.FuncOp) -> Product | None:
     """The product of a kernel that is still on tensors; None where it is none of two matrices."""
     operation = _contraction_of(kernel)
-    buffers = {value: value.owner.operands[0] for value in operation.operands if _is_input(value)}
+    buffers = with_left(kernel, operation, GpuKernel.read(kernel).buffers)
     if any(operand not in buffers for operand in list(operation.operands)[:2]):
         return None
     contraction = read_contraction(operation, buffers)
     if None in (contraction.rows, contraction.columns, contraction.depth):
         return None
-    return read_product(contraction)
+    return as_multiplied(read_product(contraction))
 
 
 def share_out(schedule: WarpSchedule) -> tuple[SharedMemory, int, int]:
@@ -115,16 +116,22 @@ def emit_with(kernel: func.FuncOp, schedule: WarpSchedule) -> list[func.FuncOp]:
 
 def read(frame: GpuKernel) -> tuple[Product, Epilogue]:
     """What a kernel multiplies, and what follows."""
-    contraction = read_contraction(_contraction_of(frame.function), frame.buffers)
-    return read_product(contraction), read_epilogue(contraction, frame.buffers, frame.outputs)
+    operation = _contraction_of(frame.function)
+    contraction = read_contraction(operation, with_left(frame.function, operation, frame.buffers))
+    product = as_multiplied(read_product(contraction))
+    return product, read_epilogue(contraction, frame.buffers, frame.outputs)
+
+
+def prologue_of(frame: GpuKernel) -> Prologue | None:
+    """What makes the left factor of a kernel's product in it; None where that is in memory."""
+    if not makes_rows(frame.function):
+        return None
+    product, _ = read(frame)
+    return Prologue(product.contraction, made_factor(product.contraction.operation), frame.buffers)
 
 
 def _contraction_of(kernel: func.FuncOp) -> ir.Operation:
     return next(op.operation for op in kernel.body.blocks[0] if op.operation.name == "linalg.contract")
-
-
-def _is_input(value: ir.Value) -> bool:
-    return not isinstance(value.owner, ir.Block) and value.owner.name == "bufferization.to_tensor"
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from blu.passes.gpu.gemm.boxes.plan import misfit as boxes_misfit
 from blu.passes.gpu.gemm.choice import SCRATCH_BYTES, TILES, ProductSizes
 from blu.passes.gpu.gemm.few_rows import rows as few_rows
 from blu.passes.gpu.gemm.few_rows import strips
+from blu.passes.gpu.gemm.few_rows.prologue import makes_rows
 from blu.passes.gpu.gemm.problem import Product
 from blu.passes.gpu.gemm.register_factor import ROWS
 from blu.passes.gpu.gemm.schedule import (
@@ -142,10 +143,12 @@ def _excess_shared(needed: int, schedule: TileSchedule, target: GpuTarget) -> It
 
 def misfit(schedule: Schedule, kernel: func.FuncOp, product: Product) -> str:
     """Why a schedule does not fit the strides of a product; "" where it does."""
+    if isinstance(schedule, StripsSchedule):
+        return _misfit_strips(schedule, product, makes_rows(kernel))
+    if makes_rows(kernel):
+        return f"kind '{schedule.kind}' reads both factors from memory, and this kernel makes one"
     if isinstance(schedule, WgmmaSchedule):
         return wgmma.misfit(product, schedule) or _misfit_sums(schedule, kernel)
-    if isinstance(schedule, StripsSchedule):
-        return _misfit_strips(schedule, product)
     if not isinstance(schedule, FewRowsSchedule):
         return ""
     if not few_rows.suits(product):
@@ -157,7 +160,7 @@ def misfit(schedule: Schedule, kernel: func.FuncOp, product: Product) -> str:
     return ""
 
 
-def _misfit_strips(schedule: StripsSchedule, product: Product) -> str:
+def _misfit_strips(schedule: StripsSchedule, product: Product, makes_rows: bool) -> str:
     if not strips.suits(product):
         return f"kind 'strips' takes at most {strips.MOST_ROWS} rows of halves, and columns and k by eights"
     widths = strips.widths(product)
@@ -165,6 +168,8 @@ def _misfit_strips(schedule: StripsSchedule, product: Product) -> str:
         return f"columns = {schedule.columns}: strips have {', '.join(map(str, widths))} of these columns"
     if schedule.warps not in strips.WARPS:
         return f"warps = {schedule.warps}: blocks of strips have {' or '.join(map(str, strips.WARPS))} warps"
+    if makes_rows and not strips.can_make_rows(product, schedule):
+        return f"columns = {schedule.columns}: they leave no registers for the factor that this kernel makes"
     return ""
 
 

@@ -11,6 +11,7 @@ from blu.errors import ParseError
 from blu.passes.framework.families import SCRATCH
 from blu.passes.gpu.gemm import split
 from blu.passes.gpu.gemm.choice import TILES, choose_by_sizes, choose_by_strides
+from blu.passes.gpu.gemm.few_rows.prologue import makes_rows
 from blu.passes.gpu.gemm.gemm import product_of
 from blu.passes.gpu.gemm.limits import excess, misfit, place_of_sums
 from blu.passes.gpu.gemm.schedule import (
@@ -33,7 +34,7 @@ def choose(kernel: func.FuncOp, target: GpuTarget, given: Fields) -> Fields:
 
 def _choose(kernel: func.FuncOp, target: GpuTarget, given: Fields, can_split: bool) -> Schedule:
     contraction = split.contraction_of(kernel)
-    if not all(map(_is_in_memory, list(contraction.operation.operands)[:2])):
+    if not makes_rows(kernel) and not all(map(_is_in_memory, list(contraction.operation.operands)[:2])):
         return LoopsSchedule()
     schedule = choose_by_sizes(contraction, target, given, can_split)
     if message := excess(schedule, contraction, target):
@@ -53,7 +54,9 @@ def fit(kernel: func.FuncOp, target: GpuTarget, given: Fields) -> Schedule:
     schedule = make(KINDS, given, {}) if given else _choose(kernel, target, {}, can_split=False)
     product = product_of(kernel)
     if isinstance(schedule, ProductSchedule):
-        schedule = LoopsSchedule() if product is None else choose_by_strides(product, schedule, target)
+        schedule = (
+            LoopsSchedule() if product is None else choose_by_strides(product, schedule, target, makes_rows(kernel))
+        )
         if isinstance(schedule, WgmmaSchedule):
             schedule = replace(schedule, sums=place_of_sums(schedule, kernel, target))
     if product is not None and not isinstance(schedule, LoopsSchedule):

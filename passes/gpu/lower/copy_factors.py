@@ -19,6 +19,7 @@ from blu.passes.gpu.gemm.choice import (
     takes_warpgroups,
     warpgroup_split,
 )
+from blu.passes.gpu.gemm.few_rows.prologue import makes_rows
 from blu.passes.gpu.gemm.few_rows.rows import MOST_ROWS
 from blu.passes.gpu.gemm.problem import COPY_BYTES
 from blu.passes.gpu.gemm.schedule import ProductSchedule, WgmmaSchedule, schedule_of
@@ -101,7 +102,7 @@ class _Lie:
 
 def _schedule_of(kernel: func.FuncOp) -> _Decided | None:
     """The schedule of a product by tensor cores."""
-    schedule = schedule_of(kernel) if family_of(kernel) == GEMM else None
+    schedule = schedule_of(kernel) if family_of(kernel) == GEMM and not makes_rows(kernel) else None
     return schedule if isinstance(schedule, _Decided) else None
 
 

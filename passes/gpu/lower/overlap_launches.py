@@ -10,6 +10,7 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.plan import LOOP
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.framework.base import Pass, find
+from blu.passes.framework.families import family_of
 from blu.passes.framework.launches import EARLY, ON_GPUS, GridLaunch, arguments_of, grid_of, host_functions, kernel_of
 from blu.passes.gpu.isa import griddepcontrol
 from blu.passes.gpu.lower.early_reads import EarlyReads
@@ -66,22 +67,25 @@ class OverlapLaunches(Pass):
         target = GpuTarget.of(module)
         if not target.early_launches:
             return
-        pairs = [pair for function in host_functions(module) for pair in self._mark(function, target)]
+        everything = [item.operation for item in find(module, "gpu.func")]
+        updates = {_name(kernel) for kernel in everything if family_of(kernel).updates}
+        pairs = [pair for function in host_functions(module) for pair in self._mark(function, updates, target)]
         overlapping = {kernel_of(launch) for pair in pairs for launch in pair}
-        kernels = [item.operation for item in find(module, "gpu.func") if _name(item.operation) in overlapping]
+        kernels = [kernel for kernel in everything if _name(kernel) in overlapping]
         ahead = read_ahead_of(module, kernels, self.ahead_bytes)
         for kernel in kernels:
             _wait_first(kernel, ahead.get(_name(kernel)))
         self.count("kernels that read ahead", len(ahead))
         self.count("launches that begin early", len(pairs))
 
-    def _mark(self, function: func.FuncOp, target: GpuTarget) -> list[Pair]:
+    def _mark(self, function: func.FuncOp, updates: set[str], target: GpuTarget) -> list[Pair]:
         """Mark the launches that directly follow one they fit beside, both of them short; both of each."""
         operations = [item.operation for item in function.entry_block.operations]
         steps = [item for item in operations if item.name in _STEPS]
         if any(step.name == START for step in steps):
             return []
-        short = {step for step in steps if step.name == ON_GPUS and _bytes_of(step) <= self.most_bytes}
+        launches = [step for step in steps if step.name == ON_GPUS]
+        short = {step for step in launches if _bytes_of(step, kernel_of(step) in updates) <= self.most_bytes}
         both = [pair for pair in pairwise(steps) if short.issuperset(pair)]
         pairs = [(before, step) for before, step in both if _fit(grid_of(before), grid_of(step), target)]
         for _, step in pairs:
@@ -106,10 +110,16 @@ def _wait_first(kernel: ir.Operation, ahead: ReadAhead | None) -> None:
             griddepcontrol.launch_dependents()
 
 
-def _bytes_of(launch: ir.Operation) -> int:
-    """The bytes of all that a launch is passed."""
-    passed = [item for value in arguments_of(launch) for item in _each_of(value)]
-    types = [ir.MemRefType(value.type) for value in passed if isinstance(value.type, ir.MemRefType)]
+def _bytes_of(launch: ir.Operation, is_update: bool) -> int:
+    """The bytes of all that a launch is passed; of one that updates, without what it changes a part of."""
+    return sum(_bytes_of_argument(value) for value in arguments_of(launch)) - (
+        max(map(_bytes_of_argument, arguments_of(launch)), default=0) if is_update else 0
+    )
+
+
+def _bytes_of_argument(value: ir.Value) -> int:
+    """The bytes of what one argument stands for."""
+    types = [ir.MemRefType(item.type) for item in _each_of(value) if isinstance(item.type, ir.MemRefType)]
     return sum(product(type_.shape) * element_bytes(type_.element_type) for type_ in types)
 
 

@@ -15,13 +15,27 @@ def reads_where_it_writes(kernel: func.FuncOp, argument: ir.Value) -> bool:
     Such a kernel may write a result over the argument: the emitters of rows and of what follows a contraction promise
     to read all that an element needs first.
     """
-    if not family_of(kernel).writes_over_elements:
+    if not family_of(kernel).writes_over_elements or _is_multiplied(kernel, argument):
         return False
     shape = tuple(ir.RankedTensorType(argument.type).shape)
     results = [item for item in list(kernel.entry_block.operations)[-1].operands if not _is_added_up(item)]
     if {tuple(ir.RankedTensorType(item.type).shape) for item in results} != {shape}:
         return False
     return all(_is_elementwise(use.owner.operation, argument) for use in argument.uses)
+
+
+def _is_multiplied(kernel: func.FuncOp, argument: ir.Value) -> bool:
+    """Whether a factor of a product that the kernel makes is made of an argument: other elements need that, too."""
+    products = (item.operation for item in kernel.entry_block.operations if item.operation.name == "linalg.contract")
+    waiting, seen = [value for product in products for value in list(product.operands)[:2]], set()
+    while waiting:
+        value = waiting.pop()
+        if value == argument:
+            return True
+        if not isinstance(value.owner, ir.Block) and value not in seen:
+            seen.add(value)
+            waiting.extend(value.owner.operands)
+    return False
 
 
 def _is_added_up(result: ir.Value) -> bool:

@@ -7,14 +7,24 @@ from dataclasses import dataclass, field
 
 from blu.dialects.core.mlir import bufferization, func, ir, tensor
 from blu.dialects.core.modules import code_text
-from blu.passes.framework.families import ROWS, SCHEDULE, SCRATCH, UNTUNED, WRITTEN_OVER, Family, family_of, mark
+from blu.passes.framework.families import (
+    MAKES_ROWS,
+    ROWS,
+    SCHEDULE,
+    SCRATCH,
+    UNTUNED,
+    WRITTEN_OVER,
+    Family,
+    family_of,
+    mark,
+)
 from blu.passes.host.bufferize.in_place import walks_again
 from blu.passes.host.bufferize.views import View
 from blu.passes.loops.fuse.fuse import clone_into
 from blu.passes.loops.lower_to_linalg.generic import PARALLEL, fill, generic, projection
 
 # What a kernel on buffers says as the kernel on tensors does. Where two say it differently, they are not equal.
-_SAID = (SCRATCH, SCHEDULE, UNTUNED)
+_SAID = (SCRATCH, SCHEDULE, UNTUNED, MAKES_ROWS)
 
 
 @dataclass(frozen=True)
