@@ -138,7 +138,8 @@ def _title(problem: KernelProblem) -> str:
 
 def _said(found: SearchResult) -> Iterator[str]:
     yield f"{_in_words(found.chosen)}"
-    yield f"{found.before:.1f} us; {found.tried} others tried, of which {found.misfits} do not fit"
+    unlikely = f", {found.unlikely} not worth it" * bool(found.unlikely)
+    yield f"{found.before:.1f} us; {found.tried} others tried, of which {found.misfits} do not fit{unlikely}"
     yield from (f"wrong: {text}" for text in found.wrong)
     if found.is_better:
         yield f"{found.after:.1f} us ({found.gain:.2f}x): {differing(found.best, found.chosen)}"

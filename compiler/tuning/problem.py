@@ -43,6 +43,11 @@ class KernelProblem:
         with fitted.context:
             return schedule_in(fitted, self.family)
 
+    def expected(self, schedule: Fields) -> float:
+        """What the kernel should take by a schedule, in whatever unit; 0 where nothing is known."""
+        with self.module.context:
+            return self.scheduler.expected(kernels_in(self.module)[KERNEL], target_of(self.module), schedule)
+
     @property
     def operands(self) -> str:
         """The types of what the kernel takes and gives."""

@@ -15,6 +15,8 @@ ROUNDS, GAIN = 5, 1.03
 """How often two are measured in turns, and how much faster one has to be to be kept: less is noise."""
 HOPELESS = 1.25
 """How much slower one may be in its first run to be measured again."""
+UNLIKELY = 1.5
+"""How much longer one may be expected to take to be measured at all."""
 
 
 @dataclass
@@ -28,6 +30,7 @@ class SearchResult:
     after: float
     tried: int = 0
     misfits: int = 0
+    unlikely: int = 0
     wrong: list[str] = field(default_factory=list)
 
     @property
@@ -73,8 +76,16 @@ class ScheduleSearch:
         for given in self.problem.scheduler.neighbours(schedule):
             if time.monotonic() >= self.end:
                 return
-            if self._is_new(given) and (candidate := self._made(given)) is not None:
+            if not self._is_new(given):
+                continue
+            if self._is_unlikely(given, schedule):
+                self.found.unlikely += 1
+            elif (candidate := self._made(given)) is not None:
                 yield candidate
+
+    def _is_unlikely(self, given: Fields, schedule: Fields) -> bool:
+        expected = self.problem.expected(schedule)
+        return expected > 0 and self.problem.expected(given) > UNLIKELY * expected
 
     def _is_new(self, schedule: Fields) -> bool:
         key = frozenset(schedule.items())

@@ -1,7 +1,7 @@
 // Scans, sorts and additions at indices get a schedule by their sizes, and what others wish is done.
 // RUN: %blu-opt %s --pass-pipeline='lower-to-linalg,canonicalize,blu-fuse,blu-choose-schedules' | %filecheck %s
 
-// CHECK: func.func private @argsort_0({{.*}}blu.schedule = {kind = "merge", runs = 8 : i64, short = 256 : i64, short_runs = 32 : i64, threads = 256 : i64, tile = 1024 : i64, tile_threads = 512 : i64}
+// CHECK: func.func private @argsort_0({{.*}}blu.schedule = {by = "bytes", kind = "merge", runs = 8 : i64, short = 256 : i64, short_runs = 32 : i64, threads = 256 : i64, tile = 1024 : i64, tile_threads = 256 : i64}
 // CHECK: func.func private @scan_0({{.*}}blu.schedule = {kind = "scan_rows", length = 1000 : i64, team = 256 : i64}
 // CHECK: func.func private @scan_1({{.*}}blu.schedule = {kind = "scan_columns", length = 50 : i64}
 // CHECK: func.func private @scatter_add_0({{.*}}blu.schedule = {kind = "in_order"}

@@ -81,12 +81,15 @@ class Scheduler:
     schedule of a kernel over buffers. Both get the fields that the kernel's schedule has already, which stay, and raise
     ParseError where these do not fit. `line` is the user's line that such an error names, if not the kernel's.
     `neighbours` are the schedules that a tuner tries beside one, whether they fit or not: the likeliest first.
+    `expected` is what a kernel on tensors should take by a schedule, in whatever unit; 0 where that is not known. What
+    is far above another need not be measured.
     """
 
     choose: Callable[[func.FuncOp, Any, Fields], Fields]
     fit: Callable[[func.FuncOp, Any, Fields], Schedule]
     line: Callable[[func.FuncOp], ir.Location] | None = None
     neighbours: Callable[[Fields], Iterable[Fields]] = around
+    expected: Callable[[func.FuncOp, Any, Fields], float] = lambda kernel, target, schedule: 0.0
 
 
 def table_of(*kinds: type[Schedule]) -> Kinds:

@@ -16,7 +16,7 @@ from blu.compiler.cli.main import main
 from blu.compiler.target import host_target_name
 from blu.compiler.tuning.candidate import ScheduleCandidate, compile_candidate, difference
 from blu.compiler.tuning.problem import KernelProblem, problems_of
-from blu.compiler.tuning.search import ScheduleSearch
+from blu.compiler.tuning.search import ScheduleSearch, SearchResult
 from blu.compiler.tuning.table import TunedSchedule, read_table, write_table
 from blu.dialects.targets.nvidia import TARGETS
 from blu.errors import SettingError, TunedScheduleWarning
@@ -154,6 +154,24 @@ def test_neighbours_are_doubled_and_halved_and_other_tiles() -> None:
     tiles = {(item["rows"], item["columns"], item["stages"]) for item in neighbours(wgmma)}
     assert {(128, 128, 5), (64, 64, 10), (128, 192, 5), (128, 192, 3)} <= tiles
     assert {item["sums"] for item in neighbours(wgmma)} == {"boxed", "staged", "held"}
+
+
+def test_what_the_model_expects_to_be_slow_is_not_tried(monkeypatch) -> None:
+    """One tile of warpgroups on each multiprocessor: half as many columns take as many rounds, twice the parts more."""
+    program = blu.jit(lambda x, y: x @ y).trace(blu.spec((4096, 4096), "bf16"), blu.spec((4096, 4096), "bf16"))
+    problem = by_family(program, "sm_90a")["gemm"][0]
+    chosen = problem.chosen()
+    assert chosen["kind"] == "wgmma" and problem.expected(chosen) > 0
+    assert problem.expected({**chosen, "rows": 64, "columns": 64}) > 1.5 * problem.expected(chosen)
+    assert problem.expected({**chosen, "stages": 3}) == problem.expected(chosen)
+    assert problem.expected({"kind": "few_rows", "columns": 32}) == 0
+    search, made = ScheduleSearch.__new__(ScheduleSearch), []
+    search.problem, search.end, search.seen = problem, float("inf"), set()
+    search.found = SearchResult(problem, chosen, chosen, 0.0, 0.0)
+    monkeypatch.setattr(ScheduleSearch, "_made", lambda self, given: made.append(given))
+    assert list(search._candidates(chosen)) == []
+    assert search.found.unlikely > 0 and made
+    assert all(problem.expected(given) <= 1.5 * problem.expected(chosen) for given in made)
 
 
 def test_the_command_writes_a_table_by_which_programs_are_compiled(

@@ -222,7 +222,7 @@ def _cut_for_warps(sizes: ProductSizes, target: GpuTarget, splits: Sequence[int]
     least = _LEAST_STEPS if sizes.is_aligned else _LEAST_UNALIGNED_STEPS
     possible = [split for split in splits if _is_possible(sizes, split, least)] or splits
     choices = [(rows, columns, split) for rows, columns in tiles for split in possible]
-    return min(choices, key=lambda choice: _clocks(sizes, target, *choice))
+    return min(choices, key=lambda choice: clocks_of_warps(sizes, target, *choice))
 
 
 def _is_too_large(sizes: ProductSizes, target: GpuTarget, rows: int, columns: int) -> bool:
@@ -266,13 +266,19 @@ def warpgroup_split(sizes: ProductSizes, target: GpuTarget, registers: str = "no
         tiles = wgmma.tiles_of_parts(sizes.rows, sizes.columns, sizes.outer, target)
 
     def clocks(split: int) -> float:
-        counts = (sizes.rows, sizes.columns, sizes.outer * split)
-        step = min(wgmma.rounds(*counts, tile, target) * tiles[tile] for tile in tiles)
-        total = step * ceil(sizes.steps / split) + _WARPGROUP_END
-        moved = 2 * split * sizes.part_bytes
-        return total + (moved / _BYTES_PER_CLOCK + _LAUNCH_CLOCKS if split > 1 else 0)
+        return min(clocks_of_warpgroups(sizes, target, tile, step, split) for tile, step in tiles.items())
 
     return min((split for split in range(1, target.processors + 1) if _is_possible(sizes, split)), key=clocks)
+
+
+def clocks_of_warpgroups(
+    sizes: ProductSizes, target: GpuTarget, tile: tuple[int, int], step: float, split: int
+) -> float:
+    """What warpgroups are expected to take, whose tiles take `step` clocks for 128 bytes of k."""
+    count = wgmma.rounds(sizes.rows, sizes.columns, sizes.outer * split, tile, target)
+    total = count * step * ceil(sizes.steps / split) + _WARPGROUP_END
+    moved = 2 * split * sizes.part_bytes
+    return total + (moved / _BYTES_PER_CLOCK + _LAUNCH_CLOCKS if split > 1 else 0)
 
 
 def _tiles(sizes: ProductSizes, rows: int, columns: int) -> int:
@@ -285,7 +291,8 @@ def _is_possible(sizes: ProductSizes, split: int, least: int = _LEAST_STEPS) -> 
     return sizes.steps // split >= least and split * sizes.part_bytes <= SCRATCH_BYTES
 
 
-def _clocks(sizes: ProductSizes, target: GpuTarget, rows: int, columns: int, split: int) -> float:
+def clocks_of_warps(sizes: ProductSizes, target: GpuTarget, rows: int, columns: int, split: int) -> float:
+    """What threads or warps are expected to take, one tile after the other on each multiprocessor."""
     tiles = _tiles(sizes, rows, columns) * split
     share = rows * columns / (128 * 128)
     step = _CLOCKS[sizes.instruction] * share / TILES[rows, columns]

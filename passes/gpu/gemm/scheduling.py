@@ -10,7 +10,14 @@ from blu.dialects.targets.nvidia import GpuTarget
 from blu.errors import ParseError
 from blu.passes.framework.families import SCRATCH
 from blu.passes.gpu.gemm import split
-from blu.passes.gpu.gemm.choice import TILES, choose_by_sizes, choose_by_strides
+from blu.passes.gpu.gemm.choice import (
+    TILES,
+    ProductSizes,
+    choose_by_sizes,
+    choose_by_strides,
+    clocks_of_warpgroups,
+    clocks_of_warps,
+)
 from blu.passes.gpu.gemm.few_rows.prologue import makes_rows
 from blu.passes.gpu.gemm.gemm import product_of
 from blu.passes.gpu.gemm.limits import excess, misfit, place_of_sums
@@ -21,6 +28,7 @@ from blu.passes.gpu.gemm.schedule import (
     LoopsSchedule,
     MmaSchedule,
     ProductSchedule,
+    SimtSchedule,
     WgmmaSchedule,
     parts_of,
 )
@@ -102,4 +110,16 @@ def neighbours(schedule: Fields) -> Iterator[Fields]:
     yield from around(schedule)
 
 
-SCHEDULER = Scheduler(choose, fit, lambda kernel: split.contraction_of(kernel).operation.location, neighbours)
+def expected(kernel: func.FuncOp, target: GpuTarget, schedule: Fields) -> float:
+    """Clocks, by the model that schedules are chosen by; 0 of a kind that it does not choose by clocks."""
+    if schedule["kind"] not in (WgmmaSchedule.kind, MmaSchedule.kind, SimtSchedule.kind):
+        return 0.0
+    sizes = ProductSizes.of(split.contraction_of(kernel), str(schedule["instruction"]))
+    rows, columns, parts = (int(schedule[name]) for name in ("rows", "columns", "split"))
+    if schedule["kind"] != WgmmaSchedule.kind:
+        return clocks_of_warps(sizes, target, rows, columns, parts) if (rows, columns) in TILES else 0.0
+    step = WARPGROUP_STEPS.get((rows, columns))
+    return clocks_of_warpgroups(sizes, target, (rows, columns), step, parts) if step else 0.0
+
+
+SCHEDULER = Scheduler(choose, fit, lambda kernel: split.contraction_of(kernel).operation.location, neighbours, expected)

@@ -1,7 +1,8 @@
 """How sorts on a GPU are cut: what each kind is expected to take, of which the least is chosen; what is refused.
 
-Costs are those of instructions, of halving steps in memory, of bytes' passes, and of launches. The constants were found
-from times on an H200; other GPUs are taken to differ by the number of processors.
+Costs are those of instructions, of halving steps in memory, of bytes' passes, and of launches. That of a halving step
+was found from times on an H200; the others are estimates that no GPU has confirmed yet. Other GPUs are taken to differ
+by the number of processors.
 """
 
 from __future__ import annotations
