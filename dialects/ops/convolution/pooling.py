@@ -11,7 +11,14 @@ from blu.dialects.batching import folded
 from blu.dialects.core.dtypes import FLOATS, TensorType, f32, f64, i32, i64
 from blu.dialects.core.op import ErrorSample, Ints, Op, Operand, Sample
 from blu.dialects.core.sample_values import draw
-from blu.dialects.ops.convolution.pooling_gradient import MaxPoolGradient, MaxPoolPlace, infer_max_pool
+from blu.dialects.ops.convolution.pooling_gradient import (
+    MaxPoolGradient,
+    MaxPoolPlace,
+    dimensions_of,
+    infer_max_pool,
+    padding_of,
+    seen_from,
+)
 from blu.dialects.ops.convolution.products import cut, padded
 from blu.dialects.ops.convolution.windows import Dimension
 from blu.dialects.ops.creation import Iota
@@ -39,25 +46,23 @@ class MaxPool(Op, name="max_pool"):
 
     @staticmethod
     def reference(operand: np.ndarray, **along: Any) -> np.ndarray:
-        dims = _dimensions(operand.shape, **along)
-        around = [(0, 0), *((dim.low, dim.high) for dim in dims), (0, 0)]
-        seen = np.pad(operand, around, constant_values=LOWEST)
-        places = np.ndindex(*along["window"])
-        return np.max([seen[(slice(None), *_slices(dims, place))] for place in places], axis=0)
+        dims = dimensions_of(operand.shape[1:-1], along)
+        seen = np.pad(operand, padding_of(dims), constant_values=LOWEST)
+        return np.max([seen[seen_from(dims, place)] for place in np.ndindex(*along["window"])], axis=0)
 
     infer = staticmethod(infer_max_pool)
 
     @staticmethod
     def decompose(operand: Tensor, **along: Any) -> Tensor:
         """One dimension after the other; windows that lie side by side are dimensions of their own."""
-        dims = _dimensions(operand.shape, **along)
+        dims = dimensions_of(operand.shape[1:-1], along)
         for axis, dim in enumerate(dims, 1):
             operand = _side_by_side(operand, axis, dim) if _is_apart(dim) else _largest_along(operand, axis, dim)
         return operand
 
     @staticmethod
     def vjp(g: Tensor, operand: Tensor, result: Tensor, **along: Any) -> Tensor:
-        dims = _dimensions(operand.shape, **along)
+        dims = dimensions_of(operand.shape[1:-1], along)
         if all(map(_is_apart, dims)):
             return _gradient_side_by_side(g, operand, dims)
         place = MaxPoolPlace(operand, **along)
@@ -82,17 +87,6 @@ class MaxPool(Op, name="max_pool"):
         yield ErrorSample((operand,), plain | {"strides": (0,)}, "strides must be at least 1")
         yield ErrorSample((operand,), plain | {"low": (-1,)}, "low must be at least 0")
         yield ErrorSample((operand.with_dtype(i32),), plain, "does not take i32")
-
-
-def _dimensions(
-    operand: tuple[int, ...],
-    window: tuple[int, ...],
-    strides: tuple[int, ...],
-    low: tuple[int, ...],
-    high: tuple[int, ...],
-    dilation: tuple[int, ...],
-) -> list[Dimension]:
-    return list(map(Dimension, operand[1:-1], window, strides, low, high, dilation))
 
 
 def _is_apart(dim: Dimension) -> bool:
@@ -123,13 +117,6 @@ def _largest_along(tensor: Tensor, axis: int, dim: Dimension) -> Tensor:
         result = view if result is None else result.maximum(view)
     assert result is not None
     return result
-
-
-def _slices(dims: list[Dimension], place: tuple[int, ...]) -> list[slice]:
-    """What a place of the window sees of each dimension."""
-    starts = [at * dim.dilation for at, dim in zip(place, dims, strict=True)]
-    ends = [start + (dim.count - 1) * dim.stride + 1 for start, dim in zip(starts, dims, strict=True)]
-    return list(map(slice, starts, ends, [dim.stride for dim in dims]))
 
 
 def _gradient_side_by_side(g: Tensor, operand: Tensor, dims: list[Dimension]) -> Tensor:

@@ -56,14 +56,15 @@ def infer_max_pool(operand: TensorType, **along: Any) -> TensorType:
     return operand.with_shape((operand.shape[0], *(dim.count for dim in dims), operand.shape[-1]))
 
 
-def _seen(dims: list[Dimension], place: tuple[int, ...]) -> tuple[slice, ...]:
-    """What a place of all windows sees of the padded operand."""
+def seen_from(dims: list[Dimension], place: tuple[int, ...]) -> tuple[slice, ...]:
+    """What a place of all windows sees of the padded operand [N, *sizes, C]."""
     starts = [at * dim.dilation for at, dim in zip(place, dims, strict=True)]
     spans = zip(starts, dims, strict=True)
     return (slice(None), *(slice(start, start + (dim.count - 1) * dim.stride + 1, dim.stride) for start, dim in spans))
 
 
-def _around(dims: list[Dimension]) -> list[tuple[int, int]]:
+def padding_of(dims: list[Dimension]) -> list[tuple[int, int]]:
+    """What lies around an operand [N, *sizes, C], as NumPy's pad takes it."""
     return [(0, 0), *((dim.low, dim.high) for dim in dims), (0, 0)]
 
 
@@ -92,11 +93,11 @@ class MaxPoolPlace(Op, name="max_pool_place"):
     @staticmethod
     def reference(operand: np.ndarray, **along: Any) -> np.ndarray:
         dims = dimensions_of(operand.shape[1:-1], along)
-        seen = np.pad(operand, _around(dims), constant_values=-np.inf)
-        is_inside = np.pad(np.ones(operand.shape, np.bool_), _around(dims))
+        seen = np.pad(operand, padding_of(dims), constant_values=-np.inf)
+        is_inside = np.pad(np.ones(operand.shape, np.bool_), padding_of(dims))
         found, best = None, None
         for number, place in enumerate(np.ndindex(*along["window"])):
-            view, inside = (item[_seen(dims, place)] for item in (seen, is_inside))
+            view, inside = (item[seen_from(dims, place)] for item in (seen, is_inside))
             if found is None or best is None:
                 found, best = np.where(inside, 0, NOWHERE).astype(np.int32), view.copy()
                 continue
@@ -147,7 +148,7 @@ class MaxPoolGradient(Op, name="max_pool_gradient"):
         padded = [dim.low + dim.size + dim.high for dim in dims]
         total = np.zeros((g.shape[0], *padded, g.shape[-1]), g.dtype)
         for number, at in enumerate(np.ndindex(*along["window"])):
-            total[_seen(dims, at)] += np.where(place == number, g, 0)
+            total[seen_from(dims, at)] += np.where(place == number, g, 0)
         inner = [slice(dim.low, dim.low + dim.size) for dim in dims]
         return total[(slice(None), *inner)]
 
@@ -170,7 +171,7 @@ class MaxPoolGradient(Op, name="max_pool_gradient"):
         around = [0, *along["low"], 0], [0, *along["high"], 0]
         wide, total = padded(h, *around), None
         for number, at in enumerate(np.ndindex(*along["window"])):
-            own = _seen(dims, at)[1:]
+            own = seen_from(dims, at)[1:]
             starts, limits = [0, *(one.start for one in own), 0], [wide.shape[0], *(one.stop for one in own)]
             view = cut(wide, starts, [*limits, wide.shape[-1]], [1, *(one.step for one in own), 1])
             chosen = (place == Constant(value=np.asarray(number, np.int32))).where(view, 0)
