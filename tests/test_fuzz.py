@@ -17,14 +17,15 @@ from blu.frontend.functional import (
     collective,
     convolutions,
     functional,
-    losses,
     norms,
     pointwise,
     pooling,
     resizing,
     running,
+    sampling,
     special,
 )
+from blu.frontend.functional.losses import losses, margins
 from blu.frontend.functional.searching import searching, selecting, statistics
 from tests.fuzz import calls
 from tests.fuzz.check import Outcome, check
@@ -47,12 +48,14 @@ LEFT_OUT = {
     **dict.fromkeys(("ones_like", "zeros_like", "full_like"), "no numbers of their operands"),
     **dict.fromkeys(collective.__all__, "other ranks take part"),
     **dict.fromkeys((*convolutions.__all__, *pooling.__all__, *resizing.__all__), "their sizes hang together"),
+    **dict.fromkeys(sampling.__all__, "their sizes hang together"),
+    "standardize": "three results",
     **dict.fromkeys(("dot", "outer", "tensordot", "trace"), "matmul and einsum of other names"),
     "dropout": "a key draws what it drops",
     **dict.fromkeys(("rotary", *special.__all__), "composed of functions that are drawn"),
     **dict.fromkeys(("masked_scatter", "put_along_axis"), "composed of functions that are drawn"),
     **dict.fromkeys(activations.__all__, "composed of elementwise functions that are drawn"),
-    **dict.fromkeys(losses.__all__, "composed of functions that are drawn"),
+    **dict.fromkeys((*losses.__all__, *margins.__all__), "composed of functions that are drawn"),
     **dict.fromkeys((*norms.__all__, *running.__all__, *searching.__all__), "composed of functions that are drawn"),
     **dict.fromkeys(set(selecting.__all__) - {"repeat"}, "results of sizes that are found"),
     **dict.fromkeys(statistics.__all__, "composed of functions that are drawn"),

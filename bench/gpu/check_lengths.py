@@ -175,6 +175,7 @@ LONGER: dict[str, Longer] = {
     ),
     "layer_norm": _with(lambda x: (x[0], x[1])),
     "rms_norm": _with(lambda x: (x[0],)),
+    "standardize": _with(lambda x: (None, None), axes=(1,)),
     "one_hot": lambda sample, length: Sample((np.resize(_table(sample), length),), sample.attributes),
     "matmul": _with(lambda x: (x[::-1, ::-1].T.copy(),)),
     "contract": _with(lambda x: (x[::-1].copy(),), equation="mk,nk->mn"),

@@ -1,4 +1,4 @@
-// A launch begins early that directly follows another one; every kernel waits for those before it with its first instructions.
+// A launch begins early that directly follows another one; every kernel waits for those before it as soon as it can.
 // RUN: %blu-opt %s --blu-overlap-launches | %filecheck %s
 // RUN: %blu-opt %s --pass-pipeline='blu-overlap-launches,lower-to-nvvm,blu-export-plan' --mlir-print-local-scope | %filecheck %s --check-prefix=PLAN
 
@@ -15,16 +15,22 @@
 // CHECK-NEXT: gpu.launch_func @kernels::@large {{.*}}xf32>){{$}}
 // CHECK-NEXT: gpu.launch_func @kernels::@second {{.*}}memref<4xf32>){{$}}
 // CHECK: gpu.func @first(
-// The first argument is never written: the first thread of each block brings its share of that into the cache.
-// CHECK: memref.extract_aligned_pointer_as_index %{{.+}}
-// CHECK: llvm.inline_asm {{.*}}"cp.async.bulk.prefetch.L2.global [$0], $1;"
-// CHECK-NOT: prefetch
-// CHECK: llvm.inline_asm has_side_effects asm_dialect = att "griddepcontrol.wait;", "~{memory}"
+// The first argument is never written: what is read of it comes into registers before the kernel waits.
+// CHECK: memref.load %arg0
+// CHECK-NEXT: llvm.inline_asm has_side_effects asm_dialect = att "griddepcontrol.wait;", "~{memory}"
 // CHECK-NEXT: llvm.inline_asm has_side_effects asm_dialect = att "griddepcontrol.launch_dependents;", "~{memory}"
-// CHECK: memref.load
+// CHECK-NEXT: memref.store
 // CHECK: gpu.func @second(
 // CHECK-NEXT: griddepcontrol.wait
 // CHECK-NEXT: griddepcontrol.launch_dependents
+// What is read behind a store is not moved: the first thread of each block brings its share of it into the cache.
+// CHECK: gpu.func @third(
+// CHECK: memref.extract_aligned_pointer_as_index %arg0
+// CHECK: llvm.inline_asm {{.*}}"cp.async.bulk.prefetch.L2.global [$0], $1;"
+// CHECK-NOT: prefetch
+// CHECK: griddepcontrol.wait
+// CHECK: memref.store
+// CHECK-NEXT: memref.load
 
 // PLAN: \22kernel\22: \22first\22
 // PLAN-NOT: \22early\22
@@ -45,6 +51,7 @@ module attributes {gpu.container_module, blu.arena_bytes = 128 : i64, blu.target
     gpu.launch_func @kernels::@large blocks in (%c1, %c1, %c1) threads in (%c32, %c1, %c1) args(%y : memref<8388609xf32>)
     gpu.launch_func @kernels::@large blocks in (%c1, %c1, %c1) threads in (%c32, %c1, %c1) args(%y : memref<8388609xf32>)
     gpu.launch_func @kernels::@second blocks in (%c1, %c1, %c1) threads in (%c32, %c1, %c1) args(%0 : memref<4xf32>, %1 : memref<4xf32>)
+    gpu.launch_func @kernels::@third blocks in (%c1, %c1, %c1) threads in (%c32, %c1, %c1) args(%x : memref<4xf32>, %1 : memref<4xf32>)
     return
   }
   gpu.module @kernels {
@@ -56,6 +63,14 @@ module attributes {gpu.container_module, blu.arena_bytes = 128 : i64, blu.target
     }
     gpu.func @second(%x: memref<4xf32>, %y: memref<4xf32>) kernel attributes {blu.kernel = "rows", known_block_size = array<i32: 32, 1, 1>} {
       %c1 = arith.constant 1 : index
+      %0 = memref.load %x[%c1] : memref<4xf32>
+      memref.store %0, %y[%c1] : memref<4xf32>
+      gpu.return
+    }
+    gpu.func @third(%x: memref<4xf32>, %y: memref<4xf32>) kernel attributes {blu.kernel = "rows", known_block_size = array<i32: 32, 1, 1>} {
+      %c1 = arith.constant 1 : index
+      %one = arith.constant 1.0 : f32
+      memref.store %one, %y[%c1] : memref<4xf32>
       %0 = memref.load %x[%c1] : memref<4xf32>
       memref.store %0, %y[%c1] : memref<4xf32>
       gpu.return

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import blu
-from blu.frontend.functional import collective, convolutions, functional, pooling, resizing
+from blu.frontend.functional import collective, convolutions, functional, pooling, resizing, sampling
 from tests.support.programs import empty_cases
 
 GROUPS = ("pointwise", "folding", "arrangement", "contraction", "indexing", "neural", "losses", "composed")
@@ -32,7 +32,7 @@ def test_row_06_every_function_gives_numpys_result(group: str) -> None:
 def test_row_06_no_function_is_forgotten() -> None:
     cases = {name for case in empty_cases.all_cases() for name in case.names.split()}
     # Ranks exchange nothing of empty tensors, and windows have sizes of their own (windows/).
-    others = {*collective.__all__, *convolutions.__all__, *pooling.__all__, *resizing.__all__}
+    others = {*collective.__all__, *convolutions.__all__, *pooling.__all__, *resizing.__all__, *sampling.__all__}
     assert set(functional.HOMES) - others == cases
 
 

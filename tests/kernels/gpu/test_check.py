@@ -69,6 +69,7 @@ def test_every_op_is_checked_with_rows_of_all_lengths(tools):
     others = {"iota", "constant", "random_bits", "barrier", "stop_gradient", "einsum"}
     others |= {"attention", "attention_piece", "attention_gradient"}
     others |= {"convolution", "max_pool"}  # decomposed: products, and what others have kernels for
+    others |= {"max_pool_place", "max_pool_gradient"}  # windows have sizes of their own
     others |= {name for name, cls in OPS.items() if cls.host_step or cls.region_fields()}  # made of others' kernels
     assert {name for name, cls in OPS.items() if cls.__module__.startswith("blu.")} == others | set(lengths.LONGER)
     sample = next(sample for sample in OPS["sum"].samples() if sample.operands[0].size)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,7 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "hardtanh": lambda x: np.clip(x, -1, 1), "hardsigmoid": lambda x: np.clip(x + 3, 0, 6) / 6,
     "hardswish": lambda x: x * np.clip(x + 3, 0, 6) / 6, "softsign": lambda x: x / (1 + np.abs(x)),
     "tanhshrink": lambda x: x - np.tanh(x), "softshrink": lambda x: np.sign(x) * np.maximum(np.abs(x) - 0.5, 0),
+    "hardshrink": lambda x: np.where(np.abs(x) > 0.5, x, 0),
 }
 FLOAT_BINARY = """
     add subtract multiply divide maximum minimum power arctan2 copysign logaddexp equal not_equal less less_equal
@@ -100,6 +102,7 @@ def pointwise() -> Iterator[Case]:
         yield Case(
             "clip", lambda x: blu.clip(x, 0.4, 0.5), lambda x: np.clip(x, np.float32(0.4), np.float32(0.5)), (x,)
         )
+        yield Case("threshold", lambda x: blu.threshold(x, 0.4, 2.0), lambda x: np.where(x > 0.4, x, x * 0 + 2), (x,))
         yield Case("astype", lambda x: x.astype("i32"), lambda x: x.astype(np.int32), (x,))
         yield Case("full_like", lambda x: blu.full_like(x, 3), lambda x: np.full_like(x, 3), (x,))
 
@@ -275,6 +278,7 @@ def neural() -> Iterator[Case]:
     for shape in ((0,), (0, 3), (3, 0), (2, 0, 3)):
         for name in ("softmax", "log_softmax", "layer_norm", "rms_norm"):
             yield Case(name, getattr(blu, name), lambda x: x, (floats(shape),))
+        yield Case("standardize", lambda x: blu.standardize(x, -1)[0], lambda x: x, (floats(shape),))
     yield Case("softmax", blu.softmax, np.ones_like, (floats((1,)),))
     for shape in SHAPES:
         dropped = lambda x: blu.dropout(x, 1.0, blu.random.key(0))  # noqa: E731
@@ -307,7 +311,7 @@ def neural() -> Iterator[Case]:
 
 def losses() -> Iterator[Case]:
     """Losses of nothing, summed and all of them, and of a single pair of numbers."""
-    pairs: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+    pairs: dict[str, Callable[..., np.ndarray]] = {
         "mse_loss": lambda x, y: (x - y) ** 2,
         "l1_loss": lambda x, y: np.abs(x - y),
         "huber_loss": lambda x, y: (x - y) ** 2 / 2,
@@ -315,17 +319,18 @@ def losses() -> Iterator[Case]:
         "kl_div": lambda x, y: y * (np.log(y) - x),
         "hinge_embedding_loss": lambda x, y: x + np.maximum(1 - x, 0),
         "binary_cross_entropy_with_logits": lambda x, y: (1 - y) * x - np.log(_sigmoid(x)),
+        "binary_cross_entropy": lambda x, y: -y * np.log(x) - (1 - y) * np.log(1 - x),
+        "soft_margin_loss": lambda x, y: np.log1p(np.exp(-y * x)),
+        "poisson_nll_loss": lambda x, y: np.exp(x) - y * x,
+        "margin_ranking_loss": lambda x, y, side: np.maximum(-side * (x - y), 0),
+        "gaussian_nll_loss": lambda x, y, variance: (np.log(variance) + (x - y) ** 2 / variance) / 2,
     }
     for name, reference in pairs.items():
         for shape in SHAPES:
-            arrays = floats(shape), floats(shape)
+            arrays = tuple(floats(shape) for _ in range(reference.__code__.co_argcount))
             for reduction, fold in (("none", np.asarray), ("sum", np.sum)):
-                yield Case(
-                    name,
-                    lambda x, y, name=name, reduction=reduction: getattr(blu, name)(x, y, reduction=reduction),
-                    lambda x, y, reference=reference, fold=fold: fold(reference(x, y)),
-                    arrays,
-                )
+                function = partial(getattr(blu, name), reduction=reduction)
+                yield Case(name, function, lambda *x, reference=reference, fold=fold: fold(reference(*x)), arrays)
     yield Case(
         "nll_loss",
         lambda x, i: blu.nll_loss(x, i, reduction="sum"),
@@ -335,6 +340,12 @@ def losses() -> Iterator[Case]:
     yield Case("nll_loss", lambda x, i: blu.nll_loss(x, i), lambda x, i: -x[i], (floats((3,)), np.asarray(2)))
     for shape in ((0, 3), (3, 0)):
         yield Case("cosine_similarity", blu.cosine_similarity, lambda x, y: (x * y).sum(1), (floats(shape),) * 2)
+        for name, third in (
+            ("cosine_embedding_loss", np.ones(shape[0], np.float32)),
+            ("triplet_margin_loss", floats(shape)),
+        ):
+            function = partial(getattr(blu, name), reduction="none")
+            yield Case(name, function, lambda x, y, z: 1 + (x * y).sum(1), (floats(shape), floats(shape), third))
 
 
 def composed() -> Iterator[Case]:
