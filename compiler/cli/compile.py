@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from blu.compiler.cache import default_cache
-from blu.compiler.cli.compile_flags import EMITS, make_parser
+from blu.compiler.cli.compile_flags import EMITS, check_policy, make_parser
 from blu.compiler.cli.generate_text import Session, prepare_session, run_session, sampling_of
 from blu.compiler.cli.messages import UsageError
 from blu.compiler.cli.outcome import run_command
@@ -28,7 +28,6 @@ from blu.compiler.cli.supervised import run_supervised
 from blu.compiler.generation.gpt2_programs import Gpt2Request
 from blu.compiler.requests import compile_request
 from blu.compiler.target import NAMES, resolve_target_name, runs_here
-from blu.dialects.core.autocast import POLICIES
 from blu.errors import BluError, UnsupportedError, suggestion
 from blu.runtime.host import set_threads
 from blu.runtime.load import load_program
@@ -80,9 +79,7 @@ def _parse(words: list[str]) -> argparse.Namespace:
     if arguments.emit is not None and arguments.emit not in EMITS:
         guess = suggestion(arguments.emit, EMITS) or f"one of {', '.join(EMITS)}"
         raise UsageError(f"--emit={arguments.emit} is nothing that Blu writes", advice=guess)
-    if arguments.autocast is not None and arguments.autocast not in POLICIES:
-        guess = suggestion(arguments.autocast, list(POLICIES)) or f"one of {', '.join(POLICIES)}"
-        raise UsageError(f"--autocast={arguments.autocast} is no policy", advice=guess)
+    check_policy(arguments.autocast)
     sampling_of(arguments)
     return arguments
 

@@ -6,8 +6,9 @@ import argparse
 from pathlib import Path
 
 from blu.compiler.cli.ir_flags import add_ir_flags
-from blu.compiler.cli.messages import version_line
+from blu.compiler.cli.messages import UsageError, version_line
 from blu.dialects.core.autocast import POLICIES
+from blu.errors import suggestion
 
 EXAMPLES = """MODEL is one of
   gpt2-demo                                              a small model of Python code that comes with Blu
@@ -59,6 +60,13 @@ def make_parser() -> argparse.ArgumentParser:
     loudness.add_argument("-v", "--verbose", action="store_true", help="say what takes how long; tracebacks of errors")
     loudness.add_argument("-q", "--quiet", action="store_true", help="say nothing but results and errors")
     return parser
+
+
+def check_policy(name: str | None) -> None:
+    """UsageError for what --autocast does not know."""
+    if name is not None and name not in POLICIES:
+        guess = suggestion(name, list(POLICIES)) or f"one of {', '.join(POLICIES)}"
+        raise UsageError(f"--autocast={name} is no policy", advice=guess)
 
 
 def _add_model_flags(group: argparse._ArgumentGroup) -> None:

@@ -188,14 +188,21 @@ def read_subject(subject: Subject, arguments: argparse.Namespace, target: str) -
         captured = traced.traced.interface.captured_by_name
         return _with_target(Source(traced.name, traced.traced.module, traced.text, captured=captured), target)
     assert isinstance(subject, Gpt2Subject)
-    length = arguments.seq_len or min(DEFAULT_LENGTH, subject.config["n_positions"])
-    if length > subject.config["n_positions"]:
-        raise UsageError(f"--seq-len {length} is more than the model's {subject.config['n_positions']} positions")
+    length = length_of(subject, arguments.seq_len)
     request = rank_request(subject, arguments, target, length) or Gpt2Request.of(
         "forward", subject.config, target, batch=arguments.batch_size, length=length
     )
     traced = request.trace()
     return _with_target(Source(request.name, traced.traced.module, traced.text), target)
+
+
+def length_of(subject: Gpt2Subject, asked: int | None) -> int:
+    """How many tokens sequences of a GPT-2 have. UsageError where that is more than it has positions."""
+    positions = subject.config["n_positions"]
+    length = asked or min(DEFAULT_LENGTH, positions)
+    if length > positions:
+        raise UsageError(f"--seq-len {length} is more than the model's {positions} positions")
+    return length
 
 
 def _check_target(name: str, module: ir.Module, arguments: argparse.Namespace, target: str) -> None:

@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from blu.compiler.cli.compile_flags import check_policy
 from blu.compiler.cli.compile_flags import make_parser as compile_parser
-from blu.compiler.cli.emit import read_subject
+from blu.compiler.cli.emit import DEFAULT_LENGTH, length_of, read_subject
 from blu.compiler.cli.messages import UsageError
 from blu.compiler.cli.subjects.subject import Gpt2Subject, find_subject
 from blu.compiler.codegen.ahead import begin
@@ -25,10 +26,8 @@ from blu.compiler.tuning.table import TunedSchedule, read_table, write_table
 from blu.dialects.core.autocast import POLICIES
 from blu.dialects.core.mlir import ir
 from blu.dialects.targets.nvidia import TARGETS
-from blu.errors import UnsupportedError, suggestion
+from blu.errors import UnsupportedError
 from blu.runtime.host import processor_name, set_threads
-
-DEFAULT_LENGTH = 128
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -79,9 +78,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _check(arguments: argparse.Namespace) -> None:
     if not arguments.budget > 0:
         raise UsageError(f"--budget {arguments.budget:g}: there is no time to measure anything")
-    if arguments.autocast is not None and arguments.autocast not in POLICIES:
-        advice = suggestion(arguments.autocast, list(POLICIES)) or f"one of {', '.join(POLICIES)}"
-        raise UsageError(f"--autocast={arguments.autocast} is no policy", advice=advice)
+    check_policy(arguments.autocast)
     try:
         re.compile(arguments.only)
     except re.error as error:
@@ -94,7 +91,7 @@ def _module(arguments: argparse.Namespace, target: str) -> ir.Module:
     if arguments.train:
         if not isinstance(subject, Gpt2Subject):
             raise UsageError(f"--train: {arguments.model} is no GPT-2", advice="name a function that does a step")
-        length = arguments.seq_len or min(DEFAULT_LENGTH, subject.config["n_positions"])
+        length = length_of(subject, arguments.seq_len)
         sizes = {"batch": arguments.batch_size, "length": length, "dtype": arguments.autocast or "f32"}
         return TrainingRequest.of("step", subject.config, target, **sizes).trace().with_target(TARGETS[target])
     flags = ["--target", target, "--batch-size", str(arguments.batch_size)]

@@ -12,7 +12,7 @@ import numpy as np
 
 from blu.compiler.codegen.executable import build_executable
 from blu.compiler.driver.driver import run_pipeline
-from blu.compiler.tuning.problem import FIT, QUIET, KernelProblem, schedule_in, steps_of
+from blu.compiler.tuning.problem import QUIET, KernelProblem, fit, steps_of
 from blu.dialects.core.modules import copy_module
 from blu.passes.kernels.isolate import KERNEL
 from blu.passes.kernels.schedules import Fields, wish_for
@@ -59,12 +59,8 @@ def compile_candidate(problem: KernelProblem, given: Fields, inputs: Sequence[An
     module = copy_module(problem.module)
     if given:
         wish_for(module, {KERNEL: given})
-    steps = steps_of(module)
-    at = next(index for index, step in enumerate(steps) if isinstance(step.pass_, FIT)) + 1
-    fitted = run_pipeline(module, steps[:at], QUIET).module
-    with fitted.context:
-        schedule = schedule_in(fitted, problem.family)
-    whole = run_pipeline(fitted, steps[at:], QUIET).module
+    fitted, schedule = fit(module, problem.family)
+    whole = run_pipeline(fitted, steps_of(fitted), QUIET).module
     program = load_program(build_executable(whole, ""))
     return ScheduleCandidate(schedule, program, draw(program) if inputs is None else inputs)
 

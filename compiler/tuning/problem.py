@@ -39,9 +39,7 @@ class KernelProblem:
 
     def chosen(self) -> Fields:
         """The schedule that is chosen where none is given."""
-        fitted = run_pipeline(self.module, _steps_until(self.module, FIT), QUIET).module
-        with fitted.context:
-            return schedule_in(fitted, self.family)
+        return fit(self.module, self.family)[1]
 
     def expected(self, schedule: Fields) -> float:
         """What the kernel should take by a schedule, in whatever unit; 0 where nothing is known."""
@@ -64,18 +62,15 @@ def problems_of(module: ir.Module, autocast: str = "") -> list[KernelProblem]:
 
 
 def _problems(module: ir.Module, target: Target) -> Iterator[KernelProblem]:
-    emitters = _emitters_of(target)
-    for name, kernel in kernels_in(module).items():
+    kernels, emitters = kernels_in(module), _emitters_of(target)
+    schedulers: dict[str, Scheduler] = {}
+    for name, kernel in kernels.items():
         emitter = emitters.get(family_of(kernel).name)
         if emitter is not None and emitter.scheduler is not None and SCHEDULE not in kernel.attributes:
-            yield KernelProblem(
-                problem_of(module, name),
-                family_of(kernel).name,
-                _line_of(kernel, emitter.scheduler),
-                (name,),
-                isolated(module, name),
-                emitter.scheduler,
-            )
+            schedulers[name] = emitter.scheduler
+    for name, alone in isolated(module, schedulers):
+        family, line = family_of(kernels[name]).name, _line_of(kernels[name], schedulers[name])
+        yield KernelProblem(problem_of(alone), family, line, (name,), alone, schedulers[name])
 
 
 def _merged(found: Iterator[KernelProblem]) -> list[KernelProblem]:
@@ -100,10 +95,16 @@ def _emitters_of(target: Target) -> Any:
     return EMITTERS
 
 
-def schedule_in(module: ir.Module, family: str) -> dict[str, str | int]:
-    """The schedule that the program of a kernel of that family says of it, once strides are known."""
-    kernels = (item for item in kernels_in(module).values() if family_of(item).name == family)
-    return read_fields(next(item.attributes[SCHEDULE] for item in kernels if SCHEDULE in item.attributes))
+def fit(module: ir.Module, family: str) -> tuple[ir.Module, dict[str, str | int]]:
+    """The program of a kernel of that family once strides are known, and the schedule that it says of it then.
+
+    PassError where a schedule that it was given does not fit.
+    """
+    fitted = run_pipeline(module, _steps_until(steps_of(module), FIT), QUIET).module
+    with fitted.context:
+        kernels = (item for item in kernels_in(fitted).values() if family_of(item).name == family)
+        schedule = next(item.attributes[SCHEDULE] for item in kernels if SCHEDULE in item.attributes)
+        return fitted, read_fields(schedule)
 
 
 def _short(type_: ir.Type) -> str:
@@ -117,10 +118,8 @@ def steps_of(module: ir.Module, autocast: str = "") -> Sequence[Step]:
 
 
 def _steps_before(module: ir.Module, autocast: str) -> Sequence[Step]:
-    steps = steps_of(module, autocast)
-    return steps[: next(index for index, step in enumerate(steps) if isinstance(step.pass_, CHOOSE))]
+    return _steps_until(steps_of(module, autocast), CHOOSE)[:-1]
 
 
-def _steps_until(module: ir.Module, kinds: tuple[type, ...]) -> Sequence[Step]:
-    steps = steps_of(module)
+def _steps_until(steps: Sequence[Step], kinds: tuple[type, ...]) -> Sequence[Step]:
     return steps[: next(index for index, step in enumerate(steps) if isinstance(step.pass_, kinds)) + 1]

@@ -73,19 +73,16 @@ class ScheduleSearch:
 
     def _candidates(self, schedule: Fields) -> Iterator[ScheduleCandidate]:
         """The neighbours that fit and are right."""
+        most = UNLIKELY * self.problem.expected(schedule) or float("inf")
         for given in self.problem.scheduler.neighbours(schedule):
             if time.monotonic() >= self.end:
                 return
             if not self._is_new(given):
                 continue
-            if self._is_unlikely(given, schedule):
+            if self.problem.expected(given) > most:
                 self.found.unlikely += 1
             elif (candidate := self._made(given)) is not None:
                 yield candidate
-
-    def _is_unlikely(self, given: Fields, schedule: Fields) -> bool:
-        expected = self.problem.expected(schedule)
-        return expected > 0 and self.problem.expected(given) > UNLIKELY * expected
 
     def _is_new(self, schedule: Fields) -> bool:
         key = frozenset(schedule.items())

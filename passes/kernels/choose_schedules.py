@@ -11,7 +11,7 @@ from blu.passes.framework.base import Pass
 from blu.passes.framework.families import SCHEDULE, UNTUNED, family_of
 from blu.passes.framework.kernels import TUNED, WISHES, kernels_in
 from blu.passes.kernels.emitters import Emitter
-from blu.passes.kernels.isolate import problem_of
+from blu.passes.kernels.isolate import isolated, problem_of
 from blu.passes.kernels.schedules import (
     Fields,
     Schedule,
@@ -93,7 +93,8 @@ def _take_tuned(
     if not isinstance(attributes[TUNED], ir.DictAttr):
         pass_.fail(module.operation, f"{TUNED} = {attributes[TUNED]} is no dictionary of problems")
     by_problem = {item.name: _fields_of(item.attr, module) for item in ir.DictAttr(attributes[TUNED])}
-    problems = {name: problem_of(module, name) for name, kernel in kernels.items() if _scheduler_of(kernel, emitters)}
+    scheduled = [name for name, kernel in kernels.items() if _scheduler_of(kernel, emitters)]
+    problems = {name: problem_of(alone) for name, alone in isolated(module, scheduled)}
     del attributes[TUNED]
     return {name: by_problem[problem] for name, problem in problems.items() if problem in by_problem}
 

@@ -11,7 +11,7 @@ so that strides, once there is memory, are the same. Two kernels of which this t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.modules import attribute_names, code_text
@@ -29,12 +29,19 @@ VIEWS = frozenset(
 """Ops of the host program that move nothing, or nothing that a kernel would notice."""
 
 
-def isolated(module: ir.Module, name: str) -> ir.Module:
-    """The program of the kernel of that name, as it is called first, which is called "kernel" in it.
+def isolated(module: ir.Module, names: Collection[str]) -> Iterator[tuple[str, ir.Module]]:
+    """The programs of kernels by their names, each as it is called first, which is called "kernel" in its own.
 
-    It has the module's attributes but for what these say of schedules.
+    They have the module's attributes but for what these say of schedules.
     """
-    call, kernel = _first_call(module, name), kernels_in(module)[name]
+    kernels, calls = kernels_in(module), dict[str, func.CallOp]()
+    for call in find(module, func.CallOp):
+        calls.setdefault(call.callee.value, call)
+    for name in names:
+        yield name, _alone(module, kernels[name], calls[name])
+
+
+def _alone(module: ir.Module, kernel: func.FuncOp, call: func.CallOp) -> ir.Module:
     alone = ir.Module.create(kernel.operation.location)
     for attribute in attribute_names(module):
         if attribute not in (WISHES, TUNED):
@@ -46,15 +53,10 @@ def isolated(module: ir.Module, name: str) -> ir.Module:
     return alone
 
 
-def problem_of(module: ir.Module, name: str) -> str:
+def problem_of(alone: ir.Module) -> str:
     """What a kernel is asked to do, on which target and on operands that lie how, as a hash of its program's text."""
-    alone = isolated(module, name)
     texts = [str(alone.operation.attributes[ATTRIBUTE]), *(code_text(item) for item in alone.body)]
     return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:24]
-
-
-def _first_call(module: ir.Module, name: str) -> func.CallOp:
-    return next(item for item in find(module, func.CallOp) if item.callee.value == name)
 
 
 def _write_main(call: func.CallOp) -> None:
