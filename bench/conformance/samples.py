@@ -66,17 +66,30 @@ class Sample:
         text = f"{filled(arguments, shapes)} {filled(keywords, shapes) or ''}"
         return text if len(text) < 200 else text[:197] + "..."
 
-    def beside(self, target: str | None) -> Wrong | None:
-        """What is wrong with Blu's results and gradients, compiled for a target."""
+    def pack(self, target: str) -> Wrong | None:
+        """Compile it for a target, of which there may be none here, into the compile cache."""
+        try:
+            self._function(*self._expected()[1:], target).trace(*self.arrays).compile()
+        except Exception as error:
+            return told(error)
+        return None
+
+    def _expected(self) -> tuple[list[Any], list[int], list[np.ndarray]]:
+        """PyTorch's results, which of them have gradients, and what weighs them."""
         expected = results_of(self.operator(self.found.input, *self.found.args, **self.found.kwargs))
         expected = expected[: self.spelling.results]
         learned = [at for at, item in enumerate(expected) if item.requires_grad] if self.learned else []
         rng = np.random.default_rng(0)
-        cotangents = [rng.uniform(0.5, 1.5, size=tuple(item.shape)) for item in expected]
+        return expected, learned, [rng.uniform(0.5, 1.5, size=tuple(item.shape)) for item in expected]
+
+    def beside(self, target: str | None) -> Wrong | None:
+        """What is wrong with Blu's results and gradients, compiled for a target."""
+        expected, learned, cotangents = self._expected()
         try:
-            found, slopes = self._compute(learned, cotangents, target)
-        except Exception as error:  # whatever it is, the other samples go on
-            return Wrong("error", f"{type(error).__name__}: {str(error).splitlines()[0]}")
+            found, slopes = self._function(learned, cotangents, target)(*self.arrays)
+            found, slopes = ([np.asarray(item) for item in items] for items in (found, slopes))
+        except Exception as error:
+            return told(error)
         wanted = [item.detach().resolve_neg().numpy() for item in expected]
         wanted_slopes = self._slopes(expected, learned, cotangents)
         exact = not self.spelling.is_random(self.found.kwargs)
@@ -84,7 +97,9 @@ class Sample:
             "gradient", slopes, wanted_slopes, BACKWARD, exact
         )
 
-    def _compute(self, learned: Sequence[int], cotangents: Sequence[np.ndarray], target: str | None) -> Any:
+    def _function(self, learned: Sequence[int], cotangents: Sequence[np.ndarray], target: str | None) -> Any:
+        """The compiled function of results and gradients."""
+
         def forward(tensors: Sequence[Any]) -> list[Any]:
             arguments, keywords = filled(self.tree, tensors)
             return results_of(self.spelling.function(*arguments, **keywords))
@@ -94,9 +109,7 @@ class Sample:
                 return forward(tensors), []
             return _with_gradients(forward, list(tensors), self.learned, learned, cotangents)
 
-        compiled = blu.jit(both) if target is None else blu.jit(both, target=target)
-        found, slopes = compiled(*self.arrays)
-        return [np.asarray(item) for item in found], [np.asarray(item) for item in slopes]
+        return blu.jit(both) if target is None else blu.jit(both, target=target)
 
     def _slopes(
         self, expected: Sequence[torch.Tensor], learned: Sequence[int], cotangents: Sequence[np.ndarray]
@@ -132,6 +145,11 @@ def _with_gradients(
     given = [blu.asarray(cotangents[at]).astype(found[at].dtype) for at in outputs]
     (slopes,) = pull_back(given)
     return found, list(slopes)
+
+
+def told(error: Exception) -> Wrong:
+    """An error of a sample, after which the others go on."""
+    return Wrong("error", f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
 
 
 def results_of(value: Any) -> list[Any]:
