@@ -38,6 +38,7 @@ from blu.frontend.functional.creation import zeros
 from blu.frontend.functional.draws import UNIFORM_BITS, categorical, fold_in, integers, normal, permutation, unit
 from blu.frontend.functional.special import erfinv, lgamma
 from blu.frontend.loops import fori_loop
+from blu.frontend.random.implicit import with_slope
 
 # From this mean on, numbers of Poisson's distribution are drawn by rejection, below it by adding up probabilities.
 _REJECTED_FROM = 10.0
@@ -133,7 +134,8 @@ def trunc_normal(key: Any, low: Any, high: Any, shape: Any = None, dtype: Any = 
 def gamma(key: Any, concentration: Any, shape: Any = None, dtype: Any = "f32") -> Tensor:
     """Numbers of density x^(a - 1) exp(-x) / gamma(a), where a is the concentration, above 0; divide by the rate.
 
-    By Marsaglia and Tsang's rejection (2000), below 1 from those of a + 1. There is no gradient with respect to a.
+    By Marsaglia and Tsang's rejection (2000), below 1 from those of a + 1. The gradient with respect to a is that of
+    a number whose share of the distribution stays; those of `beta` and `dirichlet` follow from it.
     """
     target, wide = _float(dtype)
     return converted(exp(_log_gamma(key, "gamma", concentration, shape, wide)), target)
@@ -161,7 +163,7 @@ def dirichlet(key: Any, concentration: Any, shape: Any = None, dtype: Any = "f32
         raise ShapeError("dirichlet needs a concentration for each of its numbers, got one without dimensions")
     sizes = given.shape if shape is None else (*as_shape(shape), given.shape[-1])
     logarithms = _log_gamma(key, "dirichlet", concentration, sizes, wide)
-    shares = exp(logarithms - largest(logarithms, -1, keepdims=True)) if sizes[-1] else logarithms
+    shares = exp(logarithms - stop_gradient(largest(logarithms, -1, keepdims=True))) if sizes[-1] else logarithms
     return converted(shares / shares.sum(axis=-1, keepdims=True), target)
 
 
@@ -170,7 +172,8 @@ def _log_gamma(key: Any, name: str, concentration: Any, shape: Any, wide: DType)
     _above_zero(f"{name}'s concentration", concentration)
     given = as_tensor(concentration, None if isinstance(concentration, Tensor) else wide)
     sizes = _shape_of(shape, given)
-    a = stop_gradient(broadcast_to(converted(given, wide), sizes))
+    moved = broadcast_to(converted(given, wide), sizes)
+    a = stop_gradient(moved)
     is_low = a < 1
     d = where(is_low, a + 1.0, a) - 1 / 3
     c = 1.0 / sqrt(9.0 * d)
@@ -188,7 +191,7 @@ def _log_gamma(key: Any, name: str, concentration: Any, shape: Any, wide: DType)
     cubed = _rejected(_ROUNDS_OF_GAMMA, attempt, zeros(sizes, wide) + 1.0, ~(a > 0))
     boost = log(_between(fold_in(key, 2), sizes, wide)) / where(is_low, a, 1.0)
     found = log(d * cubed) + where(is_low, boost, 0.0)
-    return stop_gradient(where(a > 0, found, math.nan))
+    return with_slope(moved, stop_gradient(where(a > 0, found, math.nan)))
 
 
 def _rejected(rounds: int, attempt: Callable[..., Any], found: Tensor, is_done: Tensor) -> Tensor:
@@ -202,7 +205,8 @@ def _rejected(rounds: int, attempt: Callable[..., Any], found: Tensor, is_done: 
 
 @public
 def poisson(key: Any, rate: Any, shape: Any = None, dtype: Any = "i32") -> Tensor:
-    """Integers that are k with the probability rate^k exp(-rate) / k!, for rates from 0 on; -1 for others.
+    """Integers that are k with the probability rate^k exp(-rate) / k!, for rates from 0 on; -1 for others. As counts,
+    they have no gradient.
 
     Rates below 10 by adding up probabilities until a uniform number is passed, others by Hoermann's transformed
     rejection (PTRS, 1993). Computed in f64.
