@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
+import numpy as np
+
 from blu.errors import ArgumentError, MatrixError, OutOfRangeError, calling_line, warn
 from blu.plan.schema import NOTHING_FOUND, Check, Plan
 from blu.plan.tensors import TensorSpec
@@ -47,6 +49,10 @@ class Runnable:
     def keep(self, arrays: Sequence[Any]) -> list[Any]:
         """These arrays where the program reads them without another copy in every run."""
         return list(arrays)
+
+    def filled(self, spec: TensorSpec, values: np.ndarray) -> Any:
+        """An argument that holds these values (one dimension, its dtype) over and over, where the program reads it."""
+        return np.resize(values, spec.shape)
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:

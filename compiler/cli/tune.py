@@ -21,7 +21,8 @@ from blu.compiler.driver.written_by import this_version
 from blu.compiler.target import GPU_NAMES, resolve_target_name, runs_here
 from blu.compiler.training.programs import TrainingRequest
 from blu.compiler.tuning.problem import KernelProblem, problems_of
-from blu.compiler.tuning.search import ScheduleSearch, SearchResult, differing
+from blu.compiler.tuning.rounds import SearchRounds
+from blu.compiler.tuning.search import SearchResult, differing
 from blu.compiler.tuning.table import TunedSchedule, read_table, write_table
 from blu.dialects.core.autocast import POLICIES
 from blu.dialects.core.mlir import ir
@@ -110,23 +111,29 @@ def _chosen(problems: list[KernelProblem], only: str) -> list[KernelProblem]:
 def _tune(
     arguments: argparse.Namespace, target: str, problems: list[KernelProblem], entries: list[TunedSchedule]
 ) -> int:
-    """Search each kernel, and write after each what there is: what was found stays, also if Ctrl-C comes."""
-    end, better, gained = time.monotonic() + arguments.budget, 0, 0.0
-    tell = (lambda text: print(f"    {text}", flush=True)) if arguments.verbose else (lambda text: None)
-    for number, problem in enumerate(problems):
-        now = time.monotonic()
-        print(f"[{number + 1}/{len(problems)}] {_title(problem)}", flush=True)
-        found = ScheduleSearch(problem, now + (end - now) / (len(problems) - number), tell).run()
-        for line in _said(found):
-            print(f"  {line}", flush=True)
-        if found.is_better:
-            better, gained = better + 1, gained + found.before - found.after
-            entries.append(_entry(found, target))
-            write_table(arguments.output, entries)
-    print(f"{better} of {len(problems)} kernels are faster, by {gained:.0f} us together")
-    if better:
-        print(f"BLU_TUNED={arguments.output} compiles programs by {arguments.output}")
+    """Search all kernels, and write after each measurement what there is: what was found stays, also after Ctrl-C."""
+    tell = (lambda text: print(f"  {text}", flush=True)) if arguments.verbose else (lambda text: None)
+    rounds = SearchRounds(problems, time.monotonic() + arguments.budget, tell)
+    try:
+        for found in rounds.run():
+            if found.is_better:
+                entries.append(_entry(found, target))
+                write_table(arguments.output, entries)
+    finally:
+        _report([search.found for search in rounds.searches if search.found.before], arguments.output)
     return 0
+
+
+def _report(found: Sequence[SearchResult], table: Path) -> None:
+    for number, item in enumerate(found):
+        print(f"[{number + 1}/{len(found)}] {_title(item.problem)}")
+        for line in _said(item):
+            print(f"  {line}")
+    better = [item for item in found if item.is_better]
+    gained = sum(item.before - item.after for item in better)
+    print(f"{len(better)} of {len(found)} kernels are faster, by {gained:.0f} us together", flush=True)
+    if better:
+        print(f"BLU_TUNED={table} compiles programs by {table}", flush=True)
 
 
 def _title(problem: KernelProblem) -> str:

@@ -74,16 +74,17 @@ def _end_with(parent: int) -> None:
     os._exit(1)
 
 
-def main() -> None:
-    """Serve until standard input ends. Standard output carries messages only: prints of libraries go to the log."""
+def serve(answer: Callable[[dict[str, Any], bytes], bytes], prepare: Callable[[], None]) -> None:
+    """Answer until standard input ends. Standard output carries messages only: prints of libraries go to the log.
+
+    `prepare` imports what the first answer would wait for.
+    """
     global _kernel
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Control-C is for the parent, which kills a worker it gives up
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     requests, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
-    # MLIR's bindings import it for attributes that nobody makes here: half of the time until the first answer.
-    sys.modules.setdefault("numpy", None)  # type: ignore[arg-type]
-    import blu.compiler.codegen.native  # noqa: F401  (so that the first request does not wait for it)
+    prepare()
     from blu.errors import BluError
 
     while message := read_message(requests):
@@ -95,5 +96,11 @@ def main() -> None:
             write_message(answers, {"ok": False, "error": said, "kernel": _kernel})
 
 
+def _import_generator() -> None:
+    # MLIR's bindings import it for attributes that nobody makes here: half of the time until the first answer.
+    sys.modules.setdefault("numpy", None)  # type: ignore[arg-type]
+    import blu.compiler.codegen.native  # noqa: F401
+
+
 if __name__ == "__main__":
-    main()
+    serve(answer, _import_generator)

@@ -14,17 +14,19 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from blu import settings
 from blu.compiler.codegen.worker import KERNEL, read_message, write_message
 from blu.errors import PassError
 
 PASS_NAME = "generate-code"
+GENERATOR = "blu.compiler.codegen.worker"
 # -P: a file in the current directory must not take the place of a module.
-COMMAND = (sys.executable, "-P", "-m", "blu.compiler.codegen.worker")
+COMMAND = (sys.executable, "-P", "-m")
 
 Message = tuple[dict[str, Any], bytes]
+Made = TypeVar("Made")
 
 
 def timeout_seconds() -> float:
@@ -34,14 +36,15 @@ def timeout_seconds() -> float:
 
 @dataclass(eq=False)
 class Worker:
-    """One worker process and what it has written to its log."""
+    """One worker process, which runs a module, and what it has written to its log."""
 
+    module: str = GENERATOR
     log: IO[bytes] = field(default_factory=tempfile.TemporaryFile)
     process: subprocess.Popen = field(init=False)
 
     def __post_init__(self) -> None:
         self.process = subprocess.Popen(
-            COMMAND,
+            (*COMMAND, self.module),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.log,
@@ -101,10 +104,13 @@ class Worker:
 
 
 class WorkerPool:
-    """Workers that are started when first needed and kept for the next compilation. Threads may share a pool."""
+    """Workers that are started when first needed and kept for the next compilation. Threads may share a pool.
 
-    def __init__(self, size: int):
-        self.size = size
+    `module` is what they run, which answers by `serve` (worker.py).
+    """
+
+    def __init__(self, size: int, module: str = GENERATOR):
+        self.size, self.module = size, module
         self._pid = os.getpid()
         self._all: set[Worker] = set()
         self._busy: set[Worker] = set()
@@ -145,7 +151,7 @@ class WorkerPool:
             )
         return payload
 
-    def side_by_side(self, tasks: Sequence[Callable[[], bytes]]) -> list[bytes]:
+    def side_by_side(self, tasks: Sequence[Callable[[], Made]]) -> list[Made]:
         """What tasks that ask workers give, as many at a time as there are workers."""
         if len(tasks) <= 1:
             return [task() for task in tasks]
@@ -177,7 +183,7 @@ class WorkerPool:
         if worker is not None:
             self._forget(worker)
         try:
-            worker = Worker()
+            worker = Worker(self.module)
         except BaseException as error:
             self._idle.put(None)
             if isinstance(error, OSError):

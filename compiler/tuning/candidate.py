@@ -10,12 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from blu.compiler.codegen.executable import build_executable
-from blu.compiler.driver.driver import run_pipeline
-from blu.compiler.tuning.problem import QUIET, KernelProblem, fit, steps_of
-from blu.dialects.core.modules import copy_module
-from blu.passes.kernels.isolate import KERNEL
-from blu.passes.kernels.schedules import Fields, wish_for
+from blu.compiler.tuning.compiling import CompiledCandidate
+from blu.passes.kernels.schedules import Fields
 from blu.plan.tensors import TensorSpec
 from blu.runtime.load import load_program
 from blu.runtime.runnable import Runnable
@@ -25,6 +21,8 @@ EXPECTED = {"f64": 1e-12, "f32": 2e-5, "f16": 1e-3, "bf16": 8e-3}
 rounding of the result, or those of sums of some thousand terms."""
 ENOUGH_SECONDS, MOST_CALLS = 0.02, 200
 PIECE = 1 << 20
+DRAWN = 1_000_003
+"""Random numbers that are drawn: a prime number, so that no row of a matrix begins as the one before."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +32,12 @@ class ScheduleCandidate:
     schedule: Fields
     program: Runnable = field(repr=False, compare=False)
     inputs: Sequence[Any] = field(repr=False, compare=False)
+
+    @classmethod
+    def load(cls, compiled: CompiledCandidate, inputs: Sequence[Any] | None = None) -> ScheduleCandidate:
+        """The program on this machine. Without `inputs` they are drawn."""
+        program = load_program(compiled.members)
+        return cls(compiled.schedule, program, draw(program) if inputs is None else inputs)
 
     def results(self) -> list[np.ndarray]:
         """What it computes, in the memory of the host."""
@@ -51,32 +55,16 @@ class ScheduleCandidate:
         return 1e6 * (time.perf_counter() - start) / calls
 
 
-def compile_candidate(problem: KernelProblem, given: Fields, inputs: Sequence[Any] | None = None) -> ScheduleCandidate:
-    """A kernel by a schedule, of which what is not given is chosen. PassError where it does not fit.
-
-    Without `inputs` they are drawn.
-    """
-    module = copy_module(problem.module)
-    if given:
-        wish_for(module, {KERNEL: given})
-    fitted, schedule = fit(module, problem.family)
-    whole = run_pipeline(fitted, steps_of(fitted), QUIET).module
-    program = load_program(build_executable(whole, ""))
-    return ScheduleCandidate(schedule, program, draw(program) if inputs is None else inputs)
-
-
 def draw(program: Runnable, seed: int = 0) -> list[Any]:
     """Random numbers for what a program takes, where it takes them from; integers, which may be positions, are 0."""
     generator = np.random.default_rng(seed)
-    arrays = [_drawn(spec, generator) for spec in program.inputs]
-    keep = getattr(program, "keep", None)  # in a GPU's memory
-    return keep(arrays) if keep else arrays
+    return [program.filled(spec, _drawn(spec, generator)) for spec in program.inputs]
 
 
 def _drawn(spec: TensorSpec, generator: np.random.Generator) -> np.ndarray:
     if spec.dtype not in EXPECTED:
-        return np.zeros(spec.shape, spec.numpy_dtype)
-    return generator.standard_normal(spec.shape, np.float32).astype(spec.numpy_dtype)
+        return np.zeros(1, spec.numpy_dtype)
+    return generator.standard_normal(DRAWN, np.float32).astype(spec.numpy_dtype)
 
 
 def difference(found: ScheduleCandidate, expected: Sequence[np.ndarray]) -> str:

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from blu.compiler.driver.driver import DriverOptions, run_pipeline
-from blu.compiler.driver.position import read_position
-from blu.compiler.pipelines import Step, pipeline_of
+from blu.compiler.driver.remaining import remaining_steps
+from blu.compiler.pipelines import Step
 from blu.dialects.core.locations import describe
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.targets.nvidia import GpuTarget, Target, target_of
@@ -18,7 +18,6 @@ from blu.passes.framework.families import SCHEDULE, family_of
 from blu.passes.framework.kernels import kernels_in
 from blu.passes.gpu.lower.choose_schedules import ChooseSchedules
 from blu.passes.gpu.lower.fit_schedules import FitSchedules
-from blu.passes.graph.autocast import Autocast
 from blu.passes.kernels.isolate import KERNEL, isolated, problem_of
 from blu.passes.kernels.schedules import Fields, Scheduler, read_fields
 
@@ -100,7 +99,7 @@ def fit(module: ir.Module, family: str) -> tuple[ir.Module, dict[str, str | int]
 
     PassError where a schedule that it was given does not fit.
     """
-    fitted = run_pipeline(module, _steps_until(steps_of(module), FIT), QUIET).module
+    fitted = run_pipeline(module, _steps_until(remaining_steps(module), FIT), QUIET).module
     with fitted.context:
         kernels = (item for item in kernels_in(fitted).values() if family_of(item).name == family)
         schedule = next(item.attributes[SCHEDULE] for item in kernels if SCHEDULE in item.attributes)
@@ -111,14 +110,8 @@ def _short(type_: ir.Type) -> str:
     return str(type_).removeprefix("tensor<").removesuffix(">")
 
 
-def steps_of(module: ir.Module, autocast: str = "") -> Sequence[Step]:
-    """All passes that a module has before it."""
-    with module.context:
-        return pipeline_of(target_of(module)).replacing(Autocast(autocast)).steps(read_position(module))
-
-
 def _steps_before(module: ir.Module, autocast: str) -> Sequence[Step]:
-    return _steps_until(steps_of(module, autocast), CHOOSE)[:-1]
+    return _steps_until(remaining_steps(module, autocast), CHOOSE)[:-1]
 
 
 def _steps_until(steps: Sequence[Step], kinds: tuple[type, ...]) -> Sequence[Step]:

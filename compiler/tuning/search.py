@@ -1,12 +1,16 @@
-"""The search of one kernel: from the schedule that is chosen to the best of its neighbours, as long as that helps."""
+"""The search of one kernel: from the schedule that is chosen to the best of its neighbours, as long as that helps.
+
+It goes in rounds: what it wants to have compiled, and what it learns from measuring that.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from blu.compiler.tuning.candidate import ScheduleCandidate, compare, compile_candidate, difference
+from blu.compiler.tuning.candidate import ScheduleCandidate, compare, difference
+from blu.compiler.tuning.compiling import CompiledCandidate
 from blu.compiler.tuning.problem import KernelProblem
 from blu.errors import BluError
 from blu.passes.kernels.schedules import Fields
@@ -17,6 +21,7 @@ HOPELESS = 1.25
 """How much slower one may be in its first run to be measured again."""
 UNLIKELY = 1.5
 """How much longer one may be expected to take to be measured at all."""
+Answer = CompiledCandidate | BluError | None
 
 
 @dataclass
@@ -26,8 +31,8 @@ class SearchResult:
     problem: KernelProblem
     chosen: Fields
     best: Fields
-    before: float
-    after: float
+    before: float = 0.0
+    after: float = 0.0
     tried: int = 0
     misfits: int = 0
     unlikely: int = 0
@@ -44,45 +49,79 @@ class SearchResult:
 
 
 class ScheduleSearch:
-    """Searches until a moment of `time.monotonic`. `tell` is told of each schedule that is tried."""
+    """`waiting` are the schedules that it wants to have compiled next, the likeliest first: at first what is chosen.
 
-    def __init__(self, problem: KernelProblem, end: float, tell: Callable[[str], None] = lambda text: None):
-        self.problem, self.end, self.tell = problem, end, tell
+    `tell` is told of each that was measured.
+    """
+
+    def __init__(self, problem: KernelProblem, tell: Callable[[str], None] = lambda text: None):
+        self.problem, self.tell = problem, tell
+        chosen = problem.chosen()
+        self.found = SearchResult(problem, chosen, chosen)
         self.seen: set[frozenset] = set()
-        self.chosen = compile_candidate(problem, {})
-        self.expected = self.chosen.results()
-        self.found = SearchResult(problem, self.chosen.schedule, self.chosen.schedule, 0.0, 0.0)
+        self._is_new(chosen)
+        self.waiting: list[Fields] = [{}]
+        self.chosen = self.best = CompiledCandidate(chosen, {})
 
-    def run(self) -> SearchResult:
-        """The best that was found in the time that there was; at least what is chosen is measured."""
-        best = self.chosen
-        self._is_new(best.schedule)
-        while (better := self._best_neighbour(best)) is not None:
-            best = better
-        before, after = compare(self.chosen, best, ROUNDS)
-        self.found.best, self.found.before, self.found.after = best.schedule, before, after
-        return self.found
+    def take(self, count: int) -> list[Fields]:
+        """So many of those that wait, which wait no longer."""
+        taken, self.waiting = self.waiting[:count], self.waiting[count:]
+        return taken
 
-    def _best_neighbour(self, best: ScheduleCandidate) -> ScheduleCandidate | None:
-        """The neighbour that gains most, if one gains enough."""
-        start = best
-        for candidate in self._candidates(start.schedule):
+    def measure(self, compiled: Sequence[Answer], end: float) -> None:
+        """Learn from what was compiled, until `end`; from a better one its neighbours are wanted.
+
+        The first answer of all is of what is chosen. BluError where that cannot be compiled.
+        """
+        is_first = not self.chosen.members
+        if is_first:
+            compiled = self._start(*compiled)
+        chosen = ScheduleCandidate.load(self.chosen)
+        start = best = chosen if is_first else ScheduleCandidate.load(self.best, chosen.inputs)
+        for made, candidate in self._right(compiled, chosen, end):
             if self._beats(candidate, best):
-                best = candidate
-        return None if best is start else best
+                self.best, best = made, candidate
+        if best is not start or is_first:
+            self._look_around()
+        before, after = compare(chosen, best, ROUNDS)
+        self.found.best, self.found.before, self.found.after = best.schedule, before, after
 
-    def _candidates(self, schedule: Fields) -> Iterator[ScheduleCandidate]:
-        """The neighbours that fit and are right."""
-        most = UNLIKELY * self.problem.expected(schedule) or float("inf")
-        for given in self.problem.scheduler.neighbours(schedule):
-            if time.monotonic() >= self.end:
-                return
-            if not self._is_new(given):
+    def _start(self, chosen: Answer, *others: Answer) -> Sequence[Answer]:
+        if isinstance(chosen, BluError):
+            raise chosen
+        assert chosen is not None, "what is chosen is compiled whatever the time"
+        self.chosen = self.best = chosen
+        return others
+
+    def _right(
+        self, compiled: Sequence[Answer], chosen: ScheduleCandidate, end: float
+    ) -> Iterator[tuple[CompiledCandidate, ScheduleCandidate]]:
+        """Those that fit, and compute what the chosen one does."""
+        expected = chosen.results() if compiled else []
+        for made in compiled:
+            if made is None or time.monotonic() >= end:
                 continue
-            if self.problem.expected(given) > most:
-                self.found.unlikely += 1
-            elif (candidate := self._made(given)) is not None:
-                yield candidate
+            self.found.tried += 1
+            if isinstance(made, BluError):
+                self.found.misfits += 1
+                continue
+            candidate = ScheduleCandidate.load(made, chosen.inputs)
+            if problem := difference(candidate, expected):
+                self.found.wrong.append(f"{differing(made.schedule, self.chosen.schedule)}: {problem}")
+            else:
+                yield made, candidate
+
+    def _look_around(self) -> None:
+        """Let those neighbours of the best wait that are new and may be faster, the likeliest first."""
+        expected = {}
+        for given in self.problem.scheduler.neighbours(self.best.schedule):
+            if self._is_new(given):
+                expected[frozenset(given.items())] = given, self.problem.expected(given)
+        usual = self.problem.expected(self.best.schedule)
+        most = UNLIKELY * usual or float("inf")
+        likely = [(given, clocks or usual) for given, clocks in expected.values() if clocks <= most]
+        self.found.unlikely += len(expected) - len(likely)
+        self.waiting = [given for given, _ in sorted(likely, key=lambda item: item[1])] + self.waiting
 
     def _is_new(self, schedule: Fields) -> bool:
         key = frozenset(schedule.items())
@@ -90,24 +129,10 @@ class ScheduleSearch:
         self.seen.add(key)
         return is_new
 
-    def _made(self, given: Fields) -> ScheduleCandidate | None:
-        self.found.tried += 1
-        try:
-            candidate = compile_candidate(self.problem, given, self.chosen.inputs)
-        except BluError:  # its limits say no, or the assembler
-            self.found.misfits += 1
-            return None
-        if problem := difference(candidate, self.expected):
-            self.found.wrong.append(f"{dict(given)}: {problem}")
-            return None
-        return candidate
-
     def _beats(self, candidate: ScheduleCandidate, best: ScheduleCandidate) -> bool:
         first, other = compare(candidate, best, 1)
-        if first > HOPELESS * other:
-            self.tell(f"{other / first:.2f} {differing(candidate.schedule, best.schedule)}")
-            return False
-        first, other = compare(candidate, best, ROUNDS)
+        if first <= HOPELESS * other:
+            first, other = compare(candidate, best, ROUNDS)
         self.tell(f"{other / first:.2f} {differing(candidate.schedule, best.schedule)}")
         return other > GAIN * first
 

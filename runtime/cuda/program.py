@@ -13,9 +13,10 @@ import numpy as np
 from blu import settings
 from blu.errors import ArgumentError, UnsupportedError
 from blu.plan.schema import Argument, GpuLaunch, Launch, Plan
+from blu.plan.tensors import TensorSpec
 from blu.runtime.arguments import count_error, overlapping
 from blu.runtime.artifact import Artifact
-from blu.runtime.cuda.array import DeviceArray, to_device
+from blu.runtime.cuda.array import DeviceArray, repeated, to_device
 from blu.runtime.cuda.block import DeviceBlock
 from blu.runtime.cuda.code import Functions, part_of
 from blu.runtime.cuda.collectives import Collectives
@@ -149,6 +150,10 @@ class CudaProgram(Runnable):
     def keep(self, arrays: Sequence[Any]) -> list[DeviceArray]:
         """These arrays in the GPU's memory."""
         return [to_device(array) for array in arrays]
+
+    def filled(self, spec: TensorSpec, values: np.ndarray) -> DeviceArray:
+        """An argument that holds these values over and over, copied on the GPU."""
+        return repeated(values, spec.shape)
 
     def time_launches(self, inputs: Sequence[Any], repeats: int = 10) -> list[tuple[str, str, float]]:
         """(kernel, the user's line, median microseconds) of each launch. Donated arguments change with every repeat.

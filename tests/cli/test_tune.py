@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,12 @@ import pytest
 import blu
 from blu import nn
 from blu.compiler.cli.main import main
+from blu.compiler.codegen.worker_pool import WorkerPool
 from blu.compiler.target import host_target_name
-from blu.compiler.tuning.candidate import ScheduleCandidate, compile_candidate, difference
+from blu.compiler.tuning.candidate import ScheduleCandidate, difference
+from blu.compiler.tuning.compiling import CandidateCompiler, CompiledCandidate, WantedCandidate
 from blu.compiler.tuning.problem import KernelProblem, problems_of
+from blu.compiler.tuning.rounds import SearchRounds
 from blu.compiler.tuning.search import ScheduleSearch, SearchResult
 from blu.compiler.tuning.table import TunedSchedule, read_table, write_table
 from blu.dialects.targets.nvidia import TARGETS
@@ -33,6 +38,7 @@ def f(x: blu.spec((40, 96), "f32"), w: blu.spec((96, 70), "f32")):
 """
 BLOCKS = 3
 """What no rule chooses."""
+TILES = {"kind": "tiles", "claim": BLOCKS}
 
 
 def f(x: Any, w: Any) -> Any:
@@ -63,6 +69,19 @@ def schedules_in(module: Any) -> dict[str, list[dict]]:
 @pytest.fixture
 def product() -> KernelProblem:
     return by_family(traced(), host_target_name())["gemm"][0]
+
+
+@pytest.fixture(scope="module")
+def compiler() -> Iterator[CandidateCompiler]:
+    compiler = CandidateCompiler(2)
+    yield compiler
+    compiler.close()
+
+
+def searched(problem: KernelProblem, seconds: float = 600.0) -> SearchResult:
+    """What is known at the end of a search."""
+    *_, found = SearchRounds([problem], time.monotonic() + seconds).run()
+    return found
 
 
 @pytest.fixture
@@ -111,7 +130,7 @@ def test_what_is_faster_is_found_step_by_step(product: KernelProblem, as_if) -> 
     """Two fields, of which each alone gains something."""
     chosen = product.chosen()
     as_if(lambda fields: 100.0 - 30 * (fields["claim"] != chosen["claim"]) - 30 * (fields["rows"] != chosen["rows"]))
-    found = ScheduleSearch(product, float("inf")).run()
+    found = searched(product)
     assert found.is_better and found.before == 100 and found.after == 40 and found.gain == 2.5
     assert found.best["claim"] != chosen["claim"] and found.best["rows"] != chosen["rows"]
     assert found.tried > found.misfits > 0 and found.wrong == []
@@ -121,26 +140,50 @@ def test_what_is_faster_is_found_step_by_step(product: KernelProblem, as_if) -> 
 def test_what_gains_no_more_than_noise_is_not_kept(product: KernelProblem, as_if, gain: float) -> None:
     chosen = product.chosen()
     as_if(lambda fields: 100.0 if fields == chosen else 100 * gain)
-    found = ScheduleSearch(product, float("inf")).run()
+    found = searched(product)
     assert not found.is_better and found.best == chosen
 
 
 def test_without_time_the_chosen_schedule_is_all_that_is_measured(product: KernelProblem) -> None:
-    found = ScheduleSearch(product, 0.0).run()
+    found = searched(product, 0.0)
     assert found.tried == 0 and found.best == found.chosen == product.chosen() and found.before > 0
 
 
-def test_results_that_are_others_are_seen(product: KernelProblem) -> None:
-    one = compile_candidate(product, {})
-    other = compile_candidate(product, {}, [1.001 * item for item in one.inputs])
-    assert difference(compile_candidate(product, {"kind": "tiles", "claim": BLOCKS}, one.inputs), one.results()) == ""
+def test_results_that_are_others_are_seen(product: KernelProblem, compiler: CandidateCompiler) -> None:
+    chosen, claimed = compiler.compile([WantedCandidate(product, given) for given in ({}, TILES)])
+    assert isinstance(chosen, CompiledCandidate) and isinstance(claimed, CompiledCandidate)
+    one = ScheduleCandidate.load(chosen)
+    other = ScheduleCandidate.load(chosen, [np.float32(1.001) * item for item in one.inputs])
+    assert difference(ScheduleCandidate.load(claimed, one.inputs), one.results()) == ""
     assert difference(other, one.results()).startswith("result 0 is off by 2.0e-03 of its norm, of 2e-05")
+
+
+def test_candidates_are_compiled_side_by_side_and_say_why_they_do_not_fit(
+    product: KernelProblem, compiler: CandidateCompiler, monkeypatch
+) -> None:
+    at_work, most = set(), []
+
+    def ask(*request: Any) -> bytes:
+        at_work.add(threading.get_ident())
+        most.append(len(at_work))
+        time.sleep(0.05)
+        answer = WorkerPool.ask(compiler.pool, *request)
+        at_work.discard(threading.get_ident())
+        return answer
+
+    monkeypatch.setattr(compiler.pool, "ask", ask)
+    given = [{}, TILES, {"kind": "tiles", "lanes": 3}, {"kind": "nothing"}]
+    chosen, claimed, odd, nothing = compiler.compile([WantedCandidate(product, item) for item in given])
+    assert max(most) == 2 and at_work == set()
+    assert chosen.schedule == product.chosen() and claimed.schedule["claim"] == BLOCKS
+    assert "lanes" in odd.message and "nothing" in nothing.message
+    assert compiler.compile([WantedCandidate(product, {})], time.monotonic()) == [None]
 
 
 def test_a_wrong_candidate_is_said_and_not_kept(product: KernelProblem, as_if, monkeypatch) -> None:
     as_if(lambda fields: 1.0 / fields["claim"])
     monkeypatch.setattr("blu.compiler.tuning.search.difference", lambda found, other: "result 0 is another")
-    found = ScheduleSearch(product, float("inf")).run()
+    found = searched(product)
     assert not found.is_better and len(found.wrong) == found.tried - found.misfits > 0
 
 
@@ -165,13 +208,13 @@ def test_what_the_model_expects_to_be_slow_is_not_tried(monkeypatch) -> None:
     assert problem.expected({**chosen, "rows": 64, "columns": 64}) > 1.5 * problem.expected(chosen)
     assert problem.expected({**chosen, "stages": 3}) == problem.expected(chosen)
     assert problem.expected({"kind": "few_rows", "columns": 32}) == 0
-    search, made = ScheduleSearch.__new__(ScheduleSearch), []
-    search.problem, search.end, search.seen = problem, float("inf"), set()
-    search.found = SearchResult(problem, chosen, chosen, 0.0, 0.0)
-    monkeypatch.setattr(ScheduleSearch, "_made", lambda self, given: made.append(given))
-    assert list(search._candidates(chosen)) == []
-    assert search.found.unlikely > 0 and made
-    assert all(problem.expected(given) <= 1.5 * problem.expected(chosen) for given in made)
+    search = ScheduleSearch(problem)
+    search.take(1)
+    search._look_around()
+    assert search.found.unlikely > 0
+    likely = [problem.expected(given) for given in search.waiting]
+    assert 0 < max(likely) <= 1.5 * problem.expected(chosen)
+    assert [item for item in likely if item] == sorted(item for item in likely if item)
 
 
 def test_the_command_writes_a_table_by_which_programs_are_compiled(
@@ -196,16 +239,16 @@ def test_the_command_writes_a_table_by_which_programs_are_compiled(
 
 
 def test_ctrl_c_leaves_what_was_found(product: KernelProblem, file: Path, as_if, monkeypatch) -> None:
-    search, calls, twice = ScheduleSearch.run, [], 2 * product.chosen()["claim"]
+    search, calls, twice = ScheduleSearch.measure, [], 2 * product.chosen()["claim"]
     as_if(lambda fields: 1.0 if fields.get("claim") == twice else 2.0)
 
-    def interrupted(self: ScheduleSearch) -> Any:
+    def interrupted(self: ScheduleSearch, *arguments: Any) -> None:
         calls.append(self)
-        if len(calls) == 2:
+        if len(calls) == 4:
             raise KeyboardInterrupt
-        return search(self)
+        search(self, *arguments)
 
-    monkeypatch.setattr(ScheduleSearch, "run", interrupted)
+    monkeypatch.setattr(ScheduleSearch, "measure", interrupted)
     assert main(["tune", "model.py::f"]) == 130
     assert [item.family for item in read_table(file)] == ["gemm"]
 
