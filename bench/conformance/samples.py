@@ -38,7 +38,7 @@ class Sample:
         self.operator, self.found, self.spelling = operator, found, spelling
         self.tensors: list[torch.Tensor] = []
         self.tree = self._leaves([found.input, *found.args]), self._leaves(found.kwargs)
-        self.arrays = [item.detach().resolve_neg().numpy() for item in self.tensors]
+        self.arrays = [on_host(item) for item in self.tensors]
         self.learned = [at for at, item in enumerate(self.tensors) if item.requires_grad]
 
     def _leaves(self, value: Any) -> Any:
@@ -56,7 +56,7 @@ class Sample:
 
     def _tensor(self, value: torch.Tensor) -> Any:
         if self.spelling.concrete and not value.requires_grad:
-            return value.numpy()
+            return on_host(value)
         self.tensors.append(value)
         return Leaf(len(self.tensors) - 1)
 
@@ -90,7 +90,7 @@ class Sample:
             found, slopes = ([np.asarray(item) for item in items] for items in (found, slopes))
         except Exception as error:
             return told(error)
-        wanted = [item.detach().resolve_neg().numpy() for item in expected]
+        wanted = [on_host(item) for item in expected]
         wanted_slopes = self._slopes(expected, learned, cotangents)
         exact = not self.spelling.is_random(self.found.kwargs)
         return _difference("forward", found, wanted, FORWARD, exact) or _difference(
@@ -117,10 +117,10 @@ class Sample:
         if not learned:
             return []
         inputs = [self.tensors[at] for at in self.learned]
-        given = [torch.as_tensor(cotangents[at]).to(expected[at].dtype) for at in learned]
+        given = [torch.as_tensor(cotangents[at]).to(expected[at]) for at in learned]
         found = torch.autograd.grad([expected[at] for at in learned], inputs, given, allow_unused=True)
         return [
-            np.zeros(tuple(item.shape)) if slope is None else slope.resolve_neg().numpy()
+            np.zeros(tuple(item.shape)) if slope is None else on_host(slope)
             for item, slope in zip(inputs, found, strict=True)
         ]
 
@@ -145,6 +145,11 @@ def _with_gradients(
     given = [blu.asarray(cotangents[at]).astype(found[at].dtype) for at in outputs]
     (slopes,) = pull_back(given)
     return found, list(slopes)
+
+
+def on_host(tensor: torch.Tensor) -> np.ndarray:
+    """Its numbers: where there is a GPU, some samples of PyTorch's are there."""
+    return tensor.detach().resolve_neg().cpu().numpy()
 
 
 def told(error: Exception) -> Wrong:
