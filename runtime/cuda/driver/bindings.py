@@ -59,11 +59,9 @@ class BindingsDriver(Driver):
         name = getattr(status, "name", str(status))
         return DriverError(name, "" if known or text is None else text.decode(errors="replace"))
 
-    @contextmanager
-    def _current(self) -> Iterator[None]:
+    def make_current(self) -> None:
         with self.explained("use the GPU"):
             self._call(self.cuda.cuCtxSetCurrent, self._context)
-        yield
 
     def load_module(self, image: bytes) -> Any:
         # PTX is text that ends with a zero byte.

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import atexit
 import logging
-import os
 import threading
 import time
 from collections import deque
@@ -23,9 +22,10 @@ from typing import Any
 import numpy as np
 
 from blu import settings
-from blu.errors import BluError, OutOfRangeError, UnsupportedError
+from blu.errors import BluError, OutOfRangeError
 from blu.plan.schema import TensorMap
 from blu.runtime.cuda.driver.failures import DriverError, Named, explain, no_library, out_of_memory
+from blu.runtime.cuda.driver.guards import Exclusive, Explained
 from blu.runtime.cuda.driver.launches import BoundCall, BoundLaunch, Graph, Step
 from blu.runtime.cuda.driver.second_stream import SecondStream
 from blu.runtime.cuda.findings import Findings
@@ -57,9 +57,7 @@ class Driver:
     stream = 0
 
     def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self._process = os.getpid()
-        self._lost: BluError | None = None
+        self._exclusive = Exclusive(self)
         self._recent: deque[Sequence[Named]] = deque(maxlen=_REMEMBERED_RUNS)
         self.pool = DeviceMemoryPool(self._raw_allocate, self._raw_free)
         self.staging = Staging(self)
@@ -73,39 +71,25 @@ class Driver:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name}, compute capability {self.capability[0]}.{self.capability[1]})"
 
-    @contextmanager
-    def exclusively(self) -> Iterator[None]:
+    def exclusively(self) -> Exclusive:
         """Let the calling thread, and no other, use the device. Raises what lost the context, if it is lost."""
-        if self._process != os.getpid():
-            raise UnsupportedError(
-                "a process that used a GPU was forked, and CUDA does not work in the child",
-                advice="start processes with multiprocessing's method 'spawn'",
-            )
-        with self.lock:
-            if self._lost is not None:
-                raise self._lost
-            with self._current():
-                if self._discarded:
-                    self.release_discarded()
-                yield
+        return self._exclusive
 
     def discard(self, release: Callable[[], None]) -> None:
         """Have something given back when the GPU is used next: objects die in any thread, in the middle of anything."""
         self._discarded.append(release)
 
     def release_discarded(self) -> None:
-        """Give back what was discarded, once the GPU is done with it."""
+        """Give back what was discarded, if anything was, once the GPU is done with it."""
+        if not self._discarded:
+            return
         self.synchronize()
         while self._discarded:
             self._discarded.popleft()()
 
-    @contextmanager
-    def explained(self, doing: str, launch: Named | None = None) -> Iterator[None]:
+    def explained(self, doing: str, launch: Named | None = None) -> Explained:
         """Turn a failure inside into an error that says what was being done."""
-        try:
-            yield
-        except DriverError as failure:
-            raise self._explanation(failure, doing, launch) from None
+        return Explained(self, doing, launch)
 
     def allocate(self, nbytes: int, purpose: str) -> int:
         """The address of `nbytes` bytes; OutOfMemoryError where there is no room."""
@@ -113,7 +97,7 @@ class Driver:
             return self.pool.allocate(nbytes)
         except DriverError as failure:
             if failure.name != "CUDA_ERROR_OUT_OF_MEMORY":
-                raise self._explanation(failure, f"allocate {purpose}", None) from None
+                raise self.explanation(failure, f"allocate {purpose}", None) from None
             raise out_of_memory(nbytes, purpose, *self._memory()) from None
 
     def free(self, address: int, nbytes: int) -> None:
@@ -139,7 +123,7 @@ class Driver:
                 self._start(step)
             except DriverError as failure:
                 doing = f"{'enqueue' if isinstance(step, BoundCall) else 'launch the kernel'} {step.name!r}"
-                raise self._explanation(failure, doing, step) from None
+                raise self.explanation(failure, doing, step) from None
 
     def replay(self, graph: Graph, steps: Sequence[Step]) -> None:
         """Enqueue a graph, which was captured from these steps."""
@@ -240,19 +224,20 @@ class Driver:
         names = sorted({launch.name for group in self._recent for launch in group})
         return f", with {', '.join(names[:8])}{' and others' if len(names) > 8 else ''}" if names else ""
 
-    def _explanation(self, failure: DriverError, doing: str, launch: Named | None) -> BluError:
+    def explanation(self, failure: DriverError, doing: str, launch: Named | None) -> BluError:
         since = [item for group in self._recent for item in group] if failure.is_fatal else ()
         error = explain(failure, doing, launch, since)
         if failure.is_fatal:
-            self._lost = error
+            self._exclusive.lost = error
         return error
 
     # primitives
 
-    @contextmanager
-    def _current(self) -> Iterator[None]:
+    def make_current(self) -> None:
         """Make the context the calling thread's."""
-        yield
+
+    def leave_current(self) -> None:
+        """The calling thread does not use the context any more."""
 
     def load_module(self, image: bytes) -> Any:
         """Load a cubin, or PTX (which the driver compiles)."""

@@ -96,14 +96,20 @@ class PycudaDriver(BindingsDriver):
             text = str(error).split(" failed: ", 1)[-1].split(" - ", 1)[0].strip()
             raise DriverError(_NAMES.get(text, "CUDA error"), str(error)) from None
 
-    @contextmanager
-    def _current(self) -> Iterator[None]:
+    def make_current(self) -> None:
         """PyCUDA keeps a stack of contexts for each thread, which must be empty when the thread ends."""
         self._context.push()
+
+    def leave_current(self) -> None:
+        self._context.pop()
+
+    @contextmanager
+    def _current(self) -> Iterator[None]:
+        self.make_current()
         try:
             yield
         finally:
-            self._context.pop()
+            self.leave_current()
 
     def load_module(self, image: bytes) -> Any:
         if self.has_graphs:

@@ -223,12 +223,14 @@ class Tensor:
         return self.array.__dlpack_device__()
 
 
-@pytest.fixture
-def torch(monkeypatch) -> SimpleNamespace:
-    """A module torch that works on the legacy default stream."""
+@pytest.fixture(params=["handles", "objects"])
+def torch(monkeypatch, request) -> SimpleNamespace:
+    """A module torch that works on the legacy default stream, which it has a handle of, or an object alone."""
     stream = SimpleNamespace(cuda_stream=0)
     cuda = SimpleNamespace(is_initialized=lambda: True, current_stream=lambda device: stream, stream=stream)
     module = SimpleNamespace(cuda=cuda, Tensor=Tensor, float32="torch.float32", float64="torch.float64")
+    if request.param == "handles":
+        module._C = SimpleNamespace(_cuda_getCurrentRawStream=lambda device: stream.cuda_stream)
     monkeypatch.setitem(sys.modules, "torch", module)
     return module
 
