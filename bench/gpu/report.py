@@ -11,7 +11,9 @@ from typing import Any
 
 def command_line() -> str:
     """This process's command."""
-    return f"python bench/{Path(sys.argv[0]).name} {' '.join(sys.argv[1:])}".strip()
+    script, root = Path(sys.argv[0]).resolve(), Path(__file__).resolve().parents[2]
+    script = script.relative_to(root) if script.is_relative_to(root) else Path("bench", script.name)
+    return f"python {script} {' '.join(sys.argv[1:])}".strip()
 
 
 def describe(torch: Any) -> dict[str, str]:
