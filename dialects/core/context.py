@@ -6,6 +6,8 @@ import importlib
 import pkgutil
 import sys
 import threading
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
@@ -37,6 +39,23 @@ def make_context() -> ir.Context:
         op.load(context)
         plan.load(context)
     return context
+
+
+@contextmanager
+def with_threads(context: ir.Context, names: Collection[str]) -> Iterator[None]:
+    """Let MLIR's passes work on several functions at a time, where none of their ops, by `names`, is Python's.
+
+    What Python says of an op (how it is verified, what it does) needs the lock that whoever runs the passes holds.
+    """
+    is_upstream = all(name.partition(".")[0] in DIALECTS for name in names)
+    if not is_upstream or context.get_num_threads() > 1:
+        yield
+        return
+    context.enable_multithreading(True)
+    try:
+        yield
+    finally:
+        context.enable_multithreading(False)
 
 
 @dataclass

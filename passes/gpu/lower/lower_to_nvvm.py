@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from blu.dialects.core.context import with_threads
 from blu.dialects.core.mlir import PassManager, func, ir
 from blu.dialects.core.modules import operations_by_name
 from blu.dialects.plan import BATCH
@@ -17,7 +18,7 @@ from blu.passes.kernels.before_llvm import give_empty_memrefs_strides, widen_bf1
 from blu.passes.kernels.launch import CLUSTER, THREADS
 from blu.passes.kernels.math.expand_math import expand_math
 
-# As many as possible on one kernel after the other, which is in the processor's caches then: a third less time.
+# As many as possible on one kernel after the other, which is in a processor's caches then: a third less time.
 PASSES = (
     "func.func(convert-vector-to-scf,canonicalize,cse,expand-strided-metadata,lower-affine,convert-scf-to-cf,"
     "convert-vector-to-llvm)",
@@ -55,8 +56,10 @@ class LowerToNvvm(Pass, name="lower-to-nvvm"):
 
 def lower_kernels(module: ir.Module) -> None:
     """Lower a module of kernels that are `func.func`s in place."""
+    names: set[str] = set()
     for kernel in find(module, func.FuncOp):
         operations = operations_by_name(kernel)  # none of these makes what another is for
+        names.update(operations)
         expand_remainders(operations)
         widen_bf16_conversions(operations)
         expand_exponentials(kernel, operations)
@@ -68,7 +71,8 @@ def lower_kernels(module: ir.Module) -> None:
             give_empty_memrefs_strides(kernel)
     manager = PassManager.parse(PIPELINE, context=module.context)
     manager.enable_verifier(False)  # the driver verifies after each pass
-    manager.run(module.operation)
+    with with_threads(module.context, names):
+        manager.run(module.operation)
     for kernel in find(module, "llvm.func"):
         if BATCH in kernel.attributes:
             read_arguments_from_table(kernel.operation)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import subprocess
 import sys
 
@@ -109,3 +110,14 @@ def test_a_program_for_a_processor_imports_no_instructions_of_gpus() -> None:
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not [name for name in loaded if name.endswith("_nvvm_ops_gen")]
     assert [name for name in loaded if name.endswith("_arith_ops_gen")]
+
+
+def test_passes_have_threads_only_where_no_op_is_written_in_python() -> None:
+    context = contexts.make_context()
+    alone = context.get_num_threads()
+    with pytest.raises(ZeroDivisionError), contexts.with_threads(context, ["arith.addf", "llvm.load"]):
+        assert context.get_num_threads() == max(alone, len(os.sched_getaffinity(0)))
+        raise ZeroDivisionError
+    assert context.get_num_threads() == alone
+    with contexts.with_threads(context, ["arith.addf", "blu.add"]):
+        assert context.get_num_threads() == alone
