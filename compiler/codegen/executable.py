@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from blu.compiler.codegen.ahead import described
-from blu.compiler.codegen.kernel_code import Counts, cubins_of, objects_of, ptx_of_kernels
+from blu.compiler.codegen.kernel_code import Counts, objects_of, ptx_and_cubins, ptx_of_kernels
 from blu.compiler.codegen.kernel_texts import code_text
 from blu.compiler.codegen.worker_pool import worker_pool
 from blu.compiler.driver.reproducer import attach_reproducer, versions
@@ -53,8 +53,7 @@ def _cpu_code(module: ir.Module, target: CpuTarget) -> tuple[Members, Counts]:
 
 def _gpu_code(module: ir.Module, target: GpuTarget) -> tuple[Members, Counts]:
     """PTX for every kernel, and machine code where this machine has ptxas."""
-    ptx = ptx_of_kernels(module, target)
-    cubins = cubins_of(ptx, target)
+    ptx, cubins = ptx_and_cubins(module, target)
     places = _places(module)
     members = {f"{name}.ptx": places.get(name, b"") + code for name, code in ptx.by_name().items()}
     return members | {f"{name}.{target.name}.cubin": code for name, code in cubins.items()}, ptx.counts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -23,6 +23,16 @@ from blu.dialects.targets.nvidia import GpuTarget, Target
 from blu.errors import PassError
 
 logger = logging.getLogger("blu")
+
+# What is done with a kernel and its code, in the thread that has asked for that.
+Then = Callable[[KernelText, bytes], None]
+
+
+class Found(NamedTuple):
+    """Code, and whether it had to be made."""
+
+    code: bytes
+    is_fresh: bool
 
 
 class Counts(NamedTuple):
@@ -65,35 +75,58 @@ def ptx_of_kernels(module: ir.Module, target: GpuTarget) -> KernelCode:
     return _code_of(module, target, "ptx")[0]
 
 
-def cubins_of(ptx: KernelCode, target: GpuTarget) -> dict[str, bytes]:
-    """Machine code of a GPU of each kernel; nothing where this machine has no ptxas."""
-    ptxas = find_ptxas()
+def ptx_and_cubins(module: ir.Module, target: GpuTarget) -> tuple[KernelCode, dict[str, bytes]]:
+    """PTX of each kernel, and machine code of a GPU by kernel: nothing where this machine has no ptxas.
+
+    The PTX of a kernel is assembled while that of others is made.
+    """
+    ptxas, cubins, cache = find_ptxas(), dict[str, bytes](), KernelCache(cache_of_kernels())
     if not ptxas:
-        return {}
-    texts = [code.decode() for code in ptx.codes]
+        return ptx_of_kernels(module, target), {}
     version = version_of(ptxas)
-    wanted = [
-        (code_key("cubin", version, target.name, text), partial(_cubin, kernel.name, text, target.name))
-        for kernel, text in zip(ptx.kernels, texts, strict=True)
-    ]
-    codes, _ = _known_or_made(wanted)
-    return KernelCode(ptx.kernels, tuple(codes), ptx.counts).by_name()
+
+    def assemble(kernel: KernelText, code: bytes) -> None:
+        ptx = code.decode()
+        key = code_key("cubin", version, target.name, ptx)
+        cubins[kernel.text] = _known_or_made(cache, key, partial(_cubin, kernel.name, ptx, target.name))[0]
+
+    ptx, _ = _code_of(module, target, "ptx", then=assemble)
+    return ptx, {kernel.name: kernel.named(cubins[kernel.text]) for kernel in ptx.kernels}
 
 
 def _cubin(name: str, ptx: str, architecture: str) -> bytes:
     return assemble_one(name, ptx, architecture).code
 
 
-def _code_of(module: ir.Module, target: Target, kind: str, *others: Wanted) -> tuple[KernelCode, list[bytes]]:
-    """The code of each kernel, and other code that is asked for beside it."""
-    kernels, about = kernel_texts(module), described(target)
+def _code_of(
+    module: ir.Module, target: Target, kind: str, *others: Wanted, then: Then | None = None
+) -> tuple[KernelCode, list[bytes]]:
+    """The code of each kernel, with which something is done `then`, and other code that is asked for beside it.
+
+    Equal code is made once, and that of the first kernels while the texts of others are written.
+    """
+    about, cache = described(target), KernelCache(cache_of_kernels())
     described_target = json.dumps(about)
-    wanted = [
-        (code_key(kind, described_target, kernel.text), partial(_make, kind, about, kernel)) for kernel in kernels
-    ]
-    codes, made = _known_or_made([*wanted, *others])
-    counts = Counts(len(kernels), len(made & {key for key, _ in wanted}))
+    kernels, keys = list[KernelText](), list[str]()
+
+    def tasks() -> Iterator[Callable[[], Found]]:
+        for kernel in kernel_texts(module):
+            key = code_key(kind, described_target, kernel.text)
+            is_first = key not in keys
+            kernels.append(kernel)
+            keys.append(key)
+            if is_first:
+                make = partial(_make, kind, about, kernel)
+                yield partial(_known_or_made, cache, key, make, then and partial(then, kernel))
+        for key, make in others:
+            keys.append(key)
+            yield partial(_known_or_made, cache, key, make)
+
+    results = worker_pool().side_by_side(tasks())
+    found = dict(zip(dict.fromkeys(keys), results, strict=True))
+    counts = Counts(len(kernels), sum(found[key].is_fresh for key in set(keys[: len(kernels)])))
     logger.info("machine code for %s: %s", target.name, counts)
+    codes = [found[key].code for key in keys]
     return KernelCode(tuple(kernels), tuple(codes[: len(kernels)]), counts), codes[len(kernels) :]
 
 
@@ -108,13 +141,14 @@ def _make(kind: str, about: dict[str, Any], kernel: KernelText) -> bytes:
     return json.loads(answer)[kernel.stand_in].encode() if kind == "ptx" else answer
 
 
-def _known_or_made(wanted: Sequence[Wanted]) -> tuple[list[bytes], set[str]]:
-    """All that is wanted, and the keys of what had to be made; equal keys are made once."""
-    cache = KernelCache(cache_of_kernels())
-    makes = dict(wanted)
-    known = {key: code for key in makes if (code := cache.get(key)) is not None}
-    missing = [key for key in makes if key not in known]
-    for key, code in zip(missing, worker_pool().side_by_side([makes[key] for key in missing]), strict=True):
-        known[key] = code
+def _known_or_made(
+    cache: KernelCache, key: str, make: Callable[[], bytes], then: Callable[[bytes], None] | None = None
+) -> Found:
+    """Code from the cache, or made and put there."""
+    known = cache.get(key)
+    code = make() if known is None else known
+    if known is None:
         cache.put(key, code)
-    return [known[key] for key, _ in wanted], set(missing)
+    if then:
+        then(code)
+    return Found(code, known is None)

@@ -7,6 +7,7 @@ and what only its launches need. Machine code is made of this text, so that equa
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import ir
@@ -36,11 +37,13 @@ def stand_in_of(name: str) -> str:
     return re.sub(r"[0-9]", "q", name)
 
 
-def kernel_texts(module: ir.Module) -> list[KernelText]:
-    """All kernels in the module's order, each with the declarations that it refers to."""
+def kernel_texts(module: ir.Module) -> Iterator[KernelText]:
+    """All kernels in the module's order, each with the declarations that it refers to. They are written one by one."""
     operations = code_of(module)
     declared = {_name(item): _text(item) for item in operations if FAMILY not in item.attributes}
-    return [_kernel_text(item, declared) for item in operations if FAMILY in item.attributes]
+    for item in operations:
+        if FAMILY in item.attributes:
+            yield _kernel_text(item, declared)
 
 
 def _kernel_text(kernel: ir.Operation, declared: dict[str, str]) -> KernelText:

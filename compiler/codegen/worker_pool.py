@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import IO, Any, TypeVar
@@ -151,13 +151,11 @@ class WorkerPool:
             )
         return payload
 
-    def side_by_side(self, tasks: Sequence[Callable[[], Made]]) -> list[Made]:
-        """What tasks that ask workers give, as many at a time as there are workers."""
-        if len(tasks) <= 1:
-            return [task() for task in tasks]
-        with ThreadPoolExecutor(self.size) as executor:
-            futures = [executor.submit(task) for task in tasks]
+    def side_by_side(self, tasks: Iterable[Callable[[], Made]]) -> list[Made]:
+        """What tasks that ask workers, and may do more than that, give; each begins when `tasks` has given it."""
+        with ThreadPoolExecutor(max(self.size, _processors())) as executor:
             try:
+                futures = [executor.submit(task) for task in tasks]
                 return [future.result() for future in futures]
             except PassError:
                 executor.shutdown(wait=False, cancel_futures=True)
@@ -203,6 +201,10 @@ class WorkerPool:
         worker.close()
 
 
+def _processors() -> int:
+    return len(os.sched_getaffinity(0))
+
+
 _pools: dict[int, WorkerPool] = {}
 
 
@@ -210,7 +212,7 @@ def worker_pool() -> WorkerPool:
     """The pool of this process (a forked child gets its own)."""
     pid = os.getpid()
     if pid not in _pools:
-        pool = WorkerPool(min(8, len(os.sched_getaffinity(0))))
+        pool = WorkerPool(min(8, _processors()))
         _pools[pid] = pool
         atexit.register(pool.close)
     return _pools[pid]

@@ -129,7 +129,7 @@ def test_programs_of_known_kernels_compute_what_others_do(asked: Counter[str]) -
 
 def texts(function: Any, *shapes: tuple[int, ...], target: str = "cpu") -> list[Any]:
     """The texts of a program's kernels."""
-    return kernel_texts(blu.jit(function).trace(*map(blu.spec, shapes)).lower(target).module)
+    return list(kernel_texts(blu.jit(function).trace(*map(blu.spec, shapes)).lower(target).module))
 
 
 def test_a_text_holds_what_its_kernel_refers_to_and_no_more() -> None:
