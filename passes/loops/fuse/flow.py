@@ -75,15 +75,15 @@ class Flow:
             for group in makers:
                 self._behind.setdefault(group, []).append(result)
 
-    def reads_of(self, operation: ir.Operation) -> list[ir.Value]:
-        """As the function `reads_of`, which takes long enough to do it once for each op."""
+    def reads_of(self, operation: ir.Operation, nest: LoopNest | None = None) -> list[ir.Value]:
+        """As the function `reads_of`, which takes long enough to do it once for each op, with what its loops know."""
         if operation not in self._reads:
-            self._reads[operation] = reads_of(operation)
+            self._reads[operation] = reads_of(operation, captured(operation) if nest is None else nest.captured)
         return self._reads[operation]
 
-    def needs_of(self, operation: ir.Operation) -> set[Group]:
+    def needs_of(self, operation: ir.Operation, nest: LoopNest | None) -> set[Group]:
         """The groups that make what an op reads."""
-        return set().union(*(self.makers(value) for value in self.reads_of(operation)), set())
+        return set().union(*(self.makers(value) for value in self.reads_of(operation, nest)), set())
 
     def needs_of_effects(self, operation: ir.Operation, group: Group) -> set[Group]:
         """The group that must have run before an op with effects in this group: that of the last one with any."""
@@ -112,12 +112,11 @@ class Flow:
             self._behind.setdefault(group, []).append(value)
 
 
-def reads_of(operation: ir.Operation) -> list[ir.Value]:
-    """Every value that an op reads, its regions' captured ones and those of its repeated producers included."""
-    values = [*operation.operands, *captured(operation)]
+def reads_of(operation: ir.Operation, inside: Iterable[ir.Value]) -> list[ir.Value]:
+    """Every value that an op reads, those captured `inside` of it and of its repeated producers included."""
+    values = [*operation.operands, *inside]
     found: list[ir.Value] = []
-    while values:
-        value = values.pop(0)
+    for value in values:  # which grows
         owner = value.owner
         if not isinstance(owner, ir.Block) and is_repeated(owner):
             values.extend(owner.operands)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from blu.dialects.core.mlir import func, ir
@@ -83,7 +84,8 @@ def _outline(module: ir.Module, group: Group, name: str) -> ir.Operation:
     """Move the group's ops into a function of their own and call it in place of its last op; the call."""
     members = set(group.members)
     made = {value for member in group.members for value in member.results}
-    inputs = _inputs(group, made)
+    inside = {member: captured(member) for member in group.members}
+    inputs = _inputs(inside, made)
     outputs = [value for member in group.members for value in member.results if _is_output(value, members)]
     types = [value.type for value in outputs]
     location = group.location
@@ -94,7 +96,7 @@ def _outline(module: ir.Module, group: Group, name: str) -> ir.Operation:
     values = dict(zip(inputs, block.arguments, strict=True))
     with ir.InsertionPoint(block), location:
         for member in group.members:
-            clone_into(member, values)
+            clone_into(member, values, inside[member])
         func.ReturnOp([values[value] for value in outputs])
     with ir.InsertionPoint(group.members[-1]), location:
         call = func.CallOp(types, name, inputs)
@@ -105,10 +107,11 @@ def _outline(module: ir.Module, group: Group, name: str) -> ir.Operation:
     return call.operation
 
 
-def _inputs(group: Group, made: set[ir.Value]) -> list[ir.Value]:
+def _inputs(members: Mapping[ir.Operation, Sequence[ir.Value]], made: set[ir.Value]) -> list[ir.Value]:
+    """The tensors from outside that ops read, given with what each of them captures."""
     found: dict[ir.Value, None] = {}
-    for member in group.members:
-        found.update((value, None) for value in reads_of(member) if value not in made and is_tensor(value))
+    for member, inside in members.items():
+        found.update((value, None) for value in reads_of(member, inside) if value not in made and is_tensor(value))
     return list(found)
 
 
@@ -131,11 +134,18 @@ def _is_within(operation: ir.Operation, members: set[ir.Operation]) -> bool:
     return False
 
 
-def clone_into(operation: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
-    """Clone an op at the insertion point with its operands mapped, after what it needs repeated."""
-    for value in [*operation.operands, *captured(operation)]:
+def clone_into(
+    operation: ir.Operation, values: dict[ir.Value, ir.Value], inside: Sequence[ir.Value] | None = None
+) -> None:
+    """Clone an op at the insertion point with its operands mapped, after what it needs repeated.
+
+    `inside` is what it captures, where that is known.
+    """
+    for value in [*operation.operands, *(captured(operation) if inside is None else inside)]:
+        if value in values:
+            continue
         owner = value.owner
-        if value not in values and not isinstance(owner, ir.Block) and is_repeated(owner):
+        if not isinstance(owner, ir.Block) and is_repeated(owner):
             clone_into(owner, values)
     clone = operation.clone()
     remap(clone, values)

@@ -90,7 +90,7 @@ class Grouping:
         if family is None:
             self.unknown.append(operation)
             return
-        needs = self.flow.needs_of(operation)
+        needs = self.flow.needs_of(operation, nest)
         # The latest first: nothing that an op reads waits for that one.
         operands = [
             ReadOperand(

@@ -217,5 +217,6 @@ def loop_nest(operation: ir.Operation, index: int) -> LoopNest | None:
     num_outputs = len(operation.results)
     operands = list(operation.operands)
     nest = LoopNest(operation, index, operands[:-num_outputs], operands[-num_outputs:])
-    is_of_ranges = nest.range_length or nest.sums_gradient
-    return None if any(dims is None for dims in nest.dims) and not is_of_ranges else nest
+    if None in nest.dims and not (nest.range_length or nest.sums_gradient):
+        return None
+    return nest
