@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from blu.compiler.tuning.compiling import CompiledCandidate
+from blu.compiler.tuning.distance import distance
 from blu.passes.kernels.schedules import Fields
 from blu.plan.tensors import TensorSpec
 from blu.runtime.load import load_program
@@ -20,7 +21,6 @@ EXPECTED = {"f64": 1e-12, "f32": 2e-5, "f16": 1e-3, "bf16": 8e-3}
 """By the dtype of a result, the norm of a difference, relative to its own, that another order of sums explains: a
 rounding of the result, or those of sums of some thousand terms."""
 ENOUGH_SECONDS, MOST_CALLS = 0.02, 200
-PIECE = 1 << 20
 DRAWN = 1_000_003
 """Random numbers that are drawn: a prime number, so that no row of a matrix begins as the one before."""
 
@@ -39,9 +39,9 @@ class ScheduleCandidate:
         program = load_program(compiled.members)
         return cls(compiled.schedule, program, draw(program) if inputs is None else inputs)
 
-    def results(self) -> list[np.ndarray]:
-        """What it computes, in the memory of the host."""
-        return [np.ascontiguousarray(item) for item in self.program.run(self.inputs)]
+    def results(self) -> list[Any]:
+        """What it computes, where its program leaves it."""
+        return list(self.program.run(self.inputs))
 
     def microseconds(self) -> float:
         """What a run takes: on GPUs the sum of its launches', on processors by the clock, the mean of some in a row."""
@@ -67,26 +67,13 @@ def _drawn(spec: TensorSpec, generator: np.random.Generator) -> np.ndarray:
     return generator.standard_normal(DRAWN, np.float32).astype(spec.numpy_dtype)
 
 
-def difference(found: ScheduleCandidate, expected: Sequence[np.ndarray]) -> str:
+def difference(found: ScheduleCandidate, expected: Sequence[Any]) -> str:
     """What of a candidate's results is not what is expected but for roundings; "" if nothing is."""
     for number, (spec, one, other) in enumerate(zip(found.program.outputs, found.results(), expected, strict=True)):
-        if np.array_equal(one.ravel().view(np.uint8), other.ravel().view(np.uint8)):
-            continue
-        if spec.dtype not in EXPECTED:
-            return f"result {number} is another"
-        far = _distance(one.ravel(), other.ravel())
-        if not far <= EXPECTED[spec.dtype]:
-            return f"result {number} is off by {far:.1e} of its norm, of {EXPECTED[spec.dtype]:.0e}"
+        far, most = distance(one, other), EXPECTED.get(spec.dtype, 0.0)
+        if not far <= most:
+            return f"result {number} is off by {far:.1e} of its norm, of {most:.0e}"
     return ""
-
-
-def _distance(one: np.ndarray, other: np.ndarray) -> float:
-    """The norm of a difference relative to that of the second array, in f64, a piece at a time."""
-    squares = np.zeros(2)
-    for start in range(0, one.size, PIECE):
-        a, b = (item[start : start + PIECE].astype(np.float64) for item in (one, other))
-        squares += np.square(a - b).sum(), np.square(b).sum()
-    return float(np.sqrt(squares[0] / (squares[1] or 1.0)))
 
 
 def compare(one: ScheduleCandidate, other: ScheduleCandidate, rounds: int) -> tuple[float, float]:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
+from blu.compiler.cache import default_cache
 from blu.compiler.codegen.executable import Members, build_executable
 from blu.compiler.codegen.worker_pool import WorkerPool
 from blu.compiler.driver.remaining import parse_module
+from blu.compiler.fingerprint import key_of
 from blu.compiler.tuning.problem import KernelProblem, fit
 from blu.dialects.core.modules import copy_module, module_text
 from blu.errors import BluError
@@ -33,7 +35,7 @@ class CompiledCandidate:
     """A kernel's program by a schedule that fits it."""
 
     schedule: Fields
-    members: Members = field(repr=False, compare=False)
+    members: Mapping[str, bytes] = field(repr=False, compare=False)
 
 
 class CandidateCompiler:
@@ -62,17 +64,22 @@ class CandidateCompiler:
             fitted, schedule = fit(module, wanted.problem.family)
         except BluError as error:
             return partial(_same, error)
-        return partial(self._made, schedule, module_text(fitted), end)
+        return partial(self._made, schedule, module_text(fitted, locations=False), end)
 
     def _made(self, schedule: Fields, text: str, end: float) -> CompiledCandidate | BluError | None:
         if time.monotonic() >= end:
             return None
         try:
-            whole = parse_module(self.pool.ask("passes", {}, text).decode())
-            with whole.context:
-                return CompiledCandidate(schedule, build_executable(whole, ""))
+            key, details = key_of("candidate", text), {"name": KERNEL}
+            members, _ = default_cache().get_or_compile(key, lambda: self._members(text), details)
+            return CompiledCandidate(schedule, members)
         except BluError as error:  # its limits say no, or the assembler; or a worker died of it
             return error
+
+    def _members(self, text: str) -> Members:
+        whole = parse_module(self.pool.ask("passes", {}, text).decode())
+        with whole.context:
+            return build_executable(whole, "")
 
 
 def _same(error: BluError) -> BluError:

@@ -19,9 +19,9 @@ ROUNDS, GAIN = 5, 1.03
 """How often two are measured in turns, and how much faster one has to be to be kept: less is noise."""
 HOPELESS = 1.25
 """How much slower one may be in its first run to be measured again."""
-UNLIKELY = 1.5
+UNLIKELY = 1.3
 """How much longer one may be expected to take to be measured at all."""
-Answer = CompiledCandidate | BluError | None
+Answer = CompiledCandidate | BluError
 
 
 @dataclass
@@ -89,7 +89,6 @@ class ScheduleSearch:
     def _start(self, chosen: Answer, *others: Answer) -> Sequence[Answer]:
         if isinstance(chosen, BluError):
             raise chosen
-        assert chosen is not None, "what is chosen is compiled whatever the time"
         self.chosen = self.best = chosen
         return others
 
@@ -99,8 +98,8 @@ class ScheduleSearch:
         """Those that fit, and compute what the chosen one does."""
         expected = chosen.results() if compiled else []
         for made in compiled:
-            if made is None or time.monotonic() >= end:
-                continue
+            if time.monotonic() >= end:
+                return
             self.found.tried += 1
             if isinstance(made, BluError):
                 self.found.misfits += 1

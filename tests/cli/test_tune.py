@@ -19,16 +19,18 @@ from blu.compiler.codegen.worker_pool import WorkerPool
 from blu.compiler.target import host_target_name
 from blu.compiler.tuning.candidate import ScheduleCandidate, difference
 from blu.compiler.tuning.compiling import CandidateCompiler, CompiledCandidate, WantedCandidate
+from blu.compiler.tuning.distance import FLOATS, distance
 from blu.compiler.tuning.problem import KernelProblem, problems_of
 from blu.compiler.tuning.rounds import SearchRounds
 from blu.compiler.tuning.search import ScheduleSearch, SearchResult
 from blu.compiler.tuning.table import TunedSchedule, read_table, write_table
 from blu.dialects.targets.nvidia import TARGETS
-from blu.errors import SettingError, TunedScheduleWarning
+from blu.errors import BluError, SettingError, TunedScheduleWarning
 from blu.passes.framework.families import SCHEDULE, family_of
 from blu.passes.framework.kernels import kernels_in
 from blu.passes.gpu.gemm.scheduling import neighbours
 from blu.passes.kernels.schedules import around, read_fields
+from blu.plan.tensors import DTYPES
 
 FILE = """
 import blu
@@ -158,9 +160,25 @@ def test_results_that_are_others_are_seen(product: KernelProblem, compiler: Cand
     assert difference(other, one.results()).startswith("result 0 is off by 2.0e-03 of its norm, of 2e-05")
 
 
+@pytest.mark.parametrize("dtype", ["f64", "f32", "f16", "bf16", "i32", "bool"])
+def test_arrays_are_compared_a_piece_at_a_time(dtype: str, monkeypatch) -> None:
+    """Equal infinities and NaN do not count, whichever piece they are in; one other element does."""
+    monkeypatch.setattr("blu.compiler.tuning.distance.PIECE", 8)
+    one = np.arange(21).reshape(3, 7).astype(DTYPES[dtype])
+    if dtype in FLOATS:
+        one[0, 0], one[2, 6] = np.inf, np.nan
+    other = one.copy()
+    assert distance(one, other) == 0.0
+    other[1, 5] = 0
+    expected = 12 / np.sqrt(sum(item * item for item in range(1, 20)) - 144) if dtype in FLOATS else float("inf")
+    assert distance(one, other) == pytest.approx(expected, rel=1e-12)
+    assert distance(np.zeros(0, one.dtype), np.zeros(0, one.dtype)) == 0.0
+
+
 def test_candidates_are_compiled_side_by_side_and_say_why_they_do_not_fit(
-    product: KernelProblem, compiler: CandidateCompiler, monkeypatch
+    product: KernelProblem, compiler: CandidateCompiler, tmp_path: Path, monkeypatch
 ) -> None:
+    monkeypatch.setenv("BLU_CACHE_DIR", str(tmp_path))
     at_work, most = set(), []
 
     def ask(*request: Any) -> bytes:
@@ -175,8 +193,14 @@ def test_candidates_are_compiled_side_by_side_and_say_why_they_do_not_fit(
     given = [{}, TILES, {"kind": "tiles", "lanes": 3}, {"kind": "nothing"}]
     chosen, claimed, odd, nothing = compiler.compile([WantedCandidate(product, item) for item in given])
     assert max(most) == 2 and at_work == set()
+    assert isinstance(chosen, CompiledCandidate) and isinstance(claimed, CompiledCandidate)
     assert chosen.schedule == product.chosen() and claimed.schedule["claim"] == BLOCKS
+    assert isinstance(odd, BluError) and isinstance(nothing, BluError)
     assert "lanes" in odd.message and "nothing" in nothing.message
+    again = len(most)
+    [cached] = compiler.compile([WantedCandidate(product, {})])
+    assert isinstance(cached, CompiledCandidate)
+    assert cached.members["kernels.o"] == chosen.members["kernels.o"] and len(most) == again
     assert compiler.compile([WantedCandidate(product, {})], time.monotonic()) == [None]
 
 
@@ -213,7 +237,7 @@ def test_what_the_model_expects_to_be_slow_is_not_tried(monkeypatch) -> None:
     search._look_around()
     assert search.found.unlikely > 0
     likely = [problem.expected(given) for given in search.waiting]
-    assert 0 < max(likely) <= 1.5 * problem.expected(chosen)
+    assert 0 < max(likely) <= 1.3 * problem.expected(chosen)
     assert [item for item in likely if item] == sorted(item for item in likely if item)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from blu.dialects.core.mlir import func, ir
@@ -98,16 +98,25 @@ def _written(kernel: func.FuncOp) -> list[ir.Operation]:
 def neighbours(schedule: Fields) -> Iterator[Fields]:
     """Other tiles, with as many bytes under way, then other numbers and places of sums."""
     number = {name: value for name, value in schedule.items() if isinstance(value, int)}
-    if schedule["kind"] == WgmmaSchedule.kind and schedule["registers"] == "none":
-        bytes_under_way = number["stages"] * (number["rows"] + number["columns"])
-        for rows, columns in WARPGROUP_STEPS:
-            yield {**schedule, "rows": rows, "columns": columns, "stages": bytes_under_way // (rows + columns)}
-        yield from ({**schedule, "sums": sums} for sums in SUMS)
-        yield from ({**schedule, "stages": number["stages"] + more} for more in (1, -1) if number["stages"] + more)
+    if schedule["kind"] == WgmmaSchedule.kind:
+        yield from _of_warpgroups(schedule, number)
+        return
     if schedule["kind"] == MmaSchedule.kind:
         for rows, columns in TILES:
             yield {**schedule, "rows": rows, "columns": columns, "warp_rows": rows // 2, "warp_columns": columns // 2}
     yield from around(schedule)
+
+
+def _of_warpgroups(schedule: Fields, number: Mapping[str, int]) -> Iterator[Fields]:
+    yield from ({**schedule, "stages": number["stages"] + more} for more in (1, -1))
+    yield from ({**schedule, "sums": sums} for sums in SUMS)
+    if schedule["registers"] == "none":
+        bytes_under_way = number["stages"] * (number["rows"] + number["columns"])
+        for rows, columns in WARPGROUP_STEPS:
+            yield {**schedule, "rows": rows, "columns": columns, "stages": bytes_under_way // (rows + columns)}
+    for other in around({name: number[name] for name in ("split", "group") if name in number}):
+        is_split = other.get("split", 1) != number.get("split", 1)  # parts are sums in f32, which no box takes
+        yield {**schedule, **other, **({"sums": "staged"} if is_split else {})}
 
 
 def expected(kernel: func.FuncOp, target: GpuTarget, schedule: Fields) -> float:
