@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from math import ceil
 
 from blu.dialects.core.mlir import func
 from blu.dialects.targets.nvidia import GpuTarget
@@ -56,6 +57,7 @@ def _excesses(schedule: Schedule, contraction: Contraction, target: GpuTarget) -
         yield from _excess_copies(schedule, target)
     if isinstance(schedule, WgmmaSchedule):
         yield from _excess_wgmma(schedule, target)
+        yield from _excess_lead(schedule, contraction, target)
     if isinstance(schedule, MmaSchedule | SimtSchedule | ProductSchedule):
         yield from _excess_tile(schedule)
     if isinstance(schedule, MmaSchedule | SimtSchedule):
@@ -98,6 +100,19 @@ def _excess_wgmma(schedule: WgmmaSchedule, target: GpuTarget) -> Iterator[str]:
     if schedule.stages < 2:
         yield "stages = 1: one stage is filled while another is multiplied"
     yield from _excess_shared(wgmma.shared_bytes(schedule), schedule, target)
+
+
+def _excess_lead(schedule: WgmmaSchedule, contraction: Contraction, target: GpuTarget) -> Iterator[str]:
+    if schedule.lead < 1:
+        yield f"lead = {schedule.lead}: the first part of k is as long as the others, or several times as long"
+    elif schedule.lead > 1:
+        sizes = ProductSizes.of(contraction, schedule.instruction)
+        results = ceil(sizes.rows / schedule.rows) * ceil(sizes.columns / schedule.columns) * sizes.outer
+        if schedule.split == 1 or results >= target.processors:
+            yield (
+                f"lead = {schedule.lead}: the first part of k is longer where k is split, and there are fewer tiles "
+                f"than the {target.processors} multiprocessors of {target.name}"
+            )
 
 
 def _excess_registers(schedule: WgmmaSchedule) -> Iterator[str]:

@@ -102,10 +102,10 @@ class BlockCode:
 
     # The multiplying groups.
     def _multiply(self, group: ir.Value, write: SlabWriter | Write | BoxWriter) -> None:
-        steps = self.walk.steps
+        share = self.walk.share(self.block, self.blocks)
         with when(numbers.is_equal(group, 1)):  # the first turn is group 0's
             _pass_turn(numbers.number(0))
-        start = self.ring.after(numbers.number(0), numbers.number(0), numbers.multiply(group, steps))
+        start = self.ring.after(numbers.number(0), numbers.number(0), numbers.multiply(group, share.steps))
         slabs = Slabs(self.schedule)
         address = numbers.add(self.staging, numbers.multiply(group, slabs.bytes))
         staged = slabs.staged(address)
@@ -115,23 +115,23 @@ class BlockCode:
             if isinstance(write, BoxWriter):
                 write.ask(place)
             barrier.sync_named(numbers.add(group, _TURN), 2 * wgmma.THREADS)
-            stage, phase, *sums = self._sums(carried)
+            stage, phase, *sums = self._sums(carried, share.steps)
             _pass_turn(numbers.subtract(1, group))
-            after = self.ring.after(stage, phase, steps)  # the other group's tile lies between
+            after = self.ring.after(stage, phase, share.steps)  # the other group's tile lies between
             if isinstance(write, SlabWriter):
                 self._write(group, sums, staged, write, place)
             elif isinstance(write, BoxWriter):
-                write.write(sums, place, numbers.divide(numbers.subtract(number, begin), 2 * self.blocks))
+                write.write(sums, place, numbers.divide(numbers.subtract(number, begin), 2 * share.stride))
             else:
                 write(sums, place)
             return after
 
-        begin = numbers.add(self.block, numbers.multiply(group, self.blocks))
-        repeat(begin, self.walk.tiles, 2 * self.blocks, start, tile)
+        begin = numbers.add(share.begin, numbers.multiply(group, share.stride))
+        repeat(begin, share.end, 2 * share.stride, start, tile)
         if isinstance(write, BoxWriter):
             write.end()
 
-    def _sums(self, carried: list[ir.Value]) -> list[ir.Value]:
+    def _sums(self, carried: list[ir.Value], steps: ir.Value) -> list[ir.Value]:
         """The stage and phase after a tile, and its sums."""
         count = self.schedule.down // wgmma.ROWS * self.schedule.across // 2
 
@@ -148,7 +148,7 @@ class BlockCode:
                 self._release(self._before(stage))
             return [*self.ring.following(stage, phase), *sums]
 
-        stage, phase, *sums = repeat(0, self.walk.steps, 1, [*carried, *[numbers.real(0.0)] * count], step)
+        stage, phase, *sums = repeat(0, steps, 1, [*carried, *[numbers.real(0.0)] * count], step)
         wgmma.wait_group(0)
         self._release(self._before(stage))
         return [stage, phase, *wgmma.tie(sums)]

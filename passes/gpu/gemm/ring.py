@@ -66,6 +66,16 @@ class Ring:
 
 
 @dataclass(frozen=True)
+class Share:
+    """The tiles of a block: from number `begin` on by `stride`, below `end`, of so many `steps` each."""
+
+    begin: ir.Value
+    end: ir.Value
+    stride: int
+    steps: ir.Value
+
+
+@dataclass(frozen=True)
 class Walk:
     """The tiles of all products in the order in which blocks take them: `group` rows of tiles, column by column."""
 
@@ -81,13 +91,29 @@ class Walk:
         return ceil(self.product.columns / self.schedule.columns)
 
     @property
+    def results(self) -> int:
+        """Tiles of results, of whatever part of k."""
+        return self.down * self.across * self.product.outer
+
+    @property
     def tiles(self) -> int:
-        return self.down * self.across * self.product.outer * self.schedule.split
+        return self.results * self.schedule.split
 
     @property
     def steps(self) -> int:
-        """Stages of k of a tile. In the last part some may lie beyond the end, where factors are read as zeros."""
-        return ceil(self.product.runs * self._steps_of_run / self.schedule.split)
+        """Stages of k of a tile, of all parts but a longer first one. In the last some may lie beyond the end, where
+        factors are read as zeros."""
+        return ceil(self.product.runs * self._steps_of_run / (self.schedule.split - 1 + self.schedule.lead))
+
+    def share(self, block: ir.Value, blocks: int) -> Share:
+        """What one of so many blocks computes. With a longer first part, each block has tiles of one length only."""
+        lead, first = self.schedule.lead, self.results
+        if lead == 1:
+            return Share(block, numbers.number(self.tiles), blocks, numbers.number(self.steps))
+        is_long = numbers.is_below(block, first)
+        end = arith.select(is_long, numbers.add(block, 1), numbers.number(self.tiles))
+        steps = arith.select(is_long, numbers.number(lead * self.steps), numbers.number(self.steps))
+        return Share(block, end, blocks - first, steps)
 
     @property
     def _steps_of_run(self) -> int:
@@ -95,12 +121,20 @@ class Walk:
 
     def depth_of(self, place: TilePosition, step: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
         """The k of a step of a tile, and the indices of its run. What is beyond the last run is beyond its k."""
-        number = numbers.add(numbers.multiply(place.part, self.steps), step)
+        number = numbers.add(numbers.multiply(self._begin_of(place.part), self.steps), step)
         if not self.product.contraction.outer_depth:
             return numbers.multiply(number, self.schedule.depth), []
         run = numbers.smaller(numbers.divide(number, self._steps_of_run), self.product.runs - 1)
         inside = numbers.subtract(number, numbers.multiply(run, self._steps_of_run))
         return numbers.multiply(inside, self.schedule.depth), self.product.run_indices(run)
+
+    def _begin_of(self, part: ir.Value) -> ir.Value:
+        """Where a part of k begins, in short ones."""
+        more = self.schedule.lead - 1
+        if not more:
+            return part
+        is_first = numbers.is_equal(part, 0)
+        return numbers.add(part, arith.select(is_first, numbers.number(0), numbers.number(more)))
 
     def place(self, tile: ir.Value) -> TilePosition:
         """Where a tile is: the parts of k change slowest, then the products."""
@@ -129,11 +163,12 @@ class Copies:
 
     def emit(self) -> None:
         """Copy all tiles of the block."""
+        share = self.walk.share(self.block, self.blocks)
 
         def tile(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-            return repeat(0, self.walk.steps, 1, carried, partial(self._fill, self.walk.place(number)))
+            return repeat(0, share.steps, 1, carried, partial(self._fill, self.walk.place(number)))
 
-        repeat(self.block, self.walk.tiles, self.blocks, [numbers.number(0), numbers.number(0)], tile)
+        repeat(share.begin, share.end, share.stride, [numbers.number(0), numbers.number(0)], tile)
 
     def _fill(self, place: TilePosition, step: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
         """Copy one stage when it is empty."""

@@ -86,7 +86,8 @@ class WgmmaSchedule(TileSchedule):
     right one, the transposed product is computed: the columns of a tile are the instruction's rows. `sums` go to the
     outputs from the registers that hold them ("held"), are "staged" in shared memory as f32, or what becomes of them is
     brought there by the copy engine ("boxed"). `copied` is what it is before
-    strides are known.
+    strides are known. The first part of a k that is split has `lead` times as many steps as the others: with fewer
+    tiles than multiprocessors, each of these has about as many then, and there are fewer parts.
     """
 
     kind: ClassVar[str] = "wgmma"
@@ -95,6 +96,7 @@ class WgmmaSchedule(TileSchedule):
     registers: str = "none"
     sums: str = "staged"
     copied: str = "undecided"
+    lead: int = 1
 
     @property
     def is_turned(self) -> bool:

@@ -128,7 +128,9 @@ def expected(kernel: func.FuncOp, target: GpuTarget, schedule: Fields) -> float:
     if schedule["kind"] != WgmmaSchedule.kind:
         return clocks_of_warps(sizes, target, rows, columns, parts) if (rows, columns) in TILES else 0.0
     step = WARPGROUP_STEPS.get((rows, columns))
-    return clocks_of_warpgroups(sizes, target, (rows, columns), step, parts) if step else 0.0
+    return (
+        clocks_of_warpgroups(sizes, target, (rows, columns), step, parts, int(schedule.get("lead", 1))) if step else 0.0
+    )
 
 
 SCHEDULER = Scheduler(choose, fit, lambda kernel: split.contraction_of(kernel).operation.location, neighbours, expected)

@@ -41,6 +41,8 @@ from blu.passes.kernels.launch import MAPS
 INSTRUCTIONS = ("bf16", "f16", "tf32")
 LEAST_TILES, LEAST_DEPTH, DEEP = 64, 64, 4096
 """Products with fewer tiles leave most multiprocessors idle, unless k is so deep that it is split."""
+_LEAST_STEPS = 8
+"""Of the parts of a k whose first part is longer."""
 _SHORT, _GAIN = 64, 1.1
 """Rows of the lower tiles, and how much better a narrower tile has to be than the largest, which was measured more."""
 
@@ -65,16 +67,46 @@ def _largest(product: Product, instruction: str, split: int) -> WgmmaSchedule:
 def tiled(product: Product, instruction: str, target: GpuTarget, split: int = 1) -> WgmmaSchedule:
     """The schedule of a product, by how its factors lie: of tiles, those that take the fewest clocks."""
     schedule = _largest(product, instruction, split)
+    if split > 1:
+        return _of_parts(product, schedule, target)
     if schedule.registers != "none":
         return schedule
-    if split > 1:
-        tiles = tiles_of_parts(product.rows, product.columns, product.outer, target)
-        sizes = (product.rows, product.columns, product.outer * split)
-        rows, columns = min(tiles, key=lambda tile: rounds(*sizes, tile, target) * tiles[tile])
-        stages = schedule.stages * (schedule.rows + schedule.columns) // (rows + columns)  # as many bytes under way
-        return replace(schedule, rows=rows, columns=columns, stages=stages)
     narrower = (replace(schedule, columns=columns) for rows, columns in WARPGROUP_STEPS if rows == schedule.rows)
     return min(narrower, key=lambda item: _clocks(product, item, target))
+
+
+def _of_parts(product: Product, schedule: WgmmaSchedule, target: GpuTarget) -> WgmmaSchedule:
+    """The tiles of a product whose k is split, and the length of its first part."""
+    tiles: dict[tuple[int, int], float] = {(schedule.rows, schedule.columns): 1}
+    if schedule.registers == "none":
+        tiles = tiles_of_parts(product.rows, product.columns, product.outer, target)
+    steps, split = Walk(product, replace(schedule, split=1)).steps, schedule.split
+    found = []
+    for (rows, columns), clocks in tiles.items():
+        stages = schedule.stages * (schedule.rows + schedule.columns) // (rows + columns)  # as many bytes under way
+        cut = replace(schedule, rows=rows, columns=columns, stages=stages)
+        results = Walk(product, cut).results
+        for lead in leads(results, steps, split, target):
+            found.append((walked(results, steps, split, lead, target) * clocks, replace(cut, lead=lead)))
+    return min(found, key=lambda item: item[0])[1]
+
+
+def leads(results: int, steps: int, split: int, target: GpuTarget) -> list[int]:
+    """How long the first part of a split k may be, in others: as they are, or what leaves all blocks the same work.
+
+    With a longer one there is a block for each of so many `results`, and the others share out what is left of k.
+    """
+    spare = target.processors - results
+    even = ceil(results * (split - 1) / spare) if split > 1 and spare > 0 else 1
+    return [1, even] if even > 1 and steps // (split - 1 + even) >= _LEAST_STEPS else [1]
+
+
+def walked(results: int, steps: int, split: int, lead: int, target: GpuTarget) -> int:
+    """The steps of k of all tiles of a multiprocessor, at most."""
+    if lead == 1:
+        return ceil(results * split / target.processors) * ceil(steps / split)
+    others = ceil(results * (split - 1) / (target.processors - results))
+    return max(lead, others) * ceil(steps / (split - 1 + lead))
 
 
 def tiles_of_parts(rows: int, columns: int, outer: int, target: GpuTarget) -> dict[tuple[int, int], float]:
@@ -87,11 +119,6 @@ def tiles_of_parts(rows: int, columns: int, outer: int, target: GpuTarget) -> di
     best = min(clocks, key=lambda tile: ceil(columns / tile[1]) * clocks[tile])
     is_few = ceil(rows / high) * ceil(columns / best[1]) * outer * 2 <= target.processors
     return {tile: step for tile, step in clocks.items() if tile == best or (is_few and tile[1] < best[1])}
-
-
-def rounds(rows: int, columns: int, outer: int, tile: tuple[int, int], target: GpuTarget) -> int:
-    """How many tiles a multiprocessor computes one after the other, at most."""
-    return ceil(ceil(rows / tile[0]) * ceil(columns / tile[1]) * outer / target.processors)
 
 
 def _clocks(product: Product, schedule: WgmmaSchedule, target: GpuTarget) -> int:

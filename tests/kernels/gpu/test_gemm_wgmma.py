@@ -16,7 +16,7 @@ from blu.compiler.codegen.cubins import find_ptxas
 from blu.compiler.codegen.ptx import PtxCodegen
 from blu.dialects.core.context import make_context
 from blu.dialects.core.mlir import func, ir
-from blu.dialects.targets.nvidia import SM_90A
+from blu.dialects.targets.nvidia import GPU_TARGETS, SM_90A, TARGETS
 from blu.passes.framework.base import find
 from blu.passes.gpu.gemm import gemm
 from blu.passes.gpu.gemm import wgmma as gemm_wgmma
@@ -154,6 +154,44 @@ def test_all_parts_of_a_split_k_are_added(kind: str) -> None:
     rounded = 2.0**-8 * (np.abs(product) + np.abs(expected)) if fused else 2.0**-24 * np.abs(expected)
     bound = rounded + bound_of_sums(*factors, kind)
     assert (np.abs(program.interpret(left, right, bias)[0] - expected) <= bound).all()
+
+
+@pytest.mark.parametrize(
+    ("layout", "kind", "sizes", "schedule", "processors"),
+    [
+        # Two tiles, and three blocks for what is left of k, with a tile for each group.
+        ("tn", "bf16", (104, 64, 632), {"rows": 64, "columns": 64, "split": 4, "lead": 2}, 5),
+        # Four tiles; a fifth block computes two parts of each, four by each group.
+        ("nt", "bf16", (128, 72, 632), {"rows": 64, "columns": 64, "split": 3, "lead": 8}, 5),
+        # A lead that is too short for the others' rounds, and one factor in registers; the last part has nothing.
+        ("nn", "tf32", (32, 136, 132), {"rows": 32, "columns": 128, "split": 3, "lead": 2, "registers": "right"}, 3),
+    ],
+    ids=str,
+)
+def test_a_first_part_of_k_that_is_longer_than_the_others(
+    layout: str,
+    kind: str,
+    sizes: tuple[int, int, int],
+    schedule: dict,
+    processors: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for table in (TARGETS, GPU_TARGETS):
+        monkeypatch.setitem(table, "sm_90a", replace(SM_90A, processors=processors))
+    rows, columns, depth = sizes
+    left, right = random_array((rows, depth), kind), random_array((depth, columns), kind, 1)
+    operands = [np.ascontiguousarray(x.T if how == "t" else x) for x, how in zip((left, right), layout, strict=True)]
+
+    def function(x: blu.Tensor, w: blu.Tensor) -> blu.Tensor:
+        factors = (item.swapaxes(0, 1) if how == "t" else item for item, how in zip((x, w), layout, strict=True))
+        return blu.matmul(*factors, precision="tf32" if kind == "tf32" else "highest").astype("f32")
+
+    wish = {"kind": "wgmma", "stages": 2, **schedule}
+    program = compile_program(function, *operands, schedules={"gemm_0": wish})
+    assert WGMMA in program.ptx["gemm_0"]
+    left, right = as_multiplied(left, kind), as_multiplied(right, kind)
+    found = program.interpret(*operands)[0]
+    assert (np.abs(found - left @ right) <= bound_of_sums(left, right, kind) + 2.0**-8 * np.abs(left @ right)).all()
 
 
 def test_gelu_behind_a_product_takes_few_instructions_and_keeps_its_tails() -> None:
