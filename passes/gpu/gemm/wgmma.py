@@ -71,8 +71,14 @@ def tiled(product: Product, instruction: str, target: GpuTarget, split: int = 1)
         return _of_parts(product, schedule, target)
     if schedule.registers != "none":
         return schedule
-    narrower = (replace(schedule, columns=columns) for rows, columns in WARPGROUP_STEPS if rows == schedule.rows)
+    narrower = (_cut(schedule, *tile) for tile in WARPGROUP_STEPS if tile[0] == schedule.rows)
     return min(narrower, key=lambda item: _clocks(product, item, target))
+
+
+def _cut(schedule: WgmmaSchedule, rows: int, columns: int) -> WgmmaSchedule:
+    """The same with other tiles, and as many bytes of them under way."""
+    stages = schedule.stages * (schedule.rows + schedule.columns) // (rows + columns)
+    return replace(schedule, rows=rows, columns=columns, stages=stages)
 
 
 def _of_parts(product: Product, schedule: WgmmaSchedule, target: GpuTarget) -> WgmmaSchedule:
@@ -83,8 +89,7 @@ def _of_parts(product: Product, schedule: WgmmaSchedule, target: GpuTarget) -> W
     steps, split = Walk(product, replace(schedule, split=1)).steps, schedule.split
     found = []
     for (rows, columns), clocks in tiles.items():
-        stages = schedule.stages * (schedule.rows + schedule.columns) // (rows + columns)  # as many bytes under way
-        cut = replace(schedule, rows=rows, columns=columns, stages=stages)
+        cut = _cut(schedule, rows, columns)
         results = Walk(product, cut).results
         for lead in leads(results, steps, split, target):
             found.append((walked(results, steps, split, lead, target) * clocks, replace(cut, lead=lead)))
