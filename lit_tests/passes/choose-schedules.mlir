@@ -53,8 +53,8 @@ module attributes {blu.target = {name = "sm_90a"}, blu.schedules = {gemm_3 = {ki
 
   // Equal kernels of which one is to be emitted otherwise stay two.
   // CHECK-LABEL: func.func private @gemm_3(
-  // CHECK-SAME: blu.schedule = {columns = 64 : i64, copied = "undecided", group = 8 : i64, instruction = "bf16", kind = "wgmma", registers = "none", rows = 128 : i64, split = 1 : i64, stages = 2 : i64, sums = "staged"}
-  // FIT: blu.schedule = {columns = 64 : i64, copied = "undecided", group = 8 : i64, instruction = "bf16", kind = "wgmma", registers = "none", rows = 128 : i64, split = 1 : i64, stages = 2 : i64, sums = "staged"}
+  // CHECK-SAME: blu.schedule = {columns = 64 : i64, copied = "undecided", group = 8 : i64, instruction = "bf16", kind = "wgmma", lead = 1 : i64, registers = "none", rows = 128 : i64, split = 1 : i64, stages = 2 : i64, sums = "staged"}
+  // FIT: blu.schedule = {columns = 64 : i64, copied = "undecided", group = 8 : i64, instruction = "bf16", kind = "wgmma", lead = 1 : i64, registers = "none", rows = 128 : i64, split = 1 : i64, stages = 2 : i64, sums = "staged"}
   func.func private @gemm_3(%x: tensor<256x512xbf16>, %y: tensor<512x256xbf16>) -> tensor<256x256xf32> attributes {blu.kernel = "gemm"} {
     %zero = arith.constant 0.0 : f32
     %0 = tensor.empty() : tensor<256x256xf32>

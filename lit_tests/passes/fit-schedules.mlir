@@ -10,7 +10,7 @@
 module attributes {blu.target = {name = "sm_90a"}} {
   // Hopper's copy engine takes rows that begin at multiples of 16 bytes.
   // CHECK-LABEL: func.func private @aligned(
-  // CHECK-SAME: blu.schedule = {columns = 128 : i64, copied = "undecided", group = {{.+}}, instruction = "bf16", kind = "wgmma", registers = "none", rows = 128 : i64, split = 1 : i64, stages = {{.+}}, sums = "boxed"}
+  // CHECK-SAME: blu.schedule = {columns = 128 : i64, copied = "undecided", group = {{.+}}, instruction = "bf16", kind = "wgmma", lead = 1 : i64, registers = "none", rows = 128 : i64, split = 1 : i64, stages = {{.+}}, sums = "boxed"}
   func.func private @aligned(%x: memref<2048x2048xbf16>, %y: memref<2048x2048xbf16>, %z: memref<2048x2048xf32>) attributes {blu.kernel = "gemm", blu.schedule = {columns = 128 : i64, instruction = "bf16", kind = "product", rows = 128 : i64, split = 1 : i64}} {
     %zero = arith.constant 0.0 : f32
     %0 = bufferization.to_tensor %x restrict : memref<2048x2048xbf16> to tensor<2048x2048xbf16>

@@ -212,14 +212,30 @@ def test_gelu_behind_a_product_takes_few_instructions_and_keeps_its_tails() -> N
     assert (np.abs(program.interpret(x, identity)[0] - expected) <= 1e-5 * np.abs(expected) + 1e-37).all()
 
 
+def chosen(left: tuple[int, int], right: tuple[int, int], field: str) -> int:
+    """A field of the schedule that a product of bf16 gets."""
+    specs = blu.spec(left, "bf16"), blu.spec(right, "bf16")
+    module = blu.jit(lambda x, w: x @ w).trace(*specs).lower("sm_90a", stop="blu-fit-schedules").module
+    (schedule,) = (line for line in str(module).splitlines() if 'kind = "wgmma"' in line)
+    return int(re.findall(rf"[ {{]{field} = (\d+) : i64", schedule)[0])
+
+
 def test_tiles_are_narrower_where_that_leaves_fewer_multiprocessors_idle() -> None:
     """1024 tiles of 128 columns are eight rounds of 132; 704 of 192 are six longer ones."""
-    found = []
-    for columns in (4096, 8192):
-        specs = blu.spec((4096, 256), "bf16"), blu.spec((256, columns), "bf16")
-        module = blu.jit(lambda x, w: x @ w).trace(*specs).lower("sm_90a", stop="kernel").module
-        found += re.findall(r'columns = (\d+) : i64.*kind = "wgmma"', str(module))
-    assert found == ["128", "192"]
+    assert [chosen((4096, 256), (256, columns), "columns") for columns in (4096, 8192)] == [128, 192]
+
+
+def test_narrower_tiles_have_as_many_bytes_under_way() -> None:
+    assert [chosen((4096, 256), (256, columns), "stages") for columns in (4096, 8192)] == [5, 4]
+
+
+@pytest.mark.parametrize(("sizes", "expected"), [((768, 3072, 65536), (2, 3)), ((2304, 768, 65536), (5, 5))])
+def test_all_multiprocessors_have_the_same_work_of_a_deep_product(
+    sizes: tuple[int, int, int], expected: tuple[int, int]
+) -> None:
+    """96 blocks take three quarters of k of a tile each, and 36 what is left of all: three rounds of a quarter, too."""
+    rows, columns, depth = sizes
+    assert tuple(chosen((rows, depth), (depth, columns), name) for name in ("split", "lead")) == expected
 
 
 def test_what_is_rounded_on_the_way_is_rounded_in_pairs() -> None:
