@@ -27,7 +27,7 @@ def joined_ranks() -> Iterator[World]:
 
 @contextmanager
 def joined_team(device: str, with_torch: bool = True) -> Iterator[RankTeam]:
-    """The team of all ranks; PyTorch's meet as well, over NCCL or gloo. On GPUs they meet one port further."""
+    """The team of all ranks; PyTorch's meet as well, over NCCL or gloo."""
     from blu.runtime.ranks.team import join_team
 
     team = join_team(device=device)
@@ -39,25 +39,25 @@ def joined_team(device: str, with_torch: bool = True) -> Iterator[RankTeam]:
             torch.cuda.set_device(team.world.local_rank if torch.cuda.device_count() > 1 else 0)
         backend = "nccl" if device == "cuda" else "gloo"
         place = {"rank": team.world.rank, "world_size": team.world.size}
-        ranked.init_process_group(backend, init_method=_meeting(team, device), **place)
+        ranked.init_process_group(backend, init_method=_meeting(team), **place)
     yield team
     if with_torch:
         ranked.destroy_process_group()
     team.close()
 
 
-def _meeting(team: RankTeam, device: str) -> str:
-    if device == "cuda" and "MASTER_ADDR" in os.environ:
-        return f"tcp://{os.environ['MASTER_ADDR']}:{int(os.environ['MASTER_PORT']) + 1}"
+def _meeting(team: RankTeam) -> str:
+    """Where PyTorch's ranks meet: at a port of the first rank's host that is free, which that one tells the others."""
     if team.store is None:
         return f"tcp://127.0.0.1:{_free_port()}"
     port = str(_free_port()).encode() if team.world.rank == 0 else b""
-    return f"tcp://127.0.0.1:{team.store.broadcast('the port of PyTorch', port).decode()}"
+    host = os.environ.get("MASTER_ADDR", "127.0.0.1")
+    return f"tcp://{host}:{team.store.broadcast('the port of PyTorch', port).decode()}"
 
 
 def _free_port() -> int:
     with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
+        found.bind(("", 0))
         return found.getsockname()[1]
 
 

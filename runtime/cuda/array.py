@@ -179,16 +179,17 @@ def to_device(value: Any) -> DeviceArray:
 def repeated(values: np.ndarray, shape: tuple[int, ...]) -> DeviceArray:
     """An array in the GPU's memory that holds these values (of one dimension) over and over."""
     driver = default_driver()
-    found = DeviceArray.empty(driver, shape, values.dtype)
-    first = to_device(values[: found.size])
-    with driver.exclusively(), driver.explained("fill an array on the GPU"):
-        if found.nbytes:
-            driver.copy(found.address, first.address, first.nbytes)
-        done = first.nbytes
-        while done < found.nbytes:  # what there is, once more
-            more = min(done, found.nbytes - done)
-            driver.copy(found.address + done, found.address, more)
-            done += more
+    first = to_device(values[: math.prod(shape)])
+    with driver.exclusively():
+        found = DeviceArray.empty(driver, shape, values.dtype)
+        with driver.explained("fill an array on the GPU"):
+            if found.nbytes:
+                driver.copy(found.address, first.address, first.nbytes)
+            done = first.nbytes
+            while done < found.nbytes:  # what there is, once more
+                more = min(done, found.nbytes - done)
+                driver.copy(found.address + done, found.address, more)
+                done += more
         driver.synchronize()
     return found
 

@@ -202,6 +202,8 @@ class _CapturedGraph(Graph):
         self._nodes = kernels
         self._parameters = [driver._call(driver.cuda.cuGraphKernelNodeGetParams, node) for node in kernels]
         self._ready = driver._call(driver.cuda.cuGraphInstantiate, graph, 0)
+        destroyed = (driver.cuda.cuGraphExecDestroy, self._ready), (driver.cuda.cuGraphDestroy, graph)
+        self._releases = [partial(driver._call, destroy, handle) for destroy, handle in destroyed]
 
     def update(self, index: int, kernel: BoundLaunch) -> None:
         cuda, parameters = self._driver.cuda, self._parameters[index]
@@ -215,11 +217,9 @@ class _CapturedGraph(Graph):
             raise self._driver._failure(status)
 
     def __del__(self) -> None:
-        # Only what a finished __init__ has made is there to be given back.
-        if hasattr(self, "_ready"):
-            driver = self._driver
-            driver.discard(partial(driver._call, driver.cuda.cuGraphExecDestroy, self._ready))
-            driver.discard(partial(driver._call, driver.cuda.cuGraphDestroy, self._graph))
+        # Only what a finished __init__ has made is there to be given back; at the process's end no function is.
+        for release in getattr(self, "_releases", ()):
+            self._driver.discard(release)
 
 
 def load_bindings() -> Any:

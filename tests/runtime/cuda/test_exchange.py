@@ -16,6 +16,7 @@ from blu.compiler.cli.run import main as blu_run
 from blu.errors import ArgumentError, UnsupportedError
 from blu.runtime.artifact import write_artifact
 from blu.runtime.cuda import CudaProgram, DeviceArray, exchange, from_dlpack, to_device
+from blu.runtime.cuda.array import repeated
 from tests.support.programs import cuda_programs as programs
 from tests.support.programs.fake_cuda import view
 
@@ -269,3 +270,9 @@ def test_a_part_of_an_array_is_read_alone(gpu):
     for key in (4, (0, 16), (0, -17), (0, 0, 0)):
         with pytest.raises(IndexError):
             array[key]
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 7, 64])
+def test_values_are_repeated_in_an_array_of_the_gpu(gpu, count):
+    found = repeated(X[:3], (count, 1))
+    assert found.shape == (count, 1) and np.array_equal(found.numpy()[:, 0], np.resize(X[:3], count))

@@ -8,6 +8,7 @@ told so, as far as it can before the first moves. It can be told to fail any cal
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,7 +37,8 @@ class FakeDriver(Driver):
     """`kernels` are functions by name: f(threads in all, address of each argument ...).
 
     `failures[method]` is the error's name with which the next call of a primitive fails, once. `log` lists the
-    primitives that were called, kernels by their names. While it `hangs`, no work is ever done.
+    primitives that were called, kernels by their names. While it `hangs`, no work is ever done. As with PyCUDA, what
+    allocates, copies or launches must be in a thread that has entered the device.
     """
 
     name = "Fake GPU"
@@ -58,6 +60,13 @@ class FakeDriver(Driver):
         self._pinned: list[np.ndarray] = []
         self._queues: dict[int, list[Work | _Wait]] = {MAIN: [], SECOND: []}
         self._capture: FakeGraph | None = None
+        self._entered = threading.local()
+
+    def make_current(self) -> None:
+        self._entered.times = getattr(self._entered, "times", 0) + 1
+
+    def leave_current(self) -> None:
+        self._entered.times -= 1
 
     @property
     def allocated_bytes(self) -> int:
@@ -69,6 +78,8 @@ class FakeDriver(Driver):
         return self.log.count(name)
 
     def _step(self, name: str) -> None:
+        if not getattr(self._entered, "times", 0):
+            raise DriverError("CUDA_ERROR_INVALID_CONTEXT", "invalid device context")
         self.log.append(name)
         if name in self.failures:
             raise DriverError(self.failures.pop(name), "as told")
