@@ -136,7 +136,9 @@ def runner_of(compiled: Compiled, leaves: list[Any]) -> Run:
         return compiled.run
     program, types = compiled.program, interface.signature.leaves
     numbers = [
-        (at, types[at].dtype.numpy) for at, leaf in enumerate(leaves) if not isinstance(leaf, np.ndarray | Array)
+        (at, types[at].dtype.numpy)
+        for at, leaf in enumerate(leaves)
+        if not (isinstance(leaf, np.ndarray | Array) or is_on_device(leaf))
     ]
 
     def run(arrays: list[Any]) -> Any:

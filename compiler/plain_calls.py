@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from blu.compiler.eager import runner_of
-from blu.runtime.array import Array
+from blu.runtime.array import Array, is_on_device
 
 _ARRAYS = (np.ndarray, Array)
 
@@ -18,10 +18,12 @@ _ARRAYS = (np.ndarray, Array)
 class PlainCalls:
     """What runs the programs of one function, by the arrays' shapes, dtypes and classes.
 
-    `policy` gives the policy of `blu.autocast` that a call is under.
+    `policy` gives the policy of `blu.autocast` that a call is under. Arrays of other libraries are known by their
+    classes once one was passed that is on a GPU.
     """
 
     policy: Callable[[], Hashable]
+    _others: set[type] = field(default_factory=set)
     _runs: dict[Hashable, Callable[[list[Any]], Any]] = field(default_factory=dict)
 
     def runner(self, arguments: tuple) -> Callable[[list[Any]], Any] | None:
@@ -30,6 +32,7 @@ class PlainCalls:
 
     def keep(self, arguments: tuple, leaves: Sequence[Any], compiled: Any) -> None:
         """Keep the program of a call, unless it takes more than the arguments as they are (a default, say)."""
+        self._others.update(type(value) for value in arguments if _is_of_another_library(value))
         is_plain = len(leaves) == len(arguments) and all(map(lambda one, other: one is other, leaves, arguments))
         key = self._key_of(arguments)
         if is_plain and key is not None:
@@ -39,7 +42,12 @@ class PlainCalls:
         """None where an argument is no array."""
         kinds = []
         for value in arguments:
-            if not isinstance(value, _ARRAYS):
+            if not isinstance(value, _ARRAYS) and type(value) not in self._others:
                 return None
             kinds.append((value.shape, value.dtype, type(value)))
         return (*kinds, self.policy())
+
+
+def _is_of_another_library(value: Any) -> bool:
+    """Whether a value is an array on a GPU that says of what shape and dtype it is."""
+    return not isinstance(value, _ARRAYS) and is_on_device(value) and hasattr(value, "shape") and hasattr(value, "dtype")

@@ -179,6 +179,17 @@ def test_jit_takes_and_gives_device_arrays(gpu, jitted):
     assert "bf16" in str(jitted.trace(bf16, bf16).traced.signature.leaves[0])
 
 
+def test_a_call_like_an_earlier_one_looks_at_kinds_of_arrays_alone(gpu, jitted, monkeypatch):
+    """Of other libraries' arrays on a GPU as well."""
+    kinds = (X, X), (to_device(X), Foreign(to_device(X))), (Foreign(to_device(X)), Foreign(to_device(2 * X)))
+    expected = [jitted(*arrays)["sum"].numpy() for arrays in kinds]
+    monkeypatch.setattr(type(jitted), "_signature", None)
+    for arrays, known in zip(kinds, expected, strict=True):
+        assert np.array_equal(jitted(*arrays)["sum"].numpy(), known)
+    with pytest.raises(TypeError):
+        jitted(Foreign(to_device(X)), Foreign(to_device(X[:3])))
+
+
 def test_cpu_programs_read_device_arrays(gpu):
     on_cpu = blu.jit(lambda x: x + 1.0)
     assert np.array_equal(on_cpu(to_device(X)).numpy(), X + 1)
