@@ -50,4 +50,6 @@ class PlainCalls:
 
 def _is_of_another_library(value: Any) -> bool:
     """Whether a value is an array on a GPU that says of what shape and dtype it is."""
-    return not isinstance(value, _ARRAYS) and is_on_device(value) and hasattr(value, "shape") and hasattr(value, "dtype")
+    if isinstance(value, _ARRAYS) or not is_on_device(value):
+        return False
+    return hasattr(value, "shape") and hasattr(value, "dtype")
