@@ -5,6 +5,7 @@ from __future__ import annotations
 from blu.compiler.pipelines import Pipeline, Stage
 from blu.passes.framework.base import MlirPass
 from blu.passes.gpu.attention.decompose_attention import DecomposeAttention
+from blu.passes.gpu.attention.few_queries.insert_in_attention import InsertInAttention
 from blu.passes.gpu.attention.narrow_attention import NarrowAttention
 from blu.passes.gpu.gemm.few_rows.normalize_in_products import NormalizeInProducts
 from blu.passes.gpu.lower.choose_schedules import ChooseSchedules
@@ -87,6 +88,7 @@ PIPELINE = Pipeline(
                 ShareNumbers(),  # before anything is done for each kernel
                 MergeKernels(),  # those that differed in numbers only are one already
                 NormalizeInProducts(),  # once for equal kernels
+                InsertInAttention(),  # once for equal kernels
             ),
         ),
         Stage(

@@ -31,8 +31,9 @@ class Family:
 
     `writes_over_elements` and `writes_over_rows` promise that all that an element, or a row, of the result needs is
     read before that is written, so that it may lie where an operand lies. `updates` is the op by which a kernel changes
-    one of its operands, and which. `is_batched` says that equal calls may be one launch. `effort` is how much of LLVM's
-    middle end its code gets on processors: emitted kernels are near their final form, scalar loops are not.
+    operands, and which of the op's (attention may do without). `is_batched` says that equal calls may be one launch.
+    `effort` is how much of LLVM's middle end its code gets on processors: emitted kernels are near their final form,
+    scalar loops are not.
     """
 
     name: str
@@ -51,7 +52,7 @@ UPDATE = Family("update", updates=("tensor.insert_slice", 1), is_batched=True, e
 SCATTER_ADD = Family("scatter_add", updates=("blu.scatter_add", 0))
 ARGSORT = Family("argsort")
 ARG_TOP_K = Family("arg_top_k")
-ATTENTION = Family("attention", effort=0)
+ATTENTION = Family("attention", updates=("tensor.insert_slice", 1), effort=0)
 ATTENTION_PIECE = Family("attention_piece", effort=0)
 ATTENTION_GRADIENT = Family("attention_gradient", effort=0)
 HOST = Family("host")

@@ -21,6 +21,11 @@ def kernels_in(module: ir.Module) -> dict[str, func.FuncOp]:
     return {item.name.value: item for item in find(module, func.FuncOp) if is_kernel(item)}
 
 
+def callee_of(call: func.CallOp | ir.Operation) -> str:
+    """The name of the function that is called."""
+    return ir.FlatSymbolRefAttr(call.attributes["callee"]).value
+
+
 def text_of(kernel: func.FuncOp) -> str:
     """The text of a kernel without its name and the user's lines: equal for kernels that are equal."""
     return code_text(kernel).replace(f"@{kernel.name.value}(", "@kernel(", 1)

@@ -10,7 +10,7 @@ import numpy as np
 from blu.dialects.core.dtypes import tensor_type
 from blu.dialects.core.mlir import func, ir
 from blu.passes.framework.kernels import is_host_step
-from blu.passes.host.bufferize.kernels import updated_input
+from blu.passes.host.bufferize.kernels import updated_inputs
 from blu.passes.host.pair_donations import pairs_of
 
 # Ops that do something at their time. All others only rename or shape what is there.
@@ -60,7 +60,7 @@ class HostSteps:
             self._sources.update((result, found) for result in operation.results)
             return
         step, updated = HostStep([operation]), _updated(operation, kernels)
-        changed = frozenset[ir.Value]() if updated is None else self._sources_of(updated)
+        changed = frozenset[ir.Value]().union(*map(self._sources_of, updated))
         for value in found:
             if value in self._maker:
                 _let_wait(step, self._maker[value])
@@ -177,14 +177,14 @@ def _let_wait(step: HostStep, other: HostStep) -> None:
         other.users.add(step)
 
 
-def _updated(operation: ir.Operation, kernels: dict[str, func.FuncOp]) -> ir.Value | None:
-    """The operand that a step writes into, if it is placed where that lies."""
+def _updated(operation: ir.Operation, kernels: dict[str, func.FuncOp]) -> list[ir.Value]:
+    """The operands that a step writes into, if its results are placed where those lie."""
     if operation.name == "tensor.insert_slice":
-        return operation.operands[1]
+        return [operation.operands[1]]
     if operation.name != "func.call":
-        return None
-    number = updated_input(kernels[ir.FlatSymbolRefAttr(operation.attributes["callee"]).value])
-    return None if number is None else operation.operands[number]
+        return []
+    numbers = updated_inputs(kernels[ir.FlatSymbolRefAttr(operation.attributes["callee"]).value])
+    return [operation.operands[number] for number in numbers]
 
 
 def _place_views(operation: ir.Operation, placed: set[ir.Operation], order: list[ir.Operation]) -> None:

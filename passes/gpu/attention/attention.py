@@ -15,8 +15,8 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import operands_of
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu import numbers
-from blu.passes.gpu.attention import decode as attention_decode
 from blu.passes.gpu.attention.block import RowPosition, SeenKeys, SoftmaxStep, TileBlock
+from blu.passes.gpu.attention.few_queries import decode as attention_decode
 from blu.passes.gpu.attention.operands import (
     AttentionOperand,
     forward_in,

@@ -13,8 +13,8 @@ from math import ceil
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.errors import ParseError
-from blu.passes.gpu.attention import decode
 from blu.passes.gpu.attention.attention import SharedLayout
+from blu.passes.gpu.attention.few_queries import decode
 from blu.passes.gpu.attention.key_gradient import KeyTiles
 from blu.passes.gpu.attention.limits import excesses, strides_misfit, warpgroup_misfit
 from blu.passes.gpu.attention.query_gradient import QueryTiles
@@ -43,7 +43,9 @@ from blu.passes.kernels.schedules import Fields, Kinds, Schedule, Scheduler, mak
 from blu.passes.kernels.updates import find_operation
 
 DECODING_WARPS = 16
-"""Of a block; fewer where there are so many heads that all processors have several."""
+"""Of a block that has a processor; half as many where all blocks have place at a time, else a quarter."""
+_BLOCKS_AT_A_TIME = 4
+"""Of half as many warps, on a processor."""
 LARGEST_CLUSTER, KEYS_OF_BLOCK, CLUSTER_WARPS = 8, 64, 8
 """Blocks of a cluster at most, keys of each at least, and its warps."""
 LARGEST_PAIR = 128
@@ -127,9 +129,11 @@ def _few_queries(sizes: ScheduleSizes, target: GpuTarget) -> FewQueriesSchedule:
         blocks //= 2
     if blocks > 1:
         return FewQueriesSchedule(max(CLUSTER_WARPS, ceil(sizes.columns[0] / WARP)), blocks)
-    is_few = count <= 4 * target.processors
+    if count <= target.processors:
+        return FewQueriesSchedule(DECODING_WARPS)
+    share = 2 if count <= _BLOCKS_AT_A_TIME * target.processors else 4
     # A thread puts together what the warps have found for one column.
-    return FewQueriesSchedule(DECODING_WARPS if is_few else max(DECODING_WARPS // 4, ceil(sizes.columns[0] / WARP)))
+    return FewQueriesSchedule(max(DECODING_WARPS // share, ceil(sizes.columns[0] / WARP)))
 
 
 def _tiles(sizes: ScheduleSizes, target: GpuTarget) -> QueryTilesSchedule:

@@ -8,8 +8,9 @@ from math import ceil
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import operands_of
 from blu.dialects.targets.nvidia import GpuTarget
-from blu.passes.gpu.attention import decode
 from blu.passes.gpu.attention.attention import SharedLayout
+from blu.passes.gpu.attention.few_queries import decode
+from blu.passes.gpu.attention.few_queries.inserted_rows import inserts_rows
 from blu.passes.gpu.attention.key_gradient import KeyTiles
 from blu.passes.gpu.attention.query_gradient import QueryTiles
 from blu.passes.gpu.attention.schedule import (
@@ -60,6 +61,8 @@ def excesses(schedule: Schedule, operation: ir.Operation, target: GpuTarget) -> 
     sizes = ScheduleSizes.of(operation)
     if isinstance(schedule, FewQueriesSchedule):
         yield from _excess_few(schedule, operation, sizes, target)
+    elif operation.name == "blu.attention" and inserts_rows(operation):
+        yield "only kind 'few_queries' puts new rows into what it reads"
     if isinstance(schedule, QueryTilesSchedule):
         yield from _excess_tile(STRIPS, "strips", schedule.strips)
         yield from _excess_tile(ROWS_OF_TILES, "keys", schedule.keys)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -10,12 +11,13 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.plan import LOOP
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.framework.base import Pass, find
-from blu.passes.framework.families import family_of
+from blu.passes.framework.families import SCATTER_ADD, UPDATE, family_of
 from blu.passes.framework.launches import EARLY, ON_GPUS, GridLaunch, arguments_of, grid_of, host_functions, kernel_of
 from blu.passes.gpu.isa import griddepcontrol
-from blu.passes.gpu.lower.early_reads import EarlyReads
+from blu.passes.gpu.lower.early_reads import EarlyReads, readable_early
 from blu.passes.gpu.lower.read_ahead import ReadAhead, read_ahead_of
 from blu.passes.host.bufferize.plan_memory import element_bytes
+from blu.passes.kernels.launch import READS_EARLY
 
 START = "plan.start"
 _STEPS = (ON_GPUS, LOOP, START)
@@ -56,7 +58,9 @@ class OverlapLaunches(Pass):
     While a kernel waits, its blocks bring operands into the second cache that no kernel of the program writes (weights
     of what only infers), each its share; of a product up to `ahead_bytes` of each, of others up to 64 KB. So weights
     stream while earlier kernels compute. What a kernel reads of them first of all, in so many words at its beginning,
-    it reads into registers before it waits.
+    it reads into registers before it waits. A kernel that says that it reads much so (`blu.reads_early`: attention of
+    few queries) also does that with arguments of the program which the one kernel that still runs is not passed, as a
+    cache; it begins early, however much it is passed.
     """
 
     level = "kernel"
@@ -68,24 +72,31 @@ class OverlapLaunches(Pass):
         if not target.early_launches:
             return
         everything = [item.operation for item in find(module, "gpu.func")]
-        updates = {_name(kernel) for kernel in everything if family_of(kernel).updates}
-        pairs = [pair for function in host_functions(module) for pair in self._mark(function, updates, target)]
+        updates = {_name(kernel) for kernel in everything if family_of(kernel) in (UPDATE, SCATTER_ADD)}
+        eager = {_name(kernel) for kernel in everything if READS_EARLY in kernel.attributes}
+        pairs = [pair for function in host_functions(module) for pair in self._mark(function, updates, eager, target)]
         overlapping = {kernel_of(launch) for pair in pairs for launch in pair}
         kernels = [kernel for kernel in everything if _name(kernel) in overlapping]
         ahead = read_ahead_of(module, kernels, self.ahead_bytes)
+        untouched = _untouched(module, pairs)
         for kernel in kernels:
-            _wait_first(kernel, ahead.get(_name(kernel)))
+            early = untouched[_name(kernel)] if _name(kernel) in eager else frozenset()
+            _wait_first(kernel, ahead.get(_name(kernel)), early)
         self.count("kernels that read ahead", len(ahead))
         self.count("launches that begin early", len(pairs))
 
-    def _mark(self, function: func.FuncOp, updates: set[str], target: GpuTarget) -> list[Pair]:
-        """Mark the launches that directly follow one they fit beside, both of them short; both of each."""
+    def _mark(self, function: func.FuncOp, updates: set[str], eager: set[str], target: GpuTarget) -> list[Pair]:
+        """Mark the launches that directly follow one they fit beside, both of them short or eager; both of each."""
         operations = [item.operation for item in function.entry_block.operations]
         steps = [item for item in operations if item.name in _STEPS]
         if any(step.name == START for step in steps):
             return []
         launches = [step for step in steps if step.name == ON_GPUS]
-        short = {step for step in launches if _bytes_of(step, kernel_of(step) in updates) <= self.most_bytes}
+        short = {
+            step
+            for step in launches
+            if kernel_of(step) in eager or _bytes_of(step, kernel_of(step) in updates) <= self.most_bytes
+        }
         both = [pair for pair in pairwise(steps) if short.issuperset(pair)]
         pairs = [(before, step) for before, step in both if _fit(grid_of(before), grid_of(step), target)]
         for _, step in pairs:
@@ -97,9 +108,21 @@ def _name(kernel: ir.Operation) -> str:
     return ir.StringAttr(kernel.attributes["sym_name"]).value
 
 
-def _wait_first(kernel: ir.Operation, ahead: ReadAhead | None) -> None:
+def _untouched(module: ir.Module, pairs: Sequence[Pair]) -> dict[str, frozenset[int]]:
+    """The arguments of each kernel that it may read before it waits, whoever writes them at other times."""
+    before = {later: first for first, later in pairs}
+    launches: dict[str, list[tuple[ir.Operation, ir.Operation | None]]] = {}
+    for function in host_functions(module):
+        for item in function.entry_block.operations:
+            if item.operation.name == ON_GPUS:
+                own = launches.setdefault(kernel_of(item.operation), [])
+                own.append((item.operation, before.get(item.operation)))
+    return {name: readable_early(own) for name, own in launches.items()}
+
+
+def _wait_first(kernel: ir.Operation, ahead: ReadAhead | None, untouched: frozenset[int]) -> None:
     block = kernel.regions[0].blocks[0]
-    begin = EarlyReads(frozenset() if ahead is None else ahead.constant)
+    begin = EarlyReads(untouched if ahead is None else ahead.constant | untouched)
     first = begin.gather(block)
     with kernel.location:
         if ahead is not None:

@@ -13,7 +13,7 @@ from blu.passes.framework.kernels import is_host_step, is_routine, kernels_in
 from blu.passes.framework.rules import lines_of, refusal
 from blu.passes.host.bufferize import collectives, views
 from blu.passes.host.bufferize.concatenation import beginning_of, end_of, inserted_into, part_of
-from blu.passes.host.bufferize.kernels import KernelMemory, KernelTable, scratch_types, updated_input, written_over
+from blu.passes.host.bufferize.kernels import KernelMemory, KernelTable, scratch_types, updated_inputs, written_over
 from blu.passes.host.bufferize.loops import place_loop
 from blu.passes.host.bufferize.placement import (
     INSERTED_IN_PLACE,
@@ -237,18 +237,18 @@ class _Bufferizer:
         self.copy(view, target)
         return target
 
-    def _updated(self, operation: ir.Operation, index: int) -> View:
-        """Memory for the result of an update of operand `index`: the operand's own, where that is free, else a copy."""
+    def _updated(self, operation: ir.Operation, index: int, result: int = 0) -> View:
+        """Memory for a result that is operand `index`, updated: the operand's own, where that is free, else a copy."""
         operands = list(operation.operands)
         if is_empty(operands[index]):
-            return self._root_for(operation.results[0])
+            return self._root_for(operation.results[result])
         view = self.views[operands.pop(index)]
         others = [self.views[other] for other in operands]
         reason = refusal(UPDATING, Updating(operation, view, others, self.memory))
         self.report.tell_update(operation, reason)
         if reason is None:
             return view
-        target = self._root_for(operation.results[0])
+        target = self._root_for(operation.results[result])
         self.copy(view, target)
         return target
 
@@ -303,23 +303,21 @@ class _Bufferizer:
     def _call(self, operation: ir.Operation) -> None:
         kernel = self.kernels[ir.FlatSymbolRefAttr(operation.attributes["callee"]).value]
         inputs = [self.views[value] for value in operation.operands]
-        in_place = updated_input(kernel)
-        if in_place is None:
-            results = list(operation.results)
-            outputs = [
-                self._donated_to(value, operation, kernel)
-                or self._over_operand(value, operation, kernel)
-                or self._place_for(value)
-                for value in results
-            ]
-        else:
-            outputs = [self._updated(operation, in_place)]
+        in_place = updated_inputs(kernel)
+        updated = {output: self._updated(operation, index, output) for index, output in in_place.items()}
+        outputs = [
+            updated.get(number)
+            or self._donated_to(value, operation, kernel)
+            or self._over_operand(value, operation, kernel)
+            or self._place_for(value)
+            for number, value in enumerate(operation.results)
+        ]
         for value, view in zip(operation.results, outputs, strict=True):
             self.views[value] = view
         types, places = (tuple(view.memref_type() for view in group) for group in (inputs, outputs))
-        memory = KernelMemory(types, places, in_place, written_over(kernel, inputs, outputs))
+        memory = KernelMemory(types, places, tuple(in_place.items()), written_over(kernel, inputs, outputs))
         name = self.table.specialise(kernel, memory)
-        read = [view for index, view in enumerate(inputs) if index != in_place]
+        read = [view for index, view in enumerate(inputs) if index not in in_place]
         scratch = [whole(self.new_root(type_.shape, type_.element_type)) for type_ in scratch_types(kernel)]
         call = func.CallOp([], name, [self.memref_of(view) for view in (*read, *outputs, *scratch)])
         if plan.BATCH in operation.attributes:

@@ -31,13 +31,13 @@ _SAID = (SCRATCH, SCHEDULE, UNTUNED, MAKES_ROWS)
 class KernelMemory:
     """The memory of a call: types of memrefs, and which of them are one.
 
-    `in_place` is the input that an update changes, whose memory is the output. `written_over` are the outputs that the
-    kernel writes over what else it reads, where it matters in which order it does that.
+    `in_place` are the inputs that are changed, each with the output whose memory it has. `written_over` are the outputs
+    that the kernel writes over what else it reads, where it matters in which order it does that.
     """
 
     inputs: tuple[ir.Type, ...]
     outputs: tuple[ir.Type, ...]
-    in_place: int | None = None
+    in_place: tuple[tuple[int, int], ...] = ()
     written_over: tuple[int, ...] = ()
 
 
@@ -59,8 +59,8 @@ class KernelTable:
         return self.by_types[key]
 
     def _specialise(self, kernel: func.FuncOp, memory: KernelMemory) -> str:
-        outputs, in_place = memory.outputs, memory.in_place
-        read = [type_ for index, type_ in enumerate(memory.inputs) if index != in_place]
+        outputs, in_place = memory.outputs, dict(memory.in_place)
+        read = [type_ for index, type_ in enumerate(memory.inputs) if index not in in_place]
         family = family_of(kernel)
         function, block = self._open(family, [*read, *outputs, *scratch_types(kernel)], kernel.operation.location)
         for name in _SAID:
@@ -73,8 +73,8 @@ class KernelTable:
             results = list(block.arguments)[len(read) : len(read) + len(outputs)]
             values = {}
             for index, argument in enumerate(kernel.arguments):
-                buffer = results[0] if index == in_place else next(arguments)
-                values[argument] = to_tensor(buffer, argument.type, writable=index == in_place)
+                buffer = results[in_place[index]] if index in in_place else next(arguments)
+                values[argument] = to_tensor(buffer, argument.type, writable=index in in_place)
             self._fill(kernel, values, results)
         return self._keep_if_unseen(function, family.name)
 
@@ -148,13 +148,13 @@ def scratch_types(kernel: func.FuncOp) -> list[ir.Type]:
     return [ir.TypeAttr(item).value for item in ir.ArrayAttr(kernel.attributes[SCRATCH])]
 
 
-def updated_input(kernel: func.FuncOp) -> int | None:
-    """Which argument the kernel writes into, or None for kernels that only make new values."""
+def updated_inputs(kernel: func.FuncOp) -> dict[int, int]:
+    """The arguments that a kernel writes into, by number, each with the result that it becomes."""
     name, operand = family_of(kernel).updates or ("", 0)
-    for item in kernel.entry_block.operations:
-        if item.operation.name == name:
-            return list(kernel.arguments).index(item.operation.operands[operand])
-    return None
+    *operations, end = (item.operation for item in kernel.entry_block.operations)
+    updates = [operation for operation in operations if operation.name == name]
+    arguments, results = list(kernel.arguments), list(end.operands)
+    return {arguments.index(item.operands[operand]): results.index(item.results[0]) for item in updates}
 
 
 def written_over(kernel: func.FuncOp, inputs: Sequence[View], outputs: Sequence[View]) -> tuple[int, ...]:

@@ -152,6 +152,15 @@ def clone_into(
     values.update(zip(operation.results, clone.results, strict=True))
 
 
+def clone_kernel(kernel: func.FuncOp, arguments: Sequence[ir.Value]) -> list[ir.Value]:
+    """Clone what a kernel does at the insertion point, of these arguments; its results."""
+    values = dict(zip(kernel.arguments, arguments, strict=True))
+    *operations, end = (item.operation for item in kernel.entry_block.operations)
+    for operation in operations:
+        clone_into(operation, values)
+    return [values[value] for value in end.operands]
+
+
 def remap(operation: ir.Operation, values: dict[ir.Value, ir.Value]) -> None:
     """Replace operands, in regions too, by what `values` maps them to."""
     waiting = [operation]

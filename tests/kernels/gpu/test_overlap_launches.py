@@ -132,3 +132,17 @@ def test_of_what_may_be_gathered_little_is_brought(brought):
     table, index = np.ones((4000, 64), np.float32), np.arange(8, dtype=np.int64)
     compile_program(lambda table, index: table[index] * 2, table, index).interpret(table, index)
     assert brought and all(size <= index.nbytes for _, size in brought)
+
+
+@pytest.mark.parametrize("is_passed", [False, True])
+def test_a_cache_is_read_before_a_kernel_waits_unless_the_one_before_is_passed_it(is_passed):
+    def compute(tokens, keys, values, at):
+        query = blu.exp(tokens + keys[:, :1] + values[:, :1] if is_passed else tokens)
+        values = blu.dynamic_update_slice(values, query, (0, at, 0))
+        keys = blu.dynamic_update_slice(keys, query, (0, at, 0))
+        return blu.attention(query, keys, values, causal=True, offset=at), keys, values
+
+    tokens, cache = np.ones((2, 1, 64), np.float32), np.ones((2, 40, 64), np.float32)
+    program = compile_program(compute, tokens, cache, cache, np.int32(3), donate=("keys", "values"))
+    before, wait, after = program.ptx["attention_0"].partition("griddepcontrol.wait;")
+    assert wait and "ld.global.v4" in after and ("ld.global.v4" in before) == (not is_passed)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.families import GEMM, MAKES_ROWS, ROWS, family_of, mark
-from blu.passes.framework.kernels import WISHES, kernels_in
+from blu.passes.framework.kernels import WISHES, callee_of, kernels_in
 from blu.passes.gpu.gemm.choice import ProductSizes, choose_instruction, takes_strips
 from blu.passes.gpu.gemm.few_rows import strips
 from blu.passes.gpu.gemm.few_rows.prologue import can_make
 from blu.passes.gpu.gemm.split import contraction_of
 from blu.passes.kernels.contraction import Contraction
-from blu.passes.loops.fuse.fuse import clone_into
+from blu.passes.loops.fuse.fuse import clone_kernel
 
 _VIEWS = ("tensor.collapse_shape", "tensor.expand_shape", "linalg.transpose")
 
@@ -47,7 +46,7 @@ class NormalizeInProducts(Pass):
             name for name, kernel in kernels.items() if family_of(kernel) == ROWS and can_make(kernel.entry_block)
         }
         for call in list(find(module, func.CallOp)) if makers else ():
-            name = _callee(call)
+            name = callee_of(call)
             uses = list(call.results[0].uses) if name in makers - wished else []
             readers = [use.owner.operation.opview for use in uses]
             if readers and all(_takes(reader, call.results[0], kernels, wished, target) for reader in readers):
@@ -58,17 +57,13 @@ class NormalizeInProducts(Pass):
         _erase_unused(module, kernels)
 
 
-def _callee(call: func.CallOp) -> str:
-    return ir.FlatSymbolRefAttr(call.attributes["callee"]).value
-
-
 def _takes(
     reader: ir.OpView, rows: ir.Value, kernels: dict[str, func.FuncOp], wished: set[str], target: GpuTarget
 ) -> bool:
     """Whether a user of rows is a call of a product that reads them as its left factor, and can make them."""
-    if not isinstance(reader, func.CallOp) or _callee(reader) in wished:
+    if not isinstance(reader, func.CallOp) or callee_of(reader) in wished:
         return False
-    kernel = kernels[_callee(reader)]
+    kernel = kernels[callee_of(reader)]
     if family_of(kernel) != GEMM or MAKES_ROWS in kernel.attributes:
         return False
     contraction, passed = contraction_of(kernel), list(reader.operands_)
@@ -99,10 +94,10 @@ def _is_of_strips(contraction: Contraction, target: GpuTarget) -> bool:
 
 def _fuse(module: ir.Module, rows: func.CallOp, product: func.CallOp, kernels: dict[str, func.FuncOp]) -> None:
     """Let a product make the rows that a call has made for it."""
-    name = f"{_callee(product)}_{_callee(rows)}"
+    name = f"{callee_of(product)}_{callee_of(rows)}"
     place = list(product.operands_).index(rows.results[0])
     if name not in kernels:
-        kernels[name] = _join(module, name, kernels[_callee(rows)], kernels[_callee(product)], place)
+        kernels[name] = _join(module, name, kernels[callee_of(rows)], kernels[callee_of(product)], place)
     passed = list(product.operands_)
     passed[place : place + 1] = rows.operands_
     with ir.InsertionPoint(product), product.location:
@@ -123,22 +118,13 @@ def _join(module: ir.Module, name: str, rows: func.FuncOp, product: func.FuncOp,
     block = kernel.add_entry_block([product.location] * len(types))
     arguments, count = list(block.arguments), len(rows.type.inputs)
     with ir.InsertionPoint(block), product.location:
-        (made,) = _clone(rows, arguments[place : place + count])
-        func.ReturnOp(_clone(product, [*arguments[:place], made, *arguments[place + count :]]))
+        (made,) = clone_kernel(rows, arguments[place : place + count])
+        func.ReturnOp(clone_kernel(product, [*arguments[:place], made, *arguments[place + count :]]))
     return kernel
 
 
-def _clone(kernel: func.FuncOp, arguments: Sequence[ir.Value]) -> list[ir.Value]:
-    """Clone what a kernel does, of these arguments; its results."""
-    values = dict(zip(kernel.arguments, arguments, strict=True))
-    *operations, end = (item.operation for item in kernel.entry_block.operations)
-    for operation in operations:
-        clone_into(operation, values)
-    return [values[value] for value in end.operands]
-
-
 def _erase_unused(module: ir.Module, kernels: dict[str, func.FuncOp]) -> None:
-    called = {_callee(call) for call in find(module, func.CallOp)}
+    called = {callee_of(call) for call in find(module, func.CallOp)}
     for name, kernel in kernels.items():
         if name not in called:
             kernel.operation.erase()
