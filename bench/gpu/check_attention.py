@@ -111,6 +111,23 @@ def _decoding() -> Iterator[Case]:
             key, value = (_random((batch, 12, 1024, 64), dtype, seed) for seed in (1, 2))
             name = f"decode {dtype} {batch}x{queries} at {position}"
             yield Case(name, decode, (query, key, value, np.array(position, np.int32)), TOLERANCES[dtype])
+    yield from _caching()
+
+
+def _caching() -> Iterator[Case]:
+    def step(query, key, value, keys, values, position):
+        keys, values = (
+            blu.dynamic_update_slice(cache, new, (0, 0, position, 0)) for cache, new in ((keys, key), (values, value))
+        )
+        return blu.attention(query, keys, values, causal=True, offset=position), keys, values
+
+    for dtype in ("bf16", "f16", "f32"):
+        for batch, heads, queries, position in ((1, 12, 1, 0), (1, 12, 1, 700), (8, 12, 1, 1023), (32, 4, 3, 300)):
+            new = [_random((batch, count, queries, 64), dtype, seed) for seed, count in enumerate((12, heads, heads))]
+            caches = [_random((batch, heads, 1024, 64), dtype, seed) for seed in (3, 4)]
+            arguments = (*new, *caches, np.array(position, np.int32))
+            name = f"decode into a cache {dtype} {batch}x{queries} at {position}"
+            yield Case(name, step, arguments, TOLERANCES[dtype], donate=("keys", "values"))
 
 
 def _layouts() -> Iterator[Case]:
