@@ -132,5 +132,7 @@ def _roots(value: ir.Value) -> Iterator[ir.Value]:
 
 def _is_of_program(root: ir.Value) -> bool:
     """Whether memory is an argument of the program: what a step of a loop is given may be anything."""
-    function = root.owner.owner.opview if isinstance(root.owner, ir.Block) else None
+    if not isinstance(root.owner, ir.Block):
+        return False
+    function = root.owner.owner.opview
     return isinstance(function, func.FuncOp) and LOOP_BODY not in function.attributes
