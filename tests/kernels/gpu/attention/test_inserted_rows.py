@@ -18,7 +18,7 @@ TOLERANCES = {"bf16": 2**-8, "f16": 2**-10, "f32": 1e-6}
 
 
 @dataclass(frozen=True)
-class Step:
+class CachedStep:
     """`queries` tokens of `heads` heads, `kv_heads` of which have keys in a cache of `keys` rows."""
 
     name: str
@@ -71,17 +71,17 @@ class Step:
 
 
 STEPS = [
-    Step("eight blocks to a head", "bf16", 1, 2, 2, 1, 520, 64, (0, 1, 63, 300, 519, 600, -1)),
-    Step("a block to a head", "bf16", 12, 12, 12, 1, 70, 64, (0, 69)),
-    Step("several blocks to a processor", "f16", 30, 12, 12, 1, 40, 64, (7,)),
-    Step("grouped heads, three tokens", "f16", 2, 4, 2, 3, 200, 80, (0, 100, 197)),
-    Step("a lane without columns", "f32", 1, 3, 3, 2, 90, 24, (5, 88)),
-    Step("rows one by one", "f32", 1, 2, 1, 1, 70, 256, (33,)),
+    CachedStep("eight blocks to a head", "bf16", 1, 2, 2, 1, 520, 64, (0, 1, 63, 300, 519, 600, -1)),
+    CachedStep("a block to a head", "bf16", 12, 12, 12, 1, 70, 64, (0, 69)),
+    CachedStep("several blocks to a processor", "f16", 30, 12, 12, 1, 40, 64, (7,)),
+    CachedStep("grouped heads, three tokens", "f16", 2, 4, 2, 3, 200, 80, (0, 100, 197)),
+    CachedStep("a lane without columns", "f32", 1, 3, 3, 2, 90, 24, (5, 88)),
+    CachedStep("rows one by one", "f32", 1, 2, 1, 1, 70, 256, (33,)),
 ]
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.name)
-def test_one_kernel_puts_rows_in_and_attends_to_them(step: Step) -> None:
+def test_one_kernel_puts_rows_in_and_attends_to_them(step: CachedStep) -> None:
     qkv, keys, values = step.arrays()
     program = step.program()
     assert list(program.ptx) == ["attention_0"] and len(program.plan["launches"]) == 1
@@ -116,14 +116,14 @@ def test_a_cache_that_is_read_later_is_copied_first() -> None:
     np.testing.assert_array_equal(found[3], keys + np.ones((), keys.dtype))
 
 
-def _of_two_places(step: Step, qkv, keys, values, at):
+def _of_two_places(step: CachedStep, qkv, keys, values, at):
     query, key, value = step.split(qkv)
     keys = blu.dynamic_update_slice(keys, key, (0, 0, at, 0))
     values = blu.dynamic_update_slice(values, value, (0, 0, at + 1, 0))
     return blu.attention(query, keys, values, causal=True, offset=at)
 
 
-def _of_a_part_of_rows(step: Step, qkv, keys, values, at):
+def _of_a_part_of_rows(step: CachedStep, qkv, keys, values, at):
     query, key, value = step.split(qkv)
     keys, values = (
         blu.dynamic_update_slice(cache, new[..., : step.columns // 2], (0, 0, at, 0))
@@ -132,7 +132,7 @@ def _of_a_part_of_rows(step: Step, qkv, keys, values, at):
     return blu.attention(query, keys, values, causal=True, offset=at)
 
 
-def _read_before(step: Step, qkv, keys, values, at):
+def _read_before(step: CachedStep, qkv, keys, values, at):
     query, key, value = step.split(qkv)
     keys = blu.dynamic_update_slice(keys, key, (0, 0, at, 0))
     values = blu.dynamic_update_slice(values, value, (0, 0, at, 0))
