@@ -19,7 +19,7 @@ from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.few_queries.inserted_rows import InsertedRows, caches_of, inserted_rows_of
 from blu.passes.gpu.attention.few_queries.shares import PIECE, LaneColumns, Shares
-from blu.passes.gpu.attention.few_queries.walk import KeyWalk, merge
+from blu.passes.gpu.attention.few_queries.walk import CacheWalk, merge
 from blu.passes.gpu.attention.operands import (
     AttentionOperand,
     HeadMatrix,
@@ -115,7 +115,7 @@ class Decode:
         if self.blocks > 1:
             group = numbers.add(numbers.multiply(rank, self.warps * shares.rows), group)
         columns, warps = LaneColumns.of(shares, lane), self.blocks * self.warps
-        walk = KeyWalk(self.problem, self.new, columns, warps, self.room, head, own, group)
+        walk = CacheWalk(self.problem, self.new, columns, warps, self.room, head, own, group)
         first = walk.begin()
         if self.blocks > 1:
             barrier.cluster_arrive()

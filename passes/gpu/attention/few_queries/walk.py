@@ -21,7 +21,7 @@ Row = tuple[Loaded, Loaded]
 
 
 @dataclass(frozen=True)
-class KeyWalk:
+class CacheWalk:
     """Emits what the `group`-th of the lanes' groups of `warps` warps does with its keys, for query `own` of a head.
 
     It reads as many keys at a time as have room in `room` registers, and the next ones while it computes with those.
