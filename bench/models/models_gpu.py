@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "gpu"))
 
 import checkout
 
-from bench.gpu.report import command_line, describe, microseconds_of_kernels
+from bench.gpu.report import command_line, describe
 from bench.models.sides import BluSide, Device, TorchSide, gradient_errors, host_milliseconds, in_turns
 from bench.models.sizes import MODELS, Model, program_of
 
@@ -75,7 +75,7 @@ def speed(arguments: argparse.Namespace, model: Model, device: Device) -> dict[s
         "eager": lambda: TorchSide(*setup, compiled=False),
         "compile": lambda: TorchSide(*setup, compiled=True),
     }
-    sides, losses, first, taken = {}, {}, {}, {}
+    sides, losses, first, taken, kernels = {}, {}, {}, {}, {}
     for name in ["blu", *arguments.peers]:
         before, start = device.bytes_taken(), time.perf_counter()
         sides[name] = makers[name]()
@@ -83,9 +83,10 @@ def speed(arguments: argparse.Namespace, model: Model, device: Device) -> dict[s
         first[name] = round(time.perf_counter() - start, 2)
         device.release()
         taken[name] = device.bytes_taken() - before
+        kernels[name] = sides[name].kernels() if device.is_gpu else {}
+        _print_kernels(name, kernels[name], arguments.kernels)
     times = in_turns(sides, device, arguments.rounds)
     program = sides["blu"].program
-    kernels = microseconds_of_kernels(program, sides["blu"].inputs) if device.is_gpu else {}
     return {
         "policy": arguments.policy,
         "parameters": sides["blu"].parameters,
@@ -132,9 +133,15 @@ def measure(arguments: argparse.Namespace, model: Model, device: Device) -> dict
         found["step"] = step = speed(arguments, model, device)
         shown = {name: value for name, value in step.items() if name != "kernels"}
         print(f"{model.name} step", json.dumps(shown), flush=True)
-        for name, microseconds in list(step["kernels"].items())[: arguments.kernels]:
-            print(f"    {microseconds:10.1f} us  {name}", flush=True)
     return found
+
+
+def _print_kernels(side: str, microseconds: dict[str, float], count: int) -> None:
+    """At once, since what comes later may take long."""
+    if microseconds:
+        print(f"{side}: {len(microseconds)} kernels, {sum(microseconds.values()):.0f} us in a step", flush=True)
+    for name, own in list(microseconds.items())[:count]:
+        print(f"    {own:10.1f} us  {name[:100]}", flush=True)
 
 
 def _arguments(words: list[str] | None) -> argparse.Namespace:

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from bench.gpu.report import microseconds_of_kernels
 from bench.models.sizes import UNCLIPPED, Model
 from bench.training.torch_gpt2 import decay_groups
 
@@ -131,6 +132,15 @@ class TorchSide:
         self.optimizer.zero_grad(set_to_none=True)
         return loss.detach()
 
+    def kernels(self) -> dict[str, float]:
+        """Microseconds of a step's kernels by name, the longest first."""
+        profiler = self.torch.profiler
+        with profiler.profile(activities=[profiler.ProfilerActivity.CUDA]) as profile:
+            self.step()
+            self.device.wait()
+        times = {item.key: item.self_device_time_total for item in profile.key_averages()}
+        return dict(sorted(((name, own) for name, own in times.items() if own), key=lambda item: -item[1]))
+
 
 class BluSide:
     """A packed step, with its arguments in the device's memory."""
@@ -139,7 +149,7 @@ class BluSide:
         from blu.runtime import load_program
 
         self.program: Any = load_program(path)
-        self.inputs = self.program.keep(arguments_of(self.program, model, size, "step", device))
+        self.inputs = self.program.keep(arguments_of(self.program, path, model, size, "step", device))
         self.parameters = sum(item.size for item in self._parameters())
 
     def _parameters(self) -> list[Any]:
@@ -150,22 +160,52 @@ class BluSide:
         """The loss; all else is overwritten."""
         return self.program.run(self.inputs, overwrite=True)[0]
 
+    def kernels(self) -> dict[str, float]:
+        """Microseconds of a step's kernels by name, the longest first."""
+        return microseconds_of_kernels(self.program, self.inputs)
 
-def arguments_of(program: Any, model: Model, size: str, part: str, device: Device) -> list[Any]:
-    """What a program is run with: the numbers of PyTorch's model, a batch, an optimizer that has done nothing."""
+
+def arguments_of(program: Any, path: Path, model: Model, size: str, part: str, device: Device) -> list[Any]:
+    """What a program is run with: the numbers of PyTorch's model, a batch, an optimizer that has done nothing.
+
+    What its function has read from outside, as a table of angles, is in its file.
+    """
     torch = device.torch
     state = random_twin(model, size, part, device).state_dict()
     batch = tensors(model.batch(size, part), device, torch.int32)
     known = {f"model.{name}": value for name, value in state.items()}
     known |= {f"batch.{number}": value for number, value in enumerate(batch)}
+    known |= _held(path, program, torch)
     known["rate"] = torch.tensor(model.size(size).rate)
     dtypes = {"i32": torch.int32, "i64": torch.int64, "f32": torch.float32}
     values = []
     for spec in program.inputs:
-        value = known[spec.name] if spec.name in known else torch.zeros(spec.shape)
+        value = known[spec.name] if spec.name in known else _nothing_yet(spec, torch)
         value = value.detach().to(device.name, dtypes[spec.dtype]).contiguous().clone()
         values.append(value if device.is_gpu else value.numpy())
     return values
+
+
+def _held(path: Path, program: Any, torch: Any) -> dict[str, Any]:
+    """The arguments that are in a program's file, by name."""
+    from blu.runtime.artifact import WEIGHTS, Artifact
+
+    artifact = Artifact.open(path)
+    held = set(artifact.names())
+    return {
+        spec.name: torch.frombuffer(bytearray(artifact.read(f"{WEIGHTS}/{spec.name}")), dtype=torch.float32).view(
+            spec.shape
+        )
+        for spec in program.inputs
+        if f"{WEIGHTS}/{spec.name}" in held
+    }
+
+
+def _nothing_yet(spec: Any, torch: Any) -> Any:
+    """An optimizer's state before the first step."""
+    if not spec.name.startswith("state."):
+        raise ValueError(f"nothing is known of the argument {spec.name}")
+    return torch.zeros(spec.shape)
 
 
 Gradients = dict[str, Any]
@@ -198,7 +238,7 @@ def gradient_errors(
     from blu.runtime import load_program
 
     program: Any = load_program(path)
-    arguments = arguments_of(program, model, size, "gradients", device)
+    arguments = arguments_of(program, path, model, size, "gradients", device)
     ours, again = (gradients_by_blu(program, arguments, device) for _ in range(2))
     program.close()
     expected = gradients_by_torch(model, size, "f64", device)
