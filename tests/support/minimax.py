@@ -105,6 +105,8 @@ FITS: dict[str, Fit] = {
     ),
     "ERF_TAIL": Fit(lambda a: mp.log(mp.erfc(a)) / a + 1, lambda a: a * mp.erfc(a), 0.9, 3.93, 7),
     "ERFC_F64": Fit(scaled_erfc, lambda t: 1 / scaled_erfc(t), -1.0, 0.44, 14, np.float64),
+    # Of halves, which are seldom read beyond 5.
+    "LOG_ERFC": Fit(lambda a: mp.log(mp.erfc(a), 2) / a, lambda a: a * mp.exp(-a / 5), 0.0, 10.2, 9),
     "SIN": odd_fit(mp.sin, 0.7855, 3),
     "COS": Fit(
         lambda z: (mp.cos(mp.sqrt(z)) - 1 + z / 2) / z**2, lambda z: z**2 / mp.cos(mp.sqrt(z)), 0.0, 0.617, 2
