@@ -36,6 +36,7 @@ from blu.passes.host.launch_batches import LaunchBatches
 from blu.passes.host.overlap_collectives import OverlapCollectives
 from blu.passes.host.pair_donations import PairDonations
 from blu.passes.host.share_kernels import ShareKernels
+from blu.passes.loops.align_loops import AlignLoops
 from blu.passes.loops.expand_loops import ExpandLoops
 from blu.passes.loops.fuse import Fuse
 from blu.passes.loops.lift_checks import LiftChecks
@@ -80,6 +81,7 @@ PIPELINE = Pipeline(
                 SinkWidening(),  # after the reshapes are gone, before loops are compared
                 MlirPass("canonicalize"),  # views that it has moved meet others
                 ExpandLoops(),  # views of arguments are canonical
+                AlignLoops(),
                 MergeDuplicates(),
                 FoldCounters(),
                 PackSearches(),

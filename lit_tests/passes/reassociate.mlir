@@ -103,3 +103,24 @@ func.func @not_padded_with_zeros(%a: tensor<3xf32>, %b: tensor<4xf32>) -> tensor
   %2 = "blu.add"(%0, %1) : (tensor<7xf32>, tensor<7xf32>) -> tensor<7xf32>
   return %2 : tensor<7xf32>
 }
+
+// -----
+
+// Parts that were put side by side are turned and rounded where they are made.
+// CHECK-LABEL: func.func @parts_are_turned(
+// CHECK-SAME: %[[A:.*]]: tensor<2x5x3xf32>, %[[B:.*]]: tensor<2x5x3xf32>)
+// CHECK: %[[LEFT:.*]] = "blu.transpose"(%{{.*}}) {permutation = array<i64: 1, 0, 2>} : (tensor<2x5x3xbf16>) -> tensor<5x2x3xbf16>
+// CHECK: %[[RIGHT:.*]] = "blu.transpose"(%{{.*}}) {permutation = array<i64: 1, 0, 2>} : (tensor<2x5x3xbf16>) -> tensor<5x2x3xbf16>
+// CHECK: %[[ALL:.*]] = "blu.concatenate"(%[[LEFT]], %[[RIGHT]]) {axis = 2 : i64
+// CHECK-NEXT: return %[[ALL]]
+func.func @parts_are_turned(%a: tensor<2x5x3xf32>, %b: tensor<2x5x3xf32>) -> tensor<5x2x6xbf16> {
+  %zero = "blu.constant"() {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
+  %0 = "blu.add"(%a, %b) : (tensor<2x5x3xf32>, tensor<2x5x3xf32>) -> tensor<2x5x3xf32>
+  %1 = "blu.subtract"(%a, %b) : (tensor<2x5x3xf32>, tensor<2x5x3xf32>) -> tensor<2x5x3xf32>
+  %2 = "blu.pad"(%0, %zero) {high = array<i64: 0, 0, 3>, low = array<i64: 0, 0, 0>} : (tensor<2x5x3xf32>, tensor<f32>) -> tensor<2x5x6xf32>
+  %3 = "blu.pad"(%1, %zero) {high = array<i64: 0, 0, 0>, low = array<i64: 0, 0, 3>} : (tensor<2x5x3xf32>, tensor<f32>) -> tensor<2x5x6xf32>
+  %4 = "blu.add"(%2, %3) : (tensor<2x5x6xf32>, tensor<2x5x6xf32>) -> tensor<2x5x6xf32>
+  %5 = "blu.transpose"(%4) {permutation = array<i64: 1, 0, 2>} : (tensor<2x5x6xf32>) -> tensor<5x2x6xf32>
+  %6 = "blu.convert"(%5) {dtype = bf16} : (tensor<5x2x6xf32>) -> tensor<5x2x6xbf16>
+  return %6 : tensor<5x2x6xbf16>
+}

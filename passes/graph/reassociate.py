@@ -13,7 +13,9 @@ from blu.dialects.core.op import attributes_of, emitting_at, is_pure, operands_o
 from blu.dialects.tensor.tensor import Tensor
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.bodies import blocks_of
+from blu.passes.graph.simplify.narrowing import narrow_before_copies
 from blu.passes.graph.simplify.rules import Site, emit, made_by, splat_of
+from blu.passes.graph.simplify.shapes import transpose_of_parts
 from blu.passes.graph.split_reductions import LONG, REDUCTIONS, SEARCHES, reduced, split, split_dot
 
 # Sums of all elements of tensors from this size on are formed in two steps, the first of which has many rows.
@@ -50,6 +52,7 @@ class Reassociate(Pass):
     def run(self, module: ir.Module) -> None:
         rules: dict[str, Rule] = {"blu.add": _add}
         rules |= {f"blu.{name}": self._cut for name in (*REDUCTIONS, *SEARCHES, "matmul")}
+        rules |= {f"blu.{name}": _of_parts for name in ("transpose", "convert")}
         for block in [block for function in find(module, func.FuncOp) for block in blocks_of(function)]:
             for operation in [item.operation for item in block.operations if item.name in rules]:
                 with ir.InsertionPoint(operation), emitting_at(operation.location):
@@ -95,6 +98,12 @@ def _side_by_side(operation: ir.Operation) -> ir.Value | None:
             return None
         end += part.source_type.shape[axis]
     return emit("concatenate", [part.operands[0] for part in parts], axis=axis) if end == target[axis] else None
+
+
+def _of_parts(operation: ir.Operation) -> ir.Value | None:
+    """What is done with parts that were put side by side just now is done with each."""
+    site = Site(operation)
+    return (transpose_of_parts if site.name == "transpose" else narrow_before_copies)(site)
 
 
 def _padded_parts(operation: ir.Operation) -> list[Site]:

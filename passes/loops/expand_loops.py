@@ -9,7 +9,15 @@ from blu.dialects.core.mlir import func, ir, linalg
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.families import is_kernel
 from blu.passes.loops.fuse.loops import VIEWS, LoopNest, loop_nest
-from blu.passes.loops.lower_to_linalg.generic import PARALLEL, empty, iterators, maps_attribute, projection, reshape
+from blu.passes.loops.lower_to_linalg.generic import (
+    PARALLEL,
+    empty,
+    iterators,
+    maps_attribute,
+    projection,
+    reshape,
+    shape_of,
+)
 
 
 @dataclass(frozen=True)
@@ -55,7 +63,7 @@ def _can_expand(nest: LoopNest, view: ir.Operation) -> bool:
     shape = tuple(ir.RankedTensorType(view.results[0].type).shape)
     readers = [loop_nest(use.owner.operation, 0) for use in view.results[0].uses]
     are_alike = all(reader is not None and reader.is_pointwise and reader.sizes == shape for reader in readers)
-    return are_alike and all(_is_given(value) for value, _ in nest.reads) and not _counts(nest, _groups(view))
+    return are_alike and all(_is_given(value) for value, _ in nest.reads) and not _counts(nest, groups_of(view))
 
 
 def _is_given(value: ir.Value) -> bool:
@@ -65,7 +73,7 @@ def _is_given(value: ir.Value) -> bool:
     return isinstance(value.owner, ir.Block) or not isinstance(value.type, ir.RankedTensorType)
 
 
-def _groups(view: ir.Operation) -> list[list[int]]:
+def groups_of(view: ir.Operation) -> list[list[int]]:
     """The dimensions that each one becomes."""
     groups = ir.ArrayAttr(view.attributes["reassociation"])
     return [[ir.IntegerAttr(dim).value for dim in ir.ArrayAttr(group)] for group in groups]
@@ -84,23 +92,28 @@ def _loop_of(index: ir.Operation) -> int:
 
 def _expand(nest: LoopNest, view: ir.Operation) -> None:
     """Put the same loops, over the dimensions of the view, in the place of both."""
-    groups, shape = _groups(view), list(ir.RankedTensorType(view.results[0].type).shape)
     with ir.InsertionPoint(view), nest.operation.location:
-        inputs, maps = [], []
-        for value, dims in zip(nest.inputs, nest.dims, strict=False):
-            assert dims is not None, "an elementwise loop that reads a range"
-            loops = [loop for dim in dims for loop in groups[dim]]
-            inputs.append(reshape(value, [shape[loop] for loop in loops]))
-            maps.append(projection(len(shape), loops))
-        result = ir.RankedTensorType(view.results[0].type)
-        into = empty(shape, result.element_type)
-        maps.append(projection(len(shape), range(len(shape))))
-        expanded = linalg.GenericOp([result], inputs, [into], maps_attribute(maps), iterators([PARALLEL] * len(shape)))
-        nest.operation.regions[0].blocks[0].append_to(expanded.regions[0])
-        for item in expanded.regions[0].blocks[0].operations:
-            if item.operation.name == "linalg.index":
-                (dim,) = groups[_loop_of(item.operation)]
-                item.operation.attributes["dim"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)
-    view.results[0].replace_all_uses_with(expanded.results[0])
+        (result,) = expanded(nest, groups_of(view), shape_of(view.results[0]))
+    view.results[0].replace_all_uses_with(result)
     view.erase()
     nest.operation.erase()
+
+
+def expanded(nest: LoopNest, groups: Sequence[Sequence[int]], shape: Sequence[int]) -> list[ir.Value]:
+    """The results of elementwise loops over `shape`: each loop of the nest, which gives its body, becomes a group."""
+    inputs, maps = [], []
+    for value, dims in zip(nest.inputs, nest.dims, strict=False):
+        assert dims is not None, "an elementwise loop that reads a range"
+        loops = [loop for dim in dims for loop in groups[dim]]
+        inputs.append(reshape(value, [shape[loop] for loop in loops]))
+        maps.append(projection(len(shape), loops))
+    into = [empty(shape, ir.RankedTensorType(value.type).element_type) for value in nest.outputs]
+    maps += [projection(len(shape), range(len(shape)))] * len(into)
+    types = [value.type for value in into]
+    made = linalg.GenericOp(types, inputs, into, maps_attribute(maps), iterators([PARALLEL] * len(shape)))
+    nest.operation.regions[0].blocks[0].append_to(made.regions[0])
+    for item in made.regions[0].blocks[0].operations:
+        if item.operation.name == "linalg.index":
+            (dim,) = groups[_loop_of(item.operation)]
+            item.operation.attributes["dim"] = ir.IntegerAttr.get(ir.IntegerType.get_signless(64), dim)
+    return list(made.results)

@@ -109,3 +109,17 @@ def test_who_waits_for_whom_is_what_a_search_finds(seed: int) -> None:
             found = {other for other in needs if waiting.waits(one, other)}
             assert found == reached(needs, one) | {one}
             assert waiting.needs(one) == needs[one]
+
+
+@pytest.mark.parametrize("target", ["sm_90a", "x86-64-v3"])
+def test_a_gate_that_is_kept_anyway_is_opened_by_the_product_that_it_gates(target: str) -> None:
+    """As its gradient needs it. Before, its own product wrote it a second time, opened."""
+
+    def gated(x: blu.Tensor, gate: blu.Tensor, up: blu.Tensor) -> tuple:
+        kept = blu.matmul(x, gate)
+        return blu.silu(kept) * blu.matmul(x, up), blu.transpose(kept, (1, 0))
+
+    traced = blu.jit(gated).trace(*(blu.spec(shape, "f32") for shape in ((96, 64), (64, 128), (64, 128))))
+    text = str(traced.lower(target, stop="blu-fuse").module)
+    calls = [line.rpartition("->")[2].partition(" loc")[0] for line in text.splitlines() if "call @gemm" in line]
+    assert [call.strip() for call in calls] == ["tensor<96x128xf32>"] * 2

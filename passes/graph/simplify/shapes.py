@@ -68,6 +68,20 @@ def concatenate_without_empty(site: Site) -> ir.Value | None:
     return emit("concatenate", present, axis=axis) if len(present) < len(operands) else None
 
 
+@simplifies("transpose")
+def transpose_of_parts(site: Site) -> ir.Value | None:
+    """Whoever makes parts writes them where they belong, so that nothing is copied. Rows stay in one piece.
+
+    %2 = "blu.concatenate"(%0, %1) {axis = 3}, %3 = "blu.transpose"(%2) {permutation = [0, 2, 1, 3]}
+        ->      "blu.concatenate" of the transposes of %0 and %1
+    """
+    whole, permutation = made_by(site.operands[0], "concatenate"), site.attributes["permutation"]
+    if whole is None or len(list(site.operands[0].uses)) != 1 or permutation[-1] != len(permutation) - 1:
+        return None
+    parts = [emit("transpose", part, permutation=permutation) for part in whole.operands[0]]
+    return emit("concatenate", parts, axis=permutation.index(whole.attributes["axis"]))
+
+
 @simplifies("reshape")
 def reshape_of_reshape(site: Site) -> ir.Value | None:
     """%1 = "blu.reshape"(%0) {shape = [6]}, %2 = "blu.reshape"(%1) {shape = [3, 2]}      ->      "blu.reshape"(%0)"""

@@ -77,6 +77,11 @@ JOINING: dict[Family, tuple[Rule[Joining], ...]] = {
             lambda case: not (_is_stored(case) and _stays_inside_of_rows(case.nest)),
             "it is left to the kernel that reduces its rows, since the product is stored for others as well",
         ),
+        Rule(
+            "no other product",
+            lambda case: not (_is_needed(case) and _ends_in_other_product(case.nest, case.group)),
+            "it is left to the product that it is put together with, since this one is stored for others as well",
+        ),
     ),
     families.ROWS: (
         *_OP_BEGINS,
@@ -213,6 +218,38 @@ def _is_added_up(case: Joining) -> bool:
 def _is_stored(case: Joining) -> bool:
     """Whether others read the product too."""
     return any(value in case.group.made and len(list(value.uses)) > 1 for value, _ in case.nest.reads)
+
+
+def _is_needed(case: Joining) -> bool:
+    """Whether all that is read of the product is read by what is no elementwise loop too: it is in memory anyway."""
+    values = [value for value, _ in case.nest.reads if value in case.group.made]
+    return bool(values) and all(map(_has_other_readers, values))
+
+
+def _has_other_readers(value: ir.Value) -> bool:
+    users = [loop_nest(use.owner.operation, 0) for use in value.uses]
+    return any(user is None or not user.is_pointwise for user in users)
+
+
+def _ends_in_other_product(nest: LoopNest, group: Group) -> bool:
+    """Whether a result is only read, by elementwise loops, to be put together with what another product makes."""
+    uses = [use for result in nest.operation.results for use in result.uses]
+    users = {use.owner.operation: loop_nest(use.owner.operation, 0) for use in uses}
+    (user,) = users.values() if len(users) == 1 else (None,)
+    if user is None or not user.is_pointwise or user.sizes != nest.sizes:
+        return False
+    others = [value for value in user.inputs if value not in nest.operation.results]
+    return any(_is_of_other_product(value, group) for value in others) or _ends_in_other_product(user, group)
+
+
+def _is_of_other_product(value: ir.Value, group: Group) -> bool:
+    """Whether elementwise loops make a value of a product that no kernel of the group does."""
+    while not isinstance(value.owner, ir.Block) and value not in group.made:
+        nest = loop_nest(value.owner, 0)
+        if nest is None or nest.is_contraction or not nest.is_pointwise or not nest.inputs:
+            return nest is not None and nest.is_contraction
+        value = nest.inputs[0]
+    return False
 
 
 def _stays_inside_of_rows(nest: LoopNest) -> bool:
