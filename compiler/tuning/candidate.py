@@ -39,6 +39,12 @@ class ScheduleCandidate:
         program = load_program(compiled.members)
         return cls(compiled.schedule, program, draw(program) if inputs is None else inputs)
 
+    def __enter__(self) -> ScheduleCandidate:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.program.close()
+
     def results(self) -> list[Any]:
         """What it computes, where its program leaves it."""
         return list(self.program.run(self.inputs))

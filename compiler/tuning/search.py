@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from blu.compiler.tuning.candidate import ScheduleCandidate, compare, difference
@@ -76,15 +77,17 @@ class ScheduleSearch:
         is_first = not self.chosen.members
         if is_first:
             compiled = self._start(*compiled)
-        chosen = ScheduleCandidate.load(self.chosen)
-        start = best = chosen if is_first else ScheduleCandidate.load(self.best, chosen.inputs)
-        for made, candidate in self._right(compiled, chosen, end):
-            if self._beats(candidate, best):
-                self.best, best = made, candidate
-        if best is not start or is_first:
-            self._look_around()
-        before, after = compare(chosen, best, ROUNDS)
+        start = self.best
+        with ExitStack() as loaded:
+            chosen = loaded.enter_context(ScheduleCandidate.load(self.chosen))
+            best = chosen if is_first else loaded.enter_context(ScheduleCandidate.load(start, chosen.inputs))
+            for made, candidate in self._right(compiled, chosen, end, loaded):
+                if self._beats(candidate, best):
+                    self.best, best = made, candidate
+            before, after = compare(chosen, best, ROUNDS)
         self.found.best, self.found.before, self.found.after = best.schedule, before, after
+        if self.best is not start or is_first:
+            self._look_around()
 
     def _start(self, chosen: Answer, *others: Answer) -> Sequence[Answer]:
         if isinstance(chosen, BluError):
@@ -93,7 +96,7 @@ class ScheduleSearch:
         return others
 
     def _right(
-        self, compiled: Sequence[Answer], chosen: ScheduleCandidate, end: float
+        self, compiled: Sequence[Answer], chosen: ScheduleCandidate, end: float, loaded: ExitStack
     ) -> Iterator[tuple[CompiledCandidate, ScheduleCandidate]]:
         """Those that fit, and compute what the chosen one does."""
         expected = chosen.results() if compiled else []
@@ -104,7 +107,7 @@ class ScheduleSearch:
             if isinstance(made, BluError):
                 self.found.misfits += 1
                 continue
-            candidate = ScheduleCandidate.load(made, chosen.inputs)
+            candidate = loaded.enter_context(ScheduleCandidate.load(made, chosen.inputs))
             if problem := difference(candidate, expected):
                 self.found.wrong.append(f"{differing(made.schedule, self.chosen.schedule)}: {problem}")
             else:

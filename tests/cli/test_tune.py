@@ -218,9 +218,12 @@ def test_neighbours_are_doubled_and_halved_and_other_tiles() -> None:
         {"kind": "a", "rows": 2, "claim": 2, "ahead": 0},
     ]
     wgmma = {"kind": "wgmma", "rows": 128, "columns": 192, "stages": 4, "registers": "none", "sums": "boxed"}
+    wgmma |= {"group": 8, "split": 2, "lead": 3}
     tiles = {(item["rows"], item["columns"], item["stages"]) for item in neighbours(wgmma)}
     assert {(128, 128, 5), (64, 64, 10), (128, 192, 5), (128, 192, 3)} <= tiles
     assert {item["sums"] for item in neighbours(wgmma)} == {"boxed", "staged", "held"}
+    parts = {(item["split"], item["lead"], item["sums"]) for item in neighbours(wgmma)}
+    assert {(4, 3, "staged"), (3, 1, "staged"), (1, 1, "staged"), (2, 4, "boxed"), (2, 2, "boxed")} <= parts
 
 
 def test_what_the_model_expects_to_be_slow_is_not_tried(monkeypatch) -> None:

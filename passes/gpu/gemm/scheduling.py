@@ -108,15 +108,25 @@ def neighbours(schedule: Fields) -> Iterator[Fields]:
 
 
 def _of_warpgroups(schedule: Fields, number: Mapping[str, int]) -> Iterator[Fields]:
-    yield from ({**schedule, "stages": number["stages"] + more} for more in (1, -1))
     yield from ({**schedule, "sums": sums} for sums in SUMS)
+    yield {**schedule, "stages": number["stages"] + 1}
     if schedule["registers"] == "none":
         bytes_under_way = number["stages"] * (number["rows"] + number["columns"])
         for rows, columns in WARPGROUP_STEPS:
-            yield {**schedule, "rows": rows, "columns": columns, "stages": bytes_under_way // (rows + columns)}
-    for other in around({name: number[name] for name in ("split", "group") if name in number}):
-        is_split = other.get("split", 1) != number.get("split", 1)  # parts are sums in f32, which no box takes
-        yield {**schedule, **other, **({"sums": "staged"} if is_split else {})}
+            stages = bytes_under_way // (rows + columns)
+            yield {**schedule, "rows": rows, "columns": columns, "stages": stages, "lead": 1}
+    yield from ({**schedule, **other} for other in around({"group": number["group"]}))
+    yield from _other_parts(schedule, number["split"], number["lead"])
+    yield {**schedule, "stages": number["stages"] - 1}
+
+
+def _other_parts(schedule: Fields, parts: int, lead: int) -> Iterator[Fields]:
+    """Other parts of k, which are sums in f32 that no box takes, and other lengths of the first."""
+    for count in (2 * parts, parts // 2, parts + 1, parts - 1):
+        if count:
+            yield from ({**schedule, "split": count, "lead": each, "sums": "staged"} for each in (lead, 1))
+    if parts > 1:
+        yield from ({**schedule, "lead": each} for each in (lead + 1, lead - 1) if each)
 
 
 def expected(kernel: func.FuncOp, target: GpuTarget, schedule: Fields) -> float:
@@ -128,9 +138,8 @@ def expected(kernel: func.FuncOp, target: GpuTarget, schedule: Fields) -> float:
     if schedule["kind"] != WgmmaSchedule.kind:
         return clocks_of_warps(sizes, target, rows, columns, parts) if (rows, columns) in TILES else 0.0
     step = WARPGROUP_STEPS.get((rows, columns))
-    return (
-        clocks_of_warpgroups(sizes, target, (rows, columns), step, parts, int(schedule.get("lead", 1))) if step else 0.0
-    )
+    lead = int(schedule.get("lead", 1))
+    return clocks_of_warpgroups(sizes, target, (rows, columns), step, parts, lead) if step else 0.0
 
 
 SCHEDULER = Scheduler(choose, fit, lambda kernel: split.contraction_of(kernel).operation.location, neighbours, expected)
