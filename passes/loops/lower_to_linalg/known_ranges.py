@@ -75,6 +75,12 @@ def _iota(operation: ir.Operation, ask: Ask) -> Range | None:
     return 0, max(0, attributes["shape"][attributes["axis"]] - 1)
 
 
+def _position(operation: ir.Operation, ask: Ask) -> Range | None:
+    """Where something stands along an axis of the operand: the last one, if the op names none."""
+    shape, attributes = value_type(operation.operands[0]).shape, attributes_of(operation)
+    return 0, max(0, shape[attributes.get("axis", len(shape) - 1)] - 1)
+
+
 def _of_each(combine: Callable[[Sequence[Range]], Range]) -> Callable[[ir.Operation, Ask], Range | None]:
     """A rule by the ranges of all operands of integers: the least of the least, say."""
 
@@ -123,6 +129,7 @@ def _subtract(ranges: Sequence[Range]) -> Range:
 _RULES: dict[str, Callable[[ir.Operation, Ask], Range | None]] = {
     "blu.constant": _constant,
     "blu.iota": _iota,
+    **dict.fromkeys(("blu.argsort", "blu.arg_top_k", "blu.argmax", "blu.argmin"), _position),
     "blu.where": _where,
     "blu.clip": _clip,
     "blu.add": _of_each(_add),

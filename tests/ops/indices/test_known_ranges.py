@@ -24,6 +24,8 @@ KNOWN: dict[str, Callable[..., Any]] = {
     "truth": lambda x, i, np: np.take(x, (i > 0).astype("int32"), axis=1),
     "in the table": lambda x, i, np: np.take(x, np.take(np.arange(7), np.clip(i, 0, 6)), axis=0),
     "along": lambda x, i, np: np.take_along_axis(x[:5], np.clip(i, 0, 4).reshape(5, 1), axis=1),
+    "order": lambda x, i, np: np.take_along_axis(x, np.argsort(x, axis=0), axis=0),
+    "largest": lambda x, i, np: np.take(x, np.argmax(x, axis=0) - 7 + np.argmin(x, axis=0), axis=0),
 }
 UNKNOWN: dict[str, Callable[..., Any]] = {
     "argument": lambda x, i: blu.take(x, i, axis=0),
@@ -54,6 +56,15 @@ def test_what_is_inside_is_not_checked_and_right():
     given = blu.jit(lambda x, i: all_of(x, i))(X, INDICES)
     for name, found, expected in zip(KNOWN, given, all_of(X, INDICES, np), strict=True):
         np.testing.assert_array_equal(found, expected, name)
+
+
+def test_positions_of_the_largest_are_not_checked():
+    def largest(x: Any, i: Any) -> Any:
+        return blu.top_k(x, 2)
+
+    assert _checks(largest) == 0
+    for found, expected in zip(blu.jit(largest)(X, INDICES), (X[:, :2:-1], [[4, 3]] * 7), strict=True):
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_a_long_chain_of_ops_is_looked_through_as_far_as_it_pays():
