@@ -102,7 +102,6 @@ def refusal(program: str, fields: Fields, target: str = "sm_90a") -> PassError:
         ("rows", {"kind": "sweep", "per_processor": 3}, "per_processor = 3: of blocks that sweep"),
         ("rows", {"kind": "sweep", "unroll": 64}, "unroll = 64: threads have at most 16 vectors under way"),
         ("rows", {"kind": "rows_ahead", "cluster": 3}, "cluster = 3: clusters have 1, 2, 4, 8 blocks"),
-        ("rows", {"kind": "rows_ahead", "threads": 32, "per_processor": 2}, "there are 140 rows for 264 blocks"),
         ("rows", {"kind": "rows_ahead", "threads": 640, "per_processor": 4}, "4 blocks of 640 threads, of 2048"),
         ("columns", {"kind": "columns", "width": 3}, "width = 3: a power of two of the 256 threads"),
         ("columns", {"kind": "columns", "threads": 96, "width": 64}, "width = 64: 96 threads are no multiple of that"),

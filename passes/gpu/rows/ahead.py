@@ -151,7 +151,7 @@ def write_ahead(launches: Launches, group: RowGroup, schedule: RowsAheadSchedule
     """A block for each processor, which copies its next row, or its part of that, while it works on one."""
     (frame,) = launches.frames
     kernel, rows = RowKernel.plan(group, schedule.cut(group.width)), group.rows
-    clusters = clusters_of(schedule, launches.target)
+    clusters = _clusters_of(schedule, rows, launches.target)
     sources = find_sources(kernel, frame, launches.target)
     size = shared_bytes(kernel, sources)
     with open_launch(frame, kernel, clusters * schedule.cluster, schedule.threads, size) as (here, bodies, entry):
@@ -192,9 +192,9 @@ def write_ahead(launches: Launches, group: RowGroup, schedule: RowsAheadSchedule
         cursor.loop(*bounds, start, body)
 
 
-def clusters_of(schedule: RowsAheadSchedule, target: GpuTarget) -> int:
-    """How many clusters of blocks there are: as many as run at the same time."""
-    return target.clusters_at_once(schedule.cluster) * schedule.per_processor
+def _clusters_of(schedule: RowsAheadSchedule, rows: int, target: GpuTarget) -> int:
+    """How many clusters of blocks there are: as many as run at the same time, and have a row."""
+    return min(rows, target.clusters_at_once(schedule.cluster) * schedule.per_processor)
 
 
 def _team_of_cluster(

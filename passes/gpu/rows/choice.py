@@ -55,6 +55,9 @@ WRITTEN_CLUSTERS = ((2, 640, 36, 1), (4, 192, 68, 3), (4, 640, 52, 1), (8, 640, 
 """The same for rows along which something is written: with more registers, ptxas would spill some."""
 HALVES_CLUSTERS = ((4, 320, 24, 2), (4, 640, 28, 1), (8, 640, 52, 1))
 """The same where all that is kept of such rows has 16 bits: also for rows that one block could have."""
+FEW_CLUSTERS = {4: ((8, 128, 50, 7), (8, 640, 52, 1)), 2: ((8, 128, 28, 7), (8, 640, 32, 1))}
+"""The same for rows that are fewer than twice the processors, by the bytes of an element of the one input that they
+have: about as many clusters run at the same time as there are rows."""
 WRITTEN_LANES = 4
 """Elements that a thread writes at once, where a row in its registers leaves none for more."""
 SWEEP_THREADS = 1024
@@ -117,7 +120,9 @@ def choose_kind(group: RowGroup, target: GpuTarget, split: int) -> Schedule:
         return SquaresSchedule(square.side) if square else choose_points(group)
     if not group.program.across:
         return choose_columns(group, split)
-    return choose_slices(group, split) if split > 1 else choose_rows(group, target)
+    if split == 1:
+        return choose_rows(group, target)
+    return _choose_few(group, target) or choose_slices(group, split)
 
 
 def choose_rows(group: RowGroup, target: GpuTarget) -> Schedule:
@@ -151,11 +156,10 @@ def _choose_ahead(group: RowGroup, target: GpuTarget, alone: Schedule) -> RowsAh
     """The schedule of blocks, or clusters of them, that read ahead, if there are enough rows, which fit."""
     if not target.tma or group.rows <= target.processors:
         return None
-    if isinstance(alone, RowsSchedule) and not _is_better_shared(group, alone):
-        schedule = RowsAheadSchedule(alone.threads, alone.lanes)
-    else:
-        schedule = _choose_cluster(group)
-    return schedule if schedule and can_read_ahead(group, schedule, target) else None
+    if not isinstance(alone, RowsSchedule) or _is_better_shared(group, alone):
+        return _choose_cluster(group, target, _clusters(group, kept_words(group.operands, group.lanes)))
+    schedule = RowsAheadSchedule(alone.threads, alone.lanes)
+    return schedule if can_read_ahead(group, schedule, target) else None
 
 
 def can_read_ahead(group: RowGroup, schedule: RowsAheadSchedule, target: GpuTarget) -> bool:
@@ -163,12 +167,23 @@ def can_read_ahead(group: RowGroup, schedule: RowsAheadSchedule, target: GpuTarg
     return bool(find_sources(RowKernel.plan(group, schedule.cut(group.width)), group.frame, target))
 
 
-def _choose_cluster(group: RowGroup) -> RowsAheadSchedule | None:
-    """The schedule of as few blocks as have a row in their registers together."""
+def _choose_few(group: RowGroup, target: GpuTarget) -> RowsAheadSchedule | None:
+    """The schedule of clusters that have a few long rows, of one input, in their registers: none reads it twice."""
+    inputs = [operand for operand in group.operands if operand.is_input]
+    if len(inputs) != 1 or not inputs[0].is_kept:
+        return None
+    return _choose_cluster(group, target, FEW_CLUSTERS.get(inputs[0].size, ()))
+
+
+def _choose_cluster(
+    group: RowGroup, target: GpuTarget, clusters: tuple[tuple[int, int, int, int], ...]
+) -> RowsAheadSchedule | None:
+    """The schedule of the first blocks of some that have a row in their registers together, if it can be copied."""
     lanes, need = group.lanes, kept_words(group.operands, group.lanes)
-    for blocks, threads, limit, per_processor in _clusters(group, need):
+    for blocks, threads, limit, per_processor in clusters if target.tma else ():
         if ceil(group.width / (lanes * threads * blocks)) * lanes * need <= limit:
-            return RowsAheadSchedule(threads, lanes, blocks, per_processor)
+            schedule = RowsAheadSchedule(threads, lanes, blocks, per_processor)
+            return schedule if can_read_ahead(group, schedule, target) else None
     return None
 
 

@@ -13,7 +13,6 @@ from blu.errors import ParseError
 from blu.passes.framework.families import SCRATCH
 from blu.passes.gpu.others.loops import LoopsSchedule
 from blu.passes.gpu.rows import choice
-from blu.passes.gpu.rows.ahead import clusters_of
 from blu.passes.gpu.rows.columns import words_of
 from blu.passes.gpu.rows.group import RowGroup, elements_of, has_folds, read_group
 from blu.passes.gpu.rows.schedule import (
@@ -268,8 +267,6 @@ def _excess_ahead(schedule: RowsAheadSchedule, group: RowGroup, target: GpuTarge
     if schedule.threads * schedule.per_processor > target.threads_per_processor:
         threads = f"{schedule.per_processor} blocks of {schedule.threads} threads"
         yield f"per_processor = {schedule.per_processor}: {threads}, of {target.threads_per_processor} of a processor"
-    if (count := clusters_of(schedule, target)) > group.rows:
-        yield f"there are {group.rows} rows for {count} blocks, or clusters of them, that run at the same time"
     if not choice.can_read_ahead(group, schedule, target):
         yield (
             f"what is read along rows cannot be copied ahead: it is read in one walk only, lies apart, or takes more "

@@ -144,6 +144,26 @@ def test_clusters_find_what_one_block_would(width: int, dtype: str, writes: bool
     np.testing.assert_allclose(*(item.astype(np.float64) for item in (other, expected)), rtol=1e-6, atol=1e-6)
 
 
+@needs_ptxas
+@pytest.mark.parametrize(
+    ("rows", "width", "dtype", "blocks"),
+    [(1, 16384, "f32", 8), (3, 50257, "f32", 8), (2, 51201, "f32", 8), (2, 16386, "f16", 8), (2, 65544, "bf16", 8),
+     (2, 16385, "f16", 0), (2, 266241, "f32", 0), (2, 16384, "f64", 0)],
+)  # fmt: skip
+def test_few_long_rows_are_read_once(rows: int, width: int, dtype: str, blocks: int):
+    """On Hopper, by clusters that have them in registers; in slices where they do not fit, or cannot be copied."""
+    x = array(rows, width).astype(DTYPES[dtype])
+    program = compile_program(lambda x: (blu.softmax(x, axis=-1), blu.max(x, axis=1)), x)
+    grids = [launch["grid"][0] for launch in program.plan["launches"]]
+    assert (grids == [rows * blocks]) == (blocks > 0) == ("cluster" in "".join(program.ptx.values()))
+    assert not program.spills()
+    found, largest = (item.astype(np.float64) for item in program.interpret(x))
+    powers = np.exp(x.astype(np.float64))
+    rtol, atol = (1e-2, 3e-8) if "16" in dtype else (1e-5, 0.0)
+    np.testing.assert_allclose(found, powers / powers.sum(1, keepdims=True), rtol, atol)
+    np.testing.assert_array_equal(largest, x.astype(np.float64).max(1))
+
+
 def test_transposes_go_through_shared_memory():
     function, arguments = KERNELS["transpose"]
     program = compile_program(function, *arguments)
