@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from blu.dialects.core.dtypes import product
 from blu.dialects.core.mlir import arith, func, ir, memref, nvvm
 from blu.dialects.plan import LOOP_BODY, VIEWS
-from blu.passes.framework.families import GEMM, family_of
+from blu.passes.framework.families import GEMM, SCAN, family_of
 from blu.passes.framework.launches import ON_GPUS, arguments_of, grid_of, host_functions, kernel_of
 from blu.passes.gpu.isa.prefetch import PIECE_BYTES, bulk_prefetch
 from blu.passes.gpu.kernel import when
@@ -95,7 +95,9 @@ def _of_kernel(kernel: ir.Operation, launches: Sequence[ir.Operation | None], mo
     constant = {place: values[0].type for place, values in enumerate(passed) if all(map(_is_never_written, values))}
     operands = [_operand(place, type_, limit) for place, type_ in constant.items()]
     kept = tuple(operand for operand in operands if operand is not None)
-    return ReadAhead(blocks, kept, frozenset(constant)) if kept and others == [1, 1] else None
+    # The pieces of a scan are read at once, whatever their size.
+    reads = bool(kept) or (bool(constant) and family_of(kernel).name == SCAN.name)
+    return ReadAhead(blocks, kept, frozenset(constant)) if reads and others == [1, 1] else None
 
 
 def _operand(place: int, type_: ir.Type, limit: int) -> ConstantOperand | None:

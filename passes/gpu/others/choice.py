@@ -30,7 +30,7 @@ from blu.passes.kernels.updates import is_half
 SHORT = 1024
 """Elements up to which a warp takes a row."""
 PIECE = 2048
-"""Elements that a piece of a row has at least."""
+"""Elements that a piece of a row would have at least, of rows that are cut."""
 COLUMN_PIECE = 32
 """Elements that a piece of a column has at least."""
 MOST_PIECES = 1024
@@ -48,14 +48,19 @@ MANY_PLACES = 16384
 def _choose_scan(kernel: func.FuncOp, target: GpuTarget) -> Schedule:
     sizes = ScanBody.of(kernel).nest.sizes
     points, width = prod(sizes[:-1]), sizes[-1]
-    by_columns = len(sizes) > 2
-    each, least, unit = (THREADS, COLUMN_PIECE, 1) if by_columns else (1, PIECE, ITEMS * THREADS)
-    wanted = min(BLOCKS_PER_PROCESSOR * target.processors * each // points, MOST_PIECES)
-    pieces = max(1, min(wanted, width // least))
-    length = width if pieces == 1 else ceil(width / pieces / unit) * unit
-    if by_columns:
-        return ScanColumnsSchedule(length)
+    if len(sizes) > 2:
+        wanted = min(BLOCKS_PER_PROCESSOR * target.processors * THREADS // points, MOST_PIECES)
+        return ScanColumnsSchedule(ceil(width / max(1, min(wanted, width // COLUMN_PIECE))))
+    length = _length_of_pieces(points, width, target)
     return ScanRowsSchedule(length, WARP if width <= SHORT and length >= width else THREADS)
+
+
+def _length_of_pieces(rows: int, width: int, target: GpuTarget) -> int:
+    """How many elements a block takes: all of a row, or tiles of a few long ones, of which one is soonest done."""
+    wanted, tile = BLOCKS_PER_PROCESSOR * target.processors // rows, ITEMS * THREADS
+    if min(wanted, width // PIECE) < 2:
+        return width
+    return ceil(width / min(2 * wanted, ceil(width / tile), MOST_PIECES) / tile) * tile
 
 
 def _excess_scan(schedule: Schedule, kernel: func.FuncOp, target: GpuTarget) -> Iterator[str]:

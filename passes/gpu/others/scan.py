@@ -10,7 +10,7 @@ to, put together in the same order by every block. Nothing waits for another blo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, prod
@@ -126,14 +126,22 @@ class _Scan:
             if together > 1:
                 number = arith.divui(here.thread, vectors.index(self.cut.team))
                 place = arith.addi(arith.muli(place, vectors.index(together)), number)
-            with when(below(place, rows * self.cut.pieces)):
+            # Without a branch around it, what is read first may be read before kernels before this one are over.
+            with when(below(place, rows * self.cut.pieces)) if rows % together else nullcontext():
                 row, piece = vectors.split(place, self.cut.pieces)
                 team.stand(here.thread)
-                begin, end = self.cut.bounds(piece)
-                carry = self.start([row])
                 if self.cut.pieces > 1:
-                    carry = team.walk(vectors.index(0), piece, carry, lambda at: self._totals([row, at]))
-                team.walk(begin, end, carry, *self._along(row))
+                    self._piece(team, row, piece)
+                else:
+                    team.walk(*self.cut.bounds(piece), self.start([row]), *self._along(row))
+
+    def _piece(self, team: TeamScan, row: ir.Value, piece: ir.Value) -> None:
+        """Scan a piece of a row behind all before. One of a tile is on its way before those are put together."""
+        begin, end = self.cut.bounds(piece)
+        read, write = self._along(row)
+        tile = team.read_tile(begin, end, read) if self.cut.length <= team.tile else None
+        carry = team.walk(vectors.index(0), piece, self.start([row]), lambda at: self._totals([row, at]))
+        tile.go_on(carry, write) if tile else team.walk(begin, end, carry, read, write)
 
     def row_totals(self) -> None:
         """Each block finds what a piece of a row comes to."""

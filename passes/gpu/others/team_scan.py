@@ -52,44 +52,44 @@ class TeamScan:
         number = numbers.as_number(thread)
         self.thread = numbers.remainder(number, self.threads)
         self.lane, self.warp = numbers.remainder(number, WARP), numbers.divide(self.thread, WARP)
-        self.base = shared_address(self.frame) if self.slots else None
 
     def walk(self, begin: ir.Value, end: ir.Value, carry: Values, read: Read, write: Write | None = None) -> Values:
         """Go on from `carry` through the places from `begin` to `end`; what that comes to, in all threads.
 
         `read(place)` gives what a place brings, `write(place, totals)` takes what it has come to.
         """
-        loop = scf.ForOp(begin, end, vectors.index(self.threads * ITEMS), carry)
+        loop = scf.ForOp(begin, end, vectors.index(self.tile), carry)
         with ir.InsertionPoint(loop.body):
             here, before = loop.induction_variable, list(loop.inner_iter_args)
-            count = numbers.smaller(numbers.as_number(arith.subi(end, here)), self.threads * ITEMS)
-            totals = self._in_thread(here, count, read)
-            across = self._in_warp(totals[-1])
-            last = numbers.divide(numbers.subtract(count, 1), ITEMS)  # the last thread that has anything
-            prefix, after = self._in_team(across, before, last)
-            if write:
-                self._write(here, count, self._before_thread(across, prefix), totals, write)
-            scf.yield_(after)
+            scf.yield_(self.read_tile(here, end, read).go_on(before, write))
         return list(loop.results)
 
-    def _in_thread(self, here: ir.Value, count: ir.Value, read: Read) -> list[Values]:
-        """What the thread's neighbours come to one after the other; beyond the end the last place is read again."""
-        totals: list[Values] = []
-        for item in range(ITEMS):
-            number = self._number(item)
-            place = arith.addi(here, _index(numbers.smaller(number, numbers.subtract(count, 1))))
-            term = read(place)
-            if totals:
-                joined = self.body.combine(totals[-1], term)
-                term = _choose(numbers.is_below(number, count), joined, totals[-1])
-            totals.append(term)
+    @property
+    def tile(self) -> int:
+        """Places that all threads take at a time."""
+        return self.threads * ITEMS
+
+    def read_tile(self, here: ir.Value, end: ir.Value, read: Read) -> _Tile:
+        """The places from `here` to `end`, a tile of them at most, of which there is one; all are asked for."""
+        count = numbers.smaller(numbers.as_number(arith.subi(end, here)), self.tile)
+        last = numbers.subtract(count, 1)
+        # Beyond the end the last place is read again.
+        places = [arith.addi(here, _index(numbers.smaller(self.number(item), last))) for item in range(ITEMS)]
+        return _Tile(self, here, count, [read(place) for place in places])
+
+    def in_thread(self, count: ir.Value, terms: list[Values]) -> list[Values]:
+        """What the thread's neighbours come to one after the other, of a tile of `count`."""
+        totals = terms[:1]
+        for item, term in enumerate(terms[1:], 1):
+            joined = self.body.combine(totals[-1], term)
+            totals.append(_choose(numbers.is_below(self.number(item), count), joined, totals[-1]))
         return totals
 
-    def _number(self, item: int) -> ir.Value:
+    def number(self, item: int) -> ir.Value:
         """Which of the team's elements one of the thread's is."""
         return numbers.number(numbers.add(numbers.multiply(self.thread, ITEMS), item))
 
-    def _in_warp(self, values: Values) -> Values:
+    def in_warp(self, values: Values) -> Values:
         """What all threads of the warp up to each come to."""
         distance = 1
         while distance < WARP:
@@ -99,7 +99,7 @@ class TeamScan:
             distance *= 2
         return values
 
-    def _in_team(self, across: Values, carry: Values, last: ir.Value) -> tuple[Values, Values]:
+    def in_team(self, across: Values, carry: Values, last: ir.Value) -> tuple[Values, Values]:
         """What comes before this warp, and what the team comes to; `last` is the last thread that has anything."""
         if self.warps == 1:
             return carry, self.body.combine(carry, [from_lane(value, last) for value in across])
@@ -118,24 +118,45 @@ class TeamScan:
 
     def _store(self, values: Values) -> None:
         for value, slot in zip(values, self.slots, strict=True):
-            address = numbers.add(numbers.add(self.base, slot), numbers.multiply(self.warp, _SLOT))
+            address = numbers.add(numbers.add(shared_address(self.frame), slot), numbers.multiply(self.warp, _SLOT))
             llvm.store(value, _pointer(address), alignment=_alignment(value.type))
 
     def _load(self, number: int) -> Values:
-        places = [numbers.add(self.base, slot + _SLOT * number) for slot in self.slots]
+        places = [numbers.add(shared_address(self.frame), slot + _SLOT * number) for slot in self.slots]
         typed = zip(self.body.types, places, strict=True)
         return [llvm.load(type_, _pointer(place), alignment=_alignment(type_)) for type_, place in typed]
 
-    def _before_thread(self, across: Values, prefix: Values) -> Values:
+    def before_thread(self, across: Values, prefix: Values) -> Values:
         """What comes before a thread, of what comes before its warp and what the threads below it come to."""
         below = [from_lane(value, numbers.subtract(self.lane, 1)) for value in across]
         return _choose(numbers.is_equal(self.lane, 0), prefix, self.body.combine(prefix, below))
 
-    def _write(self, here: ir.Value, count: ir.Value, prefix: Values, totals: list[Values], write: Write) -> None:
+    def write(self, here: ir.Value, count: ir.Value, prefix: Values, totals: list[Values], write: Write) -> None:
         for item, total in enumerate(totals):
-            number = self._number(item)
+            number = self.number(item)
             with when(numbers.is_below(number, count)):
                 write(arith.addi(here, _index(number)), self.body.combine(prefix, total))
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """What a thread has read of a tile of `count` (i32) places that begins at `here`."""
+
+    team: TeamScan
+    here: ir.Value
+    count: ir.Value
+    terms: list[Values]
+
+    def go_on(self, carry: Values, write: Write | None = None) -> Values:
+        """Go on from `carry` through the tile; what that comes to, in all threads."""
+        team = self.team
+        totals = team.in_thread(self.count, self.terms)
+        across = team.in_warp(totals[-1])
+        last = numbers.divide(numbers.subtract(self.count, 1), ITEMS)  # the last thread that has anything
+        prefix, after = team.in_team(across, carry, last)
+        if write:
+            team.write(self.here, self.count, team.before_thread(across, prefix), totals, write)
+        return after
 
 
 def from_lane(value: ir.Value, lane: ir.Value) -> ir.Value:

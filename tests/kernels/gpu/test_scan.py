@@ -55,7 +55,20 @@ def test_more_rows_than_a_block_has_warps() -> None:
 def test_a_long_row_is_cut_into_pieces(dtype: DType) -> None:
     length = 3 * choice.PIECE + 5
     program = _check([((length,), 0)], dtype)
-    assert [launch["grid"][0] for launch in program.plan["launches"]] == [3, 3]
+    assert [launch["grid"][0] for launch in program.plan["launches"]] == [7, 7]
+
+
+def test_pieces_of_several_tiles() -> None:
+    x = numbers((2, 5000), f32)
+    wish = {"scan_0": {"kind": "scan_rows", "length": 2048}}
+    program = compile_program(lambda x: blu.cumsum(x, axis=1), x, schedules=wish)
+    assert [launch["grid"][0] for launch in program.plan["launches"]] == [6, 6]
+    check_running_sum(program.interpret(x)[0], x, 1)
+
+
+def test_a_piece_of_an_argument_is_read_before_the_kernel_waits() -> None:
+    text = compile_program(lambda x: blu.cumsum(x, axis=0), numbers((3 * choice.PIECE,), f32)).ptx["scan_0"]
+    assert 0 < text.index("ld.global") < text.index("griddepcontrol.wait") < text.rindex("ld.global")
 
 
 def test_long_columns_are_cut_into_pieces() -> None:
