@@ -2,17 +2,18 @@
 
 A byte takes three launches. Blocks count the keys of their tile by its value; a warp for each value adds up what the
 tiles before each have; blocks then place their tile's keys: behind all of a lower value, behind those of the same value
-in tiles before, and in their own tile behind those of warps and lanes before. Within a warp, lanes find those of the
-same value by ballots, a bit at a time. So a key's place depends on keys alone, and all runs give the same.
+in tiles before, and in their own tile behind those of warps and lanes before. They come in order in shared memory
+first, since memory takes a key that lies alone as slowly as a sector. Within a warp, lanes find those of the same value
+by ballots, a bit at a time. So a key's place depends on keys alone, and all runs give the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import ceil
 
-from blu.dialects.core.mlir import arith, func, ir, memref
+from blu.dialects.core.mlir import arith, func, ir, llvm, memref
 from blu.passes.gpu import numbers
 from blu.passes.gpu.isa import barrier, shfl
 from blu.passes.gpu.isa.warp import WARP
@@ -28,12 +29,15 @@ from blu.passes.gpu.others.ranks import (
     resized,
     scan_warp,
 )
+from blu.passes.gpu.others.tiles import SortedKeys
 from blu.passes.gpu.shared import SharedMemory, shared_address
 from blu.passes.kernels import lanes as vectors
 
 ITEMS = 8
 """Keys of a thread."""
 TILE = THREADS * ITEMS
+MOST_COUNTS = 16
+"""Tiles whose counts a lane has read before it adds them up."""
 
 Read = Callable[[GpuKernel, ir.Value, ir.Value], ir.Value]
 Write = Callable[[GpuKernel, ir.Value, ir.Value, ir.Value], None]
@@ -111,7 +115,7 @@ class _Pass:
         with self.frame.launch((self.sort.rows * self.sort.tiles,), THREADS, shared.bytes) as here:
             row, tile = vectors.split(here.block[0], self.sort.tiles)
             block = _Tile(self, numbers.add(shared_address(self.frame), counters), row, tile, here.thread)
-            block.rank()
+            block.rank(block.read())
             memref.store(block.ranks.total(), self.memory[2], [row, here.thread, tile])
 
     def add_up(self) -> None:
@@ -120,50 +124,76 @@ class _Pass:
         with self.frame.launch((values // WARPS,), THREADS) as here:
             warp, lane = vectors.split(here.thread, WARP)
             row, value = vectors.split(arith.addi(arith.muli(here.block[0], vectors.index(WARPS)), warp), DIGITS)
-            lane = numbers.as_number(lane)
+            each = min(MOST_COUNTS, ceil(tiles / WARP))
+            first = numbers.multiply(numbers.as_number(lane), each)
 
-            def body(first: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-                tile = numbers.number(numbers.add(first, lane))
-                where = [row, value, _index(numbers.smaller(tile, tiles - 1))]
-                own = arith.select(numbers.is_below(tile, tiles), memref.load(self.memory[2], where), numbers.number(0))
-                upto = scan_warp(own, lane)
-                barrier.warp_sync()
-                with when(numbers.is_below(tile, tiles)):
-                    memref.store(arith.addi(carried[0], arith.subi(upto, own)), self.memory[2], where)
-                return [arith.addi(carried[0], shfl.idx(upto, WARP - 1))]
+            def body(begin: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+                places = [numbers.number(numbers.add(numbers.add(begin, first), number)) for number in range(each)]
+                counts = [self._count(row, value, place) for place in places]
+                upto = [counts[0]]
+                for count in counts[1:]:
+                    upto.append(arith.addi(upto[-1], count))
+                lanes = scan_warp(upto[-1], numbers.as_number(lane))
+                before = arith.addi(carried[0], arith.subi(lanes, upto[-1]))
+                for place, count, sum_ in zip(places, counts, upto, strict=True):
+                    with when(numbers.is_below(place, tiles)):
+                        memref.store(
+                            arith.addi(before, arith.subi(sum_, count)), self.memory[2], [row, value, _index(place)]
+                        )
+                return [arith.addi(carried[0], shfl.idx(lanes, WARP - 1))]
 
-            (total,) = repeat(0, tiles, WARP, [numbers.number(0)], body)
-            with when(numbers.is_equal(lane, 0)):
+            (total,) = repeat(0, tiles, WARP * each, [numbers.number(0)], body)
+            with when(numbers.is_equal(numbers.as_number(lane), 0)):
                 memref.store(total, self.memory[2], [row, value, vectors.index(tiles)])
 
+    def _count(self, row: ir.Value, value: ir.Value, tile: ir.Value) -> ir.Value:
+        """How many keys of a tile have a value; 0 beyond the last tile."""
+        tiles = self.sort.tiles
+        found = memref.load(self.memory[2], [row, value, _index(numbers.smaller(tile, tiles - 1))])
+        return arith.select(numbers.is_below(tile, tiles), found, numbers.number(0))
+
     def place(self) -> None:
-        """Put the keys of a tile where they go."""
+        """Put the keys of a tile where they go: in order within the tile first, so that neighbours go side by side."""
         shared = SharedMemory()
-        counters, sums = shared.take(COUNTER_BYTES), shared.take(SUM_BYTES)
+        counters, sums, more = (shared.take(size) for size in (COUNTER_BYTES, SUM_BYTES, SUM_BYTES))
+        offsets = shared.take(4 * DIGITS)
+        held = SortedKeys(self.frame, self.sort.element, *(shared.take(TILE * size) for size in (self.key_bytes, 4)))
         with self.frame.launch((self.sort.rows * self.sort.tiles,), THREADS, shared.bytes) as here:
             row, tile = vectors.split(here.block[0], self.sort.tiles)
             base = shared_address(self.frame)
             block = _Tile(self, numbers.add(base, counters), row, tile, here.thread)
-            ranked = block.rank()
+            keys, positions = block.read(), block.positions()
+            ranks = block.rank(keys)
             in_all, before = (
                 memref.load(self.memory[2], [row, here.thread, number])
                 for number in (vectors.index(self.sort.tiles), tile)
             )
-            block.ranks.begin(arith.addi(block.ranks.before(in_all, numbers.add(base, sums)), before))
-            for item, (key, rank) in enumerate(ranked):
-                self._put(block, block.number(item), key, rank)
+            start = arith.addi(block.ranks.before(in_all, numbers.add(base, sums)), before)
+            own = block.ranks.before(block.ranks.total(), numbers.add(base, more))
+            _store(numbers.add(base, offsets), numbers.as_number(here.thread), arith.subi(start, own))
+            block.ranks.begin(own)
+            block.hold(held, base, zip(keys, positions, ranks, strict=True))
+            barrier.sync()
+            for item in range(ITEMS):
+                self._put(block, held, numbers.add(base, offsets), item)
 
-    def _put(self, block: _Tile, number: ir.Value, key: ir.Value, rank: ir.Value) -> None:
+    def _put(self, block: _Tile, held: SortedKeys, offsets: ir.Value, item: int) -> None:
+        """Write one of the tile's keys, which are in order."""
         keys, positions, _ = self.memory
-        with when(numbers.is_below(number, self.sort.width)):
-            place = arith.addi(block.ranks.first(self.digit_of(key)), rank)
-            position = self._before(positions, block.row, number) if self.digit else number
+        base, number = shared_address(self.frame), numbers.number(numbers.add(block.ranks.thread, THREADS * item))
+        with when(numbers.is_below(number, block.count)):
+            key, position = held.key(base, number), held.position(base, number)
+            place = arith.addi(_load(offsets, self.digit_of(key)), number)
             if self.sort.write is not None and self.is_highest:
                 self.sort.write(self.frame, block.row, place, position)
                 return
             where = [vectors.index(self.digit % 2), block.row, _index(place)]
             memref.store(key, keys, where)
             memref.store(position, positions, where)
+
+    @property
+    def key_bytes(self) -> int:
+        return self.sort.element.width // 8
 
     @property
     def is_highest(self) -> bool:
@@ -173,6 +203,10 @@ class _Pass:
     def key(self, row: ir.Value, place: ir.Value) -> ir.Value:
         """The key at a place (i32) before this pass."""
         return self._before(self.memory[0], row, place) if self.digit else self.sort.read(self.frame, row, place)
+
+    def position(self, row: ir.Value, place: ir.Value) -> ir.Value:
+        """Where in its row the key at a place is from."""
+        return self._before(self.memory[1], row, place) if self.digit else place
 
     def _before(self, memory: ir.Value, row: ir.Value, place: ir.Value) -> ir.Value:
         return memref.load(memory, [vectors.index((self.digit - 1) % 2), row, _index(place)])
@@ -199,27 +233,58 @@ class _Tile:
     def __post_init__(self) -> None:
         self.ranks = Ranks(self.counters, numbers.as_number(self.thread), ITEMS)
 
+    @property
+    def count(self) -> ir.Value:
+        """How many keys there are."""
+        begin = numbers.multiply(numbers.as_number(self.tile), TILE)
+        return numbers.smaller(numbers.subtract(self.step.sort.width, begin), TILE)
+
     def number(self, item: int) -> ir.Value:
         """The place of one of the thread's keys; at and beyond the width there is none."""
         begin = numbers.multiply(numbers.as_number(self.tile), TILE)
         return numbers.number(numbers.add(begin, self.ranks.place(item)))
 
-    def rank(self) -> list[tuple[ir.Value, ir.Value]]:
-        """The thread's keys, and how many of its warp's with the same digit come before each; fills the counters."""
+    def read(self) -> list[ir.Value]:
+        """The thread's keys. All are on their way before the first is waited for."""
+        return [self.step.key(self.row, self._existing(item)) for item in range(ITEMS)]
+
+    def positions(self) -> list[ir.Value]:
+        """Where they are from."""
+        return [self.step.position(self.row, self._existing(item)) for item in range(ITEMS)]
+
+    def _existing(self, item: int) -> ir.Value:
+        return numbers.smaller(self.number(item), self.step.sort.width - 1)
+
+    def _exists(self, item: int) -> ir.Value:
+        return numbers.is_below(self.number(item), self.step.sort.width)
+
+    def rank(self, keys: list[ir.Value]) -> list[ir.Value]:
+        """How many of its warp's keys with the same digit come before each of the thread's; fills the counters."""
         self.ranks.clear()
-        # All keys are on their way before the first is waited for.
-        keys = [
-            self.step.key(self.row, numbers.smaller(self.number(item), self.step.sort.width - 1))
-            for item in range(ITEMS)
-        ]
         barrier.sync()
-        width = self.step.sort.width
-        ranks = [
-            self.ranks.rank(self.step.digit_of(key), numbers.is_below(self.number(item), width))
-            for item, key in enumerate(keys)
-        ]
+        ranks = [self.ranks.rank(self.step.digit_of(key), self._exists(item)) for item, key in enumerate(keys)]
         barrier.sync()
-        return list(zip(keys, ranks, strict=True))
+        return ranks
+
+    def hold(self, held: SortedKeys, base: ir.Value, ranked: Iterable[tuple[ir.Value, ir.Value, ir.Value]]) -> None:
+        """Put keys and positions in order in shared memory, by what comes before each in its warp."""
+        for item, (key, position, rank) in enumerate(ranked):
+            with when(self._exists(item)):
+                held.store(base, arith.addi(self.ranks.first(self.step.digit_of(key)), rank), key, position)
+
+
+def _load(table: ir.Value, number: ir.Value) -> ir.Value:
+    """One of the i32 numbers of a table in shared memory."""
+    return llvm.load(numbers.i32(), _pointer(table, number), alignment=4)
+
+
+def _store(table: ir.Value, number: ir.Value, value: ir.Value) -> None:
+    llvm.store(value, _pointer(table, number), alignment=4)
+
+
+def _pointer(table: ir.Value, number: ir.Value) -> ir.Value:
+    address = numbers.add(table, numbers.multiply(number, 4))
+    return llvm.inttoptr(ir.Type.parse("!llvm.ptr<3>"), numbers.number(address))
 
 
 def _index(number: ir.Value) -> ir.Value:

@@ -33,24 +33,13 @@ def counted(longer: ir.Value, count: ir.Value, length: ir.Value, is_before: ir.V
 
 
 @dataclass(frozen=True)
-class Tile:
-    """Keys and positions in shared memory, of rows of up to `width` each; twice where runs are merged."""
+class SortedKeys:
+    """Keys and positions in shared memory, from the offsets `keys` and `places` on."""
 
     frame: GpuKernel
     element: ir.IntegerType
-    width: int
-    schedule: MergeSchedule
     keys: int
     places: int
-
-    @classmethod
-    def take(
-        cls, frame: GpuKernel, shared: SharedMemory, element: ir.IntegerType, width: int, schedule: MergeSchedule
-    ) -> Tile:
-        """So much of shared memory."""
-        room = 2 * schedule.tile if schedule.by == MERGING else width
-        keys, places = (shared.take(room * size) for size in (element.width // 8, 4))
-        return cls(frame, element, width, schedule, keys, places)
 
     def key(self, base: ir.Value, number: ir.Value) -> ir.Value:
         """A key."""
@@ -74,6 +63,23 @@ class Tile:
         begin = numbers.add(base, self.places if of_places else self.keys)
         address = numbers.add(begin, numbers.multiply(number, size))
         return llvm.inttoptr(ir.Type.parse("!llvm.ptr<3>"), address), size
+
+
+@dataclass(frozen=True)
+class Tile(SortedKeys):
+    """Those of rows of up to `width` each; twice where runs are merged."""
+
+    width: int
+    schedule: MergeSchedule
+
+    @classmethod
+    def take(
+        cls, frame: GpuKernel, shared: SharedMemory, element: ir.IntegerType, width: int, schedule: MergeSchedule
+    ) -> Tile:
+        """So much of shared memory."""
+        room = 2 * schedule.tile if schedule.by == MERGING else width
+        keys, places = (shared.take(room * size) for size in (element.width // 8, 4))
+        return cls(frame, element, keys, places, width, schedule)
 
 
 @dataclass
