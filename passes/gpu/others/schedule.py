@@ -54,6 +54,15 @@ class RadixSchedule(Schedule):
 
 
 @dataclass(frozen=True)
+class SelectSchedule(Schedule):
+    """Of pieces of `tile` keys of a row, those are found that are among the first; a warp has at most `short` keys."""
+
+    kind: ClassVar[str] = "select"
+    tile: int = 8192
+    short: int = 1024
+
+
+@dataclass(frozen=True)
 class SortedSchedule(Schedule):
     """Positions are sorted by their indices, each compared with all; blocks add up `piece` sorted places each."""
 
@@ -77,5 +86,5 @@ class InOrderSchedule(Schedule):
 
 
 SCAN_KINDS = table_of(ScanRowsSchedule, ScanColumnsSchedule)
-MERGE_KINDS = table_of(MergeSchedule, RadixSchedule)
+MERGE_KINDS = table_of(MergeSchedule, RadixSchedule, SelectSchedule)
 SCATTER_KINDS = table_of(SortedSchedule, RadixScatterSchedule, InOrderSchedule)

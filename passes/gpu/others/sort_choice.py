@@ -17,10 +17,14 @@ from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.others.merge import find_order, key_bytes, merged_levels
 from blu.passes.gpu.others.ranks import BITS, THREADS, WARPS
-from blu.passes.gpu.others.schedule import BYTES, MERGE_KINDS, MERGING, MergeSchedule, RadixSchedule
+from blu.passes.gpu.others.schedule import BYTES, MERGE_KINDS, MERGING, MergeSchedule, RadixSchedule, SelectSchedule
 from blu.passes.kernels.schedules import Schedule, by_sizes
 
 MOST_THREADS = 1024
+MOST_SELECTED = 256
+"""Keys up to which they are found first and then compared with each other."""
+MOST_TILE = 8192
+"""Keys that a block has in registers."""
 _PROCESSORS = 132
 """Of the GPU that the constants below are from."""
 _INSTRUCTION = 1 / 561_000
@@ -76,6 +80,8 @@ class _Rows:
 
 def _choose(kernel: func.FuncOp, target: GpuTarget) -> Schedule:
     keys = _Rows.of(kernel)
+    if keys.wanted <= MOST_SELECTED and keys.wanted < keys.width:
+        return SelectSchedule()
     keys = replace(keys, rows=keys.rows * _PROCESSORS / target.processors)
     costs = {_BY_MERGING: keys.by_merging(_BY_MERGING), _BY_BYTES: keys.by_merging(_BY_BYTES)}
     if keys.wanted == keys.width:
@@ -88,6 +94,9 @@ def _excess(schedule: Schedule, kernel: func.FuncOp, target: GpuTarget) -> Itera
         if find_order(kernel).name != "blu.argsort":
             yield f"kind '{schedule.kind}' sorts whole rows, and only the first few are wanted"
         return
+    if isinstance(schedule, SelectSchedule):
+        yield from _excess_selection(schedule, kernel)
+        return
     assert isinstance(schedule, MergeSchedule), "there is no other kind"
     yield from _excess_tile(schedule, kernel, target)
     for name, threads in (("tile_threads", schedule.tile_threads), ("threads", schedule.threads)):
@@ -96,6 +105,16 @@ def _excess(schedule: Schedule, kernel: func.FuncOp, target: GpuTarget) -> Itera
     for name, runs in (("runs", schedule.runs), ("short_runs", schedule.short_runs)):
         if runs < 2:
             yield f"{name} = {runs}: at least two runs become one"
+
+
+def _excess_selection(schedule: SelectSchedule, kernel: func.FuncOp) -> Iterator[str]:
+    keys = _Rows.of(kernel)
+    if keys.wanted == keys.width or keys.wanted > MOST_SELECTED:
+        yield f"kind '{schedule.kind}' finds the first {MOST_SELECTED} keys at most, not {keys.wanted} of {keys.width}"
+    if schedule.tile < 2 * keys.wanted or schedule.tile > MOST_TILE:
+        yield f"tile = {schedule.tile}: pieces have twice the keys that are wanted, and at most {MOST_TILE}"
+    if schedule.short > MOST_THREADS:
+        yield f"short = {schedule.short}: a warp has at most {MOST_THREADS} keys in registers"
 
 
 def _excess_tile(schedule: MergeSchedule, kernel: func.FuncOp, target: GpuTarget) -> Iterator[str]:
