@@ -1,8 +1,8 @@
 """How sorts on a GPU are cut: what each kind is expected to take, of which the least is chosen; what is refused.
 
-Costs are those of instructions, of halving steps in memory, of bytes' passes, and of launches. That of a halving step
-was found from times on an H200; the others are estimates that no GPU has confirmed yet. Other GPUs are taken to differ
-by the number of processors.
+Costs are those of instructions, of halving steps in memory, of bytes' passes, of launches, and of what waits for itself
+where there is little to do. They are from times on an H100 and, of a halving step, on an H200. Other GPUs are taken to
+differ by the number of processors.
 """
 
 from __future__ import annotations
@@ -31,10 +31,16 @@ _INSTRUCTION = 1 / 561_000
 """Microseconds that an instruction of a warp takes, of all processors'."""
 _STEP = 0.89e-6
 """Microseconds for a step of halving, of one key among a run in memory."""
-_BYTE = 12e-6
+_STEP_WAIT = 0.18
+"""Microseconds for a step of halving in a launch that has nothing else to do."""
+_BYTE = 14.5e-6
 """Microseconds to move a key by one of its bytes, all launches together."""
-_LAUNCH = 4.0
-"""Microseconds that a launch takes if it has nothing to do."""
+_BYTE_ROW = 0.022
+"""Microseconds to add up a row's counts of a byte."""
+_BYTE_WAIT = 6.0
+"""Microseconds for all launches of a byte that have nothing else to do."""
+_LAUNCH = 2.0
+"""Microseconds that another launch takes if it has nothing to do."""
 _BY_MERGING = MergeSchedule()
 _BY_BYTES = replace(_BY_MERGING, by=BYTES, tile_threads=THREADS)
 
@@ -62,13 +68,16 @@ class _Rows:
     def by_merging(self, schedule: MergeSchedule) -> float:
         """Microseconds for tiles, and for what merges their runs."""
         levels = merged_levels(self.width, self.wanted, schedule)
-        tiles = self.rows * levels[0].count * self._tile(min(self.width, schedule.tile), schedule.by) * _INSTRUCTION
-        merges = (_LAUNCH + _STEP * self.rows * runs.count * runs.capacity * runs.steps for runs in levels[:-1])
-        return _LAUNCH + tiles + sum(merges)
+        width = min(self.width, schedule.tile)
+        tiles = self.rows * levels[0].count * self._tile(width, schedule.by) * _INSTRUCTION
+        merges = (
+            _LAUNCH + runs.steps * (_STEP_WAIT + _STEP * self.rows * runs.count * runs.capacity) for runs in levels[:-1]
+        )
+        return _LAUNCH + self._tile_wait(width, schedule.by) + tiles + sum(merges)
 
     def by_radix(self) -> float:
         """Microseconds to sort whole rows byte by byte."""
-        return self.passes * (3 * _LAUNCH + _BYTE * self.rows * self.width)
+        return self.passes * (_BYTE_WAIT + _BYTE_ROW * self.rows + _BYTE * self.rows * self.width)
 
     def _tile(self, width: int, by: str) -> float:
         """Instructions of warps to sort a tile: for each level, those of halving; for each byte, of sums and keys."""
@@ -76,6 +85,12 @@ class _Rows:
             return self.passes * WARPS * (100 + 60 * ceil(width / THREADS))
         levels = (width - 1).bit_length()
         return width / WARP * levels * (30 + 10 * levels)
+
+    def _tile_wait(self, width: int, by: str) -> float:
+        """Microseconds for one tile that has a processor for itself."""
+        if by == BYTES:
+            return self.passes * (0.45 + 0.2 * ceil(width / THREADS))
+        return 0.08 * (width - 1).bit_length() ** 2
 
 
 def _choose(kernel: func.FuncOp, target: GpuTarget) -> Schedule:

@@ -163,7 +163,7 @@ def _complete(group: RowGroup, target: GpuTarget, natural: Schedule, given: Fiel
     kind = given.get("kind", NestSchedule.kind)
     if kind == NestSchedule.kind:
         return natural
-    others = natural if kind == natural.kind else _other(group, target, natural, str(kind))
+    others = natural if kind == natural.kind else _other(group, natural, str(kind), parts_of(given))
     schedule = make(KINDS, given, {**others.fields, **_team_with(others, given)})
     if isinstance(schedule, RowRangesSchedule) and isinstance(group, RangeGroup) and "reads" not in given:
         can = schedule.team <= choice.WARP and bool(copied_ahead(group, schedule, target))
@@ -181,7 +181,7 @@ def _team_with(others: Schedule, given: Fields) -> Fields:
     return {"threads": team} if "team" in given else {"team": threads}
 
 
-def _other(group: RowGroup, target: GpuTarget, natural: Schedule, kind: str) -> Schedule:
+def _other(group: RowGroup, natural: Schedule, kind: str, split: int) -> Schedule:
     """The schedule of a kind that would not be chosen. ParseError where there can be none."""
     if kind == LoopsSchedule.kind:
         return LoopsSchedule()
@@ -193,6 +193,7 @@ def _other(group: RowGroup, target: GpuTarget, natural: Schedule, kind: str) -> 
             RowsSchedule.kind: block,
             RowsAheadSchedule.kind: RowsAheadSchedule(block.threads, block.lanes),
             SweepSchedule.kind: choice.choose_sweep(group),
+            **({SlicesSchedule.kind: choice.choose_slices(group, split)} if split > 1 else {}),
         }
         if kind in alike:
             return alike[kind]

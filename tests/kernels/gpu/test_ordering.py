@@ -82,7 +82,7 @@ def test_top_k_of_tiles_that_are_sorted_by_bytes(count: int) -> None:
 
 def test_what_is_chosen_for_sizes() -> None:
     """Short rows share a tile, whose runs are merged; bytes for tiles of longer ones; radix for many long ones."""
-    kinds = [_chosen(shape) for shape in ((4096, 64), (4096, 512), (1, 20000), (1, 1 << 19))]
+    kinds = [_chosen(shape) for shape in ((4096, 64), (4096, 512), (1, 10000), (1, 1 << 17))]
     assert kinds == [("merge", "merging"), ("merge", "bytes"), ("merge", "bytes"), ("radix", None)]
 
 
@@ -116,9 +116,10 @@ def test_a_row_of_one_tile_and_a_little() -> None:
 
 
 def test_launches_grow_with_the_logarithm_of_the_row() -> None:
-    assert len(_kernels(_sort((1, 50257), f32))) == 3
-    assert len(_kernels(_top_k((1, 50257), f32, 50))) == 2
-    assert len(_kernels(_top_k((1, 1 << 20), f32, 50))) == 3
+    assert len(_kernels(_sort((1, 50257), f32, tiles={"kind": "merge"}))) == 3
+    assert len(_kernels(_top_k((1, 50257), f32, 500))) == 3
+    assert len(_kernels(_top_k((1, 1 << 20), f32, 500))) == 4
+    assert len(_kernels(_top_k((1, 1 << 20), f32, 50))) == 2
 
 
 def _chosen(shape: Shape) -> tuple[str, str | None]:
