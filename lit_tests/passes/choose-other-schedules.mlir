@@ -5,7 +5,7 @@
 // CHECK: func.func private @scan_0({{.*}}blu.schedule = {kind = "scan_rows", length = 1000 : i64, team = 256 : i64}
 // CHECK: func.func private @scan_1({{.*}}blu.schedule = {kind = "scan_columns", length = 50 : i64}
 // CHECK: func.func private @scatter_add_0({{.*}}blu.schedule = {kind = "in_order"}
-module attributes {blu.target = {name = "sm_90a"}, blu.schedules = {argsort_0 = {tile = 1024 : i64}, scan_0 = {team = 256 : i64}}} {
+module attributes {blu.target = {name = "sm_90a"}, blu.schedules = {argsort_0 = {kind = "merge", by = "bytes", tile = 1024 : i64, tile_threads = 256 : i64}, scan_0 = {team = 256 : i64}}} {
   func.func @main(%keys: tensor<3x5000xi8>, %x: tensor<4x1000xf32>, %y: tensor<2x50x7xf32>, %rows: tensor<5xi32>, %updates: tensor<5x7xf32>, %zeros: tensor<9x7xf32>) -> (tensor<3x5000xi64>, tensor<4x1000xf32>, tensor<2x50x7xf32>, tensor<9x7xf32>) {
     %0 = "blu.argsort"(%keys) {axis = 1 : i64, descending = false} : (tensor<3x5000xi8>) -> tensor<3x5000xi64>
     %1 = "blu.cumsum"(%x) {axis = 1 : i64, reverse = false} : (tensor<4x1000xf32>) -> tensor<4x1000xf32>

@@ -4,8 +4,8 @@
 
 // Two numbers for each query, from the launch of the queries' gradients to that of the keys'.
 // CHECK: func.func private @attention_gradient_0({{.*}}) -> ({{.*}}) attributes {blu.kernel = "attention_gradient", blu.schedule = {{{.*}}}, blu.scratch = [memref<2x8xf32>, memref<2x8xf32>]}
-// Keys and positions between the launches that merge runs, twice; what one launch sorts needs none.
-// CHECK: func.func private @argsort_0({{.*}}) -> tensor<3x5000xi64> attributes {blu.kernel = "argsort", blu.schedule = {{{.*}}}, blu.scratch = [memref<2x3x6144xi8>, memref<2x3x6144xi32>]}
+// Keys and positions between the launches for bytes, twice, and counts of each byte; what one launch sorts needs none.
+// CHECK: func.func private @argsort_0({{.*}}) -> tensor<3x5000xi64> attributes {blu.kernel = "argsort", blu.schedule = {{{.*}}}, blu.scratch = [memref<2x3x5000xi8>, memref<2x3x5000xi32>, memref<3x256x4xi32>]}
 // CHECK: func.func private @argsort_1({{.*}}) -> tensor<2x8xi64> attributes {blu.kernel = "argsort", blu.schedule = {{{[^[]*}}}} {
 // Sums over ranges of rows, for each column; a sum along rows takes one launch.
 // CHECK: func.func private @loops_0({{.*}}) -> tensor<64xf32> attributes {blu.kernel = "loops", blu.schedule = {kind = "nest", split = 64 : i64}, blu.scratch = [memref<4096xf32>]}
