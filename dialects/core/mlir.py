@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from blu.dialects.quick_ops import QUICK, with_quick_builders
+
 DIALECTS = (
     "affine", "arith", "bufferization", "builtin", "cf", "func", "gpu", "irdl", "linalg", "llvm", "math", "memref",
     "nvvm", "scf", "tensor", "transform", "vector",
@@ -78,6 +80,8 @@ def __getattr__(name: str) -> types.ModuleType:
     if sys.modules.get(path) is _EMPTY.get(name, path):
         del sys.modules[path]
     module = _linalg() if name == "linalg" else _load(path)
+    if name in QUICK:
+        module = with_quick_builders(name, module, ir)
     globals()[name] = module
     return module
 

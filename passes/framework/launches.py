@@ -205,7 +205,7 @@ class LaunchWriter:
             block = self.function.entry_block
             place = ir.InsertionPoint.after(before[-1].owner) if before else ir.InsertionPoint.at_block_begin(block)
             with place, ir.Location.unknown():
-                self._numbers[key] = arith.ConstantOp(type_, value).result
+                self._numbers[key] = arith.constant(type_, value)
         return self._numbers[key]
 
 

@@ -19,7 +19,10 @@ def f32() -> ir.Type:
 
 def number(value: Number) -> ir.Value:
     """A constant, or a value as it is."""
-    return arith.constant(i32(), ir.IntegerAttr.get(i32(), value)) if isinstance(value, int) else value
+    if not isinstance(value, int):
+        return value
+    type_ = i32()
+    return arith.constant(type_, ir.IntegerAttr.get(type_, value))
 
 
 def real(value: float) -> ir.Value:

@@ -73,7 +73,7 @@ def _report(found: ir.Value, *, kind: str, op: str, size: int) -> None:
     """Let the host look at what was found, where all conditions hold."""
     element = ir.IntegerType.get_signless(64)
     for predicate, is_true in _conditions.get():
-        nothing = arith.ConstantOp(element, NOTHING_FOUND).result
+        nothing = arith.constant(element, NOTHING_FOUND)
 
         def chosen(holds: ir.Value, value: ir.Value, *_: ir.Value, nothing=nothing, is_true=is_true) -> ir.Value:
             return arith.select(holds, value, nothing) if is_true else arith.select(holds, nothing, value)

@@ -30,5 +30,5 @@ def lower_constant(op: Lowering) -> ir.Value:
     attribute = encode_signless(op.attributes["value"])
     if op.result.ndim and attribute.is_splat and op.result.size:
         scalar = attribute.get_splat_value()
-        return fill(arith.ConstantOp(scalar.type, scalar).result, op.result.shape)
-    return arith.ConstantOp(attribute.type, attribute).result
+        return fill(arith.constant(scalar.type, scalar), op.result.shape)
+    return arith.constant(attribute.type, attribute)

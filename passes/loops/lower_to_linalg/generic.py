@@ -8,6 +8,7 @@ what the fuser looks for.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from itertools import groupby
 
 from blu.dialects.core.dtypes import product
@@ -32,7 +33,13 @@ def _iterator(place: tuple[ir.Context, str]) -> ir.Attribute:
 
 def projection(rank: int, dims: Sequence[int]) -> ir.AffineMap:
     """The map (d0, .., d<rank-1>) -> (d<dims[0]>, ..)."""
-    return ir.AffineMap.get(rank, 0, [ir.AffineExpr.get_dim(dim) for dim in dims])
+    return _projection((ir.Context.current, rank, tuple(dims)))
+
+
+@once
+def _projection(place: tuple[ir.Context, int, tuple[int, ...]]) -> ir.AffineMap:
+    context, rank, dims = place
+    return ir.AffineMap.get(rank, 0, [ir.AffineExpr.get_dim(dim, context) for dim in dims], context)
 
 
 def maps_attribute(maps: Sequence[ir.AffineMap]) -> ir.ArrayAttr:
@@ -42,7 +49,8 @@ def maps_attribute(maps: Sequence[ir.AffineMap]) -> ir.ArrayAttr:
 
 def empty(shape: Sequence[int], element: ir.Type) -> ir.Value:
     """A tensor without values, to write into."""
-    return tensor.EmptyOp(list(shape), element).result
+    type_ = ir.RankedTensorType.get(shape, element)
+    return ir.Operation.create("tensor.empty", results=[type_]).result
 
 
 def generic(
@@ -53,14 +61,24 @@ def generic(
     body: Body,
 ) -> list[ir.Value]:
     """A linalg.generic whose region `body` writes: given all scalars, it returns what to yield."""
-    operation = linalg.GenericOp(
-        [value.type for value in outputs], list(inputs), list(outputs), maps_attribute(maps), iterators(kinds)
+    # Not by upstream's class, nor the yield: there are thousands.
+    operation = ir.Operation.create(
+        linalg.GenericOp.OPERATION_NAME,
+        results=[value.type for value in outputs],
+        operands=[*inputs, *outputs],
+        attributes={
+            "indexing_maps": maps_attribute(maps),
+            "iterator_types": iterators(kinds),
+            "operandSegmentSizes": ir.DenseI32ArrayAttr.get([len(inputs), len(outputs)]),
+        },
+        regions=1,
     )
     elements = [ir.ShapedType(value.type).element_type for value in (*inputs, *outputs)]
     block = operation.regions[0].blocks.append(*elements)
     with ir.InsertionPoint(block):
         result = body(*block.arguments)
-        linalg.YieldOp(list(result) if isinstance(result, (list, tuple)) else [result])
+        yielded = list(result) if isinstance(result, (list, tuple)) else [result]
+        ir.Operation.create(linalg.YieldOp.OPERATION_NAME, operands=yielded)
     return list(operation.results)
 
 
@@ -157,7 +175,7 @@ def pointwise(shape: Sequence[int], inputs: Sequence[ir.Value], element: ir.Type
     """
     constants = {index: splat for index, value in enumerate(inputs) if (splat := splat_of(value)) is not None}
     tensors = [value for index, value in enumerate(inputs) if index not in constants]
-    groups, shapes = _canonical(tuple(shape), [_aligned(shape_of(value), len(shape)) for value in tensors])
+    groups, shapes = _canonical(tuple(shape), tuple(_aligned(shape_of(value), len(shape)) for value in tensors))
     loop = [product(shape[dim] for dim in group) for group in groups]
     operands = [reshape(value, [loop[dim] for dim in dims]) for value, dims in zip(tensors, shapes, strict=True)]
     maps = [projection(len(loop), dims) for dims in (*shapes, range(len(loop)))]
@@ -172,7 +190,7 @@ def pointwise(shape: Sequence[int], inputs: Sequence[ir.Value], element: ir.Type
 
 
 def _scalar(attribute: ir.Attribute) -> ir.Value:
-    return arith.ConstantOp(attribute.type, attribute).result
+    return arith.constant(attribute.type, attribute)
 
 
 def splat_of(value: ir.Value) -> ir.Attribute | None:
@@ -199,7 +217,10 @@ def _aligned(shape: tuple[int, ...], rank: int) -> tuple[int, ...]:
     return (1,) * (rank - len(shape)) + shape
 
 
-def _canonical(shape: tuple[int, ...], operands: list[tuple[int, ...]]) -> tuple[list[list[int]], list[list[int]]]:
+@lru_cache
+def _canonical(
+    shape: tuple[int, ...], operands: tuple[tuple[int, ...], ...]
+) -> tuple[list[list[int]], list[list[int]]]:
     """The runs of loop dimensions, and for each operand which of the runs it has (the others it is broadcast over)."""
 
     def present(operand: tuple[int, ...], dim: int) -> bool | None:
@@ -265,7 +286,7 @@ def constant(element: ir.Type, value: float | int | bool) -> ir.Value:
     """A scalar arith.constant of a float or signless integer type."""
     if isinstance(element, ir.IntegerType):
         wrapped = int(value) if element.width > 1 else bool(value)
-        return arith.ConstantOp(element, ir.IntegerAttr.get(element, wrapped)).result
+        return arith.constant(element, ir.IntegerAttr.get(element, wrapped))
     if isinstance(element, ir.IndexType):
-        return arith.ConstantOp(element, ir.IntegerAttr.get(element, int(value))).result
-    return arith.ConstantOp(element, ir.FloatAttr.get(element, float(value))).result
+        return arith.constant(element, ir.IntegerAttr.get(element, int(value)))
+    return arith.constant(element, ir.FloatAttr.get(element, float(value)))
