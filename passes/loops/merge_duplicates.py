@@ -34,39 +34,52 @@ class MergeDuplicates(Pass):
 
 
 def _merge(block: ir.Block) -> int:
-    """Merge the duplicates in a block, and before in each body inside of it; how many there were."""
+    """Merge the duplicates in a function's block, and in each body inside of it; how many there were."""
     first: dict[Hashable, ir.Operation] = {}
     merged = 0
     for operation in [item.operation for item in block.operations]:
-        merged += sum(_merge(inner) for region in operation.regions for inner in region.blocks)
-        if not is_pure(operation):
-            continue
-        earlier = first.setdefault(_key(operation, {}), operation)
-        if earlier is operation:
-            continue
-        for old, new in zip(operation.results, earlier.results, strict=True):
-            old.replace_all_uses_with(new)
-        operation.erase()
-        merged += 1
+        key, in_bodies = _key(operation, {})
+        merged += in_bodies + _is_merged(operation, key, first)
     return merged
 
 
-def _key(operation: ir.Operation, inner: dict[ir.Value, int]) -> Hashable:
-    """What an op does to which values. `inner` numbers the values that are made inside of the op that is looked at."""
-    attributes = tuple((name, operation.attributes[name]) for name in operation.attributes)
-    operands = tuple(inner.get(value, value) for value in operation.operands)
-    results = tuple(result.type for result in operation.results)
-    bodies = tuple(_body(block, inner) for region in operation.regions for block in region.blocks)
-    return operation.name, attributes, operands, results, bodies
+def _is_merged(operation: ir.Operation, key: Hashable, first: dict[Hashable, ir.Operation]) -> bool:
+    """Whether an op does what an earlier one does, which takes its place then."""
+    earlier = first.setdefault(key, operation) if is_pure(operation) else operation
+    if earlier is operation:
+        return False
+    for old, new in zip(operation.results, earlier.results, strict=True):
+        old.replace_all_uses_with(new)
+    operation.erase()
+    return True
 
 
-def _body(block: ir.Block, inner: dict[ir.Value, int]) -> Hashable:
-    types = tuple(argument.type for argument in block.arguments)
-    for argument in block.arguments:
+def _key(operation: ir.Operation, inner: dict[ir.Value, int]) -> tuple[Hashable, int]:
+    """What an op does to which values, once duplicates in its bodies are merged, and how many there were.
+
+    `inner` numbers the values that are made inside of the op that is looked at.
+    """
+    found = operation.attributes
+    attributes = tuple([(name, found[name]) for name in found])
+    operands = tuple([inner.get(value, value) for value in operation.operands])
+    results = tuple([result.type for result in operation.results])
+    bodies = [_body(block, inner) for region in operation.regions for block in region.blocks]
+    key = operation.name, attributes, operands, results, tuple([body for body, _ in bodies])
+    return key, sum(merged for _, merged in bodies)
+
+
+def _body(block: ir.Block, inner: dict[ir.Value, int]) -> tuple[Hashable, int]:
+    """What a body does, and how many of its ops were duplicates."""
+    arguments, keys, merged = block.arguments, list[Hashable](), 0
+    for argument in arguments:
         inner[argument] = len(inner)
-    keys = []
-    for item in block.operations:
-        keys.append(_key(item.operation, inner))
-        for result in item.operation.results:
-            inner[result] = len(inner)
-    return types, tuple(keys)
+    first: dict[Hashable, ir.Operation] = {}
+    for operation in [item.operation for item in block.operations]:
+        key, in_bodies = _key(operation, inner)
+        is_duplicate = _is_merged(operation, key, first)
+        merged += in_bodies + is_duplicate
+        if not is_duplicate:
+            keys.append(key)
+            for result in operation.results:
+                inner[result] = len(inner)
+    return (tuple([argument.type for argument in arguments]), tuple(keys)), merged
