@@ -19,9 +19,13 @@ _STEPS = ("func.call", "tensor.insert_slice", "linalg.fill", "plan.check", "func
 
 @dataclass(eq=False)
 class HostStep:
-    """What runs at one time: one op, or the calls of a batch. Equal calls have equal `key`s; others have none."""
+    """What runs at one time: one op, or the calls of a batch. Equal calls have equal `key`s; others have none.
+
+    `number` is its own, `index` its place in the order.
+    """
 
     operations: list[ir.Operation]
+    number: int
     key: str = ""
     index: int = 0
     needs: set[HostStep] = field(default_factory=set)
@@ -50,16 +54,17 @@ class HostSteps:
         self._together: HostStep | None = None
         for operation in self._operations:
             self._read(operation, kernels)
+        self._count = len(self.order)  # of steps that there have been
+        self._set_order(self.order)
         self._keep_in_place()
         self._memory = _Memory([(value, step, self._readers.get(value, [])) for value, step in self._maker.items()])
-        self._number(self.order)
 
     def _read(self, operation: ir.Operation, kernels: dict[str, func.FuncOp]) -> None:
         found = frozenset[ir.Value]().union(*(self._sources_of(value) for value in operation.operands))
         if operation.name not in _STEPS and not is_host_step(operation.name):
             self._sources.update((result, found) for result in operation.results)
             return
-        step, updated = HostStep([operation]), _updated(operation, kernels)
+        step, updated = HostStep([operation], len(self.order)), _updated(operation, kernels)
         changed = frozenset[ir.Value]().union(*map(self._sources_of, updated))
         for value in found:
             if value in self._maker:
@@ -87,7 +92,6 @@ class HostSteps:
         """What reads a donated argument before its new value is made must stay before: that may be written over it."""
         function, returned = self.function, list(self._operations[-1].operands)
         arguments = list(function.entry_block.arguments)
-        self._number(self.order)
         for result, argument in pairs_of(function).items():
             for source in self._sources_of(returned[result]):
                 writer = self._maker.get(source)
@@ -95,31 +99,32 @@ class HostSteps:
                     if writer is not None and reader.index < writer.index:
                         _let_wait(writer, reader)
 
-    def _number(self, order: Sequence[HostStep]) -> None:
+    def _set_order(self, order: list[HostStep]) -> None:
+        self.order, self._numbers = order, np.array([step.number for step in order], np.int64)
         for index, step in enumerate(order):
             step.index = index
 
-    def reordered(self, members: Sequence[HostStep], before: int) -> list[list[HostStep]]:
+    def reordered(self, members: Sequence[HostStep], before: int) -> Order:
         """The order with steps taken out and put, side by side, before the step of an index."""
-        chosen = set(members)
-        head = [[step] for step in self.order[:before] if step not in chosen]
-        tail = [[step] for step in self.order[before:] if step not in chosen]
-        return [*head, list(members), *tail]
+        numbers = [step.number for step in members]
+        head, tail = (part[~np.isin(part, numbers)] for part in (self._numbers[:before], self._numbers[before:]))
+        return Order(head, np.array(numbers), tail)
 
-    def memory(self, order: Sequence[Sequence[HostStep]] | None = None) -> tuple[int, int]:
+    def memory(self, order: Order | None = None) -> tuple[int, int]:
         """The most bytes of intermediate results that are alive at once, and the sum of bytes over all steps."""
-        times = order if order is not None else [[step] for step in self.order]
-        return self._memory.measure({step: time for time, steps in enumerate(times) for step in steps})
+        return self._memory.measure(order or Order(self._numbers, np.zeros(0, np.int64), np.zeros(0, np.int64)))
 
-    def merge(self, order: Sequence[Sequence[HostStep]], members: Sequence[HostStep]) -> HostStep:
+    def merge(self, order: Order, members: Sequence[HostStep]) -> HostStep:
         """Take an order in which some steps stand side by side, and make one step of them."""
+        known = {step.number: step for step in self.order}
         merged = self._merged(members)
-        self.order = [steps[0] if len(steps) == 1 else merged for steps in order]
-        self._number(self.order)
+        head, tail = ([known[number] for number in part.tolist()] for part in (order.head, order.tail))
+        self._set_order([*head, merged, *tail])
         return merged
 
     def _merged(self, steps: Sequence[HostStep]) -> HostStep:
-        merged = HostStep([operation for step in steps for operation in step.operations])
+        merged = HostStep([operation for step in steps for operation in step.operations], self._count)
+        self._count += 1
         for step in steps:
             for other in step.needs:
                 other.users.discard(step)
@@ -127,7 +132,7 @@ class HostSteps:
             for other in step.users:
                 other.needs.discard(step)
                 _let_wait(other, merged)
-        self._memory.rename(set(steps), merged)
+        self._memory.rename([step.number for step in steps], merged.number)
         return merged
 
     def write(self) -> None:
@@ -145,28 +150,50 @@ class HostSteps:
             operation.move_before(terminator)
 
 
+@dataclass(frozen=True)
+class Order:
+    """Numbers of steps: those before others that stand side by side, these, and those after them."""
+
+    head: np.ndarray
+    together: np.ndarray
+    tail: np.ndarray
+
+
 class _Memory:
-    """When the results of steps are alive. Results of the program are not counted: they have memory of their own."""
+    """When the results of steps are alive. Results of the program are not counted: they have memory of their own.
+
+    A result lives from the first to the last of the steps that make or read it. These are one after the other in
+    `_steps`, by number, those of a result from `_begin` on: all are looked at for every batch that is tried.
+    """
 
     def __init__(self, values: Sequence[tuple[ir.Value, HostStep, Sequence[HostStep]]]):
         returned = "func.return"
-        self._lives = [
-            (bytes_of(value), [maker, *readers])
+        lives = [
+            (bytes_of(value), [step.number for step in (maker, *readers)])
             for value, maker, readers in values
             if not any(reader.operations[0].name == returned for reader in readers)
         ]
+        self._sizes = np.array([size for size, _ in lives], np.int64)
+        self._steps = np.array([number for _, life in lives for number in life], np.int64)
+        self._begin = np.cumsum([0, *(len(life) for _, life in lives)])[:-1]
 
-    def rename(self, steps: set[HostStep], merged: HostStep) -> None:
+    def rename(self, steps: Sequence[int], merged: int) -> None:
         """From now on these steps are this one."""
-        self._lives = [(size, [merged if step in steps else step for step in life]) for size, life in self._lives]
+        self._steps[np.isin(self._steps, steps)] = merged
 
-    def measure(self, times: dict[HostStep, int]) -> tuple[int, int]:
+    def measure(self, order: Order) -> tuple[int, int]:
         """The most bytes that are alive at once, and the sum over all times."""
+        if not len(self._sizes):
+            return 0, 0
+        parts = (order.head, order.together, order.tail)
+        times = np.zeros(1 + max(int(part.max()) for part in parts if len(part)), np.int64)
+        times[order.head] = np.arange(len(order.head))
+        times[order.together] = len(order.head)
+        times[order.tail] = len(order.head) + bool(len(order.together)) + np.arange(len(order.tail))
+        places = times[self._steps]
         change = np.zeros(len(times) + 1, np.int64)
-        for size, life in self._lives:
-            places = [times[step] for step in life]
-            change[min(places)] += size
-            change[max(places) + 1] -= size
+        np.add.at(change, np.minimum.reduceat(places, self._begin), self._sizes)
+        np.subtract.at(change, np.maximum.reduceat(places, self._begin) + 1, self._sizes)
         alive = np.cumsum(change)
         return int(alive.max()), int(alive.sum())
 
