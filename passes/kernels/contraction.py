@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import ir, memref, vector
+from blu.dialects.core.remembering import once
 from blu.passes.kernels import lanes as vectors
 
 WIDE = 32
@@ -92,7 +93,12 @@ def dims_of(map_: ir.AffineMap) -> tuple[int | None, ...]:
 
 def maps_of(operation: ir.Operation) -> list[tuple[int | None, ...]]:
     """The same for each operand of a linalg operation with indexing maps."""
-    return [dims_of(attribute.value) for attribute in operation.attributes["indexing_maps"]]
+    return _dims_of_maps(operation.attributes["indexing_maps"])
+
+
+@once
+def _dims_of_maps(maps: ir.Attribute) -> list[tuple[int | None, ...]]:
+    return [dims_of(attribute.value) for attribute in maps]
 
 
 def sizes_of(operation: ir.Operation) -> tuple[int, ...]:

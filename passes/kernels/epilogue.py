@@ -61,6 +61,17 @@ class Epilogue:
         evaluation = _Evaluation(self, total, point, lanes, count, dict(known or {}))
         return [evaluation.value(tensor, target.dims) for tensor, target in self.outputs]
 
+    def asks_for_indices(self, operation: ir.Operation) -> bool:
+        """Whether the body of a linalg.generic has a linalg.index."""
+        if operation not in self._asking:
+            body = operation.regions[0].blocks[0].operations
+            self._asking[operation] = any(item.operation.name == "linalg.index" for item in body)
+        return self._asking[operation]
+
+    @cached_property
+    def _asking(self) -> dict[ir.Operation, bool]:
+        return {}
+
     @cached_property
     def reads(self) -> list[tuple[ir.Value, Dims]]:
         """The buffers that are read beside the product, and how."""
@@ -207,7 +218,8 @@ class _Evaluation:
             for operand, place in _operands_at(operation, tensor, dims)
         ]
         block = operation.regions[0].blocks[0]
-        values = inline_vector(block, arguments, self.lanes, self.loop_indices(loops, _loop_count(operation)))
+        indices = self.loop_indices(loops, _loop_count(operation)) if self.epilogue.asks_for_indices(operation) else ()
+        values = inline_vector(block, arguments, self.lanes, indices)
         for result, map_, value in zip(operation.results, results, values, strict=True):
             self.done[result, tuple(None if loop is None else loops.get(loop) for loop in map_)] = value
 
