@@ -15,7 +15,7 @@ from blu.compiler.codegen.cubins import assemble_one, find_ptxas, version_of
 from blu.compiler.codegen.kernel_cache import KernelCache
 from blu.compiler.codegen.kernel_texts import KernelText, kernel_texts
 from blu.compiler.codegen.link_objects import link_objects
-from blu.compiler.codegen.worker_pool import worker_pool
+from blu.compiler.codegen.worker_pool import Task, worker_pool
 from blu.compiler.fingerprint import code_key
 from blu.dialects.core.mlir import ir
 from blu.dialects.targets.cpu import CpuTarget
@@ -109,7 +109,7 @@ def _code_of(
     described_target = json.dumps(about)
     kernels, keys = list[KernelText](), list[str]()
 
-    def tasks() -> Iterator[Callable[[], Found]]:
+    def tasks() -> Iterator[Task[Found]]:
         for kernel in kernel_texts(module):
             key = code_key(kind, described_target, kernel.text)
             is_first = key not in keys
@@ -117,10 +117,11 @@ def _code_of(
             keys.append(key)
             if is_first:
                 make = partial(_make, kind, about, kernel)
-                yield partial(_known_or_made, cache, key, make, then and partial(then, kernel))
+                follow = then and partial(then, kernel)
+                yield Task(partial(_known_or_made, cache, key, make, follow), len(kernel.text))
         for key, make in others:
             keys.append(key)
-            yield partial(_known_or_made, cache, key, make)
+            yield Task(partial(_known_or_made, cache, key, make))
 
     results = worker_pool().side_by_side(tasks())
     found = dict(zip(dict.fromkeys(keys), results, strict=True))

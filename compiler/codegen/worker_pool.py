@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import heapq
 import os
 import queue
 import signal
@@ -14,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import IO, Any, TypeVar
+from typing import IO, Any, Generic, NamedTuple, TypeVar
 
 from blu import settings
 from blu.compiler.codegen.worker import KERNEL, read_message, write_message
@@ -32,6 +33,32 @@ Made = TypeVar("Made")
 def timeout_seconds() -> float:
     """How long one request may take: `BLU_CODEGEN_TIMEOUT`."""
     return min(settings.current().codegen_timeout, threading.TIMEOUT_MAX)
+
+
+class Task(NamedTuple, Generic[Made]):
+    """Something to do, and how long that may take, in any unit."""
+
+    do: Callable[[], Made]
+    length: int = 0
+
+
+class WaitingTasks(Generic[Made]):
+    """Tasks that no thread has begun: the longest is begun first, so that none is left to wait for at the end."""
+
+    def __init__(self) -> None:
+        self._tasks: list[tuple[int, int, Callable[[], Made]]] = []
+        self._lock = threading.Lock()
+
+    def put(self, number: int, task: Task[Made]) -> None:
+        """Let a task wait."""
+        with self._lock:
+            heapq.heappush(self._tasks, (-task.length, number, task.do))
+
+    def do_longest(self) -> tuple[int, Made]:
+        """Do one of those that wait; its number, and what it gives."""
+        with self._lock:
+            _, number, do = heapq.heappop(self._tasks)
+        return number, do()
 
 
 @dataclass(eq=False)
@@ -151,12 +178,17 @@ class WorkerPool:
             )
         return payload
 
-    def side_by_side(self, tasks: Iterable[Callable[[], Made]]) -> list[Made]:
-        """What tasks that ask workers, and may do more than that, give; each begins when `tasks` has given it."""
+    def side_by_side(self, tasks: Iterable[Task[Made]]) -> list[Made]:
+        """What tasks that ask workers, and may do more than that, give; the first begin while others are to come."""
+        waiting = WaitingTasks[Made]()
         with ThreadPoolExecutor(max(self.size, _processors())) as executor:
             try:
-                futures = [executor.submit(task) for task in tasks]
-                return [future.result() for future in futures]
+                futures = []
+                for number, task in enumerate(tasks):
+                    waiting.put(number, task)
+                    futures.append(executor.submit(waiting.do_longest))
+                found = dict(future.result() for future in futures)
+                return [found[number] for number in range(len(found))]
             except PassError:
                 executor.shutdown(wait=False, cancel_futures=True)
                 raise

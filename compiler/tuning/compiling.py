@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from blu.compiler.cache import default_cache
 from blu.compiler.codegen.executable import Members, build_executable
-from blu.compiler.codegen.worker_pool import WorkerPool
+from blu.compiler.codegen.worker_pool import Task, WorkerPool
 from blu.compiler.driver.remaining import parse_module
 from blu.compiler.fingerprint import key_of
 from blu.compiler.tuning.problem import KernelProblem, fit
@@ -49,7 +49,7 @@ class CandidateCompiler:
         self, wanted: Sequence[WantedCandidate], end: float = float("inf")
     ) -> list[CompiledCandidate | BluError | None]:
         """For each its program, or why it does not fit; None where it was not begun before `end` (time.monotonic)."""
-        return self.pool.side_by_side([self._task(item, end) for item in wanted])
+        return self.pool.side_by_side([Task(self._task(item, end)) for item in wanted])
 
     def close(self) -> None:
         """End the processes."""

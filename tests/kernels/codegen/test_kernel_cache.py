@@ -23,7 +23,7 @@ from blu.compiler.cache import KERNELS, Cache, CacheWarning
 from blu.compiler.cli.cache import main as blu_cache
 from blu.compiler.codegen.kernel_cache import KernelCache
 from blu.compiler.codegen.kernel_texts import kernel_texts, stand_in_of
-from blu.compiler.codegen.worker_pool import WorkerPool
+from blu.compiler.codegen.worker_pool import Task, WaitingTasks, WorkerPool
 from blu.errors import PassError
 from blu.runtime.load import load_program
 
@@ -351,3 +351,18 @@ def test_a_commands_progress_says_how_many_kernels_are_new(
     for said in ("1 of 1 kernels compiled", "0 of 1 kernels compiled, 1 found compiled"):
         assert main(words) == 0
         assert said in capsys.readouterr().err
+
+
+def test_of_tasks_that_wait_the_longest_is_begun_first() -> None:
+    waiting = WaitingTasks[str]()
+    for number, length in enumerate((2, 9, 9, 4)):
+        waiting.put(number, Task(lambda length=length: f"{length}", length))
+    assert [waiting.do_longest() for _ in range(4)] == [(1, "9"), (2, "9"), (3, "4"), (0, "2")]
+
+
+def test_results_are_in_the_order_of_tasks_and_errors_are_raised() -> None:
+    pool = WorkerPool(2)
+    assert pool.side_by_side(Task(lambda n=n: n, 10 - n % 3) for n in range(20)) == list(range(20))
+    assert pool.side_by_side([]) == []
+    with pytest.raises(ZeroDivisionError):
+        pool.side_by_side([Task(lambda: 1), Task(lambda: 1 // 0)])
