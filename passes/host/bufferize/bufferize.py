@@ -303,7 +303,7 @@ class _Bufferizer:
     def _call(self, operation: ir.Operation) -> None:
         kernel = self.kernels[ir.FlatSymbolRefAttr(operation.attributes["callee"]).value]
         inputs = [self.views[value] for value in operation.operands]
-        in_place = updated_inputs(kernel)
+        in_place = self.memory.facts.ask(updated_inputs, kernel)
         updated = {output: self._updated(operation, index, output) for index, output in in_place.items()}
         outputs = [
             updated.get(number)
@@ -315,8 +315,8 @@ class _Bufferizer:
         for value, view in zip(operation.results, outputs, strict=True):
             self.views[value] = view
         types, places = (tuple(view.memref_type() for view in group) for group in (inputs, outputs))
-        memory = KernelMemory(types, places, tuple(in_place.items()), written_over(kernel, inputs, outputs))
-        name = self.table.specialise(kernel, memory)
+        over = written_over(kernel, inputs, outputs, self.memory.facts)
+        name = self.table.specialise(kernel, KernelMemory(types, places, tuple(in_place.items()), over))
         read = [view for index, view in enumerate(inputs) if index not in in_place]
         scratch = [whole(self.new_root(type_.shape, type_.element_type)) for type_ in scratch_types(kernel)]
         call = func.CallOp([], name, [self.memref_of(view) for view in (*read, *outputs, *scratch)])

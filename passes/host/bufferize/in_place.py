@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from math import prod
+from typing import Any, TypeVar
 
 from blu.dialects.core.mlir import func, ir
 from blu.passes.framework.families import family_of
 from blu.passes.loops.fuse.loops import captured, loop_nest
 
+Answer = TypeVar("Answer")
 
-def reads_where_it_writes(kernel: func.FuncOp, argument: ir.Value) -> bool:
+
+@dataclass
+class KernelAnswers:
+    """What is asked of a kernel at each of its calls, which are many: found once, while kernels stay what they are."""
+
+    _found: dict[tuple, Any] = field(default_factory=dict)
+
+    def ask(self, question: Callable[..., Answer], kernel: func.FuncOp, *number: int) -> Answer:
+        """What a function says of a kernel, or of its argument or result of a number."""
+        key = question, kernel.operation, *number
+        if key not in self._found:
+            self._found[key] = question(kernel, *number)
+        return self._found[key]
+
+
+def reads_where_it_writes(kernel: func.FuncOp, number: int) -> bool:
     """Whether a kernel reads an argument only element by element, at the place where it writes its results.
 
     Such a kernel may write a result over the argument: the emitters of rows and of what follows a contraction promise
     to read all that an element needs first.
     """
+    argument = kernel.arguments[number]
     if not family_of(kernel).writes_over_elements or _is_multiplied(kernel, argument):
         return False
     shape = tuple(ir.RankedTensorType(argument.type).shape)
@@ -60,10 +80,11 @@ def _is_elementwise(operation: ir.Operation, argument: ir.Value) -> bool:
     return argument not in captured(operation) and all(dims == identity for dims in direct)
 
 
-def reads_rows_in_place(kernel: func.FuncOp, argument: ir.Value) -> bool:
+def reads_rows_in_place(kernel: func.FuncOp, number: int) -> bool:
     """Whether a kernel of rows reads an argument only row by row, for the elements of its result in the same rows."""
     if not family_of(kernel).writes_over_rows:
         return False
+    argument = kernel.arguments[number]
     shape = tuple(ir.RankedTensorType(argument.type).shape)
     return all(_reads_own_row(use.owner.operation, argument, shape) for use in argument.uses)
 

@@ -18,7 +18,7 @@ from blu.passes.framework.families import (
     family_of,
     mark,
 )
-from blu.passes.host.bufferize.in_place import walks_again
+from blu.passes.host.bufferize.in_place import KernelAnswers, walks_again
 from blu.passes.host.bufferize.views import View
 from blu.passes.loops.fuse.fuse import clone_into
 from blu.passes.loops.lower_to_linalg.generic import PARALLEL, fill, generic, projection
@@ -157,9 +157,11 @@ def updated_inputs(kernel: func.FuncOp) -> dict[int, int]:
     return {arguments.index(item.operands[operand]): results.index(item.results[0]) for item in updates}
 
 
-def written_over(kernel: func.FuncOp, inputs: Sequence[View], outputs: Sequence[View]) -> tuple[int, ...]:
+def written_over(
+    kernel: func.FuncOp, inputs: Sequence[View], outputs: Sequence[View], facts: KernelAnswers
+) -> tuple[int, ...]:
     """The outputs that are donated arguments, which the kernel reads in another walk than that in which it writes."""
-    if not walks_again(kernel):
+    if not facts.ask(walks_again, kernel):
         return ()
     read = {view.root for view in inputs if view.root.input is not None}
     return tuple(number for number, view in enumerate(outputs) if view.root in read)

@@ -15,7 +15,12 @@ from blu.dialects.core.mlir import func, ir
 from blu.passes.framework.rules import Rule
 from blu.passes.host.bufferize.collectives import works_in_place
 from blu.passes.host.bufferize.concatenation import part_of
-from blu.passes.host.bufferize.in_place import reads_rows_in_place, reads_where_it_writes, writes_rows_last
+from blu.passes.host.bufferize.in_place import (
+    KernelAnswers,
+    reads_rows_in_place,
+    reads_where_it_writes,
+    writes_rows_last,
+)
 from blu.passes.host.bufferize.times import LifeSpan
 from blu.passes.host.bufferize.uses import Returned, transposed_layout
 from blu.passes.host.bufferize.views import Root, View, ViewTable
@@ -37,6 +42,7 @@ class Memory:
     spans: dict[ir.Operation, LifeSpan]
     returned: Returned
     kernels: dict[str, func.FuncOp]
+    facts: KernelAnswers = field(default_factory=KernelAnswers)
     steps: int = 0
     """How many uses of values were looked at to find out when memory is free."""
     _uses: dict[Root, LastUses] = field(default_factory=dict)
@@ -86,7 +92,7 @@ class OverDonated:
         """Whether an operand is read where the result is written, if their memory is the same."""
         if self.kernel is None:
             return works_in_place(self.operation)
-        return reads_where_it_writes(self.kernel, self.kernel.arguments[number])
+        return self.memory.facts.ask(reads_where_it_writes, self.kernel, number)
 
     @property
     def is_dead(self) -> bool:
@@ -113,8 +119,8 @@ class OverOperand:
 
     @property
     def reads_where_it_writes(self) -> bool:
-        argument = self.kernel.arguments[self.number]
-        return reads_rows_in_place(self.kernel, argument) or reads_where_it_writes(self.kernel, argument)
+        ask, place = self.memory.facts.ask, (self.kernel, self.number)
+        return ask(reads_rows_in_place, *place) or ask(reads_where_it_writes, *place)
 
     @property
     def is_read_once(self) -> bool:
@@ -146,7 +152,7 @@ class Placing:
     def is_written_last(self) -> bool:
         results = self.operation.results
         kernel = self.memory.kernels[ir.FlatSymbolRefAttr(self.operation.attributes["callee"]).value]
-        return len(results) == 1 or writes_rows_last(kernel, list(results).index(self.value))
+        return len(results) == 1 or self.memory.facts.ask(writes_rows_last, kernel, list(results).index(self.value))
 
 
 @dataclass(frozen=True)
