@@ -1,8 +1,7 @@
 """How sorts on a GPU are cut: what each kind is expected to take, of which the least is chosen; what is refused.
 
 Costs are those of instructions, of halving steps in memory, of bytes' passes, of launches, and of what waits for itself
-where there is little to do. They are from times on an H100 and, of a halving step, on an H200. Other GPUs are taken to
-differ by the number of processors.
+where there is little to do. They are from times on an H100. Other GPUs are taken to differ by the number of processors.
 """
 
 from __future__ import annotations
@@ -29,11 +28,11 @@ _PROCESSORS = 132
 """Of the GPU that the constants below are from."""
 _INSTRUCTION = 1 / 561_000
 """Microseconds that an instruction of a warp takes, of all processors'."""
-_STEP = 0.89e-6
+_STEP = 1.08e-6
 """Microseconds for a step of halving, of one key among a run in memory."""
 _STEP_WAIT = 0.18
 """Microseconds for a step of halving in a launch that has nothing else to do."""
-_BYTE = 14.5e-6
+_BYTE = 13.5e-6
 """Microseconds to move a key by one of its bytes, all launches together."""
 _BYTE_ROW = 0.022
 """Microseconds to add up a row's counts of a byte."""
@@ -82,7 +81,9 @@ class _Rows:
     def _tile(self, width: int, by: str) -> float:
         """Instructions of warps to sort a tile: for each level, those of halving; for each byte, of sums and keys."""
         if by == BYTES:
-            return self.passes * WARPS * (100 + 60 * ceil(width / THREADS))
+            items = ceil(width / THREADS)
+            # The more keys a thread has, the fewer blocks have registers.
+            return self.passes * WARPS * (100 + 50 * items + 4 * items**2)
         levels = (width - 1).bit_length()
         return width / WARP * levels * (30 + 10 * levels)
 
