@@ -11,6 +11,8 @@ from blu.compiler.tuning.problem import KernelProblem
 from blu.compiler.tuning.search import ScheduleSearch, SearchResult
 from blu.errors import BluError
 
+EACH = 4
+"""Schedules that a worker compiles in a round, about: what is measured soon says where to go on."""
 SHARE = 0.5
 """Of the time that is left, what compiling may take in a round: what is found has to be measured, and may lead on."""
 
@@ -63,8 +65,8 @@ class SearchRounds:
 
     def _shares(self, searches: Sequence[ScheduleSearch]) -> list[tuple[ScheduleSearch, int]]:
         """How many schedules each may have compiled: all in turns, one of each at least."""
-        left = SHARE * self._left
-        most = max(len(searches), int(left / self.seconds_each) if self.seconds_each else len(searches))
+        left, usual = SHARE * self._left, EACH * self.compiler.pool.size
+        most = max(len(searches), min(usual, int(left / self.seconds_each)) if self.seconds_each else 0)
         turns = zip_longest(*([search] * len(search.waiting) for search in searches))
         taken = [search for turn in turns for search in turn if search is not None][:most]
         return [(search, taken.count(search)) for search in searches if search in taken]

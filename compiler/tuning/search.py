@@ -86,6 +86,8 @@ class ScheduleSearch:
                     self.best, best = made, candidate
             before, after = compare(chosen, best, ROUNDS)
         self.found.best, self.found.before, self.found.after = best.schedule, before, after
+        if is_first:
+            self.tell(f"{before:.1f} us as chosen")
         if self.best is not start or is_first:
             self._look_around()
 
