@@ -29,7 +29,7 @@ def encode(value: np.ndarray) -> ir.DenseElementsAttr:
 
 def encode_signless(value: np.ndarray) -> ir.DenseElementsAttr:
     """The same with the signless element type of the linalg level (u8 becomes i8 of the same bits)."""
-    return encode(value.view(np.int8) if value.dtype == np.uint8 else value)
+    return encode(value.view(f"int{8 * value.itemsize}") if value.dtype.kind == "u" else value)
 
 
 def decode(attribute: ir.Attribute) -> np.ndarray:

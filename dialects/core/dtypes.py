@@ -49,7 +49,7 @@ class DType:
         return max(1, self.bits // 8)
 
     def to_mlir(self) -> ir.Type:
-        """The element type in the `blu` dialect (u8 is `ui8`, other integers are signless)."""
+        """The element type in the `blu` dialect (u8 is `ui8`, signed integers are signless)."""
         return ir.Type.parse(self.mlir)
 
 
@@ -59,6 +59,9 @@ i16 = DType("i16", "signed", 16, np.dtype(np.int16), "i16")
 i32 = DType("i32", "signed", 32, np.dtype(np.int32), "i32")
 i64 = DType("i64", "signed", 64, np.dtype(np.int64), "i64")
 u8 = DType("u8", "unsigned", 8, np.dtype(np.uint8), "ui8")
+u16 = DType("u16", "unsigned", 16, np.dtype(np.uint16), "ui16")
+u32 = DType("u32", "unsigned", 32, np.dtype(np.uint32), "ui32")
+u64 = DType("u64", "unsigned", 64, np.dtype(np.uint64), "ui64")
 f16 = DType("f16", "float", 16, np.dtype(np.float16), "f16")
 bf16 = DType("bf16", "float", 16, np.dtype(ml_dtypes.bfloat16), "bf16")
 f32 = DType("f32", "float", 32, np.dtype(np.float32), "f32")
@@ -66,9 +69,9 @@ f64 = DType("f64", "float", 64, np.dtype(np.float64), "f64")
 
 MOST_DIMENSIONS = 64
 
-DTYPES = (bool_, i8, i16, i32, i64, u8, f16, bf16, f32, f64)
+DTYPES = (bool_, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64)
 FLOATS = (f16, bf16, f32, f64)
-INTEGERS = (i8, i16, i32, i64, u8)
+INTEGERS = (i8, i16, i32, i64, u8, u16, u32, u64)
 NUMBERS = INTEGERS + FLOATS
 
 _BY_NAME = {dtype.name: dtype for dtype in DTYPES}
@@ -101,10 +104,7 @@ def as_dtype(value: object) -> DType:
 
 
 # What arrays of dtypes that only NumPy and files have are converted to.
-_INSTEAD = {
-    **{"uint16": "i32", "uint32": "i64", "uint64": "i64"},
-    **dict.fromkeys(("float8_e4m3fn", "float8_e5m2", "float8_e4m3", "float8_e4m3fnuz", "float8_e5m2fnuz"), "bf16"),
-}
+_INSTEAD = dict.fromkeys(("float8_e4m3fn", "float8_e5m2", "float8_e4m3", "float8_e4m3fnuz", "float8_e5m2fnuz"), "bf16")
 
 
 def _instead(value: object) -> str:
@@ -130,6 +130,11 @@ def computing_dtype(dtype: object) -> DType:
     """The dtype that sums and composites are computed in: f32 for f16 and bf16, else the dtype itself; see as_dtype."""
     known = as_dtype(dtype)
     return f32 if known in (f16, bf16) else known
+
+
+def summing_dtype(dtype: DType) -> DType:
+    """NumPy's dtype of sums and products: i64 for bools and signed integers, u64 for unsigned ones, else itself."""
+    return dtype if dtype.is_float else u64 if dtype.kind == "unsigned" else i64
 
 
 def promote(left: DType, right: DType) -> DType:

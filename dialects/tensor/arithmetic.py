@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
-from blu.dialects.core.dtypes import DType, as_dtype, bool_, computing_dtype, f64, i8, i32, i64
+from blu.dialects.core.dtypes import DType, as_dtype, bool_, computing_dtype, f64, i8, i32, i64, u64
 from blu.dialects.core.op import Op
 from blu.dialects.ops import pointwise_binary as binary
 from blu.dialects.ops import pointwise_unary as unary
@@ -257,6 +258,10 @@ def _scalar_power(x: Tensor, y: float) -> Tensor | None:
     return unary.Sqrt(base) if y == 0.5 else None
 
 
+# Of i64, to which a u64 is brought down beside an integer that is known only at run time.
+_LARGEST = (1 << 63) - 1
+
+
 def _comparison(op: type[Op]) -> Function:
     def function(x: Any, y: Any) -> Tensor:
         return op(*_comparable(x, y))
@@ -265,14 +270,24 @@ def _comparison(op: type[Op]) -> Function:
 
 
 def _comparable(x: Any, y: Any) -> list[Tensor]:
-    """The operands in one dtype; an integer that does not fit the tensor's dtype, or may not, is compared as i64."""
+    """The operands in one dtype; an integer that does not fit the tensor's dtype, or may not, is compared as i64.
+
+    Beside u64, and beyond i64, it is infinite, since only its side counts.
+    """
     mixed = strengthened(x, y)
     if _may_not_fit(*mixed):
-        return as_tensors(mixed, i64)
+        return as_tensors([minimum(item, _LARGEST) if _is_widest(item) else item for item in mixed], i64)
     try:
         return promoted(*mixed)
     except DTypeError:
-        return as_tensors(mixed, i64)
+        if not any(_is_widest(item) or (is_python_scalar(item) and abs(item) > _LARGEST) for item in mixed):
+            return as_tensors(mixed, i64)
+    far = [(math.inf if item > 0 else -math.inf) if is_python_scalar(item) else item for item in mixed]
+    return as_tensors(far, f64)
+
+
+def _is_widest(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.dtype == u64
 
 
 def _may_not_fit(*values: Any) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from blu.dialects.core.dtypes import bool_, i8, i16, i32, product, u8
+from blu.dialects.core.dtypes import bool_, i32, i64, product, u32, u64
 from blu.dialects.ops.index_check import CheckedIndex
 from blu.dialects.ops.indexing import INDEX_DTYPES, Take
 from blu.dialects.ops.pointwise import broadcast_shapes
@@ -42,8 +42,8 @@ def as_indices(value: Any, size: int | None = None) -> Tensor:
     tensor = as_tensor(value)
     if tensor.dtype in INDEX_DTYPES:
         return tensor
-    if tensor.dtype in (i8, i16, u8):
-        return converted(tensor, i32)
+    if tensor.dtype.is_integer:
+        return converted(tensor, i64 if tensor.dtype in (u32, u64) else i32)
     advice = "Masks give a shape known only at run time: use blu.where." if tensor.dtype == bool_ else ""
     raise DTypeError(f"indices must be integers, got {tensor.type}", advice=advice)
 

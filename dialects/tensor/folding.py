@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from blu.dialects.core.axes import normalize_axes
-from blu.dialects.core.dtypes import DType, as_dtype, bool_, computing_dtype, f64, i64, product, u8
+from blu.dialects.core.dtypes import DType, as_dtype, bool_, computing_dtype, f64, product, summing_dtype, u8
 from blu.dialects.core.op import Op
 from blu.dialects.ops import reduction as ops
 from blu.dialects.ops import scan
@@ -46,22 +46,20 @@ def _folded(op: type[Op], tensor: Tensor, axis: Any, keepdims: bool) -> Tensor:
 
 
 def _summing_dtype(tensor: Tensor, dtype: Any) -> DType:
-    """The dtype of a sum: the one asked for, else i64 for bools and integers, as in NumPy (which gives u64 for u8)."""
-    if dtype is not None:
-        return as_dtype(dtype)
-    return tensor.dtype if tensor.dtype.is_float else i64
+    """The dtype of a sum: the one asked for, else 64 bits for bools and integers."""
+    return as_dtype(dtype) if dtype is not None else summing_dtype(tensor.dtype)
 
 
 @method
 def sum(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
-    """The sum over the axes named (None: all). Bools and integers are summed as i64 unless a `dtype` is given."""
+    """The sum over the axes named (None: all). Integers and bools are summed in 64 bits unless a `dtype` is given."""
     tensor = as_tensor(x)
     return _folded(ops.Sum, converted(tensor, _summing_dtype(tensor, dtype)), axis, keepdims)
 
 
 @method
 def prod(x: Any, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
-    """The product over the axes named (None: all). Bools and integers multiply as i64 unless a `dtype` is given."""
+    """The product over the axes named (None: all). Integers and bools multiply in 64 bits unless a `dtype` is given."""
     tensor = as_tensor(x)
     return _folded(ops.Prod, converted(tensor, _summing_dtype(tensor, dtype)), axis, keepdims)
 
@@ -129,7 +127,7 @@ def argmin(x: Any, axis: Any = None, keepdims: bool = False) -> Tensor:
 
 @method
 def cumsum(x: Any, axis: int | None = None, dtype: Any = None) -> Tensor:
-    """Running sums along an axis (None: in row-major order). Integers are summed as i64 unless a `dtype` is given."""
+    """Running sums along an axis (None: in row-major order). Integers are added up in 64 bits, or in a `dtype`."""
     tensor = as_tensor(x)
     tensor = converted(tensor, _summing_dtype(tensor, dtype))
     if axis is None:

@@ -22,6 +22,7 @@ from blu.dialects.core.dtypes import (
     promote,
     raise_kind,
     u8,
+    u16,
 )
 from blu.dialects.core.dtypes import promote_scalar as scalar_dtype
 from blu.dialects.hooks import HOOKS
@@ -35,7 +36,7 @@ LARGEST_CONSTANT_BYTES = 16 * 1024
 PythonScalar = bool | int | float
 
 # NumPy's float dtype for functions of integers such as exp.
-_FLOAT_OF = {bool_: f16, i8: f16, u8: f16, i16: f32}
+_FLOAT_OF = {bool_: f16, i8: f16, u8: f16, i16: f32, u16: f32}
 
 
 def is_python_scalar(value: Any) -> TypeGuard[PythonScalar]:

@@ -1,8 +1,8 @@
 """`blu.array_api`: the namespace of the Python array-API standard, for arrays and, in compiled functions, tensors.
 
 Outside of compiled functions, each function compiles itself and runs, as `blu`'s functions do. What kernels do not do
-is computed on the host by NumPy: complex numbers, unsigned integers of more than a byte, decompositions of matrices,
-Fourier transforms, and functions whose result has as many elements as something is found. docs/array-api.md lists it.
+is computed on the host by NumPy: complex numbers, decompositions of matrices, Fourier transforms, and functions whose
+result has as many elements as something is found. docs/array-api.md lists it.
 """
 
 from blu import errors as _errors

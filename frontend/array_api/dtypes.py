@@ -65,7 +65,7 @@ KINDS: dict[str, tuple[np.dtype, ...]] = {
 }
 KINDS["integral"] = KINDS["signed integer"] + KINDS["unsigned integer"]
 KINDS["numeric"] = KINDS["integral"] + KINDS["real floating"] + KINDS["complex floating"]
-ON_HOST = frozenset((uint16, uint32, uint64, complex64, complex128))  # no kernel has them
+ON_HOST = frozenset((complex64, complex128))  # no kernel has them
 
 
 def dtype_of(value: Any) -> np.dtype:
@@ -93,10 +93,10 @@ def astype(x: Any, dtype: Any, /, *, copy: builtins.bool = True, device: str | N
 
 
 def is_summed_on_host(x: Any, dtype: Any) -> builtins.bool:
-    """Whether no kernel has an array's dtype or that of its sum: `dtype`, or 64 bits of an unsigned integer's kind."""
+    """Whether no kernel has an array's dtype or that of its sum, which are complex."""
     if isinstance(x, Tensor) or is_tracing():
         return False
-    total = dtype_of(dtype) if dtype is not None else uint64 if x.dtype.kind == "u" else x.dtype
+    total = dtype_of(dtype) if dtype is not None else x.dtype
     return not ON_HOST.isdisjoint((x.dtype, total))
 
 

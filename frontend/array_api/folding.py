@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from blu.dialects.core.axes import normalize_axis
-from blu.dialects.core.dtypes import DType, as_dtype, i64
+from blu.dialects.core.dtypes import DType, as_dtype, summing_dtype
 from blu.dialects.hooks import HOOKS
 from blu.dialects.tensor import folding
 from blu.dialects.tensor.arrangement import broadcast_to, concatenate, flatten
@@ -116,7 +116,7 @@ def _along(x: Any, axis: int | None, dtype: Any) -> tuple[Tensor, int, DType]:
         tensor = flatten(tensor)
     if axis is None and tensor.ndim > 1:
         raise ShapeError(f"{tensor.type} is not of one dimension", advice="Say the axis.")
-    target = as_dtype(dtype) if dtype is not None else tensor.dtype if tensor.dtype.is_float else i64
+    target = as_dtype(dtype) if dtype is not None else summing_dtype(tensor.dtype)
     return tensor, normalize_axis(0 if axis is None else axis, tensor.ndim), target
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from blu.dialects.core.dtypes import i64
+from blu.dialects.core.dtypes import summing_dtype
 from blu.dialects.hooks import HOOKS
 from blu.dialects.tensor import arithmetic
 from blu.dialects.tensor.arrangement import flatten, matrix_transpose
@@ -88,7 +88,7 @@ def diagonal(x: Any, /, *, offset: int = 0) -> Tensor:
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
     """The sum of the diagonals of the last two dimensions, of integers in 64 bits unless a `dtype` is given."""
     if is_summed_on_host(x, dtype):
-        wanted = dtype_of(dtype) if dtype is not None else np.uint64 if x.dtype.kind == "u" else None
+        wanted = dtype_of(dtype) if dtype is not None else None
         return HOOKS.compiler.run_on_host(np.linalg.trace, (x,), {"offset": offset, "dtype": wanted})
     return _trace(x, offset, dtype)
 
@@ -96,7 +96,7 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
 @public
 def _trace(x: Any, offset: int, dtype: Any) -> Tensor:
     tensor = as_tensor(x)
-    wanted = dtype if dtype is not None or tensor.dtype.is_float else i64
+    wanted = dtype if dtype is not None else summing_dtype(tensor.dtype)
     return creation.diagonal(tensor, offset).sum(axis=-1, dtype=wanted)
 
 

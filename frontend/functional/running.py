@@ -6,7 +6,7 @@ import operator
 from typing import Any
 
 from blu.dialects.core.axes import normalize_axis
-from blu.dialects.core.dtypes import as_dtype, bool_, i64, u8
+from blu.dialects.core.dtypes import as_dtype, bool_, summing_dtype, u8
 from blu.dialects.core.op import Op
 from blu.dialects.ops import scan
 from blu.dialects.tensor.arithmetic import not_equal, subtract
@@ -49,12 +49,12 @@ def _beside(part: Any, tensor: Tensor, axis: int) -> Tensor:
 
 @method
 def cumprod(x: Any, axis: int | None = None, dtype: Any = None) -> Tensor:
-    """Running products along an axis (None: in row-major order). Integers multiply as i64 unless a `dtype` is given.
+    """Running products along an axis (None: in row-major order). Integers multiply in 64 bits, or in a `dtype`.
 
     f16 and bf16 multiply in f32. Gradients are right where elements are 0 as well.
     """
     tensor = as_tensor(x)
-    target = as_dtype(dtype) if dtype is not None else tensor.dtype if tensor.dtype.is_float else i64
+    target = as_dtype(dtype) if dtype is not None else summing_dtype(tensor.dtype)
     return _running(scan.Cumprod, converted(tensor, target), axis)
 
 

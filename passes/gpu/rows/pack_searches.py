@@ -26,6 +26,7 @@ _BEST = {
     (False, True): arith.maxsi,
     (False, False): arith.minsi,
 }
+_BEST_UNSIGNED = {True: arith.maxui, False: arith.minui}
 _UNSIGNED = {int(arith.CmpIPredicate.ugt), int(arith.CmpIPredicate.ult)}
 
 
@@ -99,8 +100,10 @@ def _search_twice(operation: ir.Operation, search: Search) -> None:
     """Find the best element first, then the first place where it is: two folds, of 64 bits each."""
     i64, element, result = ir.IntegerType.get_signless(64), search.candidate.type, operation.results[1]
     is_float = isinstance(element, ir.FloatType)
-    is_greater = search.cone[0].attributes["predicate"].value in _GREATER[is_float]
-    best_of = _BEST[is_float, is_greater]
+    predicate = search.cone[0].attributes["predicate"].value
+    is_greater = predicate in _GREATER[is_float]
+    is_unsigned = not is_float and predicate in _UNSIGNED
+    best_of = _BEST_UNSIGNED[is_greater] if is_unsigned else _BEST[is_float, is_greater]
     equal = (arith.CmpFPredicate.OEQ, arith.cmpf) if is_float else (arith.CmpIPredicate.eq, arith.cmpi)
 
     def better(*arguments: ir.Value) -> ir.Value:

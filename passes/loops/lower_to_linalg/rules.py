@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from blu.dialects.core.dtypes import DType, TensorType, u8
+from blu.dialects.core.dtypes import DType, TensorType
 from blu.dialects.core.evaluation import on_operand
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.op import attributes_of, body_blocks_of, operands_of, value_type
@@ -74,7 +74,7 @@ def describe(
 
 def element_type(dtype: DType) -> ir.Type:
     """The signless element type that stores a dtype at the linalg level."""
-    return ir.IntegerType.get_signless(8) if dtype == u8 else dtype.to_mlir()
+    return ir.IntegerType.get_signless(dtype.bits) if dtype.kind == "unsigned" else dtype.to_mlir()
 
 
 def storage(type_: TensorType) -> ir.RankedTensorType:

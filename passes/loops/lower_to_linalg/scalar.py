@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from blu.dialects.core.dtypes import DType, bf16, bool_, computing_dtype, f32, u8
+from blu.dialects.core.dtypes import DType, bf16, bool_, computing_dtype, f32
 from blu.dialects.core.mlir import arith, ir, math
 from blu.passes.loops.lower_to_linalg.generic import constant
 from blu.passes.loops.lower_to_linalg.rules import element_type
@@ -22,7 +22,7 @@ class Scalar:
 
     def like(self, number: float | int | bool) -> Scalar:
         """A constant of the same dtype."""
-        return Scalar(constant(self.value.type, number), self.dtype)
+        return Scalar(constant(self.value.type, _signless(number, self.dtype)), self.dtype)
 
     def lift(self, other: Any) -> Scalar:
         return other if isinstance(other, Scalar) else self.like(other)
@@ -143,14 +143,12 @@ def _float_to_integer(scalar: Scalar, dtype: DType) -> Scalar:
     inside = (low | high | not_a_number).where(scalar.like(0.0), scalar)
     convert = arith.fptosi if dtype.kind == "signed" else arith.fptoui
     result = Scalar(convert(element_type(dtype), inside.value), dtype)
-    return low.where(
-        result.like(_signless(limits.min, dtype)), high.where(result.like(_signless(limits.max, dtype)), result)
-    )
+    return low.where(result.like(limits.min), high.where(result.like(limits.max), result))
 
 
-def _signless(value: int, dtype: DType) -> int:
+def _signless(value: float | int | bool, dtype: DType) -> float | int | bool:
     """An unsigned constant as the signed number of the same bits, which is how MLIR prints signless integers."""
-    return value - (1 << dtype.bits) if dtype == u8 and value >= 1 << (dtype.bits - 1) else value
+    return value - (1 << dtype.bits) if dtype.kind == "unsigned" and value >= 1 << (dtype.bits - 1) else value
 
 
 def _resize_integer(scalar: Scalar, target: ir.Type) -> ir.Value:

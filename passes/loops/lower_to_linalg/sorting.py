@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from blu.dialects.core.dtypes import DType, bf16, f16, f32, f64, product, u8
+from blu.dialects.core.dtypes import DType, bf16, f16, f32, f64, product
 from blu.dialects.core.mlir import arith, ir, linalg, tensor
 from blu.passes.loops.lower_to_linalg.generic import (
     PARALLEL,
@@ -114,8 +114,8 @@ def _key(value: ir.Value, dtype: DType, descending: bool) -> ir.Value:
     """An integer of the same width; as signed numbers, the keys compare as the elements shall be ordered."""
     if dtype.is_float:
         return _float_key(value, dtype, descending)
-    if dtype == u8:
-        value = arith.xori(value, constant(value.type, -128))
+    if dtype.kind == "unsigned":
+        value = arith.xori(value, constant(value.type, -(1 << (dtype.bits - 1))))
     return _complement(value) if descending else value
 
 
