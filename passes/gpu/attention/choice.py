@@ -55,8 +55,10 @@ LARGEST_SPLIT = 80
 LEAST_WIDE, WIDE, LONG = 64, 96, 2048
 """Columns above which groups may share tiles; with a causal mask, and of how many queries."""
 SHARING_ROWS = 2 * wgmma.ROWS
-LEAST_ROWS, WIDEST = 64, 128
+LEAST_ROWS, WIDEST = 64, 256
 """Fewer queries or keys leave most of a warpgroup's tile empty; rows of more columns leave no registers."""
+LARGEST_ALONE, LARGEST_OF_THREE_PANELS = 128, 192
+"""Columns above which only groups that share tiles are fed; and those up to which larger tiles have room."""
 WIDEST_TF32 = 64
 """The same of tf32, whose left factors stay in registers."""
 WARPGROUPS = (WarpgroupSchedule, SharedKeysSchedule, WarpgroupGradientSchedule)
@@ -92,6 +94,8 @@ def _warpgroups(sizes: ScheduleSizes, target: GpuTarget) -> Schedule:
     """
     if sizes.size == 4:
         return _warpgroup(sizes)
+    if sizes.widest > LARGEST_ALONE:
+        return _shared_keys(sizes)
     least = (WIDE, LONG) if sizes.causal else (LEAST_WIDE, 1)
     has_many = sizes.heads * ceil(sizes.queries / SHARING_ROWS) >= target.processors
     is_shared = has_many and sizes.widest > least[0] and sizes.queries >= least[1]
@@ -109,6 +113,8 @@ def _warpgroup(sizes: ScheduleSizes) -> WarpgroupSchedule:
 
 
 def _shared_keys(sizes: ScheduleSizes) -> SharedKeysSchedule:
+    if sizes.widest > LARGEST_ALONE:
+        return SharedKeysSchedule(2, 112 if sizes.widest <= LARGEST_OF_THREE_PANELS else 80, 2, ONCE)
     return SharedKeysSchedule(2, 128, 2, ONCE if sizes.causal else STAY)
 
 
@@ -164,6 +170,9 @@ def _warpgroup_gradient(sizes: ScheduleSizes, target: GpuTarget) -> WarpgroupGra
         return WarpgroupGradientSchedule(64, 2, 2, 64, 2, 2)
     if sizes.widest <= 64:
         return WarpgroupGradientSchedule(64, 2, 4, 64, 2, 3)
+    if sizes.widest > LARGEST_ALONE:
+        tiles = (64, 2, 1, 64, 2, 1) if sizes.widest <= LARGEST_OF_THREE_PANELS else (48, 2, 1, 32, 3, 1)
+        return WarpgroupGradientSchedule(*tiles, 2, 2, APART)
     apart = WarpgroupGradientSchedule(64, 2, 2, 64, 2, 2)
     if sizes.widest <= WIDE or not isinstance(_warpgroups(sizes, target), SharedKeysSchedule):
         return apart

@@ -27,8 +27,7 @@ from blu.passes.gpu.attention.limits import warpgroup_misfit
 from blu.passes.gpu.attention.query_gradient import QueryGradient, QueryTiles
 from blu.passes.gpu.attention.row_sums import ranges
 from blu.passes.gpu.attention.schedule import (
-    APART,
-    TOGETHER,
+    LAUNCHES,
     GradientTilesSchedule,
     WarpgroupGradientSchedule,
     gradient_schedule_of,
@@ -41,9 +40,6 @@ from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import GpuKernel
 from blu.passes.gpu.shared import shared_address
 from blu.passes.kernels.updates import find_operation
-
-LAUNCHES = {TOGETHER: (("_key", True, True),), APART: (("_value", False, True), ("_key", True, False))}
-"""Launches for the gradients of keys and of values: their suffix, and whether they compute the one and the other."""
 
 
 def reserve(kernel: func.FuncOp) -> list[ir.MemRefType]:

@@ -15,6 +15,7 @@ from blu.passes.gpu.attention.key_gradient import KeyTiles
 from blu.passes.gpu.attention.query_gradient import QueryTiles
 from blu.passes.gpu.attention.schedule import (
     APART,
+    LAUNCHES,
     ONCE,
     REGISTERS,
     SHARED,
@@ -102,8 +103,7 @@ def _excess_gradient(schedule: GradientTilesSchedule, sizes: ScheduleSizes, targ
         yield from _excess_left(f"{name}_left", getattr(schedule, f"{name}_left"), sizes)
     yield from _excess_tile(ROWS_OF_TILES, "keys", schedule.keys)
     yield from _excess_tile(ROWS_OF_TILES, "queries", schedule.queries)
-    if schedule.launches not in (TOGETHER, APART):
-        yield f"launches = '{schedule.launches}': gradients of keys and values are found '{TOGETHER}' or '{APART}'"
+    yield from _excess_launches(schedule.launches)
     both = sum(sizes.columns)
     of_queries = sizes.columns[0] // 2 + schedule.keys + _kept(schedule.query_left, both, sizes.size)
     sums = both if schedule.launches == TOGETHER else sizes.widest
@@ -129,6 +129,11 @@ def _excess_left(name: str, value: str, sizes: ScheduleSizes) -> Iterator[str]:
         yield f"{name} = '{value}': left factors are in '{REGISTERS}' or in '{SHARED}' memory"
     if value == REGISTERS and sizes.is_split:
         yield f"{name} = '{REGISTERS}': there is no room for numbers of {8 * sizes.size} bits"
+
+
+def _excess_launches(launches: str) -> Iterator[str]:
+    if launches not in LAUNCHES:
+        yield f"launches = '{launches}': gradients of keys and values are found '{TOGETHER}' or '{APART}'"
 
 
 def _excess_registers(needed: int) -> Iterator[str]:
@@ -192,11 +197,13 @@ def _excess_warpgroup_gradient(
     yield from _excess_turned("queries", schedule.queries, sizes)
     if max(schedule.query_groups, schedule.key_groups) > 1:
         yield from _excess_sharing(sizes)
+    yield from _excess_launches(schedule.launches)
     if 64 % schedule.queries:
         yield f"queries = {schedule.queries}: the numbers of queries are there for each 64 of them"
     depth, width = sizes.columns
     of_query = depth // 2 + schedule.keys, schedule.query_groups, schedule.query_blocks, QueryLayout
-    of_key = (depth + width) // 2 + schedule.queries, schedule.key_groups, schedule.key_blocks, KeyLayout
+    sums = depth + width if schedule.launches == TOGETHER else sizes.widest
+    of_key = sums // 2 + schedule.queries, schedule.key_groups, schedule.key_blocks, KeyLayout
     held = (depth + width) // 2 if sizes.size == 4 else 0
     for needed, groups, blocks, layout in (of_query, of_key):
         num_bytes = layout.of(schedule, depth, width, sizes.size).memory.bytes

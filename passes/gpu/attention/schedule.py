@@ -14,6 +14,8 @@ STAY, ONCE = "stay", "once"
 REGISTERS, SHARED = "registers", "shared"
 TOGETHER, APART = "together", "apart"
 WARPS = 4
+LAUNCHES = {TOGETHER: (("_key", True, True),), APART: (("_value", False, True), ("_key", True, False))}
+"""Launches for the gradients of keys and of values: their suffix, and whether they compute the one and the other."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,8 @@ class WarpgroupGradientSchedule(Schedule):
     """Each launch has a warpgroup of 64 queries, or keys, that walks over tiles of `keys` keys, or `queries` queries.
 
     These are in so many stages of shared memory; a processor has at least so many blocks of a launch at a time. In a
-    block there is such a group, or two that share tiles, which another one copies.
+    block there is such a group, or two that share tiles, which another one copies. The gradients of keys and values are
+    found `together`, or `apart`, in a launch each, whose sums are half as many.
     """
 
     kind: ClassVar[str] = "wgmma"
@@ -107,6 +110,7 @@ class WarpgroupGradientSchedule(Schedule):
     key_blocks: int
     query_groups: int = 1
     key_groups: int = 1
+    launches: str = TOGETHER
 
 
 KINDS = table_of(QueryTilesSchedule, WarpgroupSchedule, SharedKeysSchedule, FewQueriesSchedule)

@@ -10,7 +10,7 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import operands_of
 from blu.passes.gpu.attention.block import RowPosition
 from blu.passes.gpu.attention.operands import size_of
-from blu.passes.gpu.attention.schedule import WarpgroupGradientSchedule
+from blu.passes.gpu.attention.schedule import LAUNCHES, WarpgroupGradientSchedule
 from blu.passes.gpu.attention.slopes import Gradient
 from blu.passes.gpu.attention.warpgroups import roles
 from blu.passes.gpu.attention.warpgroups.key_gradient import KeyLayout, WarpgroupKeyGradient
@@ -24,17 +24,17 @@ CACHED_BYTES = 8 << 20
 
 
 def emit(kernel: func.FuncOp, schedule: WarpgroupGradientSchedule) -> list[func.FuncOp]:
-    """Replace a kernel around a blu.attention_gradient, whose operands the copy engine reads, by two launches."""
+    """Replace a kernel around a blu.attention_gradient, whose operands the copy engine reads, by its launches."""
     operation = find_operation(kernel, "blu.attention_gradient")
     g, query, key, value, *_ = operands_of(operation)
     columns = [ir.RankedTensorType(item.type).shape[-1] for item in (query, value)]
     of_query = [(query, ROWS), (g, ROWS), (key, schedule.keys), (value, schedule.keys)]
     of_keys = [(key, ROWS), (value, ROWS), (query, schedule.queries), (g, schedule.queries)]
     layouts = [layout.of(schedule, *columns, size_of(query)) for layout in (QueryLayout, KeyLayout)]
-    launches = [
-        _launch(kernel, "_query", of_query, layouts[0], schedule.query_blocks, WarpgroupQueryGradient),
-        _launch(kernel, "_key", of_keys, layouts[1], schedule.key_blocks, WarpgroupKeyGradient),
-    ]
+    launches = [_launch(kernel, "_query", of_query, layouts[0], schedule.query_blocks, WarpgroupQueryGradient)]
+    for suffix, *found in LAUNCHES[schedule.launches]:
+        emitter = partial(WarpgroupKeyGradient, finds=found)
+        launches.append(_launch(kernel, suffix, of_keys, layouts[1], schedule.key_blocks, emitter))
     kernel.operation.erase()
     return launches
 

@@ -3,7 +3,8 @@
     scores^T = keys @ queries^T, slopes of weights^T = values @ g^T    | begun together
     of_value += weights^T @ g, of_key += slopes of scores^T @ queries   | once both are there
 
-Rows of the products are keys: weights and slopes come out in the registers that left factors are in.
+Rows of the products are keys: weights and slopes come out in the registers that left factors are in. Of long rows,
+whose sums are more than a group's registers, there is a launch for each of the gradients.
 """
 
 from __future__ import annotations
@@ -58,12 +59,13 @@ class KeyLayout:
 
 
 class WarpgroupKeyGradient(OwnRows):
-    """Emits the launch. `maps` are those of keys, values, queries and g."""
+    """Emits the launch. `maps` are those of keys, values, queries and g; of keys and of values it `finds` gradients."""
 
     def __init__(
         self, gradient: Gradient, layout: KeyLayout, position: RowPosition, shared: ir.Value,
-        maps: Sequence[MappedOperand], group: Number = 0,
+        maps: Sequence[MappedOperand], group: Number = 0, finds: Sequence[bool] = (True, True),
     ):  # fmt: skip
+        self.finds_keys, self.finds_values = finds
         self.gradient, self.problem, self.layout, self.position = gradient, gradient.problem, layout, position
         self.shared, self.maps, self.rows, self.group = shared, maps, layout.queries.extents[0][0], group
         self.own, self.queries = layout.own.at(shared), layout.queries.at(shared)
@@ -95,26 +97,43 @@ class WarpgroupKeyGradient(OwnRows):
         self.begin()
         self.own.wait(0, self.group)
         self.hold()
-        carried = [numbers.real(0)] * ((problem.depth + problem.width) // 2)
+        carried = [numbers.real(0)] * (self._key_sums + self._value_sums)
         hidden = 0 if not problem.causal else walk.total if problem.groups > 1 else walk.hidden
         carried = repeat(0, hidden, 1, carried, partial(self._tile, hides=True))
         carried = repeat(hidden, walk.total, 1, carried, partial(self._tile, hides=False))
         of_key, of_value = self._unpack(carried)
         self.sync()  # gradients are staged where tiles were, which all warps read
-        factor = numbers.real(problem.factor)
-        gradient = self.gradient
-        scaled = map_sums(as_sums(of_key), lambda value, *_: arith.mulf(value, factor))
         address = self.own.tile(0, self.group).address
+        if self.finds_keys:
+            self._write_keys(as_sums(of_key), address)
+        if self.finds_values:
+            self._write_values(as_sums(of_value), address)
+
+    @property
+    def _key_sums(self) -> int:
+        return self.problem.depth // 2 if self.finds_keys else 0
+
+    @property
+    def _value_sums(self) -> int:
+        return self.problem.width // 2 if self.finds_values else 0
+
+    def _write_keys(self, sums: Sums, address: ir.Value) -> None:
+        problem, factor = self.problem, numbers.real(self.problem.factor)
+        scaled = map_sums(sums, lambda value, *_: arith.mulf(value, factor))
         stage = MatrixTile(address, ROWS, problem.depth, problem.size)
-        write_tile(scaled, self.span, stage, self.own_row, gradient.of_key.matrix(self.key_head))
+        write_tile(scaled, self.span, stage, self.own_row, self.gradient.of_key.matrix(self.key_head))
         self.add_up(1, scaled, stage, self.key_head)
+
+    def _write_values(self, sums: Sums, address: ir.Value) -> None:
+        """After the keys' gradient, which is staged at the same address."""
+        problem = self.problem
         if self.own.count == 1:  # nobody waits for what was staged before to be read
             address = numbers.add(self.shared, self.layout.queries.tiles)
-        elif problem.width != problem.depth or 1 in gradient.sums:
+        elif self.finds_keys and (problem.width != problem.depth or 1 in self.gradient.sums):
             self.sync()  # rows of other warps' keys, or their sums, are in this warp's rows of values
         stage = MatrixTile(address, ROWS, problem.width, problem.size)
-        write_tile(as_sums(of_value), self.span, stage, self.own_row, gradient.of_value.matrix(self.key_head))
-        self.add_up(2, as_sums(of_value), stage, self.key_head)
+        write_tile(sums, self.span, stage, self.own_row, self.gradient.of_value.matrix(self.key_head))
+        self.add_up(2, sums, stage, self.key_head)
 
     # What the copying thread does
 
@@ -139,8 +158,7 @@ class WarpgroupKeyGradient(OwnRows):
 
     def _unpack(self, carried: list[ir.Value]) -> tuple[list[ir.Value], list[ir.Value]]:
         """Gradients of keys and of values."""
-        end = self.problem.depth // 2
-        return carried[:end], carried[end:]
+        return carried[: self._key_sums], carried[self._key_sums :]
 
     def _tile(self, number: ir.Value, carried: list[ir.Value], hides: bool) -> list[ir.Value]:
         element, stage = self.problem.element, numbers.remainder(number, self.queries.count)
@@ -149,27 +167,40 @@ class WarpgroupKeyGradient(OwnRows):
         wgmma.fence()
         scores = scores_of(self.left[0], queries, element)
         wgmma.commit_group()
-        of_weights = scores_of(self.left[1], upstream, element)
-        wgmma.commit_group()
+        of_weights: list[ir.Value] = []
+        if self.finds_keys:
+            of_weights = scores_of(self.left[1], upstream, element)
+            wgmma.commit_group()
         of_queries, of_upstream = self.turn([queries, upstream])
-        wgmma.wait_group(1)
+        wgmma.wait_group(int(self.finds_keys))
         weights = self._weights(number, as_sums(wgmma.tie(scores)), stage, hides)
-        wgmma.wait_group(0)
-        of_weights = as_sums(wgmma.tie(of_weights))
-        inner = [[*pair, *pair] for pair in self._numbers(stage, 1)]
-        left = packed(as_left(weights, element), self.rows)
-        of_scores = packed(as_left(slopes(weights, of_weights, inner), element), self.rows)
+        left, of_scores = self._left_factors(weights, of_weights, stage)
         tied = wgmma.tie([*carried, *left, *of_scores])
         of_key, of_value = self._unpack(tied[: len(carried)])
-        left, of_scores = tied[len(carried) : -len(of_scores)], tied[-len(of_scores) :]
+        left, of_scores = tied[len(carried) :][: len(left)], tied[len(carried) + len(left) :]
         wgmma.fence()
-        of_value = add_weighted(of_value, left, of_upstream, element)
-        of_key = add_weighted(of_key, of_scores, of_queries, element)
+        if self.finds_values:
+            of_value = add_weighted(of_value, left, of_upstream, element)
+        if self.finds_keys:
+            of_key = add_weighted(of_key, of_scores, of_queries, element)
         wgmma.commit_group()
         wgmma.wait_group(0)
         carried = wgmma.tie([*of_key, *of_value])
         self.have_read(number, stage, barrier.sync)  # the numbers of the tile's queries too
         return carried
+
+    def _left_factors(
+        self, weights: Sums, of_weights: list[ir.Value], stage: Number
+    ) -> tuple[list[ir.Value], list[ir.Value]]:
+        """Weights, and slopes of scores, as left factors of the products that this launch has."""
+        element = self.problem.element
+        if not self.finds_keys:
+            return packed(as_left(weights, element), self.rows), []
+        wgmma.wait_group(0)
+        found = as_sums(wgmma.tie(of_weights))
+        inner = [[*pair, *pair] for pair in self._numbers(stage, 1)]
+        left = packed(as_left(weights, element), self.rows) if self.finds_values else []
+        return left, packed(as_left(slopes(weights, found, inner), element), self.rows)
 
     def _weights(self, number: ir.Value, scores: Sums, stage: Number, hides: bool) -> Sums:
         _, first = self.walk.locate(number)

@@ -13,7 +13,7 @@ from blu.passes.gpu.isa import barrier, elect, mbarrier, setmaxnreg, shfl, tma
 from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import when
 
-REGISTERS = {2: (40, 232), 3: (32, 160)}
+REGISTERS = {2: (24, 240), 3: (32, 160)}
 """By the groups that multiply: of a thread that copies, and of one that multiplies."""
 
 

@@ -13,7 +13,8 @@ Why it is so:
   longer on an H200.
 - The copying group hands its registers on, as in gemm/pingpong.py.
 - Blocks that stay copy the next queries and keys while results are written, which have a place of their own. Blocks
-  that come once are begun as others end, which shares out what causal masks leave more evenly.
+  that come once are begun as others end, which shares out what causal masks leave more evenly; their results are staged
+  where queries were, which leaves rows of 256 columns two stages.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from blu.passes.gpu.attention.operands import (
     split_head,
 )
 from blu.passes.gpu.attention.output import write_logarithms, write_tile
-from blu.passes.gpu.attention.schedule import STAY, SharedKeysSchedule
+from blu.passes.gpu.attention.schedule import ONCE, STAY, SharedKeysSchedule
 from blu.passes.gpu.attention.scores import STRIP, KeySpan, scaled
 from blu.passes.gpu.attention.tiles import MatrixTile, tile_bytes
 from blu.passes.gpu.attention.walk import tiles_of
@@ -52,8 +53,8 @@ from blu.passes.gpu.shared import SharedMemory, shared_address
 
 SIZE = 2
 """Bytes of an element."""
-_TURN = 2
-"""The named barrier of the first group's turn; the others' follow."""
+_RESULTS, _TURN = 1, 2
+"""Named barriers: of all groups' results, and of the first group's turn; the others' follow."""
 
 
 def emit(kernel: func.FuncOp, schedule: SharedKeysSchedule) -> list[func.FuncOp]:
@@ -87,10 +88,11 @@ class SharedKeysLayout(ForwardLayout):
     def by(cls, schedule: SharedKeysSchedule, depth: int, width: int) -> SharedKeysLayout:
         """That for queries of `depth` columns and values of `width`, of 16 bits."""
         memory, stages, groups = SharedMemory(), schedule.stages, schedule.groups
-        queries = StageRange.take(memory, groups, (ROWS, depth))
+        staged = groups * tile_bytes(ROWS, width, SIZE)
+        queries = StageRange.take(memory, groups, (ROWS, depth), least=0 if schedule.blocks == STAY else staged)
         keys = StageRange.take(memory, stages, (schedule.keys, depth))
         values = StageRange.take(memory, stages, (schedule.keys, width))
-        results = memory.take(groups * tile_bytes(ROWS, width, SIZE))
+        results = memory.take(staged) if schedule.blocks == STAY else queries.tiles
         readers = (1, groups, groups)
         ranges = [item.with_barriers(memory, of) for item, of in zip((queries, keys, values), readers, strict=True)]
         return cls(memory, *ranges, results)
@@ -152,6 +154,8 @@ class SharedKeys:
         results, inverses, logarithms = walk.run()
         if forward.logarithms is not None:
             write_logarithms(logarithms, span, walk.head, forward.logarithms)
+        if self.schedule.blocks == ONCE:  # results are staged where other groups' queries are, too
+            barrier.sync_named(_RESULTS, self.schedule.groups * THREADS)
         before = numbers.multiply(walk.turn.group, tile_bytes(ROWS, forward.problem.width, SIZE))
         address = numbers.number(numbers.add(numbers.add(forward.shared, self.layout.results), before))
         stage = MatrixTile(address, ROWS, forward.problem.width, SIZE)

@@ -60,6 +60,7 @@ PROBLEMS = [
     replace(SQUARE, name="panels", query=(2, 2, 128, 80), key=(2, 2, 128, 80), width=128, causal=False),
     replace(SQUARE, name="narrow values", query=(2, 2, 128, 128), key=(2, 2, 128, 128), width=16),
 ]
+LONG_ROWS = replace(SQUARE, name="long rows", query=(1, 2, 128, 256), key=(1, 2, 128, 256), width=136)
 TF32 = replace(SQUARE, dtype="f32", precision="tf32")
 WIDE_PROBLEMS = [
     replace(TF32, name="several heads of tf32", query=(2, 2, 128, 64), key=(2, 2, 128, 64)),
@@ -77,6 +78,10 @@ def test_warpgroups_add_up_their_rows(problem: Problem, schedule: dict) -> None:
     program = compile_program(function, *arrays, schedules={KERNEL: schedule})
     assert has_own_sums(program)
     check_sums(program.interpret(*arrays))
+
+
+def test_launches_of_long_rows_add_up_theirs() -> None:
+    test_warpgroups_add_up_their_rows(LONG_ROWS, {})
 
 
 @pytest.mark.parametrize("problem", WIDE_PROBLEMS, ids=lambda problem: problem.name)

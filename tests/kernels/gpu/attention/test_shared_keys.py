@@ -38,6 +38,23 @@ def test_results_and_gradients_are_those_of_the_formula(problem: Problem) -> Non
     problem.check(program.interpret(*arrays))
 
 
+# Above 192 columns tiles have 80 keys forward, 48 and 32 in the gradients; above 128 112 and 64.
+LONG_ROWS = [
+    Problem("one less than a block, and a tile", "bf16", (1, 127, 256), (1, 79, 256), 256, scale=0.06),
+    Problem("one more, grouped heads", "f16", (1, 2, 129, 200), (1, 1, 81, 200), 200, causal=True, scale=0.06),
+    Problem("several tiles and stages", "bf16", (1, 190, 256), (1, 170, 256), 136, causal=True, offset=9, scale=0.06),
+    Problem("three panels", "bf16", (1, 65, 136), (1, 113, 136), 192, causal=True, scale=0.09),
+]
+
+
+@pytest.mark.parametrize("problem", LONG_ROWS, ids=lambda problem: problem.name)
+def test_gradients_of_keys_and_values_of_long_rows_are_found_apart(problem: Problem) -> None:
+    arrays = problem.arrays()
+    program = compile_program(problem.backward(), *arrays)
+    assert {FORWARD_NAME, QUERY, VALUE, KEY} <= {name for name, ptx in program.ptx.items() if "setmaxnreg" in ptx}
+    problem.check(program.interpret(*arrays))
+
+
 @pytest.mark.parametrize("blocks", ["stay", "once"])
 @pytest.mark.parametrize(("groups", "keys", "stages"), [(2, 64, 3), (3, 32, 2)])
 def test_blocks_walk_over_several_heads(
@@ -56,6 +73,7 @@ def test_blocks_walk_over_several_heads(
 FULL = Problem("full", "bf16", (66, 256, 128), (66, 64, 128), 128)
 CAUSAL = Problem("causal", "bf16", (9, 2048, 128), (9, 64, 128), 128, causal=True)
 FORWARD_NAME, QUERY, KEY = "attention_piece_0", "attention_gradient_0_query", "attention_gradient_0_key"
+VALUE = "attention_gradient_0_value"
 
 
 @pytest.mark.parametrize(
@@ -94,8 +112,8 @@ SQUARE = Problem("square", "bf16", (2, 128, 128), (2, 128, 128), 128)
         ),
         (
             "attention_gradient_0",
-            {"kind": "wgmma", **ONE_BLOCK, "keys": 160},
-            "224 registers of each thread, and 2 groups",
+            {"kind": "wgmma", **ONE_BLOCK, "keys": 176},
+            "240 registers of each thread, and 2 groups",
         ),
     ],
 )
@@ -104,6 +122,16 @@ def test_a_schedule_that_does_not_fit_is_refused(name: str, fields: Fields, mess
     wish_for(traced.traced.module, {name: fields})
     with pytest.raises(PassError, match=re.escape(message)):
         traced.lower("sm_90a")
+
+
+@pytest.mark.skipif(find_ptxas() is None, reason="assembling GPU code needs ptxas")
+@pytest.mark.parametrize("columns", [192, 256])
+def test_nothing_is_spilled_of_long_rows(columns: int) -> None:
+    shape = (1, 1, 512, columns)
+    problem = Problem("", "bf16", shape, shape, columns, causal=columns == 192)
+    program = compile_program(problem.backward(), *problem.arrays())
+    assert {FORWARD_NAME, QUERY, VALUE, KEY} <= set(program.kernels("attention"))
+    assert not program.spills("attention")
 
 
 @pytest.mark.skipif(find_ptxas() is None, reason="assembling GPU code needs ptxas")
