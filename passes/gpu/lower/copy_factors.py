@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from math import prod
 
 from blu.dialects.core.mlir import func, ir, tensor
 from blu.dialects.targets.nvidia import GpuTarget
@@ -68,6 +69,7 @@ class CopyFactors(Pass):
     def run(self, module: ir.Module) -> None:
         kernels, target = kernels_in(module), GpuTarget.of(module)
         products = {name: kernel for name, kernel in kernels.items() if _schedule_of(kernel) is not None}
+        wanted: list[_Wish] = []
         for name, calls in _calls_of(module, products).items():
             for kernel, (lie, alike) in _apart(products[name], calls):
                 schedule = _schedule_of(kernel)
@@ -77,8 +79,28 @@ class CopyFactors(Pass):
                     kernel.attributes[SCHEDULE] = _after(kernel, schedule, lie, copied, target).to_attribute()
                 for factor in copied:
                     is_turned = factor in lie.across and schedule.instruction == "tf32"
-                    _copy(module, alike, kernel, factor, is_turned)
-                    self.count("factors", len(alike))
+                    name, number = f"{kernel.name.value}_{factor}", _number_of(kernel, factor)
+                    wanted += [_Wish(call, number, is_turned, name) for call in alike]
+        order = {call.results[0]: place for place, call in enumerate(find(module, func.CallOp) if wanted else ())}
+        wanted.sort(key=lambda wish: order[wish.call.results[0]])  # copies come before all who share them
+        copier = _Copier(module, _parts([wish.given for wish in wanted]))
+        for wish in wanted:
+            copier.copy(wish)
+        self.count("factors", len(wanted))
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """A call's operand that is to be a copy, turned around or not, by a kernel of such a name if it needs its own."""
+
+    call: func.CallOp
+    number: int
+    is_turned: bool
+    name: str
+
+    @property
+    def given(self) -> ir.Value:
+        return self.call.operands_[self.number]
 
 
 @dataclass(frozen=True)
@@ -135,6 +157,12 @@ def _apart(
                 call.attributes["callee"] = ir.FlatSymbolRefAttr.get(own.name.value)
         found.append((own, (lie, alike)))
     return found
+
+
+def _number_of(kernel: func.FuncOp, factor: str) -> int:
+    """Which of a kernel's arguments a factor is."""
+    operation = gemm_split.contraction_of(kernel).operation
+    return ir.BlockArgument(operation.operands[("left", "right").index(factor)]).arg_number
 
 
 def _decide(kernel: func.FuncOp, lie: _Lie, schedule: _Decided, target: GpuTarget) -> str:
@@ -220,31 +248,97 @@ def _is_transposed(value: ir.Value) -> bool:
     return is_transposed
 
 
-def _copy(module: ir.Module, calls: Sequence[func.CallOp], kernel: func.FuncOp, name: str, is_turned: bool) -> None:
-    """Give calls of a kernel a copy of a factor, whose rows begin at multiples of 16 bytes; turned around if asked.
+@dataclass
+class _Copier:
+    """Gives calls copies of their factors, whose rows begin at multiples of 16 bytes, turned around if asked.
 
-    Calls in a block that have the same factor share its copy.
+    Calls in a block that have the same factor share its copy, and calls whose factors make up a matrix share that of
+    the matrix.
     """
-    contraction = gemm_split.contraction_of(kernel)
-    place = ("left", "right").index(name)
-    number = ir.BlockArgument(contraction.operation.operands[place]).arg_number
-    copier, copies = "", dict[tuple[ir.Block, ir.Value, bool, str], ir.Value]()
-    for call in calls:
-        with ir.InsertionPoint(call), call.location:
-            given = call.operands_[number]
-            swaps = _is_transposed(given) != is_turned
-            source = transpose(given, _SWAP) if swaps else given
-            type_ = ir.RankedTensorType(source.type)
-            key = (call.operation.block, _matrix_of(given), swaps, str(type_))
-            if key in copies:
-                copy = copies[key]
-            elif type_.shape[-1] * type_.element_type.width // 8 % COPY_BYTES:
-                copy = _with_longer_rows(source)
-            else:
-                copier = copier or _copy_kernel(module, f"{kernel.name.value}_{name}", type_)
-                copy = func.CallOp([type_], copier, [source]).results[0]
-            copies[key] = copy
-            call.operation.operands[number] = transpose(copy, _SWAP) if swaps else copy
+
+    module: ir.Module
+    parts: Mapping[ir.Value, _Part]
+    kernels: dict[ir.Type, str] = field(default_factory=dict)
+    copies: dict[tuple[ir.Block, ir.Value, bool, str], ir.Value] = field(default_factory=dict)
+
+    def copy(self, wish: _Wish) -> None:
+        """Do what is wished."""
+        with ir.InsertionPoint(wish.call), wish.call.location:
+            part = self.parts.get(wish.given)
+            swaps, whole = _is_transposed(wish.given) != wish.is_turned, part.whole() if part else wish.given
+            source = transpose(whole, _SWAP) if swaps else whole
+            key = (wish.call.operation.block, _matrix_of(whole), swaps, str(source.type))
+            if key not in self.copies:
+                self.copies[key] = self._copy_of(source, f"{wish.name}_whole" if part else wish.name)
+            copy = transpose(self.copies[key], _SWAP) if swaps else self.copies[key]
+            wish.call.operation.operands[wish.number] = part.of(copy) if part else copy
+
+    def _copy_of(self, source: ir.Value, name: str) -> ir.Value:
+        type_ = ir.RankedTensorType(source.type)
+        if type_.shape[-1] * type_.element_type.width // 8 % COPY_BYTES:
+            return _with_longer_rows(source)
+        if type_ not in self.kernels:
+            self.kernels[type_] = _copy_kernel(self.module, name, type_)
+        return func.CallOp([type_], self.kernels[type_], [source]).results[0]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A factor that is a part of a matrix, or of the matrix turned around."""
+
+    slice: tensor.ExtractSliceOp
+    is_transposed: bool
+
+    @classmethod
+    def find(cls, value: ir.Value) -> _Part | None:
+        """Read it off a factor; None where it is none, or one whose rows would begin at no multiples of 16 bytes."""
+        is_transposed = False
+        while not isinstance(value.owner, ir.Block) and value.owner.name in ("linalg.transpose", "blu.barrier"):
+            is_transposed ^= value.owner.name == "linalg.transpose"
+            value = value.owner.operands[0]
+        if isinstance(value.owner, ir.Block) or not isinstance(value.owner.opview, tensor.ExtractSliceOp):
+            return None
+        part = cls(value.owner.opview, is_transposed)
+        offsets, sizes, strides = part.bounds
+        shapes = [list(ir.RankedTensorType(item.type).shape) for item in (value, part.slice.source)]
+        lanes = COPY_BYTES * 8 // ir.RankedTensorType(value.type).element_type.width
+        is_matrix = shapes[0] == sizes and len(sizes) == 2 and strides == [1, 1]
+        is_aligned = not any(size % lanes for size in (*offsets, *shapes[1]))
+        return part if is_matrix and is_aligned else None
+
+    @property
+    def bounds(self) -> list[list[int]]:
+        """Offsets, sizes and strides."""
+        return [list(item) for item in (self.slice.static_offsets, self.slice.static_sizes, self.slice.static_strides)]
+
+    @property
+    def matrix(self) -> ir.Value:
+        """What it is a part of, the same for all parts."""
+        return _matrix_of(self.slice.source)
+
+    def whole(self) -> ir.Value:
+        """The matrix, as the factor has its rows and columns."""
+        return transpose(self.slice.source, _SWAP) if self.is_transposed else self.slice.source
+
+    def of(self, whole: ir.Value) -> ir.Value:
+        """This part of a matrix like `whole()`."""
+        bounds = [item[::-1] if self.is_transposed else item for item in self.bounds]
+        type_ = ir.RankedTensorType.get(bounds[1], ir.RankedTensorType(whole.type).element_type)
+        return tensor.extract_slice(type_, whole, [], [], [], *bounds)
+
+
+def _parts(factors: Sequence[ir.Value]) -> dict[ir.Value, _Part]:
+    """Of factors those that are parts of matrices of which all is somebody's factor."""
+    found = {factor: part for factor in factors if (part := _Part.find(factor)) is not None}
+    sizes: dict[ir.Value, dict[str, int]] = {}
+    for part in found.values():
+        sizes.setdefault(part.matrix, {})[str(part.bounds[:2])] = prod(part.bounds[1])
+    needed = {matrix for matrix, each in sizes.items() if sum(each.values()) >= _elements(matrix)}
+    return {factor: part for factor, part in found.items() if part.matrix in needed}
+
+
+def _elements(matrix: ir.Value) -> int:
+    return prod(ir.RankedTensorType(matrix.type).shape)
 
 
 def _matrix_of(value: ir.Value) -> ir.Value:

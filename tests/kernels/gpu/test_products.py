@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from itertools import cycle
 
+import numpy as np
 import pytest
 
 import blu
@@ -141,6 +142,28 @@ def test_products_with_the_same_factor_share_its_copy() -> None:
     names = re.findall(r"gpu\.launch_func\s+@kernels::@(\w+)", launched)
     assert (names.count("gemm_0"), names.count("rows_0")) == (3, 2)
     assert names[0] == "rows_0" and names[1] == "gemm_0"
+
+
+@pytest.mark.parametrize("along", [0, 1], ids=["rows", "columns"])
+def test_products_with_parts_of_a_factor_share_its_copy(along: int) -> None:
+    """All rows of x, or columns of x^T, are somebody's; of y, the last part is nobody's: its parts are copied."""
+    rng = np.random.default_rng(0)
+    shapes = ((192, 72), (192, 72), (192, 40))
+    x, y, w = (rng.standard_normal(shape).astype(np.float16).astype(np.float32) for shape in shapes)
+    parts = [slice(first, first + 64) for first in (0, 64, 128)]
+
+    def function(x, y, w):
+        chosen = [(item, part) for item, parts_of in ((x, parts), (y, parts[:2])) for part in parts_of]
+        left = [item.T[:, part] if along else item[part].T for item, part in chosen]
+        return tuple(blu.matmul(one, w[part], precision="tf32") for one, (_, part) in zip(left, chosen, strict=True))
+
+    wished: Fields = {"kind": "wgmma", "stages": 2, **TURNED, "copied": "left"}
+    program = compile_program(function, x, y, w, schedules={f"gemm_{number}": wished for number in range(5)})
+    names = [launch["kernel"] for launch in program.plan["launches"]]
+    assert names.count("gemm_0") == 5 and len(names) == 8
+    expected = [x[part].T @ w[part] for part in parts] + [y[part].T @ w[part] for part in parts[:2]]
+    for found, product in zip(program.interpret(x, y, w), expected, strict=True):
+        np.testing.assert_allclose(found, product, rtol=1e-5, atol=1e-4)
 
 
 SMALL: Fields = {"rows": 64, "columns": 64}
