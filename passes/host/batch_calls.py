@@ -33,7 +33,7 @@ class BatchCalls(Pass):
     level = "linalg"
     growth_percent: int = 1
     growth_bytes: int = 1 << 20
-    call_bytes: int = 128 << 20
+    call_bytes: int = 256 << 20
 
     def run(self, module: ir.Module) -> None:
         kernels = kernels_in(module)
