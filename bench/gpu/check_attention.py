@@ -64,7 +64,11 @@ def _row_lengths() -> Iterator[Case]:
         shape = (2, 2, 200, width)
         yield from _both("causal", "bf16" if width in (32, 64, 128) else "f16", shape, shape, causal=True)
     for queries, keys, width in ((127, 79, 256), (129, 81, 200), (300, 513, 256), (128, 80, 136)):
-        yield from _both("long rows", "bf16", (2, 4, queries, width), (2, 2, keys, width), causal=queries > 128)
+        yield from _both("long rows", "f16", (2, 4, queries, width), (2, 2, keys, width), causal=queries > 128)
+    for causal in (False, True):  # so many heads that groups share tiles
+        for width in (80, 128):
+            shape = (9, 11, 150, width)
+            yield from _both(f"two groups{' causal' * causal}", "f16", shape, shape, causal=causal)
     yield from _both("full", "bf16", (2, 3, 256, 64), (2, 3, 256, 64))
     yield from _both("odd rows", "bf16", (3, 100, 5), (3, 90, 5), 7, causal=True)
     yield from _both("different rows", "f16", (2, 3, 100, 40), (2, 3, 130, 40), 72)

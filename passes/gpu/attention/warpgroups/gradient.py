@@ -53,8 +53,10 @@ def _launch(
     groups = layout.own.count
     parts = -(-rows[-2] // (ROWS * groups))
     grid, operation = (prod(rows[:-2]) * parts,), find_operation(kernel, "blu.attention_gradient")
-    threads = THREADS if groups == 1 else THREADS * (groups + 1)
-    with operation.location, frame.launch(grid, threads, layout.memory.bytes, per_processor=blocks) as here:
+    threads, num_bytes = THREADS if groups == 1 else THREADS * (groups + 1), layout.memory.bytes
+    # Of groups that hand on registers, ptxas must know with how many they begin, which it does where this is said.
+    is_said = groups > 1
+    with operation.location, frame.launch(grid, threads, num_bytes, per_processor=blocks, is_small=is_said) as here:
         gradient, maps = Gradient.read(operation, frame), mapped(frame, [operand for operand, _ in operands])
         together = heads_together(rows, walked, gradient.problem.size) if gradient.problem.causal else 1
         position, shared = RowPosition.of(here, parts, together), shared_address(frame)

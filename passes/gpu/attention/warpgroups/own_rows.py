@@ -103,6 +103,7 @@ class OwnRows(ABC):
             sync()
             refill(self.position.thread, following, self.tile_count, partial(self.load, following, stage))
             return
+        barrier.warp_sync()  # what the other lanes have read by themselves, too
         with when(numbers.is_equal(self.position.lane, 0)):
             self.tiles.give_back(stage)
 
