@@ -235,6 +235,7 @@ def test_what_the_model_expects_to_be_slow_is_not_tried(monkeypatch) -> None:
     assert problem.expected({**chosen, "rows": 64, "columns": 64}) > 1.5 * problem.expected(chosen)
     assert problem.expected({**chosen, "stages": 3}) == problem.expected(chosen)
     assert problem.expected({"kind": "few_rows", "columns": 32}) == 0
+    assert problem.expected({**chosen, "split": 2, "lead": 2}) == problem.expected({**chosen, "split": 2})
     search = ScheduleSearch(problem)
     search.take(1)
     search._look_around()

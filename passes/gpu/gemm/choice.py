@@ -250,7 +250,7 @@ def takes_strips(contraction: Contraction, sizes: ProductSizes, target: GpuTarge
 def fills_warpgroups(sizes: ProductSizes) -> bool:
     """Whether there are tiles enough, or steps of k to share out."""
     rows, columns = WARPGROUP_TILES["none"]
-    tiles = _tiles(sizes, rows, columns)
+    tiles = tiles_of(sizes, rows, columns)
     return sizes.depth >= wgmma.LEAST_DEPTH and (sizes.depth >= wgmma.DEEP or tiles >= wgmma.LEAST_TILES)
 
 
@@ -275,14 +275,15 @@ def clocks_of_warpgroups(
     sizes: ProductSizes, target: GpuTarget, tile: tuple[int, int], step: float, split: int, lead: int = 0
 ) -> float:
     """What warpgroups are expected to take, whose tiles take `step` clocks for 128 bytes of k; with the best `lead`."""
-    results = _tiles(sizes, *tile)
+    results = tiles_of(sizes, *tile)
     leads = [lead] if lead else wgmma.leads(results, sizes.steps, split, target)
     total = step * min(wgmma.walked(results, sizes.steps, split, each, target) for each in leads) + _WARPGROUP_END
     moved = 2 * split * sizes.part_bytes
     return total + (moved / _BYTES_PER_CLOCK + _LAUNCH_CLOCKS if split > 1 else 0)
 
 
-def _tiles(sizes: ProductSizes, rows: int, columns: int) -> int:
+def tiles_of(sizes: ProductSizes, rows: int, columns: int) -> int:
+    """How many tiles of rows x columns all results are."""
     return ceil(sizes.rows / rows) * ceil(sizes.columns / columns) * sizes.outer
 
 
@@ -294,7 +295,7 @@ def _is_possible(sizes: ProductSizes, split: int, least: int = _LEAST_STEPS) -> 
 
 def clocks_of_warps(sizes: ProductSizes, target: GpuTarget, rows: int, columns: int, split: int) -> float:
     """What threads or warps are expected to take, one tile after the other on each multiprocessor."""
-    tiles = _tiles(sizes, rows, columns) * split
+    tiles = tiles_of(sizes, rows, columns) * split
     share = rows * columns / (128 * 128)
     step = _CLOCKS[sizes.instruction] * share / TILES[rows, columns]
     each = ceil(sizes.steps / split) * step + _TILE_CLOCKS * share

@@ -17,6 +17,7 @@ from blu.passes.gpu.gemm.choice import (
     choose_by_strides,
     clocks_of_warpgroups,
     clocks_of_warps,
+    tiles_of,
 )
 from blu.passes.gpu.gemm.few_rows.prologue import makes_rows
 from blu.passes.gpu.gemm.gemm import product_of
@@ -138,7 +139,8 @@ def expected(kernel: func.FuncOp, target: GpuTarget, schedule: Fields) -> float:
     if schedule["kind"] != WgmmaSchedule.kind:
         return clocks_of_warps(sizes, target, rows, columns, parts) if (rows, columns) in TILES else 0.0
     step = WARPGROUP_STEPS.get((rows, columns))
-    lead = int(schedule.get("lead", 1))
+    is_few = tiles_of(sizes, rows, columns) < target.processors
+    lead = int(schedule.get("lead", 1)) if is_few else 1  # which does not fit where there are more tiles
     return clocks_of_warpgroups(sizes, target, (rows, columns), step, parts, lead) if step else 0.0
 
 
