@@ -53,3 +53,22 @@ func.func @unmarked(%x: tensor<4x4xf32>, %y: tensor<4x4xf64>) -> (tensor<4x4xf32
   %2 = "blu.matmul"(%y, %y) {blu.autocast = "bf16", precision = "highest"} : (tensor<4x4xf64>, tensor<4x4xf64>) -> tensor<4x4xf64>
   return %0, %1, %2 : tensor<4x4xf32>, tensor<4x4xf32>, tensor<4x4xf64>
 }
+
+// GELU by erf between contractions is one of halves; where it is returned too, it stays of f32.
+// CHECK-LABEL: func.func @gelu(
+// CHECK: %[[HALF:.*]] = "blu.convert"(%{{.*}}) {dtype = bf16} : (tensor<4x4xf32>) -> tensor<4x4xbf16>
+// CHECK: "blu.gelu"(%[[HALF]]) {approximate = "erf"} : (tensor<4x4xbf16>) -> tensor<4x4xbf16>
+// CHECK-LABEL: func.func @returned(
+// CHECK: "blu.gelu"(%{{.*}}) {approximate = "erf"} : (tensor<4x4xf32>) -> tensor<4x4xf32>
+func.func @gelu(%x: tensor<4x4xf32>) -> tensor<4x4xf32> {
+  %0 = "blu.matmul"(%x, %x) {precision = "highest", blu.autocast = "bf16"} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %1 = "blu.gelu"(%0) {approximate = "erf"} : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  %2 = "blu.matmul"(%1, %x) {precision = "highest", blu.autocast = "bf16"} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  return %2 : tensor<4x4xf32>
+}
+func.func @returned(%x: tensor<4x4xf32>) -> (tensor<4x4xf32>, tensor<4x4xf32>) {
+  %0 = "blu.matmul"(%x, %x) {precision = "highest", blu.autocast = "bf16"} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  %1 = "blu.gelu"(%0) {approximate = "erf"} : (tensor<4x4xf32>) -> tensor<4x4xf32>
+  %2 = "blu.matmul"(%1, %x) {precision = "highest", blu.autocast = "bf16"} : (tensor<4x4xf32>, tensor<4x4xf32>) -> tensor<4x4xf32>
+  return %1, %2 : tensor<4x4xf32>, tensor<4x4xf32>
+}

@@ -9,6 +9,7 @@ from blu.dialects.core.autocast import ATTRIBUTE, GOVERNED, HALVES, POLICIES, ch
 from blu.dialects.core.dialect import YIELD
 from blu.dialects.core.dtypes import DType, as_dtype, f32
 from blu.dialects.core.mlir import ir
+from blu.dialects.core.op import attributes_of
 from blu.dialects.core.remat import emitting_in_place_of
 from blu.dialects.ops.contraction import ROUNDING, rounded
 from blu.dialects.ops.precision import ReducePrecision
@@ -40,8 +41,9 @@ class Autocast(Pass):
     All types stay f32, so parameters get f32 gradients. Results are rounded, after a bias, to be stored in half of the
     bytes, unless they are only added to something (a residual stream) or returned; so are the gradients of those.
     Attention takes its operands in the half dtype itself. What convolutions read is in half for all who read it, and so
-    is what `standardize` gives: they go over memory often, and do little with it. `policy` is that of ops which
-    `blu.autocast` has not marked.
+    is what `standardize` gives: they go over memory often, and do little with it. GELU by erf between contractions is
+    one of halves, whose tail needs no second half of an f32. `policy` is that of ops which `blu.autocast` has not
+    marked.
 
     It runs before `differentiate`: that gradients are products of the same precision follows from the ops, and
     attention and einsum are still whole.
@@ -65,6 +67,18 @@ class Autocast(Pass):
                     self._store_norm(operation, policy)
                 else:
                     self._set_precision(operation, policy)
+        for op in list(find(module, "blu.gelu")):
+            if _is_exact(op.operation) and (half := _half_around(op.operation)) is not None:
+                self._compute_in_half(op.operation, half)
+
+    def _compute_in_half(self, operation: ir.Operation, half: DType) -> None:
+        """Let an op take and give halves, which are computed in f32 but need not have its last bits."""
+        operand, result = Tensor(operation.operands[0]), operation.results[0]
+        with ir.InsertionPoint(operation), emitting_in_place_of(operation):
+            operation.operands[0] = operand.astype(half).value
+        result.set_type(operand.type.with_dtype(half).to_mlir())
+        _replace_after(result, lambda: Tensor(result).astype(f32))
+        self.count("activations cast")
 
     def _policy_of(self, operation: ir.Operation) -> str:
         """The op's own policy, or else the pass's; the mark goes."""
@@ -113,6 +127,20 @@ class Autocast(Pass):
         result.set_type(Tensor(result).type.with_dtype(half).to_mlir())
         _replace_after(result, lambda: Tensor(result).astype(f32))
         self.count("attentions cast")
+
+
+def _is_exact(operation: ir.Operation) -> bool:
+    return ir.StringAttr(operation.attributes["approximate"]).value == "erf"
+
+
+def _half_around(operation: ir.Operation) -> DType | None:
+    """The half dtype that what an op reads has been rounded to, and that all its readers round what it gives to."""
+    around = [operation.operands[0].owner, *(use.owner for use in operation.results[0].uses)]
+    if any(isinstance(item, ir.Block) or item.name != "blu.reduce_precision" for item in around):
+        return None
+    dtypes = {attributes_of(item.operation)["dtype"] for item in around}
+    (dtype,) = dtypes if len(dtypes) == 1 else (None,)
+    return dtype if dtype is not None and dtype.name in HALVES and len(around) > 1 else None
 
 
 def _store_as(result: ir.Value, half: DType) -> None:
