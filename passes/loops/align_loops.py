@@ -48,11 +48,18 @@ class AlignLoops(Pass):
 def _align(nests: Sequence[LoopNest]) -> int:
     """Let loops walk over the same dimensions; how many did not."""
     shape = _common_shape(nests)
-    if shape is None or all(nest.sizes == shape for nest in nests):
+    if shape is None or _are_aligned(nests, shape):
         return 0
     for operation in [nest.operation for nest in nests]:
         _walk_over(loop_nest(operation, 0), shape)
     return len(nests)
+
+
+def _are_aligned(nests: Sequence[LoopNest], shape: tuple[int, ...]) -> bool:
+    """Whether all loops are the same already, and those that run more than once have this shape: loops without those
+    that run once would not fuse with others that have them and read the same."""
+    [sizes, *others] = {tuple(nest.sizes) for nest in nests}
+    return not others and tuple(size for size in sizes if size > 1) == shape
 
 
 def _erase_unused_views(block: ir.Block) -> None:
