@@ -52,8 +52,9 @@ LARGEST_PAIR = 128
 """Columns up to which a warp's gradients of keys and of values fit in registers at a time."""
 LARGEST_SPLIT = 80
 """Columns up to which tiles of 32 keys of f32, as sums of two tf32, leave a gradient of queries in registers."""
-LEAST_WIDE, WIDE, LONG = 64, 96, 2048
-"""Columns above which groups may share tiles; with a causal mask, and of how many queries."""
+LEAST_WIDE, NARROW, WIDE, LONG, LONGER = 64, 80, 96, 1024, 2048
+"""Columns above which groups may share tiles, and up to which three do of so many queries, and two in the launch for
+gradients of queries of any; above, these are shared from so many queries on."""
 SHARING_ROWS = 2 * wgmma.ROWS
 LEAST_ROWS, WIDEST = 64, 256
 """Fewer queries or keys leave most of a warpgroup's tile empty; rows of more columns leave no registers."""
@@ -90,16 +91,14 @@ def suits_warpgroups(sizes: ScheduleSizes, target: GpuTarget) -> bool:
 
 def _warpgroups(sizes: ScheduleSizes, target: GpuTarget) -> Schedule:
     """Long rows leave shared memory the time for one reading of a tile: groups share them where all processors have
-    such blocks. With a causal mask, these see keys in vain along the diagonal, which only long walks make up for.
+    such blocks.
     """
     if sizes.size == 4:
         return _warpgroup(sizes)
     if sizes.widest > LARGEST_ALONE:
         return _shared_keys(sizes)
-    least = (WIDE, LONG) if sizes.causal else (LEAST_WIDE, 1)
     has_many = sizes.heads * ceil(sizes.queries / SHARING_ROWS) >= target.processors
-    is_shared = has_many and sizes.widest > least[0] and sizes.queries >= least[1]
-    return _shared_keys(sizes) if is_shared else _warpgroup(sizes)
+    return _shared_keys(sizes) if has_many and sizes.widest > LEAST_WIDE else _warpgroup(sizes)
 
 
 def _warpgroup(sizes: ScheduleSizes) -> WarpgroupSchedule:
@@ -115,7 +114,10 @@ def _warpgroup(sizes: ScheduleSizes) -> WarpgroupSchedule:
 def _shared_keys(sizes: ScheduleSizes) -> SharedKeysSchedule:
     if sizes.widest > LARGEST_ALONE:
         return SharedKeysSchedule(2, 112 if sizes.widest <= LARGEST_OF_THREE_PANELS else 80, 2, ONCE)
-    return SharedKeysSchedule(2, 128, 2, ONCE if sizes.causal else STAY)
+    # Three groups would have no registers for a mask as well.
+    if sizes.queries < LONGER or sizes.widest > (NARROW if sizes.causal else WIDE):
+        return SharedKeysSchedule(2, 128, 2, STAY)
+    return SharedKeysSchedule(3, 112 if sizes.widest <= NARROW else 96, 2, STAY)
 
 
 def _by_warpgroups(kind: str, sizes: ScheduleSizes) -> Schedule | None:
@@ -174,10 +176,12 @@ def _warpgroup_gradient(sizes: ScheduleSizes, target: GpuTarget) -> WarpgroupGra
         tiles = (64, 2, 1, 64, 2, 1) if sizes.widest <= LARGEST_OF_THREE_PANELS else (48, 2, 1, 32, 3, 1)
         return WarpgroupGradientSchedule(*tiles, 2, 2, APART)
     apart = WarpgroupGradientSchedule(64, 2, 2, 64, 2, 2)
-    if sizes.widest <= WIDE or not isinstance(_warpgroups(sizes, target), SharedKeysSchedule):
+    if not isinstance(_warpgroups(sizes, target), SharedKeysSchedule):
         return apart
-    of_queries = replace(apart, keys=96, query_blocks=1, query_groups=2)
-    return of_queries if sizes.causal else replace(of_queries, key_blocks=1, key_groups=2)
+    is_wide, found = sizes.widest > WIDE, apart
+    if not is_wide or sizes.queries >= LONG:
+        found = replace(found, keys=64 if sizes.causal else 96, query_blocks=1, query_groups=2)
+    return replace(found, key_blocks=1, key_groups=2) if is_wide and not sizes.causal else found
 
 
 def _gradient_tiles(sizes: ScheduleSizes, target: GpuTarget) -> GradientTilesSchedule:

@@ -12,6 +12,8 @@ Why it is so:
   one while another computes weights. Named barriers hand the turn on. Without them, products of 128 columns took 12 %
   longer on an H200.
 - The copying group hands its registers on, as in gemm/pingpong.py.
+- With a causal mask, blocks that stay go through their items to and fro: who has long ones in one round has short ones
+  in the next.
 - Blocks that stay copy the next queries and keys while results are written, which have a place of their own. Blocks
   that come once are begun as others end, which shares out what causal masks leave more evenly; their results are staged
   where queries were, which leaves rows of 256 columns two stages.
@@ -24,7 +26,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 
-from blu.dialects.core.mlir import func, ir
+from blu.dialects.core.mlir import arith, func, ir
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.block import RowPosition
@@ -137,6 +139,7 @@ class SharedKeys:
     def _walk(self, item: ir.Value, group: ir.Value, tiles: ir.Value, done: ir.Value) -> SharedKeyWalk:
         """The walk of a group over the keys of an item, after so many tiles of so many items."""
         forward, problem, position = self.forward, self.forward.problem, self.forward.position
+        item = self._to_and_fro(item, done) if problem.causal and self.schedule.blocks == STAY else item
         rows = ROWS * self.schedule.groups
         part = numbers.remainder(item, position.parts)
         own = replace(roles.in_group(position), block=item, part=part)
@@ -148,6 +151,14 @@ class SharedKeys:
         span = KeySpan(position.lane, numbers.add(own_first, numbers.multiply(own.own_warp, STRIP)), 1)
         turn = ProductTurn(group, self.schedule.groups, tiles, done)
         return SharedKeyWalk(replace(forward, position=own), span, head, first, count, turn)
+
+    def _to_and_fro(self, item: ir.Value, done: ir.Value) -> ir.Value:
+        """The item in place of a block's: every other round in which all blocks have one is gone through backwards."""
+        ends = numbers.multiply(numbers.add(done, 1), self.blocks)
+        mirrored = numbers.subtract(numbers.subtract(numbers.add(ends, numbers.multiply(done, self.blocks)), 1), item)
+        is_second = numbers.is_equal(numbers.remainder(done, 2), 1)
+        is_full = numbers.is_below(numbers.subtract(ends, 1), self.items)
+        return arith.select(arith.andi(is_second, is_full), mirrored, item)
 
     def _multiply(self, walk: SharedKeyWalk) -> None:
         forward, span = self.forward, walk.span

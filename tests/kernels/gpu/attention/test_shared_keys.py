@@ -79,13 +79,14 @@ VALUE = "attention_gradient_0_value"
 @pytest.mark.parametrize(
     ("problem", "sharing"),
     [
-        (FULL, {FORWARD_NAME, QUERY, KEY}),
+        (FULL, {FORWARD_NAME, KEY}),
         (CAUSAL, {FORWARD_NAME, QUERY}),
-        (replace(FULL, query=(66, 256, 80), key=(66, 64, 80), width=80), {FORWARD_NAME}),
+        (replace(FULL, query=(66, 256, 80), key=(66, 64, 80), width=80), {FORWARD_NAME, QUERY}),
         (replace(FULL, query=(66, 256, 64), key=(66, 64, 64), width=64), set()),
         (replace(FULL, query=(65, 256, 128), key=(65, 64, 128)), set()),
-        (replace(CAUSAL, query=(9, 1984, 128)), set()),
-        (replace(CAUSAL, query=(9, 2048, 96), key=(9, 64, 96), width=96), set()),
+        (replace(CAUSAL, query=(9, 1008, 128)), set()),
+        (replace(CAUSAL, query=(17, 1008, 128), key=(17, 64, 128)), {FORWARD_NAME}),
+        (replace(CAUSAL, query=(9, 2048, 96), key=(9, 64, 96), width=96), {FORWARD_NAME, QUERY}),
     ],
 )
 def test_where_groups_share_tiles(problem: Problem, sharing: set[str]) -> None:
