@@ -104,7 +104,8 @@ def as_dtype(value: object) -> DType:
 
 
 # What arrays of dtypes that only NumPy and files have are converted to.
-_INSTEAD = dict.fromkeys(("float8_e4m3fn", "float8_e5m2", "float8_e4m3", "float8_e4m3fnuz", "float8_e5m2fnuz"), "bf16")
+_FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3", "float8_e4m3fnuz", "float8_e5m2fnuz")
+_INSTEAD: dict[str, str] = {name: "bf16" for name in _FLOAT8}
 
 
 def _instead(value: object) -> str:
