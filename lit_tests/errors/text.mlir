@@ -18,7 +18,7 @@ func.func @an_attribute_is_of_another_kind(%x: tensor<3x4xf32>) {
 // -----
 
 func.func @no_such_dtype() {
-  // expected-error@below {{blu.iota: element type i7 is not one of Blu's: bool, i8, i16, i32, i64, u8, f16, bf16, f32, f64}}
+  // expected-error@below {{blu.iota: element type i7 is not one of Blu's: bool, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64}}
   %0 = "blu.iota"() {shape = array<i64: 2>, axis = 0 : i64, dtype = i7} : () -> tensor<2xi32>
   return
 }

@@ -42,9 +42,9 @@ def numbers(shape: tuple[int, ...], dtype: str, seed: int = 0) -> np.ndarray:
 
 
 def exact_sum(x: np.ndarray, axis: int) -> np.ndarray:
-    """Sums as Blu has them: of whole numbers in i64, of halves rounded once."""
+    """Sums as Blu has them: of whole numbers in i64, or u64 where there are no others, of halves rounded once."""
     if x.dtype.kind in "biu":
-        return x.sum(axis, dtype=np.int64)
+        return x.sum(axis, dtype=np.uint64 if x.dtype.kind == "u" else np.int64)
     return x.astype(np.float64).sum(axis).astype(x.dtype)
 
 
