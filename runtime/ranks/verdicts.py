@@ -109,6 +109,8 @@ def judge(members: Sequence[Member], now: float, timeout: float) -> Verdict | No
         first = min(silent, key=lambda member: member.heard)
         text = f"{first} has said nothing for {now - first.heard:.0f} s; it was {first.position}"
         return Verdict(text, tuple(member.rank for member in silent))
+    if any(now - member.heard > timeout / 2 for member in watched):
+        return None  # where it is now is not known: it is silent for too long soon, or tells
     still = [member for member in watched if _age(member, now) > timeout]
     # Where nobody moves, those that have started more wait, in a call to a library that does not say so.
     least = min((member.position.count for member in watched), default=0)

@@ -106,6 +106,7 @@ JUDGED = [
         (0,),
         "different exchanges",
     ),
+    ([member(0, 5, age=LATE, is_waiting=True), member(1, 4, heard=94.0), member(2, 5)], None, ""),
     ([member(0, 5), member(1, 5, heard=85.0, phase="saving"), member(2, 5)], (1,), "has said nothing for 15 s"),
 ]
 
