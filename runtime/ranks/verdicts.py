@@ -102,7 +102,10 @@ def failed(member: Member, message: str) -> Verdict:
 
 
 def judge(members: Sequence[Member], now: float, timeout: float) -> Verdict | None:
-    """The verdict on ranks that are silent for longer than `timeout` seconds, or that others wait for so long."""
+    """The verdict on ranks that are silent for longer than `timeout` seconds, or that others wait for so long.
+
+    None yet, too, while nothing was heard of a rank for half of that: whoever waits may wait for that one.
+    """
     watched = [member for member in members if member.is_watched and not member.has_left]
     silent = [member for member in watched if now - member.heard > timeout]
     if silent:
@@ -110,7 +113,7 @@ def judge(members: Sequence[Member], now: float, timeout: float) -> Verdict | No
         text = f"{first} has said nothing for {now - first.heard:.0f} s; it was {first.position}"
         return Verdict(text, tuple(member.rank for member in silent))
     if any(now - member.heard > timeout / 2 for member in watched):
-        return None  # where it is now is not known: it is silent for too long soon, or tells
+        return None
     still = [member for member in watched if _age(member, now) > timeout]
     # Where nobody moves, those that have started more wait, in a call to a library that does not say so.
     least = min((member.position.count for member in watched), default=0)

@@ -198,7 +198,6 @@ class _CapturedGraph(Graph):
 
     def __init__(self, driver: BindingsDriver, graph: Any, kernels: list[Any]):
         self._driver = driver
-        self._graph = graph
         self._nodes = kernels
         self._parameters = [driver._call(driver.cuda.cuGraphKernelNodeGetParams, node) for node in kernels]
         self._ready = driver._call(driver.cuda.cuGraphInstantiate, graph, 0)
