@@ -158,6 +158,7 @@ class _Running:
         self._processes: list[subprocess.Popen[Any]] = []
         self._deadline = float("inf")
         self._signal = 0
+        self._failure: tuple[int, int] | None = None
 
     def wait(self) -> int:
         """Start the ranks, wait until all have ended, and say which failed first."""
@@ -220,8 +221,10 @@ class _Running:
 
     def _end(self) -> None:
         """Leave no process behind."""
+        # Before ours: a rank that is killed here has not failed, though it ends like one that somebody else killed.
+        self._failure = self._first_failure()
         self._send(signal.SIGKILL)
-        end = time.monotonic() + (self._job.grace if self._first_failure() is None else 0)
+        end = time.monotonic() + (self._job.grace if self._failure is None else 0)
         while time.monotonic() < end and any(process.poll() is None for process in self._processes):
             time.sleep(_LOOK_SECONDS)
         for process in self._processes:
@@ -233,11 +236,10 @@ class _Running:
             time.sleep(_LOOK_SECONDS)
 
     def _report(self) -> int:
-        failure = self._first_failure()
         if self._signal:
             return 128 + self._signal
-        if failure is not None:
-            rank, code = failure
+        if self._failure is not None:
+            rank, code = self._failure
             if code < 0 or (rank and code != LOST):
                 sys.stderr.write(f"blu: rank {rank} of {self._job.count * self._job.nodes} {_status(code)} first\n")
             return 128 - code if code < 0 else code

@@ -17,6 +17,7 @@ from blu.errors import RankError, UnsupportedError
 from blu.runtime.ranks import gpus, launch, mpi
 from blu.runtime.ranks.gpus import take_gpu
 from blu.runtime.ranks.launch import RankLaunch
+from blu.runtime.ranks.verdicts import LOST
 from blu.runtime.ranks.world import World
 from tests.support.ranks.starting import MARK, launch_ranks, launching, marked, run_command, start_command
 
@@ -64,6 +65,21 @@ def test_the_exit_code_is_that_of_the_rank_that_failed():
     outcome = launch_ranks(3, "meeting", "exits", "2", "42", flags=CARDS | {"grace": 0.3})
     assert (outcome.code, outcome.orphans) == (42, [])
     assert "blu: rank 2 of 3 ended with exit code 42 first\n" in outcome.err
+
+
+def test_a_rank_that_the_launcher_kills_has_not_failed(monkeypatch: pytest.MonkeyPatch):
+    """Rank 0 is lost because of another, which hangs: that one's end is written down before the launcher is through."""
+    send = launch._Running._send
+
+    def send_and_wait(self: launch._Running, number: int) -> None:
+        send(self, number)
+        end = time.monotonic() + 10
+        while len(self._ends()) < 2 and time.monotonic() < end:
+            time.sleep(0.01)
+
+    monkeypatch.setattr(launch._Running, "_send", send_and_wait)
+    command = ["sh", "-c", f'[ "$RANK" = 1 ] && exec sleep 100; exit {LOST}']
+    assert launch.launch(RankLaunch(command, 2, on_gpus=True, grace=0.3)) == LOST
 
 
 @pytest.mark.parametrize("number, how, flags", [
