@@ -16,7 +16,7 @@ import json
 import re
 import statistics
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -200,24 +200,28 @@ def measure(problem: Problem) -> dict[str, Any]:
     }
 
 
-def _measure_all(chosen: Sequence[Problem]) -> dict[str, Any]:
+def _measured(problem: Problem) -> dict[str, Any]:
     import torch
 
-    rows = []
-    for problem in chosen:
-        rows.append(measure(problem))
-        torch.cuda.empty_cache()
-        print(*(rows[-1][name] for name in ("problem", "microseconds", "ratio", "errors", "right")))
-        print("   ", *(f"{name}={taken:.1f}" for name, taken in rows[-1]["kernels"].items()))
-        for name, schedule in rows[-1]["schedules"].items():
-            print("   ", name, *(f"{field}={value}" for field, value in schedule.items()), flush=True)
+    row = measure(problem)
+    torch.cuda.empty_cache()
+    print(*(row[name] for name in ("problem", "microseconds", "ratio", "errors", "right")))
+    print("   ", *(f"{name}={taken:.1f}" for name, taken in row["kernels"].items()))
+    for name, schedule in row["schedules"].items():
+        print("   ", name, *(f"{field}={value}" for field, value in schedule.items()), flush=True)
+    return row
+
+
+def _report(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    import torch
+
     date = f"{datetime.date.today()}"
     return {"command": command_line(), "date": date, "machine": describe(torch), "convolutions": rows}
 
 
 def main() -> int:
     """Pack, or check and measure; 1 where a result is wrong."""
-    return packed.run(__doc__, FOLDER, problems(), pack, _measure_all, "convolutions")
+    return packed.run(__doc__, FOLDER, problems(), pack, _measured, _report)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ result is wrong.
 from __future__ import annotations
 
 import datetime
-import json
 import math
 import random
 import statistics
@@ -29,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "gpu"))
 import checkout
 
 from bench.gpu import packed
-from bench.gpu.report import describe
+from bench.gpu.report import command_line, describe
 
 FOLDER = Path(checkout.ROOT, ".gpu", "gemm")
 LAUNCHES, WARM, REPEATS = 20, 4, 3
@@ -269,25 +268,26 @@ def _key(row: dict[str, Any]) -> tuple:
     return tuple(row[name] for name in ("kind", "layout", "rows", "columns", "depth"))
 
 
-def _measure_all(chosen: Sequence[Problem]) -> dict[str, Any]:
+def _measured(problem: Problem) -> dict[str, Any]:
     import torch
 
-    rows = []
-    for problem in chosen:
-        rows.append(measure(problem))
-        torch.cuda.empty_cache()
-        row = rows[-1]
-        errors = " ".join(f"{error:.1e}" for error in (*row["errors"]["blu"], *row["errors"]["cublas"]))
-        print(f"{row['problem']:60} {row['microseconds']} {row['ratio']} errors {errors} {row['right']}", flush=True)
-    summary = summarise(rows)
-    print(json.dumps(summary, indent=1))
-    return {"command": "python bench/gemm_gpu.py", "date": f"{datetime.date.today()}", "machine": describe(torch),
-            "seed of random sizes": SEED, "summary": summary, "products": rows}  # fmt: skip
+    row = measure(problem)
+    torch.cuda.empty_cache()
+    errors = " ".join(f"{error:.1e}" for error in (*row["errors"]["blu"], *row["errors"]["cublas"]))
+    print(f"{row['problem']:60} {row['microseconds']} {row['ratio']} errors {errors} {row['right']}", flush=True)
+    return row
+
+
+def _report(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    import torch
+
+    return {"command": command_line(), "date": f"{datetime.date.today()}", "machine": describe(torch),
+            "seed of random sizes": SEED, "summary": summarise(rows), "products": rows}  # fmt: skip
 
 
 def main() -> int:
     """Pack, or check and measure; 1 where a result is wrong."""
-    return packed.run(__doc__, FOLDER, problems(), pack, _measure_all, "products")
+    return packed.run(__doc__, FOLDER, problems(), pack, _measured, _report)
 
 
 if __name__ == "__main__":

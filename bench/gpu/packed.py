@@ -48,10 +48,13 @@ def run(
     folder: Path,
     problems: Iterable[Any],
     pack: Callable[[Any], str],
-    measure_all: Callable[[Sequence[Any]], dict[str, Any]],
-    rows: str,
+    measure: Callable[[Any], dict[str, Any]],
+    report: Callable[[list[dict[str, Any]]], dict[str, Any]],
 ) -> int:
-    """The command: pack, or check and measure; 1 where one of the report's `rows` is not "right"."""
+    """The command: pack, or check and measure; 1 where a problem is not "right", or not packed.
+
+    What `report` makes of the rows so far is written after each, so that a run that is cut keeps what it has found.
+    """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pack", action="store_true", help="compile for sm_90a")
     parser.add_argument("--only", default="", metavar="PATTERN", help="problems in whose names this is found")
@@ -60,13 +63,25 @@ def run(
     arguments = parser.parse_args()
     chosen = [problem for problem in problems if re.search(arguments.only, problem.name)]
     if arguments.pack:
-        folder.mkdir(parents=True, exist_ok=True)
-        # Not by fork: this process has threads of the compiler's, whose locks a child would never see released.
-        with ProcessPoolExecutor(arguments.workers, get_context("spawn")) as workers:
-            for line in workers.map(pack, chosen):
-                print(line, flush=True)
+        _pack_all(folder, chosen, pack, arguments.workers)
         return 0
-    report = measure_all(chosen)
-    if arguments.save:
-        arguments.save.write_text(json.dumps(report, indent=1) + "\n")
-    return int(not all(row["right"] for row in report[rows]))
+    there = [problem for problem in chosen if problem.path.exists()]
+    missing = [problem.name for problem in chosen if not problem.path.exists()]
+    print(*(f"not packed: {name}" for name in missing), sep="\n", end="\n" if missing else "", flush=True)
+    rows: list[dict[str, Any]] = []
+    for problem in there:
+        rows.append(measure(problem))
+        if arguments.save:
+            found = report(rows) | ({"not packed": missing} if missing else {})
+            arguments.save.write_text(json.dumps(found, indent=1) + "\n")
+    if rows and (summary := report(rows).get("summary")):
+        print(json.dumps(summary, indent=1))
+    return int(bool(missing) or not all(row["right"] for row in rows))
+
+
+def _pack_all(folder: Path, chosen: Sequence[Any], pack: Callable[[Any], str], workers: int | None) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    # Not by fork: this process has threads of the compiler's, whose locks a child would never see released.
+    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+        for line in pool.map(pack, chosen):
+            print(line, flush=True)

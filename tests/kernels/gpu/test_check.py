@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import ml_dtypes
 import numpy as np
@@ -237,3 +237,25 @@ def test_a_tool_must_report_the_fault_that_is_planted_for_it(tools, packed, tmp_
         found = json.loads(report.read_text())
         failed += [bool(item["failure"]) for item in (*found["planted faults"], *found[tool])]
     assert failed == [0, False, False, False, 1, True, False, True]
+
+
+def test_what_was_measured_is_kept_when_a_run_is_cut(tools, tmp_path, monkeypatch):
+    run = importlib.import_module("bench.gpu.packed").run
+    problems = [SimpleNamespace(name=name, path=tmp_path / f"{name}.blu") for name in ("one", "two", "three")]
+    for problem in (problems[0], problems[2]):
+        problem.path.touch()
+
+    def measure(problem: SimpleNamespace) -> dict[str, object]:
+        if problem.name == "three":
+            raise KeyboardInterrupt
+        return {"problem": problem.name, "right": True}
+
+    save = tmp_path / "report.json"
+    monkeypatch.setattr(sys, "argv", ["bench", "--save", f"{save}"])
+    with pytest.raises(KeyboardInterrupt):
+        run("", tmp_path, problems, str, measure, lambda rows: {"rows": rows})
+    assert json.loads(save.read_text()) == {"rows": [{"problem": "one", "right": True}], "not packed": ["two"]}
+    monkeypatch.setattr(sys, "argv", ["bench", "--only", "one|two"])
+    assert run("", tmp_path, problems, str, measure, lambda rows: {}) == 1
+    monkeypatch.setattr(sys, "argv", ["bench", "--only", "one"])
+    assert run("", tmp_path, problems, str, measure, lambda rows: {}) == 0
