@@ -1,0 +1,1 @@
+"""What the scripts of bench/ do without a GPU."""
