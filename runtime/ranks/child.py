@@ -1,9 +1,10 @@
 """Runs one rank for `launch`, and writes down how it ends. Imports nothing of Blu's, so that it starts at once.
 
-    python child.py FOLDER COMMAND...
+    python child.py FOLDER LAUNCHER COMMAND...
 
 What ranks other than 0 write to stdout is dropped, and lines of their stderr are preceded by their rank. The rank ends
-with this process, however that ends.
+with this process, however that ends, and this one with the process LAUNCHER. In FOLDER, `1.pid` is the process of rank
+1, `1.end` its exit code and when it ended, `1.said` is there once its stderr was passed on, and `over` when all may go.
 """
 
 from __future__ import annotations
@@ -15,24 +16,38 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from types import FrameType
 from typing import Any
 
 _RANKS = ("RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK")
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PR_SET_PDEATHSIG = 1
+OVER = "over"
 PATIENCE = 60.0
-"""Seconds that it stays when its rank has failed; `launch` ends it before."""
+"""Seconds that it stays when its rank has failed, unless `launch` lets it go before."""
+_LOOK_SECONDS = 0.01
 _LIBC = ctypes.CDLL(None)
 
 
-def end_with_parent() -> None:
-    """Let the kernel kill this process when its parent dies."""
+def end_with_parent(parent: int) -> None:
+    """Let the kernel kill this process when its parent dies, which may have happened already."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _become_a_rank() -> None:
-    end_with_parent()
+def is_alive(process: int) -> bool:
+    """Whether a process is still there, other than as an exit code that nobody has asked for."""
+    try:
+        with open(f"/proc/{process}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def _become_a_rank(parent: int) -> None:
+    end_with_parent(parent)
     for number in _FORWARDED:
         signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
 
@@ -51,19 +66,28 @@ def _relay(process: subprocess.Popen[bytes], rank: int) -> None:
         os.write(2, f"[rank {rank}] ".encode() + line.rstrip(b"\n") + b"\n")
 
 
+def _wait_until_over(folder: str) -> None:
+    end = time.monotonic() + PATIENCE
+    while not os.path.exists(os.path.join(folder, OVER)) and time.monotonic() < end:
+        time.sleep(_LOOK_SECONDS)
+
+
 def main() -> int:
     """Run the command; 0 however it ends, which stands in the folder, so that mpiexec leaves the other ranks alone."""
-    folder, *command = sys.argv[1:]
+    folder, launcher, *command = sys.argv[1:]
     rank = next(int(os.environ[name]) for name in _RANKS if name in os.environ)
-    end_with_parent()
+    end_with_parent(os.getppid())
+    if not is_alive(int(launcher)):  # it was killed, and all that it had started, before this one was told
+        return 1
     quiet: dict[str, Any] = {}
     if rank:
         quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
     try:
-        process = subprocess.Popen(command, close_fds=False, preexec_fn=_become_a_rank, **quiet)
+        process = subprocess.Popen(command, close_fds=False, preexec_fn=partial(_become_a_rank, os.getpid()), **quiet)
     except OSError as error:
         os.write(2, f"blu: cannot start {command[0]}: {error.strerror}\n".encode())
         write(folder, f"{rank}.end", f"127 {time.monotonic_ns()}")
+        write(folder, f"{rank}.said", "")
         return 0
 
     def forward(number: int, frame: FrameType | None) -> None:
@@ -77,11 +101,12 @@ def main() -> int:
         relay.start()
     code = process.wait()
     ended = time.monotonic_ns()
+    write(folder, f"{rank}.end", f"{code} {ended}")
     if rank:
         relay.join(5)
-    write(folder, f"{rank}.end", f"{code} {ended}")
+    write(folder, f"{rank}.said", "")
     if code:  # mpiexec would kill the others, which have something to say, if this process ended now
-        time.sleep(PATIENCE)
+        _wait_until_over(folder)
     return 0
 
 

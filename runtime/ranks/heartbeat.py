@@ -15,9 +15,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import NoReturn
 
 from blu.errors import RankError
 from blu.runtime.ranks import frames
+from blu.runtime.ranks.running_clock import RunningClock
 from blu.runtime.ranks.store import Store
 from blu.runtime.ranks.verdicts import LOST, Position, Verdict
 
@@ -35,8 +37,10 @@ class RankWatch:
         self._store = store
         self._timeout = timeout
         self._end = end
+        self._interval = min(1.0, timeout / 8)
+        self._clock = RunningClock(self._interval)
         self._position = Position()
-        self._since = time.monotonic()
+        self._since = self._clock.now()
         self._is_over = threading.Event()
         self._connection = store.watched_connection()
         self._thread = threading.Thread(target=self._run, name="blu heartbeat", daemon=True)
@@ -45,7 +49,7 @@ class RankWatch:
     @property
     def position(self) -> Position:
         """Where this rank is now."""
-        return replace(self._position, age=time.monotonic() - self._since)
+        return replace(self._position, age=max(0.0, self._clock.now() - self._since))
 
     def begin_step(self, step: int) -> None:
         """Note that a step begins, the first of which is 1."""
@@ -91,7 +95,7 @@ class RankWatch:
         self._connection.close()
 
     def _move(self, position: Position) -> None:
-        self._position, self._since = position, time.monotonic()
+        self._position, self._since = position, self._clock.now()
 
     def _run(self) -> None:
         try:
@@ -109,34 +113,34 @@ class RankWatch:
 
     def _beat(self) -> Verdict | None:
         """Tell where this rank is, again and again, until the store says that all ranks end."""
-        interval = min(1.0, self._timeout / 8)
         self._connection.settimeout(self._timeout)
         answers = select.poll()
         answers.register(self._connection, select.POLLIN)
-        heard = told = time.monotonic()
+        heard = self._clock.look()
         while not self._is_over.is_set():
-            now = time.monotonic()
-            if now - told > 4 * interval:  # this process was not running, and could not listen
-                heard = now
-            self._connection.sendall(frames.encode({"do": "beat", "position": self.position.to_json()}))
-            told = now
-            while (left := told + interval - time.monotonic()) > 0:
-                if not answers.poll(left * 1e3):
-                    break
+            with contextlib.suppress(OSError):  # whoever is gone may have said why, which is still to be read
+                self._connection.sendall(frames.encode({"do": "beat", "position": self.position.to_json()}))
+            end = time.monotonic() + self._interval
+            while answers.poll(max(0.0, end - time.monotonic()) * 1e3):
                 header, _ = frames.receive(self._connection)
-                heard = time.monotonic()
+                heard = self._clock.look()
                 if header.get("do") == "end":
                     return Verdict.parse(header)
-            if time.monotonic() - heard > self._timeout:
+            if self._clock.look() - heard > self._timeout:
                 raise TimeoutError
         return None
 
 
-def end_process(verdict: Verdict, who: str) -> None:
+_ENDING = threading.Lock()
+"""Held by the thread that ends this process: one reason is said."""
+
+
+def end_process(verdict: Verdict, who: str) -> NoReturn:
     """Say why, and end this process at once, whatever its other threads are doing.
 
     What is being exchanged is not given up before: the program would go on with numbers that are worth nothing.
     """
+    _ENDING.acquire()
     with contextlib.suppress(OSError):
         os.write(2, f"blu: {verdict.message}. So {who} ends\n".encode())
     flushing = threading.Thread(target=_flush, daemon=True)

@@ -12,8 +12,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -21,14 +22,18 @@ from typing import Any
 from blu import settings
 from blu.errors import RankError, UnsupportedError
 from blu.runtime.ranks import mpi
-from blu.runtime.ranks.child import end_with_parent
+from blu.runtime.ranks.child import OVER, end_with_parent, is_alive, write
 from blu.runtime.ranks.gpus import visible_gpus
-from blu.runtime.ranks.verdicts import FAILED, LOST
+from blu.runtime.ranks.running_clock import RunningClock
+from blu.runtime.ranks.verdicts import FAILED, LOST, numbered
 from blu.runtime.ranks.world import ADDRESS, HYDRA, OPEN_MPI, TORCHRUN
 
 LOOPBACK = "127.0.0.1"
 GRACE = 5.0
+ENDING = 15.0
+"""Seconds that processes may take to go whose ranks have ended."""
 _LOOK_SECONDS = 0.02
+_PAUSE_SECONDS = 0.1
 _CHILD = Path(__file__).with_name("child.py")
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 # Open MPI refuses to start more ranks than cores, and anything for root, unless it is told to.
@@ -81,7 +86,7 @@ class RankLaunch:
 
     def commands(self, folder: str) -> list[tuple[list[str], dict[str, str]]]:
         """The processes to start, with their environments."""
-        child = [sys.executable, "-I", "-S", str(_CHILD), folder, *self.command]
+        child = [sys.executable, "-I", "-S", str(_CHILD), folder, str(os.getpid()), *self.command]
         others = {name for starter in (TORCHRUN, HYDRA, OPEN_MPI) for name in starter.variables} | {*ADDRESS}
         shared = {name: text for name, text in self.environment.items() if name not in others}
         shared.update(settings.as_environment(num_threads=self._threads()))
@@ -140,14 +145,6 @@ def _status(code: int) -> str:
     return f"ended with exit code {code}"
 
 
-def _is_alive(process: str) -> bool:
-    """Whether a process is still there, other than as an exit code that nobody has asked for."""
-    try:
-        return Path("/proc", process, "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
-
-
 class _Running:
     """The processes of a launch."""
 
@@ -156,8 +153,10 @@ class _Running:
         self._job = job
         self._first = job.node * job.count if job.on_gpus else 0
         self._processes: list[subprocess.Popen[Any]] = []
+        self._clock = RunningClock(_PAUSE_SECONDS)
         self._deadline = float("inf")
         self._signal = 0
+        self._signalled: set[tuple[int, int]] = set()
         self._failure: tuple[int, int] | None = None
 
     def wait(self) -> int:
@@ -165,17 +164,18 @@ class _Running:
         try:
             for command, environment in self._job.commands(str(self._folder)):
                 # A session of their own: what the terminal sends reaches them through us alone.
-                options: dict[str, Any] = {"start_new_session": True, "preexec_fn": end_with_parent}
+                start = partial(end_with_parent, os.getpid())
+                options: dict[str, Any] = {"start_new_session": True, "preexec_fn": start}
                 self._processes.append(subprocess.Popen(command, env=environment, **options))
-            while not self._is_over():
-                if self._first_failure() is not None or self._signal:
-                    self._deadline = min(self._deadline, time.monotonic() + self._job.grace)
-                if time.monotonic() > self._deadline:
-                    break
-                time.sleep(_LOOK_SECONDS)
+            self._wait_until(self._look)
         finally:
             self._end()
         return self._report()
+
+    def _wait_until(self, is_done: Callable[[], bool]) -> None:
+        """Look again and again, until it is done or the deadline has passed."""
+        while not is_done() and self._clock.look() <= self._deadline:
+            time.sleep(_LOOK_SECONDS)
 
     @contextlib.contextmanager
     def forwarding(self) -> Iterator[None]:
@@ -194,8 +194,17 @@ class _Running:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _is_over(self) -> bool:
-        return len(self._ends()) == self._job.count or all(process.poll() is not None for process in self._processes)
+    def _look(self) -> bool:
+        """Whether all ranks have ended, and what they have said is passed on; if one has failed, time runs."""
+        if self._first_failure() is not None or self._signal:
+            self._deadline = min(self._deadline, self._clock.now() + self._job.grace)
+        if self._signal:
+            self._send(self._signal)  # also to ranks that had not begun when it came
+        said = len(list(self._folder.glob("*.said")))
+        return said == self._job.count or self._have_gone()
+
+    def _have_gone(self) -> bool:
+        return all(process.poll() is not None for process in self._processes)
 
     def _ends(self) -> dict[int, tuple[int, int]]:
         """The exit code, and when it ended, of each rank that has."""
@@ -212,28 +221,36 @@ class _Running:
         return min(failed)[2:] if failed else None
 
     def _send(self, number: int) -> None:
-        """A signal for each rank that runs."""
+        """A signal for each rank that runs, once."""
         ended = self._ends()
-        for path in self._folder.glob("*.pid"):
-            if int(path.stem) not in ended:
+        for rank, process in self._ranks().items():
+            if rank not in ended and (rank, number) not in self._signalled:
+                self._signalled.add((rank, number))
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(int(path.read_text()), number)
+                    os.kill(process, number)
+
+    def _ranks(self) -> dict[int, int]:
+        """The process of each rank that has begun."""
+        return {int(path.stem): int(path.read_text()) for path in self._folder.glob("*.pid")}
 
     def _end(self) -> None:
         """Leave no process behind."""
         # Before ours: a rank that is killed here has not failed, though it ends like one that somebody else killed.
         self._failure = self._first_failure()
-        self._send(signal.SIGKILL)
-        end = time.monotonic() + (self._job.grace if self._failure is None else 0)
-        while time.monotonic() < end and any(process.poll() is None for process in self._processes):
-            time.sleep(_LOOK_SECONDS)
+        write(str(self._folder), OVER, "")
+        # What ranks have said may be on its way through mpiexec, which ends by itself once all of it is passed on.
+        self._deadline = self._clock.look() + ENDING
+        self._wait_until(self._have_gone_killed)
         for process in self._processes:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        end = time.monotonic() + self._job.grace
-        while time.monotonic() < end and any(_is_alive(path.read_text()) for path in self._folder.glob("*.pid")):
-            time.sleep(_LOOK_SECONDS)
+        self._deadline = self._clock.look() + ENDING
+        self._wait_until(lambda: not any(map(is_alive, self._ranks().values())))
+
+    def _have_gone_killed(self) -> bool:
+        self._send(signal.SIGKILL)
+        return self._have_gone()
 
     def _report(self) -> int:
         if self._signal:
@@ -243,9 +260,18 @@ class _Running:
             if code < 0 or (rank and code != LOST):
                 sys.stderr.write(f"blu: rank {rank} of {self._job.count * self._job.nodes} {_status(code)} first\n")
             return 128 - code if code < 0 else code
-        missing = [rank for rank in range(self._first, self._first + self._job.count) if rank not in self._ends()]
+        ended, begun = self._ends(), self._ranks()
+        missing = [rank for rank in range(self._first, self._first + self._job.count) if rank not in ended]
         if missing:
             codes = [process.returncode for process in self._processes]
-            sys.stderr.write(f"blu: {len(missing)} of {self._job.count} ranks were never started\n")
+            sys.stderr.write(f"blu: {_lost(missing, begun)}\n")
             return next((code for code in codes if code > 0), FAILED)
         return 0
+
+
+def _lost(missing: Sequence[int], begun: Container[int]) -> str:
+    """What is said of ranks of which nobody knows how they ended."""
+    never = [rank for rank in missing if rank not in begun]
+    if never:
+        return f"{numbered(never)} {'was' if len(never) == 1 else 'were'} never started"
+    return f"nobody knows how {numbered(missing)} ended: what had started them is gone"

@@ -16,6 +16,7 @@ from typing import Any
 
 from blu.errors import RankError
 from blu.runtime.ranks import frames
+from blu.runtime.ranks.running_clock import RunningClock
 from blu.runtime.ranks.verdicts import Member, Position, Verdict, died, failed, judge, numbered
 
 GREETING_SECONDS = 10.0
@@ -71,6 +72,8 @@ class StoreServer:
         self._listener = listener
         self._token = token
         self._timeout = timeout
+        self._interval = min(1.0, timeout / 8)
+        self._clock = RunningClock(self._interval)
         self._members: dict[int, Member] = {}
         self._values: dict[str, bytes] = {}
         self._readers: dict[str, int] = {}  # of values that so many ranks will still ask for, once each
@@ -186,7 +189,7 @@ class StoreServer:
         rank = header["rank"]
         if header["role"] == TALK:
             host, process = str(header.get("host")), int(header.get("process", 0))
-            self._members[rank] = Member(rank, host, process, time.monotonic())
+            self._members[rank] = Member(rank, host, process, self._clock.now())
         member = self._members[rank]
         if header["role"] == BEAT:
             member.is_watched = True
@@ -195,7 +198,7 @@ class StoreServer:
         return member
 
     async def _answer(self, member: Member, header: frames.Header, body: bytes) -> bytes:
-        member.heard = time.monotonic()
+        member.heard = self._clock.now()
         action = getattr(self, f"_do_{header.get('do')}", None)
         if action is None:
             raise frames.FrameError(f"the store cannot {header.get('do')!r}")
@@ -314,14 +317,8 @@ class StoreServer:
             self._watchers[rank].write(frames.encode(self._verdict.to_json()))
 
     async def _watch(self) -> None:
-        interval = min(1.0, self._timeout / 8)
-        last = time.monotonic()
         while self._verdict is None:
-            await asyncio.sleep(interval)
-            now = time.monotonic()
-            if now - last > 4 * interval:  # this process was not running: it has heard nobody meanwhile
-                for member in self._members.values():
-                    member.heard += now - last
-            elif verdict := judge([self._members[rank] for rank in sorted(self._members)], now, self._timeout):
+            await asyncio.sleep(self._interval)
+            now = self._clock.look()
+            if verdict := judge([self._members[rank] for rank in sorted(self._members)], now, self._timeout):
                 self._end(verdict)
-            last = now

@@ -67,8 +67,7 @@ class RankTeam:
         if error is None or (isinstance(error, SystemExit) and not error.code):
             self.close()
             return
-        if isinstance(error, RankLostError) and self.watch is not None:
-            self.watch.give_way()
+        self._end_if_lost(error)
         self.fail("".join(traceback.format_exception_only(error)).strip())
 
     def close(self) -> None:
@@ -79,12 +78,12 @@ class RankTeam:
                 with self.watch.waiting():
                     self.store.barrier("the end", _FOREVER)
             except RankError as error:
-                if isinstance(error, RankLostError):
-                    self.watch.give_way()
+                self._end_if_lost(error)
                 self.fail(f"{type(error).__name__}: {error}")
                 raise
             self.watch.stop()
-            self.store.leave()
+            with contextlib.suppress(RankError):  # all have come to the end: nobody needs to hear it
+                self.store.leave()
         self.group.close()
         self._hang_up()
 
@@ -96,6 +95,12 @@ class RankTeam:
                 self.store.fail(message, self.watch.position)
         self.group.abort()
         self._hang_up()
+
+    def _end_if_lost(self, error: BaseException) -> None:
+        """End as the watch does where another rank is lost, whichever of the two hears of it first."""
+        if isinstance(error, RankLostError) and self.watch is not None:
+            self.watch.give_way()
+            self._end(Verdict(str(error)))
 
     def _end(self, verdict: Verdict) -> None:
         """End this process, because of another or because it is the one to blame."""
