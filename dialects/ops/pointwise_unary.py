@@ -256,7 +256,7 @@ class Relu(Unary, name="relu"):
     """max(x, 0)."""
 
     reference = scalar_reference.relu
-    vjp = staticmethod(lambda g, x, y: (x > 0).where(g, 0))
+    vjp = staticmethod(lambda g, x, y: (y > 0).where(g, 0))  # as x > 0, which need not be kept beside y
 
 
 # Questions about one element.

@@ -18,6 +18,8 @@ from blu.passes.framework.base import Pass, find
 
 # Ops that only look at an operand in another order.
 VIEWS = ("blu.transpose", "blu.reshape")
+# Ops whose result is one of the numbers that they read: it is the same number in half.
+_CHOOSING = ("blu.relu", "blu.max_pool")
 # Gradients of what others give are read by the epilogues of products, which have them in f32.
 NORMALIZATIONS = ("blu.layer_norm", "blu.rms_norm")
 _ATTENTION_OPERANDS = 3  # query, key, value; a mask and an offset stay what they are
@@ -76,7 +78,7 @@ class Autocast(Pass):
         operand, result = Tensor(operation.operands[0]), operation.results[0]
         with ir.InsertionPoint(operation), emitting_in_place_of(operation):
             operation.operands[0] = operand.astype(half).value
-        result.set_type(operand.type.with_dtype(half).to_mlir())
+        result.set_type(Tensor(result).type.with_dtype(half).to_mlir())
         _replace_after(result, lambda: Tensor(result).astype(f32))
         self.count("activations cast")
 
@@ -98,7 +100,7 @@ class Autocast(Pass):
         if Tensor(operation.results[0]).dtype != f32:
             return
         if operation.name == "blu.convolution" and policy in HALVES:
-            _keep_half(operation, as_dtype(policy))
+            self._keep_half(operation.operands[0], as_dtype(policy))
         if precision in ROUNDING:
             for index in range(len(operation.operands)):
                 _round_operand(operation, index, precision, policy)
@@ -106,13 +108,25 @@ class Autocast(Pass):
             _store_as(operation.results[0], as_dtype(policy))
             self.count("contractions cast")
 
+    def _keep_half(self, data: ir.Value, half: DType) -> None:
+        """Let all that read what a convolution does read it in half: between layers nothing else is stored."""
+        while not isinstance(data.owner, ir.Block) and data.owner.name in _CHOOSING and Tensor(data).dtype == f32:
+            operation = data.owner.operation
+            data = operation.operands[0]
+            self._compute_in_half(operation, half)
+        _round_for_all(data, half)
+
     def _store_norm(self, operation: ir.Operation, policy: str) -> None:
         """What is standardized along rows is stored in half, as what it is made of is; so is its gradient."""
-        result = operation.results[0]
-        if policy in HALVES and Tensor(result).dtype == f32:
-            half = as_dtype(policy)
+        result, operand = operation.results[0], operation.operands[0]
+        if policy not in HALVES or Tensor(result).dtype != f32:
+            return
+        half = as_dtype(policy)
+        if not isinstance(operand.owner, ir.Block) and _is_half(operand.owner.operation, half):
+            self._compute_in_half(operation, half)
+        else:
             _replace_after(result, lambda: ReducePrecision(Tensor(result), dtype=half, rounds_gradient=True))
-            self.count("norms cast")
+        self.count("norms cast")
 
     def _cast_attention(self, operation: ir.Operation, policy: str) -> None:
         precision = {"tf32": "tf32", "f32": "highest"}.get(policy)
@@ -154,19 +168,17 @@ def _store_as(result: ir.Value, half: DType) -> None:
     _replace_after(result, lambda: ReducePrecision(Tensor(result), dtype=half, rounds_gradient=True))
 
 
-def _keep_half(convolution: ir.Operation, half: DType) -> None:
-    """Let all that read what a convolution does read it in half: between layers nothing else is stored."""
-    data = convolution.operands[0]
-    if not isinstance(data.owner, ir.Block) and data.owner.name == "blu.relu":
-        _round_for_all(data.owner.operands[0], half)  # which gradients read; rounding commutes with it
-    _round_for_all(data, half)
-
-
 def _round_for_all(value: ir.Value, half: DType) -> None:
     """Let all that read what an op gives read it rounded, unless they do."""
-    if isinstance(value.owner, ir.Block) or value.owner.name == "blu.reduce_precision" or Tensor(value).dtype != f32:
+    if isinstance(value.owner, ir.Block) or _is_half(value.owner, half) or Tensor(value).dtype != f32:
         return
     _replace_after(value, lambda: ReducePrecision(Tensor(value), dtype=half, rounds_gradient=True))
+
+
+def _is_half(operation: ir.Operation, half: DType) -> bool:
+    """Whether an op gives halves, as f32."""
+    is_wide = operation.name == "blu.convert" and Tensor(operation.operands[0]).dtype == half
+    return is_wide or operation.name == "blu.reduce_precision"
 
 
 def _adds_bias(operation: ir.Operation, result: ir.Value) -> bool:
