@@ -137,9 +137,9 @@ class Op:
     # Whether kernels of targets take the op as it is, or it is a step of the host program: it has no linalg form then.
     kernel: ClassVar[bool] = False
     host_step: ClassVar[bool] = False
-    # What gives the results of many at once: a rule of `dialects/batching.py`.
-    batch: Callable[..., Any] | None = None
+    batch: Callable[..., Any] | None = None  # the results of many at once: a rule of `dialects/batching.py`
     decompose: Callable[..., Any] | None = None
+    stays_whole: Callable[..., bool] | None = None  # of these attributes, where kernels take the op whole; None: always
     vjp: Callable[..., Any] | None = None
     # The same op giving what its gradient reads; None where it does. Then `vjp` gets None where there is no gradient.
     saving: Callable[..., Any] | None = None

@@ -40,7 +40,10 @@ class Decompose(Pass):
 
 def _is_composite(operation: ir.Operation, kept: set[str]) -> bool:
     cls = operation_class(operation)
-    return cls is not None and cls.decompose is not None and operation.name not in kept
+    if cls is None or cls.decompose is None:
+        return False
+    may_stay = operation.name in kept and (cls.stays_whole is None or cls.stays_whole(**attributes_of(operation)))
+    return not may_stay
 
 
 def decompose_operation(operation: ir.Operation) -> None:

@@ -12,6 +12,7 @@ from blu.dialects.core.dtypes import FLOATS, TensorType, f32, f64, i32, i64
 from blu.dialects.core.op import ErrorSample, Ints, Op, Operand, Sample
 from blu.dialects.core.sample_values import draw
 from blu.dialects.ops.convolution.pooling_gradient import (
+    LOWEST,
     MaxPoolGradient,
     MaxPoolPlace,
     dimensions_of,
@@ -25,7 +26,8 @@ from blu.dialects.ops.creation import Iota
 from blu.dialects.ops.reduction import Argmax, Max
 from blu.dialects.tensor.tensor import Tensor
 
-LOWEST = float("-inf")
+_MOST_PLACES = 32
+"""Places of a window that one loop reads, as instructions one after the other."""
 
 
 class MaxPool(Op, name="max_pool"):
@@ -59,6 +61,12 @@ class MaxPool(Op, name="max_pool"):
         for axis, dim in enumerate(dims, 1):
             operand = _side_by_side(operand, axis, dim) if _is_apart(dim) else _largest_along(operand, axis, dim)
         return operand
+
+    @staticmethod
+    def stays_whole(**along: Any) -> bool:
+        """Whether windows overlap, and are small: then padded copies would be most of what is read and written."""
+        are_apart = along["window"] == along["strides"] and not any((*along["low"], *along["high"]))
+        return not are_apart and int(np.prod(along["window"])) <= _MOST_PLACES
 
     @staticmethod
     def vjp(g: Tensor, operand: Tensor, result: Tensor, **along: Any) -> Tensor:

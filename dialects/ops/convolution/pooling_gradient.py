@@ -18,6 +18,7 @@ from blu.dialects.tensor.tensor import Tensor
 from blu.errors import DTypeError, ShapeError
 
 WINDOWS = ("window", "strides", "low", "high", "dilation")
+LOWEST = float("-inf")
 NOWHERE = -1
 """The place of a window that lies in the padding."""
 # Shape of the operand, window, strides, low, high, dilation.

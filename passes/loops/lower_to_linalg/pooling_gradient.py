@@ -8,7 +8,7 @@ from itertools import product as combinations
 
 from blu.dialects.core.dtypes import bool_, computing_dtype, i32
 from blu.dialects.core.mlir import arith, ir, linalg, tensor
-from blu.dialects.ops.convolution.pooling_gradient import NOWHERE, dimensions_of
+from blu.dialects.ops.convolution.pooling_gradient import LOWEST, NOWHERE, dimensions_of
 from blu.dialects.ops.convolution.windows import Dimension
 from blu.passes.loops.lower_to_linalg.generic import PARALLEL, constant, empty, generic, projection, shape_of
 from blu.passes.loops.lower_to_linalg.indexing import index_constant
@@ -63,6 +63,27 @@ def lower_max_pool_place(op: Lowering) -> ir.Value:
             found, best = better.where(place, found), better.where(seen, best)
         assert found is not None
         return found.value
+
+    return _loop(op, body)
+
+
+@lowers("max_pool")
+def lower_max_pool(op: Lowering) -> ir.Value:
+    """The largest of what the places of a window read."""
+    if op.result.size == 0:
+        return nothing(op)
+    (operand,), dtype = op.operands, op.types[0].dtype
+    dims = dimensions_of(shape_of(operand)[1:-1], op.attributes)
+
+    def body(_: ir.Value) -> ir.Value:
+        first, *middle, last = (linalg.IndexOp(dim).result for dim in range(len(op.result.shape)))
+        best = Scalar(constant(element_type(computing_dtype(dtype)), LOWEST), computing_dtype(dtype))
+        for at in combinations(*(range(dim.window) for dim in dims)):
+            where = [_element_of(dim, o, k) for dim, o, k in zip(dims, middle, at, strict=True)]
+            inside = _all([_within(one, dim.size) for one, dim in zip(where, dims, strict=True)])
+            seen = load(_read(operand, [first, *where, last], inside), dtype)
+            best = best.maximum(inside.where(seen, best.like(LOWEST)))
+        return store(best, dtype)
 
     return _loop(op, body)
 
