@@ -120,7 +120,8 @@ class _RunningNorm(Module):
         self.num_batches_tracked = batches
         share = self.momentum if self.momentum is not None else 1.0 / batches.astype(mean.dtype)
         for name, found in (("running_mean", mean), ("running_var", variance)):
-            new = ops.mean(ops.reshape(found, (found.size // self.width, self.width)), 0)
+            new = ops.reshape(found, (found.size // self.width, self.width))
+            new = ops.mean(new, 0) if self.is_per_image else ops.reshape(new, (self.width,))
             old = getattr(self, name)
             setattr(self, name, ((1 - share) * old + share * new.astype(old.dtype)).astype(old.dtype))
 

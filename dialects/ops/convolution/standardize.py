@@ -8,9 +8,10 @@ import numpy as np
 
 from blu.dialects.batching import along
 from blu.dialects.core.axes import check_axes
-from blu.dialects.core.dtypes import FLOATS, TensorType, computing_dtype, f32, f64, i32, product
+from blu.dialects.core.dtypes import FLOATS, TensorType, bf16, computing_dtype, f16, f32, f64, i32, product
 from blu.dialects.core.op import ErrorSample, Ints, Op, Operand, OptionalOperand, Sample
 from blu.dialects.core.sample_values import draw
+from blu.dialects.ops.convolution.products import cut
 from blu.dialects.ops.identity import Barrier
 from blu.dialects.ops.normalization import check_float
 from blu.dialects.tensor.tensor import Tensor
@@ -23,6 +24,24 @@ Parts = tuple[Tensor | None, ...]
 def _beside(operand: TensorType, axes: tuple[int, ...]) -> tuple[int, ...]:
     """The shape of what is the same along the axes."""
     return tuple(1 if axis in axes else size for axis, size in enumerate(operand.shape))
+
+
+def _moments(operand: Tensor, axes: tuple[int, ...], count: float) -> tuple[Tensor, Tensor]:
+    """Mean and variance along the axes.
+
+    Those of halves come of two sums in one pass, of differences from the first element: so little cancels that the
+    variance is as near as by another pass. That is a pass of its own, since who makes the operand would write wide
+    squares for it.
+    """
+    if operand.dtype in (bf16, f16) and operand.size:
+        limits = tuple(1 if axis in axes else size for axis, size in enumerate(operand.shape))
+        first = cut(operand, (0,) * operand.ndim, limits).astype(f32)
+        apart = Barrier(operand).astype(f32) - first
+        mean, squares = (item.sum(axis=axes, keepdims=True) / count for item in (apart, apart.square()))
+        return mean + first, (squares - mean.square()).maximum(0.0)
+    wide = operand.astype(computing_dtype(operand.dtype))
+    mean = wide.sum(axis=axes, keepdims=True) / count
+    return mean, (wide - mean).square().sum(axis=axes, keepdims=True) / count
 
 
 class Standardize(Op, name="standardize"):
@@ -74,13 +93,10 @@ class Standardize(Op, name="standardize"):
     def decompose(
         operand: Tensor, weight: Tensor | None, bias: Tensor | None, axes: tuple[int, ...], epsilon: float
     ) -> tuple[Tensor, Tensor, Tensor]:
-        wide = operand.astype(computing_dtype(operand.dtype))
         count = float(max(product(tuple(operand.shape[axis] for axis in axes)), 1))
-        mean = wide.sum(axis=axes, keepdims=True) / count
-        centered = wide - mean
-        variance = centered.square().sum(axis=axes, keepdims=True) / count
+        mean, variance = _moments(operand, axes, count)
         # Another pass over the operand, rather than over a wide copy of it that the first one writes.
-        result = (Barrier(operand).astype(wide.dtype) - mean) * (variance + epsilon).rsqrt()
+        result = (Barrier(operand).astype(mean.dtype) - mean) * (variance + epsilon).rsqrt()
         result = result if weight is None else result * weight
         return (result if bias is None else result + bias).astype(operand.dtype), mean, variance
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 import pytest
 import torch
@@ -56,6 +57,19 @@ def test_norms_are_torchs(name: str, rank: int, tracked: bool, options: dict, la
         for key, value in peer.state_dict().items():
             if name == "BatchNorm" or (key != "num_batches_tracked" and peer.momentum is not None):  # not counted there
                 np.testing.assert_allclose(model.state_dict()[key], value, rtol=1e-12, err_msg=key)
+
+
+def test_moments_of_halves_are_as_near_as_halves_are() -> None:
+    """Also far from zero, where the sums of squares cancel, and where there is nothing but the mean."""
+    rng = np.random.default_rng(0)
+    wide = rng.standard_normal((5000, 4), np.float32) * (1, 0.1, 3, 0) + (0.5, 8, -90, 5)
+    given = wide.astype(ml_dtypes.bfloat16)
+    result, mean, variance = map(np.asarray, blu.standardize(given, (0,), None, None))
+    exact = given.astype(np.float64)
+    np.testing.assert_allclose(mean[0], exact.mean(0), rtol=1e-5)
+    np.testing.assert_allclose(variance[0], exact.var(0), rtol=1e-5, atol=1e-9)
+    expected = (exact - exact.mean(0)) / np.sqrt(exact.var(0) + 1e-5)
+    np.testing.assert_allclose(result.astype(np.float64), expected, rtol=0.01, atol=0.01)
 
 
 def test_a_network_is_trained_as_torchs() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -64,6 +65,34 @@ def test_what_is_as_large_as_images_is_kept_in_half(lowered: Any):
     calls = [line for line in module_text(lowered).splitlines() if "call @" in line]
     assert len(calls) > 40
     assert not [call for call in calls if re.search(r"tensor<8192x(?:64|16)xf32", call)]
+
+
+def test_activations_are_stored_once(lowered: Any):
+    """Gradients read what they have given, and not what they were given; nor are they computed again."""
+    twice = r"-> \(.*tensor<8192x(?:64|16)xbf16>.*tensor<8192x(?:64|16)xbf16>"
+    calls = [line for line in module_text(lowered).splitlines() if "call @rows" in line]
+    assert len(calls) > 20 and not [call for call in calls if re.search(twice, call)]
+
+
+def test_the_moments_of_halves_are_of_one_pass(lowered: Any):
+    """One kernel reads what each of five norms is of, and adds up twice."""
+    sums = re.findall(r"call @rows.*: \(tensor<\d+x\d+xbf16>, tensor<\d+xbf16>\) -> (.*?) loc", module_text(lowered))
+    assert sum(bool(re.fullmatch(r"\((tensor<\d+x\d+xf32>), \1\)", item)) for item in sums) == 5, sums
+
+
+def test_largest_elements_are_read_where_they_are():
+    """Windows that overlap are no copies; halves are chosen from as they are, to the bit. NaN and padding are too."""
+
+    def pooled(x: Any) -> Any:
+        return blu.max_pool2d(x, 3, 2, 1, channels_last=True)
+
+    x = np.random.default_rng(0).standard_normal((2, 7, 6, 8), np.float32).astype(ml_dtypes.bfloat16)
+    x[0, 2:, :, 1], x[0, :, :, 2], x[1, 3, 3, 3] = -np.inf, -3, np.nan
+    program = compile_program(pooled, x)
+    assert [launch["kernel"][:4] for launch in program.plan["launches"]] == ["rows"]
+    (found,) = program.interpret(x)
+    expected = np.asarray(blu.jit(pooled)(x))
+    np.testing.assert_array_equal(found.astype(np.float32), expected.astype(np.float32))
 
 
 def test_norms_over_batches_and_largest_elements_are_those_of_processors():
