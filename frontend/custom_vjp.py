@@ -190,7 +190,7 @@ class _Rule:
         others = iter(tensors)
         leaves = [Tensor(next(others).value, _weak(leaf)) if isinstance(leaf, Tensor) else leaf
                   for leaf in self.residual_leaves]  # fmt: skip
-        upstream = [next(others) if result.dtype.is_float else None for result in self.results]
+        upstream = [next(others) if result.dtype.has_gradient else None for result in self.results]
         residuals, cotangents = self.residual_tree.unflatten(leaves), self.flat.result_tree.unflatten(upstream)
         statics = [self.statics[place] for place in sorted(self.statics)]
         shares = self.bwd(*statics, residuals, cotangents)

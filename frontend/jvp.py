@@ -80,7 +80,7 @@ def _in_trace(fun: Callable[..., Any], primals: tuple[Any, ...], has_aux: bool) 
     given = tuple(_as_tensors(primal) for primal in primals)
     result, pull_back, *aux = vjp(fun, *given, has_aux=has_aux)
     leaves, tree = flatten(result)
-    zeros = tree.unflatten([zeros_like(leaf) if leaf.dtype.is_float else None for leaf in leaves])
+    zeros = tree.unflatten([zeros_like(leaf) if leaf.dtype.has_gradient else None for leaf in leaves])
 
     def back(cotangents: Any) -> list[Tensor]:
         return [leaf for leaf in flatten(pull_back(cotangents))[0] if leaf is not None]

@@ -13,7 +13,7 @@ from blu.frontend.tracing.tree import children, flatten, is_array
 
 def has_gradient(leaf: Any) -> bool:
     """Whether something is a float tensor."""
-    return isinstance(leaf, Tensor) and leaf.dtype.is_float
+    return isinstance(leaf, Tensor) and leaf.dtype.has_gradient
 
 
 def zeros_like(like: Tensor) -> Tensor:

@@ -79,6 +79,6 @@ def differentiable(tree: TreeDef, leaves: list[Any], positions: Sequence[int]) -
     found = []
     for index, (name, leaf) in enumerate(zip(tree.names, leaves, strict=True)):
         inside = any(name == prefix or name.startswith(prefix + ".") for prefix in prefixes)
-        if inside and isinstance(leaf, Tensor) and leaf.dtype.is_float and index not in tree.buffers:
+        if inside and isinstance(leaf, Tensor) and leaf.dtype.has_gradient and index not in tree.buffers:
             found.append(index)
     return found

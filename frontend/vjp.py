@@ -117,7 +117,7 @@ def _on_arrays(function: Callable[..., Any], primals: tuple[Any, ...], has_aux: 
 
 
 def _check_result(result: Any) -> None:
-    if not any(_dtype_of(leaf).is_float for leaf in flatten(result)[0]):
+    if not any(_dtype_of(leaf).has_gradient for leaf in flatten(result)[0]):
         raise ArgumentError("vjp: no result is a float tensor, so there is no gradient", location=user_line())
 
 
@@ -139,7 +139,7 @@ def _cotangents(result: Any, cotangents: Any) -> dict[int, Tensor]:
     _check_cotangents(flatten(result), flatten(cotangents))
     by_name = _leaves_by_name(flatten(cotangents))
     leaves = enumerate(_leaves_by_name(flatten(result)).items())
-    return {place: as_tensor(by_name[name], leaf.dtype) for place, (name, leaf) in leaves if leaf.dtype.is_float}
+    return {place: as_tensor(by_name[name], leaf.dtype) for place, (name, leaf) in leaves if leaf.dtype.has_gradient}
 
 
 def _leaves_by_name(flat: tuple[list[Any], TreeDef]) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def _leaves_by_name(flat: tuple[list[Any], TreeDef]) -> dict[str, Any]:
 def _is_float_tensor(leaf: Any) -> bool:
     """Whether there is a gradient with respect to an argument. Python's floats are tensors outside of a trace only."""
     if isinstance(leaf, Tensor) or is_array(leaf):
-        return _dtype_of(leaf).is_float
+        return _dtype_of(leaf).has_gradient
     return isinstance(leaf, float) and not is_tracing()
 
 
@@ -164,7 +164,7 @@ def _shape_of(leaf: Any) -> tuple[int, ...]:
 
 def _check_cotangents(result: tuple[list[Any], TreeDef], cotangents: tuple[list[Any], TreeDef]) -> None:
     """One gradient for each float result, of its shape and dtype, and None for the others, nested as the results."""
-    wanted = {name: leaf for name, leaf in _leaves_by_name(result).items() if _dtype_of(leaf).is_float}
+    wanted = {name: leaf for name, leaf in _leaves_by_name(result).items() if _dtype_of(leaf).has_gradient}
     found = _leaves_by_name(cotangents)
     for name in [*wanted, *found]:
         what = f"result {name}" if name else "the result"
@@ -176,7 +176,7 @@ def _check_cotangents(result: tuple[list[Any], TreeDef], cotangents: tuple[list[
             raise ArgumentError(f"vjp: a gradient for {what}, which has none", location=user_line(), advice=advice)
         _check_type(what, wanted[name], found[name])
     leaves, tree = result
-    expected = tree.unflatten([leaf if _dtype_of(leaf).is_float else None for leaf in leaves])
+    expected = tree.unflatten([leaf if _dtype_of(leaf).has_gradient else None for leaf in leaves])
     difference = describe_difference(flatten(expected)[1], cotangents[1])
     if difference:
         message = f"vjp: the gradients are not nested as the result is ({difference})"

@@ -27,6 +27,8 @@ DTYPES: dict[str, np.dtype] = {
     "bf16": np.dtype(ml_dtypes.bfloat16),
     "f32": np.dtype(np.float32),
     "f64": np.dtype(np.float64),
+    "f8e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "f8e5m2": np.dtype(ml_dtypes.float8_e5m2),
 }
 """Blu's names of dtypes in this order of kinds, with numpy's dtypes."""
 NAMES = {dtype: name for name, dtype in DTYPES.items()}

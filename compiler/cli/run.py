@@ -31,6 +31,7 @@ from blu.runtime.runnable import Runnable
 
 MODEL = "model."
 RANDOM = "random:"
+_UNNAMED = ("bf16", "f8e4m3", "f8e5m2")
 EXAMPLES = """examples:
   blu run f.blu                                              what it takes and gives
   blu run f.blu --input x=x.npy --input y=y.npy              results are printed in short
@@ -191,7 +192,7 @@ def _without_parameters(names: Mapping[str, Any]) -> list[str]:
 
 
 def load_array(path: str, spec: TensorSpec) -> np.ndarray:
-    """An array from a .npy file; of bf16, whose dtype the format does not know, the bytes decide."""
+    """An array from a .npy file; of dtypes that the format does not know (bf16, fp8), the bytes decide."""
     try:
         array = np.load(path, allow_pickle=False)
     except OSError as error:
@@ -200,7 +201,8 @@ def load_array(path: str, spec: TensorSpec) -> np.ndarray:
         raise BluError(f"{path} is no .npy file of numbers: {error}") from error
     if not isinstance(array, np.ndarray):
         raise BluError(f"{path} holds several arrays", advice="Save one array to a file with numpy.save.")
-    return array.view(spec.numpy_dtype) if array.dtype == np.dtype("V2") and spec.dtype == "bf16" else array
+    is_unnamed = array.dtype.type is np.void and spec.dtype in _UNNAMED and array.itemsize == spec.numpy_dtype.itemsize
+    return array.view(spec.numpy_dtype) if is_unnamed else array
 
 
 def _weights(program: Runnable, source: str) -> Iterator[tuple[str, np.ndarray]]:

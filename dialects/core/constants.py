@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 
-import ml_dtypes
 import numpy as np
 
-from blu.dialects.core.dtypes import as_dtype, tensor_type
+from blu.dialects.core.dtypes import FLOAT8, as_dtype, bf16, tensor_type
 from blu.dialects.core.mlir import ir
+
+# Floats that the bindings do not know, and what their bits are.
+_BITS = {dtype.numpy: np.dtype(f"u{dtype.bytes}") for dtype in (bf16, *FLOAT8)}
 
 
 def encode(value: np.ndarray) -> ir.DenseElementsAttr:
@@ -23,7 +25,7 @@ def encode(value: np.ndarray) -> ir.DenseElementsAttr:
         return ir.DenseElementsAttr(ir.Attribute.parse(f"dense<> : {type_}"))
     if value.dtype == np.bool_:
         return ir.DenseElementsAttr.get(value)
-    bits = value.view(np.uint16) if value.dtype == ml_dtypes.bfloat16 else value
+    bits = value.view(_BITS[value.dtype]) if value.dtype in _BITS else value
     return ir.DenseElementsAttr.get(bits, type=element, shape=value.shape)
 
 
@@ -42,25 +44,25 @@ def decode(attribute: ir.Attribute) -> np.ndarray:
         element = ir.RankedTensorType(dense.type).element_type
         single = ir.RankedTensorType.get([], element, loc=ir.Location.unknown(element.context))
         return np.broadcast_to(decode(ir.DenseElementsAttr.get_splat(single, dense.get_splat_value())), type_.shape)
-    if type_.dtype.numpy == ml_dtypes.bfloat16:
-        return _decode_text(str(dense), type_.size).reshape(type_.shape)
+    if type_.dtype.numpy in _BITS:
+        return _decode_text(str(dense), type_.size, type_.dtype.numpy).reshape(type_.shape)
     return np.array(dense).astype(type_.dtype.numpy, copy=False).reshape(type_.shape)
 
 
-def _decode_text(text: str, size: int) -> np.ndarray:
-    """bf16 elements from the attribute's text, since the bindings cannot read them otherwise.
+def _decode_text(text: str, size: int, dtype: np.dtype) -> np.ndarray:
+    """Elements from the attribute's text, since the bindings cannot read them otherwise.
 
-    MLIR prints raw bytes for many elements, else numbers, of which NaN and infinity are 16-bit patterns.
+    MLIR prints raw bytes for many elements, else numbers, of which NaN and infinity are patterns of bits.
     """
     if raw := re.match(r'dense<"0x([0-9A-Fa-f]*)">', text):
-        found = np.frombuffer(bytes.fromhex(raw[1]), ml_dtypes.bfloat16)
+        found = np.frombuffer(bytes.fromhex(raw[1]), dtype)
     else:
         literals = re.findall(r"0x[0-9A-Fa-f]+|[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?", text[: text.rindex(":")])
-        found = np.array([_element(literal) for literal in literals], ml_dtypes.bfloat16)
+        found = np.array([_element(literal, dtype) for literal in literals], dtype)
     return np.broadcast_to(found, (size,)).copy()
 
 
-def _element(literal: str) -> np.generic:
+def _element(literal: str, dtype: np.dtype) -> np.generic:
     if literal.startswith("0x"):
-        return np.uint16(int(literal, 16)).view(ml_dtypes.bfloat16)
-    return ml_dtypes.bfloat16(float(literal))
+        return np.array(int(literal, 16), _BITS[dtype]).view(dtype)[()]
+    return np.array(float(literal)).astype(dtype)[()]

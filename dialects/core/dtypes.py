@@ -44,6 +44,16 @@ class DType:
         return self.kind in ("signed", "unsigned")
 
     @property
+    def is_stored_only(self) -> bool:
+        """Whether tensors may have the dtype, but nothing computes in it: see FLOAT8."""
+        return self.bits == 8 and self.kind == "float"
+
+    @property
+    def has_gradient(self) -> bool:
+        """Whether there are gradients with respect to tensors of the dtype."""
+        return self.is_float and not self.is_stored_only
+
+    @property
     def bytes(self) -> int:
         """Bytes an element takes in memory (a bool takes one)."""
         return max(1, self.bits // 8)
@@ -66,6 +76,8 @@ f16 = DType("f16", "float", 16, np.dtype(np.float16), "f16")
 bf16 = DType("bf16", "float", 16, np.dtype(ml_dtypes.bfloat16), "bf16")
 f32 = DType("f32", "float", 32, np.dtype(np.float32), "f32")
 f64 = DType("f64", "float", 64, np.dtype(np.float64), "f64")
+f8e4m3 = DType("f8e4m3", "float", 8, np.dtype(ml_dtypes.float8_e4m3fn), "f8E4M3FN")
+f8e5m2 = DType("f8e5m2", "float", 8, np.dtype(ml_dtypes.float8_e5m2), "f8E5M2")
 
 MOST_DIMENSIONS = 64
 
@@ -73,10 +85,18 @@ DTYPES = (bool_, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64)
 FLOATS = (f16, bf16, f32, f64)
 INTEGERS = (i8, i16, i32, i64, u8, u16, u32, u64)
 NUMBERS = INTEGERS + FLOATS
+# What tensors are stored and moved as, and products take; all else asks for a conversion.
+FLOAT8 = (f8e4m3, f8e5m2)
+MOVED = DTYPES + FLOAT8
 
-_BY_NAME = {dtype.name: dtype for dtype in DTYPES}
-_BY_NUMPY = {dtype.numpy: dtype for dtype in DTYPES}
+CAST_FIRST = "Cast it first, for example by x.astype('bf16')."
+
+_BY_NAME = {dtype.name: dtype for dtype in MOVED}
+_BY_NUMPY = {dtype.numpy: dtype for dtype in MOVED}
+# Those that NumPy does not know by their names.
+_BY_LONG_NAME = {dtype.numpy.name: dtype for dtype in (bf16, *FLOAT8)}
 _BY_MLIR: dict[object, DType] = {ir.F16Type: f16, ir.BF16Type: bf16, ir.F32Type: f32, ir.F64Type: f64}
+_BY_MLIR |= {ir.Float8E4M3FNType: f8e4m3, ir.Float8E5M2Type: f8e5m2}
 _BY_MLIR |= {(dtype.bits, dtype.kind == "unsigned", False): dtype for dtype in DTYPES if not dtype.is_float}
 
 
@@ -89,8 +109,8 @@ def as_dtype(value: object) -> DType:
         return value
     if isinstance(value, str) and value in _BY_NAME:
         return _BY_NAME[value]
-    if isinstance(value, str) and value == "bfloat16":
-        return bf16
+    if isinstance(value, str) and value in _BY_LONG_NAME:
+        return _BY_LONG_NAME[value]
     try:
         found = np.dtype(value) if value is not None else None  # type: ignore[call-overload]
         # NumPy's short codes count bytes ("i8" is its int64), Blu's count bits: only the long names are understood.
@@ -104,8 +124,8 @@ def as_dtype(value: object) -> DType:
 
 
 # What arrays of dtypes that only NumPy and files have are converted to.
-_FLOAT8 = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3", "float8_e4m3fnuz", "float8_e5m2fnuz")
-_INSTEAD: dict[str, str] = {name: "bf16" for name in _FLOAT8}
+_OTHER_FLOAT8 = ("float8_e4m3", "float8_e4m3fnuz", "float8_e5m2fnuz")
+_INSTEAD: dict[str, str] = {name: "bf16" for name in _OTHER_FLOAT8}
 
 
 def _instead(value: object) -> str:
@@ -128,9 +148,24 @@ def dtype_of_mlir(type_: ir.Type) -> DType:
 
 
 def computing_dtype(dtype: object) -> DType:
-    """The dtype that sums and composites are computed in: f32 for f16 and bf16, else the dtype itself; see as_dtype."""
+    """The dtype that sums and composites are computed in: f32 for f16 and bf16, else the dtype itself; see as_dtype.
+
+    DTypeError for one of FLOAT8.
+    """
     known = as_dtype(dtype)
+    if known.is_stored_only:
+        raise not_computed(known)
     return f32 if known in (f16, bf16) else known
+
+
+def not_computed(dtype: DType) -> DTypeError:
+    """What is said of one of FLOAT8 where it is computed with."""
+    return DTypeError(f"does not take {dtype}, in which nothing is computed", advice=CAST_FIRST)
+
+
+def gradient_dtype(dtype: DType) -> DType:
+    """The dtype of gradients of values of a dtype: f32 where nothing could be added up in that."""
+    return f32 if dtype.is_stored_only else dtype
 
 
 def summing_dtype(dtype: DType) -> DType:
@@ -139,9 +174,14 @@ def summing_dtype(dtype: DType) -> DType:
 
 
 def promote(left: DType, right: DType) -> DType:
-    """NumPy's common type of two arrays; bf16 promotes as f16 does, and f16 with bf16 gives f32."""
+    """NumPy's common type of two arrays; bf16 promotes as f16 does, and f16 with bf16 gives f32.
+
+    DTypeError for one of FLOAT8 and another dtype: which is meant, nobody knows.
+    """
     if left == right:
         return left
+    if left.is_stored_only or right.is_stored_only:
+        raise DTypeError(f"{left} and {right} have no common dtype", advice=CAST_FIRST)
     if bf16 not in (left, right):
         return _BY_NUMPY[np.promote_types(left.numpy, right.numpy)]
     other = right if left == bf16 else left

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from blu.dialects.core.dialect import YIELD, BluDialect, Closed, load_dialect
-from blu.dialects.core.dtypes import TensorType, check_size, tensor_type
+from blu.dialects.core.dtypes import TensorType, check_size, not_computed, tensor_type
 from blu.dialects.core.fields import (
     ATTRIBUTE_KINDS,
     OPERAND_KINDS,
@@ -134,6 +134,8 @@ class Op:
     effects: ClassVar[Effects] = Effects.NONE
     # Whether Python numbers alone give a Python number.
     keeps_weak: ClassVar[bool] = False
+    # Whether operands and results may be of FLOAT8, since nothing is computed in their dtype.
+    takes_float8: ClassVar[bool] = False
     # Whether kernels of targets take the op as it is, or it is a step of the host program: it has no linalg form then.
     kernel: ClassVar[bool] = False
     host_step: ClassVar[bool] = False
@@ -182,10 +184,14 @@ class Op:
     @classmethod
     def infer_all(cls, operands: Sequence[Any], attributes: dict[str, Any]) -> tuple[TensorType, ...]:
         """`infer` with its result always as a tuple."""
+        if not cls.takes_float8:
+            _refuse_float8(operands)
         result = cls.infer(*operands, **attributes)
         results = result if isinstance(result, tuple) else (result,)
         for type_ in results:
             check_size(type_)
+        if not cls.takes_float8:
+            _refuse_float8(results)
         return results
 
     @classmethod
@@ -204,6 +210,14 @@ class Op:
     @classmethod
     def region_fields(cls) -> list[Field]:
         return [item for item in cls.fields if item.is_region]
+
+
+def _refuse_float8(types: Sequence[Any]) -> None:
+    """DTypeError where one is of a dtype that nothing is computed in."""
+    for item in types:
+        for type_ in item if isinstance(item, list) else (item,):
+            if type_ is not None and type_.dtype.is_stored_only:
+                raise not_computed(type_.dtype)
 
 
 def _collect_fields(cls: type[Op]) -> tuple[Field, ...]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from blu.dialects.core.dtypes import DTYPES, FLOATS, INTEGERS, NUMBERS, DType, as_dtype
+from blu.dialects.core.dtypes import DTYPES, FLOATS, INTEGERS, MOVED, NUMBERS, DType, as_dtype
 from blu.dialects.core.evaluation import array_type, on_operand
 from blu.dialects.core.fields import Field
 from blu.dialects.core.op import OPS, Op, Sample
 
 _GROUPS = {frozenset(DTYPES): "all", frozenset(NUMBERS): "numbers", frozenset(FLOATS): "floats"}
 _GROUPS |= {frozenset(INTEGERS): "integers", frozenset(DTYPES) - frozenset(FLOATS): "bool, integers"}
+_GROUPS |= {frozenset(MOVED): "all, fp8"}
 _MARKS = {"OptionalOperand": "?", "VariadicOperand": "...", "Captured": "..."}
 
 
@@ -93,4 +94,4 @@ def _sampled_dtype(cls: type[Op], sample: Sample) -> DType:
 
 
 def _dtype_names(dtypes: set[DType]) -> str:
-    return _GROUPS.get(frozenset(dtypes)) or " ".join(dtype.name for dtype in DTYPES if dtype in dtypes)
+    return _GROUPS.get(frozenset(dtypes)) or " ".join(dtype.name for dtype in MOVED if dtype in dtypes)

@@ -58,7 +58,7 @@ def power(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 def convert(x: np.ndarray, dtype: DType) -> np.ndarray:
     """Saturating where a float does not fit an integer; NaN gives 0."""
-    if not (np.issubdtype(x.dtype, np.floating) or x.dtype.kind == "V") or not dtype.is_integer:
+    if x.dtype.kind not in "fV" or not dtype.is_integer:
         return np.not_equal(x, 0) if dtype == bool_ else x.astype(dtype.numpy)
     limits = np.iinfo(dtype.numpy)
     wide = np.nan_to_num(x.astype(np.float64), nan=0.0, posinf=np.inf, neginf=-np.inf)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from blu.dialects.core.axes import check_axis
-from blu.dialects.core.dtypes import DTYPES, NUMBERS, DType, TensorType, as_dtype, bool_, f32
+from blu.dialects.core.dtypes import MOVED, NUMBERS, DType, TensorType, as_dtype, bool_, f32
 from blu.dialects.core.op import Array, ErrorSample, Ints, Op, Sample
 from blu.dialects.core.sample_values import draw
 from blu.errors import DTypeError
@@ -16,6 +16,7 @@ from blu.errors import DTypeError
 class Constant(Op, name="constant"):
     """Numbers written in the program."""
 
+    takes_float8 = True
     value: Array
 
     @staticmethod
@@ -29,7 +30,7 @@ class Constant(Op, name="constant"):
     @staticmethod
     def samples() -> Iterator[Sample]:
         rng = np.random.default_rng(0)
-        for dtype in DTYPES:
+        for dtype in MOVED:
             for shape in ((), (1,), (0, 2), (2, 3)):
                 yield Sample((), {"value": draw(rng, shape, dtype)})
             yield Sample((), {"value": np.full((2, 2), 3, dtype.numpy)})

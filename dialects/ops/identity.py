@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from blu.dialects.batching import elementwise
-from blu.dialects.core.dtypes import DTYPES, TensorType, bf16, f32, i32
+from blu.dialects.core.dtypes import MOVED, TensorType, bf16, f32, i32
 from blu.dialects.core.op import ErrorSample, Op, Operand, Sample
 from blu.dialects.core.sample_values import draw
 from blu.dialects.tensor.function import public
@@ -23,6 +23,7 @@ __all__ = [
 class _Identity(Op):
     """Base of the ops that give their operand."""
 
+    takes_float8 = True
     batch = staticmethod(elementwise)
 
     operand: Operand
@@ -65,7 +66,7 @@ class StopGradient(_Identity, name="stop_gradient"):
     @staticmethod
     def samples() -> Iterator[Sample]:
         rng = np.random.default_rng(0)
-        for dtype in DTYPES:
+        for dtype in MOVED:
             yield Sample((draw(rng, (3, 4), dtype, 0, 9),), {})
         for shape in ((), (0, 2), (1,)):
             yield Sample((draw(rng, shape, f32, -9, 9),), {})

@@ -9,7 +9,20 @@ import numpy as np
 
 from blu.dialects.batching import Batched, along, at_the_end, in_turn, starts_of_all
 from blu.dialects.core.axes import check_axis, without_axis
-from blu.dialects.core.dtypes import DTYPES, NUMBERS, DType, TensorType, bool_, f32, f64, i8, i32, i64
+from blu.dialects.core.dtypes import (
+    DTYPES,
+    MOVED,
+    NUMBERS,
+    DType,
+    TensorType,
+    bool_,
+    f32,
+    f64,
+    gradient_dtype,
+    i8,
+    i32,
+    i64,
+)
 from blu.dialects.core.op import ErrorSample, Ints, Op, Operand, Sample, VariadicOperand
 from blu.dialects.core.sample_values import draw
 from blu.dialects.ops.creation import Constant, Iota
@@ -46,7 +59,7 @@ _TAKE_CASES = [
 
 
 def _zeros_like(tensor: Tensor) -> Tensor:
-    zero = Constant(value=np.zeros((), tensor.dtype.numpy))
+    zero = Constant(value=np.zeros((), gradient_dtype(tensor.dtype).numpy))
     return zero.broadcast_to(tensor.shape)
 
 
@@ -56,6 +69,7 @@ class Take(Op, name="take"):
     An index outside of the axis stops the run with an IndexError.
     """
 
+    takes_float8 = True
     operand: Operand
     indices: Operand
     axis: int
@@ -83,7 +97,7 @@ class Take(Op, name="take"):
     @staticmethod
     def samples() -> Iterator[Sample]:
         rng = np.random.default_rng(0)
-        for number, dtype in enumerate(DTYPES):
+        for number, dtype in enumerate(MOVED):
             for shape, count, axis in _TAKE_CASES:
                 indices = draw(rng, count, INDEX_DTYPES[number % 2], -shape[axis], shape[axis] - 1)
                 yield Sample((draw(rng, shape, dtype), indices), {"axis": axis})
@@ -108,6 +122,7 @@ class TakeAlongAxis(Op, name="take_along_axis"):
     the run with an IndexError.
     """
 
+    takes_float8 = True
     batch = staticmethod(along)
     operand: Operand
     indices: Operand
@@ -144,7 +159,7 @@ class TakeAlongAxis(Op, name="take_along_axis"):
     @staticmethod
     def samples() -> Iterator[Sample]:
         rng = np.random.default_rng(0)
-        for number, dtype in enumerate(DTYPES):
+        for number, dtype in enumerate(MOVED):
             for shape, length, axis in (
                 ((5,), 3, 0),
                 ((4, 7), 1, 1),
@@ -267,6 +282,7 @@ class DynamicSlice(Op, name="dynamic_slice"):
     Starts are moved into 0..size - window, as in XLA: a window never reaches outside, and negative starts mean 0.
     """
 
+    takes_float8 = True
     operand: Operand
     starts: VariadicOperand
     sizes: Ints
@@ -295,7 +311,7 @@ class DynamicSlice(Op, name="dynamic_slice"):
     @staticmethod
     def samples() -> Iterator[Sample]:
         rng = np.random.default_rng(0)
-        for number, dtype in enumerate(DTYPES):
+        for number, dtype in enumerate(MOVED):
             for shape, sizes, starts in _WINDOW_CASES:
                 places = [np.array(start, INDEX_DTYPES[number % 2].numpy) for start in starts]
                 yield Sample((draw(rng, shape, dtype), places), {"sizes": sizes})
@@ -313,6 +329,7 @@ class DynamicSlice(Op, name="dynamic_slice"):
 class DynamicUpdateSlice(Op, name="dynamic_update_slice"):
     """The operand with the window at `starts` replaced by `update`; starts are moved inside as in dynamic_slice."""
 
+    takes_float8 = True
     operand: Operand
     update: Operand
     starts: VariadicOperand
@@ -346,7 +363,7 @@ class DynamicUpdateSlice(Op, name="dynamic_update_slice"):
     @staticmethod
     def samples() -> Iterator[Sample]:
         rng = np.random.default_rng(0)
-        for number, dtype in enumerate(DTYPES):
+        for number, dtype in enumerate(MOVED):
             for shape, sizes, starts in _WINDOW_CASES:
                 places = [np.array(start, INDEX_DTYPES[number % 2].numpy) for start in starts]
                 yield Sample((draw(rng, shape, dtype), draw(rng, sizes, dtype), places))

@@ -14,7 +14,7 @@ import numpy as np
 
 from blu.dialects.batching import elementwise
 from blu.dialects.core import scalar_reference
-from blu.dialects.core.dtypes import DTYPES, FLOATS, INTEGERS, NUMBERS, DType, TensorType, bool_
+from blu.dialects.core.dtypes import DTYPES, FLOATS, INTEGERS, MOVED, NUMBERS, DType, TensorType, bool_, gradient_dtype
 from blu.dialects.core.op import ErrorSample, Op, Operand, OptionalOperand, Sample
 from blu.dialects.core.sample_values import draw
 from blu.dialects.tensor.tensor import Tensor
@@ -138,6 +138,7 @@ class Binary(Pointwise):
 class Where(Op, name="where"):
     """x where the condition holds, else y."""
 
+    takes_float8 = True
     batch = staticmethod(elementwise)
 
     condition: Operand
@@ -160,7 +161,7 @@ class Where(Op, name="where"):
     def samples() -> Iterator[Sample]:
         rng = np.random.default_rng(0)
         shapes = [((), (), ()), ((3, 1), (1, 4), (3, 4)), ((2, 0), (2, 1), ()), ((2, 3, 8), (8,), ())]
-        for dtype in DTYPES:
+        for dtype in MOVED:
             for first, second, third in shapes:
                 condition = draw(rng, first, bool_)
                 yield Sample((condition, draw(rng, second, dtype), draw(rng, third, dtype)))
@@ -238,13 +239,14 @@ class Convert(Op, name="convert"):
     Integers keep their low bits; anything but zero (NaN too) is True.
     """
 
+    takes_float8 = True
     batch = staticmethod(elementwise)
 
     operand: Operand
     dtype: DType
 
     reference = scalar_reference.convert
-    vjp = staticmethod(lambda g, operand, result, dtype: g.astype(operand.dtype))
+    vjp = staticmethod(lambda g, operand, result, dtype: g.astype(gradient_dtype(operand.dtype)))
 
     @staticmethod
     def infer(operand: TensorType, dtype: DType) -> TensorType:
@@ -253,8 +255,8 @@ class Convert(Op, name="convert"):
     @staticmethod
     def samples() -> Iterator[Sample]:
         rng = np.random.default_rng(0)
-        for source in DTYPES:
-            for target in DTYPES:
+        for source in MOVED:
+            for target in MOVED:
                 values = np.concatenate([draw(rng, (9,), source, -300, 300), special_values(source)])
                 yield Sample((values,), {"dtype": target})
             yield Sample((draw(rng, (), source),), {"dtype": FLOATS[2]})

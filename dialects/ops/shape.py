@@ -8,7 +8,7 @@ import numpy as np
 
 from blu.dialects.batching import Batched, along, in_front
 from blu.dialects.core.axes import check_axes, check_axis, without_axis
-from blu.dialects.core.dtypes import DTYPES, TensorType, f32, i32, product
+from blu.dialects.core.dtypes import MOVED, TensorType, f32, i32, product
 from blu.dialects.core.op import ErrorSample, Ints, Op, Operand, Sample, VariadicOperand
 from blu.dialects.core.sample_values import draw
 from blu.dialects.ops.creation import Constant
@@ -19,7 +19,7 @@ from blu.errors import DTypeError, ShapeError
 def _samples(cases: Sequence[tuple[tuple[int, ...], dict[str, object]]]) -> Iterator[Sample]:
     """One sample per dtype and case of an operand's shape and the attributes."""
     rng = np.random.default_rng(0)
-    for dtype in DTYPES:
+    for dtype in MOVED:
         for shape, attributes in cases:
             yield Sample((draw(rng, shape, dtype),), attributes)
 
@@ -32,6 +32,7 @@ def _check_count(what: str, values: Sequence[int], operand: TensorType) -> None:
 class Reshape(Op, name="reshape"):
     """The same elements in row-major order in another shape."""
 
+    takes_float8 = True
     batch = staticmethod(in_front(shape="size"))
 
     operand: Operand
@@ -67,6 +68,7 @@ class Reshape(Op, name="reshape"):
 class Transpose(Op, name="transpose"):
     """Dimension i of the result is dimension permutation[i] of the operand."""
 
+    takes_float8 = True
     operand: Operand
     permutation: Ints
 
@@ -110,6 +112,7 @@ class Transpose(Op, name="transpose"):
 class BroadcastTo(Op, name="broadcast_to"):
     """The operand repeated along dimensions of size 1 and along missing leading dimensions."""
 
+    takes_float8 = True
     operand: Operand
     shape: Ints
 
@@ -181,6 +184,7 @@ def _dilate(tensor: Tensor, strides: tuple[int, ...]) -> Tensor:
 class Slice(Op, name="slice"):
     """Per dimension the elements starts, starts + strides, ... before limits."""
 
+    takes_float8 = True
     batch = staticmethod(in_front(starts=0, limits="size", strides=1))
 
     operand: Operand
@@ -252,6 +256,7 @@ class Slice(Op, name="slice"):
 class Pad(Op, name="pad"):
     """The operand with `low` copies of `value` before it and `high` after it, per dimension."""
 
+    takes_float8 = True
     batch = staticmethod(in_front(low=0, high=0))
 
     operand: Operand
@@ -286,7 +291,7 @@ class Pad(Op, name="pad"):
     @staticmethod
     def samples() -> Iterator[Sample]:
         rng = np.random.default_rng(0)
-        for dtype in DTYPES:
+        for dtype in MOVED:
             for shape, low, high in (
                 ((), (), ()),
                 ((3,), (0,), (0,)),
@@ -309,6 +314,7 @@ class Pad(Op, name="pad"):
 class Concatenate(Op, name="concatenate"):
     """The operands one after the other along `axis`."""
 
+    takes_float8 = True
     batch = staticmethod(along)
 
     operands: VariadicOperand
@@ -346,7 +352,7 @@ class Concatenate(Op, name="concatenate"):
     def samples() -> Iterator[Sample]:
         rng = np.random.default_rng(0)
         cases = [([(3,)], 0), ([(2, 3), (1, 3), (0, 3)], 0), ([(2, 3), (2, 17)], 1), ([(2, 1, 2), (2, 4, 2)], 1)]
-        for dtype in DTYPES:
+        for dtype in MOVED:
             for shapes, axis in cases:
                 yield Sample(([draw(rng, shape, dtype) for shape in shapes],), {"axis": axis})
 
@@ -362,6 +368,7 @@ class Concatenate(Op, name="concatenate"):
 class Reverse(Op, name="reverse"):
     """Elements in reverse order along `axes`."""
 
+    takes_float8 = True
     batch = staticmethod(along)
 
     operand: Operand

@@ -120,7 +120,7 @@ class Module:
         Buffers, such as running statistics, stay as they are. DTypeError where `dtype` is no float one.
         """
         target = as_dtype(dtype)
-        if not target.is_float:
+        if not target.has_gradient:
             raise DTypeError(f"parameters are floats, and cannot become {target}", advice="Use bf16, f16, f32 or f64.")
         leaves, treedef = tree.flatten(self)
         kept = treedef.buffers
@@ -149,7 +149,7 @@ class Module:
 
 
 def _converted(leaf: Any, dtype: DType) -> Any:
-    if not tree.is_array(leaf) or not as_dtype(leaf.dtype).is_float or as_dtype(leaf.dtype) == dtype:
+    if not tree.is_array(leaf) or not as_dtype(leaf.dtype).has_gradient or as_dtype(leaf.dtype) == dtype:
         return leaf
     if isinstance(leaf, Parameter):
         return replace(leaf, dtype=dtype)

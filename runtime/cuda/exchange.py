@@ -16,8 +16,10 @@ from blu.plan.tensors import DTYPES, NAMES
 from blu.runtime.array import CUDA, ExchangeError
 
 _INTEGER, _UNSIGNED, _FLOAT, _BFLOAT, _BOOL = 0, 1, 2, 4, 6
-_CODES = {"b": _BOOL, "i": _INTEGER, "u": _UNSIGNED, "f": _FLOAT, "V": _BFLOAT}
+_CODES = {"b": _BOOL, "i": _INTEGER, "u": _UNSIGNED, "f": _FLOAT}
 _BF16 = DTYPES["bf16"]
+# Kinds of numbers that the structures know by names of their own; those of 8 bits since version 1.1.
+_CODES_BY_DTYPE = {_BF16: _BFLOAT, DTYPES["f8e4m3"]: 10, DTYPES["f8e5m2"]: 12}
 
 
 class _Tensor(ctypes.Structure):
@@ -79,7 +81,7 @@ def capsule_of(array: Any, device: int) -> Any:
     """
     shape = (ctypes.c_int64 * max(len(array.shape), 1))(*array.shape)
     strides = (ctypes.c_int64 * max(len(array.shape), 1))(*_strides(array.shape))
-    code, bits = _CODES[array.dtype.kind], array.dtype.itemsize * 8
+    code, bits = _code_of(array.dtype), array.dtype.itemsize * 8
     tensor = _Tensor(array.address, CUDA, device, len(array.shape), code, bits, 1, shape, strides, 0)
     managed = _Managed(tensor, None, _delete)
     address = ctypes.addressof(managed)
@@ -118,9 +120,13 @@ def _read_capsule(value: Any, stream: int, device: int) -> tuple[int, tuple[int,
     return (tensor.data or 0) + tensor.byte_offset, shape, dtype
 
 
+def _code_of(dtype: np.dtype) -> int:
+    return _CODES_BY_DTYPE[dtype] if dtype in _CODES_BY_DTYPE else _CODES[dtype.kind]
+
+
 def _dtype_of(code: int, bits: int, lanes: int) -> np.dtype:
     for dtype in NAMES:
-        if lanes == 1 and (_CODES[dtype.kind], dtype.itemsize * 8) == (code, bits):
+        if lanes == 1 and (_code_of(dtype), dtype.itemsize * 8) == (code, bits):
             return dtype
     raise ArgumentError(f"Blu has no dtype of DLPack's code {code} with {bits} bits", advice="convert the array")
 

@@ -85,7 +85,7 @@ def assert_close(name: str, found: np.ndarray, expected: np.ndarray, which: str 
 
 
 def _is_float(dtype: np.dtype) -> bool:
-    return dtype.kind == "f" or dtype == ml_dtypes.bfloat16
+    return dtype.kind in "fV"
 
 
 def _wrong(name: str, found: np.ndarray, expected: np.ndarray, dtype: np.dtype) -> np.ndarray:

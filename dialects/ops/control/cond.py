@@ -21,6 +21,7 @@ class Cond(Op, name="cond"):
     """What `on_true` gives where the predicate is true, and else what `on_false` gives. Indices and divisors are looked
     at in the one that is chosen; both are computed."""
 
+    takes_float8 = True
     predicate: Operand
     captured: Captured
     on_true: Region

@@ -29,6 +29,7 @@ class CustomVjp(Op, name="custom_vjp"):
     With `saved` not -1, the op gives what `forward` does, of which the last `saved` are for `backward`.
     """
 
+    takes_float8 = True
     operands: ManyOperands
     captured: Captured
     function: Region
@@ -47,7 +48,7 @@ class CustomVjp(Op, name="custom_vjp"):
     def region_arguments(operands: list[TensorType], saved: int) -> tuple[Any, ...]:
         def backward(known: dict[str, RegionType]) -> Sequence[TensorType]:
             results = known["function"].results
-            floats = [type_ for type_ in results if type_.dtype.is_float]
+            floats = [type_ for type_ in results if type_.dtype.has_gradient]
             return [*known["forward"].results[len(results) :], *floats]
 
         return operands, operands, backward
@@ -70,7 +71,7 @@ class CustomVjp(Op, name="custom_vjp"):
         count = len(function.results)
         if forward.results[:count] != function.results:
             raise ShapeError(f"gives {listed(function.results)}, and its forward first {listed(forward.results)}")
-        floats = tuple(type_ for type_ in operands if type_.dtype.is_float)
+        floats = tuple(type_ for type_ in operands if type_.dtype.has_gradient)
         if backward.results != floats:
             raise ShapeError(f"takes floats {listed(floats)}, and its backward gives {listed(backward.results)}")
         if saved not in (UNSAVED, len(forward.results) - count):
@@ -130,7 +131,7 @@ class CustomVjp(Op, name="custom_vjp"):
         rng = np.random.default_rng(0)
         for dtype in (f32, f64, bf16, i32):
             for shape in ((), (1,), (7,), (3, 5), (2, 3, 4), (0, 2)):
-                backward = _RULE["backward"] if dtype.is_float else lambda residual: []
+                backward = _RULE["backward"] if dtype.has_gradient else lambda residual: []
                 yield Sample(([draw(rng, shape, dtype)],), {**_RULE, "backward": backward, "saved": UNSAVED})
 
     @staticmethod

@@ -26,6 +26,7 @@ class Scan(Op, name="scan"):
     With `saved`, the last of those slices, as many, are what was carried into each step: gradients read it.
     """
 
+    takes_float8 = True
     carry: ManyOperands
     xs: ManyOperands
     captured: Captured
@@ -192,7 +193,7 @@ def _stacked(place: int, result: np.ndarray, rows: dict[int, Sequence[np.ndarray
 
 def floats_of(tensors: Sequence[Tensor]) -> list[int]:
     """The places of those that have gradients."""
-    return [place for place, tensor in enumerate(tensors) if tensor.dtype.is_float]
+    return [place for place, tensor in enumerate(tensors) if tensor.dtype.has_gradient]
 
 
 def or_zeros(share: Tensor | None, like: Tensor) -> Tensor:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from blu.dialects.core.mlir import PassManager, ir
+from blu.dialects.core.mlir import PassManager, func, ir
 from blu.dialects.core.modules import operations_by_name, operations_in
 from blu.dialects.targets.cpu import ATTRIBUTE, CpuTarget
 from blu.passes.cpu.lower.expand_half import expand_half
+from blu.passes.framework.base import find
 from blu.passes.kernels.before_llvm import give_empty_memrefs_strides, widen_bf16_conversions
 from blu.passes.kernels.math.expand_math import expand_math
+from blu.passes.kernels.store_float8 import Conversions, store_float8_as_bytes
 
 # As many as possible on one kernel after the other, which is in the processor's caches then.
 PASSES = (
@@ -31,6 +33,8 @@ def lower_to_llvm(module: ir.Module, program: ir.Operation | None = None) -> Non
 
     `program`, where that is another module, says the target.
     """
+    for kernel in find(module, func.FuncOp):
+        store_float8_as_bytes(kernel, operations_by_name(kernel), Conversions())
     widen_bf16_conversions(operations_by_name(module.operation))
     # Before the scf and vector dialects are lowered: expansions use both.
     expand_math(module, share=True)

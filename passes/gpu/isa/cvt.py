@@ -23,6 +23,18 @@ def rn_x2(low: ir.Value, high: ir.Value, element: str) -> ir.Value:
     return pure_assembly(i32(), [high, low], f"cvt.rn.{element}x2.f32 $0, $1, $2;", "=r,f,f")
 
 
+def rn_float8_x2(low: ir.Value, high: ir.Value, element: str) -> ir.Value:
+    """Two f32 rounded to e4m3 or e5m2, in the lower half of an i32: finite numbers beyond the range, and infinity, to
+    the largest."""
+    text = f"{{ .reg .b16 pair; cvt.rn.satfinite.{element}x2.f32 pair, $1, $2; cvt.u32.u16 $0, pair; }}"
+    return pure_assembly(i32(), [high, low], text, "=r,f,f")
+
+
+def f16x2_of_float8(pair: ir.Value, element: str) -> ir.Value:
+    """The two e4m3 or e5m2 of an i16 as f16, in one register."""
+    return pure_assembly(i32(), [pair], f"cvt.rn.f16x2.{element}x2 $0, $1;", "=r,h")
+
+
 def unpack(pair: ir.Value, element: str) -> list[ir.Value]:
     """The two numbers of a register as f32; the one of an f32."""
     if element in ("f32", "tf32"):

@@ -8,15 +8,18 @@ from blu.dialects.core.context import with_threads
 from blu.dialects.core.mlir import PassManager, func, ir
 from blu.dialects.core.modules import operations_by_name
 from blu.dialects.plan import BATCH
+from blu.dialects.targets.nvidia import ATTRIBUTE, GpuTarget
 from blu.passes.framework.base import Pass, find
 from blu.passes.gpu.lower.exponentials import expand_exponentials
 from blu.passes.gpu.lower.fast_math import approximate
+from blu.passes.gpu.lower.float8 import conversions_of
 from blu.passes.gpu.lower.gpu_module import as_functions
 from blu.passes.gpu.lower.read_table import read_arguments_from_table
 from blu.passes.gpu.lower.remainders import expand_remainders
 from blu.passes.kernels.before_llvm import give_empty_memrefs_strides, widen_bf16_conversions
 from blu.passes.kernels.launch import CLUSTER, THREADS
 from blu.passes.kernels.math.expand_math import expand_math
+from blu.passes.kernels.store_float8 import store_float8_as_bytes
 
 # As many as possible on one kernel after the other, which is in a processor's caches then: a third less time.
 PASSES = (
@@ -56,10 +59,14 @@ class LowerToNvvm(Pass, name="lower-to-nvvm"):
 
 def lower_kernels(module: ir.Module) -> None:
     """Lower a module of kernels that are `func.func`s in place."""
+    attributes = module.operation.attributes
+    conversions = conversions_of(GpuTarget.from_attribute(attributes[ATTRIBUTE]) if ATTRIBUTE in attributes else None)
     names: set[str] = set()
     for kernel in find(module, func.FuncOp):
         operations = operations_by_name(kernel)  # none of these makes what another is for
         names.update(operations)
+        if store_float8_as_bytes(kernel, operations, conversions):
+            operations = operations_by_name(kernel)
         expand_remainders(operations)
         widen_bf16_conversions(operations)
         expand_exponentials(kernel, operations)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from blu.dialects.core.dtypes import computing_dtype
+from blu.dialects.core.dtypes import computing_dtype, gradient_dtype
 from blu.dialects.core.evaluation import on_operand
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import OPS, Op, attributes_of, emitting_at, operands_of, operation_class
@@ -61,7 +61,7 @@ class Backward:
 
     def _check_scalar(self, scalar: ir.Value) -> None:
         type_ = Tensor(scalar).type
-        if type_.shape or not type_.dtype.is_float:
+        if type_.shape or not type_.dtype.has_gradient:
             self.owner.fail(
                 self.block.owner,
                 f"only a float scalar has a gradient, the function's first result is {type_}",
@@ -90,6 +90,7 @@ class Backward:
                 self._check_regions(operation)
                 continue
             self._check_fields(operation, cls, active)
+            self._check_stored(operation, active)
             active.update(result for result in operation.results if Tensor(result).dtype.is_float)
         return active
 
@@ -99,6 +100,13 @@ class Backward:
         if is_asked and any(Tensor(result).dtype.is_float for result in operation.results):
             advice = "Give its class a vjp or a decompose, or stop gradients before it with blu.stop_gradient."
             self.owner.fail(operation, f"{operation.name} has bodies, and no gradient", advice=advice)
+
+    def _check_stored(self, operation: ir.Operation, active: set[ir.Value]) -> None:
+        """Bodies take and give no gradients of what is only stored in its dtype: a zero would be silent."""
+        stored = [value for value in operation.operands if value in active and Tensor(value).dtype.is_stored_only]
+        if len(operation.regions) and stored:
+            advice = "Cast it in the function that reads it, or stop its gradient with blu.stop_gradient."
+            self.owner.fail(operation, f"{operation.name} has no gradient of a {Tensor(stored[0]).type}", advice=advice)
 
     def _check_fields(self, operation: ir.Operation, cls: type[Op], active: set[ir.Value]) -> None:
         """Whether an op gives a gradient for all that one is asked for."""
@@ -172,8 +180,8 @@ def _flat(fields: Sequence[Any]) -> list[Any]:
 
 
 def _full(like: Tensor, number: float) -> Tensor:
-    """A tensor of the same type with one number everywhere."""
-    scalar = Constant(value=np.asarray(number, like.dtype.numpy))
+    """A gradient of a tensor with one number everywhere."""
+    scalar = Constant(value=np.asarray(number, gradient_dtype(like.dtype).numpy))
     return scalar.broadcast_to(like.shape) if like.shape else scalar
 
 
@@ -181,7 +189,7 @@ def _fitted(share: Tensor, value: ir.Value, cls: type[Op]) -> Tensor:
     """Sum the gradient of a broadcast operand over what it was broadcast along."""
     wanted = Tensor(value).type
     shape = wanted.shape
-    if share.dtype != wanted.dtype or share.ndim < len(shape):
+    if share.dtype != gradient_dtype(wanted.dtype) or share.ndim < len(shape):
         raise DTypeError(f"the gradient of {cls.name} (its vjp) gives {share.type} for an operand of {wanted}")
     if share.shape == shape:
         return share

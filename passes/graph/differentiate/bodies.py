@@ -38,7 +38,7 @@ class DifferentiableBody:
         given: dict[ir.Value, list[Tensor]] = {}
         for place, share in cotangents.items():
             given.setdefault(results[place].value, []).append(share)
-        wanted = [tensor for tensor in arguments if tensor.dtype.is_float]
+        wanted = [tensor for tensor in arguments if tensor.dtype.has_gradient]
         block = ir.InsertionPoint.current.block
         found = dict(
             zip((item.value for item in wanted), self.pull(block, [i.value for i in wanted], given), strict=True)

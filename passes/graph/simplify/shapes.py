@@ -11,7 +11,7 @@ from blu.dialects.ops.pointwise import broadcast_shapes
 from blu.passes.graph.simplify.rules import Site, emit, made_by, simplifies, splat_of
 
 # How many bits of an integer each float dtype holds exactly.
-_EXACT_BITS = {"f16": 11, "bf16": 8, "f32": 24, "f64": 53}
+_EXACT_BITS = {"f8e4m3": 4, "f8e5m2": 3, "f16": 11, "bf16": 8, "f32": 24, "f64": 53}
 
 
 # Whoever moves elements on, or multiplies them as they are: not a sum of parts, which widens each on the way.

@@ -236,6 +236,8 @@ def lower_pointwise(op: Lowering) -> ir.Value:
         check_divisor(op)
 
     def scalar_body(*values: ir.Value) -> ir.Value:
+        if result.dtype.is_stored_only:  # elements are moved as they are
+            return body(*map(Scalar, values, dtypes)).value
         loaded = [load(value, dtype) for value, dtype in zip(values, dtypes, strict=True)]
         return store(body(*loaded), result.dtype)
 

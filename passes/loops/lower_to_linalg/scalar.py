@@ -103,12 +103,17 @@ def store(scalar: Scalar, dtype: DType) -> ir.Value:
     return scalar.to(dtype).value
 
 
+def _wide(dtype: DType) -> DType:
+    """The dtype that conversions go through."""
+    return f32 if dtype.is_stored_only else computing_dtype(dtype)
+
+
 def _convert(scalar: Scalar, dtype: DType) -> Scalar:
     source, target = scalar.dtype, element_type(dtype)
     if source == dtype:
         return scalar
     if dtype == bool_:
-        return scalar.to(computing_dtype(scalar.dtype)).compare("ne", 0)
+        return scalar.to(_wide(scalar.dtype)).compare("ne", 0)
     if source.is_float and dtype.is_float:
         return _resize_float(scalar, dtype)
     if source.is_float:
@@ -120,14 +125,19 @@ def _convert(scalar: Scalar, dtype: DType) -> Scalar:
 
 def _resize_float(scalar: Scalar, dtype: DType) -> Scalar:
     target = dtype.to_mlir()
-    if bf16 in (scalar.dtype, dtype) and f32 not in (scalar.dtype, dtype):  # only f32 converts to and from bf16
+    if _goes_through_f32(scalar.dtype, dtype):
         return _resize_float(_resize_float(scalar, f32), dtype)
     resize = arith.extf if dtype.bits > scalar.dtype.bits else arith.truncf
     return Scalar(resize(target, scalar.value), dtype)
 
 
+def _goes_through_f32(source: DType, target: DType) -> bool:
+    """Only f32 converts to and from bf16 and fp8, as in ml_dtypes and PyTorch."""
+    return f32 not in (source, target) and any(dtype == bf16 or dtype.is_stored_only for dtype in (source, target))
+
+
 def _integer_to_float(scalar: Scalar, dtype: DType) -> Scalar:
-    wide = computing_dtype(dtype)
+    wide = _wide(dtype)
     convert = arith.sitofp if scalar.dtype.kind == "signed" else arith.uitofp
     return Scalar(convert(wide.to_mlir(), scalar.value), wide).to(dtype)
 
@@ -136,7 +146,7 @@ def _float_to_integer(scalar: Scalar, dtype: DType) -> Scalar:
     """Saturate before converting, since the machine's conversion of a float that does not fit is undefined."""
     import numpy as np
 
-    scalar = scalar.to(computing_dtype(scalar.dtype))
+    scalar = scalar.to(_wide(scalar.dtype))
     limits = np.iinfo(dtype.numpy)
     low, high = scalar.compare("le", float(limits.min)), scalar.compare("ge", float(limits.max))
     not_a_number = scalar.compare("ne", scalar)

@@ -50,13 +50,14 @@ def test_python_scalars_raise_only_the_kind() -> None:
 @pytest.mark.parametrize(
     ("value", "name"),
     [(f32, "f32"), ("f32", "f32"), ("float32", "f32"), (np.int8, "i8"), (int, "i64"), (float, "f64"), (bool, "bool"),
-     (np.dtype(">f8"), "f64"), ("bfloat16", "bf16"), (ml_dtypes.bfloat16, "bf16")],
+     (np.dtype(">f8"), "f64"), ("bfloat16", "bf16"), (ml_dtypes.bfloat16, "bf16"),
+     ("float8_e5m2", "f8e5m2"), (ml_dtypes.float8_e4m3fn, "f8e4m3")],
 )  # fmt: skip
 def test_dtypes_are_read_in_all_spellings(value: object, name: str) -> None:
     assert as_dtype(value).name == name
 
 
-@pytest.mark.parametrize("value", ["f8", "i4", ">f4", np.complex64, "float8_e5m2", None, 3, object])
+@pytest.mark.parametrize("value", ["f8", "i4", ">f4", np.complex64, "float8_e4m3fnuz", None, 3, object])
 def test_other_dtypes_are_refused(value: object) -> None:
     with pytest.raises(DTypeError, match="is not a dtype"):
         as_dtype(value)
