@@ -38,6 +38,8 @@ SAMPLED_ROWS = 256
 # fused, the sums, what follows and the result are rounded.
 BOUNDS = {"bf16": 2.5e-3, "tf32": 6e-4, "f32": 3e-6}
 KINDS = tuple(BOUNDS)
+# Results are bf16; until it is measured, what sums of fewer bits than those of f32 cost is a guess.
+BOUNDS |= {"e4m3": 2e-2}
 FUSED_BOUND = 3e-3
 SEED, NUM_RANDOM, LARGEST = 14, 20, 16384
 
@@ -110,7 +112,16 @@ def problems() -> Iterator[Problem]:
         yield from (Problem("fused", kind, "nn", 65536, 768, 3072, fused) for fused in ("none", "residual"))
         yield from (Problem("others", kind, "nt" if sizes[1] == 50257 else "nn", *sizes) for sizes in OTHERS)
         yield from (Problem("batches", kind, "nt", *sizes, batch=batch) for batch, *sizes in BATCHES)
+    yield from _float8_problems()
     yield from _random_problems()
+
+
+def _float8_problems() -> Iterator[Problem]:
+    """Factors whose neighbours lie along k, as the instruction and cuBLAS take them, and a right one that is copied."""
+    for *sizes, _ in LARGE[:6]:
+        yield Problem("table", "e4m3", "nt", *sizes)
+    yield Problem("table", "e4m3", "nn", 8192, 8192, 8192)
+    yield from (Problem("others", "e4m3", "nt", *sizes) for sizes in ((4096, 4096, 4096), (16, 50272, 768)))
 
 
 def _random_problems() -> Iterator[Problem]:
@@ -127,7 +138,8 @@ def by_blu(problem: Problem, *inputs: Any) -> Any:
     import blu
 
     left, right = problem.operands(inputs)
-    product, more = blu.matmul(left, right, precision="tf32" if problem.kind == "tf32" else "highest"), inputs[2:]
+    options = {"e4m3": {"dtype": "bf16"}, "tf32": {"precision": "tf32"}}.get(problem.kind, {})
+    product, more = blu.matmul(left, right, **options), inputs[2:]
     gelu = partial(blu.gelu, approximate="tanh")
     if problem.fused in GRADIENTS:
         value, pull_back = blu.vjp(gelu, more[0])
@@ -143,6 +155,10 @@ def by_torch(problem: Problem, torch: Any, *inputs: Any) -> list[Any]:
     if problem.fused in GRADIENTS:
         gradient = torch.ops.aten.gelu_backward(torch.matmul(left, right), more[0], approximate="tanh")
         return [gradient, torch.nn.functional.gelu(more[0], approximate="tanh")][: GRADIENTS[problem.fused]]
+    if left.dtype == torch.float8_e4m3fn:
+        right = right if right.stride(0) == 1 else right.T.contiguous().T
+        one = torch.ones((), device="cuda")
+        return [torch._scaled_mm(left, right, scale_a=one, scale_b=one, out_dtype=torch.bfloat16)]
     if not more:
         return [torch.matmul(left, right)]
     before = torch.addmm(more[0], left, right)
@@ -166,12 +182,12 @@ class Sides:
 
         self.torch, self.problem = torch, problem
         torch.backends.cuda.matmul.allow_tf32 = problem.kind == "tf32"
-        dtype = torch.bfloat16 if problem.kind == "bf16" else torch.float32
+        dtype = {"bf16": torch.bfloat16, "e4m3": torch.float8_e4m3fn}.get(problem.kind, torch.float32)
         generator = torch.Generator(device="cuda").manual_seed(seed)
         self.inputs = [torch.randn(shape, generator=generator, device="cuda").to(dtype) for shape in problem.shapes]
         self.program = CudaProgram.load(problem.path)
         self.peer = by_torch(problem, torch, *self.inputs)
-        self.outputs = [torch.empty(item.shape, dtype=dtype, device="cuda") for item in self.peer]
+        self.outputs = [torch.empty_like(item) for item in self.peer]
 
     def run(self) -> None:
         self.program.run(self.inputs, outputs=self.outputs)
@@ -191,7 +207,7 @@ class Sides:
         left, right = problem.operands(self.inputs)
         more = [x.double() if x.dim() == 1 else x[chosen].double() for x in self.inputs[2:]]
         straight = Problem("", problem.kind, "nn", len(chosen), problem.columns, problem.depth, problem.fused)
-        exact = by_torch(straight, torch, left[..., chosen, :].double(), right.double(), *more)
+        exact = by_torch(straight, torch, _rows(torch, left, chosen).double(), right.double(), *more)
 
         def apart(found: Sequence[Any]) -> list[float]:
             pairs = zip(found, exact, strict=True)
@@ -217,6 +233,13 @@ class Sides:
             "blu": [1e3 * before.elapsed_time(between) for before, between, _ in taken],
             "cublas": [1e3 * between.elapsed_time(after) for _, between, after in taken],
         }
+
+
+def _rows(torch: Any, matrix: Any, chosen: Any) -> Any:
+    """Some rows of a matrix. Of fp8, PyTorch only takes bytes by indices."""
+    if matrix.dtype != torch.float8_e4m3fn:
+        return matrix[..., chosen, :]
+    return matrix.view(torch.uint8)[..., chosen, :].view(matrix.dtype)
 
 
 def measure(problem: Problem) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import product
 
 import ml_dtypes
 import numpy as np
@@ -12,8 +13,11 @@ import blu
 from bench.gpu.case import Case
 
 DTYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32, "tf32": np.float32}
+FLOAT8 = {"f8e4m3": ml_dtypes.float8_e4m3fn, "f8e5m2": ml_dtypes.float8_e5m2}
 # Against the CPU, which sums in another order: of one rounding of the result, or of operands.
 TOLERANCES = {"bf16": 8e-3, "f16": 1e-3, "f32": 2e-6, "tf32": 2e-3}
+# Of warpgroups, whose sums of fp8 have fewer bits than an f32: a guess, until it is measured.
+FLOAT8_TOLERANCE = 2e-2
 LAYOUTS = ("nn", "nt", "tn", "tt")
 ODD = ((1, 1, 1), (3, 17, 50), (17, 3, 129), (50, 129, 1), (127, 50, 17), (129, 127, 3), (50, 1, 127), (1, 129, 50),
        (127, 129, 130), (200, 257, 66))  # fmt: skip
@@ -33,6 +37,7 @@ def cases() -> Iterator[Case]:
     yield from _views()
     yield from _fused()
     yield from _wide()
+    yield from _float8()
 
 
 def _random(shape: tuple[int, ...], dtype: str, seed: int) -> np.ndarray:
@@ -118,6 +123,26 @@ def _wide() -> Iterator[Case]:
     shapes = ((2048, 136), (136, 1032), (1032,), (2048, 1032))
     specs = tuple(blu.spec(shape, "bf16") for shape in shapes)
     yield Case("wide fused gemm bf16", partial(_block, "highest"), specs, 2 * TOLERANCES["bf16"])
+
+
+def _float8() -> Iterator[Case]:
+    """By warpgroups, where factors are copied that do not lie for it, and small ones in bf16."""
+    for kinds in product(FLOAT8, repeat=2):
+        for layout in LAYOUTS:
+            for sizes in ((256, 192, 320), (130, 257, 333), (3, 17, 50), (128, 128, 4224)):
+                shapes = _shapes(layout, sizes)
+                factors = (
+                    _random(shape, "f32", place).astype(FLOAT8[kind])
+                    for place, (shape, kind) in enumerate(zip(shapes, kinds, strict=True))
+                )
+                name = f"gemm {' x '.join(kinds)} {layout} {sizes}"
+                yield Case(name, partial(multiply, layout, "highest"), tuple(factors), FLOAT8_TOLERANCE)
+    specs = (blu.spec((2048, 512), "f8e4m3"), blu.spec((1032, 512), "f8e4m3"), blu.spec((1032,), "f32"))
+    yield Case("wide fused gemm f8e4m3", _scaled, specs, FLOAT8_TOLERANCE + TOLERANCES["bf16"])
+
+
+def _scaled(x: blu.Tensor, w: blu.Tensor, bias: blu.Tensor) -> blu.Tensor:
+    return (blu.matmul(x, w.T) * np.float32(0.01) + bias).astype("bf16")
 
 
 def _block(precision: str, x: blu.Tensor, w: blu.Tensor, bias: blu.Tensor, residual: blu.Tensor) -> tuple:

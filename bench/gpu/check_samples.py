@@ -19,7 +19,7 @@ from tests.support.programs.gradient_programs import cases_of, floats_of, is_dif
 from tests.support.programs.op_programs import arrays_of, expected_of, program_of
 from tests.support.tolerances import ELEMENTARY, TOLERANCES
 
-EPSILON = {"f64": 2.0**-52, "f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}
+EPSILON = {"f64": 2.0**-52, "f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7, "f8e4m3": 2.0**-3, "f8e5m2": 2.0**-2}
 # Sums of products of narrow numbers are rounded where the reference rounds but once.
 UNITS, UNITS_OF_GRADIENTS = 16, 64
 MOST_GRADIENTS = 6

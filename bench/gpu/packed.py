@@ -1,5 +1,5 @@
 """Benchmarks of many problems: they are compiled where there is no GPU, and checked and measured on the machine that
-has one. A problem has a name, a path for its program, a kind (bf16, tf32, f32) and the shapes of its inputs."""
+has one. A problem has a name, a path for its program, a kind (bf16, e4m3, tf32, f32) and the shapes of its inputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def save_program(problem: Any, function: Callable[..., Any]) -> str:
     """Compile a function of the problem's inputs, and say which kernels it has become."""
     import blu
 
-    element = "bf16" if problem.kind == "bf16" else "f32"
+    element = {"bf16": "bf16", "e4m3": "f8e4m3"}.get(problem.kind, "f32")
     specs = [blu.spec(shape, element) for shape in problem.shapes]
     traced = blu.jit(function).trace(*specs)
     compiled = traced.compile("sm_90a")

@@ -56,7 +56,7 @@ def finite_count(array: np.ndarray) -> int:
 
 
 def save_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Write an .npz; names tell the dtype, since bf16 is stored as its bits."""
+    """Write an .npz; names tell the dtype, since what NumPy does not know is stored as its bits."""
     plain = {f"{key}:{NAMES[array.dtype]}": _bits(array) for key, array in arrays.items()}
     np.savez_compressed(path, **plain)
 
@@ -69,7 +69,8 @@ def load_arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 def _bits(array: np.ndarray) -> np.ndarray:
-    return array.view(np.uint16) if array.dtype == DTYPES["bf16"] else array
+    is_known = NAMES[array.dtype] not in ("bf16", "f8e4m3", "f8e5m2")
+    return array if is_known else array.view(f"u{array.itemsize}")
 
 
 def save_index(folder: Path, cases: list[StoredCase]) -> None:

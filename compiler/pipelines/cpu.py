@@ -32,6 +32,7 @@ from blu.passes.loops.merge_kernels import MergeKernels
 from blu.passes.loops.outline_loops import OutlineLoops
 from blu.passes.loops.share_numbers import ShareNumbers
 from blu.passes.loops.sink_widening import SinkWidening
+from blu.passes.loops.widen_factors import WidenFactors
 
 PIPELINE = Pipeline(
     "cpu",
@@ -59,6 +60,7 @@ PIPELINE = Pipeline(
             (
                 OutlineLoops(),  # further down, memory and kernels are a function's
                 LowerToLinalg(),
+                WidenFactors(),  # before widening is looked at
                 LiftChecks(),
                 MlirPass("canonicalize"),  # cancels the reshapes between ops of one canonical form, so that they fuse
                 SinkWidening(),  # after the reshapes are gone, before loops are compared

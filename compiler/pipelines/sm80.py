@@ -46,6 +46,7 @@ from blu.passes.loops.merge_kernels import MergeKernels
 from blu.passes.loops.outline_loops import OutlineLoops
 from blu.passes.loops.share_numbers import ShareNumbers
 from blu.passes.loops.sink_widening import SinkWidening
+from blu.passes.loops.widen_factors import WidenFactors
 
 PIPELINE = Pipeline(
     "sm80",
@@ -75,6 +76,7 @@ PIPELINE = Pipeline(
             (
                 OutlineLoops(),  # further down, memory and kernels are a function's
                 LowerToLinalg(keeps_subnormals=False),  # passes/gpu/lower/exponentials.py
+                WidenFactors(to="bf16"),  # before widening is looked at
                 LiftChecks(),
                 MlirPass("canonicalize"),  # cancels the reshapes between ops of one canonical form, so that they fuse
                 NarrowAttention(),  # what reads its gradients still says in which bits

@@ -16,6 +16,7 @@ from blu.passes.gpu.lower.fit_schedules import FitSchedules
 from blu.passes.gpu.lower.fold_counters import FoldCounters
 from blu.passes.gpu.lower.lower_to_nvvm import LowerToNvvm
 from blu.passes.gpu.lower.overlap_launches import OverlapLaunches
+from blu.passes.gpu.lower.place_float8 import PlaceFloat8
 from blu.passes.gpu.lower.scratch import ReserveGpuScratch
 from blu.passes.gpu.lower.split_products import SplitProducts
 from blu.passes.gpu.rows.chunk_rows import ChunkRows
@@ -79,6 +80,7 @@ PIPELINE = Pipeline(
             (
                 OutlineLoops(),  # further down, memory and kernels are a function's
                 LowerToLinalg(keeps_subnormals=False),  # passes/gpu/lower/exponentials.py
+                PlaceFloat8(),  # before widening is looked at
                 LiftChecks(),
                 MlirPass("canonicalize"),  # cancels the reshapes between ops of one canonical form, so that they fuse
                 NarrowAttention(),  # what reads its gradients still says in which bits

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 
@@ -62,7 +63,7 @@ def _decode_text(text: str, size: int, dtype: np.dtype) -> np.ndarray:
     return np.broadcast_to(found, (size,)).copy()
 
 
-def _element(literal: str, dtype: np.dtype) -> np.generic:
+def _element(literal: str, dtype: np.dtype) -> Any:
     if literal.startswith("0x"):
         return np.array(int(literal, 16), _BITS[dtype]).view(dtype)[()]
     return np.array(float(literal)).astype(dtype)[()]

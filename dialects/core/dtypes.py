@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -261,6 +262,22 @@ def check_size(type_: TensorType) -> None:
         raise ShapeError(f"shape {list(type_.shape)} has a negative size")
     if type_.size * type_.dtype.bytes >= 2**63:
         raise ShapeError(f"{type_} would take {type_.size * type_.dtype.bytes} bytes, more than can be addressed")
+
+
+def check_results(types: Iterable[TensorType], may_be_float8: bool) -> None:
+    """`check_size` of what an op gives, and `refuse_float8` where it computes."""
+    for type_ in types:
+        check_size(type_)
+        if not may_be_float8:
+            refuse_float8((type_,))
+
+
+def refuse_float8(types: Iterable[Any]) -> None:
+    """DTypeError where a type, one in a list of them, is of FLOAT8; None is no type."""
+    for item in types:
+        for type_ in item if isinstance(item, list) else (item,):
+            if type_ is not None and type_.dtype.is_stored_only:
+                raise not_computed(type_.dtype)
 
 
 @once

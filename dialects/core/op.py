@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from blu.dialects.core.dialect import YIELD, BluDialect, Closed, load_dialect
-from blu.dialects.core.dtypes import TensorType, check_size, not_computed, tensor_type
+from blu.dialects.core.dtypes import TensorType, check_results, refuse_float8, tensor_type
 from blu.dialects.core.fields import (
     ATTRIBUTE_KINDS,
     OPERAND_KINDS,
@@ -132,9 +132,8 @@ class Op:
     result_slots: ClassVar[int] = VARIADIC_SLOTS
     # Passes ask `is_pure`. Those of what is in its bodies are an op's as well.
     effects: ClassVar[Effects] = Effects.NONE
-    # Whether Python numbers alone give a Python number.
+    # Whether Python numbers alone give a Python number; whether operands and results may be of FLOAT8.
     keeps_weak: ClassVar[bool] = False
-    # Whether operands and results may be of FLOAT8, since nothing is computed in their dtype.
     takes_float8: ClassVar[bool] = False
     # Whether kernels of targets take the op as it is, or it is a step of the host program: it has no linalg form then.
     kernel: ClassVar[bool] = False
@@ -184,14 +183,10 @@ class Op:
     @classmethod
     def infer_all(cls, operands: Sequence[Any], attributes: dict[str, Any]) -> tuple[TensorType, ...]:
         """`infer` with its result always as a tuple."""
-        if not cls.takes_float8:
-            _refuse_float8(operands)
+        refuse_float8(() if cls.takes_float8 else operands)
         result = cls.infer(*operands, **attributes)
         results = result if isinstance(result, tuple) else (result,)
-        for type_ in results:
-            check_size(type_)
-        if not cls.takes_float8:
-            _refuse_float8(results)
+        check_results(results, cls.takes_float8)
         return results
 
     @classmethod
@@ -210,14 +205,6 @@ class Op:
     @classmethod
     def region_fields(cls) -> list[Field]:
         return [item for item in cls.fields if item.is_region]
-
-
-def _refuse_float8(types: Sequence[Any]) -> None:
-    """DTypeError where one is of a dtype that nothing is computed in."""
-    for item in types:
-        for type_ in item if isinstance(item, list) else (item,):
-            if type_ is not None and type_.dtype.is_stored_only:
-                raise not_computed(type_.dtype)
 
 
 def _collect_fields(cls: type[Op]) -> tuple[Field, ...]:
@@ -243,9 +230,8 @@ def _make_ext_class(cls: type[Op]) -> type:
     annotations: dict[str, Any] = {}
     for item in cls.fields:
         annotations |= _irdl_fields(item)
-    is_fixed = cls.num_results is not None
     for number in range(cls.result_slots if cls.num_results is None else cls.num_results):
-        annotations[f"result_{number}"] = ir.OpResult[Any] if is_fixed else ir.OpResult[Any] | None
+        annotations[f"result_{number}"] = ir.OpResult[Any] | None if cls.num_results is None else ir.OpResult[Any]
     body = {"__annotations__": annotations, "__doc__": cls.__doc__}
     body["verify_invariants"] = staticmethod(verifier_of(cls))
     traits = {"name": cls.name, "traits": _traits(cls)}

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from string import ascii_letters
 
 import numpy as np
 
 from blu.dialects.batching import Batched
-from blu.dialects.core.dtypes import NUMBERS, TensorType, as_dtype, bool_, f32, f64, product
+from blu.dialects.core.dtypes import (
+    NUMBERS,
+    TensorType,
+    as_dtype,
+    bool_,
+    f8e4m3,
+    f8e5m2,
+    f32,
+    f64,
+    gradient_dtype,
+    product,
+)
 from blu.dialects.core.op import ErrorSample, Op, Operand, Sample
 from blu.dialects.core.sample_values import draw
 from blu.dialects.ops.pointwise import broadcast_shapes
@@ -33,12 +44,26 @@ def rounded(operand: Tensor, precision: str, rounds_gradient: bool = False) -> T
 
 
 def _check_operands(lhs: TensorType, rhs: TensorType, precision: str) -> None:
-    if lhs.dtype != rhs.dtype:
+    if not are_float8(lhs, rhs) and lhs.dtype != rhs.dtype:
         raise DTypeError(f"operands must have one dtype, got {lhs} and {rhs}")
     if lhs.dtype == bool_:
         raise DTypeError(f"does not take bool, only {', '.join(map(str, NUMBERS))}")
     if precision not in PRECISIONS:
         raise BluError(f"precision {precision!r} is not one of {', '.join(PRECISIONS)}")
+
+
+def are_float8(lhs: TensorType, rhs: TensorType) -> bool:
+    """Whether both factors are fp8, of one format or of two: their products are f32."""
+    return lhs.dtype.is_stored_only and rhs.dtype.is_stored_only
+
+
+def _result(lhs: TensorType, rhs: TensorType, shape: Iterable[int]) -> TensorType:
+    return TensorType(tuple(shape), f32 if are_float8(lhs, rhs) else lhs.dtype)
+
+
+def _widened(factor: Tensor) -> Tensor:
+    """A factor for a product with what is no fp8."""
+    return factor.astype(gradient_dtype(factor.dtype))
 
 
 def _summed_to(gradient: Tensor, operand: Tensor) -> Tensor:
@@ -53,9 +78,10 @@ def _summed_to(gradient: Tensor, operand: Tensor) -> Tensor:
 class Matmul(Op, name="matmul"):
     """NumPy's matrix product: the last two dimensions are matrices, the others are broadcast; 1-d operands are vectors.
 
-    f16 and bf16 are accumulated in f32 and rounded once; integers wrap.
+    f16 and bf16 are accumulated in f32 and rounded once; integers wrap. Of fp8, in both formats, the result is f32.
     """
 
+    takes_float8 = True
     lhs: Operand
     rhs: Operand
     precision: str
@@ -79,8 +105,8 @@ class Matmul(Op, name="matmul"):
             rows = product(left.shape[:-1])
             left, g = left.reshape((rows, left.shape[-1])), g.reshape((rows, g.shape[-1]))
         g = rounded(g, precision)  # the operands already are
-        of_left = Matmul(g, right.swapaxes(-1, -2), precision=precision)
-        of_right = Matmul(left.swapaxes(-1, -2), g, precision=precision)
+        of_left = Matmul(g, _widened(right).swapaxes(-1, -2), precision=precision)
+        of_right = Matmul(_widened(left).swapaxes(-1, -2), g, precision=precision)
         return _summed_to(of_left, left).reshape(lhs.shape), _summed_to(of_right, right).reshape(rhs.shape)
 
     @staticmethod
@@ -111,15 +137,15 @@ class Matmul(Op, name="matmul"):
             )
         batch = broadcast_shapes(rows[:-2], columns[:-2])
         matrix = (rows[-2],) * (lhs.ndim > 1) + (columns[-1],) * (rhs.ndim > 1)
-        return lhs.with_shape((*batch, *matrix))
+        return _result(lhs, rhs, (*batch, *matrix))
 
     @staticmethod
     def samples() -> Iterator[Sample]:
         rng = np.random.default_rng(0)
-        for dtype in NUMBERS:
-            for left, right in _MATMUL_SHAPES:
-                operands = (draw(rng, left, dtype, -2, 2), draw(rng, right, dtype, -2, 2))
-                yield Sample(operands, {"precision": "highest"})
+        for dtypes in _SAMPLED_DTYPES:
+            for shapes in _MATMUL_SHAPES:
+                operands = [draw(rng, shape, dtype, -2, 2) for shape, dtype in zip(shapes, dtypes, strict=True)]
+                yield Sample(tuple(operands), {"precision": "highest"})
 
     @staticmethod
     def error_samples() -> Iterator[ErrorSample]:
@@ -133,6 +159,7 @@ class Matmul(Op, name="matmul"):
         yield ErrorSample((lhs, rhs.with_shape((3, 1))), {"precision": "high"}, "not one of highest")
 
 
+_SAMPLED_DTYPES = [*((dtype, dtype) for dtype in NUMBERS), (f8e4m3, f8e4m3), (f8e5m2, f8e4m3)]
 _MATMUL_SHAPES = [
     ((3,), (3,)),
     ((2, 3), (3,)),
@@ -207,8 +234,12 @@ def _letter_sizes(labels: Labels, lhs: TensorType, rhs: TensorType) -> dict[str,
 
 
 class Einsum(Op, name="einsum"):
-    """The sum of products of two operands over all letters that the result lacks, as in numpy.einsum."""
+    """The sum of products of two operands over all letters that the result lacks, as in numpy.einsum.
 
+    Of fp8, in both formats, the result is f32.
+    """
+
+    takes_float8 = True
     lhs: Operand
     rhs: Operand
     equation: str
@@ -234,7 +265,7 @@ class Einsum(Op, name="einsum"):
         _check_operands(lhs, rhs, precision)
         labels = parse_equation(equation)
         sizes = _letter_sizes(labels, lhs, rhs)
-        return lhs.with_shape(sizes[letter] for letter in labels.result)
+        return _result(lhs, rhs, (sizes[letter] for letter in labels.result))
 
     @staticmethod
     def decompose(lhs: Tensor, rhs: Tensor, equation: str, precision: str) -> Tensor:
@@ -247,6 +278,8 @@ class Einsum(Op, name="einsum"):
         labels = parse_equation(equation)
         sizes = _letter_sizes(labels, lhs.type, rhs.type)
         batch, rows, inner, columns = labels.batch, labels.rows, labels.contracted, labels.columns
+        if not inner or labels.summed(labels.lhs) or labels.summed(labels.rhs):
+            lhs, rhs = _widened(lhs), _widened(rhs)
         groups = tuple(tuple(sizes[letter] for letter in group) for group in (batch, rows, columns))
         left = _arranged(lhs, labels.lhs, labels.summed(labels.lhs), (batch, rows, inner), sizes)
         right = _arranged(rhs, labels.rhs, labels.summed(labels.rhs), (batch, inner, columns), sizes)
@@ -281,6 +314,7 @@ class Contract(Op, name="contract"):
     Several letters may be summed over, whatever the strides of each: nothing is put together before.
     """
 
+    takes_float8 = True
     lhs: Operand
     rhs: Operand
     equation: str
@@ -293,7 +327,7 @@ class Contract(Op, name="contract"):
     def vjp(
         g: Tensor, lhs: Tensor, rhs: Tensor, result: Tensor, equation: str, precision: str
     ) -> tuple[Tensor, Tensor]:
-        labels, g = parse_equation(equation), rounded(g, precision)
+        labels, g, lhs, rhs = parse_equation(equation), rounded(g, precision), _widened(lhs), _widened(rhs)
         of_left = Contract(g, rhs, equation=f"{labels.result},{labels.rhs}->{labels.lhs}", precision=precision)
         return of_left, Contract(lhs, g, equation=f"{labels.lhs},{labels.result}->{labels.rhs}", precision=precision)
 
@@ -323,9 +357,9 @@ class Contract(Op, name="contract"):
 def _samples_of(cases: Sequence[tuple[str, tuple[int, ...], tuple[int, ...]]]) -> Iterator[Sample]:
     """Products by equations and the shapes of their operands, in every dtype."""
     rng = np.random.default_rng(0)
-    for dtype in NUMBERS:
-        for equation, left, right in cases:
-            operands = (draw(rng, left, dtype, -2, 2), draw(rng, right, dtype, -2, 2))
+    for dtypes in _SAMPLED_DTYPES:
+        for equation, *shapes in cases:
+            operands = tuple(draw(rng, shape, dtype, -2, 2) for shape, dtype in zip(shapes, dtypes, strict=True))
             yield Sample(operands, {"equation": equation, "precision": "highest"})
 
 

@@ -10,13 +10,13 @@ from blu.dialects.core.axes import check_axis
 from blu.dialects.core.dtypes import MOVED, NUMBERS, DType, TensorType, as_dtype, bool_, f32
 from blu.dialects.core.op import Array, ErrorSample, Ints, Op, Sample
 from blu.dialects.core.sample_values import draw
+from blu.dialects.moving import MovingOp
 from blu.errors import DTypeError
 
 
-class Constant(Op, name="constant"):
+class Constant(MovingOp, name="constant"):
     """Numbers written in the program."""
 
-    takes_float8 = True
     value: Array
 
     @staticmethod

@@ -9,8 +9,9 @@ import numpy as np
 
 from blu.dialects.batching import elementwise
 from blu.dialects.core.dtypes import MOVED, TensorType, bf16, f32, i32
-from blu.dialects.core.op import ErrorSample, Op, Operand, Sample
+from blu.dialects.core.op import ErrorSample, Operand, Sample
 from blu.dialects.core.sample_values import draw
+from blu.dialects.moving import MovingOp
 from blu.dialects.tensor.function import public
 from blu.dialects.tensor.promotion import as_tensor
 from blu.dialects.tensor.tensor import Tensor
@@ -20,10 +21,9 @@ __all__ = [
 ]
 
 
-class _Identity(Op):
+class _Identity(MovingOp):
     """Base of the ops that give their operand."""
 
-    takes_float8 = True
     batch = staticmethod(elementwise)
 
     operand: Operand

@@ -17,6 +17,7 @@ from blu.dialects.core import scalar_reference
 from blu.dialects.core.dtypes import DTYPES, FLOATS, INTEGERS, MOVED, NUMBERS, DType, TensorType, bool_, gradient_dtype
 from blu.dialects.core.op import ErrorSample, Op, Operand, OptionalOperand, Sample
 from blu.dialects.core.sample_values import draw
+from blu.dialects.moving import MovingOp
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import DTypeError, ShapeError
 
@@ -135,10 +136,9 @@ class Binary(Pointwise):
     rhs: Operand
 
 
-class Where(Op, name="where"):
+class Where(MovingOp, name="where"):
     """x where the condition holds, else y."""
 
-    takes_float8 = True
     batch = staticmethod(elementwise)
 
     condition: Operand
@@ -232,14 +232,13 @@ class Clip(Op, name="clip"):
         yield ErrorSample((x, None, x.with_shape((4,))), {}, "do not broadcast")
 
 
-class Convert(Op, name="convert"):
+class Convert(MovingOp, name="convert"):
     """The elements in another dtype, rounded to nearest even; floats become integers by truncation.
 
     A float outside of the integer's range gives the nearest end of the range and NaN gives 0, on every target.
     Integers keep their low bits; anything but zero (NaN too) is True.
     """
 
-    takes_float8 = True
     batch = staticmethod(elementwise)
 
     operand: Operand

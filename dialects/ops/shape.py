@@ -9,8 +9,9 @@ import numpy as np
 from blu.dialects.batching import Batched, along, in_front
 from blu.dialects.core.axes import check_axes, check_axis, without_axis
 from blu.dialects.core.dtypes import MOVED, TensorType, f32, i32, product
-from blu.dialects.core.op import ErrorSample, Ints, Op, Operand, Sample, VariadicOperand
+from blu.dialects.core.op import ErrorSample, Ints, Operand, Sample, VariadicOperand
 from blu.dialects.core.sample_values import draw
+from blu.dialects.moving import MovingOp
 from blu.dialects.ops.creation import Constant
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import DTypeError, ShapeError
@@ -29,10 +30,9 @@ def _check_count(what: str, values: Sequence[int], operand: TensorType) -> None:
         raise ShapeError(f"{what} must have one entry per dimension of {operand}, got {list(values)}")
 
 
-class Reshape(Op, name="reshape"):
+class Reshape(MovingOp, name="reshape"):
     """The same elements in row-major order in another shape."""
 
-    takes_float8 = True
     batch = staticmethod(in_front(shape="size"))
 
     operand: Operand
@@ -65,10 +65,9 @@ class Reshape(Op, name="reshape"):
         yield ErrorSample((TensorType((2, 3), f32),), {"shape": (-2, -3)}, "negative size")
 
 
-class Transpose(Op, name="transpose"):
+class Transpose(MovingOp, name="transpose"):
     """Dimension i of the result is dimension permutation[i] of the operand."""
 
-    takes_float8 = True
     operand: Operand
     permutation: Ints
 
@@ -109,10 +108,9 @@ class Transpose(Op, name="transpose"):
         yield ErrorSample((TensorType((2, 3), f32),), {"permutation": (0, 1, 2)}, "not a permutation")
 
 
-class BroadcastTo(Op, name="broadcast_to"):
+class BroadcastTo(MovingOp, name="broadcast_to"):
     """The operand repeated along dimensions of size 1 and along missing leading dimensions."""
 
-    takes_float8 = True
     operand: Operand
     shape: Ints
 
@@ -181,10 +179,9 @@ def _dilate(tensor: Tensor, strides: tuple[int, ...]) -> Tensor:
     return tensor
 
 
-class Slice(Op, name="slice"):
+class Slice(MovingOp, name="slice"):
     """Per dimension the elements starts, starts + strides, ... before limits."""
 
-    takes_float8 = True
     batch = staticmethod(in_front(starts=0, limits="size", strides=1))
 
     operand: Operand
@@ -253,10 +250,9 @@ class Slice(Op, name="slice"):
         yield ErrorSample(operand, {"starts": (0, 0), "limits": (2,), "strides": (1,)}, "one entry per dimension")
 
 
-class Pad(Op, name="pad"):
+class Pad(MovingOp, name="pad"):
     """The operand with `low` copies of `value` before it and `high` after it, per dimension."""
 
-    takes_float8 = True
     batch = staticmethod(in_front(low=0, high=0))
 
     operand: Operand
@@ -311,10 +307,9 @@ class Pad(Op, name="pad"):
         yield ErrorSample((operand, value.with_dtype(i32)), {"low": (1,), "high": (0,)}, "the value must be f32[]")
 
 
-class Concatenate(Op, name="concatenate"):
+class Concatenate(MovingOp, name="concatenate"):
     """The operands one after the other along `axis`."""
 
-    takes_float8 = True
     batch = staticmethod(along)
 
     operands: VariadicOperand
@@ -365,10 +360,9 @@ class Concatenate(Op, name="concatenate"):
         yield ErrorSample(([first, first],), {"axis": 2}, "axes 0..1")
 
 
-class Reverse(Op, name="reverse"):
+class Reverse(MovingOp, name="reverse"):
     """Elements in reverse order along `axes`."""
 
-    takes_float8 = True
     batch = staticmethod(along)
 
     operand: Operand

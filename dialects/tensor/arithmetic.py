@@ -359,14 +359,29 @@ def logaddexp(x: Any, y: Any) -> Tensor:
     return larger + log1p(exp(-distance))
 
 
+def factors(x: Any, y: Any, dtype: Any = None) -> list[Tensor]:
+    """The factors of a product as tensors of one dtype, or of fp8. DTypeError where others are given a `dtype`."""
+    found = strengthened(x, y)
+    if all(isinstance(item, Tensor) and item.dtype.is_stored_only for item in found):
+        return found
+    if dtype is not None:
+        kinds = " and ".join(str(getattr(item, "dtype", item)) for item in found)
+        message = f"dtype = {dtype!r} is that of a product of fp8, not of {kinds}"
+        raise DTypeError(message, advice="Convert the factors, or the result, by astype.")
+    return promoted(*found)
+
+
 @method
-def matmul(x: Any, y: Any, precision: str = "highest") -> Tensor:
+def matmul(x: Any, y: Any, precision: str = "highest", dtype: Any = None) -> Tensor:
     """NumPy's matrix product: the last two dimensions are matrices, the others are broadcast; 1-d operands are vectors.
 
     `precision` says how products of f32 are formed: "highest", or from operands rounded to "tf32", "bf16" or
-    "f16".
+    "f16". Factors may be f8e4m3 and f8e5m2, also one of each, whose products are summed in f32: `dtype` is that of
+    their result, f32 if it is not given, to which sums are rounded once. DTypeError for a `dtype` of other factors.
     """
-    left, right = promoted(x, y)
+    left, right = factors(x, y, dtype)
+    if left.dtype.is_stored_only:
+        return converted(Matmul(left, right, precision=precision), as_dtype(dtype or "f32"))
     if left.dtype == bool_:
         return as_bool(Matmul(converted(left, i32), converted(right, i32), precision=precision))
     return Matmul(left, right, precision=precision)

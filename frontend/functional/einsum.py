@@ -6,9 +6,9 @@ import string
 from collections import Counter
 from typing import Any
 
-from blu.dialects.core.dtypes import bool_, i32
+from blu.dialects.core.dtypes import as_dtype, bool_, i32
 from blu.dialects.ops.contraction import Einsum
-from blu.dialects.tensor.arithmetic import as_bool
+from blu.dialects.tensor.arithmetic import as_bool, factors
 from blu.dialects.tensor.arrangement import moveaxis, squeeze, transpose
 from blu.dialects.tensor.function import public
 from blu.dialects.tensor.promotion import converted, promoted
@@ -24,12 +24,13 @@ Lettered = tuple[str, Tensor]
 
 
 @public
-def einsum(equation: str, *operands: Any, precision: str = "highest") -> Tensor:
+def einsum(equation: str, *operands: Any, precision: str = "highest", dtype: Any = None) -> Tensor:
     """numpy.einsum: products summed over the letters that the result lacks, with `...` for broadcast dimensions.
 
-    Operands are combined from left to right. Of a letter that repeats within one operand, the diagonal is taken.
+    Operands are combined from left to right. Of a letter that repeats within one operand, the diagonal is taken. Two
+    operands may be fp8, as those of blu.matmul, and `dtype` is that of their result then, f32 if it is not given.
     """
-    tensors = promoted(*operands) if operands else []
+    tensors = factors(*operands, dtype) if len(operands) == 2 else promoted(*operands) if operands else []
     is_bool = bool(tensors) and tensors[0].dtype == bool_
     tensors = [converted(tensor, i32) for tensor in tensors] if is_bool else tensors
     inputs, result = _explicit(equation, tensors)
@@ -39,6 +40,7 @@ def einsum(equation: str, *operands: Any, precision: str = "highest") -> Tensor:
         other, *others = others
         first = _combined(first, other, result, others, precision)
     combined = _arranged(first, result)
+    combined = combined if dtype is None else converted(combined, as_dtype(dtype))
     return as_bool(combined) if is_bool else combined
 
 

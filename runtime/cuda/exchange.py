@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import sys
 from typing import Any
 
 import numpy as np
@@ -99,9 +100,21 @@ def interface_of(address: int, shape: tuple[int, ...], dtype: np.dtype) -> dict[
 def read(value: Any, stream: int, device: int) -> tuple[int, tuple[int, ...], np.dtype]:
     """Address, shape and dtype of another library's array; what its library still writes is done before `stream` goes
     on. ArgumentError where the array is not contiguous, on another GPU than `device`, or of no dtype of Blu's."""
+    if (dtype := _float8_of(value)) is not None:  # which libraries hand over as bytes
+        address, shape, _ = _read_capsule(value.view(sys.modules["torch"].uint8), stream, device)
+        return address, shape, dtype
     if hasattr(value, "__dlpack__"):
         return _read_capsule(value, stream, device)
     return _read_interface(value.__cuda_array_interface__)
+
+
+def _float8_of(value: Any) -> np.dtype | None:
+    """The dtype of a tensor of PyTorch's that is fp8."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(value, torch.Tensor):
+        return None
+    name = str(value.dtype).removeprefix("torch.")
+    return next((DTYPES[own] for own in ("f8e4m3", "f8e5m2") if DTYPES[own].name == name), None)
 
 
 def _read_capsule(value: Any, stream: int, device: int) -> tuple[int, tuple[int, ...], np.dtype]:

@@ -16,8 +16,9 @@ from blu.passes.gpu.gemm import wgmma
 from blu.passes.gpu.gemm.few_rows import rows as few_rows
 from blu.passes.gpu.gemm.few_rows import strips
 from blu.passes.gpu.gemm.few_rows.rows import MOST_ROWS
-from blu.passes.gpu.gemm.problem import Product
+from blu.passes.gpu.gemm.problem import COPY_BYTES, Product
 from blu.passes.gpu.gemm.schedule import (
+    FLOAT8,
     KINDS,
     ROW_BYTES,
     WARPGROUP_STEPS,
@@ -27,6 +28,7 @@ from blu.passes.gpu.gemm.schedule import (
     ProductSchedule,
     SimtSchedule,
     WgmmaSchedule,
+    bytes_of,
     needs_registers,
 )
 from blu.passes.kernels.contraction import Contraction
@@ -34,7 +36,7 @@ from blu.passes.kernels.schedules import Fields, Schedule, make
 
 # Clocks that a multiprocessor takes to multiply 128 x 128 x 128 bytes, and to begin and end a tile; bytes of global
 # memory per clock; clocks of one more launch. Rough: they only have to put schedules in the right order.
-_CLOCKS = {"bf16": 1024, "f16": 1024, "tf32": 1024, "3xtf32": 3600, "f32": 6000}
+_CLOCKS = {FLOAT8: 1024, "bf16": 1024, "f16": 1024, "tf32": 1024, "3xtf32": 3600, "f32": 6000}
 _TILE_CLOCKS = 5000
 _BYTES_PER_CLOCK = 2400
 _LAUNCH_CLOCKS = 5000
@@ -46,6 +48,7 @@ _UNALIGNED_CLOCKS = 1200
 SCRATCH_BYTES = 1 << 27
 _LARGE_SHARED_BYTES = 200 * 1024
 _INSTEAD = {
+    FLOAT8: (FLOAT8,),
     "bf16": ("bf16",),
     "f16": ("f16",),
     "tf32": ("tf32", "3xtf32", "f32"),
@@ -84,7 +87,7 @@ class ProductSizes:
     @property
     def steps(self) -> int:
         """Steps of k, of 128 bytes each."""
-        return ceil(self.depth / (ROW_BYTES // (2 if self.instruction in ("bf16", "f16") else 4)))
+        return ceil(self.depth / (ROW_BYTES // bytes_of(self.instruction)))
 
     @property
     def is_aligned(self) -> bool:
@@ -94,7 +97,7 @@ class ProductSizes:
     @property
     def _lanes(self) -> int:
         """Elements of 16 bytes."""
-        return 8 if self.instruction in ("bf16", "f16") else 4
+        return COPY_BYTES // bytes_of(self.instruction)
 
     @property
     def part_bytes(self) -> int:
@@ -115,6 +118,8 @@ def choose_instruction(contraction: Contraction) -> str | None:
     precision = ir.StringAttr(attributes["blu.precision"]).value if "blu.precision" in attributes else "highest"
     operands = list(contraction.operation.operands)[:2]
     elements = {str(ir.ShapedType(value.type).element_type) for value in operands}
+    if elements <= {"f8E4M3FN", "f8E5M2"}:
+        return FLOAT8
     if len(elements) > 1 or not elements <= {"f32", "bf16", "f16"}:
         return None
     if elements != {"f32"}:
@@ -196,6 +201,8 @@ def choose_by_strides(
         return few_rows.choose_schedule(product, target)
     if wgmma.suits(product, instruction, target):
         return wgmma.tiled(product, instruction, target, split)
+    if instruction == FLOAT8:  # which nothing else multiplies
+        return LoopsSchedule()
     rows, columns = schedule.rows, schedule.columns
     if takes_warpgroups(sizes, target) and (rows, columns) == _OF_WARPGROUPS:
         rows, columns, _ = _cut_for_warps(sizes, target, (split,))
@@ -236,6 +243,8 @@ _WARPGROUP_END = 3000
 
 def takes_warpgroups(sizes: ProductSizes, target: GpuTarget) -> bool:
     """Whether tiles of warpgroups would be used, if the operands lie for it."""
+    if sizes.instruction == FLOAT8:  # by place_float8.py
+        return target.wgmma
     is_large = sizes.rows * sizes.columns >= 1 << 14
     is_deep = sizes.instruction != "tf32" and min(sizes.rows, sizes.columns) >= 64 and sizes.depth >= wgmma.DEEP
     return target.wgmma and sizes.instruction in ("bf16", "f16", "tf32") and (is_large or is_deep)

@@ -18,6 +18,7 @@ from blu.passes.gpu.gemm.problem import Product
 from blu.passes.gpu.gemm.register_factor import ROWS
 from blu.passes.gpu.gemm.schedule import (
     COPIES,
+    FLOAT8,
     SUMS,
     FewRowsSchedule,
     MmaSchedule,
@@ -134,6 +135,8 @@ def _excess_tile(schedule: MmaSchedule | SimtSchedule | ProductSchedule) -> Iter
     if isinstance(schedule, MmaSchedule):
         if schedule.instruction == "f32":
             yield "tensor cores multiply bf16, f16, tf32, 3xtf32, not f32"
+        if schedule.instruction == FLOAT8:
+            yield "single warps multiply bf16, f16, tf32, 3xtf32, not fp8: warpgroups do"
         if schedule.warp_rows not in _WARP_TILES or schedule.warp_columns not in _WARP_TILES:
             yield f"a warp's tile is of 32 or 64, not of {schedule.warp_rows} x {schedule.warp_columns}"
         if schedule.threads < _LEAST_THREADS:

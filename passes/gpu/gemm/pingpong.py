@@ -40,7 +40,7 @@ from blu.passes.gpu.gemm.boxes.writer import Boxes, BoxWriter
 from blu.passes.gpu.gemm.output import Staged
 from blu.passes.gpu.gemm.register_factor import STEPS, RegisterFactor
 from blu.passes.gpu.gemm.ring import Copies, Ring, Walk
-from blu.passes.gpu.gemm.schedule import WgmmaSchedule
+from blu.passes.gpu.gemm.schedule import FLOAT8, WgmmaSchedule
 from blu.passes.gpu.gemm.slabs import SLAB, Slabs, SlabWriter, TilePosition, Write
 from blu.passes.gpu.isa import barrier, elect, mbarrier, setmaxnreg, shfl, tma, wgmma
 from blu.passes.gpu.isa.warp import WARP
@@ -51,6 +51,7 @@ from blu.passes.kernels.epilogue import Known
 GROUPS = 3
 THREADS = GROUPS * wgmma.THREADS
 COPY_REGISTERS, MULTIPLY_REGISTERS = 40, 232
+FORMATS = {"f8E4M3FN": "e4m3", "f8E5M2": "e5m2"}
 _TURN, _WRITTEN = 4, 1
 """Named barriers: whose turn it is (4, 5), and those of each writing group (1, 2)."""
 
@@ -170,12 +171,20 @@ class BlockCode:
                     own,
                     wgmma.further(first, part * down_bytes + k * left.step_bytes(size)),
                     wgmma.further(second, k * right.step_bytes(size)),
-                    self.schedule.instruction,
+                    self._element,
                     (left.is_deep, right.is_deep),
                     is_first if k == 0 else 0,
                 )
             results += own
         return results
+
+    @property
+    def _element(self) -> str:
+        """What the instruction is told of its factors: of fp8 the format of each."""
+        if self.schedule.instruction != FLOAT8:
+            return self.schedule.instruction
+        factors = (self.walk.product.left, self.walk.product.right)
+        return ".".join(FORMATS[str(factor.element)] for factor in factors)
 
     def _products_by_registers(self, stage: ir.Value, number: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
         """The same with the left factor in registers, filled for some steps while those before are multiplied."""

@@ -41,13 +41,22 @@ class ProductSchedule(Schedule):
     copied: str = "undecided"
 
 
+FLOAT8 = "fp8"
+"""The instruction of factors of e4m3 and e5m2, whichever each of them is."""
+
+
+def bytes_of(instruction: str) -> int:
+    """Bytes of an element of what an instruction multiplies."""
+    return {"bf16": 2, "f16": 2, FLOAT8: 1}.get(instruction, 4)
+
+
 @dataclass(frozen=True)
 class TileSchedule(Schedule):
     """A block computes `rows` x `columns` results, a row of 128 bytes of k at a time.
 
-    `instruction` is the type of the products: bf16, f16, tf32, 3xtf32 (f32 as the sum of two tf32) or f32. `stages`
-    tiles are in shared memory at a time. `split` blocks share the k of one tile; a second kernel adds what they found.
-    Blocks go through `group` rows of tiles together, so that what they read is still in the cache.
+    `instruction` is the type of the products: bf16, f16, fp8, tf32, 3xtf32 (f32 as the sum of two tf32) or f32. There
+    are `stages` tiles in shared memory at a time. `split` blocks share the k of a tile; a second kernel adds what they
+    found. Blocks go through `group` rows of tiles together, so that what they read is still in the cache.
     """
 
     instruction: str
@@ -60,7 +69,7 @@ class TileSchedule(Schedule):
     @property
     def element_bytes(self) -> int:
         """Bytes of an operand's element in shared memory."""
-        return 2 if self.instruction in ("bf16", "f16") else 4
+        return bytes_of(self.instruction)
 
     @property
     def depth(self) -> int:

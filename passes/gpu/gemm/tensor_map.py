@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from blu.dialects.core.dtypes import dtype_of_mlir
 from blu.dialects.core.mlir import ir
 from blu.passes.gpu import numbers
 from blu.passes.gpu.gemm.problem import Factor
@@ -90,6 +91,6 @@ class FactorMap:
             (*strides, *(self._strides[number] for number in self._own)),
             (*box, *(1 for _ in self._own)),
             factor.offset,
-            str(factor.element),
+            dtype_of_mlir(factor.element).name,
             schedule.instruction == "tf32",
         )

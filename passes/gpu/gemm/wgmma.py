@@ -26,7 +26,7 @@ from blu.passes.gpu.gemm.output import (
 from blu.passes.gpu.gemm.pingpong import THREADS, BlockCode
 from blu.passes.gpu.gemm.problem import Product
 from blu.passes.gpu.gemm.ring import Ring, Walk
-from blu.passes.gpu.gemm.schedule import WARPGROUP_STEPS, WARPGROUP_TILES, WgmmaSchedule
+from blu.passes.gpu.gemm.schedule import FLOAT8, WARPGROUP_STEPS, WARPGROUP_TILES, WgmmaSchedule
 from blu.passes.gpu.gemm.slabs import SLAB, Slabs, SlabWriter, TilePosition, Write
 from blu.passes.gpu.gemm.split import PART, Read
 from blu.passes.gpu.gemm.tensor_map import FactorMap
@@ -38,7 +38,7 @@ from blu.passes.gpu.shared import SharedMemory, shared_address
 from blu.passes.kernels.epilogue import Epilogue
 from blu.passes.kernels.launch import MAPS
 
-INSTRUCTIONS = ("bf16", "f16", "tf32")
+INSTRUCTIONS = ("bf16", "f16", "tf32", FLOAT8)
 LEAST_TILES, LEAST_DEPTH, DEEP = 64, 64, 4096
 """Products with fewer tiles leave most multiprocessors idle, unless k is so deep that it is split."""
 _LEAST_STEPS = 8
@@ -54,6 +54,8 @@ def suits(product: Product, instruction: str | None, target: GpuTarget) -> bool:
     schedule = _largest(product, instruction, 1)
     if misfit(product, schedule):
         return False
+    if instruction == FLOAT8:
+        return True
     return product.depth * product.runs >= DEEP or Walk(product, schedule).tiles >= LEAST_TILES
 
 
@@ -141,18 +143,21 @@ def _in_registers(product: Product) -> str:
 def misfit(product: Product, schedule: WgmmaSchedule) -> str:
     """Why the copy engine does not bring the factors of a product as the instruction takes them; "" if it does."""
     instruction = schedule.instruction
-    size = 4 if instruction == "tf32" else 2
+    size = schedule.element_bytes
     factors = (product.left, product.right)
     if not all(factor.bytes == size for factor in factors):
         return f"products of {instruction} take factors of {size} bytes"
     if found := next(filter(None, (FactorMap(factor, product.contraction).misfit for factor in factors)), ""):
         return found
+    if instruction == FLOAT8 and not all(factor.is_deep for factor in factors):
+        return "products of fp8 take factors whose neighbours along k lie side by side"
     if instruction == "tf32" and not any(factor.is_deep for factor in factors):
         return "products of tf32 take a factor whose neighbours along k lie side by side"
     if instruction == "tf32" and schedule.registers != _in_registers(product):
         wanted = _in_registers(product)
         return f"registers = '{schedule.registers}': by how its factors lie, this product has registers = '{wanted}'"
-    return f"k is at least {LEAST_DEPTH}, not {product.depth}" if product.depth < LEAST_DEPTH else ""
+    least = max(LEAST_DEPTH, schedule.depth)
+    return f"k is at least {least}, not {product.depth}" if product.depth < least else ""
 
 
 def share_out(schedule: WgmmaSchedule) -> tuple[SharedMemory, int, int, int]:

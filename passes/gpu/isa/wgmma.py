@@ -84,16 +84,17 @@ def mma_async(
 ) -> list[ir.Value]:
     """sums [64, n] + left [64, k] @ right [k, n], both given by descriptors; `layouts` says which of them are deep.
 
-    `element` is bf16, f16 or tf32 (deep only). Where `is_first` is not 0 the sums start anew. The sums may be used only
-    when `wait_group` says so.
+    `element` is bf16, f16 or tf32 (deep only), or e4m3.e5m2 and its like, the formats of both (deep only). Where
+    `is_first` is not 0 the sums start anew. The sums may be used only when `wait_group` says so.
     """
-    count = len(sums)
-    columns, depth = 2 * count, instruction_depth(4 if element == "tf32" else 2)
+    count, is_float8 = len(sums), "." in element
+    columns, depth = 2 * count, instruction_depth(1 if is_float8 else 4 if element == "tf32" else 2)
     registers = ", ".join(f"${index}" for index in range(count))
-    orders = "" if element == "tf32" else "".join(f", {int(not is_deep)}" for is_deep in layouts)
+    orders = "" if is_float8 or element == "tf32" else "".join(f", {int(not is_deep)}" for is_deep in layouts)
+    elements = element if is_float8 else f"{element}.{element}"
     text = (
         f"{{ .reg .pred p; setp.eq.b32 p, ${2 * count + 2}, 0; "
-        f"wgmma.mma_async.sync.aligned.m64n{columns}k{depth}.f32.{element}.{element} "
+        f"wgmma.mma_async.sync.aligned.m64n{columns}k{depth}.f32.{elements} "
         f"{{{registers}}}, ${2 * count}, ${2 * count + 1}, p, 1, 1{orders}; }}"
     )
     constraints = ",".join(["=f"] * count + [str(index) for index in range(count)] + ["l", "l", "r"])

@@ -23,7 +23,7 @@ from blu.passes.gpu.gemm.choice import (
 from blu.passes.gpu.gemm.few_rows.prologue import makes_rows
 from blu.passes.gpu.gemm.few_rows.rows import MOST_ROWS
 from blu.passes.gpu.gemm.problem import COPY_BYTES
-from blu.passes.gpu.gemm.schedule import ProductSchedule, WgmmaSchedule, schedule_of
+from blu.passes.gpu.gemm.schedule import FLOAT8, ProductSchedule, WgmmaSchedule, schedule_of
 from blu.passes.kernels.contraction import Contraction, maps_of
 from blu.passes.kernels.schedules import said_of
 from blu.passes.loops.lower_to_linalg.generic import PARALLEL, empty, generic, projection, transpose
@@ -33,6 +33,8 @@ _COPIED_BYTES, _LAUNCH = 3.2e6, 3.0
 _SPEEDS = {"tf32": (2.0e8, 1.55e8, 0.85e8, 0.4e8), "bf16": (3.8e8, 3.8e8, 3.8e8, 0.7e8)}
 """Multiply-adds a microsecond by how many factors of tf32 lie across: as warpgroups read them, with one of them in
 registers, by single warps; and by these where rows do not begin at multiples of 16 bytes."""
+_DEEP = ("tf32", FLOAT8)
+"""Instructions that ask for factors whose neighbours lie along k."""
 _Decided = ProductSchedule | WgmmaSchedule
 _CHOICES = {"none": (), "left": ("left",), "right": ("right",), "both": ("left", "right")}
 _SWAP = [1, 0]
@@ -78,7 +80,7 @@ class CopyFactors(Pass):
                 if copied:
                     kernel.attributes[SCHEDULE] = _after(kernel, schedule, lie, copied, target).to_attribute()
                 for factor in copied:
-                    is_turned = factor in lie.across and schedule.instruction == "tf32"
+                    is_turned = factor in lie.across and schedule.instruction in _DEEP
                     name, number = f"{kernel.name.value}_{factor}", _number_of(kernel, factor)
                     wanted += [_Wish(call, number, is_turned, name) for call in alike]
         order = {call.results[0]: place for place, call in enumerate(find(module, func.CallOp) if wanted else ())}
@@ -114,7 +116,7 @@ class _Lie:
 
     def copyable(self, instruction: str) -> set[str]:
         """Those of which a copy lies better."""
-        return {*self.unaligned, *(self.across if instruction == "tf32" else ())} - {*self.kept}
+        return {*self.unaligned, *(self.across if instruction in _DEEP else ())} - {*self.kept}
 
     def after(self, copied: Sequence[str]) -> _Lie:
         """How they lie with copies of some."""
@@ -178,6 +180,8 @@ def _decide(kernel: func.FuncOp, lie: _Lie, schedule: _Decided, target: GpuTarge
                 )
                 raise ParseError(message, advice=advice)
         return schedule.copied
+    if schedule.instruction == FLOAT8:  # there is no other way
+        return max(possible, key=lambda name: len(_CHOICES[name]))
     contraction = gemm_split.contraction_of(kernel)
     sizes = ProductSizes.of(contraction, schedule.instruction)
     if takes_strips(contraction, sizes, target) or not takes_warpgroups(sizes, target) or not fills_warpgroups(sizes):

@@ -237,6 +237,8 @@ def encode_map(map_: TensorMap, address: int) -> bytes:
         "f16": kinds.CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
         "f32": kinds.CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
         "tf32": kinds.CU_TENSOR_MAP_DATA_TYPE_TFLOAT32,
+        "f8e4m3": kinds.CU_TENSOR_MAP_DATA_TYPE_UINT8,
+        "f8e5m2": kinds.CU_TENSOR_MAP_DATA_TYPE_UINT8,
     }[map_.dtype]
     rank, size = len(map_.shape), MAP_DTYPES[map_.dtype]
     status, encoded = cuda.cuTensorMapEncodeTiled(

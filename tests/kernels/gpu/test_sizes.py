@@ -21,7 +21,7 @@ LENGTHS = (0, 1, 31, 32, 33, 127, 128, 129, 1023, 1025, 5000)
 """Around a warp, a block, a block's vectors, and more than a few blocks."""
 FEW = (0, 1, 2, 31, 33, 65)
 FLOATS = ("f16", "bf16", "f32", "f64")
-ALL = tuple(DTYPES)
+ALL = tuple(dtype for dtype in DTYPES if not dtype.startswith("f8"))
 NUMBERS = tuple(dtype for dtype in ALL if dtype != "bool")
 OF_EACH_SIZE = ("bool", "i8", "bf16", "f32", "f64")
 """Of 1, 2, 4 and 8 bytes."""

@@ -77,5 +77,5 @@ def bound_of_sums(left: np.ndarray, right: np.ndarray, instruction: str) -> np.n
     The sum of each instruction is cut to 24 bits, of which there is one for 32 bytes of k. The largest of thousands of
     errors was 0.5 times as many units as the square root of the number of instructions says, of the sum of magnitudes.
     """
-    instructions = max(1, left.shape[-1] * (4 if instruction == "tf32" else 2) // 32)
+    instructions = max(1, left.shape[-1] * {"tf32": 4, "fp8": 1}.get(instruction, 2) // 32)
     return 0.75 * np.sqrt(instructions) * 2.0**-23 * (np.abs(left) @ np.abs(right))

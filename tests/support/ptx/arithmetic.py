@@ -11,9 +11,9 @@ from typing import NamedTuple
 import ml_dtypes
 import numpy as np
 
+from tests.support.ptx.float8 import FLOAT8, halves_of_float8, pair_of_float8
 from tests.support.ptx.program import FLOAT, SIGNED, UNSIGNED, constant, dtype_of, type_named
 
-_FLOAT8 = {"e4m3x2": ml_dtypes.float8_e4m3fn, "e5m2x2": ml_dtypes.float8_e5m2}
 _BITS = {"%p": 1, "%rs": 16, "%r": 32, "%rd": 64, "%f": 32, "%fd": 64}
 
 
@@ -299,12 +299,12 @@ class Arithmetic:
 
     def _do_cvt(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         target, source = parts[-2:]
-        if target in _FLOAT8:
+        if target in FLOAT8:
             numbers = (self._read(name, 32, "f") for name in operands[1:])
-            self._write(operands[0], _pair_of_float8(target, *numbers), active)
+            self._write(operands[0], pair_of_float8(target, *numbers), active)
             return
-        if source in _FLOAT8:
-            self._write(operands[0], _halves_of_float8(source, self._read(operands[1], 16)), active)
+        if source in FLOAT8:
+            self._write(operands[0], halves_of_float8(source, self._read(operands[1], 16)), active)
             return
         if target.endswith("x2"):
             dtype = ml_dtypes.bfloat16 if target.startswith("bf16") else np.float16
@@ -339,23 +339,6 @@ class Arithmetic:
 
     def _do_cvta(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         self._write(operands[0], self._read(operands[1], 64), active)
-
-
-def _pair_of_float8(kind: str, high: np.ndarray, low: np.ndarray) -> np.ndarray:
-    """Two f32 as fp8 in 16 bits: to nearest even, the largest for what is beyond that, and a NaN of positive sign."""
-    dtype, limits = _FLOAT8[kind], ml_dtypes.finfo(_FLOAT8[kind])
-    codes = []
-    for numbers in (low, high):
-        inside = np.clip(numbers, float(limits.min), float(limits.max)).astype(dtype).view(np.uint8)
-        codes.append(np.where(np.isnan(numbers), np.uint8(0x7F), inside).astype(np.uint16))
-    return codes[0] | codes[1] << np.uint16(8)
-
-
-def _halves_of_float8(kind: str, pairs: np.ndarray) -> np.ndarray:
-    """Two fp8 in 16 bits as two f16 in 32."""
-    low, high = ((pairs >> np.uint16(shift)).astype(np.uint8).view(_FLOAT8[kind]) for shift in (0, 8))
-    low, high = (part.astype(np.float16).view(np.uint16).astype(np.uint32) for part in (low, high))
-    return low | high << np.uint32(16)
 
 
 def _as_stored(value: np.ndarray, bits: int) -> np.ndarray:

@@ -18,7 +18,8 @@ from tests.support.ptx.stores import Stores
 MAP_BYTES = 128
 ROW_BYTES = 128
 """Of a tile's row in shared memory, which is swizzled."""
-_ELEMENTS = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32, "tf32": np.float32}
+_ELEMENTS = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32, "tf32": np.float32,
+             "f8e4m3": ml_dtypes.float8_e4m3fn, "f8e5m2": ml_dtypes.float8_e5m2}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,8 @@ from tests.support.ptx.tensors import ROW_BYTES, Tensors, swizzled
 ROWS = 64
 DEPTH_BYTES = 32
 _PIECES = ROW_BYTES // PIECE_BYTES
-_DTYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "tf32": np.float32}
+_DTYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "tf32": np.float32,
+           "e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}  # fmt: skip
 _SWIZZLE_128 = 1
 
 
@@ -167,18 +168,22 @@ class Warpgroups(Tensors):
 
     def _multiply(self, parts: list[str], operands: tuple, number: int, group: Group) -> None:
         names, left, right, adds, *rest = operands
-        found = re.fullmatch(r"m64n(\d+)k\d+", parts[4])
-        assert found and parts[5] == "f32" and parts[6] == parts[7] and rest[:2] == ["1", "1"], parts
-        columns, dtype, thread = int(found[1]), _DTYPES[parts[6]], number * WARPGROUP
+        found = re.fullmatch(r"m64n(\d+)k(\d+)", parts[4])
+        dtypes = [_DTYPES[part] for part in parts[6:8]]
+        sizes = {np.dtype(dtype).itemsize for dtype in dtypes}
+        assert parts[6] == parts[7] or sizes == {1}, f"{parts} multiplies two types that are no fp8"
+        assert found and parts[5] == "f32" and rest[:2] == ["1", "1"], parts
+        assert int(found[2]) == DEPTH_BYTES // sizes.pop(), parts
+        columns, thread = int(found[1]), number * WARPGROUP
         adds_up = bool(self._same(adds, 1, number))
         self._check_sums(group, names, adds_up)
         registers = left if isinstance(left, tuple) else ()
         own, factors = self.own_pieces(int(self.rank[thread])), []
         if registers:
-            factors.append(self._left_of_registers(number, group, registers, dtype))
-        in_memory = ((right, columns),) if registers else ((left, ROWS), (right, columns))
+            factors.append(self._left_of_registers(number, group, registers, dtypes[0]))
+        in_memory = ((left, ROWS, dtypes[0]), (right, columns, dtypes[1]))[bool(registers) :]
         orders = rest[2:] or ["0"] * len(in_memory)
-        for (operand, across), order in zip(in_memory, orders, strict=True):
+        for (operand, across, dtype), order in zip(in_memory, orders, strict=True):
             factor, reading = _read_factor(own, self._same(operand, 64, number), across, dtype, order == "1")
             # All four warps read, but the group waits as one: the first stands for it, and a byte for each piece.
             places = int(self.rank[thread]) * self.pitch + reading[0].reshape(-1, 1) * PIECE_BYTES
@@ -263,7 +268,7 @@ def _read_factor(
 ) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
     """A factor [across, k] in f64; the pieces of shared memory that it is in, and their bytes."""
     size = np.dtype(dtype).itemsize
-    assert size == 2 or not is_wide, "tf32 cannot be transposed"
+    assert size == 2 or not is_wide, "neither tf32 nor fp8 can be transposed"
     pieces = _pieces(descriptor, across, size, is_wide)
     content = own[pieces]
     numbers = content.reshape(len(pieces), -1)

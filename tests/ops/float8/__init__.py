@@ -1,0 +1,1 @@
+"""fp8 as a dtype of tensors."""
