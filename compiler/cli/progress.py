@@ -20,14 +20,15 @@ class ProgressDisplay:
         self.verbosity = verbosity
         self._lock = threading.Lock()
         self._spinner: Any = None
+        self._step: object = None
         self._text = ""
 
     @contextmanager
     def step(self, text: str) -> Iterator[None]:
         """Show `text` while the block runs, if it runs long."""
         start = time.perf_counter()
-        self._text = text
-        timer = threading.Timer(PATIENCE, self._show)
+        self._text, self._step = text, object()
+        timer = threading.Timer(PATIENCE, self._show, [self._step])
         timer.daemon = True
         if self.verbosity >= 0:
             timer.start()
@@ -56,14 +57,18 @@ class ProgressDisplay:
             sys.stderr.write(f"{self.program}: {text}\n")
             sys.stderr.flush()
 
-    def _show(self) -> None:
-        if not sys.stderr.isatty():
-            self.say(f"{self._text} ...")
-            return
-        from rich.console import Console
-        from rich.status import Status
+    def _show(self, step: object) -> None:
+        """Show a step, unless it has ended while this was about to."""
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.status import Status
 
         with self._lock:
+            if step is not self._step:
+                return
+            if not sys.stderr.isatty():
+                self.say(f"{self._text} ...")
+                return
             self._spinner = Status(self._text, console=Console(file=sys.stderr))
             self._spinner.start()
 
@@ -71,4 +76,4 @@ class ProgressDisplay:
         with self._lock:
             if self._spinner is not None:
                 self._spinner.stop()
-            self._spinner = None
+            self._spinner = self._step = None

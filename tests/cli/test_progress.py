@@ -17,10 +17,19 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress_module, "PATIENCE", 0.05)
 
 
+def shown_until(capsys: pytest.CaptureFixture[str], text: str) -> str:
+    """What is on stderr once that is."""
+    said, end = "", time.monotonic() + 20
+    while text not in said and time.monotonic() < end:
+        time.sleep(0.01)
+        said += capsys.readouterr().err
+    return said
+
+
 def test_a_long_step_is_a_line_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     with ProgressDisplay("blu-compile").step("compiling f"):
-        time.sleep(0.5)
-    assert capsys.readouterr().err == "blu-compile: compiling f ...\n"
+        assert shown_until(capsys, "\n") == "blu-compile: compiling f ...\n"
+    assert capsys.readouterr().err == ""
 
 
 def test_a_short_step_is_silent(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,14 +61,26 @@ def test_a_terminal_gets_a_spinner_with_details(
     monkeypatch.setenv("TERM", "xterm")
     progress = ProgressDisplay("blu-compile")
     with progress.step("compiling f"):
-        deadline = time.monotonic() + 5
-        while progress._spinner is None and time.monotonic() < deadline:
-            time.sleep(0.01)
+        assert "compiling f" in shown_until(capsys, "compiling f")
         progress.detail("blu-fuse")
-        time.sleep(0.3)
-    said = capsys.readouterr().err
+        said = shown_until(capsys, "compiling f: blu-fuse")
+    said += capsys.readouterr().err
     assert "compiling f: blu-fuse" in said
     assert "\r" in said
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_what_is_late_shows_nothing(
+    is_terminal: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The step ends while its timer goes off: a spinner would turn for ever."""
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal, raising=False)
+    monkeypatch.setattr(progress_module, "PATIENCE", 30.0)
+    progress = ProgressDisplay("blu-compile")
+    with progress.step("compiling f"):
+        late = progress._step
+    progress._show(late)
+    assert progress._spinner is None and capsys.readouterr().err == ""
 
 
 def test_an_error_ends_the_step() -> None:

@@ -179,12 +179,13 @@ def test_candidates_are_compiled_side_by_side_and_say_why_they_do_not_fit(
     product: KernelProblem, compiler: CandidateCompiler, tmp_path: Path, monkeypatch
 ) -> None:
     monkeypatch.setenv("BLU_CACHE_DIR", str(tmp_path))
-    at_work, most = set(), []
+    at_work, most, pair = set(), [], threading.Barrier(2)
 
     def ask(*request: Any) -> bytes:
         at_work.add(threading.get_ident())
+        if not most:
+            pair.wait(60)  # the first two are there at once
         most.append(len(at_work))
-        time.sleep(0.05)
         answer = WorkerPool.ask(compiler.pool, *request)
         at_work.discard(threading.get_ident())
         return answer

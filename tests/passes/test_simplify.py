@@ -200,7 +200,7 @@ def test_time_is_linear_in_the_ops() -> None:
     seconds = []
     for length in (500, 2000):
         module = traced(lambda x, length=length: chain(x, length), [array_type(np.zeros(6, np.float32))])
-        start = time.perf_counter()
+        start = time.process_time()
         _simplified(module)
-        seconds.append(time.perf_counter() - start)
+        seconds.append(time.process_time() - start)
     assert seconds[1] < 12 * seconds[0] + 0.5, seconds

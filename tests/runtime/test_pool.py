@@ -7,6 +7,7 @@ import sys
 import textwrap
 import threading
 import time
+from contextlib import contextmanager
 
 import llvmlite.binding as llvm
 import numpy as np
@@ -159,19 +160,29 @@ def test_launches_of_a_table_run_in_order(kernels, make_pool, threads):
         assert (out == expected).all()
 
 
+@contextmanager
+def cancelling(pool, results):
+    """Cancel what the block runs, once a first result is written."""
+
+    def cancel():
+        while not results.any():
+            time.sleep(0.001)
+        pool.cancel()
+
+    canceller = threading.Thread(target=cancel)
+    canceller.start()
+    yield
+    canceller.join()
+
+
 @pytest.mark.parametrize("threads", [1, 2, 4])
 def test_cancel_stops_a_launch_and_leaves_the_pool_usable(kernels, make_pool, threads):
     pool = make_pool(threads)
     results = np.zeros(20_000, np.int64)
     args = native.pointers(results)
     table = table_of((kernels.address("slow.entry"), native.address(args), 20_000, 2))
-    timer = threading.Timer(0.1, pool.cancel)
-    timer.start()
-    start = time.perf_counter()
-    with pytest.raises(BluError, match="cancelled at launch 0 of 1"):
+    with cancelling(pool, results), pytest.raises(BluError, match="cancelled at launch 0 of 1"):
         pool.run(native.address(table), 1)
-    timer.join()
-    assert time.perf_counter() - start < 3
     done = np.flatnonzero(results)
     assert 0 < len(done) < 20_000
     assert len(done) >= done[-1], "blocks are claimed in order, none is left out"
@@ -225,11 +236,8 @@ def test_what_has_begun_can_be_cancelled(kernels, make_pool):
     objects, addresses, moves = table_of(id(results)), np.zeros(1, np.int64), table_of((0, 0, 0))
     placing = (native.address(objects), 1, native.address(addresses), native.address(moves), 1, native.address(args))
     request = pool.request(native.address(table), 1, *placing)
-    timer = threading.Timer(0.1, pool.cancel)
-    timer.start()
-    with pytest.raises(BluError, match="cancelled at launch 0 of 1"):
+    with cancelling(pool, results), pytest.raises(BluError, match="cancelled at launch 0 of 1"):
         pool.begin(native.address(request), native.address(table), 1)
-    timer.join()
     assert 0 < np.count_nonzero(results) < 20_000
 
 
@@ -307,22 +315,22 @@ def test_control_c_interrupts_within_seconds(threads):
     process = run_script(
         """
         program = make("slow", 20_000)
-        print("ready", flush=True)
         try:
+            print("ready", flush=True)
             program.run([np.zeros(20_000, np.int64)])
         except KeyboardInterrupt:
+            worked = time.process_time()
             counts = make("count", 100).run([np.zeros(100, np.int64)])[0]
-            print("interrupted", (counts == 1).all(), flush=True)
+            print("interrupted", (counts == 1).all(), worked, flush=True)
         """,
         BLU_NUM_THREADS=threads,
     )
     assert process.stdout.readline() == "ready\n"
     time.sleep(0.5)
-    start = time.monotonic()
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
-    assert out == "interrupted True\n" and not err
-    assert time.monotonic() - start < 5
+    out, err = process.communicate(timeout=60)
+    assert out.startswith("interrupted True ") and not err
+    assert float(out.split()[2]) < 8, "seconds of processors, of the twenty that it takes"
 
 
 def test_child_of_fork_has_a_pool_of_its_own():

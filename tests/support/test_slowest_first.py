@@ -30,22 +30,33 @@ def test_every_test_is_in_the_order_once(workers: int, slow: int) -> None:
     assert sorted(found) == NAMES
 
 
-SLEEPS = """
-import time, pytest
+TESTS = """
+import pytest
 
 @pytest.mark.parametrize("number", range(4))
 def test_quick(number): pass
 
-def test_slow(): time.sleep(0.3)
+def test_slow(): pass
+"""
+CONFTEST = """
+import pytest
+
+pytest_plugins = ("support.slowest_first",)
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    report = yield
+    report.duration = 9.0 if item.name == "test_slow" else 0.1
+    return report
 """
 
 
 def test_slow_tests_are_written_down_and_run_first_then(tmp_path: Path) -> None:
-    plugin = Path(slowest_first.__file__).read_text().replace("SLOW = 2.0", "SLOW = 0.2")
+    plugin = Path(slowest_first.__file__).read_text()
     (tmp_path / "support").mkdir()
     (tmp_path / "support" / "slowest_first.py").write_text(plugin)
-    (tmp_path / "conftest.py").write_text('pytest_plugins = ("support.slowest_first",)\n')
-    (tmp_path / "test_it.py").write_text(SLEEPS)
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "test_it.py").write_text(TESTS)
     (tmp_path / "data").mkdir()
     file = tmp_path / "data" / "durations.json"
     file.write_text('{"test_gone.py::test": 7.0, "test_it.py::test_quick[1]": 3.0}')

@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -101,10 +100,9 @@ def test_all_ranks_end_with_a_checkpoint_when_they_are_asked_to(texts: Path, tmp
             if line.startswith("step 3/"):
                 break
         process.send_signal(signal.SIGTERM)
-        said, start = process.communicate(timeout=60)[0], time.monotonic()
+        said = process.communicate(timeout=60)[0]
     finally:
         process.kill()
-    assert time.monotonic() - start < 60
     assert "stopped by SIGTERM" in said, said
     assert [path.name for path in out.iterdir() if path.name.startswith("checkpoint") or "step" in path.name], said
 

@@ -48,15 +48,21 @@ def test_resolve_refuses_the_empty_name():
         io.resolve("")
 
 
+RESOLVES = """
+import huggingface_hub
+huggingface_hub.snapshot_download = lambda *names, **options: 1 / 0  # it would try for a minute
+from blu.frontend import io
+io.resolve("gpt2")
+"""
+
+
 @pytest.mark.parametrize("settings", [{"HF_HUB_OFFLINE": "1"}, {"HF_ENDPOINT": "http://127.0.0.1:9"}])
 def test_resolve_without_network_fails_fast(tmp_path, settings):
-    program = "from blu.frontend import io; io.resolve('gpt2')"
     environment = os.environ | {"HF_HUB_CACHE": str(tmp_path / "cache"), "HF_HUB_OFFLINE": "0"} | settings
-    start = time.monotonic()
     ran = subprocess.run(
-        [sys.executable, "-c", program], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", RESOLVES], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60
     )
-    assert time.monotonic() - start < 5
+    assert "ZeroDivisionError" not in ran.stderr
     message = ran.stderr[ran.stderr.rindex("WeightsError") :]
     for words in (
         "cannot get the weights of 'gpt2'",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import _thread
 import os
+import re
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -334,12 +334,10 @@ def test_ctrl_c_ends_the_waiting(gpu, monkeypatch, caplog):
     gpu.hangs = True
     timer = threading.Timer(0.3, _thread.interrupt_main)
     timer.start()
-    start = time.perf_counter()
     [result] = program.run(inputs)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt):  # it would wait for ever
         result.numpy()
-    assert time.perf_counter() - start < 5
-    assert "the GPU has been at work for 0 s, with divide, gather, shift" in caplog.text
+    assert re.search(r"the GPU has been at work for \d+ s, with divide, gather, shift", caplog.text)
     gpu.hangs = False
     assert np.array_equal(result.numpy(), X + 1)
 

@@ -43,6 +43,12 @@ def in_parallel(size: int, do: Callable[[int], object]) -> list[object]:
         return list(pool.map(caught, range(size)))
 
 
+def wait_until(is_so: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not is_so() and time.monotonic() < end:
+        time.sleep(0.005)
+
+
 def with_stores(size: int, do: Callable[[Store], object], seconds: float = 10.0) -> list[object]:
     """What all ranks get from what they do with their stores; they leave when all have done it."""
     everybody = threading.Barrier(size)
@@ -90,17 +96,35 @@ def test_a_value_that_nobody_sets_is_missed_in_time():
 
 
 def test_who_does_not_come_to_a_round_is_named_and_where_it_is():
-    def do(store: Store) -> object:
-        return store.gather("round a", b"", 0.3) if store.world.rank < 2 else store.get("the moon", 0.6)
+    both = threading.Barrier(2)
 
-    for error in with_stores(3, do)[:2]:
+    def run(rank: int) -> object:
+        with Store(server.address, World(rank, 3), TOKEN, 10.0) as store:
+            if rank == 2:
+                return store.get("the moon", 60.0)
+            wait_until(lambda: "the moon" in server._members[2].asks)
+            try:
+                return store.gather("round a", b"", 0.3)
+            finally:
+                both.wait(20)
+                store.set("the moon", b"")
+                store.leave()
+
+    with serving(3) as server:
+        errors = in_parallel(3, run)[:2]
+    for error in errors:
         assert "rank 2 of 3 did not come to round a within 0.3 s; rank 2 (" in str(error)
         assert "waits for 'the moon'" in str(error)
 
 
 def test_ranks_that_never_connect_are_named():
+    def run(index: int) -> object:
+        if index == 0:
+            wait_until(lambda: 2 in server._rounds.get("the start#1", {}))
+        return Store(server.address, World(index * 2, 4), TOKEN, (0.4, 60.0)[index])
+
     with serving(4) as server:
-        errors = in_parallel(2, lambda rank: Store(server.address, World(rank * 2, 4), TOKEN, 0.4))
+        errors = in_parallel(2, run)
     for error in errors:
         assert isinstance(error, RankError)
         assert "ranks 1, 3 of 4 did not come to the start within" in str(error)

@@ -18,7 +18,9 @@ CULPRIT, STEP = 1, 3
 
 
 def fail(how: str, team: RankTeam) -> None:
-    """What the culprit does in the third step."""
+    """What the culprit does in the third step, after it has said when."""
+    if how != "none":
+        print(f"fails at {time.monotonic()}", file=sys.stderr, flush=True)
     if how == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
     if how == "stopped":
