@@ -3,19 +3,23 @@
     python child.py FOLDER LAUNCHER COMMAND...
 
 What ranks other than 0 write to stdout is dropped, and lines of their stderr are preceded by their rank. The rank ends
-with this process, however that ends, and this one with the process LAUNCHER. In FOLDER, `1.pid` is the process of rank
-1, `1.end` its exit code and when it ended, `1.said` is there once its stderr was passed on, and `over` when all may go.
+with this process, however that ends, and this one with the process LAUNCHER. In FOLDER, `1.pid` has the process of
+rank 1, this one, and the one that started this; `1.end` its exit code and when it ended; `1.said` is there once its
+stderr was passed on. At the socket `streams`, if it is there, LAUNCHER gives its own stdout and stderr.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -23,10 +27,9 @@ from typing import Any
 _RANKS = ("RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK")
 _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _PR_SET_PDEATHSIG = 1
-OVER = "over"
+STREAMS = "streams"
 PATIENCE = 60.0
-"""Seconds that it stays when its rank has failed, unless `launch` lets it go before."""
-_LOOK_SECONDS = 0.01
+"""Seconds that it stays when its rank has failed; `launch` ends it before."""
 _LIBC = ctypes.CDLL(None)
 
 
@@ -66,10 +69,27 @@ def _relay(process: subprocess.Popen[bytes], rank: int) -> None:
         os.write(2, f"[rank {rank}] ".encode() + line.rstrip(b"\n") + b"\n")
 
 
-def _wait_until_over(folder: str) -> None:
-    end = time.monotonic() + PATIENCE
-    while not os.path.exists(os.path.join(folder, OVER)) and time.monotonic() < end:
-        time.sleep(_LOOK_SECONDS)
+@contextlib.contextmanager
+def short_path(folder: str, name: str) -> Iterator[str]:
+    """A path of what is in a folder that is no longer than those of sockets may be."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{name}"
+    finally:
+        os.close(descriptor)
+
+
+def _take_streams(folder: str) -> None:
+    """Write where the launcher does, rather than to whoever has started this process."""
+    if not os.path.exists(os.path.join(folder, STREAMS)):
+        return
+    with socket.socket(socket.AF_UNIX) as connection:
+        with short_path(folder, STREAMS) as path:
+            connection.connect(path)
+        _, given, _, _ = socket.recv_fds(connection, 2, 2)
+    for number, descriptor in zip((1, 2), given, strict=False):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
 
 
 def main() -> int:
@@ -79,6 +99,7 @@ def main() -> int:
     end_with_parent(os.getppid())
     if not is_alive(int(launcher)):  # it was killed, and all that it had started, before this one was told
         return 1
+    _take_streams(folder)
     quiet: dict[str, Any] = {}
     if rank:
         quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
@@ -95,7 +116,7 @@ def main() -> int:
 
     for number in _FORWARDED:
         signal.signal(number, forward)
-    write(folder, f"{rank}.pid", str(process.pid))
+    write(folder, f"{rank}.pid", f"{process.pid} {os.getpid()} {os.getppid()}")
     relay = threading.Thread(target=_relay, args=(process, rank), daemon=True)
     if rank:
         relay.start()
@@ -106,7 +127,7 @@ def main() -> int:
         relay.join(5)
     write(folder, f"{rank}.said", "")
     if code:  # mpiexec would kill the others, which have something to say, if this process ended now
-        _wait_until_over(folder)
+        time.sleep(PATIENCE)
     return 0
 
 

@@ -22,16 +22,17 @@ from typing import Any
 from blu import settings
 from blu.errors import RankError, UnsupportedError
 from blu.runtime.ranks import mpi
-from blu.runtime.ranks.child import OVER, end_with_parent, is_alive, write
+from blu.runtime.ranks.child import end_with_parent, is_alive
 from blu.runtime.ranks.gpus import visible_gpus
 from blu.runtime.ranks.running_clock import RunningClock
+from blu.runtime.ranks.streams import StreamGiver
 from blu.runtime.ranks.verdicts import FAILED, LOST, numbered
 from blu.runtime.ranks.world import ADDRESS, HYDRA, OPEN_MPI, TORCHRUN
 
 LOOPBACK = "127.0.0.1"
 GRACE = 5.0
 ENDING = 15.0
-"""Seconds that processes may take to go whose ranks have ended."""
+"""Seconds that processes may take to go that have nothing more to do."""
 _LOOK_SECONDS = 0.02
 _PAUSE_SECONDS = 0.1
 _CHILD = Path(__file__).with_name("child.py")
@@ -153,6 +154,7 @@ class _Running:
         self._job = job
         self._first = job.node * job.count if job.on_gpus else 0
         self._processes: list[subprocess.Popen[Any]] = []
+        self._streams = None if job.on_gpus else StreamGiver(self._folder)
         self._clock = RunningClock(_PAUSE_SECONDS)
         self._deadline = float("inf")
         self._signal = 0
@@ -172,8 +174,9 @@ class _Running:
             self._end()
         return self._report()
 
-    def _wait_until(self, is_done: Callable[[], bool]) -> None:
-        """Look again and again, until it is done or the deadline has passed."""
+    def _wait_until(self, is_done: Callable[[], bool], seconds: float = float("inf")) -> None:
+        """Look again and again, until it is done or so many seconds, or the deadline, have passed."""
+        self._deadline = self._clock.look() + seconds
         while not is_done() and self._clock.look() <= self._deadline:
             time.sleep(_LOOK_SECONDS)
 
@@ -200,8 +203,19 @@ class _Running:
             self._deadline = min(self._deadline, self._clock.now() + self._job.grace)
         if self._signal:
             self._send(self._signal)  # also to ranks that had not begun when it came
-        said = len(list(self._folder.glob("*.said")))
-        return said == self._job.count or self._have_gone()
+        if self._streams is not None:
+            self._streams.give()
+        return self._have_said()
+
+    def _have_said(self) -> bool:
+        return len(list(self._folder.glob("*.said"))) == self._job.count or self._have_gone()
+
+    def _are_quiet(self) -> bool:
+        """Whether what ranks have said is passed on, of those that have begun."""
+        return all((self._folder / f"{rank}.said").exists() for rank in self._begun())
+
+    def _have_died(self) -> bool:
+        return not any(is_alive(number) for numbers in self._begun().values() for number in numbers)
 
     def _have_gone(self) -> bool:
         return all(process.poll() is not None for process in self._processes)
@@ -223,34 +237,32 @@ class _Running:
     def _send(self, number: int) -> None:
         """A signal for each rank that runs, once."""
         ended = self._ends()
-        for rank, process in self._ranks().items():
+        for rank, [process, *_] in self._begun().items():
             if rank not in ended and (rank, number) not in self._signalled:
                 self._signalled.add((rank, number))
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process, number)
 
-    def _ranks(self) -> dict[int, int]:
-        """The process of each rank that has begun."""
-        return {int(path.stem): int(path.read_text()) for path in self._folder.glob("*.pid")}
+    def _begun(self) -> dict[int, list[int]]:
+        """Of each rank that has begun its process, and those that started it, but for this one."""
+        found = {int(path.stem): map(int, path.read_text().split()) for path in self._folder.glob("*.pid")}
+        return {rank: [number for number in numbers if number != os.getpid()] for rank, numbers in found.items()}
 
     def _end(self) -> None:
         """Leave no process behind."""
         # Before ours: a rank that is killed here has not failed, though it ends like one that somebody else killed.
         self._failure = self._first_failure()
-        write(str(self._folder), OVER, "")
-        # What ranks have said may be on its way through mpiexec, which ends by itself once all of it is passed on.
-        self._deadline = self._clock.look() + ENDING
-        self._wait_until(self._have_gone_killed)
+        self._send(signal.SIGKILL)
+        self._wait_until(self._are_quiet, self._job.grace)
+        if self._failure is None:  # mpiexec ends by itself, if all is well
+            self._wait_until(self._have_gone, ENDING)
         for process in self._processes:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        self._deadline = self._clock.look() + ENDING
-        self._wait_until(lambda: not any(map(is_alive, self._ranks().values())))
-
-    def _have_gone_killed(self) -> bool:
-        self._send(signal.SIGKILL)
-        return self._have_gone()
+        self._wait_until(self._have_died, ENDING)
+        if self._streams is not None:
+            self._streams.close()
 
     def _report(self) -> int:
         if self._signal:
@@ -260,7 +272,7 @@ class _Running:
             if code < 0 or (rank and code != LOST):
                 sys.stderr.write(f"blu: rank {rank} of {self._job.count * self._job.nodes} {_status(code)} first\n")
             return 128 - code if code < 0 else code
-        ended, begun = self._ends(), self._ranks()
+        ended, begun = self._ends(), self._begun()
         missing = [rank for rank in range(self._first, self._first + self._job.count) if rank not in ended]
         if missing:
             codes = [process.returncode for process in self._processes]
