@@ -12,7 +12,7 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.modules import operations_in
 from blu.dialects.core.op import body_blocks_of, value_type
 from blu.dialects.core.regions import copy_block, listed
-from blu.dialects.core.remat import ATTRIBUTE, Mark
+from blu.dialects.core.remat import ATTRIBUTE, CONTRACTIONS, Mark
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ShapeError
 
@@ -30,6 +30,11 @@ class Body:
     parts: _Parts
 
     def __call__(self, *arguments: Tensor) -> tuple[Tensor, ...]:
+        return self.with_kept(*arguments)[0]
+
+    def with_kept(self, *arguments: Tensor) -> tuple[tuple[Tensor, ...], list[Tensor]]:
+        """The same, and what gradients keep of its inside: results of contractions, unless `blu.checkpoint` says that
+        they are computed again."""
         wanted = [value_type(argument) for argument in self.block.arguments]
         if [argument.type for argument in arguments] != wanted:
             given = listed(argument.type for argument in arguments)
@@ -37,12 +42,18 @@ class Body:
         values = dict(zip(self.block.arguments, (argument.value for argument in arguments), strict=True))
         results = copy_block(self.block, values)
         self._mark_again(values)
-        return tuple(map(Tensor, results))
+        kept = [Tensor(values[result]) for item in self.block.operations if _is_kept(item) for result in item.results]
+        return tuple(map(Tensor, results)), kept
 
     @property
     def num_results(self) -> int:
         """How many tensors it gives."""
         return len(self.block.operations[len(self.block.operations) - 1].operation.operands)
+
+    @property
+    def num_kept(self) -> int:
+        """How many tensors of its inside gradients keep."""
+        return sum(len(item.results) for item in self.block.operations if _is_kept(item))
 
     def _mark_again(self, values: dict[ir.Value, ir.Value]) -> None:
         """Give copies the mark of the op that they take the place of, or else numbers of parts of their own."""
@@ -55,6 +66,15 @@ class Body:
                 if mark.region not in numbers:
                     numbers[mark.region] = next(self.parts.numbers)
                 copy.attributes[ATTRIBUTE] = Mark(mark.policy, numbers[mark.region]).to_attribute()
+
+
+def _is_kept(operation: ir.OpView | ir.Operation) -> bool:
+    mark = Mark.of(operation.operation)
+    return (
+        operation.operation.name in (*CONTRACTIONS, "blu.convolution")
+        if mark is None
+        else mark.keeps(operation.operation)
+    )
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,8 @@ class Scan(Op, name="scan"):
     first. It takes what is carried and a slice of each, and gives what is carried on and a slice of each of the others
     that the op gives, stacked, after what is carried in the end.
 
-    With `saved`, the last of those slices, as many, are what was carried into each step: gradients read it.
+    With `saved`, the last of those slices, as many, are what gradients read: what was carried into each step, and then
+    what contractions in the body have given.
     """
 
     takes_float8 = True
@@ -95,19 +96,21 @@ class Scan(Op, name="scan"):
         carry: list[Tensor],
         xs: list[Tensor],
         captured: list[Tensor],
-        body: Callable[..., tuple[Tensor, ...]],
+        body: Any,
         length: int,
         reverse: bool,
         saved: int,
     ) -> Sequence[Tensor] | None:
-        """The same, which gives what is carried into each step as well. None where it does, or carries nothing."""
-        if saved or not carry:
+        """The same, which gives what is carried into each step as well, and what contractions give. None where it
+        does, or where there is nothing of either."""
+        if saved or not (carry or body.num_kept):
             return None
 
         def step(*values: Tensor) -> list[Tensor]:
-            return [*body(*values, *captured), *values[: len(carry)]]
+            given, kept = body.with_kept(*values, *captured)
+            return [*given, *values[: len(carry)], *kept]
 
-        return Scan(carry, xs, body=step, length=length, reverse=reverse, saved=len(carry))
+        return Scan(carry, xs, body=step, length=length, reverse=reverse, saved=len(carry) + body.num_kept)
 
     @staticmethod
     def vjp(
@@ -121,22 +124,24 @@ class Scan(Op, name="scan"):
         reverse: bool,
         saved: int,
     ) -> tuple[list[Tensor | None], list[Tensor | None], list[Tensor | None]]:
-        """A scan from the other end, whose steps take what was carried into those of this one. It carries the gradients
-        of what this one carries, and adds up those of what the body reads from above."""
+        """A scan from the other end, whose steps take what was carried into those of this one, and what contractions
+        gave there. It carries the gradients of what this one carries, and adds up those of what the body reads from
+        above."""
         floats = floats_of(carry), floats_of(xs), floats_of(captured)
         ends = [or_zeros(g[place], carry[place]) for place in floats[0]]
         sums = [_zeros_of(captured[place], computing_dtype(captured[place].dtype)) for place in floats[2]]
         known = [place for place in range(len(carry), len(g)) if g[place] is not None]
-        before = list(results[len(results) - len(carry) :]) if carry else []
+        kept_slices = results[len(results) - saved :]
+        before, contracted = kept_slices[: len(carry)], kept_slices[len(carry) :]
 
         def step(*values: Tensor) -> list[Tensor]:
             given = list(values)
-            slopes, totals, upstream, inner = (
+            slopes, totals, upstream, inner, kept = (
                 [given.pop(0) for _ in range(count)]
-                for count in (len(ends), len(sums), len(known), len(carry) + len(xs))
+                for count in (len(ends), len(sums), len(known), len(carry) + len(xs), len(contracted))
             )
             by_result = dict(zip([*floats[0], *known], [*slopes, *upstream], strict=True))
-            shares = body.gradients([*inner, *captured], by_result)
+            shares = body.gradients([*inner, *captured], by_result, kept)
             parts = shares[: len(carry)], shares[len(carry) : len(inner)], shares[len(inner) :]
             carried, rows, read = (
                 [or_zeros(part[place], like[place]) for place in places]
@@ -145,7 +150,7 @@ class Scan(Op, name="scan"):
             added = [total + share.astype(total.dtype) for total, share in zip(totals, read, strict=True)]
             return [*carried, *added, *rows]
 
-        slices = [*(g[place] for place in known), *before, *xs]
+        slices = [*(g[place] for place in known), *before, *xs, *contracted]
         found = list(Scan([*ends, *sums], slices, body=step, length=length, reverse=not reverse, saved=0))
         carried, read, rows = ([found.pop(0) for _ in places] for places in (floats[0], floats[2], floats[1]))
         read = [share.astype(captured[place].dtype) for place, share in zip(floats[2], read, strict=True)]

@@ -29,10 +29,13 @@ class DifferentiableBody:
     def __call__(self, *arguments: Tensor) -> tuple[Tensor, ...]:
         return self.body(*arguments)
 
-    def gradients(self, arguments: Sequence[Tensor], cotangents: Mapping[int, Tensor]) -> list[Tensor | None]:
+    def gradients(
+        self, arguments: Sequence[Tensor], cotangents: Mapping[int, Tensor], kept: Sequence[Tensor] = ()
+    ) -> list[Tensor | None]:
         """Write the body and its gradient into the body that is being traced.
 
-        `cotangents` are the gradients of results, by their numbers. One for each argument; None where there is none.
+        `cotangents` are the gradients of results, by their numbers; `kept` are the last of the results, which are known
+        and not computed again. One for each argument; None where there is none.
         """
         results = self(*arguments)
         given: dict[ir.Value, list[Tensor]] = {}
@@ -43,7 +46,20 @@ class DifferentiableBody:
         found = dict(
             zip((item.value for item in wanted), self.pull(block, [i.value for i in wanted], given), strict=True)
         )
-        return [found.get(tensor.value) for tensor in arguments]
+        known = {result.value: tensor for result, tensor in zip(results[len(results) - len(kept) :], kept, strict=True)}
+        shares = [found.get(tensor.value) for tensor in arguments]
+        shares = [None if share is None else known.get(share.value, share) for share in shares]
+        for value, tensor in known.items():
+            _put_in_place(value, tensor.value)
+        return shares
+
+
+def _put_in_place(value: ir.Value, known: ir.Value) -> None:
+    """Let those that read a value read one that is known, and drop what has computed it, if nobody reads that."""
+    value.replace_all_uses_with(known)
+    owner = value.owner
+    if isinstance(owner, ir.Operation) and not any(list(result.uses) for result in owner.results):
+        owner.erase()
 
 
 def bodies_with_gradients(operation: ir.Operation, pull: Pull) -> dict[str, DifferentiableBody]:
