@@ -75,7 +75,7 @@ PIPELINE = Pipeline(
             "linalg",
             (
                 OutlineLoops(),  # further down, memory and kernels are a function's
-                LowerToLinalg(keeps_subnormals=False),  # passes/gpu/lower/exponentials.py
+                LowerToLinalg(keeps_subnormals=False, moves_in_loops=True),  # passes/gpu/lower/exponentials.py
                 WidenFactors(to="bf16"),  # before widening is looked at
                 LiftChecks(),
                 MlirPass("canonicalize"),  # cancels the reshapes between ops of one canonical form, so that they fuse

@@ -110,3 +110,26 @@ func.func @reverse(%x: tensor<2x3xf32>) -> tensor<2x3xf32> {
   %0 = "blu.reverse"(%x) {axes = array<i64: 1>} : (tensor<2x3xf32>) -> tensor<2x3xf32>
   return %0 : tensor<2x3xf32>
 }
+
+// -----
+
+// On GPUs, an image and the padding around it are written by one loop; before and behind rows it is filled first.
+// RUN: %blu-opt %s --split-input-file --pass-pipeline='lower-to-linalg{moves-in-loops=true}' --mlir-print-local-scope | %filecheck %s --check-prefix=LOOPS
+// LOOPS-LABEL: func.func @image(
+// LOOPS-SAME: %[[X:.+]]: tensor<2x3x5x4xf32>)
+// LOOPS: linalg.generic {{.*}} outs(%{{.+}} : tensor<3x5x5x4xf32>)
+// LOOPS: %[[LAST:.+]] = linalg.index 3
+// LOOPS: tensor.extract %[[X]][%{{.+}}, %{{.+}}, %{{.+}}, %[[LAST]]]
+// LOOPS-NOT: tensor.insert_slice
+// LOOPS-LABEL: func.func @ends(
+// LOOPS: tensor.insert_slice
+func.func @image(%x: tensor<2x3x5x4xf32>) -> tensor<3x5x5x4xf32> {
+  %0 = "blu.constant"() {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
+  %1 = "blu.pad"(%x, %0) {low = array<i64: 0, 1, 0, 0>, high = array<i64: 1, 1, 0, 0>} : (tensor<2x3x5x4xf32>, tensor<f32>) -> tensor<3x5x5x4xf32>
+  return %1 : tensor<3x5x5x4xf32>
+}
+func.func @ends(%x: tensor<2x3x4xf32>) -> tensor<2x4x5xf32> {
+  %0 = "blu.constant"() {value = dense<0.0> : tensor<f32>} : () -> tensor<f32>
+  %1 = "blu.pad"(%x, %0) {low = array<i64: 0, 1, 0>, high = array<i64: 0, 0, 1>} : (tensor<2x3x4xf32>, tensor<f32>) -> tensor<2x4x5xf32>
+  return %1 : tensor<2x4x5xf32>
+}

@@ -195,13 +195,18 @@ def _replace_after(value: ir.Value, emit_replacement: Callable[[], Tensor]) -> N
     value.replace_all_uses_except(replacement, [replacement.owner.operation])
 
 
+def _is_strided(operation: ir.Operation) -> bool:
+    """Whether an op is a convolution that skips elements: its gradient is stored, with zeros between, and then read."""
+    return operation.name == "blu.convolution" and max(attributes_of(operation)["strides"], default=1) > 1
+
+
 def _round_operand(operation: ir.Operation, index: int, precision: str, policy: str) -> None:
     """Round an operand; where it is a view that nobody else uses, what is viewed."""
-    value = operation.operands[index]
+    value, stores = operation.operands[index], index == 0 and _is_strided(operation)
     while not isinstance(value.owner, ir.Block) and value.owner.name in VIEWS and len(list(value.uses)) == 1:
         operation, index = value.owner.operation, 0
         value = operation.operands[0]
     is_normalized = not isinstance(value.owner, ir.Block) and value.owner.name in NORMALIZATIONS
     with ir.InsertionPoint(operation), emitting_in_place_of(operation):
-        half = rounded(Tensor(value), precision, rounds_gradient=policy in HALVES and is_normalized)
+        half = rounded(Tensor(value), precision, rounds_gradient=policy in HALVES and (is_normalized or stores))
         operation.operands[index] = half.value

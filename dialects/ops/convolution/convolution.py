@@ -177,7 +177,8 @@ def _of_weight(
         own = Products(blocks.operand(operand), blocks.grid, groups, shape[-1], precision)
         return blocks.weight_of(own.weight_gradient(g, blocks.places))
     own = Products(operand, grid_of(dims, operand.shape[0]), groups, shape[-1], precision)
-    return own.weight_gradient(g, product(shape[:-2])).reshape(shape)
+    back = grid_of([_backwards(dim) for dim in dims], operand.shape[0])
+    return own.weight_gradient(g, product(shape[:-2]), back).reshape(shape)
 
 
 def _turned(weight: Tensor, groups: int) -> Tensor:

@@ -72,6 +72,14 @@ def merged(shape: Sequence[int], axis: int) -> tuple[int, ...]:
     return (*shape[:first], shape[first] * shape[first + 1], *shape[first + 2 :])
 
 
+def seen_by(grid: WindowGrid, operand: Tensor) -> Tensor:
+    """All that windows read: the operand with zeros around it, and without what none reads."""
+    low = [-line.start for line in grid.lines]
+    sizes = zip(grid.lines, operand.shape[1:-1], strict=True)
+    high = [line.start + line.length * line.stride - size for line, size in sizes]
+    return padded(operand, [0, *low, 0], [grid.spare, *high, 0])
+
+
 @dataclass(frozen=True)
 class Products:
     """The products of a convolution of `operand` [N, *spatial, C] that gives `features` in so many `groups`."""
@@ -97,12 +105,7 @@ class Products:
 
     @cached_property
     def _read(self) -> Tensor:
-        """All that windows read: the operand with zeros around it, and without what none reads."""
-        lines = self.grid.lines
-        low = [-line.start for line in lines]
-        sizes = zip(lines, self.operand.shape[1:-1], strict=True)
-        high = [line.start + line.length * line.stride - size for line, size in sizes]
-        return padded(self.operand, [0, *low, 0], [self.grid.spare, *high, 0])
+        return seen_by(self.grid, self.operand)
 
     @cached_property
     def _phases(self) -> dict[tuple[int, ...], Tensor]:
@@ -218,6 +221,9 @@ class Products:
         steps = [track.step for track in parts[0][0].along]
         counts = [-(-dimension.count // step) for dimension, step in zip(dimensions, steps, strict=True)]
         shape = (self._batch, *counts, self.features)
+        reached = [(tracks, tensor) for tracks, tensor in parts if tracks.taps]
+        if len(reached) == 1:
+            return self._among_zeros(*reached[0], counts)
         full = []
         for _, tensor in parts:
             high = [size - own for size, own in zip(shape, tensor.shape, strict=True)]
@@ -229,26 +235,50 @@ class Products:
         result = stacked.transpose(order).reshape((self._batch, *sizes, self.features))
         return cut(result, [0] * result.ndim, [self._batch, *(own.count for own in dimensions), self.features])
 
-    def weight_gradient(self, g: Tensor, places: int) -> Tensor:
-        """The gradient of the weight [places, C / groups, features], g [N, *counts, features] being the result's."""
+    def _among_zeros(self, tracks: Tracks, tensor: Tensor, counts: Sequence[int]) -> Tensor:
+        """All elements of the result, of which only those of some tracks see anything: zeros are put around each."""
+        rank = len(counts)
+        full = padded(
+            tensor, [0] * (rank + 2), [0, *(size - own for size, own in zip(counts, tracks.counts, strict=True)), 0]
+        )
+        alone = full.reshape((self._batch, *(size for count in counts for size in (count, 1)), self.features))
+        low = [0, *(number for track in tracks.along for number in (0, track.first)), 0]
+        high = [0, *(number for track in tracks.along for number in (0, track.step - 1 - track.first)), 0]
+        sizes = [count * track.step for count, track in zip(counts, tracks.along, strict=True)]
+        result = padded(alone, low, high).reshape((self._batch, *sizes, self.features))
+        limits = [self._batch, *(own.count for own in self.grid.dimensions), self.features]
+        return cut(result, [0] * (rank + 2), limits)
+
+    def weight_gradient(self, g: Tensor, places: int, back: WindowGrid | None = None) -> Tensor:
+        """The gradient of the weight [places, C / groups, features], g [N, *counts, features] being the result's.
+
+        `back` are the windows over g that give the gradient of the operand.
+        """
         found: dict[int, Tensor] = {}
         for tracks in self.grid.tracks():
             if tracks.taps and g.size and self._channels:
-                found |= self._gradients(tracks, self._rows_of_results(tracks, g))
+                found |= self._gradients(tracks, self._rows_of_results(tracks, g, back))
         whole = found.get(0)
         if whole is not None and whole.shape[0] == places:
             return whole
         missing = zeros((1, self._channels, self.features), g.dtype)
         return joined([found.get(place, missing) for place in range(places)], 0)
 
-    def _rows_of_results(self, tracks: Tracks, g: Tensor) -> Tensor:
-        """The part of g that belongs to tracks, as rows where the results' are, with zeros between them."""
+    def _rows_of_results(self, tracks: Tracks, g: Tensor, back: WindowGrid | None) -> Tensor:
+        """The part of g that belongs to tracks, as rows where the results' are, with zeros between them.
+
+        Those that windows read for the operand's gradient are the same, further on, where padding keeps the size.
+        """
+        count = self.grid.rows_until_last(self._batch, tracks.counts)
+        if back is not None and self.grid.has_rows_of(back):
+            rows = seen_by(back, g).reshape((-1, self.features))
+            return self._by_group(part(rows, 0, back.first_row, back.first_row + count))
         first, step = ([getattr(track, name) for track in tracks.along] for name in ("first", "step"))
         own = cut(g, [0, *first, 0], g.shape, [1, *step, 1])
         shape = (self._batch, *self.grid.lengths, self.features)
         high = [size - given for size, given in zip(shape, own.shape, strict=True)]
         rows = padded(own, [0] * len(high), high).reshape((product(shape[:-1]), self.features))
-        return self._by_group(part(rows, 0, 0, self.grid.rows_until_last(self._batch, tracks.counts)))
+        return self._by_group(part(rows, 0, 0, count))
 
     def _gradients(self, tracks: Tracks, g: Tensor) -> dict[int, Tensor]:
         """What the results of tracks, whose gradients are rows of g, contribute: by place, or all at place 0."""

@@ -166,6 +166,16 @@ class WindowGrid:
     def lengths(self) -> tuple[int, ...]:
         return tuple(line.length for line in self.lines)
 
+    @property
+    def first_row(self) -> int:
+        """The row of the operand's first element."""
+        return _row([-line.start for line in self.lines], self.lengths)
+
+    def has_rows_of(self, other: WindowGrid) -> bool:
+        """Whether both see rows of the same images without strides: with elements between zeros, as far apart."""
+        alike = self.lengths == other.lengths and self.spare == other.spare
+        return alike and all(line.stride == 1 and line.start <= 0 for line in (*self.lines, *other.lines))
+
     def rows_until_last(self, batch: int, counts: Sequence[int]) -> int:
         """How many rows there are up to that of the last result."""
         return (batch - 1) * product(self.lengths) + _row([count - 1 for count in counts], self.lengths) + 1

@@ -8,8 +8,8 @@ from blu.dialects.core.dtypes import DType
 from blu.dialects.core.mlir import ir
 from blu.passes.graph.simplify.rules import Site, emit, made_by, simplifies, splat_of
 
-_COPIES = ("pad", "concatenate")
-_SUMS = ("row_windows", "matmul", "contract", "add", "subtract")
+_COPIES = ("pad", "concatenate", "row_windows")
+_SUMS = ("matmul", "contract", "add", "subtract")
 _MOVES = ("reshape", "transpose", "slice", *_COPIES)
 
 
@@ -54,7 +54,7 @@ def _has_copy(value: ir.Value) -> bool:
     if site.name == "pad":
         around = splat_of(site.operands[1])
         return around is not None and not any(around.tobytes())  # 0, not -0
-    return site.name == "concatenate" or _has_copy(site.operands[0])
+    return site.name in _COPIES or _has_copy(site.operands[0])
 
 
 def _narrowed(value: ir.Value, dtype: DType) -> ir.Value:

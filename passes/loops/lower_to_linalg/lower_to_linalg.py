@@ -34,11 +34,15 @@ class LowerToLinalg(Pass, name="lower-to-linalg"):
     tensor.empty stands for all of its type.
     The function keeps the types that callers know, signedness included, in `blu.inputs` and `blu.results`.
     With `keeps_subnormals`, exponentials of f32 are not 0 where they are subnormal, and so is what is made of them.
+    With `moves_in_loops`, what is padded between its first and its last dimension is written by one loop, padding and
+    all, rather than put into what is filled, and rows between which others are dropped are no view, but are put
+    together once, for all who read them. Processors fill and copy faster than they compute where to read.
     """
 
     level = "blu"
     leads_to = "linalg"
     keeps_subnormals: bool = True
+    moves_in_loops: bool = False
 
     def run(self, module: ir.Module) -> None:
         for operation in list(module.body.operations):
@@ -83,7 +87,9 @@ class LowerToLinalg(Pass, name="lower-to-linalg"):
                 advice=f'Write one: @lowers("{operation.name.removeprefix("blu.")}") in passes/loops/lower_to_linalg/, '
                 "or give the op a decompose.",
             )
-        result = rule(describe(operation, values.__getitem__, self.keeps_subnormals, self._lower_body))
+        result = rule(
+            describe(operation, values.__getitem__, self.keeps_subnormals, self.moves_in_loops, self._lower_body)
+        )
         return [result] if isinstance(result, ir.Value) else list(result)
 
     def _lower_body(self, block: ir.Block, *arguments: ir.Value) -> list[ir.Value]:

@@ -3,33 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 from itertools import product as combinations
 
 from blu.dialects.core.dtypes import bool_, computing_dtype, i32
-from blu.dialects.core.mlir import arith, ir, linalg, tensor
+from blu.dialects.core.mlir import arith, ir, linalg
 from blu.dialects.ops.convolution.pooling_gradient import LOWEST, NOWHERE, dimensions_of
 from blu.dialects.ops.convolution.windows import Dimension
 from blu.passes.loops.lower_to_linalg.generic import PARALLEL, constant, empty, generic, projection, shape_of
 from blu.passes.loops.lower_to_linalg.indexing import index_constant
 from blu.passes.loops.lower_to_linalg.rules import Lowering, element_type, lowers
-from blu.passes.loops.lower_to_linalg.scalar import Scalar, load, store
+from blu.passes.loops.lower_to_linalg.scalar import Scalar, every, load, read, store, within
 from blu.passes.loops.lower_to_linalg.shape import nothing
-
-
-def _within(index: ir.Value, size: int) -> Scalar:
-    """Whether an index is one of so many elements: a negative one is a large number."""
-    return Scalar(arith.cmpi(arith.CmpIPredicate.ult, index, index_constant(size)), bool_)
-
-
-def _all(conditions: Sequence[Scalar]) -> Scalar:
-    return reduce(lambda left, right: left & right, conditions)
-
-
-def _read(source: ir.Value, where: Sequence[ir.Value], is_inside: Scalar) -> ir.Value:
-    """An element, or any where it is not one."""
-    zero = index_constant(0)
-    return tensor.extract(source, [zero if at is None else arith.select(is_inside.value, at, zero) for at in where])
 
 
 def _loop(op: Lowering, body: object) -> ir.Value:
@@ -52,8 +36,8 @@ def lower_max_pool_place(op: Lowering) -> ir.Value:
         found, best = None, None
         for number, at in enumerate(combinations(*(range(dim.window) for dim in dims))):
             where = [_element_of(dim, o, k) for dim, o, k in zip(dims, middle, at, strict=True)]
-            inside = _all([_within(one, dim.size) for one, dim in zip(where, dims, strict=True)])
-            seen = load(_read(operand, [first, *where, last], inside), dtype)
+            inside = every([within(one, dim.size) for one, dim in zip(where, dims, strict=True)])
+            seen = load(read(operand, [first, *where, last], inside), dtype)
             place = Scalar(constant(element_type(i32), number), i32)
             if found is None or best is None:
                 found, best = inside.where(place, place.like(NOWHERE)), seen
@@ -80,8 +64,8 @@ def lower_max_pool(op: Lowering) -> ir.Value:
         best = Scalar(constant(element_type(computing_dtype(dtype)), LOWEST), computing_dtype(dtype))
         for at in combinations(*(range(dim.window) for dim in dims)):
             where = [_element_of(dim, o, k) for dim, o, k in zip(dims, middle, at, strict=True)]
-            inside = _all([_within(one, dim.size) for one, dim in zip(where, dims, strict=True)])
-            seen = load(_read(operand, [first, *where, last], inside), dtype)
+            inside = every([within(one, dim.size) for one, dim in zip(where, dims, strict=True)])
+            seen = load(read(operand, [first, *where, last], inside), dtype)
             best = best.maximum(inside.where(seen, best.like(LOWEST)))
         return store(best, dtype)
 
@@ -109,12 +93,12 @@ def lower_max_pool_gradient(op: Lowering) -> ir.Value:
         total = Scalar(zero, computing_dtype(dtype))
         for back in combinations(*reaches):
             seen = [_window_of(dim, h, steps) for dim, h, steps in zip(dims, middle, back, strict=True)]
-            inside = _all([condition for _, _, condition in seen])
-            where = [first, *(window for window, _, _ in seen), last]
+            inside = every([condition for _, _, condition in seen])
+            where = [window for window, _, _ in seen]
             number = _number([own for _, own, _ in seen], dims)
-            chosen = Scalar(_read(place, where, inside), i32)
+            chosen = Scalar(read(place, [first, *where, last], inside), i32)
             is_own = inside & Scalar(arith.cmpi(arith.CmpIPredicate.eq, chosen.value, number), bool_)
-            total = total + is_own.where(load(_read(g, where, inside), dtype), total.like(0.0))
+            total = total + is_own.where(load(read(g, [first, *where, last], inside), dtype), total.like(0.0))
         return store(total, dtype)
 
     return _loop(op, body)
@@ -125,12 +109,12 @@ def _window_of(dim: Dimension, element: ir.Value, back: int) -> tuple[ir.Value, 
     at, stride = arith.addi(element, index_constant(dim.low)), index_constant(dim.stride)
     window = arith.subi(arith.divui(at, stride), index_constant(back))
     distance = arith.subi(at, arith.muli(window, stride))
-    place, conditions = distance, [_within(window, dim.count)]
+    place, conditions = distance, [within(window, dim.count)]
     if dim.dilation > 1:
         step = index_constant(dim.dilation)
         rest, place = arith.remui(distance, step), arith.divui(distance, step)
         conditions.append(Scalar(arith.cmpi(arith.CmpIPredicate.eq, rest, index_constant(0)), bool_))
-    return window, place, _all([*conditions, _within(place, dim.window)])
+    return window, place, every([*conditions, within(place, dim.window)])
 
 
 def _number(places: Sequence[ir.Value], dims: Sequence[Dimension]) -> ir.Value:

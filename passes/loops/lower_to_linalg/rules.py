@@ -21,7 +21,8 @@ class Lowering:
 
     `operands` and `types` follow the declared fields (a list for variadic ones, None for absent ones); `types` keep the
     signedness that linalg's signless element types no longer show. `keeps_subnormals` says whether the machine's
-    exponentials of f32 do. `bodies` of an op with regions take lowered values, and write what they compute with them.
+    exponentials of f32 do, `moves_in_loops` whether what is put elsewhere is so by loops. `bodies` of an op with
+    regions take lowered values, and write what they compute with them.
     """
 
     operation: ir.Operation
@@ -30,6 +31,7 @@ class Lowering:
     attributes: dict[str, Any]
     results: tuple[TensorType, ...]
     keeps_subnormals: bool = True
+    moves_in_loops: bool = False
     bodies: dict[str, LoweredBody] = field(default_factory=dict)
 
     @property
@@ -57,6 +59,7 @@ def describe(
     operation: ir.Operation,
     mapped: Callable[[ir.Value], ir.Value],
     keeps_subnormals: bool,
+    moves_in_loops: bool,
     lower_body: Callable[..., list[ir.Value]],
 ) -> Lowering:
     """Collect what a rule needs to know about an operation."""
@@ -68,6 +71,7 @@ def describe(
         attributes_of(operation),
         tuple(map(value_type, operation.results)),
         keeps_subnormals,
+        moves_in_loops,
         {name: partial(lower_body, block) for name, block in body_blocks_of(operation).items()},
     )
 

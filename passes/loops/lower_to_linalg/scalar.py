@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 from blu.dialects.core.dtypes import DType, bf16, bool_, computing_dtype, f32
-from blu.dialects.core.mlir import arith, ir, math
+from blu.dialects.core.mlir import arith, ir, math, tensor
 from blu.passes.loops.lower_to_linalg.generic import constant
 from blu.passes.loops.lower_to_linalg.rules import element_type
 
@@ -169,3 +171,26 @@ def _resize_integer(scalar: Scalar, target: ir.Type) -> ir.Value:
         return arith.trunci(target, scalar.value)
     extend = arith.extsi if scalar.dtype.kind == "signed" else arith.extui
     return extend(target, scalar.value)
+
+
+# Elements of a tensor that are read by an index which may lie outside of it.
+def within(index: ir.Value, size: int) -> Scalar:
+    """Whether an index is one of so many elements: a negative one is a large number."""
+    return Scalar(arith.cmpi(arith.CmpIPredicate.ult, index, constant(ir.IndexType.get(), size)), bool_)
+
+
+def every(conditions: Sequence[Scalar]) -> Scalar:
+    """Whether all conditions hold, of which there are some."""
+    return reduce(lambda left, right: left & right, conditions)
+
+
+def read(source: ir.Value, where: Sequence[ir.Value], inside: Scalar, ends: Collection[int] = ()) -> ir.Value:
+    """An element, or any where its index is not inside.
+
+    Along the dimensions `ends`, which are the first and the last where none are given, it always is: that index stays
+    as it is, so that neighbours are read at once.
+    """
+    ends = ends or (0, len(where) - 1)
+    zero = constant(ir.IndexType.get(), 0)
+    places = [at if dim in ends else arith.select(inside.value, at, zero) for dim, at in enumerate(where)]
+    return tensor.extract(source, places)

@@ -15,9 +15,11 @@ from blu.passes.loops.lower_to_linalg.generic import (
     projection,
     reshape,
     shape_of,
+    splat_of,
     transpose,
 )
 from blu.passes.loops.lower_to_linalg.rules import Lowering, element_type, lowers
+from blu.passes.loops.lower_to_linalg.scalar import every, read, within
 
 
 @lowers("reshape")
@@ -77,10 +79,40 @@ def lower_pad(op: Lowering) -> ir.Value:
     operand, value = op.operands
     if op.types[0].shape == op.result.shape:
         return operand
+    if op.moves_in_loops and op.types[0].size and _is_around_rows(op):
+        return _padded_by_index(op)
     padded = pointwise(op.result.shape, [value], element_type(op.result.dtype), lambda x: x)
     if op.types[0].size == 0:
         return padded
     return insert_slice(operand, padded, op.attributes["low"], [1] * len(op.result.shape))
+
+
+def _is_around_rows(op: Lowering) -> bool:
+    """Whether padding is whole rows, some of which are beside others of the same image."""
+    added = _padded_dims(op)
+    return bool(added) and min(added) < len(op.result.shape) - 2 and max(added) < len(op.result.shape) - 1
+
+
+def _padded_dims(op: Lowering) -> list[int]:
+    return [dim for dim, size in enumerate(op.types[0].shape) if size != op.result.shape[dim]]
+
+
+def _padded_by_index(op: Lowering) -> ir.Value:
+    """Each element is read, or is padding."""
+    (operand, value), shape, sizes, added = op.operands, op.result.shape, op.types[0].shape, _padded_dims(op)
+    around = tensor.extract(value, []) if (splat := splat_of(value)) is None else arith.constant(splat.type, splat)
+
+    def body(_: ir.Value) -> ir.Value:
+        where = [linalg.IndexOp(dim).result for dim in range(len(shape))]
+        for dim in added:
+            where[dim] = arith.subi(where[dim], constant(ir.IndexType.get(), op.attributes["low"][dim]))
+        inside = every([within(where[dim], sizes[dim]) for dim in added])
+        element = read(operand, where, inside, [dim for dim in range(len(shape)) if dim not in added])
+        return arith.select(inside.value, element, around)
+
+    target, all_dims = empty(shape, element_type(op.result.dtype)), projection(len(shape), range(len(shape)))
+    (result,) = generic([], [target], [all_dims], [PARALLEL] * len(shape), body)
+    return result
 
 
 @lowers("concatenate")

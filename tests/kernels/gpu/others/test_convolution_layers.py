@@ -80,6 +80,14 @@ def test_the_moments_of_halves_are_of_one_pass(lowered: Any):
     assert sum(bool(re.fullmatch(r"\((tensor<\d+x\d+xf32>), \1\)", item)) for item in sums) == 5, sums
 
 
+def test_padding_is_written_with_what_it_is_around(lowered: Any):
+    """Images are put into nothing, and rows between results are dropped once, for the norm and for its gradient."""
+    text = module_text(lowered)
+    assert not re.findall(r"insert_slice .* into tensor<8x\d+x\d+x(?:16|64)x", text)
+    first = r'"blu.row_windows"\(.*\) -> tensor<8x\d+x\d+x(?:16|64|128)x'
+    assert not re.findall(first, text)
+
+
 def test_largest_elements_are_read_where_they_are():
     """Windows that overlap are no copies; halves are chosen from as they are, to the bit. NaN and padding are too."""
 
@@ -111,5 +119,26 @@ def test_norms_over_batches_and_largest_elements_are_those_of_processors():
     shapes = ((3, 9, 7, 16), (16,), (16,), (3, 5, 4, 16))
     given = [rng.standard_normal(shape, np.float32) for shape in shapes]
     found = compile_program(gradients, *given).interpret(*given)
+    for own, expected in zip(found, map(np.asarray, blu.jit(gradients)(*given)), strict=True):
+        assert np.abs(own - expected).max() < 2e-6 * np.abs(expected).max()
+
+
+def test_moved_rows_are_those_of_processors():
+    """Padding, strides, and zeros between: results and gradients, by kernels that read where elements come from."""
+
+    def layers(x: Any, same: Any, half: Any, short: Any) -> Any:
+        inner = blu.conv2d(x, same, padding=1, channels_last=True)
+        strided = blu.conv2d(inner, half, stride=2, padding=1, channels_last=True)
+        return strided + blu.conv2d(x, short, stride=2, channels_last=True)
+
+    def gradients(x: Any, same: Any, half: Any, short: Any, g: Any) -> Any:
+        result, pull = blu.vjp(layers, x, same, half, short)
+        return (result, *pull(g))
+
+    rng = np.random.default_rng(0)
+    shapes = ((2, 7, 6, 8), (8, 8, 3, 3), (8, 8, 3, 3), (8, 8, 1, 1), (2, 4, 3, 8))
+    given = [rng.standard_normal(shape, np.float32) for shape in shapes]
+    program = compile_program(gradients, *given)
+    found = program.interpret(*given)
     for own, expected in zip(found, map(np.asarray, blu.jit(gradients)(*given)), strict=True):
         assert np.abs(own - expected).max() < 2e-6 * np.abs(expected).max()
