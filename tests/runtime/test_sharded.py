@@ -15,6 +15,16 @@ from blu.errors import PassError, ShapeError
 from tests.support.programs.rank_programs import run_ranks
 
 PROGRAMS = Path(__file__).parent / "sharded_programs.py"
+# Modes of `sharded_programs.py` by the number of ranks that they are for.
+ONE_LAYER = {
+    2: ["data", "tensor", "full", "balanced", "sequence", "batches between"],
+    4: ["data x tensor", "data x tensor, full", "data x balanced", "tensor x positions", "sequence x positions"],
+}
+TWELVE_LAYERS = [
+    *("data x tensor", "data x balanced", "tensor x positions"),
+    *("four, data", "four, tensor", "four, full", "four balanced"),
+    *("four, sequence", "data x sequence, full", "sequence x positions"),
+]
 
 
 def check(found: list[dict], modes: list[str], gradients: int = 16) -> None:
@@ -25,10 +35,21 @@ def check(found: list[dict], modes: list[str], gradients: int = 16) -> None:
             assert item[mode]["count"] == 1 + gradients, mode
 
 
-def test_two_ranks_find_the_loss_and_all_gradients_of_one() -> None:
-    modes = ["data", "tensor", "full", "balanced", "sequence", "batches between"]
-    found = run_ranks(PROGRAMS, 2, "1", *modes)
-    check(found, modes)
+def found_twice(ranks: int) -> list[dict]:
+    """What ranks find of a model of one layer in each of their modes: processes of two runs find the same bits."""
+    modes = ONE_LAYER[ranks]
+    runs = [run_ranks(PROGRAMS, ranks, "1", *modes) for _ in range(2)]
+    for found in runs:
+        check(found, modes)
+    digests = [[{mode: item[mode]["digest"] for mode in modes} for item in found] for found in runs]
+    assert digests[0] == digests[1]
+    assert len({digest for item in digests[0] for digest in item.values()}) > len(modes), "ranks have other parts"
+    return runs[0]
+
+
+@pytest.mark.slow
+def test_two_ranks_find_the_loss_and_all_gradients_of_one_and_the_same_bits_again() -> None:
+    found = found_twice(2)
     kinds = found[0]["full"]["kinds"]
     assert kinds["all_gather"] > 10 and kinds["reduce_scatter"] > 10
     assert set(found[0]["data"]["kinds"]) <= {"all_reduce", "axis_index"}
@@ -37,40 +58,14 @@ def test_two_ranks_find_the_loss_and_all_gradients_of_one() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "modes",
-    [
-        ["data x tensor", "data x balanced", "tensor x positions"],
-        ["four, data", "four, tensor", "four, full", "four balanced"],
-        ["four, sequence", "data x sequence, full", "sequence x positions"],
-    ],
-    ids=["two axes", "one axis", "sequences"],
-)
-def test_four_ranks_find_all_148_gradients_of_twelve_layers(modes: list[str]) -> None:
-    check(run_ranks(PROGRAMS, 4, "12", *modes, timeout=400), modes, 148)
+def test_four_ranks_find_the_loss_and_all_gradients_of_one_and_the_same_bits_again() -> None:
+    assert [item["rank"] for item in found_twice(4)] == [0, 1, 2, 3]
 
 
 @pytest.mark.slow
-def test_four_ranks_find_the_loss_and_all_gradients_of_one() -> None:
-    modes = ["data x tensor, full"]
-    check(run_ranks(PROGRAMS, 4, "1", *modes), modes)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("ranks", "modes"),
-    [
-        (2, ["data", "full", "tensor", "balanced", "sequence"]),
-        (4, ["data x tensor", "data x tensor, full", "data x balanced", "tensor x positions", "sequence x positions"]),
-    ],
-)
-def test_processes_of_two_runs_find_the_same_bits(ranks: int, modes: list[str]) -> None:
-    digests = [
-        [{mode: item[mode]["digest"] for mode in modes} for item in run_ranks(PROGRAMS, ranks, "1", *modes)]
-        for _ in range(2)
-    ]
-    assert digests[0] == digests[1]
-    assert len({digest for item in digests[0] for digest in item.values()}) > len(modes), "ranks have other parts"
+def test_four_ranks_find_all_148_gradients_of_twelve_layers() -> None:
+    """Along two axes, along one, and with rows of sequences between products."""
+    check(run_ranks(PROGRAMS, 4, "12", *TWELVE_LAYERS, timeout=280), TWELVE_LAYERS, 148)
 
 
 def test_a_value_goes_from_every_sharding_to_every_other_one() -> None:
