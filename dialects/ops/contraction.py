@@ -28,8 +28,9 @@ from blu.dialects.tensor.tensor import Tensor
 from blu.errors import BluError, DTypeError, ShapeError
 
 # How precisely products of f32 are formed: in full, from operands rounded to tf32 (10 bits of fraction), or to bf16 (7
-# bits) or f16. Sums and results are always f32 or better. Other dtypes are not affected.
-PRECISIONS = ("highest", "tf32", "bf16", "f16")
+# bits) or f16. Sums and results are f32 or better; only "fast" leaves sums of fp8 to tensor cores that keep fewer bits.
+# Other dtypes are not affected.
+PRECISIONS = ("highest", "tf32", "bf16", "f16", "fast")
 # The pass `autocast` makes this rounding of operands explicit.
 ROUNDING = ("bf16", "f16")
 

@@ -376,8 +376,9 @@ def matmul(x: Any, y: Any, precision: str = "highest", dtype: Any = None) -> Ten
     """NumPy's matrix product: the last two dimensions are matrices, the others are broadcast; 1-d operands are vectors.
 
     `precision` says how products of f32 are formed: "highest", or from operands rounded to "tf32", "bf16" or
-    "f16". Factors may be f8e4m3 and f8e5m2, also one of each, whose products are summed in f32: `dtype` is that of
-    their result, f32 if it is not given, to which sums are rounded once. DTypeError for a `dtype` of other factors.
+    "f16". Factors may be f8e4m3 and f8e5m2, also one of each, whose products are summed in f32, or with "fast" in the
+    fewer bits of tensor cores for fp8: `dtype` is that of their result, f32 if none is given, to which sums are rounded
+    once. DTypeError for a `dtype` of other factors.
     """
     left, right = factors(x, y, dtype)
     if left.dtype.is_stored_only:

@@ -18,8 +18,10 @@ from blu.passes.gpu.gemm.few_rows import strips
 from blu.passes.gpu.gemm.few_rows.rows import MOST_ROWS
 from blu.passes.gpu.gemm.problem import COPY_BYTES, Product
 from blu.passes.gpu.gemm.schedule import (
+    FAST_FLOAT8,
     FLOAT8,
     KINDS,
+    OF_FLOAT8,
     ROW_BYTES,
     WARPGROUP_STEPS,
     WARPGROUP_TILES,
@@ -36,7 +38,7 @@ from blu.passes.kernels.schedules import Fields, Schedule, make
 
 # Clocks that a multiprocessor takes to multiply 128 x 128 x 128 bytes, and to begin and end a tile; bytes of global
 # memory per clock; clocks of one more launch. Rough: they only have to put schedules in the right order.
-_CLOCKS = {FLOAT8: 1024, "bf16": 1024, "f16": 1024, "tf32": 1024, "3xtf32": 3600, "f32": 6000}
+_CLOCKS = {FLOAT8: 1024, FAST_FLOAT8: 1024, "bf16": 1024, "f16": 1024, "tf32": 1024, "3xtf32": 3600, "f32": 6000}
 _TILE_CLOCKS = 5000
 _BYTES_PER_CLOCK = 2400
 _LAUNCH_CLOCKS = 5000
@@ -49,6 +51,7 @@ SCRATCH_BYTES = 1 << 27
 _LARGE_SHARED_BYTES = 200 * 1024
 _INSTEAD = {
     FLOAT8: (FLOAT8,),
+    FAST_FLOAT8: (FAST_FLOAT8, FLOAT8),
     "bf16": ("bf16",),
     "f16": ("f16",),
     "tf32": ("tf32", "3xtf32", "f32"),
@@ -119,7 +122,7 @@ def choose_instruction(contraction: Contraction) -> str | None:
     operands = list(contraction.operation.operands)[:2]
     elements = {str(ir.ShapedType(value.type).element_type) for value in operands}
     if elements <= {"f8E4M3FN", "f8E5M2"}:
-        return FLOAT8
+        return FAST_FLOAT8 if precision == "fast" else FLOAT8
     if len(elements) > 1 or not elements <= {"f32", "bf16", "f16"}:
         return None
     if elements != {"f32"}:
@@ -201,7 +204,7 @@ def choose_by_strides(
         return few_rows.choose_schedule(product, target)
     if wgmma.suits(product, instruction, target):
         return wgmma.tiled(product, instruction, target, split)
-    if instruction == FLOAT8:  # which nothing else multiplies
+    if instruction in OF_FLOAT8:  # which nothing else multiplies
         return LoopsSchedule()
     rows, columns = schedule.rows, schedule.columns
     if takes_warpgroups(sizes, target) and (rows, columns) == _OF_WARPGROUPS:
@@ -243,7 +246,7 @@ _WARPGROUP_END = 3000
 
 def takes_warpgroups(sizes: ProductSizes, target: GpuTarget) -> bool:
     """Whether tiles of warpgroups would be used, if the operands lie for it."""
-    if sizes.instruction == FLOAT8:  # by place_float8.py
+    if sizes.instruction in OF_FLOAT8:  # by place_float8.py
         return target.wgmma
     is_large = sizes.rows * sizes.columns >= 1 << 14
     is_deep = sizes.instruction != "tf32" and min(sizes.rows, sizes.columns) >= 64 and sizes.depth >= wgmma.DEEP
@@ -271,6 +274,8 @@ def warpgroup_split(sizes: ProductSizes, target: GpuTarget, registers: str = "no
     if sizes.instruction == "tf32":
         largest, only = WARPGROUP_TILES["none"], WARPGROUP_TILES[registers]
         tiles: dict[tuple[int, int], float] = {only: WARPGROUP_STEPS[largest] * prod(only) // prod(largest)}
+    elif sizes.instruction == FLOAT8:
+        tiles = dict(wgmma.ADDED_TILES)
     else:
         tiles = wgmma.tiles_of_parts(sizes.rows, sizes.columns, sizes.outer, target)
 

@@ -19,6 +19,7 @@ from blu.passes.gpu.gemm.register_factor import ROWS
 from blu.passes.gpu.gemm.schedule import (
     COPIES,
     FLOAT8,
+    OF_FLOAT8,
     SUMS,
     FewRowsSchedule,
     MmaSchedule,
@@ -93,8 +94,9 @@ def _excess_wgmma(schedule: WgmmaSchedule, target: GpuTarget) -> Iterator[str]:
     unit = 2 * SLAB if schedule.registers == "none" else SLAB
     if schedule.across % unit or schedule.across > 256:
         yield f"{names[1]} = {schedule.across}: tiles of warpgroups have a multiple of {unit} {names[1]}, 256 at most"
-    if rows * columns // isa.THREADS > _SUM_REGISTERS:
-        sums = rows * columns // isa.THREADS
+    # Those of a step are held beside those of all steps before.
+    sums = rows * columns // isa.THREADS * (3 if schedule.instruction == FLOAT8 else 1)
+    if sums > _SUM_REGISTERS:
         yield f"a tile of {rows} x {columns} takes {sums} registers of each thread, of at most {_SUM_REGISTERS}"
     if schedule.sums not in SUMS:
         yield f"sums = '{schedule.sums}': sums are {', '.join(map(repr, SUMS))}"
@@ -135,8 +137,8 @@ def _excess_tile(schedule: MmaSchedule | SimtSchedule | ProductSchedule) -> Iter
     if isinstance(schedule, MmaSchedule):
         if schedule.instruction == "f32":
             yield "tensor cores multiply bf16, f16, tf32, 3xtf32, not f32"
-        if schedule.instruction == FLOAT8:
-            yield "single warps multiply bf16, f16, tf32, 3xtf32, not fp8: warpgroups do"
+        if schedule.instruction in OF_FLOAT8:
+            yield f"single warps multiply bf16, f16, tf32, 3xtf32, not {schedule.instruction}: warpgroups do"
         if schedule.warp_rows not in _WARP_TILES or schedule.warp_columns not in _WARP_TILES:
             yield f"a warp's tile is of 32 or 64, not of {schedule.warp_rows} x {schedule.warp_columns}"
         if schedule.threads < _LEAST_THREADS:

@@ -22,6 +22,8 @@ Why it is so:
 - A thread of a multiplying group holds rows x columns / 128 sums, 192 in a tile of 128 x 192, and the 65,536 registers
   of a multiprocessor are 168 for each of 384 threads. The copying group hands its own on: 40 and twice 232 are three
   times 168.
+- Tensor cores keep fewer bits of sums of fp8 than an f32 has. So (unless "fast" is asked for) sums of 128 k start anew
+  and are added to the tile's as f32, those of half a tile while the other half is multiplied.
 - Blocks stay, one on each multiprocessor, so that barriers, tensor maps and the ring are set up once, and copies of the
   next tile begin while the last one is written. They take tiles in bands of `group` rows, column by column: blocks that
   run at a time then share factors in the L2 cache.
@@ -40,7 +42,7 @@ from blu.passes.gpu.gemm.boxes.writer import Boxes, BoxWriter
 from blu.passes.gpu.gemm.output import Staged
 from blu.passes.gpu.gemm.register_factor import STEPS, RegisterFactor
 from blu.passes.gpu.gemm.ring import Copies, Ring, Walk
-from blu.passes.gpu.gemm.schedule import FLOAT8, WgmmaSchedule
+from blu.passes.gpu.gemm.schedule import FLOAT8, OF_FLOAT8, WgmmaSchedule
 from blu.passes.gpu.gemm.slabs import SLAB, Slabs, SlabWriter, TilePosition, Write
 from blu.passes.gpu.isa import barrier, elect, mbarrier, setmaxnreg, shfl, tma, wgmma
 from blu.passes.gpu.isa.warp import WARP
@@ -135,10 +137,13 @@ class BlockCode:
     def _sums(self, carried: list[ir.Value], steps: ir.Value) -> list[ir.Value]:
         """The stage and phase after a tile, and its sums."""
         count = self.schedule.down // wgmma.ROWS * self.schedule.across // 2
+        is_added = self.schedule.instruction == FLOAT8
 
         def step(number: ir.Value, values: list[ir.Value]) -> list[ir.Value]:
             stage, phase, *sums = values
             mbarrier.wait(self.ring.full(stage), phase)
+            if is_added:
+                return [*self.ring.following(stage, phase), *self._added_up(stage, sums)]
             if self.schedule.registers != "none":
                 return [*self.ring.following(stage, phase), *self._products_by_registers(stage, number, sums)]
             wgmma.fence()
@@ -150,6 +155,8 @@ class BlockCode:
             return [*self.ring.following(stage, phase), *sums]
 
         stage, phase, *sums = repeat(0, steps, 1, [*carried, *[numbers.real(0.0)] * count], step)
+        if is_added:
+            return [stage, phase, *sums]
         wgmma.wait_group(0)
         self._release(self._before(stage))
         return [stage, phase, *wgmma.tie(sums)]
@@ -178,10 +185,44 @@ class BlockCode:
             results += own
         return results
 
+    def _added_up(self, stage: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
+        """The sums with those of a stage, in f32: of each half of the tile while the other half is multiplied."""
+        first = SharedTile(self.ring.left(stage), True).descriptor()
+        second = SharedTile(self.ring.right(stage), True).descriptor()
+        halves = [self._half(first, second, *place) for place in self._halves]
+        results: list[ir.Value] = []
+        for pending, half in zip((1, 0), halves, strict=True):
+            wgmma.wait_group(pending)
+            before = sums[len(results) : len(results) + len(half)]
+            results += [arith.addf(*pair) for pair in zip(before, wgmma.tie(half), strict=True)]
+        self._release(stage)
+        return results
+
+    @property
+    def _halves(self) -> list[tuple[int, int, int]]:
+        """The halves of a tile: where each begins in the left factor's tile and in the right one's, and its columns."""
+        rows, columns = self.schedule.rows, self.schedule.columns
+        if rows > wgmma.ROWS:
+            return [(part * wgmma.ROWS * wgmma.ROW_BYTES, 0, columns) for part in range(2)]
+        return [(0, part * columns // 2 * wgmma.ROW_BYTES, columns // 2) for part in range(2)]
+
+    def _half(self, first: ir.Value, second: ir.Value, down: int, along: int, columns: int) -> list[ir.Value]:
+        """The products of a half of the tile in a stage, a group of their own."""
+        wgmma.fence()
+        own: list[ir.Value] = []
+        for k in range(0, wgmma.ROW_BYTES, wgmma.instruction_depth(1)):
+            factors = wgmma.further(first, down + k), wgmma.further(second, along + k)
+            if own:
+                own = wgmma.mma_async(own, *factors, self._element, (True, True))
+            else:
+                own = wgmma.mma_async_anew(columns, *factors, self._element, (True, True))
+        wgmma.commit_group()
+        return own
+
     @property
     def _element(self) -> str:
         """What the instruction is told of its factors: of fp8 the format of each."""
-        if self.schedule.instruction != FLOAT8:
+        if self.schedule.instruction not in OF_FLOAT8:
             return self.schedule.instruction
         factors = (self.walk.product.left, self.walk.product.right)
         return ".".join(FORMATS[str(factor.element)] for factor in factors)

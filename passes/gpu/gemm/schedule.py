@@ -41,22 +41,24 @@ class ProductSchedule(Schedule):
     copied: str = "undecided"
 
 
-FLOAT8 = "fp8"
-"""The instruction of factors of e4m3 and e5m2, whichever each of them is."""
+FLOAT8, FAST_FLOAT8 = "fp8", "fp8_fast"
+"""The instruction of factors of e4m3 and e5m2, whichever each of them is: sums of 128 k are added up as f32, or all are
+left to tensor cores, which keep fewer bits."""
+OF_FLOAT8 = (FLOAT8, FAST_FLOAT8)
 
 
 def bytes_of(instruction: str) -> int:
     """Bytes of an element of what an instruction multiplies."""
-    return {"bf16": 2, "f16": 2, FLOAT8: 1}.get(instruction, 4)
+    return {"bf16": 2, "f16": 2, FLOAT8: 1, FAST_FLOAT8: 1}.get(instruction, 4)
 
 
 @dataclass(frozen=True)
 class TileSchedule(Schedule):
     """A block computes `rows` x `columns` results, a row of 128 bytes of k at a time.
 
-    `instruction` is the type of the products: bf16, f16, fp8, tf32, 3xtf32 (f32 as the sum of two tf32) or f32. There
-    are `stages` tiles in shared memory at a time. `split` blocks share the k of a tile; a second kernel adds what they
-    found. Blocks go through `group` rows of tiles together, so that what they read is still in the cache.
+    `instruction` is the type of the products: bf16, f16, fp8, fp8_fast, tf32, 3xtf32 (f32 as the sum of two tf32) or
+    f32. There are `stages` tiles in shared memory at a time. `split` blocks share the k of a tile; a second kernel adds
+    what they found. Blocks go through `group` rows of tiles together, so that what they read is still in the cache.
     """
 
     instruction: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from math import ceil
+from math import ceil, prod
 
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.targets.nvidia import GpuTarget
@@ -26,7 +26,7 @@ from blu.passes.gpu.gemm.output import (
 from blu.passes.gpu.gemm.pingpong import THREADS, BlockCode
 from blu.passes.gpu.gemm.problem import Product
 from blu.passes.gpu.gemm.ring import Ring, Walk
-from blu.passes.gpu.gemm.schedule import FLOAT8, WARPGROUP_STEPS, WARPGROUP_TILES, WgmmaSchedule
+from blu.passes.gpu.gemm.schedule import FLOAT8, OF_FLOAT8, WARPGROUP_STEPS, WARPGROUP_TILES, WgmmaSchedule
 from blu.passes.gpu.gemm.slabs import SLAB, Slabs, SlabWriter, TilePosition, Write
 from blu.passes.gpu.gemm.split import PART, Read
 from blu.passes.gpu.gemm.tensor_map import FactorMap
@@ -38,9 +38,13 @@ from blu.passes.gpu.shared import SharedMemory, shared_address
 from blu.passes.kernels.epilogue import Epilogue
 from blu.passes.kernels.launch import MAPS
 
-INSTRUCTIONS = ("bf16", "f16", "tf32", FLOAT8)
+INSTRUCTIONS = ("bf16", "f16", "tf32", *OF_FLOAT8)
 LEAST_TILES, LEAST_DEPTH, DEEP = 64, 64, 4096
 """Products with fewer tiles leave most multiprocessors idle, unless k is so deep that it is split."""
+ADDED_TILES: dict[tuple[int, int], float] = {
+    tile: step for tile, step in WARPGROUP_STEPS.items() if prod(tile) <= 64 * 128
+}
+"""Those of fp8: a thread holds the sums of a step as well, and ptxas 13.0 spills with more of them."""
 _LEAST_STEPS = 8
 """Of the parts of a k whose first part is longer."""
 _SHORT, _GAIN = 64, 1.1
@@ -54,7 +58,7 @@ def suits(product: Product, instruction: str | None, target: GpuTarget) -> bool:
     schedule = _largest(product, instruction, 1)
     if misfit(product, schedule):
         return False
-    if instruction == FLOAT8:
+    if instruction in OF_FLOAT8:
         return True
     return product.depth * product.runs >= DEEP or Walk(product, schedule).tiles >= LEAST_TILES
 
@@ -63,7 +67,8 @@ def _largest(product: Product, instruction: str, split: int) -> WgmmaSchedule:
     """The largest tiles of a product, by how its factors lie."""
     registers = _in_registers(product) if instruction == "tf32" else "none"
     rows, columns = WARPGROUP_TILES[registers]
-    return WgmmaSchedule(instruction, rows, columns, split=split, registers=registers)
+    largest = WgmmaSchedule(instruction, rows, columns, split=split, registers=registers)
+    return _cut(largest, *max(ADDED_TILES)) if instruction == FLOAT8 else largest
 
 
 def tiled(product: Product, instruction: str, target: GpuTarget, split: int = 1) -> WgmmaSchedule:
@@ -73,7 +78,8 @@ def tiled(product: Product, instruction: str, target: GpuTarget, split: int = 1)
         return _of_parts(product, schedule, target)
     if schedule.registers != "none":
         return schedule
-    narrower = (_cut(schedule, *tile) for tile in WARPGROUP_STEPS if tile[0] == schedule.rows)
+    possible = ADDED_TILES if instruction == FLOAT8 else [tile for tile in WARPGROUP_STEPS if tile[0] == schedule.rows]
+    narrower = (_cut(schedule, *tile) for tile in possible)
     return min(narrower, key=lambda item: _clocks(product, item, target))
 
 
@@ -86,7 +92,9 @@ def _cut(schedule: WgmmaSchedule, rows: int, columns: int) -> WgmmaSchedule:
 def _of_parts(product: Product, schedule: WgmmaSchedule, target: GpuTarget) -> WgmmaSchedule:
     """The tiles of a product whose k is split, and the length of its first part."""
     tiles: dict[tuple[int, int], float] = {(schedule.rows, schedule.columns): 1}
-    if schedule.registers == "none":
+    if schedule.instruction == FLOAT8:
+        tiles = ADDED_TILES
+    elif schedule.registers == "none":
         tiles = tiles_of_parts(product.rows, product.columns, product.outer, target)
     steps, split = Walk(product, replace(schedule, split=1)).steps, schedule.split
     found = []
@@ -149,7 +157,7 @@ def misfit(product: Product, schedule: WgmmaSchedule) -> str:
         return f"products of {instruction} take factors of {size} bytes"
     if found := next(filter(None, (FactorMap(factor, product.contraction).misfit for factor in factors)), ""):
         return found
-    if instruction == FLOAT8 and not all(factor.is_deep for factor in factors):
+    if instruction in OF_FLOAT8 and not all(factor.is_deep for factor in factors):
         return "products of fp8 take factors whose neighbours along k lie side by side"
     if instruction == "tf32" and not any(factor.is_deep for factor in factors):
         return "products of tf32 take a factor whose neighbours along k lie side by side"

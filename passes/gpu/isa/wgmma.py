@@ -87,11 +87,10 @@ def mma_async(
     `element` is bf16, f16 or tf32 (deep only), or e4m3.e5m2 and its like, the formats of both (deep only). Where
     `is_first` is not 0 the sums start anew. The sums may be used only when `wait_group` says so.
     """
-    count, is_float8 = len(sums), "." in element
-    columns, depth = 2 * count, instruction_depth(1 if is_float8 else 4 if element == "tf32" else 2)
+    count = len(sums)
+    columns, depth, elements = 2 * count, instruction_depth(_bytes_of(element)), _both(element)
     registers = ", ".join(f"${index}" for index in range(count))
-    orders = "" if is_float8 or element == "tf32" else "".join(f", {int(not is_deep)}" for is_deep in layouts)
-    elements = element if is_float8 else f"{element}.{element}"
+    orders = "".join(f", {int(not is_deep)}" for is_deep in layouts) if _bytes_of(element) == 2 else ""
     text = (
         f"{{ .reg .pred p; setp.eq.b32 p, ${2 * count + 2}, 0; "
         f"wgmma.mma_async.sync.aligned.m64n{columns}k{depth}.f32.{elements} "
@@ -101,19 +100,29 @@ def mma_async(
     return assembly([f32()] * count, [*sums, left, right, number(is_first)], text, constraints)
 
 
+def _bytes_of(element: str) -> int:
+    return 1 if "." in element else 4 if element == "tf32" else 2
+
+
+def _both(element: str) -> str:
+    """The types of both factors."""
+    return element if "." in element else f"{element}.{element}"
+
+
 def mma_async_anew(
     columns: int, left: ir.Value | Sequence[ir.Value], right: ir.Value, element: str, layouts: tuple[bool, bool]
 ) -> list[ir.Value]:
-    """left [64, k] @ right [k, columns]: sums that nothing was in before. `left` may be in four registers, too."""
+    """left [64, k] @ right [k, columns]: sums that nothing was in before. `left` may be in four registers, too, where
+    `element` is not one of fp8, as `mma_async` has it."""
     in_memory = isinstance(left, ir.Value)
     factors, given = ([left], layouts) if in_memory else ([*left], layouts[1:])
-    count, depth = columns // 2, instruction_depth(4 if element == "tf32" else 2)
+    count, depth, elements = columns // 2, instruction_depth(_bytes_of(element)), _both(element)
     registers = ", ".join(f"${index}" for index in range(count))
     first = ", ".join(f"${count + index}" for index in range(len(factors)))
-    orders = "" if element == "tf32" else "".join(f", {int(not is_deep)}" for is_deep in given)
+    orders = "".join(f", {int(not is_deep)}" for is_deep in given) if _bytes_of(element) == 2 else ""
     text = (
         f"{{ .reg .pred p; setp.ne.b32 p, 0, 0; "
-        f"wgmma.mma_async.sync.aligned.m64n{columns}k{depth}.f32.{element}.{element} "
+        f"wgmma.mma_async.sync.aligned.m64n{columns}k{depth}.f32.{elements} "
         f"{{{registers}}}, {first if in_memory else f'{{{first}}}'}, ${count + len(factors)}, p, 1, 1{orders}; }}"
     )
     kinds = ["=f"] * count + ["l" if in_memory else "r"] * len(factors) + ["l"]

@@ -23,7 +23,7 @@ from blu.passes.gpu.gemm.choice import (
 from blu.passes.gpu.gemm.few_rows.prologue import makes_rows
 from blu.passes.gpu.gemm.few_rows.rows import MOST_ROWS
 from blu.passes.gpu.gemm.problem import COPY_BYTES
-from blu.passes.gpu.gemm.schedule import FLOAT8, ProductSchedule, WgmmaSchedule, schedule_of
+from blu.passes.gpu.gemm.schedule import OF_FLOAT8, ProductSchedule, WgmmaSchedule, schedule_of
 from blu.passes.kernels.contraction import Contraction, maps_of
 from blu.passes.kernels.schedules import said_of
 from blu.passes.loops.lower_to_linalg.generic import PARALLEL, empty, generic, projection, transpose
@@ -33,7 +33,7 @@ _COPIED_BYTES, _LAUNCH = 3.2e6, 3.0
 _SPEEDS = {"tf32": (2.0e8, 1.55e8, 0.85e8, 0.4e8), "bf16": (3.8e8, 3.8e8, 3.8e8, 0.7e8)}
 """Multiply-adds a microsecond by how many factors of tf32 lie across: as warpgroups read them, with one of them in
 registers, by single warps; and by these where rows do not begin at multiples of 16 bytes."""
-_DEEP = ("tf32", FLOAT8)
+_DEEP = ("tf32", *OF_FLOAT8)
 """Instructions that ask for factors whose neighbours lie along k."""
 _Decided = ProductSchedule | WgmmaSchedule
 _CHOICES = {"none": (), "left": ("left",), "right": ("right",), "both": ("left", "right")}
@@ -180,7 +180,7 @@ def _decide(kernel: func.FuncOp, lie: _Lie, schedule: _Decided, target: GpuTarge
                 )
                 raise ParseError(message, advice=advice)
         return schedule.copied
-    if schedule.instruction == FLOAT8:  # there is no other way
+    if schedule.instruction in OF_FLOAT8:  # there is no other way
         return max(possible, key=lambda name: len(_CHOICES[name]))
     contraction = gemm_split.contraction_of(kernel)
     sizes = ProductSizes.of(contraction, schedule.instruction)

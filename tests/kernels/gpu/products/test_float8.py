@@ -12,10 +12,10 @@ from blu.dialects.targets.nvidia import SM_90A
 from blu.errors import PassError
 from blu.passes.gpu.gemm import gemm
 from blu.passes.gpu.gemm import wgmma as gemm_wgmma
-from blu.passes.gpu.gemm.schedule import FLOAT8, WgmmaSchedule
+from blu.passes.gpu.gemm.schedule import FAST_FLOAT8, FLOAT8, WgmmaSchedule
 from tests.support.kernels.gemm_text import NT, Buffer, gemm_text
 from tests.support.kernels.gpu_products import bound_of_sums, emit, random_array
-from tests.support.kernels.gpu_program import GpuProgram, compile_program
+from tests.support.kernels.gpu_program import DTYPES, GpuProgram, compile_program
 
 E4M3, E5M2 = "f8e4m3", "f8e5m2"
 MLIR = {E4M3: "f8E4M3FN", E5M2: "f8E5M2"}
@@ -29,27 +29,35 @@ def product_of(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 @pytest.mark.parametrize(
-    ("sizes", "kinds"),
+    ("sizes", "kinds", "instruction", "tile"),
     [
-        ((1, 1, 16), (E4M3, E4M3)),
-        ((63, 64, 112), (E4M3, E5M2)),
-        ((64, 63, 128), (E5M2, E4M3)),
-        ((65, 65, 144), (E5M2, E5M2)),
-        ((136, 200, 400), (E4M3, E5M2)),
+        ((1, 1, 16), (E4M3, E4M3), FLOAT8, (64, 64)),
+        ((63, 64, 112), (E4M3, E5M2), FLOAT8, (64, 64)),
+        ((64, 63, 128), (E5M2, E4M3), FAST_FLOAT8, (64, 64)),
+        ((65, 65, 144), (E5M2, E5M2), FAST_FLOAT8, (64, 64)),
+        ((136, 200, 400), (E4M3, E5M2), FLOAT8, (64, 64)),
+        ((136, 200, 400), (E4M3, E5M2), FAST_FLOAT8, (64, 64)),
+        ((127, 65, 272), (E4M3, E4M3), FLOAT8, (128, 64)),
+        ((129, 64, 128), (E5M2, E4M3), FLOAT8, (128, 64)),
+        ((65, 257, 256), (E4M3, E4M3), FLOAT8, (64, 128)),
     ],
     ids=str,
 )
-def test_tiles_by_warpgroups(sizes: tuple[int, int, int], kinds: tuple[str, str]) -> None:
-    """One tile, one less and one more of rows, columns and k, and many: three blocks, and a ring that goes round."""
+def test_tiles_by_warpgroups(
+    sizes: tuple[int, int, int], kinds: tuple[str, str], instruction: str, tile: tuple[int, int]
+) -> None:
+    """One tile, one less and one more of rows, columns and k, and many, by a ring that goes round. Sums of a step are
+    added to others as halves of the tile, of its columns or of its rows."""
     rows, columns, depth = sizes
     operands = random_array((rows, depth), kinds[0]), random_array((columns, depth), kinds[1], 1)
     buffers = [Buffer(item.shape, MLIR[kind]) for item, kind in zip(operands, kinds, strict=True)]
-    schedule = WgmmaSchedule(FLOAT8, rows=64, columns=64, stages=2)
+    schedule = WgmmaSchedule(instruction, *tile, stages=2)
     (kernel,) = emit(
         gemm_text(*buffers, Buffer((rows, columns)), NT),
         lambda item: gemm_wgmma.emit_with(item, gemm.read, schedule, SM_90A),
     )
-    assert f"m64n64k32.f32.{'.'.join(kind[2:] for kind in kinds)} " in kernel.ptx
+    width = tile[1] // 2 if instruction == FLOAT8 and tile[0] == 64 else tile[1]
+    assert f"m64n{width}k32.f32.{'.'.join(kind[2:] for kind in kinds)} " in kernel.ptx
     result = np.full((rows, columns), np.nan, np.float32)
     kernel.run(*operands, result)
     expected, bound = product_of(*operands)
@@ -102,12 +110,21 @@ def test_scales_and_roundings_are_in_the_epilogue(target: str) -> None:
     assert (np.abs(stored.astype(np.float64) - 4 * expected) <= 2.0**-4 * np.abs(4 * expected) + 2.0**-9).all()
 
 
-def test_parts_of_a_deep_k_are_added() -> None:
+@pytest.mark.parametrize("precision", ["highest", "fast"])
+def test_parts_of_a_deep_k_are_added(precision: str) -> None:
     left, right = factors_of((128, 128, 4224), (E5M2, E4M3))
-    program = compile_program(lambda x, w: blu.matmul(x, w.T), left, right)
+    program = compile_program(lambda x, w: blu.matmul(x, w.T, precision=precision), left, right)
     assert WGMMA in program.ptx["gemm_0"] and len(program.plan["launches"]) == 2
     expected, bound = product_of(left, right)
     assert (np.abs(program.interpret(left, right)[0] - expected) <= bound).all()
+
+
+@pytest.mark.parametrize(("precision", "instruction"), [("highest", "m64n64k32"), ("fast", "m64n192k32")])
+def test_large_products_keep_their_sums_in_registers(precision: str, instruction: str) -> None:
+    """Those of a step are held as well, unless they are left to tensor cores."""
+    x, w = (np.broadcast_to(np.zeros((), DTYPES[E4M3]), (rows, 1024)) for rows in (8192, 4096))
+    program = compile_program(lambda x, w: blu.matmul(x, w.T, precision=precision, dtype="bf16"), x, w)
+    assert instruction in program.ptx["gemm_0"] and not program.spills()
 
 
 @pytest.mark.parametrize(
@@ -150,6 +167,7 @@ def test_schedules_by_hand() -> None:
     for schedule, message in (
         ({"kind": "mma"}, "single warps multiply bf16, f16, tf32, 3xtf32, not fp8"),
         ({"kind": "simt"}, "threads multiply f32 on their own, not fp8"),
+        ({"kind": "wgmma", "rows": 64, "columns": 192}, "a tile of 64 x 192 takes 288 registers of each thread"),
         ({"kind": "wgmma", "instruction": "bf16"}, "instruction 'bf16' does not multiply what is here: fp8 does"),
     ):
         with pytest.raises(PassError, match=message):
