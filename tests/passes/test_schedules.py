@@ -96,7 +96,7 @@ def test_a_schedule_that_does_not_fit_is_refused(fields: Fields, message: str) -
     [
         ({"kind": "product", "copied": "left"}, "factors are turned around for warpgroups", "sm_80", "f32"),
         ({"kind": "wgmma"}, "sm_80 has no warpgroup products", "sm_80", "bf16"),
-        ({"kind": "wgmma"}, "warpgroups multiply bf16, f16, tf32, not 3xtf32", "sm_90a", "f32"),
+        ({"kind": "wgmma"}, "warpgroups multiply bf16, f16, tf32, fp8, fp8_fast, not 3xtf32", "sm_90a", "f32"),
         ({"kind": "simt", "rows": 128, "columns": 128}, "a block on sm_89 has 101376", "sm_89", "f32"),
         ({"kind": "mma", "instruction": "f32"}, "cores multiply bf16, f16, tf32, 3xtf32, not f32", "sm_80", "f32"),
         ({"kind": "mma"}, "tiles of kind 'mma' do not multiply what is here: only loops do", "sm_80", "f64"),
