@@ -188,6 +188,7 @@ from blu.frontend.functional.linear import dot as dot
 from blu.frontend.functional.linear import outer as outer
 from blu.frontend.functional.linear import tensordot as tensordot
 from blu.frontend.functional.linear import trace as trace
+from blu.frontend.functional.linear import vdot as vdot
 from blu.frontend.functional.losses.losses import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
 from blu.frontend.functional.losses.losses import cosine_similarity as cosine_similarity
 from blu.frontend.functional.losses.losses import hinge_embedding_loss as hinge_embedding_loss
@@ -220,6 +221,8 @@ from blu.frontend.functional.norms import vecdot as vecdot
 from blu.frontend.functional.norms import vector_norm as vector_norm
 from blu.frontend.functional.padding import pad as pad
 from blu.frontend.functional.pointwise import allclose as allclose
+from blu.frontend.functional.pointwise import angle as angle
+from blu.frontend.functional.pointwise import complex as complex
 from blu.frontend.functional.pointwise import conj as conj
 from blu.frontend.functional.pointwise import fmod as fmod
 from blu.frontend.functional.pointwise import hypot as hypot

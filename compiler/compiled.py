@@ -15,6 +15,7 @@ from blu.compiler.cache import Members
 from blu.dialects.core.dtypes import TensorType
 from blu.errors import ArgumentError, DTypeError
 from blu.frontend.tracing.binding import bind
+from blu.frontend.tracing.complex_leaves import PairsType, as_pairs
 from blu.frontend.tracing.spec import Spec, check_numbers
 from blu.frontend.tracing.trace import Interface, accept_numbers, signature_of
 from blu.frontend.tracing.user_errors import shown_to_the_user
@@ -96,6 +97,8 @@ def _to_array(leaf: Any, type_: TensorType) -> Any:
     """A leaf as an array for a program: in host memory, or where it is if that is a GPU."""
     if isinstance(leaf, Spec):
         raise NoNumbersError(f"a {leaf} has no numbers to run with", advice="Pass an array.")
+    if isinstance(type_, PairsType):
+        return as_pairs(leaf, type_)
     if isinstance(leaf, (np.ndarray, Array)) or is_on_device(leaf):
         return leaf
     try:

@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from blu.compiler.compiled import Compiled
-from blu.compiler.numpys import numpys, signature_of
+from blu.compiler.numpys import has_numpys, numpys, signature_of
 from blu.dialects.core.dtypes import DType
+from blu.dialects.tensor.complex_tensor import is_complex
 from blu.errors import BluError, UnsupportedError, suggestion
 from blu.plan.tensors import NAMES
 from blu.runtime.array import Array, is_on_device
@@ -66,7 +67,8 @@ class Eager:
     _keeping: Lock = field(default_factory=Lock, init=False, repr=False)
 
     def run(self, function: Function, arguments: tuple, keywords: dict[str, Any]) -> Any:
-        """What the function gives for these arguments. NumPy computes in dtypes that no kernel does."""
+        """What the function gives for these arguments. NumPy computes with complex numbers,
+        where it has the function."""
         leaves: list[Any] = []
         varies = function.__name__ in OPERATORS
         kinds = tuple([_kind(value, leaves, varies) for value in arguments])
@@ -74,7 +76,7 @@ class Eager:
         key = (function, kinds, named, self.policy())
         run = self.programs.get(key)
         if run is None:
-            if _are_numpys_alone(leaves) or any(map(_has_complex, (*arguments, *keywords.values()))):
+            if has_numpys(function) and any(map(is_complex, (*arguments, *keywords.values()))):
                 return self.run_on_host(*numpys(function, _bound(function, arguments, keywords)))
             run = self._prepared(function, leaves, (arguments, kinds), (keywords, dict(named)))
             self._keep(key, run)
@@ -131,7 +133,7 @@ def _bound(function: Function, arguments: tuple, keywords: dict[str, Any]) -> in
 def runner_of(compiled: Compiled, leaves: list[Any]) -> Run:
     """What runs a program on leaves of the kinds of these, which it need not look at."""
     interface = compiled.interface
-    is_direct = not (compiled.overwrite or interface.captured or interface.messages.told)
+    is_direct = not (compiled.overwrite or interface.captured or interface.messages.told or interface.takes_complex)
     if not is_direct or interface.result_tree.names != ("",):
         return compiled.run
     program, types = compiled.program, interface.signature.leaves
@@ -176,16 +178,6 @@ def devices() -> list[str]:
         return ["cpu", f"cuda:{default_driver().number}"]
     except BluError:
         return ["cpu"]
-
-
-def _are_numpys_alone(leaves: list[Any]) -> bool:
-    """Whether no kernel computes in the dtype of one: complex numbers, and unsigned ones of more than a byte."""
-    dtypes = [leaf.dtype for leaf in leaves if isinstance(leaf, np.ndarray | np.generic | Array)]
-    return any(dtype.kind in "uc" and dtype.newbyteorder("=") not in NAMES for dtype in dtypes)
-
-
-def _has_complex(value: Any) -> bool:
-    return any(map(_has_complex, value)) if isinstance(value, list | tuple) else isinstance(value, complex)
 
 
 def _kind(value: Any, leaves: list[Any], varies: bool) -> Hashable:

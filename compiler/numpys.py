@@ -47,15 +47,18 @@ _PARAMETERS = {
 }
 
 
+def has_numpys(function: Function) -> bool:
+    """Whether NumPy has a function of a function's name."""
+    return function.__name__ in NUMPYS or callable(getattr(np, function.__name__, None))
+
+
 def numpys(function: Function, bound: inspect.BoundArguments) -> tuple[Function, list, dict[str, Any]]:
     """NumPy's function of a function's name, and what it takes of arguments: what has a default goes by name.
 
-    UnsupportedError where NumPy has no such function, or it does not take what is given.
+    UnsupportedError where it does not take what is given.
     """
     name = function.__name__
-    found = NUMPYS.get(name) or getattr(np, name, None)
-    if found is None:
-        raise UnsupportedError(f"{name}: no kernel computes in this dtype, and NumPy has no function of the name")
+    found = NUMPYS.get(name) or getattr(np, name)
     given, named = _sorted_out(bound)
     called, known = _PARAMETERS.get(name, {}), _parameters(found)
     options = {}

@@ -4,9 +4,8 @@
     def smooth(x, window):
         return blu.fft.irfft(blu.fft.rfft(x) * blu.fft.rfft(window), n=x.shape[-1])
 
-Tensors have no complex dtype: complex numbers are a `Complex`, a pair of tensors, which knows its arithmetic. Arrays of
-NumPy's that are complex may be given outside of compiled functions. The host computes transforms with NumPy, between a
-program's kernels, as it does `blu.linalg`: in float32 where numbers are float32 or halves, else in float64.
+Their numbers are complex64 where they are made of float32 or halves, else complex128: arrays, or in compiled functions
+complex tensors. The host computes transforms with NumPy, between a program's kernels, as it does `blu.linalg`.
 
 `norm` says which way has one over the number of elements in front: "backward" (the way back, the default), "forward",
 or "ortho", both ways its root.
@@ -15,8 +14,7 @@ or "ortho", both ways its root.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -24,15 +22,17 @@ from blu import errors
 from blu.dialects.core.axes import normalize_axis
 from blu.dialects.core.dtypes import TensorType, as_dtype, computing_dtype
 from blu.dialects.ops.host.fourier import NORMS, Fourier, InverseRealFourier, RealFourier
-from blu.dialects.tensor.arithmetic import add, arctan2, multiply, negative, subtract
 from blu.dialects.tensor.arrangement import moveaxis, roll
+from blu.dialects.tensor.complex_tensor import Complex, is_complex
 from blu.dialects.tensor.function import public
 from blu.dialects.tensor.promotion import as_tensor, constant, converted, promoted_floats
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ArgumentError, ShapeError
+from blu.frontend.complexes.parts import parts_of
+from blu.frontend.complexes.rules import by_parts
 from blu.frontend.functional.creation import zeros_like
 from blu.frontend.functional.padding import pad
-from blu.frontend.functional.pointwise import hypot
+from blu.frontend.functional.pointwise import conj
 
 __all__ = [
     "Complex",
@@ -55,100 +55,41 @@ __all__ = [
     "rfftfreq",
     "rfftn",
 ]
-Parts = tuple[Tensor, Tensor]
 Axes = int | Sequence[int] | None
 
 
-@dataclass(frozen=True)
-class Complex:
-    """Complex numbers: their real and imaginary parts, of one shape. Operators take such pairs, and real numbers."""
-
-    real: Any
-    imag: Any
-
-    # Arrays and tensors on the left leave operators to this.
-    __array_priority__ = 2000
-    __array_ufunc__ = None
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """That of each of the parts."""
-        return tuple(self.real.shape)
-
-    def conj(self) -> Complex:
-        """With the other sign of the imaginary part."""
-        return Complex(self.real, negative(self.imag))
-
-    def angle(self) -> Any:
-        """The angles, from -pi to pi."""
-        return arctan2(self.imag, self.real)
-
-    def numpy(self) -> np.ndarray:
-        """An array of NumPy's, outside of compiled functions."""
-        return np.asarray(self.real) + 1j * np.asarray(self.imag)
-
-    def __abs__(self) -> Any:
-        return hypot(self.real, self.imag)
-
-    def __getitem__(self, key: Any) -> Complex:
-        return Complex(self.real[key], self.imag[key])
-
-    def __neg__(self) -> Complex:
-        return Complex(negative(self.real), negative(self.imag))
-
-    def __add__(self, other: Any) -> Complex:
-        if not isinstance(other, Complex):
-            return Complex(add(self.real, other), self.imag)
-        return Complex(add(self.real, other.real), add(self.imag, other.imag))
-
-    def __sub__(self, other: Any) -> Complex:
-        return self + -other
-
-    def __rsub__(self, other: Any) -> Complex:
-        return -self + other
-
-    def __mul__(self, other: Any) -> Complex:
-        if not isinstance(other, Complex):
-            return Complex(multiply(self.real, other), multiply(self.imag, other))
-        real = subtract(multiply(self.real, other.real), multiply(self.imag, other.imag))
-        return Complex(real, add(multiply(self.real, other.imag), multiply(self.imag, other.real)))
-
-    __radd__ = __add__
-    __rmul__ = __mul__
-
-
-def fft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Complex:
+def fft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     """The Fourier transform along an axis, of its first `n` elements, or of those and zeros."""
     return fftn(x, _length(n), (axis,), norm)
 
 
-def ifft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Complex:
+def ifft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     """The inverse of `fft`."""
     return ifftn(x, _length(n), (axis,), norm)
 
 
-def fft2(x: Any, s: Sequence[int] | None = None, axes: Axes = (-2, -1), norm: str | None = None) -> Complex:
+def fft2(x: Any, s: Sequence[int] | None = None, axes: Axes = (-2, -1), norm: str | None = None) -> Any:
     """The Fourier transform over two axes."""
     return fftn(x, s, axes, norm)
 
 
-def ifft2(x: Any, s: Sequence[int] | None = None, axes: Axes = (-2, -1), norm: str | None = None) -> Complex:
+def ifft2(x: Any, s: Sequence[int] | None = None, axes: Axes = (-2, -1), norm: str | None = None) -> Any:
     """The inverse of `fft2`."""
     return ifftn(x, s, axes, norm)
 
 
-def fftn(x: Any, s: Sequence[int] | None = None, axes: Axes = None, norm: str | None = None) -> Complex:
+def fftn(x: Any, s: Sequence[int] | None = None, axes: Axes = None, norm: str | None = None) -> Any:
     """The Fourier transform over several axes (None: the last ones that `s` has sizes for, or all), of the first `s`
     elements along each, or of those and zeros."""
-    return Complex(*complex_transform(*_parts(x), s, axes, norm, False))
+    return complex_transform(x, s, axes, norm, False)
 
 
-def ifftn(x: Any, s: Sequence[int] | None = None, axes: Axes = None, norm: str | None = None) -> Complex:
+def ifftn(x: Any, s: Sequence[int] | None = None, axes: Axes = None, norm: str | None = None) -> Any:
     """The inverse of `fftn`."""
-    return Complex(*complex_transform(*_parts(x), s, axes, norm, True))
+    return complex_transform(x, s, axes, norm, True)
 
 
-def rfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Complex:
+def rfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     """The Fourier transform of real numbers along an axis: the first n // 2 + 1 of its numbers, which say all."""
     return rfftn(x, _length(n), (axis,), norm)
 
@@ -158,7 +99,7 @@ def irfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None)
     return irfftn(x, _length(n), (axis,), norm)
 
 
-def rfft2(x: Any, s: Sequence[int] | None = None, axes: Axes = (-2, -1), norm: str | None = None) -> Complex:
+def rfft2(x: Any, s: Sequence[int] | None = None, axes: Axes = (-2, -1), norm: str | None = None) -> Any:
     """The Fourier transform of real numbers over two axes."""
     return rfftn(x, s, axes, norm)
 
@@ -168,38 +109,34 @@ def irfft2(x: Any, s: Sequence[int] | None = None, axes: Axes = (-2, -1), norm: 
     return irfftn(x, s, axes, norm)
 
 
-def rfftn(x: Any, s: Sequence[int] | None = None, axes: Axes = None, norm: str | None = None) -> Complex:
+def rfftn(x: Any, s: Sequence[int] | None = None, axes: Axes = None, norm: str | None = None) -> Any:
     """The Fourier transform of real numbers over several axes, as `fftn`; along the last of them half says all."""
-    real, imag = _parts(x)
-    if imag is not None:
-        raise ArgumentError("rfft: takes real numbers", advice="fft is for complex ones.")
-    return Complex(*real_transform(real, s, axes, norm))
+    return real_transform(x, s, axes, norm)
 
 
 def irfftn(x: Any, s: Sequence[int] | None = None, axes: Axes = None, norm: str | None = None) -> Any:
     """The inverse of `rfftn`: real numbers, `s` of them along each axis."""
-    return inverse_real_transform(*_parts(x), s, axes, norm)
+    return inverse_real_transform(x, s, axes, norm)
 
 
 def hfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     """The Fourier transform along an axis of numbers of which the other half are the conjugates: `n` real numbers."""
-    real, imag = _parts(x)
-    return irfft(real if imag is None else Complex(real, negative(imag)), n, axis, _turned(norm))
+    return irfft(conj(x), n, axis, _turned(norm))
 
 
-def ihfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Complex:
+def ihfft(x: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     """The inverse of `hfft`."""
-    return rfft(x, n, axis, _turned(norm)).conj()
+    return conj(rfft(x, n, axis, _turned(norm)))
 
 
 def fftshift(x: Any, axes: Axes = None) -> Any:
     """The number of frequency zero in the middle of the axes named (None: all)."""
-    return _each(x, lambda part: shift(part, axes, False))
+    return shift(x, axes, False)
 
 
 def ifftshift(x: Any, axes: Axes = None) -> Any:
     """The inverse of `fftshift`."""
-    return _each(x, lambda part: shift(part, axes, True))
+    return shift(x, axes, True)
 
 
 @public
@@ -221,30 +158,30 @@ def _frequencies(function: Callable[[int, float], np.ndarray], n: int, d: float,
 
 
 @public
-def complex_transform(
-    real: Any, imag: Any, s: Sequence[int] | None, axes: Axes, norm: str | None, inverse: bool
-) -> Parts:
-    """The real and imaginary parts of a transform of real numbers, or of such parts."""
-    parts = _as_pair(real, imag)
+def complex_transform(x: Any, s: Sequence[int] | None, axes: Axes, norm: str | None, inverse: bool) -> Any:
+    """A transform of real or complex numbers."""
+    parts = _as_pair(x)
     sizes, places = _sizes_and_places(parts[0].type, s, axes)
     given = [_at_the_end(part, sizes, places) for part in parts]
     found = Fourier(*given, ndim=len(places), norm=_norm(norm), inverse=inverse)
-    return cast(Parts, tuple(_back_in_place(part, places) for part in found))
+    return Complex(*(_back_in_place(part, places) for part in found))
 
 
 @public
-def real_transform(x: Any, s: Sequence[int] | None, axes: Axes, norm: str | None) -> Parts:
-    """The real and imaginary parts of half of a transform of real numbers."""
+def real_transform(x: Any, s: Sequence[int] | None, axes: Axes, norm: str | None) -> Any:
+    """Half of a transform of real numbers."""
+    if is_complex(x):
+        raise ArgumentError("rfft: takes real numbers", advice="fft is for complex ones.")
     [tensor] = _computed(x)
     sizes, places = _sizes_and_places(tensor.type, s, axes)
     found = RealFourier(_at_the_end(tensor, sizes, places), ndim=len(places), norm=_norm(norm))
-    return cast(Parts, tuple(_back_in_place(part, places) for part in found))
+    return Complex(*(_back_in_place(part, places) for part in found))
 
 
 @public
-def inverse_real_transform(real: Any, imag: Any, s: Sequence[int] | None, axes: Axes, norm: str | None) -> Tensor:
+def inverse_real_transform(x: Any, s: Sequence[int] | None, axes: Axes, norm: str | None) -> Tensor:
     """The real numbers that have such a half as their transform."""
-    parts = _as_pair(real, imag)
+    parts = _as_pair(x)
     sizes, places = _sizes_and_places(parts[0].type, s, axes)
     size = sizes[-1] if s is not None else 2 * (sizes[-1] - 1)
     if size < 1:
@@ -263,24 +200,12 @@ def shift(x: Any, axes: Axes, back: bool) -> Tensor:
     return roll(tensor, shifts, places) if places else tensor
 
 
-def _parts(x: Any) -> tuple[Any, Any]:
-    """The real and the imaginary part of what users give, which is None of real numbers."""
-    if isinstance(x, Complex):
-        return x.real, x.imag
-    if not isinstance(x, Tensor) and not hasattr(x, "dtype"):
-        x = np.asarray(x)
-    if not isinstance(x, Tensor) and getattr(x.dtype, "kind", "") == "c":
-        whole: Any = np.asarray(x)
-        return whole.real.copy(), whole.imag.copy()
-    return x, None
+by_parts("x", shift)
 
 
-def _each(x: Any, function: Callable[[Any], Any]) -> Any:
-    real, imag = _parts(x)
-    return function(real) if imag is None else Complex(function(real), function(imag))
-
-
-def _as_pair(real: Any, imag: Any) -> list[Tensor]:
+def _as_pair(x: Any) -> list[Tensor]:
+    """The real and the imaginary part of what users give, which is 0 of real numbers."""
+    real, imag = parts_of(x)
     if imag is not None:
         return _computed(real, imag)
     [tensor] = _computed(real)

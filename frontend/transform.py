@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from blu.dialects.hooks import HOOKS
+from blu.dialects.tensor.complex_tensor import Complex
 from blu.dialects.tensor.function import is_tracing
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ArgumentError, TraceError
@@ -20,6 +21,8 @@ def value_and_grad(
     function: Callable[..., Any], argnums: int | Sequence[int] = 0, has_aux: bool = False
 ) -> Callable[..., Any]:
     """A function that returns (value, gradients) of a function whose (first) result is a float scalar.
+
+    The gradient with respect to complex numbers z = x + iy is dx + i dy, as in PyTorch: against it the result falls.
 
     `argnums` are the positions of the arguments to differentiate with respect to; gradients have the nesting of those
     arguments (a tuple of them where several are given), with None in the place of what is no float tensor. With
@@ -67,10 +70,19 @@ def _differentiate(
     value = flat.results_of(results)
     if has_aux and not (isinstance(value, tuple) and len(value) == 2):
         raise TraceError("with has_aux the function must return (scalar, anything else)", location=user_line())
+    _check_is_real(value[0] if has_aux else value)
     by_leaf = dict(zip(wanted, gradients, strict=True))
     full = tree.unflatten([by_leaf.get(index) for index in range(len(leaves))])[0]
     selected = tuple(full[position % len(arguments)] for position in positions)
     return value, selected[0] if isinstance(argnums, int) else selected
+
+
+def _check_is_real(value: Any) -> None:
+    """TraceError for a complex result, of which there is no one gradient."""
+    if isinstance(value, Complex):
+        advice = "Take blu.real or blu.absolute of it; blu.vjp takes the gradient of each part."
+        message = f"grad: the function's result is {value.type}, and a gradient is that of a real number"
+        raise TraceError(message, location=user_line(), advice=advice)
 
 
 def differentiable(tree: TreeDef, leaves: list[Any], positions: Sequence[int]) -> list[int]:

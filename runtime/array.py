@@ -100,6 +100,16 @@ class Array:
         return self._computed("matrix_transpose")
 
     @property
+    def real(self) -> Array:
+        """The real part: of real numbers the array itself."""
+        return self._computed("real")
+
+    @property
+    def imag(self) -> Array:
+        """The imaginary part: of real numbers zeros."""
+        return self._computed("imag")
+
+    @property
     def at(self) -> Any:
         """`x.at[key].set(values)`, and add, multiply, divide, min, max: an array with other elements there."""
         return self._computed("at")

@@ -41,7 +41,7 @@ ARROWS = {
 HOOKS = {
     "tracer": (
         {"blu.frontend.tracing.trace"},
-        {"blu.dialects.tensor.function", "blu.dialects.tensor.promotion", "blu.dialects.tensor.tensor"},
+        {f"blu.dialects.tensor.{name}" for name in ("function", "operators", "promotion", "tensor")},
     ),
     "compiler": (
         {"blu.compiler.jit"},
@@ -53,6 +53,7 @@ HOOKS = {
             ),
             *(f"blu.frontend.array_api.{name}" for name in ("creation", "dtypes", "fft", "folding", "inspection")),
             *("blu.frontend.array_api.linalg", "blu.frontend.functional.interchange"),
+            "blu.frontend.tracing.complex_leaves",
         },
     ),
 }

@@ -16,7 +16,10 @@ from blu.errors import DTypeError, ShapeError
 
 @dataclass(frozen=True)
 class DType:
-    """An element type. `kind` is "bool", "signed", "unsigned" or "float"; `bits` the width of the number."""
+    """An element type. `kind` is "bool", "signed", "unsigned" or "float"; `bits` the width of the number.
+
+    (Those of "complex" kind are no element types: a complex tensor is two of floats.)
+    """
 
     name: str
     kind: str
@@ -80,6 +83,9 @@ f64 = DType("f64", "float", 64, np.dtype(np.float64), "f64")
 f8e4m3 = DType("f8e4m3", "float", 8, np.dtype(ml_dtypes.float8_e4m3fn), "f8E4M3FN")
 f8e5m2 = DType("f8e5m2", "float", 8, np.dtype(ml_dtypes.float8_e5m2), "f8E5M2")
 
+complex64 = DType("complex64", "complex", 64, np.dtype(np.complex64), "complex<f32>")
+complex128 = DType("complex128", "complex", 128, np.dtype(np.complex128), "complex<f64>")
+
 MOST_DIMENSIONS = 64
 
 DTYPES = (bool_, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64)
@@ -90,6 +96,8 @@ NUMBERS = INTEGERS + FLOATS
 FLOAT8 = (f8e4m3, f8e5m2)
 MOVED = DTYPES + FLOAT8
 
+# The dtypes of complex numbers, by those of their parts.
+COMPLEX = {f32: complex64, f64: complex128}
 CAST_FIRST = "Cast it first, for example by x.astype('bf16')."
 
 _BY_NAME = {dtype.name: dtype for dtype in MOVED}
@@ -124,6 +132,27 @@ def as_dtype(value: object) -> DType:
         raise DTypeError(f"{value!r} is not a dtype that Blu computes with", advice=advice) from None
 
 
+def complex_dtype(value: object) -> DType | None:
+    """complex64 or complex128 where a value is a name of it, NumPy's, Blu's, or Python's complex; None for others."""
+    if isinstance(value, DType):
+        return value if value.kind == "complex" else None
+    if isinstance(value, str):
+        return next((dtype for dtype in COMPLEX.values() if dtype.name == value), None)
+    if not isinstance(value, type | np.dtype):
+        return None
+    try:
+        found = np.dtype(value)
+    except TypeError:
+        return None
+    return next((dtype for dtype in COMPLEX.values() if dtype.numpy == found.newbyteorder("=")), None)
+
+
+def part_dtype(dtype: DType) -> DType:
+    """The dtype of the parts of complex numbers of a dtype, or of those that numbers of another are made: floats."""
+    known = next((part for part, whole in COMPLEX.items() if whole is dtype), dtype)
+    return f64 if known is f64 or not known.is_float else f32
+
+
 # What arrays of dtypes that only NumPy and files have are converted to.
 _OTHER_FLOAT8 = ("float8_e4m3", "float8_e4m3fnuz", "float8_e5m2fnuz")
 _INSTEAD: dict[str, str] = {name: "bf16" for name in _OTHER_FLOAT8}
@@ -135,7 +164,7 @@ def _instead(value: object) -> str:
     except TypeError:
         return ""
     if name.startswith("complex"):
-        return " Its real and imaginary parts make a blu.fft.Complex."
+        return " Complex tensors are made by functions that take complex dtypes: blu.astype, blu.zeros, blu.complex."
     wide = _BY_NAME.get(_INSTEAD.get(name, ""))
     return f" Convert the array first: x.astype({wide.numpy.name!r})." if wide else ""
 

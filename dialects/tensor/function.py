@@ -5,15 +5,20 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from blu.dialects.core.mlir import ir
 from blu.dialects.hooks import HOOKS
+from blu.dialects.tensor.complex_tensor import Complex, is_complex
 from blu.dialects.tensor.tensor import METHODS, Tensor
 from blu.errors import BluError, TraceError
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
+
+# What public functions are of complex numbers, by the functions: `blu.frontend.complexes` has them. Functions without
+# one are given the numbers as they are, and refuse them where they ask for a tensor.
+COMPLEX_RULES: dict[Callable[..., Any], Callable[..., Any]] = {}
 
 
 def is_tracing() -> bool:
@@ -45,13 +50,23 @@ def public(function: Callable[Parameters, Result]) -> Callable[Parameters, Resul
     def call(*arguments: Parameters.args, **keywords: Parameters.kwargs) -> Result:
         if is_tracing():
             with errors_located(function.__name__):
+                if any(map(is_complex, arguments)) or any(map(is_complex, keywords.values())):
+                    return COMPLEX_RULES.get(call, function)(*arguments, **keywords)
                 return function(*arguments, **keywords)
         for argument in (*arguments, *keywords.values()):
             if isinstance(argument, Tensor):
                 _ = argument.value  # says that its trace has ended
+            if isinstance(argument, Complex):
+                whole: Any = call
+                return whole(*map(_whole, arguments), **{name: _whole(value) for name, value in keywords.items()})
         return HOOKS.compiler.run_function(call, arguments, keywords)
 
     return call
+
+
+def _whole(value: Any) -> Any:
+    """A pair of arrays as an array of complex numbers."""
+    return value.numpy() if isinstance(value, Complex) else value
 
 
 def method(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:

@@ -27,6 +27,7 @@ from blu.dialects.core.dtypes import (
 from blu.dialects.core.dtypes import promote_scalar as scalar_dtype
 from blu.dialects.hooks import HOOKS
 from blu.dialects.ops.creation import Constant
+from blu.dialects.tensor.complex_tensor import is_complex
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ArgumentError, DTypeError
 
@@ -86,6 +87,8 @@ def as_tensor(value: Any, dtype: DType | None = None) -> Tensor:
             f"{value!r} has no numbers yet",
             advice="Load or initialise the module's parameters, or pass the module as an argument.",
         )
+    if is_complex(value):
+        raise DTypeError("does not take complex numbers", advice="Take blu.real, blu.imag or blu.absolute of them.")
     if value is None or isinstance(value, str | bytes):
         raise DTypeError(f"{value!r} is neither a tensor nor a number")
     tensor = constant(_as_array(value))

@@ -47,31 +47,31 @@ class AtKey:
 
     def get(self) -> Any:
         """x[key]."""
-        return _chosen(self._x, self._key)
+        return at_get(self._x, self._key)
 
     def set(self, values: Any) -> Any:
         """x with `values` at the key, broadcast to the shape of x[key]; of equal indices, the last one's stays."""
-        return _updated(self._x, self._key, values, "set")
+        return at_update(self._x, self._key, values, "set")
 
     def add(self, values: Any) -> Any:
         """x with `values` added at the key. Equal indices add up."""
-        return _updated(self._x, self._key, values, "add")
+        return at_update(self._x, self._key, values, "add")
 
     def multiply(self, values: Any) -> Any:
         """x times `values` at the key. Of equal indices, all are multiplied."""
-        return _updated(self._x, self._key, values, "multiply")
+        return at_update(self._x, self._key, values, "multiply")
 
     def divide(self, values: Any) -> Any:
         """x, of floats, divided by `values` at the key: of equal indices, by the product of all, which may overflow."""
-        return _updated(self._x, self._key, values, "divide")
+        return at_update(self._x, self._key, values, "divide")
 
     def min(self, values: Any) -> Any:
         """At the key the least of x's element and its `values`."""
-        return _updated(self._x, self._key, values, "min")
+        return at_update(self._x, self._key, values, "min")
 
     def max(self, values: Any) -> Any:
         """At the key the largest of x's element and its `values`."""
-        return _updated(self._x, self._key, values, "max")
+        return at_update(self._x, self._key, values, "max")
 
 
 class at:  # noqa: N801 (`x.at` and `blu.at(x)` are read as functions)
@@ -117,7 +117,7 @@ def _at_update(x: Any, key: Any, values: Any, how: str) -> Tensor:
 
 
 _at_get.__name__ = _at_update.__name__ = "at"
-_chosen, _updated = public(_at_get), public(_at_update)
+at_get, at_update = public(_at_get), public(_at_update)
 
 
 def check_way(how: str, x: Tensor) -> None:

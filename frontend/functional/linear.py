@@ -18,6 +18,7 @@ __all__ = [
     "outer",
     "tensordot",
     "trace",
+    "vdot",
 ]
 
 
@@ -30,6 +31,12 @@ def dot(x: Any, y: Any, precision: str = "highest") -> Tensor:
     if right.ndim <= 2:
         return matmul(left, right, precision=precision)
     return tensordot(left, right, ([left.ndim - 1], [right.ndim - 2]), precision)
+
+
+@public
+def vdot(x: Any, y: Any) -> Tensor:
+    """The sum of the products of all elements in row-major order, of complex ones with those of x conjugated."""
+    return matmul(flatten(x), flatten(y))
 
 
 @public

@@ -28,7 +28,10 @@ INFINITY = float("inf")
 
 @public
 def vecdot(x: Any, y: Any, axis: int = -1) -> Tensor:
-    """The sum of x * y along an axis of both, counted from the end where it is negative; the others broadcast."""
+    """The sum of x * y along an axis of both, counted from the end where it is negative; the others broadcast.
+
+    Complex numbers of x are conjugated.
+    """
     left, right = promoted(x, y)
     first, second = (normalize_axis(axis, side.ndim) for side in (left, right))
     if left.shape[first] != right.shape[second]:

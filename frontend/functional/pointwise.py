@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import ml_dtypes
 
 from blu.dialects.core.dtypes import DType, bool_, computing_dtype, i8
 from blu.dialects.ops.identity import stop_gradient
+from blu.dialects.ops.pointwise import broadcast_shapes
 from blu.dialects.tensor.arithmetic import (
     absolute,
     copysign,
@@ -24,14 +26,18 @@ from blu.dialects.tensor.arithmetic import (
     sqrt,
     where,
 )
+from blu.dialects.tensor.arrangement import broadcast_to
+from blu.dialects.tensor.complex_tensor import Complex
 from blu.dialects.tensor.folding import all as all_of
 from blu.dialects.tensor.function import method, public
-from blu.dialects.tensor.promotion import converted, promoted, promoted_floats, scalar_constant
+from blu.dialects.tensor.promotion import converted, promoted, promoted_floats, scalar_constant, strong
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import DTypeError
 
 __all__ = [
     "allclose",
+    "angle",
+    "complex",
     "conj",
     "fmod",
     "hypot",
@@ -54,21 +60,38 @@ def positive(x: Any) -> Tensor:
     return tensor
 
 
+@public
+def complex(real: Any, imag: Any) -> Any:
+    """Complex numbers of their real and imaginary parts, which are promoted and broadcast: complex64 of f32 and halves,
+    else complex128."""
+    left, right = promoted_floats(real, imag)
+    dtype, shape = computing_dtype(left.dtype), broadcast_shapes(left.shape, right.shape)
+    return Complex(*(broadcast_to(converted(strong(part), dtype), shape) for part in (left, right)))
+
+
+@method
+def angle(x: Any) -> Tensor:
+    """The angle of complex numbers, from -pi to pi: of real ones 0, or pi where they are negative. At 0 its gradient is
+    0."""
+    (tensor,) = promoted_floats(x)
+    return where(isnan(tensor), tensor, where(tensor < 0, scalar_constant(math.pi, tensor.dtype), 0))
+
+
 @method
 def conj(x: Any) -> Tensor:
-    """The complex conjugate: x as it is, since tensors hold real numbers."""
+    """The complex conjugate: real numbers as they are."""
     return promoted(x)[0]
 
 
 @method
 def real(x: Any) -> Tensor:
-    """The real part: x as it is, since tensors hold real numbers."""
+    """The real part: real numbers as they are."""
     return promoted(x)[0]
 
 
 @method
 def imag(x: Any) -> Tensor:
-    """The imaginary part: zeros, since tensors hold real numbers."""
+    """The imaginary part: zeros of real numbers."""
     (tensor,) = promoted(x)
     return scalar_constant(0, tensor.dtype).broadcast_to(tensor.shape)
 

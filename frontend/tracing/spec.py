@@ -9,8 +9,18 @@ from functools import lru_cache
 
 import numpy as np
 
-from blu.dialects.core.dtypes import DType, TensorType, as_dtype, check_size, f64, i64
+from blu.dialects.core.dtypes import (
+    DType,
+    TensorType,
+    as_dtype,
+    check_size,
+    complex128,
+    complex_dtype,
+    f64,
+    i64,
+)
 from blu.errors import ArgumentError, DTypeError
+from blu.frontend.tracing.complex_leaves import pairs_type
 from blu.frontend.tracing.tree import Static, register_leaf
 
 INT64 = np.iinfo(np.int64)
@@ -27,7 +37,8 @@ class Spec:
     dtype: DType
 
     def to_type(self) -> TensorType:
-        return TensorType(self.shape, self.dtype)
+        known = complex_dtype(self.dtype)
+        return TensorType(self.shape, self.dtype) if known is None else pairs_type(self.shape, known)
 
 
 def spec(shape: Sequence[int], dtype: object = "f32") -> Spec:
@@ -38,7 +49,7 @@ def spec(shape: Sequence[int], dtype: object = "f32") -> Spec:
         raise ArgumentError(f"a shape consists of integers, got {shape!r}") from None
     if any(size < 0 for size in sizes):
         raise ArgumentError(f"sizes must not be negative, got {list(sizes)}")
-    found = Spec(sizes, as_dtype(dtype))
+    found = Spec(sizes, complex_dtype(dtype) or as_dtype(dtype))
     check_size(found.to_type())
     return found
 
@@ -80,6 +91,8 @@ def type_of_leaf(leaf: object, name: str) -> TensorType:
     """
     if isinstance(leaf, Spec):
         return leaf.to_type()
+    if isinstance(leaf, complex) and not isinstance(leaf, np.generic):
+        return pairs_type((), complex128, is_number=True)
     if isinstance(leaf, (int, float)) and not isinstance(leaf, np.generic):
         return _type_of_number(leaf, name)
     shape, dtype = getattr(leaf, "shape", None), getattr(leaf, "dtype", None)
@@ -108,7 +121,8 @@ def _type_of_number(number: float, name: str) -> NumberType:
 @lru_cache(maxsize=1024)
 def _array_type(shape: tuple[int, ...], dtype: np.dtype) -> TensorType:
     """The one type for arrays of this kind, so that many are compared in no time."""
-    return TensorType(shape, as_dtype(dtype))
+    known = complex_dtype(dtype)
+    return TensorType(shape, as_dtype(dtype)) if known is None else pairs_type(shape, known)
 
 
 def _is_on_gpu(leaf: object) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+import blu.frontend.complexes.all_rules
 import blu.frontend.functional.functional
 import blu.frontend.functional.interchange  # noqa: F401 (tensors have the functions of both as methods)
 from blu.dialects.core.context import kept_context
@@ -22,10 +23,12 @@ from blu.dialects.core.modules import module_text
 from blu.dialects.core.op import location_provider
 from blu.dialects.core.regions import refuse_escapes
 from blu.dialects.hooks import HOOKS, TracerHooks
+from blu.dialects.tensor.complex_tensor import Complex
 from blu.dialects.tensor.promotion import as_tensor, is_weak
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import BluError, TraceError
 from blu.frontend import autocast, checkpoint
+from blu.frontend.tracing.complex_leaves import PairsType, complex_argument, with_pairs
 from blu.frontend.tracing.host_arrays import as_host_array
 from blu.frontend.tracing.messages import Messages, collecting
 from blu.frontend.tracing.recursion import room_to_recurse
@@ -94,6 +97,11 @@ class Interface:
     messages: Messages
     # The leaves of the arguments that are buffers whose new values come behind what is returned.
     changed: tuple[int, ...] = ()
+
+    @property
+    def takes_complex(self) -> bool:
+        """Whether there are arguments that the program takes as pairs of numbers."""
+        return any(isinstance(leaf, PairsType) for leaf in self.signature.leaves)
 
     @property
     def captured_by_name(self) -> dict[str, np.ndarray]:
@@ -213,15 +221,13 @@ def _run(
 ) -> tuple[list[Tensor], TreeDef, dict[int, Tensor]]:
     """The results and their nesting, and the new values of the arguments' buffers, which are behind the results."""
     arguments = iter(list(state.block.arguments))
-    leaves = [
-        Tensor(next(arguments), isinstance(leaf, NumberType)) if isinstance(leaf, TensorType) else leaf
-        for leaf in signature.leaves
-    ]
+    given = [next(arguments) if isinstance(leaf, TensorType) else leaf for leaf in signature.leaves]
     token, location_token = _current.set(state), location_provider.set(user_location)
     try:
+        leaves = [_argument(*pair) for pair in zip(given, signature.leaves, strict=True)]
         named = signature.tree.unflatten(leaves)
         with marking(lambda name: autocast.marks_of(name) | checkpoint.marks_of(name)):
-            result = run_traced_function(function, named)
+            result = with_pairs(run_traced_function(function, named))
         changed = _changed_buffers(named, leaves, result, signature.tree)
         results, result_tree = as_results(result)
         return [*results, *changed.values()], result_tree, changed
@@ -239,13 +245,20 @@ def _run(
         location_provider.reset(location_token)
 
 
+def _argument(given: Any, kind: Any) -> Any:
+    """A leaf of the arguments as the function gets it."""
+    if isinstance(kind, PairsType):
+        return complex_argument(Tensor(given), kind.is_number)
+    return Tensor(given, isinstance(kind, NumberType)) if isinstance(kind, TensorType) else given
+
+
 def _changed_buffers(arguments: Any, leaves: list[Any], result: Any, before: TreeDef) -> dict[int, Tensor]:
     """The buffers that got values which the function does not return, by their leaves.
 
     A traced function gets copies of what holds its arguments: other tensors put into them would be lost.
     """
     kept = {id(leaf) for leaf in (*leaves, *flatten(result)[0])}
-    found, tree = flatten(arguments)
+    found, tree = flatten(arguments, Complex)
     new = [place for place, leaf in enumerate(found) if isinstance(leaf, Tensor) and id(leaf) not in kept]
     buffers = before.buffers if tree.names == before.names else frozenset()
     lost = [tree.names[place] for place in new if place not in buffers]

@@ -99,8 +99,11 @@ class TreeDef:
         return f"TreeDef({self.entries[0] or 'leaf'}, {self.num_leaves} leaves)"
 
 
-def flatten(tree: Any) -> tuple[list[Any], TreeDef]:
-    """The leaves of a tree in order, and the TreeDef that rebuilds it. A tree that holds itself is an ArgumentError."""
+def flatten(tree: Any, leaf: type | None = None) -> tuple[list[Any], TreeDef]:
+    """The leaves of a tree in order, and the TreeDef that rebuilds it. A tree that holds itself is an ArgumentError.
+
+    What is of the type `leaf` is one.
+    """
     leaves: list[Any] = []
     entries: list[Entry] = []
     waiting = [(tree, 0)]
@@ -108,7 +111,7 @@ def flatten(tree: Any) -> tuple[list[Any], TreeDef]:
         item, depth = waiting.pop()
         kind = type(item)
         handlers = _FOUND[kind] if kind in _FOUND else _handlers(kind)
-        if handlers is None:
+        if handlers is None or kind is leaf:
             leaves.append(item)
             entries.append(None)
             continue

@@ -250,7 +250,7 @@ def repeat(x: Any, repeats: Any, axis: int | None = None, size: int | None = Non
         shape = (product(np.shape(x)),) if axis is None else np.shape(x)
         place = normalize_axis(axis or 0, len(shape))
         return take(x, _repeated(_known_counts(np.asarray(repeats)), shape, place), axis)
-    return _repeat(x, repeats, axis, size)
+    return repeated(x, repeats, axis, size)
 
 
 def _repeat(x: Any, repeats: Any, axis: int | None = None, size: int | None = None) -> Tensor:
@@ -265,7 +265,7 @@ def _repeat(x: Any, repeats: Any, axis: int | None = None, size: int | None = No
 
 
 _repeat.__name__ = "repeat"
-_repeat = public(_repeat)
+repeated = public(_repeat)
 METHODS.update(repeat=repeat, flatnonzero=flatnonzero, nonzero=nonzero, argwhere=argwhere, unique=unique)
 
 

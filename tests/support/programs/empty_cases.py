@@ -352,7 +352,7 @@ def composed() -> Iterator[Case]:
     """Functions that are made of others."""
     for shape in SHAPES:
         x, y = floats(shape), floats(shape)
-        for name in ("positive", "conj", "real", "imag", "signbit", "nan_to_num", "count_nonzero"):
+        for name in ("positive", "angle", "conj", "real", "imag", "signbit", "nan_to_num", "count_nonzero"):
             yield Case(name, getattr(blu, name), getattr(np, name), (x,))
         for name in ("hypot", "nextafter", "isclose", "isin", "fmod", "allclose"):
             yield Case(name, getattr(blu, name), getattr(np, name), (x, y))
@@ -360,6 +360,8 @@ def composed() -> Iterator[Case]:
     yield Case("vector_norm", blu.vector_norm, np.linalg.vector_norm, (x,))
     yield Case("matrix_norm", blu.matrix_norm, np.linalg.matrix_norm, (x,))
     yield Case("vecdot", blu.vecdot, np.vecdot, (x, x))
+    yield Case("vdot", blu.vdot, np.vdot, (x, x))
+    yield Case("complex", blu.complex, lambda x, y: x + 1j * y, (x, x))
     yield Case("cross", blu.cross, np.cross, (k, k))
     yield Case("diff", blu.diff, np.diff, (x,))
     yield Case("cumprod", lambda x: blu.cumprod(x, 1), lambda x: np.cumprod(x, 1), (x,))
