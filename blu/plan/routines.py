@@ -7,7 +7,7 @@ matrix of the batch that it failed for, whose results are NaN.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -92,7 +92,8 @@ def cofactors(operand: np.ndarray) -> Arrays:
 
 
 def _symmetric(operand: np.ndarray) -> np.ndarray:
-    return operand * operand.dtype.type(0.5) + operand.mT * operand.dtype.type(0.5)
+    """The mean of matrices and their (conjugate) transposes."""
+    return operand * operand.dtype.type(0.5) + np.conj(operand.mT) * operand.dtype.type(0.5)
 
 
 def qr(operand: np.ndarray, complete: bool) -> Arrays:
@@ -158,6 +159,28 @@ def _complex(real: np.ndarray, imag: np.ndarray) -> np.ndarray:
     return found
 
 
+def _on_pairs(function: Routine) -> Routine:
+    """A routine of complex matrices as one of their real and imaginary parts, which complex results are given as."""
+
+    def run(*operands: np.ndarray, **numbers: Any) -> Arrays:
+        parts = zip(operands[::2], operands[1::2], strict=True)
+        return tuple(_parts(function(*(_complex(*pair) for pair in parts), **numbers)))
+
+    return run
+
+
+def _parts(results: tuple[Any, ...]) -> Iterator[np.ndarray]:
+    for result in results:
+        yield from (result.real, result.imag) if result.dtype.kind == "c" else (result,)
+
+
+@_may_fail((1, 2))
+def _eigenpairs(operand: np.ndarray) -> Arrays:
+    """Eigenvalues of matrices, and eigenvectors as columns."""
+    values, vectors = np.linalg.eig(operand)
+    return values, vectors
+
+
 ROUTINES: dict[str, Routine] = {
     "inverse": inverse,
     "solve": solve,
@@ -174,6 +197,14 @@ ROUTINES: dict[str, Routine] = {
     "fourier": fourier,
     "real_fourier": real_fourier,
     "inverse_real_fourier": inverse_real_fourier,
+    "complex_inverse": _on_pairs(inverse),
+    "complex_solve": _on_pairs(solve),
+    "complex_slogdet": _on_pairs(slogdet),
+    "complex_cholesky": _on_pairs(cholesky),
+    "complex_qr": _on_pairs(qr),
+    "complex_svd": _on_pairs(svd),
+    "complex_eigh": _on_pairs(eigh),
+    "complex_eig": _on_pairs(_eigenpairs),
 }
 """All of them, by the names of the ops that they are."""
 

@@ -108,4 +108,4 @@ def on_host(
 
 
 def _has_tensor(value: object) -> bool:
-    return any(map(_has_tensor, value)) if isinstance(value, list | tuple) else isinstance(value, Tensor)
+    return any(map(_has_tensor, value)) if isinstance(value, list | tuple) else isinstance(value, Tensor | Complex)

@@ -50,7 +50,7 @@ def _dtype(dtype: Any, default: Any = None) -> Any:
 
 def asarray(obj: Any, /, *, dtype: Any = None, device: str | None = None, copy: bool | None = None) -> Any:
     """An array of a number, nested lists of numbers, or another array. ValueError where `copy` is false and must be."""
-    if isinstance(obj, Tensor) or (is_tracing() and not isinstance(obj, complex)):
+    if isinstance(obj, Tensor) or is_tracing():
         return tensors.asarray(obj, dtype)
     if device is None and dtype is None and not copy and _is_ours(obj):
         return obj
@@ -110,7 +110,7 @@ def empty(shape: Any, *, dtype: Any = None, device: str | None = None) -> Any:
 
 def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: str | None = None) -> Any:
     """An array of one number, in its dtype unless another is given."""
-    if isinstance(fill_value, Tensor) or (is_tracing() and not isinstance(fill_value, complex)):
+    if isinstance(fill_value, Tensor) or is_tracing():
         return tensors.full(shape, fill_value, dtype)
     return _made(np.full, device, shape, fill_value, dtype=_dtype(dtype))
 

@@ -1,4 +1,4 @@
-"""`blu.array_api.fft`: Fourier transforms, which NumPy computes on the host."""
+"""`blu.array_api.fft`: Fourier transforms. Of arrays, they are NumPy's; of tensors, those of `blu.fft`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 
 from blu.dialects.hooks import HOOKS
 from blu.dialects.tensor.function import is_tracing, on_host
+from blu.frontend import fft as compiled
 from blu.frontend.array_api.creation import asarray
 from blu.frontend.array_api.dtypes import dtype_of
 
@@ -29,7 +30,6 @@ __all__ = [
     "rfftn",
 ]
 
-_ADVICE = "Compute it outside of the compiled function."
 Sizes = tuple[int, ...] | None
 Transform = Callable[..., Any]
 
@@ -56,7 +56,7 @@ def _along_several(name: str, what: str) -> Transform:
 def _named(function: Transform, name: str, text: str) -> Transform:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = text
-    return on_host(_ADVICE)(function)
+    return on_host(traced=getattr(compiled, name))(function)
 
 
 fft = _along_one("fft", "The Fourier transform")
@@ -71,13 +71,13 @@ rfftn = _along_several("rfftn", "The Fourier transform of real numbers, without 
 irfftn = _along_several("irfftn", "The inverse of `rfftn`")
 
 
-@on_host(_ADVICE)
+@on_host(traced=compiled.fftshift)
 def fftshift(x: Any, /, *, axes: int | tuple[int, ...] | None = None) -> Any:
     """x with frequency zero in the middle of axes (None: all)."""
     return np.fft.fftshift(x, axes=axes)
 
 
-@on_host(_ADVICE)
+@on_host(traced=compiled.ifftshift)
 def ifftshift(x: Any, /, *, axes: int | tuple[int, ...] | None = None) -> Any:
     """The inverse of `fftshift`."""
     return np.fft.ifftshift(x, axes=axes)

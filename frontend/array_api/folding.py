@@ -8,17 +8,16 @@ from typing import Any
 import numpy as np
 
 from blu.dialects.core.axes import normalize_axis
-from blu.dialects.core.dtypes import DType, as_dtype, summing_dtype
 from blu.dialects.hooks import HOOKS
 from blu.dialects.tensor import folding
 from blu.dialects.tensor.arrangement import broadcast_to, concatenate, flatten
 from blu.dialects.tensor.folding import all, any, max, min
 from blu.dialects.tensor.function import public
-from blu.dialects.tensor.promotion import as_tensor, scalar_constant
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ShapeError
 from blu.frontend.array_api.dtypes import dtype_of, is_summed_on_host
 from blu.frontend.functional import running
+from blu.frontend.functional.creation import asarray
 
 __all__ = [
     "all",
@@ -98,26 +97,25 @@ def _running(name: str, x: Any, axis: int | None, dtype: Any, include_initial: b
 
 @public
 def _running_sums(x: Any, axis: int | None, dtype: Any, include_initial: bool) -> Tensor:
-    tensor, place, target = _along(x, axis, dtype)
-    found = folding.cumsum(tensor, place, dtype=target)
-    return _after(scalar_constant(0, found.dtype), found, place) if include_initial else found
+    tensor, place = _along(x, axis)
+    found = folding.cumsum(tensor, place, dtype=dtype)
+    return _after(asarray(0, found.dtype), found, place) if include_initial else found
 
 
 @public
 def _running_products(x: Any, axis: int | None, dtype: Any, include_initial: bool) -> Tensor:
-    tensor, place, target = _along(x, axis, dtype)
-    found = running.cumprod(tensor, place, dtype=target)
-    return _after(scalar_constant(1, found.dtype), found, place) if include_initial else found
+    tensor, place = _along(x, axis)
+    found = running.cumprod(tensor, place, dtype=dtype)
+    return _after(asarray(1, found.dtype), found, place) if include_initial else found
 
 
-def _along(x: Any, axis: int | None, dtype: Any) -> tuple[Tensor, int, DType]:
-    tensor = as_tensor(x)
+def _along(x: Any, axis: int | None) -> tuple[Tensor, int]:
+    tensor = asarray(x)
     if axis is None and tensor.ndim == 0:
         tensor = flatten(tensor)
     if axis is None and tensor.ndim > 1:
         raise ShapeError(f"{tensor.type} is not of one dimension", advice="Say the axis.")
-    target = as_dtype(dtype) if dtype is not None else summing_dtype(tensor.dtype)
-    return tensor, normalize_axis(0 if axis is None else axis, tensor.ndim), target
+    return tensor, normalize_axis(0 if axis is None else axis, tensor.ndim)
 
 
 def _after(first: Tensor, found: Tensor, place: int) -> Tensor:

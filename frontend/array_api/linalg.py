@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from blu.dialects.core.dtypes import summing_dtype
 from blu.dialects.hooks import HOOKS
 from blu.dialects.tensor import arithmetic
 from blu.dialects.tensor.arrangement import flatten, matrix_transpose
@@ -48,8 +47,6 @@ __all__ = [
     "vecdot",
     "vector_norm",
 ]
-
-_ADVICE = "Compute it outside of the compiled function."
 
 
 @public
@@ -95,9 +92,7 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
 
 @public
 def _trace(x: Any, offset: int, dtype: Any) -> Tensor:
-    tensor = as_tensor(x)
-    wanted = dtype if dtype is not None else summing_dtype(tensor.dtype)
-    return creation.diagonal(tensor, offset).sum(axis=-1, dtype=wanted)
+    return creation.diagonal(creation.asarray(x), offset).sum(axis=-1, dtype=dtype)
 
 
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: int | float | str | None = "fro") -> Any:
@@ -124,7 +119,7 @@ def det(x: Any, /) -> Any:
     return np.linalg.det(x)
 
 
-@on_host(_ADVICE)
+@on_host(traced=compiled.eig)
 def eig(x: Any, /) -> Eigenpairs:
     """Complex eigenvalues and eigenvectors of a matrix."""
     values, vectors = np.linalg.eig(x)
@@ -132,7 +127,7 @@ def eig(x: Any, /) -> Eigenpairs:
     return Eigenpairs(values.astype(kind), vectors.astype(kind))
 
 
-@on_host(_ADVICE)
+@on_host(traced=compiled.eigvals)
 def eigvals(x: Any, /) -> Any:
     """Complex eigenvalues of a matrix."""
     values = np.linalg.eigvals(x)

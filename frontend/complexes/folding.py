@@ -1,4 +1,4 @@
-"""Sums, products and norms of complex tensors."""
+"""Sums, products and variances of complex tensors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from blu.errors import DTypeError
 from blu.frontend.complexes.arithmetic import of_truth
 from blu.frontend.complexes.parts import as_complex, zeros_of
 from blu.frontend.complexes.rules import complex_of
-from blu.frontend.functional.norms import matrix_norm, vector_norm
 from blu.frontend.functional.running import cumprod
 from blu.frontend.functional.searching.searching import count_nonzero
 
@@ -97,15 +96,3 @@ def _std(x: Any, axis: Axis = None, correction: float = 0, keepdims: bool = Fals
     whole = as_complex(x)
     both = (std(part, axis, correction, keepdims) for part in (whole.real, whole.imag))
     return absolute(Complex(*both))
-
-
-@complex_of(vector_norm)
-def _vector_norm(x: Any, *arguments: Any, **options: Any) -> Tensor:
-    return vector_norm(absolute(x), *arguments, **options)
-
-
-@complex_of(matrix_norm)
-def _matrix_norm(x: Any, keepdims: bool = False, ord: Any = "fro") -> Tensor:
-    if ord in ("nuc", 2, -2):
-        return matrix_norm.__wrapped__(x, keepdims, ord)  # type: ignore[attr-defined]
-    return matrix_norm(absolute(x), keepdims, ord)

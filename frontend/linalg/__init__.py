@@ -17,6 +17,7 @@ from blu.dialects.tensor.arrangement import matrix_transpose
 from blu.frontend.functional.creation import diagonal
 from blu.frontend.functional.linear import outer, tensordot, trace
 from blu.frontend.functional.norms import cross, matrix_norm, vecdot, vector_norm
+from blu.frontend.linalg.eigen import eig, eigvals
 from blu.frontend.linalg.factors import (
     QR,
     SVD,
@@ -46,7 +47,9 @@ __all__ = [
     "cross",
     "det",
     "diagonal",
+    "eig",
     "eigh",
+    "eigvals",
     "eigvalsh",
     "inv",
     "lstsq",

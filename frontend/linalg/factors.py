@@ -89,8 +89,7 @@ def qr(x: Any, mode: str = "reduced") -> QR:
 
     Q is [..., M, min(M, N)], or [..., M, M] where `mode` is "complete"; that has a gradient only where M <= N.
     """
-    if mode not in ("reduced", "complete"):
-        raise ArgumentError(f"mode must be reduced or complete, got {mode!r}")
+    check_mode(mode)
     [matrix], dtype = matrices(x)
     return QR(*(converted(item, dtype) for item in Qr(matrix, complete=mode == "complete")))
 
@@ -137,7 +136,7 @@ def pinv(x: Any, rtol: float | None = None) -> Tensor:
     None is max(M, N) times the epsilon of the dtype. There is a gradient where a small change keeps the rank.
     """
     [matrix], dtype = matrices(x)
-    return converted(PseudoInverse(matrix, rtol=_tolerance(matrix, rtol))[0], dtype)
+    return converted(PseudoInverse(matrix, rtol=tolerance_of(matrix, rtol))[0], dtype)
 
 
 @public
@@ -147,7 +146,7 @@ def matrix_rank(x: Any, rtol: float | None = None) -> Tensor:
     None is max(M, N) times the epsilon of the dtype.
     """
     [matrix], _ = matrices(x)
-    return _rank(SingularValues(matrix)[0], _tolerance(matrix, rtol))
+    return _rank(SingularValues(matrix)[0], tolerance_of(matrix, rtol))
 
 
 @public
@@ -162,7 +161,7 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> LeastSquares:
     [matrix, right], dtype = matrices(a, expand_dims(right, -1) if is_vector else right)
     if matrix.ndim != 2 or right.ndim != 2 or matrix.shape[0] != right.shape[0]:
         raise ShapeError(f"takes a matrix and as many rows on the right, got {matrix.type} and {as_tensor(b).type}")
-    rtol = _tolerance(matrix, rcond)
+    rtol = tolerance_of(matrix, rcond)
     x, values = PseudoInverse(matrix, rtol=rtol)[0] @ right, SingularValues(matrix)[0]
     missing = matrix @ x - right
     residuals = summed(missing * missing, -2)
@@ -178,7 +177,14 @@ def _rank(values: Tensor, rtol: float) -> Tensor:
     return summed(converted(values > largest(values, -1, True) * rtol, i64), -1)
 
 
-def _tolerance(matrix: Tensor, rtol: float | None) -> float:
+def check_mode(mode: str) -> None:
+    """ArgumentError for what is no mode of `qr`."""
+    if mode not in ("reduced", "complete"):
+        raise ArgumentError(f"mode must be reduced or complete, got {mode!r}")
+
+
+def tolerance_of(matrix: Tensor, rtol: float | None) -> float:
+    """The share of the largest singular value up to which others are taken as 0."""
     if rtol is None:
         return max(matrix.shape[-2:]) * epsilon_of(matrix.dtype)
     if not isinstance(rtol, int | float) or not rtol >= 0:

@@ -28,7 +28,11 @@ def norm(x: Any, ord: Order = None, axis: int | tuple[int, ...] | None = None, k
 
     Without an axis, of all elements in a row where there is no `ord`, and else of a vector, or of a matrix.
     """
-    tensor = as_tensor(x)
+    return norm_of(as_tensor(x), ord, axis, keepdims)
+
+
+def norm_of(tensor: Any, ord: Order, axis: int | tuple[int, ...] | None, keepdims: bool) -> Tensor:
+    """The norm of real or complex numbers."""
     if axis is None and ord is None:
         return vector_norm(tensor, None, keepdims)
     axes = (axis,) if isinstance(axis, int) else tuple(range(tensor.ndim)) if axis is None else tuple(axis)
@@ -68,11 +72,11 @@ def matrix_power(x: Any, n: int) -> Tensor:
         raise ShapeError(f"takes square matrices, got {tensor.type}")
     if n < 0:
         [matrix], dtype = matrices(tensor, square=True)
-        return converted(_power(Inverse(matrix)[0], -n), dtype)
-    return converted(_power(converted(tensor, computing_dtype(tensor.dtype)), n), tensor.dtype)
+        return converted(power_of(Inverse(matrix)[0], -n), dtype)
+    return converted(power_of(converted(tensor, computing_dtype(tensor.dtype)), n), tensor.dtype)
 
 
-def _power(matrix: Tensor, n: int) -> Tensor:
+def power_of(matrix: Any, n: int) -> Any:
     """By squares: of so many products as the exponent has digits, twice at most."""
     if n == 0:
         return broadcast_to(eye(matrix.shape[-1], dtype=matrix.dtype), matrix.shape)

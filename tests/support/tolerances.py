@@ -53,7 +53,8 @@ _COMPOSED = """
 """
 _FACTORED = """
     inverse solve determinant cofactors slogdet cholesky qr svd singular_values eigh eigenvalues pseudo_inverse
-    fourier real_fourier inverse_real_fourier
+    fourier real_fourier inverse_real_fourier complex_inverse complex_solve complex_slogdet complex_cholesky
+    complex_qr complex_svd complex_eigh complex_eig
 """
 TOLERANCES = (
     dict.fromkeys(_EXACT.split(), EXACT)

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from blu.dialects.core.dtypes import TensorType, i32
+from blu.dialects.core.dtypes import TensorType
 from blu.dialects.core.op import Sample
-from blu.dialects.ops.creation import Iota
 from blu.dialects.ops.host.linear_algebra import Solve
+from blu.dialects.ops.host.pairs import inverted, lower_half, on_diagonal
 from blu.dialects.ops.host.routine import FOUND, MatrixRoutine, well_conditioned
-from blu.dialects.tensor.arithmetic import where
 from blu.dialects.tensor.arrangement import concatenate, expand_dims, matrix_transpose
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import UnsupportedError
@@ -131,12 +130,12 @@ class Svd(MatrixRoutine, name="svd"):
         to_u, to_s, to_v = g[0][..., :count], g[1], matrix_transpose(g[2][..., :count, :])
         u, right = u[..., :count], matrix_transpose(v[..., :count, :])
         squares = s * s
-        shares = _inverted(expand_dims(squares, -2) - expand_dims(squares, -1))
+        shares = inverted(expand_dims(squares, -2) - expand_dims(squares, -1))
         across_u = _skew(matrix_transpose(u) @ to_u) * shares
         across_v = _skew(matrix_transpose(right) @ to_v) * shares
-        inner = across_u * expand_dims(s, -2) + expand_dims(s, -1) * across_v + _diagonal(to_s)
+        inner = across_u * expand_dims(s, -2) + expand_dims(s, -1) * across_v + on_diagonal(to_s)
         total = u @ inner @ matrix_transpose(right)
-        over = expand_dims(_inverted(s), -2)
+        over = expand_dims(inverted(s), -2)
         rows, columns = operand.shape[-2:]
         if rows > count:
             outside = to_u - u @ (matrix_transpose(u) @ to_u)
@@ -196,8 +195,8 @@ class Eigh(MatrixRoutine, name="eigh"):
     def vjp(g: tuple[Tensor, ...], operand: Tensor, values: Tensor, vectors: Tensor, found: Tensor) -> Tensor:
         """The symmetric part of V (diag(g) + V^T G / (w_j - w_i)) V^T, where equal values divide nothing."""
         turned = matrix_transpose(vectors)
-        shares = _inverted(expand_dims(values, -2) - expand_dims(values, -1))
-        return symmetric(vectors @ (_diagonal(g[0]) + turned @ g[1] * shares) @ turned)
+        shares = inverted(expand_dims(values, -2) - expand_dims(values, -1))
+        return symmetric(vectors @ (on_diagonal(g[0]) + turned @ g[1] * shares) @ turned)
 
 
 class Eigenvalues(MatrixRoutine, name="eigenvalues"):
@@ -259,28 +258,8 @@ def rectangular() -> Iterator[np.ndarray]:
         yield well_conditioned(rng, shape)
 
 
-def _diagonal(values: Tensor) -> Tensor:
-    """Matrices with these on their diagonals."""
-    size = values.shape[-1]
-    row, column = (Iota(shape=(size, size), axis=axis, dtype=i32) for axis in (0, 1))
-    return where(row == column, expand_dims(values, -1), 0.0)
-
-
 def _skew(matrix: Tensor) -> Tensor:
     return matrix - matrix_transpose(matrix)
-
-
-def _inverted(values: Tensor) -> Tensor:
-    """One over each, and 0 of 0."""
-    is_zero = values == 0
-    return where(is_zero, 0.0, 1.0 / where(is_zero, 1.0, values))
-
-
-def lower_half(matrix: Tensor) -> Tensor:
-    """The lower triangle, with half of the diagonal."""
-    size = matrix.shape[-1]
-    row, column = (Iota(shape=(size, size), axis=axis, dtype=i32) for axis in (0, 1))
-    return where(column < row, matrix, where(column == row, matrix * 0.5, 0.0))
 
 
 def symmetric(matrix: Tensor) -> Tensor:

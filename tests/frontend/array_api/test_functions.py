@@ -133,11 +133,34 @@ def test_functions_of_arrays_are_numpys(number: int) -> None:
 
 
 def test_what_numpy_computes_is_refused_of_tensors() -> None:
-    for call in (xp.linalg.eigvals, xp.fft.fft, xp.unique_all, xp.nonzero):
+    for call in (xp.unique_all, xp.nonzero):
         with pytest.raises(blu.BluError, match=r"test_functions\.py:\d+: \w+: is computed by NumPy.*\n.*outside of"):
             blu.jit(lambda x, call=call: call(x))(M)
     constant = blu.jit(lambda x: x + xp.linalg.inv(M[0]))(M)  # numbers that are known are a part of the program
     same(constant, M + np.linalg.inv(M[0]))
+
+
+def test_complex_numbers_are_those_of_arrays_in_compiled_functions() -> None:
+    def calls(m: Any, z: Any) -> list[Any]:
+        made = [m.zeros((2,), dtype=m.complex64), m.full((2,), 1j), m.asarray(2j), m.astype(z, m.complex64)]
+        moved = [m.permute_dims(z, (1, 0)), m.concat([z, z * 1j]), m.stack([z, z]), m.reshape(z, (-1,)), m.flip(z)]
+        folded = [
+            m.sum(z, axis=0),
+            m.prod(z, axis=0),
+            m.mean(z),
+            m.cumulative_sum(z, axis=1, include_initial=True),
+            m.any(z),
+        ]
+        found = [m.abs(z), m.pow(z, 2), m.atan(z), m.sign(z), m.conj(z), m.real(z), m.imag(z), m.isfinite(z)]
+        spectra = [m.fft.fft(z, n=5, axis=0), m.fft.ifftn(z), m.fft.irfft(z, n=3), m.fft.fftshift(z)]
+        return made + moved + folded + found + spectra + [m.linalg.eigvals(z), m.linalg.trace(z), *m.linalg.svd(z)]
+
+    z = C[0, :2, :2].astype(np.complex128)
+    for found, expected in zip(blu.jit(lambda z: calls(xp, z))(z), calls(np, z), strict=True):
+        same(found, expected)
+    seen = []
+    blu.jit(lambda z: seen.append(z.__array_namespace__().isdtype(z.dtype, "complex floating")) or z)(z)
+    assert seen == [True]
 
 
 def test_as_many_as_are_said_are_found_in_compiled_functions() -> None:
