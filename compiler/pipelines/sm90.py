@@ -9,6 +9,7 @@ from blu.passes.gpu.attention.few_queries.insert_in_attention import InsertInAtt
 from blu.passes.gpu.attention.keep_logarithms import KeepLogarithms
 from blu.passes.gpu.attention.narrow_attention import NarrowAttention
 from blu.passes.gpu.gemm.few_rows.normalize_in_products import NormalizeInProducts
+from blu.passes.gpu.lower.check_early_launches import CheckEarlyLaunches
 from blu.passes.gpu.lower.choose_schedules import ChooseSchedules
 from blu.passes.gpu.lower.copy_factors import CopyFactors
 from blu.passes.gpu.lower.emit_kernels import EmitGpuKernels
@@ -120,6 +121,7 @@ PIPELINE = Pipeline(
                 EmitGpuKernels(),
                 LaunchBatches(),
                 OverlapLaunches(),  # launches are what they stay
+                CheckEarlyLaunches(),
             ),
         ),
         Stage(

@@ -20,6 +20,8 @@ from collections.abc import Sequence
 from blu.dialects.core.mlir import ir, llvm
 from blu.dialects.core.remembering import once
 
+_NAME = "llvm.inline_asm"
+
 
 def assembly(results: Sequence[ir.Type], operands: Sequence[ir.Value], text: str, constraints: str) -> list[ir.Value]:
     """Inline PTX that stays where it is put; its results."""
@@ -38,6 +40,16 @@ def _struct(fields: tuple[ir.Type, ...]) -> ir.Type:
 def pure_assembly(result: ir.Type, operands: Sequence[ir.Value], text: str, constraints: str) -> ir.Value:
     """Inline PTX that only computes one result from its operands."""
     return llvm.inline_asm(result, operands, text, constraints, has_side_effects=False, asm_dialect=0)
+
+
+def text_of(operation: ir.Operation) -> str:
+    """The text of a piece of inline PTX; of another op, none."""
+    return ir.StringAttr(operation.attributes["asm_string"]).value if operation.name == _NAME else ""
+
+
+def only_computes(operation: ir.Operation) -> bool:
+    """Whether an op is inline PTX that has no effects."""
+    return operation.name == _NAME and "has_side_effects" not in operation.attributes
 
 
 def hidden(word: ir.Value) -> ir.Value:

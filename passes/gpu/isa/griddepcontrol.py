@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from blu.passes.gpu.isa.assembly import assembly
 
+WAIT, LAUNCH_DEPENDENTS = "griddepcontrol.wait;", "griddepcontrol.launch_dependents;"
 _MEMORY = "~{memory}"
 """LLVM is to move no access to memory over it: its own intrinsics say that they touch none."""
 
 
 def launch_dependents() -> None:
     """Let the kernel behind this one begin, once all blocks have come here or are over."""
-    assembly([], [], "griddepcontrol.launch_dependents;", _MEMORY)
+    assembly([], [], LAUNCH_DEPENDENTS, _MEMORY)
 
 
 def wait() -> None:
     """Wait until the kernels before this one are over, and see all that they wrote; if none is left, go on."""
-    assembly([], [], "griddepcontrol.wait;", _MEMORY)
+    assembly([], [], WAIT, _MEMORY)
