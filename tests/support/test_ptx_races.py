@@ -39,7 +39,9 @@ def run(body: str, threads: int = 64) -> np.ndarray:
 
 STORE, LOAD_OTHER, LOAD = "st.shared.b32 [%r2], %r1;", "ld.shared.b32 %r5, [%r4];", "ld.shared.b32 %r5, [%r2];"
 COPY, ARRIVED = "cp.async.ca.shared.global [%r2], [%rd3], 4;", "cp.async.wait_all;"
-SYNC = "bar.sync 0;"
+SYNC, LANES = "bar.sync 0;", "bar.warp.sync -1;"
+NEXT, LOAD_NEXT = "xor.b32 %r6, %r2, 4;", "ld.shared.b32 %r5, [%r6];"
+MATRICES = "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r7, %r8, %r9, %r10}, [%r6];"
 
 RACES = {
     "a read of what another warp wrote": (STORE, LOAD_OTHER),
@@ -47,6 +49,10 @@ RACES = {
     "a write over what another warp has read": (STORE, SYNC, LOAD_OTHER, STORE),
     "two warps that write at a time": ("mov.u32 %r6, 0;", "st.shared.b32 [%r6], %r1;"),
     "a barrier of the warp only": (STORE, "bar.warp.sync -1;", LOAD_OTHER),
+    "a read of what another lane wrote": (STORE, NEXT, LOAD_NEXT),
+    "a write over what another lane has read": (NEXT, LOAD_NEXT, STORE),
+    "two lanes that write at a time": ("shl.b32 %r6, %r3, 7;", "st.shared.b32 [%r6], %r1;"),
+    "lanes that share a matrix": (STORE, "and.b32 %r6, %r2, 240;", MATRICES),
     "a copy that is read": (COPY, LOAD),
     "a copy that is written over": (COPY, STORE),
     "a copy that another copy follows": (COPY, COPY),
@@ -61,6 +67,10 @@ RACES = {
 ORDERED = {
     "a barrier": (STORE, SYNC, LOAD_OTHER),
     "a barrier before and after": (STORE, SYNC, LOAD_OTHER, SYNC, STORE),
+    "a barrier of the warp": (STORE, LANES, NEXT, LOAD_NEXT, LANES, STORE),
+    "what the warp has read before": (NEXT, LOAD_NEXT, LANES, LOAD, STORE),
+    "lanes that share a matrix after a barrier": (STORE, LANES, "and.b32 %r6, %r2, 240;", MATRICES),
+    "lanes that write the same": ("shl.b32 %r6, %r3, 7;", "st.shared.b32 [%r6], %r3;"),
     "one's own": (STORE, LOAD, STORE),
     "reads by several": (SYNC, LOAD, LOAD_OTHER, SYNC, STORE),
     "a copy waited for": (COPY, ARRIVED, SYNC, LOAD_OTHER),
@@ -71,7 +81,7 @@ ORDERED = {
 
 @pytest.mark.parametrize("body", RACES.values(), ids=list(RACES))
 def test_races_are_refused(body: tuple[str, ...]) -> None:
-    with pytest.raises(RaceError, match=r"\(line \d+\): warp \d .* of block 0"):
+    with pytest.raises(RaceError, match=r"\(line \d+\): (warp \d .* of block 0|lanes write what is not the same)"):
         run("\n".join(body))
 
 

@@ -19,6 +19,8 @@ from blu.plan.schema import NOTHING_FOUND, Plan
 from blu.runtime.host_routines import compute_at
 from tests.support.kernels.spills import spills
 from tests.support.ptx import machine as ptx_machine
+from tests.support.ptx.global_races import GlobalRaces
+from tests.support.ptx.launch_order import LaunchOrder
 from tests.support.ptx.tensors import MAP_BYTES, TensorMap
 
 DTYPES = {
@@ -76,6 +78,7 @@ class GpuProgram:
         status = np.full(max(1, self.plan["status_slots"]), NOTHING_FOUND, np.int64)
         data = np.frombuffer(self.constants, np.uint8)
         constants = [data[item["offset"] :][: item["bytes"]] for item in self.plan["constants"]]
+        order = LaunchOrder()
         spaces = {"input": inputs, "output": outputs, "arena": [arena], "status": [status], "constant": constants}
         for launch in self.plan["launches"]:
             # Arguments may overlap in the arena, so that each kernel gets copies, of which what has changed goes back.
@@ -85,11 +88,14 @@ class GpuProgram:
             buffers = [_bytes_of(spaces, argument) for argument in table or arguments]
             if launch["kernel"].startswith(HOST):
                 compute_at(HostLaunch.parse(launch), [buffer.ctypes.data for buffer in buffers])
+                order.end()
                 continue
             before, after = (_copies(buffers) for _ in range(2))
             ptx = self.ptx[launch["kernel"]]
             seen = [self._map_of(place, arguments) for _, place in maps]
-            ptx_machine.run(ptx, launch["grid"], after, launch["shared_bytes"], table is not None, seen)
+            watch = GlobalRaces([buffer.ctypes.data for buffer in buffers])
+            ptx_machine.run(ptx, launch["grid"], after, launch["shared_bytes"], table is not None, seen, watch)
+            order.add(launch["kernel"], launch.get("early", False), watch)
             for buffer, old, written in zip(buffers, before, after, strict=True):
                 if buffer.flags.writeable:
                     buffer[old != written] = written[old != written]

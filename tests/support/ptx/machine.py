@@ -3,7 +3,7 @@
 All threads of some blocks, or of the blocks of a cluster, are lanes of numpy arrays. schedule.py says which of them run
 next, tensors.py and warpgroup.py are Hopper's bulk copies and products. Copies with `cp.async` arrive when they
 are waited for, memory that nobody wrote holds NaN, and an access outside of every buffer is an error. So is a race
-between warps in shared memory (races.py); races in global memory, and between lanes of a warp, it does not find.
+in shared memory (races.py) or in global memory (global_races.py).
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ import numpy as np
 
 from tests.support.ptx.barriers import NamedBarriers
 from tests.support.ptx.copies import Copies
+from tests.support.ptx.global_races import GlobalRaces
 from tests.support.ptx.program import Program, dtype_of, parse, type_named
-from tests.support.ptx.races import Races
+from tests.support.ptx.races import RaceError, Races
 from tests.support.ptx.stores import Stores
 from tests.support.ptx.tensors import MAP_BYTES, TensorMap
 from tests.support.ptx.warpgroup import WARP, Warpgroups, cut
@@ -67,6 +68,11 @@ class Memory:
             map_.check()
             self.maps[address] = map_, self.bytes[self.starts[map_.buffer] : self.ends[map_.buffer]]
 
+    @property
+    def sizes(self) -> list[int]:
+        """The bytes of each buffer."""
+        return [end - start for start, end in zip(self.starts, self.ends, strict=True)]
+
     def read_back(self, buffers: Sequence[np.ndarray]) -> None:
         """Copy memory into the arrays it was made from."""
         for buffer, start, end in zip(buffers, self.starts, self.ends, strict=False):
@@ -75,13 +81,33 @@ class Memory:
 
 def run(
     ptx: str, grid: Sequence[int], buffers: Sequence[np.ndarray], shared_bytes: int = 0, in_table: bool = False,
-    maps: Sequence[TensorMap] = (),
+    maps: Sequence[TensorMap] = (), watch: GlobalRaces | None = None,
 ) -> None:  # fmt: skip
     """Run a kernel whose parameters are pointers to `buffers`, or to a table of these, which are changed in place.
 
-    Pointers to tensor maps of the buffers come after these.
+    Pointers to tensor maps of the buffers come after these. `watch` knows where the buffers really are, if not here.
     """
-    program, memory = parse(ptx), Memory(buffers, in_table, maps)
+    watch = watch or GlobalRaces([buffer.ctypes.data for buffer in buffers])
+    given = parse(ptx), grid, buffers, shared_bytes, in_table, maps
+    memory = _run(*given, watch)
+    if watch.race:
+        try:
+            other = _run(*given, watch.again())
+        except AssertionError as error:
+            raise RaceError(watch.race) from error
+        if not np.array_equal(memory.bytes, other.bytes):
+            raise RaceError(watch.race)
+    memory.read_back(buffers)
+
+
+def _run(
+    program: Program, grid: Sequence[int], buffers: Sequence[np.ndarray], shared_bytes: int, in_table: bool,
+    maps: Sequence[TensorMap], watch: GlobalRaces,
+) -> Memory:  # fmt: skip
+    """The memory after a run."""
+    memory = Memory(buffers, in_table, maps)
+    unit = min([program.global_unit, *(map_.unit for map_ in maps)])
+    watch.begin(memory.starts, memory.sizes, unit, program.cluster)
     grid = tuple([*grid, 1, 1][:3])
     team = _blocks_side_by_side(program, shared_bytes)
     with np.errstate(all="ignore"):
@@ -91,12 +117,13 @@ def run(
                 threads=program.threads * len(numbers),
                 program=program,
                 memory=memory,
+                watch=watch,
                 maps=memory.maps,
                 numbers=numbers,
                 grid=grid,
                 shared_bytes=shared_bytes,
             ).run()
-    memory.read_back(buffers)
+    return memory
 
 
 def _blocks_side_by_side(program: Program, shared_bytes: int) -> int:
@@ -124,6 +151,7 @@ class _Blocks(Warpgroups):
         self.races = Races(of_block, blocks, self.pitch, are_joined, self.program.unit)
         self.copies, self.named = Copies(self.shared, self.races, threads), NamedBarriers(self.races)
         self.stores = Stores(self.shared, self.races, threads)
+        self.watch.enter(self.numbers, of_block, self.races)
         self.begin()
         number, block = np.arange(threads) % of_block, self.numbers[self.rank]
         x, y, z = block % self.grid[0], block // self.grid[0] % self.grid[1], block // (self.grid[0] * self.grid[1])
@@ -134,6 +162,7 @@ class _Blocks(Warpgroups):
         while (self.place < self.end).any():
             self.step()
         self.finish()
+        self.watch.leave()
 
     def _do_shfl(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         value, distance = self._read(operands[1], 32), self._read(operands[2], 32)
@@ -193,18 +222,26 @@ class _Blocks(Warpgroups):
             return
         targets = operands[0] if isinstance(operands[0], tuple) else (operands[0],)
         size = bits // 8
-        data = self._load(space, operands[1], size * len(targets), active)
+        data = self._load(space, operands[1], size * len(targets), active, is_constant="nc" in parts)
         numbers = data.view(dtype_of(*type_named(parts[-1])))
         for place, name in enumerate(targets):
             self._write(name, numbers[:, place], active)
 
-    def _load(self, space: str, operand: str, size: int, active: np.ndarray) -> np.ndarray:
+    def _load(
+        self, space: str, operand: str, size: int, active: np.ndarray, for_all: bool = False, is_constant: bool = False
+    ) -> np.ndarray:
         address = self._address(operand, 64 if space == "global" else 32)
         first = self._first_places(space, address, size, active)
         if space.startswith("shared"):
-            self.races.read(self.races.places(*self._chosen(active, first), size), self._numbers_of(active))
+            self.races.read(self.races.places(*self._chosen(active, first), size), self._numbers_of(active), for_all)
         source = self.memory.bytes if space == "global" else self.shared
-        return source.view(f"V{size}")[first // size].view(np.uint8).reshape(-1, size)
+        data = source.view(f"V{size}")[first // size].view(np.uint8).reshape(-1, size)
+        if space == "global":
+            numbers = self._numbers_of(active)
+            doubtful = self.watch.read(*self._chosen(active, first), size, numbers, is_constant)
+            if doubtful is not None:
+                data[numbers] = np.where(doubtful, 0xFF, data[numbers])
+        return data
 
     def _save(self, space: str, operand: str, data: np.ndarray, active: np.ndarray) -> None:
         """Write bytes [threads, size] of the active threads to where an operand says."""
@@ -213,8 +250,13 @@ class _Blocks(Warpgroups):
         first, data = self._chosen(active, first, np.ascontiguousarray(data).view(f"V{size}")[:, 0])
         if space.startswith("shared"):
             self.races.write(self.races.places(first, size), self._numbers_of(active))
+        else:
+            self.watch.write(first, size, self._numbers_of(active))
         target = self.memory.bytes if space == "global" else self.shared
-        target.view(data.dtype)[first // size] = data
+        places = target.view(data.dtype)
+        places[first // size] = data
+        if (places[first // size] != data).any():
+            raise RaceError(f"lanes write what is not the same to one place of {space} memory")
 
     def _do_st(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         if parts[1] == "async":
@@ -260,12 +302,13 @@ class _Blocks(Warpgroups):
             some = active & (present == count)
             # All bytes must exist, as for compute-sanitizer, even those that are left out.
             first = self._first_places("global", address, size, some)[some]
+            self.watch.read_now(first, int(count), np.flatnonzero(some))
             data[some, :count] = self.memory.bytes[first[:, None] + np.arange(count)]
         first = self._first_places("shared", self._address(operands[0], 32), size, active)
         self.copies.begin(*self._chosen(active, first, data.view(f"V{size}")[:, 0]), self._numbers_of(active))
 
     def _do_ldmatrix(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
-        rows = self._load("shared", operands[1], 16, active).view(np.uint16)
+        rows = self._load("shared", operands[1], 16, active, for_all=True).view(np.uint16)
         count = len(operands[0])
         matrices = rows.reshape(-1, 32 // 8, 8, 8)[:, :count]
         if "trans" in parts:

@@ -91,6 +91,11 @@ class Program:
         return min([PIECE_BYTES, *filter(None, map(_shared_bytes, self.instructions))])
 
     @cached_property
+    def global_unit(self) -> int:
+        """The same for global memory; bulk copies may access less."""
+        return min([PIECE_BYTES, *filter(None, map(_global_bytes, self.instructions))])
+
+    @cached_property
     def sums(self) -> frozenset[str]:
         """Registers of the sums of asynchronous products."""
         products = [item for item in self.instructions if item.name.startswith("wgmma.mma_async")]
@@ -120,9 +125,23 @@ def _shared_bytes(item: Instruction) -> int:
     if item.name.startswith("st.async"):
         return 4
     if first in ("ld", "st") and space.startswith("shared"):
-        data = item.operands[0 if first == "ld" else 1]
-        return type_named(item.parts[-1])[1] // 8 * (len(data) if isinstance(data, tuple) else 1)
+        return _width(item)
     return int(item.operands[2]) if item.name.startswith(("cp.async.ca", "cp.async.cg")) else 0
+
+
+def _global_bytes(item: Instruction) -> int:
+    """Bytes of global memory that a thread accesses at once; 0: none, or a bulk copy's."""
+    if item.name.startswith(("ld.global", "st.global")):
+        return _width(item)
+    if item.name.startswith(("cp.async.ca", "cp.async.cg")):  # some elements of it, if they are counted
+        return int(item.operands[2]) if len(item.operands) == 3 else 2
+    return 0
+
+
+def _width(item: Instruction) -> int:
+    """Bytes that a load or a store accesses."""
+    data = item.operands[0 if item.parts[0] == "ld" else 1]
+    return type_named(item.parts[-1])[1] // 8 * (len(data) if isinstance(data, tuple) else 1)
 
 
 @lru_cache(maxsize=64)

@@ -1,9 +1,10 @@
-"""Races between warps in shared memory, for the machine of machine.py.
+"""Races in shared memory, for the machine of machine.py.
 
 Every access has a time, and every warp knows up to which time it has seen what each other warp did: all that came
 before a barrier at which both were, or that it was told of in between. An access is a race where one of the two writes
 and the later warp has not seen the earlier access. Bytes that a copy is on its way to must not be touched at all until
-it has been waited for. Lanes of one warp are not told apart.
+it has been waited for. Lanes of one warp see what the others did once the warp, or the block, has met at a barrier;
+but where one of them arrives at an mbarrier, it speaks for all.
 
 Copies that an mbarrier counts are made by the barrier: who has seen the end of its phase has seen them.
 """
@@ -18,6 +19,8 @@ WARP = 32
 _BARRIERS = 64
 """The most mbarriers that a cluster has, or a block that is in none."""
 _ALWAYS = np.iinfo(np.int32).max
+SEVERAL = -1
+"""In the place of a number: there is more than one."""
 
 
 class RaceError(AssertionError):
@@ -44,19 +47,21 @@ class Races:
         assert shared_bytes % unit == 0, f"{shared_bytes} bytes in units of {unit}"
         self._warps_of_block, self._unit = -(-threads // WARP), unit
         warps, size = self._warps_of_block * blocks, shared_bytes * blocks // unit
-        self._units_of_block, self._now, self._settled = shared_bytes // unit, 1, 0
+        self._units_of_block, self.now, self._settled = shared_bytes // unit, 1, 0
         block, own = np.divmod(np.arange(threads * blocks), threads)
-        self._warp_of = block * self._warps_of_block + own // WARP
+        self.warp_of = block * self._warps_of_block + own // WARP
         self._most_barriers = _BARRIERS * (1 if are_joined else blocks)
         # Who knows of whom (warps, then mbarriers) up to which time.
-        self._known = np.zeros((warps, warps + self._most_barriers), np.int32)
+        self.known = np.zeros((warps, warps + self._most_barriers), np.int32)
         if not are_joined:
             block = np.arange(warps) // self._warps_of_block
-            self._known[:, :warps][block[:, None] != block] = _ALWAYS  # of whom nothing needs to be known
+            self.known[:, :warps][block[:, None] != block] = _ALWAYS  # of whom nothing needs to be known
         self._meetings: dict[int, _Meeting] = {}
         # `_written` is _ALWAYS where a copy is on its way to.
         self._writer, self._written = np.zeros(size, np.int16), np.zeros(size, np.int32)
         self._read, self._last_read = np.zeros((size, self._warps_of_block), np.int32), np.zeros(size, np.int32)
+        # By which thread, and which has read since or several, counted from 1.
+        self._by, self._read_by = np.zeros(size, np.int16), np.zeros(size, np.int16)
         self._on_its_way, self._leaves = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
         # By which thread, counted from 1, bytes were written that bulk copies do not see yet.
         self._hidden = np.zeros(size, np.int16)
@@ -67,22 +72,25 @@ class Races:
 
     # -- accesses ----------------------------------------------------------------------------------------------------
 
-    def read(self, places: np.ndarray, threads: np.ndarray) -> None:
-        """Threads [accesses] read bytes of their own block."""
-        units, warps = self._units(places), self._warp_of[threads][:, None]
-        self._check_writers(units, warps, "reads")
-        self._read[units, warps % self._warps_of_block] = self._now
-        self._last_read[units] = self._now
+    def read(self, places: np.ndarray, threads: np.ndarray, for_all: bool = False) -> None:
+        """Threads [accesses] read bytes of their own block: for themselves, or for all lanes of their warps."""
+        units, warps = self._units(places), self.warp_of[threads][:, None]
+        lanes = np.full((len(threads), 1), SEVERAL) if for_all else threads[:, None] + 1
+        self._check_writers(units, warps, lanes, "reads")
+        is_first = self._last_read[units] <= self.known[warps, warps]
+        self._read[units, warps % self._warps_of_block] = self.now
+        self._last_read[units] = self.now
+        note(self._read_by, units, lanes, is_first)
 
     def write(self, places: np.ndarray, threads: np.ndarray) -> None:
         """Threads [accesses] write bytes."""
         units = self._units(places)
-        warps = np.broadcast_to(self._warp_of[threads][:, None], units.shape)
-        self._check_writers(units, warps, "writes to")
-        self._check_readers(units, warps)
+        warps, lanes = np.broadcast_to(self.warp_of[threads][:, None], units.shape), threads[:, None] + 1
+        self._check_writers(units, warps, lanes, "writes to")
+        self._check_readers(units, warps, lanes)
         self._refuse(self._leaves[units], units, warps, "writes to", "a copy reads that has not been waited for")
-        self._writer[units], self._written[units] = warps, self._now
-        self._hidden[units] = threads[:, None] + 1
+        self._writer[units], self._written[units] = warps, self.now
+        self._hidden[units] = self._by[units] = lanes
         self._refuse(self._writer[units] != warps, units, warps, "writes to", "another warp writes to at a time")
 
     def begin_copy(self, places: np.ndarray, threads: np.ndarray) -> None:
@@ -95,19 +103,19 @@ class Races:
         """The threads that began copies have waited for them."""
         units = self._units(places)
         self._on_its_way[units] = False
-        self._writer[units], self._written[units] = self._warp_of[threads][:, None], self._now
+        self._writer[units], self._written[units] = self.warp_of[threads][:, None], self.now
 
     def end_counted_copy(self, places: np.ndarray, barrier: int) -> None:
         """An mbarrier has counted all bytes of a copy."""
         units = self._units(places)
         self._on_its_way[units], self._hidden[units] = False, 0
-        self._writer[units], self._written[units] = self._meeting(barrier).actor, self._now
+        self._writer[units], self._written[units] = self._meeting(barrier).actor, self.now
 
     def begin_store(self, places: np.ndarray, thread: int) -> None:
         """A thread begins to copy bytes [pieces, size] that nobody may write to before `end_store`."""
         units = self._units(places)
-        warps = np.broadcast_to(self._warp_of[thread], units.shape)
-        self._check_writers(units, warps, "copies")
+        warps = np.broadcast_to(self.warp_of[thread], units.shape)
+        self._check_writers(units, warps, np.full((1, 1), thread + 1), "copies")
         self._refuse(self._hidden[units] > 0, units, warps, "copies", "was written with no fence.proxy.async since")
         self._leaves[units] = True
 
@@ -117,7 +125,7 @@ class Races:
 
     def show(self, threads: np.ndarray) -> None:
         """Bulk copies see what these threads have written."""
-        is_shown = np.zeros(len(self._warp_of) + 1, np.bool_)
+        is_shown = np.zeros(len(self.warp_of) + 1, np.bool_)
         is_shown[threads + 1] = True
         self._hidden[is_shown[self._hidden]] = 0
 
@@ -129,52 +137,77 @@ class Races:
     def meet(self, threads: np.ndarray) -> None:
         """The warps of these threads meet at a barrier."""
         warps = self._warps_of(threads)
-        known = self._known[warps].max(axis=0)
-        known[warps] = self._now
-        self._known[warps] = known
+        known = self.known[warps].max(axis=0)
+        known[warps] = self.now
+        self.known[warps] = known
+        self._go_on()
+
+    def meet_lanes(self, threads: np.ndarray) -> None:
+        """All lanes of the warps of these threads meet."""
+        warps = self._warps_of(threads)
+        self.known[warps, warps] = self.now
+        self._go_on()
+
+    def leave_word(self) -> None:
+        """All threads of a cluster say that they have come so far."""
+        self._word = self.known.max(axis=0)
+        self._word[: len(self.known)] = self.now
+        self._go_on()
+
+    def take_word(self) -> None:
+        """All threads of a cluster see what each one did before it left word."""
+        self.known = np.maximum(self.known, self._word)
         self._go_on()
 
     def tell(self, thread: int, barrier: int) -> None:
         """A thread arrives at an mbarrier or a named one: what it has seen and done is known to who waits there."""
-        warp, meeting = self._warp_of[thread], self._meeting(barrier)
-        meeting.gathered = np.maximum(meeting.gathered, self._known[warp])
-        meeting.gathered[warp] = self._now
+        warp, meeting = self.warp_of[thread], self._meeting(barrier)
+        meeting.gathered = np.maximum(meeting.gathered, self.known[warp])
+        meeting.gathered[warp] = self.now
         self._go_on()
 
     def end_phase(self, barrier: int) -> None:
         """All have arrived at an mbarrier, and all that it counts has come."""
         meeting = self._meeting(barrier)
-        meeting.gathered[meeting.actor] = self._now
+        meeting.gathered[meeting.actor] = self.now
         meeting.published = meeting.gathered.copy()
         self._go_on()
 
     def hear(self, threads: np.ndarray, barrier: int) -> None:
         """Threads have seen the end of an mbarrier's last phase."""
         warps = self._warps_of(threads)
-        self._known[warps] = np.maximum(self._known[warps], self._meeting(barrier).published)
+        self.known[warps] = np.maximum(self.known[warps], self._meeting(barrier).published)
+
+    def has_seen(self, threads: np.ndarray, others: np.ndarray, times: np.ndarray) -> np.ndarray:
+        """Whether threads have seen what others, or they themselves, did at some time."""
+        return (threads == others) | (times <= self.known[self.warp_of[threads], self.warp_of[others]])
+
+    def known_of_all(self) -> np.ndarray:
+        """For each warp up to which time it has seen what any other one did."""
+        return np.where(np.eye(len(self.known), dtype=np.bool_), _ALWAYS, self.known[:, : len(self.known)]).min(axis=1)
 
     def _warps_of(self, threads: np.ndarray) -> np.ndarray:
         """The numbers, in the cluster, of the warps that threads are in."""
-        is_there = np.zeros(len(self._known), np.bool_)
-        is_there[self._warp_of[threads]] = True
+        is_there = np.zeros(len(self.known), np.bool_)
+        is_there[self.warp_of[threads]] = True
         return np.flatnonzero(is_there)
 
     def _go_on(self) -> None:
-        self._now += 1
+        self.now += 1
         # What everybody has seen; not worth asking for each access.
-        self._settled = int(self._known[:, : len(self._known) + len(self._meetings)].min())
+        self._settled = int(self.known[:, : len(self.known) + len(self._meetings)].min())
 
     def _meeting(self, barrier: int) -> _Meeting:
         if barrier not in self._meetings:
             assert len(self._meetings) < self._most_barriers, f"more than {self._most_barriers} barriers"
-            actor, nothing = len(self._known) + len(self._meetings), np.zeros(self._known.shape[1], np.int32)
+            actor, nothing = len(self.known) + len(self._meetings), np.zeros(self.known.shape[1], np.int32)
             self._meetings[barrier] = _Meeting(actor, nothing, nothing)
             self._settled = 0
         return self._meetings[barrier]
 
     # -- checks ------------------------------------------------------------------------------------------------------
 
-    def _check_writers(self, units: np.ndarray, warps: np.ndarray, does: str) -> None:
+    def _check_writers(self, units: np.ndarray, warps: np.ndarray, lanes: np.ndarray, does: str) -> None:
         written = self._written[units]
         if written.max(initial=0) <= self._settled:
             return
@@ -182,17 +215,22 @@ class Races:
         on_its_way = self._on_its_way[units]
         self._refuse(on_its_way, units, warps, does, "a copy is on its way to that has not been waited for")
         writer = self._writer[units]
-        unseen = (writer != warps) & (written > self._known[warps, writer])
+        unseen = (writer != warps) & (written > self.known[warps, writer])
         self._refuse(unseen, units, warps, does, "another warp has written with no barrier since")
+        unseen = (writer == warps) & (self._by[units] != lanes) & (written > self.known[warps, warps])
+        self._refuse(unseen, units, warps, does, "another lane has written with no barrier of the warp since")
 
-    def _check_readers(self, units: np.ndarray, warps: np.ndarray) -> None:
+    def _check_readers(self, units: np.ndarray, warps: np.ndarray, lanes: np.ndarray) -> None:
         recent = self._last_read[units] > self._settled
         if not recent.any():
             return
-        units, warps = units[recent], warps[recent]
+        units, warps, lanes = units[recent], warps[recent], np.broadcast_to(lanes, units.shape)[recent]
         readers = (units // self._units_of_block * self._warps_of_block)[:, None] + np.arange(self._warps_of_block)
-        unseen = (readers != warps[:, None]) & (self._read[units] > self._known[warps[:, None], readers])
+        unseen = (readers != warps[:, None]) & (self._read[units] > self.known[warps[:, None], readers])
         self._refuse(unseen.any(1), units, warps, "writes to", "another warp has read with no barrier since")
+        unseen = self._read[units, warps % self._warps_of_block] > self.known[warps, warps]
+        unseen &= self._read_by[units] != lanes
+        self._refuse(unseen, units, warps, "writes to", "another lane has read with no barrier of the warp since")
 
     def _refuse(self, wrong: np.ndarray, units: np.ndarray, warps: np.ndarray, does: str, why: str) -> None:
         if not wrong.any():
@@ -200,3 +238,10 @@ class Races:
         block, unit = divmod(int(units[wrong][0]), self._units_of_block)
         byte, warp = unit * self._unit, int(warps[wrong][0])
         raise RaceError(f"warp {warp} {does} byte {byte} of the shared memory of block {block}, which {why}")
+
+
+def note(noted: np.ndarray, units: np.ndarray, value: np.ndarray, is_first: np.ndarray) -> None:
+    """Note a value for units, where it is the first one, or that there are several."""
+    before = noted[units]
+    noted[units] = np.where(is_first | (before == value), value, SEVERAL)
+    noted[units[(noted[units] != value)]] = SEVERAL

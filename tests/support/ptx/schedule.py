@@ -17,6 +17,7 @@ import numpy as np
 
 from tests.support.ptx.arithmetic import Arithmetic
 from tests.support.ptx.barriers import CountingBarrier, NamedBarriers, keys_of, name_of
+from tests.support.ptx.global_races import GlobalRaces
 from tests.support.ptx.program import Instruction, Program
 from tests.support.ptx.races import RaceError, Races
 
@@ -37,6 +38,7 @@ class Schedule(Arithmetic):
     place: np.ndarray = field(init=False)
     rank: np.ndarray = field(init=False)
     races: Races = field(init=False)
+    watch: GlobalRaces
     named: NamedBarriers = field(init=False)
     # By place in shared memory.
     barriers: dict[int, CountingBarrier] = field(default_factory=dict)
@@ -123,6 +125,7 @@ class Schedule(Arithmetic):
     def _execute(self, item: Instruction, active: np.ndarray) -> None:
         handler = getattr(self, item.handler, None)
         assert handler is not None, f"the machine does not know {item.name} (line {item.line})"
+        self.watch.line = item.line
         try:
             handler(item.parts, item.operands, active)
         except RaceError as error:
@@ -193,13 +196,23 @@ class Schedule(Arithmetic):
             self.named.sync(self._named(operands)[0], active)
         elif parts[1] == "arrive":
             self.named.arrive(self._named(operands)[0], active)
-        elif parts[1] == "cluster":
-            self.races.meet(np.flatnonzero(active))
+        elif parts[1] == "warp":
+            self.races.meet_lanes(np.flatnonzero(active))
+        elif parts[1:3] == ["cluster", "arrive"]:
+            assert "relaxed" not in parts, "the machine knows only arrivals that release what was written"
+            self.races.leave_word()
+        else:
+            assert parts[1:3] == ["cluster", "wait"], parts
+            self.races.take_word()
 
     _do_barrier = _do_bar
 
     def _do_griddepcontrol(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
-        """Other kernels are over, or have not begun."""
+        """Other kernels are over, or have not begun: what may be done before that is checked apart."""
+        if parts[1] == "wait":
+            self.watch.wait(active)
+        else:
+            self.watch.let_begin(active)
 
     def _do_fence(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         """All threads see what others did at once; bulk copies do from here on."""

@@ -5,6 +5,7 @@ Source: PTX ISA, "cp.async.bulk.tensor", "Tensor swizzling modes".
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
@@ -63,6 +64,25 @@ class TensorMap:
         if self.dtype == "tf32":  # to nearest, ties away from zero
             found = (found + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
         return np.ascontiguousarray(found).view(np.uint8).reshape(-1, ROW_BYTES)
+
+    @property
+    def unit(self) -> int:
+        """Bytes, at multiples of as many, that are read or written together, if tiles begin at multiples of them."""
+        return int(np.gcd.reduce([PIECE_BYTES, *(item * self.element_bytes for item in self._inner)]))
+
+    @property
+    def _inner(self) -> tuple[int, ...]:
+        return self.offset, self.shape[0], self.box[0]
+
+    def rows(self, place: list[int]) -> tuple[np.ndarray, int]:
+        """At which bytes of the buffer rows of a tile begin, and the bytes of each, as far as they exist."""
+        first, end = max(place[0], 0), min(place[0] + self.box[0], self.shape[0])
+        offsets, exists = np.array([self.offset + first]), np.array([end > first])
+        for begin, extent, size, stride in list(zip(place, self.box, self.shape, self.strides, strict=True))[:0:-1]:
+            index = begin + np.arange(extent)
+            offsets = (offsets[..., None] + index * stride).reshape(-1)
+            exists = (exists[..., None] & (index >= 0) & (index < size)).reshape(-1)
+        return offsets[exists] * self.element_bytes, (end - first) * self.element_bytes
 
     def put(self, memory: np.ndarray, place: list[int], rows: np.ndarray) -> None:
         """Write the bytes [rows, 128] of the tile that begins at `place`, but for what is outside of the tensor."""
@@ -139,8 +159,16 @@ class Tensors(Schedule):
         for thread in np.flatnonzero(active):
             map_, memory = self._map_at(int(addresses[thread]))
             assert parts[4] == f"{len(map_.box)}d", f"{'.'.join(parts)} of {map_}"
-            rows = map_.tile(memory, [int(item[thread]) for item in place])
+            first = [int(item[thread]) for item in place]
+            rows = map_.tile(memory, first)
+            self._watch_tile(map_, first, int(thread), self.watch.read_now)
             self._transfer(int(thread), int(targets[thread]), rows, int(barriers[thread]))
+
+    def _watch_tile(self, map_: TensorMap, tile: list[int], thread: int, access: Callable[..., None]) -> None:
+        """Note that a thread lets a tile be read or written."""
+        first, size = map_.rows(tile)
+        if len(first):
+            access(first + self.memory.starts[map_.buffer], size, np.full(len(first), thread))
 
     def _tile_of(self, operand: str) -> tuple[np.ndarray, list[np.ndarray]]:
         """The addresses of a tensor map, and where tiles begin."""
@@ -159,7 +187,9 @@ class Tensors(Schedule):
             start, first = int(self.rank[thread]) * self.pitch, int(sources[thread])
             count = int(np.prod(map_.box)) * map_.element_bytes // PIECE_BYTES
             where = swizzled((first - start) // PIECE_BYTES + np.arange(count))
-            send = partial(map_.put, memory, [int(item[thread]) for item in place])
+            tile = [int(item[thread]) for item in place]
+            send = partial(map_.put, memory, tile)
+            self._watch_tile(map_, tile, int(thread), partial(self.watch.write, is_over=False))
             self.stores.begin(start + where * PIECE_BYTES, send, int(thread))
 
     def _end_stores(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
@@ -188,6 +218,7 @@ class Tensors(Schedule):
             assert count and count % PIECE_BYTES == 0, f"{count} bytes are copied"
             first = int(self._first_places("global", self._address(operands[1], 64), count, own, PIECE_BYTES)[thread])
             rows = self.memory.bytes[first : first + count]
+            self.watch.read_now(np.array([first]), count, np.array([thread]))
             self._transfer(int(thread), int(targets[thread]), rows, int(barriers[thread]), is_swizzled=False)
 
     def _transfer(self, thread: int, first: int, rows: np.ndarray, barrier: int, is_swizzled: bool = True) -> None:
