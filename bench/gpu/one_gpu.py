@@ -71,7 +71,7 @@ def products(pattern: str, seconds: int = 40) -> OnePart:
 def model(name: str, seconds: int) -> OnePart:
     """A model's training step beside PyTorch's."""
     flags = f"bench/models/models_gpu.py --only {name} --gradients"
-    return OnePart(seconds, f"{flags} --save {{report}}", (f"{flags} --pack",))
+    return OnePart(seconds, f"{flags} --save {{report}} --cache {{folder}}/compiled", (f"{flags} --pack",))
 
 
 def suite(name: str) -> OnePart:

@@ -5,6 +5,11 @@ their gradients against float64.
     python bench/models/models_gpu.py --warm [--only NAME]          # on the GPU machine: fill torch.compile's cache
     python bench/models/models_gpu.py [--only NAME] [--save FILE]   # measure what was packed, and PyTorch
     python bench/models/models_gpu.py --pack --target cpu --size small   # tiny models, on a processor
+    python bench/models/models_gpu.py --only resnet --gradients --save FILE --cache FOLDER   # even in a short time
+
+torch.compile takes minutes for some models. With --cache, what it writes is kept in a folder from run to run. Each
+figure is printed and saved as it is known; each side is measured alone before the next one is begun, Blu's first, and
+one of PyTorch's that fails is noted and leaves the others theirs.
 
 A step is the loss, its gradients, clipping by their global norm (but for the convolutional networks) and AdamW (in
 PyTorch the fused one, under autocast, compiled and eager). Sides take turns, four steps in a row between CUDA events;
@@ -17,8 +22,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -67,39 +74,64 @@ def warm(arguments: argparse.Namespace, model: Model, device: Device) -> None:
     print(f"{model.name}: torch.compile took {time.perf_counter() - start:.1f} s", flush=True)
 
 
-def speed(arguments: argparse.Namespace, model: Model, device: Device) -> dict[str, Any]:
-    """All sides in turns."""
+def keep_cache(folder: Path) -> None:
+    """Have torch.compile, which is still to be imported, find what it has written before."""
+    for name, part in (("TORCHINDUCTOR_CACHE_DIR", "inductor"), ("TRITON_CACHE_DIR", "triton")):
+        path = folder.resolve() / part
+        path.mkdir(parents=True, exist_ok=True)
+        os.environ[name] = str(path)
+    os.environ["TORCHINDUCTOR_FX_GRAPH_CACHE"] = "1"
+
+
+def speed(
+    arguments: argparse.Namespace, model: Model, device: Device, note: Callable[[dict[str, Any]], None]
+) -> dict[str, Any]:
+    """All sides, each alone and then in turns; `note` is given what is known whenever that is more."""
     setup = (model, arguments.size, arguments.policy, device)
     makers = {
         "blu": lambda: BluSide(path_of(arguments, model, f"step-{arguments.policy}"), model, arguments.size, device),
         "eager": lambda: TorchSide(*setup, compiled=False),
         "compile": lambda: TorchSide(*setup, compiled=True),
     }
-    sides, losses, first, taken, kernels = {}, {}, {}, {}, {}
+    found: dict[str, Any] = {"policy": arguments.policy}
+    found |= {name: {} for name in ("alone, milliseconds", "bytes", "first three steps, seconds", "losses", "kernels")}
+    sides: dict[str, Any] = {}
     for name in ["blu", *arguments.peers]:
-        before, start = device.bytes_taken(), time.perf_counter()
-        sides[name] = makers[name]()
-        losses[name] = [float(sides[name].step()) for _ in range(3)]
-        first[name] = round(time.perf_counter() - start, 2)
-        device.release()
-        taken[name] = device.bytes_taken() - before
-        kernels[name] = sides[name].kernels() if device.is_gpu else {}
-        _print_kernels(name, kernels[name], arguments.kernels)
-    times = in_turns(sides, device, arguments.rounds)
-    program = sides["blu"].program
-    return {
-        "policy": arguments.policy,
+        try:
+            _begin(name, makers[name], sides, found, device)
+        except Exception as error:
+            if name == "blu":
+                raise
+            sides.pop(name, None)
+            found.setdefault("failed", {})[name] = f"{type(error).__name__}: {error}"[:500]
+            print(f"{name}: {found['failed'][name]}", flush=True)
+            device.release()
+        else:
+            _print_kernels(name, found["kernels"][name], arguments.kernels)
+        note(found)
+    times, peers = in_turns(sides, device, arguments.rounds), [name for name in sides if name != "blu"]
+    program, taken = sides["blu"].program, found["bytes"]
+    return found | {
         "parameters": sides["blu"].parameters,
         "launches": len(program.plan.launches),
         "milliseconds": times,
-        "speed ratio": {name: round(times[name] / times["blu"], 3) for name in arguments.peers},
+        "speed ratio": {name: round(times[name] / times["blu"], 3) for name in peers},
         "host milliseconds": {name: host_milliseconds(side, device) for name, side in sides.items()},
         "bytes": {**taken, "blu planned": program.peak_bytes},
-        "memory ratio": {name: round(taken["blu"] / max(taken[name], 1), 3) for name in arguments.peers},
-        "first three steps, seconds": first,
-        "losses": losses,
-        "kernels": kernels,
+        "memory ratio": {name: round(taken["blu"] / max(taken[name], 1), 3) for name in peers},
     }
+
+
+def _begin(name: str, make: Callable[[], Any], sides: dict[str, Any], found: dict[str, Any], device: Device) -> None:
+    """Three steps of a side, its memory, its kernels, and its time alone."""
+    before, start = device.bytes_taken(), time.perf_counter()
+    side = sides[name] = make()
+    found["losses"][name] = [float(side.step()) for _ in range(3)]
+    found["first three steps, seconds"][name] = round(time.perf_counter() - start, 2)
+    device.release()
+    found["bytes"][name] = device.bytes_taken() - before
+    found["alone, milliseconds"][name] = in_turns({name: side}, device, 2)[name]
+    found["kernels"][name] = side.kernels() if device.is_gpu else {}
 
 
 def gradients(arguments: argparse.Namespace, model: Model, device: Device, policy: str) -> dict[str, Any]:
@@ -122,18 +154,34 @@ def gradients(arguments: argparse.Namespace, model: Model, device: Device, polic
     }
 
 
-def measure(arguments: argparse.Namespace, model: Model, device: Device) -> dict[str, Any]:
-    """What is reported of a model; it is printed as it is found."""
+def measure(
+    arguments: argparse.Namespace, model: Model, device: Device, note: Callable[[dict[str, Any]], None]
+) -> dict[str, Any]:
+    """What is reported of a model; it is printed, and noted, as it is found."""
     found: dict[str, Any] = {"gradients": {}}
     for policy in arguments.gradients:
         found["gradients"][policy] = item = gradients(arguments, model, device, policy)
         print(f"{model.name} gradients {policy}", json.dumps(item), flush=True)
+        note(found)
         device.release()
     if arguments.rounds:
-        found["step"] = step = speed(arguments, model, device)
-        shown = {name: value for name, value in step.items() if name != "kernels"}
-        print(f"{model.name} step", json.dumps(shown), flush=True)
+        found["step"] = speed(arguments, model, device, lambda part: _show(model, found | {"step": part}, note))
+        _show(model, found, note)
     return found
+
+
+def _show(model: Model, found: dict[str, Any], note: Callable[[dict[str, Any]], None]) -> None:
+    """Print what is known of a step, and note it."""
+    shown = {name: value for name, value in found["step"].items() if name != "kernels"}
+    print(f"{model.name} step", json.dumps(shown), flush=True)
+    note(found)
+
+
+def _note(arguments: argparse.Namespace, report: dict[str, Any], name: str, found: dict[str, Any]) -> None:
+    """Write down what is known of a model: what comes later may fail, or be stopped."""
+    report["models"][name] = found
+    if arguments.save:
+        arguments.save.write_text(json.dumps(report, indent=1) + "\n")
 
 
 def _print_kernels(side: str, microseconds: dict[str, float], count: int) -> None:
@@ -157,6 +205,7 @@ def _arguments(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--peers", nargs="*", default=["eager", "compile"], choices=("eager", "compile"))
     parser.add_argument("--rounds", type=int, default=6, help="0: no steps, gradients only")
     parser.add_argument("--kernels", type=int, default=25, help="how many kernels are printed; the report has all")
+    parser.add_argument("--cache", type=Path, metavar="FOLDER", help="where torch.compile keeps what it has compiled")
     parser.add_argument("--save", type=Path, metavar="FILE")
     return parser.parse_args(words)
 
@@ -169,6 +218,8 @@ def main(words: list[str] | None = None) -> int:
         for model in models:
             pack(arguments, model)
         return 0
+    if arguments.cache:
+        keep_cache(arguments.cache)
     import torch
 
     device = Device(torch, arguments.device)
@@ -181,10 +232,8 @@ def main(words: list[str] | None = None) -> int:
         report["machine"] = describe(torch)
     report["models"] = {}
     for model in models:
-        report["models"][model.name] = measure(arguments, model, device)
+        measure(arguments, model, device, lambda found, name=model.name: _note(arguments, report, name, found))
         device.release()
-        if arguments.save:  # after each: what comes later may fail
-            arguments.save.write_text(json.dumps(report, indent=1) + "\n")
     found = [item for model in report["models"].values() for item in model["gradients"].values()]
     return int(not all(item["holds"] for item in found))
 

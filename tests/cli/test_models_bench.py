@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator
 from importlib import import_module
@@ -26,14 +27,30 @@ def bench(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("name", ["diffusion"])
-def test_steps_and_gradients_are_measured(bench: Any, tmp_path: Path, name: str):
+def test_steps_and_gradients_are_measured(bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str):
+    """Also where torch.compile fails; what is known before is saved before."""
+
+    def make(*arguments: Any, compiled: bool) -> Any:
+        if not compiled:
+            return eager(*arguments, compiled=False)
+        before = json.loads(report.read_text())["models"][name]["step"]
+        assert before["alone, milliseconds"]["blu"] > 0 and before["losses"]["eager"]
+        raise RuntimeError("no compiler")
+
+    eager = bench.TorchSide
+    monkeypatch.setattr(bench, "TorchSide", make)
+    for variable in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TORCHINDUCTOR_FX_GRAPH_CACHE"):
+        monkeypatch.setenv(variable, "")
     own = ["--only", name, "--size", "small", "--gradients", "f32"]
     report = tmp_path / "report.json"
     assert bench.main(["--pack", "--target", "cpu", *own]) == 0
-    measured = bench.main(["--device", "cpu", "--peers", "eager", "--rounds", "1", "--save", str(report), *own])
+    flags = ["--peers", "eager", "compile", "--rounds", "1", "--save", str(report), "--cache", str(tmp_path / "kept")]
+    measured = bench.main(["--device", "cpu", *flags, *own])
     found = json.loads(report.read_text())["models"][name]
     assert measured == 0 and found["gradients"]["f32"]["holds"]
     step = found["step"]
+    assert step["failed"] == {"compile": "RuntimeError: no compiler"} and "compile" not in step["milliseconds"]
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == str(tmp_path / "kept" / "inductor")
     assert step["milliseconds"]["blu"] > 0 and step["milliseconds"]["eager"] > 0
     assert step["losses"]["blu"] == pytest.approx(step["losses"]["eager"], rel=5e-3)
     assert step["losses"]["blu"][2] < step["losses"]["blu"][0]
