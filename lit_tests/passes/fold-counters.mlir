@@ -81,3 +81,30 @@ func.func @alone() -> tensor<i64> {
   } -> tensor<i64>
   return %4 : tensor<i64>
 }
+
+// -----
+
+// A place along several dimensions in one is no number of one of them.
+// CHECK-LABEL: func.func @repeated(
+// CHECK: %[[NUMBERS:.+]] = linalg.generic {{.*}} outs(%{{.+}} : tensor<4x2xi64>)
+// CHECK: %[[FLAT:.+]] = tensor.collapse_shape %[[NUMBERS]]
+// CHECK: linalg.generic {{.*}} ins(%[[FLAT]], %{{.+}} : tensor<8xi64>, tensor<8xi64>)
+// CHECK-NOT: linalg.index
+// CHECK: return
+func.func @repeated(%x: tensor<8xi64>) -> tensor<8xi64> {
+  %0 = tensor.empty() : tensor<4x2xi64>
+  %1 = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>], iterator_types = ["parallel", "parallel"]} outs(%0 : tensor<4x2xi64>) {
+  ^bb0(%out: i64):
+    %i = linalg.index 0 : index
+    %number = arith.index_cast %i : index to i64
+    linalg.yield %number : i64
+  } -> tensor<4x2xi64>
+  %flat = tensor.collapse_shape %1 [[0, 1]] : tensor<4x2xi64> into tensor<8xi64>
+  %2 = tensor.empty() : tensor<8xi64>
+  %3 = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]} ins(%flat, %x : tensor<8xi64>, tensor<8xi64>) outs(%2 : tensor<8xi64>) {
+  ^bb0(%a: i64, %b: i64, %out: i64):
+    %4 = arith.addi %a, %b : i64
+    linalg.yield %4 : i64
+  } -> tensor<8xi64>
+  return %3 : tensor<8xi64>
+}

@@ -76,9 +76,10 @@ def _counter(nest: LoopNest, place: int) -> Counter | None:
         return None
     body = producer.regions[0].blocks[0]
     read = {item.attributes["dim"].value for item in body.operations if item.operation.name == "linalg.index"}
+    walked = {dim for dim, size in enumerate(made.sizes) if size != 1}
     plain = all(item.operation.name.startswith(("arith.", "linalg.")) for item in body.operations)
-    if not plain or list(body.arguments[0].uses) or any(made.sizes[dim] == 1 for dim in read) or len(read) != 1:
-        return None
+    if not plain or list(body.arguments[0].uses) or read != walked or len(read) != 1:
+        return None  # a view of several dimensions is counted otherwise than one of them
     return Counter(place, long[0], producer)
 
 

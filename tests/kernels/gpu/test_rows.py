@@ -231,6 +231,15 @@ def test_counted_columns_are_those_of_the_targets(rows: int, width: int, dtype: 
     assert np.abs(gradient.astype(np.float64) - expected).max() <= tolerance * np.abs(expected).max()
 
 
+@pytest.mark.parametrize("repeats", [(2, 1), (1, 3), (2, 3)])
+def test_numbers_that_are_repeated_are_counted_as_they_lie(repeats: tuple[int, int]):
+    """Each several times in a row, and all of them several times over."""
+    each, over = repeats
+    x = np.arange(4 * each * over)
+    program = compile_program(lambda x: blu.tile(blu.repeat(blu.arange(4), each), over) + x, x)
+    assert np.array_equal(program.interpret(x)[0], np.tile(np.repeat(np.arange(4), each), over) + x)
+
+
 def test_nothing_is_written_for_empty_tensors():
     x = np.zeros((0, 4), np.float32)
     (result,) = compile_program(lambda x: x + 1.0, x).interpret(x)
