@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import func, ir, linalg
@@ -55,8 +56,7 @@ def _fold(operation: ir.Operation, nest: LoopNest) -> bool:
         old.replace_all_uses_with(result)
     sources = [nest.inputs[counter.place] for counter in counters]
     operation.erase()
-    for source in sources:
-        _erase_unused(source)
+    _erase_unused(sources)
     return True
 
 
@@ -121,12 +121,16 @@ def _clone(operation: ir.Operation, values: dict[ir.Value, ir.Value]) -> ir.Oper
     return clone.operation
 
 
-def _erase_unused(value: ir.Value) -> None:
-    """Erase what made a value that nothing reads any more, through views."""
-    if list(value.uses) or isinstance(value.owner, ir.Block):
-        return
-    owner = value.owner.operation
-    sources = list(owner.operands) if owner.name in VIEWS else []
-    owner.erase()
-    for source in sources:
-        _erase_unused(source)
+def _erase_unused(values: Iterable[ir.Value]) -> None:
+    """Erase what made values that nothing reads any more, through views; several may have been made by one."""
+    makers: dict[ir.Operation, None] = {}
+    for value in values:
+        while not isinstance(value.owner, ir.Block) and value.owner.name in VIEWS:
+            makers[value.owner.operation] = None
+            value = value.owner.operands[0]
+        if not isinstance(value.owner, ir.Block):
+            makers[value.owner.operation] = None
+    while unused := [item for item in makers if not any(list(result.uses) for result in item.results)]:
+        for item in unused:
+            del makers[item]
+            item.erase()

@@ -240,6 +240,13 @@ def test_numbers_that_are_repeated_are_counted_as_they_lie(repeats: tuple[int, i
     assert np.array_equal(program.interpret(x)[0], np.tile(np.repeat(np.arange(4), each), over) + x)
 
 
+def test_numbers_that_are_read_along_two_loops_are_counted_along_both():
+    """As relative positions are: one value, read twice."""
+    x = np.arange(20).reshape(4, 5)
+    distances = compile_program(lambda x: blu.arange(4)[:, None] - blu.arange(4) + x[:, :4], x).interpret(x)[0]
+    assert np.array_equal(distances, np.arange(4)[:, None] - np.arange(4) + x[:, :4])
+
+
 def test_nothing_is_written_for_empty_tensors():
     x = np.zeros((0, 4), np.float32)
     (result,) = compile_program(lambda x: x + 1.0, x).interpret(x)
