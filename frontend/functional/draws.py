@@ -32,10 +32,12 @@ def _words(key: Any, shape: tuple[int, ...]) -> Tensor:
 
 
 @public
-def split(key: Any, count: int = 2) -> list[Tensor]:
-    """`count` keys that are independent of each other and of draws from other keys."""
-    words = _words(key, (count, 2))
-    return [words[number] for number in range(count)]
+def split(key: Any, count: int = 2) -> Tensor:
+    """`count` keys [count, 2] that are independent of each other and of draws from other keys.
+
+    They are unpacked as others are (`first, second = split(key)`), and slices for `blu.scan` and `blu.vmap`.
+    """
+    return _words(key, (count, 2))
 
 
 @public

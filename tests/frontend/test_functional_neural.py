@@ -203,7 +203,7 @@ def test_laws_of_random_numbers() -> None:
 
 def test_keys() -> None:
     keys = evaluated(lambda key: random.split(key, 5), KEY)
-    assert len({tuple(key.tolist()) for key in keys}) == 5
+    assert keys.shape == (5, 2) and len({tuple(key.tolist()) for key in keys}) == 5
     folded = [tuple(evaluated(random.fold_in, KEY, np.array(step, np.int32)).tolist()) for step in range(5)]
     assert len(set(folded)) == 5
     assert random.key(2**64 - 1).tolist() == [-1, 0]
