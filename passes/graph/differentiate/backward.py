@@ -12,7 +12,7 @@ import numpy as np
 from blu.dialects.core.dtypes import computing_dtype, gradient_dtype
 from blu.dialects.core.evaluation import on_operand
 from blu.dialects.core.mlir import func, ir
-from blu.dialects.core.op import OPS, Op, attributes_of, emitting_at, operands_of, operation_class
+from blu.dialects.core.op import Op, attributes_of, emitting_at, operands_of, operation_class
 from blu.dialects.ops.creation import Constant
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import DTypeError
@@ -87,19 +87,18 @@ class Backward:
             if cls is None or not any(value in active for value in operation.operands):
                 continue
             if cls.vjp is None:
-                self._check_regions(operation)
+                self._check_rule(operation, cls)
                 continue
             self._check_fields(operation, cls, active)
             self._check_stored(operation, active)
             active.update(result for result in operation.results if Tensor(result).dtype.is_float)
         return active
 
-    def _check_regions(self, operation: ir.Operation) -> None:
-        """What bodies compute of floats has a gradient, and it is not zero."""
-        is_asked = len(operation.regions) and "vjp" not in OPS[operation.name[4:]].deliberate
-        if is_asked and any(Tensor(result).dtype.is_float for result in operation.results):
+    def _check_rule(self, operation: ir.Operation, cls: type[Op]) -> None:
+        """Floats that are computed of floats have a gradient, unless an op says why that is zero."""
+        if "vjp" not in cls.deliberate and any(Tensor(result).dtype.is_float for result in operation.results):
             advice = "Give its class a vjp or a decompose, or stop gradients before it with blu.stop_gradient."
-            self.owner.fail(operation, f"{operation.name} has bodies, and no gradient", advice=advice)
+            self.owner.fail(operation, f"{operation.name} has no gradient", advice=advice)
 
     def _check_stored(self, operation: ir.Operation, active: set[ir.Value]) -> None:
         """Bodies take and give no gradients of what is only stored in its dtype: a zero would be silent."""
@@ -133,8 +132,11 @@ class Backward:
             results = results if cls.num_results else [tuple(results)]
             operands = [on_operand(Tensor, item) for item in fields]
             shares = cls.vjp(given, *operands, *results, **attributes_of(operation), **self._bodies_of(operation))
-            shares = shares if isinstance(shares, tuple) else (shares,)
-            for value, share in zip(_flat(fields), _flat(list(shares)), strict=True):
+            shares, values = _flat(shares if isinstance(shares, tuple) else (shares,)), _flat(fields)
+            if len(shares) != len(values):
+                said = f"the gradient of {cls.name} (its vjp) gives {len(shares)} gradients for {len(values)} operands"
+                self.owner.fail(operation, said)
+            for value, share in zip(values, shares, strict=True):
                 if share is not None and value in active:
                     self._add(value, _fitted(share, value, cls))
 
@@ -189,11 +191,12 @@ def _fitted(share: Tensor, value: ir.Value, cls: type[Op]) -> Tensor:
     """Sum the gradient of a broadcast operand over what it was broadcast along."""
     wanted = Tensor(value).type
     shape = wanted.shape
-    if share.dtype != gradient_dtype(wanted.dtype) or share.ndim < len(shape):
+    extra = share.ndim - len(shape)
+    fits = extra >= 0 and all(size in (1, own) for size, own in zip(shape, share.shape[extra:], strict=True))
+    if share.dtype != gradient_dtype(wanted.dtype) or not fits:
         raise DTypeError(f"the gradient of {cls.name} (its vjp) gives {share.type} for an operand of {wanted}")
     if share.shape == shape:
         return share
-    extra = share.ndim - len(shape)
     axes = tuple(range(extra)) + tuple(
         dim + extra for dim, size in enumerate(shape) if size == 1 and share.shape[dim + extra] != 1
     )
