@@ -12,6 +12,7 @@ from blu.compiler.pipelines import Step
 from blu.dialects.core.locations import describe
 from blu.dialects.core.mlir import ir
 from blu.errors import BluError, PassError
+from blu.frontend.tracing.user_location import line_of_the_user
 from blu.passes.framework import registry
 from blu.passes.framework.base import Watch
 
@@ -85,6 +86,8 @@ def _cause(failure: Failure) -> Cause:
         message = f"op no longer valid, used at {_raised_at(error)}"
         return _at_operation(failure, message, advice="find operations anew in each pass: handles end with the pass")
     said = f"{type(error).__name__}: {error} (raised at {_raised_at(error)})"
+    if (line := line_of_the_user(error)) is not None:  # of a rule or a declaration of theirs
+        return _at_operation(failure, f"{type(error).__name__} at {line}: {error}")
     if registry.is_ours(type(failure.step.pass_)) and not failure.is_after_run:
         return _at_operation(failure, f"this is not what the pass before it leaves: {said}", advice=NOT_OURS)
     return _at_operation(failure, said)

@@ -10,7 +10,7 @@ import numpy as np
 
 from blu.dialects.core.dtypes import dtype_of_mlir
 from blu.dialects.core.mlir import ir
-from blu.errors import ParseError, ShapeError
+from blu.errors import ArgumentError, ParseError, ShapeError
 
 SEGMENTS = "operandSegmentSizes"
 RESULT_SEGMENTS = "resultSegmentSizes"
@@ -103,6 +103,14 @@ class Field:
     def holds_list(self) -> bool:
         """Whether the field holds any number of operands."""
         return self.width > 1
+
+
+def type_of_operand(operand: Any) -> Any:
+    """The type of a tensor that an op is given. ArgumentError for what is none, such as an array or a number."""
+    if not hasattr(operand, "value"):
+        advice = "Make it one with blu.asarray."
+        raise ArgumentError(f"takes tensors, got a value of type {type(operand).__name__}", advice=advice)
+    return operand.type
 
 
 def slots(sizes: Sequence[int], widths: Sequence[int]) -> ir.Attribute:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from blu.dialects.core.mlir import ir
+from blu.errors import TraceError
 
 
 def user_location(file: str, line: int, path: str = "") -> ir.Location:
@@ -44,6 +45,16 @@ def place_of(location: ir.Location) -> SourcePlace:
     if isinstance(location, ir.FusedLoc):
         return next((place for place in map(place_of, location.locations) if str(place)), SourcePlace())
     return SourcePlace()
+
+
+def unknown_location() -> ir.Location:
+    """The location of what nobody has written. TraceError where there is no program that it could be in."""
+    if ir.Context.current is None:
+        raise TraceError(
+            "an op is a step of a program, and none is traced here",
+            advice="Call it in a function for blu.jit, which may then be called on arrays.",
+        )
+    return ir.Location.unknown()
 
 
 def describe(location: ir.Location) -> str | None:

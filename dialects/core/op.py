@@ -41,8 +41,9 @@ from blu.dialects.core.fields import (
     read_attributes,
     read_operands,
     slots,
+    type_of_operand,
 )
-from blu.dialects.core.locations import describe
+from blu.dialects.core.locations import describe, unknown_location
 from blu.dialects.core.marks import marks_of
 from blu.dialects.core.mlir import ext, ir
 from blu.dialects.core.regions import Takes, body_of, tracing_bodies
@@ -313,7 +314,7 @@ def emit(cls: type[Op], operands: Sequence[Any], attributes: dict[str, Any]) -> 
     functions = {item.name: attributes[item.name] for item in cls.region_fields()}
     own = {name: value for name, value in attributes.items() if name not in functions}
     try:
-        given = [on_operand(lambda tensor: tensor.type, item) for item in operands]
+        given = [on_operand(type_of_operand, item) for item in operands]
         if not functions:
             operation = _create(cls, operands, own, cls.infer_all(given, own), location)
         else:
@@ -381,7 +382,7 @@ def _flatten(cls: type[Op], operands: Sequence[Any]) -> tuple[list[ir.Value], li
 
 def _current_location() -> ir.Location:
     provider = location_provider.get()
-    return provider() if provider else (ir.Location.current or ir.Location.unknown())
+    return provider() if provider else (ir.Location.current or unknown_location())
 
 
 @contextmanager

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable
 from functools import lru_cache
+from traceback import walk_tb
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -75,6 +76,12 @@ def user_line() -> str | None:
     """The user's `file:line`, for errors."""
     frame = user_frame()
     return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else None
+
+
+def line_of_the_user(error: BaseException) -> str | None:
+    """The user's `file:line`, innermost of those that an error went through; None where it was in Blu alone."""
+    frames = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
+    return next((f"{file}:{line}" for file, line in reversed(frames) if _kind(file) == "user"), None)
 
 
 def user_traceback(traceback: TracebackType | None) -> TracebackType | None:

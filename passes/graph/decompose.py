@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from blu.dialects.core.evaluation import on_operand
+from blu.dialects.core.locations import describe
 from blu.dialects.core.mlir import ir
-from blu.dialects.core.op import attributes_of, operands_of, operation_class
+from blu.dialects.core.op import Op, attributes_of, operands_of, operation_class
 from blu.dialects.core.remat import emitting_in_place_of
 from blu.dialects.tensor.tensor import Tensor
+from blu.errors import ShapeError
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.bodies import bodies_of
 
@@ -53,6 +56,17 @@ def decompose_operation(operation: ir.Operation) -> None:
     operands = [on_operand(Tensor, item) for item in operands_of(operation)]
     with ir.InsertionPoint(operation), emitting_in_place_of(operation):
         results = cls.decompose(*operands, **attributes_of(operation), **bodies_of(operation))
-    for old, tensor in zip(operation.results, results if isinstance(results, tuple) else (results,), strict=True):
+    results = results if isinstance(results, tuple) else (results,)
+    _check_results(operation, cls, results)
+    for old, tensor in zip(operation.results, results, strict=True):
         old.replace_all_uses_with(tensor.value)
     operation.erase()
+
+
+def _check_results(operation: ir.Operation, cls: type[Op], results: tuple[Any, ...]) -> None:
+    """What a class writes its op in is of the types that it says the op gives."""
+    found = [getattr(item, "type", type(item).__name__) for item in results]
+    if found != (declared := [Tensor(item).type for item in operation.results]):
+        said = ", ".join(map(str, found)) or "nothing"
+        message = f"the decompose of {cls.name} gives {said}, and its infer says {', '.join(map(str, declared))}"
+        raise ShapeError(message, location=describe(operation.location))

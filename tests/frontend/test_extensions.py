@@ -17,6 +17,7 @@ from blu.dialects.ops.normalization import Softmax
 from blu.dialects.ops.pointwise import Unary
 from blu.dialects.ops.pointwise_unary import Tanh
 from blu.passes.framework import registry
+from blu.passes.loops.lower_to_linalg.pointwise import BODIES
 from tests.support.folders import DATA
 
 USER_PASS = DATA / "double_constants.py"
@@ -88,3 +89,47 @@ def test_an_op_that_is_called_wrongly_says_how_it_is_called(call):
     with pytest.raises(blu.BluError, match=forms) as raised:
         blu.jit(call).trace(X)
     assert "test_extensions.py" in raised.value.location
+
+
+def test_an_op_without_a_rule_for_its_gradient_has_none(monkeypatch):
+    monkeypatch.setattr(Tanh, "vjp", None)
+    with pytest.raises(blu.BluError, match=r"blu\.tanh has no gradient") as raised:
+        blu.jit(blu.grad(lambda x: blu.tanh(x).sum())).trace(X).lower(stop="blu")
+    assert "test_extensions.py" in raised.value.location and "vjp or a decompose" in raised.value.advice
+    assert blu.jit(blu.grad(lambda x: (x + blu.floor(x)).sum()))(X).tolist() == [1, 1]
+
+
+WRONG_GRADIENTS = {
+    r"the gradient of tanh \(its vjp\) gives 2 gradients for 1 operands": lambda g, operand, result: (g, g),
+    r"the gradient of tanh \(its vjp\) gives f32\[1\] for an operand of f32\[2\]": lambda g, operand, result: g[:1],
+    r"AttributeError at .*test_extensions\.py:\d+: a tensor has no attribute 'cosa'": lambda g, x, y: x.cosa(),
+}
+
+
+@pytest.mark.parametrize("message", WRONG_GRADIENTS)
+def test_a_wrong_gradient_is_not_taken_for_a_defect(monkeypatch, message):
+    monkeypatch.setattr(Tanh, "vjp", staticmethod(WRONG_GRADIENTS[message]))
+    with pytest.raises(blu.BluError, match=message) as raised:
+        blu.jit(blu.grad(lambda x: blu.tanh(x).sum())).trace(X).lower(stop="blu")
+    assert "defect" not in str(raised.value)
+
+
+@pytest.mark.parametrize(("made", "found"), [(lambda x, axis: x.sum(), "f32[]"), (lambda x, axis: 3, "int")])
+def test_a_decomposition_into_something_else_is_refused(monkeypatch, made, found):
+    monkeypatch.setattr(Softmax, "decompose", staticmethod(made))
+    with pytest.raises(blu.BluError) as raised:
+        blu.jit(lambda x: blu.softmax(x)).trace(X).lower(stop="blu")
+    assert f"the decompose of softmax gives {found}, and its infer says f32[2]" in raised.value.message
+    assert "test_extensions.py" in raised.value.location
+
+
+def test_ops_are_steps_of_programs_and_take_tensors():
+    with pytest.raises(blu.BluError, match="an op is a step of a program, and none is traced here"):
+        Tanh(X)
+    with pytest.raises(blu.BluError, match="tanh: takes tensors, got a value of type ndarray"):
+        blu.jit(lambda x: Tanh(X)).trace(X)
+
+
+def test_bodies_of_rules_may_begin_with_a_number(monkeypatch):
+    monkeypatch.setitem(BODIES, "tanh", lambda x: 1 / (3 - x) + 2 * (1 + x))
+    np.testing.assert_allclose(blu.jit(lambda x: blu.tanh(x))(X), 1 / (3 - X) + 2 * (1 + X), rtol=1e-6)

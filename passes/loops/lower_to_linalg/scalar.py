@@ -44,11 +44,17 @@ class Scalar:
     def __sub__(self, other: Any) -> Scalar:
         return self._apply(other, arith.subf, arith.subi)
 
+    def __rsub__(self, other: Any) -> Scalar:
+        return self.like(other) - self
+
     def __mul__(self, other: Any) -> Scalar:
         return self._apply(other, arith.mulf, arith.muli)
 
     def __truediv__(self, other: Any) -> Scalar:
         return self._apply(other, arith.divf, arith.divsi, arith.divui)
+
+    def __rtruediv__(self, other: Any) -> Scalar:
+        return self.like(other) / self
 
     def __mod__(self, other: Any) -> Scalar:
         return self._apply(other, arith.remf, arith.remsi, arith.remui)
@@ -61,6 +67,8 @@ class Scalar:
 
     def __xor__(self, other: Any) -> Scalar:
         return Scalar(arith.xori(self.value, self.lift(other).value), self.dtype)
+
+    __radd__, __rmul__ = __add__, __mul__
 
     def __neg__(self) -> Scalar:
         return Scalar(arith.negf(self.value), self.dtype) if self.dtype.is_float else self.like(0) - self
