@@ -16,6 +16,7 @@ from blu.frontend.io.gpt2 import PRESETS, complete_config, gelu_form, random_sta
 from blu.frontend.nn.attention import Attention, Cache, cache_specs
 from blu.frontend.nn.layers import Conv1D, Embedding, LayerNorm, Linear
 from blu.frontend.nn.module import Module
+from blu.frontend.nn.parameter import Parameter
 
 
 @dataclass(frozen=True)
@@ -123,10 +124,15 @@ class GPT2(Module):
         return logits_BTV if cache is None else (logits_BTV, caches)
 
     def initialize(self, seed: int = 0) -> GPT2:
-        """Give the model fresh weights as GPT-2's paper describes them; the same for the same `seed`."""
+        """Give what has no numbers yet such as GPT-2's paper describes; the same for the same `seed`.
+
+        Parameters of layers that somebody has put into the model get their own initial ones.
+        """
         fresh = random_state_dict(self.config.to_dict(), seed)
-        dtype = self.wte.weight.dtype.numpy
-        self.load_state_dict({name: array.astype(dtype, copy=False) for name, array in fresh.items()})
+        wanted = {name: item for name, item in self.named_parameters() if isinstance(item, Parameter) and name in fresh}
+        drawn = {name: fresh[name].astype(item.dtype.numpy, copy=False) for name, item in wanted.items()}
+        self.load_state_dict(drawn, strict=False)
+        super().initialize(seed)
         return self
 
     def cache_specs(self, batch: int = 1, length: int | None = None) -> list[Cache]:

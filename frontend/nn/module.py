@@ -39,13 +39,24 @@ from blu.frontend.tracing.spec import check_numbers
 _PATH = "_path"
 _NODE = "_blu_node"
 _HIDDEN = (_PATH, _NODE)
-_NOT_SHOWN = (*_HIDDEN, BUFFERS)
+# The attribute of a module that is not in training, and has no attribute `training` to say so.
+_EVALUATES = "_evaluates"
+_NOT_SHOWN = (*_HIDDEN, BUFFERS, _EVALUATES)
 # Constants that stay as they are, so that the same object has the same meaning.
 _PLAIN = (int, float, str, bytes, bool, type(None), FunctionType)
 
 
 class Module:
     """Base of all layers and models. Subclasses write `forward`; calling the module runs it."""
+
+    @property
+    def training(self) -> bool:
+        """Whether the module is trained, as `train` and `eval` have said last: True at first."""
+        return self.__dict__.get("training", _EVALUATES not in self.__dict__)
+
+    @training.setter
+    def training(self, value: bool) -> None:
+        self.__dict__["training"] = value
 
     def __setattr__(self, name: str, value: Any) -> None:
         buffers = self.__dict__.get(BUFFERS, ())
@@ -136,6 +147,10 @@ class Module:
         for _, module in self.named_modules():
             if "training" in module.__dict__:
                 module.__dict__["training"] = training
+            elif training:
+                module.__dict__.pop(_EVALUATES, None)
+            else:
+                module.__dict__[_EVALUATES] = True
         return self
 
     def eval(self) -> Module:
@@ -167,7 +182,7 @@ def name_modules(root: Any) -> None:
 def _check_dtypes(own: Mapping[str, Any], state: Mapping[str, Any]) -> None:
     wrong: dict[str, list[str]] = {}
     for name in own:
-        if name in state and (found := str(state[name].dtype)) != (expected := dtype_name(own[name])):
+        if name in state and (found := dtype_name(state[name])) != (expected := dtype_name(own[name])):
             wrong.setdefault(f"{found}, expected {expected}", []).append(name)
     if wrong:
         lines = [f"dtype of {name}: {text}" for text, names in wrong.items() for name in fold_layers(names)]

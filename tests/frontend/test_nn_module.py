@@ -280,3 +280,50 @@ def test_parameters_in_another_dtype() -> None:
     assert slopes.weight.dtype == np.float32 and (np.asarray(slopes.weight) == 4).all()
     with pytest.raises(DTypeError, match="cannot become i32"):
         module.astype("i32")
+
+
+def test_a_state_dict_of_a_trace_is_loaded() -> None:
+    """As a teacher whose weights follow a student's."""
+
+    def moved(linear: nn.Linear) -> Any:
+        other = nn.Linear(2, 3)
+        other.load_state_dict({name: value * 2 for name, value in linear.state_dict().items()})
+        return other
+
+    linear = nn.Linear(2, 3).initialize(0)
+    np.testing.assert_array_equal(blu.jit(moved)(linear).weight, 2 * linear.weight)
+    with pytest.raises(WeightsError, match=r"dtype of bias.*: float64, expected float32"):
+        blu.jit(lambda x: nn.Linear(2, 3).load_state_dict({"weight": x, "bias": x[:, 0]}))(np.ones((3, 2)))
+
+
+def test_layers_that_are_put_into_a_model_get_numbers_beside_its_own() -> None:
+    class Adapted(nn.Module):
+        def __init__(self, inner: nn.Conv1D):
+            self.inner = inner
+            self.down, self.up = nn.Parameter((8, 2)), nn.Parameter((2, 24), kind="constant", scale=0.0)
+
+        def forward(self, x: Any) -> Any:
+            return self.inner(x) + x @ self.down @ self.up
+
+    config = {"n_layer": 1, "n_head": 2, "n_embd": 8, "vocab_size": 16, "n_positions": 4}
+    model, plain = nn.GPT2(config).initialize(0), nn.GPT2(config).initialize(0)
+    model.h[0].attn.c_attn = Adapted(model.h[0].attn.c_attn)
+    tokens = np.arange(4).reshape(1, 4)
+    np.testing.assert_array_equal(model.initialize(1)(tokens), plain(tokens))
+    before = nn.GPT2(config)
+    before.h[0].attn.c_attn = Adapted(before.h[0].attn.c_attn)
+    assert np.array_equal(before.initialize(0).wte.weight, plain.wte.weight)
+
+
+def test_modules_of_ones_own_know_whether_they_train() -> None:
+    class Noisy(nn.Module):
+        def forward(self, x: Any) -> Any:
+            return x + 1 if self.training else x
+
+    model = nn.Sequential(Noisy(), nn.Linear(1, 1), nn.Dropout(0.0))
+    assert [model[1].training, model.eval()[1].training, model.train()[1].training] == [True, False, True]
+    model[1] = blu.positive
+    step = blu.jit(lambda model, x: model(x))
+    assert float(step(model, 1.0)) == 2
+    assert float(step(model.eval(), 1.0)) == 1 == float(model(1.0))
+    assert float(step(model.train(), 1.0)) == 2
