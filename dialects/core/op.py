@@ -361,8 +361,7 @@ def _check_fields(cls: type[Op], operands: Sequence[Any], attributes: dict[str, 
     wanted = [item.name for item in (*cls.attribute_fields(), *cls.region_fields())]
     if len(operands) == len(cls.given_fields()) and set(attributes) == set(wanted):
         return
-    names = [item.name for item in cls.given_fields()]
-    form = f"{cls.__name__}({', '.join([*names, *(f'{name}=...' for name in wanted)])})"
+    form = f"{cls.__name__}({', '.join([own.name for own in cls.given_fields()] + [f'{name}=...' for name in wanted])})"
     got = f"{len(operands)} operands and {', '.join(attributes) or 'no attributes'}"
     raise ArgumentError(f"{cls.name} is called as {form}, not with {got}", location=describe(_current_location()))
 
