@@ -332,8 +332,12 @@ def logical_xor(x: Any, y: Any) -> Tensor:
 
 @method
 def where(condition: Any, x: Any, y: Any) -> Tensor:
-    """x where the condition is true (nonzero), else y; all three broadcast."""
-    return Where(as_bool(condition), *promoted(x, y))
+    """x where the condition is true (nonzero), else y; all three broadcast.
+
+    In a compiled function, what is chosen of two Python numbers takes the dtype of what it meets, as they do.
+    """
+    x, y = promoted(x, y)
+    return Tensor(Where(as_bool(condition), x, y).value, is_weak=x.is_weak and y.is_weak)
 
 
 @method

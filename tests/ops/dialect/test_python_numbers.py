@@ -19,6 +19,7 @@ ARITHMETIC = """
 """.split()
 OTHERS: dict[str, Callable[[Any, Any], Any]] = {
     "where": lambda x, k: blu.where(blu.ones((2,), "bool"), x, k),
+    "where of numbers": lambda x, k: x + blu.where(x > 0, k, 0),
     "where, swapped": lambda x, k: blu.where(blu.ones((2,), "bool"), k, x),
     "clip": lambda x, k: blu.clip(x, k),
     "clip between": lambda x, k: blu.clip(x, k, k),
@@ -137,3 +138,11 @@ def test_an_integer_beyond_64_bits_is_refused() -> None:
     assert int(blu.jit(lambda k: k)(2**40)) == 2**40
     with pytest.raises(blu.BluError, match="does not fit i64"):
         blu.jit(lambda k: k)(2**64)
+
+
+def test_what_is_chosen_of_numbers_is_a_number() -> None:
+    """A mask of 0 and -inf leaves scores as they are, whatever they are in."""
+    x = np.array([1, -2], np.float16)
+    masked = blu.jit(lambda x: x + blu.where(x > 0, 0.0, -np.inf))(x)
+    assert masked.dtype == np.float16 and masked.tolist() == [1, -np.inf]
+    assert blu.jit(lambda x: blu.where(x > 0, 1, 0.5))(x).dtype == np.float64
