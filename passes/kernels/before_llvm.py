@@ -9,17 +9,21 @@ from blu.dialects.core.mlir import func, ir
 _CONVERSIONS = ("arith.sitofp", "arith.uitofp", "arith.fptosi", "arith.fptoui")
 
 
-def widen_bf16_conversions(operations: Mapping[str, Sequence[ir.Operation]]) -> None:
+def widen_bf16_conversions(operations: Mapping[str, Sequence[ir.Operation]]) -> bool:
     """Between integers and bf16 go through f32: canonicalization merges the two steps, and processors have only one.
 
     %1 = arith.sitofp %0 : i32 to bf16   ->   %a = arith.sitofp %0 : i32 to f32
                                               %1 = arith.truncf %a : f32 to bf16
+
+    Whether there was one.
     """
     conversions = [item for name in _CONVERSIONS for item in operations.get(name, ())]
-    for operation in [item for item in conversions if _is_bf16(item.operands[0]) or _is_bf16(item.results[0])]:
+    narrow = [item for item in conversions if _is_bf16(item.operands[0]) or _is_bf16(item.results[0])]
+    for operation in narrow:
         with ir.InsertionPoint(operation), operation.location:
             operation.results[0].replace_all_uses_with(_converted_by_way_of_f32(operation))
         operation.erase()
+    return bool(narrow)
 
 
 def _is_bf16(value: ir.Value) -> bool:

@@ -28,17 +28,21 @@ LARGEST = 126.0
 """Powers of two up to which p r is a number."""
 
 
-def expand_exponentials(function: func.FuncOp, operations: Mapping[str, Sequence[ir.Operation]]) -> None:
-    """Replace those of f32 among a kernel's operations, scalars and vectors. Kernels that write halves do without r."""
+def expand_exponentials(function: func.FuncOp, operations: Mapping[str, Sequence[ir.Operation]]) -> bool:
+    """Replace those of f32 among a kernel's operations, scalars and vectors. Kernels that write halves do without r.
+
+    Whether there was one.
+    """
     rough = _folded_exp if FUSES in function.attributes else _rough_exp
     rules = {**_RULES, "math.exp": rough, "math.erfc": _rough_erfc} if ATTRIBUTE in function.attributes else _RULES
-    for operation in [item for name in rules for item in operations.get(name, ())]:
-        if not isinstance(element_type(operation.operands[0].type), ir.F32Type):
-            continue
+    found = [item for name in rules for item in operations.get(name, ())]
+    found = [item for item in found if isinstance(element_type(item.operands[0].type), ir.F32Type)]
+    for operation in found:
         with ir.InsertionPoint(operation), operation.location:
             result = rules[operation.name](Elements(operation.operands[0], True))
         operation.results[0].replace_all_uses_with(result.value)
         operation.erase()
+    return bool(found)
 
 
 def _exp(x: Elements) -> Elements:

@@ -15,15 +15,16 @@ Source of the errors: PTX ISA, "ex2.approx", "lg2.approx", "div.approx", "sqrt.a
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from itertools import compress
 
 from blu.dialects.core.mlir import arith, func, ir, vector
-from blu.dialects.core.modules import operations_by_name
 from blu.passes.framework.base import find
 from blu.passes.gpu.isa import approx, cvt
 from blu.passes.kernels import lanes as vectors
 
 ATTRIBUTE, FUSES = "blu.rounds_to_halves", "blu.fuses_arithmetic"
+Rule = Callable[[list[ir.Value]], ir.Value]
 
 
 def mark(launched: list[func.FuncOp], fuses: bool = False) -> None:
@@ -45,24 +46,42 @@ def writes_halves(kernel: func.FuncOp) -> bool:
     return bool(elements) and all(isinstance(element, ir.F16Type | ir.BF16Type) for element in elements)
 
 
-def approximate(function: func.FuncOp) -> None:
-    """Let a marked kernel use the GPU's own approximations."""
+def approximate(function: func.FuncOp, operations: dict[str, list[ir.Operation]]) -> None:
+    """Let a marked kernel use the GPU's own approximations. What is replaced is no longer in its `operations`."""
     if ATTRIBUTE not in function.attributes:
         return
-    fuses = FUSES in function.attributes
-    rules = {**_RULES, "arith.divf": _divide_by_reciprocal} if fuses else _RULES
-    operations = operations_by_name(function)
-    for operation in [item for name in rules for item in operations.get(name, ())]:
-        if not isinstance(_element(operation.results[0].type), ir.F32Type):
-            continue
-        with ir.InsertionPoint(operation), operation.location:
-            operation.results[0].replace_all_uses_with(rules[operation.name](operation.operands))
-        operation.erase()
-    for operation in operations.get("arith.extf", ()) if fuses else ():
+    if FUSES not in function.attributes:
+        _replace(operations, _RULES)
+        return
+    _fuse(item for name in _FUSED for item in operations.get(name, ()))
+    _fuse(_replace(operations, {**_RULES, "arith.divf": _divide_by_reciprocal}))
+    for operation in operations.get("arith.extf", ()):
         _round_in_pairs(operation)
+
+
+def _replace(operations: dict[str, list[ir.Operation]], rules: Mapping[str, Rule]) -> list[ir.Operation]:
+    """Do as rules say with the operations of f32 that they are for; what gives their results now, and what that reads."""
+    made: list[ir.Operation] = []
+    for name, rule in rules.items():
+        found = operations.get(name, [])
+        are_f32 = [isinstance(_element(item.results[0].type), ir.F32Type) for item in found]
+        operations[name] = [item for item, is_f32 in zip(found, are_f32, strict=True) if not is_f32]
+        for operation in compress(found, are_f32):
+            with ir.InsertionPoint(operation), operation.location:
+                result = rule(operation.operands)
+            operation.results[0].replace_all_uses_with(result)
+            operation.erase()
+            owners = [result.owner, *(operand.owner for operand in result.owner.operands)]
+            made += [owner for owner in owners if not isinstance(owner, ir.Block)]
+    return made
+
+
+def _fuse(operations: Iterable[ir.Operation]) -> None:
+    """Let products and sums become one operation."""
     contract = ir.Attribute.parse("#arith.fastmath<contract>")
-    for operation in find(function, "arith.mulf", "arith.addf", "arith.subf") if fuses else ():
-        operation.operation.attributes["fastmath"] = contract
+    for operation in operations:
+        if operation.name in _FUSED:
+            operation.attributes["fastmath"] = contract
 
 
 def _element(type_: ir.Type) -> ir.Type:
@@ -158,7 +177,8 @@ def _with_factor(value: ir.Value, factor: float) -> ir.Value | None:
 
 
 _LINEAR = ("arith.negf", "arith.addf", "arith.mulf")
-_RULES: dict[str, Callable[[list[ir.Value]], ir.Value]] = {
+_FUSED = ("arith.mulf", "arith.addf", "arith.subf")
+_RULES: dict[str, Rule] = {
     "math.exp": lambda operands: _intrinsic("exp2", _times(operands[0], math.log2(math.e))),
     "math.exp2": lambda operands: _intrinsic("exp2", operands[0]),
     "math.sqrt": lambda operands: _intrinsic("sqrt", operands[0]),

@@ -89,7 +89,7 @@ def _to_function(operation: ir.Operation, block: ir.Block) -> None:
 
 def _move_body(source: ir.Operation, target: ir.Operation, terminator: str) -> None:
     source.regions[0].blocks[0].append_to(target.regions[0])
-    last = list(target.regions[0].blocks[0].operations)[-1]
+    last = target.regions[0].blocks[0].operations[-1]
     with ir.InsertionPoint(last), last.location:
         ir.Operation.create(terminator)
     last.operation.erase()

@@ -18,8 +18,8 @@ from blu.passes.gpu.lower.read_table import read_arguments_from_table
 from blu.passes.gpu.lower.remainders import expand_remainders
 from blu.passes.kernels.before_llvm import give_empty_memrefs_strides, widen_bf16_conversions
 from blu.passes.kernels.launch import CLUSTER, THREADS
-from blu.passes.kernels.math.expand_math import expand_math
-from blu.passes.kernels.store_float8 import store_float8_as_bytes
+from blu.passes.kernels.math.expand_math import expand_functions
+from blu.passes.kernels.store_float8 import Conversions, store_float8_as_bytes
 
 # As many as possible on one kernel after the other, which is in a processor's caches then: a third less time.
 PASSES = (
@@ -63,15 +63,7 @@ def lower_kernels(module: ir.Module) -> None:
     conversions = conversions_of(GpuTarget.from_attribute(attributes[ATTRIBUTE]) if ATTRIBUTE in attributes else None)
     names: set[str] = set()
     for kernel in find(module, func.FuncOp):
-        operations = operations_by_name(kernel)  # none of these makes what another is for
-        names.update(operations)
-        if store_float8_as_bytes(kernel, operations, conversions):
-            operations = operations_by_name(kernel)
-        expand_remainders(operations)
-        widen_bf16_conversions(operations)
-        expand_exponentials(kernel, operations)
-        approximate(kernel)
-    expand_math(module, fma=True, libm=False)
+        names.update(_expand(kernel, conversions))
     for kernel in find(module, func.FuncOp):
         if THREADS in kernel.attributes:
             _say_size(kernel)
@@ -83,6 +75,21 @@ def lower_kernels(module: ir.Module) -> None:
     for kernel in find(module, "llvm.func"):
         if BATCH in kernel.attributes:
             read_arguments_from_table(kernel.operation)
+
+
+def _expand(kernel: func.FuncOp, conversions: Conversions) -> set[str]:
+    """Expand the functions of a kernel; the names of its ops. All are looked at once, or twice where any is expanded."""
+    operations = operations_by_name(kernel)
+    names = set(operations)
+    if store_float8_as_bytes(kernel, operations, conversions):
+        operations = operations_by_name(kernel)
+    # None of these makes what another is for.
+    steps = expand_remainders(operations), widen_bf16_conversions(operations), expand_exponentials(kernel, operations)
+    if any(steps):
+        operations = operations_by_name(kernel)
+    approximate(kernel, operations)
+    expand_functions(operations, fused=True, use_libm=False)
+    return names
 
 
 def _say_size(kernel: func.FuncOp) -> None:

@@ -13,13 +13,18 @@ from collections.abc import Mapping, Sequence
 from blu.dialects.core.mlir import arith, ir, math, scf, vector
 
 
-def expand_remainders(operations: Mapping[str, Sequence[ir.Operation]]) -> None:
-    """Replace each arith.remf, of scalars or vectors; halves are done in f32, which holds their remainders."""
-    for operation in operations.get("arith.remf", ()):
+def expand_remainders(operations: Mapping[str, Sequence[ir.Operation]]) -> bool:
+    """Replace each arith.remf, of scalars or vectors; halves are done in f32, which holds their remainders.
+
+    Whether there was one.
+    """
+    remainders = operations.get("arith.remf", ())
+    for operation in remainders:
         with ir.InsertionPoint(operation), operation.location:
             result = _remainder(*operation.operands)
         operation.results[0].replace_all_uses_with(result)
         operation.erase()
+    return bool(remainders)
 
 
 def _remainder(left: ir.Value, right: ir.Value) -> ir.Value:

@@ -15,7 +15,7 @@ Operations in INTRINSICS stay: the backends have instructions for them. The expa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import ir
@@ -159,6 +159,13 @@ def expand_math(module: ir.Module, fma: bool | None = None, libm: bool = True, s
             _expand(operation, fused, libm)
 
 
+def expand_functions(operations: Mapping[str, Sequence[ir.Operation]], fused: bool, use_libm: bool) -> None:
+    """As `expand_math`, for those of the math dialect among operations by their names."""
+    for name in _to_expand(operations):
+        for operation in operations[name]:
+            _expand(operation, fused, use_libm)
+
+
 def _is_long(operation: ir.Operation) -> bool:
     """Whether its expansion is many operations of arith: those that a C library has, on f32."""
     return bool(FUNCTIONS[operation.name].libm) and isinstance(element_type(operation.operands[0].type), ir.F32Type)
@@ -174,11 +181,17 @@ def _target_fuses(module: ir.Module) -> bool:
 
 def _math_operations(module: ir.Module) -> list[ir.Operation]:
     """Those to expand; collected first, since expanding moves what a walk stands on."""
-    names = ((item, item.name) for item in operations_in(module.operation))
-    found = [(item, name) for item, name in names if name.startswith("math.") and name not in INTRINSICS]
-    missing = {name for _, name in found} - set(FUNCTIONS)
+    names = [(item, item.name) for item in operations_in(module.operation)]
+    wanted = set(_to_expand({name for _, name in names}))
+    return [item for item, name in names if name in wanted]
+
+
+def _to_expand(names: Collection[str]) -> list[str]:
+    """The names of operations of the math dialect that are expanded."""
+    found = [name for name in names if name.startswith("math.") and name not in INTRINSICS]
+    missing = set(found) - set(FUNCTIONS)
     assert not missing, f"no expansion of {missing}"
-    return [item for item, _ in found]
+    return found
 
 
 def _expand(operation: ir.Operation, fused: bool, use_libm: bool) -> None:
