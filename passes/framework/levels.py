@@ -14,6 +14,7 @@ from blu.passes.framework.families import is_kernel
 from blu.passes.framework.kernels import has_own_kernel, is_host_step
 from blu.passes.framework.launches import check_launches
 
+_CODE = ("llvm.func",)
 # Views of what is behind them, down to the memory that it lies in.
 _VIEWS = frozenset({"blu.barrier", "blu.row_windows"})
 
@@ -23,7 +24,8 @@ class Level:
     """A level: the dialects legal at its end, whether ops with kernels of their own are, and whose job the rest was.
 
     `is_placed` says that what functions take and give has a place in memory: no tensors. `host` are the dialects of
-    the host program, where they are others than those of kernels.
+    the host program, where they are others than those of kernels. `keeps_code` says that kernels are those of the level
+    before, where their ops were looked at.
     """
 
     name: str
@@ -32,6 +34,7 @@ class Level:
     has_own_kernels: bool = False
     is_placed: bool = True
     host: frozenset[str] = frozenset()
+    keeps_code: bool = False
 
     def allows(self, operation: str, in_host: bool = False) -> bool:
         """Whether an operation of that name may be left, in the host program or elsewhere."""
@@ -52,9 +55,10 @@ def _level(
     has_own_kernels: bool = False,
     is_placed: bool = True,
     host: str = "",
+    keeps_code: bool = False,
 ) -> Level:
     legal = frozenset(dialects.split()) | {"builtin"}
-    return Level(name, legal, missing_rule, has_own_kernels, is_placed, frozenset(host.split()))
+    return Level(name, legal, missing_rule, has_own_kernels, is_placed, frozenset(host.split()), keeps_code)
 
 
 _HOST = "func plan gpu arith memref"
@@ -87,7 +91,9 @@ _LEVELS = (
         host=_HOST,
     ),
     _level("llvm", "llvm nvvm gpu", "no conversion to LLVM covers it: add one to the target's lowering", host=_HOST),
-    _level("plan", "llvm nvvm gpu", "blu-export-plan writes the host program down, and leaves kernels"),
+    _level(
+        "plan", "llvm nvvm gpu", "blu-export-plan writes the host program down, and leaves kernels", keeps_code=True
+    ),
 )
 LEVELS: dict[str, Level] = {level.name: level for level in _LEVELS}
 
@@ -130,7 +136,7 @@ class CheckLevel(Pass, name="blu-check-level"):
 
     def _check_operations(self, level: Level, root: ir.Operation, in_host: bool) -> None:
         legal: set[str] = set()  # there are many ops, of few names
-        for operation in (root, *operations_in(root)):
+        for operation in (root, *operations_in(root, _CODE if level.keeps_code else ())):
             if operation.name in legal:
                 continue
             if not level.allows(operation.name, in_host):

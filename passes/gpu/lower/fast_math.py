@@ -60,7 +60,7 @@ def approximate(function: func.FuncOp, operations: dict[str, list[ir.Operation]]
 
 
 def _replace(operations: dict[str, list[ir.Operation]], rules: Mapping[str, Rule]) -> list[ir.Operation]:
-    """Do as rules say with the operations of f32 that they are for; what gives their results now, and what that reads."""
+    """Do as rules say with the operations of f32 that they are for; what gives the results now, and what that reads."""
     made: list[ir.Operation] = []
     for name, rule in rules.items():
         found = operations.get(name, [])

@@ -78,7 +78,7 @@ def lower_kernels(module: ir.Module) -> None:
 
 
 def _expand(kernel: func.FuncOp, conversions: Conversions) -> set[str]:
-    """Expand the functions of a kernel; the names of its ops. All are looked at once, or twice where any is expanded."""
+    """Expand a kernel's functions; the names of its ops. They are looked at once, or twice where any is expanded."""
     operations = operations_by_name(kernel)
     names = set(operations)
     if store_float8_as_bytes(kernel, operations, conversions):
