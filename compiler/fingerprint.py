@@ -27,15 +27,15 @@ def key_of(*parts: str) -> str:
     return _hash_of(source_fingerprint(), *parts)
 
 
-def code_key(*parts: str) -> str:
+def code_key(*parts: str | bytes) -> str:
     """The key of code that is made of `parts` alone: it stays where source changes that has no part in making it."""
     return _hash_of(_code_fingerprint(), *parts)
 
 
-def _hash_of(fingerprint: str, *parts: str) -> str:
+def _hash_of(fingerprint: str, *parts: str | bytes) -> str:
     digest = hashlib.sha256(fingerprint.encode())
     for part in parts:
-        data = part.encode()
+        data = part.encode() if isinstance(part, str) else part
         digest.update(len(data).to_bytes(8, "little"))
         digest.update(data)
     return digest.hexdigest()

@@ -34,7 +34,7 @@ class Codegen:
         options = {"cpu": target["cpu"], "features": target["features"], "opt": 2, "reloc": "static"}
         self.machine = machine.create_target_machine(codemodel="large", **options)
 
-    def object_of_kernels(self, text: str) -> bytes:
+    def object_of_kernels(self, text: str | bytes) -> bytes:
         """The object file of a module of `llvm.func` kernels; each gets an entry `<name>.entry(args, begin, end)`."""
         combined: llvm.ModuleRef | None = None
         for module in self._optimised(text):
@@ -50,15 +50,15 @@ class Codegen:
         self._optimise(module, FULL_EFFORT)
         return self.machine.emit_object(module)
 
-    def assembly(self, text: str) -> str:
+    def assembly(self, text: str | bytes) -> str:
         """Assembly of a module of kernels, for people to read."""
         return "\n".join(self.machine.emit_assembly(module) for module in self._optimised(text))
 
-    def llvm_ir(self, text: str) -> str:
+    def llvm_ir(self, text: str | bytes) -> str:
         """LLVM IR of a module of kernels as the machine code is made from it, for people to read."""
         return "\n".join(map(str, self._optimised(text)))
 
-    def _optimised(self, text: str) -> Iterator[llvm.ModuleRef]:
+    def _optimised(self, text: str | bytes) -> Iterator[llvm.ModuleRef]:
         return (self._kernel(*parts) for parts in split_kernels(text, self.announce))
 
     def _kernel(self, name: str, kernel: str, operation: KernelFacts) -> llvm.ModuleRef:
@@ -114,9 +114,9 @@ class KernelFacts:
 
 
 def split_kernels(
-    text: str, announce: Callable[[str], None], dialects: tuple[str, ...] = ("llvm",)
+    text: str | bytes, announce: Callable[[str], None], dialects: tuple[str, ...] = ("llvm",)
 ) -> list[tuple[str, str, KernelFacts]]:
-    """Each kernel on its own: its name and its LLVM IR (in MLIR's syntax). Only ops of `dialects` may be left."""
+    """Each kernel on its own: its name and its LLVM IR. Only ops of `dialects` may be left in the text or bytecode."""
     with _context():
         module = ir.Module.parse(text)
         operations = [item.operation for item in module.body.operations]

@@ -33,11 +33,11 @@ class PtxCodegen:
         machine = llvm.Target.from_triple(self.triple)
         self.machine = machine.create_target_machine(cpu=target["name"], features=f"+ptx{target['ptx']}", opt=3)
 
-    def ptx_of_kernels(self, text: str) -> bytes:
+    def ptx_of_kernels(self, text: str | bytes) -> bytes:
         """JSON: the PTX of each kernel of a module at level "llvm", by name."""
         return json.dumps({name: self._emit(name, module) for name, module in self._optimised(text).items()}).encode()
 
-    def llvm_ir(self, text: str) -> str:
+    def llvm_ir(self, text: str | bytes) -> str:
         """LLVM IR of the kernels as PTX is made from it, for people to read."""
         return "\n".join(map(str, self._optimised(text).values()))
 
@@ -46,7 +46,7 @@ class PtxCodegen:
         check_stores(ptx, name)
         return ptx
 
-    def _optimised(self, text: str) -> dict[str, llvm.ModuleRef]:
+    def _optimised(self, text: str | bytes) -> dict[str, llvm.ModuleRef]:
         return {name: self._kernel(name, ir) for name, ir, _ in split_kernels(text, self.announce, ("llvm", "nvvm"))}
 
     def _kernel(self, name: str, text: str) -> llvm.ModuleRef:

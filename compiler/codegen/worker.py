@@ -38,11 +38,11 @@ def read_message(stream: IO[bytes]) -> tuple[dict[str, Any], bytes] | None:
 
 def answer(header: dict[str, Any], payload: bytes) -> bytes:
     """Do what a request asks for: "kernels" or "llvm" to an object, "assembly", "ptx" or "llvm_ir" to text."""
-    return _kinds(json.dumps(header["target"]))[header["kind"]](payload.decode())
+    return _kinds(json.dumps(header["target"]))[header["kind"]](payload)
 
 
 @lru_cache(maxsize=4)
-def _kinds(target: str) -> dict[str, Callable[[str], bytes]]:
+def _kinds(target: str) -> dict[str, Callable[[bytes], bytes]]:
     """What can be made for a target (as JSON)."""
     from blu.compiler.codegen.native import Codegen
     from blu.compiler.codegen.ptx import PtxCodegen
@@ -54,7 +54,7 @@ def _kinds(target: str) -> dict[str, Callable[[str], bytes]]:
     codegen = Codegen(described, announce)
     return {
         "kernels": codegen.object_of_kernels,
-        "llvm": codegen.object_of_llvm,
+        "llvm": lambda text: codegen.object_of_llvm(text.decode()),
         "assembly": lambda text: codegen.assembly(text).encode(),
         "llvm_ir": lambda text: codegen.llvm_ir(text).encode(),
     }

@@ -154,13 +154,13 @@ class WorkerPool:
                 return
             self._idle.put(self._alive(worker))
 
-    def ask(self, kind: str, target: dict[str, Any], text: str) -> bytes:
-        """What a worker makes of a text. PassError where it refuses, dies or takes too long."""
+    def ask(self, kind: str, target: dict[str, Any], text: str | bytes) -> bytes:
+        """What a worker makes of a text or bytecode. PassError where it refuses, dies or takes too long."""
         worker = self._alive(self._idle.get())
         self._busy.add(worker)
         message = None
         try:
-            message = worker.ask({"kind": kind, "target": target}, text.encode())
+            message = worker.ask({"kind": kind, "target": target}, text.encode() if isinstance(text, str) else text)
             if message is None:
                 raise worker.obituary()
             header, payload = message
