@@ -6,7 +6,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import ir, llvm
-from blu.dialects.core.modules import code_text
+from blu.dialects.core.modules import plain_bytecode
 from blu.passes.framework import families
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.launches import grid_of, host_functions, kernel_of, launches_in, let_launch
@@ -69,9 +69,15 @@ def _outline(kernel: llvm.LLVMFuncOp) -> Hashable:
 
 
 def _key(kernel: llvm.LLVMFuncOp) -> Hashable:
-    """What a kernel of an outline is, but for its name and the user's lines.
+    """What a kernel of an outline is, but for its name, the user's lines and what launches and passes need of it.
 
     One with global memory of its own is like no other.
     """
-    header, body = code_text(kernel).split("\n", 1)
-    return header[header.index("(") : header.index(" attributes ")], body
+    with kernel.context, ir.Location.unknown():
+        alone = ir.Module.create()
+        copy = kernel.operation.clone(ir.InsertionPoint(alone.body)).operation
+        for name in list(copy.attributes):
+            if "." in name:
+                del copy.attributes[name]
+        copy.attributes["sym_name"] = ir.StringAttr.get("kernel")
+        return plain_bytecode(alone)
