@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 from blu.dialects.core.mlir import ir
@@ -55,56 +55,120 @@ def captured(operation: ir.Operation) -> list[ir.Value]:
     return found
 
 
+@dataclass(frozen=True)
+class Loops:
+    """What maps and types say of loops: the same for all ops that have these, and found once for them.
+
+    `iterators` says which loops are reduced; a contraction has none. `types` are those of all operands.
+    """
+
+    indexing_maps: ir.Attribute
+    iterators: ir.Attribute | None
+    types: tuple[ir.Type, ...]
+    num_inputs: int
+
+    @cached_property
+    def maps(self) -> list[ir.AffineMap]:
+        return [ir.AffineMapAttr(item).value for item in ir.ArrayAttr(self.indexing_maps)]
+
+    @cached_property
+    def dims(self) -> list[tuple[int, ...] | None]:
+        return [_projected(item) for item in self.maps]
+
+    @cached_property
+    def reduced(self) -> tuple[bool, ...]:
+        if self.iterators is None:
+            kept = set(self.dims[-1] or ())
+            return tuple(loop not in kept for loop in range(self.maps[0].n_dims))
+        return tuple("reduction" in str(item) for item in ir.ArrayAttr(self.iterators))
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        sizes = [0] * self.maps[0].n_dims
+        for type_, dims in zip(self.types, self.dims, strict=True):
+            for size, loop in zip(ir.RankedTensorType(type_).shape, dims or (), strict=False):
+                sizes[loop] = size
+        return tuple(sizes)
+
+    @cached_property
+    def result_sizes(self) -> tuple[int, ...]:
+        if self.iterators is not None:
+            return self.sizes
+        return tuple(size for size, reduced in zip(self.sizes, self.reduced, strict=True) if not reduced)
+
+    @cached_property
+    def is_pointwise(self) -> bool:
+        identity = tuple(range(len(self.sizes)))
+        is_parallel = self.iterators is not None and not any(self.reduced)
+        return is_parallel and all(dims == identity for dims in self.dims[self.num_inputs :])
+
+    @cached_property
+    def reduces_rows(self) -> bool:
+        """Whether only the last loop of an op that is no contraction is reduced."""
+        return self.iterators is not None and self.reduced == (False,) * (len(self.reduced) - 1) + (True,)
+
+    @cached_property
+    def is_row_reduction(self) -> bool:
+        rows = tuple(range(len(self.sizes) - 1))
+        return self.reduces_rows and all(dims == rows for dims in self.dims[self.num_inputs :])
+
+    @cached_property
+    def is_scan(self) -> bool:
+        rank, results = len(self.reduced), self.dims[self.num_inputs :]
+        whole = [dims for dims in results if dims != tuple(range(rank - 1)) and sorted(dims or ()) == [*range(rank)]]
+        return self.reduces_rows and bool(whole)
+
+    @cached_property
+    def range_length(self) -> int:
+        if len(self.maps) != 2 or self.dims[0] != (0, 1) or (self.maps[1].n_dims, len(self.maps[1].results)) != (2, 2):
+            return 0
+        row, column = self.maps[1].results
+        if not isinstance(row, ir.AffineFloorDivExpr) or column != ir.AffineExpr.get_dim(1):
+            return 0
+        known = row.lhs == ir.AffineExpr.get_dim(0) and isinstance(row.rhs, ir.AffineConstantExpr)
+        return row.rhs.value if known else 0
+
+
 @dataclass
 class LoopNest:
     """A linalg op as loops: `sizes` of all of them, which are reduced, and the map of each tensor operand."""
 
     operation: ir.Operation
     index: int
-    inputs: list[ir.Value] = field(default_factory=list)
-    outputs: list[ir.Value] = field(default_factory=list)
+    inputs: list[ir.Value]
+    outputs: list[ir.Value]
+    loops: Loops
 
-    @cached_property
+    @property
     def maps(self) -> list[ir.AffineMap]:
-        return _maps(self.operation.attributes["indexing_maps"])
+        return self.loops.maps
 
-    @cached_property
+    @property
     def dims(self) -> list[tuple[int, ...] | None]:
         """For each operand the loop of each of its dimensions, or None where the map is no projection."""
-        return _projections(self.operation.attributes["indexing_maps"])
+        return self.loops.dims
 
-    @cached_property
+    @property
     def reduced(self) -> tuple[bool, ...]:
-        if self.operation.name == "linalg.contract":
-            kept = set(self.dims[-1] or ())
-            return tuple(loop not in kept for loop in range(self.maps[0].n_dims))
-        return _are_reduced(self.operation.attributes["iterator_types"])
+        return self.loops.reduced
 
-    @cached_property
+    @property
     def sizes(self) -> tuple[int, ...]:
-        sizes = [0] * self.maps[0].n_dims
-        for value, dims in zip((*self.inputs, *self.outputs), self.dims, strict=True):
-            for size, loop in zip(ir.RankedTensorType(value.type).shape, dims or (), strict=False):
-                sizes[loop] = size
-        return tuple(sizes)
+        return self.loops.sizes
 
     @property
     def result_sizes(self) -> tuple[int, ...]:
         """The sizes of all loops; of a contraction's only those that its result keeps."""
-        if not self.is_contraction:
-            return self.sizes
-        return tuple(size for size, reduced in zip(self.sizes, self.reduced, strict=True) if not reduced)
+        return self.loops.result_sizes
 
     @property
     def is_contraction(self) -> bool:
-        return self.operation.name == "linalg.contract"
+        return self.loops.iterators is None
 
-    @cached_property
+    @property
     def is_pointwise(self) -> bool:
         """All loops parallel, and every result in loop order."""
-        identity = tuple(range(len(self.sizes)))
-        results = self.dims[len(self.inputs) :]
-        return not self.is_contraction and not any(self.reduced) and all(dims == identity for dims in results)
+        return self.loops.is_pointwise
 
     @cached_property
     def gathers(self) -> bool:
@@ -128,41 +192,23 @@ class LoopNest:
     @property
     def is_row_reduction(self) -> bool:
         """Only the last loop is reduced, and results are in loop order."""
-        rank = len(self.sizes)
-        rows = tuple(range(rank - 1))
-        results = self.dims[len(self.inputs) :]
-        return (
-            not self.is_contraction
-            and rank > 0
-            and self.reduced == (False,) * (rank - 1) + (True,)
-            and all(dims == rows for dims in results)
-        )
+        return self.loops.is_row_reduction
 
-    @cached_property
+    @property
     def is_scan(self) -> bool:
         """Only the last loop is reduced, and a result keeps what the reduction has come to at every step of it.
 
         Its indexing maps are (i, j) -> (i, j), (i, j) -> (i) for what is carried, and (i, j) -> (i, j) for the result.
         """
-        rank = len(self.reduced)
-        if self.is_contraction or rank == 0 or self.reduced != (False,) * (rank - 1) + (True,):
-            return False
-        results = self.dims[len(self.inputs) :]
-        return any(dims != tuple(range(rank - 1)) and sorted(dims or ()) == list(range(rank)) for dims in results)
+        return self.loops.is_scan
 
-    @cached_property
+    @property
     def range_length(self) -> int:
         """How many rows each result of a sum over ranges of rows is the sum of; 0 for any other op.
 
         Its indexing maps are (i, j) -> (i, j) and (i, j) -> (i floordiv length, j).
         """
-        if len(self.maps) != 2 or self.dims[0] != (0, 1) or (self.maps[1].n_dims, len(self.maps[1].results)) != (2, 2):
-            return 0
-        row, column = self.maps[1].results
-        if not isinstance(row, ir.AffineFloorDivExpr) or column != ir.AffineExpr.get_dim(1):
-            return 0
-        known = row.lhs == ir.AffineExpr.get_dim(0) and isinstance(row.rhs, ir.AffineConstantExpr)
-        return row.rhs.value if known else 0
+        return self.loops.range_length
 
     @property
     def sums_product(self) -> bool:
@@ -187,18 +233,8 @@ class LoopNest:
 
 
 @once
-def _maps(attribute: ir.Attribute) -> list[ir.AffineMap]:
-    return [ir.AffineMapAttr(item).value for item in ir.ArrayAttr(attribute)]
-
-
-@once
-def _projections(attribute: ir.Attribute) -> list[tuple[int, ...] | None]:
-    return [_projected(item) for item in _maps(attribute)]
-
-
-@once
-def _are_reduced(attribute: ir.Attribute) -> tuple[bool, ...]:
-    return tuple("reduction" in str(item) for item in ir.ArrayAttr(attribute))
+def _loops(about: tuple[ir.Attribute, ir.Attribute | None, tuple[ir.Type, ...], int]) -> Loops:
+    return Loops(*about)
 
 
 def _projected(map_: ir.AffineMap) -> tuple[int, ...] | None:
@@ -214,9 +250,12 @@ def loop_nest(operation: ir.Operation, index: int) -> LoopNest | None:
     """The loops of a linalg op, or None for ops that are no loops of projections (templates, updates)."""
     if operation.name not in ("linalg.generic", "linalg.contract"):
         return None
-    num_outputs = len(operation.results)
-    operands = list(operation.operands)
-    nest = LoopNest(operation, index, operands[:-num_outputs], operands[-num_outputs:])
+    operands, attributes = list(operation.operands), operation.attributes
+    num_inputs = len(operands) - len(operation.results)
+    types = tuple([operand.type for operand in operands])
+    iterators = attributes["iterator_types"] if operation.name == "linalg.generic" else None
+    loops = _loops((attributes["indexing_maps"], iterators, types, num_inputs))
+    nest = LoopNest(operation, index, operands[:num_inputs], operands[num_inputs:], loops)
     if None in nest.dims and not (nest.range_length or nest.sums_gradient):
         return None
     return nest
