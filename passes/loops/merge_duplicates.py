@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
 
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import is_pure
@@ -34,52 +34,70 @@ class MergeDuplicates(Pass):
 
 
 def _merge(block: ir.Block) -> int:
-    """Merge the duplicates in a function's block, and in each body inside of it; how many there were."""
-    first: dict[Hashable, ir.Operation] = {}
+    """Merge the duplicates in a block, and in each body inside of it; how many there were."""
+    alike: dict[Hashable, _Alike] = {}
     merged = 0
     for operation in [item.operation for item in block.operations]:
-        key, in_bodies = _key(operation, {})
-        merged += in_bodies + _is_merged(operation, key, first)
+        bodies = _bodies(operation)
+        merged += sum(_merge(body) for body in bodies if not _is_of_one(body))
+        if is_pure(operation):
+            merged += alike.setdefault(_outline(operation, {}), _Alike()).is_merged(operation, bodies)
     return merged
 
 
-def _is_merged(operation: ir.Operation, key: Hashable, first: dict[Hashable, ir.Operation]) -> bool:
-    """Whether an op does what an earlier one does, which takes its place then."""
-    earlier = first.setdefault(key, operation) if is_pure(operation) else operation
-    if earlier is operation:
-        return False
-    for old, new in zip(operation.results, earlier.results, strict=True):
-        old.replace_all_uses_with(new)
-    operation.erase()
-    return True
+def _is_of_one(body: ir.Block) -> bool:
+    """Whether a body has one op, without bodies of its own, besides its end: it has no duplicates."""
+    operations = body.operations
+    return len(operations) <= 2 and not operations[0].operation.regions
 
 
-def _key(operation: ir.Operation, inner: dict[ir.Value, int]) -> tuple[Hashable, int]:
-    """What an op does to which values, once duplicates in its bodies are merged, and how many there were.
+@dataclass
+class _Alike:
+    """Ops that do something to the same values. Bodies are read only where there is more than one such op."""
 
-    `inner` numbers the values that are made inside of the op that is looked at.
-    """
+    single: ir.Operation | None = None
+    by_body: dict[Hashable, ir.Operation] = field(default_factory=dict)
+
+    def is_merged(self, operation: ir.Operation, bodies: Sequence[ir.Block]) -> bool:
+        """Whether an op does what an earlier one does, which takes its place then."""
+        if self.single is None:
+            self.single = operation
+            return False
+        if not self.by_body:
+            self.by_body[_key_of(_bodies(self.single))] = self.single
+        earlier = self.by_body.setdefault(_key_of(bodies), operation)
+        if earlier is operation:
+            return False
+        for old, new in zip(operation.results, earlier.results, strict=True):
+            old.replace_all_uses_with(new)
+        operation.erase()
+        return True
+
+
+def _bodies(operation: ir.Operation) -> list[ir.Block]:
+    return [body for region in operation.regions for body in region.blocks]
+
+
+def _key_of(bodies: Sequence[ir.Block]) -> Hashable:
+    """What the bodies of an op do. Values made in them are numbered."""
+    inner: dict[ir.Value, int] = {}
+    return tuple([_body(body, inner) for body in bodies])
+
+
+def _outline(operation: ir.Operation, inner: dict[ir.Value, int]) -> Hashable:
+    """What an op does to which values, but for its bodies; `inner` numbers those that are made inside of one."""
     found = operation.attributes
     attributes = tuple([(name, found[name]) for name in found])
     operands = tuple([inner.get(value, value) for value in operation.operands])
-    results = tuple([result.type for result in operation.results])
-    bodies = [_body(block, inner) for region in operation.regions for block in region.blocks]
-    key = operation.name, attributes, operands, results, tuple([body for body, _ in bodies])
-    return key, sum(merged for _, merged in bodies)
+    return operation.name, attributes, operands, tuple([result.type for result in operation.results])
 
 
-def _body(block: ir.Block, inner: dict[ir.Value, int]) -> tuple[Hashable, int]:
-    """What a body does, and how many of its ops were duplicates."""
-    arguments, keys, merged = block.arguments, list[Hashable](), 0
+def _body(block: ir.Block, inner: dict[ir.Value, int]) -> Hashable:
+    arguments, keys = block.arguments, list[Hashable]()
     for argument in arguments:
         inner[argument] = len(inner)
-    first: dict[Hashable, ir.Operation] = {}
     for operation in [item.operation for item in block.operations]:
-        key, in_bodies = _key(operation, inner)
-        is_duplicate = _is_merged(operation, key, first)
-        merged += in_bodies + is_duplicate
-        if not is_duplicate:
-            keys.append(key)
-            for result in operation.results:
-                inner[result] = len(inner)
-    return (tuple([argument.type for argument in arguments]), tuple(keys)), merged
+        keys.append((_outline(operation, inner), tuple([_body(body, inner) for body in _bodies(operation)])))
+        for result in operation.results:
+            inner[result] = len(inner)
+    return tuple([argument.type for argument in arguments]), tuple(keys)
