@@ -41,6 +41,8 @@ class BodyEmitter:
         self.reloads: dict[ir.Value, FlatBuffer] = {}
         self.homes: dict[ir.Value, Scope] = {}
         self.constants: dict[ir.Value, ir.Attribute] = {}
+        # The dimensions of the layout that those of the program have become, which is asked for each value.
+        self._merged: dict[frozenset[int], frozenset[int]] = {}
 
     def constant(self, attribute: ir.Attribute) -> ir.Value:
         """A scalar constant, once for the kernel."""
@@ -55,11 +57,18 @@ class BodyEmitter:
 
     def scope_of(self, dims: Collection[int], scopes: Scopes) -> Scope:
         """The outermost scope that knows all of `dims`."""
-        return next(scope for scope in scopes if scope.bound.issuperset(dims))
+        for scope in scopes:
+            if scope.bound.issuperset(dims):
+                return scope
+        raise AssertionError("the innermost scope knows all dimensions")
 
     def home_of(self, value: ir.Value, scopes: Scopes) -> Scope:
         """The scope of a value of the group or of a body."""
-        return self.scope_of(self.layout.dims(self.program.dependence[value]), scopes)
+        dependence = self.program.dependence[value]
+        dims = self._merged.get(dependence)
+        if dims is None:
+            dims = self._merged[dependence] = self.layout.dims(dependence)
+        return self.scope_of(dims, scopes)
 
     def lookup(self, value: ir.Value, scopes: Scopes) -> Lane:
         """What has been emitted for a value of the group or of a body."""

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import ir
+from blu.dialects.core.remembering import once
 
 # Tensor dimension -> loop (or group dimension) that indexes it; None where the index is always 0.
 Access = tuple[int | None, ...]
@@ -55,11 +56,20 @@ class RowNode:
 
 def read_node(operation: ir.Operation) -> RowNode:
     """Read maps, sizes and iterator types of a linalg.generic."""
-    generic = operation.opview
-    accesses = tuple(_access(attribute.value) for attribute in generic.indexing_maps)
-    reduced = tuple("reduction" in str(iterator) for iterator in generic.iterator_types)
+    attributes = operation.attributes
+    accesses, reduced = _accesses(attributes["indexing_maps"]), _are_reduced(attributes["iterator_types"])
     sizes = _loop_sizes(operation, accesses, len(reduced))
-    return RowNode(operation, sizes, reduced, accesses, len(generic.inputs))
+    return RowNode(operation, sizes, reduced, accesses, len(operation.operands) - len(operation.results))
+
+
+@once
+def _accesses(maps: ir.Attribute) -> tuple[Access, ...]:
+    return tuple(_access(ir.AffineMapAttr(item).value) for item in ir.ArrayAttr(maps))
+
+
+@once
+def _are_reduced(iterators: ir.Attribute) -> tuple[bool, ...]:
+    return tuple("reduction" in str(iterator) for iterator in ir.ArrayAttr(iterators))
 
 
 def _access(map_: ir.AffineMap) -> Access:
