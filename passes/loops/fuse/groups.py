@@ -208,7 +208,7 @@ class Grouping:
             for member in group.members:
                 for value in self.flow.reads_of(member):
                     readers.setdefault(value, {})[group] = None
-        for siblings in readers.values():
+        for siblings in (found for found in readers.values() if len(found) > 1):
             self._merge_sums([group for group in siblings if not group.is_merged])
             self._merge_all([group for group in siblings if not group.is_merged])
 
