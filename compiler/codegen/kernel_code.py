@@ -80,7 +80,7 @@ def ptx_and_cubins(module: ir.Module, target: GpuTarget) -> tuple[KernelCode, di
 
     The PTX of a kernel is assembled while that of others is made.
     """
-    ptxas, cubins, cache = find_ptxas(), dict[str, bytes](), KernelCache(cache_of_kernels())
+    ptxas, cubins, cache = find_ptxas(), dict[bytes, bytes](), KernelCache(cache_of_kernels())
     if not ptxas:
         return ptx_of_kernels(module, target), {}
     version = version_of(ptxas)
