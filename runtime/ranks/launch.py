@@ -91,14 +91,14 @@ class RankLaunch:
         others = {name for starter in (TORCHRUN, HYDRA, OPEN_MPI) for name in starter.variables} | {*ADDRESS}
         shared = {name: text for name, text in self.environment.items() if name not in others}
         shared.update(settings.as_environment(num_threads=self._threads()))
+        if self.nodes == 1:  # what else listens at the port, or comes to it, is no rank of this run
+            token = settings.current().rank_token or secrets.token_hex(16)
+            shared.update(settings.as_environment(rank_token=token))
         if not self.on_gpus:
             if self.rendezvous is not None:
                 shared.update(_meeting(self.rendezvous))
             return [([find_mpiexec(), "-n", str(self.count), *child], {**_OPEN_MPI, **shared})]
         shared.update(_meeting(self.rendezvous or (LOOPBACK, _free_port())))
-        if self.nodes == 1:
-            token = settings.current().rank_token or secrets.token_hex(16)
-            shared.update(settings.as_environment(rank_token=token))
         return [(child, {**shared, **self._numbers(local_rank)}) for local_rank in range(self.count)]
 
     def _numbers(self, local_rank: int) -> dict[str, str]:
@@ -254,7 +254,7 @@ class _Running:
         self._failure = self._first_failure()
         self._send(signal.SIGKILL)
         self._wait_until(self._are_quiet, self._job.grace)
-        if self._failure is None:  # mpiexec ends by itself, if all is well
+        if self._first_failure() is None:  # mpiexec ends by itself, if all is well
             self._wait_until(self._have_gone, ENDING)
         for process in self._processes:
             with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import atexit
+import faulthandler
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from blu import settings
 from blu.errors import RankError, UnsupportedError
 from blu.plan.tensors import DTYPES
 from blu.runtime.ranks.group import FLOATS, Done, Exchange, Pending, RankGroup
@@ -30,6 +32,7 @@ _WIDE = {"f16": "f32", "bf16": "f32", "bool": "u8"}
 _PERMUTE_TAG = 1
 _SPIN_SECONDS = 2e-4
 _LONGEST_BREAK = 1e-3
+_LONGEST_JOIN = 1e6
 
 
 @cache
@@ -45,7 +48,11 @@ def library() -> Any:
     except (ImportError, RuntimeError) as error:
         raise UnsupportedError(f"MPI is not to be had: {str(error).splitlines()[0]}", advice=INSTALL) from error
     if not MPI.Is_initialized():
+        # It waits for all ranks, for ever, and for a starter to end it where one has failed before: some do not.
+        # Only a thread that needs no lock of Python's gets a turn meanwhile.
+        faulthandler.dump_traceback_later(min(settings.current().rank_join, _LONGEST_JOIN), exit=True, file=2)
         MPI.Init_thread(MPI.THREAD_MULTIPLE)
+        faulthandler.cancel_dump_traceback_later()
         atexit.register(_finish)
     return MPI
 

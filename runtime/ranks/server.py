@@ -177,6 +177,8 @@ class StoreServer:
         rank, size = int(header["rank"]), int(header["size"])
         who = f"rank {rank} ({header.get('host')}, process {header.get('process')})"
         refusal = ""
+        if len(self._members) == self.size:  # this run has begun, and whoever comes now does not end it
+            return f"{who} came when all {self.size} ranks were there already: another run meets at this address"
         if size != self.size:
             refusal = f"{who} says that there are {size} ranks, and rank 0 that there are {self.size}"
         elif rank in self._members:

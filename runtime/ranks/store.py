@@ -193,4 +193,9 @@ class Store:
 
 
 def _advice(answer: frames.Header) -> str:
-    return "give all ranks of a run the same BLU_RANK_TOKEN" if "token" in str(answer.get("refused")) else ""
+    refused = str(answer.get("refused"))
+    if "another run meets" in refused:
+        return "choose another port with --rendezvous HOST:PORT or MASTER_PORT"
+    if "token" in refused:
+        return "give all ranks of a run the same BLU_RANK_TOKEN, and each run at one address another port"
+    return ""

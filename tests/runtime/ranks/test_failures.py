@@ -58,6 +58,13 @@ def test_ranks_that_mpiexec_started_end_as_well(how: str):
     assert outcome.orphans == []
 
 
+def test_who_waits_in_mpi_for_a_rank_that_never_comes_ends():
+    """A rank that fails before it has joined, and a starter that leaves the others alone."""
+    outcome = run_ranks(2, "failing", "absent", "1", BLU_RANK_JOIN="2")
+    assert (outcome.code != 0, outcome.orphans) == (True, [])
+    assert "Timeout (0:00:02)!" in outcome.err and "mpi.py" in outcome.err, outcome.err
+
+
 def test_ranks_of_two_hosts_meet_and_end_together():
     """Both hosts are this one, by two names."""
     hosts = ["-launcher", "fork", "-hosts", "localhost,127.0.0.1"]

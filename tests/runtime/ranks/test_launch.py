@@ -152,6 +152,12 @@ def test_ranks_do_not_inherit_who_started_the_launcher(monkeypatch: pytest.Monke
     assert len(tokens) == 1 and len(tokens.pop()) == 32
 
 
+def test_ranks_that_meet_at_an_address_through_mpi_have_a_token_of_their_own():
+    job = RankLaunch(["true"], 2, rendezvous=("127.0.0.1", 29500))
+    environments = [job.commands("folder")[0][1] for _ in range(2)]
+    assert len({environment["BLU_RANK_TOKEN"] for environment in environments}) == 2
+
+
 @pytest.mark.parametrize(
     "visible, local_rank, local_size, taken",
     [("0,1,5", 2, 3, "5"), ("4", 1, 2, "4"), ("GPU-a, GPU-b", 1, 2, "GPU-b"), ("0,1", 0, 1, "0,1"), (None, 3, 4, "3")],

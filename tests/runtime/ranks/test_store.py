@@ -216,6 +216,23 @@ def test_two_processes_with_one_rank():
         assert isinstance(error, RankError) and "two processes have one rank" in str(error)
 
 
+@pytest.mark.parametrize("world", [World(1, 2), World(2, 3)], ids=["same", "larger"])
+def test_who_comes_when_all_are_there_ends_nobody(world: World):
+    """Another run of the same user at the same port."""
+    with serving(2) as server:
+
+        def run(rank: int) -> object:
+            with Store(server.address, World(rank, 2), TOKEN, 10.0) as store:
+                if rank == 0:
+                    with pytest.raises(RankError, match=r"all 2 ranks were there already(.|\n)*another port"):
+                        Store(server.address, world, TOKEN, 5.0)
+                store.barrier("refused")
+                store.leave()
+                return rank
+
+        assert in_parallel(2, run) == [0, 1]
+
+
 def test_a_rank_that_fails_frees_those_that_wait():
     def do(store: Store) -> object:
         if store.world.rank == 1:

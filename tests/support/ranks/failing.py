@@ -42,6 +42,8 @@ def main() -> int:
     how, culprit = sys.argv[1], int(sys.argv[2])
     if how == "version" and World.of_environment().rank == culprit:
         metadata.version = lambda name: "0.0.7"
+    if how == "absent" and World.of_environment().rank == culprit:
+        raise ImportError("no module is named so")
     x, y = np.ones(1000, np.float32), np.empty(8000, np.float32)
     with join_team() as team:
         print(f"pid {os.getpid()}", flush=True)
