@@ -25,6 +25,8 @@ from blu.plan.tensors import DTYPES
 
 REDUCTIONS = ("sum", "mean", "max", "min")
 FLOATS = ("f64", "f32", "f16", "bf16")
+MOVED_ONLY = ("f8e4m3", "f8e5m2")
+"""What ranks give each other as it is, and do not reduce."""
 
 
 @dataclass(frozen=True)
@@ -254,6 +256,10 @@ def _check_reduction(exchange: Exchange, kind: ExchangeKind) -> None:
         return
     if exchange.reduction not in REDUCTIONS:
         raise RankError(f"there is no reduction {exchange.reduction!r}: there are {', '.join(REDUCTIONS)}")
+    if exchange.dtype in MOVED_ONLY:
+        raise RankError(
+            f"ranks give each other {exchange.dtype}, and do not reduce it", advice="convert to bf16 or f32"
+        )
     if exchange.reduction == "mean" and exchange.dtype not in FLOATS:
         raise RankError(f"the mean of {exchange.dtype} is no {exchange.dtype}", advice="convert to a float, or sum")
     if exchange.reduction == "sum" and exchange.dtype == "bool":

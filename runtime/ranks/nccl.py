@@ -27,10 +27,12 @@ _DTYPES = {
     "i32": "INT32",
     "i64": "INT64",
     "u8": "UINT8",
+    "u32": "UINT32",
+    "u64": "UINT64",
     "bool": "UINT8",
 }
-# NCCL does not know 16-bit integers, and computes with none here; it moves them as what is as wide.
-_MOVED = {"i16": "FLOAT16"}
+# NCCL does not know 16-bit integers, and computes with no floats of 8 bits here; it moves them as what is as wide.
+_MOVED = {"i16": "FLOAT16", "u16": "FLOAT16", "f8e4m3": "UINT8", "f8e5m2": "UINT8"}
 _FINE = (0, 7)
 """Of NCCL's results: success, and in progress."""
 _REDUCTIONS = {"sum": "SUM", "mean": "AVG", "max": "MAX", "min": "MIN"}
@@ -155,7 +157,7 @@ class NcclGroup(RankGroup):
     def _reduced(self, exchange: Exchange) -> tuple[int, int]:
         """NCCL's numbers of the dtype and the reduction."""
         if exchange.dtype not in _DTYPES:
-            raise RankError(f"NCCL knows no {exchange}", advice="convert to i32")
+            raise RankError(f"NCCL knows no {exchange}", advice="convert to i32 or u32")
         op = getattr(self._core.NcclRedOp, _REDUCTIONS[exchange.reduction])
         return int(getattr(self._core.NcclDataType, _DTYPES[exchange.dtype])), int(op)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from typing import Any
@@ -10,7 +11,9 @@ import numpy as np
 import pytest
 
 from blu.errors import RankError
-from blu.runtime.ranks.group import KINDS, Alone
+from blu.plan.tensors import DTYPES
+from blu.runtime.ranks import nccl
+from blu.runtime.ranks.group import KINDS, MOVED_ONLY, Alone
 from tests.support.ranks.exchange_cases import Case, all_cases, exchange, in_place
 from tests.support.ranks.starting import run_ranks
 
@@ -53,6 +56,7 @@ WRONG: dict[str, dict[str, Any]] = {
     "broadcast from rank 2: ranks are 0 to 1": {"kind": "broadcast", "reduction": "", "root": 2},
     "the mean of i32 is no i32": {"reduction": "mean", "dtype": "i32"},
     "the sum of bool is no bool": {"dtype": "bool"},
+    "ranks give each other f8e4m3, and do not reduce it": {"dtype": "f8e4m3", "reduction": "max"},
     "reduce_scatter of 3 elements among 2 ranks": {"kind": "reduce_scatter", "count": 3},
     "all_to_all of 3 elements among 2 ranks": {"kind": "all_to_all", "reduction": "", "count": 3},
     "all_reduce of -1 elements": {"count": -1},
@@ -65,6 +69,15 @@ def test_what_does_not_go_together_is_refused(message: str):
     right: dict[str, Any] = {"kind": "all_reduce", "reduction": "sum", "dtype": "f32", "count": 4}
     with pytest.raises(RankError, match=message):
         Pair().start(**{**right, "source": array, "target": array, **WRONG[message]})
+
+
+def test_nccl_moves_every_dtype_and_reduces_those_that_it_knows():
+    """Its own names say how wide they are."""
+    names = {**nccl._DTYPES, **nccl._MOVED}
+    assert names.keys() == DTYPES.keys()
+    widths = {name: int(re.findall(r"\d+", names[name])[0]) // 8 for name in DTYPES}
+    assert widths == {name: dtype.itemsize for name, dtype in DTYPES.items()}
+    assert DTYPES.keys() - nccl._DTYPES.keys() == {"i16", "u16", *MOVED_ONLY}
 
 
 @pytest.mark.parametrize("kind", KINDS)

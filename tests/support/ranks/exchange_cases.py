@@ -13,7 +13,7 @@ from functools import reduce
 import numpy as np
 
 from blu.plan.tensors import DTYPES
-from blu.runtime.ranks.group import FLOATS, KINDS, REDUCTIONS, RankGroup
+from blu.runtime.ranks.group import FLOATS, KINDS, MOVED_ONLY, REDUCTIONS, RankGroup
 
 Arrays = list[np.ndarray]
 # Counts of elements per rank: none, one, not a whole number of vectors; and more than MPI sends at once.
@@ -44,7 +44,7 @@ class Case:
         values = rng.standard_normal((size, self.part * size)) * 8
         if self.dtype == "bool":
             return list(values > 0)
-        return list((np.abs(values) if self.dtype == "u8" else values).astype(DTYPES[self.dtype]))
+        return list((np.abs(values) if self.dtype.startswith("u") else values).astype(DTYPES[self.dtype]))
 
     def expected(self, inputs: Arrays) -> Arrays:
         """What all ranks get."""
@@ -94,7 +94,11 @@ def all_cases(size: int) -> Iterator[Case]:
 
 def is_allowed(reduction: str, dtype: str) -> bool:
     """Whether numbers of the dtype are reduced to one of the same dtype in this way."""
-    return not (reduction == "mean" and dtype not in FLOATS) and not (reduction == "sum" and dtype == "bool")
+    return (
+        dtype not in MOVED_ONLY
+        and not (reduction == "mean" and dtype not in FLOATS)
+        and not (reduction == "sum" and dtype == "bool")
+    )
 
 
 def is_close(found: np.ndarray, expected: np.ndarray, case: Case, inputs: Arrays, *, hops: int = 0) -> bool:
