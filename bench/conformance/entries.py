@@ -39,10 +39,17 @@ def entries_of(name: str) -> Iterator[Any]:
             yield entry
 
 
-def samples_of(entry: Any) -> list[Any]:
-    """Its samples in float64 (of int64 where it takes only whole numbers), with gradients where it has some."""
+def samples_of(entry: Any, of_complex: bool = False) -> list[Any]:
+    """Its samples in float64 (of int64 where it takes only whole numbers), with gradients where it has some; or those
+    in complex128, none where it does not take that."""
     import torch
 
+    if of_complex:
+        if torch.complex128 not in entry.dtypes:
+            return []
+        torch.manual_seed(0)
+        learns = entry.supports_autograd and torch.complex128 in entry.backward_dtypes
+        return list(entry.sample_inputs("cpu", torch.complex128, requires_grad=learns))
     whole = entry.dtypes and torch.float64 not in entry.dtypes
     dtype = torch.int64 if whole else torch.float64
     torch.manual_seed(0)

@@ -3,6 +3,7 @@
     python bench/conformance/opinfo.py [--only NAMES] [--every N] [--jobs N] [--seconds S] [--save opinfo-cpu]
     python bench/conformance/opinfo.py --pack --target sm_90a     # compile only (no GPU needed), into the compile cache
     python bench/conformance/opinfo.py --target cuda              # on the GPU machine
+    python bench/conformance/opinfo.py --complex                  # the samples in complex128, of entries that have some
 
 Entries are operators with their variants (bench/conformance/entries.py); each is written in Blu as a user would
 (bench/conformance, by families). A sample is right where all results, and all gradients of a random weighing of them,
@@ -44,7 +45,9 @@ def outcomes(arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     from bench.conformance.samples import Sample
 
     assert all((arrangement, folding, indexing, neural, pointwise))
-    for place in own_share(places_of(arguments.only, arguments.every), arguments.share, arguments.after):
+    for place in own_share(
+        places_of(arguments.only, arguments.every, arguments.complex), arguments.share, arguments.after
+    ):
         began = time.perf_counter()
         sample = Sample(place.entry, place.sample, spelling.SPELLINGS[place.name])
         fault = sample.pack(arguments.target or "cpu") if arguments.pack else sample.beside(arguments.target)
@@ -90,6 +93,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", default=NAMES, metavar="NAME")
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--target")
+    parser.add_argument("--complex", action="store_true")
     parser.add_argument("--pack", action="store_true")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=3600)

@@ -80,7 +80,7 @@ class Sample:
         expected = expected[: self.spelling.results]
         learned = [at for at, item in enumerate(expected) if item.requires_grad] if self.learned else []
         rng = np.random.default_rng(0)
-        return expected, learned, [rng.uniform(0.5, 1.5, size=tuple(item.shape)) for item in expected]
+        return expected, learned, [_weights(rng, item) for item in expected]
 
     def beside(self, target: str | None) -> Wrong | None:
         """What is wrong with Blu's results and gradients, compiled for a target."""
@@ -147,9 +147,15 @@ def _with_gradients(
     return found, list(slopes)
 
 
+def _weights(rng: np.random.Generator, result: torch.Tensor) -> np.ndarray:
+    """What a result is weighed by, which is complex where that is."""
+    shape = tuple(result.shape)
+    return rng.uniform(0.5, 1.5, shape) + (1j * rng.uniform(0.5, 1.5, shape) if result.is_complex() else 0)
+
+
 def on_host(tensor: torch.Tensor) -> np.ndarray:
     """Its numbers: where there is a GPU, some samples of PyTorch's are there."""
-    return tensor.detach().resolve_neg().cpu().numpy()
+    return tensor.detach().resolve_conj().resolve_neg().cpu().numpy()
 
 
 def told(error: Exception) -> Wrong:

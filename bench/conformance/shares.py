@@ -27,7 +27,7 @@ class Place:
     sample: Any = field(repr=False)
 
 
-def places_of(names: Sequence[str], every: int) -> list[Place]:
+def places_of(names: Sequence[str], every: int, of_complex: bool = False) -> list[Place]:
     """The first samples of all entries, then the second, and so on; of entries with more than a hundred each nth."""
     from bench.conformance.entries import entries_of, samples_of
     from bench.conformance.spelling import SPELLINGS
@@ -36,7 +36,7 @@ def places_of(names: Sequence[str], every: int) -> list[Place]:
     for name in dict.fromkeys(names):
         for entry in entries_of(name) if name in SPELLINGS else ():
             full = f"{name}.{entry.variant_test_name}" if entry.variant_test_name else name
-            samples = samples_of(entry)
+            samples = samples_of(entry, of_complex)
             taken = range(0, len(samples), every if len(samples) > MANY else 1)
             found += [(rank, Place(entry, full, name, at, samples[at])) for rank, at in enumerate(taken)]
     return [place for _, place in sorted(found, key=lambda item: item[0])]

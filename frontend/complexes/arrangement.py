@@ -8,7 +8,7 @@ from blu.dialects.core.dtypes import bool_, complex_dtype, part_dtype
 from blu.dialects.tensor import arrangement, updating
 from blu.dialects.tensor.arithmetic import astype, not_equal, where
 from blu.dialects.tensor.basic_indexing import getitem
-from blu.dialects.tensor.complex_tensor import is_complex
+from blu.dialects.tensor.complex_tensor import Complex, is_complex
 from blu.errors import DTypeError
 from blu.frontend.complexes.arithmetic import truth_of
 from blu.frontend.complexes.folding import to_dtype
@@ -119,6 +119,16 @@ def _eye(rows: int, columns: int | None = None, offset: int = 0, dtype: Any = No
     wanted = complex_dtype(dtype)
     assert wanted is not None, "the other arguments are integers"
     return as_complex(creation.eye(rows, columns, offset, part_dtype(wanted)))
+
+
+@complex_of(creation.linspace)
+def _linspace(start: Any, stop: Any, count: int, dtype: Any, endpoint: bool = True) -> Any:
+    """Of the parts of both ends, each evenly spaced."""
+    wanted = complex_dtype(dtype)
+    if wanted is None:
+        raise DTypeError(f"complex numbers do not become {dtype}", advice="Give a complex dtype.")
+    ends = [(complex(start).real, complex(stop).real), (complex(start).imag, complex(stop).imag)]
+    return Complex(*(creation.linspace(*pair, count, part_dtype(wanted), endpoint) for pair in ends))
 
 
 @complex_of(creation.full_like)

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from blu.dialects.ops.identity import stop_gradient
 from blu.dialects.tensor import arithmetic as real_arithmetic
 from blu.dialects.tensor.arithmetic import (
     absolute,
@@ -41,6 +42,7 @@ from blu.dialects.tensor.arithmetic import (
     where,
 )
 from blu.dialects.tensor.complex_tensor import Complex
+from blu.dialects.tensor.folding import fold_axes, logsumexp
 from blu.dialects.tensor.tensor import Tensor
 from blu.frontend.complexes.parts import as_complex
 from blu.frontend.complexes.rules import complex_of
@@ -137,6 +139,19 @@ def _sqrt(x: Any) -> Any:
     second = where(is_zero | isinf(b), b, b / where(is_zero, 1, 2.0 * first))
     found = Complex(where(is_left, second * side, first), where(is_left, first * side, second))
     return where(isinf(b), Complex(absolute(b), b), found)
+
+
+@complex_of(logsumexp)
+def _logsumexp(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    """The largest real part is taken out, so that nothing overflows."""
+    whole: Any = as_complex(x)
+    axes = fold_axes(axis, whole.ndim)
+    if not whole.size:
+        return log(exp(whole).sum(axes, keepdims=keepdims))
+    largest = stop_gradient(whole.real.max(axes, keepdims=True))
+    shift = where(isfinite(largest), largest, 0.0)
+    found: Any = log(exp(whole - shift).sum(axes, keepdims=keepdims))
+    return found + (shift if keepdims else shift.reshape(found.shape))
 
 
 @complex_of(rsqrt)

@@ -112,6 +112,17 @@ def test_updates_and_python_numbers() -> None:
     assert blu.jit(lambda h: h * 1j)(X.astype(np.float16)).dtype == np.complex64
 
 
+def test_functions_that_numpy_has_not_or_otherwise() -> None:
+    def both(z: Any) -> Any:
+        return blu.logsumexp(300 * z, 1), blu.logsumexp(z[:0], 0), blu.linspace(1j, 2, 5, "complex64")
+
+    total, none, line = blu.jit(both)(Z)
+    shift = 300 * Z.real.max(1, keepdims=True)
+    np.testing.assert_allclose(total, np.log(np.exp(300 * Z - shift).sum(1)) + shift[:, 0], rtol=1e-12)
+    assert np.isneginf(np.asarray(none).real).all()
+    check(line, np.linspace(1j, 2, 5, dtype=np.complex64), "linspace")
+
+
 def test_arrays_of_any_layout_and_nested() -> None:
     tree = {"z": Z[::-1, ::2], "rest": [Z.T, Z.astype(">c16"), Z[:0], np.complex64(1j)]}
     found = blu.jit(lambda tree: {"z": tree["z"] * 1, "rest": [item + 0 for item in tree["rest"]]})(tree)
