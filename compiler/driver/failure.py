@@ -85,10 +85,9 @@ def _cause(failure: Failure) -> Cause:
     if isinstance(error, RuntimeError) and "has been invalidated" in str(error):
         message = f"op no longer valid, used at {_raised_at(error)}"
         return _at_operation(failure, message, advice="find operations anew in each pass: handles end with the pass")
-    said = f"{type(error).__name__}: {error} (raised at {_raised_at(error)})"
-    if (line := line_of_the_user(error)) is not None:  # of a rule or a declaration of theirs
-        return _at_operation(failure, f"{type(error).__name__} at {line}: {error}")
-    if registry.is_ours(type(failure.step.pass_)) and not failure.is_after_run:
+    line = line_of_the_user(error)  # of a pass, a rule or a declaration of theirs
+    said = f"{type(error).__name__}: {error} (raised at {Path(line).name if line else _raised_at(error)})"
+    if line is None and registry.is_ours(type(failure.step.pass_)) and not failure.is_after_run:
         return _at_operation(failure, f"this is not what the pass before it leaves: {said}", advice=NOT_OURS)
     return _at_operation(failure, said)
 

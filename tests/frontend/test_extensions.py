@@ -102,7 +102,7 @@ def test_an_op_without_a_rule_for_its_gradient_has_none(monkeypatch):
 WRONG_GRADIENTS = {
     r"the gradient of tanh \(its vjp\) gives 2 gradients for 1 operands": lambda g, operand, result: (g, g),
     r"the gradient of tanh \(its vjp\) gives f32\[1\] for an operand of f32\[2\]": lambda g, operand, result: g[:1],
-    r"AttributeError at .*test_extensions\.py:\d+: a tensor has no attribute 'cosa'": lambda g, x, y: x.cosa(),
+    r"a tensor has no attribute 'cosa'.* \(raised at test_extensions\.py:\d+\)": lambda g, x, y: x.cosa(),
 }
 
 
