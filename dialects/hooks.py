@@ -46,6 +46,8 @@ class TracerHooks:
     user_line: Callable[[], str | None] = lambda: None
     # A large array as an argument of the program that is being traced.
     capture: Callable[[np.ndarray], Tensor] = _no_tracer
+    # What functions are of complex numbers (`COMPLEX_RULES`), before the first of these numbers is given to one.
+    load_complex: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True)

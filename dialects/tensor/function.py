@@ -16,8 +16,9 @@ from blu.errors import BluError, TraceError
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
-# What public functions are of complex numbers, by the functions: `blu.frontend.complexes` has them. Functions without
-# one are given the numbers as they are, and refuse them where they ask for a tensor.
+# What public functions are of complex numbers, by the functions: `blu.frontend.complexes` has them, and is imported
+# where the first of these numbers is given to one. Functions without one are given the numbers as they are, and refuse
+# them where they ask for a tensor.
 COMPLEX_RULES: dict[Callable[..., Any], Callable[..., Any]] = {}
 
 
@@ -51,6 +52,7 @@ def public(function: Callable[Parameters, Result]) -> Callable[Parameters, Resul
         if is_tracing():
             with errors_located(function.__name__):
                 if any(map(is_complex, arguments)) or any(map(is_complex, keywords.values())):
+                    HOOKS.tracer.load_complex()
                     return COMPLEX_RULES.get(call, function)(*arguments, **keywords)
                 return function(*arguments, **keywords)
         for argument in (*arguments, *keywords.values()):

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-import blu.frontend.complexes.all_rules
 import blu.frontend.functional.functional
 import blu.frontend.functional.interchange  # noqa: F401 (tensors have the functions of both as methods)
 from blu.dialects.core.context import kept_context
@@ -176,7 +175,12 @@ def _capture(array: np.ndarray) -> Tensor:
     return trace.capture(array)
 
 
-HOOKS.tracer = TracerHooks(user_line=user_line, capture=_capture)
+def _load_complex() -> None:
+    """Import what functions are of complex numbers, which few programs have."""
+    import blu.frontend.complexes.all_rules  # noqa: F401
+
+
+HOOKS.tracer = TracerHooks(user_line=user_line, capture=_capture, load_complex=_load_complex)
 
 
 def trace(
