@@ -32,18 +32,24 @@ from blu.dialects.core.dtypes import (
     f32,
     f64,
     i8,
+    i16,
     i32,
     i64,
     u8,
+    u16,
+    u32,
+    u64,
 )
 from blu.dialects.core.op import Effects, ErrorSample, Op, Operand, Sample
 from blu.dialects.core.sample_values import draw
 from blu.errors import DTypeError, ShapeError
 
 REDUCTIONS = ("sum", "mean", "max", "min")
-NUMBERS = (f64, f32, f16, bf16, i8, i32, i64)
-"""What is added up or compared across ranks."""
-MOVED = (*NUMBERS, u8, bool_)
+NUMBERS = (f64, f32, f16, bf16, i8, i32, i64, u8, u32, u64)
+"""What is added up across ranks: NCCL knows no integers of 16 bits."""
+UNSIGNED = (u8, u16, u32, u64)
+"""What is moved and added up as signed numbers from level linalg on, so that ranks cannot compare it."""
+MOVED = (*NUMBERS, i16, u16, bool_)
 """What is sent as it is."""
 _SHAPES = ((), (1,), (4,), (2, 3), (4, 0), (3, 2, 2))
 
@@ -56,6 +62,7 @@ class CollectiveOp(Op):
     # What a rank's tensors may hold, and whether they have a dimension that is cut in equal parts.
     dtypes: ClassVar[Sequence[Any]] = MOVED
     is_split: ClassVar[bool] = False
+    doing: ClassVar[str] = "exchange"
     over_ranks: ClassVar[Callable[..., list[np.ndarray]]]
     """The reference: from the operands of all ranks to what each of them gets."""
 
@@ -74,7 +81,8 @@ class CollectiveOp(Op):
         """ShapeError or DTypeError for what ranks cannot do together."""
         _check_ranks(ranks)
         if operand.dtype not in cls.dtypes:
-            raise DTypeError(f"ranks exchange {', '.join(item.name for item in cls.dtypes)}, got {operand}")
+            known = ", ".join(item.name for item in cls.dtypes)
+            raise DTypeError(f"ranks {cls.doing} {known}, got {operand}", advice="convert it with x.astype(dtype)")
         if cls.is_split and (not operand.shape or operand.shape[0] % ranks):
             raise ShapeError(f"the first dimension of {operand} is not a multiple of {ranks} ranks")
 
@@ -87,10 +95,10 @@ class CollectiveOp(Op):
     def samples(cls) -> Iterator[Sample]:
         rng = np.random.default_rng(0)
         for options in cls.options():
-            for dtype in cls.dtypes:
+            for dtype in cls.dtypes_of(options):
                 for shape in _SHAPES if dtype in (f64, f32) else ((2, 3),):
                     if shape or not cls.needs_dim():
-                        lowest = 0 if dtype in (u8, bool_) else -9
+                        lowest = 0 if dtype in (*UNSIGNED, bool_) else -9
                         yield Sample((draw(rng, shape, dtype, lowest, 9),), _alone(options))
 
     @classmethod
@@ -99,12 +107,18 @@ class CollectiveOp(Op):
         return cls.is_split
 
     @classmethod
+    def dtypes_of(cls, options: dict[str, Any]) -> Sequence[Any]:
+        """Those that go with further attributes."""
+        is_compared = options.get("reduction") in ("max", "min")
+        return [dtype for dtype in cls.dtypes if not (is_compared and dtype in UNSIGNED)]
+
+    @classmethod
     def error_samples(cls) -> Iterator[ErrorSample]:
         options = next(cls.options())
         operand = TensorType((4, 2), f32)
         yield ErrorSample((operand,), {"axis": "dp", "ranks": 0, **options}, "at least 1 rank")
         if bool_ not in cls.dtypes:
-            yield ErrorSample((operand.with_dtype(bool_),), _alone(options), "ranks exchange f64")
+            yield ErrorSample((operand.with_dtype(bool_),), _alone(options), f"ranks {cls.doing} f64")
         if cls.is_split:
             yield ErrorSample((operand,), {"axis": "dp", "ranks": 3, **options}, "not a multiple of 3 ranks")
 
@@ -122,6 +136,7 @@ class _Reducing(CollectiveOp):
     """Base of the collectives that add up, or compare, what ranks have."""
 
     dtypes = NUMBERS
+    doing = "reduce"
 
     @classmethod
     def check_reduction(cls, operand: TensorType, ranks: int, reduction: str) -> None:
@@ -131,6 +146,8 @@ class _Reducing(CollectiveOp):
             raise ShapeError(f"a reduction is one of {', '.join(REDUCTIONS)}, got '{reduction}'")
         if reduction == "mean" and not operand.dtype.is_float:
             raise DTypeError(f"a mean is taken of floats, got {operand}")
+        if reduction in ("max", "min") and operand.dtype in UNSIGNED:
+            raise DTypeError(f"ranks compare no unsigned integers, got {operand}", advice="convert to i32 or i64")
 
     @classmethod
     def options(cls) -> Iterator[dict[str, Any]]:
@@ -149,6 +166,7 @@ class _Reducing(CollectiveOp):
         operand = TensorType((4, 2), f32)
         yield ErrorSample((operand,), _alone({"reduction": "product"}), "one of sum, mean, max, min")
         yield ErrorSample((operand.with_dtype(i32),), _alone({"reduction": "mean"}), "a mean is taken of floats")
+        yield ErrorSample((operand.with_dtype(u32),), _alone({"reduction": "max"}), "compare no unsigned integers")
 
 
 class AllReduce(_Reducing, name="all_reduce"):

@@ -57,3 +57,8 @@ def test_a_process_joins_once_and_for_one_kind_of_device():
             team_of_process("cuda")
     with join_team() as team:
         assert team_of_process("cpu") is team
+
+
+def test_programs_exchange_unsigned_integers():
+    outcome = launch_ranks(2, "unsigned", BLU_RANK_TIMEOUT="60")
+    assert (outcome.code, outcome.out, outcome.err) == (0, "done\n", "")
