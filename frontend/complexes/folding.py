@@ -73,7 +73,9 @@ def _cumprod(x: Any, axis: int | None = None, dtype: Any = None) -> Any:
     whole: Any = to_dtype(x, dtype)
     if axis is None:
         return _cumprod(flatten(whole), 0)
-    place = axis % max(whole.ndim, 1)
+    if not fold_axes(axis, whole.ndim):
+        return whole  # one number, which may be said to have a dimension, as in NumPy
+    (place,) = fold_axes(axis, whole.ndim)
     found = prefixes(_product_step, [whole.real, whole.imag], [place, place])
     return Complex(*found)
 

@@ -114,9 +114,11 @@ def test_updates_and_python_numbers() -> None:
 
 def test_functions_that_numpy_has_not_or_otherwise() -> None:
     def both(z: Any) -> Any:
-        return blu.logsumexp(300 * z, 1), blu.logsumexp(z[:0], 0), blu.linspace(1j, 2, 5, "complex64")
+        one = blu.cumprod(z[0, 0], 0)
+        return blu.logsumexp(300 * z, 1), blu.logsumexp(z[:0], 0), blu.linspace(1j, 2, 5, "complex64"), one
 
-    total, none, line = blu.jit(both)(Z)
+    total, none, line, one = blu.jit(both)(Z)
+    check(one, Z[0, 0], "cumprod of a number")
     shift = 300 * Z.real.max(1, keepdims=True)
     np.testing.assert_allclose(total, np.log(np.exp(300 * Z - shift).sum(1)) + shift[:, 0], rtol=1e-12)
     assert np.isneginf(np.asarray(none).real).all()

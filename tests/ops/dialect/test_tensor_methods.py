@@ -16,7 +16,23 @@ from blu.errors import UnsupportedError
 from blu.frontend.functional import functional, interchange
 from tests.support.programs.traced import traced
 
-PROPERTIES = {"T", "at", "device", "dtype", "is_weak", "item", "mT", "ndim", "shape", "size", "tolist", "type", "value"}
+PROPERTIES = {
+    "T",
+    "at",
+    "device",
+    "dtype",
+    "is_weak",
+    "item",
+    "mT",
+    "ndim",
+    "shape",
+    "size",
+    "tolist",
+    "type",
+    "value",
+    "real",
+    "imag",
+}
 # Spelled as Python does.
 ALIASES = {"abs": "absolute"}
 # Methods whose functions are none of `blu`.
