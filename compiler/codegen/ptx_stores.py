@@ -20,7 +20,10 @@ from blu.errors import PassError
 _INSTRUCTION = re.compile(
     r"(?:^|[;{}])[ \t]*(?:@!?%\w+[ \t]+)?(?P<name>[a-z]\w*(?:\.[\w:]+)+)[ \t]+(?P<operands>[^;]+)", re.MULTILINE
 )
-_STORE = re.compile(r"(?:@!?%\w+[ \t]+)?\b(?P<name>st(?:\.[\w:]+)+)[ \t]+(?P<operands>\[[^;]+)")
+# It begins with letters, which a search leaps to.
+_STORE = re.compile(r"(?P<name>st\.[\w:.]+)[ \t]+(?P<operands>\[[^;]+)")
+_BEFORE_STORE = re.compile(r"(?:@!?%\w+[ \t]+|(?<![\w.%$]))$")
+_LONGEST_PREDICATE = 64
 _DECLARATION = re.compile(r"\.reg[ \t]+\.(?:pred|[a-z]+(?P<bits>\d+))[ \t]+(?P<names>[^;]+);")
 _FLOAT = re.compile(r"^(?:b?f16(?:x2)?|f32|f64|tf32)$")
 _TYPE = re.compile(r"^(?:b?f|tf|[bus])(?P<bits>\d+)(?:x2)?$")
@@ -77,14 +80,15 @@ def _wide_stores(ptx: str) -> list[_WideStore]:
     found, widths = [], _widths(ptx)
     for instruction in _STORE.finditer(ptx):
         type_ = _TYPE.match(instruction["name"].rpartition(".")[2])
-        if type_ is None:
+        before = _BEFORE_STORE.search(ptx, max(0, instruction.start() - _LONGEST_PREDICATE), instruction.start())
+        if type_ is None or before is None:
             continue
         bits, first = int(type_["bits"]), instruction.start("operands")
         for operand in _REGISTER.finditer(instruction["operands"], instruction["operands"].index("]") + 1):
             width = widths.get(_class_of(operand[0]), 0)
             if width > bits:
                 start, end = first + operand.start(), first + operand.end()
-                found.append(_WideStore(start, end, instruction.start(), operand[0], width, bits))
+                found.append(_WideStore(start, end, before.start(), operand[0], width, bits))
     floats = _floats(ptx) if found else ()  # which takes time
     return [store for store in found if store.register in floats]
 
