@@ -319,7 +319,7 @@ class DynamicUpdateSlice(MovingOp, name="dynamic_update_slice"):
 
     @staticmethod
     def reference(operand: np.ndarray, update: np.ndarray, starts: list[np.ndarray]) -> np.ndarray:
-        result = operand.copy()
+        result = np.array(operand)
         result[_clamped(starts, update.shape, operand.shape)] = update
         return result
 
