@@ -151,3 +151,21 @@ def test_what_a_barrier_in_memory_counts_is_seen_by_those_who_wait_for_it() -> N
     races.read(place, np.array([0]))
     with pytest.raises(RaceError, match="no barrier since"):  # the sender does not know that it was read
         races.begin_copy(place, np.array([32]))
+
+
+@pytest.mark.parametrize("meets", [False, True])
+def test_a_lane_that_arrives_at_a_barrier_in_memory_speaks_for_itself(meets: bool) -> None:
+    """Both lanes of a warp read; one of them tells the other warp, which writes there."""
+    races, places, barrier = Races(threads=64, blocks=1, shared_bytes=64), np.array([[0, 1, 2, 3], [4, 5, 6, 7]]), 8
+    races.read(places, np.array([0, 1]))
+    if meets:
+        races.meet_lanes(np.arange(32))
+    races.tell(0, barrier)
+    races.end_phase(barrier)
+    races.hear(np.array([32]), barrier)
+    races.write(places[:1], np.array([32]))
+    if meets:
+        races.write(places[1:], np.array([32]))
+    else:
+        with pytest.raises(RaceError, match="another warp has read with no barrier since"):
+            races.write(places[1:], np.array([32]))

@@ -78,7 +78,7 @@ class NamedBarriers:
             here = np.flatnonzero(active & (keys == key))
             self.arrived[key] = self.arrived.get(key, 0) + len(here)
             for thread in here[:: 32 if len(here) % 32 == 0 else 1]:
-                self.races.tell(int(thread), _number(key))
+                self.races.tell(int(thread), _number(key), for_warp=True)
 
 
 def keys_of(ranks: np.ndarray, names: np.ndarray) -> np.ndarray:

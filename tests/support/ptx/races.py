@@ -4,7 +4,7 @@ Every access has a time, and every warp knows up to which time it has seen what 
 before a barrier at which both were, or that it was told of in between. An access is a race where one of the two writes
 and the later warp has not seen the earlier access. Bytes that a copy is on its way to must not be touched at all until
 it has been waited for. Lanes of one warp see what the others did once the warp, or the block, has met at a barrier;
-but where one of them arrives at an mbarrier, it speaks for all.
+one that arrives at an mbarrier speaks for itself, and for what others did before the warp met.
 
 Copies that an mbarrier counts are made by the barrier: who has seen the end of its phase has seen them.
 """
@@ -34,6 +34,8 @@ class _Meeting:
     actor: int
     gathered: np.ndarray
     published: np.ndarray
+    lanes_gathered: np.ndarray
+    lanes_published: np.ndarray
 
 
 class Races:
@@ -56,12 +58,16 @@ class Races:
         if not are_joined:
             block = np.arange(warps) // self._warps_of_block
             self.known[:, :warps][block[:, None] != block] = _ALWAYS  # of whom nothing needs to be known
+        # Who knows of which lane more than of its warp.
+        self._lane_of = self.warp_of * WARP + own % WARP
+        self._told = np.zeros((warps, warps * WARP), np.int32)
+        self._told[:, np.setdiff1d(np.arange(warps * WARP), self._lane_of)] = _ALWAYS
         self._meetings: dict[int, _Meeting] = {}
         # `_written` is _ALWAYS where a copy is on its way to.
         self._writer, self._written = np.zeros(size, np.int16), np.zeros(size, np.int32)
         self._read, self._last_read = np.zeros((size, self._warps_of_block), np.int32), np.zeros(size, np.int32)
-        # By which thread, and which has read since or several, counted from 1.
-        self._by, self._read_by = np.zeros(size, np.int16), np.zeros(size, np.int16)
+        # By which thread, and which of each warp has read last or several, counted from 1.
+        self._by, self._read_by = np.zeros(size, np.int16), np.zeros(self._read.size, np.int16)
         self._on_its_way, self._leaves = np.zeros(size, np.bool_), np.zeros(size, np.bool_)
         # By which thread, counted from 1, bytes were written that bulk copies do not see yet.
         self._hidden = np.zeros(size, np.int16)
@@ -77,10 +83,12 @@ class Races:
         units, warps = self._units(places), self.warp_of[threads][:, None]
         lanes = np.full((len(threads), 1), SEVERAL) if for_all else threads[:, None] + 1
         self._check_writers(units, warps, lanes, "reads")
-        is_first = self._last_read[units] <= self.known[warps, warps]
-        self._read[units, warps % self._warps_of_block] = self.now
-        self._last_read[units] = self.now
-        note(self._read_by, units, lanes, is_first)
+        own = warps % self._warps_of_block
+        is_first = self._read[units, own] <= self.known[warps, warps]
+        self._read[units, own] = self._last_read[units] = self.now
+        # What a warp reads as one is over when it is for its first lane.
+        by = (threads - threads % WARP)[:, None] + 1 if for_all else lanes
+        note(self._read_by, units * self._warps_of_block + own, by, is_first)
 
     def write(self, places: np.ndarray, threads: np.ndarray) -> None:
         """Threads [accesses] write bytes."""
@@ -139,7 +147,7 @@ class Races:
         warps = self._warps_of(threads)
         known = self.known[warps].max(axis=0)
         known[warps] = self.now
-        self.known[warps] = known
+        self.known[warps], self._told[warps] = known, self._told[warps].max(axis=0)
         self._go_on()
 
     def meet_lanes(self, threads: np.ndarray) -> None:
@@ -152,31 +160,39 @@ class Races:
         """All threads of a cluster say that they have come so far."""
         self._word = self.known.max(axis=0)
         self._word[: len(self.known)] = self.now
+        self._lanes_word = self._told.max(axis=0)
         self._go_on()
 
     def take_word(self) -> None:
         """All threads of a cluster see what each one did before it left word."""
-        self.known = np.maximum(self.known, self._word)
+        self.known, self._told = np.maximum(self.known, self._word), np.maximum(self._told, self._lanes_word)
         self._go_on()
 
-    def tell(self, thread: int, barrier: int) -> None:
-        """A thread arrives at an mbarrier or a named one: what it has seen and done is known to who waits there."""
+    def tell(self, thread: int, barrier: int, for_warp: bool = False) -> None:
+        """A thread arrives at an mbarrier, or its warp at a named one: what it has seen and done is known to who waits
+        there. What other lanes have done since the warp met is not."""
         warp, meeting = self.warp_of[thread], self._meeting(barrier)
         meeting.gathered = np.maximum(meeting.gathered, self.known[warp])
-        meeting.gathered[warp] = self.now
+        meeting.lanes_gathered = np.maximum(meeting.lanes_gathered, self._told[warp])
+        if for_warp:
+            meeting.gathered[warp] = self.now
+        meeting.lanes_gathered[self._lane_of[thread]] = self.now
         self._go_on()
 
     def end_phase(self, barrier: int) -> None:
         """All have arrived at an mbarrier, and all that it counts has come."""
         meeting = self._meeting(barrier)
         meeting.gathered[meeting.actor] = self.now
-        meeting.published = meeting.gathered.copy()
+        meeting.published, meeting.lanes_published = meeting.gathered.copy(), meeting.lanes_gathered.copy()
         self._go_on()
 
     def hear(self, threads: np.ndarray, barrier: int) -> None:
         """Threads have seen the end of an mbarrier's last phase."""
-        warps = self._warps_of(threads)
-        self.known[warps] = np.maximum(self.known[warps], self._meeting(barrier).published)
+        warps, meeting, count = self._warps_of(threads), self._meeting(barrier), len(self.known)
+        self.known[warps] = np.maximum(self.known[warps], meeting.published)
+        self._told[warps] = np.maximum(self._told[warps], meeting.lanes_published)
+        of_all_lanes = self._told[warps].reshape(-1, count, WARP).min(axis=2)
+        self.known[warps, :count] = np.maximum(self.known[warps, :count], of_all_lanes)
 
     def has_seen(self, threads: np.ndarray, others: np.ndarray, times: np.ndarray) -> np.ndarray:
         """Whether threads have seen what others, or they themselves, did at some time."""
@@ -201,7 +217,7 @@ class Races:
         if barrier not in self._meetings:
             assert len(self._meetings) < self._most_barriers, f"more than {self._most_barriers} barriers"
             actor, nothing = len(self.known) + len(self._meetings), np.zeros(self.known.shape[1], np.int32)
-            self._meetings[barrier] = _Meeting(actor, nothing, nothing)
+            self._meetings[barrier] = _Meeting(actor, nothing, nothing, *[np.zeros(self._told.shape[1], np.int32)] * 2)
             self._settled = 0
         return self._meetings[barrier]
 
@@ -215,9 +231,10 @@ class Races:
         on_its_way = self._on_its_way[units]
         self._refuse(on_its_way, units, warps, does, "a copy is on its way to that has not been waited for")
         writer = self._writer[units]
-        unseen = (writer != warps) & (written > self.known[warps, writer])
+        was_told = (writer < len(self.known)) & self._was_told(warps, self._by[units], written)
+        unseen = (writer != warps) & (written > self.known[warps, writer]) & ~was_told
         self._refuse(unseen, units, warps, does, "another warp has written with no barrier since")
-        unseen = (writer == warps) & (self._by[units] != lanes) & (written > self.known[warps, warps])
+        unseen = (writer == warps) & (self._by[units] != lanes) & (written > self.known[warps, warps]) & ~was_told
         self._refuse(unseen, units, warps, does, "another lane has written with no barrier of the warp since")
 
     def _check_readers(self, units: np.ndarray, warps: np.ndarray, lanes: np.ndarray) -> None:
@@ -226,11 +243,19 @@ class Races:
             return
         units, warps, lanes = units[recent], warps[recent], np.broadcast_to(lanes, units.shape)[recent]
         readers = (units // self._units_of_block * self._warps_of_block)[:, None] + np.arange(self._warps_of_block)
-        unseen = (readers != warps[:, None]) & (self._read[units] > self.known[warps[:, None], readers])
+        read = self._read[units]
+        unseen = (readers != warps[:, None]) & (read > self.known[warps[:, None], readers])
+        by = self._read_by.reshape(self._read.shape)[units]
+        unseen &= ~self._was_told(warps[:, None], by, read)
         self._refuse(unseen.any(1), units, warps, "writes to", "another warp has read with no barrier since")
-        unseen = self._read[units, warps % self._warps_of_block] > self.known[warps, warps]
-        unseen &= self._read_by[units] != lanes
+        own = (np.arange(len(units)), warps % self._warps_of_block)
+        unseen = (read[own] > self.known[warps, warps]) & (by[own] != lanes)
+        unseen &= ~self._was_told(warps, by[own], read[own])
         self._refuse(unseen, units, warps, "writes to", "another lane has read with no barrier of the warp since")
+
+    def _was_told(self, warps: np.ndarray, by: np.ndarray, times: np.ndarray) -> np.ndarray:
+        """Whether warps were told of what a thread, counted from 1, did at some time; of several they were not."""
+        return (by > 0) & (times <= self._told[warps, self._lane_of[np.maximum(by - 1, 0)]])
 
     def _refuse(self, wrong: np.ndarray, units: np.ndarray, warps: np.ndarray, does: str, why: str) -> None:
         if not wrong.any():

@@ -151,6 +151,8 @@ class Warpgroups(Tensors):
                 group.open = []
             elif parts[1] == "wait_group":
                 self._settle(number, group, int(operands[0]))
+                # What lanes had read for products has come: these took it from all of them.
+                self.races.meet_lanes(np.arange(number * WARPGROUP, (number + 1) * WARPGROUP))
             else:
                 raise AssertionError(f"the machine does not know {'.'.join(parts)}")
 
