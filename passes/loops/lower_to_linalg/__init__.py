@@ -9,7 +9,7 @@ from blu.passes.loops.lower_to_linalg import (  # noqa: F401
     index_check,
     indexing,
     pointwise,
-    pooling_gradient,
+    pooling,
     random,
     reduction,
     row_windows,

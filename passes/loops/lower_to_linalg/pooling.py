@@ -1,4 +1,4 @@
-"""Where windows find their largest elements, and what goes back there: loops that read elements by index."""
+"""What is largest in windows, where they find it, and what goes back there: loops that read elements by index."""
 
 from __future__ import annotations
 
