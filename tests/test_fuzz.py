@@ -50,7 +50,7 @@ LEFT_OUT = {
     **dict.fromkeys((*convolutions.__all__, *pooling.__all__, *resizing.__all__), "their sizes hang together"),
     **dict.fromkeys(sampling.__all__, "their sizes hang together"),
     "standardize": "three results",
-    **dict.fromkeys(("dot", "outer", "tensordot", "trace"), "matmul and einsum of other names"),
+    **dict.fromkeys(("dot", "outer", "tensordot", "trace", "vdot"), "matmul and einsum of other names"),
     "dropout": "a key draws what it drops",
     **dict.fromkeys(("rotary", *special.__all__), "composed of functions that are drawn"),
     **dict.fromkeys(("masked_scatter", "put_along_axis"), "composed of functions that are drawn"),

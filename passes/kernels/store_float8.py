@@ -33,7 +33,7 @@ def store_float8_as_bytes(
     %1 = arith.extf %0 : vector<8xf8E4M3FN> to vector<8xf32>    ->    what gives that of the vector<8xi8>
     """
     found = [item for name in _CONVERSIONS for item in operations.get(name, ()) if _converts_float8(item)]
-    if not found and not any(_holds_float8(argument.type) for argument in kernel.arguments):
+    if not found and not any(map(_holds_float8, kernel.type.inputs)):
         return False
     for operation in found:
         with ir.InsertionPoint(operation), operation.location:

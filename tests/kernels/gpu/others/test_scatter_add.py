@@ -55,7 +55,7 @@ def test_runs_around_pieces_are_added_in_a_fixed_order(count: int) -> None:
         check(program, table, chosen(count).astype(np.int64), updates)
 
 
-@pytest.mark.parametrize("dtype", [name for name in DTYPES if name != "bool"])
+@pytest.mark.parametrize("dtype", [name for name in DTYPES if name != "bool" and not name.startswith("f8")])
 def test_every_dtype_is_added_in_that_order(dtype: str) -> None:
     """Two columns are one load of some dtypes; indices are i32 here."""
     table, updates = values((9, 6), dtype), values((45, 6), dtype, 1)
