@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -36,7 +37,8 @@ def run_tests(folder: Path, *words: str) -> tuple[int, str]:
     (folder / "conftest.py").write_text(Path(watchdog.__file__).read_text())
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--rootdir", str(folder), *words]
     command += ["--timeout-method=signal", "--watchdog-grace=1", str(folder)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=folder)
+    environment = {name: text for name, text in os.environ.items() if name != "PYTEST_ADDOPTS"}  # meant for this run
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=folder, env=environment)
     return done.returncode, done.stdout + done.stderr
 
 
