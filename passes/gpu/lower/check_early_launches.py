@@ -14,15 +14,11 @@ from blu.passes.framework.base import Pass, find
 from blu.passes.framework.launches import EARLY, ON_GPUS, arguments_of, host_functions, kernel_of
 from blu.passes.gpu.isa import griddepcontrol, prefetch
 from blu.passes.gpu.isa.assembly import only_computes, text_of
+from blu.passes.gpu.lower.early_reads import LOADS, PURE, values_behind
 from blu.passes.host.bufferize.plan_memory import element_bytes
 
 _STEPS = (ON_GPUS, LOOP, HOST_CALL, "plan.start", "plan.wait")
-_READS = ("memref.load", "vector.load", "llvm.load")
-_HARMLESS = (
-    "arith.", "math.", "scf.if", "scf.yield", "nvvm.read.ptx.sreg.", "vector.extract", "vector.bitcast",
-    "llvm.inttoptr", "llvm.ptrtoint", "llvm.mlir.addressof", "llvm.extractelement",
-    "memref.extract_aligned_pointer_as_index",
-)  # fmt: skip
+_HARMLESS = (*PURE, "math.", "scf.if", "scf.yield")
 """Ops that touch no memory."""
 
 
@@ -111,7 +107,7 @@ class _Beginning:
                 return cls(frozenset(found), lets_begin_first)
             lets_begin_first |= text == griddepcontrol.LAUNCH_DEPENDENTS
             for inner in (operation, *operations_in(operation)):
-                if inner.name in _READS:
+                if inner.name in LOADS:
                     found |= _arguments_behind(inner.operands[0])
                 elif not _is_harmless(inner):
                     return cls(frozenset(), True, f"has '{inner.name}' before it waits")
@@ -126,18 +122,8 @@ def _is_harmless(operation: ir.Operation) -> bool:
 
 def _arguments_behind(address: ir.Value) -> set[int]:
     """The arguments that an address is computed from, which may be numbers that were loaded from others."""
-    found: set[int] = set()
-    waiting, seen = [address], set()
-    while waiting:
-        value = waiting.pop()
-        if value in seen:
-            continue
-        seen.add(value)
-        if isinstance(value.owner, ir.Block):
-            found.add(ir.BlockArgument(value).arg_number)
-        else:
-            waiting.extend(value.owner.operands)
-    return found
+    arguments = (value for value in values_behind(address) if isinstance(value.owner, ir.Block))
+    return {ir.BlockArgument(value).arg_number for value in arguments}
 
 
 def _memory_of(value: ir.Value) -> Iterator[_Memory]:

@@ -11,8 +11,8 @@ from blu.passes.framework.launches import arguments_of
 
 Launch = ir.Operation
 
-_LOADS = ("llvm.load", "memref.load", "vector.load")
-_PURE = (
+LOADS = ("llvm.load", "memref.load", "vector.load")
+PURE = (
     "arith.",
     "vector.extract",
     "vector.bitcast",
@@ -40,7 +40,7 @@ class EarlyReads:
         straight = list(_straight(block))
         made: set[ir.Operation] = set()
         for operation in straight:
-            is_load = operation.name in _LOADS
+            is_load = operation.name in LOADS
             has_operands = all(isinstance(value.owner, ir.Block) or value.owner in made for value in operation.operands)
             if has_operands and (not is_load or self._is_constant(operation.operands[0], made)):
                 made.add(operation)
@@ -57,29 +57,35 @@ class EarlyReads:
     def _is_constant(self, address: ir.Value, made: set[ir.Operation]) -> bool:
         """Whether all memory that an address comes from is constant; then it is noted as read."""
         found: set[int] = set()
-        waiting, seen = [address], set()
-        while waiting:
-            value = waiting.pop()
-            if value in seen:
-                continue
-            seen.add(value)
+        for value in values_behind(address):
             if isinstance(value.owner, ir.Block):
                 number = ir.BlockArgument(value).arg_number
                 if number not in self.constant:
                     return False
                 found.add(number)
-            elif value.owner.name in _LOADS and not (value.owner in made and _is_place(value)):
+            elif value.owner.name in LOADS and not (value.owner in made and _is_place(value)):
                 return False
-            else:
-                waiting.extend(value.owner.operands)
         self.read |= found
         return bool(found)
+
+
+def values_behind(address: ir.Value) -> Iterator[ir.Value]:
+    """An address and all that it is computed from, each value once: arguments of the kernel, and what ops give."""
+    waiting, seen = [address], set()
+    while waiting:
+        value = waiting.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        yield value
+        if not isinstance(value.owner, ir.Block):
+            waiting.extend(value.owner.operands)
 
 
 def _straight(block: ir.Block) -> Iterator[ir.Operation]:
     """The ops at the beginning of a block that do no more than to compute and to load."""
     for operation in (item.operation for item in block.operations):
-        if operation.regions or not operation.name.startswith((*_LOADS, *_PURE)):
+        if operation.regions or not operation.name.startswith((*LOADS, *PURE)):
             return
         yield operation
 
@@ -93,13 +99,13 @@ def _waiting_for_loads(operations: Sequence[ir.Operation]) -> Iterator[ir.Operat
     """Those that compute with what is loaded, for none of the loads: a kernel would wait there for memory."""
     needed: set[ir.Operation] = set()
     for operation in reversed(operations):
-        if operation.name in _LOADS or operation in needed:
+        if operation.name in LOADS or operation in needed:
             needed.update(value.owner for value in operation.operands if not isinstance(value.owner, ir.Block))
     late: set[ir.Operation] = set()
     for operation in operations:
         owners = {value.owner for value in operation.operands if not isinstance(value.owner, ir.Block)}
-        is_late = any(owner in late or owner.name in _LOADS for owner in owners)
-        if is_late and operation not in needed and operation.name not in _LOADS:
+        is_late = any(owner in late or owner.name in LOADS for owner in owners)
+        if is_late and operation not in needed and operation.name not in LOADS:
             late.add(operation)
             yield operation
 
