@@ -9,7 +9,7 @@ from blu.dialects.core.dtypes import bool_, computing_dtype, i32
 from blu.dialects.core.mlir import arith, ir, linalg
 from blu.dialects.ops.convolution.pooling_gradient import LOWEST, NOWHERE, dimensions_of
 from blu.dialects.ops.convolution.windows import Dimension
-from blu.passes.loops.lower_to_linalg.generic import PARALLEL, constant, empty, generic, projection, shape_of
+from blu.passes.loops.lower_to_linalg.generic import PARALLEL, constant, empty, generic, projection
 from blu.passes.loops.lower_to_linalg.indexing import index_constant
 from blu.passes.loops.lower_to_linalg.rules import Lowering, element_type, lowers
 from blu.passes.loops.lower_to_linalg.scalar import Scalar, every, load, read, store, within
@@ -23,21 +23,33 @@ def _loop(op: Lowering, body: object) -> ir.Value:
     return result
 
 
+def _indices(op: Lowering) -> list[ir.Value]:
+    """The element of the result that a step of the loop is about."""
+    return [linalg.IndexOp(dim).result for dim in range(len(op.result.shape))]
+
+
+def _seen(
+    op: Lowering, dims: Sequence[Dimension], at: Sequence[int], indices: Sequence[ir.Value]
+) -> tuple[Scalar, Scalar]:
+    """Whether a place of a window is none of the padding, and the element that is there."""
+    first, *middle, last = indices
+    where = [_element_of(dim, o, k) for dim, o, k in zip(dims, middle, at, strict=True)]
+    inside = every([within(one, dim.size) for one, dim in zip(where, dims, strict=True)])
+    return inside, load(read(op.operands[0], [first, *where, last], inside), op.types[0].dtype)
+
+
 @lowers("max_pool_place")
 def lower_max_pool_place(op: Lowering) -> ir.Value:
     """All places of a window, one after the other."""
     if op.result.size == 0:
         return nothing(op)
-    (operand,), dtype = op.operands, op.types[0].dtype
-    dims = dimensions_of(shape_of(operand)[1:-1], op.attributes)
+    dims = dimensions_of(op.types[0].shape[1:-1], op.attributes)
 
     def body(_: ir.Value) -> ir.Value:
-        first, *middle, last = (linalg.IndexOp(dim).result for dim in range(len(op.result.shape)))
+        indices = _indices(op)
         found, best = None, None
         for number, at in enumerate(combinations(*(range(dim.window) for dim in dims))):
-            where = [_element_of(dim, o, k) for dim, o, k in zip(dims, middle, at, strict=True)]
-            inside = every([within(one, dim.size) for one, dim in zip(where, dims, strict=True)])
-            seen = load(read(operand, [first, *where, last], inside), dtype)
+            inside, seen = _seen(op, dims, at, indices)
             place = Scalar(constant(element_type(i32), number), i32)
             if found is None or best is None:
                 found, best = inside.where(place, place.like(NOWHERE)), seen
@@ -56,16 +68,14 @@ def lower_max_pool(op: Lowering) -> ir.Value:
     """The largest of what the places of a window read."""
     if op.result.size == 0:
         return nothing(op)
-    (operand,), dtype = op.operands, op.types[0].dtype
-    dims = dimensions_of(shape_of(operand)[1:-1], op.attributes)
+    dtype = op.types[0].dtype
+    dims = dimensions_of(op.types[0].shape[1:-1], op.attributes)
 
     def body(_: ir.Value) -> ir.Value:
-        first, *middle, last = (linalg.IndexOp(dim).result for dim in range(len(op.result.shape)))
+        indices = _indices(op)
         best = Scalar(constant(element_type(computing_dtype(dtype)), LOWEST), computing_dtype(dtype))
         for at in combinations(*(range(dim.window) for dim in dims)):
-            where = [_element_of(dim, o, k) for dim, o, k in zip(dims, middle, at, strict=True)]
-            inside = every([within(one, dim.size) for one, dim in zip(where, dims, strict=True)])
-            seen = load(read(operand, [first, *where, last], inside), dtype)
+            inside, seen = _seen(op, dims, at, indices)
             best = best.maximum(inside.where(seen, best.like(LOWEST)))
         return store(best, dtype)
 
@@ -88,7 +98,7 @@ def lower_max_pool_gradient(op: Lowering) -> ir.Value:
     reaches = [range((dim.extent - 1) // dim.stride + 1) for dim in dims]
 
     def body(_: ir.Value) -> ir.Value:
-        first, *middle, last = (linalg.IndexOp(dim).result for dim in range(len(op.result.shape)))
+        first, *middle, last = _indices(op)
         zero = constant(element_type(computing_dtype(dtype)), 0.0)
         total = Scalar(zero, computing_dtype(dtype))
         for back in combinations(*reaches):
