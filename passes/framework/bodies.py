@@ -70,11 +70,9 @@ class Body:
 
 def _is_kept(operation: ir.OpView | ir.Operation) -> bool:
     mark = Mark.of(operation.operation)
-    return (
-        operation.operation.name in (*CONTRACTIONS, "blu.convolution")
-        if mark is None
-        else mark.keeps(operation.operation)
-    )
+    if mark is not None:
+        return mark.keeps(operation.operation)
+    return operation.operation.name in (*CONTRACTIONS, "blu.convolution")
 
 
 @dataclass(frozen=True)
