@@ -96,6 +96,8 @@ PARTS = {
     "products-tf32": products("^table tf32"),
     "products-random": products("^random"),
     "products-others": products("^(fused|others|batches)"),
+    "checks-f8": checks("gemm f8", "--jobs 4", seconds=60),
+    "products-f8": products("e4m3"),
     "calls": OnePart(40, "bench/gpu/calls.py --save {report}"),
     "rows": OnePart(60, "bench/rows_gpu.py --save {report}", ("bench/rows_gpu.py --pack",)),
     "attention": suite("attention"),
