@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
+import types
+import unittest
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,12 +32,25 @@ LEFT_OUT = {("nn.functional.silu", "complex"), ("bmm", "triton_optimized")}
 ALIASES = {"one_hot": "nn.functional.one_hot", "swapaxes": "transpose"}
 
 
-def entries_of(name: str) -> Iterator[Any]:
-    """The entries of PyTorch's table of a name, which may have a variant's after a dot."""
+def table() -> list[Any]:
+    """PyTorch's table of operators.
+
+    The module it is in takes the base of its test cases, of which there are none here, from a package that PyTorch does
+    not bring with it: unittest's will do where that is not installed.
+    """
+    if importlib.util.find_spec("expecttest") is None:
+        base = types.ModuleType("expecttest")
+        vars(base)["TestCase"] = unittest.TestCase
+        sys.modules["expecttest"] = base
     from torch.testing._internal.common_methods_invocations import op_db
 
+    return op_db
+
+
+def entries_of(name: str) -> Iterator[Any]:
+    """The entries of PyTorch's table of a name, which may have a variant's after a dot."""
     own = ALIASES.get(name, name)
-    for entry in op_db:
+    for entry in table():
         full = f"{entry.name}.{entry.variant_test_name}"
         if own in (entry.name, full) and (entry.name, entry.variant_test_name) not in LEFT_OUT:
             yield entry

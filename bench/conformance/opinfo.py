@@ -10,7 +10,7 @@ Entries are operators with their variants (bench/conformance/entries.py); each i
 have PyTorch's shapes and values: to 1e-7 relative forward and 1e-6 backward. Samples that draw random numbers are held
 to shapes and to being finite. `--every 10` takes each tenth sample of entries that have more than a hundred. `--jobs`
 processes share the samples, the first ones of all entries first, until `--seconds` are over. The exit code is 1 where a
-sample is wrong. It needs PyTorch and its package expecttest, and all samples take about ten minutes.
+sample is wrong. It needs PyTorch, and all samples take about ten minutes.
 """
 
 from __future__ import annotations

@@ -104,8 +104,8 @@ PARTS = {
     "scans": suite("scans"),
     "operators": OnePart(
         120,
-        "bench/conformance/opinfo.py --every 10 --target cuda --jobs {jobs} --seconds 100 --save {folder}/{name}",
-        ("bench/conformance/opinfo.py --every 10 --pack --target sm_90a --jobs {jobs}",),
+        "bench/conformance/opinfo.py --target cuda --jobs {jobs} --seconds 100 --save {folder}/{name}",
+        ("bench/conformance/opinfo.py --pack --target sm_90a --jobs {jobs}",),
     ),
     "training-f32": training("f32", 16),
     "gradients-gpt2": OnePart(60, "bench/gradients_gpu.py --save {report}", ("bench/gradients_gpu.py --pack",)),
