@@ -16,8 +16,8 @@ DTYPES = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32, "tf3
 FLOAT8 = {"f8e4m3": ml_dtypes.float8_e4m3fn, "f8e5m2": ml_dtypes.float8_e5m2}
 # Against the CPU, which sums in another order: of one rounding of the result, or of operands.
 TOLERANCES = {"bf16": 8e-3, "f16": 1e-3, "f32": 2e-6, "tf32": 2e-3}
-# Of warpgroups, whose sums of fp8 have fewer bits than an f32: a guess, until it is measured.
-FLOAT8_TOLERANCE = 2e-2
+# Of warpgroups, whose sums of fp8 have fewer bits than an f32: up to 3.0e-4 on an H100.
+FLOAT8_TOLERANCE = 1e-3
 LAYOUTS = ("nn", "nt", "tn", "tt")
 ODD = ((1, 1, 1), (3, 17, 50), (17, 3, 129), (50, 129, 1), (127, 50, 17), (129, 127, 3), (50, 1, 127), (1, 129, 50),
        (127, 129, 130), (200, 257, 66))  # fmt: skip
