@@ -5,12 +5,17 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
+import sys
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+
+from bench.gpu.processes import Found, Runner
+
+TOGETHER = 8
+"""Problems that one process compiles, one after the other."""
 
 
 def save_program(problem: Any, function: Callable[..., Any]) -> str:
@@ -39,7 +44,8 @@ def _schedules(traced: Any) -> dict[str, dict[str, str | int]]:
     from blu.passes.framework.kernels import kernels_in
     from blu.passes.kernels.schedules import read_fields
 
-    kernels = kernels_in(traced.lower("sm_90a", stop="blu-fit-schedules").module)
+    lowered = traced.lower("sm_90a", stop="blu-fit-schedules")  # its ops do not outlive it
+    kernels = kernels_in(lowered.module)
     return {name: read_fields(own.attributes[SCHEDULE]) for name, own in kernels.items() if family_of(own) == GEMM}
 
 
@@ -57,14 +63,17 @@ def run(
     """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pack", action="store_true", help="compile for sm_90a")
+    parser.add_argument("--run", nargs="+", metavar="NAME", help="compile these in this process, a line of JSON each")
     parser.add_argument("--only", default="", metavar="PATTERN", help="problems in whose names this is found")
     parser.add_argument("--workers", type=int, metavar="N", help="processes that compile")
     parser.add_argument("--save", type=Path, metavar="FILE", help="write the report there")
     arguments = parser.parse_args()
+    if arguments.run:
+        return _pack_here(problems, arguments.run, pack)
     chosen = [problem for problem in problems if re.search(arguments.only, problem.name)]
     if arguments.pack:
-        _pack_all(folder, chosen, pack, arguments.workers)
-        return 0
+        folder.mkdir(parents=True, exist_ok=True)
+        return _pack_all([problem.name for problem in chosen], arguments.workers)
     there = [problem for problem in chosen if problem.path.exists()]
     missing = [problem.name for problem in chosen if not problem.path.exists()]
     print(*(f"not packed: {name}" for name in missing), sep="\n", end="\n" if missing else "", flush=True)
@@ -79,9 +88,25 @@ def run(
     return int(bool(missing) or not all(row["right"] for row in rows))
 
 
-def _pack_all(folder: Path, chosen: Sequence[Any], pack: Callable[[Any], str], workers: int | None) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    # Not by fork: this process has threads of the compiler's, whose locks a child would never see released.
-    with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-        for line in pool.map(pack, chosen):
-            print(line, flush=True)
+def _pack_all(names: list[str], workers: int | None) -> int:
+    """Compile in processes of their own, of which one that dies takes one problem along; 1 where one is not packed."""
+    workers = workers or len(os.sched_getaffinity(0))
+    found = Runner([sys.executable, sys.argv[0]], TOGETHER, workers, _print_packed).run(names)
+    return int(any(item["failure"] for item in found))
+
+
+def _print_packed(found: Found) -> None:
+    print(f"{found['name']}: FAILED, {found['failure']}" if found["failure"] else found["packed"], flush=True)
+
+
+def _pack_here(problems: Iterable[Any], names: Sequence[str], pack: Callable[[Any], str]) -> int:
+    """What a process says of the problems that it is given, in their order."""
+    known = {problem.name: problem for problem in problems}
+    for name in names:
+        found: Found = {"name": name, "packed": "", "failure": ""}
+        try:
+            found["packed"] = pack(known[name])
+        except Exception as error:
+            found["failure"] = f"{type(error).__name__}: {error}"
+        print(json.dumps(found), flush=True)
+    return 0
