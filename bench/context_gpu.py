@@ -1,6 +1,6 @@
 """Attention of long sequences on several GPUs (context parallel) beside one GPU and PyTorch's context_parallel.
 
-    python bench/context_gpu.py --pack [--ranks 2]     # compile (no GPU needed), into .gpu/context
+    python bench/context_gpu.py --pack [--ranks 2] [--part tensor --side 3]    # compile (no GPU), into .gpu/context
     blu run --nproc 2 --device cuda bench/context_gpu.py [--save FILE]
 
 One causal attention in bf16, B = 1, 16 heads of 64, forward and backward; a loss of GPT-2 124M and all its gradients
@@ -12,7 +12,6 @@ PyTorch in f64: norms of differences, of fresh random numbers, relative to norms
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 from collections.abc import Callable, Iterator
@@ -46,7 +45,12 @@ TENSOR_SIDES = {
     "blu, tensor parallel, sums in bf16": (True, "bf16"),
     "blu, tensor parallel, sums in bf16, not apart": (False, "bf16"),
 }
-PARTS = ("attention", "model", "tensor")
+SIDES_OF: dict[str, tuple[str, ...]] = {
+    "attention": tuple(SIDES),
+    "model": (ALONE, "blu, balanced ring"),
+    "tensor": tuple(TENSOR_SIDES),
+}
+PARTS = tuple(SIDES_OF)
 
 
 def path_of(kind: str, side: str, length: int) -> Path:
@@ -107,29 +111,48 @@ def exchanges_as_written(is_so: bool) -> Iterator[None]:
 
 
 def pack(arguments: argparse.Namespace) -> None:
-    """Compile all programs of one part, for as many ranks as are asked for."""
+    """Compile all programs of one part or of all, or one side of them, for as many ranks as are asked for."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for part in PARTS if arguments.part == "all" else [arguments.part]:
+        sides = SIDES_OF[part]
+        for side in sides if arguments.side is None else [sides[arguments.side]]:
+            PACKS[part](side, arguments)
+
+
+def pack_attention(side: str, arguments: argparse.Namespace) -> None:
+    """One attention of each length."""
+    for length in (CHECKED, *LENGTHS):
+        save(attention_program(side, length, arguments.ranks), path_of("attention", side, length))
+
+
+def pack_model(side: str, arguments: argparse.Namespace) -> None:
+    """GPT-2 with one sequence of each length."""
+    import blu
+
+    mesh = blu.Mesh() if side == ALONE else blu.Mesh(cp=arguments.ranks)
+    shard = {} if side == ALONE else {"tokens": "*, cp~", "targets": "*, cp~"}
+    for length in MODEL_LENGTHS:
+        save(model_program(mesh, shard, 1, length), path_of("model", side, length))
+
+
+def pack_tensor(side: str, arguments: argparse.Namespace) -> None:
+    """GPT-2 with its heads split."""
     import blu
     from blu.frontend.io.gpt2 import DEFAULTS, SHARDINGS, expected_shapes
 
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    ranks = arguments.ranks
-    if arguments.part in ("attention", "all"):
-        for side in SIDES:
-            for length in (CHECKED, *LENGTHS):
-                save(attention_program(side, length, ranks), path_of("attention", side, length))
-    if arguments.part in ("model", "all"):
-        for side in (ALONE, "blu, balanced ring"):
-            mesh = blu.Mesh() if side == ALONE else blu.Mesh(cp=ranks)
-            shard = {} if side == ALONE else {"tokens": "*, cp~", "targets": "*, cp~"}
-            for length in MODEL_LENGTHS:
-                save(model_program(mesh, shard, 1, length), path_of("model", side, length))
-    if arguments.part in ("tensor", "all"):
-        for side, (apart, sums) in TENSOR_SIDES.items():
-            mesh = blu.Mesh() if side == ALONE else blu.Mesh(tp=ranks)
-            shardings = blu.arrange(expected_shapes(DEFAULTS | config_of(1024)), mesh, SHARDINGS)
-            shard = {f"model.{name}": text for name, text in shardings.items()}
-            with exchanges_as_written(not apart):
-                save(model_program(mesh, shard, arguments.batch, 1024, sums), path_of("tensor", side, 1024))
+    apart, sums = TENSOR_SIDES[side]
+    mesh = blu.Mesh() if side == ALONE else blu.Mesh(tp=arguments.ranks)
+    shardings = blu.arrange(expected_shapes(DEFAULTS | config_of(1024)), mesh, SHARDINGS)
+    shard = {f"model.{name}": text for name, text in shardings.items()}
+    with exchanges_as_written(not apart):
+        save(model_program(mesh, shard, arguments.batch, 1024, sums), path_of("tensor", side, 1024))
+
+
+PACKS: dict[str, Callable[[str, argparse.Namespace], None]] = {
+    "attention": pack_attention,
+    "model": pack_model,
+    "tensor": pack_tensor,
+}
 
 
 def save(traced: Any, path: Path) -> None:
@@ -218,12 +241,14 @@ def timed(makers: dict[str, Callable[[], Any]], rounds: int) -> dict[str, Any]:
 
     sides, failures, peaks = {}, {}, {}
     for name, make in makers.items():
+        side = None
         try:
             side = make()
             peaks[name] = peak_bytes(torch, side)
             sides[name] = side
         except Exception as error:  # whatever another library raises is said in the report
             failures[name] = f"{type(error).__name__}: {error}"[:300]
+            leave(side)
     times: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(rounds):
         for name, side in sides.items():
@@ -233,13 +258,18 @@ def timed(makers: dict[str, Callable[[], Any]], rounds: int) -> dict[str, Any]:
     slowest = torch.tensor([statistics.median(times[name]) for name in sides], device="cuda")
     ranked.all_reduce(slowest, ranked.ReduceOp.MAX)
     for side in sides.values():
-        if isinstance(side, TorchSide):
-            side.stack.close()
+        leave(side)
     return {
         "milliseconds": dict(zip(sides, slowest.tolist(), strict=True)),
         "failed": failures,
         "bytes": {name: peaks[name] for name in sides},
     }
+
+
+def leave(side: Any) -> None:
+    """Let PyTorch's attention be as it was."""
+    if isinstance(side, TorchSide):
+        side.stack.close()
 
 
 def peak_bytes(torch: Any, side: Any) -> int:
@@ -297,61 +327,59 @@ def errors(rank: int, ranks: int) -> dict[str, Any]:
     return found
 
 
-def measure_attention(rounds: int, rank: int, ranks: int) -> dict[Any, Any]:
-    """One attention of each length."""
+def measure_attention(rounds: int, rank: int, ranks: int) -> Iterator[dict[Any, Any]]:
+    """One attention of each length; what is known after each."""
     report: dict[Any, Any] = {"errors": errors(rank, ranks)}
+    yield report
     for length in LENGTHS:
         makers: dict[str, Callable[[], Any]] = {
             side: partial(BluSide, path_of("attention", side, length)) for side in SIDES
         }
         makers["torch, one rank"] = partial(TorchSide, length, None)
-        found = timed(makers, rounds)
+        count = max(2, min(rounds, rounds * LENGTHS[1] // length))
+        report[length] = found = timed(makers, count)
+        yield report
         for rotation in ("allgather", "alltoall"):  # which is one for a process
             name = f"torch, {rotation}"
-            other = timed({name: partial(TorchSide, length, rotation)}, rounds)
-            found["milliseconds"] |= other["milliseconds"]
-            found["failed"] |= other["failed"]
-            found["bytes"] |= other["bytes"]
-        report[length] = found
-        say(report, rank)
-    return report
+            other = timed({name: partial(TorchSide, length, rotation)}, count)
+            for kind in ("milliseconds", "failed", "bytes"):
+                found[kind] |= other[kind]
+            yield report
 
 
-def measure_model(rounds: int) -> dict[int, Any]:
-    """GPT-2 with one sequence of each length."""
-    sides = (ALONE, "blu, balanced ring")
-    return {
-        length: timed({side: partial(BluSide, path_of("model", side, length)) for side in sides}, rounds)
-        for length in MODEL_LENGTHS
-    }
+def measure_model(rounds: int) -> Iterator[dict[int, Any]]:
+    """GPT-2 with one sequence of each length; what is known after each."""
+    report = {}
+    for length in MODEL_LENGTHS:
+        sides = {side: partial(BluSide, path_of("model", side, length)) for side in SIDES_OF["model"]}
+        report[length] = timed(sides, rounds)
+        yield report
 
 
-def measure(arguments: argparse.Namespace, rank: int, ranks: int) -> dict[str, Any]:
-    """All parts, or one."""
-    parts: dict[str, Callable[[], Any]] = {
+def measure_tensor(rounds: int) -> Iterator[dict[str, Any]]:
+    """GPT-2 with its heads split."""
+    yield timed({side: partial(BluSide, path_of("tensor", side, 1024)) for side in TENSOR_SIDES}, rounds)
+
+
+def measure(arguments: argparse.Namespace, rank: int, ranks: int) -> Iterator[dict[str, Any]]:
+    """All parts, or one; what is known after each figure."""
+    parts: dict[str, Callable[[], Iterator[Any]]] = {
         "attention": partial(measure_attention, arguments.rounds, rank, ranks),
         "model": partial(measure_model, arguments.rounds),
-        "tensor": lambda: timed(
-            {side: partial(BluSide, path_of("tensor", side, 1024)) for side in TENSOR_SIDES}, arguments.rounds
-        ),
+        "tensor": partial(measure_tensor, arguments.rounds),
     }
     report: dict[str, Any] = {"ranks": ranks}
     for name in PARTS if arguments.part == "all" else [arguments.part]:
-        report[name] = parts[name]()
-        say(report, rank)
-    return report
-
-
-def say(report: dict[str, Any], rank: int) -> None:
-    """Show what is known so far."""
-    if rank == 0:
-        print(json.dumps(report), flush=True)
+        for found in parts[name]():
+            yield report | {name: found}
+        report[name] = found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--pack", action="store_true")
     parser.add_argument("--part", default="all", choices=(*PARTS, "all"))
+    parser.add_argument("--side", type=int, help="with --pack and --part: this one alone")
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--batch", type=int, default=32, help="sequences of 1024 tokens, tensor parallel")
     parser.add_argument("--rounds", type=int, default=5)
@@ -361,7 +389,8 @@ def main() -> None:
         pack(arguments)
         return
     with joined_ranks() as world:
-        publish(measure(arguments, world.rank, world.size), world, arguments.save)
+        for measured in measure(arguments, world.rank, world.size):
+            publish(measured, world, arguments.save)
 
 
 if __name__ == "__main__":

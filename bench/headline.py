@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +26,7 @@ from checkout import ROOT
 
 from bench.gpu.report import command_line
 from bench.ranks.joining import has_torch
-from bench.ranks.launching import run_on_ranks
+from bench.ranks.launching import SECONDS, run_on_ranks
 from bench.training.report import conclusions, draw, page
 from bench.training.setup import Setup, tiny, write_tokens
 
@@ -75,10 +74,9 @@ def measure(name: str, part: Part, folder: Path) -> dict[str, Any]:
     words = [MEASURES, part.kind, str(setup)]
     if part.kind == "reduce" and part.setup.device == "cuda":
         words = [BANDWIDTH, "sizes"]
-    try:
-        code = run_on_ranks([*words, "--save", str(result)], part.ranks, log, part.setup.device)
-    except subprocess.TimeoutExpired as error:
-        return {"failed": f"no end after {error.timeout} s; see logs/{log.name}"}
+    code = run_on_ranks([*words, "--save", str(result)], part.ranks, log, part.setup.device)
+    if code is None:
+        return {"failed": f"no end after {SECONDS} s; see logs/{log.name}"}
     if code or not result.exists():
         return {"failed": f"exit code {code}; see logs/{log.name}"}
     return json.loads(result.read_text())

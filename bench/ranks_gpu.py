@@ -4,9 +4,10 @@
     python bench/ranks_gpu.py --ranks 2 --only scaling,tensor    # some parts
     python bench/ranks_gpu.py --ranks 2 --device cpu             # without GPUs: repeats and resumes
 
-What a part needs is compiled first, several programs at a time. A part that fails is said in the table, and the others
-go on; the exit code is then 1. What is found is drawn, where matplotlib is there. `--pack-only` compiles and starts no
-rank. Blu must be importable in other processes.
+What a part needs is compiled first, several programs at a time. A part that fails is said in the table with what it had
+found until then, and the others go on; the exit code is then 1. `--seconds` ends what still runs when they are over.
+What is found is drawn, where matplotlib is there. `--pack-only` compiles and starts no rank; `--packed` measures what
+is compiled. Blu must be importable in other processes.
 
 scaling, narrow, optimizer: GPT-2 124M in bf16 with 64 x 1024 tokens a rank against DDP; gradients in bf16; ZeRO-1
 bandwidth: all-reduces of 1 to 400 MB beside NCCL's. attention, model, tensor: bench/context_gpu.py
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import re
 import signal
@@ -34,6 +36,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent / "gpu"))
 
 from checkout import ROOT
 
+from bench.context_gpu import SIDES_OF
 from bench.gpu.report import digest
 from bench.ranks.launching import SECONDS, importable, run_on_ranks
 from bench.ranks.plots import draw
@@ -69,7 +72,8 @@ class Part:
 def context_part(name: str) -> Part:
     """A part of the script about long sequences."""
     script = f"context_gpu.py --part {name}"
-    return Part(script, (f"{script} --pack --ranks {{ranks}}",), (name,))
+    packs = [f"{script} --pack --ranks {{ranks}} --side {side}" for side in range(len(SIDES_OF[name]))]
+    return Part(script, tuple(packs), (name,))
 
 
 STEP = "train_gpu.py --pack"
@@ -106,16 +110,16 @@ def pack(parts: list[str], ranks: int, jobs: int) -> dict[str, str]:
     return found
 
 
-def measure(name: str, ranks: int, folder: Path) -> dict[str, Any]:
-    """The figures of one part, or why there are none."""
+def measure(name: str, ranks: int, folder: Path, seconds: float = SECONDS) -> dict[str, Any]:
+    """The figures of one part; if it fails, why, and those that it had found."""
     report = folder / f"{name}.json"
     report.unlink(missing_ok=True)
     log = folder / "logs" / f"{name}.log"
-    code = run_on_ranks(PARTS[name].command(ranks, report.resolve()), ranks, log)
-    if code or not report.exists():
-        return {"failed": f"exit code {code}; see {log}"}
-    found = json.loads(report.read_text())
-    return {figure: found.get(figure) for figure in PARTS[name].figures}
+    code = run_on_ranks(PARTS[name].command(ranks, report.resolve()), ranks, log, seconds=seconds)
+    why = f"more than {seconds:.0f} seconds" if code is None else f"exit code {code}"
+    failed = {"failed": f"{why}; see {log}"} if code != 0 or not report.exists() else {}
+    found = json.loads(report.read_text()) if report.exists() else {}
+    return failed | {figure: found[figure] for figure in PARTS[name].figures if figure in found}
 
 
 def training(ranks: int, device: str, out: Path) -> list[str]:
@@ -219,7 +223,7 @@ def find(name: str, arguments: argparse.Namespace, folder: Path) -> dict[str, An
     """One part's figures; where it fails, why."""
     try:
         if name in PARTS:
-            return measure(name, arguments.ranks, folder)
+            return measure(name, arguments.ranks, folder, max(1.0, arguments.seconds - time.monotonic()))
         scratch = folder / "runs" / name
         scratch.mkdir(parents=True)
         return {"repeats": repeats, "resumes": resumes}[name](arguments.ranks, arguments.device, scratch)
@@ -238,7 +242,9 @@ def main() -> int:
     parser.add_argument("--only", default="", metavar="PART,...")
     parser.add_argument("--folder", type=Path, help="for results; it must not hold runs of another time")
     parser.add_argument("--jobs", type=int, default=4, help="programs that are compiled at a time")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="for all parts together, runs aside")
     parser.add_argument("--pack-only", action="store_true")
+    parser.add_argument("--packed", action="store_true", help="compile nothing")
     parser.add_argument("--list", action="store_true")
     arguments = parser.parse_args()
     parts = wanted_parts(arguments)
@@ -247,7 +253,9 @@ def main() -> int:
         return 0
     folder = (arguments.folder or ROOT / "bench" / "results" / f"ranks-{arguments.ranks}").resolve()
     (folder / "logs").mkdir(parents=True, exist_ok=True)
-    packed = pack([name for name in parts if name in PARTS], arguments.ranks, arguments.jobs)
+    arguments.seconds += time.monotonic()
+    to_pack = [] if arguments.packed else [name for name in parts if name in PARTS]
+    packed = pack(to_pack, arguments.ranks, arguments.jobs)
     found: dict[str, Any] = {name: {"failed": reason} for name, reason in packed.items()}
     for name in [] if arguments.pack_only else parts:
         if name not in found:

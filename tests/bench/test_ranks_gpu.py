@@ -14,15 +14,19 @@ import pytest
 from tests.support.folders import ROOT
 
 BENCH = ROOT / "bench" / "ranks_gpu.py"
-FLAGS = {"well": "", "ill": " --fails"}
+FLAGS = {"well": "", "ill": " --fails", "late": " --sleeps"}
 RANK = """
 import json, os, sys, time
-if "--fails" in sys.argv:
-    if os.environ["RANK"] == "1":
-        raise SystemExit("no")
-    time.sleep(60)
+report = sys.argv[-1]
 if os.environ["RANK"] == "0":
-    open(sys.argv[-1], "w").write(json.dumps({"size": os.environ["WORLD_SIZE"]}))
+    open(report + ".part", "w").write(json.dumps({"size": os.environ["WORLD_SIZE"]}))
+    os.rename(report + ".part", report)
+while "--fails" in sys.argv and os.environ["RANK"] == "1":
+    if os.path.exists(report):
+        raise SystemExit("no")
+    time.sleep(0.01)
+if len(sys.argv) > 3:
+    time.sleep(60)
 """
 
 
@@ -75,8 +79,11 @@ def test_what_ranks_report_is_found_and_one_that_fails_ends_the_others(
     monkeypatch.setattr(ranks_gpu, "PARTS", parts)
     assert ranks_gpu.measure("well", 2, tmp_path) == {"size": "2"}
     begin = time.monotonic()
-    assert ranks_gpu.measure("ill", 2, tmp_path)["failed"].startswith("exit code 1; see ")
-    assert time.monotonic() - begin < 30
+    ill = ranks_gpu.measure("ill", 2, tmp_path)
+    assert ill["failed"].startswith("exit code 1; see ")
+    assert ill["size"] == "2", "what was found before is lost"
+    assert ranks_gpu.measure("late", 2, tmp_path, seconds=3)["failed"].startswith("more than 3 seconds; see ")
+    assert time.monotonic() - begin < 40
     assert "rank 1 of 2 ended with exit code 1" in (tmp_path / "logs" / "ill.log").read_text()
 
 
