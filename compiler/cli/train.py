@@ -8,10 +8,11 @@ import math
 import sys
 import warnings
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from blu.compiler.cli.messages import UsageError, print_error
-from blu.compiler.cli.ranks.flags import take_launch_flags
+from blu.compiler.cli.ranks.flags import LaunchFlags, take_launch_flags
 from blu.errors import ArgumentError, BluError
 from blu.plan.mesh import Mesh
 from blu.runtime.ranks.team import join_team
@@ -34,8 +35,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         flags, words = take_launch_flags(sys.argv[1:] if argv is None else argv)
         given, notes = read_arguments(words)
         if flags.count is not None:
-            _mesh_of(given, flags.count * flags.nodes)
-            return flags.launch([sys.executable, "-m", "blu", "train", *words], _is_on_gpus(given))
+            check = partial(_check_once, given, flags, _mesh_of(given, flags.ranks))
+            return flags.launch([sys.executable, "-m", "blu", "train", *words], _is_on_gpus(given), check)
         return _train_in_team(given, notes)
     except BluError as error:
         print_error(error, "blu train")
@@ -43,6 +44,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         sys.stderr.write("blu train: interrupted\n")
         return 130
+
+
+def _check_once(given: dict[str, Any], flags: LaunchFlags, mesh: Mesh | None) -> None:
+    """Raise what is wrong with a run before any of its ranks starts: each would say it.
+
+    Other hosts leave it to the first, whose directory the run has.
+    """
+    from blu.compiler.cli.training.run import Run
+    from blu.compiler.training.place import Place
+
+    _check_alone(given, flags.ranks)
+    if flags.node == 0:
+        with warnings.catch_warnings(action="ignore"):  # the first rank gives them
+            Run.of(given, Place.first_of(flags.ranks, mesh)).check()
+
+
+def _check_alone(given: dict[str, Any], ranks: int) -> None:
+    """UsageError for what several ranks cannot do."""
+    if ranks > 1 and "dump_grads" in given:
+        raise UsageError("--dump-grads is for one process", advice="leave out --nproc")
 
 
 def _is_on_gpus(given: dict[str, Any]) -> bool:
@@ -63,8 +84,7 @@ def _train_in_team(given: dict[str, Any], notes: list[str]) -> int:
     mesh = _mesh_of(given, world.size)
     if world.size == 1:
         return _train(given, notes, Place())
-    if "dump_grads" in given:
-        raise UsageError("--dump-grads is for one process", advice="leave out --nproc")
+    _check_alone(given, world.size)
     on_gpus = _is_on_gpus(given)
     with join_team(world, device="cuda" if on_gpus else "cpu") as team:
         return _train(given, notes if world.rank == 0 else [], Place.in_team(team, mesh))

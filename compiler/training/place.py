@@ -37,9 +37,13 @@ class Place:
     @classmethod
     def in_team(cls, team: RankTeam, mesh: Mesh | None = None) -> Place:
         """The place of this process in a team, whose ranks have different sequences where no mesh is given."""
-        ranks = team.world.size
-        everyone = Mesh(**{DATA_AXIS: ranks}) if ranks > 1 else Mesh()
-        return cls(team.world.rank, ranks, mesh or everyone, team if ranks > 1 else None)
+        first = cls.first_of(team.world.size, mesh)
+        return cls(team.world.rank, first.ranks, first.mesh, team if first.ranks > 1 else None)
+
+    @classmethod
+    def first_of(cls, ranks: int, mesh: Mesh | None = None) -> Place:
+        """The place of the first of so many ranks, before they have met."""
+        return cls(0, ranks, mesh or (Mesh(**{DATA_AXIS: ranks}) if ranks > 1 else Mesh()))
 
     @property
     def data_ranks(self) -> int:

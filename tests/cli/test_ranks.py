@@ -12,7 +12,7 @@ import pytest
 import blu
 from blu.compiler.cli import train
 from blu.compiler.cli.messages import UsageError
-from blu.compiler.cli.ranks import health
+from blu.compiler.cli.ranks import flags, health
 from blu.compiler.cli.ranks.flags import LaunchFlags, take_launch_flags
 from blu.compiler.cli.ranks.python_program import python_program
 from blu.runtime import load_program
@@ -131,6 +131,40 @@ def test_ranks_that_resume_a_run_on_gpus_are_on_gpus(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     assert train.main(["--resume", "--nproc", "3", *words]) == 2
     assert "2 GPUs that may be used" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words, code, message",
+    [
+        ("--learning-rate -1", 2, "learning_rate is -1, expected a number above 0"),
+        ("--data nothing.txt", 1, "no file matches 'nothing.txt'"),
+        ("--shard layers", 2, "'layers' cannot be sharded"),
+        ("--mesh cp=2 --length 30", 2, "sequences of 30 tokens cannot be shared out among 2 ranks (cp)"),
+        ("--length 300", 2, "length 300 is more than the model's 256 positions"),
+        ("--batch-size 70000", 1, "a batch takes 70000 on each of 2 ranks"),
+        ("--dump-grads g", 2, "--dump-grads is for one process"),
+        ("--resume", 2, "there is no run to resume"),
+        ("", 0, ""),
+    ],
+)
+def test_what_is_wrong_with_a_run_is_said_before_a_rank_starts(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: str,
+    code: int,
+    message: str,
+):
+    """Once, and not by each of them."""
+    (tmp_path / "text.txt").write_text("to be or not to be " * 400)
+    monkeypatch.chdir(tmp_path)
+    started = []
+    monkeypatch.setattr(flags, "launch", lambda job: started.append(job.count) or 0)
+    data = [] if "--data" in words or words == "--resume" else ["--data", "text.txt"]
+    model = [] if words == "--resume" else ["gpt2-demo-config"]
+    assert train.main([*model, *data, "--nproc", "2", "--out", "run", *words.split()]) == code
+    assert (started, message in capsys.readouterr().err) == ([2] * (not message), True)
+    assert not (tmp_path / "run").exists()
 
 
 # What nvidia-smi prints of 4 GPUs in two pairs, with a network card.

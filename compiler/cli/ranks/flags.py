@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
@@ -24,11 +24,22 @@ class LaunchFlags:
     node: int = 0
     rendezvous: tuple[str, int] | None = None
 
-    def launch(self, command: Sequence[str], on_gpus: bool) -> int:
-        """Run the command as so many processes on this host; the exit code. UsageError for what cannot be started."""
+    @property
+    def ranks(self) -> int:
+        """How many processes there are, of all hosts."""
+        return (self.count or 1) * self.nodes
+
+    def launch(self, command: Sequence[str], on_gpus: bool, check: Callable[[], None] = lambda: None) -> int:
+        """Run the command as so many processes on this host; the exit code. UsageError for what cannot be started.
+
+        `check` is called before, where they can be: what it raises is said once, and by no rank.
+        """
         assert self.count is not None
+        job = RankLaunch(command, self.count, on_gpus, self.rendezvous, self.nodes, self.node)
         try:
-            return launch(RankLaunch(command, self.count, on_gpus, self.rendezvous, self.nodes, self.node))
+            job.check()
+            check()
+            return launch(job)
         except RankError as error:
             raise UsageError(error.message, advice=error.advice) from error
 

@@ -87,16 +87,16 @@ class Run:
         _check_target(flags.get("target", "cpu"))
         return cls(flags, directory, _config(flags, source), source, cadence, place=place)
 
+    def check(self) -> None:
+        """Raise what is wrong with the run as far as one process can know: UsageError, WeightsError, DataError."""
+        data, recipe = self._described()
+        _as_usage(partial(Trainer, self._engine(recipe), self.config, recipe, data, self.cadence, place=self.place))
+
     def prepare(self, observer: Observer) -> Trainer:
         """Everything up to the first step; `observer` hears what there is to say."""
         if "threads" in self.flags:
             set_threads(self.flags["threads"])
-        if not self.flags.get("data"):
-            raise UsageError("there is no data", advice="give --data FILES: shards, texts or directories")
-        self.tokenizer = self._tokenizer()
-        data = self._data()
-        self._take_tokenizer(data.tokenizer)
-        recipe = self._recipe(data)
+        data, recipe = self._described()
         shared = [str(self.place.mesh), self.flags.get("shard", "")]
         self.place.agree("what is trained", [dict(self.config), recipe.to_dict(), data.train.fingerprint, shared])
         trainer = self._trainer(recipe, data)
@@ -122,13 +122,27 @@ class Run:
         """A parameter's name in transformers' GPT2LMHeadModel."""
         return name if name == HEAD else f"transformer.{name}"
 
-    def _trainer(self, recipe: Recipe, data: TrainingData) -> Trainer:
-        target = resolve_target_name(self.flags.get("target", "cpu"))
+    def _described(self) -> tuple[TrainingData, Recipe]:
+        """The data and the recipe that the flags ask for."""
+        if not self.flags.get("data"):
+            raise UsageError("there is no data", advice="give --data FILES: shards, texts or directories")
+        self.tokenizer = self._tokenizer()
+        data = self._data()
+        self._take_tokenizer(data.tokenizer)
+        return data, self._recipe(data)
+
+    def _engine(self, recipe: Recipe, target: str = "cpu") -> Engine:
+        """The engine of this rank, without numbers. UsageError where the ranks cannot share the run."""
         find = self.flags.get("find_nonfinite", False)
         options = {"guarded": find, "load": self._load, "mesh": self.place.mesh, "rank": self.place.rank}
         options["sharded"] = self.flags.get("shard", "")
         engine = _as_usage(partial(Engine.of, self.config, recipe, target=target, **options))
         self._check_alone(engine)
+        return engine
+
+    def _trainer(self, recipe: Recipe, data: TrainingData) -> Trainer:
+        target = resolve_target_name(self.flags.get("target", "cpu"))
+        engine, find = self._engine(recipe, target), self.flags.get("find_nonfinite", False)
         runner = Gpt2Runner(self.config, {}, target, self._load)
         make = partial(
             Trainer,
