@@ -48,7 +48,6 @@ REDUCTIONS = ("sum", "mean", "max", "min")
 NUMBERS = (f64, f32, f16, bf16, i8, i32, i64, u8, u32, u64)
 """What is added up across ranks: NCCL knows no integers of 16 bits."""
 UNSIGNED = (u8, u16, u32, u64)
-"""What is moved and added up as signed numbers from level linalg on, so that ranks cannot compare it."""
 MOVED = (*NUMBERS, i16, u16, bool_)
 """What is sent as it is."""
 _SHAPES = ((), (1,), (4,), (2, 3), (4, 0), (3, 2, 2))
@@ -95,7 +94,7 @@ class CollectiveOp(Op):
     def samples(cls) -> Iterator[Sample]:
         rng = np.random.default_rng(0)
         for options in cls.options():
-            for dtype in cls.dtypes_of(options):
+            for dtype in cls.dtypes:
                 for shape in _SHAPES if dtype in (f64, f32) else ((2, 3),):
                     if shape or not cls.needs_dim():
                         lowest = 0 if dtype in (*UNSIGNED, bool_) else -9
@@ -105,12 +104,6 @@ class CollectiveOp(Op):
     def needs_dim(cls) -> bool:
         """Whether a scalar is no operand."""
         return cls.is_split
-
-    @classmethod
-    def dtypes_of(cls, options: dict[str, Any]) -> Sequence[Any]:
-        """Those that go with further attributes."""
-        is_compared = options.get("reduction") in ("max", "min")
-        return [dtype for dtype in cls.dtypes if not (is_compared and dtype in UNSIGNED)]
 
     @classmethod
     def error_samples(cls) -> Iterator[ErrorSample]:
@@ -146,8 +139,6 @@ class _Reducing(CollectiveOp):
             raise ShapeError(f"a reduction is one of {', '.join(REDUCTIONS)}, got '{reduction}'")
         if reduction == "mean" and not operand.dtype.is_float:
             raise DTypeError(f"a mean is taken of floats, got {operand}")
-        if reduction in ("max", "min") and operand.dtype in UNSIGNED:
-            raise DTypeError(f"ranks compare no unsigned integers, got {operand}", advice="convert to i32 or i64")
 
     @classmethod
     def options(cls) -> Iterator[dict[str, Any]]:
@@ -166,7 +157,6 @@ class _Reducing(CollectiveOp):
         operand = TensorType((4, 2), f32)
         yield ErrorSample((operand,), _alone({"reduction": "product"}), "one of sum, mean, max, min")
         yield ErrorSample((operand.with_dtype(i32),), _alone({"reduction": "mean"}), "a mean is taken of floats")
-        yield ErrorSample((operand.with_dtype(u32),), _alone({"reduction": "max"}), "compare no unsigned integers")
 
 
 class AllReduce(_Reducing, name="all_reduce"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 from blu.dialects.core.dtypes import bool_, complex_dtype, part_dtype
@@ -76,6 +77,21 @@ def _of_each(function: Any) -> None:
     complex_of(function)(rule)
 
 
+def _adding_up(function: Any) -> None:
+    """Of what ranks reduce: complex numbers have no order."""
+    parts = by_parts_of(function, "x")
+
+    def rule(*arguments: Any, **named: Any) -> Any:
+        reduction = inspect.signature(function).bind(*arguments, **named).arguments.get("reduction", "sum")
+        if reduction in ("max", "min"):
+            raise DTypeError(f"complex numbers have no order: there is no {reduction} of them")
+        return parts(*arguments, **named)
+
+    complex_of(function)(rule)
+
+
+_adding_up(collective.all_reduce)
+_adding_up(collective.reduce_scatter)
 _of_each(arrangement.meshgrid)
 _of_each(arrangement.broadcast_arrays)
 

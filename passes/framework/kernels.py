@@ -10,6 +10,8 @@ from blu.passes.framework.base import find
 from blu.passes.framework.families import is_kernel
 from blu.plan.routines import ROUTINES
 
+UNSIGNED = "blu.unsigned"
+"""Of a collective from level linalg on, where types of integers say nothing of signs: they are unsigned."""
 TUNED = "blu.tuned"
 """Of a module: schedules by problems (passes/kernels/isolate.py) for which they were found to be faster."""
 WISHES = "blu.schedules"
@@ -35,6 +37,11 @@ def is_host_step(operation: str) -> bool:
     """Whether an op, by its name in IR, is done by the host program as it is."""
     dialect, _, name = operation.partition(".")
     return operation == LOOP or (dialect == "blu" and name in OPS and OPS[name].host_step)
+
+
+def is_collective(operation: str) -> bool:
+    """Whether an op, by its name in IR, is what ranks do together."""
+    return operation != LOOP and is_host_step(operation) and not is_routine(operation)
 
 
 def is_routine(operation: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from blu.dialects.core.dtypes import dtype_of_mlir
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.op import attributes_of
+from blu.passes.framework.kernels import UNSIGNED
 
 _IN_PLACE = ("blu.all_reduce", "blu.broadcast")
 _AMOUNTS = ("root", "shift")
@@ -26,4 +27,5 @@ def fields_of(operation: ir.Operation) -> dict[str, str | int]:
 
 def _dtype_of(operation: ir.Operation) -> str:
     value = operation.operands[0] if len(operation.operands) else operation.results[0]
-    return dtype_of_mlir(ir.RankedTensorType(value.type).element_type).name
+    name = dtype_of_mlir(ir.RankedTensorType(value.type).element_type).name
+    return f"u{name.removeprefix('i')}" if UNSIGNED in operation.attributes else name

@@ -10,7 +10,7 @@ from blu.dialects.core.dtypes import tensor_type
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import is_pure, operation_class
 from blu.passes.framework.base import Pass
-from blu.passes.framework.kernels import has_own_kernel, is_host_step, is_routine
+from blu.passes.framework.kernels import UNSIGNED, has_own_kernel, is_collective, is_host_step, is_routine
 from blu.passes.loops.lower_to_linalg.checks import check_routine
 from blu.passes.loops.lower_to_linalg.generic import RESHAPES
 from blu.passes.loops.lower_to_linalg.rules import RULES, describe, storage
@@ -133,8 +133,14 @@ def _signless(type_: ir.Type) -> ir.Type:
     return storage(tensor_type(type_)) if isinstance(type_, ir.RankedTensorType) else type_
 
 
+def _is_unsigned(value: ir.Value) -> bool:
+    return tensor_type(value.type).dtype.kind == "unsigned"
+
+
 def _clone(operation: ir.Operation, values: dict[ir.Value, ir.Value]) -> Sequence[ir.Value]:
     attributes = {name: operation.attributes[name] for name in operation.attributes}
+    if is_collective(operation.name) and any(map(_is_unsigned, operation.operands)):
+        attributes[UNSIGNED] = ir.UnitAttr.get()
     return ir.Operation.create(
         operation.name,
         results=[_signless(result.type) for result in operation.results],

@@ -163,6 +163,7 @@ def test_gpus_compute_the_same() -> None:
         (lambda z: blu.zeros(3).at[0].set(z[0, 0]), "complex values do not become f32"),
         (lambda z: z.at[0].multiply(z[0]), "multiply does not take complex numbers"),
         (lambda z: blu.sum(z, dtype="f64"), "complex numbers do not become f64"),
+        (lambda z: blu.all_reduce(z, "dp", "max"), "complex numbers have no order"),
         (lambda z: float(z), r"float\(\) needs the numbers of complex128\[3, 4\]"),
         (lambda z: 1 if z == 0 else 2, "a Python condition"),
         (blu.grad(lambda z: blu.sum(z)), r"grad: the function's result is complex128\[\]"),

@@ -59,6 +59,6 @@ def test_a_process_joins_once_and_for_one_kind_of_device():
         assert team_of_process("cpu") is team
 
 
-def test_programs_exchange_unsigned_integers():
-    outcome = launch_ranks(2, "unsigned", BLU_RANK_TIMEOUT="60")
+def test_programs_exchange_unsigned_integers_and_complex_numbers():
+    outcome = launch_ranks(2, "exchanging", BLU_RANK_TIMEOUT="60")
     assert (outcome.code, outcome.out, outcome.err) == (0, "done\n", "")
