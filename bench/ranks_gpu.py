@@ -206,8 +206,20 @@ def write_table(found: dict[str, Any], ranks: int, path: Path) -> None:
     lines = [f"# {ranks} ranks", "", "| part | figures |", "|---|---|"]
     for name, figures in found.items():
         for figure, value in figures.items():
-            lines.append(f"| {name}: {figure} | {json.dumps(value)} |".replace("\n", " "))
+            lines += [f"| {text} | {shown} |" for text, shown in figures_in(f"{name}: {figure}", value)]
     path.write_text("\n".join(lines) + "\n")
+
+
+def figures_in(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    """What stands in a report below a name, at whatever depth: names and figures."""
+    if isinstance(value, list):
+        value = dict(enumerate(value))
+    if not isinstance(value, dict):
+        shown = f"{value:.4g}" if isinstance(value, float) else json.dumps(value)
+        yield name, shown.replace("\n", " ")
+        return
+    for key, inner in value.items():
+        yield from figures_in(f"{name}, {key}", inner)
 
 
 def wanted_parts(arguments: argparse.Namespace) -> list[str]:
