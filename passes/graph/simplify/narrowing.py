@@ -61,10 +61,16 @@ def _narrowed(value: ir.Value, dtype: DType) -> ir.Value:
     """The value in a dtype, rounded as early as moves allow."""
     site = _move(value)
     if site is None or (site.name == "pad" and not _has_copy(value)):
-        return emit("convert", value, dtype=dtype)
+        return _rounded(value, dtype)
     if site.name == "concatenate":
         return emit("concatenate", [_narrowed(item, dtype) for item in site.operands[0]], **site.attributes)
     if site.name == "pad":
         zero = emit("constant", value=np.zeros((), dtype.numpy))
         return emit("pad", _narrowed(site.operands[0], dtype), zero, **site.attributes)
     return emit(site.name, _narrowed(site.operands[0], dtype), **site.attributes)
+
+
+def _rounded(value: ir.Value, dtype: DType) -> ir.Value:
+    """The value in a dtype, right behind what makes it: a kernel is where its last op is, and keeps what it reads."""
+    with ir.InsertionPoint.after(value.owner.operation):
+        return emit("convert", value, dtype=dtype)
