@@ -24,7 +24,8 @@ def transposed_layout(value: ir.Value, kernels: Mapping[str, func.FuncOp]) -> li
     order = list(orders.pop())
     if order[-1] == len(order) - 1:
         return order if all(user.name in ("linalg.transpose", "func.call") for user in users) else None
-    readers = [reader for user in transposes for reader in _readers(user.results[0], (*_RESHAPES, "blu.barrier"))]
+    views = (*_RESHAPES, "tensor.extract_slice", "blu.barrier")
+    readers = [reader for user in transposes for reader in _readers(user.results[0], views)]
     return (
         None if len(transposes) < len(users) or all(_takes_any_order(reader, kernels) for reader in readers) else order
     )
