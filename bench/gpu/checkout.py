@@ -1,6 +1,9 @@
 """Makes `import blu` work from this checkout, without installing it: import this module first.
 
-The folders beside `blu` are its subpackages (pyproject.toml, package-dir).
+The folders beside `blu` are its subpackages (pyproject.toml, package-dir). As a script it is the command `blu`, which
+`python -m blu` is only where Blu is installed:
+
+    python bench/gpu/checkout.py bench attention --target cuda
 """
 
 import sys
@@ -13,3 +16,8 @@ import blu  # noqa: E402
 
 if str(ROOT) not in blu.__path__:
     blu.__path__.append(str(ROOT))
+
+if __name__ == "__main__":
+    from blu.compiler.cli.main import main
+
+    sys.exit(main())

@@ -76,7 +76,7 @@ def model(name: str, seconds: int) -> OnePart:
 
 def suite(name: str) -> OnePart:
     """A suite of `blu bench`."""
-    return OnePart(120, f"-m blu bench {name} --target cuda --save {{folder}}/{name}")
+    return OnePart(120, f"bench/gpu/checkout.py bench {name} --target cuda --save {{folder}}/{name}")
 
 
 DECODING = "decode (into a cache )?bf16"

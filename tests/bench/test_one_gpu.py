@@ -54,7 +54,9 @@ def test_what_parts_compile_is_what_they_measure(bench: ModuleType, tmp_path: Pa
     assert (tmp_path / "both.packing.log").read_text() == "4 both\nno such kernel\n"
 
 
-@pytest.mark.parametrize("name", ["training-bf16", "resnet", "products-random", "races-decoding", "operators", "rows"])
+@pytest.mark.parametrize(
+    "name", ["training-bf16", "resnet", "products-random", "races-decoding", "operators", "rows", "scans"]
+)
 def test_scripts_know_the_flags_that_parts_give_them(bench: ModuleType, name: str, tmp_path: Path) -> None:
     part = bench.PARTS[name]
     helps = {"help": bench.OnePart(60, f"{part.measure} --help", tuple(f"{text} --help" for text in part.packs))}
@@ -66,3 +68,9 @@ def test_a_part_that_is_not_there_is_refused(bench: ModuleType) -> None:
     with pytest.raises(SystemExit, match="--only speed: there are races-decoding, "):
         bench.chosen_parts("vit,speed")
     assert list(bench.chosen_parts("vit,races-decoding")) == ["races-decoding", "vit"]
+
+
+def test_parts_are_scripts_that_make_blu_importable(bench: ModuleType) -> None:
+    """`python -m blu` finds the folder `blu` of this checkout, and its subpackages only where it is installed."""
+    commands = [text for part in bench.PARTS.values() for text in (part.measure, *part.packs)]
+    assert all((ROOT / shlex.split(text)[0]).is_file() for text in commands)
