@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.gpu.plots import can_plot, plot_bars, plot_lines
+from bench.training.goals import goals, largest_difference
 
 Report = Mapping[str, Any]
 INTRODUCTION = """# The headline: GPT-2 124M on several GPUs
@@ -29,6 +30,7 @@ the GPU says is taken beside what was taken before, whoever took it, of each sys
 step, and versions, clocks, flags, seeds and the data's hash.
 """
 TITLES = {
+    "goals": "What was asked, and found",
     "speed": "Speed and scaling",
     "curves": "Losses, memory, determinism",
     "gradients": "Gradients of the first step",
@@ -40,7 +42,7 @@ def page(report: Report) -> str:
     """The Markdown page."""
     parts = report.get("parts", {})
     made = [INTRODUCTION]
-    makers = {"speed": _speed, "curves": _curves, "gradients": _gradients, "reduce": _reduce}
+    makers = {"goals": _goals, "speed": _speed, "curves": _curves, "gradients": _gradients, "reduce": _reduce}
     for name, maker in makers.items():
         lines = [*maker(parts)] or ["Not measured yet."]
         made.append("\n".join((f"## {TITLES[name]}", "", *lines)) + "\n")
@@ -48,13 +50,23 @@ def page(report: Report) -> str:
         made.append(
             "\n".join(("## Parts that failed", "", *(f"- {name}: {text}" for name, text in failed.items()))) + "\n"
         )
-    if about := next((item["controls"] for item in parts.values() if "controls" in item), None):
-        made.append("\n".join(("## Controls", "", *_controls(about))) + "\n")
+    if about := next((item for item in parts.values() if "controls" in item), None):
+        made.append(
+            "\n".join(("## Controls", "", *_controls(about["controls"]), *_clocks(about), *_arithmetic(parts))) + "\n"
+        )
     return "\n".join(made)
 
 
 def _measured(parts: Report, kind: str) -> dict[str, Any]:
     return {name: item for name, item in parts.items() if name.startswith(kind) and "failed" not in item}
+
+
+def _goals(parts: Report) -> Iterator[str]:
+    found = [*goals(parts)]
+    if found:
+        yield from ("| what | asked | found | enough |", "|---|---|---|---|")
+    for what, bound, value, is_enough in found:
+        yield f"| {what} | {bound} | {value} | {'yes' if is_enough else 'no'} |"
 
 
 def _speed(parts: Report) -> Iterator[str]:
@@ -116,16 +128,12 @@ def conclusions(parts: Report) -> dict[str, Any]:
         first, again = found.get(f"curve-{side}"), found.get(f"curve-{side}-again")
         if first and again:
             said[f"two runs of {name} have the same bits"] = first["digest"] == again["digest"]
-            said[f"losses of two runs of {name} differ by at most"] = _largest_difference(first, again)
+            said[f"losses of two runs of {name} differ by at most"] = largest_difference(first, again)
     if "curve-blu" in found and "curve-torch" in found:
         ours, theirs = found["curve-blu"], found["curve-torch"]
-        said["losses of Blu and PyTorch differ by at most"] = _largest_difference(ours, theirs)
+        said["losses of Blu and PyTorch differ by at most"] = largest_difference(ours, theirs)
         said["memory ratio"] = round(ours["bytes"] / max(theirs["bytes"], 1), 3)
     return said
-
-
-def _largest_difference(one: Report, other: Report) -> float:
-    return max(abs(a - b) for a, b in zip(one["losses"], other["losses"], strict=True))
 
 
 def _gradients(parts: Report) -> Iterator[str]:
@@ -147,11 +155,27 @@ def _reduce(parts: Report) -> Iterator[str]:
 
 
 def _controls(about: Report) -> Iterator[str]:
-    flat = {**about, "setup": {key: value for key, value in about["setup"].items() if key not in ("config", "side")}}
+    left = ("config", "side", "precision")
+    flat = {**about, "setup": {key: value for key, value in about["setup"].items() if key not in left}}
+    del flat["arithmetic"]
     yield from ("| what | is |", "|---|---|")
     for name, value in flat.items():
         text = ", ".join(f"{key} {item}" for key, item in value.items()) if isinstance(value, dict) else str(value)
         yield f"| {name} | {text} |"
+
+
+def _clocks(part: Report) -> Iterator[str]:
+    """What each GPU said of itself, before and after a part."""
+    for when, gpus in part.get("clocks", {}).items():
+        for number, gpu in enumerate(gpus):
+            yield f"| GPU {number}, {when} | {', '.join(f'{name} {value}' for name, value in gpu.items())} |"
+
+
+def _arithmetic(parts: Report) -> Iterator[str]:
+    """What each precision means."""
+    about = [item["controls"] for item in parts.values() if "controls" in item]
+    for precision, text in {item["setup"]["precision"]: item["arithmetic"] for item in about}.items():
+        yield f"| {precision} | {text} |"
 
 
 def draw(report: Report, folder: Path) -> list[Path]:

@@ -101,6 +101,38 @@ def test_the_page_is_that_of_the_report(monkeypatch: pytest.MonkeyPatch) -> None
     assert (ROOT / "docs" / "headline.md").read_text() == page(found), "write it: bench/headline.py"
 
 
+def test_what_is_asked_is_held_against_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one figure of each that is enough, and of each that is not; and of the most ranks that there are."""
+    monkeypatch.syspath_prepend(str(ROOT))
+    goals = importlib.import_module("bench.training.goals").goals
+    speed = lambda ranks, **rates: {  # noqa: E731
+        "ranks": ranks,
+        "sides": {side: {"tokens per second": rate} for side, rate in rates.items()},
+    }
+    parts = {
+        "speed-tf32-8": speed(8, blu=7.7 * 17, torch=77),
+        "speed-tf32-2": speed(2, blu=1, torch=100),
+        "speed-tf32-1": speed(1, blu=17),
+        "speed-bf16-8": speed(8, blu=134, torch=100),
+        "curve-blu": {"bytes": 70, "losses": [3.0, 2.5], "digest": "a"},
+        "curve-blu-again": {"bytes": 70, "losses": [3.0, 2.5], "digest": "a"},
+        "curve-torch": {"bytes": 100, "losses": [3.0, 2.25], "digest": "b"},
+        "curve-torch-again": {"bytes": 100, "losses": [3.0, 2.375], "digest": "c"},
+        "gradients": {"failed": "exit code 1"},
+    }
+    assert [(found, enough) for _, _, found, enough in goals(parts)] == [
+        ("1.700x", True), ("1.340x", False), ("96.2%", True), ("0.700x", True), ("0.25", False), ("yes", True)
+    ]  # fmt: skip
+    assert [*goals({"speed-tf32-8": {"failed": "no end"}, "curve-torch": parts["curve-torch"]})] == []
+    about = {"setup": {"precision": "tf32", "seed": 5}, "arithmetic": "sums in f32", "commit": "abc"}
+    parts["curve-blu"] |= {"controls": about, "clocks": {"before": [{"clocks.sm": "1980 MHz"}], "after": []}}
+    curves = {name: {"first step, seconds": 1.0, **item} for name, item in parts.items() if name.startswith("curve-")}
+    page = importlib.import_module("bench.training.report").page({"parts": curves})
+    for line in ("| peak memory by PyTorch's | 0.7x | 0.700x | yes |", "| GPU 0, before | clocks.sm 1980 MHz |",
+                 "| setup | seed 5 |", "| tf32 | sums in f32 |"):  # fmt: skip
+        assert line in page
+
+
 def test_flags_are_what_changes_a_run_and_no_secret_or_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT))
     flags_of = importlib.import_module("bench.training.controls").flags_of
