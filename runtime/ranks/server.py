@@ -267,7 +267,8 @@ class StoreServer:
 
     def _missing(self, name: str, gathered: dict[int, bytes], seconds: float) -> str:
         absent = [rank for rank in range(self.size) if rank not in gathered]
-        text = f"{numbered(absent)} of {self.size} did not come to {name.partition('#')[0]} within {seconds:g} s"
+        what, time = name.partition("#")[0], f"{round(seconds, 1):g} s"
+        text = f"{numbered(absent)} of {self.size} did not come to {what} within {time}"
         elsewhere = [self._members[rank] for rank in absent if rank in self._members]
         known = [
             f"{member} {f'waits for {member.asks}' if member.asks else f'is {member.position}'}"
