@@ -59,9 +59,10 @@ def _find_package() -> str:
 PACKAGE = _find_package()
 
 # MLIR imports `<package>.dialects.<name>` when it meets an op. For a dialect that Python defines that fails anew each
-# time (13 us an op); that of LLVM is half of a first program's time, for classes that only emitters for GPUs use. An
-# empty module under that name makes the look-up succeed at once.
-_EMPTY = {name: types.ModuleType(f"{PACKAGE}.dialects.{name}") for name in ("blu", "plan", "llvm")}
+# time (13 us an op, and for tokens, which are a type of a dialect without a module); that of LLVM is half of a first
+# program's time, for classes that only emitters for GPUs use. An empty module under that name makes the look-up succeed
+# at once.
+_EMPTY = {name: types.ModuleType(f"{PACKAGE}.dialects.{name}") for name in ("blu", "plan", "llvm", "async")}
 for _name, _module in _EMPTY.items():
     sys.modules.setdefault(_module.__name__, _module)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -91,6 +92,8 @@ class _Host:
         read = {name: _read_arguments(kernel) for name, kernel in kernels.items()}
         operations = [item.operation for item in function.entry_block.operations]
         self.steps = [_Step.of(operation, _read_operands(operation, read)) for operation in operations]
+        self.step_of = {step.operation: step for step in self.steps}
+        self.batches = _Batches(self.steps)
 
     def run(self, *, begins_early: bool, waits_late: bool) -> None:
         """Move starts up, then waits down."""
@@ -112,15 +115,15 @@ class _Host:
         before (a parameter that is gathered) stays behind that: begun as early as can be, it would only take memory.
         """
         place = self.steps.index(start)
-        makers = self._makers(start, place)
+        makers = self._makers(start)
         first = self._first_place(start, place, makers)
         if not first or not self.steps[first - 1].meets(start):
             makers = set()
             first = self._first_place(start, place, makers)
-        first = self._outside_of_batch(first, forward=True, limit=place)
+        first = self.batches.outside(first, forward=True, limit=place)
         between = self.steps[first:place]
         moved = [step for step in between if step in makers]
-        self.steps[first : place + 1] = [*moved, start, *(step for step in between if step not in makers)]
+        self._put(first, [*moved, start, *(step for step in between if step not in makers)])
 
     def _let_others_follow(self, start: _Step) -> None:
         """Put what a start needs nothing of behind it, back to the collective before: it runs beside it then.
@@ -139,7 +142,7 @@ class _Host:
             return
         needed = _needed(window, start)
         others = _last_of([step for step in window if step not in needed], missing)
-        self.steps[first : place + 1] = [*(step for step in window if step not in others), start, *others]
+        self._put(first, [*(step for step in window if step not in others), start, *others])
 
     def _beside(self, start: _Step, place: int) -> Iterator[_Step]:
         """The steps behind a start, before the first one that needs its memory."""
@@ -155,13 +158,14 @@ class _Host:
             place -= 1
         return place
 
-    def _makers(self, start: _Step, place: int) -> set[_Step]:
+    def _makers(self, start: _Step) -> set[_Step]:
         """The steps that only name what a start reads and writes; between them and the start nothing else is made."""
-        needed, makers = set(start.operation.operands), set()
-        for step in reversed(self.steps[:place]):
-            if step.name in NAMING and not needed.isdisjoint(step.operation.results):
-                makers.add(step)
-                needed.update(step.operation.operands)
+        needed, makers = list(start.operation.operands), set[_Step]()
+        while needed:
+            owner = needed.pop().owner
+            if not isinstance(owner, ir.Block) and owner.name in NAMING and self.step_of[owner] not in makers:
+                makers.add(self.step_of[owner])
+                needed += owner.operands
         return makers
 
     def _wait_late(self, wait: _Step) -> None:
@@ -170,29 +174,44 @@ class _Host:
         last = place + 1
         while last < len(self.steps) - 1 and not self.steps[last].meets(wait):
             last += 1
-        last = self._outside_of_batch(last, forward=False, limit=place + 1)
-        self.steps.insert(last - 1, self.steps.pop(place))
+        last = self.batches.outside(last, forward=False, limit=place + 1)
+        self._put(place, [*self.steps[place + 1 : last], wait])
 
     def _holds_back(self, step: _Step, start: _Step) -> bool:
         makes_operand = any(result in list(start.operation.operands) for result in step.operation.results)
         return step.name == START or makes_operand or step.meets(start)
 
-    def _outside_of_batch(self, place: int, *, forward: bool, limit: int) -> int:
+    def _put(self, first: int, steps: Sequence[_Step]) -> None:
+        """Let steps stand from a place on, which stood there in another order."""
+        self.steps[first : first + len(steps)] = steps
+        self.batches.put(first, steps)
+
+
+class _Batches:
+    """Where the calls of batches stand, those of several calls: there is nothing between those of one call."""
+
+    def __init__(self, steps: Sequence[_Step]):
+        calls = Counter(step.batch for step in steps if step.batch is not None)
+        self.places: dict[int, dict[_Step, int]] = {batch: {} for batch, count in calls.items() if count > 1}
+        self.spans: dict[int, tuple[int, int]] = {}
+        self.put(0, steps)
+
+    def put(self, first: int, steps: Sequence[_Step]) -> None:
+        """Note where steps stand now, from a place on."""
+        moved: set[int] = set()
+        for place, step in enumerate(steps, first):
+            if step.batch is not None and step.batch in self.places:
+                self.places[step.batch][step] = place
+                moved.add(step.batch)
+        for batch in moved:
+            places = self.places[batch].values()
+            self.spans[batch] = min(places), max(places)
+
+    def outside(self, place: int, *, forward: bool, limit: int) -> int:
         """A place that is not between the calls of a batch, which run together."""
-        inside = self._inside_of_batches()
-        while place != limit and inside[place]:
+        while place != limit and any(first < place <= last for first, last in self.spans.values()):
             place += 1 if forward else -1
         return place
-
-    def _inside_of_batches(self) -> list[bool]:
-        """Of each place, whether calls of one batch are before and behind it."""
-        last = {step.batch: place for place, step in enumerate(self.steps) if step.batch is not None}
-        inside, end = [], 0
-        for place, step in enumerate(self.steps):
-            inside.append(place <= end)
-            if step.batch is not None:
-                end = max(end, last[step.batch])
-        return [False, *inside[1:], False]
 
 
 def _last_of(steps: Sequence[_Step], missing: int) -> Sequence[_Step]:
