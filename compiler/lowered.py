@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 from blu.compiler.codegen.executable import Members, assembly_of, build_executable, details_of, llvm_ir_of
 from blu.compiler.compiled import Compiled
 from blu.compiler.driver.driver import DriverOptions, Report, run_pipeline
+from blu.compiler.emission import writing_kernels
 from blu.compiler.pipelines import pipeline_of
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.modules import module_text
@@ -29,7 +31,8 @@ class Lowered:
 
     def run(self, options: DriverOptions | None, stop: str | None) -> Lowered:
         steps = pipeline_of(self.target).steps(stop=stop)
-        self.report = run_pipeline(self.source.with_target(self.target), steps, options)
+        with nullcontext() if stop else writing_kernels(self.source.traced.module, self.target):
+            self.report = run_pipeline(self.source.with_target(self.target), steps, options)
         return self
 
     @property

@@ -37,7 +37,7 @@ class SharedMemory:
 
 def shared_pointer(frame: GpuKernel) -> ir.Value:
     """The array's beginning, an !llvm.ptr<3>, at the current insertion point."""
-    _declare(frame.replacement)
+    declare_array(frame.replacement)
     return llvm.mlir_addressof(_pointer(), SYMBOL)
 
 
@@ -50,8 +50,8 @@ def _pointer() -> ir.Type:
     return ir.Type.parse("!llvm.ptr<3>")
 
 
-def _declare(kernel: func.FuncOp) -> None:
-    """The array, once per module: external and without a size, since the launch decides it."""
+def declare_array(kernel: func.FuncOp) -> None:
+    """Declare the array in a kernel's module, once: external and without a size, since the launch decides it."""
     module = kernel.operation.parent
     body = module.regions[0].blocks[0]
     arrays = [item for item in body.operations if isinstance(item, llvm.GlobalOp)]

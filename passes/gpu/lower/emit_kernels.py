@@ -11,6 +11,7 @@ from blu.passes.framework.base import Pass, find
 from blu.passes.framework.families import family_of
 from blu.passes.framework.kernels import kernels_in
 from blu.passes.framework.launches import LaunchWriter, host_functions, kernel_of, launched_in
+from blu.passes.gpu.emission import emit_kernels
 from blu.passes.gpu.families import EMITTERS
 from blu.passes.gpu.isa.tma import map_type
 from blu.passes.gpu.lower.fast_math import mark, writes_halves
@@ -44,16 +45,18 @@ class EmitGpuKernels(Pass):
         target = GpuTarget.of(module)
         kernels = kernels_in(module)
         called = launched_in(module, kernels)
-        launches: dict[str, list[func.FuncOp]] = {}
+        wanted: dict[str, func.FuncOp] = {}
         for name, kernel in kernels.items():
             family = family_of(kernel).name
             if family not in EMITTERS:
                 self.fail(kernel, f"no emitter writes kernels of the family '{family}' for {target.name}")
-            if name not in called:
+            if name in called:
+                wanted[name] = kernel
+            else:
                 kernel.operation.erase()
-                continue
-            rounds = writes_halves(kernel)
-            launches[name] = EMITTERS[family].emit(kernel, target)
+        about = {name: (family_of(kernel).name, writes_halves(kernel)) for name, kernel in wanted.items()}
+        launches = emit_kernels(wanted, target)
+        for name, (family, rounds) in about.items():
             if rounds:
                 mark(launches[name])
             self.count(f"{family} kernels", len(launches[name]))
