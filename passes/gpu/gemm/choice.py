@@ -153,7 +153,7 @@ def choose_by_sizes(contraction: Contraction, target: GpuTarget, given: Fields, 
         return _choose_loops(given)
     kind = given.get("kind", ProductSchedule.kind)
     is_open = kind in (ProductSchedule.kind, WgmmaSchedule.kind)
-    rows, columns, split = cut(sizes, target) if is_open else _cut_for_warps(sizes, target, _SPLITS)
+    rows, columns, split = cut(sizes, target) if is_open else cut_for_warps(sizes, target)
     can_split = can_split and sizes.rows > MOST_ROWS and not (is_open and takes_strips(contraction, sizes, target))
     fields: dict[str, str | int] = {"instruction": instruction, "split": split if can_split else 1}
     if kind != WgmmaSchedule.kind:  # whose tile is always the same
@@ -208,7 +208,7 @@ def choose_by_strides(
         return LoopsSchedule()
     rows, columns = schedule.rows, schedule.columns
     if takes_warpgroups(sizes, target) and (rows, columns) == _OF_WARPGROUPS:
-        rows, columns, _ = _cut_for_warps(sizes, target, (split,))
+        rows, columns, _ = cut_for_warps(sizes, target, (split,))
     if instruction == "f32":
         stages = 3 if target.shared_bytes > _LARGE_SHARED_BYTES else 2
         return SimtSchedule(instruction, rows, columns, stages, split)
@@ -223,10 +223,10 @@ def cut(sizes: ProductSizes, target: GpuTarget) -> tuple[int, int, int]:
     """Rows and columns of a tile, and how often k is split: what should take the fewest clocks."""
     if takes_warpgroups(sizes, target):
         return *_OF_WARPGROUPS, warpgroup_split(sizes, target)
-    return _cut_for_warps(sizes, target, _SPLITS)
+    return cut_for_warps(sizes, target)
 
 
-def _cut_for_warps(sizes: ProductSizes, target: GpuTarget, splits: Sequence[int]) -> tuple[int, int, int]:
+def cut_for_warps(sizes: ProductSizes, target: GpuTarget, splits: Sequence[int] = _SPLITS) -> tuple[int, int, int]:
     """The same for threads or warps, of some splits of k."""
     tiles = [tile for tile in TILES if not _is_too_large(sizes, target, *tile)]
     least = _LEAST_STEPS if sizes.is_aligned else _LEAST_UNALIGNED_STEPS

@@ -15,6 +15,8 @@ from blu.passes.framework.kernels import kernels_in
 from blu.passes.gpu.gemm import split as gemm_split
 from blu.passes.gpu.gemm.choice import (
     ProductSizes,
+    cut,
+    cut_for_warps,
     fills_warpgroups,
     takes_strips,
     takes_warpgroups,
@@ -79,6 +81,8 @@ class CopyFactors(Pass):
                 copied = _CHOICES[_decide(kernel, lie, schedule, target)]
                 if copied:
                     kernel.attributes[SCHEDULE] = _after(kernel, schedule, lie, copied, target).to_attribute()
+                elif lie.unaligned:
+                    kernel.attributes[SCHEDULE] = _by_warps(kernel, schedule, target).to_attribute()
                 for factor in copied:
                     is_turned = factor in lie.across and schedule.instruction in _DEEP
                     name, number = f"{kernel.name.value}_{factor}", _number_of(kernel, factor)
@@ -209,6 +213,17 @@ def _after(kernel: func.FuncOp, schedule: _Decided, lie: _Lie, copied: Sequence[
     is_chosen = schedule.split == warpgroup_split(sizes, target) and sizes.rows > MOST_ROWS
     split = warpgroup_split(sizes, target, left) if is_chosen else schedule.split
     return replace(schedule, copied=name, split=split)
+
+
+def _by_warps(kernel: func.FuncOp, schedule: _Decided, target: GpuTarget) -> _Decided:
+    """The schedule of a kernel whose factors stay where warpgroups do not take them; where k was split for these, as
+    warps split it."""
+    sizes = ProductSizes.of(gemm_split.contraction_of(kernel), schedule.instruction)
+    is_chosen = isinstance(schedule, ProductSchedule) and sizes.rows > MOST_ROWS and takes_warpgroups(sizes, target)
+    if not is_chosen or (schedule.rows, schedule.columns, schedule.split) != cut(sizes, target):
+        return schedule
+    rows, columns, split = cut_for_warps(sizes, target)
+    return replace(schedule, rows=rows, columns=columns, split=split)
 
 
 def _lie(call: func.CallOp, contraction: Contraction) -> _Lie:

@@ -200,7 +200,8 @@ def test_warpgroups_take_large_products_of_any_extents() -> None:
 def test_few_tiles_are_small_and_share_out_an_unaligned_k() -> None:
     """Tiles of single warps, where warpgroups have too few of theirs; nothing is split where rows are copied fast."""
     found = []
-    for shapes in (((332, 217), (217, 1801)), ((125, 458), (458, 118)), ((128, 512), (512, 128))):
+    sizes = ((332, 217, 1801), (125, 458, 118), (128, 512, 128), (1407, 681, 112))
+    for shapes in (((rows, depth), (depth, columns)) for rows, depth, columns in sizes):
         module = blu.jit(lambda x, w: x @ w).trace(*(blu.spec(shape, "bf16") for shape in shapes)).lower(
             "sm_90a", stop="kernel"
         ).module  # fmt: skip
@@ -208,7 +209,7 @@ def test_few_tiles_are_small_and_share_out_an_unaligned_k() -> None:
         found.append(
             tuple(int(re.findall(rf"[ {{]{name} = (\d+)", schedule)[0]) for name in ("rows", "columns", "split"))
         )
-    assert found == [(64, 64, 1), (64, 64, 4), (64, 64, 1)]
+    assert found == [(64, 64, 1), (64, 64, 4), (64, 64, 1), (64, 64, 4)]
 
 
 @pytest.mark.parametrize("target", TARGETS[:1] + TARGETS[3:])
