@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import blu
 from blu.errors import ArgumentError
 from blu.frontend.tracing import tree
 
@@ -151,3 +152,32 @@ def test_a_dtype_is_a_static_leaf() -> None:
 
     assert tree.flatten({"dtype": f32})[0] == [f32]
     assert is_static(f32)
+
+
+def test_trees_are_mapped_by_hand() -> None:
+    found = blu.tree.map(lambda one, other: one + other, NESTED, blu.tree.map(lambda leaf: 10 * leaf, NESTED))
+    assert blu.tree.leaves(found) == [11, 22, 33, 44, 55, 66]
+    leaves, nesting = blu.tree.flatten(found)
+    assert blu.tree.unflatten(nesting, leaves) == found and found["b"].kind == "image"
+    assert blu.tree.items({"w": 1, "h": (2, None)}) == [("w", 1), ("h.0", 2)]
+
+
+def test_models_are_mapped_in_compiled_functions() -> None:
+    model = blu.nn.Linear(2, 3).initialize()
+    halves = blu.jit(lambda model: blu.tree.map(lambda leaf: leaf.astype("bf16"), model))(model)
+    assert isinstance(halves, blu.nn.Linear)
+    assert [(name, str(leaf.dtype)) for name, leaf in blu.tree.items(halves)] == [
+        ("weight", "bfloat16"),
+        ("bias", "bfloat16"),
+    ]
+
+
+def test_trees_that_differ_are_told_apart() -> None:
+    with pytest.raises(ArgumentError, match=r"tree\.map: the trees differ: the other has no leaf 'b\.0'"):
+        blu.tree.map(max, {"a": 1, "b": [2]}, {"a": 1})
+    with pytest.raises(ArgumentError, match=r"the first has no leaf 'c'"):
+        blu.tree.map(max, {"a": 1}, {"a": 1, "c": 2})
+    with pytest.raises(ArgumentError, match=r"in another order"):
+        blu.tree.map(max, {"a": 1, "b": 1}, {"b": 1, "a": 2})
+    with pytest.raises(ArgumentError, match=r"has 1 leaves, got 2"):
+        blu.tree.unflatten(blu.tree.flatten({"a": 1})[1], [1, 2])
