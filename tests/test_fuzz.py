@@ -54,6 +54,9 @@ LEFT_OUT = {
     "dropout": "a key draws what it drops",
     **dict.fromkeys(("rotary", *special.__all__), "composed of functions that are drawn"),
     **dict.fromkeys(("masked_scatter", "put_along_axis"), "composed of functions that are drawn"),
+    **dict.fromkeys(
+        ("segment_max", "segment_mean", "segment_min", "segment_prod", "segment_sum"), "composed of functions drawn"
+    ),
     **dict.fromkeys(activations.__all__, "composed of elementwise functions that are drawn"),
     **dict.fromkeys((*losses.__all__, *margins.__all__), "composed of functions that are drawn"),
     **dict.fromkeys((*norms.__all__, *running.__all__, *searching.__all__), "composed of functions that are drawn"),

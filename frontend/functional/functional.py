@@ -32,6 +32,7 @@ from blu.frontend.functional.resizing import *
 from blu.frontend.functional.running import *
 from blu.frontend.functional.sampling import *
 from blu.frontend.functional.searching.searching import *
+from blu.frontend.functional.searching.segments import *
 from blu.frontend.functional.searching.selecting import *
 from blu.frontend.functional.searching.statistics import *
 from blu.frontend.functional.special import *
@@ -44,7 +45,7 @@ FAMILIES = (
     *map("blu.frontend.functional.{}".format, ("convolutions", "pooling", "resizing", "sampling")),
     *map("blu.frontend.functional.{}".format, ("linear", "losses.losses", "losses.margins", "neural", "norms")),
     *map("blu.frontend.functional.{}".format, ("padding", "pointwise", "running", "special")),
-    *map("blu.frontend.functional.searching.{}".format, ("searching", "selecting", "statistics")),
+    *map("blu.frontend.functional.searching.{}".format, ("searching", "segments", "selecting", "statistics")),
 )
 # The module of each public function.
 HOMES: dict[str, str] = {name: family for family in FAMILIES for name in sys.modules[family].__all__}

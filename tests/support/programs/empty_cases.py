@@ -372,11 +372,11 @@ def composed() -> Iterator[Case]:
     yield Case("matrix_transpose", blu.matrix_transpose, np.matrix_transpose, (x,))
     yield Case("meshgrid", lambda x, y: blu.meshgrid(x, y)[0], lambda x, y: np.meshgrid(x, y)[0], (none, floats((2,))))
     yield Case("unstack", lambda x: blu.unstack(x)[1], lambda x: x[1], (x,))
-    yield from selected(none, k)
+    yield from selected(none, k, np.zeros(0, np.int64))
     yield Case("cdist", blu.cdist, lambda x, y: np.zeros((2, 3), np.float32), (x, floats((3, 0))))
 
 
-def selected(none: np.ndarray, flags: np.ndarray) -> Iterator[Case]:
+def selected(none: np.ndarray, flags: np.ndarray, empty: np.ndarray) -> Iterator[Case]:
     """What is found in nothing, and how often."""
     for name in ("flatnonzero", "unique"):
         yield Case(name, lambda x, name=name: getattr(blu, name)(x, size=0), getattr(np, name), (none,))
@@ -384,13 +384,14 @@ def selected(none: np.ndarray, flags: np.ndarray) -> Iterator[Case]:
     yield Case("argwhere", lambda x: blu.argwhere(x, size=0), np.argwhere, (flags,))
     yield Case("compress", lambda x: blu.compress(x, x, size=0), lambda x: x[x > 0], (none,))
     yield Case("bincount", lambda x: blu.bincount(x, size=0), np.bincount, (flags.ravel(),))
+    for name, wanted in (("sum", 0), ("prod", 1), ("mean", 0), ("max", -np.inf), ("min", np.inf)):
+        join, full = getattr(blu, f"segment_{name}"), np.full((2,), wanted, np.float32)
+        yield Case(f"segment_{name}", lambda x, i, join=join: join(x, i, 2), lambda x, i, y=full: y, (none, empty))
     yield Case("histogram", lambda x: blu.histogram(x)[0], lambda x: np.histogram(x)[0], (none,))
-    for name in ("median", "nanmedian"):
-        yield Case(name, lambda x, name=name: getattr(blu, name)(x, 1), lambda x: x[:, 0], (floats((0, 3)),))
-    for name in ("quantile", "nanquantile"):
-        yield Case(
-            name, lambda x, name=name: getattr(blu, name)(x, [0.5, 1], 1), lambda x: x[:, :2].T, (floats((0, 3)),)
-        )
+    for name in ("", "nan"):
+        median, quantile, x = getattr(blu, f"{name}median"), getattr(blu, f"{name}quantile"), floats((0, 3))
+        yield Case(f"{name}median", lambda x, f=median: f(x, 1), lambda x: x[:, 0], (x,))
+        yield Case(f"{name}quantile", lambda x, f=quantile: f(x, [0.5, 1], 1), lambda x: x[:, :2].T, (x,))
 
 
 def all_cases() -> list[Case]:
