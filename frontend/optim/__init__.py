@@ -3,6 +3,7 @@
 from blu import errors
 from blu.frontend.optim.accumulate import Accumulation
 from blu.frontend.optim.adafactor import Adafactor
+from blu.frontend.optim.adaptive import Adadelta, Adagrad, Adamax, NAdam, RAdam
 from blu.frontend.optim.averages import EMA
 from blu.frontend.optim.gradients import clip_by_global_norm, clip_by_value, global_norm, is_finite
 from blu.frontend.optim.loss_scale import LossScale
@@ -15,12 +16,17 @@ __all__ = [
     "EMA",
     "SGD",
     "Accumulation",
+    "Adadelta",
     "Adafactor",
+    "Adagrad",
     "Adam",
     "AdamW",
+    "Adamax",
     "Lion",
     "LossScale",
     "Muon",
+    "NAdam",
+    "RAdam",
     "RMSprop",
     "choose",
     "clip_by_global_norm",

@@ -56,8 +56,12 @@ class Elementwise(Optimizer):
     ) -> tuple[Any, ...]:
         """The parameter of this name, and its moments, after one step."""
 
-    def _shared(self, step: Any) -> tuple[Any, ...]:
-        """What does not depend on the parameter, such as corrections of moments in a step (counted from 1)."""
+    def _advanced(self, state: dict[str, Any]) -> dict[str, Any]:
+        """The scalars of a state after a step: how many steps there were, and what else counts them."""
+        return {"step": step_of(state)}
+
+    def _shared(self, scalars: dict[str, Any]) -> tuple[Any, ...]:
+        """What does not depend on the parameter, such as corrections of moments, of the scalars in a step."""
         return ()
 
     def init(self, parameters: Tree) -> dict[str, Any]:
@@ -66,15 +70,15 @@ class Elementwise(Optimizer):
 
     def _update(self, parameters: Tree, gradients: Tree, state: dict[str, Any], learning_rate: Any) -> tuple[Tree, Any]:
         rows, tree = aligned(parameters, gradients, *[state[name] for name in self.moments])
-        step = step_of(state)
-        shared = self._shared(step)
+        scalars = self._advanced(state)
+        shared = self._shared(scalars)
         results = [
             self._update_one(name, p, g, tuple(moments), shared, learning_rate)
             for name, (p, g, *moments) in zip(tree.names, rows, strict=True)
         ]
         columns = list(zip(*results, strict=True)) or [()] * (1 + len(self.moments))  # nothing to train is no mistake
         moved, *moments_after = (tree.unflatten(list(column)) for column in columns)
-        return moved, {"step": step, **dict(zip(self.moments, moments_after, strict=True))}
+        return moved, {**scalars, **dict(zip(self.moments, moments_after, strict=True))}
 
 
 def check_rates(rates: Mapping[str, float], *, below: float = math.inf) -> None:

@@ -88,8 +88,8 @@ class AdamW(Elementwise):
     def moments(self) -> tuple[str, ...]:
         return "m", "v"
 
-    def _shared(self, step: Any) -> tuple[Any, ...]:
-        return tuple(bias_correction(beta, step) for beta in (self.beta1, self.beta2))
+    def _shared(self, scalars: dict[str, Any]) -> tuple[Any, ...]:
+        return tuple(bias_correction(beta, scalars["step"]) for beta in (self.beta1, self.beta2))
 
     def _update_one(
         self, name: str, p: Any, g: Any, moments: tuple[Any, ...], shared: tuple[Any, ...], rate: Any

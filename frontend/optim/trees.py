@@ -49,7 +49,8 @@ def aligned(parameters: Tree, *others: Tree) -> tuple[list[tuple[Any, ...]], Any
         partners, other_tree = flatten(other)
         if other_tree.names != tree.names:
             missing = sorted(set(tree.names) ^ set(other_tree.names))
-            raise ShapeError(f"parameters and gradients or state differ in {', '.join(missing[:5])}")
+            what = ", ".join(missing[:5]) or "the order of their leaves"
+            raise ShapeError(f"parameters and gradients or state differ in {what}")
         columns.append(partners)
     return list(zip(*columns, strict=True)), tree
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,31 @@ PEERS: dict[str, tuple[optim.optimizer.Optimizer, Callable[..., Any]]] = {
         optim.RMSprop(0.9, 1e-6, 0.1, 0.8, True),
         lambda p: torch.optim.RMSprop(p, alpha=0.9, eps=1e-6, weight_decay=0.1, momentum=0.8, centered=True),
     ),
+    "adagrad": (optim.Adagrad(), torch.optim.Adagrad),
+    "adagrad with all": (
+        optim.Adagrad(0.1, 0.2, 0.5, 1e-6),
+        lambda p: torch.optim.Adagrad(p, lr_decay=0.1, weight_decay=0.2, initial_accumulator_value=0.5, eps=1e-6),
+    ),
+    "adadelta": (optim.Adadelta(), torch.optim.Adadelta),
+    "adadelta with decay": (
+        optim.Adadelta(0.8, 1e-4, 0.1),
+        lambda p: torch.optim.Adadelta(p, rho=0.8, eps=1e-4, weight_decay=0.1),
+    ),
+    "adamax": (optim.Adamax(), torch.optim.Adamax),
+    "adamax with decay": (
+        optim.Adamax(0.8, 0.95, 1e-6, 0.1),
+        lambda p: torch.optim.Adamax(p, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.1),
+    ),
+    "nadam": (optim.NAdam(), torch.optim.NAdam),
+    "nadam with decay": (
+        optim.NAdam(0.8, 0.95, 1e-6, 0.1, momentum_decay=0.02),
+        lambda p: torch.optim.NAdam(p, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.1, momentum_decay=0.02),
+    ),
+    "radam": (optim.RAdam(), torch.optim.RAdam),
+    "radam that is corrected": (
+        optim.RAdam(0.8, 0.7, 1e-6, 0.1),
+        lambda p: torch.optim.RAdam(p, betas=(0.8, 0.7), eps=1e-6, weight_decay=0.1),
+    ),
     "adafactor": (optim.Adafactor(), torch.optim.Adafactor),
     "adafactor with decay": (
         optim.Adafactor(0.7, 1e-2, 1.5, 0.1),
@@ -58,6 +83,16 @@ def trained(optimizer: Any, parameters: Arrays, gradients: list[Arrays], rate: f
     return {name: np.asarray(array) for name, array in parameters.items()}, state
 
 
+@pytest.fixture
+def wide_scalars() -> Iterator[None]:
+    """torch keeps scalars of its states, such as NAdam's product, in its default dtype."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(before)
+
+
+@pytest.mark.usefixtures("wide_scalars")
 @pytest.mark.parametrize("name", PEERS)
 def test_steps_are_torchs(name: str) -> None:
     ours, make = PEERS[name]
@@ -123,7 +158,10 @@ def test_orthogonal_steps_have_singular_values_near_one(shape: tuple[int, int]) 
     assert found.shape == shape and values.max() < 1.25 and values[start > 0.01].min() > 0.6
 
 
-NARROW = (optim.SGD(0.9), optim.Adam(), optim.RMSprop(), optim.Lion(), optim.Muon(), optim.Adafactor())
+NARROW = (
+    *(optim.SGD(0.9), optim.Adam(), optim.RMSprop(), optim.Lion(), optim.Muon(), optim.Adafactor()),
+    *(optim.Adagrad(), optim.Adadelta(epsilon=1e-2), optim.Adamax(), optim.NAdam(), optim.RAdam()),
+)
 
 
 @pytest.mark.parametrize("optimizer", NARROW)
@@ -172,6 +210,9 @@ def test_averages_of_weights_count_the_newest_most() -> None:
         (lambda: optim.Adam(beta1=1.0), r"beta1 must be in \[0, 1\), got 1.0"),
         (lambda: optim.RMSprop(alpha=-1), r"alpha must be in \[0, 1\), got -1"),
         (lambda: optim.Lion(weight_decay=-0.1), "weight_decay must be not negative"),
+        (lambda: optim.Adagrad(initial=-1), "initial must be not negative"),
+        (lambda: optim.Adadelta(rho=1), r"rho must be in \[0, 1\)"),
+        (lambda: optim.NAdam(momentum_decay=-1), "momentum_decay must be not negative"),
         (lambda: optim.Muon(momentum=2), r"momentum must be in \[0, 1\)"),
         (lambda: optim.Adafactor(clip=-1), "clip must be not negative"),
         (lambda: optim.EMA(1), r"decay must be in \[0, 1\)"),
