@@ -55,6 +55,7 @@ _MODULES = {
     "random": "blu.frontend.random",
     "settings": "blu.settings",
     "train": "blu.compiler.training",
+    "tree": "blu.frontend.tree",
 }
 # Those whose functions compile themselves where they are called on arrays.
 _CALLED_ON_ARRAYS = ("array_api", "fft", "linalg", "nn", "optim", "random")

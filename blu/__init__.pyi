@@ -116,6 +116,7 @@ from blu.frontend import linalg as linalg
 from blu.frontend import nn as nn
 from blu.frontend import optim as optim
 from blu.frontend import random as random
+from blu.frontend import tree as tree
 from blu.frontend.autocast import autocast as autocast
 from blu.frontend.branches import cond as cond
 from blu.frontend.branches import switch as switch
@@ -259,6 +260,11 @@ from blu.frontend.functional.sampling import pixel_unshuffle as pixel_unshuffle
 from blu.frontend.functional.searching.searching import count_nonzero as count_nonzero
 from blu.frontend.functional.searching.searching import isin as isin
 from blu.frontend.functional.searching.searching import searchsorted as searchsorted
+from blu.frontend.functional.searching.segments import segment_max as segment_max
+from blu.frontend.functional.searching.segments import segment_mean as segment_mean
+from blu.frontend.functional.searching.segments import segment_min as segment_min
+from blu.frontend.functional.searching.segments import segment_prod as segment_prod
+from blu.frontend.functional.searching.segments import segment_sum as segment_sum
 from blu.frontend.functional.searching.selecting import argwhere as argwhere
 from blu.frontend.functional.searching.selecting import compress as compress
 from blu.frontend.functional.searching.selecting import flatnonzero as flatnonzero

@@ -19,6 +19,7 @@ HOMONYMS = {
     "Constant": "an op, named in IR, and a constant of a plan, named in its JSON",
     "Contract": "an op, named in IR, and what one launch of a kernel was compiled for",
     "Decode": _PER_TARGET,
+    "Fold": "what a kernel of rows combines, and the layer that users call by torch's name",
     "HeadMatrix": _PER_TARGET,
     "LayerNorm": _OP_AND_LAYER,
     "LogSoftmax": _OP_AND_LAYER,

@@ -5,8 +5,11 @@ Each computes the function of `blu` that has its name, with the options that it 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from blu.dialects.core.axes import normalize_axis
+from blu.dialects.core.dtypes import product
 from blu.errors import ArgumentError
 from blu.frontend.functional import functional as ops
 from blu.frontend.nn.function_module import FunctionModule
@@ -223,6 +226,24 @@ class PixelShuffle(FunctionModule):
         self.factor = factor
 
 
+class PixelUnshuffle(FunctionModule):
+    """x [..., C, H * factor, W * factor] as [..., C * factor**2, H, W]."""
+
+    function = staticmethod(ops.pixel_unshuffle)
+
+    def __init__(self, factor: int):
+        self.factor = factor
+
+
+class CosineSimilarity(FunctionModule):
+    """sum(x * y) / (|x| * |y|) along an axis, of two arrays."""
+
+    function = staticmethod(ops.cosine_similarity)
+
+    def __init__(self, axis: int = 1, eps: float = 1e-8):
+        self.axis, self.eps = axis, eps
+
+
 class Flatten(Module):
     """The dimensions from `start` to `end` as one: of x [N, ...] all but the first, where nothing else is said."""
 
@@ -239,3 +260,29 @@ class Flatten(Module):
         for count in x.shape[first : last + 1]:
             size *= count
         return ops.reshape(x, (*x.shape[:first], size, *x.shape[last + 1 :]))
+
+
+class Unflatten(Module):
+    """One dimension as several, of sizes one of which may be -1."""
+
+    def __init__(self, axis: int, sizes: Sequence[int]):
+        self.axis, self.sizes = axis, tuple(sizes)
+
+    def forward(self, x: Any) -> Any:
+        """x [a, b * c] as [a, b, c]."""
+        place = normalize_axis(self.axis, len(x.shape))
+        whole = x.shape[place]
+        known = product(tuple(size for size in self.sizes if size != -1))
+        sizes = tuple(whole // max(known, 1) if size == -1 else size for size in self.sizes)
+        if self.sizes.count(-1) > 1 or product(sizes) != whole:
+            raise ArgumentError(f"Unflatten: dimension {place} of {list(x.shape)} is not of sizes {list(self.sizes)}")
+        return ops.reshape(x, (*x.shape[:place], *sizes, *x.shape[place + 1 :]))
+
+
+class Softmin(FunctionModule):
+    """softmax(-x) along an axis."""
+
+    function = staticmethod(lambda x, axis: ops.softmax(-x, axis))
+
+    def __init__(self, axis: int = -1):
+        self.axis = axis

@@ -164,13 +164,49 @@ class AvgPool3d(_Pool):
     function = staticmethod(ops.avg_pool3d)
 
 
+class AdaptiveAvgPool1d(_Pool):
+    """`blu.adaptive_avg_pool1d` with its arguments."""
+
+    function = staticmethod(ops.adaptive_avg_pool1d)
+
+
 class AdaptiveAvgPool2d(_Pool):
     """`blu.adaptive_avg_pool2d` with its arguments."""
 
     function = staticmethod(ops.adaptive_avg_pool2d)
 
 
+class AdaptiveAvgPool3d(_Pool):
+    """`blu.adaptive_avg_pool3d` with its arguments."""
+
+    function = staticmethod(ops.adaptive_avg_pool3d)
+
+
+class AdaptiveMaxPool1d(_Pool):
+    """`blu.adaptive_max_pool1d` with its arguments."""
+
+    function = staticmethod(ops.adaptive_max_pool1d)
+
+
 class AdaptiveMaxPool2d(_Pool):
     """`blu.adaptive_max_pool2d` with its arguments."""
 
     function = staticmethod(ops.adaptive_max_pool2d)
+
+
+class AdaptiveMaxPool3d(_Pool):
+    """`blu.adaptive_max_pool3d` with its arguments."""
+
+    function = staticmethod(ops.adaptive_max_pool3d)
+
+
+class Unfold(_Pool):
+    """`blu.unfold` with its arguments: what windows see, as columns."""
+
+    function = staticmethod(ops.unfold)
+
+
+class Fold(_Pool):
+    """`blu.fold` with its arguments: the sums of columns where windows saw them."""
+
+    function = staticmethod(ops.fold)

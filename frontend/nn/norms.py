@@ -56,6 +56,8 @@ class _RunningNorm(Module):
     # Whether each image of a batch has statistics of its own.
     is_per_image: ClassVar[bool]
     fewest_dimensions: ClassVar[int]
+    # How many dimensions data may have, where the layer's name says it.
+    ranks: ClassVar[tuple[int, ...]] = ()
 
     def __init__(
         self,
@@ -85,6 +87,9 @@ class _RunningNorm(Module):
         """The norm of x, [N, C, ...] or with channels last, in its dtype, which is a float one."""
         if not as_dtype(x.dtype).is_float:
             raise DTypeError(f"{type(self).__name__} normalises floats, got {as_dtype(x.dtype)}")
+        if self.ranks and x.ndim not in self.ranks:
+            wanted = " or ".join(map(str, self.ranks))
+            raise ShapeError(f"{type(self).__name__}: x must have {wanted} dimensions, got {list(x.shape)}")
         channel = x.ndim - 1 if self.channels_last else 1
         if x.ndim < self.fewest_dimensions or x.shape[channel] != self.width:
             least = f"{self.fewest_dimensions} dimensions and " if x.ndim < self.fewest_dimensions else ""
@@ -169,3 +174,39 @@ class InstanceNorm(_RunningNorm):
         channels_last: bool = False,
     ):
         super().__init__(width, eps, momentum, affine, track_running_stats, dtype, channels_last)
+
+
+class BatchNorm1d(BatchNorm):
+    """`BatchNorm` of data [N, C] or [N, C, L], or with channels last, and of no others."""
+
+    ranks = (2, 3)
+
+
+class BatchNorm2d(BatchNorm):
+    """`BatchNorm` of data [N, C, H, W], or with channels last, and of no others."""
+
+    ranks = (4,)
+
+
+class BatchNorm3d(BatchNorm):
+    """`BatchNorm` of data [N, C, D, H, W], or with channels last, and of no others."""
+
+    ranks = (5,)
+
+
+class InstanceNorm1d(InstanceNorm):
+    """`InstanceNorm` of data [N, C, L], or with channels last, and of no others."""
+
+    ranks = (3,)
+
+
+class InstanceNorm2d(InstanceNorm):
+    """`InstanceNorm` of data [N, C, H, W], or with channels last, and of no others."""
+
+    ranks = (4,)
+
+
+class InstanceNorm3d(InstanceNorm):
+    """`InstanceNorm` of data [N, C, D, H, W], or with channels last, and of no others."""
+
+    ranks = (5,)

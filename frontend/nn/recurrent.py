@@ -1,29 +1,22 @@
-"""Recurrent layers, with torch's arguments and parameters: LSTM and GRU, whose steps are a `blu.scan`.
+"""Recurrent layers, with torch's arguments and parameters: RNN, LSTM and GRU, whose steps are a `blu.scan`.
 
 Shapes: T steps, B batch, I inputs, H hidden, L layers, D directions (2 if bidirectional, else 1).
 """
 
 from __future__ import annotations
 
-import math
-from typing import Any, ClassVar
+from typing import Any
 
 from blu.errors import ArgumentError, ShapeError
 from blu.frontend import random
 from blu.frontend.functional import functional as ops
 from blu.frontend.functional.neural import check_dropout_rate
 from blu.frontend.loops import scan
-from blu.frontend.nn.module import Module
-from blu.frontend.nn.parameter import uniform
-
-States = tuple[Any, ...]
+from blu.frontend.nn.recurrent_steps import GRUStep, LSTMStep, RecurrentStep, RNNStep, States
 
 
-class _Recurrent(Module):
-    """What recurrent layers have in common: `GATES` products of width H in each step, and `STATES` that it carries."""
-
-    GATES: ClassVar[int]
-    STATES: ClassVar[int]
+class _Recurrent(RecurrentStep):
+    """What recurrent layers have in common: steps one after the other, in layers and directions."""
 
     def __init__(
         self,
@@ -37,21 +30,13 @@ class _Recurrent(Module):
         dropout: float = 0.0,
     ):
         check_dropout_rate(dropout)
-        for name, size in (("input_size", input_size), ("hidden_size", hidden_size), ("num_layers", num_layers)):
-            if size < 1:
-                raise ArgumentError(f"{type(self).__name__}: {name} must be at least 1, got {size}")
+        self._check(input_size=input_size, hidden_size=hidden_size, num_layers=num_layers)
         self.input_size, self.hidden_size, self.num_layers = input_size, hidden_size, num_layers
         self.bias, self.batch_first, self.bidirectional = bias, batch_first, bidirectional
         self.dropout, self.training = float(dropout), True
-        bound, wide = 1 / math.sqrt(hidden_size), self.GATES * hidden_size
         for place in range(num_layers * self._directions):
-            own = self._suffix(place)
             inputs = input_size if place < self._directions else hidden_size * self._directions
-            setattr(self, "weight_ih" + own, uniform((wide, inputs), bound, dtype))
-            setattr(self, "weight_hh" + own, uniform((wide, hidden_size), bound, dtype))
-            if bias:
-                setattr(self, "bias_ih" + own, uniform((wide,), bound, dtype))
-                setattr(self, "bias_hh" + own, uniform((wide,), bound, dtype))
+            self._add(self._suffix(place), inputs, dtype)
 
     @property
     def _directions(self) -> int:
@@ -60,10 +45,6 @@ class _Recurrent(Module):
     def _suffix(self, place: int) -> str:
         layer, direction = divmod(place, self._directions)
         return f"_l{layer}" + ("_reverse" if direction else "")
-
-    def _step(self, states: States, given: Any, recurrent: Any) -> States:
-        """The states [B, H] after a step, of products [B, GATES * H] with what is given and with the first state."""
-        raise NotImplementedError
 
     def _forward(self, x: Any, states: States | None, key: Any) -> tuple[Any, States]:
         if len(x.shape) not in (2, 3) or x.shape[-1] != self.input_size:
@@ -118,33 +99,21 @@ class _Recurrent(Module):
     def _run(self, x: Any, own: str, first: States | None, reverse: bool) -> tuple[States, Any]:
         """One layer in one direction: products with what is given are one product for all steps."""
         given = self._product(x, "ih" + own)
-        begun = first or (ops.zeros((x.shape[1], self.hidden_size), given.dtype),) * self.STATES
+        begun = first or self._zeros(x.shape[1:2], given.dtype)
 
         def step(states: States, given: Any) -> tuple[States, Any]:
-            after = self._step(states, given, self._product(states[0], "hh" + own))
-            after = tuple(ops.astype(new, old.dtype) for new, old in zip(after, states, strict=True))
+            after = self._after(states, given, own)
             return after, after[0]
 
         return scan(step, tuple(ops.astype(state, given.dtype) for state in begun), given, reverse=reverse)
 
-    def _product(self, x: Any, own: str) -> Any:
-        y = ops.matmul(x, ops.transpose(getattr(self, "weight_" + own)))
-        return y + getattr(self, "bias_" + own) if self.bias else y
 
-    def _parts(self, products: Any) -> list[Any]:
-        width = self.hidden_size
-        return [products[..., gate * width : (gate + 1) * width] for gate in range(self.GATES)]
-
-
-class LSTM(_Recurrent):
+class LSTM(LSTMStep, _Recurrent):
     """Long short-term memory (Hochreiter and Schmidhuber): with i, f, o = sigmoid and g = tanh of W x + U h + b,
     c = f c + i g and h = o tanh(c). Several layers each take what the one before gives.
 
     `weight_ih_l0` [4 H, I] and its neighbours have torch's names and order of gates: i, f, g, o.
     """
-
-    GATES = 4
-    STATES = 2
 
     def forward(self, x: Any, state: States | None = None, key: Any = None) -> tuple[Any, States]:
         """(h of all steps of the last layer [T, B, D * H], the last (h, c) of all layers, each [L * D, B, H]).
@@ -155,21 +124,13 @@ class LSTM(_Recurrent):
         """
         return self._forward(x, state, key)
 
-    def _step(self, states: States, given: Any, recurrent: Any) -> States:
-        i, f, g, o = self._parts(given + recurrent)
-        c = ops.sigmoid(f) * states[1] + ops.sigmoid(i) * ops.tanh(g)
-        return ops.sigmoid(o) * ops.tanh(c), c
 
-
-class GRU(_Recurrent):
+class GRU(GRUStep, _Recurrent):
     """Gated recurrent units (Cho et al.): with r, z = sigmoid of W x + U h + b, n = tanh(W x + b + r (U h + c)) and
     h = (1 - z) n + z h. Several layers each take what the one before gives.
 
     `weight_ih_l0` [3 H, I] and its neighbours have torch's names and order of gates: r, z, n.
     """
-
-    GATES = 3
-    STATES = 1
 
     def forward(self, x: Any, state: Any = None, key: Any = None) -> tuple[Any, Any]:
         """(h of all steps of the last layer [T, B, D * H], the last h of all layers [L * D, B, H]).
@@ -181,8 +142,29 @@ class GRU(_Recurrent):
         y, (h,) = self._forward(x, None if state is None else (state,), key)
         return y, h
 
-    def _step(self, states: States, given: Any, recurrent: Any) -> States:
-        (r_x, z_x, n_x), (r_h, z_h, n_h) = self._parts(given), self._parts(recurrent)
-        z = ops.sigmoid(z_x + z_h)
-        n = ops.tanh(n_x + ops.sigmoid(r_x + r_h) * n_h)
-        return ((1 - z) * n + z * states[0],)
+
+class RNN(RNNStep, _Recurrent):
+    """h = tanh(W x + b + U h + b'), or relu of that (Elman). Several layers each take what the one before gives.
+
+    `weight_ih_l0` [H, I] and its neighbours have torch's names.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        nonlinearity: str = "tanh",
+        bias: bool = True,
+        batch_first: bool = False,
+        bidirectional: bool = False,
+        dtype: object = "f32",
+        dropout: float = 0.0,
+    ):
+        self._choose(nonlinearity)
+        super().__init__(input_size, hidden_size, num_layers, bias, batch_first, bidirectional, dtype, dropout)
+
+    def forward(self, x: Any, state: Any = None, key: Any = None) -> tuple[Any, Any]:
+        """As of `GRU`."""
+        y, (h,) = self._forward(x, None if state is None else (state,), key)
+        return y, h

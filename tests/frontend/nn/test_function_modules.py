@@ -11,7 +11,7 @@ import torch
 import blu
 from blu import nn
 from blu.errors import BluError
-from blu.frontend.nn import activations, losses
+from blu.frontend.nn import activations, losses, padding
 
 VALUES = np.random.default_rng(0).normal(size=(3, 4)) * 4
 ACTIVATIONS: list[tuple[str, tuple[Any, ...]]] = [
@@ -19,7 +19,8 @@ ACTIVATIONS: list[tuple[str, tuple[Any, ...]]] = [
     *((name, ()) for name in "Hardswish Softsign Tanhshrink LeakyReLU ELU CELU Softplus Softshrink".split()),
     *((name, ()) for name in "Hardshrink Hardtanh GLU Flatten".split()),
     *(("GELU", (form,)) for form in ("none", "tanh")),
-    *((name, (1,)) for name in ("Softmax", "LogSoftmax", "Flatten")),
+    *((name, (1,)) for name in ("Softmax", "LogSoftmax", "Softmin", "Flatten")),
+    *(("Unflatten", (1, (2, -1))), ("Unflatten", (-2, (3, 1, 1)))),
     *((name, (0.7,)) for name in ("LeakyReLU", "ELU", "CELU", "Softshrink", "Hardshrink")),
     *(("Softplus", (2.0, 3.0)), ("Hardtanh", (-3.0, 2.0)), ("Threshold", (0.5, -1.5)), ("Flatten", (0, 1))),
 ]
@@ -50,6 +51,13 @@ IMAGES: list[tuple[str, dict[str, Any]]] = [
     ("Upsample", {"scale_factor": 2, "mode": "bilinear"}),
     ("Upsample", {"size": (2, 7), "mode": "bicubic"}),
     ("PixelShuffle", {"factor": 2}),
+    ("PixelUnshuffle", {"factor": 1}),
+]
+PAIRS: list[tuple[str, tuple[Any, ...]]] = [("CosineSimilarity", ()), ("CosineSimilarity", (0, 0.5))]
+PADS: list[tuple[str, tuple[Any, ...]]] = [
+    *((f"{kind}Pad{rank}d", (1,)) for kind in ("Zero", "Reflection", "Replication", "Circular") for rank in (1, 2, 3)),
+    *(("ZeroPad2d", ((1, 2, 0, -1),)), ("ReflectionPad1d", ((3, 0),)), ("CircularPad2d", ((0, 2, 1, 3),))),
+    *((f"ConstantPad{rank}d", (rank, -1.5)) for rank in (1, 2, 3)),
 ]
 
 
@@ -58,7 +66,8 @@ def public_of(module: Any) -> set[str]:
 
 
 def test_all_are_compared() -> None:
-    assert {name for name, _ in [*ACTIVATIONS, *IMAGES]} == public_of(activations)
+    assert {name for name, _ in [*ACTIVATIONS, *IMAGES, *PAIRS]} == public_of(activations)
+    assert {name for name, _ in PADS} == public_of(padding)
     assert {name for name, *_ in LOSSES} | {"CTCLoss"} == public_of(losses)
 
 
@@ -72,9 +81,25 @@ def test_activations_are_torchs(name: str, options: tuple[Any, ...]) -> None:
 @pytest.mark.parametrize(("name", "options"), IMAGES)
 def test_images_are_torchs(name: str, options: dict[str, Any]) -> None:
     found = getattr(nn, name)(**options)(IMAGE)
-    names = {"factor": "upscale_factor"}
+    names = {"factor": "upscale_factor" if name == "PixelShuffle" else "downscale_factor"}
     wanted = getattr(torch.nn, name)(**{names.get(key, key): value for key, value in options.items()})
     np.testing.assert_allclose(np.asarray(found), wanted(torch.tensor(IMAGE)), rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize(("name", "options"), PAIRS)
+def test_pairs_are_torchs(name: str, options: tuple[Any, ...]) -> None:
+    found = getattr(nn, name)(*options)(VALUES, TARGET)
+    wanted = getattr(torch.nn, name)(*options)(torch.tensor(VALUES), torch.tensor(TARGET))
+    np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-10)
+
+
+def test_padded_data_are_torchs() -> None:
+    x = np.random.default_rng(2).normal(size=(2, 1, 3, 4, 5))
+    data = {1: x[0, 0], 2: x[0], 3: x}
+    found = blu.jit(lambda data: [getattr(nn, name)(*options)(data[int(name[-2])]) for name, options in PADS])(data)
+    for ours, (name, options) in zip(found, PADS, strict=True):
+        wanted = getattr(torch.nn, name)(*options)(torch.tensor(data[int(name[-2])]))
+        np.testing.assert_array_equal(np.asarray(ours), wanted, err_msg=f"{name}{options}")
 
 
 @pytest.mark.parametrize(("name", "options", "arguments"), LOSSES)
@@ -123,6 +148,9 @@ def test_a_weight_of_classes_is_no_parameter() -> None:
         (lambda: nn.GELU("erff"), "approximate must be"),
         (lambda: nn.MSELoss("average"), "reduction must be one of"),
         (lambda: nn.Flatten(1, 2)(VALUES), "no such dimensions"),
+        (lambda: nn.Unflatten(1, (3, -1))(VALUES), r"dimension 1 of \[3, 4\] is not of sizes \[3, -1\]"),
+        (lambda: nn.ZeroPad2d((1, 2)), "ZeroPad2d: padding is a number or 4, got 2 numbers"),
+        (lambda: nn.ZeroPad3d(1)(VALUES), r"ZeroPad3d: x must have 3 dimensions or more, got \[3, 4\]"),
         (lambda: nn.Hardshrink(-1)(VALUES), "at least 0"),
         (lambda: blu.triplet_margin_loss(VALUES, VALUES, VALUES, p=0), "p above 0"),
         (lambda: blu.gaussian_nll_loss(VALUES, VALUES, VALUES, eps=0), "eps above 0"),

@@ -28,6 +28,12 @@ LAYERS: dict[str, tuple[Callable[[Any], Any], tuple[int, ...]]] = {
     "AvgPool3d": (lambda kind: kind(2), (1, 1, 2, 4, 2)),
     "AdaptiveAvgPool2d": (lambda kind: kind(1), (2, 3, 4, 5)),
     "AdaptiveMaxPool2d": (lambda kind: kind((2, 1)), (2, 3, 4, 5)),
+    "AdaptiveAvgPool1d": (lambda kind: kind(3), (2, 3, 5)),
+    "AdaptiveAvgPool3d": (lambda kind: kind((1, 2, 3)), (1, 2, 2, 3, 4)),
+    "AdaptiveMaxPool1d": (lambda kind: kind(2), (2, 3, 5)),
+    "AdaptiveMaxPool3d": (lambda kind: kind(2), (1, 2, 2, 3, 4)),
+    "Unfold": (lambda kind: kind((2, 3), padding=1), (1, 2, 4, 3)),
+    "Fold": (lambda kind: kind((4, 3), (2, 3), padding=1), (1, 12, 15)),
     "GroupNorm": (lambda kind: kind(2, 6), (2, 6, 3, 4)),
 }
 

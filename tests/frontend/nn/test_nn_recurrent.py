@@ -1,4 +1,4 @@
-"""LSTM and GRU beside torch's with the same parameters: results, states, gradients, shapes, errors."""
+"""RNN, LSTM, GRU and their cells beside torch's with the same parameters: results, gradients, shapes, errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"num_layers": 2, "bidirectional": True},
     {"num_layers": 3, "bias": False, "batch_first": True},
 ]
-KINDS = ["LSTM", "GRU"]
+KINDS = ["LSTM", "GRU", "RNN"]
 STEPS, BATCH, INPUTS, WIDTH = 4, 2, 3, 5
 
 
@@ -111,3 +111,36 @@ def test_dropout_is_between_layers_and_by_a_key(kind: str) -> None:
     np.testing.assert_array_equal(np.asarray(module.eval()(x)[0]), np.asarray(plain(x)[0]))
     with pytest.raises(BluError, match="rate"):
         getattr(nn, kind)(3, 5, dropout=1.5)
+
+
+CELLS: list[tuple[str, dict[str, Any]]] = [("LSTM", {}), ("GRU", {"bias": False}), ("RNN", {"nonlinearity": "relu"})]
+
+
+@pytest.mark.parametrize(("kind", "options"), CELLS)
+def test_cells_are_torchs(kind: str, options: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    reference = getattr(torch.nn, f"{kind}Cell")(INPUTS, WIDTH, **options).double()
+    cell = from_torch(getattr(nn, f"{kind}Cell")(INPUTS, WIDTH, dtype="f64", **options), reference)
+    rng = np.random.default_rng(0)
+    for batch in ((), (1,), (BATCH,)):
+        x = rng.normal(size=(*batch, INPUTS))
+        state = tuple(rng.normal(size=(2, *batch, WIDTH)))
+        given = state if kind == "LSTM" else state[0]
+        for states in ((), (given,)):
+            ours, theirs = cell(x, *states), reference(torch.tensor(x), *map(in_torch, states))
+            pairs = zip(ours, theirs, strict=True) if kind == "LSTM" else [(ours, theirs)]
+            for one, other in pairs:
+                assert tuple(one.shape) == tuple(other.shape)
+                np.testing.assert_allclose(np.asarray(one), other.detach(), rtol=1e-10, atol=1e-12)
+
+
+def test_cells_refuse_what_does_not_fit() -> None:
+    cell = nn.LSTMCell(INPUTS, WIDTH).initialize()
+    with pytest.raises(ShapeError, match=r"LSTMCell: x must be \[B, 3\] or \[3\], got \[2, 4\]"):
+        cell(np.zeros((2, 4), np.float32))
+    with pytest.raises(ShapeError, match=r"the state is 2 of shape \[2, 5\]; got \[2, 5\], \[1, 5\]"):
+        cell(np.zeros((2, 3), np.float32), (np.zeros((2, 5), np.float32), np.zeros((1, 5), np.float32)))
+    with pytest.raises(BluError, match="nonlinearity must be 'tanh' or 'relu', got 'gelu'"):
+        nn.RNN(3, 5, nonlinearity="gelu")
+    with pytest.raises(BluError, match="hidden_size must be at least 1, got 0"):
+        nn.GRUCell(3, 0)

@@ -13,12 +13,12 @@ from blu.errors import ArgumentError, DTypeError, ShapeError
 
 PEERS = {
     ("BatchNorm", 2): torch.nn.BatchNorm1d,
-    ("BatchNorm", 3): torch.nn.BatchNorm1d,
-    ("BatchNorm", 4): torch.nn.BatchNorm2d,
+    ("BatchNorm1d", 3): torch.nn.BatchNorm1d,
+    ("BatchNorm2d", 4): torch.nn.BatchNorm2d,
     ("BatchNorm", 5): torch.nn.BatchNorm3d,
     ("InstanceNorm", 3): torch.nn.InstanceNorm1d,
     ("InstanceNorm", 4): torch.nn.InstanceNorm2d,
-    ("InstanceNorm", 5): torch.nn.InstanceNorm3d,
+    ("InstanceNorm3d", 5): torch.nn.InstanceNorm3d,
 }
 SHAPES = {2: (7, 3), 3: (2, 3, 5), 4: (3, 3, 4, 2), 5: (2, 3, 1, 2, 3)}
 
@@ -41,7 +41,7 @@ def test_norms_are_torchs(name: str, rank: int, tracked: bool, options: dict, la
         y, pull_back = blu.vjp(lambda model, x: model(x), model, x)
         return y, *pull_back(g)
 
-    for training in (True, True, False) if peer.momentum is not None or name == "BatchNorm" else (True,):
+    for training in (True, True, False) if peer.momentum is not None or name.startswith("BatchNorm") else (True,):
         model.train(training), peer.train(training)
         x, g = rng.standard_normal((2, *SHAPES[rank]))
         theirs = torch.tensor(x, requires_grad=True)
@@ -55,7 +55,8 @@ def test_norms_are_torchs(name: str, rank: int, tracked: bool, options: dict, la
         for (_, found), slope in zip(of_model.named_parameters(), slopes[1:], strict=True):
             np.testing.assert_allclose(found, slope, rtol=1e-9, atol=1e-9)
         for key, value in peer.state_dict().items():
-            if name == "BatchNorm" or (key != "num_batches_tracked" and peer.momentum is not None):  # not counted there
+            # Instances are not counted there.
+            if name.startswith("BatchNorm") or (key != "num_batches_tracked" and peer.momentum is not None):
                 np.testing.assert_allclose(model.state_dict()[key], value, rtol=1e-12, err_msg=key)
 
 
@@ -124,4 +125,6 @@ def test_what_does_not_fit_is_refused() -> None:
         nn.InstanceNorm(0)
     with pytest.raises(ArgumentError, match=r"momentum must be in \[0, 1\] or None, got 2"):
         nn.BatchNorm(3, momentum=2)
+    with pytest.raises(ShapeError, match=r"BatchNorm1d: x must have 2 or 3 dimensions, got \[2, 3, 4, 5\]"):
+        nn.BatchNorm1d(3).initialize(0)(np.zeros((2, 3, 4, 5), np.float32))
     assert model.eval()(np.zeros((0, 3), np.float32)).shape == (0, 3)
