@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 
 from blu.dialects.core.fields import CAPTURED_SLOTS
 from blu.dialects.core.mlir import ext, ir, irdl
+from blu.errors import ArgumentError
 
 _HOW_MANY = {ext.Variadicity.single: "", ext.Variadicity.optional: "optional ", ext.Variadicity.variadic: "variadic "}
 _told: dict[str, list[type]] = {}
@@ -50,6 +51,17 @@ def load_dialect(dialect: type[ext.Dialect]) -> None:
     irdl.load_dialects(dialect._emit_module())
     for operation in dialect.operations:
         operation._attach_traits()
+
+
+def take_back(before: Any, after: type, name: str) -> None:
+    """Forget an op that is declared again by what declared it: a cell of a notebook that is run another time."""
+    if before is None:
+        return
+    places = [f"{cls.__module__}.{cls.__qualname__}" for cls in (before, after)]
+    if places[0] != places[1]:
+        advice = "Give it another name: programs know ops by it."
+        raise ArgumentError(f"op {name} of {places[1]} is declared by {places[0]} already", advice=advice)
+    BluDialect.operations.remove(before.ext_class)
 
 
 def declaration(dialect: type[ext.Dialect]) -> ir.Module:

@@ -26,7 +26,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from blu.dialects.core.dialect import YIELD, BluDialect, Closed, load_dialect
+from blu.dialects.core.dialect import YIELD, BluDialect, Closed, load_dialect, take_back
 from blu.dialects.core.dtypes import TensorType, check_results, refuse_float8, tensor_type
 from blu.dialects.core.fields import (
     ATTRIBUTE_KINDS,
@@ -155,7 +155,7 @@ class Op:
         super().__init_subclass__(**keywords)
         if not name:
             return
-        assert name not in OPS, f"op {name} is declared twice"
+        take_back(OPS.get(name), cls, name)
         cls.name = name
         cls.fields = _collect_fields(cls)
         _check_declaration(cls)

@@ -12,12 +12,13 @@ import pytest
 import blu
 from blu.compiler import fingerprint
 from blu.compiler.cache import default_cache
-from blu.dialects.core.op import OPS
+from blu.dialects.core.op import OPS, BluDialect
 from blu.dialects.ops.normalization import Softmax
 from blu.dialects.ops.pointwise import Unary
 from blu.dialects.ops.pointwise_unary import Tanh
 from blu.passes.framework import registry
-from blu.passes.loops.lower_to_linalg.pointwise import BODIES
+from blu.passes.loops.lower_to_linalg import RULES
+from blu.passes.loops.lower_to_linalg.pointwise import BODIES, scalar_rule
 from tests.support.folders import DATA
 
 USER_PASS = DATA / "double_constants.py"
@@ -48,6 +49,40 @@ def test_an_op_turns_the_cache_off(monkeypatch):
     monkeypatch.setattr("blu.dialects.core.op.OPS", dict(OPS))
     type("Foreign", (Unary,), {"__module__": "somewhere"}, name="foreign_op")
     assert fingerprint.is_extended() and default_cache().entries() == []
+
+
+def declare(factor: float) -> type:
+    """As a cell of a notebook does each time it is run."""
+
+    class Stretch(Unary, name="stretch"):
+        """x times a number."""
+
+        reference = staticmethod(lambda x: x * factor)
+        vjp = staticmethod(lambda g, x, y: g * factor)
+
+    @scalar_rule("stretch")
+    def stretch_body(x):
+        return x * factor
+
+    return Stretch
+
+
+def test_an_op_is_declared_again_by_the_cell_that_has_declared_it(monkeypatch):
+    monkeypatch.setattr("blu.dialects.core.op.OPS", OPS.copy())
+    monkeypatch.setattr(BluDialect, "operations", list(BluDialect.operations))
+    for table in (RULES, BODIES):
+        monkeypatch.delitem(table, "stretch", raising=False)
+    for factor in (2.0, 3.0):
+        op = declare(factor)
+        value, slope = blu.jit(blu.value_and_grad(lambda x, op=op: op(x).sum()))(X)
+        assert (float(value), slope.tolist()) == (3 * factor, [factor, factor])
+
+
+def test_an_op_by_the_name_of_another_is_refused():
+    before = OPS["tanh"]
+    with pytest.raises(blu.BluError, match=r"op tanh of .*another_one\.Tangent is declared by .*Tanh already"):
+        type("Tangent", (Unary,), {"__module__": "another_one"}, name="tanh")
+    assert OPS["tanh"] is before
 
 
 def test_installed_plugins_are_in_the_key_and_in_pipelines(monkeypatch):
