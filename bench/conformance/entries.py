@@ -7,6 +7,7 @@ import sys
 import types
 import unittest
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 # Those that models use most; with their variants 174 entries.
@@ -32,6 +33,7 @@ LEFT_OUT = {("nn.functional.silu", "complex"), ("bmm", "triton_optimized")}
 ALIASES = {"one_hot": "nn.functional.one_hot", "swapaxes": "transpose"}
 
 
+@cache
 def table() -> list[Any]:
     """PyTorch's table of operators.
 
