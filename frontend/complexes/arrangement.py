@@ -16,7 +16,7 @@ from blu.frontend.complexes.folding import to_dtype
 from blu.frontend.complexes.parts import as_complex
 from blu.frontend.complexes.rules import by_parts, complex_of, each
 from blu.frontend.functional import collective, creation, indexing, linear, padding, resizing, running, sampling
-from blu.frontend.functional.searching import selecting
+from blu.frontend.functional.searching import segments, selecting
 
 BY_PARTS = (
     ("x", (getitem, updating.at_get, selecting.repeated, indexing.take, indexing.take_along_axis)),
@@ -32,6 +32,7 @@ BY_PARTS = (
     ("x updates", (indexing.scatter_add,)),
     ("x update", (indexing.dynamic_update_slice,)),
     ("x values", (indexing.masked_scatter,)),
+    ("x", (segments.segment_sum, segments.segment_mean)),
 )
 each(BY_PARTS, by_parts)
 # The ways of `.at[]` and `put_along_axis` that do to one part what they do to the other.
@@ -64,6 +65,23 @@ def by_parts_of(function: Any, names: str) -> Any:
 _updating(updating.at_update, 0)
 _updating(indexing.put_along_axis, 1)
 _chosen = by_parts_of(where, "x y")
+
+
+def _reducing(function: Any, place: int) -> None:
+    """Of a function that adds up what ranks have, whose parameter `reduction` is at `place` after x."""
+    parts = by_parts_of(function, "x")
+
+    def rule(x: Any, *others: Any, **named: Any) -> Any:
+        reduction = named.get("reduction", others[place] if len(others) > place else "sum")
+        if reduction not in ("sum", "mean"):
+            raise DTypeError(f"the {reduction} of complex numbers is none: they have no order")
+        return parts(x, *others, **named)
+
+    complex_of(function)(rule)
+
+
+_reducing(collective.all_reduce, 1)
+_reducing(collective.reduce_scatter, 2)
 
 
 def _of_each(function: Any) -> None:

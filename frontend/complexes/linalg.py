@@ -22,7 +22,7 @@ from blu.frontend.complexes.rules import complex_of
 from blu.frontend.functional.creation import eye
 from blu.frontend.functional.norms import matrix_norm, vector_norm
 from blu.frontend.linalg import eigen, factors, measures, solving
-from blu.frontend.linalg.factors import QR, SVD, Eigenpairs, check_mode, tolerance_of
+from blu.frontend.linalg.factors import QR, SVD, Eigenpairs, LeastSquares, check_mode, tolerance_of
 from blu.frontend.linalg.solving import SignAndLogarithm
 
 OF_SINGULAR_VALUES = ("nuc", 2, -2)
@@ -128,10 +128,26 @@ def _pinv(x: Any, rtol: float | None = None) -> Complex:
     """That of the real matrix of twice the size which multiplies the parts of vectors as x does the vectors."""
     whole = _matrix(x)
     rows, columns = whole.shape[-2:]
-    upper = concatenate([whole.real, -whole.imag], -1)
-    lower = concatenate([whole.imag, whole.real], -1)
-    found = PseudoInverse(concatenate([upper, lower], -2), rtol=tolerance_of(whole.real, rtol))[0]
+    found = PseudoInverse(_real_matrix(whole), rtol=tolerance_of(whole.real, rtol))[0]
     return Complex(found[..., :columns, :rows], found[..., columns:, :rows])
+
+
+def _real_matrix(x: Complex) -> Tensor:
+    """That which does to the parts of vectors, one behind the other, what x does to the vectors."""
+    upper, lower = concatenate([x.real, -x.imag], -1), concatenate([x.imag, x.real], -1)
+    return concatenate([upper, lower], -2)
+
+
+@complex_of(factors.lstsq)
+def _lstsq(a: Any, b: Any, rcond: float | None = None) -> LeastSquares:
+    """That of the real matrix of twice the size, which has each singular value twice."""
+    sides = [as_complex(item) for item in aligned(a, b)]
+    matrix, right = _matrix(sides[0]), sides[1]
+    rcond = tolerance_of(matrix.real, rcond)
+    found = factors.lstsq(_real_matrix(matrix), concatenate([right.real, right.imag], 0), rcond)
+    columns = matrix.shape[-1]
+    x = Complex(found.x[:columns], found.x[columns:])
+    return LeastSquares(x, found.residuals, found.rank // 2, found.s[::2])
 
 
 @complex_of(factors.matrix_rank)

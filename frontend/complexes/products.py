@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from blu.dialects.tensor.arithmetic import matmul
+from blu.dialects.core.axes import normalize_axes
+from blu.dialects.tensor.arithmetic import divide, matmul, multiply, sqrt
+from blu.dialects.tensor.arrangement import reshape
 from blu.dialects.tensor.complex_tensor import is_complex
+from blu.dialects.tensor.folding import mean
 from blu.dialects.tensor.function import COMPLEX_RULES
 from blu.frontend.complexes.rules import complex_of, multilinear
 from blu.frontend.functional.convolutions import conv, conv_transpose
 from blu.frontend.functional.einsum import einsum
 from blu.frontend.functional.linear import dot, outer, tensordot, vdot
+from blu.frontend.functional.neural import rms_norm
 from blu.frontend.functional.norms import cross, vecdot
 from blu.frontend.functional.pointwise import conj
 
@@ -47,3 +51,14 @@ for _function in (vecdot, vdot):
     _with_conjugate(_function)
 for _function in (conv, conv_transpose):
     _with_bias(_function)
+
+
+@complex_of(rms_norm)
+def _rms_norm(x: Any, weight: Any = None, eps: float = 1e-6, axis: Any = -1) -> Any:
+    """By the mean of squares, which are complex, as PyTorch has it."""
+    axes = normalize_axes(axis, len(x.shape))
+    found = divide(x, sqrt(mean(multiply(x, x), axes, keepdims=True) + eps))
+    if weight is None:
+        return found
+    sizes = tuple(size if place in axes else 1 for place, size in enumerate(x.shape))
+    return multiply(found, reshape(weight, sizes))

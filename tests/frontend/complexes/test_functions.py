@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import blu
 from blu.errors import BluError
@@ -115,9 +116,12 @@ def test_updates_and_python_numbers() -> None:
 def test_functions_that_numpy_has_not_or_otherwise() -> None:
     def both(z: Any) -> Any:
         one = blu.cumprod(z[0, 0], 0)
-        return blu.logsumexp(300 * z, 1), blu.logsumexp(z[:0], 0), blu.linspace(1j, 2, 5, "complex64"), one
+        segments = [join(z, np.array([0, 1, 0]), 2) for join in (blu.segment_sum, blu.segment_mean)]
+        return blu.logsumexp(300 * z, 1), blu.logsumexp(z[:0], 0), blu.linspace(1j, 2, 5, "complex64"), one, *segments
 
-    total, none, line, one = blu.jit(both)(Z)
+    total, none, line, one, *of_segments = blu.jit(both)(Z)
+    for found, count in zip(of_segments, (1, 2), strict=True):
+        check(found, np.stack([(Z[0] + Z[2]) / count, Z[1]]), "segments")
     check(one, Z[0, 0], "cumprod of a number")
     shift = 300 * Z.real.max(1, keepdims=True)
     np.testing.assert_allclose(total, np.log(np.exp(300 * Z - shift).sum(1)) + shift[:, 0], rtol=1e-12)
@@ -172,3 +176,25 @@ def test_gpus_compute_the_same() -> None:
 def test_what_has_no_complex_meaning_names_function_and_line(call: Case, sentence: str) -> None:
     with pytest.raises(BluError, match=rf"(?s)test_functions\.py:\d+: .*{sentence}"):
         blu.jit(lambda z: call(z))(Z)
+
+
+def test_norms_are_by_the_mean_of_squares_as_torchs() -> None:
+    weight = RNG.normal(size=4) + 1j * RNG.normal(size=4)
+    found = blu.jit(lambda z, weight: [blu.rms_norm(z), blu.rms_norm(z, weight, 0.1), blu.rms_norm(z, axis=(0, 1))])(
+        Z, weight
+    )
+    tensor = torch.tensor(Z)
+    check(found[0], torch.nn.functional.rms_norm(tensor, (4,), eps=1e-6), "rms_norm")
+    check(found[1], torch.nn.functional.rms_norm(tensor, (4,), torch.tensor(weight), 0.1), "rms_norm with a weight")
+    check(found[2], torch.nn.functional.rms_norm(tensor, (3, 4), eps=1e-6), "rms_norm over two axes")
+
+
+def test_ranks_add_up_parts() -> None:
+    def exchanged(z: Any) -> Any:
+        added = blu.all_reduce(z, "dp"), blu.all_reduce(z, "dp", "mean")
+        return *added, blu.reduce_scatter(z, "dp", dim=1, reduction="sum"), blu.all_gather(z, "dp", 1)
+
+    for found in blu.jit(exchanged, mesh=blu.Mesh(dp=1))(Z):
+        np.testing.assert_array_equal(found, Z)
+    with pytest.raises(BluError, match=r"all_reduce: the max of complex numbers is none"):
+        blu.jit(lambda z: blu.all_reduce(z, "dp", "max"), mesh=blu.Mesh(dp=1))(Z)
