@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -15,6 +16,10 @@ from blu.compiler.cli.messages import UsageError
 from blu.compiler.cli.ranks import flags, health
 from blu.compiler.cli.ranks.flags import LaunchFlags, take_launch_flags
 from blu.compiler.cli.ranks.python_program import python_program
+from blu.compiler.cli.training.arguments import read_arguments
+from blu.compiler.cli.training.run import Run
+from blu.compiler.training.place import Place
+from blu.plan.mesh import Mesh
 from blu.runtime import load_program
 from tests.support.ranks.starting import run_command
 
@@ -165,6 +170,31 @@ def test_what_is_wrong_with_a_run_is_said_before_a_rank_starts(
     assert train.main([*model, *data, "--nproc", "2", "--out", "run", *words.split()]) == code
     assert (started, message in capsys.readouterr().err) == ([2] * (not message), True)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "ranks, words, sequences, each",
+    [(1, "", 12, 12), (3, "", 12, 4), (4, "--batch-size 5", 20, 5), (2, "--mesh tp=2", 12, 12), (5, "", None, None)],
+)
+def test_ranks_that_go_on_share_out_the_sequences_of_a_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranks: int, words: str, sequences: int | None, each: int | None
+):
+    """Two ranks had 6 each; another batch is one that was asked for."""
+    (tmp_path / "text.txt").write_text("to be or not to be " * 400)
+    monkeypatch.chdir(tmp_path)
+    saved = {"model": "gpt2-demo-config", "data": ["text.txt"], "length": 16, "batch_size": 6, "sequences": 12}
+    Path("run").mkdir()
+    Path("run", "run.json").write_text(json.dumps(saved))
+    given, _ = read_arguments(["--resume", "--out", "run", *words.split()])
+    place = Place.first_of(ranks, Mesh.of_text(given["mesh"]) if "mesh" in given else None)
+    if sequences is None:
+        with pytest.raises(UsageError, match="batch of 12 sequences cannot be shared out among 5 ranks"):
+            Run.of(given, place)
+        return
+    run = Run.of(given, place)
+    run.check()
+    assert run.flags["batch_size"] == each
+    assert run.flags["batch_size"] * place.data_ranks == sequences
 
 
 # What nvidia-smi prints of 4 GPUs in two pairs, with a network card.

@@ -43,6 +43,8 @@ from blu.runtime.runnable import Runnable
 
 RUNS = Path("runs")
 FLAGS_FILE = "run.json"
+SEQUENCES = "sequences"
+"""In that file, how many a micro-batch of all ranks has."""
 # Flags of one start of a run, which the next start does not take over.
 _SPREAD = ("mesh", "shard", "threads")
 OF_ONE_START = (*_SPREAD, "resume", "find_nonfinite", "json", "plot", "dump_grads", "out", "max_minutes")
@@ -81,7 +83,7 @@ class Run:
             advice = "name the directory of a run with --out, or the model of a new one"
             raise UsageError(f"there is no run to resume in {directory}", advice=advice)
         if given.get("resume") and (directory / FLAGS_FILE).is_file():
-            flags = _flags_of(directory, given) | flags
+            flags = _flags_of(directory, given, place.data_ranks) | flags
         source = resolve(flags["init_from"]) if "init_from" in flags else None
         cadence = _as_usage(partial(Cadence, **_fields_of(Cadence, flags)))
         _check_target(flags.get("target", "cpu"))
@@ -107,7 +109,7 @@ class Run:
             observer(Note(f"goes on after step {resumed}"))
         trainer.prepare()
         if self.place.is_first:
-            _write_flags(self.directory, self.flags)
+            _write_flags(self.directory, {**self.flags, SEQUENCES: recipe.batch_size})
         return trainer
 
     def last_words(self, result: TrainingResult) -> str:
@@ -342,9 +344,19 @@ def _last_run(name: str | None) -> Path:
     return max(found, key=lambda path: path.stat().st_mtime)
 
 
-def _flags_of(directory: Path, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The flags of the run's first start, without those that flags given now stand for."""
+def _flags_of(directory: Path, given: Mapping[str, Any], data_ranks: int) -> dict[str, Any]:
+    """The flags of the run's first start, without those that flags given now stand for.
+
+    Of a micro-batch, each of the ranks has as many sequences as make those that it had. UsageError where none do.
+    """
     saved = read_json(directory / FLAGS_FILE)
+    sequences = saved.pop(SEQUENCES, None)
+    if type(sequences) is int and "batch_size" not in given:
+        if sequences % data_ranks:
+            message = f"the run's batch of {sequences} sequences cannot be shared out among {data_ranks} ranks"
+            advice = f"give --batch-size, the sequences of each of them, for another batch than {sequences}"
+            raise UsageError(message, advice=advice)
+        saved["batch_size"] = sequences // data_ranks
     for group in (("steps", "epochs"), ("total_batch_size", "accumulate"), ("final_learning_rate", "final_fraction")):
         if any(name in given for name in group):
             for name in group:
