@@ -48,7 +48,7 @@ module attributes {gpu.container_module} {
     %0 = "plan.buffer"() {space = "arena", index = 0 : i64, offset = 0 : i64} : () -> memref<16xf32>
     %1 = "plan.buffer"() {space = "arena", index = 1 : i64, offset = 64 : i64} : () -> memref<16xf32>
     gpu.launch_func @kernels::@waits_first blocks in (%c1, %c1, %c1) threads in (%c32, %c1, %c1) args(%a : memref<16xf32>, %0 : memref<16xf32>)
-    // expected-error@below {{'reads_first' reads argument 0 before it waits for 'waits_first', which is passed the same memory}}
+    // expected-error@below {{'reads_first' reads argument 0 before it waits for 'waits_first', which may write to the same memory}}
     gpu.launch_func @kernels::@reads_first blocks in (%c1, %c1, %c1) threads in (%c32, %c1, %c1) args(%0 : memref<16xf32>, %1 : memref<16xf32>) {blu.early}
     return
   }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -14,7 +14,7 @@ from blu.passes.framework.base import Pass, find
 from blu.passes.framework.launches import EARLY, ON_GPUS, arguments_of, host_functions, kernel_of
 from blu.passes.gpu.isa import griddepcontrol, prefetch
 from blu.passes.gpu.isa.assembly import only_computes, text_of
-from blu.passes.gpu.lower.early_reads import LOADS, PURE, values_behind
+from blu.passes.gpu.lower.early_reads import LOADS, PURE, values_behind, written_arguments, written_by
 from blu.passes.host.bufferize.plan_memory import element_bytes
 
 _STEPS = (ON_GPUS, LOOP, HOST_CALL, "plan.start", "plan.wait")
@@ -41,13 +41,13 @@ class _Memory:
 
 @dataclass(frozen=True)
 class CheckEarlyLaunches(Pass):
-    """What a kernel reads before it waits is in no memory that the launches work on which may still run.
+    """What a kernel reads before it waits is in no memory that launches write to which may still run.
 
         gpu.launch_func @kernels::@first args(%0, %1)
         gpu.launch_func @kernels::@second args(%x, %1) {blu.early}
         gpu.func @second(%a, %b) kernel {
           %c = memref.load %a[%i]                            passes: nobody writes to the program's argument %x
-          %d = memref.load %b[%i]                            error: @first, which may still run, is passed %1
+          %d = memref.load %b[%i]                            error: @first, which may still run, may write to %1
           griddepcontrol.wait
           ..
 
@@ -62,6 +62,7 @@ class CheckEarlyLaunches(Pass):
     def run(self, module: ir.Module) -> None:
         kernels = {ir.StringAttr(item.operation.attributes["sym_name"]).value: item.operation
                    for item in find(module, "gpu.func")}  # fmt: skip
+        written = {name: written_arguments(kernel) for name, kernel in kernels.items()}
         begin_of = cache(lambda name: _Beginning.of(kernels.get(name)))
         for function in host_functions(module):
             running: list[ir.Operation] = []
@@ -71,20 +72,26 @@ class CheckEarlyLaunches(Pass):
                     continue
                 begin = begin_of(kernel_of(step))
                 if EARLY in step.attributes:
-                    self._check(step, begin, running)
+                    self._check(step, begin, running, written)
                 running = [step, *(running if begin.lets_begin_first and EARLY in step.attributes else ())]
 
-    def _check(self, launch: ir.Operation, begin: _Beginning, running: Sequence[ir.Operation]) -> None:
+    def _check(
+        self,
+        launch: ir.Operation,
+        begin: _Beginning,
+        running: Sequence[ir.Operation],
+        written: Mapping[str, frozenset[int]],
+    ) -> None:
         name = kernel_of(launch)
         if begin.fault:
             self.fail(launch, f"the launch of '{name}' begins early, but its kernel {begin.fault}")
         for number, value in enumerate(arguments_of(launch)):
             own = list(_memory_of(value)) if number in begin.reads else ()
             for other in running if own else ():
-                taken = [item for passed in arguments_of(other) for item in _memory_of(passed)]
+                taken = [item for passed in written_by(other, written) for item in _memory_of(passed)]
                 if any(memory.overlaps(item) for memory in own for item in taken):
-                    message = f"'{name}' reads argument {number} before it waits for '{kernel_of(other)}', which is "
-                    self.fail(launch, f"{message}passed the same memory")
+                    message = f"'{name}' reads argument {number} before it waits for '{kernel_of(other)}', which may "
+                    self.fail(launch, f"{message}write to the same memory")
 
 
 @dataclass(frozen=True)

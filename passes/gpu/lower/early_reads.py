@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.plan import LOOP_BODY
-from blu.passes.framework.launches import arguments_of
+from blu.passes.framework.launches import arguments_of, kernel_of
+from blu.passes.gpu.isa.assembly import only_computes, text_of
+from blu.passes.gpu.isa.prefetch import BULK_PREFETCH
+from blu.passes.gpu.lower.read_ahead import is_never_written
 
 Launch = ir.Operation
 
@@ -23,6 +26,7 @@ PURE = (
     "llvm.extractelement",
     "memref.extract_aligned_pointer_as_index",
 )
+_VIEWS = ("memref.cast", "memref.reinterpret_cast", "memref.subview", "llvm.getelementptr")
 
 
 @dataclass
@@ -110,21 +114,58 @@ def _waiting_for_loads(operations: Sequence[ir.Operation]) -> Iterator[ir.Operat
             yield operation
 
 
-def readable_early(launches: Iterable[tuple[Launch, Launch | None]]) -> frozenset[int]:
-    """The arguments of a kernel that it may read before it waits, by its launches, each with the one it begins beside.
+def written_arguments(kernel: ir.Operation) -> frozenset[int]:
+    """The arguments of a kernel that it may write to: those that something else is done with than to read them."""
+    arguments = kernel.regions[0].blocks[0].arguments
+    return frozenset(number for number, argument in enumerate(arguments) if not _is_only_read(argument))
 
-    These are the program's, and not passed to the launch before: others before that are over.
+
+def _is_only_read(argument: ir.Value) -> bool:
+    waiting, seen = [argument], set()
+    while waiting:
+        for user in {use.owner.operation for use in waiting.pop().uses} - seen:
+            seen.add(user)
+            if user.name in LOADS:
+                waiting.extend(value for value in user.results if _may_be_address(value.type))
+            elif user.name.startswith((*PURE, *_VIEWS)) or only_computes(user):
+                waiting.extend(user.results)
+            elif text_of(user) != BULK_PREFETCH:
+                return False
+    return True
+
+
+def _may_be_address(type_: ir.Type) -> bool:
+    """Whether what is loaded may say where memory is, as in a table of a batch: a whole number of 64 bits does."""
+    element = ir.VectorType(type_).element_type if isinstance(type_, ir.VectorType) else type_
+    is_number = isinstance(element, ir.FloatType) or (isinstance(element, ir.IntegerType) and element.width <= 32)
+    return not is_number
+
+
+def readable_early(
+    launches: Iterable[tuple[Launch, Sequence[Launch]]], written: Mapping[str, frozenset[int]]
+) -> frozenset[int]:
+    """The arguments of a kernel that it may read before it waits, by its launches, each with those it begins beside.
+
+    These are the program's, and none of those writes to them; `written` says of each kernel to which arguments it does.
     """
-    found = [frozenset(_own_arguments(launch, before)) for launch, before in launches]
+    found = [frozenset(_own_arguments(launch, running, written)) for launch, running in launches]
     return frozenset.intersection(*found) if found else frozenset()
 
 
-def _own_arguments(launch: Launch, before: Launch | None) -> Iterator[int]:
-    taken = set() if before is None else {root for value in arguments_of(before) for root in _roots(value)}
+def _own_arguments(launch: Launch, running: Sequence[Launch], written: Mapping[str, frozenset[int]]) -> Iterator[int]:
+    taken = {root for other in running for value in written_by(other, written) for root in _roots(value)}
     for number, value in enumerate(arguments_of(launch)):
         roots = set(_roots(value))
-        if taken.isdisjoint(roots) and all(map(_is_of_program, roots)):
+        is_own = taken.isdisjoint(roots) or all(map(is_never_written, roots))
+        if is_own and all(map(_is_of_program, roots)):
             yield number
+
+
+def written_by(launch: Launch, written: Mapping[str, frozenset[int]]) -> Iterator[ir.Value]:
+    """What a launch passes to its kernel to write to; all that it passes, if the kernel is elsewhere."""
+    passed = arguments_of(launch)
+    numbers = written.get(kernel_of(launch), range(len(passed)))
+    return (value for number, value in enumerate(passed) if number in numbers)
 
 
 def _roots(value: ir.Value) -> Iterator[ir.Value]:

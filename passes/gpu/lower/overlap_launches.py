@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -14,7 +14,7 @@ from blu.passes.framework.base import Pass, find
 from blu.passes.framework.families import SCATTER_ADD, UPDATE, family_of
 from blu.passes.framework.launches import EARLY, ON_GPUS, GridLaunch, arguments_of, grid_of, host_functions, kernel_of
 from blu.passes.gpu.isa import griddepcontrol
-from blu.passes.gpu.lower.early_reads import EarlyReads, readable_early
+from blu.passes.gpu.lower.early_reads import EarlyReads, readable_early, written_arguments
 from blu.passes.gpu.lower.read_ahead import ReadAhead, read_ahead_of
 from blu.passes.host.bufferize.plan_memory import element_bytes
 from blu.passes.kernels.launch import READS_EARLY
@@ -24,6 +24,7 @@ _STEPS = (ON_GPUS, LOOP, START)
 """What a host program enqueues, or another stream does; its other ops give memory a name."""
 Pair = tuple[ir.Operation, ir.Operation]
 """A launch, and the one that follows it and begins early."""
+_WAIT, _LET_BEGIN = griddepcontrol.wait, griddepcontrol.launch_dependents
 _SYSTEM_BYTES = 1024
 """Of shared memory, which each block takes beside its own."""
 
@@ -59,8 +60,9 @@ class OverlapLaunches(Pass):
     of what only infers), each its share; of a product up to `ahead_bytes` of each, of others up to 64 KB. So weights
     stream while earlier kernels compute. What a kernel reads of them first of all, in so many words at its beginning,
     it reads into registers before it waits. A kernel that says that it reads much so (`blu.reads_early`: attention of
-    few queries) also does that with arguments of the program which the one kernel that still runs is not passed, as a
-    cache; it begins early, however much it is passed.
+    few queries, products by strips) also does that with arguments of the program, as a cache, to which no kernel writes
+    that may still run. It begins early, however much it is passed, and lets the next one begin before it waits: several
+    kernels then have what they read on its way. No memory is written before a wait, and none ends without it.
     """
 
     level = "kernel"
@@ -78,10 +80,11 @@ class OverlapLaunches(Pass):
         overlapping = {kernel_of(launch) for pair in pairs for launch in pair}
         kernels = [kernel for kernel in everything if _name(kernel) in overlapping]
         ahead = read_ahead_of(module, kernels, self.ahead_bytes)
-        untouched = _untouched(module, pairs)
+        written = {_name(kernel): written_arguments(kernel) for kernel in everything}
+        untouched = _untouched(module, pairs, eager, written)
         for kernel in kernels:
             early = untouched[_name(kernel)] if _name(kernel) in eager else frozenset()
-            _wait_first(kernel, ahead.get(_name(kernel)), early)
+            _wait_first(kernel, ahead.get(_name(kernel)), early, _name(kernel) in eager)
         self.count("kernels that read ahead", len(ahead))
         self.count("launches that begin early", len(pairs))
 
@@ -108,19 +111,32 @@ def _name(kernel: ir.Operation) -> str:
     return ir.StringAttr(kernel.attributes["sym_name"]).value
 
 
-def _untouched(module: ir.Module, pairs: Sequence[Pair]) -> dict[str, frozenset[int]]:
+def _untouched(
+    module: ir.Module, pairs: Sequence[Pair], eager: set[str], written: Mapping[str, frozenset[int]]
+) -> dict[str, frozenset[int]]:
     """The arguments of each kernel that it may read before it waits, whoever writes them at other times."""
     before = {later: first for first, later in pairs}
-    launches: dict[str, list[tuple[ir.Operation, ir.Operation | None]]] = {}
+    launches: dict[str, list[tuple[ir.Operation, list[ir.Operation]]]] = {}
     for function in host_functions(module):
         for item in function.entry_block.operations:
             if item.operation.name == ON_GPUS:
                 own = launches.setdefault(kernel_of(item.operation), [])
-                own.append((item.operation, before.get(item.operation)))
-    return {name: readable_early(own) for name, own in launches.items()}
+                own.append((item.operation, list(_running(item.operation, before, eager))))
+    return {name: readable_early(own, written) for name, own in launches.items()}
 
 
-def _wait_first(kernel: ir.Operation, ahead: ReadAhead | None, untouched: frozenset[int]) -> None:
+def _running(
+    launch: ir.Operation, before: Mapping[ir.Operation, ir.Operation], eager: set[str]
+) -> Iterator[ir.Operation]:
+    """The launches that may not be over when one begins: those before it, up to one whose kernel has waited."""
+    while launch in before:
+        launch = before[launch]
+        yield launch
+        if kernel_of(launch) not in eager:
+            return
+
+
+def _wait_first(kernel: ir.Operation, ahead: ReadAhead | None, untouched: frozenset[int], is_eager: bool) -> None:
     block = kernel.regions[0].blocks[0]
     begin = EarlyReads(untouched if ahead is None else ahead.constant | untouched)
     first = begin.gather(block)
@@ -129,8 +145,8 @@ def _wait_first(kernel: ir.Operation, ahead: ReadAhead | None, untouched: frozen
             with ir.InsertionPoint.at_block_begin(block):
                 ahead.emit(kernel, frozenset(begin.read))
         with ir.InsertionPoint(first):
-            griddepcontrol.wait()
-            griddepcontrol.launch_dependents()
+            for step in (_LET_BEGIN, _WAIT) if is_eager else (_WAIT, _LET_BEGIN):
+                step()
 
 
 def _bytes_of(launch: ir.Operation, is_update: bool) -> int:

@@ -92,7 +92,7 @@ def _of_kernel(kernel: ir.Operation, launches: Sequence[ir.Operation | None], mo
     [(blocks, *others)] = grids
     limit = most if family_of(kernel).name == GEMM.name else min(most, _OF_GATHERS)
     passed = list(zip(*map(arguments_of, made), strict=True))
-    constant = {place: values[0].type for place, values in enumerate(passed) if all(map(_is_never_written, values))}
+    constant = {place: values[0].type for place, values in enumerate(passed) if all(map(is_never_written, values))}
     operands = [_operand(place, type_, limit) for place, type_ in constant.items()]
     kept = tuple(operand for operand in operands if operand is not None)
     # The pieces of a scan are read at once, whatever their size.
@@ -112,7 +112,7 @@ def _operand(place: int, type_: ir.Type, limit: int) -> ConstantOperand | None:
     return ConstantOperand(place, offset * nbytes, size) if in_order and fits else None
 
 
-def _is_never_written(value: ir.Value) -> bool:
+def is_never_written(value: ir.Value) -> bool:
     """Whether memory is a constant, or an argument that the program keeps as it is."""
     while not isinstance(value.owner, ir.Block) and value.owner.name in VIEWS:
         value = value.owner.operands[0]

@@ -109,16 +109,18 @@ def test_a_weight_is_brought_once(sizes, brought):
 
 
 @pytest.mark.parametrize("is_written", [False, True])
-def test_a_matrix_that_nobody_writes_is_read_before_a_kernel_waits(is_written):
+def test_a_matrix_that_nobody_writes_meanwhile_is_read_before_a_kernel_waits(is_written):
     def compute(x, weight):
-        return (2 * x).astype("bf16") @ weight, x + 1, *([weight + 1] if is_written else [])
+        y = 2 * x
+        changed = blu.dynamic_update_slice(weight, y[:1, :48], (0, 0)) if is_written else weight
+        return y @ changed, changed
 
-    x, weight = np.ones((8, 64), np.float32), np.ones((64, 48), ml_dtypes.bfloat16)
-    program = compile_program(compute, x, weight, donate=("x", "weight")[: 1 + is_written])
+    x, weight = np.ones((8, 64), ml_dtypes.bfloat16), np.full((64, 48), 3, ml_dtypes.bfloat16)
+    program = compile_program(compute, x, weight, donate=("weight",))
     ptx = program.ptx["gemm_0"]
     before, wait, after = ptx.partition("griddepcontrol.wait;")
     assert wait and "ld.global" in after and ("ld.global" in before) == (not is_written)
-    np.testing.assert_array_equal(program.interpret(x, weight)[0].astype(np.float64), 128)
+    np.testing.assert_array_equal(program.interpret(x, weight)[0].astype(np.float64), 382 if is_written else 384)
 
 
 def test_what_kernels_write_is_not_brought(brought):
@@ -134,15 +136,20 @@ def test_of_what_may_be_gathered_little_is_brought(brought):
     assert brought and all(size <= index.nbytes for _, size in brought)
 
 
-@pytest.mark.parametrize("is_passed", [False, True])
-def test_a_cache_is_read_before_a_kernel_waits_unless_the_one_before_is_passed_it(is_passed):
+@pytest.mark.parametrize("others", ["read it", "write it"])
+def test_a_cache_is_read_before_a_kernel_waits_unless_those_before_write_to_it(others):
     def compute(tokens, keys, values, at):
-        query = blu.exp(tokens + keys[:, :1] + values[:, :1] if is_passed else tokens)
+        query = blu.exp(tokens + keys[:, :1] + values[:, :1])
+        if others == "write it":
+            keys, values = (blu.dynamic_update_slice(cache, 2 * query, (0, 20, 0)) for cache in (keys, values))
         values = blu.dynamic_update_slice(values, query, (0, at, 0))
         keys = blu.dynamic_update_slice(keys, query, (0, at, 0))
         return blu.attention(query, keys, values, causal=True, offset=at), keys, values
 
     tokens, cache = np.ones((2, 1, 64), np.float32), np.ones((2, 40, 64), np.float32)
     program = compile_program(compute, tokens, cache, cache, np.int32(3), donate=("keys", "values"))
-    before, wait, after = program.ptx["attention_0"].partition("griddepcontrol.wait;")
-    assert wait and "ld.global.v4" in after and ("ld.global.v4" in before) == (not is_passed)
+    before, wait, _ = program.ptx["attention_0"].partition("griddepcontrol.wait;")
+    # A copy that writes values is right before; the one that writes keys is over.
+    assert wait and "ld.global.v4" in before and (before.count("ld.global.v4") > 4) == (others == "read it")
+    results = [np.asarray(result, np.float64) for result in program.interpret(tokens, cache, cache.copy(), np.int32(3))]
+    assert (results[1][0, 20, 0] == 2 * results[1][0, 3, 0]) == (others == "write it")

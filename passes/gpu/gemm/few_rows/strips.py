@@ -27,6 +27,7 @@ from blu.passes.gpu.kernel import GpuKernel
 from blu.passes.gpu.shared import SharedMemory, shared_address
 from blu.passes.kernels.contraction import Contraction
 from blu.passes.kernels.epilogue import Epilogue
+from blu.passes.kernels.launch import READS_EARLY
 
 MOST_ROWS = 32
 COLUMNS, WARPS = (16, 32, 64), (8, 16)
@@ -127,6 +128,7 @@ def emit(
     across = ceil(product.columns / schedule.columns)
     blocks = across * product.outer
     each = max(1, min(ceil(blocks / target.processors), _THREADS // threads))
+    frame.replacement.attributes[READS_EARLY] = ir.UnitAttr.get()
     with (
         product.contraction.operation.location,
         frame.launch((blocks,), threads, shared.bytes, per_processor=each, is_small=True) as here,
