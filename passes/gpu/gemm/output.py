@@ -146,13 +146,29 @@ class Output:
         for number in range(0, len(known), together):
             body(numbers.add(first, number * step), inner, known[number : number + together])
 
-    def write_edge(self, staged: Staged, point: Point, row: ir.Value, column: ir.Value) -> None:
-        """The same for a tile of any shape, of which rows and columns may not exist."""
+    def read_edge(self, staged: Staged, point: Point, row: numbers.Number, column: ir.Value) -> Known | None:
+        """What a thread reads beside its sums of a tile of any shape; None where it may have more than one piece.
+
+        Where the thread has none, it reads what another one does.
+        """
+        product, wide = self.product, staged.columns // self.lanes
+        if self.reader is None or staged.rows > self.threads // wide or product.columns % self.lanes:
+            return None
+        first, inner = self._first(wide)
+        own = numbers.smaller(numbers.add(row, first), product.rows - 1)
+        side = numbers.smaller(numbers.add(column, inner), product.columns - self.lanes)
+        [known] = self.reader([self._point(point, own, side)], self.lanes)
+        return known
+
+    def write_edge(
+        self, staged: Staged, point: Point, row: ir.Value, column: ir.Value, known: Known | None = None
+    ) -> None:
+        """`write` for a tile of any shape, of which rows and columns may not exist; `known` is from `read_edge`."""
         product, wide = self.product, staged.columns // self.lanes
 
         def store(own: ir.Value, inner: ir.Value, lanes: int) -> None:
             place = self._point(point, numbers.add(row, own), numbers.add(column, inner))
-            self.sink([staged.load(own, inner, lanes)], [place], lanes)
+            self.sink([staged.load(own, inner, lanes)], [place], lanes, *([] if known is None else [[known]]))
 
         def body(own: ir.Value, inner: ir.Value) -> None:
             with when(numbers.is_below(numbers.add(row, own), product.rows)):
