@@ -167,7 +167,7 @@ def find(root: ir.Module | ir.Operation | ir.OpView, *kinds: str | type[ir.OpVie
 
 
 # What holds code and cannot hold another of its kind: who looks for these need not look into them.
-_FUNCTIONS = frozenset({"func.func", "gpu.func", "llvm.func"})
+FUNCTIONS = frozenset({"func.func", "gpu.func", "llvm.func"})
 
 
 def _found(root: ir.Operation, kinds: Sequence[str | type[ir.OpView]]) -> list[ir.Operation]:
@@ -175,7 +175,7 @@ def _found(root: ir.Operation, kinds: Sequence[str | type[ir.OpView]]) -> list[i
     prefixes = tuple(name[:-1] for name in names if name.endswith(".*"))
     if not names:
         return list(operations_in(root))
-    operations = operations_in(root, _FUNCTIONS if names <= _FUNCTIONS else ())
+    operations = operations_in(root, FUNCTIONS if names <= FUNCTIONS else ())
     if not prefixes:
         return [item for item in operations if item.name in names]
     return [item for item in operations if item.name in names or item.name.startswith(prefixes)]

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from blu.dialects.core.dtypes import tensor_type
 from blu.dialects.core.mlir import func, ir
-from blu.dialects.core.modules import operations_in
+from blu.dialects.core.modules import names_in, operations_in
 from blu.errors import BluError, ParseError
 from blu.passes.framework import registry
-from blu.passes.framework.base import Pass
+from blu.passes.framework.base import FUNCTIONS, Pass
 from blu.passes.framework.families import is_kernel
 from blu.passes.framework.kernels import has_own_kernel, is_host_step
 from blu.passes.framework.launches import check_launches
@@ -135,16 +135,17 @@ class CheckLevel(Pass, name="blu-check-level"):
             self._check_program(module)
 
     def _check_operations(self, level: Level, root: ir.Operation, in_host: bool) -> None:
-        legal: set[str] = set()  # there are many ops, of few names
-        for operation in (root, *operations_in(root, _CODE if level.keeps_code else ())):
-            if operation.name in legal:
-                continue
-            if not level.allows(operation.name, in_host):
+        closed = _CODE if level.keeps_code else ()
+        names = {root.name, *(item.name for item in operations_in(root, closed))} if closed else names_in(root)
+        illegal = {name for name in names if not level.allows(name, in_host)}  # there are many ops, of few names
+        holds_functions = level.is_placed and "func.func" in names
+        if not illegal and not holds_functions:
+            return
+        for operation in (root, *operations_in(root, closed if illegal else FUNCTIONS)):
+            if operation.name in illegal:
                 self.fail(operation, _complaint(level, operation.name))
-            if level.is_placed and operation.name == "func.func":
+            if holds_functions and operation.name == "func.func":
                 self._check_places(operation.opview)
-            else:
-                legal.add(operation.name)
 
     def _check_places(self, function: ir.OpView) -> None:
         """Where memory has been given out, functions take and give no tensors."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,16 +32,26 @@ def store_float8_as_bytes(
 
     %1 = arith.extf %0 : vector<8xf8E4M3FN> to vector<8xf32>    ->    what gives that of the vector<8xi8>
     """
-    found = [item for name in _CONVERSIONS for item in operations.get(name, ()) if _converts_float8(item)]
-    if not found and not any(map(_holds_float8, kernel.type.inputs)):
+    if not holds_float8([kernel], operations):
         return False
-    for operation in found:
+    for operation in _conversions_in(operations):
         with ir.InsertionPoint(operation), operation.location:
             made = _converted(operation, conversions)
         operation.results[0].replace_all_uses_with(made)
         operation.erase()
     _retype(kernel)
     return True
+
+
+def holds_float8(kernels: Iterable[func.FuncOp], operations: Mapping[str, Sequence[ir.Operation]]) -> bool:
+    """Whether there is fp8 in what kernels take, or in a conversion among their operations."""
+    return bool(_conversions_in(operations)) or any(
+        _holds_float8(type_) for item in kernels for type_ in item.type.inputs
+    )
+
+
+def _conversions_in(operations: Mapping[str, Sequence[ir.Operation]]) -> list[ir.Operation]:
+    return [item for name in _CONVERSIONS for item in operations.get(name, ()) if _converts_float8(item)]
 
 
 def _converts_float8(operation: ir.Operation) -> bool:

@@ -53,7 +53,7 @@ class EmitKernels(Pass):
             launches[name] = [item.name.value for item in written] if written else [name]
             self.count(f"{family} kernels")
         emitted = kernels_in(module)
-        for call in list(find(module, func.CallOp)):
+        for call in [call for function in host_functions(module) for call in find(function, func.CallOp)]:
             _launch_each(call, [emitted[name] for name in launches[kernel_of(call.operation)]])
         _put_into_module(module, emitted)
 

@@ -5,8 +5,9 @@ Processors with F16C convert between f16 and f32; x86-64-v2 has none of it, and 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from blu.dialects.core.mlir import arith, ir
-from blu.dialects.core.modules import operations_in
 from blu.dialects.targets.cpu import CpuTarget
 from blu.passes.kernels import lanes as vectors
 
@@ -22,10 +23,11 @@ EXPONENT_SHIFT = 112
 """The difference of the two formats' exponent biases."""
 
 
-def expand_half(module: ir.Module, target: CpuTarget | None) -> None:
-    """Rewrite arith.extf and arith.truncf from and to f16, where `target` (None: any with F16C) lacks them."""
+def expand_half(operations: Mapping[str, Sequence[ir.Operation]], target: CpuTarget | None) -> None:
+    """Rewrite arith.extf and arith.truncf from and to f16 among operations by their names, where `target` (None: any
+    with F16C) lacks them."""
     native = target is None or target.cpu != "x86-64-v2"
-    conversions = [item for item in operations_in(module.operation) if item.name in ("arith.extf", "arith.truncf")]
+    conversions = [item for name in ("arith.extf", "arith.truncf") for item in operations.get(name, ())]
     for operation in [item for item in conversions if not _is_left(item, native)]:
         with ir.InsertionPoint(operation), operation.location:
             operation.results[0].replace_all_uses_with(_expanded(operation, native))

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from blu.dialects.core.mlir import ir
 from blu.passes.cpu.lower.lower_to_llvm import lower_to_llvm
-from blu.passes.framework.base import Pass, find
-from blu.passes.framework.launches import host_functions
+from blu.passes.framework.base import Pass
+from blu.passes.framework.launches import holders_in, host_functions
 
 
 @dataclass(frozen=True)
@@ -27,5 +27,6 @@ class LowerToLlvm(Pass, name="lower-to-llvm"):
     leads_to = "llvm"
 
     def run(self, module: ir.Module) -> None:
-        for kernels in find(module, "builtin.module") if host_functions(module) else [module]:
+        holders = [item.opview for item in holders_in(module.operation)]
+        for kernels in holders if host_functions(module) else [module]:
             lower_to_llvm(kernels, module.operation)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from blu.dialects.core.mlir import PassManager, func, ir
-from blu.dialects.core.modules import operations_by_name, operations_in
+from blu.dialects.core.modules import by_name, names_in, operations_by_name, operations_in
 from blu.dialects.targets.cpu import ATTRIBUTE, CpuTarget
 from blu.passes.cpu.lower.expand_half import expand_half
 from blu.passes.framework.base import find
 from blu.passes.kernels.before_llvm import give_empty_memrefs_strides, widen_bf16_conversions
 from blu.passes.kernels.math.expand_math import expand_math
-from blu.passes.kernels.store_float8 import Conversions, store_float8_as_bytes
+from blu.passes.kernels.store_float8 import Conversions, holds_float8, store_float8_as_bytes
 
 # As many as possible on one kernel after the other, which is in the processor's caches then.
 PASSES = (
@@ -33,14 +33,14 @@ def lower_to_llvm(module: ir.Module, program: ir.Operation | None = None) -> Non
 
     `program`, where that is another module, says the target.
     """
-    for kernel in find(module, func.FuncOp):
-        store_float8_as_bytes(kernel, operations_by_name(kernel), Conversions())
-    widen_bf16_conversions(operations_by_name(module.operation))
-    # Before the scf and vector dialects are lowered: expansions use both.
-    expand_math(module, share=True)
+    operations = _operations_without_float8(module)
+    if widen_bf16_conversions(named := by_name(operations)):
+        named = by_name(operations := list(operations_in(module.operation)))
+    # Before the scf and vector dialects are lowered: expansions use both. None of them converts from or to f16.
+    expand_math(module, share=True, operations=operations)
     with module.context, ir.Location.unknown():
         attributes = (program or module.operation).attributes
-        expand_half(module, CpuTarget.from_attribute(attributes[ATTRIBUTE]) if ATTRIBUTE in attributes else None)
+        expand_half(named, CpuTarget.from_attribute(attributes[ATTRIBUTE]) if ATTRIBUTE in attributes else None)
         for operation in module.body.operations:
             if operation.operation.name == "func.func":
                 with operation.operation.location:
@@ -52,6 +52,17 @@ def lower_to_llvm(module: ir.Module, program: ir.Operation | None = None) -> Non
     assert not left, f"ops left after lowering to LLVM: {', '.join(left)}"
 
 
+def _operations_without_float8(module: ir.Module) -> list[ir.Operation]:
+    """The operations of a module, whose fp8 are bytes now. They are looked at once where it has none."""
+    operations = list(operations_in(module.operation))
+    kernels = list(find(module, func.FuncOp))
+    if not holds_float8(kernels, by_name(operations)):
+        return operations
+    for kernel in kernels:
+        store_float8_as_bytes(kernel, operations_by_name(kernel), Conversions())
+    return list(operations_in(module.operation))
+
+
 def _foreign_ops(module: ir.Module) -> set[str]:
     """Names of ops outside of the LLVM dialect: translation to LLVM IR kills the process on them."""
-    return {item.name for item in operations_in(module.operation) if not item.name.startswith("llvm.")}
+    return {name for name in names_in(module.operation) if not name.startswith("llvm.")} - {module.operation.name}

@@ -15,7 +15,7 @@ Operations in INTRINSICS stay: the backends have instructions for them. The expa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import ir
@@ -140,22 +140,29 @@ INTRINSICS = frozenset(
 )
 
 
-def expand_math(module: ir.Module, fma: bool | None = None, libm: bool = True, share: bool = False) -> None:
+def expand_math(
+    module: ir.Module,
+    fma: bool | None = None,
+    libm: bool = True,
+    share: bool = False,
+    operations: Sequence[ir.Operation] | None = None,
+) -> None:
     """Expand every operation of the math dialect in `module`, in place, on scalars and vectors of f32 and f64.
 
     `fma` says whether the target has a fused multiply-add; None asks the module's `blu.target`, else assumes so.
     Without it math.fma is rounded twice, and f32 errors grow as `max_ulp` says. `libm` says whether f64 functions may
     call the C library; without one they are expanded as DOUBLE_FUNCTIONS says, which needs `fma`. `share` says whether
-    what is long and often in a kernel becomes a function (see share_functions.py), as pays on processors.
+    what is long and often in a kernel becomes a function (see share_functions.py), as pays on processors. `operations`
+    are all that the module has, in order, where they are known.
     """
     fused = _target_fuses(module) if fma is None else fma
     assert fused or libm, "f64 functions are expanded for targets with a fused multiply-add only"
     with module.context:
-        operations = _math_operations(module)
+        wanted = _math_operations(operations_in(module.operation) if operations is None else operations)
         if share:
-            long = [item for item in operations if _is_long(item)]
-            operations = [item for item in operations if not _is_long(item)] + share_functions(long)
-        for operation in operations:
+            long = [item for item in wanted if _is_long(item)]
+            wanted = [item for item in wanted if not _is_long(item)] + share_functions(long)
+        for operation in wanted:
             _expand(operation, fused, libm)
 
 
@@ -179,11 +186,11 @@ def _target_fuses(module: ir.Module) -> bool:
     return target.cpu not in ("x86-64", "x86-64-v2") or "+fma" in target.features
 
 
-def _math_operations(module: ir.Module) -> list[ir.Operation]:
+def _math_operations(operations: Iterable[ir.Operation]) -> list[ir.Operation]:
     """Those to expand; collected first, since expanding moves what a walk stands on."""
-    names = [(item, item.name) for item in operations_in(module.operation)]
-    wanted = set(_to_expand({name for _, name in names}))
-    return [item for item, name in names if name in wanted]
+    found = [(item, name) for item in operations if (name := item.name).startswith("math.")]
+    wanted = set(_to_expand({name for _, name in found}))
+    return [item for item, name in found if name in wanted]
 
 
 def _to_expand(names: Collection[str]) -> list[str]:
