@@ -39,12 +39,11 @@ class Part:
         self.recipe = setup.recipe(team.world.size)
 
     def batches(self) -> Iterator[list[Any]]:
-        """The micro-batches of each step, the same for both sides."""
+        """The micro-batches of each step, the same for both sides. Data that cannot be read are refused at once."""
         data = open_training_data([self.setup.data], vocab_size=self.setup.config["vocab_size"])
         place = {"rank": self.world.rank, "world_size": self.world.size}
         found = data.train.batches(self.setup.batch, self.setup.length, seed=self.setup.seed, shuffle=True, **place)
-        while True:
-            yield [next(found) for _ in range(self.setup.accumulate)]
+        return iter(lambda: [next(found) for _ in range(self.setup.accumulate)], None)
 
     def make(self, side: str, **changes: Any) -> Any:
         """A side, ready."""
@@ -71,8 +70,8 @@ class Part:
 def speed(part: Part) -> dict[str, Any]:
     """Milliseconds of each step of both sides, in alternating rounds, on this rank's clock."""
     names = ["blu", "torch"] if part.setup.with_peer else ["blu"]
+    batches, times = part.batches(), {name: [] for name in names}  # before anything is compiled for them
     sides = {name: part.make(name) for name in names}
-    batches, times = part.batches(), {name: [] for name in names}
     for turn in range(part.setup.rounds + 1):
         for name, side in sides.items():
             given = [next(batches) for _ in range(part.setup.steps_of_round)]
@@ -106,7 +105,8 @@ def _spread(times: list[float], tokens: int) -> dict[str, Any]:
 def curve(part: Part) -> dict[str, Any]:
     """Losses of one side alone, the memory that it takes, and what its parameters are at the end."""
     with peak_of(part.setup) as peak:
-        side, batches, losses, norms = part.make(part.setup.side), part.batches(), [], []
+        batches, losses, norms = part.batches(), [], []
+        side = part.make(part.setup.side)
         start = time.perf_counter()
         for step in range(part.setup.steps):
             loss, norm = side.step(next(batches), part.recipe.rate(step))
