@@ -51,6 +51,7 @@ from blu.passes.loops.merge_kernels import MergeKernels
 from blu.passes.loops.outline_loops import OutlineLoops
 from blu.passes.loops.share_numbers import ShareNumbers
 from blu.passes.loops.sink_widening import SinkWidening
+from blu.passes.loops.split_rounded import SplitRounded
 
 PIPELINE = Pipeline(
     "sm90",
@@ -96,6 +97,7 @@ PIPELINE = Pipeline(
                 Fuse(scalars_apart=True),
                 ShareNumbers(),  # before anything is done for each kernel
                 MergeKernels(),  # those that differed in numbers only are one already
+                SplitRounded(),  # once for equal kernels
                 NormalizeInProducts(),  # once for equal kernels
                 InsertInAttention(),  # once for equal kernels
             ),

@@ -136,7 +136,7 @@ def _choose_alone(group: RowGroup) -> RowsSchedule | SweepSchedule:
     """The same without regard to what could be read ahead."""
     operands, lanes, width = group.operands, group.lanes, group.width
     inputs = [operand for operand in operands if operand.is_input]
-    raw, made = kept_words(operands, lanes), max(sum(max(operand.size, 4) / 4 for operand in inputs), 1.0)
+    raw, made = kept_words(operands, lanes), max(sum(operand.words for operand in inputs), 1.0)
     team = team_of_warp(width, lanes)
     is_alone = group.rows < FEW_ROWS and width > FEW_VECTORS * lanes * team
     if width <= WORDS_OF_WARP_ROW * team / made and not is_alone:
@@ -288,7 +288,7 @@ def choose_row_ranges(group: RangeGroup, target: GpuTarget) -> RowRangesSchedule
     inputs, width = [operand for operand in group.operands if operand.is_input], group.width
     # Inputs, of which most is read, come in whole vectors: narrower outputs may be written in parts of them.
     lanes = gcd(WIDEST // max((operand.size for operand in inputs), default=WIDEST), width)
-    need = sum(max(operand.size, 4) / 4 for operand in inputs) + len(group.sums)
+    need = sum(operand.words for operand in inputs) + len(group.sums)
     team = team_of_warp(width, lanes)
     if ceil(width / (lanes * team)) * lanes * need <= SUM_WORDS_OF_WARP_ROW:
         schedule = RowRangesSchedule(SUM_BLOCK, lanes, team)

@@ -23,12 +23,19 @@ MOST_POINTS = 2**31 - 2**20
 @dataclass(frozen=True)
 class RowOperand:
     """A memref that a kernel reads or writes along the vector dimension: element size in bytes, stride, and whether a
-    walk before the last one reads it, so that a row in registers has it there for longer."""
+    walk before the last one reads it, so that a row in registers has it there for longer. Of what a rounding lacks
+    (split_rounded.py) nothing is left once that is put together."""
 
     size: int
     stride: int
     is_kept: bool
     is_input: bool
+    is_remainder: bool = False
+
+    @property
+    def words(self) -> float:
+        """Registers for an element as it is computed with."""
+        return 0 if self.is_remainder else max(self.size, 4) / 4
 
 
 @dataclass(frozen=True)
@@ -119,14 +126,24 @@ def _operands_of(program: RowProgram, layout: Layout, frame: Kernel) -> list[Row
                 accesses[operand] = access
                 levels.setdefault(operand, level)
     last = max((level for level, walk in enumerate(walks) if not walk.is_empty), default=0)
-    pairs = [(frame.buffers[value], accesses[value], levels[value] < last, True)
+    pairs = [(frame.buffers[value], accesses[value], levels[value] < last, True, _is_remainder(value))
              for value in accesses if value in frame.buffers]  # fmt: skip
-    pairs += [(buffer, program.access_of(value), False, False) for value, buffer in frame.outputs]
+    pairs += [(buffer, program.access_of(value), False, False, False) for value, buffer in frame.outputs]
     found = []
-    for buffer, access, is_kept, is_input in pairs:
+    for buffer, access, *flags in pairs:
         stride = layout.strides(access, vectors.strides_of(buffer)).get(
             -1 if layout.vector_dim is None else layout.vector_dim
         )
         if stride is not None:
-            found.append(RowOperand(element_bytes(ir.MemRefType(buffer.type).element_type), stride, is_kept, is_input))
+            found.append(RowOperand(element_bytes(ir.MemRefType(buffer.type).element_type), stride, *flags))
     return found
+
+
+def _is_remainder(value: ir.Value) -> bool:
+    """Whether loops put an input together with a rounding, and do nothing else with it."""
+    users = [use.owner.operation for use in value.uses]
+    others = [
+        [ir.RankedTensorType(item.type).element_type for item in user.operands if item != value] for user in users
+    ]
+    is_narrow = ir.RankedTensorType(value.type).element_type == ir.IntegerType.get_signless(16)
+    return is_narrow and all(types == [ir.BF16Type.get(), ir.F32Type.get()] for types in others)

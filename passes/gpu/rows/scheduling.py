@@ -249,10 +249,8 @@ def _excess_team(schedule: RowsSchedule | RowRangesSchedule, group: RowGroup) ->
 def _excess_registers(schedule: RowSchedule, group: RowGroup) -> Iterator[str]:
     cut = schedule.cut(group.width)
     inputs = [operand for operand in group.operands if operand.is_input]
-    if cut.hides:
-        each = choice.kept_words(inputs, cut.lanes)
-    else:
-        each = max(sum(max(operand.size, 4) / 4 for operand in inputs), 1.0)
+    made = max(sum(operand.words for operand in inputs), 1.0)
+    each = choice.kept_words(inputs, cut.lanes) if cut.hides else made
     sums = len(group.sums) if isinstance(group, RangeGroup) else 0
     needed, most = ceil((cut.chunks or 0) * cut.lanes * (each + sums)), min(MOST_REGISTERS, (1 << 16) // cut.threads)
     if needed > most:
