@@ -9,16 +9,60 @@
 // CHECK-SAME: %[[X:.+]]: tensor<8xf16>, %[[W:.+]]: tensor<8xf32>, %[[V:.+]]: tensor<8xf32>)
 // CHECK-NEXT: %[[NARROW_W:.+]] = call @rows_0(%[[W]]) {blu.batch = 0 : i64}
 // CHECK-NEXT: %[[NARROW_V:.+]] = call @rows_2(%[[V]]) {blu.batch = 0 : i64}
-// CHECK-NEXT: %[[Y:.+]] = call @rows_1(%[[X]], %[[NARROW_W]]) :
-// CHECK-NEXT: %[[Z:.+]] = call @rows_1(%[[Y]], %[[NARROW_V]]) :
+// CHECK-NEXT: %[[Y:.+]] = call @loops_1(%[[X]], %[[NARROW_W]]) :
+// CHECK-NEXT: %[[Z:.+]] = call @loops_1(%[[Y]], %[[NARROW_V]]) :
 // CHECK-NEXT: return %[[Z]]
 // SMALL: {blu.batch = 0 : i64}
 // TIGHT-NOT: blu.batch
 // TIGHT: return
 func.func @casts(%x: tensor<8xf16>, %w: tensor<8xf32>, %v: tensor<8xf32>) -> tensor<8xf16> {
   %0 = call @rows_0(%w) : (tensor<8xf32>) -> tensor<8xf16>
-  %1 = call @rows_1(%x, %0) : (tensor<8xf16>, tensor<8xf16>) -> tensor<8xf16>
+  %1 = call @loops_1(%x, %0) : (tensor<8xf16>, tensor<8xf16>) -> tensor<8xf16>
   %2 = call @rows_2(%v) : (tensor<8xf32>) -> tensor<8xf16>
+  %3 = call @loops_1(%1, %2) : (tensor<8xf16>, tensor<8xf16>) -> tensor<8xf16>
+  return %3 : tensor<8xf16>
+}
+func.func private @rows_0(%x: tensor<8xf32>) -> tensor<8xf16> attributes {blu.kernel = "rows"} {
+  %0 = tensor.empty() : tensor<8xf16>
+  %1 = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]} ins(%x : tensor<8xf32>) outs(%0 : tensor<8xf16>) {
+  ^bb0(%a: f32, %b: f16):
+    %2 = arith.truncf %a : f32 to f16
+    linalg.yield %2 : f16
+  } -> tensor<8xf16>
+  return %1 : tensor<8xf16>
+}
+func.func private @loops_1(%x: tensor<8xf16>, %w: tensor<8xf16>) -> tensor<8xf16> attributes {blu.kernel = "loops"} {
+  %0 = tensor.empty() : tensor<8xf16>
+  %1 = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]} ins(%x, %w : tensor<8xf16>, tensor<8xf16>) outs(%0 : tensor<8xf16>) {
+  ^bb0(%a: f16, %b: f16, %c: f16):
+    %2 = arith.addf %a, %b : f16
+    linalg.yield %2 : f16
+  } -> tensor<8xf16>
+  return %1 : tensor<8xf16>
+}
+func.func private @rows_2(%x: tensor<8xf32>) -> tensor<8xf16> attributes {blu.kernel = "rows"} {
+  %0 = tensor.empty() : tensor<8xf16>
+  %1 = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]} ins(%x : tensor<8xf32>) outs(%0 : tensor<8xf16>) {
+  ^bb0(%a: f32, %b: f16):
+    %2 = arith.truncf %a : f32 to f16
+    linalg.yield %2 : f16
+  } -> tensor<8xf16>
+  return %1 : tensor<8xf16>
+}
+
+// -----
+
+// The same where what reads a weight writes over it: no more is kept than before.
+// TIGHT-LABEL: func.func @casts_written_over(
+// TIGHT: call @rows_0({{.*}}) {blu.batch
+// TIGHT: call @rows_0({{.*}}) {blu.batch
+// TIGHT: call @rows_1(
+// TIGHT: call @rows_1(
+// TIGHT: return
+func.func @casts_written_over(%x: tensor<8xf16>, %w: tensor<8xf32>, %v: tensor<8xf32>) -> tensor<8xf16> {
+  %0 = call @rows_0(%w) : (tensor<8xf32>) -> tensor<8xf16>
+  %1 = call @rows_1(%x, %0) : (tensor<8xf16>, tensor<8xf16>) -> tensor<8xf16>
+  %2 = call @rows_0(%v) : (tensor<8xf32>) -> tensor<8xf16>
   %3 = call @rows_1(%1, %2) : (tensor<8xf16>, tensor<8xf16>) -> tensor<8xf16>
   return %3 : tensor<8xf16>
 }
@@ -36,15 +80,6 @@ func.func private @rows_1(%x: tensor<8xf16>, %w: tensor<8xf16>) -> tensor<8xf16>
   %1 = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]} ins(%x, %w : tensor<8xf16>, tensor<8xf16>) outs(%0 : tensor<8xf16>) {
   ^bb0(%a: f16, %b: f16, %c: f16):
     %2 = arith.addf %a, %b : f16
-    linalg.yield %2 : f16
-  } -> tensor<8xf16>
-  return %1 : tensor<8xf16>
-}
-func.func private @rows_2(%x: tensor<8xf32>) -> tensor<8xf16> attributes {blu.kernel = "rows"} {
-  %0 = tensor.empty() : tensor<8xf16>
-  %1 = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]} ins(%x : tensor<8xf32>) outs(%0 : tensor<8xf16>) {
-  ^bb0(%a: f32, %b: f16):
-    %2 = arith.truncf %a : f32 to f16
     linalg.yield %2 : f16
   } -> tensor<8xf16>
   return %1 : tensor<8xf16>

@@ -9,7 +9,8 @@ import numpy as np
 
 from blu.dialects.core.dtypes import tensor_type
 from blu.dialects.core.mlir import func, ir
-from blu.passes.framework.kernels import is_host_step
+from blu.passes.framework.families import family_of
+from blu.passes.framework.kernels import callee_of, is_host_step
 from blu.passes.host.bufferize.kernels import updated_inputs
 from blu.passes.host.pair_donations import pairs_of
 
@@ -57,7 +58,12 @@ class HostSteps:
         self._count = len(self.order)  # of steps that there have been
         self._set_order(self.order)
         self._keep_in_place()
-        self._memory = _Memory([(value, step, self._readers.get(value, [])) for value, step in self._maker.items()])
+        self._memory = _Memory(
+            [
+                _Life.of(value, step, self._readers.get(value, []), self._is_over(value, kernels))
+                for value, step in self._maker.items()
+            ]
+        )
 
     def _read(self, operation: ir.Operation, kernels: dict[str, func.FuncOp]) -> None:
         found = frozenset[ir.Value]().union(*(self._sources_of(value) for value in operation.operands))
@@ -77,6 +83,14 @@ class HostSteps:
         if is_host_step(operation.name):
             self._keep_in_turn(step)
         self.order.append(step)
+
+    def _is_over(self, value: ir.Value, kernels: dict[str, func.FuncOp]) -> bool:
+        """Whether a result may be written over an intermediate one that its kernel reads."""
+        call = value.owner.operation
+        if call.name != "func.call" or not family_of(kernels[callee_of(call)]).writes_over_elements:
+            return False
+        sources = [source for operand in call.operands for source in self._sources_of(operand)]
+        return any(source in self._maker and source.type == value.type for source in sources)
 
     def _keep_in_turn(self, step: HostStep) -> None:
         """What ranks do together all of them do in one order: that of the program."""
@@ -159,6 +173,23 @@ class Order:
     tail: np.ndarray
 
 
+@dataclass(frozen=True)
+class _Life:
+    """A result's bytes, and the numbers of the steps that make and read it. One that `is_over` another begins to need
+    memory of its own when the step that makes it is over, if that other one is still needed then."""
+
+    size: int
+    steps: list[int]
+    is_over: bool
+    is_returned: bool
+
+    @classmethod
+    def of(cls, value: ir.Value, maker: HostStep, readers: Sequence[HostStep], is_over: bool) -> _Life:
+        """The life of a value."""
+        is_returned = any(reader.operations[0].name == "func.return" for reader in readers)
+        return cls(bytes_of(value), [step.number for step in (maker, *readers)], is_over, is_returned)
+
+
 class _Memory:
     """When the results of steps are alive. Results of the program are not counted: they have memory of their own.
 
@@ -166,16 +197,12 @@ class _Memory:
     `_steps`, by number, those of a result from `_begin` on: all are looked at for every batch that is tried.
     """
 
-    def __init__(self, values: Sequence[tuple[ir.Value, HostStep, Sequence[HostStep]]]):
-        returned = "func.return"
-        lives = [
-            (bytes_of(value), [step.number for step in (maker, *readers)])
-            for value, maker, readers in values
-            if not any(reader.operations[0].name == returned for reader in readers)
-        ]
-        self._sizes = np.array([size for size, _ in lives], np.int64)
-        self._steps = np.array([number for _, life in lives for number in life], np.int64)
-        self._begin = np.cumsum([0, *(len(life) for _, life in lives)])[:-1]
+    def __init__(self, lives: Sequence[_Life]):
+        lives = [life for life in lives if not life.is_returned]
+        self._sizes = np.array([life.size for life in lives], np.int64)
+        self._steps = np.array([number for life in lives for number in life.steps], np.int64)
+        self._begin = np.cumsum([0, *(len(life.steps) for life in lives)])[:-1]
+        self._delay = np.array([life.is_over for life in lives], np.int64)
 
     def rename(self, steps: Sequence[int], merged: int) -> None:
         """From now on these steps are this one."""
@@ -192,7 +219,7 @@ class _Memory:
         times[order.tail] = len(order.head) + bool(len(order.together)) + np.arange(len(order.tail))
         places = times[self._steps]
         change = np.zeros(len(times) + 1, np.int64)
-        np.add.at(change, np.minimum.reduceat(places, self._begin), self._sizes)
+        np.add.at(change, np.minimum.reduceat(places, self._begin) + self._delay, self._sizes)
         np.subtract.at(change, np.maximum.reduceat(places, self._begin) + 1, self._sizes)
         alive = np.cumsum(change)
         return int(alive.max()), int(alive.sum())
