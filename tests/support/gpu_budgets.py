@@ -1,4 +1,4 @@
-"""What the kernels of GPT-2 use of a GPU: registers, shared and local memory by family, kernels and launches.
+"""What GPT-2 uses of a GPU: kernels, launches, bytes of the arena; registers, shared and local memory by family.
 
     python -m tests.support.gpu_budgets            # record what is less than the budgets in data/gpu_budgets.json
     python -m tests.support.gpu_budgets --raise    # record what is more, too: say why in the commit
@@ -33,6 +33,7 @@ from tests.support.kernel_proofs import proof_of
 BUDGETS = DATA / "gpu_budgets.json"
 TARGETS = ("sm_80", "sm_89", "sm_90a")
 LAYERS = {"n_layer": 2}
+COUNTS = ("kernels", "launches", "arena_bytes")
 Budget = dict[str, Any]
 
 
@@ -99,7 +100,8 @@ class Kernels:
             used = {"registers": cubin.registers, "shared_bytes": shared[name], "local_bytes": local}
             family = families.setdefault(family_of(name), dict.fromkeys(used, 0))
             family |= {item: max(number, family[item]) for item, number in used.items()}
-        counts = {"kernels": len(self.ptx), "launches": len(self.plan["launches"])}
+        numbers = len(self.ptx), len(self.plan["launches"]), self.plan["arena_bytes"]
+        counts = dict(zip(COUNTS, numbers, strict=True))
         return {**counts, "families": dict(sorted(families.items()))}
 
     def plain_texts(self) -> list[str]:
@@ -127,8 +129,9 @@ def _plan(module: ir.Module) -> dict[str, Any]:
 
 def proof_of_budget(module: ir.Module, target: str, allowed: Budget) -> str:
     """A proof that the kernels of a module at level "plan" are different, and fit a budget."""
-    launches = [[launch["kernel"], launch["shared_bytes"]] for launch in _plan(module)["launches"]]
-    return proof_of(module, target, [allowed, launches, ptxas_release()])
+    plan = _plan(module)
+    launches = [[launch["kernel"], launch["shared_bytes"]] for launch in plan["launches"]]
+    return proof_of(module, target, [allowed, launches, plan["arena_bytes"], ptxas_release()])
 
 
 def family_of(kernel: str) -> str:
@@ -138,9 +141,7 @@ def family_of(kernel: str) -> str:
 
 def excesses(found: Budget, allowed: Budget, same_ptxas: bool) -> list[str]:
     """Where a program takes more than its budget. Registers are compared if the same release of ptxas chose them."""
-    lines = [
-        f"{item}: {found[item]} > {allowed[item]}" for item in ("kernels", "launches") if found[item] > allowed[item]
-    ]
+    lines = [f"{item}: {found[item]} > {allowed[item]}" for item in COUNTS if found[item] > allowed[item]]
     for family, used in found["families"].items():
         budget = allowed["families"].get(family, {})
         for item, number in used.items():
@@ -164,7 +165,7 @@ def _lowered(found: Budget, allowed: Budget) -> Budget:
         }
         for name, used in found["families"].items()
     }
-    counts = {item: min(found[item], allowed[item]) for item in ("kernels", "launches")}
+    counts = {item: min(found[item], allowed[item]) for item in COUNTS}
     return {**counts, "families": families}
 
 
@@ -180,7 +181,7 @@ def main() -> int:
             module = trace().lower(target).module
             kernels = Kernels.made_of(module, target)
             found = kernels.measure()
-            allowed = recorded["programs"].get(program, {}).get(target, {"kernels": 0, "launches": 0, "families": {}})
+            allowed = recorded["programs"].get(program, {}).get(target, {**dict.fromkeys(COUNTS, 0), "families": {}})
             more = excesses(found, allowed, recorded.get("ptxas") == ptxas_release())
             print(f"{program}, {target}: {'; '.join(more) or 'fits'}")
             fits = fits and (may_raise or not more)

@@ -73,10 +73,11 @@ def test_a_proof_is_one_of_this_program_and_this_budget() -> None:
 
 
 def test_budgets_may_only_fall() -> None:
-    allowed = {"kernels": 4, "launches": 9, "families": {"gemm": {"registers": 100, "local_bytes": 0}}}
-    less = {"kernels": 3, "launches": 9, "families": {"gemm": {"registers": 90, "local_bytes": 0}}}
+    gemm = {"registers": 100, "local_bytes": 0}
+    allowed = {"kernels": 4, "launches": 9, "arena_bytes": 64, "families": {"gemm": gemm}}
+    less = {**allowed, "kernels": 3, "arena_bytes": 48, "families": {"gemm": {"registers": 90, "local_bytes": 0}}}
     assert excesses(allowed, allowed, True) == excesses(less, allowed, True) == []
-    assert excesses(allowed, less, True) == ["kernels: 4 > 3", "registers of gemm: 100 > 90"]
-    assert excesses(allowed, less, False) == ["kernels: 4 > 3"]
+    assert excesses(allowed, less, True) == ["kernels: 4 > 3", "arena_bytes: 64 > 48", "registers of gemm: 100 > 90"]
+    assert excesses(allowed, less, False) == ["kernels: 4 > 3", "arena_bytes: 64 > 48"]
     other = {**less, "families": {"rows": {"registers": 8, "local_bytes": 4}}}
     assert excesses(other, allowed, True) == ["registers of rows: 8 > none", "local_bytes of rows: 4 > none"]
