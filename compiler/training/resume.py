@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -84,24 +85,41 @@ def take_over(
 
     Raises one CheckpointError that lists everything that does not fit, and then changes nothing.
     """
-    saved = found.metadata
+    saved, place = found.metadata, batches.state()
     wrong = [*_config_differences(saved, config)]
     if not wrong:  # else every array differs, for the reason that is said
         wrong += differences("model", _expected_model(engine), found.model)[0]
         wrong += differences("optimizer", _expected_optimizer(engine, recipe), found.optimizer)[0]
-    place = batches.state()
-    try:
-        batches.restore(saved.get("data") or {})
-    except DataError as error:
-        wrong += [f"data: {line.strip()}" for line in error.message.splitlines()[1:]]
+    wrong += _data_differences(saved, batches)
     if wrong:
         batches.restore(place)
-        message = "\n    ".join((f"{found.path}: does not fit this run:", *wrong))
-        raise CheckpointError(message, advice=ADVICE)
+        raise _misfit(found.path, wrong)
     engine.set_parameters(found.model)
     engine.set_part(STATE, {name: array for name, array in found.optimizer.items() if not name.startswith(SCALE)})
     engine.set_part("", {name: array for name, array in found.optimizer.items() if name.startswith(SCALE)})
     return _notes(saved.get("recipe") or {}, recipe)
+
+
+def check_metadata(path: Path, saved: Mapping[str, Any], config: Mapping[str, Any], batches: Batches) -> None:
+    """CheckpointError where the model or the data of a checkpoint, as its metadata say, are not the run's."""
+    place = batches.state()
+    wrong = [*_config_differences(saved, config), *_data_differences(saved, batches)]
+    batches.restore(place)
+    if wrong:
+        raise _misfit(path, wrong)
+
+
+def _misfit(path: Path, wrong: Sequence[str]) -> CheckpointError:
+    return CheckpointError("\n    ".join((f"{path}: does not fit this run:", *wrong)), advice=ADVICE)
+
+
+def _data_differences(saved: Mapping[str, Any], batches: Batches) -> list[str]:
+    """What of the data differs; where nothing does, the batches go on where they were."""
+    try:
+        batches.restore(saved.get("data") or {})
+    except DataError as error:
+        return [f"data: {line.strip()}" for line in error.message.splitlines()[1:]]
+    return []
 
 
 def _config_differences(saved: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator[str]:

@@ -254,6 +254,10 @@ def test_ranks_that_share_the_optimizer_go_on_from_a_checkpoint_bit_by_bit(texts
     ends = [tmp_path / name / "step-00000006" for name in ("one", "two")]
     for name in ("rank-00000.safetensors", "rank-00001.safetensors"):
         assert (ends[0] / name).read_bytes() == (ends[1] / name).read_bytes()
+    words = command(texts, tmp_path / "two", *flags, "9", "--resume", "--width", "32")
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.count("does not fit this run") == done.stderr.count("n_embd was 16, is 32") == 1, "said by ranks"
 
 
 @pytest.mark.slow

@@ -23,13 +23,16 @@ from blu.compiler.training.events import Note, Observer
 from blu.compiler.training.place import Place
 from blu.compiler.training.presets import training_config
 from blu.compiler.training.recipe import Cadence, Recipe
+from blu.compiler.training.resume import check_metadata
 from blu.compiler.training.trainer import Trainer, TrainingResult
 from blu.compiler.training.writer import Writer
 from blu.errors import ArgumentError, UnsupportedError, WeightsError
 from blu.frontend.io.atomic import replacing
 from blu.frontend.io.byte_tokenizer_file import write_byte_tokenizer
+from blu.frontend.io.checkpoints.checkpoint import read_metadata
 from blu.frontend.io.checkpoints.checkpoints import Checkpoints
 from blu.frontend.io.checkpoints.directory import has_any
+from blu.frontend.io.checkpoints.latest import latest
 from blu.frontend.io.data.training_data import TrainingData, open_training_data
 from blu.frontend.io.gpt2 import HEAD, random_state_dict
 from blu.frontend.io.huggingface import gpt2_state_dict, load_config, resolve
@@ -92,7 +95,10 @@ class Run:
     def check(self) -> None:
         """Raise what is wrong with the run as far as one process can know: UsageError, WeightsError, DataError."""
         data, recipe = self._described()
-        _as_usage(partial(Trainer, self._engine(recipe), self.config, recipe, data, self.cadence, place=self.place))
+        make = partial(Trainer, self._engine(recipe), self.config, recipe, data, self.cadence, place=self.place)
+        trainer = _as_usage(make)
+        if self.flags.get("resume") and has_any(self.directory) and (path := latest(self.directory)) is not None:
+            check_metadata(path, read_metadata(path), self.config, trainer.batches)
 
     def prepare(self, observer: Observer) -> Trainer:
         """Everything up to the first step; `observer` hears what there is to say."""

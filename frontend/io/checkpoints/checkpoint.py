@@ -111,10 +111,22 @@ def read(path: Path) -> Checkpoint:
         raise CheckpointError(error.message, advice=error.advice) from error
     if state.get("step") != manifest.step:
         raise CheckpointError(f"{path}: {STATE} is of step {state.get('step')!r}, {MANIFEST} of {manifest.step}")
+    return Checkpoint(path, manifest.step, model, optimizer, _metadata_of(path, state))
+
+
+def read_metadata(path: Path) -> dict[str, Any]:
+    """The metadata of the checkpoint in the step directory `path`, of which nothing else is read."""
+    try:
+        return _metadata_of(path, read_json(path / STATE))
+    except WeightsError as error:
+        raise CheckpointError(error.message, advice=error.advice) from error
+
+
+def _metadata_of(path: Path, state: Mapping[str, Any]) -> dict[str, Any]:
     metadata = state.get("metadata")
     if not isinstance(metadata, dict):
         raise CheckpointError(f"{path / STATE}: metadata is missing")
-    return Checkpoint(path, manifest.step, model, optimizer, metadata)
+    return metadata
 
 
 def _whole(path: Path, is_gpt2: bool) -> tuple[dict[str, Any], dict[str, Any]]:
