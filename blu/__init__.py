@@ -12,6 +12,8 @@ Names are loaded when first used: `import blu.runtime` brings in neither MLIR no
 from __future__ import annotations
 
 import importlib
+import sys
+from importlib.machinery import ModuleSpec
 from typing import Any
 
 _HOMES = {
@@ -59,6 +61,28 @@ _MODULES = {
 }
 # Those whose functions compile themselves where they are called on arrays.
 _CALLED_ON_ARRAYS = ("array_api", "fft", "linalg", "nn", "optim", "random")
+
+
+class _Submodules:
+    """Lets `import blu.nn` and `from blu.nn import Linear` find what `blu.nn` is, which other files have."""
+
+    @staticmethod
+    def find_spec(name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        package, _, own = name.partition(".")
+        return ModuleSpec(name, _Submodules) if package == "blu" and own in _MODULES else None  # type: ignore[arg-type]
+
+    @staticmethod
+    def create_module(spec: ModuleSpec) -> None:
+        return None
+
+    @staticmethod
+    def exec_module(module: Any) -> None:
+        """Put the module itself in the place of the empty one that was made for it."""
+        name = module.__name__
+        sys.modules[name] = __getattr__(name.partition(".")[2])
+
+
+sys.meta_path.append(_Submodules)  # type: ignore[arg-type]
 
 
 def __getattr__(name: str) -> Any:

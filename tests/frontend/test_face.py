@@ -52,6 +52,10 @@ def test_every_name_is_there(name: str) -> None:
         "from blu import random; random.normal(random.key(0), (2,))",
         "from blu import nn; nn.Linear(2, 3).initialize()(numpy.ones((1, 2), numpy.float32))",
         "from blu import array_api; array_api.exp(array_api.asarray(1.0))",
+        "import blu.nn as nn; nn.Linear(2, 3).initialize()(numpy.ones((1, 2), numpy.float32))",
+        "from blu.random import key, normal; normal(key(0), (2,))",
+        "import blu.optim, blu.tree, blu.train, sys; assert blu.optim is sys.modules['blu.optim']",
+        "import blu.runtime, sys; assert 'blu.dialects' not in sys.modules",
     ],
 )
 def test_modules_work_on_arrays_by_themselves(statement: str) -> None:
