@@ -13,19 +13,47 @@ WIDE = 32
 """Columns that fill some vectors of any target. Fewer, as those of a convolution's window, are not chosen for being
 beside each other in memory."""
 
-Point = Mapping[int, ir.Value]
-"""Where the emitted code is: an index value per iteration dim (the first lane's, along the vectorised dim)."""
+
+@dataclass(frozen=True)
+class Digit:
+    """A dimension that is walked with others as one iteration dim: at a position there, position // below % size.
+
+    The first of them has none above it, and needs no remainder.
+    """
+
+    dim: int
+    below: int
+    size: int
+    is_first: bool
+
+
+Dim = int | Digit | None
+"""What is behind a dimension of a buffer: an iteration dim, a digit of one, or the constant 0 for None."""
+Point = Mapping[Dim, ir.Value]
+"""Where the emitted code is: an index value per iteration dim (the first lane's, along the vectorised dim).
+
+Digits may be in it beside their dim, where they are known already."""
+
+
+def position(dim: Dim, point: Point) -> ir.Value:
+    """The index along a dimension of a buffer."""
+    if dim is None:
+        return vectors.index(0)
+    if dim in point or not isinstance(dim, Digit):
+        return point[dim]
+    above, _ = vectors.split(point[dim.dim], dim.below)
+    return above if dim.is_first else vectors.split(above, dim.size)[1]
 
 
 @dataclass(frozen=True)
 class IndexedBuffer:
-    """A buffer and the iteration dim behind each of its dimensions; None stands for the constant 0."""
+    """A buffer and what is behind each of its dimensions."""
 
     buffer: ir.Value
-    dims: tuple[int | None, ...]
+    dims: tuple[Dim, ...]
 
     def indices(self, point: Point) -> list[ir.Value]:
-        return [vectors.index(0) if dim is None else point[dim] for dim in self.dims]
+        return [position(dim, point) for dim in self.dims]
 
     def stride(self, dim: int | None) -> int | None:
         """The distance in elements of neighbours along an iteration dim; None where the buffer lacks the dim."""
@@ -57,14 +85,14 @@ class Contraction:
 
     `rows` (m), `columns` (n, the vectorised one) and `depth` (k) are iteration dims, or None where there is none; all
     other parallel dims are `outer`, all other reduction dims `outer_depth` (summed in order, around `depth`).
-    `result_dims` holds the iteration dim behind each dimension of the result.
+    `result_dims` holds what is behind each dimension of the result.
     """
 
     operation: ir.Operation
     sizes: tuple[int, ...]
     left: IndexedBuffer
     right: IndexedBuffer
-    result_dims: tuple[int | None, ...]
+    result_dims: tuple[Dim, ...]
     rows: int | None
     columns: int | None
     depth: int | None
@@ -77,7 +105,7 @@ class Contraction:
     @property
     def is_empty(self) -> bool:
         """Whether the result has no elements (with none in `depth`, it has elements that are zero)."""
-        return any(dim is not None and not self.sizes[dim] for dim in self.result_dims)
+        return 0 in ir.ShapedType(self.operation.results[0].type).shape
 
     @property
     def accumulator(self) -> ir.Type:

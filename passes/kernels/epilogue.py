@@ -12,11 +12,11 @@ from functools import cached_property
 
 from blu.dialects.core.mlir import arith, ir
 from blu.passes.kernels import lanes as vectors
-from blu.passes.kernels.contraction import Contraction, IndexedBuffer, Point, maps_of
+from blu.passes.kernels.contraction import Contraction, Dim, IndexedBuffer, Point, maps_of, position
 from blu.passes.kernels.inline import inline_vector
 from blu.passes.loops.fuse.loops import loop_nest
 
-Dims = tuple[int | None, ...]
+Dims = tuple[Dim, ...]
 Known = dict[tuple[ir.Value, Dims], ir.Value]
 """Values of tensors at one point, by the dims that they are read at."""
 
@@ -157,7 +157,7 @@ def _column_sum(
 def _follow(operation: ir.Operation, known: dict[ir.Value, Dims]) -> None:
     """Record the dims of an operation's results, where one of its operands has known ones."""
     maps = maps_of(operation)
-    loops: dict[int, int | None] = {}
+    loops: dict[int, Dim] = {}
     for operand, map_ in zip(operation.operands, maps, strict=True):
         for loop, dim in zip(map_, known.get(operand, ()), strict=False):
             if loop is not None and loops.get(loop) is None:
@@ -223,18 +223,18 @@ class _Evaluation:
         for result, map_, value in zip(operation.results, results, values, strict=True):
             self.done[result, tuple(None if loop is None else loops.get(loop) for loop in map_)] = value
 
-    def loop_indices(self, loops: Mapping[int, int | None], count: int) -> list[ir.Value]:
+    def loop_indices(self, loops: Mapping[int, Dim], count: int) -> list[ir.Value]:
         """What linalg.index yields for each loop."""
         indices = []
         for loop in range(count):
             dim = loops.get(loop)
-            base = vectors.index(0) if dim is None else self.point[dim]
+            base = position(dim, self.point)
             on_columns = dim is not None and dim == self.epilogue.contraction.columns
             indices.append(vectors.lane_indices(base, self.lanes) if on_columns else base)
         return indices
 
 
-def _loops_at(operation: ir.Operation, tensor: ir.Value, dims: Dims) -> dict[int, int | None]:
+def _loops_at(operation: ir.Operation, tensor: ir.Value, dims: Dims) -> dict[int, Dim]:
     """The dims of a linalg.generic's loops, where its result `tensor` is asked for at `dims`."""
     maps = maps_of(operation)
     own = maps[len(maps) - len(operation.results) + list(operation.results).index(tensor)]

@@ -16,6 +16,7 @@ from blu.dialects.core.mlir import func
 from blu.dialects.targets.cpu import CpuTarget
 from blu.passes.cpu.gemm import gemv, gemv_rows
 from blu.passes.cpu.gemm.gemm import contraction_of, product_of
+from blu.passes.cpu.gemm.merged import has_parts
 from blu.passes.cpu.gemm.schedule import (
     CHAIN,
     KINDS,
@@ -33,6 +34,8 @@ CHUNK_ROWS = 128
 WHOLE_DEPTH = 768
 """k in one piece up to this; else in equal blocks of at most `DEPTH_BLOCK`."""
 DEPTH_BLOCK = 512
+LEAST_ROWS, MOST_ROWS = 256, 1024
+"""Of chunks whose panels are packed together: fewer than the most only where there would be too few blocks."""
 BLOCKS = 8
 """Blocks of the grid to aim at: enough to keep a few threads evenly busy."""
 GROUP_PANELS = 12
@@ -158,22 +161,34 @@ def _group(contraction: Contraction, panels: int, chunks: int) -> int:
 def _many_rows(contraction: Contraction, rows: int, vectors: int, lanes: int, panels: int) -> PanelTilesSchedule:
     """A set of panels stays packed in L2 and the rows stream by."""
     count = contraction.size(contraction.rows)
-    chunks = max(1, -(-count // 1024))
-    chunk_rows = -(-count // chunks // rows) * rows
     depth = _whole_depth(contraction)
     panel_bytes = depth * vectors * lanes * contraction.accumulator.width // 8
     together = min(3, panels, SET_BYTES // panel_bytes)
-    if together < 2 or contraction.outer_depth:
+    has_blocks = contraction.outer_depth or has_parts(contraction, contraction.depth) or is_long(contraction)
+    if together < 2 or has_blocks:
         depth, group = _depth_block(contraction), min(5, panels)
-        return PanelTilesSchedule(rows, vectors, lanes, depth, CHUNK_ROWS // rows * rows, group, 1)
+        return PanelTilesSchedule(rows, vectors, lanes, depth, _even_chunks(count, rows, -(-panels // group)), group, 1)
+    chunks = max(-(-count // MOST_ROWS), min(count // LEAST_ROWS, -(-BLOCKS * together // panels)))
+    chunk_rows = -(-count // chunks // rows) * rows
     return PanelTilesSchedule(rows, vectors, lanes, depth, chunk_rows, together, together)
+
+
+def _even_chunks(count: int, rows: int, groups: int) -> int:
+    """Rows of chunks of about as many as `CHUNK_ROWS`, of which the last has about as many as the others.
+
+    Where there are few blocks, chunks are so many that two threads have equal shares.
+    """
+    chunks = -(-count // CHUNK_ROWS)
+    if chunks * groups < 2 * BLOCKS:
+        chunks = max(chunks + chunks % 2, BLOCKS // groups)
+    return -(-count // chunks // rows) * rows
 
 
 def _choose_tile(rows: int, whole_vectors: int, target: CpuTarget) -> tuple[int, int]:
     """Rows and vectors of a tile: the target's own, or one that cuts a narrow result with less waste."""
     sums = target.gemm_rows * target.gemm_vectors
     own = (target.gemm_rows, target.gemm_vectors)
-    others = [(sums // width, width) for width in (2, 3, 4, 1) if width != own[1]]
+    others = [(sums // width, width) for width in (4, 3, 2, 1) if width != own[1]]
     tiles = [own, *(tile for tile in others if _registers(*tile) <= target.registers)]
     return min(((min(r, rows or 1), v) for r, v in tiles), key=lambda tile: _cost(tile, rows, whole_vectors))
 

@@ -7,7 +7,7 @@ are one chain of multiply-adds in the order of k, so the bits do not depend on t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from math import prod
@@ -16,13 +16,14 @@ from blu.dialects.core.mlir import arith, func, ir, scf, vector
 from blu.dialects.targets.cpu import CpuTarget
 from blu.passes.cpu.gemm import gemv, gemv_rows
 from blu.passes.cpu.gemm.ahead import Turn, choose_ahead
+from blu.passes.cpu.gemm.merged import LeftRows, flattened, merged, run_of_rows
 from blu.passes.cpu.gemm.pack import Depth, RightPanels
 from blu.passes.cpu.gemm.schedule import PanelTilesSchedule, ReadColumnsSchedule, ReadRowsSchedule, is_long, schedule_of
 from blu.passes.cpu.gemm.tile import RegisterTile, add, load_tile, scratch, store_tile
 from blu.passes.cpu.kernel import KernelBody, for_range, open_kernel, scratch_scope
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.body import Kernel
-from blu.passes.kernels.contraction import Contraction, Point, read_contraction
+from blu.passes.kernels.contraction import Contraction, Digit, Dim, Point, position, read_contraction
 from blu.passes.kernels.epilogue import Epilogue, read_epilogue
 
 INLINE_EPILOGUE = 4
@@ -50,7 +51,8 @@ def emit(kernel: func.FuncOp, target: CpuTarget) -> None:
 def read(kernel: func.FuncOp) -> tuple[KernelBody, Epilogue]:
     """Open a kernel and find out what it multiplies and what follows."""
     body = open_kernel(kernel)
-    contraction = _read_contraction(product_of(kernel), body)
+    with scratch_scope(body.replacement), product_of(kernel).location:
+        contraction = flattened(_read_contraction(product_of(kernel), body))
     return body, read_epilogue(contraction, body.buffers, body.outputs)
 
 
@@ -68,7 +70,7 @@ def _read_contraction(product: ir.Operation, kernel: Kernel) -> Contraction:
     """With columns that lie side by side in memory, where results that walk the product's elements have any."""
     shape = ir.ShapedType(product.results[0].type).shape
     results = [buffer for tensor, buffer in kernel.outputs if ir.ShapedType(tensor.type).shape == shape]
-    return read_contraction(product, kernel.buffers, results)
+    return merged(read_contraction(product, kernel.buffers, results))
 
 
 def emit_with(body: KernelBody, epilogue: Epilogue, schedule: PanelTilesSchedule) -> None:
@@ -137,6 +139,7 @@ class _Gemm:
             self.right = self.make_panels()
             self.totals = self.make_totals()
         self.ahead = choose_ahead(self.right, self.rows)
+        self.left = LeftRows(contraction, even=run_of_rows(contraction) % schedule.rows == 0)
 
     def make_panels(self) -> RightPanels:
         """The right operand, with the buffer that its panels are packed in."""
@@ -174,7 +177,7 @@ class _Gemm:
         """The outer indices, chunk of rows and group of panels of a block: groups change fastest."""
         block, group = vectors.split(block, self.groups)
         block, chunk = vectors.split(block, self.chunks)
-        point: dict[int | None, ir.Value] = {}
+        point: dict[Dim, ir.Value] = {}
         for dim in reversed(self.contraction.outer):
             block, point[dim] = vectors.split(block, self.contraction.size(dim))
         return point, _Rows(arith.muli(chunk, vectors.index(self.schedule.chunk_rows)), chunk), group
@@ -326,17 +329,36 @@ class _Gemm:
             store_tile(sums, self.totals, local, tile)
             self.finish(at.point, at.row, local, tile)
             return
-        for place, total in enumerate(sums):
-            i, j = divmod(place, len(tile.counts))
-            self.store(at.point, vectors.offset(at.row, i), j, total, tile)
+        for i in range(tile.rows):
+            place = self.place_of(at.point, vectors.offset(at.row, i))
+            for j in range(len(tile.counts)):
+                self.store(place, j, sums[i * len(tile.counts) + j], tile)
 
     def run(self, at: _TileAt, tile: RegisterTile, depth: Depth, sums: list[ir.Value]) -> list[ir.Value]:
-        """The k loop of a tile."""
-        contraction = self.contraction
+        """The k loop of a tile: over all k, or over each of the runs that the left operand has them in."""
+        left, (begin, end) = self.left, depth
+        rows, run = left.points(at.point, at.row, tile.rows), left.run
+        if not run:
+            return self.run_part(at, tile, depth, sums, depth, rows, left.at_depth)
+        first, last = arith.divui(begin, vectors.index(run)), arith.ceildivui(end, vectors.index(run))
+        with for_range(first, last, carried=sums) as loop:
+            start = arith.muli(loop.induction_variable, vectors.index(run))
+            part = (arith.maxui(start, begin), arith.minui(vectors.offset(start, run), end))
+            inner = list(loop.inner_iter_args)
+            scf.yield_(self.run_part(at, tile, depth, inner, part, rows, lambda k: left.at_depth(k, start)))
+        return list(loop.results)
+
+    def run_part(
+        self, at: _TileAt, tile: RegisterTile, depth: Depth, sums: list[ir.Value], part: Depth,
+        rows: Sequence[Point], at_depth: Callable[[ir.Value], Point],
+    ) -> list[ir.Value]:  # fmt: skip
+        """The loop over a part of a block of k: the left operand is at `rows[i]` and `at_depth(k)`."""
+        found: dict[ir.Value, Point] = {}
 
         def left(i: int, k: ir.Value) -> ir.Value:
-            place = {**at.point, contraction.rows: vectors.offset(at.row, i), contraction.depth: k}
-            return contraction.left.load(place, None, 1, 1)
+            if k not in found:
+                found[k] = at_depth(k)
+            return self.contraction.left.load({**rows[i], **found[k]}, None, 1, 1)
 
         def right(j: int, k: ir.Value) -> ir.Value:
             if at.packs:
@@ -344,9 +366,9 @@ class _Gemm:
             return self.right.load(at.point, at.slot, depth, k, j, tile.counts[j])
 
         if not self.ahead or tile.rows < self.schedule.rows:
-            return tile.accumulate(sums, depth, left, right)
+            return tile.accumulate(sums, part, left, right)
         turn, ahead = self.turn(at, depth), self.ahead
-        return tile.accumulate_ahead(sums, depth, left, right, ahead.steps, lambda k: ahead.emit(turn, k))
+        return tile.accumulate_ahead(sums, part, left, right, ahead.steps, lambda k: ahead.emit(turn, k))
 
     def turn(self, at: _TileAt, depth: Depth) -> Turn:
         """What the tile needs to know in order to fetch its share of the next panel."""
@@ -357,16 +379,20 @@ class _Gemm:
         """Run the epilogue over a tile of finished sums in the scratch buffer, row by row."""
         with for_range(0, tile.rows) as loop:
             i = loop.induction_variable
+            place = self.place_of(point, arith.addi(row, i))
             for j in range(len(tile.counts)):
-                place = [arith.addi(local, i), vectors.index(j * tile.lanes)]
-                total = vector.load(tile.vector, self.totals, place)
-                self.store(point, arith.addi(row, i), j, total, tile)
+                waiting = [arith.addi(local, i), vectors.index(j * tile.lanes)]
+                self.store(place, j, vector.load(tile.vector, self.totals, waiting), tile)
 
-    def store(self, point: Point, row: ir.Value, j: int, total: ir.Value, tile: RegisterTile) -> None:
-        """Hand one vector of finished sums to the epilogue."""
+    def place_of(self, point: Point, row: ir.Value) -> Point:
+        """Where a row of the result is."""
         contraction = self.contraction
-        place = {**point, contraction.rows: row}
-        place.update({dim: vectors.index(0) for dim in contraction.outer_depth})
-        if contraction.columns is not None:
-            place[contraction.columns] = vectors.offset(point[contraction.columns], j * tile.lanes)
-        self.epilogue.store(total, place, tile.lanes, tile.counts[j])
+        place = {**point, contraction.rows: row, **{dim: vectors.index(0) for dim in contraction.outer_depth}}
+        digits = [dim for dim in contraction.result_dims if isinstance(dim, Digit)]
+        return place | {digit: position(digit, place) for digit in digits}
+
+    def store(self, row: Point, j: int, total: ir.Value, tile: RegisterTile) -> None:
+        """Hand one vector of finished sums of a row to the epilogue."""
+        columns = self.contraction.columns
+        at = {columns: vectors.offset(row[columns], j * tile.lanes)} if columns is not None else {}
+        self.epilogue.store(total, {**row, **at}, tile.lanes, tile.counts[j])

@@ -17,7 +17,7 @@ from blu.passes.cpu.gemm.tile import add, multiply_add, widen
 from blu.passes.cpu.gemm.transpose import transpose
 from blu.passes.cpu.kernel import KernelBody, for_range
 from blu.passes.kernels import lanes as vectors
-from blu.passes.kernels.contraction import Contraction, Point
+from blu.passes.kernels.contraction import Contraction, Dim, Point
 from blu.passes.kernels.epilogue import Epilogue
 
 MOST_ROWS = 4
@@ -70,7 +70,7 @@ class _Gemv:
 
     def emit_block(self, block: ir.Value) -> None:
         contraction = self.contraction
-        point: dict[int | None, ir.Value] = {contraction.rows: vectors.index(0)}
+        point: dict[Dim, ir.Value] = {contraction.rows: vectors.index(0)}
         block, group = vectors.split(block, self.groups)
         for dim in reversed(contraction.outer):
             block, point[dim] = vectors.split(block, contraction.size(dim))

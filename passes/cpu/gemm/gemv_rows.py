@@ -16,7 +16,7 @@ from blu.passes.cpu.gemm.schedule import CHAIN, ReadRowsSchedule, is_long
 from blu.passes.cpu.gemm.tile import add, multiply_add, scratch, widen
 from blu.passes.cpu.kernel import KernelBody, for_range, scratch_scope
 from blu.passes.kernels import lanes as vectors
-from blu.passes.kernels.contraction import Contraction, Point
+from blu.passes.kernels.contraction import Contraction, Dim, Point
 from blu.passes.kernels.epilogue import Epilogue
 
 MOST_ROWS = 16
@@ -71,7 +71,7 @@ class _Gemv:
     def emit_block(self, block: ir.Value, sums: ir.Value, totals: ir.Value) -> None:
         contraction = self.contraction
         block, share = vectors.split(block, -(-self.columns // self.width))
-        point: dict[int | None, ir.Value] = {}
+        point: dict[Dim, ir.Value] = {}
         for dim in reversed(contraction.outer):
             block, point[dim] = vectors.split(block, contraction.size(dim))
         first = arith.muli(share, vectors.index(self.width))
@@ -117,7 +117,7 @@ class _Walk:
                 act(whole, rest)
                 scf.yield_([])
 
-    def at(self, distance: ir.Value) -> dict[int | None, ir.Value]:
+    def at(self, distance: ir.Value) -> dict[Dim, ir.Value]:
         columns = self.gemv.contraction.columns
         return {**self.point, columns: arith.addi(self.point[columns], distance)}
 
