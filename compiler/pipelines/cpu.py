@@ -19,6 +19,7 @@ from blu.passes.graph.reassociate import Reassociate
 from blu.passes.graph.remat import Remat
 from blu.passes.graph.shard import Shard
 from blu.passes.graph.simplify import Simplify
+from blu.passes.graph.skip_rows import SkipRows
 from blu.passes.graph.trim_loops import TrimLoops
 from blu.passes.host.bufferize import Bufferize, PlanMemory
 from blu.passes.host.export_plan import ExportPlan
@@ -49,6 +50,7 @@ PIPELINE = Pipeline(
                 NarrowSums(),  # before sums are put together, and conversions simplified
                 Decompose(),
                 Simplify(),  # decompositions convert and reshape without looking at what they are given
+                SkipRows(),  # after conversions are where they stay
                 Reassociate(),
                 MlirPass("cse"),
                 TrimLoops(),  # equal loops are one

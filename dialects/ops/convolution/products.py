@@ -3,7 +3,7 @@
 The operand is [N, *spatial, C]. Padded, and for strides taken apart into phases, its rows of C elements stand one after
 the other so that what a place of the window reads, for all results at once, are rows from some number on: no window is
 ever copied. The sums of a product are over the places and the channels. Rows between the results' are computed as well,
-and dropped.
+and dropped (not on processors, see passes/graph/skip_rows.py).
 """
 
 from __future__ import annotations

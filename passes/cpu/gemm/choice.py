@@ -176,11 +176,11 @@ def _many_rows(contraction: Contraction, rows: int, vectors: int, lanes: int, pa
 def _even_chunks(count: int, rows: int, groups: int) -> int:
     """Rows of chunks of about as many as `CHUNK_ROWS`, of which the last has about as many as the others.
 
-    Where there are few blocks, chunks are so many that two threads have equal shares.
+    Where there are few blocks, chunks are an even number: two threads have equal shares.
     """
     chunks = -(-count // CHUNK_ROWS)
     if chunks * groups < 2 * BLOCKS:
-        chunks = max(chunks + chunks % 2, BLOCKS // groups)
+        chunks += chunks % 2
     return -(-count // chunks // rows) * rows
 
 
