@@ -9,7 +9,8 @@ import atexit
 import faulthandler
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib import metadata
 from typing import Any
@@ -33,6 +34,8 @@ _PERMUTE_TAG = 1
 _SPIN_SECONDS = 2e-4
 _LONGEST_BREAK = 1e-3
 _LONGEST_JOIN = 1e6
+_LAST_SECONDS = 20.0
+"""How much longer than for an exchange a rank waits for the others where nothing is left to do but to end."""
 
 
 @cache
@@ -48,11 +51,8 @@ def library() -> Any:
     except (ImportError, RuntimeError) as error:
         raise UnsupportedError(f"MPI is not to be had: {str(error).splitlines()[0]}", advice=INSTALL) from error
     if not MPI.Is_initialized():
-        # It waits for all ranks, for ever, and for a starter to end it where one has failed before: some do not.
-        # Only a thread that needs no lock of Python's gets a turn meanwhile.
-        faulthandler.dump_traceback_later(min(settings.current().rank_join, _LONGEST_JOIN), exit=True, file=2)
-        MPI.Init_thread(MPI.THREAD_MULTIPLE)
-        faulthandler.cancel_dump_traceback_later()
+        with _no_longer_than(settings.current().rank_join):
+            MPI.Init_thread(MPI.THREAD_MULTIPLE)
         atexit.register(_finish)
     return MPI
 
@@ -88,7 +88,18 @@ _is_aborted = False
 
 def _finish() -> None:
     if not _is_aborted and not library().Is_finalized():
-        library().Finalize()
+        current = settings.current()
+        with _no_longer_than(min(current.rank_join, current.rank_timeout + _LAST_SECONDS)):
+            library().Finalize()
+
+
+@contextmanager
+def _no_longer_than(seconds: float) -> Iterator[None]:
+    """Let MPI begin or end, which waits for all ranks, for ever, and for a starter to end it where one has failed
+    before: some do not. Only a thread that needs no lock of Python's gets a turn meanwhile."""
+    faulthandler.dump_traceback_later(min(seconds, _LONGEST_JOIN), exit=True, file=2)
+    yield
+    faulthandler.cancel_dump_traceback_later()
 
 
 class _Requests(Pending):

@@ -65,6 +65,13 @@ def test_who_waits_in_mpi_for_a_rank_that_never_comes_ends():
     assert "Timeout (0:00:02)!" in outcome.err and "mpi.py" in outcome.err, outcome.err
 
 
+def test_who_waits_in_mpi_for_a_rank_that_stops_when_all_is_done_ends():
+    """The ranks have parted: nobody watches any more, and MPI's own end waits for all of them."""
+    outcome = launch_ranks(2, "failing", "last", "1", flags={"grace": 0.5}, BLU_RANK_JOIN="5")
+    assert (outcome.code != 0, outcome.orphans, outcome.out.splitlines()[-1]) == (True, [], "done")
+    assert "Timeout (0:00:05)!" in outcome.err and "in _finish" in outcome.err, outcome.err
+
+
 def test_ranks_of_two_hosts_meet_and_end_together():
     """Both hosts are this one, by two names."""
     hosts = ["-launcher", "fork", "-hosts", "localhost,127.0.0.1"]

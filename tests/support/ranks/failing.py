@@ -66,6 +66,8 @@ def main() -> int:
                 line="model.py:12",
             ).wait()
     print("done", flush=True)
+    if how == "last" and World.of_environment().rank == culprit:
+        os.kill(os.getpid(), signal.SIGSTOP)
     return 0
 
 

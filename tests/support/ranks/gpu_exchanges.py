@@ -108,7 +108,7 @@ class Placed:
 
 def is_known(case: Case) -> bool:
     """NCCL reduces no 16-bit integers."""
-    return not (case.dtype == "i16" and KINDS[case.kind].reduces)
+    return not (case.dtype in ("i16", "u16") and KINDS[case.kind].reduces)
 
 
 def one_by_one(group: RankGroup, gpu: Gpu) -> list[str]:
