@@ -1,8 +1,8 @@
 """How the schedule of a kernel is written on it: `blu.schedule = {kind = "wgmma", rows = 128 : i64, split = 4 : i64}`.
 
 A kind of schedule is a frozen dataclass whose fields are strings and positive integers (and 0, where it is the
-default). Whoever emits a kernel reads its schedule and never chooses: what is not in the attribute is the field's
-default.
+default, or metadata say so). Whoever emits a kernel reads its schedule and never chooses: what is not in the attribute
+is the field's default.
 
 Two passes choose: one before bufferization, of what sizes decide, one after, of what strides do. Families of kernels in
 which there is something to choose say how in the table of their target, as a `Scheduler`.
@@ -23,6 +23,8 @@ from blu.passes.framework.families import SCHEDULE
 from blu.passes.framework.kernels import TUNED, WISHES
 
 Fields = Mapping[str, str | int]
+LEAST = "least"
+"""What the metadata of a field say if that may be 0, though it is not by default."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,8 @@ def check(kinds: Kinds, given: Fields) -> None:
             continue
         if name not in known:
             raise ParseError(f"a schedule of kind '{kind}' has no field '{name}'", advice=_one_of(name, list(known)))
-        _check_value(name, value, str(known[name].type), 0 if known[name].default == 0 else 1)
+        least = known[name].metadata.get(LEAST, 0 if known[name].default == 0 else 1)
+        _check_value(name, value, str(known[name].type), least)
 
 
 def _check_value(name: str, value: str | int, type_: str, least: int) -> None:

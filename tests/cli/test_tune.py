@@ -225,6 +225,7 @@ def test_neighbours_are_doubled_and_halved_and_other_tiles() -> None:
     assert {item["sums"] for item in neighbours(wgmma)} == {"boxed", "staged", "held"}
     parts = {(item["split"], item["lead"], item["sums"]) for item in neighbours(wgmma)}
     assert {(4, 3, "staged"), (3, 1, "staged"), (1, 1, "staged"), (2, 4, "boxed"), (2, 2, "boxed")} <= parts
+    assert (3, 0, "staged") in parts and all(lead or split == 3 for split, lead, _ in parts)
 
 
 def test_what_the_model_expects_to_be_slow_is_not_tried(monkeypatch) -> None:

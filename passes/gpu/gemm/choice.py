@@ -286,11 +286,11 @@ def warpgroup_split(sizes: ProductSizes, target: GpuTarget, registers: str = "no
 
 
 def clocks_of_warpgroups(
-    sizes: ProductSizes, target: GpuTarget, tile: tuple[int, int], step: float, split: int, lead: int = 0
+    sizes: ProductSizes, target: GpuTarget, tile: tuple[int, int], step: float, split: int, lead: int | None = None
 ) -> float:
     """What warpgroups are expected to take, whose tiles take `step` clocks for 128 bytes of k; with the best `lead`."""
     results = tiles_of(sizes, *tile)
-    leads = [lead] if lead else wgmma.leads(results, sizes.steps, split, target)
+    leads = [lead] if lead is not None else wgmma.leads(results, sizes.steps, split, target)
     total = step * min(wgmma.walked(results, sizes.steps, split, each, target) for each in leads) + _WARPGROUP_END
     moved = 2 * split * sizes.part_bytes
     return total + (moved / _BYTES_PER_CLOCK + _LAUNCH_CLOCKS if split > 1 else 0)

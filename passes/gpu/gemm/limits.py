@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from math import ceil
+from math import ceil, prod
 
 from blu.dialects.core.mlir import func
 from blu.dialects.targets.nvidia import GpuTarget
@@ -31,6 +31,7 @@ from blu.passes.gpu.gemm.schedule import (
     parts_of,
 )
 from blu.passes.gpu.gemm.slabs import SLAB
+from blu.passes.gpu.gemm.split import REST_PARTS, SharedRest
 from blu.passes.gpu.isa import wgmma as isa
 from blu.passes.gpu.kernel import GpuKernel
 from blu.passes.kernels.contraction import Contraction
@@ -106,16 +107,24 @@ def _excess_wgmma(schedule: WgmmaSchedule, target: GpuTarget) -> Iterator[str]:
 
 
 def _excess_lead(schedule: WgmmaSchedule, contraction: Contraction, target: GpuTarget) -> Iterator[str]:
-    if schedule.lead < 1:
+    sizes = ProductSizes.of(contraction, schedule.instruction)
+    results = ceil(sizes.rows / schedule.rows) * ceil(sizes.columns / schedule.columns) * sizes.outer
+    if schedule.lead < 0:
         yield f"lead = {schedule.lead}: the first part of k is as long as the others, or several times as long"
-    elif schedule.lead > 1:
-        sizes = ProductSizes.of(contraction, schedule.instruction)
-        results = ceil(sizes.rows / schedule.rows) * ceil(sizes.columns / schedule.columns) * sizes.outer
-        if schedule.split == 1 or results >= target.processors:
+    elif schedule.lead == 0:
+        runs = prod(map(contraction.size, contraction.outer_depth))
+        steps = runs * ceil(contraction.size(contraction.depth) / schedule.depth)
+        rest = SharedRest(results, steps, target.processors)
+        if schedule.split != REST_PARTS or not rest.fits():
             yield (
-                f"lead = {schedule.lead}: the first part of k is longer where k is split, and there are fewer tiles "
-                f"than the {target.processors} multiprocessors of {target.name}"
+                f"lead = 0: what is left of k is shared out in {REST_PARTS} parts, where there are fewer tiles than "
+                f"the {target.processors} multiprocessors of {target.name}, and at least as many as are left"
             )
+    elif schedule.lead > 1 and (schedule.split == 1 or results >= target.processors):
+        yield (
+            f"lead = {schedule.lead}: the first part of k is longer where k is split, and there are fewer tiles than "
+            f"the {target.processors} multiprocessors of {target.name}"
+        )
 
 
 def _excess_registers(schedule: WgmmaSchedule) -> Iterator[str]:

@@ -35,6 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from blu.dialects.core.mlir import arith, ir, scf
 from blu.passes.gpu import numbers
@@ -108,25 +109,29 @@ class BlockCode:
         share = self.walk.share(self.block, self.blocks)
         with when(numbers.is_equal(group, 1)):  # the first turn is group 0's
             _pass_turn(numbers.number(0))
-        start = self.ring.after(numbers.number(0), numbers.number(0), numbers.multiply(group, share.steps))
+        before = numbers.multiply(group, share.steps_of(share.begin))
+        start = self.ring.after(numbers.number(0), numbers.number(0), before)
         slabs = Slabs(self.schedule)
         address = numbers.add(self.staging, numbers.multiply(group, slabs.bytes))
         staged = slabs.staged(address)
 
         def tile(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-            place = self.walk.place(number)
+            place, steps = self.walk.place(number, share), share.steps_of(number)
             if isinstance(write, BoxWriter):
                 write.ask(place)
             barrier.sync_named(numbers.add(group, _TURN), 2 * wgmma.THREADS)
-            stage, phase, *sums = self._sums(carried, share.steps)
+            stage, phase, *sums = self._sums(carried, steps)
             _pass_turn(numbers.subtract(1, group))
-            after = self.ring.after(stage, phase, share.steps)  # the other group's tile lies between
-            if isinstance(write, SlabWriter):
-                self._write(group, sums, staged, write, place)
-            elif isinstance(write, BoxWriter):
+            others = share.steps_of(numbers.add(number, share.stride))
+            after = self.ring.after(stage, phase, others)  # the other group's tile lies between
+            if isinstance(write, BoxWriter):
                 write.write(sums, place, numbers.divide(numbers.subtract(number, begin), 2 * share.stride))
-            else:
-                write(sums, place)
+                return after
+            put = partial(self._write, group, staged=staged, write=write) if isinstance(write, SlabWriter) else write
+            put(sums, place)
+            if share.range is not None:
+                with when(share.range.is_all_that_is_left(number)):
+                    put([numbers.real(0.0)] * len(sums), replace(place, part=numbers.number(2)))
             return after
 
         begin = numbers.add(share.begin, numbers.multiply(group, share.stride))
@@ -266,7 +271,7 @@ class BlockCode:
             mbarrier.arrive(self.ring.empty(stage))
 
     def _write(
-        self, group: ir.Value, sums: list[ir.Value], staged: Staged, write: SlabWriter, place: TilePosition
+        self, group: ir.Value, sums: list[ir.Value], place: TilePosition, staged: Staged, write: SlabWriter
     ) -> None:
         """Write the sums of a tile, a slab at a time."""
         in_group = numbers.remainder(self.thread, wgmma.THREADS)

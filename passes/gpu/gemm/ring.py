@@ -12,6 +12,7 @@ from blu.passes.gpu import numbers
 from blu.passes.gpu.gemm.problem import Product
 from blu.passes.gpu.gemm.schedule import WgmmaSchedule
 from blu.passes.gpu.gemm.slabs import TilePosition
+from blu.passes.gpu.gemm.split import REST_PARTS, RestRange, SharedRest
 from blu.passes.gpu.gemm.tensor_map import FactorMap
 from blu.passes.gpu.isa import mbarrier, tma, wgmma
 from blu.passes.gpu.kernel import repeat
@@ -67,12 +68,18 @@ class Ring:
 
 @dataclass(frozen=True)
 class Share:
-    """The tiles of a block: from number `begin` on by `stride`, below `end`, of so many `steps` each."""
+    """The tiles of a block: from number `begin` on by `stride`, below `end`, of so many `steps` each, or the pieces of
+    a `range` of what is left of all tiles."""
 
     begin: ir.Value
     end: ir.Value
     stride: int
     steps: ir.Value
+    range: RestRange | None = None
+
+    def steps_of(self, tile: ir.Value) -> ir.Value:
+        """Steps of k of a tile."""
+        return self.steps if self.range is None else self.range.steps_of(tile)
 
 
 @dataclass(frozen=True)
@@ -103,11 +110,21 @@ class Walk:
     def steps(self) -> int:
         """Stages of k of a tile, of all parts but a longer first one. In the last some may lie beyond the end, where
         factors are read as zeros."""
-        return ceil(self.product.runs * self._steps_of_run / (self.schedule.split - 1 + self.schedule.lead))
+        return ceil(self.all_steps / (self.schedule.split - 1 + self.schedule.lead))
+
+    @property
+    def all_steps(self) -> int:
+        """Stages of k of all parts."""
+        return self.product.runs * self._steps_of_run
 
     def share(self, block: ir.Value, blocks: int) -> Share:
         """What one of so many blocks computes. With a longer first part, each block has tiles of one length only."""
         lead, first = self.schedule.lead, self.results
+        if lead == 0:
+            rest = SharedRest(first, self.all_steps, blocks)
+            assert rest.fits(), f"{rest} has more than {REST_PARTS} parts"
+            own = rest.range_of(block)
+            return Share(own.first, numbers.add(own.last, 1), 1, numbers.number(rest.first), own)
         if lead == 1:
             return Share(block, numbers.number(self.tiles), blocks, numbers.number(self.steps))
         is_long = numbers.is_below(block, first)
@@ -121,7 +138,7 @@ class Walk:
 
     def depth_of(self, place: TilePosition, step: ir.Value) -> tuple[ir.Value, list[ir.Value]]:
         """The k of a step of a tile, and the indices of its run. What is beyond the last run is beyond its k."""
-        number = numbers.add(numbers.multiply(self._begin_of(place.part), self.steps), step)
+        number = numbers.add(place.step, step)
         if not self.product.contraction.outer_depth:
             return numbers.multiply(number, self.schedule.depth), []
         run = numbers.smaller(numbers.divide(number, self._steps_of_run), self.product.runs - 1)
@@ -136,19 +153,26 @@ class Walk:
         is_first = numbers.is_equal(part, 0)
         return numbers.add(part, arith.select(is_first, numbers.number(0), numbers.number(more)))
 
-    def place(self, tile: ir.Value) -> TilePosition:
-        """Where a tile is: the parts of k change slowest, then the products."""
-        each, outer = self.down * self.across, self.product.outer
-        rest, tile = numbers.divide(tile, each), numbers.remainder(tile, each)
-        part, number = numbers.divide(rest, outer), numbers.remainder(rest, outer) if outer > 1 else numbers.number(0)
+    def place(self, tile: ir.Value, share: Share) -> TilePosition:
+        """Where a tile of a share is: the parts of k change slowest, then the products."""
+        each, outer, own = self.down * self.across, self.product.outer, share.range
+        number = tile if own is None else own.tile_of(tile)
+        rest, inside = numbers.divide(number, each), numbers.remainder(number, each)
+        outer_number = numbers.remainder(rest, outer) if outer > 1 else numbers.number(0)
+        if own is not None:
+            return self._place(inside, outer_number, own.part_of(tile), own.step_of(tile))
+        part = numbers.divide(rest, outer)
+        return self._place(inside, outer_number, part, numbers.multiply(self._begin_of(part), self.steps))
+
+    def _place(self, tile: ir.Value, number: ir.Value, part: ir.Value, step: ir.Value) -> TilePosition:
+        """A tile of a product of that number, and of a part of k that begins at a step."""
         wide = min(self.schedule.group, self.down)
         band, inside = numbers.divide(tile, wide * self.across), numbers.remainder(tile, wide * self.across)
         first = numbers.multiply(band, wide)
         height = numbers.smaller(numbers.subtract(self.down, first), wide)
         row, column = numbers.add(first, arith.remui(inside, height)), arith.divui(inside, height)
-        return TilePosition(
-            part, number, numbers.multiply(row, self.schedule.rows), numbers.multiply(column, self.schedule.columns)
-        )
+        row, column = numbers.multiply(row, self.schedule.rows), numbers.multiply(column, self.schedule.columns)
+        return TilePosition(part, step, number, row, column)
 
 
 @dataclass(frozen=True)
@@ -166,7 +190,7 @@ class Copies:
         share = self.walk.share(self.block, self.blocks)
 
         def tile(number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-            return repeat(0, share.steps, 1, carried, partial(self._fill, self.walk.place(number)))
+            return repeat(0, share.steps_of(number), 1, carried, partial(self._fill, self.walk.place(number, share)))
 
         repeat(share.begin, share.end, share.stride, [numbers.number(0), numbers.number(0)], tile)
 

@@ -7,14 +7,14 @@ whose place one of the others is put once there are strides (choice.py).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from blu.dialects.core.mlir import func
 from blu.passes.gpu.gemm.problem import Factor
 from blu.passes.gpu.others.loops import LoopsSchedule
 from blu.passes.kernels import schedules
-from blu.passes.kernels.schedules import Schedule, table_of
+from blu.passes.kernels.schedules import LEAST, Schedule, table_of
 
 ROW_BYTES = 128
 """Of a row of a tile in shared memory: all 32 banks."""
@@ -98,7 +98,8 @@ class WgmmaSchedule(TileSchedule):
     outputs from the registers that hold them ("held"), are "staged" in shared memory as f32, or what becomes of them is
     brought there by the copy engine ("boxed"). `copied` is what it is before
     strides are known. The first part of a k that is split has `lead` times as many steps as the others: with fewer
-    tiles than multiprocessors, each of these has about as many then, and there are fewer parts.
+    tiles than multiprocessors, each of these has about as many then, and there are fewer parts. Where `lead` is 0, what
+    is left of k is shared out wherever tiles begin (split.py).
     """
 
     kind: ClassVar[str] = "wgmma"
@@ -107,7 +108,7 @@ class WgmmaSchedule(TileSchedule):
     registers: str = "none"
     sums: str = "staged"
     copied: str = "undecided"
-    lead: int = 1
+    lead: int = field(default=1, metadata={LEAST: 0})
 
     @property
     def is_turned(self) -> bool:

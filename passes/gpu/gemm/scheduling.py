@@ -125,9 +125,11 @@ def _other_parts(schedule: Fields, parts: int, lead: int) -> Iterator[Fields]:
     """Other parts of k, which are sums in f32 that no box takes, and other lengths of the first."""
     for count in (2 * parts, parts // 2, parts + 1, parts - 1):
         if count:
-            yield from ({**schedule, "split": count, "lead": each, "sums": "staged"} for each in (lead, 1))
+            leads = [each for each in (lead, 1) if each or count == split.REST_PARTS]
+            yield from ({**schedule, "split": count, "lead": each, "sums": "staged"} for each in leads)
     if parts > 1:
-        yield from ({**schedule, "lead": each} for each in (lead + 1, lead - 1) if each)
+        yield from ({**schedule, "lead": each} for each in (lead + 1, lead - 1) if each > 0)
+    yield {**schedule, "split": split.REST_PARTS, "lead": 0, "sums": "staged"}
 
 
 def expected(kernel: func.FuncOp, target: GpuTarget, schedule: Fields) -> float:

@@ -27,9 +27,10 @@ _TURNED_PADDING = 4
 
 @dataclass(frozen=True)
 class TilePosition:
-    """A tile: its part of k, its product, its first row and column."""
+    """A tile: its part of k and the first step of that, its product, its first row and column."""
 
     part: ir.Value
+    step: ir.Value
     outer: ir.Value
     row: ir.Value
     column: ir.Value

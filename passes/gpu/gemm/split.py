@@ -1,11 +1,17 @@
 """Products whose k is split among blocks: partial sums in scratch memory, and the kernel that adds them in order.
 
 Where nothing is fused to a product, split_products.py makes the partial sums its result, and leaves adding to others.
+
+Of a product with fewer tiles than blocks, a block for each tile may take the first part of k. What is left of all tiles
+is one row of steps then, which the other blocks cut into equal ranges, wherever tiles begin: a range is the end of a
+tile's k, then whole rests, then the beginning of one. So all blocks have the same work, and the rest of a tile is one
+part, or two where a range ends in it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import ceil
 
 from blu.dialects.core.mlir import arith, func, ir, vector
@@ -22,6 +28,8 @@ from blu.passes.kernels.schedules import refused
 PART = -1
 """The key of a point that holds the number of its part of k."""
 THREADS = 256
+REST_PARTS = 3
+"""Of k: the first, and those that the rest of a tile may be."""
 Read = Callable[[GpuKernel], tuple[Product, Epilogue]]
 """Gives the product and what follows it of an opened kernel."""
 
@@ -126,3 +134,104 @@ def _point_of(product: Product, number: ir.Value, wide: int, lanes: int) -> Poin
     for dim in (*contraction.outer_depth, contraction.depth):
         place[dim] = numbers.number(0)
     return {dim: arith.index_castui(index, value) for dim, value in place.items() if dim is not None}
+
+
+@dataclass(frozen=True)
+class SharedRest:
+    """How `blocks` blocks share the k of `results` tiles, of so many `steps` each."""
+
+    results: int
+    steps: int
+    blocks: int
+
+    @property
+    def first(self) -> int:
+        """Steps of the first part of a tile."""
+        return ceil(self.results * self.steps / self.blocks)
+
+    @property
+    def left(self) -> int:
+        """Steps that are left of a tile."""
+        return self.steps - self.first
+
+    @property
+    def each(self) -> int:
+        """Steps of a range."""
+        return ceil(self.results * self.left / (self.blocks - self.results))
+
+    def fits(self, least: int = 1) -> bool:
+        """Whether the rest of a tile, of `least` steps or more, is two parts at most."""
+        return self.results < self.blocks and least <= self.left <= self.each
+
+    def range_of(self, block: ir.Value) -> RestRange:
+        """What a block has. One that has a first part has the first range, too, of which it computes nothing."""
+        is_first = numbers.is_below(block, self.results)
+        own = arith.select(is_first, numbers.number(0), numbers.subtract(block, self.results))
+        begin = numbers.multiply(own, self.each)
+        end = numbers.smaller(numbers.add(begin, self.each), self.results * self.left)
+        first = numbers.add(numbers.divide(begin, self.left), self.results)
+        last = numbers.add(numbers.divide(numbers.subtract(end, 1), self.left), self.results)
+        return RestRange(self, begin, end, arith.select(is_first, block, first), arith.select(is_first, block, last))
+
+
+@dataclass(frozen=True)
+class RestRange:
+    """A block's range of what is left of all tiles: steps from `begin` on, before `end`.
+
+    Pieces have numbers: the first parts of all tiles, then the rests of all tiles, of which a block has those from
+    `first` to `last`. It begins with the last one, which begins a rest: then most blocks have come equally far in k at
+    a time, or in a second place, and what they read is still in the cache.
+    """
+
+    rest: SharedRest
+    begin: ir.Value
+    end: ir.Value
+    first: ir.Value
+    last: ir.Value
+
+    def steps_of(self, turn: ir.Value) -> ir.Value:
+        """How many steps of k the piece is whose turn it is, of turns from `first` to `last`."""
+        piece = self._piece(turn)
+        own = numbers.subtract(self._end_in(piece), self._begin_in(piece))
+        return arith.select(self._is_first(piece), numbers.number(self.rest.first), own)
+
+    def step_of(self, turn: ir.Value) -> ir.Value:
+        """The first step of k of a piece."""
+        piece = self._piece(turn)
+        own = numbers.add(self._begin_in(piece), self.rest.first)
+        return arith.select(self._is_first(piece), numbers.number(0), own)
+
+    def part_of(self, turn: ir.Value) -> ir.Value:
+        """The number of the part of k that a piece is."""
+        piece = self._piece(turn)
+        begins = numbers.is_equal(self._begin_in(piece), 0)
+        own = arith.select(begins, numbers.number(1), numbers.number(2))
+        return arith.select(self._is_first(piece), numbers.number(0), own)
+
+    def tile_of(self, turn: ir.Value) -> ir.Value:
+        """The number of a piece's tile."""
+        return self._tile(self._piece(turn))
+
+    def is_all_that_is_left(self, turn: ir.Value) -> ir.Value:
+        """Whether a piece is the whole rest of its tile, which has no third part."""
+        is_rest = numbers.is_below(self.rest.results - 1, self._piece(turn))
+        return arith.andi(is_rest, numbers.is_equal(self.steps_of(turn), self.rest.left))
+
+    def _piece(self, turn: ir.Value) -> ir.Value:
+        return arith.select(numbers.is_equal(turn, self.first), self.last, numbers.subtract(turn, 1))
+
+    def _is_first(self, piece: ir.Value) -> ir.Value:
+        return numbers.is_below(piece, self.rest.results)
+
+    def _tile(self, piece: ir.Value) -> ir.Value:
+        return arith.select(self._is_first(piece), piece, numbers.subtract(piece, self.rest.results))
+
+    def _begin_in(self, piece: ir.Value) -> ir.Value:
+        """Where the range begins in the rest of a piece's tile."""
+        return numbers.larger(numbers.subtract(self.begin, self._start_of(piece)), 0)
+
+    def _end_in(self, piece: ir.Value) -> ir.Value:
+        return numbers.smaller(numbers.subtract(self.end, self._start_of(piece)), self.rest.left)
+
+    def _start_of(self, piece: ir.Value) -> ir.Value:
+        return numbers.multiply(self._tile(piece), self.rest.left)
