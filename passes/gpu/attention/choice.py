@@ -167,7 +167,10 @@ def _gradient_of_kind(kind: str, sizes: ScheduleSizes, target: GpuTarget) -> Sch
 
 
 def _warpgroup_gradient(sizes: ScheduleSizes, target: GpuTarget) -> WarpgroupGradientSchedule:
-    """Groups share tiles where they do in the forward; tiles of 80 or 112 keys were no faster."""
+    """Groups share tiles where they do in the forward, and of up to 128 columns in the launch for queries alone.
+
+    Tiles of 80 or 112 keys were no faster.
+    """
     if sizes.size == 4:
         return WarpgroupGradientSchedule(64, 2, 2, 64, 2, 2)
     if sizes.widest <= 64:
@@ -178,10 +181,9 @@ def _warpgroup_gradient(sizes: ScheduleSizes, target: GpuTarget) -> WarpgroupGra
     apart = WarpgroupGradientSchedule(64, 2, 2, 64, 2, 2)
     if not isinstance(_warpgroups(sizes, target), SharedKeysSchedule):
         return apart
-    is_wide, found = sizes.widest > WIDE, apart
-    if not is_wide or sizes.queries >= LONG:
-        found = replace(found, keys=64 if sizes.causal else 96, query_blocks=1, query_groups=2)
-    return replace(found, key_blocks=1, key_groups=2) if is_wide and not sizes.causal else found
+    if sizes.widest > WIDE and sizes.queries < LONG:
+        return apart
+    return replace(apart, keys=64 if sizes.causal else 96, query_blocks=1, query_groups=2)
 
 
 def _gradient_tiles(sizes: ScheduleSizes, target: GpuTarget) -> GradientTilesSchedule:

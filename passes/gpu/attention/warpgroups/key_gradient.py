@@ -1,10 +1,14 @@
 """The gradients of keys and values by Hopper's warpgroups: a block is one of them, has 64 keys, and walks over queries.
 
-    scores^T = keys @ queries^T, slopes of weights^T = values @ g^T    | begun together
-    of_value += weights^T @ g, of_key += slopes of scores^T @ queries   | once both are there
+    of_value += weights^T @ g, of_key += slopes of scores^T @ queries    | of a tile
+    scores^T = keys @ queries^T                                          | of the next, begun before they are there
+    slopes of weights^T = values @ g^T                                   | of the next, while its weights are computed
 
 Rows of the products are keys: weights and slopes come out in the registers that left factors are in. Of long rows,
 whose sums are more than a group's registers, there is a launch for each of the gradients.
+
+From one turn of the loop to the next, products of slopes alone are under way: were it scores, of which others wait for
+some and not for all, ptxas would have each product wait for the one before (C7514).
 """
 
 from __future__ import annotations
@@ -20,12 +24,12 @@ from blu.passes.gpu.attention.key_gradient import NUMBER_BYTES, Queries
 from blu.passes.gpu.attention.operands import pointer, split_head
 from blu.passes.gpu.attention.output import write_tile
 from blu.passes.gpu.attention.schedule import WarpgroupGradientSchedule
-from blu.passes.gpu.attention.scores import STRIP, KeySpan, Mask, Sums, as_left, map_sums
+from blu.passes.gpu.attention.scores import STRIP, KeySpan, Mask, Sums, as_left, flatten, map_sums
 from blu.passes.gpu.attention.slopes import Gradient, slopes
 from blu.passes.gpu.attention.tiles import MatrixTile, tile_bytes
-from blu.passes.gpu.attention.warpgroups.own_rows import OwnRows, readers_of
-from blu.passes.gpu.attention.warpgroups.panels import add_weighted, as_sums, packed, scores_of
-from blu.passes.gpu.attention.warpgroups.stages import ROWS, MappedOperand, StageRange, Stages
+from blu.passes.gpu.attention.warpgroups.own_rows import OwnRows
+from blu.passes.gpu.attention.warpgroups.panels import PanelTile, add_weighted, as_sums, packed, scores_of
+from blu.passes.gpu.attention.warpgroups.stages import ROWS, THREADS, MappedOperand, StageRange, Stages
 from blu.passes.gpu.attention.warpgroups.turned import turned_bytes
 from blu.passes.gpu.isa import approx, barrier, shared_memory, tma, wgmma
 from blu.passes.gpu.kernel import repeat
@@ -55,7 +59,8 @@ class KeyLayout:
         own = StageRange.take(memory, groups, (ROWS, depth), (ROWS, width), size=size, least=staged[0])
         queries = StageRange.take(memory, stages, (rows, depth), (rows, width), size=size, least=staged[1])
         row_numbers = memory.take(stages * 2 * rows * NUMBER_BYTES)
-        return cls(memory, own.with_barriers(memory), queries.with_barriers(memory, readers_of(groups)), row_numbers)
+        readers = groups * THREADS if groups > 1 else 0  # each thread reads numbers of rows
+        return cls(memory, own.with_barriers(memory), queries.with_barriers(memory, readers), row_numbers)
 
 
 class WarpgroupKeyGradient(OwnRows):
@@ -94,14 +99,18 @@ class WarpgroupKeyGradient(OwnRows):
     def emit(self) -> None:
         """What one thread does. The first keys, which all queries see, come first."""
         problem, walk = self.problem, self.walk
+        hidden = 0 if not problem.causal else walk.total if problem.groups > 1 else walk.hidden
         self.begin()
         self.own.wait(0, self.group)
         self.hold()
-        carried = [numbers.real(0)] * (self._key_sums + self._value_sums)
-        hidden = 0 if not problem.causal else walk.total if problem.groups > 1 else walk.hidden
-        carried = repeat(0, hidden, 1, carried, partial(self._tile, hides=True))
-        carried = repeat(hidden, walk.total, 1, carried, partial(self._tile, hides=False))
-        of_key, of_value = self._unpack(carried)
+        sums = [numbers.real(0)] * (self._key_sums + self._value_sums)
+        # Factors of f32 leave no registers for scores of another tile; groups that share tiles fill each other's waits.
+        if problem.size == 2 and self.own.count == 1:  # no query may see the keys, and then there is no first tile
+            sums = repeat(0, numbers.smaller(walk.total, 1), 1, sums, partial(self._walk, hidden=hidden))
+        else:
+            sums = repeat(0, hidden, 1, sums, partial(self._tile_alone, hides=True))
+            sums = repeat(hidden, walk.total, 1, sums, partial(self._tile_alone, hides=False))
+        of_key, of_value = self._unpack(sums)
         self.sync()  # gradients are staged where tiles were, which all warps read
         address = self.own.tile(0, self.group).address
         if self.finds_keys:
@@ -160,34 +169,84 @@ class WarpgroupKeyGradient(OwnRows):
         """Gradients of keys and of values."""
         return carried[: self._key_sums], carried[self._key_sums :]
 
+    def _walk(self, first: ir.Value, sums: list[ir.Value], hidden: Number) -> list[ir.Value]:
+        """Sums of all tiles, the first of which is number 0, and so many of which have hidden queries."""
+        last = numbers.number(numbers.subtract(self.walk.total, 1))
+        carried = self._prepare(first, sums, self._begin_scores(first), hides=self.problem.causal)
+        before = numbers.smaller(numbers.larger(numbers.subtract(hidden, 1), 0), last)
+        carried = repeat(0, before, 1, carried, partial(self._tile, hides=True))
+        carried = repeat(before, last, 1, carried, partial(self._tile, hides=False))
+        return self._add_products(last, carried)[0]
+
     def _tile(self, number: ir.Value, carried: list[ir.Value], hides: bool) -> list[ir.Value]:
-        element, stage = self.problem.element, numbers.remainder(number, self.queries.count)
-        queries, upstream = self.queries.tile(0, stage), self.queries.tile(1, stage)
+        """Add the products of a tile, and prepare the next, of which queries may be hidden."""
+        following = numbers.number(numbers.add(number, 1))
+        sums, scores = self._add_products(number, carried, following)
+        wgmma.fence()  # slopes of weights come out where factors were
+        return self._prepare(following, sums, scores, hides)
+
+    def _tile_alone(self, number: ir.Value, sums: list[ir.Value], hides: bool) -> list[ir.Value]:
+        """Prepare a tile, and add its products."""
+        carried = self._prepare(number, sums, self._begin_scores(number), hides)
+        return self._add_products(number, carried)[0]
+
+    def _begin_scores(self, number: ir.Value) -> list[ir.Value]:
+        """Begin the scores of a tile, once it is there."""
+        stage = self._stage(number)
         self.queries.wait(number, stage)
         wgmma.fence()
-        scores = scores_of(self.left[0], queries, element)
+        scores = scores_of(self.left[0], self.queries.tile(0, stage), self.problem.element)
         wgmma.commit_group()
-        of_weights: list[ir.Value] = []
+        return scores
+
+    def _prepare(self, number: ir.Value, sums: list[ir.Value], scores: list[ir.Value], hides: bool) -> list[ir.Value]:
+        """Sums, the weights of a tile, and the slopes of these, which are begun."""
+        stage, of_weights = self._stage(number), list[ir.Value]()
         if self.finds_keys:
-            of_weights = scores_of(self.left[1], upstream, element)
+            of_weights = scores_of(self.left[1], self.queries.tile(1, stage), self.problem.element)
             wgmma.commit_group()
-        of_queries, of_upstream = self.turn([queries, upstream])
+        self.turn(self._both(stage))
         wgmma.wait_group(int(self.finds_keys))
         weights = self._weights(number, as_sums(wgmma.tie(scores)), stage, hides)
-        left, of_scores = self._left_factors(weights, of_weights, stage)
-        tied = wgmma.tie([*carried, *left, *of_scores])
-        of_key, of_value = self._unpack(tied[: len(carried)])
-        left, of_scores = tied[len(carried) :][: len(left)], tied[len(carried) + len(left) :]
+        return [*sums, *flatten(weights), *of_weights]
+
+    def _add_products(
+        self, number: ir.Value, carried: list[ir.Value], following: ir.Value | None = None
+    ) -> tuple[list[ir.Value], list[ir.Value]]:
+        """Sums with the products of a tile, and the scores of a following one, begun before the sums are there."""
+        element, stage = self.problem.element, self._stage(number)
+        count, each = self._key_sums + self._value_sums, self.rows // 2
+        sums, weights, of_weights = carried[:count], carried[count : count + each], carried[count + each :]
+        left, of_scores = self._left_factors(as_sums(weights), of_weights, stage)
+        tied = wgmma.tie([*sums, *left, *of_scores])
+        of_key, of_value = self._unpack(tied[:count])
+        left, of_scores = tied[count : count + len(left)], tied[count + len(left) :]
+        of_queries, of_upstream = self.right(self._both(stage))
         wgmma.fence()
         if self.finds_values:
             of_value = add_weighted(of_value, left, of_upstream, element)
         if self.finds_keys:
             of_key = add_weighted(of_key, of_scores, of_queries, element)
         wgmma.commit_group()
-        wgmma.wait_group(0)
-        carried = wgmma.tie([*of_key, *of_value])
-        self.have_read(number, stage, barrier.sync)  # the numbers of the tile's queries too
-        return carried
+        scores = [] if following is None else self._begin_scores(following)
+        wgmma.wait_group(int(following is not None))
+        sums = wgmma.tie([*of_key, *of_value])
+        self._have_read_numbers(number, stage)
+        return sums, scores
+
+    def _have_read_numbers(self, number: ir.Value, stage: Number) -> None:
+        """Let the stage be filled again, of which each thread has read the numbers of queries."""
+        if self.own.count == 1:
+            self.have_read(number, stage, barrier.sync)
+        else:  # racecheck lets nobody arrive for others
+            self.tiles.give_back(stage)
+
+    def _stage(self, number: ir.Value) -> ir.Value:
+        return numbers.number(numbers.remainder(number, self.queries.count))
+
+    def _both(self, stage: ir.Value) -> list[PanelTile]:
+        """The queries of a tile, and g."""
+        return [self.queries.tile(place, stage) for place in (0, 1)]
 
     def _left_factors(
         self, weights: Sums, of_weights: list[ir.Value], stage: Number
@@ -206,7 +265,7 @@ class WarpgroupKeyGradient(OwnRows):
         _, first = self.walk.locate(number)
         scores = self.mask.finish(scores, first, hides)
         scale = numbers.real(self.mask.factor)
-        shifts = [[arith.negf(value) for value in pair] for pair in self._numbers(stage, 0)]
+        shifts = self._numbers(stage, 0)
         return map_sums(
             scores,
             lambda value, strip, half, at: approx.ex2(math.fma(value, scale, shifts[at // 8][at % 8])),

@@ -30,7 +30,7 @@ _OWN = 1
 
 
 def readers_of(groups: int) -> int:
-    """Who gives a stage back: each warp, as each reads numbers of rows; nobody where one group fills it again."""
+    """Who gives a stage back: each warp, or nobody where one group fills it again."""
     return groups * (THREADS // WARP) if groups > 1 else 0
 
 
@@ -79,22 +79,29 @@ class OwnRows(ABC):
             self.left = [HeldRows.read(tile, self.position.thread) for tile in tiles]
             barrier.sync()  # what is turned around is written where they are
 
-    def turn(self, tiles: Sequence[PanelTile], sync: Callable[[], None] = lambda: None) -> list[PanelTile | TurnedTile]:
-        """Tiles as right factors of products that sum over their rows, in the group's own shared memory.
+    def right(self, tiles: Sequence[PanelTile]) -> list[PanelTile | TurnedTile]:
+        """Tiles, of f32 those that `turn` leaves, as right factors of products that sum over their rows."""
+        if self.problem.size == 2:
+            return list(tiles)
+        place, turned = self.own.address, list[PanelTile | TurnedTile]()
+        for tile in tiles:
+            turned.append(TurnedTile(place, tile.rows, tile.columns))
+            place = numbers.number(numbers.add(place, turned_bytes(tile.rows, tile.columns)))
+        return turned
+
+    def turn(self, tiles: Sequence[PanelTile], sync: Callable[[], None] = lambda: None) -> None:
+        """Turn tiles of f32 around, into the group's own shared memory.
 
         `sync` waits for all warps to have ended their products with what was there.
         """
         if self.problem.size == 2:
-            return list(tiles)
+            return
         sync()
-        place, turned = self.own.address, list[PanelTile | TurnedTile]()
-        for tile in tiles:
-            turned.append(own := TurnedTile(place, tile.rows, tile.columns))
-            own.fill(tile, self.position.thread)
-            place = numbers.number(numbers.add(place, turned_bytes(tile.rows, tile.columns)))
+        for tile, turned in zip(tiles, self.right(tiles), strict=True):
+            if isinstance(turned, TurnedTile):
+                turned.fill(tile, self.position.thread)
         tma.show_writes()
         barrier.sync()
-        return turned
 
     def have_read(self, number: Number, stage: Number, sync: Callable[[], None] = lambda: None) -> None:
         """Let the stage of a tile be filled again; `sync` waits for what warps of a group read by themselves."""
@@ -103,7 +110,7 @@ class OwnRows(ABC):
             sync()
             refill(self.position.thread, following, self.tile_count, partial(self.load, following, stage))
             return
-        barrier.warp_sync()  # what the other lanes have read by themselves, too
+        barrier.warp_sync()  # the other lanes have ended their products, too
         with when(numbers.is_equal(self.position.lane, 0)):
             self.tiles.give_back(stage)
 

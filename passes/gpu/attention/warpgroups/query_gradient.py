@@ -154,7 +154,7 @@ class WarpgroupQueryGradient(OwnRows):
         wgmma.commit_group()
         of_weights = scores_of(self.left[1], values, element)
         wgmma.commit_group()
-        right = self.turn([keys], barrier.sync)[0]
+        self.turn([keys], barrier.sync)
         wgmma.wait_group(1)
         finished = self.mask.finish(as_sums(wgmma.tie(scores)), self._first_key(number), hides)
         softmax, weights, shares = softmax.step(finished, self.mask.factor)
@@ -163,7 +163,7 @@ class WarpgroupQueryGradient(OwnRows):
         sums = wgmma.tie(sums if shares is None else flatten(scaled(as_sums(sums), shares)))
         left = wgmma.tie(packed(as_left(of_scores, element), self.rows))
         wgmma.fence()
-        sums = add_weighted(sums, left, right, element)
+        sums = add_weighted(sums, left, self.right([keys])[0], element)
         wgmma.commit_group()
         wgmma.wait_group(0)
         sums = wgmma.tie(sums)
@@ -202,14 +202,15 @@ class WarpgroupQueryGradient(OwnRows):
         return [shfl.idx(total, own), shfl.idx(total, numbers.add(own, 8 * THREADS_OF_ROW))]
 
     def _write_numbers(self, logarithms: list[ir.Value], inner: list[ir.Value]) -> None:
-        """One thread of the four that hold a row writes its numbers."""
+        """One thread of the four that hold a row writes its numbers: what is added to exponents, and inner."""
         matrices = [item.matrix([]) for item in (self.gradient.logarithms, self.gradient.inner)]
+        shifts = [arith.negf(value) for value in logarithms]
         is_first = numbers.is_equal(numbers.remainder(self.span.lane, 4), 0)
         if self.own.count > 1:  # all of a group's queries may be beyond the end
             is_first = arith.andi(is_first, numbers.is_below(self.first, matrices[0].shape[1]))
         with when(is_first):
             for number, place in enumerate(self.span.rows):
-                for matrix, values in zip(matrices, (logarithms, inner), strict=True):
+                for matrix, values in zip(matrices, (shifts, inner), strict=True):
                     matrix.store(values[number], self.position.head, self.span.row(*place))
 
 

@@ -79,7 +79,7 @@ VALUE = "attention_gradient_0_value"
 @pytest.mark.parametrize(
     ("problem", "sharing"),
     [
-        (FULL, {FORWARD_NAME, KEY}),
+        (FULL, {FORWARD_NAME}),
         (CAUSAL, {FORWARD_NAME, QUERY}),
         (replace(FULL, query=(66, 256, 80), key=(66, 64, 80), width=80), {FORWARD_NAME, QUERY}),
         (replace(FULL, query=(66, 256, 64), key=(66, 64, 64), width=64), set()),
