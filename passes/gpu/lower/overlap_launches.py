@@ -25,6 +25,8 @@ _STEPS = (ON_GPUS, LOOP, START)
 Pair = tuple[ir.Operation, ir.Operation]
 """A launch, and the one that follows it and begins early."""
 _WAIT, _LET_BEGIN = griddepcontrol.wait, griddepcontrol.launch_dependents
+_BYTES_OF_THREAD = 4096
+"""Of an argument, which threads read or write at most: those of a small grid gather from a table."""
 _SYSTEM_BYTES = 1024
 """Of shared memory, which each block takes beside its own."""
 
@@ -150,10 +152,13 @@ def _wait_first(kernel: ir.Operation, ahead: ReadAhead | None, untouched: frozen
 
 
 def _bytes_of(launch: ir.Operation, is_update: bool) -> int:
-    """The bytes of all that a launch is passed; of one that updates, without what it changes a part of."""
-    return sum(_bytes_of_argument(value) for value in arguments_of(launch)) - (
-        max(map(_bytes_of_argument, arguments_of(launch)), default=0) if is_update else 0
-    )
+    """The bytes of all that a launch is passed, as far as its threads read or write so much; of one that updates,
+    without what it changes a part of.
+    """
+    grid = grid_of(launch)
+    most = product(grid.blocks) * grid.threads * _BYTES_OF_THREAD
+    sizes = [min(most, _bytes_of_argument(value)) for value in arguments_of(launch)]
+    return sum(sizes) - (max(sizes, default=0) if is_update else 0)
 
 
 def _bytes_of_argument(value: ir.Value) -> int:

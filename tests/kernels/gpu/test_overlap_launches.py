@@ -37,6 +37,15 @@ def test_all_but_the_first_begin_early():
     assert [launch.early for launch in launches] == [False] + [True] * (len(launches) - 1) and len(launches) > 4
 
 
+def test_what_is_passed_a_large_table_begins_early_where_it_gathers_little_or_streams_for_few_rows():
+    def compute(table, index):
+        return blu.softmax(blu.softmax(blu.take(table, index, axis=0)) @ table.T)
+
+    traced = blu.jit(compute).trace(blu.spec((60000, 256), "f32"), blu.spec((2,), "i64"))
+    early = [launch.early for launch in launches_of(Artifact.of(traced.compile("sm_90a").executable))]
+    assert early == [False] + [True] * (len(early) - 1) and len(early) > 2
+
+
 @pytest.mark.parametrize("target", ["sm_80", "sm_89"])
 def test_older_machines_know_nothing_of_it(target):
     artifact = artifact_of(target)

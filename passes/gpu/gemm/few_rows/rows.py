@@ -26,6 +26,7 @@ from blu.passes.gpu.kernel import GpuKernel, small_grid, when
 from blu.passes.gpu.shared import SharedMemory, shared_address
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.epilogue import Epilogue
+from blu.passes.kernels.launch import READS_EARLY
 
 MOST_ROWS = 4
 THREADS = 256
@@ -86,6 +87,7 @@ def emit(frame: GpuKernel, product: Product, epilogue: Epilogue, schedule: FewRo
     across = ceil(product.columns / kernel.columns)
     grid = (across * product.outer,)
     room = small_grid(grid[0], THREADS, target)
+    frame.replacement.attributes[READS_EARLY] = ir.UnitAttr.get()
     with product.contraction.operation.location, frame.launch(grid, THREADS, shared.bytes, **room) as here:
         thread, number = numbers.as_number(here.thread), numbers.as_number(here.block[0])
         rest, column = (
