@@ -15,11 +15,13 @@ import numpy as np
 
 from blu.plan.schema import NOTHING_FOUND, Check, Plan
 from blu.runtime.cuda.block import DeviceBlock
+from blu.runtime.cuda.hand_over import HandOver
 from blu.runtime.memory import address_of
 from blu.runtime.runnable import report
 
 if TYPE_CHECKING:
     from blu.runtime.cuda.driver.driver import Driver
+    from blu.runtime.cuda.driver.launches import BoundLaunch
 
 MOST_UNREAD = 8
 """Runs with checks that the host may be ahead of the GPU."""
@@ -77,15 +79,22 @@ class Checks:
         self._driver, self._plan = driver, plan
         nbytes = 8 * plan.status_slots
         self._status = DeviceBlock(driver, nbytes, "the status block")
-        self._clean = DeviceBlock(driver, nbytes, "the status block")
         # Slots for one run more than may be unread, the last for those that are none.
         slots = driver.pinned(max(nbytes, 8) * (MOST_UNREAD + 1)).view(np.int64)
         slots.fill(NOTHING_FOUND)
         self._slots = slots.reshape(MOST_UNREAD + 1, -1)
-        self._events = [driver.event() for _ in range(MOST_UNREAD + 1)] if plan.checks else []
+        self._events = [driver.event(is_timed=False) for _ in range(MOST_UNREAD + 1)] if plan.checks else []
         self._runs = 0
+        self._clean = DeviceBlock(driver, nbytes, "the status block")
         if nbytes:
             driver.copy_in(self._clean.address, address_of(slots), nbytes)
+        self._hand_over = HandOver.of(driver, self._status, self._slots) if plan.checks else None
+        self.forget()
+
+    @property
+    def steps(self) -> list[BoundLaunch]:
+        """What comes behind the program's kernels."""
+        return [self._hand_over.launch] if self._hand_over else []
 
     @property
     def address(self) -> int:
@@ -93,18 +102,24 @@ class Checks:
         return self._status.address
 
     def clear(self) -> None:
-        """Enqueue what forgets the run before."""
+        """Enqueue what forgets the run before, where it is not handed over."""
+        if self._hand_over is None:
+            self.forget()
+
+    def forget(self) -> None:
+        """Enqueue what forgets all that kernels have found."""
         if self._plan.checks:
             self._driver.copy(self._status.address, self._clean.address, self._status.nbytes)
 
     def collect(self) -> None:
-        """Enqueue the reading of what a run has found."""
+        """Enqueue the reading of what a run has found, of which all steps are enqueued."""
         self._runs += 1
         if not self._plan.checks:
             return
         place = self._runs % len(self._events)
         found, event = self._slots[place], self._events[place]
-        self._driver.copy_out(address_of(found), self._status.address, self._status.nbytes)
+        if self._hand_over is None:
+            self._driver.copy_out(address_of(found), self._status.address, self._status.nbytes)
         self._driver.record(event)
         name = f"run {self._runs} of {self._plan.entry}"
         self._driver.findings.add(CheckedRun(name, self._plan.checks, found, event))

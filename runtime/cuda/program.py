@@ -82,7 +82,7 @@ class CudaProgram(Runnable):
         asked = settings.current()
         self._waits = asked.cuda_sync
         launched = {**dict(zip(kernels, self._kernels, strict=True)), **self._calls.steps()}
-        self._steps = self._collectives.steps(launched, in_turn=self._waits)
+        self._steps = [*self._collectives.steps(launched, in_turn=self._waits), *self._checks.steps]
         let_overlap(self._steps, asked.cuda_overlap and not self._waits)
         self.use_graphs = driver.has_graphs and not (self._waits or self._calls) and asked.cuda_graph
         self._has_run = self._is_closed = False
@@ -166,11 +166,11 @@ class CudaProgram(Runnable):
             arrays, fresh = self._place(inputs, None)
             self._write_addresses()
             with driver.explained("measure kernels"):
-                self._checks.clear()
                 timed = driver.timed(self._kernels, graph=self.use_graphs)
                 for _ in range(repeats):
                     for measured, microseconds in zip(times, timed(), strict=True):
                         measured.append(microseconds)
+                self._checks.forget()
             del arrays, fresh
         pairs = zip(self._kernels, times, strict=True)
         return [(kernel.name, kernel.location, statistics.median(measured)) for kernel, measured in pairs]

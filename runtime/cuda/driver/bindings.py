@@ -22,6 +22,7 @@ class BindingsDriver(Driver):
     """A device and its primary context, through `cuda.bindings.driver`."""
 
     has_graphs = True
+    hands_over = True
     _is_capturing = False
     _captured_kernels: list[Any]
 

@@ -54,6 +54,10 @@ class Driver:
     number = 0
     """Of the device, among those that the process sees."""
     has_graphs = False
+    hands_over = False
+    """Whether kernels may write to page-locked memory, and the driver assembles PTX."""
+    hand_over: Any = None
+    """The kernel that hands over what checks have found (hand_over.py), once it is loaded."""
     stream = 0
 
     def __init__(self) -> None:

@@ -76,7 +76,7 @@ class PycudaDriver(BindingsDriver):
         try:
             self.cuda = load_bindings()
         except (ImportError, RuntimeError):
-            self.has_graphs = False
+            self.has_graphs = self.hands_over = False
             return
         self._call(self.cuda.cuInit, 0)
         self._stream = self.cuda.CUstream(self.stream)

@@ -8,20 +8,48 @@ import numpy as np
 import pytest
 
 from blu.errors import ArgumentError, OutOfRangeError
+from blu.plan.schema import NOTHING_FOUND
 from blu.runtime.cuda import CudaProgram, DeviceArray, memory_stats, synchronize, to_device
 from blu.runtime.cuda.driver import driver as drivers
 from blu.runtime.cuda.findings import MOST_UNREAD
+from blu.runtime.cuda.hand_over import NAME, THREADS, text_for
 from tests.support.programs import cuda_programs as programs
+from tests.support.programs.fake_cuda import view
+from tests.support.ptx import machine
 
 X = np.arange(programs.COUNT, dtype=np.float32)
 GOOD, BAD, DIVISORS = np.array([1, -10, 9, 0]), np.array([1, 10, 2, 3]), np.array([1, 2, 3, 4])
 RUN = r"model.py:7: take: index 10 is out of range for a dimension of size 10 \(run {} of main\)"
 
 
-@pytest.fixture
-def program(gpu) -> CudaProgram:
-    """A program with checks."""
+@pytest.fixture(params=["copies", "a kernel"])
+def program(gpu, request) -> CudaProgram:
+    """A program with checks, whose findings are copied, or handed over."""
+    gpu.hands_over = request.param == "a kernel"
+    gpu.kernels[NAME] = _hand_over
     return CudaProgram.load(programs.checked())
+
+
+def _hand_over(threads: int, status: int, found: int, runs: int) -> None:
+    number, places, count = view(runs, 3, np.int64)
+    slots = view(status, count, np.int64)
+    view(found, places * count, np.int64).reshape(places, count)[number % places] = slots
+    slots.fill(NOTHING_FOUND)
+    view(runs, 1, np.int64)[0] += 1
+
+
+def test_what_timed_launches_find_is_forgotten(program):
+    program.time_launches([X, BAD, DIVISORS], repeats=1)
+    assert np.array_equal(_run(program).numpy(), X + 1)
+
+
+@pytest.mark.parametrize("slots", [1, THREADS, THREADS + 1])
+@pytest.mark.parametrize("capability", [(8, 0), (9, 0)])
+def test_the_kernel_that_hands_over(capability, slots):
+    status, found, runs = np.arange(slots), np.full((3, slots), 7), np.array([4, 3, slots])
+    machine.run(text_for(capability), [1], [status, found, runs], shared_bytes=0)
+    assert (found == [[7], [0], [7]] + np.array([[0], [1], [0]]) * np.arange(slots)).all()
+    assert (status == NOTHING_FOUND).all() and runs.tolist() == [5, 3, slots]
 
 
 def _run(program: CudaProgram, indices: np.ndarray = GOOD, divisors: np.ndarray = DIVISORS) -> DeviceArray:
