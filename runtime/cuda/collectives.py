@@ -6,7 +6,7 @@ it. The host waits for neither, and a capture of both is a graph with a branch f
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
@@ -15,14 +15,15 @@ import numpy as np
 from blu.errors import DeviceError, RankError
 from blu.plan.arguments import Argument
 from blu.plan.schema import Plan
-from blu.plan.timeline import Begin, Finish, LaunchRange, timeline
+from blu.plan.timeline import Begin, Finish, LaunchRange, Moment, timeline
 from blu.runtime.cuda.block import DeviceBlock
 from blu.runtime.cuda.driver.driver import Driver
 from blu.runtime.cuda.driver.failures import DriverError
 from blu.runtime.cuda.driver.launches import BoundCall, Step
 from blu.runtime.cuda.moving import MovingPointers
+from blu.runtime.cuda.together import BeginTogether, begun_together
 from blu.runtime.memory import address_of
-from blu.runtime.ranks.group import ExchangeObserver, RankGroup
+from blu.runtime.ranks.group import GROUPED, ExchangeObserver, RankGroup
 
 _NUMBER_BYTES = 4
 
@@ -91,9 +92,14 @@ class Collectives:
         items = [replace(item, wait=item.start) if in_turn else item for item in self._items]
         last = max([0, *(place + 1 for place in launched), *(item.wait for item in items)])
         steps: list[Step] = []
-        for moment in timeline(last, items):
+        moments: Iterable[Moment | BeginTogether] = timeline(last, items)
+        if not in_turn:
+            moments = begun_together(timeline(last, items), items, self._is_grouped)
+        for moment in moments:
             if isinstance(moment, LaunchRange):
                 steps += [launched[place] for place in sorted(launched) if moment.first <= place < moment.last]
+            elif isinstance(moment, BeginTogether):
+                steps.append(self._begin_of_all(moment.collectives))
             elif isinstance(moment, Begin):
                 steps.append(self._begin_of(moment.collective))
             elif isinstance(moment, Finish) and self._is_exchanged(moment.collective):
@@ -117,10 +123,19 @@ class Collectives:
         item = self._items[number]
         return item.kind != "axis_index" and self._groups[item.axis].size > 1
 
+    def _is_grouped(self, number: int) -> bool:
+        return self._items[number].kind in GROUPED and self._is_exchanged(number)
+
     def _begin_of(self, number: int) -> BoundCall:
         item = self._items[number]
         begin = self._exchange if self._is_exchanged(number) else self._copy
         return BoundCall(f"{item.kind} over {item.axis}", item.location, lambda: begin(number))
+
+    def _begin_of_all(self, numbers: Sequence[int]) -> BoundCall:
+        items = [self._items[number] for number in numbers]
+        kinds = " and ".join(dict.fromkeys(item.kind for item in items))
+        name = f"{len(items)} collectives ({kinds}) over {items[0].axis}"
+        return BoundCall(name, items[0].location, lambda: self._exchange_all(numbers))
 
     def _end_of(self, number: int) -> BoundCall:
         item = self._items[number]
@@ -134,16 +149,32 @@ class Collectives:
             self._driver.copy(target, source, item.bytes_received)
 
     def _exchange(self, number: int) -> None:
-        item, (source, target) = self._items[number], self._places(number)
         second = self._driver.second
         second.begin()
         self._under_way.add(number)
         try:
-            with _at_line(item.location):
-                group = self._groups[item.axis]
-                group.start(item.kind, source=source, target=target, stream=second.handle, **item.options)
+            self._start(number)
         finally:
             second.mark(number)
+
+    def _exchange_all(self, numbers: Sequence[int]) -> None:
+        """Begin what is along one axis and needs nothing of each other, at once."""
+        second, first = self._driver.second, self._items[numbers[0]]
+        second.begin()
+        self._under_way.update(numbers)
+        try:
+            with _at_line(first.location), self._groups[first.axis].together():
+                for number in numbers:
+                    self._start(number)
+        finally:
+            for number in numbers:
+                second.mark(number)
+
+    def _start(self, number: int) -> None:
+        item, (source, target) = self._items[number], self._places(number)
+        with _at_line(item.location):
+            group, stream = self._groups[item.axis], self._driver.second.handle
+            group.start(item.kind, source=source, target=target, stream=stream, **item.options)
 
     def _finish(self, number: int) -> None:
         self._driver.second.join(number)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -57,6 +57,10 @@ KINDS: dict[str, ExchangeKind] = {
     "all_to_all": ExchangeKind(lambda count, size: count, is_cut=True),
     "permute": ExchangeKind(lambda count, size: count),
 }
+
+
+GROUPED = ("all_reduce", "all_gather", "reduce_scatter", "broadcast")
+"""What may begin together with others of these. The rest are groups of messages themselves."""
 
 
 @dataclass(frozen=True)
@@ -191,6 +195,11 @@ class RankGroup(ABC):
             return self._begin(exchange, stream) if count else Done()
         self.observer.started(str(exchange), line)
         return _Observed(self._begin(exchange, stream) if count else Done(), self.observer)
+
+    def together(self) -> AbstractContextManager[Any]:
+        """Within this, exchanges of GROUPED kinds are started that need nothing of each other: a library may begin
+        them as one, at the end of it."""
+        return nullcontext()
 
     def split(self, color: int | None, key: int = 0) -> RankGroup | None:
         """The group of those ranks that gave the same color, ordered by key and then rank; None for a color of None.

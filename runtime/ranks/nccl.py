@@ -90,6 +90,11 @@ class NcclGroup(RankGroup):
                 advice="what ranks exchanged since is worth nothing: start all of them again",
             )
 
+    @contextlib.contextmanager
+    def together(self) -> Iterator[None]:
+        with _explained("start exchanges together"), self._core.group():
+            yield
+
     def abort(self) -> None:
         self._communicator.abort()
 

@@ -60,6 +60,12 @@ class Twins(RankGroup):
         if self.failed:
             raise DeviceError("an exchange of NCCL's failed", advice="start again")
 
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        self.gpu.log.append("together")
+        yield
+        self.gpu.log.append("begun")
+
     def abort(self) -> None:
         pass
 
@@ -122,6 +128,16 @@ def overlapped(empty: bool = False) -> dict[str, bytes]:
     return members(launches, [collective("all_reduce", arena(0), arena(1), *ends)], arena_bytes=12 * COUNT)
 
 
+def several() -> dict[str, bytes]:
+    """result = 2 * (x + 1) + 4 * (x + 1): two collectives that need nothing of each other, and one of the first's
+    result, all before the last kernel."""
+    first = [programs.launch("shift", ["input", 0, 0], arena(slot)) for slot in (0, 1)]
+    last = programs.launch("add", arena(3), arena(4), ["output", 0, 0])
+    places = [(arena(0), arena(2)), (arena(1), arena(3)), (arena(2), arena(4))]
+    collectives = [collective("all_reduce", *pair, 2, 2) for pair in places]
+    return members([*first, last], collectives, arena_bytes=20 * COUNT)
+
+
 def into_result() -> dict[str, bytes]:
     """result = 2 * x, as it is exchanged, and x + 1."""
     launches = [programs.launch("shift", ["input", 0, 0], ["output", 1, 0])]
@@ -139,6 +155,18 @@ def test_ranks_exchange_beside_kernels_launched_or_replayed(twins: Twins, empty:
     assert gpu.count("replay") == 7 and gpu.count("capture") == 4 and gpu.count("update") == 3
     assert gpu.count("all_reduce") == 1 + 4  # a replay asks nobody
     assert gpu.count("open_stream") == 1
+
+
+def test_what_needs_nothing_of_each_other_begins_together(twins: Twins) -> None:
+    """Also in a graph, and timed step by step each by itself."""
+    program, gpu = CudaProgram.load(several()), twins.gpu
+    for step in range(8):
+        assert np.array_equal(program.run([X + step])[0].numpy(), 6 * (X + step + 1))
+    named = [name for name in gpu.log if name in ("together", "begun", "all_reduce", "add")]
+    assert named[:6] == ["together", "all_reduce", "all_reduce", "begun", "all_reduce", "add"]
+    assert gpu.count("together") == gpu.count("all_reduce") // 3 == 2 and gpu.count("replay") == 7
+    program.time_launches([X])
+    assert gpu.count("together") == 2
 
 
 def test_the_second_stream_waits_for_the_first_and_it_for_the_second(twins: Twins) -> None:

@@ -10,6 +10,8 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +19,7 @@ import numpy as np
 
 from blu.plan.tensors import DTYPES
 from blu.runtime.cuda.driver.driver import default_driver
-from blu.runtime.ranks.group import FLOATS, KINDS, RankGroup
+from blu.runtime.ranks.group import FLOATS, GROUPED, KINDS, RankGroup
 from blu.runtime.ranks.team import RankTeam, join_team
 from tests.support.ranks.exchange_cases import Case, all_cases, is_allowed, is_close
 
@@ -122,23 +124,35 @@ def one_by_one(group: RankGroup, gpu: Gpu) -> list[str]:
 
 
 def in_a_graph(group: RankGroup, gpu: Gpu) -> list[str]:
-    """What went wrong when many cases were captured together, and replayed with other numbers each time."""
+    """What went wrong when many cases were captured, one after the other or begun together, and replayed with other
+    numbers each time."""
+    alone = _in_a_graph(group, gpu, KINDS, nullcontext, "in a graph")
+    return [*alone, *_in_a_graph(group, gpu, GROUPED, group.together, "together")]
+
+
+def _in_a_graph(group: RankGroup, gpu: Gpu, kinds: Iterable[str], within: Callable[[], Any], what: str) -> list[str]:
     cases = [
         Case(kind, dtype, reduction, shift=1)
-        for kind in KINDS
+        for kind in kinds
         for dtype in ("f32", "bf16", "i64", "bool")
         for reduction in (("sum", "mean", "max") if KINDS[kind].reduces else ("",))
         if not reduction or is_allowed(reduction, dtype)
     ]
     placed = [Placed.of(case, group, gpu) for case in cases]
-    replay = gpu.capture(lambda: [one.start(group, gpu.stream) for one in placed])
+
+    def start() -> None:
+        with within():
+            for one in placed:
+                one.start(group, gpu.stream)
+
+    replay = gpu.capture(start)
     wrong = []
     for part in (257, 257, 257):
         for one in placed:
             one.inputs = [np.roll(array, part + 3) for array in one.inputs]
             gpu.write(one.source, one.inputs[group.rank])
         replay()
-        wrong += [line for one in placed for line in one.wrong(group, gpu, "in a graph")]
+        wrong += [line for one in placed for line in one.wrong(group, gpu, what)]
     return wrong
 
 
