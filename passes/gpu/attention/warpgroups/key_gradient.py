@@ -266,6 +266,8 @@ class WarpgroupKeyGradient(OwnRows):
         scores = self.mask.finish(scores, first, hides)
         scale = numbers.real(self.mask.factor)
         shifts = self._numbers(stage, 0)
+        if self.problem.size == 4:
+            shifts = [[arith.negf(value) for value in pair] for pair in shifts]
         return map_sums(
             scores,
             lambda value, strip, half, at: approx.ex2(math.fma(value, scale, shifts[at // 8][at % 8])),
