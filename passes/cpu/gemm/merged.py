@@ -87,9 +87,15 @@ def _flat(operand: IndexedBuffer, contraction: Contraction) -> IndexedBuffer:
     layout = ir.StridedLayoutAttr.get(start, strides)
     seen = ir.MemRefType.get(sizes, type_.element_type, layout, type_.memory_space)
     buffer = memref.ReinterpretCastOp(seen, operand.buffer, [], [], [], [start], sizes, strides).result
-    dims = [_digit_of(run, operand) for run in runs]
-    is_whole = [isinstance(dim, Digit) and dim.size == contraction.size(dim.dim) for dim in dims]
-    return IndexedBuffer(buffer, tuple(dim.dim if whole else dim for dim, whole in zip(dims, is_whole, strict=True)))
+    dims = (_digit_of(run, operand) for run in runs)
+    return IndexedBuffer(buffer, tuple(_whole(dim, contraction) for dim in dims))
+
+
+def _whole(dim: Dim, contraction: Contraction) -> Dim:
+    """A digit that is all of its dimension is that."""
+    if isinstance(dim, Digit) and dim.size == contraction.size(dim.dim):
+        return dim.dim
+    return dim
 
 
 def _runs(operand: IndexedBuffer) -> list[list[int]]:

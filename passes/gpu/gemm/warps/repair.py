@@ -18,7 +18,7 @@ from blu.passes.gpu.gemm.pipeline import Range
 from blu.passes.gpu.gemm.problem import Product
 from blu.passes.gpu.isa import shared_memory
 from blu.passes.gpu.kernel import repeat, when
-from blu.passes.kernels.contraction import IndexedBuffer, Point
+from blu.passes.kernels.contraction import Dim, IndexedBuffer, Point
 
 _LANES = 4
 """Neighbours that are looked at together."""
@@ -79,7 +79,7 @@ class Repair:
 
     def _load(self, buffer: IndexedBuffer, own: dict[int | None, ir.Value], k: ir.Value, run: ir.Value) -> ir.Value:
         contraction = self.product.contraction
-        place: dict[int | None, ir.Value] = {**self.outer, **own, contraction.depth: k}
+        place: dict[Dim, ir.Value] = {**self.outer, **own, contraction.depth: k}
         for dim in reversed(contraction.outer_depth):
             size = contraction.size(dim)
             run, place[dim] = numbers.divide(run, size), numbers.remainder(run, size)
