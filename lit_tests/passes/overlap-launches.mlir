@@ -14,6 +14,8 @@
 // CHECK-NEXT: gpu.launch_func @kernels::@large {{.*}}xf32>){{$}}
 // CHECK-NEXT: gpu.launch_func @kernels::@large {{.*}}xf32>){{$}}
 // CHECK-NEXT: gpu.launch_func @kernels::@second {{.*}}memref<4xf32>){{$}}
+// A few threads read little of what is large.
+// CHECK-NEXT: gpu.launch_func @kernels::@large {{.*}} {blu.early}
 // CHECK: gpu.func @first(
 // The first argument is never written: what is read of it comes into registers before the kernel waits.
 // CHECK: memref.load %arg0
@@ -41,6 +43,7 @@ module attributes {gpu.container_module, blu.arena_bytes = 128 : i64, blu.target
   func.func @main(%x: memref<4xf32>, %y: memref<8388609xf32>) attributes {arg_attrs = [{}, {}], blu.inputs = [tensor<4xf32>, tensor<8388609xf32>], blu.results = []} {
     %c1 = arith.constant 1 : index
     %c32 = arith.constant 32 : index
+    %c512 = arith.constant 512 : index
     %c232448_i32 = arith.constant 232448 : i32
     %0 = "plan.buffer"() {space = "arena", index = 0, offset = 0} : () -> memref<4xf32>
     gpu.launch_func @kernels::@first blocks in (%c1, %c1, %c1) threads in (%c32, %c1, %c1) args(%x : memref<4xf32>, %0 : memref<4xf32>)
@@ -48,9 +51,10 @@ module attributes {gpu.container_module, blu.arena_bytes = 128 : i64, blu.target
     gpu.launch_func @kernels::@first blocks in (%c1, %c1, %c1) threads in (%c32, %c1, %c1) args(%x : memref<4xf32>, %1 : memref<4xf32>)
     gpu.launch_func @kernels::@second blocks in (%c1, %c1, %c1) threads in (%c32, %c1, %c1) args(%0 : memref<4xf32>, %1 : memref<4xf32>)
     gpu.launch_func @kernels::@second blocks in (%c1, %c1, %c1) threads in (%c32, %c1, %c1) dynamic_shared_memory_size %c232448_i32 args(%0 : memref<4xf32>, %1 : memref<4xf32>)
-    gpu.launch_func @kernels::@large blocks in (%c1, %c1, %c1) threads in (%c32, %c1, %c1) args(%y : memref<8388609xf32>)
-    gpu.launch_func @kernels::@large blocks in (%c1, %c1, %c1) threads in (%c32, %c1, %c1) args(%y : memref<8388609xf32>)
+    gpu.launch_func @kernels::@large blocks in (%c512, %c1, %c1) threads in (%c32, %c1, %c1) args(%y : memref<8388609xf32>)
+    gpu.launch_func @kernels::@large blocks in (%c512, %c1, %c1) threads in (%c32, %c1, %c1) args(%y : memref<8388609xf32>)
     gpu.launch_func @kernels::@second blocks in (%c1, %c1, %c1) threads in (%c32, %c1, %c1) args(%0 : memref<4xf32>, %1 : memref<4xf32>)
+    gpu.launch_func @kernels::@large blocks in (%c1, %c1, %c1) threads in (%c32, %c1, %c1) args(%y : memref<8388609xf32>)
     gpu.launch_func @kernels::@third blocks in (%c1, %c1, %c1) threads in (%c32, %c1, %c1) args(%x : memref<4xf32>, %1 : memref<4xf32>)
     return
   }

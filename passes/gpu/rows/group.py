@@ -141,9 +141,12 @@ def _operands_of(program: RowProgram, layout: Layout, frame: Kernel) -> list[Row
 
 def _is_remainder(value: ir.Value) -> bool:
     """Whether loops put an input together with a rounding, and do nothing else with it."""
+    if _element_of(value) != ir.IntegerType.get_signless(16):
+        return False
     users = [use.owner.operation for use in value.uses]
-    others = [
-        [ir.RankedTensorType(item.type).element_type for item in user.operands if item != value] for user in users
-    ]
-    is_narrow = ir.RankedTensorType(value.type).element_type == ir.IntegerType.get_signless(16)
-    return is_narrow and all(types == [ir.BF16Type.get(), ir.F32Type.get()] for types in others)
+    others = ([_element_of(item) for item in user.operands if item != value] for user in users)
+    return all(types == [ir.BF16Type.get(), ir.F32Type.get()] for types in others)
+
+
+def _element_of(value: ir.Value) -> ir.Type:
+    return value.type.element_type if isinstance(value.type, ir.RankedTensorType) else value.type
