@@ -74,6 +74,16 @@ def test_a_kernel_is_emitted_as_is_wished_with_the_same_bits(program: str, field
     assert first.tobytes() == second.tobytes()
 
 
+@pytest.mark.parametrize(("rows", "depth", "columns"), [(16, 512, 64), (16, 128, 128), (1, 512, 128)])
+def test_a_product_of_few_rows_is_shared_by_two_threads_where_it_is_long(rows: int, depth: int, columns: int) -> None:
+    specs = blu.spec((rows, depth), "f32"), blu.spec((depth, columns), "f32")
+    lowered = blu.jit(lambda x, y: x @ y).trace(*specs).lower("x86-64-v3", stop="blu-fit-cpu-schedules")
+    (kernel,) = kernels_in(lowered.module).values()
+    is_long = rows * depth * columns >= 2**19
+    fields = read_fields(kernel.attributes["blu.schedule"])
+    assert fields == {"kind": "read_rows", "columns": columns // 2 if is_long else columns}
+
+
 def refusal(program: str, fields: Fields) -> PassError:
     function, shape, name = PROGRAMS[program]
     traced = blu.jit(function).trace(blu.spec(shape, "f32"))

@@ -50,6 +50,8 @@ READ_COLUMNS = 512
 READ_ROWS_COLUMNS = 384
 """Columns of a block that reads it along its rows."""
 READ_ROWS_BLOCKS = 8
+SHARED_TERMS = 1 << 19
+"""Of a product of few rows and columns: from so many on, two threads have half of its columns each."""
 READ_ROWS_BYTES = 32 * 1024
 """Limit of the scratch memory for the sums of such a block."""
 MOST_STACK_BYTES = 1 << 20
@@ -72,7 +74,9 @@ def _read_rows(contraction: Contraction, target: CpuTarget) -> ReadRowsSchedule:
         _lanes(contraction, target),
     )
     row_bytes = rows * columns * contraction.accumulator.width // 8
-    groups = max(1, min(READ_ROWS_BLOCKS, columns // READ_ROWS_COLUMNS), -(-row_bytes // READ_ROWS_BYTES))
+    is_shared = columns > lanes and rows * columns * contraction.size(contraction.depth) >= SHARED_TERMS
+    wanted = min(READ_ROWS_BLOCKS, columns // READ_ROWS_COLUMNS)
+    groups = max(1 + is_shared, wanted, -(-row_bytes // READ_ROWS_BYTES))
     return ReadRowsSchedule(max(1, -(-columns // (groups * lanes))) * lanes)
 
 
