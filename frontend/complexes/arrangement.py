@@ -67,23 +67,6 @@ _updating(indexing.put_along_axis, 1)
 _chosen = by_parts_of(where, "x y")
 
 
-def _reducing(function: Any, place: int) -> None:
-    """Of a function that adds up what ranks have, whose parameter `reduction` is at `place` after x."""
-    parts = by_parts_of(function, "x")
-
-    def rule(x: Any, *others: Any, **named: Any) -> Any:
-        reduction = named.get("reduction", others[place] if len(others) > place else "sum")
-        if reduction not in ("sum", "mean"):
-            raise DTypeError(f"the {reduction} of complex numbers is none: they have no order")
-        return parts(x, *others, **named)
-
-    complex_of(function)(rule)
-
-
-_reducing(collective.all_reduce, 1)
-_reducing(collective.reduce_scatter, 2)
-
-
 def _of_each(function: Any) -> None:
     """Of a function that gives something for each of its tensors, of real ones something real."""
     parts = by_parts_of(function, "tensors")
