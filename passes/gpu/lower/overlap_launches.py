@@ -82,10 +82,10 @@ class OverlapLaunches(Pass):
         overlapping = {kernel_of(launch) for pair in pairs for launch in pair}
         kernels = [kernel for kernel in everything if _name(kernel) in overlapping]
         ahead = read_ahead_of(module, kernels, self.ahead_bytes)
-        written = {_name(kernel): written_arguments(kernel) for kernel in everything}
+        written = {_name(kernel): written_arguments(kernel) for kernel in everything} if eager else {}
         untouched = _untouched(module, pairs, eager, written)
         for kernel in kernels:
-            early = untouched[_name(kernel)] if _name(kernel) in eager else frozenset()
+            early = untouched.get(_name(kernel), frozenset())
             _wait_first(kernel, ahead.get(_name(kernel)), early, _name(kernel) in eager)
         self.count("kernels that read ahead", len(ahead))
         self.count("launches that begin early", len(pairs))
@@ -116,12 +116,12 @@ def _name(kernel: ir.Operation) -> str:
 def _untouched(
     module: ir.Module, pairs: Sequence[Pair], eager: set[str], written: Mapping[str, frozenset[int]]
 ) -> dict[str, frozenset[int]]:
-    """The arguments of each kernel that it may read before it waits, whoever writes them at other times."""
+    """The arguments of each eager kernel that it may read before it waits, whoever writes them at other times."""
     before = {later: first for first, later in pairs}
     launches: dict[str, list[tuple[ir.Operation, list[ir.Operation]]]] = {}
     for function in host_functions(module):
         for item in function.entry_block.operations:
-            if item.operation.name == ON_GPUS:
+            if item.operation.name == ON_GPUS and kernel_of(item.operation) in eager:
                 own = launches.setdefault(kernel_of(item.operation), [])
                 own.append((item.operation, list(_running(item.operation, before, eager))))
     return {name: readable_early(own, written) for name, own in launches.items()}
