@@ -28,6 +28,11 @@ def _sort(x: np.ndarray, axis: int | None = -1, descending: bool = False, stable
     return np.take_along_axis(x, _argsort(x, axis, descending, stable), axis)
 
 
+def _expm1(x: np.ndarray) -> np.ndarray:
+    """Of complex numbers. NumPy's has NaN for an infinity, or for -1, where the imaginary part is 0 or not finite."""
+    return np.where(np.abs(np.real(x)) < 1, np.expm1(x), np.exp(x) - 1)
+
+
 LINEAR_ALGEBRA = (
     "cholesky det eigh eigvalsh inv lstsq matrix_power matrix_rank norm pinv qr slogdet solve svd svdvals cond".split()
 )
@@ -36,6 +41,7 @@ NUMPYS: dict[str, Function] = {
     **{name: getattr(np.linalg, name) for name in ("diagonal", "matrix_norm", "trace", "vector_norm")},
     **{name: getattr(np.linalg, name) for name in LINEAR_ALGEBRA},
     "argsort": _argsort,
+    "expm1": _expm1,
     "sort": _sort,
 }
 # What NumPy calls parameters: of functions, by the names that they have here.

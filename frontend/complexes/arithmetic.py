@@ -176,14 +176,15 @@ def _angle(x: Any) -> Tensor:
 
 @complex_of(sign)
 def _sign(x: Any) -> Any:
-    """x / |x|, and 0 at 0. Beside an infinite part a finite one is 0; two infinite parts are NaN, as in NumPy."""
+    """x / |x|, and 0 at 0. Beside an infinite part the other is 0; two infinite parts are NaN, as in NumPy."""
     whole = as_complex(x)
     size = absolute(whole)
-    is_plain = (size != 0) & isfinite(size)
-    one, both = where(is_plain, size, 1), isinf(whole.real) & isinf(whole.imag)
-    ends = (where(isinf(part), copysign(1.0, part), 0) for part in (whole.real, whole.imag))
-    parts = zip((whole.real, whole.imag), ends, strict=True)
-    return Complex(*(where(isinf(size), where(both, math.nan, end), part / one) for part, end in parts))
+    is_zero, is_long = size == 0, isinf(size)
+    both, divisor = isinf(whole.real) & isinf(whole.imag), where(is_zero | is_long, 1, size)
+    parts = whole.real, whole.imag
+    ends = (where(both, math.nan, where(isinf(part), copysign(1.0, part), 0)) for part in parts)
+    usual = (where(is_zero, 0, part / divisor) for part in parts)
+    return Complex(*(where(is_long, *pair) for pair in zip(ends, usual, strict=True)))
 
 
 @complex_of(equal)

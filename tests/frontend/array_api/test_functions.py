@@ -163,6 +163,16 @@ def test_complex_numbers_are_those_of_arrays_in_compiled_functions() -> None:
     assert seen == [True]
 
 
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_expm1_of_complex_numbers_without_an_end_is_that_of_compiled_functions(dtype: type) -> None:
+    ends = (0.0, -0.0, 0.5, -np.inf, np.inf, np.nan)
+    z = np.array([complex(real, imag) for real in ends for imag in ends], dtype)
+    found, expected = np.asarray(xp.expm1(xp.asarray(z))), np.asarray(blu.jit(xp.expm1)(z))
+    assert found.dtype == dtype and np.isposinf(found[np.isposinf(z.real)].real).all()
+    np.testing.assert_allclose(found.real, expected.real, rtol=2e-7)
+    np.testing.assert_allclose(found.imag, expected.imag, rtol=2e-7)
+
+
 def test_as_many_as_are_said_are_found_in_compiled_functions() -> None:
     where = blu.jit(lambda x: xp.nonzero(x, size=30))(N)
     for one, other in zip(where, np.nonzero(N), strict=True):

@@ -56,6 +56,7 @@ COMPOSED = [
     (lambda z, w, x: blu.fft.ifft(blu.fft.fft(z) * w) + x, lambda z, w, x: torch.fft.ifft(torch.fft.fft(z) * w) + x),
     (lambda z, w, x: blu.cumprod(z, 1) ** 2 + w * x, lambda z, w, x: torch.cumprod(z, 1) ** 2 + w * x),
     (lambda z, w, x: blu.std(z, 0) + abs(w * x), lambda z, w, x: torch.std(z, 0, correction=0) + abs(w * x)),
+    (lambda z, w, x: blu.sign(z - blu.stop_gradient(z)) + w * x, lambda z, w, x: torch.sgn(z - z.detach()) + w * x),
     (lambda z, w, x: blu.vdot(z, w) * x, lambda z, w, x: torch.vdot(z.flatten(), w.flatten()) * x),
 ]
 
