@@ -7,7 +7,7 @@ are one chain of multiply-adds in the order of k, so the bits do not depend on t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
 from math import prod
@@ -16,7 +16,7 @@ from blu.dialects.core.mlir import arith, func, ir, scf, vector
 from blu.dialects.targets.cpu import CpuTarget
 from blu.passes.cpu.gemm import gemv, gemv_rows
 from blu.passes.cpu.gemm.ahead import Turn, choose_ahead
-from blu.passes.cpu.gemm.merged import LeftRows, flattened, merged, run_of_rows
+from blu.passes.cpu.gemm.merged import LeftPart, LeftRows, flattened, merged, run_of_rows
 from blu.passes.cpu.gemm.pack import Depth, RightPanels
 from blu.passes.cpu.gemm.schedule import PanelTilesSchedule, ReadColumnsSchedule, ReadRowsSchedule, is_long, schedule_of
 from blu.passes.cpu.gemm.tile import RegisterTile, add, load_tile, scratch, store_tile
@@ -337,28 +337,21 @@ class _Gemm:
     def run(self, at: _TileAt, tile: RegisterTile, depth: Depth, sums: list[ir.Value]) -> list[ir.Value]:
         """The k loop of a tile: over all k, or over each of the runs that the left operand has them in."""
         left, (begin, end) = self.left, depth
-        rows, run = left.points(at.point, at.row, tile.rows), left.run
+        points, run = left.points(at.point, at.row, tile.rows), left.run
         if not run:
-            return self.run_part(at, tile, depth, sums, depth, rows, left.at_depth)
+            return self.run_part(at, tile, depth, sums, LeftPart(left, points, depth))
         first, last = arith.divui(begin, vectors.index(run)), arith.ceildivui(end, vectors.index(run))
         with for_range(first, last, carried=sums) as loop:
             start = arith.muli(loop.induction_variable, vectors.index(run))
             part = (arith.maxui(start, begin), arith.minui(vectors.offset(start, run), end))
             inner = list(loop.inner_iter_args)
-            scf.yield_(self.run_part(at, tile, depth, inner, part, rows, lambda k: left.at_depth(k, start)))
+            scf.yield_(self.run_part(at, tile, depth, inner, LeftPart(left, points, part, start)))
         return list(loop.results)
 
     def run_part(
-        self, at: _TileAt, tile: RegisterTile, depth: Depth, sums: list[ir.Value], part: Depth,
-        rows: Sequence[Point], at_depth: Callable[[ir.Value], Point],
-    ) -> list[ir.Value]:  # fmt: skip
-        """The loop over a part of a block of k: the left operand is at `rows[i]` and `at_depth(k)`."""
-        found: dict[ir.Value, Point] = {}
-
-        def left(i: int, k: ir.Value) -> ir.Value:
-            if k not in found:
-                found[k] = at_depth(k)
-            return self.contraction.left.load({**rows[i], **found[k]}, None, 1, 1)
+        self, at: _TileAt, tile: RegisterTile, depth: Depth, sums: list[ir.Value], left: LeftPart
+    ) -> list[ir.Value]:
+        """The loop over a part of a block of k, which is at `depth`."""
 
         def right(j: int, k: ir.Value) -> ir.Value:
             if at.packs:
@@ -366,9 +359,9 @@ class _Gemm:
             return self.right.load(at.point, at.slot, depth, k, j, tile.counts[j])
 
         if not self.ahead or tile.rows < self.schedule.rows:
-            return tile.accumulate(sums, part, left, right)
+            return tile.accumulate(sums, left.depth, left.load, right)
         turn, ahead = self.turn(at, depth), self.ahead
-        return tile.accumulate_ahead(sums, part, left, right, ahead.steps, lambda k: ahead.emit(turn, k))
+        return tile.accumulate_ahead(sums, left.depth, left.load, right, ahead.steps, lambda k: ahead.emit(turn, k))
 
     def turn(self, at: _TileAt, depth: Depth) -> Turn:
         """What the tile needs to know in order to fetch its share of the next panel."""

@@ -9,25 +9,26 @@ an index is taken apart, once for each row of a tile, and once for each k.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from math import prod
 from operator import mul
 
 from blu.dialects.core.mlir import arith, ir, memref
+from blu.passes.cpu.gemm.gemv_rows import MOST_ROWS
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.contraction import Contraction, Digit, Dim, IndexedBuffer, Point, position
 
-FEW_ROWS = 16
-"""Up to so many rows, kernels for few rows are better, which walk one dimension."""
-
 
 def merged(contraction: Contraction) -> Contraction:
-    """The contraction with one dimension of rows and one of depth, whatever the buffers have."""
+    """The contraction with one dimension of rows and one of depth, whatever the buffers have.
+
+    Few rows stay as they are: kernels for these walk one dimension.
+    """
     own = [dim for dim in contraction.result_dims if dim in contraction.left.dims and dim not in contraction.right.dims]
     rows = [dim for dim in own if isinstance(dim, int)]
     depth = [*contraction.outer_depth, contraction.depth]
-    many = prod(contraction.size(dim) for dim in rows) > FEW_ROWS
+    many = prod(contraction.size(dim) for dim in rows) > MOST_ROWS
     if contraction.columns is None or not many or 0 in contraction.sizes or len(rows) + len(depth) == 2:
         return contraction
     for name, dims in (("rows", rows), ("depth", [dim for dim in depth if dim is not None])):
@@ -172,3 +173,23 @@ class LeftRows:
 
     def _digits(self, dim: int | None) -> list[Digit]:
         return [own for own in self.contraction.left.dims if isinstance(own, Digit) and own.dim == dim]
+
+
+@dataclass(frozen=True)
+class LeftPart:
+    """The rows of a tile in the left operand, at `points`, in a part of k: from `depth[0]` to before `depth[1]`.
+
+    With `start`, the part is of the run of k that begins there.
+    """
+
+    rows: LeftRows
+    points: Sequence[Point]
+    depth: tuple[ir.Value, ir.Value]
+    start: ir.Value | None = None
+    _found: dict[ir.Value, Point] = field(default_factory=dict)
+
+    def load(self, i: int, k: ir.Value) -> ir.Value:
+        """The number at k of row i. Where k is, is found once."""
+        if k not in self._found:
+            self._found[k] = self.rows.at_depth(k, self.start)
+        return self.rows.contraction.left.load({**self.points[i], **self._found[k]}, None, 1, 1)
