@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 
 from blu.dialects.core.mlir import ir
+from blu.dialects.inside import inside
 from blu.errors import ArgumentError, ParseError
 from blu.plan.mesh import Mesh
 
@@ -17,14 +18,9 @@ REDUCE_DTYPES = ("f32", "bf16", "f16")
 _current: ContextVar[Mesh | None] = ContextVar("current_mesh", default=None)
 
 
-@contextmanager
-def tracing_for(mesh: Mesh) -> Iterator[None]:
+def tracing_for(mesh: Mesh) -> AbstractContextManager[None]:
     """Let functions that are traced inside of the block be for a mesh."""
-    token = _current.set(mesh)
-    try:
-        yield
-    finally:
-        _current.reset(token)
+    return inside(_current, mesh)
 
 
 def set_mesh(module: ir.Module, mesh: Mesh) -> None:

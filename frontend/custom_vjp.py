@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from blu.dialects.hooks import HOOKS
+from blu.dialects.inside import inside
 from blu.dialects.ops.control.custom_vjp import UNSAVED, CustomVjp
 from blu.dialects.tensor.function import is_tracing
 from blu.dialects.tensor.promotion import as_tensor, is_weak
@@ -25,7 +26,7 @@ from blu.frontend.tracing.user_location import user_line
 # A function's fwd usually calls the function. That call has the rule as well, which gradients of gradients take, and so
 # on: so many times, since bodies are traced before anyone asks for a gradient.
 MAX_NESTING = 3
-_inside: ContextVar[tuple[custom_vjp, ...]] = ContextVar("custom_vjp", default=())
+_running: ContextVar[tuple[custom_vjp, ...]] = ContextVar("custom_vjp", default=())
 
 
 class custom_vjp:  # noqa: N801 (used like a function, as checkpoint is)
@@ -73,13 +74,10 @@ class custom_vjp:  # noqa: N801 (used like a function, as checkpoint is)
         statics = {place % len(bound): bound[place] for place in self._places(len(bound))}
         given = [item for place, item in enumerate(bound) if place not in statics]
         if is_tracing():
-            if _inside.get().count(self) == MAX_NESTING:
+            if _running.get().count(self) == MAX_NESTING:
                 return self.fun(*bound)
-            token = _inside.set((*_inside.get(), self))
-            try:
+            with inside(_running, (*_running.get(), self)):
                 return _Rule(self.fun, self.fwd, self.bwd, statics, given).apply()
-            finally:
-                _inside.reset(token)
 
         def applied(*values: Any) -> Any:
             others = iter(values)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 
 from blu.dialects.core.mlir import ir
+from blu.dialects.inside import inside
 
 Marks = Callable[[str], dict[str, ir.Attribute]]
 _marks: ContextVar[Marks] = ContextVar("marks", default=lambda name: {})
@@ -17,11 +18,6 @@ def marks_of(name: str) -> dict[str, ir.Attribute]:
     return _marks.get()(name)
 
 
-@contextmanager
-def marking(marks: Marks) -> Iterator[None]:
+def marking(marks: Marks) -> AbstractContextManager[None]:
     """Give all ops emitted inside of the block the attributes that `marks` says for their names."""
-    token = _marks.set(marks)
-    try:
-        yield
-    finally:
-        _marks.reset(token)
+    return inside(_marks, marks)

@@ -21,7 +21,7 @@ import enum
 import inspect
 import types
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -48,6 +48,7 @@ from blu.dialects.core.marks import marks_of
 from blu.dialects.core.mlir import ext, ir
 from blu.dialects.core.regions import Takes, body_of, tracing_bodies
 from blu.dialects.core.verification import verifier_of
+from blu.dialects.inside import inside
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ArgumentError, BluError, ShapeError
 
@@ -384,14 +385,9 @@ def _current_location() -> ir.Location:
     return provider() if provider else (ir.Location.current or unknown_location())
 
 
-@contextmanager
-def emitting_at(location: ir.Location) -> Iterator[None]:
+def emitting_at(location: ir.Location) -> AbstractContextManager[None]:
     """Give all ops emitted inside of the block this location (what a rewrite replaces keeps the user's line)."""
-    token = location_provider.set(lambda: location)
-    try:
-        yield
-    finally:
-        location_provider.reset(token)
+    return inside(location_provider, lambda: location)
 
 
 def load(context: ir.Context) -> None:

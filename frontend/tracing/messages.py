@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from blu.dialects.core.mlir import ir
+from blu.dialects.inside import inside
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import CallbackError, TraceError
 from blu.frontend.tracing.tree import TreeDef
@@ -126,11 +127,8 @@ _current: ContextVar[Messages | None] = ContextVar("messages", default=None)
 def collecting() -> Iterator[Messages]:
     """Collect what is told while a function is traced, in the block that it is traced in."""
     messages = Messages(ir.InsertionPoint.current.block)
-    token = _current.set(messages)
-    try:
+    with inside(_current, messages):
         yield messages
-    finally:
-        _current.reset(token)
 
 
 def tell(item: Call | Repeated) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from blu.dialects.inside import inside
+
 # The path inside of the outermost module, which itself is "". Where no module runs, it is "" as well.
 current_module_path: ContextVar[str] = ContextVar("current_module_path", default="")
 is_inside_module: ContextVar[bool] = ContextVar("is_inside_module", default=False)
@@ -14,9 +16,5 @@ is_inside_module: ContextVar[bool] = ContextVar("is_inside_module", default=Fals
 @contextmanager
 def entered(path: str) -> Iterator[None]:
     """Give everything emitted inside of the block this module path."""
-    token, inside = current_module_path.set(path), is_inside_module.set(True)
-    try:
+    with inside(current_module_path, path), inside(is_inside_module, True):
         yield
-    finally:
-        current_module_path.reset(token)
-        is_inside_module.reset(inside)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
@@ -12,6 +12,7 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.modules import operations_in
 from blu.dialects.core.op import Effects, operation_class
 from blu.dialects.core.regions import close_over
+from blu.dialects.inside import inside
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import TraceError
 from blu.frontend.tracing.flat_function import FlatFunction
@@ -172,18 +173,13 @@ def _effects_of_callee(call: ir.Operation, module: ir.Operation) -> tuple[int, i
     return start, count
 
 
-@contextmanager
-def one_gradient_deeper(name: str) -> Iterator[None]:
+def one_gradient_deeper(name: str) -> AbstractContextManager[None]:
     """Count the gradients that are being traced one inside of another: a function may ask for its own without end."""
     depth = _depth.get() + 1
     if depth > MAX_DEPTH:
         message = f"{name} is {MAX_DEPTH} gradients deep: its gradient asks for itself, or gradients are nested too far"
         raise TraceError(message, location=user_line())
-    token = _depth.set(depth)
-    try:
-        yield
-    finally:
-        _depth.reset(token)
+    return inside(_depth, depth)
 
 
 def _module_of(block: ir.Block) -> ir.Operation:

@@ -32,6 +32,7 @@ from typing import Any, ClassVar, NoReturn
 from blu.dialects.core.locations import describe
 from blu.dialects.core.mlir import PassManager, ir
 from blu.dialects.core.modules import operations_in
+from blu.dialects.inside import inside
 from blu.errors import ParseError, PassError
 from blu.passes.framework import registry
 from blu.passes.framework.options import format_options, parse_options
@@ -147,11 +148,8 @@ _watch: ContextVar[Watch] = ContextVar("watch", default=_NOBODY)
 def watching() -> Iterator[Watch]:
     """Follow a pass: which operation it has reached, what it counts."""
     watch = Watch()
-    token = _watch.set(watch)
-    try:
+    with inside(_watch, watch):
         yield watch
-    finally:
-        _watch.reset(token)
 
 
 def find(root: ir.Module | ir.Operation | ir.OpView, *kinds: str | type[ir.OpView]) -> Iterator[ir.OpView]:

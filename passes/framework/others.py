@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
+
+from blu.dialects.inside import inside
 
 Ask = Callable[[Sequence[bytes]], list[bytes]]
 """What the processes make of each of some modules, all as bytecode. BluError where one cannot."""
 _ask: ContextVar[Ask | None] = ContextVar("others", default=None)
 
 
-@contextmanager
-def with_others(ask: Ask) -> Iterator[None]:
+def with_others(ask: Ask) -> AbstractContextManager[None]:
     """Inside, passes let others do what these can."""
-    token = _ask.set(ask)
-    try:
-        yield
-    finally:
-        _ask.reset(token)
+    return inside(_ask, ask)
 
 
 def others() -> Ask | None:

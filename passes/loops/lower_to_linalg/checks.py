@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 
 from blu.dialects.core.dtypes import DType, i64, product, tensor_type
 from blu.dialects.core.mlir import arith, ir
 from blu.dialects.core.op import operation_class
+from blu.dialects.inside import inside
 from blu.dialects.plan import check
 from blu.passes.loops.lower_to_linalg.generic import constant, pointwise, reduce, reshape, shape_of
 from blu.passes.loops.lower_to_linalg.known_ranges import is_inside
@@ -56,14 +57,9 @@ def check_routine(operation: ir.Operation, found: ir.Value) -> None:
         _report(found, kind=reports, op=name, size=size)
 
 
-@contextmanager
-def only_where(predicate: ir.Value, is_true: bool) -> Iterator[None]:
+def only_where(predicate: ir.Value, is_true: bool) -> AbstractContextManager[None]:
     """Inside, what is found counts only where a 0-d tensor of a bool is so."""
-    token = _conditions.set((*_conditions.get(), (predicate, is_true)))
-    try:
-        yield
-    finally:
-        _conditions.reset(token)
+    return inside(_conditions, (*_conditions.get(), (predicate, is_true)))
 
 
 _conditions: ContextVar[tuple[tuple[ir.Value, bool], ...]] = ContextVar("conditions", default=())
