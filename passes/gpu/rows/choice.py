@@ -80,6 +80,8 @@ SUM_WORDS = {256: 80, 512: 80, 1024: 24}
 BLOCKS_PER_PROCESSOR = 4
 SLICE = 8192
 """Elements of a row that a block should have at least."""
+ALONE = 4 * SLICE
+"""Elements that one block reads in the time of a launch."""
 RANGE = 64
 """Rows of a column that a block should have at least."""
 FEW_COLUMN_ROWS = 1024
@@ -101,13 +103,20 @@ def count_parts(program: RowProgram, target: GpuTarget) -> int:
     points = prod(program.sizes) // width
     wanted = BLOCKS_PER_PROCESSOR * target.processors
     if program.across:
-        enough = points >= 2 * target.processors or width < 2 * SLICE
+        enough = points >= 2 * target.processors or width < 2 * SLICE or _is_soon_added_up(program)
         return 1 if enough else min(ceil(width / SLICE), ceil(wanted / points), MOST_PARTS)
     if width <= FEW_COLUMN_ROWS:
         return 1
     lanes = WIDEST // max(element_bytes(type_) for type_ in elements_of(program))
     tiles = ceil(points / (lanes * COLUMN_THREADS))
     return max(1, min(width // RANGE, ceil(wanted / tiles), MOST_PARTS))
+
+
+def _is_soon_added_up(program: RowProgram) -> bool:
+    """Whether a block finds all results of a group sooner than another launch begins that would put parts together."""
+    is_wide = any(program.is_wide(value) for value in program.outputs)
+    is_once = all(program.levels[number] == 0 for number in program.reductions)
+    return prod(program.sizes) <= ALONE and is_once and not is_wide
 
 
 # With strides
