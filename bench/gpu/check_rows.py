@@ -138,6 +138,9 @@ def _rows_with_column_sums() -> Iterator[Case]:
             if shape[1] > 1:
                 yield _case(f"layer_norm and sums {dtype} {shape}", layer_norm_and_sums, x, w, b, g, r, error=error)
             yield _case(f"products and sums {dtype} {shape}", products_and_sums, x, g, error=error)
+    for shape in ((4096, 768), (4096, 256), (4128, 1024)):
+        arguments = [_random(size, seed=seed) for seed, size in enumerate((shape, shape[1:], shape[1:], shape, shape))]
+        yield _case(f"layer_norm and products {shape}", layer_norm_and_products, *arguments, error=2e-3)
     x = _random((300, 40))
     yield _case("softmax and sums", softmax_and_sums, x, error=1e-5)
     yield _case("softmax and sums of columns", lambda x: softmax_and_sums(blu.transpose(x)), x.T.copy(), error=1e-5)
@@ -150,6 +153,15 @@ def layer_norm_and_sums(x, w, b, g, r):
     dx, dw, db = pull(g.astype("f32"))
     total = dx.astype("f32") + r.astype("f32")
     return total, total.astype("bf16"), dw, db, blu.sum(total, axis=0)
+
+
+def layer_norm_and_products(x, w, b, g, r):
+    """The same for products of tf32, which read rows along columns."""
+    y, pull = blu.vjp(lambda x, w, b: blu.layer_norm(x, w, b), x, w, b)
+    dx, dw, db = pull(g)
+    total = dx + r
+    first, second = (blu.matmul(blu.transpose(left), right, precision="tf32") for left, right in ((y, g), (total, r)))
+    return total, dw, db, first, second
 
 
 def products_and_sums(x, y):

@@ -31,7 +31,7 @@ module attributes {blu.target = {name = "sm_90a"}, blu.schedules = {gemm_2 = {ki
   // CHECK-LABEL: func.func @alike(
   // CHECK: call @gemm_1_right(
   // CHECK: call @gemm_1(
-  // CHECK: call @gemm_1_across(
+  // CHECK: call @gemm_1_across_1(
   func.func @alike(%x: tensor<8192x768xf32>, %w: tensor<768x3072xf32>, %v: tensor<3072x768xf32>) -> (tensor<8192x3072xf32>, tensor<8192x3072xf32>) {
     %0 = call @gemm_1(%x, %w) : (tensor<8192x768xf32>, tensor<768x3072xf32>) -> tensor<8192x3072xf32>
     %1 = tensor.empty() : tensor<768x3072xf32>

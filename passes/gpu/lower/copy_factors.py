@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from math import prod
 
 from blu.dialects.core.mlir import func, ir, tensor
@@ -26,6 +27,7 @@ from blu.passes.gpu.gemm.few_rows.prologue import makes_rows
 from blu.passes.gpu.gemm.few_rows.rows import MOST_ROWS
 from blu.passes.gpu.gemm.problem import COPY_BYTES
 from blu.passes.gpu.gemm.schedule import OF_FLOAT8, ProductSchedule, WgmmaSchedule, schedule_of
+from blu.passes.gpu.lower.turn_rows import SWAP, VIEWS, RowTurner, is_transposed, matrix_of
 from blu.passes.kernels.contraction import Contraction, maps_of
 from blu.passes.kernels.schedules import said_of
 from blu.passes.loops.lower_to_linalg.generic import PARALLEL, empty, generic, projection, transpose
@@ -39,8 +41,6 @@ _DEEP = ("tf32", *OF_FLOAT8)
 """Instructions that ask for factors whose neighbours lie along k."""
 _Decided = ProductSchedule | WgmmaSchedule
 _CHOICES = {"none": (), "left": ("left",), "right": ("right",), "both": ("left", "right")}
-_SWAP = [1, 0]
-_VIEWS = ("linalg.transpose", "tensor.extract_slice", "blu.barrier")
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,8 @@ class CopyFactors(Pass):
         %1 = tensor.insert_slice %x into %0 : tensor<4097x1025xbf16> into tensor<4097x1032xbf16>
         %2 = tensor.extract_slice %1 : tensor<4097x1032xbf16> to tensor<4097x1025xbf16>
 
+    A kernel of rows that adds up columns, too, leaves its rows turned around itself (turn_rows.py).
+
     Which factors are copied is `copied` in the kernel's schedule: "left", "right", "both" or "none". Where it is
     "undecided", this pass decides.
     """
@@ -72,10 +74,11 @@ class CopyFactors(Pass):
 
     def run(self, module: ir.Module) -> None:
         kernels, target = kernels_in(module), GpuTarget.of(module)
+        turner = RowTurner(module, kernels)
         products = {name: kernel for name, kernel in kernels.items() if _schedule_of(kernel) is not None}
         wanted: list[_Wish] = []
         for name, calls in _calls_of(module, products).items():
-            for kernel, (lie, alike) in _apart(products[name], calls):
+            for kernel, (lie, alike) in _apart(products[name], calls, turner):
                 schedule = _schedule_of(kernel)
                 assert schedule is not None
                 copied = _CHOICES[_decide(kernel, lie, schedule, target)]
@@ -89,10 +92,14 @@ class CopyFactors(Pass):
                     wanted += [_Wish(call, number, is_turned, name) for call in alike]
         order = {call.results[0]: place for place, call in enumerate(find(module, func.CallOp) if wanted else ())}
         wanted.sort(key=lambda wish: order[wish.call.results[0]])  # copies come before all who share them
-        copier = _Copier(module, _parts([wish.given for wish in wanted]))
-        for wish in wanted:
+        made = [wish.is_turned and turner.maker(wish.given, wish.call.operation) is not None for wish in wanted]
+        turner.turn((wish.call.operation, wish.number) for wish in compress(wanted, made))
+        left = [wish for wish, is_made in zip(wanted, made, strict=True) if not is_made]
+        copier = _Copier(module, _parts([wish.given for wish in left]))
+        for wish in left:
             copier.copy(wish)
-        self.count("factors", len(wanted))
+        self.count("factors", len(left))
+        self.count("factors turned around where they are made", len(wanted) - len(left))
 
 
 @dataclass(frozen=True)
@@ -112,11 +119,13 @@ class _Wish:
 @dataclass(frozen=True)
 class _Lie:
     """How the factors of a product lie: those whose neighbours in memory do not lie along k, and those of which some
-    rows do not begin at multiples of 16 bytes. What is no matrix is not copied (`kept`)."""
+    rows do not begin at multiples of 16 bytes. What is no matrix is not copied (`kept`), and what rows make that could
+    be written turned around (`made`) needs no copy."""
 
     across: tuple[str, ...] = ()
     unaligned: tuple[str, ...] = ()
     kept: tuple[str, ...] = ()
+    made: tuple[str, ...] = ()
 
     def copyable(self, instruction: str) -> set[str]:
         """Those of which a copy lies better."""
@@ -125,7 +134,7 @@ class _Lie:
     def after(self, copied: Sequence[str]) -> _Lie:
         """How they lie with copies of some."""
         across, unaligned = ([name for name in names if name not in copied] for names in (self.across, self.unaligned))
-        return _Lie(tuple(across), tuple(unaligned), self.kept)
+        return _Lie(tuple(across), tuple(unaligned), self.kept, self.made)
 
 
 def _schedule_of(kernel: func.FuncOp) -> _Decided | None:
@@ -145,19 +154,19 @@ def _calls_of(module: ir.Module, kernels: Mapping[str, func.FuncOp]) -> dict[str
 
 
 def _apart(
-    kernel: func.FuncOp, calls: Sequence[func.CallOp]
+    kernel: func.FuncOp, calls: Sequence[func.CallOp], turner: RowTurner
 ) -> list[tuple[func.FuncOp, tuple[_Lie, list[func.CallOp]]]]:
     """A kernel for each way in which factors lie in its calls: how they do, and those calls."""
     contraction = gemm_split.contraction_of(kernel)
     groups: dict[_Lie, list[func.CallOp]] = {}
     for call in calls:
-        groups.setdefault(_lie(call, contraction), []).append(call)
+        groups.setdefault(_lie(call, contraction, turner), []).append(call)
     found = []
     for number, (lie, alike) in enumerate(groups.items()):
         own = kernel
         if number:
             clone = kernel.operation.clone(ir.InsertionPoint.after(kernel.operation))
-            clone.attributes["sym_name"] = ir.StringAttr.get(f"{kernel.name.value}_{'_'.join(('across', *lie.across))}")
+            clone.attributes["sym_name"] = ir.StringAttr.get(f"{kernel.name.value}_across_{number}")
             own = clone.opview
             for call in alike:
                 call.attributes["callee"] = ir.FlatSymbolRefAttr.get(own.name.value)
@@ -197,11 +206,13 @@ def _microseconds(sizes: ProductSizes, lie: _Lie, copied: Sequence[str]) -> floa
     """What a product takes where some of its factors are copied before."""
     is_single, left = sizes.instruction == "tf32", lie.after(copied)
     widths = {"left": sizes.rows, "right": sizes.columns}
-    moved = sum(2 * (4 if is_single else 2) * widths[name] * sizes.depth for name in copied)
+    made = lie.made if sizes.instruction in _DEEP else ()
+    times = {name: 1 if name in made else 2 for name in copied}
+    moved = sum(times[name] * (4 if is_single else 2) * widths[name] * sizes.depth for name in copied)
     speeds = _SPEEDS["tf32" if is_single else "bf16"]
     speed = speeds[3 if left.unaligned else len(left.across)]
     products = sizes.outer * sizes.rows * sizes.columns * sizes.depth / speed
-    return products + moved / _COPIED_BYTES + len(copied) * _LAUNCH
+    return products + moved / _COPIED_BYTES + len({*copied} - {*made}) * _LAUNCH
 
 
 def _after(kernel: func.FuncOp, schedule: _Decided, lie: _Lie, copied: Sequence[str], target: GpuTarget) -> _Decided:
@@ -226,12 +237,12 @@ def _by_warps(kernel: func.FuncOp, schedule: _Decided, target: GpuTarget) -> _De
     return replace(schedule, rows=rows, columns=columns, split=split)
 
 
-def _lie(call: func.CallOp, contraction: Contraction) -> _Lie:
+def _lie(call: func.CallOp, contraction: Contraction, turner: RowTurner) -> _Lie:
     """How the factors lie, as far as can be seen here: of several products, one that is a matrix of all."""
     maps, arguments = maps_of(contraction.operation), list(contraction.operation.operands)[:2]
     if all(len(dims) > 2 for dims in maps[:2]):
         return _Lie()
-    across, unaligned, kept = [], [], []
+    across, unaligned, kept, made = [], [], [], []
     for name, value, dims in zip(("left", "right"), arguments, maps, strict=False):
         if len(dims) > 2:
             kept.append(name)
@@ -240,31 +251,21 @@ def _lie(call: func.CallOp, contraction: Contraction) -> _Lie:
         if not isinstance(value.owner, ir.Block) or len(dims) != 2:
             continue
         given = call.operands_[ir.BlockArgument(value).arg_number]
-        if dims[0 if _is_transposed(given) else 1] != contraction.depth:
+        if dims[0 if is_transposed(given) else 1] != contraction.depth:
             across.append(name)
         if _row_bytes(given) % COPY_BYTES:
             unaligned.append(name)
-    return _Lie(tuple(across), tuple(unaligned), tuple(kept))
+        if name in across and turner.maker(given, call.operation):
+            made.append(name)
+    return _Lie(tuple(across), tuple(unaligned), tuple(kept), tuple(made))
 
 
 def _row_bytes(value: ir.Value) -> int:
     """From one row in memory to the next of the matrix that a value is a view of."""
-    while not isinstance(value.owner, ir.Block) and value.owner.name in _VIEWS:
+    while not isinstance(value.owner, ir.Block) and value.owner.name in VIEWS:
         value = value.owner.operands[0]
     type_ = ir.RankedTensorType(value.type)
     return type_.shape[-1] * type_.element_type.width // 8
-
-
-def _is_transposed(value: ir.Value) -> bool:
-    """Whether a matrix is a transposed view of one whose rows lie in memory."""
-    is_transposed = False
-    while not isinstance(value.owner, ir.Block):
-        view = value.owner.operation
-        if view.name not in _VIEWS:
-            break
-        is_transposed ^= view.name == "linalg.transpose"
-        value = view.operands[ir.OpResult(value).result_number]
-    return is_transposed
 
 
 @dataclass
@@ -284,12 +285,12 @@ class _Copier:
         """Do what is wished."""
         with ir.InsertionPoint(wish.call), wish.call.location:
             part = self.parts.get(wish.given)
-            swaps, whole = _is_transposed(wish.given) != wish.is_turned, part.whole() if part else wish.given
-            source = transpose(whole, _SWAP) if swaps else whole
-            key = (wish.call.operation.block, _matrix_of(whole), swaps, str(source.type))
+            swaps, whole = is_transposed(wish.given) != wish.is_turned, part.whole() if part else wish.given
+            source = transpose(whole, SWAP) if swaps else whole
+            key = (wish.call.operation.block, matrix_of(whole), swaps, str(source.type))
             if key not in self.copies:
                 self.copies[key] = self._copy_of(source, f"{wish.name}_whole" if part else wish.name)
-            copy = transpose(self.copies[key], _SWAP) if swaps else self.copies[key]
+            copy = transpose(self.copies[key], SWAP) if swaps else self.copies[key]
             wish.call.operation.operands[wish.number] = part.of(copy) if part else copy
 
     def _copy_of(self, source: ir.Value, name: str) -> ir.Value:
@@ -333,11 +334,11 @@ class _Part:
     @property
     def matrix(self) -> ir.Value:
         """What it is a part of, the same for all parts."""
-        return _matrix_of(self.slice.source)
+        return matrix_of(self.slice.source)
 
     def whole(self) -> ir.Value:
         """The matrix, as the factor has its rows and columns."""
-        return transpose(self.slice.source, _SWAP) if self.is_transposed else self.slice.source
+        return transpose(self.slice.source, SWAP) if self.is_transposed else self.slice.source
 
     def of(self, whole: ir.Value) -> ir.Value:
         """This part of a matrix like `whole()`."""
@@ -358,13 +359,6 @@ def _parts(factors: Sequence[ir.Value]) -> dict[ir.Value, _Part]:
 
 def _elements(matrix: ir.Value) -> int:
     return prod(ir.RankedTensorType(matrix.type).shape)
-
-
-def _matrix_of(value: ir.Value) -> ir.Value:
-    """The matrix that a value is, turned around or not, and as it was before it was kept from being computed early."""
-    while not isinstance(value.owner, ir.Block) and value.owner.name in ("linalg.transpose", "blu.barrier"):
-        value = value.owner.operation.operands[ir.OpResult(value).result_number]
-    return value
 
 
 def _with_longer_rows(matrix: ir.Value) -> ir.Value:

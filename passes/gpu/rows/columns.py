@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, gcd, prod
 
-from blu.dialects.core.mlir import arith, ir, memref, vector
+from blu.dialects.core.mlir import arith, func, ir, memref, vector
 from blu.passes.gpu import numbers
 from blu.passes.gpu.kernel import when
 from blu.passes.gpu.rows.bodies import WIDEST, GuardedScope, element_bytes
@@ -21,6 +21,8 @@ from blu.passes.kernels.cursor import Cursor
 from blu.passes.kernels.rows.lanes import from_storage, to_storage
 from blu.passes.kernels.rows.reductions import Fold
 from blu.passes.kernels.rows.space import RowNode
+from blu.passes.loops.fuse.loops import loop_nest
+from blu.passes.loops.lower_to_linalg.generic import PARALLEL, REDUCTION, constant, fill, generic, projection
 
 
 @dataclass(frozen=True)
@@ -189,3 +191,19 @@ class ColumnThread(RowThread):
         """What the threads of a column have found, in order; right in the first of them only."""
         grid = self.grid
         return combine_depth(self.team.shared, self.team.number, total, fold.combine, grid.width, grid.depth)
+
+
+def spell_out_sums(kernel: func.FuncOp) -> dict[ir.Operation, ir.Value]:
+    """Put sums over all rows beside those over ranges: the same to a thread that has one range."""
+    found = {}
+    for operation in [item.operation for item in kernel.entry_block.operations]:
+        nest = loop_nest(operation, 0) if operation.name == "linalg.generic" else None
+        if nest is None or not nest.range_length:
+            continue
+        element = operation.results[0].type.element_type
+        with ir.InsertionPoint(operation), operation.location:
+            zeros = fill(constant(element, 0.0), [nest.sizes[1]])
+            maps = [projection(2, (0, 1)), projection(2, (1,))]
+            add: Callable = lambda term, total: arith.addf(total, term)  # noqa: E731
+            (found[operation],) = generic([nest.inputs[0]], [zeros], maps, [REDUCTION, PARALLEL], add)
+    return found

@@ -13,7 +13,7 @@ from blu.errors import ParseError
 from blu.passes.framework.families import SCRATCH
 from blu.passes.gpu.others.loops import LoopsSchedule
 from blu.passes.gpu.rows import choice
-from blu.passes.gpu.rows.columns import words_of
+from blu.passes.gpu.rows.columns import spell_out_sums, words_of
 from blu.passes.gpu.rows.group import RowGroup, elements_of, has_folds, read_group
 from blu.passes.gpu.rows.schedule import (
     AHEAD,
@@ -41,7 +41,6 @@ from blu.passes.gpu.rows.sums import (
     has_rows,
     read_columns,
     read_rows,
-    spell_out_sums,
 )
 from blu.passes.gpu.rows.transposes import find_square
 from blu.passes.kernels.body import Kernel

@@ -9,7 +9,7 @@ Sums of ranges are added up by another kernel: see SplitColumnSums.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import ceil, prod
@@ -23,11 +23,12 @@ from blu.passes.gpu.kernel import GpuKernel, Thread
 from blu.passes.gpu.rows import rows
 from blu.passes.gpu.rows.ahead import Prefetch, RowSource, copied, shared_bytes
 from blu.passes.gpu.rows.bodies import GpuBodies, GuardedScope
-from blu.passes.gpu.rows.columns import ColumnGrid, words_of
+from blu.passes.gpu.rows.columns import ColumnGrid, spell_out_sums, words_of
 from blu.passes.gpu.rows.group import MOST_POINTS, RowGroup, has_folds
 from blu.passes.gpu.rows.launch import Launches, open_launch, row_place, team_of
 from blu.passes.gpu.rows.schedule import AHEAD, ColumnRangesSchedule, RowRangesSchedule, schedule_of
 from blu.passes.gpu.rows.teams import Team, all_of, combine_depth
+from blu.passes.gpu.rows.turned import RowStage, TurnedRows
 from blu.passes.gpu.rows.walks import RowKernel, RowThread
 from blu.passes.gpu.shared import shared_pointer
 from blu.passes.kernels import lanes as vectors
@@ -39,7 +40,6 @@ from blu.passes.kernels.rows.program import RowProgram, analyse
 from blu.passes.kernels.rows.scope import Scope
 from blu.passes.kernels.rows.space import Access
 from blu.passes.loops.fuse.loops import LoopNest, loop_nest
-from blu.passes.loops.lower_to_linalg.generic import PARALLEL, REDUCTION, constant, fill, generic, projection
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,11 @@ class RangeGroup(RowGroup):
 
     sums: list[RangeSum]
 
+    @cached_property
+    def turned(self) -> TurnedRows:
+        """Results that are written turned around."""
+        return TurnedRows.of(self, self.sums[0].length)
+
     @property
     def late(self) -> set[ir.Value]:
         return {value for value, _ in self.frame.outputs}
@@ -85,7 +90,12 @@ def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
 
 def has_ranges(kernel: func.FuncOp) -> bool:
     """Whether a kernel adds up ranges of rows."""
-    return any(nest is not None and nest.range_length for nest in _nests(kernel))
+    return range_length(kernel) > 0
+
+
+def range_length(kernel: func.FuncOp) -> int:
+    """How many rows these ranges have; 0 if there are none."""
+    return max((nest.range_length for nest in _nests(kernel) if nest is not None), default=0)
 
 
 def has_rows(kernel: func.FuncOp) -> bool:
@@ -139,7 +149,7 @@ def copied_ahead(group: RangeGroup, schedule: RowRangesSchedule, target: GpuTarg
     buffers = group.frame.buffers
     whole = {value: access for value, access in read.items() if value in buffers and {row, column} <= {*access}}
     found = copied(whole, kernel, group.frame)
-    return found if shared_bytes(kernel, found) <= target.shared_bytes else []
+    return found if shared_bytes(kernel, found) + group.turned.least_bytes(kernel.cut) <= target.shared_bytes else []
 
 
 def _write_rows(launches: Launches, schedule: RowRangesSchedule) -> None:
@@ -151,19 +161,30 @@ def _write_rows(launches: Launches, schedule: RowRangesSchedule) -> None:
     words = max(words_of(item.element) for item in sums) * schedule.lanes
     bytes_ = 4 * words * schedule.threads if kernel.cut.rows_per_block > 1 else kernel.slot_bytes
     sources = copied_ahead(group, schedule, launches.target) if schedule.reads == AHEAD else []
-    if sources:
-        bytes_ = max(bytes_, shared_bytes(kernel, sources))
+    begin = shared_bytes(kernel, sources)
+    staged = group.turned.staged(kernel.cut, launches.target.shared_bytes - begin)
+    if sources or staged:
+        bytes_ = max(bytes_, begin + group.turned.bytes(staged))
     blocks = ceil(group.rows / sums[0].length)
     with open_launch(group.frame, kernel, blocks, schedule.threads, bytes_) as (here, bodies, entry):
-        RangeThread(kernel, sums, bodies, entry, group.frame).emit(here, sources)
+        share = RangeThread(kernel, sums, bodies, entry, group.frame)
+        if staged:
+            with entry.cursor.point:
+                share.stage = RowStage.at(begin, group.turned, staged, kernel, group.frame, here)
+        share.emit(here, sources)
 
 
 @dataclass
 class SummingThread(RowThread):
-    """A thread's share of a row whose columns are added up: `totals` has for each sum one for each of its vectors."""
+    """A thread's share of a row whose columns are added up: `totals` has for each sum one for each of its vectors.
+
+    What lies turned around goes to `stage`, as row `place` (i32).
+    """
 
     sums: Sequence[tuple[ir.Value, Access]]
     totals: list[list[ir.Value]]
+    stage: RowStage | None = None
+    place: ir.Value | None = None
     numbers: dict[int, int] = field(default_factory=dict)
 
     def new_places(self) -> list[GuardedScope]:
@@ -182,6 +203,12 @@ class SummingThread(RowThread):
                     number = self.numbers[id(place)]
                     sums[number] = self._added(value, access, place, sums[number])
         return found
+
+    def store(self, value: ir.Value, buffer: FlatBuffer, scopes: list[Scope]) -> None:
+        if self.stage is None or value not in self.stage.turned.values:
+            super().store(value, buffer, scopes)
+        else:
+            self.stage.put(value, self.bodies, scopes, self.place)
 
     def _added(self, value: ir.Value, access: Access, place: GuardedScope, total: ir.Value) -> ir.Value:
         scopes = [self.entry, self.row, place]
@@ -202,6 +229,7 @@ class RangeThread:
     bodies: GpuBodies
     entry: Scope
     frame: GpuKernel
+    stage: RowStage | None = None
 
     def emit(self, here: Thread, sources: list[RowSource]) -> None:
         """Walk over the rows, then write the sums. `sources` are copied to shared memory a row ahead."""
@@ -323,10 +351,15 @@ class _Rows:
         chunks = cut.chunks or 0
         totals = [carried[first : first + chunks] for first in range(0, len(carried), chunks)]
         row = self._row(inner, base, is_sure=True)
+        with inner.point:
+            place = numbers.add(base, self.own) if self._is_together else base
         thread = SummingThread(
-            share.kernel, share.bodies, share.entry, row, self.team, share.terms, totals, fill=self.ahead and fill
+            *(share.kernel, share.bodies, share.entry, row, self.team, share.terms, totals, share.stage, place),
+            fill=self.ahead and fill,
         )
         thread.emit()
+        if share.stage:
+            share.stage.write(inner, base)
         if share.kernel.slots == 1 and cut.team > WARP:
             with inner.point:
                 barrier.sync()  # before the only slot is written again
@@ -357,19 +390,3 @@ def _write_columns(launches: Launches, schedule: ColumnRangesSchedule) -> None:
     grid = ColumnGrid.of_ranges(kernel, schedule.width, group.sums[0].length)
     found = {results[item.operation]: item.target for item in group.sums}
     rows.write_column_launch(group.frame, kernel, grid, found, True)
-
-
-def spell_out_sums(kernel: func.FuncOp) -> dict[ir.Operation, ir.Value]:
-    """Put sums over all rows beside those over ranges: the same to a thread that has one range."""
-    found = {}
-    for operation in [item.operation for item in kernel.entry_block.operations]:
-        nest = loop_nest(operation, 0) if operation.name == "linalg.generic" else None
-        if nest is None or not nest.range_length:
-            continue
-        element = operation.results[0].type.element_type
-        with ir.InsertionPoint(operation), operation.location:
-            zeros = fill(constant(element, 0.0), [nest.sizes[1]])
-            maps = [projection(2, (0, 1)), projection(2, (1,))]
-            add: Callable = lambda term, total: arith.addf(total, term)  # noqa: E731
-            (found[operation],) = generic([nest.inputs[0]], [zeros], maps, [REDUCTION, PARALLEL], add)
-    return found

@@ -265,8 +265,12 @@ class RowThread:
                 totals[place] = self._add(fold, totals[place], scopes)
         for scopes in stacks:
             for value, buffer in self.kernel.buffers(walk.store):
-                self.bodies.store(value, buffer, [self.entry, self.row, self._guarded(scopes[-1])])
+                self.store(value, buffer, [self.entry, self.row, self._guarded(scopes[-1])])
         return totals
+
+    def store(self, value: ir.Value, buffer: FlatBuffer, scopes: list[Scope]) -> None:
+        """Write a vector of a row."""
+        self.bodies.store(value, buffer, scopes)
 
     def _guarded(self, place: GuardedScope) -> GuardedScope:
         with place.cursor.point:
