@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-from itertools import product
 
 import pytest
 
@@ -16,8 +15,8 @@ from tests.support.folders import ROOT
 from tests.support.gpu_budgets import (
     BUDGETS,
     PROGRAMS,
-    TARGETS,
     Kernels,
+    cases,
     excesses,
     proof_of_budget,
     ptxas_release,
@@ -32,7 +31,7 @@ print(Kernels.of(training_step(SMALL, 2, 16), "sm_90a").digest())
 
 
 @pytest.mark.skipif(find_ptxas() is None, reason="assembling GPU code needs ptxas")
-@pytest.mark.parametrize(("program", "target"), list(product(PROGRAMS, TARGETS)))
+@pytest.mark.parametrize(("program", "target"), cases())
 def test_kernels_of_gpt2_stay_within_their_budgets(program: str, target: str) -> None:
     """Budgets are lowered, or raised for a reason, by `python -m tests.support.gpu_budgets`."""
     module, recorded = PROGRAMS[program]().lower(target).module, json.loads(BUDGETS.read_text())
