@@ -39,7 +39,9 @@ class BatchCalls(Pass):
         kernels = kernels_in(module)
         for function in list(find(module, func.FuncOp)):
             if not is_kernel(function) and not function.is_external:
-                self._batch(HostSteps(function, kernels), kernels)
+                steps = HostSteps(function, kernels)
+                self._batch(steps, kernels)
+                steps.part()
 
     def _batch(self, steps: HostSteps, kernels: dict[str, func.FuncOp]) -> None:
         most, _ = steps.memory()

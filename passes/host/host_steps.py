@@ -163,6 +163,12 @@ class HostSteps:
         for operation in [*order[:-1], *rest]:
             operation.move_before(terminator)
 
+    def part(self) -> None:
+        """Let steps know each other no more: as a cycle, they would keep the context from whoever comes next."""
+        for step in self.order:
+            step.needs.clear()
+            step.users.clear()
+
 
 @dataclass(frozen=True)
 class Order:

@@ -45,6 +45,17 @@ def test_programs_that_were_compiled_keep_no_context_for_themselves() -> None:
     assert [kept.uses for kept in contexts._kept] == [3]
 
 
+def test_programs_that_were_lowered_for_gpus_keep_no_context_for_themselves() -> None:
+    """Steps of the host program know each other, which would keep it until cycles are looked for."""
+    gc.disable()
+    try:
+        for count in (3, 4, 5):
+            blu.jit(lambda x: blu.exp(x) @ x).trace(blu.spec((count, count), "f32")).lower("sm_90a")
+    finally:
+        gc.enable()
+    assert [kept.uses for kept in contexts._kept] == [3]
+
+
 @pytest.mark.parametrize("what", ["context", "module", "operation", "value", "type", "attribute"])
 def test_a_context_that_somebody_has_something_in_is_left_alone(what: str) -> None:
     module = blu.jit(lambda x: blu.exp(x)).trace(blu.spec((3,), "f32")).traced.module
