@@ -22,7 +22,7 @@ from blu.compiler.driver.source import IrSource, MalformedError, parse_source, r
 from blu.compiler.driver.supervise import ProgressPipe
 from blu.compiler.driver.written_by import telling_who_wrote, version_in
 from blu.compiler.pipelines import Step, loose_steps, pipeline_text
-from blu.dialects.core.context import make_context
+from blu.dialects.core.context import kept_context
 from blu.dialects.core.locations import SourcePlace
 from blu.dialects.core.mlir import ir
 from blu.errors import BluError, ParseError, PassError, suggestion
@@ -160,7 +160,7 @@ def _run_chunk(job: OptJob, source: IrSource, results: list[str | bytes]) -> int
 
 
 def _process(job: OptJob, source: IrSource) -> Report:
-    context = make_context()
+    context = kept_context()
     context.allow_unregistered_dialects = job.arguments.allow_unregistered_dialect
     module = parse_source(source, context)
     with telling_who_wrote(source.name, version_in(source.data)):

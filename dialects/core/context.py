@@ -95,6 +95,7 @@ def kept_context() -> ir.Context:
         for kept in _kept:
             if kept.is_idle:
                 kept.uses += 1
+                kept.context.allow_unregistered_dialects = False  # which `blu-opt` may have been asked for
                 return kept.context
         context = make_context()
         _kept.append(_Kept(context, list(BluDialect.operations)))

@@ -44,9 +44,9 @@ def types_of(cls: type[Op], operands: Sequence[Any], attributes: Mapping[str, An
 @contextmanager
 def _written(cls: type[Op], operands: Sequence[Any], attributes: Mapping[str, Any]) -> Iterator[ir.Operation]:
     """An op on operands of some types, its regions traced, in a module of its own."""
-    from blu.dialects.core.context import make_context
+    from blu.dialects.core.context import kept_context
 
-    with make_context(), ir.Location.unknown():
+    with kept_context(), ir.Location.unknown():
         module = ir.Module.create()
         with ir.InsertionPoint(module.body):
             given = [on_operand(_argument, item) for item in operands]
