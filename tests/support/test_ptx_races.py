@@ -139,7 +139,7 @@ def test_what_a_barrier_in_memory_counts_is_seen_by_those_who_wait_for_it() -> N
     """Two blocks of one warp: the second sends to the first, which may read it once it has seen the phase's end."""
     races, place, barrier = Races(threads=32, blocks=2, shared_bytes=64), np.array([[0, 1, 2, 3]]), 8
     races.meet(np.arange(64))
-    races.tell(32, barrier)
+    races.tell(np.array([32]), barrier)
     races.begin_copy(place, np.array([32]))
     with pytest.raises(RaceError, match="on its way"):
         races.read(place, np.array([0]))
@@ -160,7 +160,7 @@ def test_a_lane_that_arrives_at_a_barrier_in_memory_speaks_for_itself(meets: boo
     races.read(places, np.array([0, 1]))
     if meets:
         races.meet_lanes(np.arange(32))
-    races.tell(0, barrier)
+    races.tell(np.array([0]), barrier)
     races.end_phase(barrier)
     races.hear(np.array([32]), barrier)
     races.write(places[:1], np.array([32]))

@@ -77,8 +77,7 @@ class NamedBarriers:
         for key in map(int, np.unique(keys[active])):
             here = np.flatnonzero(active & (keys == key))
             self.arrived[key] = self.arrived.get(key, 0) + len(here)
-            for thread in here[:: 32 if len(here) % 32 == 0 else 1]:
-                self.races.tell(int(thread), _number(key), for_warp=True)
+            self.races.tell(here, _number(key), for_warps=True)
 
 
 def keys_of(ranks: np.ndarray, names: np.ndarray) -> np.ndarray:

@@ -107,11 +107,11 @@ class GlobalRaces:
         """
         units, groups = self._units(first, size), self._groups[threads][:, None]
         self._is_read[units] = True
-        if not self._waits[threads].all():
-            self._read_early[units[~self._waits[threads]]] = True
-        if is_constant:
+        self._note_early(self._read_early, units, threads)
+        if is_constant:  # who writes there is refused, whoever has read it
             self._is_constant[units] = True
             self._refuse(self._writer[units] != 0, units, threads, "reads as constant", "is written")
+            return None
         unseen = self._unseen(units, groups, threads)
         self._doubt(unseen, units, threads, "reads", "another thread has written")
         is_first = self._reader[units] == 0
@@ -129,8 +129,7 @@ class GlobalRaces:
         """Threads [accesses] write bytes, by a copy that is not over for others if that is said."""
         units, groups, own = self._units(first, size), self._groups[threads][:, None], threads[:, None]
         self._is_written[units] = True
-        if not self._waits[threads].all():
-            self._written_early[units[~self._waits[threads]]] = True
+        self._note_early(self._written_early, units, threads)
         self._refuse(self._is_constant[units], units, threads, "writes to", "is read as constant")
         self._refuse(self._unseen(units, groups, threads), units, threads, "writes to", "another thread has written")
         self._doubt(self._unread(units, groups, threads), units, threads, "writes to", "another thread has read")
@@ -140,6 +139,14 @@ class GlobalRaces:
         others = (warps[self._by[units]] != warps[own]) | (self._writer[units] != groups)
         self._refuse(others, units, threads, "writes to", "another thread writes to at a time")
 
+    def _note_early(self, noted: np.ndarray, units: np.ndarray, threads: np.ndarray) -> None:
+        """Note the units of threads that have not waited."""
+        waits = self._waits[threads]
+        if not np.count_nonzero(waits):
+            noted[units] = True
+        elif np.count_nonzero(waits) < len(waits):
+            noted[units[~waits]] = True
+
     def _units(self, first: np.ndarray, size: int) -> np.ndarray:
         return (self._layout.watched(first)[:, None] + np.arange(0, size, self._unit)) // self._unit
 
@@ -148,7 +155,7 @@ class GlobalRaces:
     def _unseen(self, units: np.ndarray, groups: np.ndarray, threads: np.ndarray) -> np.ndarray:
         """Which units were written by a thread that these have not seen do so."""
         writers = self._writer[units]
-        if not writers.any():
+        if not np.count_nonzero(writers):
             return np.zeros(units.shape, np.bool_)
         writer = np.where(writers == groups, self._by[units], threads[:, None])
         unseen = ~self._races.has_seen(threads[:, None], writer, self._written[units])
@@ -157,7 +164,7 @@ class GlobalRaces:
     def _unread(self, units: np.ndarray, groups: np.ndarray, threads: np.ndarray) -> np.ndarray:
         """Which units were read by a warp that these threads have not seen do so."""
         readers = self._reader[units]
-        if not readers.any():
+        if not np.count_nonzero(readers):
             return np.zeros(units.shape, np.bool_)
         warps, known = self._races.warp_of[threads][:, None], self._races.known
         by, read = self._read_by[units], self._last_read[units]
@@ -181,13 +188,13 @@ class GlobalRaces:
 
     def _doubt(self, wrong: np.ndarray, units: np.ndarray, threads: np.ndarray, does: str, why: str) -> None:
         """Note that units are read while they are written."""
-        if not wrong.any():
+        if not np.count_nonzero(wrong):
             return
         self._is_doubtful[units[wrong]] = True
         self.race = self.race or f"(line {self.line}): {self._describe(wrong, units, threads, does, why)}"
 
     def _refuse(self, wrong: np.ndarray, units: np.ndarray, threads: np.ndarray, does: str, why: str) -> None:
-        if wrong.any():
+        if np.count_nonzero(wrong):
             raise RaceError(self._describe(wrong, units, threads, does, why))
 
     def _describe(self, wrong: np.ndarray, units: np.ndarray, threads: np.ndarray, does: str, why: str) -> str:

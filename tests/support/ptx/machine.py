@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import operator
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -31,6 +32,9 @@ from tests.support.ptx.warpgroup import WARP, Warpgroups, cut
 _GUARD = 1 << 12
 # Threads, and bytes of shared memory, of blocks that run side by side: numpy takes as long for a tenth of them.
 _LANES, _SHARED_BYTES = 1024, 1 << 18
+# Numbers of so many bytes, which numpy copies at once, bit by bit; how many bits tell their places from those of bytes.
+_WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
+_SHIFTS = {1: 0, 2: 1, 4: 2, 8: 3, 16: 4}
 # `mapa` gives addresses in windows of this size, one for each block of the cluster.
 _WINDOW = 1 << 24
 
@@ -53,6 +57,7 @@ class Memory:
             self.starts.append(known.setdefault(id(buffer), total))
             self.ends.append(self.starts[-1] + buffer.nbytes)
             total = max(total, -(-self.ends[-1] // _GUARD) * _GUARD + _GUARD)
+        self._spans = sorted(set(zip(self.starts, self.ends, strict=True)))
         self.bytes = np.full(total, 0xFF, np.uint8)
         self.mapped = np.zeros(total, np.bool_)
         for buffer, start, end in zip(buffers, self.starts, self.ends, strict=True):
@@ -67,6 +72,11 @@ class Memory:
         for map_, address in zip(maps, self.starts[len(self.starts) - len(maps) :], strict=True):
             map_.check()
             self.maps[address] = map_, self.bytes[self.starts[map_.buffer] : self.ends[map_.buffer]]
+
+    def holds(self, first: int, end: int) -> bool:
+        """Whether some bytes are all of one buffer."""
+        number = bisect_right(self._spans, (first, len(self.bytes))) - 1
+        return number >= 0 and end <= self._spans[number][1]
 
     @property
     def sizes(self) -> list[int]:
@@ -159,8 +169,8 @@ class _Blocks(Warpgroups):
         for name, values in places:
             for axis, value in zip("xyz", values, strict=True):
                 self.registers[f"{name}.{axis}"] = np.broadcast_to(np.asarray(value, np.uint32), threads)
-        while (self.place < self.end).any():
-            self.step()
+        while (first := int(np.minimum.reduce(self.place))) < self.end:
+            self.step(first)
         self.finish()
         self.watch.leave()
 
@@ -197,6 +207,21 @@ class _Blocks(Warpgroups):
         if space == "shared::cluster":
             rank, address = address // _WINDOW - 1, address % _WINDOW
         asked = address if self._is_all(active) else address[active]
+        if not self._are_in_one(space, asked, size):
+            self._check_places(space, asked, size)
+        if np.count_nonzero(asked & (unit or size) - 1):  # powers of two
+            raise MemoryFaultError(f"{space} memory is accessed at {asked[:4]}, in pieces of {size} bytes")
+        first = address if space == "global" else address + rank * self.pitch
+        return first if self._is_all(active) else np.where(active, first, 0)
+
+    def _are_in_one(self, space: str, asked: np.ndarray, size: int) -> bool:
+        """Whether all bytes are of one buffer, or of shared memory."""
+        if not len(asked):
+            return True
+        least, end = int(np.minimum.reduce(asked)), int(np.maximum.reduce(asked)) + size
+        return self.memory.holds(least, end) if space == "global" else least >= 0 and end <= self.shared_bytes
+
+    def _check_places(self, space: str, asked: np.ndarray, size: int) -> None:
         limit = len(self.memory.bytes) if space == "global" else self.shared_bytes
         inside = (asked >= 0) & (asked + size <= limit)
         if space == "global":  # as much lies between buffers as any instruction accesses: both ends are in the same one
@@ -204,10 +229,6 @@ class _Blocks(Warpgroups):
             inside &= self.memory.mapped[some] & self.memory.mapped[some + (size - 1)]
         if not inside.all():
             raise MemoryFaultError(f"{space} memory is accessed at {asked[~inside][:4]}")
-        if (asked % (unit or size)).any():
-            raise MemoryFaultError(f"{space} memory is accessed at {asked[:4]}, in pieces of {size} bytes")
-        first = address if space == "global" else address + rank * self.pitch
-        return first if self._is_all(active) else np.where(active, first, 0)
 
     def _do_mapa(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         rank = self._read(operands[2], 32)
@@ -235,7 +256,7 @@ class _Blocks(Warpgroups):
         if space.startswith("shared"):
             self.races.read(self.races.places(*self._chosen(active, first), size), self._numbers_of(active), for_all)
         source = self.memory.bytes if space == "global" else self.shared
-        data = source.view(f"V{size}")[first // size].view(np.uint8).reshape(-1, size)
+        data = source.view(_WORDS[size])[first >> _SHIFTS[size]].view(np.uint8).reshape(-1, size)
         if space == "global":
             numbers = self._numbers_of(active)
             doubtful = self.watch.read(*self._chosen(active, first), size, numbers, is_constant)
@@ -247,15 +268,15 @@ class _Blocks(Warpgroups):
         """Write bytes [threads, size] of the active threads to where an operand says."""
         size = data.shape[1]
         first = self._first_places(space, self._address(operand, 64 if space == "global" else 32), size, active)
-        first, data = self._chosen(active, first, np.ascontiguousarray(data).view(f"V{size}")[:, 0])
+        first, data = self._chosen(active, first, np.ascontiguousarray(data).view(_WORDS[size])[:, 0])
         if space.startswith("shared"):
             self.races.write(self.races.places(first, size), self._numbers_of(active))
         else:
             self.watch.write(first, size, self._numbers_of(active))
         target = self.memory.bytes if space == "global" else self.shared
-        places = target.view(data.dtype)
-        places[first // size] = data
-        if (places[first // size] != data).any():
+        words, places = target.view(data.dtype), first >> _SHIFTS[size]
+        words[places] = data
+        if words[places].tobytes() != data.tobytes():
             raise RaceError(f"lanes write what is not the same to one place of {space} memory")
 
     def _do_st(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
@@ -275,7 +296,7 @@ class _Blocks(Warpgroups):
         self.asleep.clear()
         for thread in map(int, np.flatnonzero(active)):
             barrier = int(barriers[thread])
-            self.races.tell(thread, barrier)
+            self.races.tell(np.array([thread]), barrier)
             own = slice(thread, thread + 1)
             self.begin_copy(places[own], 4, thread)
             self._barrier(barrier).count(4, partial(self.deliver, places[own], data[own].copy(), barrier))

@@ -27,26 +27,35 @@ _NUMBERS = re.compile(r"^(tf|bf|[busf])\d+(x2)?$")
 
 
 @dataclass(frozen=True)
+class Kind:
+    """What all instructions of a name have in common; `float` is the type of a result that ptxas takes for a float."""
+
+    parts: list[str]
+    handler: str
+    is_collective: bool
+    is_event: bool
+    float: tuple[str, int] | None
+
+
+@cache
+def kind_named(name: str) -> Kind:
+    """The kind of instructions of a name."""
+    parts = name.split(".")
+    types = [part for part in parts if _NUMBERS.match(part)]
+    float_ = type_named(types[0]) if types and _FLOAT.match(types[0]) else None
+    return Kind(parts, f"_do_{parts[0]}", name.startswith(_COLLECTIVE), name.startswith(_EVENTS), float_)
+
+
 class Instruction:
     """One instruction: `@[!]guard name operands`; braces around several registers are a tuple."""
 
-    guard: str
-    negated: bool
-    name: str
-    operands: tuple
-    line: int
+    def __init__(self, guard: str, negated: bool, name: str, operands: tuple, line: int):
+        self.guard, self.negated, self.name, self.operands, self.line = guard, negated, name, operands, line
+        self.kind = kind_named(name)
+        # The name between its points; the machine's method that runs it.
+        self.parts, self.handler = self.kind.parts, self.kind.handler
 
-    @cached_property
-    def parts(self) -> list[str]:
-        """The name between its points."""
-        return self.name.split(".")
-
-    @cached_property
-    def handler(self) -> str:
-        """The machine's method that runs it."""
-        return f"_do_{self.parts[0]}"
-
-    @cached_property
+    @property
     def targets(self) -> tuple[str, ...]:
         """The first operand, which most instructions write to: a register, or several."""
         return self.operands[0] if isinstance(self.operands[0], tuple) else self.operands[:1]
@@ -70,12 +79,12 @@ class Program:
     @cached_property
     def is_collective(self) -> list[bool]:
         """For each instruction, whether threads wait there for others; False after the last one."""
-        return [item.name.startswith(_COLLECTIVE) for item in self.instructions] + [False]
+        return [item.kind.is_collective for item in self.instructions] + [False]
 
     @cached_property
     def is_event(self) -> list[bool]:
         """For each instruction, whether others may have to run after it."""
-        return [item.name.startswith(_EVENTS) for item in self.instructions]
+        return [item.kind.is_event for item in self.instructions]
 
     @cached_property
     def stops(self) -> list[int]:
@@ -88,12 +97,17 @@ class Program:
     @cached_property
     def unit(self) -> int:
         """Bytes of the smallest piece of shared memory that an instruction accesses, at most those of a bulk copy's."""
-        return min([PIECE_BYTES, *filter(None, map(_shared_bytes, self.instructions))])
+        return min([PIECE_BYTES, *filter(None, map(_shared_bytes, self._of_memory))])
 
     @cached_property
     def global_unit(self) -> int:
         """The same for global memory; bulk copies may access less."""
-        return min([PIECE_BYTES, *filter(None, map(_global_bytes, self.instructions))])
+        return min([PIECE_BYTES, *filter(None, map(_global_bytes, self._of_memory))])
+
+    @cached_property
+    def _of_memory(self) -> list[Instruction]:
+        """What may access memory."""
+        return [item for item in self.instructions if item.parts[0] in ("ld", "st", "cp")]
 
     @cached_property
     def sums(self) -> frozenset[str]:
@@ -113,9 +127,8 @@ class Program:
         """The registers that ptxas takes for floats, and their types: that of the result of an instruction."""
         found: dict[str, tuple[str, int]] = {}
         for item in self.instructions:
-            types = [part for part in item.name.split(".") if _NUMBERS.match(part)]
-            if types and _FLOAT.match(types[0]) and item.operands:
-                found.update(dict.fromkeys(item.targets, type_named(types[0])))
+            if item.kind.float and item.operands:
+                found.update(dict.fromkeys(item.targets, item.kind.float))
         return found
 
 
@@ -156,9 +169,8 @@ def parse(text: str) -> Program:
         line = line.split("//")[0].strip()
         if ".section" in line:
             break
-        label = re.match(r"^(\$\w+):$", line)
-        if label:
-            labels[label[1]] = len(instructions)
+        if line.startswith("$") and line.endswith(":"):
+            labels[line[:-1]] = len(instructions)
             continue
         if ".reg" in line and line.startswith("{"):
             line = line[1:].rstrip("} ")
@@ -181,6 +193,8 @@ def _instruction(text: str, line: int) -> Instruction | None:
 
 
 def _operands(text: str) -> tuple:
+    if "{" not in text and "[" not in text:
+        return tuple(part.strip() for part in text.split(",")) if text else ()
     parts = re.findall(r"\{[^}]*\}|\[[^\]]*\]|[^,\s][^,]*", text)
     return tuple(
         tuple(item.strip() for item in part[1:-1].split(",")) if part.startswith("{") else part.strip()

@@ -168,15 +168,15 @@ class Races:
         self.known, self._told = np.maximum(self.known, self._word), np.maximum(self._told, self._lanes_word)
         self._go_on()
 
-    def tell(self, thread: int, barrier: int, for_warp: bool = False) -> None:
-        """A thread arrives at an mbarrier, or its warp at a named one: what it has seen and done is known to who waits
-        there. What other lanes have done since the warp met is not."""
-        warp, meeting = self.warp_of[thread], self._meeting(barrier)
-        meeting.gathered = np.maximum(meeting.gathered, self.known[warp])
-        meeting.lanes_gathered = np.maximum(meeting.lanes_gathered, self._told[warp])
-        if for_warp:
-            meeting.gathered[warp] = self.now
-        meeting.lanes_gathered[self._lane_of[thread]] = self.now
+    def tell(self, threads: np.ndarray, barrier: int, for_warps: bool = False) -> None:
+        """Threads arrive at an mbarrier, or their warps at a named one: what they have seen and done is known to who
+        waits there. What other lanes have done since the warp met is not."""
+        warps, meeting = self._warps_of(threads), self._meeting(barrier)
+        meeting.gathered = np.maximum(meeting.gathered, self.known[warps].max(axis=0))
+        meeting.lanes_gathered = np.maximum(meeting.lanes_gathered, self._told[warps].max(axis=0))
+        if for_warps:
+            meeting.gathered[warps] = self.now
+        meeting.lanes_gathered[self._lane_of[threads]] = self.now
         self._go_on()
 
     def end_phase(self, barrier: int) -> None:
@@ -227,38 +227,49 @@ class Races:
         written = self._written[units]
         if written.max(initial=0) <= self._settled:
             return
-        warps = np.broadcast_to(warps, units.shape)
+        writer = self._writer[units]
+        late = written > self.known[warps, writer]  # as is what a copy is on its way to
+        if not np.count_nonzero(late):
+            return
+        warps, by = np.broadcast_to(warps, units.shape), self._by[units]
         on_its_way = self._on_its_way[units]
         self._refuse(on_its_way, units, warps, does, "a copy is on its way to that has not been waited for")
-        writer = self._writer[units]
-        was_told = (writer < len(self.known)) & self._was_told(warps, self._by[units], written)
-        unseen = (writer != warps) & (written > self.known[warps, writer]) & ~was_told
-        self._refuse(unseen, units, warps, does, "another warp has written with no barrier since")
-        unseen = (writer == warps) & (self._by[units] != lanes) & (written > self.known[warps, warps]) & ~was_told
+        is_other = writer != warps
+        unseen = late & (is_other | (by != lanes))
+        if not np.count_nonzero(unseen):
+            return
+        unseen &= ~((writer < len(self.known)) & self._was_told(warps, by, written))
+        why = "another warp has written with no barrier since"
+        self._refuse(unseen & is_other, units, warps, does, why)
         self._refuse(unseen, units, warps, does, "another lane has written with no barrier of the warp since")
 
     def _check_readers(self, units: np.ndarray, warps: np.ndarray, lanes: np.ndarray) -> None:
         recent = self._last_read[units] > self._settled
-        if not recent.any():
+        if not np.count_nonzero(recent):
             return
         units, warps, lanes = units[recent], warps[recent], np.broadcast_to(lanes, units.shape)[recent]
         readers = (units // self._units_of_block * self._warps_of_block)[:, None] + np.arange(self._warps_of_block)
         read = self._read[units]
-        unseen = (readers != warps[:, None]) & (read > self.known[warps[:, None], readers])
+        late = read > self.known[warps[:, None], readers]
+        if not np.count_nonzero(late):
+            return
         by = self._read_by.reshape(self._read.shape)[units]
+        is_other = readers != warps[:, None]
+        unseen = late & (is_other | (by != lanes[:, None]))
+        if not np.count_nonzero(unseen):
+            return
         unseen &= ~self._was_told(warps[:, None], by, read)
-        self._refuse(unseen.any(1), units, warps, "writes to", "another warp has read with no barrier since")
-        own = (np.arange(len(units)), warps % self._warps_of_block)
-        unseen = (read[own] > self.known[warps, warps]) & (by[own] != lanes)
-        unseen &= ~self._was_told(warps, by[own], read[own])
-        self._refuse(unseen, units, warps, "writes to", "another lane has read with no barrier of the warp since")
+        why = "another warp has read with no barrier since"
+        self._refuse((unseen & is_other).any(1), units, warps, "writes to", why)
+        why = "another lane has read with no barrier of the warp since"
+        self._refuse(unseen.any(1), units, warps, "writes to", why)
 
     def _was_told(self, warps: np.ndarray, by: np.ndarray, times: np.ndarray) -> np.ndarray:
         """Whether warps were told of what a thread, counted from 1, did at some time; of several they were not."""
         return (by > 0) & (times <= self._told[warps, self._lane_of[np.maximum(by - 1, 0)]])
 
     def _refuse(self, wrong: np.ndarray, units: np.ndarray, warps: np.ndarray, does: str, why: str) -> None:
-        if not wrong.any():
+        if not np.count_nonzero(wrong):
             return
         block, unit = divmod(int(units[wrong][0]), self._units_of_block)
         byte, warp = unit * self._unit, int(warps[wrong][0])
@@ -268,5 +279,7 @@ class Races:
 def note(noted: np.ndarray, units: np.ndarray, value: np.ndarray, is_first: np.ndarray) -> None:
     """Note a value for units, where it is the first one, or that there are several."""
     before = noted[units]
+    if np.count_nonzero(before == value) == units.size:
+        return
     noted[units] = np.where(is_first | (before == value), value, SEVERAL)
     noted[units[(noted[units] != value)]] = SEVERAL

@@ -71,9 +71,8 @@ class Schedule(Arithmetic):
         self.rank = np.arange(self.threads) // self.program.threads
         self.own_registers = np.full(self.threads, _REGISTERS // self.program.threads // 8 * 8)
 
-    def step(self) -> None:
-        """Let the first threads that can run go on as far as they get by themselves."""
-        place = int(self.place.min())
+    def step(self, place: int) -> None:
+        """Let the first threads that can run, from those at a place on, go on as far as they get by themselves."""
         while place < self.end:
             active = self.place == place
             beyond = self._first_beyond(place, active)
@@ -100,7 +99,7 @@ class Schedule(Arithmetic):
         if self.asleep.get(place) == count:
             return None
         ready = self._ready(self.program.instructions[place], active)
-        if ready.any():
+        if np.count_nonzero(ready):
             return ready
         self.asleep[place] = count
         return None
@@ -119,7 +118,7 @@ class Schedule(Arithmetic):
             self._execute(item, active)
             return
         some = active & (self._read(item.guard, 1) != item.negated)
-        if some.any():
+        if np.count_nonzero(some):
             self._execute(item, some)
 
     def _execute(self, item: Instruction, active: np.ndarray) -> None:
@@ -230,14 +229,29 @@ class Schedule(Arithmetic):
             return
         self.asleep.clear()
         numbers = self._read(more[0], 32) if more else np.ones(self.threads, np.int64)
-        for thread in map(int, np.flatnonzero(active)):
-            barrier, number = int(places[thread]), int(numbers[thread])
+        for barrier in map(int, np.unique(places[active])):
+            here = np.flatnonzero(active & (places == barrier))
             if parts[1] == "init":
+                number = int(numbers[here[-1]])
                 self.barriers[barrier] = CountingBarrier(number, partial(self.races.end_phase, barrier))
-                continue
-            self.races.tell(thread, barrier)
-            counts = {"announced": number} if "expect_tx" in parts else {"count": number}
-            self._barrier(barrier).arrive(**counts)
+            elif "expect_tx" in parts:
+                for thread in here:
+                    self._arrive(here[here == thread], barrier, announced=int(numbers[thread]))
+            else:
+                self._arrive_some(here, barrier, numbers)
+
+    def _arrive_some(self, threads: np.ndarray, barrier: int, numbers: np.ndarray) -> None:
+        """Threads arrive in turn, together as far as that ends no phase before the last of them has come."""
+        total, found = int(numbers[threads].sum()), self._barrier(barrier)
+        if found.arrived + total <= found.arrivals:
+            self._arrive(threads, barrier, count=total)
+            return
+        for thread in threads:
+            self._arrive(threads[threads == thread], barrier, count=int(numbers[thread]))
+
+    def _arrive(self, threads: np.ndarray, barrier: int, **counts: int) -> None:
+        self.races.tell(threads, barrier)
+        self._barrier(barrier).arrive(**counts)
 
     def _do_setmaxnreg(self, parts: list[str], operands: tuple, active: np.ndarray) -> None:
         """Registers go from one warpgroup to another."""

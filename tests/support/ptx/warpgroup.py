@@ -92,6 +92,8 @@ class Warpgroups(Tensors):
     """Blocks whose warpgroups multiply."""
 
     groups: dict[int, Group] = field(default_factory=dict)
+    # By active threads, as bytes.
+    known_groups: dict[bytes, list[int]] = field(default_factory=dict)
     # Of the instruction that is executed.
     line: int = 0
 
@@ -127,7 +129,11 @@ class Warpgroups(Tensors):
 
     def _groups_of(self, active: np.ndarray) -> list[int]:
         """The warpgroups that active threads are in."""
-        return sorted(set((self._numbers_of(active) // WARPGROUP).tolist()))
+        threads = self._asked(active)
+        found = self.known_groups.get(threads.key)
+        if found is None:
+            found = self.known_groups[threads.key] = sorted(set((threads.numbers // WARPGROUP).tolist()))
+        return found
 
     def _group(self, number: int) -> Group:
         return self.groups.setdefault(number, Group())
