@@ -105,3 +105,31 @@ module {
   }
   func.func private @two(memref<16401xf32>, memref<16401xf32>, memref<16384xf32>) attributes {blu.kernel = "rows"}
 }
+
+// -----
+
+// The largest first would take 576 bytes: what is needed longest of all that is alive at once lies below.
+// CHECK: module attributes {blu.arena_bytes = 448 : i64}
+// CHECK: offset = 0 : i64, space = "arena"} : () -> memref<47xf32>
+// CHECK: offset = 192 : i64, space = "arena"} : () -> memref<32xf32>
+// CHECK: offset = 0 : i64, space = "arena"} : () -> memref<48xf32>
+// CHECK: offset = 320 : i64, space = "arena"} : () -> memref<31xf32>
+// CHECK: offset = 192 : i64, space = "arena"} : () -> memref<64xf32>
+module {
+  func.func @main() {
+    %0 = "plan.buffer"() {space = "arena", index = 0 : i64, offset = -1 : i64} : () -> memref<47xf32>
+    %1 = "plan.buffer"() {space = "arena", index = 1 : i64, offset = -1 : i64} : () -> memref<32xf32>
+    %2 = "plan.buffer"() {space = "arena", index = 2 : i64, offset = -1 : i64} : () -> memref<48xf32>
+    %3 = "plan.buffer"() {space = "arena", index = 3 : i64, offset = -1 : i64} : () -> memref<31xf32>
+    %4 = "plan.buffer"() {space = "arena", index = 4 : i64, offset = -1 : i64} : () -> memref<64xf32>
+    func.call @one(%0) : (memref<47xf32>) -> ()
+    func.call @two(%0, %1) : (memref<47xf32>, memref<32xf32>) -> ()
+    func.call @three(%1, %2, %3) : (memref<32xf32>, memref<48xf32>, memref<31xf32>) -> ()
+    func.call @four(%2, %4) : (memref<48xf32>, memref<64xf32>) -> ()
+    return
+  }
+  func.func private @one(memref<47xf32>) attributes {blu.kernel = "rows"}
+  func.func private @two(memref<47xf32>, memref<32xf32>) attributes {blu.kernel = "rows"}
+  func.func private @three(memref<32xf32>, memref<48xf32>, memref<31xf32>) attributes {blu.kernel = "rows"}
+  func.func private @four(memref<48xf32>, memref<64xf32>) attributes {blu.kernel = "rows"}
+}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 
 from blu.dialects.core.dtypes import product
 from blu.dialects.core.mlir import func, ir
@@ -15,6 +16,8 @@ from blu.plan.schema import ALIGNMENT
 LARGE, LARGE_ALIGNMENT = 1 << 16, 512
 """Bytes from which on a buffer is a whole number of so many: rows of what lies behind an odd one would not begin where
 lines of a GPU's cache, and bursts of its memory, do."""
+GAPS = 1 / 256
+"""What gaps may take of what is alive at once, before other places are tried."""
 ARENA_BYTES = "blu.arena_bytes"
 """The attribute of a module, or of a loop's body, with the bytes of all intermediate results."""
 
@@ -31,6 +34,8 @@ class PlanMemory(Pass):
 
     and the module gets `blu.arena_bytes`. Larger buffers come first, each at the lowest offset that is free during
     its whole life (Pisarchyk and Lee, "Efficient memory management for deep neural net inference", greedy by size).
+    Where that leaves gaps, what is alive when most bytes are comes first, what is needed longest at the bottom: then
+    these lie without gaps, and what is freed after them is in one piece.
     """
 
     level = "memref"
@@ -103,11 +108,38 @@ class Timeline:
 
 def _plan(intervals: list[Interval]) -> int:
     """Give each interval its offset; the bytes of all."""
+    by_size = sorted(intervals, key=lambda item: (-item.bytes, item.first))
+    total = _place(by_size)
+    peak, least = _peak(intervals)
+    if total - least <= least * GAPS:
+        return total
+    offsets = [item.offset for item in intervals]
+    longest = sorted(by_size, key=lambda item: -item.last if item.first <= peak <= item.last else 1)
+    if (other := _place(longest)) < total:
+        return other
+    for item, offset in zip(intervals, offsets, strict=True):
+        item.offset = offset
+    return total
+
+
+def _place(intervals: list[Interval]) -> int:
+    """Give each interval the lowest offset that those before leave free; the bytes of all."""
     placed = Timeline(max((item.last for item in intervals), default=0) + 1)
-    for interval in sorted(intervals, key=lambda item: (-item.bytes, item.first)):
+    for interval in intervals:
         interval.offset = _lowest_gap(interval, placed.alive_during(interval))
         placed.add(interval)
     return max((item.offset + item.bytes for item in intervals), default=0)
+
+
+def _peak(intervals: list[Interval]) -> tuple[int, int]:
+    """The position at which most bytes are alive, and these."""
+    changes = [0] * (max((item.last for item in intervals), default=0) + 2)
+    for item in intervals:
+        changes[item.first] += item.bytes
+        changes[item.last + 1] -= item.bytes
+    alive = list(accumulate(changes))
+    peak = max(range(len(alive)), key=alive.__getitem__)
+    return peak, alive[peak]
 
 
 def _intervals(function: func.FuncOp) -> list[Interval]:
