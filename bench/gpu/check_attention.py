@@ -20,6 +20,7 @@ def cases() -> Iterator[Case]:
     yield from _row_lengths()
     yield from _lengths()
     yield from _tf32()
+    yield from _parts()
     yield from _masks()
     yield from _decoding()
     yield from _layouts()
@@ -94,6 +95,15 @@ def _tf32() -> Iterator[Case]:
             shapes = (2, 4, queries, width), (2, 2, keys, width)
             yield from _both("of rounded numbers", "tf32", *shapes, causal=causal, precision="tf32")
     yield from _both("of rows of two lengths", "tf32", (2, 130, 32), (2, 127, 32), 56, scale=-0.2, precision="tf32")
+
+
+def _parts() -> Iterator[Case]:
+    """Rows of f32, and of tf32, whose gradients warpgroups find of parts."""
+    for queries, keys, width, causal in ((64, 64, 128, True), (129, 200, 128, False), (300, 100, 80, True)):
+        shapes = (2, 4, queries, width), (2, 2, keys, width)
+        yield from _both("of parts", "f32", *shapes, causal=causal)
+        yield from _both("of two parts", "tf32", *shapes, causal=causal, precision="tf32")
+    yield from _both("of parts, rows of two lengths", "f32", (9, 17, 130, 72), (9, 17, 127, 72), 96, scale=-0.2)
 
 
 def _masks() -> Iterator[Case]:

@@ -31,6 +31,7 @@ from blu.passes.gpu.attention.schedule import (
     REGISTERS,
     WARPS,
     FewQueriesSchedule,
+    PartsSchedule,
     QueryTilesSchedule,
     SharedKeysSchedule,
     WarpgroupSchedule,
@@ -48,12 +49,13 @@ from blu.passes.gpu.attention.scores import (
 )
 from blu.passes.gpu.attention.tiles import MatrixTile, tile_bytes
 from blu.passes.gpu.attention.warpgroups import forward as warpgroups_forward
-from blu.passes.gpu.attention.warpgroups import shared_keys
+from blu.passes.gpu.attention.warpgroups import part_keys, shared_keys
 from blu.passes.gpu.isa import barrier, cp_async
 from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import GpuKernel
 from blu.passes.gpu.numbers import Number
 from blu.passes.gpu.shared import SharedMemory, shared_address
+from blu.passes.kernels.schedules import given_to
 
 LARGEST_ROW = 256
 """Columns of queries and values of 16 bits, up to which a warp's results fit in registers."""
@@ -71,6 +73,8 @@ def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
         return warpgroups_forward.emit(kernel, schedule)
     if isinstance(schedule, SharedKeysSchedule):
         return shared_keys.emit(kernel, schedule)
+    if isinstance(schedule, PartsSchedule):
+        return part_keys.emit(kernel, schedule)
     assert isinstance(schedule, QueryTilesSchedule), "there is no other kind"
     operation = forward_in(kernel)
     operands = forward_operands(operation)
@@ -88,6 +92,15 @@ def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
             block = TileBlock(problem, position, WARPS, schedule.strips, shared)
             Forward(block, layout, output, logarithms_of(frame)).emit()
     return frame.finish()
+
+
+def reserve(kernel: func.FuncOp) -> list[ir.MemRefType]:
+    """The scratch memory of a kernel: the parts of what it reads, where its schedule says so."""
+    if given_to(kernel).get("kind") != PartsSchedule.kind:
+        return []
+    schedule = schedule_of(kernel)
+    assert isinstance(schedule, PartsSchedule)
+    return part_keys.reserve(kernel, schedule)
 
 
 def takes(operation: ir.Operation) -> bool:

@@ -16,7 +16,7 @@ from blu.errors import ParseError
 from blu.passes.gpu.attention.attention import SharedLayout
 from blu.passes.gpu.attention.few_queries import decode
 from blu.passes.gpu.attention.key_gradient import KeyTiles
-from blu.passes.gpu.attention.limits import excesses, strides_misfit, warpgroup_misfit
+from blu.passes.gpu.attention.limits import excesses, parts_misfit, strides_misfit, warpgroup_misfit
 from blu.passes.gpu.attention.query_gradient import QueryTiles
 from blu.passes.gpu.attention.schedule import (
     APART,
@@ -30,6 +30,8 @@ from blu.passes.gpu.attention.schedule import (
     WARPS,
     FewQueriesSchedule,
     GradientTilesSchedule,
+    PartsGradientSchedule,
+    PartsSchedule,
     QueryTilesSchedule,
     SharedKeysSchedule,
     WarpgroupGradientSchedule,
@@ -60,8 +62,10 @@ LEAST_ROWS, WIDEST = 64, 256
 """Fewer queries or keys leave most of a warpgroup's tile empty; rows of more columns leave no registers."""
 LARGEST_ALONE, LARGEST_OF_THREE_PANELS = 128, 192
 """Columns above which only groups that share tiles are fed; and those up to which larger tiles have room."""
-WIDEST_TF32 = 64
-"""The same of tf32, whose left factors stay in registers."""
+WIDEST_TF32, WIDEST_TF32_GRADIENT = 128, 64
+"""The same of tf32, whose left factors stay in registers: of the forward, and of gradients."""
+ALL_PARTS = 3
+"""bf16 that an f32 is the sum of."""
 WARPGROUPS = (WarpgroupSchedule, SharedKeysSchedule, WarpgroupGradientSchedule)
 
 
@@ -69,12 +73,17 @@ def _choose(operation: ir.Operation, target: GpuTarget) -> Schedule:
     sizes = ScheduleSizes.of(operation)
     if decode.suits(operation):
         return _few_queries(sizes, target)
-    return _warpgroups(sizes, target) if suits_warpgroups(sizes, target) else _tiles(sizes, target)
+    return _choose_tiles(sizes, target)
 
 
 def _choose_piece(operation: ir.Operation, target: GpuTarget) -> Schedule:
     """Of few queries nobody leaves logarithms, and ranks have many."""
-    sizes = ScheduleSizes.of(operation)
+    return _choose_tiles(ScheduleSizes.of(operation), target)
+
+
+def _choose_tiles(sizes: ScheduleSizes, target: GpuTarget) -> Schedule:
+    if suits_parts(sizes, target):
+        return _parts(sizes)
     return _warpgroups(sizes, target) if suits_warpgroups(sizes, target) else _tiles(sizes, target)
 
 
@@ -82,11 +91,31 @@ def _piece_of_kind(kind: str, sizes: ScheduleSizes, target: GpuTarget) -> Schedu
     return _by_warpgroups(kind, sizes) or _tiles(sizes, target)
 
 
-def suits_warpgroups(sizes: ScheduleSizes, target: GpuTarget) -> bool:
+def suits_warpgroups(sizes: ScheduleSizes, target: GpuTarget, of_gradient: bool = False) -> bool:
     """Whether warpgroups are the faster ones, as far as sizes say."""
-    widest = WIDEST if sizes.size == 2 else WIDEST_TF32
+    widest = WIDEST if sizes.size == 2 else WIDEST_TF32 if not of_gradient else WIDEST_TF32_GRADIENT
     is_long = min(sizes.queries, sizes.keys) >= LEAST_ROWS and sizes.widest <= widest
     return target.wgmma and is_long and not warpgroup_misfit(sizes)
+
+
+def suits_parts(sizes: ScheduleSizes, target: GpuTarget, of_gradient: bool = False) -> bool:
+    """Whether warpgroups multiply parts of f32 faster than warps do, as far as sizes say."""
+    is_long = min(sizes.queries, sizes.keys) >= LEAST_ROWS and LEAST_WIDE < sizes.widest <= LARGEST_ALONE
+    has_parts = sizes.is_split or (of_gradient and sizes.size == 4)
+    return target.wgmma and has_parts and is_long and not parts_misfit(sizes)
+
+
+def suits_gradient(sizes: ScheduleSizes, target: GpuTarget) -> bool:
+    """Whether warpgroups find the gradients faster, as far as sizes say."""
+    return suits_parts(sizes, target, of_gradient=True) or suits_warpgroups(sizes, target, of_gradient=True)
+
+
+def _part_gradient(sizes: ScheduleSizes) -> PartsGradientSchedule:
+    return PartsGradientSchedule(ALL_PARTS if sizes.is_split else 2, 64)
+
+
+def _parts(sizes: ScheduleSizes) -> PartsSchedule:
+    return PartsSchedule(ALL_PARTS if sizes.is_split else 2, 2, 64)
 
 
 def _warpgroups(sizes: ScheduleSizes, target: GpuTarget) -> Schedule:
@@ -107,7 +136,7 @@ def _warpgroup(sizes: ScheduleSizes) -> WarpgroupSchedule:
     On an H200, tiles of 48 to 128 keys, or a third stage, were never faster.
     """
     if sizes.size == 4:
-        return WarpgroupSchedule(64, 1, 3)
+        return WarpgroupSchedule(64, 1, 3 if sizes.widest <= 64 else 2)
     return WarpgroupSchedule(64, 2, 4) if sizes.widest <= 64 else WarpgroupSchedule(64, 2, 2)
 
 
@@ -124,6 +153,8 @@ def _by_warpgroups(kind: str, sizes: ScheduleSizes) -> Schedule | None:
     """The schedule of a kind of warpgroups."""
     if kind == SharedKeysSchedule.kind:
         return _shared_keys(sizes)
+    if kind == PartsSchedule.kind:
+        return _parts(sizes)
     return _warpgroup(sizes) if kind == WarpgroupSchedule.kind else None
 
 
@@ -158,10 +189,15 @@ def _tiles(sizes: ScheduleSizes, target: GpuTarget) -> QueryTilesSchedule:
 
 def _choose_gradient(operation: ir.Operation, target: GpuTarget) -> Schedule:
     sizes = ScheduleSizes.of(operation)
-    return _warpgroup_gradient(sizes, target) if suits_warpgroups(sizes, target) else _gradient_tiles(sizes, target)
+    if suits_parts(sizes, target, of_gradient=True):
+        return _part_gradient(sizes)
+    is_by_groups = suits_warpgroups(sizes, target, of_gradient=True)
+    return _warpgroup_gradient(sizes, target) if is_by_groups else _gradient_tiles(sizes, target)
 
 
 def _gradient_of_kind(kind: str, sizes: ScheduleSizes, target: GpuTarget) -> Schedule:
+    if kind == PartsGradientSchedule.kind:
+        return _part_gradient(sizes)
     is_of_warpgroups = kind == WarpgroupGradientSchedule.kind
     return _warpgroup_gradient(sizes, target) if is_of_warpgroups else _gradient_tiles(sizes, target)
 

@@ -29,29 +29,36 @@ from blu.passes.gpu.attention.row_sums import ranges
 from blu.passes.gpu.attention.schedule import (
     LAUNCHES,
     GradientTilesSchedule,
+    PartsGradientSchedule,
     WarpgroupGradientSchedule,
     gradient_schedule_of,
 )
 from blu.passes.gpu.attention.sizes import ScheduleSizes
 from blu.passes.gpu.attention.slopes import Gradient
 from blu.passes.gpu.attention.warpgroups import gradient as warpgroups_gradient
+from blu.passes.gpu.attention.warpgroups import part_gradient
 from blu.passes.gpu.attention.warpgroups.stages import ROWS
 from blu.passes.gpu.isa.warp import WARP
 from blu.passes.gpu.kernel import GpuKernel
 from blu.passes.gpu.shared import shared_address
+from blu.passes.kernels.schedules import given_to
 from blu.passes.kernels.updates import find_operation
 
 
 def reserve(kernel: func.FuncOp) -> list[ir.MemRefType]:
     """Two numbers for each query: the logarithm of its sum of weights, and inner.
 
-    Warpgroups write and read those of 64 queries at a time.
+    Warpgroups write and read those of 64 queries at a time. The parts of f32, if these are multiplied, come behind.
     """
     operation = find_operation(kernel, "blu.attention_gradient")
     *heads, rows, _ = ir.RankedTensorType(operands_of(operation)[1].type).shape
-    if GpuTarget.of(kernel.operation.parent).wgmma and not warpgroup_misfit(ScheduleSizes.of(operation)):
+    is_of_parts = given_to(kernel).get("kind") == PartsGradientSchedule.kind
+    has_groups = GpuTarget.of(kernel.operation.parent).wgmma and not warpgroup_misfit(ScheduleSizes.of(operation))
+    if is_of_parts or has_groups:
         rows = -(-rows // ROWS) * ROWS
-    return [ir.MemRefType.get([prod(heads), rows], ir.F32Type.get())] * 2
+    two = [ir.MemRefType.get([prod(heads), rows], ir.F32Type.get())] * 2
+    schedule = gradient_schedule_of(kernel) if is_of_parts else None
+    return [*two, *part_gradient.reserve(kernel, schedule)] if isinstance(schedule, PartsGradientSchedule) else two
 
 
 def takes(operation: ir.Operation) -> bool:
@@ -65,6 +72,8 @@ def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
     schedule, operation = gradient_schedule_of(kernel), find_operation(kernel, "blu.attention_gradient")
     if isinstance(schedule, WarpgroupGradientSchedule):
         return warpgroups_gradient.emit(kernel, schedule)
+    if isinstance(schedule, PartsGradientSchedule):
+        return part_gradient.emit(kernel, schedule)
     assert isinstance(schedule, GradientTilesSchedule), "there is no other kind"
     query, key, value = (ir.RankedTensorType(item.type).shape for item in operands_of(operation)[1:4])
     columns = (query[-1], value[-1])

@@ -10,7 +10,7 @@ from blu.dialects.core.op import OPS, attributes_of, emitting_at, is_pure, opera
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.dialects.tensor.tensor import Tensor
 from blu.passes.framework.base import Pass, find
-from blu.passes.gpu.attention.choice import suits_warpgroups
+from blu.passes.gpu.attention.choice import suits_gradient
 from blu.passes.gpu.attention.operands import PIECE, forward_operands
 from blu.passes.gpu.attention.sizes import ScheduleSizes
 
@@ -44,7 +44,7 @@ class KeepLogarithms(Pass):
             if operation.name != GRADIENT:
                 forwards.append(operation)
                 continue
-            if not suits_warpgroups(ScheduleSizes.of(operation), target) or operands_of(operation)[-1] is not None:
+            if not suits_gradient(ScheduleSizes.of(operation), target) or operands_of(operation)[-1] is not None:
                 continue
             if (number := _forward_of(operation, forwards)) is not None:
                 forwards[number] = _give(operation, forwards[number])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from math import ceil
 
 from blu.dialects.core.mlir import func, ir
@@ -23,6 +24,8 @@ from blu.passes.gpu.attention.schedule import (
     TOGETHER,
     FewQueriesSchedule,
     GradientTilesSchedule,
+    PartsGradientSchedule,
+    PartsSchedule,
     QueryTilesSchedule,
     SharedKeysSchedule,
     WarpgroupGradientSchedule,
@@ -30,7 +33,7 @@ from blu.passes.gpu.attention.schedule import (
 )
 from blu.passes.gpu.attention.scores import STRIP
 from blu.passes.gpu.attention.sizes import ScheduleSizes
-from blu.passes.gpu.attention.warpgroups import panels, roles
+from blu.passes.gpu.attention.warpgroups import panels, part_gradient, part_keys, roles
 from blu.passes.gpu.attention.warpgroups.forward import ForwardLayout
 from blu.passes.gpu.attention.warpgroups.key_gradient import KeyLayout
 from blu.passes.gpu.attention.warpgroups.panels import PIECE
@@ -53,6 +56,9 @@ WARPS_OF_BLOCKS = (1, 2, 4, 8)
 MOST_ROWS, MOST_STAGES = 256, 8
 CLUSTERS = (1, 2, 4, 8)
 REGISTERS_OF_PROCESSOR = 65536
+PARTS = (2, 3)
+MOST_LEADING = panels.MOST_DIMENSIONS - 3
+"""Dimensions of more than one head, beside that of parts."""
 RESERVED_BYTES = 1024
 """Of the shared memory of a processor, for each block."""
 
@@ -76,6 +82,10 @@ def excesses(schedule: Schedule, operation: ir.Operation, target: GpuTarget) -> 
         yield from _excess_warpgroup(schedule, sizes, target)
     if isinstance(schedule, SharedKeysSchedule):
         yield from _excess_shared_keys(schedule, sizes, target)
+    if isinstance(schedule, PartsSchedule):
+        yield from _excess_parts(schedule, sizes, target)
+    if isinstance(schedule, PartsGradientSchedule):
+        yield from _excess_part_gradient(schedule, sizes, target)
     if isinstance(schedule, WarpgroupGradientSchedule):
         yield from _excess_warpgroup_gradient(schedule, sizes, target)
     if isinstance(schedule, GradientTilesSchedule):
@@ -170,6 +180,34 @@ def _excess_shared_keys(schedule: SharedKeysSchedule, sizes: ScheduleSizes, targ
     depth, width = sizes.columns
     yield from _excess_groups(_forward_registers(schedule.keys, width), schedule.groups)
     yield from _excess_shared(SharedKeysLayout.by(schedule, depth, width).memory.bytes, target)
+
+
+def _excess_of_parts(parts: int, sizes: ScheduleSizes, target: GpuTarget) -> Iterator[str]:
+    if not target.wgmma:
+        yield f"kind 'wgmma_parts' is for Hopper's warpgroups, which {target.name} has none of"
+    if message := parts_misfit(sizes):
+        yield message
+    if parts not in PARTS:
+        yield f"parts = {parts}: there are {', '.join(map(str, PARTS))}"
+
+
+def _excess_part_gradient(schedule: PartsGradientSchedule, sizes: ScheduleSizes, target: GpuTarget) -> Iterator[str]:
+    yield from _excess_of_parts(schedule.parts, sizes, target)
+    yield from _excess_rows("rows", schedule.rows)
+    if 64 % schedule.rows:
+        yield f"rows = {schedule.rows}: the numbers of queries are there for each 64 of them"
+    yield from _excess_blocks(sizes.widest + schedule.parts * schedule.rows // 4, 1)
+    for layout in (part_gradient.query_layout, part_gradient.key_layout):
+        yield from _excess_shared(layout(schedule, *sizes.columns).memory.bytes, target)
+
+
+def _excess_parts(schedule: PartsSchedule, sizes: ScheduleSizes, target: GpuTarget) -> Iterator[str]:
+    yield from _excess_of_parts(schedule.parts, sizes, target)
+    yield from _excess_rows("keys", schedule.keys)
+    depth, width = sizes.columns
+    # Sums of one tile beside those of all, scores, and weights as factors.
+    yield from _excess_groups(width + schedule.keys // 2 + schedule.parts * schedule.keys // 4, schedule.groups)
+    yield from _excess_shared(part_keys.layout_of(schedule, depth, width).memory.bytes, target)
 
 
 def _excess_groups(needed: int, groups: int) -> Iterator[str]:
@@ -269,6 +307,15 @@ def warpgroup_misfit(sizes: ScheduleSizes) -> str:
     if any(columns % PIECE for columns in sizes.columns):
         return f"kind 'wgmma' takes rows of multiples of {PIECE} columns"
     return ""
+
+
+def parts_misfit(sizes: ScheduleSizes) -> str:
+    """Why warpgroups do not multiply parts of an attention of such sizes; "" if they do."""
+    if sizes.size != 4:
+        return f"kind 'wgmma_parts' multiplies parts of numbers of 32 bits, not of {8 * sizes.size}"
+    if sizes.leading > MOST_LEADING:
+        return f"tensor maps of parts have at most {MOST_LEADING} dimensions of heads"
+    return warpgroup_misfit(replace(sizes, size=2, is_split=False)).replace("'wgmma'", "'wgmma_parts'")
 
 
 def strides_misfit(kernel: func.FuncOp, operation: ir.Operation) -> str:

@@ -64,6 +64,21 @@ class SharedKeysSchedule(Schedule):
 
 
 @dataclass(frozen=True)
+class PartsSchedule(Schedule):
+    """The same of f32 that are sums of so many bf16, with one stage of keys and one of values (warpgroups/parts.py)."""
+
+    kind: ClassVar[str] = "wgmma_parts"
+    parts: int
+    groups: int
+    keys: int
+
+    @property
+    def blocks(self) -> str:
+        """They stay."""
+        return STAY
+
+
+@dataclass(frozen=True)
 class FewQueriesSchedule(Schedule):
     """A block of `warps` warps for each query, or a cluster of `blocks`, which share out the keys (decode.py)."""
 
@@ -113,8 +128,20 @@ class WarpgroupGradientSchedule(Schedule):
     launches: str = TOGETHER
 
 
-KINDS = table_of(QueryTilesSchedule, WarpgroupSchedule, SharedKeysSchedule, FewQueriesSchedule)
-GRADIENT_KINDS = table_of(GradientTilesSchedule, WarpgroupGradientSchedule)
+@dataclass(frozen=True)
+class PartsGradientSchedule(Schedule):
+    """A block has 64 queries, or keys, that are sums of so many bf16, and walks over tiles of `rows` rows.
+
+    The gradients of keys and of values are found apart (warpgroups/part_gradient.py).
+    """
+
+    kind: ClassVar[str] = "wgmma_parts"
+    parts: int
+    rows: int
+
+
+KINDS = table_of(QueryTilesSchedule, WarpgroupSchedule, SharedKeysSchedule, PartsSchedule, FewQueriesSchedule)
+GRADIENT_KINDS = table_of(GradientTilesSchedule, WarpgroupGradientSchedule, PartsGradientSchedule)
 
 
 def schedule_of(kernel: func.FuncOp) -> Schedule:

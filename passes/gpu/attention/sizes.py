@@ -21,6 +21,7 @@ class ScheduleSizes:
     size: int
     is_split: bool
     causal: bool
+    leading: int = 0
 
     @classmethod
     def of(cls, operation: ir.Operation) -> ScheduleSizes:
@@ -34,7 +35,8 @@ class ScheduleSizes:
         attributes = attributes_of(operation)
         is_split = size == 4 and attributes["precision"] != "tf32"
         causal = attributes["causal"]
-        return cls(heads, query.shape[-2], key.shape[-2], columns, mask is not None, size, is_split, causal)
+        leading = sum(length > 1 for length in query.shape[:-2])
+        return cls(heads, query.shape[-2], key.shape[-2], columns, mask is not None, size, is_split, causal, leading)
 
     @property
     def widest(self) -> int:

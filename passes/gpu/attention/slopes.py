@@ -15,7 +15,7 @@ from blu.passes.gpu.kernel import GpuKernel
 
 @dataclass(frozen=True)
 class Gradient:
-    """A blu.attention_gradient in a launch: `logarithms` and `inner` are the scratch memory [heads, queries].
+    """A blu.attention_gradient in a launch: `logarithms` and `inner` are the first scratch memory [heads, queries].
 
     Where the forward has left its logarithms, those to base e, they are `given` [.., heads, queries]. `sums` are, by
     the number of a gradient, where the sums of its ranges of rows go [.., heads, ranges, columns].
@@ -43,7 +43,7 @@ class Gradient:
         g, query, key, value, result, mask, offset, logarithms = operands_of(operation)
         outputs = dict(frame.outputs)
         written = [operand_of(outputs[item]) for item in operation.results]
-        scratch = [operand_of(item) for item in frame.scratch]
+        scratch = [operand_of(item) for item in frame.scratch[:2]]
         problem = read_problem(operation, frame, (query, key, value, mask, offset))
         given = None if logarithms is None else read_operand(logarithms, frame)
         sums = {number: operand_of(outputs[item.results[0]]) for number, item in row_sums_of(operation).items()}

@@ -115,7 +115,7 @@ TF32 = replace(SQUARE, dtype="f32", precision="tf32")
         (SQUARE, "sm_89", False),
         (replace(SQUARE, dtype="f32"), "sm_90a", False),
         (TF32, "sm_90a", True),
-        (replace(TF32, query=(2, 128, 72), key=(2, 128, 72)), "sm_90a", False),
+        (replace(TF32, query=(2, 128, 60), key=(2, 128, 60)), "sm_90a", False),
         (replace(TF32, step=2), "sm_90a", False),
         (replace(SQUARE, mask=(128, 128)), "sm_90a", False),
         (replace(SQUARE, query=(2, 20, 64)), "sm_90a", False),

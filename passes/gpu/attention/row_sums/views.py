@@ -14,7 +14,7 @@ from math import prod
 
 from blu.dialects.core.mlir import arith, ir, tensor
 from blu.dialects.targets.nvidia import GpuTarget
-from blu.passes.gpu.attention.choice import suits_warpgroups
+from blu.passes.gpu.attention.choice import suits_gradient
 from blu.passes.gpu.attention.row_sums.ranges import ROWS_OF_RANGE, row_sums_of
 from blu.passes.gpu.attention.sizes import ScheduleSizes
 from blu.passes.loops.fuse.loops import OF_GRADIENT, is_inner_insertion
@@ -107,7 +107,7 @@ def _gradient_behind(value: ir.Value, columns: int) -> ir.Value | None:
 def _is_summed(gradient: ir.Value, target: GpuTarget) -> bool:
     """Whether warpgroups make a gradient, of whole blocks."""
     is_whole = shape_of(gradient)[-2] % _ROWS_OF_BLOCKS == 0
-    return is_whole and suits_warpgroups(ScheduleSizes.of(gradient.owner.operation), target)
+    return is_whole and suits_gradient(ScheduleSizes.of(gradient.owner.operation), target)
 
 
 def _sums_of(gradient: ir.Value) -> ir.Value:

@@ -34,16 +34,18 @@ from blu.passes.gpu.attention.operands import (
     split_head,
 )
 from blu.passes.gpu.attention.output import write_logarithms, write_tile
-from blu.passes.gpu.attention.schedule import SharedKeysSchedule, WarpgroupSchedule
+from blu.passes.gpu.attention.schedule import PartsSchedule, SharedKeysSchedule, WarpgroupSchedule
 from blu.passes.gpu.attention.scores import STRIP, KeySpan, Mask, RunningSoftmax, as_left, flatten, scaled
 from blu.passes.gpu.attention.tiles import MatrixTile, tile_bytes
 from blu.passes.gpu.attention.walk import tiles_of
 from blu.passes.gpu.attention.warpgroups.panels import PanelTile, add_weighted, as_sums, packed, scores_of
+from blu.passes.gpu.attention.warpgroups.parts import PartTile
 from blu.passes.gpu.attention.warpgroups.stages import (
     ROWS,
     THREADS,
     MappedOperand,
     StageRange,
+    Stages,
     begin,
     mapped,
     open_with_maps,
@@ -114,7 +116,7 @@ class WarpgroupForward:
     """Emits one kernel."""
 
     problem: Problem
-    schedule: WarpgroupSchedule | SharedKeysSchedule
+    schedule: WarpgroupSchedule | SharedKeysSchedule | PartsSchedule
     layout: ForwardLayout
     position: RowPosition
     shared: ir.Value
@@ -235,8 +237,12 @@ class KeyWalk:
 
     # What the copying thread does
 
+    def _tile_in(self, stages: Stages, stage: Number = 0) -> PanelTile | PartTile:
+        """What is copied to a stage."""
+        return stages.tile(0, stage)
+
     def _load_first(self) -> None:
-        self.maps[0].load(self.queries.tile(0), self.first, self.head, self.queries.announce())
+        self.maps[0].load(self._tile_in(self.queries), self.first, self.head, self.queries.announce())
         self._load_keys(0, 0)
         self._load_values(0, 0)
         for stage in range(1, self.stages):
@@ -244,11 +250,11 @@ class KeyWalk:
             refill(self.thread, stage, self.count, partial(self._load_values, stage, stage))
 
     def _load_keys(self, number: Number, stage: Number) -> None:
-        tile = self.keys.tile(0, stage)
+        tile = self._tile_in(self.keys, stage)
         self.maps[1].load(tile, self._first_key(number), self.key_head, self.keys.announce(stage))
 
     def _load_values(self, number: Number, stage: Number) -> None:
-        tile = self.values.tile(0, stage)
+        tile = self._tile_in(self.values, stage)
         self.maps[2].load(tile, self._first_key(number), self.key_head, self.values.announce(stage))
 
     def _first_key(self, number: Number) -> Number:

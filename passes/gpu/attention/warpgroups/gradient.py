@@ -31,24 +31,25 @@ def emit(kernel: func.FuncOp, schedule: WarpgroupGradientSchedule) -> list[func.
     of_query = [(query, ROWS), (g, ROWS), (key, schedule.keys), (value, schedule.keys)]
     of_keys = [(key, ROWS), (value, ROWS), (query, schedule.queries), (g, schedule.queries)]
     layouts = [layout.of(schedule, *columns, size_of(query)) for layout in (QueryLayout, KeyLayout)]
-    launches = [_launch(kernel, "_query", of_query, layouts[0], schedule.query_blocks, WarpgroupQueryGradient)]
+    launches = [emit_launch(kernel, "_query", of_query, layouts[0], schedule.query_blocks, WarpgroupQueryGradient)]
     for suffix, *found in LAUNCHES[schedule.launches]:
         emitter = partial(WarpgroupKeyGradient, finds=found)
-        launches.append(_launch(kernel, suffix, of_keys, layouts[1], schedule.key_blocks, emitter))
+        launches.append(emit_launch(kernel, suffix, of_keys, layouts[1], schedule.key_blocks, emitter))
     kernel.operation.erase()
     return launches
 
 
-def _launch(
+def emit_launch(
     kernel: func.FuncOp,
     suffix: str,
     operands: Sequence[tuple[ir.Value, int]],
     layout: QueryLayout | KeyLayout,
     blocks: int,
     emitter: Callable[..., WarpgroupQueryGradient | WarpgroupKeyGradient],
+    planes: Sequence[int] = (),
 ) -> func.FuncOp:
-    """One launch, whose groups have each 64 rows of a head of the first operand."""
-    frame = open_with_maps(kernel, operands, f"{kernel.name.value}{suffix}")
+    """One launch, whose groups have each 64 rows of a head of the first operand, of operands or of their planes."""
+    frame = open_with_maps(kernel, operands, f"{kernel.name.value}{suffix}", planes)
     rows, _, *walked = (ir.RankedTensorType(operand.type).shape for operand, _ in operands)
     groups = layout.own.count
     parts = -(-rows[-2] // (ROWS * groups))

@@ -119,7 +119,7 @@ class WarpgroupQueryGradient(OwnRows):
         hidden = numbers.smaller(self.count, masked)
         carried = repeat(0, hidden, 1, carried, partial(tile, hides=True))
         carried = repeat(masked, self.count, 1, carried, partial(tile, hides=False))
-        found, sums = _split(softmax, carried)
+        found, sums = split_carried(softmax, carried)
         inverses, logarithms = found.finish(self.mask.factor)
         factor = numbers.real(problem.factor)
         self.sync()  # rows of other warps' queries are in this warp's rows of results
@@ -146,7 +146,7 @@ class WarpgroupQueryGradient(OwnRows):
         self, number: ir.Value, carried: list[ir.Value], softmax: Softmax, inner: list[ir.Value], hides: bool
     ) -> list[ir.Value]:
         element, stage = self.problem.element, numbers.remainder(number, self.keys.count)
-        softmax, sums = _split(softmax, carried)
+        softmax, sums = split_carried(softmax, carried)
         keys, values = self.keys.tile(0, stage), self.keys.tile(1, stage)
         self.keys.wait(number, stage)
         wgmma.fence()
@@ -215,7 +215,7 @@ class WarpgroupQueryGradient(OwnRows):
                     matrix.store(values[number], self.position.head, self.span.row(*place))
 
 
-def _split(softmax: Softmax, carried: list[ir.Value]) -> tuple[Softmax, list[ir.Value]]:
+def split_carried(softmax: Softmax, carried: list[ir.Value]) -> tuple[Softmax, list[ir.Value]]:
     """The softmax and the sums that the loop carries."""
     end = len(softmax.values)
     return softmax.later(carried[:end]), carried[end:]

@@ -39,7 +39,7 @@ from blu.passes.gpu.attention.operands import (
     split_head,
 )
 from blu.passes.gpu.attention.output import write_logarithms, write_tile
-from blu.passes.gpu.attention.schedule import ONCE, STAY, SharedKeysSchedule
+from blu.passes.gpu.attention.schedule import ONCE, STAY, PartsSchedule, SharedKeysSchedule
 from blu.passes.gpu.attention.scores import STRIP, KeySpan, scaled
 from blu.passes.gpu.attention.tiles import MatrixTile, tile_bytes
 from blu.passes.gpu.attention.walk import tiles_of
@@ -49,7 +49,7 @@ from blu.passes.gpu.attention.warpgroups.panels import as_sums
 from blu.passes.gpu.attention.warpgroups.stages import ROWS, THREADS, StageRange, mapped, open_with_maps
 from blu.passes.gpu.isa import barrier
 from blu.passes.gpu.isa.warp import WARP
-from blu.passes.gpu.kernel import repeat, when
+from blu.passes.gpu.kernel import GpuKernel, repeat, when
 from blu.passes.gpu.numbers import Number
 from blu.passes.gpu.shared import SharedMemory, shared_address
 
@@ -61,12 +61,24 @@ _RESULTS, _TURN = 1, 2
 
 def emit(kernel: func.FuncOp, schedule: SharedKeysSchedule) -> list[func.FuncOp]:
     """Replace a kernel around a blu.attention, or a piece, whose operands the copy engine reads."""
+    query, _, value, *_ = forward_operands(forward_in(kernel))
+    depth, width = (ir.RankedTensorType(item.type).shape[-1] for item in (query, value))
+    return emit_walk(kernel, schedule, SharedKeysLayout.by(schedule, depth, width), SharedKeyWalk).finish()
+
+
+def emit_walk(
+    kernel: func.FuncOp,
+    schedule: SharedKeysSchedule | PartsSchedule,
+    layout: SharedKeysLayout,
+    walk: type[SharedKeyWalk],
+    planes: Sequence[int] = (),
+) -> GpuKernel:
+    """The launch, of operands or of their planes."""
     operation, target = forward_in(kernel), GpuTarget.of(kernel.operation.parent)
     operands = forward_operands(operation)
     tiles = list(zip(operands[:3], (ROWS, schedule.keys, schedule.keys), strict=True))
-    frame = open_with_maps(kernel, tiles)
-    query, value = (ir.RankedTensorType(item.type).shape for item in (operands[0], operands[2]))
-    layout = SharedKeysLayout.by(schedule, query[-1], value[-1])
+    frame = open_with_maps(kernel, tiles, planes=planes)
+    query = ir.RankedTensorType(operands[0].type).shape
     parts = -(-query[-2] // (ROWS * schedule.groups))
     items = prod(query[:-2]) * parts
     blocks = min(items, target.processors) if schedule.blocks == STAY else items
@@ -76,8 +88,8 @@ def emit(kernel: func.FuncOp, schedule: SharedKeysSchedule) -> list[func.FuncOp]
         outputs = operand_of(frame.outputs[0][1]), logarithms_of(frame)
         position = RowPosition.of(here, parts)
         forward = WarpgroupForward(problem, schedule, layout, position, shared_address(frame), maps, *outputs)
-        SharedKeys(forward, schedule, layout, items, blocks).emit()
-    return frame.finish()
+        SharedKeys(forward, schedule, layout, items, blocks, walk).emit()
+    return frame
 
 
 @dataclass(frozen=True)
@@ -105,16 +117,17 @@ class SharedKeys:
     """Emits one kernel, of so many items (queries of all groups of a block) in so many blocks."""
 
     forward: WarpgroupForward
-    schedule: SharedKeysSchedule
+    schedule: SharedKeysSchedule | PartsSchedule
     layout: SharedKeysLayout
     items: int
     blocks: int
+    walk: type[SharedKeyWalk]
 
     def emit(self) -> None:
         """All groups."""
         forward, layout, groups = self.forward, self.layout, self.schedule.groups
         stages = [item.at(forward.shared) for item in (layout.queries, layout.keys, layout.values)]
-        copy = partial(self._each, SharedKeyWalk.copy, numbers.number(0))
+        copy = partial(self._each, self.walk.copy, numbers.number(0))
         roles.share(forward.position, groups, stages, forward.maps, copy, self._multiply_all)
 
     def _multiply_all(self, group: ir.Value) -> None:
@@ -150,7 +163,7 @@ class SharedKeys:
         own_first = numbers.add(first, numbers.multiply(group, ROWS))
         span = KeySpan(position.lane, numbers.add(own_first, numbers.multiply(own.own_warp, STRIP)), 1)
         turn = ProductTurn(group, self.schedule.groups, tiles, done)
-        return SharedKeyWalk(replace(forward, position=own), span, head, first, count, turn)
+        return self.walk(replace(forward, position=own), span, head, first, count, turn)
 
     def _to_and_fro(self, item: ir.Value, done: ir.Value) -> ir.Value:
         """The item in place of a block's: every other round in which all blocks have one is gone through backwards."""
@@ -201,18 +214,30 @@ class SharedKeyWalk(KeyWalk):
 
     def copy(self) -> None:
         """What the copying thread does for all groups."""
+        self._copy_queries()
+        repeat(0, self.count, 1, [], self._copy_tile)
+
+    def _copy_queries(self) -> None:
         for group in range(self.turn.groups):
             self.queries.wait_empty(self.turn.number(group), group)
             first = numbers.add(self.first, group * ROWS)
-            self.maps[0].load(self.queries.tile(0, group), first, self.head, self.queries.announce(group))
-        repeat(0, self.count, 1, [], self._copy_tile)
+            tile = self._tile_in(self.queries, group)
+            self.maps[0].load(tile, first, self.head, self.queries.announce(group))
 
     def _copy_tile(self, number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
-        place, stage = numbers.add(self.turn.tiles, number), self._stage(number)
-        for stages, load in ((self.keys, self._load_keys), (self.values, self._load_values)):
-            stages.wait_empty(place, stage)
-            load(number, stage)
+        self._copy_keys(number)
+        self._copy_values(number)
         return carried
+
+    def _copy_keys(self, number: Number) -> None:
+        stage = self._stage(number)
+        self.keys.wait_empty(numbers.add(self.turn.tiles, number), stage)
+        self._load_keys(number, stage)
+
+    def _copy_values(self, number: Number) -> None:
+        stage = self._stage(number)
+        self.values.wait_empty(numbers.add(self.turn.tiles, number), stage)
+        self._load_values(number, stage)
 
     def _begin(self) -> None:
         """The copying group has begun."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from blu.dialects.core.mlir import arith, func, ir
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.warpgroups.panels import PanelTile, map_of, panel_tile_bytes, place_of
+from blu.passes.gpu.attention.warpgroups.parts import PartTile
 from blu.passes.gpu.isa import barrier, mbarrier, tma, wgmma
 from blu.passes.gpu.kernel import GpuKernel, when
 from blu.passes.gpu.numbers import Number
@@ -27,18 +28,23 @@ class MappedOperand:
     map: ir.Value
     shape: tuple[int, ...]
 
-    def load(self, tile: PanelTile, row: Number, head: Sequence[ir.Value], counts: ir.Value) -> None:
+    def load(self, tile: PanelTile | PartTile, row: Number, head: Sequence[ir.Value], counts: ir.Value) -> None:
         """Begin to copy a tile of a head, by one thread; a barrier counts its bytes."""
         tile.load(self.map, row, place_of(self.shape, head), counts)
 
 
-def open_with_maps(kernel: func.FuncOp, operands: Sequence[tuple[ir.Value, int]], name: str = "") -> GpuKernel:
-    """Open a kernel for a launch that reads operands by maps of tiles of so many rows."""
+def open_with_maps(
+    kernel: func.FuncOp, operands: Sequence[tuple[ir.Value, int]], name: str = "", planes: Sequence[int] = ()
+) -> GpuKernel:
+    """Open a kernel for a launch that reads operands by maps of tiles of so many rows.
+
+    Where these are read by their parts, `planes` are the numbers of these among the kernel's scratch memory.
+    """
     frame = GpuKernel.open(kernel, (tma.map_type(),) * len(operands), name)
     arguments = list(frame.replacement.arguments)
     maps = []
-    for operand, rows in operands:
-        buffer = frame.buffers[operand]
+    buffers = [frame.scratch[number] for number in planes] or [frame.buffers[operand] for operand, _ in operands]
+    for buffer, (_, rows) in zip(buffers, operands, strict=True):
         maps.append(map_of(ir.MemRefType(buffer.type), arguments.index(buffer), rows).to_attribute())
     frame.replacement.operation.attributes[MAPS] = ir.ArrayAttr.get(maps)
     return frame
@@ -48,7 +54,7 @@ def mapped(frame: GpuKernel, operands: Sequence[ir.Value]) -> list[MappedOperand
     """The operands of `open_with_maps`, at the current insertion point."""
     arguments = list(frame.replacement.arguments)[-len(operands) :]
     return [
-        MappedOperand(tma.map_pointer(argument), tuple(ir.MemRefType(frame.buffers[operand].type).shape))
+        MappedOperand(tma.map_pointer(argument), tuple(ir.RankedTensorType(operand.type).shape))
         for argument, operand in zip(arguments, operands, strict=True)
     ]
 
@@ -108,6 +114,10 @@ class Stages:
         distance = numbers.add(numbers.multiply(stage, self.stage_bytes), before)
         address = numbers.number(numbers.add(self.address, distance))
         return PanelTile(address, *self.range.extents[place], self.range.size)
+
+    def part_tile(self, parts: int, place: int = 0, stage: Number = 0) -> PartTile:
+        """Tiles of a stage that are the parts of one, by its place among such."""
+        return PartTile.beginning(self.tile(place * parts, stage), parts)
 
     def barrier(self, stage: Number = 0) -> ir.Value:
         """The barrier of a stage."""
