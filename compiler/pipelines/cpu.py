@@ -13,6 +13,7 @@ from blu.passes.graph.autocast import Autocast
 from blu.passes.graph.bucket_collectives import BucketCollectives
 from blu.passes.graph.decompose import Decompose
 from blu.passes.graph.differentiate import Differentiate
+from blu.passes.graph.hoist_sums import HoistSums
 from blu.passes.graph.inline import Inline
 from blu.passes.graph.narrow_sums import NarrowSums
 from blu.passes.graph.reassociate import Reassociate
@@ -49,6 +50,7 @@ PIPELINE = Pipeline(
                 Shard(),  # while layers are ops, and gradients are there
                 NarrowSums(),  # before sums are put together, and conversions simplified
                 Decompose(),
+                HoistSums(),  # after layers are products, before these are looked at
                 Simplify(),  # decompositions convert and reshape without looking at what they are given
                 SkipRows(),  # after conversions are where they stay
                 Reassociate(),

@@ -22,6 +22,7 @@ from blu.passes.graph.autocast import Autocast
 from blu.passes.graph.bucket_collectives import BucketCollectives
 from blu.passes.graph.decompose import Decompose
 from blu.passes.graph.differentiate import Differentiate
+from blu.passes.graph.hoist_sums import HoistSums
 from blu.passes.graph.inline import Inline
 from blu.passes.graph.narrow_sums import NarrowSums
 from blu.passes.graph.reassociate import Reassociate
@@ -64,6 +65,7 @@ PIPELINE = Pipeline(
                 DecomposeAttention(),  # what no kernel takes whole
                 ChunkRows(),  # while products and losses are ops
                 Decompose(keep="attention+attention_piece+attention_gradient+max_pool"),
+                HoistSums(),  # after layers are products, before these are looked at
                 Simplify(),  # decompositions convert and reshape without looking at what they are given
                 Reassociate(longest=1 << 30),  # rows that have numbers of 31 bits are cut where their kernel is written
                 MlirPass("cse"),

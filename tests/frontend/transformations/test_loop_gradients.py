@@ -1,0 +1,65 @@
+"""What a loop only adds up is formed after it: the same sums, to rounding, and fewer kernels in a step."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import blu
+
+BATCH, WIDTH = 2, 3
+
+
+def recurrent(w: Any, b: Any, xs: Any, is_written_out: bool, reverse: bool) -> Any:
+    """The sum of the states of a network of one recurrent layer."""
+
+    def step(h: Any, x: Any) -> Any:
+        h = blu.tanh(h @ w.swapaxes(0, 1) + b + x)
+        return h, h
+
+    h = blu.zeros((BATCH, WIDTH), dtype=xs.dtype)
+    if not is_written_out:
+        return blu.sum(blu.scan(step, h, xs, reverse=reverse)[1] * xs)
+    total = blu.zeros((), dtype=xs.dtype)
+    for index in range(xs.shape[0])[:: -1 if reverse else 1]:
+        h, state = step(h, xs[index])
+        total = total + blu.sum(state * xs[index])
+    return total
+
+
+def arguments(length: int, dtype: str) -> list[Any]:
+    rng = np.random.default_rng(length)
+    shapes = ((WIDTH, WIDTH), (WIDTH,), (length, BATCH, WIDTH))
+    return [blu.Array(rng.standard_normal(shape)).astype(dtype) for shape in shapes]
+
+
+@pytest.mark.parametrize(
+    ("length", "dtype", "error"), [(0, "f32", 0), (1, "f64", 1e-14), (5, "f32", 1e-6), (2, "bf16", 2e-2)]
+)
+def test_gradients_are_those_of_steps_written_out(length: int, dtype: str, error: float) -> None:
+    given = arguments(length, dtype)
+
+    def both(w: Any, b: Any, xs: Any) -> Any:
+        return [
+            blu.grad(recurrent, argnums=(0, 1, 2))(w, b, xs, is_written_out, length % 2 == 0)
+            for is_written_out in (False, True)
+        ]
+
+    for found, expected in zip(*blu.jit(both)(*given), strict=True):
+        scale = np.abs(np.array(expected, np.float64)).max(initial=1e-3)
+        np.testing.assert_allclose(np.array(found, np.float64), np.array(expected, np.float64), 0, error * scale)
+
+
+def test_a_step_of_a_gradient_forms_no_product_of_weights() -> None:
+    def step(w: Any, b: Any, xs: Any) -> Any:
+        return blu.grad(recurrent, argnums=(0, 1, 2))(w, b, xs, False, False)
+
+    text = str(blu.jit(step).trace(*arguments(5, "f32")).lower("x86-64-v3", stop="blu").module)
+    bodies = re.findall(r'"blu\.scan".*?"blu\.yield"', text, re.DOTALL)
+    assert len(bodies) == 2
+    assert [body.count("blu.matmul") for body in bodies] == [1, 1]
+    assert not any("blu.sum" in body for body in bodies)
+    assert f"tensor<{WIDTH}x{5 * BATCH}xf32>, tensor<{5 * BATCH}x{WIDTH}xf32>" in text
