@@ -1,6 +1,6 @@
-"""Conversions of fp8 by instructions, of two numbers at a time, where a GPU has them (sm_90a).
+"""Conversions of fp8 by instructions, of two numbers at a time, where a GPU has them (sm_89, sm_90a).
 
-sm_89 has them as well, but from PTX 8.1 on, and its kernels are of 7.8, for older drivers.
+On sm_89 they are of PTX 8.1: kernels that have them are of that version, others of 7.8, for older drivers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from blu.passes.kernels.math.elements import Elements, select, with_element
 from blu.passes.kernels.math.float8 import E4M3, Float8
 from blu.passes.kernels.store_float8 import Conversions
 
-_LEAST_CAPABILITY = 90
+_LEAST_CAPABILITY = 89
 _SIGN = -128
 
 
