@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from blu.dialects.batching import folded
-from blu.dialects.core.dtypes import FLOATS, DType, TensorType, f32, i32, i64
+from blu.dialects.core.dtypes import FLOATS, DType, TensorType, f32, i32, i64, product, u8
 from blu.dialects.core.op import ErrorSample, Ints, Op, Operand, Sample
 from blu.dialects.core.sample_values import draw
 from blu.dialects.ops.convolution.products import cut, padded
@@ -20,7 +20,7 @@ from blu.errors import DTypeError, ShapeError
 WINDOWS = ("window", "strides", "low", "high", "dilation")
 LOWEST = float("-inf")
 NOWHERE = -1
-"""The place of a window that lies in the padding."""
+"""The place of a window that lies in the padding: all bits are set, so that it is 255 as a u8."""
 # Shape of the operand, window, strides, low, high, dilation.
 _CASES = (
     ((2, 7, 3), (3,), (2,), (1,), (1,), (1,)),
@@ -76,10 +76,16 @@ def _samples() -> Iterator[tuple[DType, np.ndarray, dict[str, Any]]]:
             yield dtype, draw(rng, shape, dtype), dict(zip(WINDOWS, along, strict=True))
 
 
+def dtype_of_place(window: Sequence[int]) -> DType:
+    """A byte for windows of fewer than 256 places, which are kept for the gradient."""
+    return u8 if product(window) < 1 << 8 else i32
+
+
 class MaxPoolPlace(Op, name="max_pool_place"):
     """Which place of each window of `max_pool` has the first of the largest elements, counted in row-major order.
 
-    An i32 for each result: [N, *counts, C]; a NaN is largest, and -1 says that a window sees padding only.
+    A u8 for each result, [N, *counts, C], or an i32 where windows have more than 255 places. A NaN is largest; 255,
+    or -1, says that a window sees padding only.
     """
 
     batch = staticmethod(folded("operand"))
@@ -105,11 +111,11 @@ class MaxPoolPlace(Op, name="max_pool_place"):
             better = inside & ((found == NOWHERE) | (view > best) | (np.isnan(view) & ~np.isnan(best)))
             found, best = np.where(better, np.int32(number), found), np.where(better, view, best)
         assert found is not None
-        return found
+        return found.astype(dtype_of_place(along["window"]).numpy)
 
     @staticmethod
     def infer(operand: TensorType, **along: Any) -> TensorType:
-        return infer_max_pool(operand, **along).with_dtype(i32)
+        return infer_max_pool(operand, **along).with_dtype(dtype_of_place(along["window"]))
 
     @staticmethod
     def samples() -> Iterator[Sample]:
@@ -155,8 +161,9 @@ class MaxPoolGradient(Op, name="max_pool_gradient"):
 
     @staticmethod
     def infer(g: TensorType, place: TensorType, sizes: tuple[int, ...], **along: Any) -> TensorType:
-        if g.ndim < 2 or place.dtype != i32:
-            raise DTypeError(f"place must be i32, got {place} for {g}")
+        dtype = dtype_of_place(along["window"])
+        if g.ndim < 2 or place.dtype != dtype:
+            raise DTypeError(f"place must be {dtype}, got {place} for {g}")
         operand = g.with_shape((g.shape[0], *sizes, g.shape[-1]))
         expected = infer_max_pool(operand, **along)
         if g != expected or place.shape != expected.shape:
@@ -175,7 +182,7 @@ class MaxPoolGradient(Op, name="max_pool_gradient"):
             own = seen_from(dims, at)[1:]
             starts, limits = [0, *(one.start for one in own), 0], [wide.shape[0], *(one.stop for one in own)]
             view = cut(wide, starts, [*limits, wide.shape[-1]], [1, *(one.step for one in own), 1])
-            chosen = (place == Constant(value=np.asarray(number, np.int32))).where(view, 0)
+            chosen = (place == Constant(value=np.asarray(number, place.dtype.numpy))).where(view, 0)
             total = chosen if total is None else total + chosen
         assert total is not None
         return total, None
@@ -191,6 +198,6 @@ class MaxPoolGradient(Op, name="max_pool_gradient"):
     @staticmethod
     def error_samples() -> Iterator[ErrorSample]:
         along = {"sizes": (5,), "window": (3,), "strides": (1,), "low": (0,), "high": (0,), "dilation": (1,)}
-        g, place = TensorType((1, 3, 2), f32), TensorType((1, 3, 2), i32)
-        yield ErrorSample((g, place.with_dtype(i64)), along, "place must be i32")
+        g, place = TensorType((1, 3, 2), f32), TensorType((1, 3, 2), u8)
+        yield ErrorSample((g, place.with_dtype(i64)), along, "place must be u8")
         yield ErrorSample((g.with_shape((1, 2, 2)), place), along, "g and place must be [1, 3, 2]")

@@ -58,7 +58,7 @@ def lower_max_pool_place(op: Lowering) -> ir.Value:
             better = inside & (found.compare("eq", NOWHERE) | is_largest)
             found, best = better.where(place, found), better.where(seen, best)
         assert found is not None
-        return found.value
+        return found.value if op.result.dtype == i32 else arith.trunci(element_type(op.result.dtype), found.value)
 
     return _loop(op, body)
 
@@ -106,8 +106,9 @@ def lower_max_pool_gradient(op: Lowering) -> ir.Value:
             inside = every([condition for _, _, condition in seen])
             where = [window for window, _, _ in seen]
             number = _number([own for _, own, _ in seen], dims)
-            chosen = Scalar(read(place, [first, *where, last], inside), i32)
-            is_own = inside & Scalar(arith.cmpi(arith.CmpIPredicate.eq, chosen.value, number), bool_)
+            chosen = read(place, [first, *where, last], inside)
+            chosen = chosen if op.types[1].dtype == i32 else arith.extui(element_type(i32), chosen)
+            is_own = inside & Scalar(arith.cmpi(arith.CmpIPredicate.eq, chosen, number), bool_)
             total = total + is_own.where(load(read(g, [first, *where, last], inside), dtype), total.like(0.0))
         return store(total, dtype)
 

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import blu
+from blu.dialects.core.dtypes import i32, u8
+from blu.dialects.ops.convolution.pooling_gradient import dtype_of_place
 
 torch = pytest.importorskip("torch")
 
@@ -56,6 +58,16 @@ def test_results_and_gradients_are_torchs() -> None:
         what = f"{name} {given} {keywords}"
         np.testing.assert_allclose(y, expected.detach().numpy(), rtol=1e-12, err_msg=what)
         np.testing.assert_allclose(gradient, tensor.grad.numpy(), rtol=1e-12, atol=1e-12, err_msg=what)
+
+
+def test_windows_of_more_places_than_a_byte_holds() -> None:
+    assert [dtype_of_place(window) for window in ((255,), (256,), (16, 16), (15, 17))] == [u8, i32, i32, u8]
+    x = np.random.default_rng(0).standard_normal((1, 1, 259)).astype(np.float32)
+    weights = np.arange(6, dtype=np.float32)
+    found = blu.jit(lambda x: blu.grad(lambda x: blu.sum(blu.max_pool1d(x, 256, 1, 1) * weights))(x))(x)
+    tensor = torch.tensor(x, requires_grad=True)
+    (torch.nn.functional.max_pool1d(tensor, 256, 1, 1) * torch.tensor(weights)).sum().backward()
+    np.testing.assert_array_equal(found, tensor.grad.numpy())
 
 
 def test_data_may_have_channels_last_and_no_batch() -> None:
