@@ -84,6 +84,19 @@ def test_a_product_of_few_rows_is_shared_by_two_threads_where_it_is_long(rows: i
     assert fields == {"kind": "read_rows", "columns": columns // 2 if is_long else columns}
 
 
+@pytest.mark.parametrize(("rows", "shared"), [(1, 1), (4, 4), (40, 20), (41, 21)])
+def test_rows_are_shared_by_two_threads_in_a_loop(rows: int, shared: int) -> None:
+    """Where a kernel takes as long as telling a thread: outside of a loop, that would have to be woken up."""
+
+    def rows_of(program: Callable) -> int:
+        traced = blu.jit(program).trace(blu.spec((rows, 128), "f32"))
+        kernels = kernels_in(traced.lower("x86-64-v3", stop="blu-fit-cpu-schedules").module)
+        return read_fields(kernels["rows_0"].attributes["blu.schedule"])["rows"]
+
+    assert rows_of(blu.softmax) == rows
+    assert rows_of(lambda x: blu.scan(lambda h, _: (blu.softmax(h), ()), x, length=3)[0]) == shared
+
+
 def refusal(program: str, fields: Fields) -> PassError:
     function, shape, name = PROGRAMS[program]
     traced = blu.jit(function).trace(blu.spec(shape, "f32"))

@@ -21,13 +21,21 @@ from blu.passes.kernels.schedules import Fields, Schedule, by_strides
 NANOSECONDS_PER_COST = 0.02
 NANOSECONDS_PER_ACCESS = 0.05
 BLOCK_NANOSECONDS = 20_000
+REPEATED = "blu.repeated"
+"""Of a kernel that a step of a loop launches: threads are awake when it comes."""
+SHARED_NANOSECONDS = 2_500
+"""From so many on, two threads have half of the rows of a kernel in a loop each."""
 NANOSECONDS_PER_STEP = 3
 """Of a scalar loop."""
 LOOPS_NANOSECONDS = 30_000
 
 
 def _choose(kernel: func.FuncOp, target: CpuTarget) -> Schedule:
-    """Blocks of about 20 us by a rough estimate; a kernel of less than one and a half blocks is a single one."""
+    """Blocks of about 20 us by a rough estimate; a kernel of less than one and a half blocks is a single one.
+
+    In a loop, where launches follow each other, it is two: waking a thread takes longer than half of such a kernel, and
+    telling one that is awake does not.
+    """
     group = _group_of(kernel)
     if group is None:
         return choose_loops(kernel)
@@ -37,7 +45,9 @@ def _choose(kernel: func.FuncOp, target: CpuTarget) -> Schedule:
     cost = sum(cost_of(node) for node in program.nodes) * NANOSECONDS_PER_COST
     accesses = sum(len(node.accesses) for node in program.nodes) * NANOSECONDS_PER_ACCESS
     element = (cost + accesses) * max(columns, 1)
-    blocks = max(1, round(rows * width * element / BLOCK_NANOSECONDS))
+    nanoseconds = rows * width * element
+    fewest = 2 if REPEATED in kernel.attributes and nanoseconds >= SHARED_NANOSECONDS else 1
+    blocks = max(fewest, round(nanoseconds / BLOCK_NANOSECONDS))
     chain = _chain(program, layout)
     if program.across or width <= PIECE or rows >= 4 * blocks:
         return RowBlocksSchedule(max(1, ceil(rows / blocks)), chain)
