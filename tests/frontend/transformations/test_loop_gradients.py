@@ -53,13 +53,44 @@ def test_gradients_are_those_of_steps_written_out(length: int, dtype: str, error
         np.testing.assert_allclose(np.array(found, np.float64), np.array(expected, np.float64), 0, error * scale)
 
 
+def bodies_of(function: Any, *given: Any) -> list[str]:
+    """The texts of the bodies of a program's loops."""
+    module = blu.jit(function).trace(*given).lower("x86-64-v3", stop="blu").module
+    return re.findall(r'"blu\.scan".*?"blu\.yield"', str(module), re.DOTALL)
+
+
 def test_a_step_of_a_gradient_forms_no_product_of_weights() -> None:
     def step(w: Any, b: Any, xs: Any) -> Any:
         return blu.grad(recurrent, argnums=(0, 1, 2))(w, b, xs, False, False)
 
-    text = str(blu.jit(step).trace(*arguments(5, "f32")).lower("x86-64-v3", stop="blu").module)
-    bodies = re.findall(r'"blu\.scan".*?"blu\.yield"', text, re.DOTALL)
-    assert len(bodies) == 2
+    bodies = bodies_of(step, *arguments(5, "f32"))
     assert [body.count("blu.matmul") for body in bodies] == [1, 1]
     assert not any("blu.sum" in body for body in bodies)
-    assert f"tensor<{WIDTH}x{5 * BATCH}xf32>, tensor<{5 * BATCH}x{WIDTH}xf32>" in text
+
+
+@pytest.mark.parametrize(("width", "products"), [(8, 1), (BATCH, 3)])
+def test_slices_that_are_smaller_than_a_product_are_kept_for_it(width: int, products: int) -> None:
+    """Inputs that are multiplied in the loop, whose gradients nobody asks for: those of what they become are kept,
+    unless they are as many numbers as the products are."""
+
+    def loss(w: Any, u: Any, xs: Any, is_written_out: bool) -> Any:
+        def step(h: Any, x: Any) -> Any:
+            h = blu.tanh(h @ w + x @ u)
+            return h, h
+
+        h, states = blu.zeros((BATCH, width)), []
+        if not is_written_out:
+            return blu.sum(blu.square(blu.scan(step, h, xs)[1]))
+        for index in range(xs.shape[0]):
+            h, state = step(h, xs[index])
+            states.append(state)
+        return blu.sum(blu.square(blu.stack(states)))
+
+    rng = np.random.default_rng(0)
+    shapes = ((width, width), (width, width), (4, BATCH, width))
+    given = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+    bodies = bodies_of(lambda *given: blu.grad(loss, argnums=(0, 1))(*given, False), *given)
+    assert [body.count("blu.matmul") for body in bodies] == [2, products]
+    both = blu.jit(lambda *given: [blu.grad(loss, argnums=(0, 1))(*given, flag) for flag in (False, True)])(*given)
+    for found, expected in zip(*both, strict=True):
+        np.testing.assert_allclose(np.array(found), np.array(expected), 1e-5, 1e-5)
