@@ -62,8 +62,9 @@ class CheckEarlyLaunches(Pass):
     def run(self, module: ir.Module) -> None:
         kernels = {ir.StringAttr(item.operation.attributes["sym_name"]).value: item.operation
                    for item in find(module, "gpu.func")}  # fmt: skip
-        written = {name: written_arguments(kernel) for name, kernel in kernels.items()}
         begin_of = cache(lambda name: _Beginning.of(kernels.get(name)))
+        reads_early = any(begin_of(name).reads for name in kernels)
+        written = {name: written_arguments(kernel) for name, kernel in kernels.items()} if reads_early else {}
         for function in host_functions(module):
             running: list[ir.Operation] = []
             for step in (item.operation for item in function.entry_block.operations if item.operation.name in _STEPS):
