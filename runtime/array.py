@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from types import MethodType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -187,6 +187,12 @@ class Array:
 
     def __getitem__(self, key: Any) -> Array:
         return Array(np.asarray(self.numpy()[key.in_host_memory() if isinstance(key, Array) else key]))
+
+    def __setitem__(self, key: Any, value: Any, /) -> NoReturn:
+        raise ArgumentError(
+            f"{type(self).__name__} cannot be changed in place: arrays are values, which programs share",
+            advice="Make another one: x.at[key].set(values), or change x.numpy().copy().",
+        )
 
     def __iter__(self) -> Iterator[Array]:
         if not self.shape:

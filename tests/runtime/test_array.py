@@ -52,6 +52,13 @@ def test_an_array_cannot_be_changed_through_numpy(values):
     assert values.flags.writeable and array.tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
+def test_an_assignment_says_what_there_is_in_its_place(values):
+    array = Array(values)
+    with pytest.raises(TypeError, match="arrays are values") as raised:
+        array[0] += 1
+    assert "x.at[key].set(values)" in raised.value.advice and array.tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
 def test_dlpack_shares_the_memory(values):
     array = Array(values)
     shared = np.from_dlpack(array)
