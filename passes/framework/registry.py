@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from blu.passes.framework.base import Pass
 
 ENTRY_POINTS = "blu.passes"
+_OURS = "all modules of blu.passes"
 PassClass = TypeVar("PassClass", bound="type[Pass]")
 
 _passes: dict[str, type[Pass]] = {}
@@ -99,9 +100,9 @@ _imported: set[str] = set()
 
 def _import_ours() -> None:
     """Import every module under `blu.passes`, once: defining a pass registers it."""
-    if "blu.passes" in _imported:
+    if _OURS in _imported:
         return
-    _imported.add("blu.passes")
+    _imported.add(_OURS)
     package = importlib.import_module("blu.passes")
     for module in pkgutil.walk_packages(package.__path__, "blu.passes."):
         importlib.import_module(module.name)

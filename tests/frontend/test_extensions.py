@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import subprocess
 import sys
 from importlib import metadata
 
@@ -95,6 +96,22 @@ def test_installed_plugins_are_in_the_key_and_in_pipelines(monkeypatch):
     monkeypatch.setattr(registry, "_imported", set())
     registry.placements()
     assert loaded == ["doubling"]
+
+
+def test_installed_plugins_are_among_all_passes(monkeypatch):
+    loaded = []
+    monkeypatch.setattr(metadata, "entry_points", lambda group: (metadata.EntryPoint("one", "a_package", group),))
+    monkeypatch.setattr(metadata.EntryPoint, "load", lambda self: loaded.append(self.name))
+    monkeypatch.setattr(registry, "_imported", set())
+    registry.all_passes()
+    registry.placements()
+    assert loaded == ["one"]
+
+
+def test_passes_are_found_by_name_after_a_program_was_compiled():
+    code = "from blu.passes.framework import registry as r; r.placements(); print(r.lookup('blu-fit-cpu-schedules'))"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "FitCpuSchedules" in told
 
 
 def test_a_plugin_file_can_be_imported_too(monkeypatch):
