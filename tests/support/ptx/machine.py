@@ -31,7 +31,7 @@ from tests.support.ptx.warpgroup import WARP, Warpgroups, cut
 
 _GUARD = 1 << 12
 # Threads, and bytes of shared memory, of blocks that run side by side: numpy takes as long for a tenth of them.
-_LANES, _SHARED_BYTES = 1024, 1 << 18
+_LANES, _SHARED_BYTES = 2048, 1 << 18
 # Numbers of so many bytes, which numpy copies at once, bit by bit; how many bits tell their places from those of bytes.
 _WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64, 16: np.complex128}
 _SHIFTS = {1: 0, 2: 1, 4: 2, 8: 3, 16: 4}
