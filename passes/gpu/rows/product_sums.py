@@ -46,21 +46,38 @@ def _is_stored(value: ir.Value) -> bool:
 
 
 def _contraction_behind(value: ir.Value) -> ir.Operation | None:
-    """The product of which elementwise ops of the same loops make a value."""
-    shape, seen, waiting = ir.RankedTensorType(value.type).shape, set(), [value]
+    """The product of which elementwise ops of the same loops make a value, without anything found from its rows."""
+    shape, seen, waiting, others = ir.RankedTensorType(value.type).shape, set(), [value], []
+    product = None
     while waiting:
-        owner = waiting.pop().owner
+        current = waiting.pop()
+        owner = current.owner
         if isinstance(owner, ir.Block) or owner in seen:
             continue
         seen.add(owner)
         nest = loop_nest(owner.operation, 0)
-        if nest is None or list(nest.result_sizes) != list(shape):
-            continue
-        if nest.is_contraction:
-            return owner.operation
-        if nest.is_pointwise:
+        if nest is None or list(nest.result_sizes) != list(shape) or not (nest.is_contraction or nest.is_pointwise):
+            others.append(current)
+        elif nest.is_contraction:
+            product = product or owner.operation
+        else:
             waiting += nest.inputs
-    return None
+    return None if product is None or _are_made_from(others, product) else product
+
+
+def _are_made_from(values: Sequence[ir.Value], product: ir.Operation) -> bool:
+    """Whether one of some values is made from a product."""
+    seen, waiting = set(), list(values)
+    while waiting:
+        owner = waiting.pop().owner
+        if isinstance(owner, ir.Block) or owner in seen or owner.operation.block != product.block:
+            continue
+        if owner.operation == product:
+            return True
+        if product.is_before_in_block(owner.operation):
+            seen.add(owner)
+            waiting += owner.operands
+    return False
 
 
 def _is_deep(factor: ir.Value, dims: Sequence[int | None], depth: int) -> bool:

@@ -242,6 +242,19 @@ def test_values_are_those_of_what_is_stored(function: Callable, sizes: tuple[int
         assert (np.abs(stored - x @ w * before) <= 2.0**-6 * np.abs(x) @ np.abs(w) * np.abs(before)).all()
 
 
+def test_what_is_found_from_a_products_rows_is_added_up_with_them() -> None:
+    """Another launch read all of it again: the product, whose warps might have added it up, cannot make it."""
+
+    def function(x: blu.Tensor, w: blu.Tensor, v: blu.Tensor) -> tuple:
+        total = blu.matmul(x, blu.transpose(w), precision="tf32")
+        y = total / (1.0 + blu.sum(total * total, axis=1, keepdims=True))
+        return y, blu.matmul(v, y, precision="tf32"), blu.sum(y, axis=0), blu.sum(y * y, axis=0)
+
+    shapes = (8192, 768), (768, 768), (8192, 8192)
+    program = compile_program(function, *(np.broadcast_to(np.float32(0), shape) for shape in shapes))
+    assert len([name for name in kernels(program) if name.startswith("rows")]) == 1, "norms, their results, and sums"
+
+
 @pytest.mark.skipif(find_ptxas() is None, reason="there is no ptxas on this machine")
 def test_sums_leave_registers_enough() -> None:
     assert not compiled(65536 // 8, 3072).spills()
