@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from blu.dialects.core.mlir import func, ir
 from blu.passes.framework.base import find
 from blu.passes.framework.families import ROWS, family_of
+from blu.passes.gpu.rows.split_column_sums import dealt_maps
 from blu.passes.gpu.rows.sums import has_rows, range_length
-from blu.passes.gpu.rows.turned import can_turn
-from blu.passes.loops.lower_to_linalg.generic import PARALLEL, empty, generic, projection, transpose
+from blu.passes.gpu.rows.turned import PIECE, can_turn
+from blu.passes.loops.fuse.loops import loop_nest
+from blu.passes.loops.lower_to_linalg.generic import PARALLEL, empty, generic, maps_attribute, projection, transpose
 
 SWAP = [1, 0]
 VIEWS = ("linalg.transpose", "tensor.extract_slice", "blu.barrier")
@@ -143,6 +145,7 @@ def _erase_views(value: ir.Value) -> None:
 
 def _with_turned(kernel: func.FuncOp, name: str, kept: list[int], turned: list[int]) -> func.FuncOp:
     clone = kernel.operation.clone(ir.InsertionPoint.after(kernel.operation)).opview
+    _deal_rows(clone)
     clone.attributes["sym_name"] = ir.StringAttr.get(name)
     end = list(clone.entry_block.operations)[-1].operation
     with ir.InsertionPoint(end), end.location:
@@ -153,6 +156,16 @@ def _with_turned(kernel: func.FuncOp, name: str, kept: list[int], turned: list[i
     inputs = [argument.type for argument in clone.arguments]
     clone.attributes["function_type"] = ir.TypeAttr.get(ir.FunctionType.get(inputs, [item.type for item in results]))
     return clone
+
+
+def _deal_rows(kernel: func.FuncOp) -> None:
+    """Have blocks take turns at rows, so that what they write at the same time lies together."""
+    for item in kernel.entry_block.operations:
+        nest = loop_nest(item.operation, 0) if item.operation.name == "linalg.generic" else None
+        if nest is not None and nest.range_length > PIECE:
+            item.operation.attributes["indexing_maps"] = maps_attribute(
+                dealt_maps(PIECE, nest.sizes[0] // nest.range_length)
+            )
 
 
 def _turned(value: ir.Value) -> ir.Value:

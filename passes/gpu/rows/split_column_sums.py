@@ -137,6 +137,13 @@ def range_maps(length: int) -> list[ir.AffineMap]:
     return [projection(2, (0, 1)), ir.AffineMap.get(2, 0, [ir.AffineExpr.get_floor_div(row, length), column])]
 
 
+def dealt_maps(piece: int, ranges: int) -> list[ir.AffineMap]:
+    """The same of sums over ranges to which rows are dealt out, `piece` at a time."""
+    row, column = (ir.AffineExpr.get_dim(dim) for dim in range(2))
+    turn = ir.AffineExpr.get_mod(ir.AffineExpr.get_floor_div(row, piece), ranges)
+    return [projection(2, (0, 1)), ir.AffineMap.get(2, 0, [turn, column])]
+
+
 def _terms(operation: ir.Operation, nest: LoopNest, fold: Fold) -> ir.Value:
     """What is added up, as a value: an operand, or what the body makes of operands."""
     block = _body(operation)

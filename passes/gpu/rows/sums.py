@@ -9,8 +9,7 @@ Sums of ranges are added up by another kernel: see SplitColumnSums.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil, prod
 
@@ -28,14 +27,13 @@ from blu.passes.gpu.rows.group import MOST_POINTS, RowGroup, has_folds
 from blu.passes.gpu.rows.launch import Launches, open_launch, row_place, team_of
 from blu.passes.gpu.rows.schedule import AHEAD, ColumnRangesSchedule, RowRangesSchedule, schedule_of
 from blu.passes.gpu.rows.teams import Team, all_of, combine_depth
-from blu.passes.gpu.rows.turned import RowStage, TurnedRows
+from blu.passes.gpu.rows.turned import RowStage, SummingThread, TurnedRows
 from blu.passes.gpu.rows.walks import RowKernel, RowThread
 from blu.passes.gpu.shared import shared_pointer
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.body import Kernel
 from blu.passes.kernels.cursor import Cursor
 from blu.passes.kernels.rows.layout import FlatBuffer, collapse, flatten
-from blu.passes.kernels.rows.plan import ColumnWalk
 from blu.passes.kernels.rows.program import RowProgram, analyse
 from blu.passes.kernels.rows.scope import Scope
 from blu.passes.kernels.rows.space import Access
@@ -44,11 +42,21 @@ from blu.passes.loops.fuse.loops import LoopNest, loop_nest
 
 @dataclass(frozen=True)
 class RangeSum:
-    """The sums over ranges of `length` rows of a value [rows, columns], which go to the memref `target`."""
+    """The sums over ranges of `length` rows of a value [rows, columns], which go to the memref `target`.
+
+    Rows of a range are neighbours, or dealt out to `ranges` of them, `piece` at a time.
+    """
 
     operation: ir.Operation
     length: int
     target: ir.Value
+    piece: int
+    ranges: int
+
+    @property
+    def is_dealt(self) -> bool:
+        """Whether the rows of a range lie apart: then they are counted from 0 on."""
+        return self.piece < self.length
 
     @property
     def value(self) -> ir.Value:
@@ -68,7 +76,7 @@ class RangeGroup(RowGroup):
     @cached_property
     def turned(self) -> TurnedRows:
         """Results that are written turned around."""
-        return TurnedRows.of(self, self.sums[0].length)
+        return TurnedRows.of(self, self.sums[0].piece)
 
     @property
     def late(self) -> set[ir.Value]:
@@ -90,11 +98,11 @@ def emit(kernel: func.FuncOp, target: GpuTarget) -> list[func.FuncOp]:
 
 def has_ranges(kernel: func.FuncOp) -> bool:
     """Whether a kernel adds up ranges of rows."""
-    return range_length(kernel) > 0
+    return any(nest is not None and (nest.range_length or nest.dealt) for nest in _nests(kernel))
 
 
 def range_length(kernel: func.FuncOp) -> int:
-    """How many rows these ranges have; 0 if there are none."""
+    """How many neighbouring rows these ranges have; 0 if there are none."""
     return max((nest.range_length for nest in _nests(kernel) if nest is not None), default=0)
 
 
@@ -114,8 +122,10 @@ def _read(frame: Kernel) -> tuple[Kernel, list[RangeSum], list[ir.Operation]]:
     sums = []
     for operation in frame.operations:
         nest = loop_nest(operation, 0) if operation.name == "linalg.generic" else None
-        if nest is not None and nest.range_length:
-            sums.append(RangeSum(operation, nest.range_length, targets[operation.results[0]]))
+        if nest is not None and (nest.range_length or nest.dealt):
+            rows, length = nest.sizes[0], nest.range_length
+            piece, ranges = nest.dealt or (length, ceil(rows / length))
+            sums.append(RangeSum(operation, length or rows // ranges, targets[operation.results[0]], piece, ranges))
     own = {item.operation for item in sums}
     zeros = {item.operation.operands[1].owner.operation for item in sums}
     others = [operation for operation in frame.operations if operation not in own | zeros]
@@ -175,52 +185,6 @@ def _write_rows(launches: Launches, schedule: RowRangesSchedule) -> None:
 
 
 @dataclass
-class SummingThread(RowThread):
-    """A thread's share of a row whose columns are added up: `totals` has for each sum one for each of its vectors.
-
-    What lies turned around goes to `stage`, as row `place` (i32).
-    """
-
-    sums: Sequence[tuple[ir.Value, Access]]
-    totals: list[list[ir.Value]]
-    stage: RowStage | None = None
-    place: ir.Value | None = None
-    numbers: dict[int, int] = field(default_factory=dict)
-
-    def new_places(self) -> list[GuardedScope]:
-        places = super().new_places()
-        self.numbers = {id(place): number for number, place in enumerate(places)}
-        return places
-
-    def _visit_some(
-        self, walk: ColumnWalk, places: list[GuardedScope], totals: list[ir.Value | None]
-    ) -> list[ir.Value]:
-        found = super()._visit_some(walk, places, totals)
-        # The last walk knows all that is added up.
-        if walk is [item for item in self.kernel.walks if not item.is_empty][-1]:
-            for place in places:
-                for (value, access), sums in zip(self.sums, self.totals, strict=True):
-                    number = self.numbers[id(place)]
-                    sums[number] = self._added(value, access, place, sums[number])
-        return found
-
-    def store(self, value: ir.Value, buffer: FlatBuffer, scopes: list[Scope]) -> None:
-        if self.stage is None or value not in self.stage.turned.values:
-            super().store(value, buffer, scopes)
-        else:
-            self.stage.put(value, self.bodies, scopes, self.place)
-
-    def _added(self, value: ir.Value, access: Access, place: GuardedScope, total: ir.Value) -> ir.Value:
-        scopes = [self.entry, self.row, place]
-        with place.cursor.point:
-            term = self.bodies.as_vector(self.bodies.read(value, access, scopes), scopes)
-            present = all_of([place.present, self.row.present])
-            if present is not None:
-                term = arith.select(present, term, vectors.constant(term.type, 0.0))
-            return arith.addf(total, term)
-
-
-@dataclass
 class RangeThread:
     """Emits what one thread does for its block's range of rows."""
 
@@ -238,14 +202,14 @@ class RangeThread:
         self._bind()
         with cursor.point:
             thread, block = numbers.as_number(here.thread), numbers.as_number(here.block[0])
-            begin = numbers.multiply(block, length)
+            begin = numbers.number(0) if self.sums[0].is_dealt else numbers.multiply(block, length)
             end = numbers.smaller(numbers.add(begin, length), rows) if rows % length else numbers.add(begin, length)
             own = numbers.divide(thread, cut.team)
             number = thread if cut.rows_per_block == 1 else numbers.remainder(thread, cut.team)
             step = numbers.number(cut.rows_per_block)
             zeros = [vectors.constant(self._total_type(item), 0.0) for item in self.sums]
         team = team_of(self.frame, cursor, cut.team, number)
-        walk = _Rows(self, team, thread, begin, end, own)
+        walk = _Rows(self, team, thread, block, begin, end, own)
         if sources:
             walk.read_ahead(sources)
         chunks = cut.chunks or 0
@@ -300,6 +264,7 @@ class _Rows:
     share: RangeThread
     team: Team
     thread: ir.Value
+    block: ir.Value
     begin: ir.Value
     end: ir.Value
     own: ir.Value
@@ -336,7 +301,17 @@ class _Rows:
             if self._is_together or not is_sure:
                 present = numbers.is_below(row, self.end)
                 row = arith.select(present, row, self.begin)
+            row = self._place(row)
         return row_place(self.share.kernel, cursor, row, present)
+
+    def _place(self, row: ir.Value) -> ir.Value:
+        """Where row number `row` of the range is."""
+        item = self.share.sums[0]
+        if not item.is_dealt:
+            return row
+        turn, inside = numbers.divide(row, item.piece), numbers.remainder(row, item.piece)
+        first = numbers.add(numbers.multiply(turn, item.piece * item.ranges), numbers.multiply(self.block, item.piece))
+        return numbers.add(first, inside)
 
     def body(self, inner: Cursor, base: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
         """One step of the loop: all walks over a row, its columns added to what has been carried."""
@@ -359,7 +334,7 @@ class _Rows:
         )
         thread.emit()
         if share.stage:
-            share.stage.write(inner, base)
+            share.stage.write(inner, base, self._place)
         if share.kernel.slots == 1 and cut.team > WARP:
             with inner.point:
                 barrier.sync()  # before the only slot is written again
@@ -376,7 +351,12 @@ def read_columns(frame: Kernel) -> RangeGroup | None:
     if not isinstance(program, RowProgram) or program.across or not has_folds(program):
         return None
     layout = collapse(program, frame)
-    if any(program.levels) or 0 in layout.sizes.values() or prod(layout.sizes.values()) >= 4 * MOST_POINTS:
+    if (
+        any(program.levels)
+        or any(item.piece < item.length for item in sums)
+        or 0 in layout.sizes.values()
+        or prod(layout.sizes.values()) >= 4 * MOST_POINTS
+    ):
         return None
     return RangeGroup(frame, program, layout, sums)
 

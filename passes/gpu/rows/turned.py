@@ -9,9 +9,9 @@ groups of four elements of a row are exchanged with others by `row // 4`, so tha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from blu.dialects.core.mlir import arith, ir, llvm, vector
 from blu.passes.gpu import numbers
@@ -20,16 +20,20 @@ from blu.passes.gpu.kernel import GpuKernel, Thread, repeat, when
 from blu.passes.gpu.rows.bodies import GpuBodies, GuardedScope, alignment_of
 from blu.passes.gpu.rows.group import RowGroup
 from blu.passes.gpu.rows.schedule import RowCut
-from blu.passes.gpu.rows.teams import element_pointer
-from blu.passes.gpu.rows.walks import RowKernel, as_index
+from blu.passes.gpu.rows.teams import all_of, element_pointer
+from blu.passes.gpu.rows.walks import RowKernel, RowThread, as_index
 from blu.passes.gpu.shared import shared_pointer
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.cursor import Cursor
 from blu.passes.kernels.rows.layout import FlatBuffer
+from blu.passes.kernels.rows.plan import ColumnWalk
 from blu.passes.kernels.rows.scope import Scope
+from blu.passes.kernels.rows.space import Access
 
 STAGED_ROWS = (32, 16, 8)
 """Rows that a block may have in shared memory: more make longer pieces of columns."""
+PIECE = 16
+"""Rows that a block gets at a time."""
 GROUP = 4
 """Elements of a row that are put there at once, and rows of a column that a thread writes at once."""
 BANKS = 32
@@ -40,13 +44,15 @@ FEWEST_COLUMNS, MOST_COLUMNS = 64, 2048
 def can_turn(rows: int, columns: int, length: int) -> bool:
     """Whether rows of f32 of which a block has `length` can be written turned around fast."""
     is_fit = FEWEST_COLUMNS <= columns <= MOST_COLUMNS and columns % BANKS == 0
-    return is_fit and rows % length == 0 and length % STAGED_ROWS[1] == 0
+    return is_fit and rows % length == 0 and length % PIECE == 0
 
 
 @dataclass(frozen=True)
 class TurnedRows:
-    """The results of a group that lie turned around, and how many rows of each a block collects. `length` rows are a
-    block's."""
+    """The results of a group that lie turned around, and how many rows of each a block collects.
+
+    It gets `length` rows that are neighbours at a time.
+    """
 
     values: tuple[ir.Value, ...]
     width: int
@@ -130,12 +136,13 @@ class RowStage:
         index = numbers.add(numbers.multiply(row, self.turned.width), column)
         return element_pointer(self.shared, index, numbers.f32())
 
-    def write(self, cursor: Cursor, base: ir.Value) -> None:
-        """Write all rows once the block has come to the last ones; `base` (i32) is one of those that it is at."""
+    def write(self, cursor: Cursor, base: ir.Value, place_of: Callable[[ir.Value], ir.Value]) -> None:
+        """Write all rows once the block has come to the last ones; `base` (i32) is one of those that it is at, of which
+        `place_of` says where it lies."""
         step = self.kernel.cut.rows_per_block
         with cursor.point:
             place = numbers.remainder(base, self.rows)
-            first = numbers.subtract(base, place)
+            first = place_of(numbers.subtract(base, place))
             if step == self.rows:
                 self._write_all(first)
                 return
@@ -177,3 +184,49 @@ class RowStage:
         index = arith.addi(arith.muli(as_index(column), vectors.index(step)), as_index(numbers.add(first, top)))
         value = vector.from_elements(vectors.vector_type(GROUP, buffer.element), words)
         vector.store(value, buffer.flat, [index], alignment=4 * GROUP)
+
+
+@dataclass
+class SummingThread(RowThread):
+    """A thread's share of a row whose columns are added up: `totals` has for each sum one for each of its vectors.
+
+    What lies turned around goes to `stage`, as row `place` (i32).
+    """
+
+    sums: Sequence[tuple[ir.Value, Access]]
+    totals: list[list[ir.Value]]
+    stage: RowStage | None = None
+    place: ir.Value | None = None
+    numbers: dict[int, int] = field(default_factory=dict)
+
+    def new_places(self) -> list[GuardedScope]:
+        places = super().new_places()
+        self.numbers = {id(place): number for number, place in enumerate(places)}
+        return places
+
+    def _visit_some(
+        self, walk: ColumnWalk, places: list[GuardedScope], totals: list[ir.Value | None]
+    ) -> list[ir.Value]:
+        found = super()._visit_some(walk, places, totals)
+        # The last walk knows all that is added up.
+        if walk is [item for item in self.kernel.walks if not item.is_empty][-1]:
+            for place in places:
+                for (value, access), sums in zip(self.sums, self.totals, strict=True):
+                    number = self.numbers[id(place)]
+                    sums[number] = self._added(value, access, place, sums[number])
+        return found
+
+    def store(self, value: ir.Value, buffer: FlatBuffer, scopes: list[Scope]) -> None:
+        if self.stage is None or value not in self.stage.turned.values:
+            super().store(value, buffer, scopes)
+        else:
+            self.stage.put(value, self.bodies, scopes, self.place)
+
+    def _added(self, value: ir.Value, access: Access, place: GuardedScope, total: ir.Value) -> ir.Value:
+        scopes = [self.entry, self.row, place]
+        with place.cursor.point:
+            term = self.bodies.as_vector(self.bodies.read(value, access, scopes), scopes)
+            present = all_of([place.present, self.row.present])
+            if present is not None:
+                term = arith.select(present, term, vectors.constant(term.type, 0.0))
+            return arith.addf(total, term)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -128,6 +129,14 @@ class Loops:
         known = row.lhs == ir.AffineExpr.get_dim(0) and isinstance(row.rhs, ir.AffineConstantExpr)
         return row.rhs.value if known else 0
 
+    @cached_property
+    def dealt(self) -> tuple[int, int] | None:
+        if len(self.maps) != 2 or self.dims != [(0, 1), None]:
+            return None
+        found = re.fullmatch(r"\(d0, d1\) -> \(\(d0 floordiv (\d+)\) mod (\d+), d1\)", str(self.maps[1]))
+        piece, ranges = map(int, found.groups()) if found else (0, 0)
+        return (piece, ranges) if found and self.sizes[0] % (piece * ranges) == 0 else None
+
 
 @dataclass
 class LoopNest:
@@ -211,6 +220,14 @@ class LoopNest:
         return self.loops.range_length
 
     @property
+    def dealt(self) -> tuple[int, int] | None:
+        """Of a sum over ranges to which rows are dealt out, how many rows each gets at a time, and how many there are.
+
+        Its indexing maps are (i, j) -> (i, j) and (i, j) -> ((i floordiv piece) mod ranges, j).
+        """
+        return self.loops.dealt
+
+    @property
     def sums_product(self) -> bool:
         """Whether this is a sum over ranges of rows that the product may make which makes its terms."""
         return OF_PRODUCT in self.operation.attributes and bool(self.range_length)
@@ -256,6 +273,6 @@ def loop_nest(operation: ir.Operation, index: int) -> LoopNest | None:
     iterators = attributes["iterator_types"] if operation.name == "linalg.generic" else None
     loops = _loops((attributes["indexing_maps"], iterators, types, num_inputs))
     nest = LoopNest(operation, index, operands[:num_inputs], operands[num_inputs:], loops)
-    if None in nest.dims and not (nest.range_length or nest.sums_gradient):
+    if None in nest.dims and not (nest.range_length or nest.dealt or nest.sums_gradient):
         return None
     return nest

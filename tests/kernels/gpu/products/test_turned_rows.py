@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import blu
 from blu.compiler.codegen.cubins import find_ptxas
+from blu.dialects.targets import nvidia
 from blu.passes.gpu.rows.schedule import RowCut
 from blu.passes.gpu.rows.turned import TurnedRows, can_turn
 from tests.kernels.gpu.test_rows import array, count, shape_only
@@ -45,13 +48,18 @@ def compiled(rows: int, columns: int) -> GpuProgram:
     )
 
 
-# Blocks with as many rows at once as they collect; with half as many; whose last threads have no part of a row; whose
-# last columns are those of some threads.
-@pytest.mark.parametrize(("rows", "columns"), [(256, 64), (512, 128), (272, 96), (256, 160)])
-def test_results(rows: int, columns: int):
+# Blocks with as many rows at once as they collect; with half as many, and four turns of each block; whose last threads
+# have no part of a row; whose last columns are those of some threads.
+@pytest.mark.parametrize(
+    ("rows", "columns", "processors"), [(256, 64, 132), (256, 128, 4), (272, 96, 132), (320, 160, 5)]
+)
+def test_results(rows: int, columns: int, processors: int, monkeypatch: pytest.MonkeyPatch):
+    for table in (nvidia.TARGETS, nvidia.GPU_TARGETS):
+        monkeypatch.setitem(table, "sm_90a", replace(nvidia.TARGETS["sm_90a"], processors=processors))
     given = arguments(rows, columns)
     program = compiled(rows, columns)
-    assert [launch["kernel"].partition("_")[0] for launch in program.plan["launches"]].count("rows") == 1, "no copies"
+    [launch] = [item for item in program.plan["launches"] if item["kernel"].startswith("rows")]
+    assert launch["grid"][0] == min(processors, rows // 16), "no copies, and blocks as said"
     assert count(program, TURNING, "rows") > 0
     for found, expected in zip(program.interpret(*given), reference(*given), strict=True):
         assert np.abs(found - expected).max() <= 2e-3 * np.abs(expected).max()
