@@ -33,7 +33,7 @@ compared as unsigned numbers, of which 0 is the smallest.
 _CHECK_KINDS = ("index", "position", "divide", "singular", "indefinite", "diverging")
 POINTER_BYTES = 8
 """Of an entry of a table of pointers."""
-MAP_DTYPES = {"bf16": 2, "f16": 2, "f32": 4, "tf32": 4, "f8e4m3": 1, "f8e5m2": 1}
+MAP_DTYPES = {"bf16": 2, "f16": 2, "f32": 4, "tf32": 4, "f8e4m3": 1, "f8e5m2": 1, "i8": 1}
 """Bytes of the elements that tensor maps show."""
 MAX_GRID = ((1 << 31) - 1, 65535, 65535)
 """The most blocks of a grid in each dimension, on any GPU."""

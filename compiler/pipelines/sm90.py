@@ -31,7 +31,7 @@ from blu.passes.graph.hoist_sums import HoistSums
 from blu.passes.graph.inline import Inline
 from blu.passes.graph.narrow_sums import NarrowSums
 from blu.passes.graph.reassociate import Reassociate
-from blu.passes.graph.remat import Remat
+from blu.passes.graph.remat import KeepRounded, Remat
 from blu.passes.graph.shard import Shard
 from blu.passes.graph.simplify import Simplify
 from blu.passes.graph.trim_loops import TrimLoops
@@ -62,6 +62,7 @@ PIPELINE = Pipeline(
             (
                 Autocast(),  # first: gradients are products of the same precision, and attention is whole
                 Differentiate(),
+                KeepRounded(),
                 Remat(isolate=True, cheap=True),  # where the backward begins is known now
                 Inline(),
                 Simplify(),  # what was written, before decompositions multiply it

@@ -221,20 +221,19 @@ def test_what_is_cheap_to_compute_again_gives_the_same_bits(policy: str, monkeyp
 
 
 def test_gpus_keep_neither_activations_nor_normalizations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a layer of GPT-2 in bf16 there are x and x2 in f32, and in bf16 q, k and v, attention, and the wide product.
+    """Of a layer of GPT-2 there are in bf16 x and x2, standardized, q, k and v, attention, and GELU; and its slope.
 
-    What is computed again is so on the way, in the gradient of a normalization and behind a product: there is no
-    launch for it.
+    What is computed again is so on the way, in the gradient of a normalization: there is no launch for it.
     """
     width, layers = 128, 8
     launches, arena = _gpu_program(width, layers)
-    kept = 8 * 512 * width * layers * (4 + 4 + 2 * (3 + 1 + 4))
+    kept = 8 * 512 * width * layers * (2 * (1 + 1 + 3 + 1 + 4) + 4)
     weights = 2 * 12 * width * width * layers
     assert arena <= 1.25 * (kept + weights)
     monkeypatch.setattr(sm90, "PIPELINE", sm90.PIPELINE.replacing(Remat(isolate=True)))
     more_launches, more_arena = _gpu_program(width, layers)
     assert launches == more_launches
-    assert arena <= 0.75 * more_arena
+    assert arena <= 0.9 * more_arena
 
 
 def _gpu_program(width: int, layers: int) -> tuple[int, int]:

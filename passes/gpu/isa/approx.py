@@ -1,4 +1,7 @@
-"""`ex2.approx`, `lg2.approx`, `rcp.approx`: the functions that the special function unit approximates, of one f32."""
+"""`ex2.approx`, `lg2.approx`, `rcp.approx`: the functions that the special function unit approximates, of one f32.
+
+And `add.rz`, of one f32 too.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +25,11 @@ def lg2(value: ir.Value) -> ir.Value:
 def rcp(value: ir.Value) -> ir.Value:
     """1 / value, to about 1 unit in the last place; subnormal results are 0."""
     return pure_assembly(f32(), [value], "rcp.approx.ftz.f32 $0, $1;", "=f,f")
+
+
+def above_fractions(value: ir.Value) -> ir.Value:
+    """2^23 more than a number that is not negative, rounded towards zero: its whole part is in the low bits."""
+    return pure_assembly(f32(), [value], "add.rz.f32 $0, $1, 0f4B000000;", "=f,f")
 
 
 def of_each(value: ir.Value, instruction: Callable[[ir.Value], ir.Value]) -> ir.Value:

@@ -21,7 +21,8 @@ class TileMap:
     """A map for tiles of `box` elements of argument `argument`, innermost dimension first; strides are in elements.
 
     Elements outside of `shape` are read as zeros. Rows of 128 bytes are swizzled: piece p (16 bytes) of row r lies at
-    place p XOR r % 8. With `rounds_tf32`, f32 elements are rounded to tf32.
+    place p XOR r % 8. Rows of i8 are 64 bytes, and pieces at p XOR r / 2 % 4. With `rounds_tf32`, f32 elements are
+    rounded to tf32.
     """
 
     argument: int

@@ -16,6 +16,7 @@ from blu.passes.gpu.lower.float8 import conversions_of
 from blu.passes.gpu.lower.gpu_module import as_functions
 from blu.passes.gpu.lower.read_table import read_arguments_from_table
 from blu.passes.gpu.lower.remainders import expand_remainders
+from blu.passes.gpu.small_integers import convert_small_integers
 from blu.passes.kernels.before_llvm import give_empty_memrefs_strides, widen_bf16_conversions
 from blu.passes.kernels.launch import CLUSTER, THREADS
 from blu.passes.kernels.math.expand_math import expand_functions
@@ -86,6 +87,8 @@ def _expand(kernel: func.FuncOp, conversions: Conversions) -> set[str]:
     # None of these makes what another is for.
     steps = expand_remainders(operations), widen_bf16_conversions(operations), expand_exponentials(kernel, operations)
     if any(steps):
+        operations = operations_by_name(kernel)
+    if convert_small_integers(operations):
         operations = operations_by_name(kernel)
     approximate(kernel, operations)
     expand_functions(operations, fused=True, use_libm=False)

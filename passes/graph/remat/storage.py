@@ -27,9 +27,14 @@ def stored_bytes(value: ir.Value) -> int:
     return value_type(value).size * stored_dtype(value).bytes
 
 
+def is_reordering(operation: ir.Operation) -> bool:
+    """Whether an op's result is its operand in another order, or a part of it."""
+    return operation.name in _REORDERINGS
+
+
 def is_view(operation: ir.Operation) -> bool:
     """Whether an op's result is its operand seen otherwise, and as good to keep: in another order, a part, or wider."""
-    if operation.name in _REORDERINGS or _widens(operation):
+    if is_reordering(operation) or _widens(operation):
         return True
     rounds = operation.name in ("blu.convert", "blu.reduce_precision")
     return rounds and attributes_of(operation)["dtype"] == stored_dtype(operation.operands[0])

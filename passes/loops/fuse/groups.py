@@ -17,7 +17,7 @@ Whatever the rules refuse is kept, with the reason, for `--explain-fusion`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -209,8 +209,8 @@ class Grouping:
                 for value in self.flow.reads_of(member):
                     readers.setdefault(value, {})[group] = None
         for siblings in (found for found in readers.values() if len(found) > 1):
-            self._merge_sums([group for group in siblings if not group.is_merged])
-            self._merge_all([group for group in siblings if not group.is_merged])
+            self._merge_sums(_finals(siblings))
+            self._merge_all(_finals(siblings))
 
     def _merge_sums(self, siblings: list[Group]) -> None:
         """Sums over ranges of rows join whoever reads their rows, those first who do most with them."""
@@ -237,6 +237,11 @@ class Grouping:
         if reason is not None and first.is_rows and second.is_rows:
             self.refusals.append(GroupRefusal(first, second, second.members[0], reason))
         return reason is None
+
+
+def _finals(groups: Iterable[Group]) -> list[Group]:
+    """What groups are part of by now, each once."""
+    return list(dict.fromkeys(group.final for group in groups))
 
 
 def _stays_on_host(operation: ir.Operation) -> bool:

@@ -74,7 +74,7 @@ JOINING: dict[Family, tuple[Rule[Joining], ...]] = {
         ),
         Rule(
             "no row kernel",
-            lambda case: not (_is_stored(case) and _stays_inside_of_rows(case.nest)),
+            lambda case: not (_is_stored(case) and (_stays_inside_of_rows(case.nest) or _is_only_summed(case.nest))),
             "it is left to the kernel that reduces its rows, since the product is stored for others as well",
         ),
         Rule(
@@ -262,6 +262,12 @@ def _stays_inside_of_rows(nest: LoopNest) -> bool:
         user is not None and user.sizes == nest.sizes and (user.is_pointwise or user.is_row_reduction) for user in users
     )
     return alike and any(user is not None and user.is_row_reduction for user in users)
+
+
+def _is_only_summed(nest: LoopNest) -> bool:
+    """Whether a result is only read by sums over ranges of rows, which no product makes."""
+    users = [loop_nest(use.owner.operation, 0) for result in nest.operation.results for use in result.uses]
+    return all(user is not None and user.range_length and not user.sums_product for user in users)
 
 
 def common_domain(nest: LoopNest, group: Group) -> tuple[int, ...] | None:

@@ -152,12 +152,21 @@ def _integer_to_float(scalar: Scalar, dtype: DType) -> Scalar:
     return Scalar(convert(wide.to_mlir(), scalar.value), wide).to(dtype)
 
 
+_EXACT_BITS = {32: 24, 64: 53}
+"""Bits of the integers that floats of so many bits have all of."""
+
+
 def _float_to_integer(scalar: Scalar, dtype: DType) -> Scalar:
     """Saturate before converting, since the machine's conversion of a float that does not fit is undefined."""
     import numpy as np
 
     scalar = scalar.to(_wide(scalar.dtype))
     limits = np.iinfo(dtype.numpy)
+    if dtype.kind == "unsigned" and dtype.bits <= _EXACT_BITS[scalar.dtype.bits]:
+        # Of two numbers of which one is none, these give the other one: 0.
+        positive = arith.maxnumf(scalar.value, scalar.like(0.0).value)
+        inside = arith.minnumf(positive, scalar.like(float(limits.max)).value)
+        return Scalar(arith.fptoui(element_type(dtype), inside), dtype)
     low, high = scalar.compare("le", float(limits.min)), scalar.compare("ge", float(limits.max))
     not_a_number = scalar.compare("ne", scalar)
     inside = (low | high | not_a_number).where(scalar.like(0.0), scalar)

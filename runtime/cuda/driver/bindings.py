@@ -230,7 +230,7 @@ def load_bindings() -> Any:
 
 
 def encode_map(map_: TensorMap, address: int) -> bytes:
-    """The 128 bytes that the driver makes of a tensor map: rows swizzled by 128 bytes, zeros outside of the tensor."""
+    """The 128 bytes that the driver makes of a tensor map: rows swizzled by their bytes, zeros outside of it."""
     cuda = load_bindings()
     kinds = cuda.CUtensorMapDataType
     kind = {
@@ -240,7 +240,11 @@ def encode_map(map_: TensorMap, address: int) -> bytes:
         "tf32": kinds.CU_TENSOR_MAP_DATA_TYPE_TFLOAT32,
         "f8e4m3": kinds.CU_TENSOR_MAP_DATA_TYPE_UINT8,
         "f8e5m2": kinds.CU_TENSOR_MAP_DATA_TYPE_UINT8,
+        "i8": kinds.CU_TENSOR_MAP_DATA_TYPE_UINT8,
     }[map_.dtype]
+    modes = cuda.CUtensorMapSwizzle
+    # Rows of other bytes than i8 are 128 bytes.
+    swizzle = modes.CU_TENSOR_MAP_SWIZZLE_64B if map_.dtype == "i8" else modes.CU_TENSOR_MAP_SWIZZLE_128B
     rank, size = len(map_.shape), MAP_DTYPES[map_.dtype]
     status, encoded = cuda.cuTensorMapEncodeTiled(
         kind,
@@ -251,7 +255,7 @@ def encode_map(map_: TensorMap, address: int) -> bytes:
         [cuda.cuuint32_t(item) for item in map_.box],
         [cuda.cuuint32_t(1)] * rank,
         cuda.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
-        cuda.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
+        swizzle,
         cuda.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
         cuda.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
     )

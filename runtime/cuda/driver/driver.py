@@ -109,7 +109,7 @@ class Driver:
         self.pool.free(address, nbytes)
 
     def encode_map(self, map_: TensorMap, address: int) -> bytes:
-        """The 128 bytes of a tensor map of elements at `address`, tiles swizzled by 128 bytes."""
+        """The 128 bytes of a tensor map of elements at `address`, tiles swizzled by the bytes of their rows."""
         from blu.runtime.cuda.driver.bindings import encode_map
 
         return encode_map(map_, address)

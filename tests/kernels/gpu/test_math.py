@@ -155,3 +155,23 @@ def test_remainders_are_exact(dtype: str) -> None:
 def test_pointwise_operations(architecture: str) -> None:
     """bool, integers, f16 and bf16 among them."""
     check_code(ptx_of(all_pointwise().lower(architecture).module), architecture)
+
+
+def test_floats_become_small_integers_as_on_processors() -> None:
+    """All bytes and their neighbours, halves of steps, what is beyond, infinities and NaN; the largest of 16 bits."""
+    steps = np.arange(-2, 258, dtype=np.float32)
+    near = [np.nextafter(steps, side, dtype=np.float32) for side in (-np.inf, np.inf)]
+    special = np.array([np.nan, np.inf, -np.inf, -0.0, 1e-40, 65534.998, 65535, 65536, 3e38, -3e38, 0.5], np.float32)
+    x = np.concatenate([steps, *near, steps + np.float32(0.5), special])
+
+    def small(x: blu.Tensor) -> tuple:
+        return x.astype("u8"), x.astype("u16"), x.astype("u32")
+
+    program = compile_program(small, x)
+    assert "add.rz.f32" in "".join(program.ptx.values())
+    for found, dtype in zip(program.interpret(x), (np.uint8, np.uint16, np.uint32), strict=True):
+        wanted = np.clip(np.nan_to_num(x.astype(np.float64), nan=0.0), 0, np.iinfo(dtype).max).astype(dtype)
+        np.testing.assert_array_equal(found, wanted)
+    for found, one in zip(blu.jit(small)(x), (np.uint8, np.uint16, np.uint32), strict=True):
+        wanted = np.clip(np.nan_to_num(x.astype(np.float64), nan=0.0), 0, np.iinfo(one).max).astype(one)
+        np.testing.assert_array_equal(np.asarray(found), wanted)

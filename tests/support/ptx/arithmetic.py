@@ -142,8 +142,8 @@ class Arithmetic:
         result = compute(*values).astype(dtype)
         self._write(operands[0], result.view(np.uint32 if name.endswith("x2") else np.uint16), active)
 
-    def _do_add(self, *rest) -> None:
-        self._binary(*rest, np.add)
+    def _do_add(self, parts: list[str], *rest) -> None:
+        self._binary(parts, *rest, _add_towards_zero if parts[1] == "rz" else np.add)
 
     def _do_sub(self, *rest) -> None:
         self._binary(*rest, np.subtract)
@@ -382,6 +382,13 @@ def high_product(left: np.ndarray, right: np.ndarray) -> np.ndarray:
     middle = (left >> half) * (right & low) + ((left & low) * (right & low) >> half)
     other = (left & low) * (right >> half) + (middle & low)
     return (left >> half) * (right >> half) + (middle >> half) + (other >> half)
+
+
+def _add_towards_zero(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """The sum of two f32, whose f64 is exact enough: rounded towards zero."""
+    exact = left.astype(np.float64) + right
+    near = exact.astype(np.float32)
+    return np.where(np.abs(near) > np.abs(exact), np.nextafter(near, np.float32(0)), near)
 
 
 _TO_WHOLE_NUMBERS = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}

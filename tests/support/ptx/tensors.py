@@ -17,10 +17,10 @@ from tests.support.ptx.schedule import Schedule
 from tests.support.ptx.stores import Stores
 
 MAP_BYTES = 128
-ROW_BYTES = 128
-"""Of a tile's row in shared memory, which is swizzled."""
+ROW_BYTES, BYTES_OF_I8 = 128, 64
+"""Of a tile's row in shared memory, which is swizzled, and where elements are bytes (i8)."""
 _ELEMENTS = {"bf16": ml_dtypes.bfloat16, "f16": np.float16, "f32": np.float32, "tf32": np.float32,
-             "f8e4m3": ml_dtypes.float8_e4m3fn, "f8e5m2": ml_dtypes.float8_e5m2}  # fmt: skip
+             "f8e4m3": ml_dtypes.float8_e4m3fn, "f8e5m2": ml_dtypes.float8_e5m2, "i8": np.int8}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -45,15 +45,24 @@ class TensorMap:
         steps = [stride * size for stride in self.strides[1:]]
         assert all(0 < step < 1 << 40 and step % PIECE_BYTES == 0 for step in steps), self
         assert all(1 <= extent <= 256 for extent in self.box) and all(1 <= each < 1 << 32 for each in self.shape), self
-        assert self.box[0] * size == ROW_BYTES, f"the machine knows only rows of {ROW_BYTES} bytes: {self}"
+        assert self.box[0] * size == self.row_bytes, f"the machine knows only rows of {self.row_bytes} bytes: {self}"
 
     @property
     def element_bytes(self) -> int:
         """Bytes of an element."""
         return np.dtype(_ELEMENTS[self.dtype]).itemsize
 
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of a tile's row."""
+        return BYTES_OF_I8 if self.dtype == "i8" else ROW_BYTES
+
+    def swizzled(self, pieces: np.ndarray) -> np.ndarray:
+        """Where pieces of 16 bytes of shared memory are, given the place that they would have row after row."""
+        return swizzled(pieces) if self.row_bytes == ROW_BYTES else pieces ^ (pieces >> 3 & 3)
+
     def tile(self, memory: np.ndarray, place: list[int]) -> np.ndarray:
-        """The bytes [rows, 128] of the tile that begins at `place`; zeros for what is outside of the tensor."""
+        """The bytes [rows, row_bytes] of the tile that begins at `place`; zeros for what is outside of the tensor."""
         elements = self._as_elements(memory)
         if self._is_inside(place):
             start = self.offset + sum(first * stride for first, stride in zip(place, self.strides, strict=True))
@@ -63,7 +72,7 @@ class TensorMap:
             found = np.where(exists, elements[np.where(exists, offsets, 0)], 0).astype(elements.dtype)
         if self.dtype == "tf32":  # to nearest, ties away from zero
             found = (found + np.uint32(0x1000)) & np.uint32(0xFFFFE000)
-        return np.ascontiguousarray(found).view(np.uint8).reshape(-1, ROW_BYTES)
+        return np.ascontiguousarray(found).view(np.uint8).reshape(-1, self.row_bytes)
 
     @property
     def unit(self) -> int:
@@ -85,7 +94,7 @@ class TensorMap:
         return offsets[exists] * self.element_bytes, (end - first) * self.element_bytes
 
     def put(self, memory: np.ndarray, place: list[int], rows: np.ndarray) -> None:
-        """Write the bytes [rows, 128] of the tile that begins at `place`, but for what is outside of the tensor."""
+        """Write the bytes [rows, row_bytes] of the tile that begins at `place`, as far as the tensor has it."""
         offsets, exists = self._elements(place)
         data = np.ascontiguousarray(rows).reshape(-1).view(f"u{self.element_bytes}").reshape(exists.shape)
         self._as_elements(memory)[offsets[exists]] = data[exists]
@@ -162,7 +171,7 @@ class Tensors(Schedule):
             first = [int(item[thread]) for item in place]
             rows = map_.tile(memory, first)
             self._watch_tile(map_, first, int(thread), self.watch.read_now)
-            self._transfer(int(thread), int(targets[thread]), rows, int(barriers[thread]))
+            self._transfer(int(thread), int(targets[thread]), rows, int(barriers[thread]), map_.swizzled)
 
     def _watch_tile(self, map_: TensorMap, tile: list[int], thread: int, access: Callable[..., None]) -> None:
         """Note that a thread lets a tile be read or written."""
@@ -186,7 +195,7 @@ class Tensors(Schedule):
             assert parts[4] == f"{len(map_.box)}d", f"{'.'.join(parts)} of {map_}"
             start, first = int(self.rank[thread]) * self.pitch, int(sources[thread])
             count = int(np.prod(map_.box)) * map_.element_bytes // PIECE_BYTES
-            where = swizzled((first - start) // PIECE_BYTES + np.arange(count))
+            where = map_.swizzled((first - start) // PIECE_BYTES + np.arange(count))
             tile = [int(item[thread]) for item in place]
             send = partial(map_.put, memory, tile)
             self._watch_tile(map_, tile, int(thread), partial(self.watch.write, is_over=False))
@@ -219,13 +228,15 @@ class Tensors(Schedule):
             first = int(self._first_places("global", self._address(operands[1], 64), count, own, PIECE_BYTES)[thread])
             rows = self.memory.bytes[first : first + count]
             self.watch.read_now(np.array([first]), count, np.array([thread]))
-            self._transfer(int(thread), int(targets[thread]), rows, int(barriers[thread]), is_swizzled=False)
+            self._transfer(int(thread), int(targets[thread]), rows, int(barriers[thread]))
 
-    def _transfer(self, thread: int, first: int, rows: np.ndarray, barrier: int, is_swizzled: bool = True) -> None:
+    def _transfer(
+        self, thread: int, first: int, rows: np.ndarray, barrier: int, swizzle: Callable[..., np.ndarray] | None = None
+    ) -> None:
         """Send rows to shared memory from a place on, where nothing can be read until they have come."""
         start = int(self.rank[thread]) * self.pitch
         where = (first - start) // PIECE_BYTES + np.arange(rows.size // PIECE_BYTES)
-        where = swizzled(where) if is_swizzled else where
+        where = where if swizzle is None else swizzle(where)
         assert where.max() < self.shared_bytes // PIECE_BYTES, f"{rows.size} bytes are copied to {first - start}"
         first = start + where * PIECE_BYTES
         self.begin_copy(first, PIECE_BYTES, thread)

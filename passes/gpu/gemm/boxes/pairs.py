@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, ir, vector
 from blu.passes.gpu import numbers
-from blu.passes.gpu.gemm.boxes.plan import PAIR, ROWS
+from blu.passes.gpu.gemm.boxes.plan import BYTE_ROW, PAIR, ROWS
 from blu.passes.gpu.gemm.problem import COPY_BYTES
 from blu.passes.gpu.isa import mma, shared_memory, wgmma
 from blu.passes.kernels import lanes as vectors
@@ -98,3 +98,61 @@ class Words:
         own = numbers.add(within, numbers.multiply(numbers.remainder(column, 2), COPY_BYTES // 2))
         start = numbers.add(self.places, own)
         return arith.xori(start, numbers.number(eighth * 2 * COPY_BYTES)) if eighth else start
+
+
+@dataclass(frozen=True)
+class Half:
+    """16 bits of a register (i32)."""
+
+    word: ir.Value
+    is_upper: bool
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """Of 8 bits, in rows of 64 bytes: each thread moves its own pairs.
+
+    Pairs that it puts are i16. Those that it takes are halves of registers (i32), which hold both rows.
+    """
+
+    places: ir.Value
+    lane: ir.Value
+
+    def take(self, box: int, block: int) -> list[Half]:
+        """The pairs of a block of the box that lies `box` bytes from the first one on."""
+        words = []
+        for half in range(2):
+            first = box + half * COPY_BYTES // 2
+            words.append(shared_memory.ld_16(self._start, block * COPY_BYTES, (first, first + _FAR_BYTES)))
+        return [Half(word, is_upper) for word in words for is_upper in (False, True)]
+
+    def put(self, box: int, block: int, pairs: Sequence[ir.Value]) -> None:
+        """Write the pairs of a block."""
+        for place, pair in enumerate(pairs):
+            half, row = divmod(place, 2)
+            offset = box + half * COPY_BYTES // 2 + row * _FAR_BYTES
+            shared_memory.st_16(self._start, block * COPY_BYTES, offset, pair)
+
+    def numbers_of(self, pair: Half, element: ir.Type) -> ir.Value:
+        """The vector of the two numbers of a pair."""
+        i16 = ir.IntegerType.get_signless(16)
+        word = arith.shrui(pair.word, numbers.number(16)) if pair.is_upper else pair.word
+        one = vector.broadcast(ir.VectorType.get([1], i16), arith.trunci(i16, word))
+        return vector.bitcast(vectors.vector_type(PAIR, element), one)
+
+    def pair_of(self, values: ir.Value) -> ir.Value:
+        """The pair that a vector of two numbers is."""
+        one = ir.VectorType.get([1], ir.IntegerType.get_signless(16))
+        return vector.extract(vector.bitcast(one, values), [], [0])
+
+    @property
+    def _start(self) -> ir.Value:
+        """Where a thread's first pair is, in the first half of a piece of 16 bytes."""
+        row, column = numbers.divide(self.lane, 4), numbers.remainder(self.lane, 4)
+        piece = numbers.multiply(numbers.divide(row, 2), COPY_BYTES)
+        within = numbers.add(numbers.multiply(row, BYTE_ROW), numbers.multiply(column, PAIR))
+        return numbers.add(self.places, arith.xori(within, piece))
+
+
+_FAR_BYTES = ROWS // 2 * BYTE_ROW
+"""From a thread's first row to its second, where numbers are bytes."""

@@ -18,6 +18,8 @@ from blu.passes.kernels.epilogue import ColumnSum, Dims, Epilogue
 
 ROWS = 16
 BOX_BYTES = ROWS * wgmma.ROW_BYTES
+BYTE_ROW = wgmma.ROW_BYTES // 2
+"""Bytes of a box's row where numbers are bytes: beside halves they are as many columns."""
 ROWS_OF_WARP = 32
 """Those of a tile of 128 rows that one of four warps holds, which add up their columns."""
 PLACES = 4
@@ -40,9 +42,9 @@ def misfit(product: Product, epilogue: Epilogue, schedule: WgmmaSchedule) -> str
         return "boxes are of whole sums, as products of two factors in shared memory give them"
     plan = BoxPlan(product, epilogue, schedule)
     if not plan.outputs or not all(_is_in_boxes(product, operand) for operand in (*plan.outputs, *plan.operands)):
-        return "boxes are of tensors of 16 bits or of f32, whose rows begin at multiples of 16 bytes"
-    if len({operand.element.width for operand in (*plan.outputs, *plan.operands)}) > 1:
-        return "all results and operands in boxes have numbers of as many bits"
+        return "boxes are of tensors of 8 or 16 bits or of f32, whose rows begin at multiples of 16 bytes"
+    if {operand.element.width for operand in (*plan.outputs, *plan.operands)} not in ({16}, {32}, {8, 16}):
+        return "all results and operands in boxes have numbers of as many bits, or bytes are beside halves"
     if plan.each > PLACES:
         return f"a warp has room for {PLACES} boxes, and an element has more results or operands"
     return "" if product.columns % PAIR == 0 else "threads take two columns at a time"
@@ -58,7 +60,8 @@ def adds_columns(product: Product, epilogue: Epilogue, schedule: WgmmaSchedule) 
 
 def _is_in_boxes(product: Product, operand: IndexedBuffer) -> bool:
     contraction, element = product.contraction, operand.element
-    if not isinstance(element, ir.BF16Type | ir.F16Type | ir.F32Type):
+    is_byte = isinstance(element, ir.IntegerType) and element.width == 8
+    if not is_byte and not isinstance(element, ir.BF16Type | ir.F16Type | ir.F32Type):
         return False
     if not {contraction.rows, contraction.columns} <= {*operand.dims} or operand.stride(contraction.columns) != 1:
         return False
@@ -69,7 +72,7 @@ def _is_in_boxes(product: Product, operand: IndexedBuffer) -> bool:
 class BoxPlan:
     """The boxes of a tile of one warp, in the order in which they are written: down its rows, then along columns.
 
-    A box is 128 bytes of 16 rows: 64 columns of 16 bits, or 32 of f32.
+    A box is 128 bytes of 16 rows: 64 columns of 16 bits, or 32 of f32; or 64 bytes of 16 rows beside 16 bits.
     """
 
     product: Product
@@ -93,12 +96,25 @@ class BoxPlan:
     @property
     def is_wide(self) -> bool:
         """Whether numbers are f32."""
-        return self.outputs[0].element.width == 32
+        return self._widest == 32
 
     @property
     def columns(self) -> int:
         """Those of a box."""
-        return wgmma.ROW_BYTES * 8 // self.outputs[0].element.width
+        return wgmma.ROW_BYTES * 8 // self._widest
+
+    @property
+    def _widest(self) -> int:
+        return max(operand.element.width for operand in (*self.outputs, *self.operands))
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether numbers of operands have other bits than those of results."""
+        return len({operand.element.width for operand in (*self.outputs, *self.operands)}) > 1 and bool(self.reads)
+
+    def bytes_of(self, operand: IndexedBuffer) -> int:
+        """Those of a box of a tensor."""
+        return ROWS * self.columns * operand.element.width // 8
 
     @property
     def each(self) -> int:

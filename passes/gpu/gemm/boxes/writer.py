@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
 from blu.dialects.core.mlir import arith, ir, vector
 from blu.passes.gpu import numbers
 from blu.passes.gpu.gemm.boxes.column_sums import ColumnTotals
-from blu.passes.gpu.gemm.boxes.pairs import Halves, Words
+from blu.passes.gpu.gemm.boxes.pairs import Bytes, Halves, Words
 from blu.passes.gpu.gemm.boxes.plan import BOX_BYTES, PAIR, PLACES, ROWS, WARPS, BoxPlan
 from blu.passes.gpu.gemm.output import aligned_accesses
 from blu.passes.gpu.gemm.slabs import TilePosition
@@ -122,7 +122,7 @@ class BoxWriter:
 
     def _fill(self, number: int, tile: TilePosition) -> None:
         """Ask for what is read of a box, by one thread."""
-        mbarrier.arrive_expect_tx(self._full(number), len(self.plan.reads) * BOX_BYTES)
+        mbarrier.arrive_expect_tx(self._full(number), sum(map(self.plan.bytes_of, self.plan.operands)))
         for place, operand in enumerate(self.plan.operands):
             target = numbers.add(self.places, self._place(number, place))
             coordinates = self._coordinates(number, tile, operand)
@@ -170,14 +170,13 @@ class BoxWriter:
         biases: Sequence[Known],
         totals: Sequence[ColumnTotals],
     ) -> None:
-        blocks = list(range(self.plan.columns // _BLOCK))
-        # Several results beside operands need the registers themselves.
-        is_crowded = self.plan.each > 1 and bool(self.plan.reads)
-        together = 1 if is_crowded or self.plan.epilogue.operation_count > _LONG else _TOGETHER
+        blocks, together = list(range(self.plan.columns // _BLOCK)), self._together
         sides = [self._read_sides(row, number, tile) for row in (0, 1)]
         for first in range(0, len(blocks), together):
             chosen = blocks[first : first + together]
-            taken = [self._take(number, block) for block in chosen]
+            taken: Iterable = (self._take(number, block) for block in chosen)
+            if not self.plan.is_mixed:  # where they are, one after the other, for want of registers
+                taken = list(taken)
             results = [
                 self._evaluate(number, block, sums, tile, known, (sides, biases))
                 for block, known in zip(chosen, taken, strict=True)
@@ -185,10 +184,20 @@ class BoxWriter:
             if self.plan.reads:
                 barrier.warp_sync()  # all lanes have read what is written over
             for block, values in zip(chosen, results, strict=True):
-                for place, words in enumerate(values):
-                    self._pairs.put(self._place(number, place), block, words)
+                for place, (words, target) in enumerate(zip(values, self.plan.outputs, strict=True)):
+                    self._pairs_of(target).put(self._place(number, place), block, words)
                 self._add_up(totals, block, values)
         self._send(number, tile)
+
+    @property
+    def _together(self) -> int:
+        """How many blocks are evaluated before the first is written."""
+        plan = self.plan
+        if plan.is_mixed:  # a block of results lies over other blocks of operands, too
+            return plan.columns // _BLOCK
+        # Several results beside operands need the registers themselves.
+        is_crowded = plan.each > 1 and bool(plan.reads)
+        return 1 if is_crowded or plan.epilogue.operation_count > _LONG else _TOGETHER
 
     def _add_up(self, totals: Sequence[ColumnTotals], block: int, values: Sequence[Sequence[ir.Value]]) -> None:
         """Add the pairs of a block of results to the sums down their columns."""
@@ -214,13 +223,14 @@ class BoxWriter:
             with when(inside) if inside is not None else nullcontext(), aligned_accesses():
                 item.target.store(pair, point, dims.columns, PAIR)
 
-    @property
-    def _pairs(self) -> Halves | Words:
-        return (Words if self.plan.is_wide else Halves)(self.places, self._lane)
+    def _pairs_of(self, operand: IndexedBuffer) -> Bytes | Halves | Words:
+        kind = {8: Bytes, 16: Halves, 32: Words}[operand.element.width]
+        return kind(self.places, self._lane)
 
     def _take(self, number: int, block: int) -> list[list[ir.Value]]:
         """Of each operand the pairs of a block."""
-        return [self._pairs.take(self._place(number, place), block) for place in range(len(self.plan.reads))]
+        operands = enumerate(self.plan.operands)
+        return [self._pairs_of(operand).take(self._place(number, place), block) for place, operand in operands]
 
     def _evaluate(
         self,
@@ -237,14 +247,15 @@ class BoxWriter:
         for place, (half, row) in enumerate((half, row) for half in range(2) for row in range(2)):
             eighth = 2 * block + half
             known = {**sides[row], **biases[eighth]}
-            for key, read in zip(plan.reads, taken, strict=True):
-                known[key] = self._pairs.numbers_of(read[place], ir.ShapedType(key[0].type).element_type)
+            for key, operand, read in zip(plan.reads, plan.operands, taken, strict=True):
+                element = ir.ShapedType(key[0].type).element_type
+                known[key] = self._pairs_of(operand).numbers_of(read[place], element)
             own = sums[4 * eighth + 2 * row : 4 * eighth + 2 * row + 2]
             total = vector.from_elements(vectors.vector_type(PAIR, numbers.f32()), list(own))
             point = self._point(tile, *self._element(number, tile, eighth, row))
             values = plan.epilogue.evaluate(total, point, PAIR, PAIR, known)
-            for found, value in zip(words, values, strict=True):
-                found.append(self._pairs.pair_of(vectors.splat(value, PAIR)))
+            for found, value, target in zip(words, values, plan.outputs, strict=True):
+                found.append(self._pairs_of(target).pair_of(vectors.splat(value, PAIR)))
         return words
 
     def _element(self, number: int, tile: TilePosition, eighth: int, row: int) -> tuple[ir.Value, ir.Value]:

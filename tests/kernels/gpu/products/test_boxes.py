@@ -175,3 +175,33 @@ def test_numbers_of_two_widths_do_not_go_in_boxes() -> None:
     )
     with pytest.raises(PassError, match="numbers of as many bits"):
         compile_program(two_widths, x, w, before, schedules={"gemm_0": SMALL})
+
+
+def coded(x: blu.Tensor, w: blu.Tensor) -> tuple:
+    """A result of halves, and one of bytes."""
+    total = blu.matmul(x, w)
+    return total, (total.astype("f32").clip(-12, 12) * 10.0 + 128.5).astype("u8")
+
+
+def decoded(x: blu.Tensor, w: blu.Tensor, code: blu.Tensor) -> blu.Tensor:
+    """A result of halves in the place of an operand of bytes."""
+    return (blu.matmul(x, w).astype("f32") * (code.astype("f32") - 128.0)).astype("bf16")
+
+
+@pytest.mark.parametrize(("sizes", "fields"), [((15, 16, 64), SMALL), ((65, 80, 72), SMALL), ((129, 144, 64), WIDE),
+                                               ((400, 208, 64), {**WIDE, "columns": 192})], ids=str)  # fmt: skip
+def test_bytes_beside_halves(sizes: tuple[int, int, int], fields: Fields) -> None:
+    rows, columns, depth = sizes
+    x, w = random_array((rows, depth), "bf16"), random_array((depth, columns), "bf16", 1)
+    product = x.astype(np.float32) @ w.astype(np.float32)
+    program = compile_program(coded, x, w, schedules={"gemm_0": fields})
+    assert "st.global" not in program.ptx["gemm_0"]
+    halves, code = program.interpret(x, w)
+    wanted = np.clip(halves.astype(np.float32), -12, 12) * 10 + 128.5
+    assert (np.abs(halves.astype(np.float32) - product) <= 2.0**-8 * np.abs(product) + 1e-4).all()
+    assert (code == np.floor(wanted)).all()
+    program = compile_program(decoded, x, w, code, schedules={"gemm_0": fields})
+    assert "ld.shared.u16" in program.ptx["gemm_0"] and "st.global" not in program.ptx["gemm_0"]
+    (found,) = program.interpret(x, w, code)
+    expected = halves.astype(np.float32) * (code.astype(np.float32) - 128)
+    assert (np.abs(found.astype(np.float32) - expected) <= 2.0**-6 * np.abs(expected)).all()

@@ -1,0 +1,100 @@
+"""What gradients need of layer norms and of GELU, kept in halves and in bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import blu
+from blu import nn
+from blu.compiler.pipelines import cpu
+from blu.frontend.tracing.tree import flatten
+from blu.passes.framework.base import find
+from blu.passes.graph.remat import KeepRounded, Remat
+
+SMALL = {"n_layer": 3, "n_embd": 36, "n_head": 3, "vocab_size": 131, "n_positions": 40}
+
+
+def gradients_in(policy: str) -> Any:
+    def gradients(model: Any, tokens: Any, targets: Any) -> Any:
+        with blu.autocast(policy):
+            return blu.value_and_grad(nn.gpt2_loss)(model, tokens, targets)
+
+    return gradients
+
+
+def small_gpt2() -> tuple[Any, ...]:
+    rng = np.random.default_rng(0)
+    model = nn.GPT2(SMALL)
+    model.initialize(1)
+    return (model, *(rng.integers(0, 131, (2, 33)).astype(np.int32) for _ in range(2)))
+
+
+def run(policy: str, arguments: tuple[Any, ...]) -> list[np.ndarray]:
+    # The cache of programs does not know that a test changes the passes.
+    results = blu.jit(gradients_in(policy)).trace(*arguments).lower().compile()(*arguments)
+    return [np.asarray(item, np.float64) for item in flatten(results)[0]]
+
+
+def test_gradients_are_as_near_as_those_of_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """GPUs do it by default; here the processor does the same."""
+    arguments = small_gpt2()
+    exact, plain = (run(policy, arguments) for policy in ("f32", "bf16"))
+    pipeline = cpu.PIPELINE.replacing(Remat(isolate=True, cheap=True)).inserting(KeepRounded(), before=Remat)
+    monkeypatch.setattr(cpu, "PIPELINE", pipeline)
+    less = run("bf16", arguments)
+    assert less[0] == plain[0], "the loss is the same"
+    assert any((one != other).any() for one, other in zip(less, plain, strict=True))
+    for found, before, wanted in zip(less, plain, exact, strict=True):
+        size = np.linalg.norm(wanted)
+        assert np.linalg.norm(found - wanted) <= 1.2 * np.linalg.norm(before - wanted) + 2e-3 * size
+
+
+@pytest.mark.parametrize(
+    ("policy", "form", "budget", "norms", "slopes"),
+    [
+        ("bf16", "gelu_new", 0, 6, 3),
+        ("bf16", "gelu", 0, 6, 3),
+        ("f16", "gelu_new", 0, 6, 3),
+        ("bf16", "gelu_new", 1, 6, 0),
+        ("tf32", "gelu_new", 0, 0, 0),
+    ],
+)
+def test_what_is_kept(policy: str, form: str, budget: int, norms: int, slopes: int) -> None:
+    """Of three layers; what is normalized last is read again at once."""
+    tokens = blu.spec((2, 32), "i32")
+    model = nn.GPT2(SMALL | {"activation_function": form})
+    traced = blu.jit(gradients_in(policy), remat_budget=budget).trace(model, tokens, tokens)
+    before, after = (
+        [item.operation.name for item in find(traced.lower("sm_90a", stop=stop).module, "blu.*")]
+        for stop in ("blu-differentiate", "blu-keep-rounded")
+    )
+    assert after.count("blu.reduce_precision") - before.count("blu.reduce_precision") == 2 * norms
+    assert after.count("blu.convert") - before.count("blu.convert") == 2 * slopes
+
+
+def test_gpus_compute_neither_gelu_nor_its_slope_again() -> None:
+    """What gradients read of it in memory are halves and bytes."""
+    tokens = blu.spec((8, 512), "i32")
+    model = nn.GPT2({"n_layer": 2, "n_embd": 128, "n_head": 2, "vocab_size": 256, "n_positions": 512})
+    text = blu.jit(gradients_in("bf16")).trace(model, tokens, tokens).lower("sm_90a", stop="linalg").text
+    kernels = [part for part in text.split("func.func private")[1:] if "4096x512xi8" in part.partition("\n")[0]]
+    writers = [part for part in kernels if "4096x512xi8" in part.partition("->")[2].partition("attributes")[0]]
+    assert len(writers) == 1 and "math.exp" in writers[0]
+    readers = [part for part in kernels if part not in writers]
+    assert len(readers) == 1 and "math.exp" not in readers[0]
+
+
+def test_a_checkpoint_says_what_is_kept() -> None:
+    def loss(x: blu.Tensor, w: blu.Tensor, gain: blu.Tensor) -> blu.Tensor:
+        with blu.autocast("bf16"), blu.checkpoint("nothing"):
+            inner = blu.gelu(blu.layer_norm(x @ w, gain, gain) @ w) @ w
+        return inner.sum()
+
+    x, w, gain = (blu.spec(shape) for shape in ((64, 32), (32, 32), (32,)))
+    traced = blu.jit(blu.grad(loss)).trace(x, w, gain)
+    texts = [str(traced.lower("sm_90a", stop=stop).module) for stop in ("blu-differentiate", "blu-keep-rounded")]
+    before, after = (text.partition("\n")[2] for text in texts)
+    assert before == after
