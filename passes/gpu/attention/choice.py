@@ -39,6 +39,7 @@ from blu.passes.gpu.attention.schedule import (
 )
 from blu.passes.gpu.attention.scores import STRIP
 from blu.passes.gpu.attention.sizes import ScheduleSizes
+from blu.passes.gpu.attention.warpgroups.order import is_one_round
 from blu.passes.gpu.isa import wgmma
 from blu.passes.gpu.isa.warp import WARP
 from blu.passes.kernels.schedules import Fields, Kinds, Schedule, Scheduler, make
@@ -88,7 +89,7 @@ def _choose_tiles(sizes: ScheduleSizes, target: GpuTarget) -> Schedule:
 
 
 def _piece_of_kind(kind: str, sizes: ScheduleSizes, target: GpuTarget) -> Schedule:
-    return _by_warpgroups(kind, sizes) or _tiles(sizes, target)
+    return _by_warpgroups(kind, sizes, target) or _tiles(sizes, target)
 
 
 def suits_warpgroups(sizes: ScheduleSizes, target: GpuTarget, of_gradient: bool = False) -> bool:
@@ -123,21 +124,26 @@ def _warpgroups(sizes: ScheduleSizes, target: GpuTarget) -> Schedule:
     such blocks.
     """
     if sizes.size == 4:
-        return _warpgroup(sizes)
+        return _warpgroup(sizes, target)
     if sizes.widest > LARGEST_ALONE:
         return _shared_keys(sizes)
     has_many = sizes.heads * ceil(sizes.queries / SHARING_ROWS) >= target.processors
-    return _shared_keys(sizes) if has_many and sizes.widest > LEAST_WIDE else _warpgroup(sizes)
+    return _shared_keys(sizes) if has_many and sizes.widest > LEAST_WIDE else _warpgroup(sizes, target)
 
 
-def _warpgroup(sizes: ScheduleSizes) -> WarpgroupSchedule:
+def _warpgroup(sizes: ScheduleSizes, target: GpuTarget) -> WarpgroupSchedule:
     """As many blocks on a processor as have registers: one alone leaves tensor cores idle while it computes weights.
 
-    On an H200, tiles of 48 to 128 keys, or a third stage, were never faster.
+    On an H200, tiles of 48 to 128 keys, or a third stage, were not faster where processors have many blocks in turn.
+    Where they have not, those with most to do are soon alone with a causal mask, and then fewer steps count.
     """
     if sizes.size == 4:
         return WarpgroupSchedule(64, 1, 3 if sizes.widest <= 64 else 2)
-    return WarpgroupSchedule(64, 2, 4) if sizes.widest <= 64 else WarpgroupSchedule(64, 2, 2)
+    if sizes.widest > 64:
+        return WarpgroupSchedule(64, 2, 2)
+    are_few = is_one_round(sizes.heads * ceil(sizes.queries / wgmma.ROWS), target)
+    is_long = sizes.causal and min(sizes.queries, sizes.keys) >= LONGER
+    return WarpgroupSchedule(128, 2, 3) if is_long and are_few else WarpgroupSchedule(64, 2, 4)
 
 
 def _shared_keys(sizes: ScheduleSizes) -> SharedKeysSchedule:
@@ -149,13 +155,13 @@ def _shared_keys(sizes: ScheduleSizes) -> SharedKeysSchedule:
     return SharedKeysSchedule(3, 112 if sizes.widest <= NARROW else 96, 2, STAY)
 
 
-def _by_warpgroups(kind: str, sizes: ScheduleSizes) -> Schedule | None:
+def _by_warpgroups(kind: str, sizes: ScheduleSizes, target: GpuTarget) -> Schedule | None:
     """The schedule of a kind of warpgroups."""
     if kind == SharedKeysSchedule.kind:
         return _shared_keys(sizes)
     if kind == PartsSchedule.kind:
         return _parts(sizes)
-    return _warpgroup(sizes) if kind == WarpgroupSchedule.kind else None
+    return _warpgroup(sizes, target) if kind == WarpgroupSchedule.kind else None
 
 
 def _few_queries(sizes: ScheduleSizes, target: GpuTarget) -> FewQueriesSchedule:
@@ -295,7 +301,7 @@ def _around(
 def _forward_of_kind(kind: str, sizes: ScheduleSizes, target: GpuTarget) -> Schedule:
     if kind == FewQueriesSchedule.kind:
         return _few_queries(sizes, target)
-    return _by_warpgroups(kind, sizes) or _tiles(sizes, target)
+    return _by_warpgroups(kind, sizes, target) or _tiles(sizes, target)
 
 
 SCHEDULER = _around("blu.attention", _choose, _forward_of_kind, KINDS)

@@ -10,11 +10,12 @@ import pytest
 
 import blu
 from blu.compiler.codegen.cubins import find_ptxas
+from blu.dialects.targets.nvidia import TARGETS
 from blu.errors import PassError
-from blu.passes.gpu.attention.warpgroups.gradient import heads_together
+from blu.passes.gpu.attention.warpgroups.order import heads_together, is_one_round
 from blu.passes.kernels.schedules import Fields, wish_for
 from tests.support.kernels.attention_problems import Problem
-from tests.support.kernels.gpu_program import DTYPES, compile_program
+from tests.support.kernels.gpu_program import DTYPES, GpuProgram, compile_program
 
 GRADIENTS = ("attention_gradient_0_query", "attention_gradient_0_key")
 
@@ -55,6 +56,29 @@ def test_results_and_gradients_are_those_of_the_formula(problem: Problem) -> Non
 def test_heads_take_turns_as_long_as_what_they_read_is_cached(heads: int, length: int, together: int) -> None:
     rows = (2, heads, length, 64)
     assert heads_together(rows, [rows, rows], 2) == together
+
+
+def test_four_blocks_of_a_processor_are_there_at_a_time() -> None:
+    target = TARGETS["sm_90a"]
+    assert [is_one_round(blocks, target) for blocks in (528, 529)] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("shape", "causal", "keys"),
+    [
+        ((16, 2048, 64), True, 128),
+        ((1, 17, 1984, 64), True, 64),
+        ((17, 2048, 64), True, 64),
+        ((16, 2048, 64), False, 64),
+        ((2, 2048, 80), True, 64),
+    ],
+)
+def test_long_causal_rows_whose_blocks_are_there_at_a_time_take_larger_tiles(
+    shape: tuple[int, ...], causal: bool, keys: int
+) -> None:
+    traced = blu.jit(lambda *items: blu.attention(*items, causal=causal)).trace(*[blu.spec(shape, "bf16")] * 3)
+    maps = GpuProgram.of(traced.lower("sm_90a").module, "sm_90a").plan["tensor_maps"]
+    assert [item["box"][1] for item in maps] == [64, keys, keys]
 
 
 LONG = Problem("all stages", "bf16", (1, 70, 64), (1, 260, 64), 64, causal=True)

@@ -20,6 +20,7 @@ from functools import partial
 from math import prod
 
 from blu.dialects.core.mlir import func, ir
+from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.block import RowPosition
 from blu.passes.gpu.attention.operands import (
@@ -38,6 +39,7 @@ from blu.passes.gpu.attention.schedule import PartsSchedule, SharedKeysSchedule,
 from blu.passes.gpu.attention.scores import STRIP, KeySpan, Mask, RunningSoftmax, as_left, flatten, scaled
 from blu.passes.gpu.attention.tiles import MatrixTile, tile_bytes
 from blu.passes.gpu.attention.walk import tiles_of
+from blu.passes.gpu.attention.warpgroups.order import heads_together, is_one_round
 from blu.passes.gpu.attention.warpgroups.panels import PanelTile, add_weighted, as_sums, packed, scores_of
 from blu.passes.gpu.attention.warpgroups.parts import PartTile
 from blu.passes.gpu.attention.warpgroups.stages import (
@@ -60,7 +62,7 @@ from blu.passes.gpu.shared import SharedMemory, shared_address
 
 def emit(kernel: func.FuncOp, schedule: WarpgroupSchedule) -> list[func.FuncOp]:
     """Replace a kernel around a blu.attention, or a piece, whose operands the copy engine reads."""
-    operation = forward_in(kernel)
+    operation, target = forward_in(kernel), GpuTarget.of(kernel.operation.parent)
     operands = forward_operands(operation)
     tiles = list(zip(operands[:3], (ROWS, schedule.keys, schedule.keys), strict=True))
     frame = open_with_maps(kernel, tiles)
@@ -71,7 +73,10 @@ def emit(kernel: func.FuncOp, schedule: WarpgroupSchedule) -> list[func.FuncOp]:
     with operation.location, frame.launch(grid, THREADS, layout.memory.bytes, per_processor=blocks) as here:
         problem, maps = read_problem(operation, frame, operands), mapped(frame, operands[:3])
         output = operand_of(frame.outputs[0][1])
-        position = RowPosition.of(here, parts)
+        shapes = [ir.RankedTensorType(item.type).shape for item in operands[:3]]
+        takes_turns = problem.causal and is_one_round(grid[0], target)
+        together = heads_together(shapes[0], shapes[1:], problem.size) if takes_turns else 1
+        position = RowPosition.of(here, parts, together)
         outputs = output, logarithms_of(frame)
         WarpgroupForward(problem, schedule, layout, position, shared_address(frame), maps, *outputs).emit()
     return frame.finish()

@@ -14,13 +14,11 @@ from blu.passes.gpu.attention.schedule import LAUNCHES, WarpgroupGradientSchedul
 from blu.passes.gpu.attention.slopes import Gradient
 from blu.passes.gpu.attention.warpgroups import roles
 from blu.passes.gpu.attention.warpgroups.key_gradient import KeyLayout, WarpgroupKeyGradient
+from blu.passes.gpu.attention.warpgroups.order import heads_together
 from blu.passes.gpu.attention.warpgroups.query_gradient import QueryLayout, WarpgroupQueryGradient
 from blu.passes.gpu.attention.warpgroups.stages import ROWS, THREADS, mapped, open_with_maps
 from blu.passes.gpu.shared import shared_address
 from blu.passes.kernels.updates import find_operation
-
-CACHED_BYTES = 8 << 20
-"""Of the L2 cache, for what the blocks of several heads walk over at a time."""
 
 
 def emit(kernel: func.FuncOp, schedule: WarpgroupGradientSchedule) -> list[func.FuncOp]:
@@ -69,13 +67,3 @@ def emit_launch(
             stages = (first.own, first.tiles)
             roles.share(position, groups, stages, maps, first.copy, lambda group: of_group(group).emit())
     return frame.replacement
-
-
-def heads_together(own: Sequence[int], walked: Sequence[Sequence[int]], size: int) -> int:
-    """Heads of `own` rows [.., heads, rows, columns] whose blocks take turns, as long as what they walk over is cached.
-
-    With a causal mask, blocks with most to do come first: the more heads take turns, the less is left for the end.
-    """
-    heads, each = own[-3], sum(prod(shape) for shape in walked) * size // prod(own[:-2])
-    fits = (count for count in range(heads, 1, -1) if heads % count == 0 and count * each <= CACHED_BYTES)
-    return next(fits, 1)
