@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -16,7 +17,7 @@ from blu.plan.schema import ALIGNMENT
 LARGE, LARGE_ALIGNMENT = 1 << 16, 512
 """Bytes from which on a buffer is a whole number of so many: rows of what lies behind an odd one would not begin where
 lines of a GPU's cache, and bursts of its memory, do."""
-GAPS = 1 / 256
+GAPS = 1 / 512
 """What gaps may take of what is alive at once, before other places are tried."""
 ARENA_BYTES = "blu.arena_bytes"
 """The attribute of a module, or of a loop's body, with the bytes of all intermediate results."""
@@ -108,18 +109,30 @@ class Timeline:
 
 def _plan(intervals: list[Interval]) -> int:
     """Give each interval its offset; the bytes of all."""
-    by_size = sorted(intervals, key=lambda item: (-item.bytes, item.first))
-    total = _place(by_size)
-    peak, least = _peak(intervals)
-    if total - least <= least * GAPS:
-        return total
-    offsets = [item.offset for item in intervals]
-    longest = sorted(by_size, key=lambda item: -item.last if item.first <= peak <= item.last else 1)
-    if (other := _place(longest)) < total:
-        return other
-    for item, offset in zip(intervals, offsets, strict=True):
+    alive = _alive(intervals)
+    best: tuple[int, list[int]] | None = None
+    for order in _orders(intervals, alive):
+        total = _place(order)
+        if best is None or total < best[0]:
+            best = total, [item.offset for item in intervals]
+        if best[0] <= max(alive) * (1 + GAPS):
+            break
+    assert best is not None, "there is an order"
+    for item, offset in zip(intervals, best[1], strict=True):
         item.offset = offset
-    return total
+    return best[0]
+
+
+def _orders(intervals: list[Interval], alive: list[int]) -> Iterator[list[Interval]]:
+    """In which intervals are placed: the larger first; or what is alive when most bytes are, what is needed longest
+    first, and then the larger of the others, or those that are alive when many bytes are."""
+    by_size = sorted(intervals, key=lambda item: (-item.bytes, item.first))
+    yield by_size
+    peak = max(range(len(alive)), key=alive.__getitem__)
+    at_peak = sorted((item for item in by_size if item.first <= peak <= item.last), key=lambda item: -item.last)
+    others = [item for item in by_size if not item.first <= peak <= item.last]
+    yield [*at_peak, *others]
+    yield [*at_peak, *sorted(others, key=lambda item: -max(alive[item.first : item.last + 1]))]
 
 
 def _place(intervals: list[Interval]) -> int:
@@ -131,15 +144,13 @@ def _place(intervals: list[Interval]) -> int:
     return max((item.offset + item.bytes for item in intervals), default=0)
 
 
-def _peak(intervals: list[Interval]) -> tuple[int, int]:
-    """The position at which most bytes are alive, and these."""
+def _alive(intervals: list[Interval]) -> list[int]:
+    """The bytes that are alive at each position."""
     changes = [0] * (max((item.last for item in intervals), default=0) + 2)
     for item in intervals:
         changes[item.first] += item.bytes
         changes[item.last + 1] -= item.bytes
-    alive = list(accumulate(changes))
-    peak = max(range(len(alive)), key=alive.__getitem__)
-    return peak, alive[peak]
+    return list(accumulate(changes))
 
 
 def _intervals(function: func.FuncOp) -> list[Interval]:
