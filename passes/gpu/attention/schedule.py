@@ -71,11 +71,7 @@ class PartsSchedule(Schedule):
     parts: int
     groups: int
     keys: int
-
-    @property
-    def blocks(self) -> str:
-        """They stay."""
-        return STAY
+    blocks: str = STAY
 
 
 @dataclass(frozen=True)

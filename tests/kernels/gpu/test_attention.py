@@ -67,7 +67,8 @@ DECODING = [
 @pytest.mark.parametrize("problem", PROBLEMS + WIDE + ROUNDED, ids=lambda problem: problem.name)
 def test_results_and_gradients_are_those_of_the_formula(problem: Problem) -> None:
     arrays = problem.arrays()
-    found = compile_program(problem.backward(), *arrays).interpret(*arrays)
+    schedules = by_warps(problem) if problem in WIDE else {}
+    found = compile_program(problem.backward(), *arrays, schedules=schedules).interpret(*arrays)
     problem.check(found)
     if problem.causal or problem.mask:
         assert not found[0][np.all(problem.references()[0] == 0, axis=-1)].any()
@@ -99,11 +100,14 @@ def test_tf32_is_rounded_to_nearest_and_multiplied_once() -> None:
             assert 1e-4 < np.linalg.norm(array - expected) / np.linalg.norm(expected) < 6e-4
 
 
-def test_sums_of_two_tf32_are_as_exact_as_f32() -> None:
-    """What NumPy finds in f32 is not nearer to the formula; and nothing waits for conversions."""
+@pytest.mark.parametrize("is_by_warps", [True, False], ids=["two tf32", "three bf16"])
+def test_sums_of_numbers_with_fewer_bits_are_as_exact_as_f32(is_by_warps: bool) -> None:
+    """What NumPy finds in f32 is not nearer to the formula; and nothing waits for conversions to tf32."""
     problem = Problem("", "f32", (2, 70, 64), (2, 70, 64), 64, causal=True, scale=0.125)
     arrays = problem.arrays()
-    program = compile_program(problem.backward(), *arrays)
+    of_parts: dict[str, Fields] = {problem.forward_kernel(): {"kind": "wgmma_parts"}}
+    program = compile_program(problem.backward(), *arrays, schedules=by_warps(problem) if is_by_warps else of_parts)
+    assert any("m16n8k8" in text for text in program.ptx.values()) == is_by_warps
     plain = Attention.reference(*arrays[:3], None, None, True, np.float32(0.125))
     found, references = program.interpret(*arrays), problem.references()
     errors = [np.linalg.norm(one - other) / np.linalg.norm(other) for one, other in zip(found, references, strict=True)]

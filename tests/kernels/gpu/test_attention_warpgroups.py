@@ -137,7 +137,6 @@ TF32 = replace(SQUARE, dtype="f32", precision="tf32")
     [
         (SQUARE, "sm_90a", True),
         (SQUARE, "sm_89", False),
-        (replace(SQUARE, dtype="f32"), "sm_90a", False),
         (TF32, "sm_90a", True),
         (replace(TF32, query=(2, 128, 60), key=(2, 128, 60)), "sm_90a", False),
         (replace(TF32, step=2), "sm_90a", False),

@@ -93,7 +93,7 @@ class Problem:
         """The name of the kernel that `backward` has for the result: it leaves logarithms to Hopper's warpgroups."""
         columns = (self.query[-1], self.width)
         widest = {"f16": 256, "bf16": 256, "f32": 128}.get(self.dtype, 0)
-        least = 65 if self.dtype == "f32" and self.precision != "tf32" else 1
+        least = 32 if self.dtype == "f32" and self.precision != "tf32" else 1
         is_long = min(self.query[-2], self.key[-2]) >= 64 and least <= max(columns) <= widest
         is_taken = is_long and self.mask is None and not any(c % 8 for c in columns)
         return "attention_piece_0" if target == "sm_90a" and is_taken else "attention_0"

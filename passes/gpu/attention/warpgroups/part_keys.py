@@ -1,11 +1,12 @@
 """Attention of f32 by Hopper's warpgroups that share the parts of keys (parts.py).
 
-As shared_keys.py. Three parts leave room for one stage of keys and one of values: the next keys are copied while values
-are multiplied, and the next values while scores are.
+As shared_keys.py, whose groups fill each other's waits. Three parts leave room for one stage of keys and one of values:
+the next keys are copied while values are multiplied, and the next values while scores are.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from blu.dialects.core.mlir import func, ir
@@ -23,6 +24,8 @@ from blu.passes.gpu.kernel import repeat, when
 from blu.passes.gpu.numbers import Number
 from blu.passes.gpu.shared import SharedMemory
 
+LARGEST_MASKED = 96
+"""Columns of values up to which there are registers for a mask as well."""
 PLANES = (-3, -2, -1)
 """The numbers of those of queries, keys and values among the scratch memory."""
 
@@ -77,38 +80,94 @@ class PartKeyWalk(SharedKeyWalk):
         self._wait_queries()
         carried = [*RunningSoftmax.begin(self.span).values, *[numbers.real(0)] * (self.problem.width // 2)]
         hidden = numbers.smaller(self.count, self.masked)
-        carried = repeat(0, hidden, 1, carried, partial(self._tile, hides=True))
-        carried = repeat(self.masked, self.count, 1, carried, partial(self._tile, hides=False))
+        carried = repeat(0, hidden, 1, carried, partial(self._tile_alone, hides=True))
+        if self._has_room:
+            is_left = numbers.smaller(numbers.subtract(self.count, hidden), 1)
+            carried = repeat(0, is_left, 1, carried, self._walk)
+        else:
+            carried = repeat(self.masked, self.count, 1, carried, partial(self._tile_alone, hides=False))
         self._have_read_queries()
         softmax, results, _ = self._unpack(carried)
         return results, *softmax.finish(self.mask.factor)
 
-    def _tile(self, number: ir.Value, carried: list[ir.Value], hides: bool) -> list[ir.Value]:
-        """One product after the other: sums of the tile alone leave no registers for the next scores."""
-        softmax, results, _ = self._unpack(carried)
-        softmax, weights, shares = self._weights(softmax, self._found_scores(number), number, hides)
-        results = flatten(scaled(as_sums(results), shares))
-        return [*softmax.values, *added(results, self._product(number, weights))]
+    @property
+    def _has_room(self) -> bool:
+        """Whether registers are left for scores beside another tile's sums: a mask takes some."""
+        return not self.problem.causal or self.problem.width <= LARGEST_MASKED
 
-    def _found_scores(self, number: ir.Value) -> list[ir.Value]:
+    def _tile_alone(self, number: ir.Value, carried: list[ir.Value], hides: bool) -> list[ir.Value]:
+        """One product after the other."""
+        softmax, results, _ = self._unpack(carried)
+        scores = self._begin_scores(number)
+        wgmma.wait_group(0)
+        softmax, weights, shares = self._found(softmax, scores, number, hides)
+        results = flatten(scaled(as_sums(results), shares))
+        return [*softmax.values, *self._last_product(number, results, self._packed(weights))]
+
+    def _walk(self, _: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+        """All tiles without a mask, of which there is one at least."""
+        first, last = numbers.number(self.masked), numbers.number(numbers.subtract(self.count, 1))
+        softmax, results, _ = self._unpack(carried)
+        scores = self._begin_scores(first)
+        wgmma.wait_group(0)
+        softmax, weights, shares = self._found(softmax, scores, first, hides=False)
+        results = flatten(scaled(as_sums(results), shares))
+        carried = [*softmax.values, *results, *self._packed(weights)]
+        carried = repeat(self.masked + 1, self.count, 1, carried, self._further_tile)
+        softmax, results, left = self._unpack(carried)
+        return [*softmax.values, *self._last_product(last, results, left)]
+
+    def _further_tile(self, number: ir.Value, carried: list[ir.Value]) -> list[ir.Value]:
+        """Scores of a tile, and the product of the weights of the one before, which runs while weights are computed."""
+        softmax, results, left = self._unpack(carried)
+        before = numbers.number(numbers.subtract(number, 1))
+        left = wgmma.tie(left)
+        scores = self._begin_scores(number, self._begin_products)
+        product = self._begin_product(before, left)
+        self._have_begun_products()
+        wgmma.wait_group(1)
+        softmax, weights, shares = self._found(softmax, scores, number, hides=False)
+        wgmma.wait_group(0)
+        tied = wgmma.tie([*product, *weights])
+        product, weights = tied[: len(product)], tied[len(product) :]
+        self._have_read_values(before, self._stage(before))
+        results = flatten(scaled(as_sums(added(results, product)), shares))
+        return [*softmax.values, *results, *self._packed(weights)]
+
+    def _begin_scores(self, number: ir.Value, begin: Callable[[], None] = lambda: None) -> list[ir.Value]:
+        """Begin the scores of a tile, once it is there."""
         stage = self._stage(number)
         self._wait_keys(number, stage)
+        begin()
         wgmma.fence()
         scores = scores_of_parts(self._tile_in(self.queries, self.turn.group), self._tile_in(self.keys, stage))
         wgmma.commit_group()
-        wgmma.wait_group(0)
-        self._have_read_keys(number, stage)
-        return wgmma.tie(scores)
+        return scores
 
-    def _product(self, number: ir.Value, weights: list[ir.Value]) -> list[ir.Value]:
-        """That of a tile's weights and values."""
+    def _found(
+        self, softmax: RunningSoftmax, scores: list[ir.Value], number: ir.Value, hides: bool
+    ) -> tuple[RunningSoftmax, list[ir.Value], list[ir.Value]]:
+        """The softmax with scores that are there, weights, and shares of what was summed before."""
+        scores = wgmma.tie(scores)
+        self._have_read_keys(number, self._stage(number))
+        return self._weights(softmax, scores, number, hides)
+
+    def _packed(self, weights: list[ir.Value]) -> list[ir.Value]:
+        return split_left(as_sums(weights), len(self.values.range.extents))
+
+    def _begin_product(self, number: ir.Value, left: list[ir.Value]) -> list[ir.Value]:
+        """Begin the product of a tile's weights and values, once these are there."""
         stage = self._stage(number)
-        values = self._tile_in(self.values, stage)
-        left = wgmma.tie(split_left(as_sums(weights), len(values.parts)))
         self._wait_values(number, stage)
         wgmma.fence()
-        found = weighted(left, values)
+        product = weighted(left, self._tile_in(self.values, stage))
         wgmma.commit_group()
+        return product
+
+    def _last_product(self, number: ir.Value, results: list[ir.Value], left: list[ir.Value]) -> list[ir.Value]:
+        """Results with those of a tile, whose product nothing waits beside."""
+        product = self._begin_product(number, wgmma.tie(left))
         wgmma.wait_group(0)
-        self._have_read_values(number, stage)
-        return wgmma.tie(found)
+        product = wgmma.tie(product)
+        self._have_read_values(number, self._stage(number))
+        return added(results, product)

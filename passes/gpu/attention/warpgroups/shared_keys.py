@@ -83,7 +83,9 @@ def emit_walk(
     items = prod(query[:-2]) * parts
     blocks = min(items, target.processors) if schedule.blocks == STAY else items
     threads = (schedule.groups + 1) * THREADS
-    with operation.location, frame.launch((blocks,), threads, layout.memory.bytes) as here:
+    # Where parts are multiplied, ptxas would not know with how many registers groups begin that hand on some.
+    is_said = bool(planes)
+    with operation.location, frame.launch((blocks,), threads, layout.memory.bytes, is_small=is_said) as here:
         problem, maps = read_problem(operation, frame, operands), mapped(frame, operands[:3])
         outputs = operand_of(frame.outputs[0][1]), logarithms_of(frame)
         position = RowPosition.of(here, parts)
@@ -147,7 +149,10 @@ class SharedKeys:
             work(walk)
             return [numbers.add(tiles, walk.count), numbers.add(done, 1)]
 
-        repeat(self.forward.position.block, self.items, self.blocks, [numbers.number(0)] * 2, item)
+        if isinstance(self.schedule, PartsSchedule) and self.blocks == self.items:  # all registers are needed
+            item(self.forward.position.block, [numbers.number(0)] * 2)
+        else:
+            repeat(self.forward.position.block, self.items, self.blocks, [numbers.number(0)] * 2, item)
 
     def _walk(self, item: ir.Value, group: ir.Value, tiles: ir.Value, done: ir.Value) -> SharedKeyWalk:
         """The walk of a group over the keys of an item, after so many tiles of so many items."""

@@ -89,6 +89,11 @@ def test_a_warpgroup_adds_up_its_rows_of_f32(problem: Problem) -> None:
     test_warpgroups_add_up_their_rows(problem, ONE_GROUP)
 
 
+def test_launches_of_parts_add_up_their_rows() -> None:
+    problem = replace(SQUARE, dtype="f32", query=(1, 2, 128, 72), key=(1, 2, 128, 72), width=64, causal=False)
+    test_warpgroups_add_up_their_rows(problem, {"kind": "wgmma_parts"})
+
+
 @pytest.mark.parametrize("problem", [PROBLEMS[0], WIDE_PROBLEMS[0]], ids=lambda problem: problem.name)
 def test_others_leave_sums_to_launches_behind_them(problem: Problem) -> None:
     """Strides decide late what takes a gradient: its sums are there all the same."""
