@@ -22,6 +22,7 @@ from blu.passes.graph.autocast import Autocast
 from blu.passes.graph.bucket_collectives import BucketCollectives
 from blu.passes.graph.decompose import Decompose
 from blu.passes.graph.differentiate import Differentiate
+from blu.passes.graph.hoist_results import HoistResults
 from blu.passes.graph.hoist_sums import HoistSums
 from blu.passes.graph.inline import Inline
 from blu.passes.graph.narrow_sums import NarrowSums
@@ -70,6 +71,7 @@ PIPELINE = Pipeline(
                 Reassociate(longest=1 << 30),  # rows that have numbers of 31 bits are cut where their kernel is written
                 MlirPass("cse"),
                 TrimLoops(),  # equal loops are one
+                HoistResults(),  # products stay where they are
                 BucketCollectives(),  # what is added up is what it stays
             ),
         ),

@@ -27,6 +27,7 @@ from blu.passes.graph.autocast import Autocast
 from blu.passes.graph.bucket_collectives import BucketCollectives
 from blu.passes.graph.decompose import Decompose
 from blu.passes.graph.differentiate import Differentiate
+from blu.passes.graph.hoist_results import HoistResults
 from blu.passes.graph.hoist_sums import HoistSums
 from blu.passes.graph.inline import Inline
 from blu.passes.graph.narrow_sums import NarrowSums
@@ -77,6 +78,7 @@ PIPELINE = Pipeline(
                 MlirPass("cse"),
                 KeepLogarithms(),  # once equal operands are one, but for barriers
                 TrimLoops(),  # equal loops are one
+                HoistResults(),  # products stay where they are
                 BucketCollectives(),  # what is added up is what it stays
             ),
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import json
 import warnings
 from collections.abc import Callable
 
@@ -12,6 +13,7 @@ import pytest
 
 import blu
 from blu.errors import ArgumentError, DonationWarning, OutOfRangeError
+from blu.frontend import optim
 from blu.runtime import Array
 from blu.runtime.cuda import CudaProgram, DeviceArray, to_device
 from tests.support.kernels.gpu_program import compile_program
@@ -225,3 +227,23 @@ def test_nothing_is_said_of_donations_that_may_be_of_use() -> None:
     with warnings.catch_warnings(record=True) as told:
         step.trace(blu.spec((4, 4)), blu.spec((4, 4)), blu.spec((0, 3))).lower("x86-64-v3", stop="memref")
     assert not told
+
+
+def test_sums_over_gradients_keep_nothing_that_the_gradients_need():
+    """Each is added to where its product is made; at the end, all operands of all products would be there still."""
+    accumulation = optim.Accumulation()
+    weights = {f"w{number}": blu.spec((32, 32), "f32") for number in range(6)}
+
+    def loss(weights, x):
+        for weight in weights.values():
+            x = blu.tanh(x @ weight)
+        return blu.mean(x * x)
+
+    def micro_step(weights, sums, x):
+        return accumulation.add(sums, *blu.value_and_grad(loss)(weights, x))
+
+    sums, x = {**accumulation.init({}), "gradients": weights}, blu.spec((4096, 32), "f32")
+    added = blu.jit(micro_step, donate=("sums",)).trace(weights, sums, x).compile("cpu")
+    alone = blu.jit(blu.value_and_grad(loss)).trace(weights, x).compile("cpu")
+    arenas = [json.loads(item.executable["plan.json"])["arena_bytes"] for item in (added, alone)]
+    assert arenas[0] <= arenas[1] + 4096 * 32 * 2, arenas
