@@ -45,13 +45,17 @@ def emit_launch(
     blocks: int,
     emitter: Callable[..., WarpgroupQueryGradient | WarpgroupKeyGradient],
     planes: Sequence[int] = (),
+    kinds: int = 1,
 ) -> func.FuncOp:
-    """One launch, whose groups have each 64 rows of a head of the first operand, of operands or of their planes."""
+    """One launch, whose groups have each 64 rows of a head of the first operand, of operands or of their planes.
+
+    There may be blocks of several kinds, as many of each, one kind after the other.
+    """
     frame = open_with_maps(kernel, operands, f"{kernel.name.value}{suffix}", planes)
     rows, _, *walked = (ir.RankedTensorType(operand.type).shape for operand, _ in operands)
     groups = layout.own.count
     parts = -(-rows[-2] // (ROWS * groups))
-    grid, operation = (prod(rows[:-2]) * parts,), find_operation(kernel, "blu.attention_gradient")
+    grid, operation = (prod(rows[:-2]) * parts * kinds,), find_operation(kernel, "blu.attention_gradient")
     threads, num_bytes = THREADS if groups == 1 else THREADS * (groups + 1), layout.memory.bytes
     # Of groups that hand on registers, ptxas must know with how many they begin, which it does where this is said.
     is_said = groups > 1

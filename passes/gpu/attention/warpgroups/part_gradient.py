@@ -5,21 +5,23 @@
 
 and the same with keys and queries, values and g exchanged. Three parts of a block's own rows leave room for two tiles:
 what is read once, values or g, makes room for what comes next of the others, as soon as it has been read. So keys, or
-queries, are in one and in the other in turns. The gradient of values has its own launch, where nothing takes turns.
+queries, are in one and in the other in turns. Gradients of values have their own blocks, where nothing takes turns.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
+from math import prod
 
-from blu.dialects.core.mlir import func, ir
+from blu.dialects.core.mlir import func, ir, scf
 from blu.dialects.core.op import operands_of
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.block import RowPosition
 from blu.passes.gpu.attention.key_gradient import NUMBER_BYTES
 from blu.passes.gpu.attention.operands import pointer
-from blu.passes.gpu.attention.schedule import APART, LAUNCHES, PartsGradientSchedule
+from blu.passes.gpu.attention.schedule import PartsGradientSchedule
 from blu.passes.gpu.attention.scores import Sums, flatten, scaled
 from blu.passes.gpu.attention.slopes import Gradient, slopes
 from blu.passes.gpu.attention.warpgroups import planes
@@ -63,9 +65,9 @@ def emit(kernel: func.FuncOp, schedule: PartsGradientSchedule) -> list[func.Func
     launches = [planes.emit(kernel, operation.location, [query, g, key, value])]
     emitter = partial(PartQueryGradient, parts=schedule.parts)
     launches.append(emit_launch(kernel, "_query", of_query, layouts[0], 1, emitter, (QUERY, UPSTREAM, KEY, VALUE)))
-    for suffix, *found in LAUNCHES[APART]:
-        of_rows = partial(PartKeyGradient, finds=found, parts=schedule.parts)
-        launches.append(emit_launch(kernel, suffix, of_keys, layouts[1], 1, of_rows, (KEY, VALUE, QUERY, UPSTREAM)))
+    shape = ir.RankedTensorType(key.type).shape
+    both = partial(PartKeyGradients, parts=schedule.parts, count=prod(shape[:-2]) * -(-shape[-2] // ROWS))
+    launches.append(emit_launch(kernel, "_key", of_keys, layouts[1], 1, both, (KEY, VALUE, QUERY, UPSTREAM), kinds=2))
     kernel.operation.erase()
     return launches
 
@@ -262,6 +264,26 @@ class PartKeyGradient(PartRows, WarpgroupKeyGradient):
         found = self._product(weights, self._slot(self._upstream_slot(number), self.problem.width))
         self._refill(number, self._load_upstream)
         return added(sums, found)
+
+
+class PartKeyGradients:
+    """Emits both in one launch: `count` blocks for keys, which take longer, then as many for values."""
+
+    def __init__(
+        self, gradient: Gradient, layout: KeyLayout, position: RowPosition, shared: ir.Value,
+        maps: Sequence[MappedOperand], parts: int, count: int,
+    ):  # fmt: skip
+        self.position, self.count = position, count
+        own = replace(position, block=numbers.remainder(position.block, count))
+        self.of_rows = partial(PartKeyGradient, gradient, layout, own, shared, maps, parts=parts)
+
+    def emit(self) -> None:
+        """What one thread does."""
+        branch = scf.IfOp(numbers.is_below(self.position.block, self.count), has_else=True)
+        for block, found in ((branch.then_block, (True, False)), (branch.else_block, (False, True))):
+            with ir.InsertionPoint(block):
+                self.of_rows(finds=found).emit()
+                scf.yield_([])
 
 
 def _turn(number: ir.Value) -> ir.Value:

@@ -17,7 +17,7 @@ from blu.passes.kernels.schedules import Fields, wish_for
 from tests.support.kernels.attention_problems import Problem
 from tests.support.kernels.gpu_program import compile_program
 
-GRADIENTS = [f"attention_gradient_0_{suffix}" for suffix in ("parts", "query", "value", "key")]
+GRADIENTS = [f"attention_gradient_0_{suffix}" for suffix in ("parts", "query", "key")]
 FORWARD = ["attention_piece_0_parts", "attention_piece_0"]
 PARTS: Fields = {"kind": "wgmma_parts"}
 """What is chosen from 512 queries and keys on."""
