@@ -128,7 +128,7 @@ class WarpgroupGradientSchedule(Schedule):
 class PartsGradientSchedule(Schedule):
     """A block has 64 queries, or keys, that are sums of so many bf16, and walks over tiles of `rows` rows.
 
-    The gradients of keys and of values are found apart (warpgroups/part_gradient.py).
+    Gradients of keys and of values are those of different blocks (warpgroups/part_gradient.py).
     """
 
     kind: ClassVar[str] = "wgmma_parts"
