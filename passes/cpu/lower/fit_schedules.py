@@ -8,7 +8,7 @@ from blu.dialects.core.mlir import func, ir
 from blu.dialects.plan import LOOP
 from blu.dialects.targets.cpu import CpuTarget
 from blu.passes.cpu.families import EMITTERS
-from blu.passes.cpu.rows.choice import REPEATED
+from blu.passes.cpu.rows.schedule import REPEATED
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.kernels import callee_of, kernels_in
 from blu.passes.kernels.choose_schedules import fit_to_strides

@@ -11,7 +11,7 @@ from blu.dialects.targets.cpu import CpuTarget
 from blu.passes.cpu.others import loops
 from blu.passes.cpu.rows.chains import CHAIN, rounds
 from blu.passes.cpu.rows.rows import PIECE
-from blu.passes.cpu.rows.schedule import KINDS, ColumnPiecesSchedule, RowBlocksSchedule, ScalarLoopsSchedule
+from blu.passes.cpu.rows.schedule import KINDS, REPEATED, ColumnPiecesSchedule, RowBlocksSchedule, ScalarLoopsSchedule
 from blu.passes.kernels.body import Kernel
 from blu.passes.kernels.rows.fills import spell_out_fills
 from blu.passes.kernels.rows.layout import Layout, collapse, strides
@@ -21,8 +21,6 @@ from blu.passes.kernels.schedules import Fields, Schedule, by_strides
 NANOSECONDS_PER_COST = 0.02
 NANOSECONDS_PER_ACCESS = 0.05
 BLOCK_NANOSECONDS = 20_000
-REPEATED = "blu.repeated"
-"""Of a kernel that a step of a loop launches: threads are awake when it comes."""
 SHARED_NANOSECONDS = 2_500
 """From so many on, two threads have half of the rows of a kernel in a loop each."""
 NANOSECONDS_PER_STEP = 3

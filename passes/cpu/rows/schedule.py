@@ -9,6 +9,9 @@ from blu.dialects.core.mlir import func
 from blu.passes.kernels import schedules
 from blu.passes.kernels.schedules import Schedule, table_of
 
+REPEATED = "blu.repeated"
+"""Of a kernel that a step of a loop launches, while its schedule is chosen: threads are awake when it comes."""
+
 
 @dataclass(frozen=True)
 class RowBlocksSchedule(Schedule):
