@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from typing import NamedTuple
-
-import numpy as np
 
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import OPS, is_pure, value_type
@@ -14,7 +13,7 @@ from blu.passes.framework.base import Pass, find
 
 _WORK = ("matmul", "convolution", "attention", "attention_piece", "attention_gradient", "scan")
 """Ops that are kernels of their own, which nothing that comes behind others is done with."""
-_VIEWS = ("broadcast_to", "convert", "reshape", "transpose", "where", "constant", "full")
+_VIEWS = ("broadcast_to", "convert", "reshape", "transpose", "where", "constant")
 
 
 @dataclass(frozen=True)
@@ -28,8 +27,8 @@ class HoistResults(Pass):
         return %s0, %s1
 
     becomes %dw0, %s0, %dw1, %s1. A kernel runs where the last of its ops stands: the product that adds to the sum would
-    run at the end, and %x0 and %g0, and those of all layers, would be in memory until then. Programs
-    that write over no argument are left as they are. What else reads an argument stays before what is made of it.
+    run at the end, and %x0 and %g0, and those of all layers, would be in memory until then. Programs that write over no
+    argument are left as they are. What else reads an argument stays before what is made of it.
     """
 
     level = "blu"
@@ -73,13 +72,12 @@ class _Order:
 
     def _earliest(self) -> dict[ir.Operation, _Place]:
         """Each op's own place, or that behind its operands where products of others are between."""
-        works = np.array([index for item, index in self._index.items() if _is_work(item)], np.int64)
+        works = [index for item, index in self._index.items() if _is_work(item)]
         places: dict[ir.Operation, _Place] = {}
         for operation, index in self._index.items():
             after = self._after(operation, places) if operation in self._making else index
-            is_moved = self._is_all_that_reads(operation) and np.searchsorted(works, after, "right") < np.searchsorted(
-                works, index
-            )
+            is_behind_work = bisect_right(works, after) < bisect_left(works, index)
+            is_moved = is_behind_work and self._is_all_that_reads(operation)
             places[operation] = _Place(after, True, index) if is_moved else _Place(index)
         return places
 
