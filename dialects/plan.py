@@ -30,12 +30,11 @@ Calls of kernels with the same number in `blu.batch` stand side by side and run 
 # pyright: reportGeneralTypeIssues=false, reportCallIssue=false
 # (MLIR's classes take keyword arguments when they are derived from, which an untyped module does not say.)
 import json
-import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from blu.dialects.core.dialect import declaration, load_dialect
+from blu.dialects.core.dialect import attribute, declaration, declare, load_dialect, operand, result
 from blu.dialects.core.fields import RESULT_SEGMENTS, SEGMENTS, check_number, slots
 from blu.dialects.core.mlir import ext, ir
 
@@ -134,12 +133,9 @@ def _declare_host_call() -> type:
 
     `numbers` is JSON of what the routine takes besides.
     """
-    fields: dict[str, Any] = {f"memory_{slot}": ir.Value[Any] | None for slot in range(HOST_SLOTS)}
-    fields |= dict.fromkeys(("routine", "operands", "numbers"), Any)
-    content = {"__annotations__": fields, "__doc__": _declare_host_call.__doc__}
-    return types.new_class(
-        "HostCall", (PlanDialect.Operation,), {"name": "host_call"}, lambda space: space.update(content)
-    )
+    fields = [operand(f"memory_{slot}", is_optional=True) for slot in range(HOST_SLOTS)]
+    fields += map(attribute, ("routine", "operands", "numbers"))
+    return declare("HostCall", PlanDialect, "host_call", fields, __doc__=_declare_host_call.__doc__)
 
 
 HostCall = _declare_host_call()
@@ -180,11 +176,10 @@ def _declare_loop() -> type:
     then as before, and then what is put together: nothing is a result. `arena` is where in the arena the function's
     own begins, in bytes.
     """
-    fields: dict[str, Any] = {f"operand_{slot}": ir.Value[Any] | None for slot in range(LOOP_SLOTS)}
-    fields |= dict.fromkeys(("body", "count", "carries", "slices", "given", "kept", "reverse", "arena"), Any)
-    fields |= {f"result_{slot}": ir.OpResult[Any] | None for slot in range(LOOP_SLOTS)}
-    content = {"__annotations__": fields, "__doc__": _declare_loop.__doc__}
-    return types.new_class("Loop", (PlanDialect.Operation,), {"name": "loop"}, lambda space: space.update(content))
+    fields = [operand(f"operand_{slot}", is_optional=True) for slot in range(LOOP_SLOTS)]
+    fields += map(attribute, ("body", "count", "carries", "slices", "given", "kept", "reverse", "arena"))
+    fields += [result(f"result_{slot}", is_optional=True) for slot in range(LOOP_SLOTS)]
+    return declare("Loop", PlanDialect, "loop", fields, __doc__=_declare_loop.__doc__)
 
 
 Loop = _declare_loop()

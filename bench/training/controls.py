@@ -96,6 +96,7 @@ def _of_torch() -> dict[str, Any]:
     found: dict[str, Any] = {
         "matmul precision": torch.get_float32_matmul_precision(),
         "tf32 in cuDNN": torch.backends.cudnn.allow_tf32,
+        "threads": torch.get_num_threads(),
         "attention": {"flash": cuda.flash_sdp_enabled(), "efficient": cuda.mem_efficient_sdp_enabled()},
         "cuda": torch.version.cuda or "",
     }

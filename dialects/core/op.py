@@ -19,13 +19,13 @@ from __future__ import annotations
 
 import enum
 import inspect
-import types
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from blu.dialects.core import dialect
 from blu.dialects.core.dialect import YIELD, BluDialect, Closed, load_dialect, take_back
 from blu.dialects.core.dtypes import TensorType, check_results, refuse_float8, tensor_type
 from blu.dialects.core.fields import (
@@ -229,15 +229,11 @@ def _check_declaration(cls: type[Op]) -> None:
 
 def _make_ext_class(cls: type[Op]) -> type:
     """The MLIR side of the op: named operands and attributes, its effects, and the verifier made from `infer`."""
-    annotations: dict[str, Any] = {}
-    for item in cls.fields:
-        annotations |= _irdl_fields(item)
-    for number in range(cls.result_slots if cls.num_results is None else cls.num_results):
-        annotations[f"result_{number}"] = ir.OpResult[Any] | None if cls.num_results is None else ir.OpResult[Any]
-    body = {"__annotations__": annotations, "__doc__": cls.__doc__}
-    body["verify_invariants"] = staticmethod(verifier_of(cls))
-    traits = {"name": cls.name, "traits": _traits(cls)}
-    return types.new_class(cls.__name__, (BluDialect.Operation,), traits, lambda space: space.update(body))
+    fields = [declared for item in cls.fields for declared in _irdl_fields(item)]
+    count = cls.result_slots if cls.num_results is None else cls.num_results
+    fields += [dialect.result(f"result_{number}", is_optional=cls.num_results is None) for number in range(count)]
+    content = {"verify_invariants": staticmethod(verifier_of(cls)), "traits": _traits(cls), "__doc__": cls.__doc__}
+    return dialect.declare(cls.__name__, BluDialect, cls.name, fields, **content)
 
 
 def _traits(cls: type[Op]) -> list[type]:
@@ -264,12 +260,13 @@ class EffectsOfBodies:
         EffectsOfBodies.Answer.attach(op_name)
 
 
-def _irdl_fields(item: Field) -> dict[str, Any]:
+def _irdl_fields(item: Field) -> list[ext.FieldDef]:
     """IRDL gives all operands of a variadic field one type, so such a field is declared as optional slots instead."""
     if item.is_operand and item.holds_list:
-        return {f"{item.name}_{slot}": ir.Value[Any] | None for slot in range(item.width)}
-    kinds = {"Operand": ir.Value[Any], "OptionalOperand": ir.Value[Any] | None, REGION_KIND: ir.Region}
-    return {item.name: kinds.get(item.kind, Any)}
+        return [dialect.operand(f"{item.name}_{slot}", is_optional=True) for slot in range(item.width)]
+    if item.is_operand:
+        return [dialect.operand(item.name, is_optional=item.kind == "OptionalOperand")]
+    return [dialect.region(item.name) if item.is_region else dialect.attribute(item.name)]
 
 
 def value_type(value: ir.Value) -> TensorType:
