@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from blu.dialects.core.dtypes import f16
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import attributes_of, body_blocks_of, emitting_at, operands_of, value_type
 from blu.dialects.core.regions import copy_block
@@ -131,7 +132,7 @@ class _Loop:
         site = None if isinstance(share.owner, ir.Block) else Site(share.owner)
         if site is None:
             return None
-        if site.name in _LINEAR and site.source_type.dtype.is_float:
+        if site.name in _LINEAR and site.source_type.dtype.is_float and not _widens_range(site):
             inner = self._sum_of(site.operands[0])
             return inner and (lambda: Tensor(emit(site.name, inner().value, **site.attributes)))
         rules = {"matmul": self._product, "sum": self._reduction}
@@ -176,6 +177,11 @@ class _Loop:
         site = made_by(value, "reshape")
         inner = self._stack(site.operands[0]) if site else None
         return inner and (lambda: inner().reshape(self.length, *value_type(value).shape))
+
+
+def _widens_range(site: Site) -> bool:
+    """Whether an op has room for sums of many f16, which would overflow as one f16."""
+    return site.source_type.dtype == f16 and site.type.dtype != f16
 
 
 def _is_read(value: ir.Value) -> bool:

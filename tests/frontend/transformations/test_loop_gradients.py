@@ -94,3 +94,18 @@ def test_slices_that_are_smaller_than_a_product_are_kept_for_it(width: int, prod
     both = blu.jit(lambda *given: [blu.grad(loss, argnums=(0, 1))(*given, flag) for flag in (False, True)])(*given)
     for found, expected in zip(*both, strict=True):
         np.testing.assert_allclose(np.array(found), np.array(expected), 1e-5, 1e-5)
+
+
+def test_sums_in_f32_have_room_for_what_f16_has_not() -> None:
+    """Shares of steps that are f16 each, and would not be together."""
+
+    def sums(xs: Any) -> Any:
+        def step(carry: Any, x: Any) -> Any:
+            products, totals = carry
+            return (products + (x.T @ x).astype("f32"), totals + blu.sum(x, axis=0).astype("f32")), None
+
+        return blu.scan(step, (blu.zeros((WIDTH, WIDTH)), blu.zeros((WIDTH,))), xs)[0]
+
+    xs = np.full((5, 2, WIDTH), 128, np.float16)
+    found, shares = blu.jit(sums)(xs), blu.jit(sums)(xs * np.float16(100))[1]
+    assert (np.array(found[0]) == 163840).all() and (np.array(shares) == 128000).all()
