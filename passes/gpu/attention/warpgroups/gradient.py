@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from math import prod
 
-from blu.dialects.core.mlir import func, ir
+from blu.dialects.core.mlir import func, ir, scf
 from blu.dialects.core.op import operands_of
+from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.block import RowPosition
 from blu.passes.gpu.attention.operands import size_of
 from blu.passes.gpu.attention.schedule import LAUNCHES, WarpgroupGradientSchedule
@@ -20,6 +22,9 @@ from blu.passes.gpu.attention.warpgroups.stages import ROWS, THREADS, mapped, op
 from blu.passes.gpu.shared import shared_address
 from blu.passes.kernels.updates import find_operation
 
+Emitter = Callable[..., WarpgroupQueryGradient | WarpgroupKeyGradient]
+"""What a group does, of what it computes, its shared memory, where it is, and what is copied."""
+
 
 def emit(kernel: func.FuncOp, schedule: WarpgroupGradientSchedule) -> list[func.FuncOp]:
     """Replace a kernel around a blu.attention_gradient, whose operands the copy engine reads, by its launches."""
@@ -29,10 +34,10 @@ def emit(kernel: func.FuncOp, schedule: WarpgroupGradientSchedule) -> list[func.
     of_query = [(query, ROWS), (g, ROWS), (key, schedule.keys), (value, schedule.keys)]
     of_keys = [(key, ROWS), (value, ROWS), (query, schedule.queries), (g, schedule.queries)]
     layouts = [layout.of(schedule, *columns, size_of(query)) for layout in (QueryLayout, KeyLayout)]
-    launches = [emit_launch(kernel, "_query", of_query, layouts[0], schedule.query_blocks, WarpgroupQueryGradient)]
+    launches = [emit_launch(kernel, "_query", of_query, layouts[0], schedule.query_blocks, [WarpgroupQueryGradient])]
     for suffix, *found in LAUNCHES[schedule.launches]:
         emitter = partial(WarpgroupKeyGradient, finds=found)
-        launches.append(emit_launch(kernel, suffix, of_keys, layouts[1], schedule.key_blocks, emitter))
+        launches.append(emit_launch(kernel, suffix, of_keys, layouts[1], schedule.key_blocks, [emitter]))
     kernel.operation.erase()
     return launches
 
@@ -43,31 +48,48 @@ def emit_launch(
     operands: Sequence[tuple[ir.Value, int]],
     layout: QueryLayout | KeyLayout,
     blocks: int,
-    emitter: Callable[..., WarpgroupQueryGradient | WarpgroupKeyGradient],
+    emitters: Sequence[Emitter],
     planes: Sequence[int] = (),
-    kinds: int = 1,
 ) -> func.FuncOp:
     """One launch, whose groups have each 64 rows of a head of the first operand, of operands or of their planes.
 
-    There may be blocks of several kinds, as many of each, one kind after the other.
+    Of two emitters, each has as many blocks, those of the first one before the others.
     """
     frame = open_with_maps(kernel, operands, f"{kernel.name.value}{suffix}", planes)
     rows, _, *walked = (ir.RankedTensorType(operand.type).shape for operand, _ in operands)
     groups = layout.own.count
     parts = -(-rows[-2] // (ROWS * groups))
-    grid, operation = (prod(rows[:-2]) * parts * kinds,), find_operation(kernel, "blu.attention_gradient")
-    threads, num_bytes = THREADS if groups == 1 else THREADS * (groups + 1), layout.memory.bytes
+    count, operation = prod(rows[:-2]) * parts, find_operation(kernel, "blu.attention_gradient")
+    grid, num_bytes = (count * len(emitters),), layout.memory.bytes
+    threads = THREADS if groups == 1 else THREADS * (groups + 1)
     # Of groups that hand on registers, ptxas must know with how many they begin, which it does where this is said.
     is_said = groups > 1
     with operation.location, frame.launch(grid, threads, num_bytes, per_processor=blocks, is_small=is_said) as here:
         gradient, maps = Gradient.read(operation, frame), mapped(frame, [operand for operand, _ in operands])
         together = heads_together(rows, walked, gradient.problem.size) if gradient.problem.causal else 1
         position, shared = RowPosition.of(here, parts, together), shared_address(frame)
-        if groups == 1:
-            emitter(gradient, layout, position, shared, maps).emit()
-        else:
+
+        def emit_block(position: RowPosition, emitter: Emitter) -> None:
+            if groups == 1:
+                emitter(gradient, layout, position, shared, maps).emit()
+                return
             of_group = partial(emitter, gradient, layout, roles.in_group(position), shared, maps)
             first = of_group()
             stages = (first.own, first.tiles)
             roles.share(position, groups, stages, maps, first.copy, lambda group: of_group(group).emit())
+
+        _each_its_blocks(position, count, [partial(emit_block, emitter=emitter) for emitter in emitters])
     return frame.replacement
+
+
+def _each_its_blocks(position: RowPosition, count: int, emits: Sequence[Callable[[RowPosition], None]]) -> None:
+    """One emitter has all blocks; of two, each has `count` of them."""
+    if len(emits) == 1:
+        emits[0](position)
+        return
+    own = replace(position, block=numbers.remainder(position.block, count))
+    branch = scf.IfOp(numbers.is_below(position.block, count), has_else=True)
+    for block, emit_block in zip((branch.then_block, branch.else_block), emits, strict=True):
+        with ir.InsertionPoint(block):
+            emit_block(own)
+            scf.yield_([])

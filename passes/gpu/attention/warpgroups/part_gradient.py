@@ -11,11 +11,9 @@ queries, are in one and in the other in turns. Gradients of values have their ow
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
-from math import prod
 
-from blu.dialects.core.mlir import func, ir, scf
+from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import operands_of
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.block import RowPosition
@@ -63,11 +61,11 @@ def emit(kernel: func.FuncOp, schedule: PartsGradientSchedule) -> list[func.Func
     of_keys = [(key, ROWS), (value, ROWS), (query, rows), (g, rows)]
     layouts = query_layout(schedule, *columns), key_layout(schedule, *columns)
     launches = [planes.emit(kernel, operation.location, [query, g, key, value])]
-    emitter = partial(PartQueryGradient, parts=schedule.parts)
-    launches.append(emit_launch(kernel, "_query", of_query, layouts[0], 1, emitter, (QUERY, UPSTREAM, KEY, VALUE)))
-    shape = ir.RankedTensorType(key.type).shape
-    both = partial(PartKeyGradients, parts=schedule.parts, count=prod(shape[:-2]) * -(-shape[-2] // ROWS))
-    launches.append(emit_launch(kernel, "_key", of_keys, layouts[1], 1, both, (KEY, VALUE, QUERY, UPSTREAM), kinds=2))
+    for_query = [partial(PartQueryGradient, parts=schedule.parts)]
+    launches.append(emit_launch(kernel, "_query", of_query, layouts[0], 1, for_query, (QUERY, UPSTREAM, KEY, VALUE)))
+    # Blocks for keys take longer than those for values.
+    for_keys = [partial(PartKeyGradient, finds=found, parts=schedule.parts) for found in ((True, False), (False, True))]
+    launches.append(emit_launch(kernel, "_key", of_keys, layouts[1], 1, for_keys, (KEY, VALUE, QUERY, UPSTREAM)))
     kernel.operation.erase()
     return launches
 
@@ -195,7 +193,7 @@ class PartQueryGradient(PartRows, WarpgroupQueryGradient):
 
 
 class PartKeyGradient(PartRows, WarpgroupKeyGradient):
-    """Emits the launch for keys, or that for values."""
+    """Emits the blocks for keys, or those for values."""
 
     def __init__(
         self, gradient: Gradient, layout: KeyLayout, position: RowPosition, shared: ir.Value,
@@ -264,26 +262,6 @@ class PartKeyGradient(PartRows, WarpgroupKeyGradient):
         found = self._product(weights, self._slot(self._upstream_slot(number), self.problem.width))
         self._refill(number, self._load_upstream)
         return added(sums, found)
-
-
-class PartKeyGradients:
-    """Emits both in one launch: `count` blocks for keys, which take longer, then as many for values."""
-
-    def __init__(
-        self, gradient: Gradient, layout: KeyLayout, position: RowPosition, shared: ir.Value,
-        maps: Sequence[MappedOperand], parts: int, count: int,
-    ):  # fmt: skip
-        self.position, self.count = position, count
-        own = replace(position, block=numbers.remainder(position.block, count))
-        self.of_rows = partial(PartKeyGradient, gradient, layout, own, shared, maps, parts=parts)
-
-    def emit(self) -> None:
-        """What one thread does."""
-        branch = scf.IfOp(numbers.is_below(self.position.block, self.count), has_else=True)
-        for block, found in ((branch.then_block, (True, False)), (branch.else_block, (False, True))):
-            with ir.InsertionPoint(block):
-                self.of_rows(finds=found).emit()
-                scf.yield_([])
 
 
 def _turn(number: ir.Value) -> ir.Value:
