@@ -17,10 +17,10 @@ import os
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
+from blu.dataclass import dataclass
 from blu.errors import SettingError, suggestion
 
 PREFIX = "BLU_"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import Any
 
+from blu.dataclass import dataclass, field
 from blu.dialects.core.dtypes import TensorType
 from blu.errors import RecompilationWarning, warn
 from blu.frontend.tracing.trace import Signature

@@ -23,12 +23,12 @@ import stat
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from blu import settings
 from blu.compiler.fingerprint import is_extended
+from blu.dataclass import dataclass
 from blu.errors import CacheError
 from blu.runtime.artifact import MANIFEST, Artifact, write_artifact
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from blu.compiler.announcement import difference_of
 from blu.compiler.cache import Members
+from blu.dataclass import dataclass, field
 from blu.dialects.core.dtypes import TensorType
 from blu.errors import ArgumentError, DTypeError
 from blu.frontend.tracing.binding import bind

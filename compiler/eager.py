@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 
 from blu.compiler.compiled import Compiled
 from blu.compiler.numpys import has_numpys, numpys, signature_of
+from blu.dataclass import dataclass, field
 from blu.dialects.core.dtypes import DType
 from blu.dialects.tensor.complex_tensor import is_complex
 from blu.errors import BluError, UnsupportedError, suggestion

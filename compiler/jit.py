@@ -15,7 +15,6 @@ import logging
 import threading
 import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +30,7 @@ from blu.compiler.fingerprint import key_of
 from blu.compiler.plain_calls import PlainCalls
 from blu.compiler.target import resolve_target_name
 from blu.compiler.tuning.table import tuned_for, tuned_key
+from blu.dataclass import dataclass, field
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.modules import copy_module
 from blu.dialects.core.remat import check_budget, set_budget

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ from blu.compiler.compiled import Compiled
 from blu.compiler.driver.driver import DriverOptions, Report, run_pipeline
 from blu.compiler.emission import writing_kernels
 from blu.compiler.pipelines import pipeline_of
+from blu.dataclass import dataclass, field
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.modules import module_text
 from blu.dialects.targets.nvidia import Target

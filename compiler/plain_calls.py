@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from blu.compiler.eager import runner_of
+from blu.dataclass import dataclass, field
 from blu.runtime.array import Array, is_on_device
 
 _ARRAYS = (np.ndarray, Array)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, ClassVar, Self
 
 from blu.compiler.cache import Cache, Members
 from blu.compiler.fingerprint import key_of
 from blu.compiler.tuning.table import tuned_key
+from blu.dataclass import dataclass
 
 # The keys of a config.json that decide what is computed.
 CONFIG_KEYS = (

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple
 
 from blu import settings
+from blu.dataclass import dataclass
 from blu.errors import SettingError
 
 

@@ -15,9 +15,9 @@ A rule gets an op of one slice as a `Batched`, and gives results for all of them
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from blu.dataclass import dataclass, field
 from blu.dialects.core.dtypes import TensorType
 from blu.dialects.core.fields import on_operand
 from blu.dialects.tensor.tensor import Tensor

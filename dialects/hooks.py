@@ -12,11 +12,11 @@ registers hooks and who asks them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from blu.dataclass import dataclass
 from blu.errors import UnsupportedError
 
 if TYPE_CHECKING:

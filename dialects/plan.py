@@ -31,9 +31,9 @@ Calls of kernels with the same number in `blu.batch` stand side by side and run 
 # (MLIR's classes take keyword arguments when they are derived from, which an untyped module does not say.)
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from blu.dataclass import dataclass
 from blu.dialects.core.dialect import attribute, declaration, declare, load_dialect, operand, result
 from blu.dialects.core.fields import RESULT_SEGMENTS, SEGMENTS, check_number, slots
 from blu.dialects.core.mlir import ext, ir

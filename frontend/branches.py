@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from blu.dataclass import dataclass, field
 from blu.dialects.core.dtypes import bool_
 from blu.dialects.hooks import HOOKS
 from blu.dialects.ops.control.cond import Cond

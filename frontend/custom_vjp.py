@@ -6,9 +6,9 @@ import functools
 import inspect
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import Any
 
+from blu.dataclass import dataclass, field
 from blu.dialects.hooks import HOOKS
 from blu.dialects.inside import inside
 from blu.dialects.ops.control.custom_vjp import UNSAVED, CustomVjp

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
+from blu.dataclass import dataclass, field
 from blu.dialects.core.axes import normalize_axis
 from blu.dialects.hooks import HOOKS
 from blu.dialects.ops.control.scan import Scan

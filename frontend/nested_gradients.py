@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from blu.dataclass import dataclass
 from blu.dialects.tensor.promotion import as_tensor, is_weak
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import DTypeError, ShapeError, TraceError

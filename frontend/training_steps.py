@@ -12,9 +12,9 @@ Shapes: B sequences of T tokens. `scale` is the state of the loss scale, an empt
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
+from blu.dataclass import dataclass, field
 from blu.frontend.autocast import autocast
 from blu.frontend.functional import functional as ops
 from blu.frontend.nn.gpt2 import GPT2

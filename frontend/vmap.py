@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from blu.dataclass import dataclass
 from blu.dialects.hooks import HOOKS
 from blu.dialects.tensor.function import is_tracing
 from blu.dialects.tensor.promotion import as_tensor, is_weak

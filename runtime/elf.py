@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from blu.dataclass import dataclass, field
 from blu.errors import CacheError
 
 PAGE = 4096

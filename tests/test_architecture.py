@@ -22,7 +22,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 FOLDERS = {"blu": "blu"} | {
     name: f"blu.{name}" for name in ("frontend", "dialects", "passes", "compiler", "runtime")
 }  # the pipeline, in order
-BOTTOM = ("errors", "settings", "plan")
+BOTTOM = ("dataclass", "errors", "settings", "plan")
 # What each part may import of Blu, besides itself and BOTTOM.
 ARROWS = {
     "": {"frontend", "compiler"},
@@ -33,9 +33,9 @@ ARROWS = {
     "passes": {"dialects"},
     "compiler": {"frontend", "dialects", "passes", "runtime"},
     "runtime": set(),
-    "errors": set(),
-    "settings": {"errors"},
-    "plan": {"errors"},
+    **{name: set() for name in ("dataclass", "errors")},
+    "settings": {"dataclass", "errors"},
+    "plan": {"dataclass", "errors"},
 }
 # Hooks (blu.dialects.hooks), which go against the arrows: the modules that register them, and those that ask them.
 HOOKS = {

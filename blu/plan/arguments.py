@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from blu.dataclass import dataclass
 from blu.plan.reading import listed, natural, require
 
 SPACES = ("input", "output", "arena", "constant", "status", "map", "table")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from blu.dataclass import dataclass
 from blu.plan.arguments import Argument
 from blu.plan.mesh import Mesh
 from blu.plan.reading import natural, require, text

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from blu.dataclass import dataclass
 from blu.plan.schema import Argument, TensorMap
 
 MEMBER = "contracts.json"

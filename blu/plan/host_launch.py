@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from blu.dataclass import dataclass, field
 from blu.plan.arguments import Argument
 from blu.plan.reading import MAX_BYTES, listed, natural, require, text
 from blu.plan.routines import ROUTINES

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
+from blu.dataclass import dataclass, field
 from blu.plan.arguments import MAP_BYTES, Argument
 from blu.plan.reading import natural, require
 

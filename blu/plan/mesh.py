@@ -10,9 +10,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from blu.dataclass import dataclass
 from blu.errors import ArgumentError
 from blu.plan.reading import entries, natural, require, text
 

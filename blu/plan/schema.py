@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
+from blu.dataclass import dataclass, field
 from blu.errors import CacheError
 from blu.plan.arguments import MAP_BYTES, Argument
 from blu.plan.collective import Collective

@@ -15,12 +15,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Protocol, Self, TypeVar
 
 import numpy as np
 
+from blu.dataclass import dataclass
 from blu.errors import ShapeError
 from blu.plan.mesh import Mesh
 

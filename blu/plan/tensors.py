@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from blu.dataclass import dataclass
 from blu.plan.reading import MAX_BYTES, listed, natural, require, text
 
 DTYPES: dict[str, np.dtype] = {

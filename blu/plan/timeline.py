@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.plan.collective import Collective
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from blu.compiler.bench.clocks import Clock
 from blu.compiler.bench.workload import Workload
 from blu.compiler.target import GPU_NAMES
 from blu.compiler.training.arithmetic_peak import gpu_peak_flops, peak_flops
+from blu.dataclass import dataclass
 
 COPIED_BYTES = {True: 1 << 30, False: 1 << 27}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol
 
@@ -12,6 +11,7 @@ from blu.compiler.bench.clocks import Clock
 from blu.compiler.bench.sides import Arguments, BluSide, TorchSide, as_it_is, with_gradients_of_torch
 from blu.compiler.bench.workload import Workload
 from blu.compiler.target import GPU_NAMES
+from blu.dataclass import dataclass, field
 from blu.errors import BluError
 
 BLU = "blu"

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Any
+
+from blu.dataclass import dataclass
 
 BYTES = {"f64": 8, "f32": 4, "i32": 4, "bf16": 2, "f16": 2}
 

@@ -11,7 +11,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from blu.compiler.cli.supervised import run_supervised
 from blu.compiler.generation.gpt2_programs import Gpt2Request
 from blu.compiler.requests import compile_request
 from blu.compiler.target import NAMES, resolve_target_name, runs_here
+from blu.dataclass import dataclass, field
 from blu.errors import BluError, UnsupportedError, suggestion
 from blu.runtime.host import set_threads
 from blu.runtime.load import load_program

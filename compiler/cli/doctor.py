@@ -11,12 +11,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 
 from blu import settings
 from blu.compiler import settings_table
+from blu.dataclass import dataclass
 from blu.errors import BluError, SettingError
 
 GOOD, MISSING, BROKEN = "ok", "--", "!!"

@@ -7,7 +7,6 @@ import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from blu.compiler.driver.written_by import telling_who_wrote, version_in
 from blu.compiler.generation.gpt2_programs import Gpt2Request
 from blu.compiler.pipelines import Step, loose_steps, pipeline_of, pipeline_text
 from blu.compiler.tuning.table import tuned_for
+from blu.dataclass import dataclass, field
 from blu.dialects.core.context import make_context
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.modules import attribute_names

@@ -6,7 +6,6 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from blu.compiler.generation.generate import Generation, Gpt2Runner, check_promp
 from blu.compiler.generation.gpt2_programs import Gpt2Request
 from blu.compiler.generation.sampling import Sampling
 from blu.compiler.process_memory import peak_memory_bytes
+from blu.dataclass import dataclass
 from blu.errors import ArgumentError, BluError
 from blu.frontend.io.tokenizer import StreamDecoder, Tokenizer
 from blu.runtime.runnable import Runnable

@@ -8,7 +8,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from blu.compiler.cli.ir_flags import driver_options, load_passes, pass_list, print_options
@@ -22,6 +22,7 @@ from blu.compiler.driver.source import IrSource, MalformedError, parse_source, r
 from blu.compiler.driver.supervise import ProgressPipe
 from blu.compiler.driver.written_by import telling_who_wrote, version_in
 from blu.compiler.pipelines import Step, loose_steps, pipeline_text
+from blu.dataclass import dataclass
 from blu.dialects.core.context import kept_context
 from blu.dialects.core.locations import SourcePlace
 from blu.dialects.core.mlir import ir

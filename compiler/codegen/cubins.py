@@ -9,11 +9,11 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from blu import settings
+from blu.dataclass import dataclass
 from blu.errors import PassError
 
 _USED = re.compile(r"Used (\d+) registers")

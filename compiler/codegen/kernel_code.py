@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ from blu.compiler.codegen.kernel_texts import KernelText, kernel_texts
 from blu.compiler.codegen.link_objects import link_objects
 from blu.compiler.codegen.worker_pool import Task, worker_pool
 from blu.compiler.fingerprint import code_key
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import ir
 from blu.dialects.targets.cpu import CpuTarget
 from blu.dialects.targets.nvidia import GpuTarget, Target

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from blu.dataclass import dataclass, field
 from blu.runtime.elf import Section
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")

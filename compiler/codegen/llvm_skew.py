@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 import struct
-from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+
+from blu.dataclass import dataclass
 
 
 @dataclass(frozen=True)

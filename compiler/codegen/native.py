@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import llvmlite.binding as llvm
 
 from blu.compiler.codegen import llvm_skew
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import PassManager, ir, translate_module_to_llvmir
 from blu.dialects.core.modules import operations_in
 from blu.errors import PassError

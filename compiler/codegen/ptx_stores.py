@@ -13,8 +13,8 @@ has defined; `cvt` cuts rightly, and moves, shuffles and atomics of another widt
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.errors import PassError
 
 _INSTRUCTION = re.compile(

@@ -14,11 +14,11 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import IO, Any, Generic, NamedTuple, TypeVar
 
 from blu import settings
 from blu.compiler.codegen.worker import KERNEL, read_message, write_message
+from blu.dataclass import dataclass, field
 from blu.errors import PassError
 
 PASS_NAME = "generate-code"

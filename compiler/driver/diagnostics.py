@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from blu.dataclass import dataclass
 from blu.dialects.core.locations import SourcePlace, place_of
 from blu.dialects.core.mlir import ir
 

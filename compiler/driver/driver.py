@@ -13,7 +13,6 @@ import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from blu.compiler.driver.diagnostics import Diagnostic, capture_diagnostics
@@ -24,6 +23,7 @@ from blu.compiler.driver.printing import IrPrinter, PrintOptions
 from blu.compiler.driver.reproducer import Reproducer, attach_reproducer
 from blu.compiler.fingerprint import is_extended
 from blu.compiler.pipelines import Pipeline, Step, pipeline_text
+from blu.dataclass import dataclass, field
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.modules import copy_module, module_text
 from blu.dialects.core.remembering import remembering

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from blu.compiler.driver.observer import Observer, PassRun
 from blu.compiler.driver.position import START, positioned
 from blu.compiler.driver.readable import DumpedText
 from blu.compiler.pipelines import Step
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.modules import attribute_names
 from blu.errors import BluError

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from blu.compiler.driver.diagnostics import Diagnostic
+from blu.dataclass import dataclass
 from blu.errors import ParseError
 
 _EXPECTED = re.compile(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 import traceback
-from dataclasses import dataclass
 from pathlib import Path
 
 from blu.compiler.driver.diagnostics import Diagnostic
 from blu.compiler.pipelines import Step
+from blu.dataclass import dataclass
 from blu.dialects.core.locations import describe
 from blu.dialects.core.mlir import ir
 from blu.errors import BluError, PassError

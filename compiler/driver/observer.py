@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from blu.compiler.pipelines import Step
+from blu.dataclass import dataclass, field
 from blu.dialects.core.mlir import ir
 
 

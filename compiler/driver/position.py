@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from blu.compiler.driver.written_by import ATTRIBUTE as VERSION
 from blu.compiler.driver.written_by import this_version
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.modules import attribute_names
 from blu.errors import ParseError

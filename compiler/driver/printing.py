@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from blu.compiler.driver.file_names import file_name
 from blu.compiler.driver.observer import Observer, PassRun
 from blu.compiler.pipelines import Step
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.modules import is_mathematics
 

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePath
 
 from blu.compiler.driver.value_names import Definition, ValueNames
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.modules import attribute_names
 from blu.passes.framework.families import ATTRIBUTE

@@ -13,11 +13,11 @@ from __future__ import annotations
 import platform
 import tempfile
 from collections.abc import Iterable
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
 from blu.compiler.driver.file_names import file_name
+from blu.dataclass import dataclass
 from blu.errors import ParseError, PassError
 
 _FIRST_LINE = "// Blu reproducer"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from blu.compiler.driver.diagnostics import Diagnostic, capture_diagnostics, rename_file
 from blu.compiler.driver.written_by import telling_who_wrote, version_in
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.remembering import remembering
 from blu.errors import ParseError

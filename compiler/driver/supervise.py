@@ -13,11 +13,11 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 from blu.compiler.driver.reproducer import Reproducer, attach_reproducer
+from blu.dataclass import dataclass, field
 from blu.errors import PassError
 
 START_TIMEOUT = 120.0

@@ -14,9 +14,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 
+from blu.dataclass import dataclass
 from blu.dialects.core.locations import place_of
 from blu.dialects.core.mlir import ir
 from blu.dialects.plan import VIEWS

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from blu.compiler.generation.gpt2_programs import Gpt2Request, bucket
 from blu.compiler.generation.sampling import Sampler, Sampling, check_finite
+from blu.dataclass import dataclass, field
 from blu.errors import ArgumentError
 from blu.runtime.memory import ALIGNMENT, address_of
 from blu.runtime.runnable import Runnable

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 from blu.compiler.requests import ProgramRequest
+from blu.dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from blu.dataclass import dataclass
 from blu.errors import ArgumentError
 
 

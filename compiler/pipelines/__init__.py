@@ -9,10 +9,10 @@ PIPELINE = Pipeline("cpu", (
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from blu.compiler.driver.position import PipelinePosition
 from blu.compiler.pipelines.plugins import check_placements, insert_plugins
+from blu.dataclass import dataclass
 from blu.dialects.targets.cpu import CpuTarget
 from blu.dialects.targets.nvidia import Target
 from blu.errors import ParseError

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from blu.compiler.training.first_nonfinite import first_nonfinite
 from blu.compiler.training.parallel import RunLayout
 from blu.compiler.training.programs import TrainingRequest
 from blu.compiler.training.recipe import Recipe
+from blu.dataclass import dataclass, field
 from blu.errors import ArgumentError
 from blu.plan.mesh import Mesh
 from blu.plan.tensors import TensorSpec

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from blu.dataclass import dataclass, field
 from blu.errors import ArgumentError
 from blu.frontend.io.gpt2 import SHARDINGS, expected_shapes, inner_width
 from blu.plan.arrange import arrange

@@ -6,13 +6,13 @@ import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from blu.compiler.training.parallel import DATA_AXIS
+from blu.dataclass import dataclass, field
 from blu.errors import RankError, calling_line
 from blu.plan.mesh import Mesh
 from blu.runtime.ranks.beside import MeetingBeside

@@ -6,11 +6,11 @@ of micro-batches, "scale.*" the loss scale, then "tokens", "targets" and "learni
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from blu.compiler.requests import ProgramRequest
 from blu.compiler.training.parallel import DATA_AXIS, TENSOR_AXIS, RunLayout
+from blu.dataclass import dataclass
 from blu.plan.mesh import Mesh
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, fields, replace
 from typing import Any
 
+from blu.dataclass import dataclass
 from blu.errors import ArgumentError
 from blu.frontend.schedules import SCHEDULES
 

@@ -6,7 +6,6 @@ import math
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from blu.compiler.training.recipe import Cadence, Recipe
 from blu.compiler.training.resume import saved_content, saved_parts, take_over
 from blu.compiler.training.stop_signals import StopSignals
 from blu.compiler.training.writer import Writer
+from blu.dataclass import dataclass, field
 from blu.errors import ArgumentError, BluError, DataError
 from blu.frontend.io.checkpoints.checkpoints import Checkpoints
 from blu.frontend.io.data.training_data import TrainingData, open_training_data

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from blu.compiler.generation.generate import Gpt2Runner
 from blu.compiler.generation.sampling import Sampling
+from blu.dataclass import dataclass
 from blu.frontend.io.tokenizer import Tokenizer
 
 TOP_K = 50

@@ -5,13 +5,13 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from blu.compiler.tuning.compiling import CompiledCandidate
 from blu.compiler.tuning.distance import distance
+from blu.dataclass import dataclass, field
 from blu.passes.kernels.schedules import Fields
 from blu.plan.tensors import TensorSpec
 from blu.runtime.load import load_program

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ from blu.compiler.codegen.worker_pool import Task, WorkerPool
 from blu.compiler.driver.remaining import parse_module
 from blu.compiler.fingerprint import key_of
 from blu.compiler.tuning.problem import KernelProblem, fit
+from blu.dataclass import dataclass, field
 from blu.dialects.core.modules import copy_module, module_text
 from blu.errors import BluError
 from blu.passes.kernels.isolate import KERNEL

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 from blu.compiler.driver.driver import DriverOptions, run_pipeline
 from blu.compiler.driver.remaining import remaining_steps
 from blu.compiler.pipelines import Step
+from blu.dataclass import dataclass, field
 from blu.dialects.core.locations import describe
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.targets.nvidia import GpuTarget, Target, target_of

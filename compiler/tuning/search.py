@@ -8,11 +8,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 
 from blu.compiler.tuning.candidate import ScheduleCandidate, compare, difference
 from blu.compiler.tuning.compiling import CompiledCandidate
 from blu.compiler.tuning.problem import KernelProblem
+from blu.dataclass import dataclass, field
 from blu.errors import BluError
 from blu.passes.kernels.schedules import Fields
 

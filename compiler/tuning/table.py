@@ -13,11 +13,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from blu import settings
+from blu.dataclass import dataclass, field
 from blu.errors import SettingError
 
 VERSION = 1

@@ -8,11 +8,11 @@ import sys
 import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 
 import blu.dialects.ops
 import blu.dialects.tensor
+from blu.dataclass import dataclass
 from blu.dialects.core.dialect import BluDialect
 from blu.dialects.core.mlir import ir
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.remembering import once
 from blu.errors import DTypeError, ShapeError

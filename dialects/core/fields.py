@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import dtype_of_mlir
 from blu.dialects.core.mlir import ir
 from blu.errors import ArgumentError, ParseError, ShapeError

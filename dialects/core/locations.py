@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePath
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import ir
 from blu.errors import TraceError
 

@@ -22,9 +22,9 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from blu.dataclass import dataclass, field
 from blu.dialects.core import dialect
 from blu.dialects.core.dialect import YIELD, BluDialect, Closed, load_dialect, take_back
 from blu.dialects.core.dtypes import TensorType, check_results, refuse_float8, tensor_type

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import DTYPES, FLOATS, INTEGERS, MOVED, NUMBERS, DType, as_dtype
 from blu.dialects.core.evaluation import array_type, on_operand
 from blu.dialects.core.fields import Field

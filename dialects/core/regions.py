@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from blu.dataclass import dataclass
 from blu.dialects.core.dialect import YIELD
 from blu.dialects.core.dtypes import TensorType, tensor_type
 from blu.dialects.core.fields import CAPTURED_SLOTS, SEGMENTS, check_number, slots

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.marks import marking
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.op import emitting_at

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from string import ascii_letters
 
 import numpy as np
 
+from blu.dataclass import dataclass
 from blu.dialects.batching import Batched
 from blu.dialects.core.dtypes import (
     NUMBERS,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import ir
 from blu.dialects.targets import description
 from blu.dialects.targets.cpu import CPU_TARGETS, CpuTarget

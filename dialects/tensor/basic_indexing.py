@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import operator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import bool_, i32, i64, product, u32, u64
 from blu.dialects.ops.index_check import CheckedIndex
 from blu.dialects.ops.indexing import INDEX_DTYPES, Take

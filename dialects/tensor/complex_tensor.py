@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
+from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import COMPLEX, DType, TensorType, complex_dtype, f64
 from blu.dialects.tensor.operators import Operators
 from blu.dialects.tensor.tensor import Tensor

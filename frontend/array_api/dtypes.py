@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import builtins
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import DType
 from blu.dialects.hooks import HOOKS
 from blu.dialects.tensor.arithmetic import astype as converted

@@ -9,12 +9,12 @@ A rank reads of these files (which are mapped) only what is its own, whatever ra
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from blu.dataclass import dataclass, field
 from blu.errors import ArgumentError, ShapeError, WeightsError
 from blu.frontend.io.json_files import read_json
 from blu.frontend.io.safetensors import load_file

@@ -10,7 +10,6 @@ import math
 import mmap
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,6 +18,7 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import save_file as write_file
 
+from blu.dataclass import dataclass
 from blu.errors import ArgumentError, WeightsError
 from blu.frontend.io.atomic import replacing
 from blu.frontend.io.json_files import parse_json

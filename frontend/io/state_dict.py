@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import ml_dtypes
 import numpy as np
 
+from blu.dataclass import dataclass
 from blu.errors import WeightsError
 from blu.frontend.tracing.host_arrays import as_host_array
 

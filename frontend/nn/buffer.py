@@ -18,9 +18,9 @@ caller's module gets it after the run.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from blu.dataclass import dataclass
 from blu.dialects.tensor.tensor import Tensor
 from blu.errors import ArgumentError, TraceError
 from blu.frontend.tracing.tree import is_array

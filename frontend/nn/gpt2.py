@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
+from blu.dataclass import dataclass
 from blu.errors import ShapeError, WeightsError
 from blu.frontend.functional import functional as ops
 from blu.frontend.io.gpt2 import PRESETS, complete_config, gelu_form, random_state_dict

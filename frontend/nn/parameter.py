@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
 import numpy as np
 
+from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import DType, as_dtype, f32
 from blu.errors import ArgumentError
 from blu.frontend.tracing.spec import Spec, spec

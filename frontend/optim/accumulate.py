@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from blu.dataclass import dataclass
 from blu.frontend.functional import functional as ops
 from blu.frontend.optim.trees import Tree, aligned, zeros_beside
 from blu.frontend.tracing.tree import flatten

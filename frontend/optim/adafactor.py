@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import computing_dtype
 from blu.frontend.functional import functional as ops
 from blu.frontend.optim.optimizer import Optimizer, check_rates, moved, step_of

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from blu.dataclass import dataclass
 from blu.frontend.functional import functional as ops
 from blu.frontend.optim.optimizer import Elementwise, bias_correction, check_rates, decayed, moved
 from blu.frontend.optim.optimizers import Adam

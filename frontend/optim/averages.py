@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from blu.dataclass import dataclass
 from blu.frontend.optim.optimizer import bias_correction, check_rates, step_of
 from blu.frontend.optim.trees import Tree, aligned, with_buffers, without_buffers, zeros_beside
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import computing_dtype
 from blu.errors import ArgumentError
 from blu.frontend.functional import functional as ops

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from blu.dataclass import dataclass, field
 from blu.dialects.core.dtypes import computing_dtype
 from blu.frontend.functional import functional as ops
 from blu.frontend.optim.optimizer import Optimizer, check_rates, moved, step_of

@@ -19,9 +19,9 @@ parameters and state stay what they are where it is false, bit for bit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import computing_dtype
 from blu.frontend.functional import functional as ops
 from blu.frontend.optim.optimizer import (

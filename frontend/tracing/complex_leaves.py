@@ -8,11 +8,11 @@ values (gradients, loops, branches, `blu.vmap`) takes complex ones.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import COMPLEX, DType, TensorType, check_size, part_dtype
 from blu.dialects.hooks import HOOKS
 from blu.dialects.tensor.arrangement import stack

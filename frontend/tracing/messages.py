@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import repeat
 from typing import Any
 
 import numpy as np
 
+from blu.dataclass import dataclass, field
 from blu.dialects.core.mlir import ir
 from blu.dialects.inside import inside
 from blu.dialects.tensor.tensor import Tensor

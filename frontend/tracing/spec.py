@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 
+from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import (
     DType,
     TensorType,

@@ -6,13 +6,13 @@ import inspect
 import sys
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 import blu.frontend.functional.functional
 import blu.frontend.functional.interchange  # noqa: F401 (tensors have the functions of both as methods)
+from blu.dataclass import dataclass, field
 from blu.dialects.core.context import kept_context
 from blu.dialects.core.dtypes import TensorType, as_dtype, bool_
 from blu.dialects.core.locations import describe

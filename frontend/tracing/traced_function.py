@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import tensor_type
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.modules import operations_in

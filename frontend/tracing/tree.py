@@ -13,10 +13,10 @@ from __future__ import annotations
 import dataclasses
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from blu.dataclass import dataclass
 from blu.errors import ArgumentError
 
 MAX_DEPTH = 20_000

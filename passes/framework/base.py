@@ -26,9 +26,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import Any, ClassVar, NoReturn
 
+from blu.dataclass import dataclass, field
 from blu.dialects.core.locations import describe
 from blu.dialects.core.mlir import PassManager, ir
 from blu.dialects.core.modules import operations_in

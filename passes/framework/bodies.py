@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
 
+from blu.dataclass import dataclass
 from blu.dialects.core.marks import marks_of
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.modules import operations_in

@@ -7,8 +7,7 @@ The processes that generate code read this table too, so it imports no more of B
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import func, ir
 
 ATTRIBUTE = "blu.kernel"

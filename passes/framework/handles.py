@@ -12,8 +12,8 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import ir
 
 

@@ -11,8 +11,8 @@ gpu.module @kernels { gpu.func @rows_0(%x, %out) kernel { .. } }
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 
+from blu.dataclass import dataclass, field
 from blu.dialects.core.locations import describe
 from blu.dialects.core.mlir import arith, func, ir
 from blu.dialects.plan import BATCH

@@ -8,9 +8,9 @@ import json
 import re
 import typing
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
+from blu.dataclass import dataclass
 from blu.errors import ParseError
 
 _ITEM = re.compile(r"""\s*([\w-]+)(?:=("(?:[^"\\]|\\.)*"|'[^']*'|[^\s"'{}]*))?(?=\s|$)""", re.DOTALL)

@@ -11,11 +11,11 @@ import pkgutil
 import sys
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from blu.dataclass import dataclass, field
 from blu.errors import ParseError
 from blu.passes.framework.options import options_of
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from blu.dataclass import dataclass
 from blu.dialects.core.locations import SourcePlace, place_of, short
 from blu.dialects.core.mlir import ir
 

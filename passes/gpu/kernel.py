@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, func, ir, nvvm, scf
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu import numbers

@@ -11,8 +11,7 @@ used at the same time may be one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import func, ir, llvm
 from blu.passes.gpu.kernel import GpuKernel
 

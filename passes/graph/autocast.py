@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.autocast import ATTRIBUTE, GOVERNED, HALVES, POLICIES, check_policy
 from blu.dialects.core.dialect import YIELD
 from blu.dialects.core.dtypes import DType, as_dtype, f32

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.batching import Batched, Slices
 from blu.dialects.core.dialect import YIELD
 from blu.dialects.core.fields import on_operand

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
+from blu.dataclass import dataclass, field
 from blu.dialects.core.dtypes import product
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import VARIADIC_SLOTS, attributes_of, emitting_at

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from blu.dataclass import dataclass
 from blu.dialects.core.evaluation import on_operand
 from blu.dialects.core.locations import describe
 from blu.dialects.core.mlir import ir

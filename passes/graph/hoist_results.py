@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import OPS, is_pure, value_type
 from blu.dialects.ops.pointwise import Pointwise

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
+from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import f16
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import attributes_of, body_blocks_of, emitting_at, operands_of, value_type

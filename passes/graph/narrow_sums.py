@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import DType, as_dtype, f32
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import attributes_of, emitting_at, operation_class, value_type

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 
+from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import computing_dtype, f32, f64, product
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import attributes_of, emitting_at, is_pure, operands_of, value_type

@@ -8,9 +8,9 @@ them; and terms of a gradient that are zero because they stand for such rows are
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from string import ascii_lowercase
 
+from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import product
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import emitting_at, value_type

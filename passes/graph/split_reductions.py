@@ -15,9 +15,9 @@ was not in memory before is not now.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil
 
+from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import computing_dtype, i64, product
 from blu.dialects.core.evaluation import on_operand
 from blu.dialects.core.mlir import ir

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.plan import put_in_batch
 from blu.passes.framework.base import Pass, find

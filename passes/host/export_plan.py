@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
 
+from blu.dataclass import dataclass, field
 from blu.dialects.core.constants import decode
 from blu.dialects.core.dtypes import TensorType, dtype_of_mlir, product, tensor_type
 from blu.dialects.core.locations import describe

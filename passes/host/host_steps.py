@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
+from blu.dataclass import dataclass, field
 from blu.dialects.core.dtypes import tensor_type
 from blu.dialects.core.mlir import func, ir
 from blu.passes.framework.families import family_of

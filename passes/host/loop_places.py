@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import ir
 from blu.dialects.plan import LoopShape
 from blu.passes.host.bufferize.plan_memory import element_bytes

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import product
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.plan import LOOP, VIEWS, batch_of

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import tensor_type
 from blu.dialects.core.mlir import func, ir
 from blu.errors import DonationWarning

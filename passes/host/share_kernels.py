@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import ir, llvm
 from blu.dialects.core.modules import plain_bytecode
 from blu.passes.framework import families

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Self
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import func, ir
 from blu.passes.framework.families import SCRATCH, WRITTEN_OVER
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import ir, memref, vector
 from blu.dialects.core.remembering import once
 from blu.passes.kernels import lanes as vectors

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import func, ir
 from blu.passes.kernels.schedules import Scheduler
 

@@ -7,9 +7,9 @@ by asking for the outputs: each operation asks for its operands, down to the sum
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.contraction import Contraction, Dim, IndexedBuffer, Point, maps_of, position

@@ -13,9 +13,9 @@ scan may begin anywhere in a row and needs no value that changes nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, func, ir, memref
 from blu.errors import PassError
 from blu.passes.kernels.inline import clone_operation

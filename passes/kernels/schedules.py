@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import MISSING, asdict, fields
 from typing import Any, ClassVar
 
+from blu.dataclass import dataclass
 from blu.dialects.core.locations import describe
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.targets.description import encoded

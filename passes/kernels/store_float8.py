@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import dtype_of_mlir
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.modules import operations_in

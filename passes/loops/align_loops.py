@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from operator import mul
 
+from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import product
 from blu.dialects.core.mlir import func, ir
 from blu.passes.framework.base import Pass, find

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import i64
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.plan import LOOP, LOOP_BODY, LoopShape, check, loop

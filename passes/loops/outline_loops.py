@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
+from blu.dataclass import dataclass, field
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.modules import operations_in
 from blu.dialects.core.op import attributes_of, body_blocks_of, operands_of

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, func, ir
 from blu.passes.framework.base import Pass, find, replace
 from blu.passes.framework.families import is_kernel

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, func, ir, linalg, tensor
 from blu.dialects.core.op import is_pure
 from blu.passes.framework.base import Pass, find

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from math import prod
 
+from blu.dataclass import dataclass, field
 from blu.dialects.core.mlir import arith, func, ir
 from blu.passes.framework.base import Pass, find, replace
 from blu.passes.framework.families import ROWS, family_of

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import DType, as_dtype, dtype_of_mlir
 from blu.dialects.core.mlir import ir, linalg
 from blu.passes.framework.base import Pass, find

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from blu.dataclass import dataclass
 from blu.plan.schema import NOTHING_FOUND, Check, Plan
 from blu.runtime.cuda.block import DeviceBlock
 from blu.runtime.cuda.hand_over import HandOver

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from blu.dataclass import dataclass
 from blu.runtime.cuda.driver.driver import Driver
 from blu.runtime.cuda.driver.launches import BoundLaunch, Graph, Step
 

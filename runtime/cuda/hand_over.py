@@ -6,11 +6,11 @@ before the run. A copy before and one behind a graph would cost more than most k
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from blu.dataclass import dataclass
 from blu.plan.schema import NOTHING_FOUND
 from blu.runtime.cuda.block import DeviceBlock
 from blu.runtime.cuda.driver.failures import DriverError

@@ -7,9 +7,9 @@ few bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from blu.dataclass import dataclass
 from blu.plan.collective import Collective
 from blu.plan.timeline import Begin, Finish, Moment
 

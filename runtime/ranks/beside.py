@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from dataclasses import dataclass, field
 
+from blu.dataclass import dataclass, field
 from blu.runtime.ranks.store import Store
 
 _POLL_SECONDS = 0.02

@@ -14,12 +14,12 @@ import ctypes
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
+from blu.dataclass import dataclass
 from blu.errors import RankError
 from blu.plan.tensors import DTYPES
 

@@ -13,13 +13,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from blu import settings
+from blu.dataclass import dataclass, field
 from blu.errors import RankError, UnsupportedError
 from blu.runtime.ranks import mpi
 from blu.runtime.ranks.child import end_with_parent, is_alive

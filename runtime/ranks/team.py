@@ -16,7 +16,6 @@ import secrets
 import sys
 import traceback
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import metadata
 from types import TracebackType
 from typing import Any
@@ -24,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from blu import settings
+from blu.dataclass import dataclass
 from blu.errors import RankError, RankLostError, calling_line
 from blu.plan.collective import Collective, schedule_text
 from blu.runtime.ranks.agreement import agree

@@ -6,8 +6,8 @@ import os
 import re
 import socket
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
+from blu.dataclass import dataclass, field
 from blu.errors import RankError
 
 MAX_RANKS = 1 << 20

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NoReturn
 
 from blu.compiler.cli.messages import UsageError
+from blu.dataclass import dataclass
 from blu.errors import RankError
 from blu.runtime.ranks.launch import RankLaunch, launch
 

@@ -6,10 +6,10 @@ import re
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from importlib import metadata
 from subprocess import CompletedProcess
 
+from blu.dataclass import dataclass
 from blu.errors import UnsupportedError
 from blu.runtime.ranks import mpi, nccl
 from blu.runtime.ranks.launch import find_mpiexec

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from blu.compiler.cli.messages import UsageError
+from blu.dataclass import dataclass
 from blu.errors import WeightsError, suggestion
 from blu.frontend.io.gpt2 import PRESETS, expected_shapes, random_state_dict
 from blu.frontend.io.huggingface import EMBEDDED, gpt2_state_dict, load_config, resolve

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from blu.dataclass import dataclass
 
 
 def as_bool(text: str) -> bool:

@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from blu.compiler.training.recipe import Cadence, Recipe
 from blu.compiler.training.resume import check_metadata
 from blu.compiler.training.trainer import Trainer, TrainingResult
 from blu.compiler.training.writer import Writer
+from blu.dataclass import dataclass, field
 from blu.errors import ArgumentError, UnsupportedError, WeightsError
 from blu.frontend.io.atomic import replacing
 from blu.frontend.io.byte_tokenizer_file import write_byte_tokenizer

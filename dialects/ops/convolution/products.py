@@ -9,12 +9,12 @@ and dropped (not on processors, see passes/graph/skip_rows.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from string import ascii_uppercase
 
 import numpy as np
 
+from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import DType, computing_dtype, product
 from blu.dialects.core.fields import VARIADIC_SLOTS
 from blu.dialects.ops.contraction import Contract, Matmul

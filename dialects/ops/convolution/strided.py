@@ -8,9 +8,9 @@ zeros: the elements of the operand that these meet are multiplied as well.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import ceil
 
+from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import product
 from blu.dialects.ops.convolution.products import DEPTH, cut, padded
 from blu.dialects.ops.convolution.windows import Dimension, WindowGrid, grid_of

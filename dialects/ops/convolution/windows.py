@@ -8,10 +8,10 @@ elements for some of the results only: those that are `step` apart, which are tr
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import product as combinations
 from math import gcd
 
+from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import product
 
 _FEWER = 0.97

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import i32
 from blu.dialects.ops.creation import Iota
 from blu.dialects.tensor.arithmetic import where

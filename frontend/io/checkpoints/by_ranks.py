@@ -14,10 +14,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from blu.dataclass import dataclass, field
 from blu.errors import BluError, CheckpointError
 from blu.frontend.io.atomic import replacing
 from blu.frontend.io.checkpoints import directory as layout

@@ -15,10 +15,11 @@ It is written under a temporary name, synced file by file, renamed, and only the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from blu.dataclass import dataclass, field
 from blu.errors import CheckpointError, WeightsError
 from blu.frontend.io.checkpoints import directory as layout
 from blu.frontend.io.checkpoints.fit import fit_model, fit_optimizer

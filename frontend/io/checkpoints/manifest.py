@@ -8,11 +8,11 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from blu.dataclass import dataclass
 from blu.errors import CheckpointError, WeightsError
 from blu.frontend.io.atomic import replacing
 from blu.frontend.io.json_files import parse_json

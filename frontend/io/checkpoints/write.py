@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from blu.dataclass import dataclass, field
 from blu.errors import CheckpointError, WeightsError
 from blu.frontend.io.atomic import replacing, sync
 from blu.frontend.io.checkpoints import directory as layout

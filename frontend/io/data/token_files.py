@@ -13,11 +13,12 @@ import mmap
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
+from blu.dataclass import dataclass
 from blu.errors import BluError, DataError
 from blu.frontend.io.tokenizer import ByteTokenizer, Tokenizer
 

@@ -10,13 +10,13 @@ import glob
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import platformdirs
 
 from blu import settings
+from blu.dataclass import dataclass
 from blu.errors import DataError, warn
 from blu.frontend.io.atomic import replacing
 from blu.frontend.io.data.token_files import HEADER_WORDS, MAGIC, VERSION, check_regular, open_tokens

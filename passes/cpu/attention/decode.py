@@ -9,8 +9,8 @@ Keys come in chunks, with the maximum, the sum and the result rescaled after eac
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, memref, scf, vector
 from blu.passes.cpu.attention.mask import apply_mask, hide_from, index_lanes
 from blu.passes.cpu.attention.operands import HeadMatrix, Problem

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, vector
 from blu.passes.cpu.attention.operands import HeadMatrix, Index, Problem, scaled
 from blu.passes.cpu.attention.schedule import LanesSchedule

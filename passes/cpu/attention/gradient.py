@@ -13,9 +13,9 @@ The last three are register tiles along rows of g, queries and keys; rows of gra
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, func, ir, memref, scf, vector
 from blu.dialects.core.op import operands_of
 from blu.dialects.targets.cpu import CpuTarget

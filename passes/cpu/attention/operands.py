@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, memref, vector
 from blu.dialects.core.op import attributes_of, operands_of
 from blu.passes.cpu.gemm.tile import scratch, widen

@@ -7,8 +7,7 @@ only, and the next one lies a whole row of the matrix further.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir
 from blu.passes.cpu.gemm.pack import PREFETCH_TO_L2, Depth, RightPanels
 from blu.passes.kernels import lanes as vectors

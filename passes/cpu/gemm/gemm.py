@@ -8,10 +8,10 @@ are one chain of multiply-adds in the order of k, so the bits do not depend on t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import reduce
 from math import prod
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, func, ir, scf, vector
 from blu.dialects.targets.cpu import CpuTarget
 from blu.passes.cpu.gemm import gemv, gemv_rows

@@ -8,9 +8,9 @@ limit.)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, memref, scf
 from blu.passes.cpu.gemm.schedule import CHAIN, ReadColumnsSchedule, is_long
 from blu.passes.cpu.gemm.tile import add, multiply_add, widen

@@ -8,9 +8,9 @@ The sums stay chains of multiply-adds per element in the order of k, as long as 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import prod
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, memref, scf
 from blu.passes.cpu.gemm.schedule import CHAIN, ReadRowsSchedule, is_long
 from blu.passes.cpu.gemm.tile import add, multiply_add, scratch, widen

@@ -9,11 +9,12 @@ an index is taken apart, once for each row of a tile, and once for each k.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import accumulate
 from math import prod
 from operator import mul
 
+from blu.dataclass import dataclass, field
 from blu.dialects.core.mlir import arith, ir, memref
 from blu.passes.cpu.gemm.gemv_rows import MOST_ROWS
 from blu.passes.kernels import lanes as vectors

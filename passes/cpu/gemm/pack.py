@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, memref, vector
 from blu.passes.cpu.gemm.schedule import PanelTilesSchedule
 from blu.passes.cpu.gemm.tile import widen

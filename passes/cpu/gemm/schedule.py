@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import func
 from blu.passes.kernels import schedules
 from blu.passes.kernels.contraction import Contraction

@@ -8,8 +8,8 @@ vector width (where there is FMA).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, memref, scf, vector
 from blu.passes.cpu.kernel import for_range
 from blu.passes.kernels import lanes as vectors

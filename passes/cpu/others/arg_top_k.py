@@ -9,9 +9,9 @@ Of equal keys the first is kept, since only smaller ones come in later.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import ceil
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, func, ir, memref, scf, vector
 from blu.dialects.core.op import attributes_of, operands_of
 from blu.dialects.targets.cpu import CpuTarget

@@ -10,9 +10,9 @@ number of threads.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import ceil
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, func, ir, memref, scf, vector
 from blu.dialects.targets.cpu import CpuTarget
 from blu.passes.cpu.kernel import KernelBody, for_range, open_kernel

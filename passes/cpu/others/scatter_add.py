@@ -5,10 +5,10 @@ Rows are runs of the last dimension, vectorised where their elements are neighbo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 from typing import ClassVar
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, func, ir, memref, scf
 from blu.dialects.core.op import attributes_of, operands_of
 from blu.dialects.targets.cpu import CpuTarget

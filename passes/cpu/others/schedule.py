@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from blu.dataclass import dataclass
 from blu.passes.kernels.schedules import Schedule, table_of
 
 

@@ -7,9 +7,9 @@ n * log2(n) of them: 50,257 f32 logits are 5 sweeps instead of 16. A byte that i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, func, ir, memref, scf
 from blu.dialects.core.op import attributes_of, operands_of
 from blu.dialects.targets.cpu import CpuTarget

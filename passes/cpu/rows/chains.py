@@ -8,8 +8,8 @@ what is added to what.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir
 from blu.passes.cpu.rows.sweep import Number
 from blu.passes.kernels.cursor import Cursor, LoopBody

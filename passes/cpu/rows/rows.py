@@ -10,10 +10,10 @@ once the kernel says so (`blu.written_over`); apart from that, memory of outputs
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from math import ceil, prod
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, func, ir
 from blu.dialects.targets.cpu import CpuTarget
 from blu.passes.cpu.kernel import KernelBody, open_kernel

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import func
 from blu.passes.kernels import schedules
 from blu.passes.kernels.schedules import Schedule, table_of

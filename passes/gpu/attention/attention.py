@@ -8,9 +8,9 @@ worked on. Tiles that no query of the block sees are not read; tiles that all of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import operands_of
 from blu.dialects.targets.nvidia import GpuTarget

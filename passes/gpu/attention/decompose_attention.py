@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import ir
 from blu.passes.framework.base import Pass, find
 from blu.passes.gpu.attention import attention

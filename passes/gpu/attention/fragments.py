@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import ir
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.operands import COPY_BYTES

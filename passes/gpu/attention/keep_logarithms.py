@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import DType
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.op import OPS, attributes_of, emitting_at, is_pure, operands_of, value_type

@@ -6,8 +6,8 @@ Rows of the products are keys here, and columns queries: weights come out as the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, math
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.block import RowTiles, TileBlock

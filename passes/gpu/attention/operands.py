@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, func, ir, llvm, memref
 from blu.dialects.core.op import attributes_of, operands_of
 from blu.passes.gpu import numbers

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, math
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.block import RowTiles, SeenKeys, SoftmaxStep, TileBlock

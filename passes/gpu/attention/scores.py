@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import e, inf, log2
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, math
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.operands import HeadMatrix, Problem

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
+from blu.dataclass import dataclass, field
 from blu.dialects.core.mlir import arith, ir
 from blu.dialects.core.op import operands_of
 from blu.passes.gpu.attention.operands import AttentionOperand, Problem, operand_of, read_operand, read_problem

@@ -8,8 +8,8 @@ for the eight rows of four f32, and the eight columns of four rows, that a warp 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, scf
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.operands import COPY_BYTES, HeadMatrix, further

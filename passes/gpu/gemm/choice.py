@@ -6,9 +6,10 @@ Only blu-choose-schedules and blu-fit-schedules choose. What they have chosen is
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil, prod
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import ir
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.errors import ParseError

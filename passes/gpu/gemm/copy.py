@@ -9,8 +9,8 @@ tile (neighbours along k lie side by side in memory) is one panel with a row for
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, llvm, memref
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.operands import further, pointer

@@ -7,9 +7,9 @@ among blocks, these leave their sums in scratch memory and a second kernel adds 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, func, ir
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu import numbers

@@ -15,8 +15,8 @@ Sectors of 32 bytes are written whole. Other sizes, and tensors that do not lie 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, vector
 from blu.passes.gpu import numbers
 from blu.passes.gpu.gemm import register_factor

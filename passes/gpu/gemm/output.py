@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, llvm, scf
 from blu.passes.gpu import numbers
 from blu.passes.gpu.gemm.problem import COPY_BYTES, Product

@@ -34,9 +34,10 @@ Sources: CUTLASS documentation, "Efficient GEMM" (the "pingpong" kernel); PTX IS
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, scf
 from blu.passes.gpu import numbers
 from blu.passes.gpu.gemm.boxes.writer import Boxes, BoxWriter

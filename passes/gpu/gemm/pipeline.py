@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, scf
 from blu.passes.gpu import numbers
 from blu.passes.gpu.gemm.copy import FactorLoader

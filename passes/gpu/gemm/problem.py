@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import ir
 from blu.passes.gpu import numbers
 from blu.passes.kernels.contraction import Contraction, IndexedBuffer

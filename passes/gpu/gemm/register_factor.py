@@ -16,8 +16,7 @@ the eight threads which read at a time (two pieces, four k) find theirs in diffe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir
 from blu.passes.gpu import numbers
 from blu.passes.gpu.isa import shared_memory

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import ceil
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir
 from blu.passes.gpu import numbers
 from blu.passes.gpu.gemm.problem import Product

@@ -7,9 +7,9 @@ whose place one of the others is put once there are strides (choice.py).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import ClassVar
 
+from blu.dataclass import dataclass, field
 from blu.dialects.core.mlir import func
 from blu.passes.gpu.gemm.problem import Factor
 from blu.passes.gpu.others.loops import LoopsSchedule

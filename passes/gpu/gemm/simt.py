@@ -11,9 +11,9 @@ neighbouring rows of every 16 of its warp, and four neighbouring columns of ever
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, math, scf
 from blu.passes.gpu import numbers
 from blu.passes.gpu.gemm.copy import PIECES, FactorTile

@@ -8,8 +8,8 @@ isa/wgmma.py says.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import ir
 from blu.passes.gpu import numbers
 from blu.passes.gpu.gemm import register_factor

@@ -11,9 +11,9 @@ part, or two where a range ends in it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import ceil
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, func, ir, vector
 from blu.passes.gpu import numbers
 from blu.passes.gpu.gemm.output import align, choose_lanes, epilogue_sink

@@ -8,8 +8,8 @@ window see, have none: each is some rows after the one before it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import dtype_of_mlir
 from blu.dialects.core.mlir import ir
 from blu.passes.gpu import numbers

@@ -6,9 +6,9 @@ pieces of their own, and takes them instead of what it would read there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, llvm, memref
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.operands import further, pointer

@@ -6,8 +6,8 @@ Source: PTX ISA, "cp.async.bulk", "cp.async.bulk.tensor", "prefetch.tensormap".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, llvm, memref, nvvm
 from blu.passes.gpu.isa.mbarrier import shared_pointer
 from blu.passes.gpu.numbers import Number, number

@@ -9,8 +9,8 @@ Source: PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instru
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, nvvm
 from blu.passes.gpu.isa.assembly import assembly
 from blu.passes.gpu.numbers import Number, add, f32, number

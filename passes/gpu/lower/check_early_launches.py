@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 
+from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import product
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.modules import operations_in

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import compress
 from math import prod
 
+from blu.dataclass import dataclass, field
 from blu.dialects.core.mlir import func, ir, tensor
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.errors import ParseError

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 
+from blu.dataclass import dataclass, field
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.plan import LOOP_BODY
 from blu.passes.framework.launches import arguments_of, kernel_of

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import func, ir, linalg
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.families import is_kernel

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from blu.dataclass import dataclass
 from blu.dialects.core.context import with_threads
 from blu.dialects.core.mlir import PassManager, func, ir
 from blu.dialects.core.modules import operations_by_name

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
+from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import bf16
 from blu.dialects.core.mlir import ir
 from blu.passes.framework.base import Pass

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import product
 from blu.dialects.core.mlir import arith, func, ir, memref, nvvm
 from blu.dialects.plan import LOOP_BODY, VIEWS

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
+from blu.dataclass import dataclass, field
 from blu.dialects.core.mlir import func, ir
 from blu.passes.framework.base import find
 from blu.passes.framework.families import ROWS, family_of

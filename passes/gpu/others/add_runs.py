@@ -10,11 +10,11 @@ the row last. So the order of sums depends on indices alone, and a run of n upda
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from math import ceil, gcd, prod
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, func, ir, math, memref, scf, vector
 from blu.dialects.core.op import attributes_of, operands_of
 from blu.passes.gpu import numbers

@@ -6,10 +6,10 @@ long sums, right for all of them, and with the same order of additions.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil, prod
 from typing import ClassVar
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, func, ir, memref, scf
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu.kernel import GpuKernel, below

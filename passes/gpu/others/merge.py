@@ -10,9 +10,9 @@ more than k, so that all launches but the first have little to do: a selection t
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import ceil
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, func, ir, memref, scf
 from blu.dialects.core.op import attributes_of, operands_of
 from blu.dialects.targets.nvidia import GpuTarget

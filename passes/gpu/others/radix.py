@@ -10,9 +10,9 @@ by ballots, a bit at a time. So a key's place depends on keys alone, and all run
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from math import ceil
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, func, ir, llvm, memref
 from blu.passes.gpu import numbers
 from blu.passes.gpu.isa import barrier, shfl

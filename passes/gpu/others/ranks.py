@@ -5,8 +5,7 @@ Each warp counts its keys of each value. Within a warp, lanes find those of the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, llvm, math
 from blu.passes.gpu import numbers
 from blu.passes.gpu.isa import barrier, shfl, vote

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import cached_property
 from math import ceil, prod
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, func, ir, memref, scf
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu.kernel import GpuKernel, below, when

@@ -8,9 +8,9 @@ their bytes (radix.py). Halves are added in f32 and rounded once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import ceil, prod
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, func, ir, llvm, memref, scf, vector
 from blu.dialects.core.op import attributes_of, operands_of
 from blu.dialects.targets.nvidia import GpuTarget

@@ -9,9 +9,9 @@ where each is counted against all others, which gives its place. Pieces leave wh
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import ceil
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, func, ir, llvm, memref, scf
 from blu.passes.gpu import numbers
 from blu.passes.gpu.isa import barrier, shfl

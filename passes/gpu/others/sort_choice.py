@@ -7,9 +7,10 @@ where there is little to do. They are from times on an H100. Other GPUs are take
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import ceil
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import attributes_of, operands_of
 from blu.dialects.targets.nvidia import GpuTarget

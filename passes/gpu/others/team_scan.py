@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
+from blu.dataclass import dataclass, field
 from blu.dialects.core.mlir import arith, ir, llvm, scf
 from blu.passes.gpu import numbers
 from blu.passes.gpu.isa import barrier, shfl

@@ -7,8 +7,9 @@ thread copies just what it reads itself, so the block's threads do not wait for 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, llvm, memref
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu import numbers

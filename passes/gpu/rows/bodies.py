@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import gcd
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, memref, scf, vector
 from blu.passes.gpu import numbers
 from blu.passes.gpu.isa import assembly

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
+from blu.dataclass import dataclass, field
 from blu.dialects.core.dtypes import f32
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.op import OPS, attributes_of, emit, emitting_at, is_pure, value_type

@@ -7,9 +7,9 @@ threads' sums in order. Where columns are long, blocks have ranges of rows, and 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from math import ceil, gcd, prod
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, func, ir, memref, vector
 from blu.passes.gpu import numbers
 from blu.passes.gpu.kernel import when

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import cached_property, partial
 from math import gcd, prod
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import ir
 from blu.passes.gpu.rows.bodies import WIDEST, element_bytes
 from blu.passes.kernels import lanes as vectors

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from math import prod
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, func, ir
 from blu.passes.framework.base import Pass, find
 from blu.passes.framework.families import is_kernel

@@ -7,10 +7,10 @@ one of the others is put once there are strides (choice.py).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil
 from typing import ClassVar
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import func
 from blu.passes.gpu.others.loops import LoopsSchedule
 from blu.passes.kernels import schedules

@@ -6,9 +6,9 @@ in the same order, before it walks over its own slice.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from math import ceil
 
+from blu.dataclass import dataclass, field
 from blu.dialects.core.mlir import arith, ir, memref
 from blu.passes.gpu import numbers
 from blu.passes.gpu.kernel import when

@@ -9,10 +9,11 @@ Sums of ranges are added up by another kernel: see SplitColumnSums.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from math import ceil, prod
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, func, ir
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu import numbers

@@ -11,8 +11,8 @@ Source: PTX ISA, "st.async", "mbarrier".
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, llvm, vector
 from blu.passes.gpu import numbers
 from blu.passes.gpu.isa import barrier, cluster, mbarrier, shared_memory, shfl

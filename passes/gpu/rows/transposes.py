@@ -6,9 +6,9 @@ Its threads first read the transposed tensors along `far` into shared memory, th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil, prod
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, llvm
 from blu.passes.gpu import numbers
 from blu.passes.gpu.isa import barrier

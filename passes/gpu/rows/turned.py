@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
 
+from blu.dataclass import dataclass, field
 from blu.dialects.core.mlir import arith, ir, llvm, vector
 from blu.passes.gpu import numbers
 from blu.passes.gpu.isa import barrier

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.fields import on_operand
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.modules import operations_in

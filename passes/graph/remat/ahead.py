@@ -5,8 +5,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.op import emitting_at
 from blu.passes.graph.remat.storage import is_reordering

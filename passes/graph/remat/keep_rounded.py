@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import f32, u8
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import value_type

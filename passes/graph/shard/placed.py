@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
+from blu.dataclass import dataclass, field
 from blu.dialects.core.constants import decode
 from blu.dialects.core.dtypes import DType, TensorType, i32, product
 from blu.dialects.core.mlir import ir

@@ -15,11 +15,11 @@ g * c * result, and products of P with g * c. Gradients of keys and values trave
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from blu.dataclass import dataclass
 from blu.dialects.ops.attention import AttentionPiece
 from blu.dialects.ops.attention_gradient import AttentionGradient
 from blu.dialects.ops.identity import Barrier

@@ -6,8 +6,8 @@ All ranks of an axis do step 0, 1, .. at the same time. In step j a rank has wha
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 
+from blu.dataclass import dataclass, field
 from blu.dialects.core.dtypes import i32, product
 from blu.dialects.ops.collective import AllGather, AllToAll, Permute, ReduceScatter
 from blu.dialects.ops.indexing import DynamicSlice, Take

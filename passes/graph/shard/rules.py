@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from blu.dataclass import dataclass
 from blu.dialects.core.fields import on_operand
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.op import Op, emit

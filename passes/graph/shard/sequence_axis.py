@@ -11,8 +11,8 @@ weights, it is known which of them a rank has.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 
+from blu.dataclass import dataclass, field
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import Op, attributes_of, operation_class, value_type
 from blu.dialects.ops.pointwise import Pointwise

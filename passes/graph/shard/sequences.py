@@ -14,8 +14,8 @@ which is two blocks without a mask (Brandon et al., "Striped attention"; zigzag 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import i32
 from blu.dialects.tensor.arithmetic import where
 from blu.dialects.tensor.arrangement import concatenate

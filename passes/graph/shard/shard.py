@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
+from blu.dataclass import dataclass, field
 from blu.dialects.core.dtypes import TensorType, tensor_type
 from blu.dialects.core.fields import on_operand
 from blu.dialects.core.mlir import func, ir

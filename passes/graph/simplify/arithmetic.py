@@ -6,10 +6,10 @@ Floats keep every bit: x + 0.0 is not x where x is -0.0, but x - 0.0 and x + -0.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
+from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import DType
 from blu.dialects.core.mlir import ir
 from blu.passes.graph.simplify.rules import Site, broadcast, made_by, simplifies, splat_of

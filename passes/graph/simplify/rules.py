@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from blu.dataclass import dataclass
 from blu.dialects.core.constants import decode
 from blu.dialects.core.dtypes import TensorType
 from blu.dialects.core.mlir import ir

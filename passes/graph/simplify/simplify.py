@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.core.op import OPS, emitting_at, is_pure
 from blu.dialects.ops.pointwise import Pointwise, Where

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
+from blu.dataclass import dataclass, field
 from blu.dialects import plan
 from blu.dialects.core.mlir import func, ir, memref
 from blu.passes.framework.base import Pass, find

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from math import prod
 from typing import Any, TypeVar
 
+from blu.dataclass import dataclass, field
 from blu.dialects.core.mlir import func, ir
 from blu.passes.framework.families import family_of
 from blu.passes.loops.fuse.loops import captured, loop_nest

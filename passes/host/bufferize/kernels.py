@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
+from blu.dataclass import dataclass, field
 from blu.dialects.core.mlir import bufferization, func, ir, tensor
 from blu.dialects.core.modules import code_text
 from blu.passes.framework.families import (

@@ -6,8 +6,7 @@ one cell; else there are two, which change places with every step, or one for ea
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from blu.dataclass import dataclass
 from blu.dialects import plan
 from blu.dialects.core.dtypes import product
 from blu.dialects.core.mlir import func, ir

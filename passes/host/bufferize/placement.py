@@ -8,9 +8,9 @@ and rewrites.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 
+from blu.dataclass import dataclass, field
 from blu.dialects.core.mlir import func, ir
 from blu.passes.framework.rules import Rule
 from blu.passes.host.bufferize.collectives import works_in_place

@@ -16,8 +16,8 @@ Operations in INTRINSICS stay: the backends have instructions for them. The expa
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.modules import operations_in
 from blu.dialects.targets.cpu import ATTRIBUTE, CpuTarget

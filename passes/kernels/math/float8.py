@@ -6,8 +6,8 @@ Beyond the range e4m3 has NaN and e5m2 infinity, as in ml_dtypes. fp8 is bytes h
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import ir
 from blu.passes.kernels.math.elements import Elements, select, with_element
 

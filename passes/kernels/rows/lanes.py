@@ -6,8 +6,7 @@ trap), and they are never stored.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, memref, vector
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.rows.layout import FlatBuffer, is_bool

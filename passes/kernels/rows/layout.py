@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import builtin, ir, memref
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.body import Kernel

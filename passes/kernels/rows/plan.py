@@ -24,8 +24,8 @@ what they lie over may be read until then; and nothing is kept in them.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
 
+from blu.dataclass import dataclass, field
 from blu.dialects.core.mlir import ir
 from blu.passes.kernels.rows.program import RowProgram, cost_of
 from blu.passes.kernels.rows.space import RowNode

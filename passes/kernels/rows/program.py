@@ -8,9 +8,9 @@ The shared space has row dimensions (parallel) and column dimensions (those that
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
 from math import prod
 
+from blu.dataclass import dataclass, field
 from blu.dialects.core.mlir import ir
 from blu.passes.kernels.rows.reductions import Fold, Search, read_reduction
 from blu.passes.kernels.rows.scope import ROW

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, vector
 from blu.passes.kernels import lanes as vectors
 from blu.passes.kernels.inline import clone_operation

@@ -7,8 +7,8 @@ computed once, before the loop over its columns.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
+from blu.dataclass import dataclass, field
 from blu.dialects.core.mlir import ir
 from blu.passes.kernels.cursor import Cursor
 

@@ -7,8 +7,8 @@ dimensions, one number for the "same" loop in all ops. Dimensions of size one th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.remembering import once
 

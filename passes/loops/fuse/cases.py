@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import ir
 from blu.passes.loops.fuse.flow import Flow, Group
 from blu.passes.loops.fuse.loops import LoopNest

@@ -18,9 +18,9 @@ Whatever the rules refuse is kept, with the reason, for `--explain-fusion`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import ir
 from blu.passes.framework.rules import refusal
 from blu.passes.loops.fuse.cases import Gathering, Growing, Joining, Merging

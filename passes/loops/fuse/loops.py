@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cached_property
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import ir
 from blu.dialects.core.remembering import once
 

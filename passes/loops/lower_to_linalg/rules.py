@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from blu.dataclass import dataclass, field
 from blu.dialects.core.dtypes import DType, TensorType
 from blu.dialects.core.evaluation import on_operand
 from blu.dialects.core.mlir import ir

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
+from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import DType, bf16, bool_, computing_dtype, f32
 from blu.dialects.core.mlir import arith, ir, math, tensor
 from blu.passes.loops.lower_to_linalg.generic import constant

@@ -16,10 +16,10 @@ what is written. A target needs one kernel for all of them. Along an axis that i
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from blu.dataclass import dataclass
 from blu.dialects.core.dtypes import DType, computing_dtype, product
 from blu.dialects.core.mlir import ir
 from blu.passes.loops.lower_to_linalg.generic import (

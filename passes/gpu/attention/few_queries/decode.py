@@ -10,9 +10,9 @@ read them all alone. What each has found goes to the shared memory of the first 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, func, ir
 from blu.dialects.core.op import operands_of
 from blu.dialects.targets.nvidia import GpuTarget

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, llvm
 from blu.dialects.core.op import operands_of
 from blu.passes.gpu import numbers

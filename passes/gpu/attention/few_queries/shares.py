@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, llvm
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.operands import COPY_BYTES, HeadMatrix, pointer

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from math import inf
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, math, scf
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.few_queries.inserted_rows import InsertedRows

@@ -15,10 +15,10 @@ warpgroup alone leaves tensor cores idle while it computes weights; several bloc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import prod
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import func, ir
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu import numbers

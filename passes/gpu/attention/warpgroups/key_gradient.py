@@ -14,9 +14,9 @@ some and not for all, ptxas would have each product wait for the one before (C75
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, math
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.block import RowPosition

@@ -7,10 +7,10 @@ may be the columns of a product, or what it sums over: of 16 bits, both are read
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import ceil
 from typing import TYPE_CHECKING
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import ir
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.scores import LeftLoads, Sums

@@ -11,8 +11,9 @@ A launch before the others writes the parts of all operands, `planes` [parts, ..
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.scores import Sums

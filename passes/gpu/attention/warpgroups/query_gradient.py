@@ -11,10 +11,10 @@ these are beyond the end.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from math import inf
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, llvm, math, vector
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.block import RowPosition

@@ -22,10 +22,11 @@ Why it is so:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import prod
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, func, ir
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu import numbers

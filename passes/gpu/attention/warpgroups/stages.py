@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, func, ir
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.warpgroups.panels import PanelTile, map_of, panel_tile_bytes, place_of

@@ -15,9 +15,9 @@ that all lie in different banks, both where the tile is swizzled by its rows and
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.warpgroups.panels import PanelTile, panel_tile_bytes

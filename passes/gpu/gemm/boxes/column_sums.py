@@ -8,8 +8,7 @@ writes the sums of a box as one row of f32. Nobody waits, and additions have the
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
+from blu.dataclass import dataclass, field
 from blu.dialects.core.mlir import arith, ir, vector
 from blu.passes.gpu import numbers
 from blu.passes.gpu.isa import shfl

@@ -7,8 +7,8 @@ next. A block is 16 columns, of which a thread has four pairs: by columns, then 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, vector
 from blu.passes.gpu import numbers
 from blu.passes.gpu.gemm.boxes.plan import BYTE_ROW, PAIR, ROWS

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import ir
 from blu.passes.gpu.gemm.output import can_align
 from blu.passes.gpu.gemm.problem import COPY_BYTES, Product

@@ -7,8 +7,9 @@ of: elementwise, and from sums along k, which the lanes of a row, then the warps
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
+from blu.dataclass import dataclass, field
 from blu.dialects.core.mlir import arith, func, ir, vector
 from blu.passes.framework.families import MAKES_ROWS
 from blu.passes.gpu.gemm.output import aligned_accesses

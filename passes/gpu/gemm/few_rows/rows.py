@@ -8,10 +8,10 @@ in a fixed order.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from math import ceil
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, llvm, math, scf
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu import numbers

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property, reduce
 from math import ceil
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, llvm, vector
 from blu.passes.gpu import numbers
 from blu.passes.gpu.attention.operands import further, pointer

@@ -9,9 +9,9 @@ as registers hold, before anything of the other factor: where launches overlap, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import ceil
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir
 from blu.dialects.targets.nvidia import GpuTarget
 from blu.passes.gpu import numbers

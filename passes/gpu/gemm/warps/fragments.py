@@ -6,9 +6,9 @@ Source of the layouts: PTX ISA, "Matrix Fragments for mma.m16n8k16" and "mma.m16
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir
 from blu.passes.gpu import numbers
 from blu.passes.gpu.gemm.copy import FactorTile

@@ -8,9 +8,9 @@ written, and what is NaN is a chain of multiply-adds in the order of k, as threa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import ceil
 
+from blu.dataclass import dataclass
 from blu.dialects.core.mlir import arith, ir, math, vector
 from blu.passes.gpu import numbers
 from blu.passes.gpu.gemm.output import Staged

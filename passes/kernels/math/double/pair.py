@@ -5,8 +5,7 @@ All operations need a fused multiply-add and finite operands: an infinity leaves
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from blu.dataclass import dataclass
 from blu.passes.kernels.math.elements import Elements, fma, select
 
 
