@@ -52,7 +52,7 @@ def test_a_dump_of_each_level_becomes_the_same_program(tmp_path, target, level):
     traced = blu.jit(lambda x, w: blu.softmax(x @ w)).trace(blu.spec((64, 32)), blu.spec((32, 64)))
     expected = traced.lower(target).executable()
     traced.lower(target, stop=level).save(tmp_path / "x.mlir")
-    assert compile_command.main([str(tmp_path / "x.mlir"), "-o", str(tmp_path / "x.blu"), "-q"]) == 0
+    assert blu_compile(tmp_path / "x.mlir", "-o", tmp_path / "x.blu") == 0
     found = Artifact.open(tmp_path / "x.blu")
     for name in expected.keys() - {"ir.mlir"}:
         assert bytes(found.read(name)) == expected[name], name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,10 @@ import torch
 
 import blu
 from blu.dialects.core.context import make_context
-from blu.dialects.core.op import OPS, Effects
+from blu.dialects.core.op import OPS, Effects, Op
 from blu.errors import ArgumentError, BluError, DTypeError, ShapeError, TraceError
-from tests.support.programs.gradient_programs import cases_of, floats_of, is_differentiable, scalar_of
+from tests.support.programs.gradient_programs import Case, cases_of, floats_of, is_differentiable, scalar_of
+from tests.support.programs.interpret import meaning_of
 
 make_context()
 # PyTorch's own, of what it does at its first derivative along a direction.
@@ -25,31 +27,47 @@ W = np.linspace(-0.5, 0.5, 12).reshape(3, 4)
 FORWARD = [name for name, cls in OPS.items() if is_differentiable(cls) and cls.effects is Effects.NONE]
 
 
+def both_of(cls: type[Op], cases: Sequence[Case]) -> Callable[[list, list], list]:
+    """Of each case, the derivative along a move, and the gradients by what moves."""
+    scalars = [scalar_of(cls, case) for case in cases]
+
+    def both(rows: list, moves: list) -> list:
+        found = []
+        for case, function, row, move in zip(cases, scalars, rows, moves, strict=True):
+            gradients = blu.grad(function, argnums=floats_of(case.sample))(*row)
+            found.append([blu.jvp(function, row, move)[1], *gradients])
+        return found
+
+    return both
+
+
 @pytest.mark.parametrize("name", FORWARD)
 def test_every_ops_derivative_is_its_gradient_along_the_direction(name: str) -> None:
-    cases = cases_of(OPS[name])
-    rng = np.random.default_rng(3)
+    """By what programs mean, for all samples; compiled, for one: how well each op is compiled, other tests say."""
+    cls, rng = OPS[name], np.random.default_rng(3)
+    cases = cases_of(cls)
     points = [case.points() for case in cases]
-    tangents = [
+    moves = [
         [
             rng.uniform(-1, 1, array.shape) if place in floats_of(case.sample) else None
             for place, array in enumerate(row)
         ]
         for case, row in zip(cases, points, strict=True)
     ]
-    scalars = [scalar_of(OPS[name], case) for case in cases]
+    _check_along(name, moves, meaning_of(both_of(cls, cases), points, moves))
+    compiled = blu.jit(both_of(cls, cases[:1]))(points[:1], moves[:1])
+    _check_along(name, moves[:1], [np.asarray(item) for item in compiled[0]])
 
-    def both(rows: list, moves: list) -> list:
-        found = []
-        for case, function, row, move in zip(cases, scalars, rows, moves, strict=True):
-            gradients = blu.grad(function, argnums=floats_of(case.sample))(*row)
-            found.append((blu.jvp(function, row, move)[1], gradients))
-        return found
 
-    for move, (along, gradients) in zip(tangents, blu.jit(both)(points, tangents), strict=True):
-        parts = [np.asarray(g) * part for g, part in zip(gradients, (m for m in move if m is not None), strict=True)]
+def _check_along(name: str, moves: list, found: list[np.ndarray]) -> None:
+    """Derivatives are those that gradients say: `found` has of each case one, and then its gradients."""
+    remaining = iter(found)
+    for number, move in enumerate(moves):
+        along = next(remaining)
+        parts = [next(remaining) * part for part in move if part is not None]
         size = max(1.0, sum(float(np.abs(part).sum()) for part in parts))
-        assert abs(float(along) - sum(float(part.sum()) for part in parts)) < 1e-12 * size, name
+        assert abs(float(along) - sum(float(part.sum()) for part in parts)) < 1e-12 * size, f"{name}, sample {number}"
+    assert next(remaining, None) is None
 
 
 PROGRAMS = {
