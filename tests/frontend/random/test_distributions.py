@@ -60,8 +60,9 @@ def test_counts_have_their_probabilities(rate: float) -> None:
     assert stats.chisquare(np.roll(counts, 1), COUNT * shares).pvalue < 1e-3 or len(np.unique(shares.round(2))) < 3
 
 
+# Of each function one: shapes do not depend on its numbers.
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 3), (2, 3)])
-@pytest.mark.parametrize("name", CONTINUOUS)
+@pytest.mark.parametrize("name", [name for name in CONTINUOUS if not name.endswith((" of 1", " of 40", " of 2 and 2"))])
 def test_shapes_and_halves(name: str, shape: tuple[int, ...]) -> None:
     found = CONTINUOUS[name][0](shape=shape, dtype="bf16")
     assert found.shape == shape and str(found.dtype) == "bfloat16"
